@@ -1,0 +1,82 @@
+use crate::{Allocation, Handle, Range, RangeAllocator, SlabAllocator};
+
+/// One of the allocators that an operator can choose for a segment.
+#[derive(Clone, Debug)]
+pub enum Allocator {
+    /// `offset`: see [`RangeAllocator`].
+    Offset(RangeAllocator),
+    /// `cachelib`: see [`SlabAllocator`].
+    Cachelib(SlabAllocator),
+}
+
+/// Evaluates the same expression on whichever allocator it is.
+macro_rules! either {
+    ($self:expr, $allocator:ident => $call:expr) => {
+        match $self {
+            Allocator::Offset($allocator) => $call,
+            Allocator::Cachelib($allocator) => $call,
+        }
+    };
+}
+
+impl Allocator {
+    /// Reserves at least `len` bytes. `None` if `len` is zero or no free range is found.
+    pub fn alloc(&mut self, len: u64) -> Option<Allocation> {
+        either!(self, a => a.alloc(len))
+    }
+
+    /// Reserves `[offset, offset + len)`, which recovery knows to be in use. `None` if it is not free, not
+    /// inside the arena, or not a place where this allocator puts ranges of that length.
+    pub fn alloc_at(&mut self, offset: u64, len: u64) -> Option<Allocation> {
+        either!(self, a => a.alloc_at(offset, len))
+    }
+
+    /// Gives a range back.
+    ///
+    /// # Panics
+    /// If `handle` names no live range.
+    pub fn free(&mut self, handle: Handle) {
+        either!(self, a => a.free(handle));
+    }
+
+    /// The range that is reserved under `handle`: at least as long as what was asked for.
+    ///
+    /// # Panics
+    /// If `handle` names no live range.
+    pub fn range(&self, handle: Handle) -> Range {
+        either!(self, a => a.range(handle))
+    }
+
+    /// A length that [`alloc`](Self::alloc) satisfies now; 0 if it satisfies none. A longer one may succeed too.
+    pub fn largest_free(&self) -> u64 {
+        either!(self, a => a.largest_free())
+    }
+
+    /// Bytes reserved, what was added by rounding included.
+    pub fn used(&self) -> u64 {
+        either!(self, a => a.used())
+    }
+
+    /// Length of the arena, in bytes.
+    pub fn capacity(&self) -> u64 {
+        either!(self, a => a.capacity())
+    }
+
+    /// Number of live ranges.
+    pub fn allocations(&self) -> usize {
+        either!(self, a => a.allocations())
+    }
+
+    /// Bytes of heap memory that the allocator itself holds.
+    pub fn heap_bytes(&self) -> usize {
+        either!(self, a => a.heap_bytes())
+    }
+
+    /// Verifies every invariant, in time that grows with the number of ranges. For tests.
+    ///
+    /// # Errors
+    /// A sentence that names the first invariant found broken.
+    pub fn check(&self) -> Result<(), String> {
+        either!(self, a => a.check())
+    }
+}

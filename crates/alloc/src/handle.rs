@@ -1,0 +1,35 @@
+use std::num::NonZeroU32;
+
+/// Names one live range of the allocator that returned it, until it is freed. Four bytes, also in an `Option`.
+///
+/// Handles are reused: one that was freed may later name another range of the same allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Handle(NonZeroU32);
+
+impl Handle {
+    pub(crate) fn new(index: u32) -> Handle {
+        Handle(NonZeroU32::new(index).expect("index 0 never names a live range"))
+    }
+
+    pub(crate) fn index(self) -> u32 {
+        self.0.get()
+    }
+}
+
+/// A range that was just allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// What to free it by.
+    pub handle: Handle,
+    /// Its first byte.
+    pub offset: u64,
+}
+
+/// A stretch of the arena: `[offset, offset + len)`, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}

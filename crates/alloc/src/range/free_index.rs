@@ -1,0 +1,53 @@
+use std::collections::BTreeMap;
+
+/// The holes by offset. Only [`alloc_at`](super::RangeAllocator::alloc_at) needs it, so it exists during
+/// recovery alone: built when first asked for, dropped once it was kept up to date for as long without being
+/// asked as it took to build.
+#[derive(Clone, Debug)]
+pub(crate) struct FreeIndex {
+    by_offset: BTreeMap<u64, u32>,
+    cost: usize,
+    unasked: usize,
+}
+
+/// Whether an index should live on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Worth {
+    Keeping,
+    /// Keeping it up to date has cost more than building it again would.
+    Idle,
+}
+
+impl FreeIndex {
+    /// An index of these holes, which took `cost` steps to collect.
+    pub(crate) fn new(holes: impl Iterator<Item = (u64, u32)>, cost: usize) -> FreeIndex {
+        FreeIndex { by_offset: holes.collect(), cost, unasked: 0 }
+    }
+
+    /// Records that a hole went from one offset, or came to another.
+    pub(crate) fn update(&mut self, from: Option<u64>, to: Option<(u64, u32)>) -> Worth {
+        if let Some(offset) = from {
+            self.by_offset.remove(&offset);
+        }
+        if let Some((offset, at)) = to {
+            self.by_offset.insert(offset, at);
+        }
+        self.unasked += 1;
+        if self.unasked > self.cost { Worth::Idle } else { Worth::Keeping }
+    }
+
+    /// The last hole that starts at or before `offset`.
+    pub(crate) fn find(&mut self, offset: u64) -> Option<u32> {
+        self.unasked = 0;
+        self.by_offset.range(..=offset).next_back().map(|(_, &at)| at)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.by_offset.iter().map(|(&offset, &at)| (offset, at))
+    }
+
+    /// An estimate: the map fills its nodes to two thirds.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.by_offset.len() * size_of::<(u64, u32)>() * 3 / 2
+    }
+}

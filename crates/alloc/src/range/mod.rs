@@ -1,0 +1,233 @@
+mod check;
+mod class;
+mod free_index;
+mod free_lists;
+mod granule;
+mod nodes;
+mod recover;
+
+use crate::{Allocation, Handle, Range};
+use free_index::{FreeIndex, Worth};
+use free_lists::FreeLists;
+use nodes::{Hole, Link, Live, MAX_LIVE, NIL, Nodes, SENTINEL};
+
+/// How many holes of the very class of a length are tried before a higher class is cut up.
+const NEAR_STEPS: u32 = 4;
+
+/// How many holes of the very class of a length are tried before giving up.
+const LAST_STEPS: u32 = 32;
+
+/// Allocates ranges of any length over `[0, len)`, in time that does not depend on how many there are.
+///
+/// A length is rounded up by at most 1/64 (see [`range`](Self::range) for what was reserved). Holes, which are the
+/// free ranges, are kept by size class, 32 to each power of two, and are joined with their neighbours at once. The
+/// search looks at a few holes of the length's own class, then takes the first of the next class that has any, then
+/// looks at more of its own class: `None` means that no hole is longer than `len` by 1/32 or more, and that any that
+/// fits hides behind 32 others of nearly the same length.
+///
+/// A live range costs 16 bytes and a hole 32, in tables that grow by an eighth; besides, an allocator has tables of
+/// at most 8 KiB.
+#[derive(Clone, Debug)]
+pub struct RangeAllocator {
+    nodes: Nodes,
+    lists: FreeLists,
+    index: Option<Box<FreeIndex>>,
+    used: u64,
+    live: u32,
+}
+
+impl RangeAllocator {
+    /// An arena of `len` bytes, all free. An arena of no bytes serves nothing.
+    pub fn new(len: u64) -> RangeAllocator {
+        let (nodes, lists) = (Nodes::new(len), FreeLists::new(len));
+        let mut allocator = RangeAllocator { nodes, lists, index: None, used: 0, live: 0 };
+        if len > 0 {
+            let ends = Link::live(SENTINEL);
+            allocator.insert_hole(Range { offset: 0, len }, ends, ends);
+        }
+        allocator
+    }
+
+    /// Reserves at least `len` bytes. `None` if `len` is zero or no free range is found.
+    pub fn alloc(&mut self, len: u64) -> Option<Allocation> {
+        if len == 0 || len > self.capacity() {
+            return None;
+        }
+        self.alloc_rounded(len, granule::reserve_len(len))
+    }
+
+    /// Reserves exactly `len` bytes. `None` if `len` is zero or no free range is found.
+    pub(crate) fn alloc_exact(&mut self, len: u64) -> Option<Allocation> {
+        if len == 0 || len > self.capacity() {
+            return None;
+        }
+        self.alloc_rounded(len, len)
+    }
+
+    /// Reserves `rounded` bytes, or a whole hole of at least `len`.
+    fn alloc_rounded(&mut self, len: u64, rounded: u64) -> Option<Allocation> {
+        if self.live == MAX_LIVE {
+            return None;
+        }
+        let at = self.find(len, rounded)?;
+        let Hole { range: Range { offset, len: free }, prev, next, .. } = *self.nodes.hole(at);
+        let place = if free <= rounded {
+            self.remove_hole(at);
+            self.nodes.insert(offset, prev, next)
+        } else {
+            self.resize_hole(at, Range { offset: offset + rounded, len: free - rounded });
+            self.nodes.insert(offset, prev, Link::hole(at))
+        };
+        self.used += free.min(rounded);
+        self.live += 1;
+        Some(Allocation { handle: Handle::new(place), offset })
+    }
+
+    /// A hole of at least `rounded` bytes, else one of at least `len`.
+    fn find(&self, len: u64, rounded: u64) -> Option<u32> {
+        let (own, above) = (class::floor(rounded), class::ceil(rounded));
+        if own != above
+            && let Some(near) = self.walk(own, rounded, NEAR_STEPS)
+        {
+            return Some(near);
+        }
+        let good = self.lists.first_from(above);
+        if good != NIL {
+            return Some(good);
+        }
+        let below = class::floor(len);
+        (below..=own).rev().find_map(|class| self.walk(class, len, LAST_STEPS))
+    }
+
+    /// The first hole of at least `len` bytes among the first `steps` of a class.
+    fn walk(&self, class: u32, len: u64, steps: u32) -> Option<u32> {
+        let mut at = self.lists.head(class);
+        for _ in 0..steps {
+            if at == NIL {
+                return None;
+            }
+            let hole = self.nodes.hole(at);
+            if hole.range.len >= len {
+                return Some(at);
+            }
+            at = hole.list_next;
+        }
+        None
+    }
+
+    /// Gives a range back.
+    ///
+    /// # Panics
+    /// If `handle` names no live range.
+    pub fn free(&mut self, handle: Handle) {
+        let at = self.expect_live(handle);
+        let Live { offset, prev, next } = *self.nodes.live(at);
+        let freed = Range { offset, len: self.nodes.start(next) - offset };
+        self.used -= freed.len;
+        self.live -= 1;
+        self.nodes.vacate(at);
+        match (prev.as_hole(), next.as_hole()) {
+            (None, None) => self.insert_hole(freed, prev, next),
+            (None, Some(after)) => {
+                let len = freed.len + self.nodes.hole(after).range.len;
+                self.resize_hole(after, Range { offset, len });
+                self.nodes.join(prev, next);
+            }
+            (Some(before), None) => {
+                let range = self.nodes.hole(before).range;
+                self.resize_hole(before, Range { len: range.len + freed.len, ..range });
+                self.nodes.join(prev, next);
+            }
+            (Some(before), Some(after)) => {
+                let (range, removed) = (self.nodes.hole(before).range, *self.nodes.hole(after));
+                self.remove_hole(after);
+                let len = range.len + freed.len + removed.range.len;
+                self.resize_hole(before, Range { len, ..range });
+                self.nodes.join(prev, removed.next);
+            }
+        }
+    }
+
+    /// The range that is reserved under `handle`: what was asked for, rounded up.
+    ///
+    /// # Panics
+    /// If `handle` names no live range.
+    pub fn range(&self, handle: Handle) -> Range {
+        let Live { offset, next, .. } = *self.nodes.live(self.expect_live(handle));
+        Range { offset, len: self.nodes.start(next) - offset }
+    }
+
+    /// A length such that [`alloc`](Self::alloc) satisfies it now, and every shorter one; 0 if nothing is free.
+    /// The longest hole is at most 1/32 longer.
+    pub fn largest_free(&self) -> u64 {
+        match self.lists.last() {
+            NIL => 0,
+            at => self.nodes.hole(at).range.len,
+        }
+    }
+
+    /// Bytes reserved, what was added by rounding included.
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Length of the arena, in bytes.
+    pub fn capacity(&self) -> u64 {
+        self.nodes.live(SENTINEL).offset
+    }
+
+    /// Number of live ranges.
+    pub fn allocations(&self) -> usize {
+        self.live as usize
+    }
+
+    /// Bytes of heap memory that the allocator itself holds.
+    pub fn heap_bytes(&self) -> usize {
+        let index = self.index.as_ref().map_or(0, |index| index.heap_bytes());
+        self.nodes.heap_bytes() + self.lists.heap_bytes() + index
+    }
+
+    fn expect_live(&self, handle: Handle) -> u32 {
+        let at = handle.index();
+        assert!(
+            self.nodes.get(at).is_some(),
+            "handle {at} names no live range: it was freed before, or another allocator returned it"
+        );
+        at
+    }
+
+    /// Puts a hole between two live ranges.
+    fn insert_hole(&mut self, range: Range, prev: Link, next: Link) {
+        let at = self.nodes.insert_hole(range, prev, next);
+        self.lists.push(&mut self.nodes, at);
+        self.reindex(None, Some((range.offset, at)));
+    }
+
+    /// Makes a hole's place vacant. Its neighbours are not told.
+    fn remove_hole(&mut self, at: u32) {
+        let offset = self.nodes.hole(at).range.offset;
+        self.lists.remove(&mut self.nodes, at);
+        self.nodes.vacate_hole(at);
+        self.reindex(Some(offset), None);
+    }
+
+    /// Records that a hole covers another range.
+    fn resize_hole(&mut self, at: u32, range: Range) {
+        let old = self.nodes.hole(at).range;
+        if class::floor(old.len) == class::floor(range.len) {
+            self.nodes.hole_mut(at).range = range;
+        } else {
+            self.lists.remove(&mut self.nodes, at);
+            self.nodes.hole_mut(at).range = range;
+            self.lists.push(&mut self.nodes, at);
+        }
+        self.reindex(Some(old.offset), Some((range.offset, at)));
+    }
+
+    /// Tells the index, if there is one, that a hole went from one offset, or came to another.
+    fn reindex(&mut self, from: Option<u64>, to: Option<(u64, u32)>) {
+        if self.index.as_mut().is_some_and(|index| index.update(from, to) == Worth::Idle) {
+            self.index = None;
+        }
+    }
+}

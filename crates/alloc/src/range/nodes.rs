@@ -1,0 +1,225 @@
+use crate::{Range, growth};
+
+/// The sentinel's place among the live ranges.
+pub(crate) const SENTINEL: u32 = 0;
+
+/// Ends every list of holes.
+pub(crate) const NIL: u32 = u32::MAX;
+
+/// Most live ranges. There is at most one hole more, and each kind has 2^31 names.
+pub(crate) const MAX_LIVE: u32 = HOLE - 4;
+
+/// In a link: it names a hole.
+const HOLE: u32 = 1 << 31;
+
+/// The name of a range that is a neighbour, which says of which kind it is before it is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link(u32);
+
+impl Link {
+    /// In `prev` of a live range's place: no range is there.
+    const VACANT: Link = Link(u32::MAX);
+
+    pub(crate) fn live(at: u32) -> Link {
+        Link(at)
+    }
+
+    pub(crate) fn hole(at: u32) -> Link {
+        Link(at | HOLE)
+    }
+
+    pub(crate) fn kind(self) -> Kind {
+        if self.0 & HOLE == 0 { Kind::Live(self.0) } else { Kind::Hole(self.0 & !HOLE) }
+    }
+
+    pub(crate) fn as_hole(self) -> Option<u32> {
+        (self.0 & HOLE != 0).then_some(self.0 & !HOLE)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    Live(u32),
+    Hole(u32),
+}
+
+/// A reserved range. It ends where the next range starts, so its length need not be kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Live {
+    pub(crate) offset: u64,
+    /// The range that ends where this one starts.
+    pub(crate) prev: Link,
+    /// The range that starts where this one ends. A vacant place keeps the next vacant one here.
+    pub(crate) next: Link,
+}
+
+/// A free range. Its neighbours are live.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hole {
+    pub(crate) range: Range,
+    pub(crate) prev: Link,
+    pub(crate) next: Link,
+    /// Neighbours in the list of its size class. A vacant place keeps the next vacant one in `list_next`.
+    pub(crate) list_prev: u32,
+    pub(crate) list_next: u32,
+}
+
+// Neither kind straddles a cache line.
+const _: () = assert!(size_of::<Live>() == 16 && size_of::<Hole>() == 32);
+
+/// All ranges of an arena. The sentinel is a live range of no length at the end of the arena that closes the chain
+/// of neighbours to a ring, so that no neighbour is ever missing.
+#[derive(Clone, Debug)]
+pub(crate) struct Nodes {
+    live: Vec<Live>,
+    holes: Vec<Hole>,
+    vacant_live: u32,
+    vacant_hole: u32,
+}
+
+impl Nodes {
+    /// The sentinel only.
+    pub(crate) fn new(capacity: u64) -> Nodes {
+        let sentinel = Link::live(SENTINEL);
+        let sentinel = Live { offset: capacity, prev: sentinel, next: sentinel };
+        Nodes { live: vec![sentinel], holes: Vec::new(), vacant_live: NIL, vacant_hole: NIL }
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.live.capacity() * size_of::<Live>() + self.holes.capacity() * size_of::<Hole>()
+    }
+
+    /// Places of live ranges and of holes, the vacant ones included.
+    pub(crate) fn places(&self) -> (usize, usize) {
+        (self.live.len(), self.holes.len())
+    }
+
+    /// The live range at `at`, which may be any number; the sentinel counts as one.
+    pub(crate) fn get(&self, at: u32) -> Option<&Live> {
+        self.live.get(at as usize).filter(|live| live.prev != Link::VACANT)
+    }
+
+    /// The hole at `at`, which may be any number.
+    pub(crate) fn get_hole(&self, at: u32) -> Option<&Hole> {
+        self.holes.get(at as usize).filter(|hole| hole.range.len > 0)
+    }
+
+    pub(crate) fn live(&self, at: u32) -> &Live {
+        &self.live[at as usize]
+    }
+
+    pub(crate) fn hole(&self, at: u32) -> &Hole {
+        &self.holes[at as usize]
+    }
+
+    pub(crate) fn hole_mut(&mut self, at: u32) -> &mut Hole {
+        &mut self.holes[at as usize]
+    }
+
+    /// All holes, each with its place.
+    pub(crate) fn holes(&self) -> impl Iterator<Item = (u32, &Hole)> {
+        (0..).zip(&self.holes).filter(|(_, hole)| hole.range.len > 0)
+    }
+
+    /// Where a range starts.
+    pub(crate) fn start(&self, link: Link) -> u64 {
+        match link.kind() {
+            Kind::Live(at) => self.live(at).offset,
+            Kind::Hole(at) => self.hole(at).range.offset,
+        }
+    }
+
+    fn set_prev(&mut self, link: Link, prev: Link) {
+        match link.kind() {
+            Kind::Live(at) => self.live[at as usize].prev = prev,
+            Kind::Hole(at) => self.holes[at as usize].prev = prev,
+        }
+    }
+
+    fn set_next(&mut self, link: Link, next: Link) {
+        match link.kind() {
+            Kind::Live(at) => self.live[at as usize].next = next,
+            Kind::Hole(at) => self.holes[at as usize].next = next,
+        }
+    }
+
+    /// Makes two ranges neighbours.
+    pub(crate) fn join(&mut self, prev: Link, next: Link) {
+        self.set_next(prev, next);
+        self.set_prev(next, prev);
+    }
+
+    /// Puts a live range between two others, to which it is made known. Returns its place.
+    pub(crate) fn insert(&mut self, offset: u64, prev: Link, next: Link) -> u32 {
+        let live = Live { offset, prev, next };
+        let mut at = self.vacant_live;
+        if at == NIL {
+            at = self.live.len() as u32;
+            growth::push(&mut self.live, live);
+        } else {
+            self.vacant_live = self.live(at).next.0;
+            self.live[at as usize] = live;
+        }
+        self.set_next(prev, Link::live(at));
+        self.set_prev(next, Link::live(at));
+        at
+    }
+
+    /// Puts a hole between two live ranges, to which it is made known. Returns its place; it is in no list yet.
+    pub(crate) fn insert_hole(&mut self, range: Range, prev: Link, next: Link) -> u32 {
+        let hole = Hole { range, prev, next, list_prev: NIL, list_next: NIL };
+        let mut at = self.vacant_hole;
+        if at == NIL {
+            at = self.holes.len() as u32;
+            growth::push(&mut self.holes, hole);
+        } else {
+            self.vacant_hole = self.hole(at).list_next;
+            self.holes[at as usize] = hole;
+        }
+        self.set_next(prev, Link::hole(at));
+        self.set_prev(next, Link::hole(at));
+        at
+    }
+
+    /// Makes the place of a live range vacant. Its neighbours are not told.
+    pub(crate) fn vacate(&mut self, at: u32) {
+        let next = Link(self.vacant_live);
+        self.live[at as usize] = Live { offset: 0, prev: Link::VACANT, next };
+        self.vacant_live = at;
+    }
+
+    /// Makes the place of a hole that is in no list vacant. Its neighbours are not told.
+    pub(crate) fn vacate_hole(&mut self, at: u32) {
+        let next = self.vacant_hole;
+        let hole = self.hole_mut(at);
+        hole.range.len = 0;
+        hole.list_next = next;
+        self.vacant_hole = at;
+    }
+
+    /// Lengths of the lists of vacant places, of live ranges and of holes, or an error if they are no such lists.
+    pub(crate) fn count_vacant(&self) -> Result<(usize, usize), String> {
+        let live = count(self.vacant_live, self.live.len(), |at| {
+            let live = self.live.get(at as usize)?;
+            (live.prev == Link::VACANT).then_some(live.next.0)
+        });
+        let holes = count(self.vacant_hole, self.holes.len(), |at| {
+            let hole = self.holes.get(at as usize)?;
+            (hole.range.len == 0).then_some(hole.list_next)
+        });
+        live.zip(holes).ok_or_else(|| "a list of vacant places is broken".to_owned())
+    }
+}
+
+/// Length of the list that starts at `at`, if it is no longer than `limit` and all its members know their `next`.
+fn count(mut at: u32, limit: usize, next: impl Fn(u32) -> Option<u32>) -> Option<usize> {
+    let mut len = 0;
+    while at != NIL {
+        at = next(at)?;
+        len += 1;
+        if len > limit {
+            return None;
+        }
+    }
+    Some(len)
+}

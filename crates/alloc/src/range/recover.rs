@@ -1,0 +1,42 @@
+use super::RangeAllocator;
+use super::free_index::FreeIndex;
+use super::nodes::{Hole, Link, MAX_LIVE, Nodes};
+use crate::{Allocation, Handle, Range};
+
+impl RangeAllocator {
+    /// Reserves exactly `[offset, offset + len)`, which recovery knows to be in use. `None` if `len` is zero, or
+    /// the range is not free or not inside the arena.
+    ///
+    /// Any order will do, in time that grows with the logarithm of the number of holes; the first call after
+    /// normal operation looks at every hole once.
+    pub fn alloc_at(&mut self, offset: u64, len: u64) -> Option<Allocation> {
+        let end = offset.checked_add(len)?;
+        if len == 0 || end > self.capacity() || self.live == MAX_LIVE {
+            return None;
+        }
+        let nodes = &self.nodes;
+        let at = self.index.get_or_insert_with(|| Box::new(index_of(nodes))).find(offset)?;
+        let Hole { range, prev, next, .. } = *self.nodes.hole(at);
+        let range_end = range.offset + range.len;
+        if end > range_end {
+            return None;
+        }
+        self.remove_hole(at);
+        let place = self.nodes.insert(offset, prev, next);
+        let found = Link::live(place);
+        if range.offset < offset {
+            self.insert_hole(Range { len: offset - range.offset, ..range }, prev, found);
+        }
+        if end < range_end {
+            self.insert_hole(Range { offset: end, len: range_end - end }, found, next);
+        }
+        self.used += len;
+        self.live += 1;
+        Some(Allocation { handle: Handle::new(place), offset })
+    }
+}
+
+/// Builds the index from all holes.
+fn index_of(nodes: &Nodes) -> FreeIndex {
+    FreeIndex::new(nodes.holes().map(|(at, hole)| (hole.range.offset, at)), nodes.places().1)
+}

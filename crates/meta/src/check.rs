@@ -1,0 +1,187 @@
+//! The invariants, each a named sentence.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::Meta;
+use crate::record::{ObjectState, Pin, QueueKind, SEGMENT_QUEUES};
+use crate::slab::NONE;
+
+/// A sentence that is not true, and what shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The invariant.
+    pub sentence: &'static str,
+    /// The record that breaks it.
+    pub evidence: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "violated: {} ({})", self.sentence, self.evidence)
+    }
+}
+
+type Check = Result<(), Violation>;
+
+fn ensure(sentence: &'static str, holds: bool, evidence: impl FnOnce() -> String) -> Check {
+    if holds { Ok(()) } else { Err(Violation { sentence, evidence: evidence() }) }
+}
+
+impl Meta {
+    /// Tests all invariants. Takes time in proportion to the whole state.
+    ///
+    /// # Errors
+    /// The first sentence that does not hold.
+    pub fn check(&self) -> Result<(), Violation> {
+        self.every_key_leads_to_its_object()?;
+        self.every_object_is_made_of_its_ranges()?;
+        self.every_range_stands_in_the_right_queue()?;
+        self.every_allocator_reserves_just_the_ranges()?;
+        self.every_queue_is_in_order()
+    }
+
+    fn every_key_leads_to_its_object(&self) -> Check {
+        let mut indexed = 0;
+        for (id, object) in self.objects.iter() {
+            let expected = (object.state != ObjectState::Discarded).then_some(id);
+            indexed += usize::from(expected.is_some());
+            let found = self.find(&object.key);
+            ensure(
+                "an object is found by its key unless it was discarded",
+                expected.is_none_or(|id| found == Some(id))
+                    && (expected.is_some() || found != Some(id)),
+                || format!("object {id}, key {:?}, found {found:?}", object.key),
+            )?;
+        }
+        let in_force = self.objects.iter().filter(|&(id, _)| self.soft_pin_in_force(id)).count();
+        ensure("the soft pins in force are counted", in_force == self.soft_pins_in_force, || {
+            format!("{in_force} in force, {} counted", self.soft_pins_in_force)
+        })?;
+        ensure("the index holds nothing else", self.index.len() == indexed, || {
+            format!("{} keys, {indexed} objects", self.index.len())
+        })
+    }
+
+    fn every_object_is_made_of_its_ranges(&self) -> Check {
+        let mut counted = 0;
+        for (id, object) in self.objects.iter() {
+            let mut bytes: BTreeMap<u8, u64> = BTreeMap::new();
+            let mut places: BTreeMap<u32, u8> = BTreeMap::new();
+            for (range_id, range) in self.ranges_of(id) {
+                counted += 1;
+                *bytes.entry(range.replica).or_default() += range.len;
+                let other = places.insert(range.segment, range.replica);
+                ensure(
+                    "two replicas of an object share no segment",
+                    other.is_none_or(|replica| replica == range.replica),
+                    || format!("object {id}, segment slot {}", range.segment),
+                )?;
+                ensure("a range names its object", range.object == id, || {
+                    format!("range {range_id} of object {id} names {}", range.object)
+                })?;
+            }
+            ensure("an object has a replica", !bytes.is_empty(), || format!("object {id}"))?;
+            ensure(
+                "every replica holds the whole object",
+                bytes.values().all(|&sum| sum == object.len),
+                || format!("object {id} of {} bytes has replicas of {bytes:?}", object.len),
+            )?;
+        }
+        ensure("every range belongs to an object", counted == self.ranges.len(), || {
+            format!("{} ranges, {counted} of objects", self.ranges.len())
+        })
+    }
+
+    fn every_range_stands_in_the_right_queue(&self) -> Check {
+        for (id, range) in self.ranges.iter() {
+            let object = &self.objects[range.object];
+            let first = object.first_range == id;
+            let pinned = self.soft_pin_in_force(range.object);
+            let right = match (object.state, range.queue) {
+                (ObjectState::Processing, QueueKind::Processing)
+                | (ObjectState::Discarded, QueueKind::Releasing) => first,
+                (ObjectState::Processing | ObjectState::Discarded, QueueKind::Out) => !first,
+                (ObjectState::Complete, QueueKind::Hard) => object.pin == Pin::Hard,
+                (ObjectState::Complete, QueueKind::Fresh | QueueKind::Leased) => {
+                    object.pin != Pin::Hard && !pinned
+                }
+                (ObjectState::Complete, QueueKind::PinnedFresh | QueueKind::PinnedLeased) => pinned,
+                _ => false,
+            };
+            ensure("a range stands in the queue of its state", right, || {
+                format!("range {id}: {range:?} of {object:?}")
+            })?;
+        }
+        Ok(())
+    }
+
+    fn every_allocator_reserves_just_the_ranges(&self) -> Check {
+        let mut extents: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
+        for (id, range) in self.ranges.iter() {
+            let reserved = self.segments[range.segment].allocator.range(range.handle);
+            ensure("a range has room for its bytes", reserved.len >= range.len, || {
+                format!("range {id}: {range:?} in {} bytes", reserved.len)
+            })?;
+            extents.entry(range.segment).or_default().push((reserved.offset, reserved.len));
+        }
+        for (slot, segment) in self.segments.iter() {
+            let mut mine = extents.remove(&slot).unwrap_or_default();
+            mine.sort_unstable();
+            let apart = mine.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0);
+            let inside =
+                mine.last().is_none_or(|&(at, len)| at + len <= segment.allocator.capacity());
+            ensure("no two ranges overlap and all lie in their segment", apart && inside, || {
+                format!("segment slot {slot}: {mine:?}")
+            })?;
+            let sum: u64 = mine.iter().map(|&(_, len)| len).sum();
+            ensure(
+                "an allocator has reserved what the ranges hold",
+                (sum, mine.len()) == (segment.allocator.used(), segment.allocator.allocations()),
+                || format!("segment slot {slot}: {sum} bytes in {} ranges", mine.len()),
+            )?;
+            let sound = segment.allocator.check();
+            ensure("every allocator is sound", sound.is_ok(), || {
+                format!("slot {slot}: {sound:?}")
+            })?;
+        }
+        Ok(())
+    }
+
+    fn every_queue_is_in_order(&self) -> Check {
+        let touched = |id: u32| self.objects[self.ranges[id].object].touched;
+        for (slot, segment) in self.segments.iter() {
+            for (queue, kind) in segment.queues.iter().zip(SEGMENT_QUEUES) {
+                let members: Vec<u32> = queue.iter(&self.ranges).collect();
+                ensure(
+                    "a queue holds ranges of its segment and kind, and as many as it says",
+                    members.len() == queue.len as usize
+                        && members.iter().all(|&id| {
+                            (self.ranges[id].segment, self.ranges[id].queue) == (slot, kind)
+                        }),
+                    || format!("slot {slot}, {kind:?}: {members:?}"),
+                )?;
+                let sorted = members.windows(2).all(|pair| touched(pair[0]) <= touched(pair[1]));
+                let leased = matches!(kind, QueueKind::Leased | QueueKind::PinnedLeased);
+                ensure(
+                    "leased ranges are in the order of their leases",
+                    sorted || !leased,
+                    || format!("slot {slot}: {members:?}"),
+                )?;
+                let over = members.iter().all(|&id| touched(id) <= self.now);
+                let fresh = matches!(kind, QueueKind::Fresh | QueueKind::PinnedFresh);
+                ensure("fresh ranges have no lease", over || !fresh, || format!("slot {slot}"))?;
+            }
+        }
+        for (queue, name) in [(self.processing, "running"), (self.releasing, "discarded")] {
+            let members: Vec<u32> = queue.iter(&self.ranges).collect();
+            let sorted = members.windows(2).all(|pair| touched(pair[0]) <= touched(pair[1]));
+            ensure(
+                "puts are in the order of their starts",
+                sorted && members.len() == queue.len as usize && !members.contains(&NONE),
+                || format!("{name}: {members:?}"),
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+use mooncake_types::limits;
+
+/// How ranges are carved out of a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AllocatorKind {
+    /// Ranges of any length, freed neighbours joined.
+    #[default]
+    Offset,
+    /// Slabs of equal pieces.
+    Cachelib,
+}
+
+/// Which segment a replica goes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// Any segment with room, from a random start.
+    #[default]
+    Random,
+    /// The emptiest of a random sample.
+    FreeRatioFirst,
+}
+
+/// What the master is told at its start. Durations are in milliseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// How long a read or an existence check protects an object.
+    pub lease_ttl_ms: u64,
+    /// How long a soft pin lasts where the put does not say.
+    pub soft_pin_ttl_ms: u64,
+    /// The longest soft pin that a put may ask for.
+    pub max_soft_pin_ttl_ms: u64,
+    /// Whether soft-pinned objects may be evicted when nothing else is left.
+    pub allow_evict_soft_pinned: bool,
+    /// Share of a segment that is freed beyond the watermark once it is passed.
+    pub eviction_ratio: f64,
+    /// Used share of a segment above which eviction starts without waiting for a put to fail.
+    pub eviction_high_watermark_ratio: f64,
+    /// How ranges are carved out of segments.
+    pub allocator: AllocatorKind,
+    /// Which segment a replica goes to.
+    pub strategy: Strategy,
+    /// A client that has not been heard of for this long is dead.
+    pub client_ttl_ms: u64,
+    /// A put that has not ended after this long no longer holds its key.
+    pub put_discard_ms: u64,
+    /// The ranges of a discarded put are free this long after its start.
+    pub put_release_ms: u64,
+    /// Objects longer than this are striped over several segments; zero: only those that fit no segment.
+    pub stripe_threshold_bytes: u64,
+    /// Seed of everything that is left to chance.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            lease_ttl_ms: 5_000,
+            soft_pin_ttl_ms: 1_800_000,
+            max_soft_pin_ttl_ms: 86_400_000,
+            allow_evict_soft_pinned: true,
+            eviction_ratio: 0.05,
+            eviction_high_watermark_ratio: 0.90,
+            allocator: AllocatorKind::default(),
+            strategy: Strategy::default(),
+            client_ttl_ms: 10_000,
+            put_discard_ms: 30_000,
+            put_release_ms: 600_000,
+            stripe_threshold_bytes: 0,
+            seed: 0,
+        }
+    }
+}
+
+impl Config {
+    /// Names the first setting that makes no sense.
+    ///
+    /// # Errors
+    /// The text names the setting, its value and what it must be.
+    pub fn validate(&self) -> Result<(), String> {
+        let share = |name: &str, value: f64| match (0.0..=1.0).contains(&value) {
+            true => Ok(()),
+            false => Err(format!("{name} is {value}: it must be between 0 and 1")),
+        };
+        share("eviction_ratio", self.eviction_ratio)?;
+        share("eviction_high_watermark_ratio", self.eviction_high_watermark_ratio)?;
+        if self.soft_pin_ttl_ms > self.max_soft_pin_ttl_ms {
+            return Err(format!(
+                "default_kv_soft_pin_ttl is {} ms: it must not exceed max_kv_soft_pin_ttl, {} ms",
+                self.soft_pin_ttl_ms, self.max_soft_pin_ttl_ms
+            ));
+        }
+        if self.put_release_ms < self.put_discard_ms {
+            return Err(format!(
+                "put_start_release_timeout is {} ms: it must not be shorter than put_start_discard_timeout, {} ms",
+                self.put_release_ms, self.put_discard_ms
+            ));
+        }
+        if self.client_ttl_ms == 0 {
+            return Err("client_ttl is 0: it must be positive".to_owned());
+        }
+        if self.stripe_threshold_bytes != 0
+            && self.stripe_threshold_bytes < limits::MIN_STRIPE_BYTES
+        {
+            return Err(format!(
+                "stripe_threshold_bytes is {}: it must be 0 or at least {}",
+                self.stripe_threshold_bytes,
+                limits::MIN_STRIPE_BYTES
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_make_no_sense_are_named() {
+        let ok = Config::default();
+        let cases = [
+            (Config { eviction_ratio: 1.5, ..ok.clone() }, "eviction_ratio"),
+            (Config { eviction_ratio: f64::NAN, ..ok.clone() }, "eviction_ratio"),
+            (
+                Config { eviction_high_watermark_ratio: -0.1, ..ok.clone() },
+                "eviction_high_watermark_ratio",
+            ),
+            (Config { soft_pin_ttl_ms: u64::MAX, ..ok.clone() }, "default_kv_soft_pin_ttl"),
+            (Config { put_release_ms: 1, ..ok.clone() }, "put_start_release_timeout"),
+            (Config { client_ttl_ms: 0, ..ok.clone() }, "client_ttl"),
+            (Config { stripe_threshold_bytes: 1, ..ok.clone() }, "stripe_threshold_bytes"),
+        ];
+        for (config, name) in cases {
+            let text = config.validate().expect_err(name);
+            assert!(text.starts_with(name), "{text}");
+        }
+        assert_eq!(ok.validate(), Ok(()));
+    }
+}

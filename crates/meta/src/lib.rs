@@ -1,0 +1,43 @@
+//! The master's state machine: which objects there are, where their replicas lie, who may read, write and evict
+//! them, and which segments the pool is made of.
+//!
+//! It is pure: no I/O, no clock, no thread, no chance but a seeded generator. A request goes in with the moment at
+//! which it came, a reply comes out; what time alone brings about is done by [`Meta::handle_timeout`]. A test can
+//! drive it a million steps a second and replay every one.
+//!
+//! Enter at [`Meta`]. Each file is one verb or noun of the master: `put`, `read`, `remove`, `place`, `evict`,
+//! `mount`, `timeout`, `pin`; `record` has what is kept for each object; `check` has the invariants.
+//!
+//! Costs: a look-up, a grant and an eviction each touch only the objects that they are about. The queues in which
+//! objects stand are threaded through their records.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod config;
+mod evict;
+mod index;
+mod meta;
+mod mount;
+mod object;
+mod pattern;
+mod pin;
+mod place;
+mod put;
+mod queue;
+mod read;
+mod record;
+mod remove;
+mod reply;
+mod report;
+mod rng;
+mod segments;
+mod slab;
+mod stats;
+mod timeout;
+
+pub use check::Violation;
+pub use config::{AllocatorKind, Config, Strategy};
+pub use meta::Meta;
+pub use report::{KeyReport, SegmentReport};
+pub use stats::{Counters, Stats};

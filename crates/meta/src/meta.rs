@@ -1,0 +1,147 @@
+//! The state machine's frame: what it holds, and the one way in.
+
+use std::collections::BTreeSet;
+
+use hashbrown::HashMap;
+use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, Tick, Version, limits};
+
+use crate::config::Config;
+use crate::index::Index;
+use crate::pattern::Patterns;
+use crate::pin::SoftPins;
+use crate::queue::Queue;
+use crate::record::{Object, Range};
+use crate::rng::Rng;
+use crate::segments::{Clients, Segments};
+use crate::slab::Slab;
+use crate::stats::Counters;
+use crate::timeout::Timer;
+
+/// The master's state: who lends what, which objects there are, where they lie, who may read or write them.
+///
+/// One owner, no locks, no clock: time comes with every call and never goes back. The methods come in four kinds:
+/// `handle` and `handle_timeout` change the state, `poll_timeout` says when the latter is due, the getters and
+/// [`Meta::check`] only look.
+#[derive(Debug)]
+pub struct Meta {
+    pub(crate) config: Config,
+    pub(crate) epoch: Epoch,
+    pub(crate) granted: u64,
+    pub(crate) now: Tick,
+    pub(crate) objects: Slab<Object>,
+    pub(crate) ranges: Slab<Range>,
+    pub(crate) index: Index,
+    pub(crate) segments: Segments,
+    pub(crate) clients: Clients,
+    /// Running puts, oldest first.
+    pub(crate) processing: Queue,
+    /// Discarded puts, oldest first.
+    pub(crate) releasing: Queue,
+    pub(crate) soft_pins: SoftPins,
+    pub(crate) soft_pins_in_force: usize,
+    pub(crate) timers: BTreeSet<(Tick, Timer)>,
+    pub(crate) patterns: Patterns,
+    pub(crate) rng: Rng,
+    pub(crate) counters: Counters,
+}
+
+impl Meta {
+    /// An empty pool led under `epoch`.
+    ///
+    /// # Panics
+    /// If the configuration does not [validate](Config::validate).
+    #[must_use]
+    pub fn new(config: Config, epoch: Epoch) -> Self {
+        assert_eq!(config.validate(), Ok(()), "the configuration is validated by the caller");
+        Self {
+            epoch,
+            granted: 0,
+            now: Tick::ZERO,
+            objects: Slab::new(),
+            ranges: Slab::new(),
+            index: Index::new(config.seed),
+            segments: Segments::new(),
+            clients: Clients::default(),
+            processing: Queue::default(),
+            releasing: Queue::default(),
+            soft_pins: HashMap::default(),
+            soft_pins_in_force: 0,
+            timers: BTreeSet::new(),
+            patterns: Patterns::default(),
+            rng: Rng::new(config.seed),
+            counters: Counters::default(),
+            config,
+        }
+    }
+
+    /// The epoch under which grants are given.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Answers one request of one client. Every request counts as a sign of life.
+    pub fn handle(&mut self, now: Tick, from: ClientId, request: &Request<'_>) -> Reply {
+        self.advance(now);
+        if self.clients.get(from).is_none() && self.clients.len() >= limits::MAX_CLIENTS {
+            return Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
+        }
+        self.hear(from);
+        if keys_of(request) > limits::MAX_BATCH_KEYS {
+            return Reply::Refused(ErrorCode::InvalidParams);
+        }
+        match request {
+            Request::Ping { segments } => self.ping(from, segments),
+            Request::MountSegment(mount) => Reply::Done(self.mount(from, mount)),
+            Request::UnmountSegment { id, grace_ms } => {
+                Reply::Done(self.unmount(from, *id, *grace_ms))
+            }
+            Request::PutStart(start) => self.put_start(from, start),
+            Request::PutEnd { puts } => {
+                Reply::Statuses(puts.iter().map(|put| self.put_end(from, put)).collect())
+            }
+            Request::PutRevoke { puts } => {
+                Reply::Statuses(puts.iter().map(|put| self.put_revoke(from, put)).collect())
+            }
+            Request::GetReplicaList { keys } => self.get_replica_list(keys),
+            Request::ExistKey { keys } => {
+                Reply::Exist(keys.iter().map(|key| self.exist(key)).collect())
+            }
+            Request::Remove { keys, force } => {
+                Reply::Statuses(keys.iter().map(|key| self.remove(key, *force)).collect())
+            }
+            Request::Scan(scan) => self.scan(scan),
+        }
+    }
+
+    /// Time never goes back, whatever the caller's clock says.
+    pub(crate) fn advance(&mut self, now: Tick) {
+        self.now = self.now.max(now);
+    }
+
+    pub(crate) fn next_version(&mut self) -> Version {
+        self.granted += 1;
+        Version { epoch: self.epoch, counter: self.granted }
+    }
+}
+
+fn keys_of(request: &Request<'_>) -> usize {
+    match request {
+        Request::Ping { segments } => segments.len(),
+        Request::PutStart(start) => start.puts.len(),
+        Request::PutEnd { puts } => puts.len(),
+        Request::PutRevoke { puts } => puts.len(),
+        Request::GetReplicaList { keys }
+        | Request::ExistKey { keys }
+        | Request::Remove { keys, .. } => keys.len(),
+        Request::MountSegment(_) | Request::UnmountSegment { .. } | Request::Scan(_) => 1,
+    }
+}
+
+/// Whether a key is one that the store takes.
+pub(crate) fn check_key(key: &str) -> Result<(), ErrorCode> {
+    match (1..=limits::MAX_KEY_BYTES).contains(&key.len()) {
+        true => Ok(()),
+        false => Err(ErrorCode::InvalidKey),
+    }
+}

@@ -1,0 +1,107 @@
+//! Clients and the segments that they lend: heartbeats, mounting, unmounting.
+
+use mooncake_alloc::{Allocator, RangeAllocator, SlabAllocator};
+use mooncake_types::{
+    ClientId, Epoch, ErrorCode, MountSegment, Pong, Reply, SegmentId, SegmentState, limits,
+};
+
+use crate::Meta;
+use crate::config::AllocatorKind;
+use crate::queue::Queue;
+use crate::record::SEGMENT_QUEUES;
+use crate::segments::Segment;
+use crate::timeout::Timer;
+
+impl Meta {
+    /// A sign of life of a client.
+    pub(crate) fn hear(&mut self, from: ClientId) {
+        if self.clients.hear(from, self.now) {
+            let due = self.now.after_ms(self.config.client_ttl_ms);
+            self.timers.insert((due, Timer::Client(from)));
+        }
+    }
+
+    /// The number that stands for a client in the object records.
+    pub(crate) fn number_of(&self, client: ClientId) -> u32 {
+        self.clients.get(client).expect("a client that asks was heard").number
+    }
+
+    pub(crate) fn ping(&self, from: ClientId, hosted: &[SegmentId]) -> Reply {
+        let lent = |id: &SegmentId| {
+            self.segments.find(*id).is_some_and(|slot| self.segments[slot].client == from)
+        };
+        Reply::Pong(Pong {
+            need_remount: !hosted.iter().all(lent),
+            epoch: self.epoch,
+            client_ttl_ms: self.config.client_ttl_ms,
+        })
+    }
+
+    pub(crate) fn mount(
+        &mut self,
+        from: ClientId,
+        mount: &MountSegment<'_>,
+    ) -> Result<(), ErrorCode> {
+        let named = |text: &str| (1..=limits::MAX_NAME_BYTES).contains(&text.len());
+        let lengths = limits::MIN_SEGMENT_BYTES..=limits::MAX_SEGMENT_BYTES;
+        if !lengths.contains(&mount.len) || !named(mount.name) || !named(mount.endpoint) {
+            return Err(ErrorCode::InvalidParams);
+        }
+        if let Some(slot) = self.segments.find(mount.id) {
+            let known = &self.segments[slot];
+            let same = known.client == from
+                && known.allocator.capacity() == mount.len
+                && known.state == SegmentState::Ok;
+            return if same { Ok(()) } else { Err(ErrorCode::SegmentAlreadyExists) };
+        }
+        if self.segments.len() >= limits::MAX_SEGMENTS {
+            return Err(ErrorCode::UnavailableInCurrentStatus);
+        }
+        // A node that has obeyed a later leader would refuse this one's grants.
+        if mount.seen_epoch > self.epoch {
+            self.epoch = Epoch(mount.seen_epoch.0.saturating_add(1));
+        }
+        let allocator = match self.config.allocator {
+            AllocatorKind::Offset => Allocator::Offset(RangeAllocator::new(mount.len)),
+            AllocatorKind::Cachelib => Allocator::Cachelib(SlabAllocator::new(mount.len)),
+        };
+        self.segments.mount(Segment {
+            id: mount.id,
+            name: mount.name.into(),
+            endpoint: mount.endpoint.into(),
+            client: from,
+            state: SegmentState::Ok,
+            allocator,
+            queues: [Queue::default(); SEGMENT_QUEUES.len()],
+        });
+        Ok(())
+    }
+
+    pub(crate) fn unmount(
+        &mut self,
+        from: ClientId,
+        id: SegmentId,
+        grace_ms: u64,
+    ) -> Result<(), ErrorCode> {
+        let slot = self.segments.find(id).ok_or(ErrorCode::SegmentNotFound)?;
+        if self.segments[slot].client != from {
+            return Err(ErrorCode::IllegalClient);
+        }
+        if grace_ms == 0 {
+            self.segments.start_unmounting(slot);
+            return Ok(());
+        }
+        self.segments.stop_granting(slot);
+        self.segments[slot].state = SegmentState::GracefullyUnmounting;
+        self.timers.insert((self.now.after_ms(grace_ms), Timer::Grace(id)));
+        Ok(())
+    }
+
+    /// A client has not been heard of for too long: its segments are lost.
+    pub(crate) fn bury(&mut self, client: ClientId) {
+        for slot in self.segments.of_client(client) {
+            self.segments.start_unmounting(slot);
+        }
+        self.clients.forget(client);
+    }
+}

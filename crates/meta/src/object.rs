@@ -1,0 +1,165 @@
+//! The life of an object's records: queues, replicas, the end.
+
+use mooncake_types::{Located, Placement};
+
+use crate::Meta;
+use crate::record::{ObjectState, Pin, QueueKind, Range};
+use crate::reply::AddressTable;
+use crate::slab::NONE;
+
+impl Meta {
+    pub(crate) fn find(&self, key: &str) -> Option<u32> {
+        self.index.get(&self.objects, key)
+    }
+
+    /// The ranges of an object, replica by replica, in the order of the bytes.
+    pub(crate) fn ranges_of(&self, object: u32) -> impl Iterator<Item = (u32, &Range)> {
+        let mut at = self.objects[object].first_range;
+        std::iter::from_fn(move || {
+            let id = (at != NONE).then_some(at)?;
+            at = self.ranges[id].sibling;
+            Some((id, &self.ranges[id]))
+        })
+    }
+
+    /// The set of replicas that cannot be read whole, as bits.
+    pub(crate) fn dead_replicas(&self, object: u32) -> u32 {
+        let lost = |range: &Range| !self.segments[range.segment].serves();
+        self.ranges_of(object)
+            .filter(|(_, range)| lost(range))
+            .fold(0, |set, (_, range)| set | 1 << range.replica)
+    }
+
+    /// Whether the object is finished and at least one replica can be read.
+    pub(crate) fn is_readable(&self, object: u32) -> bool {
+        let record = &self.objects[object];
+        if record.state != ObjectState::Complete {
+            return false;
+        }
+        let dead = self.dead_replicas(object);
+        dead == 0 || self.ranges_of(object).any(|(_, range)| dead & 1 << range.replica == 0)
+    }
+
+    /// Where the living replicas of an object lie.
+    pub(crate) fn locate(&self, object: u32, table: &mut AddressTable) -> Located {
+        let record = &self.objects[object];
+        let dead = self.dead_replicas(object);
+        let placements = self
+            .ranges_of(object)
+            .filter(|(_, range)| dead & 1 << range.replica == 0)
+            .map(|(_, range)| self.placement(range, table))
+            .collect();
+        Located { version: record.version, len: record.len, placements }
+    }
+
+    pub(crate) fn placement(&self, range: &Range, table: &mut AddressTable) -> Placement {
+        Placement {
+            replica: u32::from(range.replica),
+            segment: table.position(&self.segments, range.segment),
+            offset: self.segments[range.segment].allocator.range(range.handle).offset,
+            len: range.len,
+        }
+    }
+
+    fn leave_queue(&mut self, id: u32) {
+        let Range { queue, segment, .. } = self.ranges[id];
+        let queue = match queue {
+            QueueKind::Out => return,
+            QueueKind::Processing => &mut self.processing,
+            QueueKind::Releasing => &mut self.releasing,
+            on_segment => segment_queue(&mut self.segments[segment].queues, on_segment),
+        };
+        queue.remove(&mut self.ranges, id);
+        self.ranges[id].queue = QueueKind::Out;
+    }
+
+    fn join_queue(&mut self, id: u32, kind: QueueKind) {
+        let segment = self.ranges[id].segment;
+        let queue = match kind {
+            QueueKind::Out => return,
+            QueueKind::Processing => &mut self.processing,
+            QueueKind::Releasing => &mut self.releasing,
+            on_segment => segment_queue(&mut self.segments[segment].queues, on_segment),
+        };
+        queue.push_back(&mut self.ranges, id);
+        self.ranges[id].queue = kind;
+    }
+
+    /// Moves every range of an object to the end of a queue of its segment.
+    pub(crate) fn requeue(&mut self, object: u32, kind: QueueKind) {
+        let mut at = self.objects[object].first_range;
+        while at != NONE {
+            self.leave_queue(at);
+            self.join_queue(at, kind);
+            at = self.ranges[at].sibling;
+        }
+    }
+
+    /// Moves an unfinished put to the end of a queue of puts.
+    pub(crate) fn requeue_put(&mut self, object: u32, kind: QueueKind) {
+        let first = self.objects[object].first_range;
+        self.leave_queue(first);
+        self.join_queue(first, kind);
+    }
+
+    /// The queue that a finished object belongs in after an access or without one.
+    pub(crate) fn queue_after(&self, object: u32, accessed: bool) -> QueueKind {
+        let hard = self.objects[object].pin == Pin::Hard;
+        match (hard, self.soft_pin_in_force(object), accessed) {
+            (true, ..) => QueueKind::Hard,
+            (_, false, false) => QueueKind::Fresh,
+            (_, false, true) => QueueKind::Leased,
+            (_, true, false) => QueueKind::PinnedFresh,
+            (_, true, true) => QueueKind::PinnedLeased,
+        }
+    }
+
+    /// Frees the replicas in `set` (bits). Returns the bytes of the object that they held. The object stays, even
+    /// with none left. Its put must not be running, or must have left its queue.
+    pub(crate) fn free_replicas(&mut self, object: u32, set: u32) -> u64 {
+        let (mut at, mut kept, mut freed_bytes) = (self.objects[object].first_range, NONE, 0);
+        while at != NONE {
+            let range = self.ranges[at];
+            if set & 1 << range.replica == 0 {
+                kept = at;
+            } else {
+                match kept {
+                    NONE => self.objects[object].first_range = range.sibling,
+                    before => self.ranges[before].sibling = range.sibling,
+                }
+                self.free_range(at);
+                freed_bytes += range.len;
+            }
+            at = range.sibling;
+        }
+        freed_bytes
+    }
+
+    fn free_range(&mut self, id: u32) {
+        self.leave_queue(id);
+        let range = self.ranges.remove(id);
+        self.segments[range.segment].allocator.free(range.handle);
+        self.segments.forget_if_empty(range.segment);
+    }
+
+    /// Forgets an object: its ranges are free and its key is.
+    pub(crate) fn drop_object(&mut self, object: u32) {
+        if self.objects[object].state != ObjectState::Discarded {
+            self.index.remove(&self.objects, object);
+        }
+        self.free_replicas(object, u32::MAX);
+        self.forget_soft_pin(object);
+        self.objects.remove(object);
+    }
+
+    /// Drops an object none of whose replicas can be read any more.
+    pub(crate) fn drop_lost(&mut self, object: u32) {
+        self.counters.lost_keys += 1;
+        self.drop_object(object);
+    }
+}
+
+fn segment_queue(queues: &mut [crate::queue::Queue], kind: QueueKind) -> &mut crate::queue::Queue {
+    let place = kind.on_segment().expect("the kind is one of a segment's queues");
+    &mut queues[place]
+}

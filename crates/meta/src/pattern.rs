@@ -1,0 +1,71 @@
+//! Regular expressions of scans. A scan names its pattern on every page, so the last few stay compiled.
+
+use mooncake_types::{ErrorCode, limits};
+use regex::{Regex, RegexBuilder};
+
+/// Patterns that stay compiled.
+const KEPT: usize = 4;
+/// Bound on the memory, and with it on the time, of one compiled pattern.
+const MAX_COMPILED_BYTES: usize = 1 << 20;
+
+#[derive(Debug, Default)]
+pub(crate) struct Patterns {
+    /// Most recently used last.
+    compiled: Vec<Regex>,
+}
+
+impl Patterns {
+    /// The compiled pattern. It searches in time linear in the key; look-around and back-references are refused.
+    pub(crate) fn get(&mut self, pattern: &str) -> Result<Regex, ErrorCode> {
+        let known = self.compiled.iter().position(|regex| regex.as_str() == pattern);
+        let regex = match known {
+            Some(place) => self.compiled.remove(place),
+            None => compile(pattern)?,
+        };
+        if self.compiled.len() == KEPT {
+            self.compiled.remove(0);
+        }
+        self.compiled.push(regex.clone());
+        Ok(regex)
+    }
+}
+
+fn compile(pattern: &str) -> Result<Regex, ErrorCode> {
+    if pattern.len() > limits::MAX_REGEX_BYTES {
+        return Err(ErrorCode::InvalidParams);
+    }
+    RegexBuilder::new(pattern)
+        .size_limit(MAX_COMPILED_BYTES)
+        .dfa_size_limit(MAX_COMPILED_BYTES)
+        .build()
+        .map_err(|_| ErrorCode::InvalidParams)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_compile_is_refused() {
+        let mut patterns = Patterns::default();
+        let too_long = "a".repeat(limits::MAX_REGEX_BYTES + 1);
+        for pattern in ["(", "[z-a]", r"(a)\1", "(?=a)", "(a{1000}){1000}", &too_long] {
+            assert_eq!(
+                patterns.get(pattern).err(),
+                Some(ErrorCode::InvalidParams),
+                "{pattern:.20}"
+            );
+        }
+        assert!(patterns.compiled.is_empty());
+    }
+
+    #[test]
+    fn the_last_few_stay_compiled() {
+        let mut patterns = Patterns::default();
+        for pattern in ["a", "b", "c", "d", "a", "e"] {
+            assert!(patterns.get(pattern).is_ok());
+        }
+        let kept: Vec<&str> = patterns.compiled.iter().map(Regex::as_str).collect();
+        assert_eq!(kept, ["c", "d", "a", "e"]);
+    }
+}

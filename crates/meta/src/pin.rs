@@ -1,0 +1,106 @@
+//! Soft pins: objects that are evicted only when nothing else is left, for a while.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use mooncake_types::{ErrorCode, SoftPin, Tick};
+
+use crate::Meta;
+use crate::config::Config;
+use crate::record::{Pin, QueueKind};
+use crate::timeout::Timer;
+
+/// The soft pins of the few objects that have one, by object.
+pub(crate) type SoftPins = HashMap<u32, Deadline, FixedState>;
+
+/// A soft pin that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deadline {
+    /// Every access begins it anew.
+    pub(crate) sliding: bool,
+    pub(crate) ttl_ms: u64,
+    pub(crate) until: Tick,
+    /// False before the object is readable and once the deadline has passed.
+    pub(crate) in_force: bool,
+}
+
+/// What a put's pin settings come to: the pin and, for a soft one, how long and whether it slides.
+pub(crate) fn resolve(
+    config: &Config,
+    hard: bool,
+    soft: SoftPin,
+) -> Result<(Pin, Option<(u64, bool)>), ErrorCode> {
+    let wanted = match soft {
+        SoftPin::Preserve | SoftPin::Disable => None,
+        SoftPin::Sliding => Some((config.soft_pin_ttl_ms, true)),
+        SoftPin::Enable { ttl_ms } => {
+            let ttl_ms = ttl_ms.unwrap_or(config.soft_pin_ttl_ms);
+            if ttl_ms > config.max_soft_pin_ttl_ms {
+                return Err(ErrorCode::InvalidParams);
+            }
+            Some((ttl_ms, false))
+        }
+    };
+    match wanted.filter(|&(ttl_ms, _)| ttl_ms > 0) {
+        _ if hard => Ok((Pin::Hard, None)),
+        Some(pin) => Ok((Pin::Soft, Some(pin))),
+        None => Ok((Pin::None, None)),
+    }
+}
+
+impl Meta {
+    /// Notes the soft pin that a put asked for; it comes into force when the object is readable.
+    pub(crate) fn note_soft_pin(&mut self, object: u32, (ttl_ms, sliding): (u64, bool)) {
+        let pin = Deadline { sliding, ttl_ms, until: Tick::ZERO, in_force: false };
+        self.soft_pins.insert(object, pin);
+    }
+
+    /// Puts an object's soft pin into force from now on.
+    pub(crate) fn begin_soft_pin(&mut self, object: u32) {
+        let now = self.now;
+        let Some(pin) = self.soft_pins.get_mut(&object) else { return };
+        pin.until = now.after_ms(pin.ttl_ms);
+        if !std::mem::replace(&mut pin.in_force, true) {
+            self.soft_pins_in_force += 1;
+            let version = self.objects[object].version;
+            self.timers.insert((pin.until, Timer::SoftPin { object, version }));
+        }
+    }
+
+    /// An access to a soft-pinned object: a sliding pin begins anew.
+    pub(crate) fn slide_soft_pin(&mut self, object: u32) {
+        if self.soft_pins.get(&object).is_some_and(|pin| pin.sliding) {
+            self.begin_soft_pin(object);
+        }
+    }
+
+    /// The moment has come at which an object's soft pin was to end when its timer was set.
+    pub(crate) fn soft_pin_due(&mut self, object: u32) {
+        let Some(pin) = self.soft_pins.get(&object).copied().filter(|pin| pin.in_force) else {
+            return;
+        };
+        // A lease outlasts the pin: the queue of the leased is ordered by time, and only its end may be joined.
+        let until = pin.until.max(self.objects[object].touched);
+        if until > self.now {
+            let version = self.objects[object].version;
+            self.timers.insert((until, Timer::SoftPin { object, version }));
+            return;
+        }
+        self.soft_pins.insert(object, Deadline { in_force: false, ..pin });
+        self.soft_pins_in_force -= 1;
+        self.requeue(object, QueueKind::Fresh);
+    }
+
+    /// The object is going, and its soft pin with it.
+    pub(crate) fn forget_soft_pin(&mut self, object: u32) {
+        if self.objects[object].pin == Pin::Soft
+            && self.soft_pins.remove(&object).is_some_and(|pin| pin.in_force)
+        {
+            self.soft_pins_in_force -= 1;
+        }
+    }
+
+    pub(crate) fn soft_pin_in_force(&self, object: u32) -> bool {
+        self.objects[object].pin == Pin::Soft
+            && self.soft_pins.get(&object).is_some_and(|pin| pin.in_force)
+    }
+}

@@ -1,0 +1,222 @@
+//! Placement: which ranges of which segments a new object gets.
+
+use mooncake_alloc::Handle;
+use mooncake_types::{ReplicateConfig, SegmentState, limits};
+
+use crate::Meta;
+use crate::config::Strategy;
+
+/// Most segments that one replica is tried on.
+const MAX_PROBES: usize = 100;
+/// Segments among which `free_ratio_first` takes the emptiest.
+const SAMPLE: usize = 6;
+
+/// A range that was reserved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) segment: u32,
+    pub(crate) handle: Handle,
+    pub(crate) len: u64,
+}
+
+/// What a put asks of placement.
+pub(crate) struct Wish<'a> {
+    pub(crate) replicas: usize,
+    preferred: Vec<&'a str>,
+    /// Slots that must not be used: those that failed the writer, then those of the replicas placed already.
+    avoided: Vec<u32>,
+}
+
+impl Meta {
+    pub(crate) fn wish<'a>(&self, config: &ReplicateConfig<'a>) -> Wish<'a> {
+        let slot_of = |id| self.segments.find(id);
+        Wish {
+            replicas: config.replica_num as usize,
+            preferred: config.preferred_segments.clone(),
+            avoided: config.excluded_segments.iter().copied().filter_map(slot_of).collect(),
+        }
+    }
+
+    /// Reserves ranges for as many of the wished replicas as there is room for, evicting where need be. No two
+    /// replicas share a segment.
+    pub(crate) fn place(&mut self, len: u64, wish: &Wish<'_>) -> Vec<Vec<Piece>> {
+        let mut avoided = wish.avoided.clone();
+        let mut replicas = Vec::with_capacity(wish.replicas.min(self.segments.len()));
+        while replicas.len() < wish.replicas.min(self.segments.grantable().len()) {
+            let Some(pieces) = self.place_replica(len, &wish.preferred, &avoided) else { break };
+            avoided.extend(pieces.iter().map(|piece| piece.segment));
+            replicas.push(pieces);
+        }
+        for piece in replicas.iter().flatten() {
+            self.note_use(piece.segment);
+        }
+        replicas
+    }
+
+    fn place_replica(
+        &mut self,
+        len: u64,
+        preferred: &[&str],
+        avoided: &[u32],
+    ) -> Option<Vec<Piece>> {
+        let start = self.rng.below(self.segments.grantable().len());
+        let threshold = self.config.stripe_threshold_bytes;
+        let striped = threshold > 0 && len > threshold;
+        if !striped && preferred.is_empty() && self.config.strategy == Strategy::Random {
+            // The common case, without a list of candidates.
+            if let Some(piece) = self.first_fit(len, start, avoided) {
+                return Some(vec![piece]);
+            }
+        }
+        let order = self.probe_order(preferred, avoided, start);
+        if striped && order.len() > 1 {
+            let width = order.len().min(limits::MAX_STRIPES).min(len.div_ceil(threshold) as usize);
+            if let Some(pieces) = self.stripe_evenly(len, &order[..width]) {
+                return Some(pieces);
+            }
+        }
+        let whole = order.iter().find_map(|&segment| self.reserve(segment, len));
+        let whole = whole.or_else(|| self.evict_for(len, &order));
+        match whole {
+            Some(piece) => Some(vec![piece]),
+            None => self.scatter(len, &order),
+        }
+    }
+
+    fn first_fit(&mut self, len: u64, start: usize, avoided: &[u32]) -> Option<Piece> {
+        let count = self.segments.grantable().len();
+        for place in start..start + count.min(MAX_PROBES) {
+            let slot = self.segments.grantable()[place % count];
+            if !avoided.contains(&slot)
+                && let Some(piece) = self.reserve(slot, len)
+            {
+                return Some(piece);
+            }
+        }
+        None
+    }
+
+    /// The slots to try, best first; those that are not preferred from the place `start` of the list on.
+    fn probe_order(&mut self, preferred: &[&str], avoided: &[u32], start: usize) -> Vec<u32> {
+        let usable =
+            |slot: &u32| !avoided.contains(slot) && self.segments[*slot].state == SegmentState::Ok;
+        let mut order: Vec<u32> = Vec::new();
+        for &slot in preferred.iter().flat_map(|name| self.segments.named(name)) {
+            if usable(&slot) && !order.contains(&slot) {
+                order.push(slot);
+            }
+        }
+        let grantable = self.segments.grantable();
+        let first = order.len();
+        let turned = grantable[start..].iter().chain(&grantable[..start]).copied();
+        let others: Vec<u32> =
+            turned.filter(usable).filter(|slot| !order.contains(slot)).take(MAX_PROBES).collect();
+        order.extend(others);
+        if self.config.strategy == Strategy::FreeRatioFirst {
+            let sample = first..order.len().min(first + SAMPLE);
+            order[sample].sort_by_key(|&slot| self.used_permille(slot));
+        }
+        order
+    }
+
+    fn used_permille(&self, slot: u32) -> u64 {
+        let allocator = &self.segments[slot].allocator;
+        (u128::from(allocator.used()) * 1000 / u128::from(allocator.capacity().max(1))) as u64
+    }
+
+    fn reserve(&mut self, segment: u32, len: u64) -> Option<Piece> {
+        let allocation = self.segments[segment].allocator.alloc(len)?;
+        Some(Piece { segment, handle: allocation.handle, len })
+    }
+
+    fn unreserve(&mut self, pieces: &[Piece]) {
+        for piece in pieces {
+            self.segments[piece.segment].allocator.free(piece.handle);
+        }
+    }
+
+    /// Evicts until one segment has a range of `len` bytes. A segment that gave four times as much without
+    /// gathering it in one place is left alone while another may do.
+    fn evict_for(&mut self, len: u64, order: &[u32]) -> Option<Piece> {
+        for bound in [len.saturating_mul(4), u64::MAX] {
+            for &slot in order {
+                if self.segments[slot].allocator.capacity() < len {
+                    continue;
+                }
+                let mut freed = 0;
+                while freed < bound {
+                    let Some(bytes) = self.evict_one(slot, true) else { break };
+                    freed += bytes;
+                    if let Some(piece) = self.reserve(slot, len) {
+                        return Some(piece);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Equal stripes, one on each of the segments.
+    fn stripe_evenly(&mut self, len: u64, order: &[u32]) -> Option<Vec<Piece>> {
+        let stripe = len.div_ceil(order.len() as u64).max(limits::MIN_STRIPE_BYTES);
+        let mut pieces = Vec::with_capacity(order.len());
+        let mut left = len;
+        for &slot in order {
+            let take = stripe.min(left);
+            if take == 0 {
+                break;
+            }
+            let piece = self.reserve(slot, take).or_else(|| self.evict_for(take, &[slot]));
+            let Some(piece) = piece else {
+                self.unreserve(&pieces);
+                return None;
+            };
+            pieces.push(piece);
+            left -= take;
+        }
+        Some(pieces)
+    }
+
+    /// The fewest ranges, wherever there are some: for an object that no segment can hold in one piece. Takes what
+    /// is free first, then evicts.
+    fn scatter(&mut self, len: u64, order: &[u32]) -> Option<Vec<Piece>> {
+        if len < 2 * limits::MIN_STRIPE_BYTES {
+            return None;
+        }
+        let least = limits::MIN_STRIPE_BYTES.max(len / limits::MAX_STRIPES as u64);
+        let mut pieces = Vec::new();
+        let mut left = len;
+        for evict in [false, true] {
+            for &slot in order {
+                while left > 0 && pieces.len() < limits::MAX_STRIPES {
+                    if evict {
+                        self.evict_until(slot, left);
+                    }
+                    let take = left.min(self.segments[slot].allocator.largest_free());
+                    if take < least.min(left) {
+                        break;
+                    }
+                    let Some(piece) = self.reserve(slot, take) else { break };
+                    pieces.push(piece);
+                    left -= take;
+                }
+            }
+        }
+        if left > 0 {
+            self.unreserve(&pieces);
+            return None;
+        }
+        // The ranges of a replica stand in the order of the bytes, and so they do here.
+        Some(pieces)
+    }
+
+    /// Evicts from one segment until it has a free range of `len` bytes, or of its whole self, or no victim.
+    fn evict_until(&mut self, slot: u32, len: u64) {
+        let goal = len.min(self.segments[slot].allocator.capacity());
+        while self.segments[slot].allocator.largest_free() < goal {
+            if self.evict_one(slot, true).is_none() {
+                return;
+            }
+        }
+    }
+}

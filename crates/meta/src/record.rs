@@ -1,0 +1,111 @@
+//! The two records that the master keeps for each object, sized to stay under 300 bytes together with key, index
+//! and allocator node.
+
+use mooncake_alloc::Handle;
+use mooncake_types::{Tick, Version};
+
+/// One put, from its grant until its last range is free.
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(crate) key: Box<str>,
+    pub(crate) version: Version,
+    pub(crate) len: u64,
+    /// While the put runs: when it started. Afterwards: the end of the last lease, or the moment it became readable.
+    pub(crate) touched: Tick,
+    /// Its first range; the others follow by [`Range::sibling`], replica by replica, in the order of the bytes.
+    pub(crate) first_range: u32,
+    /// The number of the client that started the put.
+    pub(crate) writer: u32,
+    pub(crate) state: ObjectState,
+    pub(crate) pin: Pin,
+    pub(crate) data_type: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ObjectState {
+    /// Granted, not ended.
+    Processing,
+    /// Readable.
+    Complete,
+    /// Given up by timeout and no longer in the index; its ranges wait until no writer can touch them.
+    Discarded,
+}
+
+/// What the put asked for. A soft pin's deadline is kept apart, because few objects have one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pin {
+    None,
+    Hard,
+    Soft,
+}
+
+/// A range of one replica on one segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Range {
+    /// Bytes of the object in this range; the allocator may have reserved a little more.
+    pub(crate) len: u64,
+    pub(crate) object: u32,
+    /// Slot of the segment.
+    pub(crate) segment: u32,
+    pub(crate) handle: Handle,
+    pub(crate) sibling: u32,
+    pub(crate) prev: u32,
+    pub(crate) next: u32,
+    pub(crate) replica: u8,
+    pub(crate) queue: QueueKind,
+}
+
+/// The queue that a range stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueueKind {
+    /// None: not the first range of an unfinished put.
+    Out,
+    /// The first range of a running put, in the order of the starts.
+    Processing,
+    /// The first range of a discarded put, in the order of the starts.
+    Releasing,
+    /// On its segment, evictable, not read since it was put or last pinned.
+    Fresh,
+    /// On its segment, read; in the order of the ends of the leases.
+    Leased,
+    /// As `Fresh`, soft-pinned.
+    PinnedFresh,
+    /// As `Leased`, soft-pinned.
+    PinnedLeased,
+    /// On its segment, hard-pinned: never evicted.
+    Hard,
+}
+
+impl QueueKind {
+    /// The place among a segment's queues.
+    pub(crate) fn on_segment(self) -> Option<usize> {
+        match self {
+            QueueKind::Fresh => Some(0),
+            QueueKind::Leased => Some(1),
+            QueueKind::PinnedFresh => Some(2),
+            QueueKind::PinnedLeased => Some(3),
+            QueueKind::Hard => Some(4),
+            QueueKind::Out | QueueKind::Processing | QueueKind::Releasing => None,
+        }
+    }
+}
+
+/// Queues that each segment has.
+pub(crate) const SEGMENT_QUEUES: [QueueKind; 5] = [
+    QueueKind::Fresh,
+    QueueKind::Leased,
+    QueueKind::PinnedFresh,
+    QueueKind::PinnedLeased,
+    QueueKind::Hard,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_keep_their_size() {
+        assert_eq!(size_of::<Object>(), 64);
+        assert_eq!(size_of::<Range>(), 40);
+    }
+}

@@ -1,0 +1,66 @@
+//! Removing, and walking over all objects page by page.
+
+use mooncake_types::{ErrorCode, Reply, Scan, ScanAction, ScanPage, limits};
+
+use crate::Meta;
+use crate::meta::check_key;
+use crate::record::ObjectState;
+use crate::reply::AddressTable;
+
+impl Meta {
+    pub(crate) fn remove(&mut self, key: &str, force: bool) -> Result<(), ErrorCode> {
+        check_key(key)?;
+        let object = self.find_living(key).ok_or(ErrorCode::ObjectNotFound)?;
+        self.remove_object(object, force)
+    }
+
+    fn remove_object(&mut self, object: u32, force: bool) -> Result<(), ErrorCode> {
+        if self.objects[object].state != ObjectState::Complete {
+            return Err(ErrorCode::ReplicaIsNotReady);
+        }
+        if self.is_leased(object) && !force {
+            return Err(ErrorCode::ObjectHasLease);
+        }
+        self.drop_object(object);
+        Ok(())
+    }
+
+    pub(crate) fn scan(&mut self, scan: &Scan<'_>) -> Reply {
+        let pattern = match scan.pattern.map(|pattern| self.patterns.get(pattern)).transpose() {
+            Ok(pattern) => pattern,
+            Err(code) => return Reply::Refused(code),
+        };
+        let Ok(start) = u32::try_from(scan.cursor) else {
+            return Reply::Refused(ErrorCode::InvalidParams);
+        };
+        let limit = scan.limit.clamp(1, limits::MAX_SCAN_OBJECTS);
+        let end = start.saturating_add(limit).min(self.objects.end());
+        let (mut page, mut table) = (ScanPage::default(), AddressTable::default());
+        let (mut next, mut listed_bytes) = (start, 0);
+        while next < end && listed_bytes < limits::MAX_SCAN_PAGE_BYTES {
+            let object = next;
+            next += 1;
+            let found = |key: &str| pattern.as_ref().is_none_or(|pattern| pattern.is_match(key));
+            let Some(record) = self.objects.get(object).filter(|record| found(&record.key)) else {
+                continue;
+            };
+            if record.state != ObjectState::Complete || !self.is_readable(object) {
+                continue;
+            }
+            match scan.action {
+                ScanAction::List => {
+                    let key = record.key.to_string();
+                    let located = self.locate(object, &mut table);
+                    listed_bytes += key.len() + size_of_val(&*located.placements);
+                    page.objects.push((key, located));
+                }
+                ScanAction::Remove { force } => {
+                    page.removed += u64::from(self.remove_object(object, force).is_ok());
+                }
+            }
+        }
+        page.next_cursor = (next < self.objects.end()).then_some(u64::from(next));
+        page.segments = table.into_addresses();
+        Reply::Scanned(page)
+    }
+}

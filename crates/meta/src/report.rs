@@ -1,0 +1,89 @@
+//! What operators ask: segments, and single keys without a lease.
+
+use std::sync::Arc;
+
+use mooncake_types::{ClientId, Located, SegmentAddress, SegmentId, SegmentState};
+
+use crate::Meta;
+use crate::record::ObjectState;
+use crate::reply::AddressTable;
+
+/// One mounted segment, as operators see it. Lengths are in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentReport {
+    /// Its incarnation.
+    pub id: SegmentId,
+    /// The name that callers know it by.
+    pub name: Arc<str>,
+    /// Where its node serves, `host:port`.
+    pub endpoint: Arc<str>,
+    /// The client that lends it.
+    pub client: ClientId,
+    /// Whether it takes puts and serves gets.
+    pub state: SegmentState,
+    /// Bytes reserved.
+    pub used: u64,
+    /// Bytes in all.
+    pub capacity: u64,
+    /// Ranges reserved.
+    pub ranges: usize,
+}
+
+/// One key, as operators see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyReport {
+    /// Whether the put has ended.
+    pub complete: bool,
+    /// What the writer said the bytes are (the Python API's `ObjectDataType`).
+    pub data_type: u8,
+    /// Where it lies.
+    pub located: Located,
+    /// The segments that the placements point into.
+    pub segments: Vec<SegmentAddress>,
+}
+
+impl Meta {
+    /// All segments that serve gets, in the order of their names.
+    #[must_use]
+    pub fn segments(&self) -> Vec<SegmentReport> {
+        let serving = self.segments.iter().map(|(_, segment)| segment).filter(|s| s.serves());
+        let mut reports: Vec<SegmentReport> = serving
+            .map(|segment| SegmentReport {
+                id: segment.id,
+                name: Arc::clone(&segment.name),
+                endpoint: Arc::clone(&segment.endpoint),
+                client: segment.client,
+                state: segment.state,
+                used: segment.allocator.used(),
+                capacity: segment.allocator.capacity(),
+                ranges: segment.allocator.allocations(),
+            })
+            .collect();
+        reports.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
+        reports
+    }
+
+    /// Living clients.
+    #[must_use]
+    pub fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Looks at a key without granting a lease.
+    #[must_use]
+    pub fn peek(&self, key: &str) -> Option<KeyReport> {
+        let object = self.find(key)?;
+        let complete = self.objects[object].state == ObjectState::Complete;
+        if complete && !self.is_readable(object) {
+            return None;
+        }
+        let mut table = AddressTable::default();
+        let located = self.locate(object, &mut table);
+        Some(KeyReport {
+            complete,
+            data_type: self.objects[object].data_type,
+            located,
+            segments: table.into_addresses(),
+        })
+    }
+}

@@ -1,0 +1,194 @@
+//! The segments of the pool and the clients that lend them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use mooncake_alloc::Allocator;
+use mooncake_types::{ClientId, SegmentAddress, SegmentId, SegmentState, Tick};
+
+use crate::queue::Queue;
+use crate::record::SEGMENT_QUEUES;
+use crate::slab::Slab;
+
+type FixedMap<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
+
+/// One mounted segment: its allocator, and its replicas in the order in which they would be evicted.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) id: SegmentId,
+    pub(crate) name: Arc<str>,
+    pub(crate) endpoint: Arc<str>,
+    pub(crate) client: ClientId,
+    pub(crate) state: SegmentState,
+    pub(crate) allocator: Allocator,
+    pub(crate) queues: [Queue; SEGMENT_QUEUES.len()],
+}
+
+impl Segment {
+    /// Whether its bytes may be read.
+    pub(crate) fn serves(&self) -> bool {
+        matches!(
+            self.state,
+            SegmentState::Ok | SegmentState::Draining | SegmentState::GracefullyUnmounting
+        )
+    }
+
+    pub(crate) fn address(&self) -> SegmentAddress {
+        SegmentAddress {
+            id: self.id,
+            name: Arc::clone(&self.name),
+            endpoint: Arc::clone(&self.endpoint),
+        }
+    }
+}
+
+/// All segments by slot, by id and by name.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    slots: Slab<Segment>,
+    /// Segments that are not unmounting.
+    by_id: FixedMap<SegmentId, u32>,
+    by_name: BTreeMap<Arc<str>, Vec<u32>>,
+    /// Slots that take puts, in the order of their mounting but for gaps that the last one filled.
+    grantable: Vec<u32>,
+    /// Slots above the high watermark.
+    pub(crate) crowded: BTreeSet<u32>,
+    /// Unmounting slots that still hold finished replicas.
+    pub(crate) dying: BTreeSet<u32>,
+}
+
+impl Segments {
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: Slab::new(),
+            by_id: FixedMap::default(),
+            by_name: BTreeMap::new(),
+            grantable: Vec::new(),
+            crowded: BTreeSet::new(),
+            dying: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(crate) fn find(&self, id: SegmentId) -> Option<u32> {
+        self.by_id.get(&id).copied()
+    }
+
+    pub(crate) fn named(&self, name: &str) -> &[u32] {
+        self.by_name.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn grantable(&self) -> &[u32] {
+        &self.grantable
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Segment)> {
+        self.slots.iter()
+    }
+
+    /// Slots lent by `client` that are not unmounting.
+    pub(crate) fn of_client(&self, client: ClientId) -> Vec<u32> {
+        let lent = |segment: &Segment| {
+            segment.client == client && segment.state != SegmentState::Unmounting
+        };
+        self.iter().filter(|(_, segment)| lent(segment)).map(|(slot, _)| slot).collect()
+    }
+
+    pub(crate) fn mount(&mut self, segment: Segment) {
+        let (id, name) = (segment.id, Arc::clone(&segment.name));
+        let slot = self.slots.insert(segment);
+        self.by_id.insert(id, slot);
+        self.by_name.entry(name).or_default().push(slot);
+        self.grantable.push(slot);
+    }
+
+    /// No more puts go to the slot.
+    pub(crate) fn stop_granting(&mut self, slot: u32) {
+        self.grantable.retain(|&other| other != slot);
+        self.crowded.remove(&slot);
+    }
+
+    /// Its bytes count as lost from here on; its records go as they are met.
+    pub(crate) fn start_unmounting(&mut self, slot: u32) {
+        self.stop_granting(slot);
+        let segment = &mut self.slots[slot];
+        segment.state = SegmentState::Unmounting;
+        let (id, name) = (segment.id, Arc::clone(&segment.name));
+        self.by_id.remove(&id);
+        if let Some(slots) = self.by_name.get_mut(&name) {
+            slots.retain(|&other| other != slot);
+            if slots.is_empty() {
+                self.by_name.remove(&name);
+            }
+        }
+        self.dying.insert(slot);
+        self.forget_if_empty(slot);
+    }
+
+    /// An unmounting slot is free once none of its ranges is left.
+    pub(crate) fn forget_if_empty(&mut self, slot: u32) {
+        let segment = &self.slots[slot];
+        if segment.state == SegmentState::Unmounting && segment.allocator.allocations() == 0 {
+            self.dying.remove(&slot);
+            self.slots.remove(slot);
+        }
+    }
+}
+
+impl std::ops::Index<u32> for Segments {
+    type Output = Segment;
+
+    fn index(&self, slot: u32) -> &Segment {
+        &self.slots[slot]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Segments {
+    fn index_mut(&mut self, slot: u32) -> &mut Segment {
+        &mut self.slots[slot]
+    }
+}
+
+/// A client that was heard of within its time to live.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client {
+    /// Stands for the client in the object records; never used again after the client's death.
+    pub(crate) number: u32,
+    pub(crate) last_heard: Tick,
+}
+
+/// All living clients.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    known: FixedMap<ClientId, Client>,
+    next_number: u32,
+}
+
+impl Clients {
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    pub(crate) fn get(&self, id: ClientId) -> Option<Client> {
+        self.known.get(&id).copied()
+    }
+
+    /// Notes a sign of life. True if the client was not known.
+    pub(crate) fn hear(&mut self, id: ClientId, now: Tick) -> bool {
+        if let Some(client) = self.known.get_mut(&id) {
+            client.last_heard = now;
+            return false;
+        }
+        self.next_number = self.next_number.wrapping_add(1);
+        self.known.insert(id, Client { number: self.next_number, last_heard: now });
+        true
+    }
+
+    pub(crate) fn forget(&mut self, id: ClientId) {
+        self.known.remove(&id);
+    }
+}

@@ -1,0 +1,127 @@
+//! Records at stable indices, in pages, so that growing never copies and never doubles.
+
+const PAGE: usize = 1024;
+
+/// The index that means "none".
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A slab of `T`. An index is reused after its record was removed.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    pages: Vec<Vec<Slot<T>>>,
+    first_free: u32,
+    len: usize,
+}
+
+#[derive(Debug)]
+enum Slot<T> {
+    Used(T),
+    Free { next: u32 },
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn new() -> Self {
+        Self { pages: Vec::new(), first_free: NONE, len: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// One more than the largest index ever used.
+    pub(crate) fn end(&self) -> u32 {
+        match self.pages.last() {
+            Some(last) => ((self.pages.len() - 1) * PAGE + last.len()) as u32,
+            None => 0,
+        }
+    }
+
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
+        self.len += 1;
+        if self.first_free != NONE {
+            let id = self.first_free;
+            let slot = self.slot_mut(id);
+            let Slot::Free { next } = *slot else { panic!("slot {id} on the free list is in use") };
+            *slot = Slot::Used(value);
+            self.first_free = next;
+            return id;
+        }
+        let id = self.end();
+        assert!(id < NONE - 1, "the slab is full");
+        if (id as usize).is_multiple_of(PAGE) {
+            self.pages.push(Vec::with_capacity(PAGE));
+        }
+        self.pages.last_mut().expect("a page was just added").push(Slot::Used(value));
+        id
+    }
+
+    pub(crate) fn remove(&mut self, id: u32) -> T {
+        let next = self.first_free;
+        let slot = std::mem::replace(self.slot_mut(id), Slot::Free { next });
+        let Slot::Used(value) = slot else { panic!("slot {id} is removed twice") };
+        self.first_free = id;
+        self.len -= 1;
+        value
+    }
+
+    pub(crate) fn get(&self, id: u32) -> Option<&T> {
+        match self.pages.get(id as usize / PAGE)?.get(id as usize % PAGE)? {
+            Slot::Used(value) => Some(value),
+            Slot::Free { .. } => None,
+        }
+    }
+
+    /// All records in the order of their indices.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        (0..self.end()).filter_map(|id| Some((id, self.get(id)?)))
+    }
+
+    fn slot_mut(&mut self, id: u32) -> &mut Slot<T> {
+        &mut self.pages[id as usize / PAGE][id as usize % PAGE]
+    }
+}
+
+impl<T> std::ops::Index<u32> for Slab<T> {
+    type Output = T;
+
+    fn index(&self, id: u32) -> &T {
+        match &self.pages[id as usize / PAGE][id as usize % PAGE] {
+            Slot::Used(value) => value,
+            Slot::Free { .. } => panic!("slot {id} is empty"),
+        }
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Slab<T> {
+    fn index_mut(&mut self, id: u32) -> &mut T {
+        match self.slot_mut(id) {
+            Slot::Used(value) => value,
+            Slot::Free { .. } => panic!("slot {id} is empty"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_are_stable_and_reused_last_removed_first() {
+        let mut slab = Slab::new();
+        let ids: Vec<u32> = (0..3000).map(|i| slab.insert(i)).collect();
+        assert_eq!(ids, (0..3000).collect::<Vec<u32>>());
+        assert_eq!((slab.remove(17), slab.remove(2000)), (17, 2000));
+        assert_eq!((slab.insert(1), slab.insert(2)), (2000, 17));
+        assert_eq!((slab[17], slab[2000], slab[2999]), (2, 1, 2999));
+        assert_eq!((slab.len(), slab.end()), (3000, 3000));
+    }
+
+    #[test]
+    #[should_panic(expected = "removed twice")]
+    fn removing_twice_is_a_broken_invariant() {
+        let mut slab = Slab::new();
+        let id = slab.insert(());
+        slab.remove(id);
+        slab.remove(id);
+    }
+}

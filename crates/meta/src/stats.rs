@@ -1,0 +1,74 @@
+//! What the master counts. The shell turns it into metrics.
+
+use crate::Meta;
+
+/// Counters that only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Keys looked up by reads.
+    pub lookups: u64,
+    /// Of those, keys found in memory.
+    pub lookup_hits: u64,
+    /// Bytes of the objects found.
+    pub lookup_hit_bytes: u64,
+    /// Times that eviction was tried.
+    pub evictions_attempted: u64,
+    /// Times that it freed something.
+    pub evictions_successful: u64,
+    /// Objects that lost their last replica by eviction.
+    pub evicted_keys: u64,
+    /// Bytes of the replicas evicted.
+    pub evicted_bytes: u64,
+    /// Puts discarded by timeout.
+    pub puts_discarded: u64,
+    /// Discarded puts whose ranges were released.
+    pub puts_released: u64,
+    /// Puts refused for lack of room.
+    pub allocation_failures: u64,
+    /// Puts that got fewer replicas than they asked for.
+    pub partial_allocations: u64,
+    /// Objects dropped because the last segment that held them went away.
+    pub lost_keys: u64,
+}
+
+/// [`Counters`] and what there is at this moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Counters since the start.
+    pub counters: Counters,
+    /// Objects in the index, finished or not.
+    pub keys: usize,
+    /// Objects whose soft pin is in force.
+    pub soft_pinned_keys: usize,
+    /// Puts that are running.
+    pub running_puts: usize,
+    /// Discarded puts whose ranges are not free yet.
+    pub discarded_puts: usize,
+    /// Bytes reserved in all segments.
+    pub used_bytes: u64,
+    /// Bytes of all segments.
+    pub capacity_bytes: u64,
+    /// Mounted segments.
+    pub segments: usize,
+    /// Living clients.
+    pub clients: usize,
+}
+
+impl Meta {
+    /// The counters and gauges. Takes time in proportion to the number of segments.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let mounted = || self.segments.iter().map(|(_, segment)| segment).filter(|s| s.serves());
+        Stats {
+            counters: self.counters,
+            keys: self.index.len(),
+            soft_pinned_keys: self.soft_pins_in_force,
+            running_puts: self.processing.len as usize,
+            discarded_puts: self.releasing.len as usize,
+            used_bytes: mounted().map(|segment| segment.allocator.used()).sum(),
+            capacity_bytes: mounted().map(|segment| segment.allocator.capacity()).sum(),
+            segments: self.segments.len(),
+            clients: self.clients.len(),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Everything that happens because time passes.
+
+use mooncake_types::{ClientId, SegmentId, Tick, Version};
+
+use crate::Meta;
+use crate::record::SEGMENT_QUEUES;
+use crate::slab::NONE;
+
+/// Puts that are discarded or released between two requests.
+const PUTS_PER_TURN: usize = 256;
+/// Replicas of unmounted segments that are forgotten between two requests.
+const REPLICAS_PER_TURN: usize = 256;
+/// Timers that fire between two requests.
+const TIMERS_PER_TURN: usize = 256;
+
+/// What is due at a moment of its own. Puts need no timers: their queues are in the order of their starts. Leases
+/// need none: they are looked at when something is to be evicted or removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Timer {
+    /// A client may have been silent for its whole time to live.
+    Client(ClientId),
+    /// The grace period of an unmount ends.
+    Grace(SegmentId),
+    /// A soft pin may end.
+    SoftPin { object: u32, version: Version },
+}
+
+impl Meta {
+    /// When [`Meta::handle_timeout`] has something to do; a moment that has passed if it has work left.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Tick> {
+        if !self.segments.crowded.is_empty() || !self.segments.dying.is_empty() {
+            return Some(self.now);
+        }
+        let started = |head: u32| match head {
+            NONE => None,
+            first => Some(self.objects[self.ranges[first].object].touched),
+        };
+        let discard = started(self.processing.head).map(|t| t.after_ms(self.config.put_discard_ms));
+        let release = started(self.releasing.head).map(|t| t.after_ms(self.config.put_release_ms));
+        let timer = self.timers.first().map(|&(due, _)| due);
+        [discard, release, timer].into_iter().flatten().min()
+    }
+
+    /// Does what is due, or a bounded part of it: [`Meta::poll_timeout`] then says that more is.
+    pub fn handle_timeout(&mut self, now: Tick) {
+        self.advance(now);
+        self.fire_timers();
+        self.discard_and_release();
+        self.forget_dying();
+        self.relieve_crowded();
+    }
+
+    fn fire_timers(&mut self) {
+        for _ in 0..TIMERS_PER_TURN {
+            let Some(&entry) = self.timers.first().filter(|&&(due, _)| due <= self.now) else {
+                return;
+            };
+            self.timers.remove(&entry);
+            match entry.1 {
+                Timer::Client(client) => self.client_due(client),
+                Timer::Grace(id) => {
+                    if let Some(slot) = self.segments.find(id) {
+                        self.segments.start_unmounting(slot);
+                    }
+                }
+                Timer::SoftPin { object, version } => {
+                    if self.objects.get(object).is_some_and(|record| record.version == version) {
+                        self.soft_pin_due(object);
+                    }
+                }
+            }
+        }
+    }
+
+    fn client_due(&mut self, client: ClientId) {
+        let Some(record) = self.clients.get(client) else { return };
+        let due = record.last_heard.after_ms(self.config.client_ttl_ms);
+        if due > self.now {
+            self.timers.insert((due, Timer::Client(client)));
+        } else {
+            self.bury(client);
+        }
+    }
+
+    fn discard_and_release(&mut self) {
+        let due = |meta: &Meta, head: u32, after_ms: u64| {
+            let object = (head != NONE).then(|| meta.ranges[head].object)?;
+            let started = meta.objects[object].touched;
+            (started.after_ms(after_ms) <= meta.now).then_some(object)
+        };
+        for _ in 0..PUTS_PER_TURN {
+            match due(self, self.processing.head, self.config.put_discard_ms) {
+                Some(object) => self.discard(object),
+                None => break,
+            }
+        }
+        for _ in 0..PUTS_PER_TURN {
+            match due(self, self.releasing.head, self.config.put_release_ms) {
+                Some(object) => self.release(object),
+                None => break,
+            }
+        }
+    }
+
+    /// Forgets replicas of unmounted segments. Those of running puts go when the put ends.
+    fn forget_dying(&mut self) {
+        for _ in 0..REPLICAS_PER_TURN {
+            let Some(&slot) = self.segments.dying.first() else { return };
+            let queues = &self.segments[slot].queues;
+            let head = (0..SEGMENT_QUEUES.len()).map(|i| queues[i].head).find(|&head| head != NONE);
+            let Some(head) = head else {
+                self.segments.dying.remove(&slot);
+                continue;
+            };
+            let (object, replica) = (self.ranges[head].object, self.ranges[head].replica);
+            self.free_replicas(object, 1 << replica);
+            if self.objects[object].first_range == NONE {
+                self.drop_lost(object);
+            }
+        }
+    }
+}

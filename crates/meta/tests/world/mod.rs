@@ -1,0 +1,212 @@
+//! A pool without network: requests go straight into the state machine, time is a number.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use mooncake_meta::{Config, Meta};
+use mooncake_types::{
+    ClientId, Epoch, ErrorCode, Grant, KeyVersion, Located, MountSegment, PutEnd, PutItem,
+    PutStart, ReplicateConfig, Reply, Request, Scan, ScanAction, ScanPage, SegmentAddress,
+    SegmentId, Tick,
+};
+
+pub(crate) const ALICE: ClientId = ClientId(1);
+pub(crate) const BOB: ClientId = ClientId(2);
+
+pub(crate) struct World {
+    pub(crate) meta: Meta,
+    pub(crate) now: Tick,
+}
+
+/// A grant or a location together with the segments that it points into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Placed<T> {
+    pub(crate) what: T,
+    pub(crate) segments: Vec<SegmentAddress>,
+}
+
+impl World {
+    pub(crate) fn new(config: Config) -> Self {
+        Self { meta: Meta::new(config, Epoch(7)), now: Tick(1_000) }
+    }
+
+    pub(crate) fn advance(&mut self, ms: u64) {
+        self.now = self.now.after_ms(ms);
+        self.timeouts();
+    }
+
+    /// Runs everything that is due.
+    pub(crate) fn timeouts(&mut self) {
+        while self.meta.poll_timeout().is_some_and(|due| due <= self.now) {
+            self.meta.handle_timeout(self.now);
+        }
+    }
+
+    pub(crate) fn ask(&mut self, from: ClientId, request: &Request<'_>) -> Reply {
+        self.meta.handle(self.now, from, request)
+    }
+
+    pub(crate) fn ping(&mut self, from: ClientId, segments: &[SegmentId]) -> bool {
+        match self.ask(from, &Request::Ping { segments: segments.to_vec() }) {
+            Reply::Pong(pong) => pong.need_remount,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn mount(&mut self, from: ClientId, id: u128, len: u64) -> Result<(), ErrorCode> {
+        let name = format!("node-{id}:12345");
+        let mount = MountSegment {
+            id: SegmentId(id),
+            name: &name,
+            endpoint: &name,
+            len,
+            seen_epoch: Epoch(0),
+        };
+        match self.ask(from, &Request::MountSegment(mount)) {
+            Reply::Done(result) => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn unmount(
+        &mut self,
+        from: ClientId,
+        id: u128,
+        grace_ms: u64,
+    ) -> Result<(), ErrorCode> {
+        match self.ask(from, &Request::UnmountSegment { id: SegmentId(id), grace_ms }) {
+            Reply::Done(result) => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn start_with(
+        &mut self,
+        from: ClientId,
+        key: &str,
+        len: u64,
+        config: ReplicateConfig<'_>,
+    ) -> Result<Placed<Grant>, ErrorCode> {
+        let start = PutStart { puts: vec![PutItem { key, len }], config };
+        match self.ask(from, &Request::PutStart(start)) {
+            Reply::Granted { mut results, segments } => {
+                results.remove(0).map(|what| Placed { what, segments })
+            }
+            Reply::Refused(code) => Err(code),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn start(
+        &mut self,
+        from: ClientId,
+        key: &str,
+        len: u64,
+    ) -> Result<Placed<Grant>, ErrorCode> {
+        self.start_with(from, key, len, ReplicateConfig::default())
+    }
+
+    pub(crate) fn end(
+        &mut self,
+        from: ClientId,
+        key: &str,
+        grant: &Grant,
+        failed: u32,
+    ) -> Result<(), ErrorCode> {
+        let put = PutEnd { key, version: grant.version, failed_replicas: failed };
+        statuses(self.ask(from, &Request::PutEnd { puts: vec![put] }))
+    }
+
+    pub(crate) fn revoke(
+        &mut self,
+        from: ClientId,
+        key: &str,
+        grant: &Grant,
+    ) -> Result<(), ErrorCode> {
+        let put = KeyVersion { key, version: grant.version };
+        statuses(self.ask(from, &Request::PutRevoke { puts: vec![put] }))
+    }
+
+    /// A whole put.
+    pub(crate) fn put_with(
+        &mut self,
+        from: ClientId,
+        key: &str,
+        len: u64,
+        config: ReplicateConfig<'_>,
+    ) -> Result<Placed<Grant>, ErrorCode> {
+        let placed = self.start_with(from, key, len, config)?;
+        self.end(from, key, &placed.what, 0)?;
+        Ok(placed)
+    }
+
+    pub(crate) fn put(&mut self, key: &str, len: u64) -> Result<Placed<Grant>, ErrorCode> {
+        self.put_with(ALICE, key, len, ReplicateConfig::default())
+    }
+
+    pub(crate) fn get(&mut self, key: &str) -> Result<Placed<Located>, ErrorCode> {
+        match self.ask(BOB, &Request::GetReplicaList { keys: vec![key] }) {
+            Reply::Located { mut results, segments, .. } => {
+                results.remove(0).map(|what| Placed { what, segments })
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn exist(&mut self, key: &str) -> bool {
+        match self.ask(BOB, &Request::ExistKey { keys: vec![key] }) {
+            Reply::Exist(results) => results[0].expect("the key is one that the store takes"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: &str, force: bool) -> Result<(), ErrorCode> {
+        statuses(self.ask(BOB, &Request::Remove { keys: vec![key], force }))
+    }
+
+    /// Walks over all objects, a page at a time.
+    pub(crate) fn scan(
+        &mut self,
+        pattern: Option<&str>,
+        action: ScanAction,
+        limit: u32,
+    ) -> Result<ScanPage, ErrorCode> {
+        let mut all = ScanPage::default();
+        let mut cursor = 0;
+        loop {
+            let request = Request::Scan(Scan { pattern, action, cursor, limit });
+            match self.ask(BOB, &request) {
+                Reply::Scanned(page) => {
+                    all.removed += page.removed;
+                    all.objects.extend(page.objects);
+                    match page.next_cursor {
+                        Some(next) => cursor = next,
+                        None => return Ok(all),
+                    }
+                }
+                Reply::Refused(code) => return Err(code),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// The keys that can be read, without touching them.
+    pub(crate) fn keys(&mut self) -> Vec<String> {
+        let page = self.scan(None, ScanAction::List, 100).expect("there is no pattern");
+        let mut keys: Vec<String> = page.objects.into_iter().map(|(key, _)| key).collect();
+        keys.sort();
+        keys
+    }
+
+    pub(crate) fn check(&self) {
+        if let Err(violation) = self.meta.check() {
+            panic!("{violation}");
+        }
+    }
+}
+
+fn statuses(reply: Reply) -> Result<(), ErrorCode> {
+    match reply {
+        Reply::Statuses(results) => results[0],
+        other => panic!("{other:?}"),
+    }
+}

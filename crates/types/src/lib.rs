@@ -1,0 +1,29 @@
+//! The words that every other crate speaks: ids, versions, ticks, error codes, limits, and the requests and
+//! replies of the master as plain data.
+//!
+//! There is no I/O, no clock and no dependency here. Enter at [`Request`] and [`Reply`] for what the master
+//! is asked and answers, at [`RangeRead`] and [`RangeWrite`] for what a storage node is asked, and at
+//! [`ErrorCode`] for what can go wrong.
+
+#![forbid(unsafe_code)]
+
+mod byte_size;
+mod error;
+mod ids;
+pub mod limits;
+mod put;
+mod range;
+mod reply;
+mod request;
+mod state;
+mod tick;
+
+pub use byte_size::{ByteSize, ByteSizeError};
+pub use error::ErrorCode;
+pub use ids::{ClientId, Epoch, SegmentId, Version};
+pub use put::{ReplicateConfig, SoftPin};
+pub use range::{RangeRead, RangeWrite};
+pub use reply::{Grant, Located, Placement, Pong, Reply, ScanPage, SegmentAddress};
+pub use request::{KeyVersion, MountSegment, PutEnd, PutItem, PutStart, Request, Scan, ScanAction};
+pub use state::{ReplicaStatus, SegmentState};
+pub use tick::Tick;

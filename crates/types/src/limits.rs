@@ -1,0 +1,58 @@
+//! The bounds of everything that comes from outside. A value beyond one of these is refused with an error
+//! that names it; no loop, queue or frame grows past them.
+
+/// Longest key, in bytes of UTF-8. The longest keys seen in the field (vLLM's) have about 130.
+pub const MAX_KEY_BYTES: usize = 4096;
+
+/// Largest object, in bytes.
+pub const MAX_OBJECT_BYTES: u64 = 1 << 40;
+
+/// Largest segment, in bytes.
+pub const MAX_SEGMENT_BYTES: u64 = 1 << 46;
+
+/// Smallest segment, in bytes.
+pub const MIN_SEGMENT_BYTES: u64 = 1 << 10;
+
+/// Most memory replicas of one object. Failed replicas travel as a 32-bit set.
+pub const MAX_REPLICAS: u32 = 32;
+
+/// Most ranges that one replica may be striped over.
+pub const MAX_STRIPES: usize = 64;
+
+/// Shortest stripe that the master cuts, in bytes; an object shorter than this is never striped.
+pub const MIN_STRIPE_BYTES: u64 = 64 << 10;
+
+/// Most keys in one request to the master. Clients split longer batches.
+pub const MAX_BATCH_KEYS: usize = 4096;
+
+/// Most objects that one page of a scan looks at.
+pub const MAX_SCAN_OBJECTS: u32 = 16_384;
+
+/// Keys and places that one page of a scan lists, in bytes; the object that passes it is the page's last.
+pub const MAX_SCAN_PAGE_BYTES: usize = 4 << 20;
+
+/// Longest regular expression, in bytes.
+pub const MAX_REGEX_BYTES: usize = 4096;
+
+/// Largest body of a frame, in bytes; payload that follows a data frame is not part of it.
+pub const MAX_FRAME_BODY_BYTES: u32 = 32 << 20;
+
+/// Most ranges in one data frame. Clients split longer batches.
+pub const MAX_FRAME_RANGES: usize = 1024;
+
+/// Most payload bytes that a client puts into one data frame holding more than one range. A longer range
+/// travels in a frame of its own.
+pub const MAX_FRAME_PAYLOAD_BYTES: u64 = 8 << 20;
+
+/// Bytes that one checksum covers. A range's checksums are those of its consecutive chunks, the last one
+/// possibly shorter.
+pub const CHUNK_BYTES: u64 = 256 << 10;
+
+/// Most clients that a master serves.
+pub const MAX_CLIENTS: usize = 65_536;
+
+/// Most segments that a master serves.
+pub const MAX_SEGMENTS: usize = 65_536;
+
+/// Longest segment name, endpoint or cluster id, in bytes.
+pub const MAX_NAME_BYTES: usize = 512;

@@ -1,0 +1,104 @@
+use std::sync::Arc;
+
+use crate::{Epoch, ErrorCode, SegmentId, Version};
+
+/// What the master answers. Lists of results stand in the order of what was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// To [`crate::Request::Ping`].
+    Pong(Pong),
+    /// To a mount or an unmount.
+    Done(Result<(), ErrorCode>),
+    /// To [`crate::Request::PutStart`].
+    Granted {
+        /// One result per put.
+        results: Vec<Result<Grant, ErrorCode>>,
+        /// The segments that the placements point into.
+        segments: Vec<SegmentAddress>,
+    },
+    /// To [`crate::Request::PutEnd`], [`crate::Request::PutRevoke`] and [`crate::Request::Remove`].
+    Statuses(Vec<Result<(), ErrorCode>>),
+    /// To [`crate::Request::GetReplicaList`].
+    Located {
+        /// One result per key.
+        results: Vec<Result<Located, ErrorCode>>,
+        /// The segments that the placements point into.
+        segments: Vec<SegmentAddress>,
+        /// How long the leases last, in milliseconds from the moment the request was sent.
+        lease_ms: u64,
+    },
+    /// To [`crate::Request::ExistKey`].
+    Exist(Vec<Result<bool, ErrorCode>>),
+    /// To [`crate::Request::Scan`].
+    Scanned(ScanPage),
+    /// The whole request was refused.
+    Refused(ErrorCode),
+}
+
+/// See [`Reply::Pong`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pong {
+    /// The master lacks a segment that the client hosts: mount all of them again.
+    pub need_remount: bool,
+    /// The leader's epoch.
+    pub epoch: Epoch,
+    /// The client counts as dead after this long without a ping, in milliseconds.
+    pub client_ttl_ms: u64,
+}
+
+/// A segment that placements point to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentAddress {
+    /// The segment's incarnation.
+    pub id: SegmentId,
+    /// The name that callers know it by.
+    pub name: Arc<str>,
+    /// Where its node serves reads and writes, `host:port`.
+    pub endpoint: Arc<str>,
+}
+
+/// One range of one replica. The ranges of a replica stand together, in the order of the object's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The replica that this range belongs to, from 0.
+    pub replica: u32,
+    /// Index into the reply's list of segments.
+    pub segment: u32,
+    /// Where the range starts in its segment, in bytes.
+    pub offset: u64,
+    /// Length of the range in bytes.
+    pub len: u64,
+}
+
+/// The right to write one object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// The version of this put.
+    pub version: Version,
+    /// Where to write; every replica holds the whole object.
+    pub placements: Vec<Placement>,
+}
+
+/// Where one object lies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Located {
+    /// The version that lies there.
+    pub version: Version,
+    /// The object's length in bytes.
+    pub len: u64,
+    /// Its complete replicas.
+    pub placements: Vec<Placement>,
+}
+
+/// See [`Reply::Scanned`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScanPage {
+    /// Where the next page starts; absent when the walk is over.
+    pub next_cursor: Option<u64>,
+    /// How many objects this page removed.
+    pub removed: u64,
+    /// The objects that were found, for [`crate::ScanAction::List`].
+    pub objects: Vec<(String, Located)>,
+    /// The segments that the placements point into.
+    pub segments: Vec<SegmentAddress>,
+}

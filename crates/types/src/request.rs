@@ -1,0 +1,130 @@
+use crate::{Epoch, ReplicateConfig, SegmentId, Version};
+
+/// What a client or a node asks of the master. Every operation on keys is a batch; results are by position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// A heartbeat. It names the segments that the client hosts, so that the master can ask for what it misses.
+    Ping {
+        /// The segments that the client hosts.
+        segments: Vec<SegmentId>,
+    },
+    /// Lend a segment to the pool. Mounting one that is mounted already changes nothing.
+    MountSegment(MountSegment<'a>),
+    /// Take a segment back. Its replicas are gone when the reply arrives, or when `grace_ms` has passed.
+    UnmountSegment {
+        /// The segment.
+        id: SegmentId,
+        /// How long it goes on serving gets, in milliseconds.
+        grace_ms: u64,
+    },
+    /// Ask for ranges to write new objects to.
+    PutStart(PutStart<'a>),
+    /// Make written objects visible.
+    PutEnd {
+        /// What was written.
+        puts: Vec<PutEnd<'a>>,
+    },
+    /// Give up puts that were started.
+    PutRevoke {
+        /// What was started.
+        puts: Vec<KeyVersion<'a>>,
+    },
+    /// Where are these objects? Grants a lease on each that is found.
+    GetReplicaList {
+        /// The keys.
+        keys: Vec<&'a str>,
+    },
+    /// Do these objects exist, complete? Grants a lease on each that does.
+    ExistKey {
+        /// The keys.
+        keys: Vec<&'a str>,
+    },
+    /// Remove objects.
+    Remove {
+        /// The keys.
+        keys: Vec<&'a str>,
+        /// Remove leased objects too.
+        force: bool,
+    },
+    /// One page of a walk over all objects.
+    Scan(Scan<'a>),
+}
+
+/// See [`Request::MountSegment`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MountSegment<'a> {
+    /// The segment's incarnation.
+    pub id: SegmentId,
+    /// The name that callers know it by, `host:port` by default. Several segments may share one.
+    pub name: &'a str,
+    /// Where its node serves reads and writes, `host:port`.
+    pub endpoint: &'a str,
+    /// Its length in bytes.
+    pub len: u64,
+    /// The highest epoch that the node has obeyed. The master must lead with a higher one.
+    pub seen_epoch: Epoch,
+}
+
+/// See [`Request::PutStart`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PutStart<'a> {
+    /// The objects.
+    pub puts: Vec<PutItem<'a>>,
+    /// Placement and pins, the same for all of them.
+    pub config: ReplicateConfig<'a>,
+}
+
+/// One object to be put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PutItem<'a> {
+    /// Its key.
+    pub key: &'a str,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+/// One object whose bytes are in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PutEnd<'a> {
+    /// Its key.
+    pub key: &'a str,
+    /// The version that was granted.
+    pub version: Version,
+    /// Bit `i` is set if the write of granted replica `i` failed; that replica is dropped.
+    pub failed_replicas: u32,
+}
+
+/// One version of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyVersion<'a> {
+    /// The key.
+    pub key: &'a str,
+    /// The version.
+    pub version: Version,
+}
+
+/// One page of a walk over all objects in an order that does not depend on chance. An object that exists during
+/// the whole walk is met exactly once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scan<'a> {
+    /// Only keys that this regular expression finds (it need not match the whole key); all keys if absent.
+    pub pattern: Option<&'a str>,
+    /// What to do with each.
+    pub action: ScanAction,
+    /// Zero to begin, then what the last page said.
+    pub cursor: u64,
+    /// Look at no more than this many objects; [`crate::limits::MAX_SCAN_OBJECTS`] bounds it.
+    pub limit: u32,
+}
+
+/// What a scan does with the objects that it meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScanAction {
+    /// Give their keys and places. Grants no lease.
+    List,
+    /// Remove them; leased ones only if forced, unfinished ones never.
+    Remove {
+        /// Remove leased objects too.
+        force: bool,
+    },
+}

@@ -1,0 +1,90 @@
+//! Columns: one list per member of a structure, instead of a list of structures.
+
+use bytes::Bytes;
+use mooncake_types::{Epoch, SegmentId, Version};
+
+use crate::DecodeError;
+
+const ID_BYTES: usize = 16;
+
+/// An id as its message holds it.
+pub(crate) fn from_id(id: u128) -> Bytes {
+    Bytes::copy_from_slice(&id.to_be_bytes())
+}
+
+/// The id that a field holds.
+pub(crate) fn to_id(what: &'static str, bytes: &[u8]) -> Result<u128, DecodeError> {
+    match bytes.try_into() {
+        Ok(bytes) => Ok(u128::from_be_bytes(bytes)),
+        Err(_) if bytes.is_empty() => Err(DecodeError::Missing { what }),
+        Err(_) => Err(DecodeError::Length { what, expected: ID_BYTES, found: bytes.len() }),
+    }
+}
+
+/// A column of segment ids: 16 bytes each, end to end.
+pub(crate) fn from_segments(ids: impl ExactSizeIterator<Item = SegmentId>) -> Bytes {
+    let mut column = Vec::with_capacity(ids.len() * ID_BYTES);
+    for id in ids {
+        column.extend_from_slice(&id.0.to_be_bytes());
+    }
+    column.into()
+}
+
+/// The ids of a column, which must hold `count`.
+pub(crate) fn to_segments<'a>(
+    what: &'static str,
+    column: &'a [u8],
+    count: usize,
+) -> Result<impl ExactSizeIterator<Item = SegmentId> + use<'a>, DecodeError> {
+    check_len(what, column, count * ID_BYTES)?;
+    let ids = column.as_chunks().0.iter();
+    Ok(ids.map(|&bytes| SegmentId(u128::from_be_bytes(bytes))))
+}
+
+/// The ids of a column that stands alone, at most `limit`.
+pub(crate) fn to_segment_list(
+    what: &'static str,
+    column: &[u8],
+    limit: usize,
+) -> Result<Vec<SegmentId>, DecodeError> {
+    let count = column.len() / ID_BYTES;
+    if count > limit {
+        return Err(DecodeError::TooMany { what, limit });
+    }
+    Ok(to_segments(what, column, count)?.collect())
+}
+
+/// A column of versions: epoch and counter of each in turn.
+pub(crate) fn from_versions(versions: impl ExactSizeIterator<Item = Version>) -> Vec<u64> {
+    let mut column = Vec::with_capacity(versions.len() * 2);
+    for version in versions {
+        column.extend([version.epoch.0, version.counter]);
+    }
+    column
+}
+
+/// The versions of a column, which must hold `count`.
+pub(crate) fn to_versions<'a>(
+    what: &'static str,
+    column: &'a [u64],
+    count: usize,
+) -> Result<impl ExactSizeIterator<Item = Version> + use<'a>, DecodeError> {
+    check_len(what, column, count * 2)?;
+    let pairs = column.as_chunks::<2>().0.iter();
+    Ok(pairs.map(|&[epoch, counter]| Version { epoch: Epoch(epoch), counter }))
+}
+
+/// Refuses a column that has not as many elements as the table has rows.
+pub(crate) fn check_len<T>(
+    what: &'static str,
+    column: &[T],
+    expected: usize,
+) -> Result<(), DecodeError> {
+    let found = column.len();
+    if found == expected { Ok(()) } else { Err(DecodeError::Length { what, expected, found }) }
+}
+
+/// The text of key `index`.
+pub(crate) fn to_key((index, key): (usize, &Bytes)) -> Result<&str, DecodeError> {
+    std::str::from_utf8(key).map_err(|_| DecodeError::NotUtf8 { index })
+}

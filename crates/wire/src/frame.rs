@@ -1,0 +1,119 @@
+use mooncake_types::limits::MAX_FRAME_BODY_BYTES;
+use prost::Message;
+
+use crate::{Header, Kind};
+
+/// The field number of `keys` in every message that goes through [`append_keyed`].
+const KEYS_TAG: u32 = 1;
+
+/// Appends a frame whose body is `message`.
+pub(crate) fn append(out: &mut Vec<u8>, kind: Kind, request_id: u64, message: &impl Message) {
+    begin(out, kind, request_id, message.encoded_len());
+    put(out, message);
+}
+
+/// Appends a frame whose body is an envelope with `message` as its field `tag`.
+pub(crate) fn append_in(
+    out: &mut Vec<u8>,
+    (kind, request_id): (Kind, u64),
+    tag: u32,
+    message: &impl Message,
+) {
+    let len = message.encoded_len();
+    begin(out, kind, request_id, delimited_len(len));
+    put_key(out, tag, len);
+    put(out, message);
+}
+
+/// Appends a frame whose body holds `keys` and the message `rest`, in the envelope's field `tag` if there is one.
+///
+/// The encoding of a message's field 1 followed by that of its other fields is the encoding of the message. So `rest`
+/// comes without its keys, and they are copied once: from the caller's strings into the frame.
+pub(crate) fn append_keyed<'a>(
+    out: &mut Vec<u8>,
+    (kind, request_id): (Kind, u64),
+    tag: Option<u32>,
+    keys: impl Iterator<Item = &'a str> + Clone,
+    rest: &impl Message,
+) {
+    let keys_len: usize = keys.clone().map(|key| delimited_len(key.len())).sum();
+    let len = keys_len + rest.encoded_len();
+    match tag {
+        None => begin(out, kind, request_id, len),
+        Some(tag) => {
+            begin(out, kind, request_id, delimited_len(len));
+            put_key(out, tag, len);
+        }
+    }
+    for key in keys {
+        put_key(out, KEYS_TAG, key.len());
+        out.extend_from_slice(key.as_bytes());
+    }
+    put(out, rest);
+}
+
+/// The length of a field that holds `len` bytes, in an encoding where its number is below 16.
+pub(crate) fn delimited_len(len: usize) -> usize {
+    1 + prost::length_delimiter_len(len) + len
+}
+
+fn begin(out: &mut Vec<u8>, kind: Kind, request_id: u64, body_len: usize) {
+    let body_len = u32::try_from(body_len).unwrap_or(u32::MAX);
+    assert!(
+        body_len <= MAX_FRAME_BODY_BYTES,
+        "the caller keeps the limits on keys and batches, so a frame's body fits: {body_len} bytes"
+    );
+    let header = Header { kind, flags: 0, body_len, request_id };
+    let header = header.encode();
+    out.reserve(header.len() + body_len as usize);
+    out.extend_from_slice(&header);
+}
+
+/// Appends the key of field `tag`, which holds `len` bytes, and that length.
+fn put_key(out: &mut Vec<u8>, tag: u32, len: usize) {
+    const LENGTH_DELIMITED: u8 = 2;
+    assert!(tag < 16, "the key of a field from 16 up has two bytes");
+    out.push((tag as u8) << 3 | LENGTH_DELIMITED);
+    let mut rest = len;
+    while rest >= 0x80 {
+        out.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+}
+
+fn put(out: &mut Vec<u8>, message: &impl Message) {
+    message.encode(out).expect("a Vec takes a message of any length");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{HEADER_LEN, generated as proto};
+
+    #[test]
+    fn keys_that_are_appended_are_the_field_that_the_schema_has() {
+        let keys = ["", "a", &"k".repeat(127), &"k".repeat(128), &"k".repeat(16_384)];
+        let request = |keys| proto::RemoveRequest { keys, force: true };
+        let with_keys = request(keys.iter().map(|&key| String::from(key).into()).collect());
+        let rest = request(Vec::new());
+
+        let mut alone = Vec::new();
+        append_keyed(&mut alone, (Kind::Request, 7), None, keys.into_iter(), &rest);
+        assert_eq!(alone[HEADER_LEN..], with_keys.encode_to_vec());
+
+        let operation = Some(proto::request::Operation::Remove(with_keys));
+        let envelope = proto::Request { operation };
+        let mut inside = Vec::new();
+        append_keyed(&mut inside, (Kind::Request, 7), Some(9), keys.into_iter(), &rest);
+        assert_eq!(inside[HEADER_LEN..], envelope.encode_to_vec());
+    }
+
+    #[test]
+    #[should_panic(expected = "the caller keeps the limits")]
+    fn a_body_over_the_limit_is_never_sent() {
+        let key = "k".repeat(MAX_FRAME_BODY_BYTES as usize);
+        let rest = proto::ExistKeyRequest::default();
+        append_keyed(&mut Vec::new(), (Kind::Request, 7), None, [&*key].into_iter(), &rest);
+    }
+}

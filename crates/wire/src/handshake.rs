@@ -1,0 +1,304 @@
+use std::fmt;
+
+use mooncake_types::{ClientId, Epoch, ErrorCode};
+use prost::Message;
+
+use crate::{DecodeError, Kind, column, frame, generated as proto, status};
+
+/// The frames and messages that this build speaks. A peer that speaks others is refused.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Longest message of a refusal, in bytes, so that its frame fits whatever the peer sent.
+const MAX_REFUSAL_BYTES: usize = 4 << 10;
+
+/// What the side that opened a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// It puts and gets.
+    Client,
+    /// It lends segments.
+    Node,
+}
+
+/// The first frame from the side that opened a connection.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hello {
+    /// [`PROTOCOL_VERSION`] of that side.
+    pub protocol_version: u32,
+    /// The pool that it belongs to.
+    pub cluster_id: String,
+    /// What it is.
+    pub role: Role,
+    /// The process.
+    pub client: ClientId,
+    /// The secret that members of the pool share; empty if there is none.
+    pub auth_token: String,
+}
+
+impl fmt::Debug for Hello {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hello")
+            .field("protocol_version", &self.protocol_version)
+            .field("cluster_id", &self.cluster_id)
+            .field("role", &self.role)
+            .field("client", &self.client)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The answer that opens a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// [`PROTOCOL_VERSION`] of the side that answers.
+    pub protocol_version: u32,
+    /// The epoch of the master, or the highest that a node has seen.
+    pub epoch: Epoch,
+    /// For logs; nothing may depend on it.
+    pub software_version: String,
+}
+
+/// The answer after which a connection is closed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message} ({})", code.name())]
+pub struct Refusal {
+    /// What kind of mismatch it was.
+    pub code: ErrorCode,
+    /// What was wrong, for people. It holds no secret.
+    pub message: String,
+}
+
+/// What a [`Hello`] must show.
+#[derive(Clone, Copy)]
+pub struct Expected<'a> {
+    /// The pool of the side that was connected to.
+    pub cluster_id: &'a str,
+    /// The secret of that pool; empty if it has none.
+    pub auth_token: &'a str,
+}
+
+impl Hello {
+    /// Whether the side that said this may stay.
+    ///
+    /// # Errors
+    /// What to send back before closing the connection: `InvalidVersion` for another protocol version, `InvalidParams`
+    /// for another cluster, `IllegalClient` for a wrong token.
+    pub fn check(&self, expected: &Expected<'_>) -> Result<(), Refusal> {
+        let refuse = |code, message| Err(Refusal { code, message });
+        if self.protocol_version != PROTOCOL_VERSION {
+            let message = format!(
+                "this side speaks protocol version {PROTOCOL_VERSION}, the one that connected speaks {}",
+                self.protocol_version
+            );
+            return refuse(ErrorCode::InvalidVersion, message);
+        }
+        if self.cluster_id != expected.cluster_id {
+            let message = format!(
+                "this side belongs to cluster {:?}, the one that connected to {:?}",
+                expected.cluster_id, self.cluster_id
+            );
+            return refuse(ErrorCode::InvalidParams, message);
+        }
+        if !same_secret(self.auth_token.as_bytes(), expected.auth_token.as_bytes()) {
+            let message = match (self.auth_token.is_empty(), expected.auth_token.is_empty()) {
+                (true, _) => "this side asks for an auth token, the one that connected has none",
+                (_, true) => "the one that connected has an auth token, this side has none",
+                _ => "the auth token of the one that connected is not that of this side",
+            };
+            return refuse(ErrorCode::IllegalClient, message.to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Compares in a time that does not tell how much of a guess was right.
+fn same_secret(left: &[u8], right: &[u8]) -> bool {
+    let differences = left.iter().zip(right).fold(0, |seen, (left, right)| seen | (left ^ right));
+    left.len() == right.len() && std::hint::black_box(differences) == 0
+}
+
+/// Appends a [`Kind::Hello`] frame.
+pub fn encode_hello(out: &mut Vec<u8>, request_id: u64, hello: &Hello) {
+    let role = match hello.role {
+        Role::Client => proto::Role::Client,
+        Role::Node => proto::Role::Node,
+    };
+    let message = proto::HelloRequest {
+        protocol_version: hello.protocol_version,
+        cluster_id: hello.cluster_id.clone(),
+        role: role.into(),
+        auth_token: hello.auth_token.clone(),
+        client_id: column::from_id(hello.client.0),
+    };
+    frame::append(out, Kind::Hello, request_id, &message);
+}
+
+/// Appends a [`Kind::Welcome`] frame.
+pub fn encode_welcome(out: &mut Vec<u8>, request_id: u64, welcome: &Welcome) {
+    let message = proto::WelcomeResponse {
+        protocol_version: welcome.protocol_version,
+        software_version: welcome.software_version.clone(),
+        epoch: Some(welcome.epoch.0),
+    };
+    frame::append(out, Kind::Welcome, request_id, &message);
+}
+
+/// Appends a [`Kind::Refusal`] frame. A message of more than 4 KiB, which repeats what the peer sent, is cut short.
+pub fn encode_refusal(out: &mut Vec<u8>, request_id: u64, refusal: &Refusal) {
+    let end = refusal.message.floor_char_boundary(MAX_REFUSAL_BYTES);
+    let message = proto::RefusalResponse {
+        message: refusal.message[..end].to_owned(),
+        status_code: Some(status::from_error(refusal.code)),
+    };
+    frame::append(out, Kind::Refusal, request_id, &message);
+}
+
+/// The body of a [`Kind::Hello`] frame.
+///
+/// Of a peer that speaks another version, no more is read than [`Hello::check`] needs to refuse it: its role counts as
+/// client, its id as zero.
+///
+/// # Errors
+/// If the body is no such message.
+pub fn decode_hello(body: &[u8]) -> Result<Hello, DecodeError> {
+    let message = proto::HelloRequest::decode(body)?;
+    let (role, client) = match message.protocol_version {
+        0 => return Err(DecodeError::Missing { what: "protocol_version" }),
+        PROTOCOL_VERSION => {
+            (to_role(message.role)?, column::to_id("client_id", &message.client_id)?)
+        }
+        _ => (Role::Client, 0),
+    };
+    Ok(Hello {
+        protocol_version: message.protocol_version,
+        cluster_id: message.cluster_id,
+        role,
+        client: ClientId(client),
+        auth_token: message.auth_token,
+    })
+}
+
+fn to_role(number: i32) -> Result<Role, DecodeError> {
+    match proto::Role::try_from(number) {
+        Ok(proto::Role::Client) => Ok(Role::Client),
+        Ok(proto::Role::Node) => Ok(Role::Node),
+        Ok(proto::Role::Unspecified) | Err(_) => {
+            Err(DecodeError::OutOfRange { what: "role", value: number.into() })
+        }
+    }
+}
+
+/// The body of a [`Kind::Welcome`] frame.
+///
+/// # Errors
+/// If the body is no such message.
+pub fn decode_welcome(body: &[u8]) -> Result<Welcome, DecodeError> {
+    let message = proto::WelcomeResponse::decode(body)?;
+    let epoch = message.epoch.ok_or(DecodeError::Missing { what: "epoch" })?;
+    Ok(Welcome {
+        protocol_version: message.protocol_version,
+        epoch: Epoch(epoch),
+        software_version: message.software_version,
+    })
+}
+
+/// The body of a [`Kind::Refusal`] frame.
+///
+/// # Errors
+/// If the body is no such message.
+pub fn decode_refusal(body: &[u8]) -> Result<Refusal, DecodeError> {
+    let message = proto::RefusalResponse::decode(body)?;
+    let number = message.status_code.ok_or(DecodeError::Missing { what: "status_code" })?;
+    Ok(Refusal { code: status::to_error(number), message: message.message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(protocol_version: u32, cluster_id: &str, auth_token: &str) -> Hello {
+        Hello {
+            protocol_version,
+            cluster_id: cluster_id.into(),
+            role: Role::Client,
+            client: ClientId(1),
+            auth_token: auth_token.into(),
+        }
+    }
+
+    #[test]
+    fn a_peer_that_does_not_belong_is_told_why() {
+        let check = |hello: Hello, auth_token, code, message: &str| {
+            let refusal = Refusal { code, message: message.into() };
+            assert_eq!(hello.check(&Expected { cluster_id: "ours", auth_token }), Err(refusal));
+        };
+        check(
+            hello(2, "theirs", ""),
+            "secret",
+            ErrorCode::InvalidVersion,
+            "this side speaks protocol version 1, the one that connected speaks 2",
+        );
+        check(
+            hello(1, "the\nirs", ""),
+            "secret",
+            ErrorCode::InvalidParams,
+            r#"this side belongs to cluster "ours", the one that connected to "the\nirs""#,
+        );
+        check(
+            hello(1, "ours", ""),
+            "secret",
+            ErrorCode::IllegalClient,
+            "this side asks for an auth token, the one that connected has none",
+        );
+        check(
+            hello(1, "ours", "secret"),
+            "",
+            ErrorCode::IllegalClient,
+            "the one that connected has an auth token, this side has none",
+        );
+        for guess in ["secre", "secreT", "secrets", "s"] {
+            check(
+                hello(1, "ours", guess),
+                "secret",
+                ErrorCode::IllegalClient,
+                "the auth token of the one that connected is not that of this side",
+            );
+        }
+    }
+
+    #[test]
+    fn a_peer_that_belongs_may_stay() {
+        for auth_token in ["", "secret"] {
+            let expected = Expected { cluster_id: "ours", auth_token };
+            assert_eq!(hello(1, "ours", auth_token).check(&expected), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_token_is_not_shown_in_logs() {
+        let shown = format!("{:?}", hello(1, "ours", "secret"));
+        assert!(shown.contains("ours") && !shown.contains("secret"), "{shown}");
+    }
+
+    #[test]
+    fn a_long_refusal_is_cut_at_a_character() {
+        let message = format!("{}ä{}", "x".repeat(MAX_REFUSAL_BYTES - 1), "y".repeat(1 << 20));
+        let mut out = Vec::new();
+        encode_refusal(&mut out, 0, &Refusal { code: ErrorCode::InvalidParams, message });
+        let cut = "x".repeat(MAX_REFUSAL_BYTES - 1);
+        let decoded = decode_refusal(&out[crate::HEADER_LEN..]);
+        assert_eq!(decoded, Ok(Refusal { code: ErrorCode::InvalidParams, message: cut }));
+    }
+
+    #[test]
+    fn a_peer_of_another_version_is_understood_well_enough_to_be_refused() {
+        let message = proto::HelloRequest {
+            protocol_version: 9,
+            cluster_id: "ours".into(),
+            role: 77,
+            auth_token: String::new(),
+            client_id: bytes::Bytes::new(),
+        };
+        let decoded = decode_hello(&message.encode_to_vec());
+        assert_eq!(decoded, Ok(Hello { client: ClientId(0), ..hello(9, "ours", "") }));
+    }
+}

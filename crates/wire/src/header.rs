@@ -1,0 +1,191 @@
+use mooncake_types::limits::{MAX_FRAME_BODY_BYTES, MAX_FRAME_RANGES, MAX_KEY_BYTES};
+
+/// Length of an encoded [`Header`], in bytes.
+pub const HEADER_LEN: usize = 16;
+
+/// Longest body of a handshake frame, in bytes: what a peer can make the other side hold before it has shown its token.
+pub const MAX_HANDSHAKE_BODY_BYTES: u32 = 16 << 10;
+
+/// The first two bytes of every frame, `KM` on the wire.
+const MAGIC: u16 = 0x4D4B;
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $variant:ident = $number:literal,)*) => {
+        /// What a frame is. The numbers are those on the wire.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Kind {
+            $($(#[$doc])* $variant = $number,)*
+        }
+
+        impl Kind {
+            /// Every kind.
+            pub const ALL: &'static [Kind] = &[$(Kind::$variant,)*];
+
+            /// The kind with this number, if there is one.
+            #[must_use]
+            pub const fn from_number(number: u8) -> Option<Kind> {
+                match number {
+                    $($number => Some(Kind::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A [`crate::Hello`].
+    Hello = 1,
+    /// A [`crate::Welcome`].
+    Welcome = 2,
+    /// A [`crate::Refusal`].
+    Refusal = 3,
+    /// To the master: a [`mooncake_types::Request`].
+    Request = 16,
+    /// From the master: a [`mooncake_types::Reply`].
+    Reply = 17,
+    /// To a node: ranges to be read.
+    Read = 32,
+    /// From a node: one result per range, then the payload and its trailer.
+    ReadReply = 33,
+    /// To a node: ranges to be written, then their payload and its trailer.
+    Write = 34,
+    /// From a node: one result per range.
+    WriteReply = 35,
+}
+
+impl Kind {
+    /// Longest body of a frame of this kind, in bytes: what a peer can make this side hold at once. There is room for the
+    /// fullest frame that the limits allow, and for fields of later versions.
+    #[must_use]
+    pub const fn max_body_bytes(self) -> u32 {
+        const RANGES: u32 = MAX_FRAME_RANGES as u32;
+        match self {
+            Kind::Hello | Kind::Welcome | Kind::Refusal => MAX_HANDSHAKE_BODY_BYTES,
+            Kind::Request | Kind::Reply => MAX_FRAME_BODY_BYTES,
+            Kind::Read => RANGES * 128,
+            Kind::Write => RANGES * (MAX_KEY_BYTES as u32 + 128),
+            Kind::ReadReply | Kind::WriteReply => RANGES * 16,
+        }
+    }
+}
+
+/// What stands before the body of every frame. On the wire, little endian: magic `u16`, kind `u8`, flags `u8`, length of
+/// the body `u32`, request id `u64`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the body is.
+    pub kind: Kind,
+    /// Zero when sent, ignored when received: room for later versions.
+    pub flags: u8,
+    /// Length of the body in bytes, without any payload after it.
+    pub body_len: u32,
+    /// Chosen by the side that asks, repeated by the side that answers.
+    pub request_id: u64,
+}
+
+/// A header that does not begin a frame. The connection cannot be understood any further and must be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// The peer speaks another protocol.
+    #[error("a frame must begin with {MAGIC:#06x}, not with {found:#06x}")]
+    BadMagic {
+        /// The first two bytes, little endian.
+        found: u16,
+    },
+    /// The peer speaks another version of this protocol.
+    #[error("there is no frame of kind {found}")]
+    UnknownKind {
+        /// The number that stood for the kind.
+        found: u8,
+    },
+    /// The body is longer than its kind allows.
+    #[error("the body of a {kind:?} frame has {found} bytes, over the limit of {limit}")]
+    BodyTooLong {
+        /// The kind of the frame.
+        kind: Kind,
+        /// The length that was announced, in bytes.
+        found: u32,
+        /// [`Kind::max_body_bytes`].
+        limit: u32,
+    },
+}
+
+impl Header {
+    /// The bytes on the wire.
+    #[must_use]
+    pub fn encode(&self) -> [u8; HEADER_LEN] {
+        let mut out = [0; HEADER_LEN];
+        out[0..2].copy_from_slice(&MAGIC.to_le_bytes());
+        out[2] = self.kind as u8;
+        out[3] = self.flags;
+        out[4..8].copy_from_slice(&self.body_len.to_le_bytes());
+        out[8..16].copy_from_slice(&self.request_id.to_le_bytes());
+        out
+    }
+
+    /// The header that these bytes hold.
+    ///
+    /// # Errors
+    /// If they do not begin a frame, or its body is too long: see [`FrameError`].
+    pub fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Header, FrameError> {
+        let [m0, m1, kind, flags, l0, l1, l2, l3, request_id @ ..] = *bytes;
+        let magic = u16::from_le_bytes([m0, m1]);
+        if magic != MAGIC {
+            return Err(FrameError::BadMagic { found: magic });
+        }
+        let Some(kind) = Kind::from_number(kind) else {
+            return Err(FrameError::UnknownKind { found: kind });
+        };
+        let (found, limit) = (u32::from_le_bytes([l0, l1, l2, l3]), kind.max_body_bytes());
+        if found > limit {
+            return Err(FrameError::BodyTooLong { kind, found, limit });
+        }
+        let request_id = u64::from_le_bytes(request_id);
+        Ok(Header { kind, flags, body_len: found, request_id })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: [u8; HEADER_LEN] =
+        [0x4B, 0x4D, 17, 0, 0, 0, 0, 2, 0xEF, 0xCD, 0xAB, 0x89, 0x67, 0x45, 0x23, 0x01];
+
+    #[test]
+    fn a_header_is_little_endian() {
+        let header = Header {
+            kind: Kind::Reply,
+            flags: 0,
+            body_len: MAX_FRAME_BODY_BYTES,
+            request_id: 0x0123_4567_89AB_CDEF,
+        };
+        assert_eq!(header.encode(), BYTES);
+        assert_eq!(Header::decode(&BYTES), Ok(header));
+    }
+
+    #[test]
+    fn every_kind_is_found_by_its_number() {
+        for number in 0..=u8::MAX {
+            let found = Kind::from_number(number);
+            assert_eq!(found, Kind::ALL.iter().copied().find(|&kind| kind as u8 == number));
+        }
+    }
+
+    #[test]
+    fn bytes_that_begin_no_frame_are_refused() {
+        let with = |at: usize, byte: u8| {
+            let mut bytes = BYTES;
+            bytes[at] = byte;
+            Header::decode(&bytes)
+        };
+        let too_long = |kind, found, limit| Err(FrameError::BodyTooLong { kind, found, limit });
+        assert_eq!(with(0, 0x00), Err(FrameError::BadMagic { found: 0x4D00 }));
+        assert_eq!(with(1, 0x54), Err(FrameError::BadMagic { found: 0x544B }));
+        assert_eq!(with(2, 99), Err(FrameError::UnknownKind { found: 99 }));
+        assert_eq!(with(4, 1), too_long(Kind::Reply, (32 << 20) + 1, 32 << 20));
+        assert_eq!(with(2, 1), too_long(Kind::Hello, 32 << 20, 16 << 10));
+    }
+}

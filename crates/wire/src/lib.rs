@@ -1,0 +1,62 @@
+//! The frames of Mooncake Store: how requests, replies and the words of [`mooncake_types`] become bytes and come back.
+//!
+//! A connection carries frames both ways. A frame is a 16-byte [`Header`] and a protobuf body (`proto/mooncake.proto`);
+//! raw payload follows the body of some data frames and is not counted in its length. The first frame each way is the
+//! handshake: a [`Hello`] from the side that connected, a [`Welcome`] or a [`Refusal`] from the other.
+//!
+//! There are no sockets here and no clock. Every `encode_*` appends one whole frame, header and body; every `decode_*`
+//! takes the body of one frame, whose [`Kind`] the caller has read from the header. Bodies come from anywhere: decoding
+//! never panics, and allocates no more than a small multiple of the body's length.
+//!
+//! Enter at [`encode_request`] and [`decode_request`] for the master's protocol, at [`encode_read`] and
+//! [`encode_write`] for a node's, and at [`Hello::check`] for who may connect.
+//!
+//! ```
+//! use mooncake_types::Request;
+//! use mooncake_wire::{HEADER_LEN, Header, Kind, decode_request, encode_request};
+//!
+//! let request = Request::ExistKey { keys: vec!["block-1", "block-2"] };
+//! let mut frame = Vec::new();
+//! encode_request(&mut frame, 7, &request);
+//!
+//! let (header, body) = frame.split_first_chunk::<HEADER_LEN>().unwrap();
+//! let header = Header::decode(header)?;
+//! assert_eq!((header.kind, header.request_id), (Kind::Request, 7));
+//! let message = decode_request(body[..header.body_len as usize].to_vec().into())?;
+//! assert_eq!(message.request()?, request);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod column;
+mod decode_error;
+mod frame;
+// Written by prost-build from `proto/mooncake.proto`; `crates/protogen` says how and holds them together.
+#[rustfmt::skip]
+#[allow(missing_docs, unreachable_pub, clippy::all)]
+mod generated;
+mod handshake;
+mod header;
+mod read;
+mod replica_lists;
+mod reply_decode;
+mod reply_encode;
+mod request_decode;
+mod request_encode;
+mod shape;
+mod status;
+mod write;
+
+pub use decode_error::DecodeError;
+pub use handshake::{
+    Expected, Hello, PROTOCOL_VERSION, Refusal, Role, Welcome, decode_hello, decode_refusal,
+    decode_welcome, encode_hello, encode_refusal, encode_welcome,
+};
+pub use header::{FrameError, HEADER_LEN, Header, Kind, MAX_HANDSHAKE_BODY_BYTES};
+pub use read::{decode_read, decode_read_reply, encode_read, encode_read_reply};
+pub use reply_decode::decode_reply;
+pub use reply_encode::encode_reply;
+pub use request_decode::{RequestMessage, decode_request};
+pub use request_encode::encode_request;
+pub use write::{WriteMessage, decode_write, decode_write_reply, encode_write, encode_write_reply};

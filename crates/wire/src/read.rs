@@ -1,0 +1,62 @@
+use mooncake_types::limits::MAX_FRAME_RANGES;
+use mooncake_types::{ErrorCode, RangeRead};
+use prost::Message;
+
+use crate::{DecodeError, Kind, column, frame, generated as proto, status};
+
+/// Appends a [`Kind::Read`] frame.
+///
+/// # Panics
+/// If the body would be longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. It is not if the caller keeps to
+/// [`MAX_FRAME_RANGES`].
+pub fn encode_read(out: &mut Vec<u8>, request_id: u64, ranges: &[RangeRead]) {
+    let message = proto::ReadRequest {
+        segment_ids: column::from_segments(ranges.iter().map(|range| range.segment)),
+        offsets: ranges.iter().map(|range| range.offset).collect(),
+        versions: column::from_versions(ranges.iter().map(|range| range.version)),
+        starts: ranges.iter().map(|range| range.from).collect(),
+        sizes: ranges.iter().map(|range| range.len).collect(),
+    };
+    frame::append(out, Kind::Read, request_id, &message);
+}
+
+/// The body of a [`Kind::Read`] frame. Whether the ranges lie in their segments is for the node to check.
+///
+/// # Errors
+/// If the body is no such message, or holds more than [`MAX_FRAME_RANGES`].
+pub fn decode_read(body: &[u8]) -> Result<Vec<RangeRead>, DecodeError> {
+    let message = proto::ReadRequest::decode(body)?;
+    let count = message.offsets.len();
+    if count > MAX_FRAME_RANGES {
+        return Err(DecodeError::TooMany { what: "offsets", limit: MAX_FRAME_RANGES });
+    }
+    let segments = column::to_segments("segment_ids", &message.segment_ids, count)?;
+    let versions = column::to_versions("versions", &message.versions, count)?;
+    column::check_len("starts", &message.starts, count)?;
+    column::check_len("sizes", &message.sizes, count)?;
+    let places = segments.zip(&message.offsets).zip(versions);
+    let parts = message.starts.iter().zip(&message.sizes);
+    let row = |(((segment, &offset), version), (&from, &len))| RangeRead {
+        segment,
+        offset,
+        version,
+        from,
+        len,
+    };
+    Ok(places.zip(parts).map(row).collect())
+}
+
+/// Appends a [`Kind::ReadReply`] frame: one result per range, in the order of the request. The payload of the ranges that
+/// succeeded and the trailer follow it.
+pub fn encode_read_reply(out: &mut Vec<u8>, request_id: u64, results: &[Result<(), ErrorCode>]) {
+    frame::append(out, Kind::ReadReply, request_id, &status::from_results(results));
+}
+
+/// The body of a [`Kind::ReadReply`] frame. Whether it has one result for each range that was asked for is for the caller
+/// to check.
+///
+/// # Errors
+/// If the body is no such message, or holds more than [`MAX_FRAME_RANGES`].
+pub fn decode_read_reply(body: &[u8]) -> Result<Vec<Result<(), ErrorCode>>, DecodeError> {
+    status::to_results(proto::StatusListResponse::decode(body)?, MAX_FRAME_RANGES)
+}

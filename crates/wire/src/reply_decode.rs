@@ -1,0 +1,105 @@
+use bytes::Bytes;
+use mooncake_types::limits::{MAX_BATCH_KEYS, MAX_SCAN_OBJECTS};
+use mooncake_types::{Epoch, ErrorCode, Grant, Located, Pong, Reply, ScanPage, SegmentAddress};
+use prost::Message;
+
+use crate::generated::response;
+use crate::reply_encode::exists;
+use crate::{DecodeError, column, generated as proto, replica_lists, shape, status};
+
+/// The body of a [`crate::Kind::Reply`] frame. Whether it answers what was asked, with one result for each key, is for
+/// the caller to check.
+///
+/// # Errors
+/// If the body is no such message, a list in it is longer than its limit, a column has not as many elements as its table
+/// has rows, or a placement points past the list of segments.
+pub fn decode_reply(body: Bytes) -> Result<Reply, DecodeError> {
+    shape::check(&body, shape::RESPONSE)?;
+    let result = proto::Response::decode(body)?.result;
+    Ok(match result.ok_or(DecodeError::Missing { what: "result" })? {
+        response::Result::Pong(pong) => Reply::Pong(Pong {
+            need_remount: pong.need_remount,
+            epoch: Epoch(pong.epoch),
+            client_ttl_ms: pong.client_ttl_ms,
+        }),
+        response::Result::Done(done) => Reply::Done(status::to_result(done.status_code)),
+        response::Result::Granted(granted) => {
+            let grant = |version, placements| Grant { version, placements };
+            let lists = replica_lists::required(granted.replica_lists)?;
+            let (results, segments) = replica_lists::to_rows(&lists, MAX_BATCH_KEYS, grant)?;
+            Reply::Granted { results, segments }
+        }
+        response::Result::Statuses(list) => {
+            Reply::Statuses(status::to_results(list, MAX_BATCH_KEYS)?)
+        }
+        response::Result::Located(located) => to_located(located)?,
+        response::Result::Exist(exist) => Reply::Exist(to_exist(&exist)?),
+        response::Result::Scanned(page) => Reply::Scanned(to_page(page)?),
+        response::Result::Refused(refused) => Reply::Refused(status::to_error(refused.status_code)),
+    })
+}
+
+fn to_located(message: proto::GetReplicaListResponse) -> Result<Reply, DecodeError> {
+    let lists = replica_lists::required(message.replica_lists)?;
+    let lens = &message.value_lengths;
+    let (results, segments) = to_places(&lists, lens, MAX_BATCH_KEYS)?;
+    Ok(Reply::Located { results, segments, lease_ms: message.lease_ttl_ms })
+}
+
+type Places = (Vec<Result<Located, ErrorCode>>, Vec<SegmentAddress>);
+
+fn to_places(
+    lists: &proto::ReplicaLists,
+    lens: &[u64],
+    limit: usize,
+) -> Result<Places, DecodeError> {
+    column::check_len("value_lengths", lens, replica_lists::found(lists))?;
+    let mut lens = lens.iter();
+    replica_lists::to_rows(lists, limit, |version, placements| {
+        let len = *lens.next().expect("one length for each object that has a place");
+        Located { version, len, placements }
+    })
+}
+
+fn to_exist(
+    message: &proto::ExistKeyResponse,
+) -> Result<Vec<Result<bool, ErrorCode>>, DecodeError> {
+    let (what, column, limit) = ("exists", &message.exists, MAX_BATCH_KEYS);
+    if column.len() > limit {
+        return Err(DecodeError::TooMany { what, limit });
+    }
+    let refused = column.iter().filter(|&&byte| byte == exists::REFUSED).count();
+    column::check_len("status_codes", &message.status_codes, refused)?;
+    let mut codes = message.status_codes.iter();
+    let result = |&byte| match byte {
+        exists::NO => Ok(Ok(false)),
+        exists::YES => Ok(Ok(true)),
+        exists::REFUSED => {
+            let code = *codes.next().expect("one code for each key that was refused");
+            Ok(Err(status::to_error(code)))
+        }
+        _ => Err(DecodeError::OutOfRange { what, value: byte.into() }),
+    };
+    column.iter().map(result).collect()
+}
+
+fn to_page(message: proto::ScanResponse) -> Result<ScanPage, DecodeError> {
+    let lists = replica_lists::required(message.replica_lists)?;
+    column::check_len("status_codes", &lists.status_codes, message.keys.len())?;
+    let limit = MAX_SCAN_OBJECTS as usize;
+    let (places, segments) = to_places(&lists, &message.value_lengths, limit)?;
+    let object = |(key, place): (_, Result<Located, ErrorCode>)| {
+        let place = place.map_err(|code| DecodeError::OutOfRange {
+            what: "status_codes",
+            value: code.number().into(),
+        })?;
+        Ok((column::to_key(key)?.to_owned(), place))
+    };
+    let objects = message.keys.iter().enumerate().zip(places).map(object);
+    Ok(ScanPage {
+        next_cursor: message.next_cursor,
+        removed: message.removed_count,
+        objects: objects.collect::<Result<_, DecodeError>>()?,
+        segments,
+    })
+}

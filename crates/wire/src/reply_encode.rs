@@ -1,0 +1,126 @@
+use mooncake_types::limits::MAX_FRAME_BODY_BYTES;
+use mooncake_types::{ErrorCode, Located, Pong, Reply, ScanPage, SegmentAddress};
+use prost::Message;
+
+use crate::{Kind, frame, generated as proto, replica_lists, status};
+
+/// The field numbers of the results in the message `Response`.
+pub(crate) mod tag {
+    pub(crate) const PONG: u32 = 1;
+    pub(crate) const DONE: u32 = 2;
+    pub(crate) const GRANTED: u32 = 3;
+    pub(crate) const STATUSES: u32 = 4;
+    pub(crate) const LOCATED: u32 = 5;
+    pub(crate) const EXIST: u32 = 6;
+    pub(crate) const SCANNED: u32 = 7;
+    pub(crate) const REFUSED: u32 = 8;
+}
+
+/// The bytes of `ExistKeyResponse::exists`.
+pub(crate) mod exists {
+    pub(crate) const NO: u8 = 0;
+    pub(crate) const YES: u8 = 1;
+    pub(crate) const REFUSED: u8 = 2;
+}
+
+/// Appends a [`Kind::Reply`] frame.
+///
+/// A reply that does not fit a frame is sent as [`Reply::Refused`] with `BufferOverflow`: what to ask for less of is the
+/// business of the side that asked. An error that claims to be `Ok` is sent as `InternalError`.
+pub fn encode_reply(out: &mut Vec<u8>, request_id: u64, reply: &Reply) {
+    let fit = Fit { out, request_id };
+    match reply {
+        Reply::Pong(pong) => fit.append(tag::PONG, &from_pong(pong)),
+        Reply::Done(result) => {
+            fit.append(tag::DONE, &one_status(status::from_result(*result)));
+        }
+        Reply::Granted { results, segments } => {
+            let rows = results.iter().map(|result| match result {
+                Ok(grant) => Ok((grant.version, &grant.placements[..])),
+                Err(code) => Err(*code),
+            });
+            let replica_lists = Some(replica_lists::from_rows(rows, segments));
+            fit.append(tag::GRANTED, &proto::PutStartResponse { replica_lists });
+        }
+        Reply::Statuses(results) => fit.append(tag::STATUSES, &status::from_results(results)),
+        Reply::Located { results, segments, lease_ms } => {
+            fit.append(tag::LOCATED, &from_located(results, segments, *lease_ms));
+        }
+        Reply::Exist(results) => fit.append(tag::EXIST, &from_exist(results)),
+        Reply::Scanned(page) => fit.append(tag::SCANNED, &from_page(page)),
+        Reply::Refused(code) => {
+            fit.append(tag::REFUSED, &one_status(status::from_error(*code)));
+        }
+    }
+}
+
+struct Fit<'a> {
+    out: &'a mut Vec<u8>,
+    request_id: u64,
+}
+
+impl Fit<'_> {
+    fn append(self, tag: u32, message: &impl Message) {
+        let frame = (Kind::Reply, self.request_id);
+        if frame::delimited_len(message.encoded_len()) <= MAX_FRAME_BODY_BYTES as usize {
+            return frame::append_in(self.out, frame, tag, message);
+        }
+        let refused = one_status(ErrorCode::BufferOverflow.number());
+        frame::append_in(self.out, frame, tag::REFUSED, &refused);
+    }
+}
+
+fn one_status(status_code: i32) -> proto::StatusResponse {
+    proto::StatusResponse { status_code }
+}
+
+fn from_pong(pong: &Pong) -> proto::PingResponse {
+    proto::PingResponse {
+        need_remount: pong.need_remount,
+        epoch: pong.epoch.0,
+        client_ttl_ms: pong.client_ttl_ms,
+    }
+}
+
+fn from_located(
+    results: &[Result<Located, ErrorCode>],
+    segments: &[SegmentAddress],
+    lease_ms: u64,
+) -> proto::GetReplicaListResponse {
+    let rows = results.iter().map(|result| match result {
+        Ok(located) => Ok((located.version, &located.placements[..])),
+        Err(code) => Err(*code),
+    });
+    proto::GetReplicaListResponse {
+        replica_lists: Some(replica_lists::from_rows(rows, segments)),
+        value_lengths: results.iter().flatten().map(|located| located.len).collect(),
+        lease_ttl_ms: lease_ms,
+    }
+}
+
+fn from_exist(results: &[Result<bool, ErrorCode>]) -> proto::ExistKeyResponse {
+    let mut exists = Vec::with_capacity(results.len());
+    let mut status_codes = Vec::new();
+    for result in results {
+        exists.push(match result {
+            Ok(false) => exists::NO,
+            Ok(true) => exists::YES,
+            Err(code) => {
+                status_codes.push(status::from_error(*code));
+                exists::REFUSED
+            }
+        });
+    }
+    proto::ExistKeyResponse { exists: exists.into(), status_codes }
+}
+
+fn from_page(page: &ScanPage) -> proto::ScanResponse {
+    let rows = page.objects.iter().map(|(_, at)| Ok((at.version, &at.placements[..])));
+    proto::ScanResponse {
+        keys: page.objects.iter().map(|(key, _)| key.clone().into()).collect(),
+        replica_lists: Some(replica_lists::from_rows(rows, &page.segments)),
+        value_lengths: page.objects.iter().map(|(_, at)| at.len).collect(),
+        next_cursor: page.next_cursor,
+        removed_count: page.removed,
+    }
+}

@@ -1,0 +1,133 @@
+use mooncake_types::{
+    KeyVersion, MountSegment, PutEnd, PutStart, ReplicateConfig, Request, Scan, ScanAction, SoftPin,
+};
+
+use crate::{Kind, column, frame, generated as proto};
+
+/// The field numbers of the operations in the message `Request`.
+pub(crate) mod tag {
+    pub(crate) const PING: u32 = 1;
+    pub(crate) const MOUNT_SEGMENT: u32 = 2;
+    pub(crate) const UNMOUNT_SEGMENT: u32 = 3;
+    pub(crate) const PUT_START: u32 = 4;
+    pub(crate) const PUT_END: u32 = 5;
+    pub(crate) const PUT_REVOKE: u32 = 6;
+    pub(crate) const GET_REPLICA_LIST: u32 = 7;
+    pub(crate) const EXIST_KEY: u32 = 8;
+    pub(crate) const REMOVE: u32 = 9;
+    pub(crate) const SCAN: u32 = 10;
+}
+
+/// Appends a [`Kind::Request`] frame.
+///
+/// # Panics
+/// If the body would be longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. It is not if the caller keeps the
+/// limits on the length of a key and the number of keys in a batch.
+pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>) {
+    let frame = (Kind::Request, request_id);
+    match request {
+        Request::Ping { segments } => {
+            let segment_ids = column::from_segments(segments.iter().copied());
+            frame::append_in(out, frame, tag::PING, &proto::PingRequest { segment_ids });
+        }
+        Request::MountSegment(mount) => {
+            frame::append_in(out, frame, tag::MOUNT_SEGMENT, &mount_segment(mount));
+        }
+        Request::UnmountSegment { id, grace_ms } => {
+            let message = proto::UnmountSegmentRequest {
+                segment_id: column::from_id(id.0),
+                grace_period_ms: *grace_ms,
+            };
+            frame::append_in(out, frame, tag::UNMOUNT_SEGMENT, &message);
+        }
+        Request::PutStart(start) => {
+            let keys = start.puts.iter().map(|put| put.key);
+            frame::append_keyed(out, frame, Some(tag::PUT_START), keys, &put_start(start));
+        }
+        Request::PutEnd { puts } => {
+            let keys = puts.iter().map(|put| put.key);
+            frame::append_keyed(out, frame, Some(tag::PUT_END), keys, &put_end(puts));
+        }
+        Request::PutRevoke { puts } => {
+            let keys = puts.iter().map(|put| put.key);
+            frame::append_keyed(out, frame, Some(tag::PUT_REVOKE), keys, &put_revoke(puts));
+        }
+        Request::GetReplicaList { keys } => {
+            let rest = proto::GetReplicaListRequest::default();
+            let keys = keys.iter().copied();
+            frame::append_keyed(out, frame, Some(tag::GET_REPLICA_LIST), keys, &rest);
+        }
+        Request::ExistKey { keys } => {
+            let rest = proto::ExistKeyRequest::default();
+            frame::append_keyed(out, frame, Some(tag::EXIST_KEY), keys.iter().copied(), &rest);
+        }
+        Request::Remove { keys, force } => {
+            let rest = proto::RemoveRequest { keys: Vec::new(), force: *force };
+            frame::append_keyed(out, frame, Some(tag::REMOVE), keys.iter().copied(), &rest);
+        }
+        Request::Scan(page) => frame::append_in(out, frame, tag::SCAN, &scan(page)),
+    }
+}
+
+fn mount_segment(mount: &MountSegment<'_>) -> proto::MountSegmentRequest {
+    proto::MountSegmentRequest {
+        segment_id: column::from_id(mount.id.0),
+        segment_name: mount.name.to_owned(),
+        endpoint: mount.endpoint.to_owned(),
+        size: mount.len,
+        seen_epoch: mount.seen_epoch.0,
+    }
+}
+
+fn put_start(start: &PutStart<'_>) -> proto::PutStartRequest {
+    proto::PutStartRequest {
+        keys: Vec::new(),
+        value_lengths: start.puts.iter().map(|put| put.len).collect(),
+        config: Some(replicate_config(&start.config)),
+    }
+}
+
+fn replicate_config(config: &ReplicateConfig<'_>) -> proto::ReplicateConfig {
+    let (action, ttl_ms) = match config.soft_pin {
+        SoftPin::Preserve => (proto::SoftPinAction::Preserve, None),
+        SoftPin::Enable { ttl_ms } => (proto::SoftPinAction::Enable, ttl_ms),
+        SoftPin::Disable => (proto::SoftPinAction::Disable, None),
+        SoftPin::Sliding => (proto::SoftPinAction::Sliding, None),
+    };
+    proto::ReplicateConfig {
+        replica_num: config.replica_num,
+        soft_pin_action: action.into(),
+        soft_pin_ttl_ms: ttl_ms,
+        with_hard_pin: config.hard_pin,
+        preferred_segments: config.preferred_segments.iter().map(|&name| name.into()).collect(),
+        excluded_segment_ids: column::from_segments(config.excluded_segments.iter().copied()),
+        data_type: config.data_type.into(),
+    }
+}
+
+fn put_end(puts: &[PutEnd<'_>]) -> proto::PutEndRequest {
+    proto::PutEndRequest {
+        keys: Vec::new(),
+        versions: column::from_versions(puts.iter().map(|put| put.version)),
+        failed_replicas: puts.iter().map(|put| put.failed_replicas).collect(),
+    }
+}
+
+fn put_revoke(puts: &[KeyVersion<'_>]) -> proto::PutRevokeRequest {
+    let versions = column::from_versions(puts.iter().map(|put| put.version));
+    proto::PutRevokeRequest { keys: Vec::new(), versions }
+}
+
+fn scan(page: &Scan<'_>) -> proto::ScanRequest {
+    let action = match page.action {
+        ScanAction::List => proto::ScanAction::List,
+        ScanAction::Remove { force: false } => proto::ScanAction::Remove,
+        ScanAction::Remove { force: true } => proto::ScanAction::RemoveForced,
+    };
+    proto::ScanRequest {
+        key_regex: page.pattern.map(str::to_owned),
+        action: action.into(),
+        cursor: page.cursor,
+        limit: page.limit,
+    }
+}

@@ -1,0 +1,82 @@
+use bytes::Bytes;
+use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, Reply, Request};
+use mooncake_wire as wire;
+use mooncake_wire::{DecodeError, HEADER_LEN, Header, Hello, Kind, Refusal, Welcome};
+
+/// What a frame of each kind carries.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Frame<'a> {
+    Hello(Hello),
+    Welcome(Welcome),
+    Refusal(Refusal),
+    Request(Request<'a>),
+    Reply(Reply),
+    Read(Vec<RangeRead>),
+    ReadReply(Vec<Result<(), ErrorCode>>),
+    Write(Epoch, Vec<RangeWrite<'a>>),
+    WriteReply(Vec<Result<(), ErrorCode>>),
+}
+
+impl Frame<'_> {
+    /// Header and body.
+    pub(crate) fn encode(&self, request_id: u64) -> Vec<u8> {
+        let (mut bytes, id) = (Vec::new(), request_id);
+        let out = &mut bytes;
+        match self {
+            Frame::Hello(hello) => wire::encode_hello(out, id, hello),
+            Frame::Welcome(welcome) => wire::encode_welcome(out, id, welcome),
+            Frame::Refusal(refusal) => wire::encode_refusal(out, id, refusal),
+            Frame::Request(request) => wire::encode_request(out, id, request),
+            Frame::Reply(reply) => wire::encode_reply(out, id, reply),
+            Frame::Read(ranges) => wire::encode_read(out, id, ranges),
+            Frame::ReadReply(results) => wire::encode_read_reply(out, id, results),
+            Frame::Write(epoch, ranges) => wire::encode_write(out, id, *epoch, ranges),
+            Frame::WriteReply(results) => wire::encode_write_reply(out, id, results),
+        }
+        bytes
+    }
+}
+
+/// Decodes a body and shows `see` what it holds.
+pub(crate) fn decode<T>(
+    kind: Kind,
+    body: &[u8],
+    see: impl FnOnce(Frame<'_>) -> T,
+) -> Result<T, DecodeError> {
+    let owned = || Bytes::copy_from_slice(body);
+    Ok(match kind {
+        Kind::Hello => see(Frame::Hello(wire::decode_hello(body)?)),
+        Kind::Welcome => see(Frame::Welcome(wire::decode_welcome(body)?)),
+        Kind::Refusal => see(Frame::Refusal(wire::decode_refusal(body)?)),
+        Kind::Request => {
+            let message = wire::decode_request(owned())?;
+            see(Frame::Request(message.request()?))
+        }
+        Kind::Reply => see(Frame::Reply(wire::decode_reply(owned())?)),
+        Kind::Read => see(Frame::Read(wire::decode_read(body)?)),
+        Kind::ReadReply => see(Frame::ReadReply(wire::decode_read_reply(body)?)),
+        Kind::Write => {
+            let message = wire::decode_write(owned())?;
+            see(Frame::Write(message.epoch(), message.ranges()?))
+        }
+        Kind::WriteReply => see(Frame::WriteReply(wire::decode_write_reply(body)?)),
+    })
+}
+
+/// Takes a frame apart. Its header must be sound, and say how long the body is.
+pub(crate) fn split(frame: &[u8]) -> (Header, &[u8]) {
+    let (header, body) = frame.split_first_chunk::<HEADER_LEN>().expect("a frame has a header");
+    let header = Header::decode(header).expect("what was encoded has a sound header");
+    assert_eq!(header.body_len as usize, body.len());
+    (header, body)
+}
+
+/// Decodes a body from a peer that may be anyone. What is accepted must be a value like any other: encoded again it
+/// decodes to itself.
+pub(crate) fn survive(kind: Kind, body: &[u8]) {
+    let again = decode(kind, body, |frame| frame.encode(1));
+    let Ok(again) = again else { return };
+    let (header, body) = split(&again);
+    let twice = decode(header.kind, body, |frame| frame.encode(1));
+    assert_eq!(twice.as_ref(), Ok(&again), "{kind:?}: {body:02x?}");
+}

@@ -1,0 +1,12 @@
+//! Whole frames: what is encoded comes back as it was, looks as it did, and anything else is refused without a panic.
+
+mod body;
+mod frame;
+mod full;
+mod golden;
+mod hostile;
+mod refused;
+mod round_trip;
+mod sample;
+mod seed;
+mod strategy;

@@ -1,0 +1,192 @@
+use mooncake_types::{
+    ClientId, Epoch, ErrorCode, Grant, KeyVersion, Located, MountSegment, Placement, Pong, PutEnd,
+    PutItem, PutStart, RangeRead, RangeWrite, ReplicateConfig, Reply, Request, Scan, ScanAction,
+    ScanPage, SegmentAddress, SegmentId, SoftPin, Version,
+};
+use mooncake_wire::{Hello, PROTOCOL_VERSION, Refusal, Role, Welcome};
+
+use crate::frame::Frame;
+
+const SEGMENT: SegmentId = SegmentId(0x0011_2233_4455_6677_8899_AABB_CCDD_EEFF);
+const OTHER: SegmentId = SegmentId(1);
+const KEYS: [&str; 3] = ["model@layer-0@block-17", "", "schlüssel"];
+
+/// Frames of every kind, every operation and every result, each with a name.
+pub(crate) fn all() -> Vec<(&'static str, Frame<'static>)> {
+    let mut frames = handshake();
+    frames.extend(segments().map(|(name, request)| (name, Frame::Request(request))));
+    frames.extend(objects().map(|(name, request)| (name, Frame::Request(request))));
+    frames.extend(replies().map(|(name, reply)| (name, Frame::Reply(reply))));
+    frames.extend(data());
+    frames
+}
+
+fn handshake() -> Vec<(&'static str, Frame<'static>)> {
+    let hello = Hello {
+        protocol_version: PROTOCOL_VERSION,
+        cluster_id: "mooncake_cluster".into(),
+        role: Role::Node,
+        client: ClientId(0xFFEE_DDCC_BBAA_9988_7766_5544_3322_1100),
+        auth_token: "secret".into(),
+    };
+    let plain =
+        Hello { role: Role::Client, cluster_id: "".into(), auth_token: "".into(), ..hello.clone() };
+    let welcome = Welcome {
+        protocol_version: PROTOCOL_VERSION,
+        epoch: Epoch(42),
+        software_version: "0.1.0".into(),
+    };
+    let refusal = Refusal { code: ErrorCode::IllegalClient, message: "who are you?".into() };
+    let first = Welcome { epoch: Epoch(0), software_version: "".into(), ..welcome.clone() };
+    vec![
+        ("hello", Frame::Hello(hello)),
+        ("hello, no secrets", Frame::Hello(plain)),
+        ("welcome", Frame::Welcome(welcome)),
+        ("welcome, no epoch yet", Frame::Welcome(first)),
+        ("refusal", Frame::Refusal(refusal)),
+    ]
+}
+
+fn segments() -> impl Iterator<Item = (&'static str, Request<'static>)> {
+    let mount = MountSegment {
+        id: SEGMENT,
+        name: "node-1:12345",
+        endpoint: "10.0.0.1:12345",
+        len: 3 << 30,
+        seen_epoch: Epoch(41),
+    };
+    [
+        ("ping", Request::Ping { segments: vec![SEGMENT, OTHER] }),
+        ("ping, no segments", Request::Ping { segments: vec![] }),
+        ("mount segment", Request::MountSegment(mount)),
+        ("unmount segment", Request::UnmountSegment { id: SEGMENT, grace_ms: 30_000 }),
+    ]
+    .into_iter()
+}
+
+fn objects() -> impl Iterator<Item = (&'static str, Request<'static>)> {
+    let puts = vec![PutItem { key: KEYS[0], len: 1 << 20 }, PutItem { key: KEYS[2], len: 0 }];
+    let config = ReplicateConfig {
+        replica_num: 3,
+        soft_pin: SoftPin::Enable { ttl_ms: Some(60_000) },
+        hard_pin: true,
+        preferred_segments: vec!["node-1:12345", "node-2:12345"],
+        excluded_segments: vec![OTHER],
+        data_type: 255,
+    };
+    let plain = PutStart { puts: puts.clone(), config: ReplicateConfig::default() };
+    let end = |key, failed_replicas| PutEnd { key, version: version(), failed_replicas };
+    let revoked = vec![KeyVersion { key: KEYS[0], version: version() }];
+    let list =
+        Scan { pattern: Some("^model@"), action: ScanAction::List, cursor: 1 << 40, limit: 1000 };
+    let remove = Scan {
+        pattern: None,
+        action: ScanAction::Remove { force: true },
+        cursor: 0,
+        limit: u32::MAX,
+    };
+    [
+        ("put start", Request::PutStart(PutStart { puts, config })),
+        ("put start, plain", Request::PutStart(plain)),
+        ("put end", Request::PutEnd { puts: vec![end(KEYS[0], 0), end(KEYS[2], u32::MAX)] }),
+        ("put revoke", Request::PutRevoke { puts: revoked }),
+        ("get replica list", Request::GetReplicaList { keys: KEYS.to_vec() }),
+        ("exist key", Request::ExistKey { keys: KEYS.to_vec() }),
+        ("exist key, no keys", Request::ExistKey { keys: vec![] }),
+        ("remove", Request::Remove { keys: vec![KEYS[0]], force: false }),
+        ("remove, forced", Request::Remove { keys: vec![KEYS[0]], force: true }),
+        ("scan, list", Request::Scan(list)),
+        ("scan, remove", Request::Scan(remove)),
+    ]
+    .into_iter()
+}
+
+fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
+    let pong = Pong { need_remount: true, epoch: Epoch(42), client_ttl_ms: 10_000 };
+    let grant = Grant { version: version(), placements: placements() };
+    let located = Located { version: version(), len: 1 << 20, placements: placements() };
+    let page = ScanPage {
+        next_cursor: Some(1 << 40),
+        removed: 0,
+        objects: vec![(KEYS[0].into(), located.clone())],
+        segments: addresses(),
+    };
+    let removed = ScanPage { removed: 16_384, ..ScanPage::default() };
+    [
+        ("pong", Reply::Pong(pong)),
+        ("done", Reply::Done(Ok(()))),
+        ("done, not", Reply::Done(Err(ErrorCode::SegmentNotFound))),
+        (
+            "granted",
+            Reply::Granted {
+                results: vec![Ok(grant), Err(ErrorCode::NoAvailableHandle), Ok(Grant::default())],
+                segments: addresses(),
+            },
+        ),
+        ("granted, nothing", Reply::Granted { results: vec![], segments: vec![] }),
+        ("statuses", Reply::Statuses(vec![Ok(()), Err(ErrorCode::ObjectHasLease), Ok(())])),
+        (
+            "located",
+            Reply::Located {
+                results: vec![Err(ErrorCode::ObjectNotFound), Ok(located)],
+                segments: addresses(),
+                lease_ms: 5000,
+            },
+        ),
+        ("exist", Reply::Exist(vec![Ok(true), Ok(false), Err(ErrorCode::InvalidKey)])),
+        ("scanned", Reply::Scanned(page)),
+        ("scanned, removed", Reply::Scanned(removed)),
+        ("refused", Reply::Refused(ErrorCode::UnavailableInCurrentMode)),
+    ]
+    .into_iter()
+}
+
+fn data() -> Vec<(&'static str, Frame<'static>)> {
+    let read = RangeRead {
+        segment: SEGMENT,
+        offset: 5 << 30,
+        version: version(),
+        from: 4096,
+        len: 65_536,
+    };
+    let write = RangeWrite {
+        segment: SEGMENT,
+        offset: 5 << 30,
+        len: 1 << 19,
+        key: KEYS[0],
+        version: version(),
+        object_len: 1 << 20,
+        object_offset: 1 << 19,
+    };
+    let results = || vec![Ok(()), Err(ErrorCode::ObjectNotFound), Err(ErrorCode::TransferFail)];
+    let reads = vec![read, RangeRead { segment: OTHER, from: 0, ..read }];
+    let writes = vec![write, RangeWrite { key: KEYS[2], object_offset: 0, ..write }];
+    vec![
+        ("read", Frame::Read(reads)),
+        ("read reply", Frame::ReadReply(results())),
+        ("write", Frame::Write(Epoch(42), writes)),
+        ("write, nothing", Frame::Write(Epoch(0), vec![])),
+        ("write reply", Frame::WriteReply(results())),
+    ]
+}
+
+fn version() -> Version {
+    Version { epoch: Epoch(42), counter: 0x0102_0304_0506_0708 }
+}
+
+fn placements() -> Vec<Placement> {
+    let place = |replica, segment, offset| Placement { replica, segment, offset, len: 1 << 19 };
+    vec![place(0, 0, 0), place(0, 1, 1 << 35), place(31, 1, u64::MAX)]
+}
+
+fn addresses() -> Vec<SegmentAddress> {
+    let address = |id, name: &str, endpoint: &str| SegmentAddress {
+        id,
+        name: name.into(),
+        endpoint: endpoint.into(),
+    };
+    vec![
+        address(SEGMENT, "node-1:12345", "10.0.0.1:12345"),
+        address(OTHER, "node-2:12345", "[::1]:12345"),
+    ]
+}

@@ -1,0 +1,253 @@
+//! Random values of everything that a frame can carry.
+
+use std::sync::Arc;
+
+use mooncake_types::limits::MAX_REPLICAS;
+use mooncake_types::{
+    ClientId, Epoch, ErrorCode, Grant, KeyVersion, Located, MountSegment, Placement, Pong, PutEnd,
+    PutItem, PutStart, RangeRead, RangeWrite, ReplicateConfig, Reply, Request, Scan, ScanAction,
+    ScanPage, SegmentAddress, SegmentId, SoftPin, Version,
+};
+use mooncake_wire::{Hello, PROTOCOL_VERSION, Refusal, Role, Welcome};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::frame::Frame;
+
+pub(crate) fn frame() -> impl Strategy<Value = Frame<'static>> {
+    prop_oneof![
+        1 => hello().prop_map(Frame::Hello),
+        1 => welcome().prop_map(Frame::Welcome),
+        1 => refusal().prop_map(Frame::Refusal),
+        10 => request().prop_map(Frame::Request),
+        8 => reply().prop_map(Frame::Reply),
+        2 => vec(range_read(), 0..6).prop_map(Frame::Read),
+        1 => vec(status(), 0..9).prop_map(Frame::ReadReply),
+        2 => (epoch(), vec(range_write(), 0..6)).prop_map(|(epoch, ranges)| Frame::Write(epoch, ranges)),
+        1 => vec(status(), 0..9).prop_map(Frame::WriteReply),
+    ]
+}
+
+/// Text that lives as long as the test process, so that requests can borrow it.
+fn text() -> impl Strategy<Value = &'static str> {
+    prop_oneof![8 => ".{0,40}", 1 => "[a-z]{120,140}"].prop_map(|text| &*text.leak())
+}
+
+fn shared_text() -> impl Strategy<Value = Arc<str>> {
+    ".{0,40}".prop_map(Arc::from)
+}
+
+/// Small numbers, which have short encodings, as often as any others.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![0..3_u64, any::<u64>(), (0..64_u32).prop_map(|bit| 1 << bit), Just(u64::MAX)]
+}
+
+fn epoch() -> impl Strategy<Value = Epoch> {
+    number().prop_map(Epoch)
+}
+
+fn version() -> impl Strategy<Value = Version> {
+    (epoch(), number()).prop_map(|(epoch, counter)| Version { epoch, counter })
+}
+
+fn segment_id() -> impl Strategy<Value = SegmentId> {
+    any::<u128>().prop_map(SegmentId)
+}
+
+fn error() -> impl Strategy<Value = ErrorCode> {
+    select(&ErrorCode::ALL[1..])
+}
+
+fn status() -> impl Strategy<Value = Result<(), ErrorCode>> {
+    result(Just(()))
+}
+
+fn result<T: Clone + std::fmt::Debug + 'static>(
+    value: impl Strategy<Value = T> + 'static,
+) -> impl Strategy<Value = Result<T, ErrorCode>> {
+    prop_oneof![value.prop_map(Ok), error().prop_map(Err)]
+}
+
+fn hello() -> impl Strategy<Value = Hello> {
+    (".{0,40}", select(&[Role::Client, Role::Node][..]), any::<u128>(), ".{0,40}").prop_map(
+        |(cluster_id, role, client, auth_token)| Hello {
+            protocol_version: PROTOCOL_VERSION,
+            cluster_id,
+            role,
+            client: ClientId(client),
+            auth_token,
+        },
+    )
+}
+
+fn welcome() -> impl Strategy<Value = Welcome> {
+    (any::<u32>(), epoch(), ".{0,20}").prop_map(|(protocol_version, epoch, software_version)| {
+        Welcome { protocol_version, epoch, software_version }
+    })
+}
+
+fn refusal() -> impl Strategy<Value = Refusal> {
+    (error(), ".{0,80}").prop_map(|(code, message)| Refusal { code, message })
+}
+
+fn request() -> impl Strategy<Value = Request<'static>> {
+    let keys = || vec(text(), 0..9);
+    prop_oneof![
+        vec(segment_id(), 0..5).prop_map(|segments| Request::Ping { segments }),
+        mount_segment().prop_map(Request::MountSegment),
+        (segment_id(), number())
+            .prop_map(|(id, grace_ms)| Request::UnmountSegment { id, grace_ms }),
+        put_start().prop_map(Request::PutStart),
+        vec(put_end(), 0..6).prop_map(|puts| Request::PutEnd { puts }),
+        vec(key_version(), 0..6).prop_map(|puts| Request::PutRevoke { puts }),
+        keys().prop_map(|keys| Request::GetReplicaList { keys }),
+        keys().prop_map(|keys| Request::ExistKey { keys }),
+        (keys(), any::<bool>()).prop_map(|(keys, force)| Request::Remove { keys, force }),
+        scan().prop_map(Request::Scan),
+    ]
+}
+
+fn mount_segment() -> impl Strategy<Value = MountSegment<'static>> {
+    (segment_id(), text(), text(), number(), epoch()).prop_map(
+        |(id, name, endpoint, len, seen_epoch)| MountSegment {
+            id,
+            name,
+            endpoint,
+            len,
+            seen_epoch,
+        },
+    )
+}
+
+fn put_start() -> impl Strategy<Value = PutStart<'static>> {
+    let put = (text(), number()).prop_map(|(key, len)| PutItem { key, len });
+    (vec(put, 0..6), config()).prop_map(|(puts, config)| PutStart { puts, config })
+}
+
+fn config() -> impl Strategy<Value = ReplicateConfig<'static>> {
+    let soft_pin = prop_oneof![
+        Just(SoftPin::Preserve),
+        option::of(number()).prop_map(|ttl_ms| SoftPin::Enable { ttl_ms }),
+        Just(SoftPin::Disable),
+        Just(SoftPin::Sliding),
+    ];
+    let segments = (vec(text(), 0..4), vec(segment_id(), 0..4));
+    (any::<u32>(), soft_pin, any::<bool>(), segments, any::<u8>()).prop_map(
+        |(replica_num, soft_pin, hard_pin, (preferred_segments, excluded_segments), data_type)| {
+            ReplicateConfig {
+                replica_num,
+                soft_pin,
+                hard_pin,
+                preferred_segments,
+                excluded_segments,
+                data_type,
+            }
+        },
+    )
+}
+
+fn put_end() -> impl Strategy<Value = PutEnd<'static>> {
+    (text(), version(), any::<u32>()).prop_map(|(key, version, failed_replicas)| PutEnd {
+        key,
+        version,
+        failed_replicas,
+    })
+}
+
+fn key_version() -> impl Strategy<Value = KeyVersion<'static>> {
+    (text(), version()).prop_map(|(key, version)| KeyVersion { key, version })
+}
+
+fn scan() -> impl Strategy<Value = Scan<'static>> {
+    let action = select(&[
+        ScanAction::List,
+        ScanAction::Remove { force: false },
+        ScanAction::Remove { force: true },
+    ]);
+    (option::of(text()), action, number(), any::<u32>())
+        .prop_map(|(pattern, action, cursor, limit)| Scan { pattern, action, cursor, limit })
+}
+
+fn reply() -> impl Strategy<Value = Reply> {
+    let pong =
+        (any::<bool>(), epoch(), number()).prop_map(|(need_remount, epoch, client_ttl_ms)| Pong {
+            need_remount,
+            epoch,
+            client_ttl_ms,
+        });
+    prop_oneof![
+        pong.prop_map(Reply::Pong),
+        status().prop_map(Reply::Done),
+        with_segments(|placements| vec(result(grant(placements)), 0..6))
+            .prop_map(|(results, segments)| Reply::Granted { results, segments }),
+        vec(status(), 0..9).prop_map(Reply::Statuses),
+        (with_segments(|placements| vec(result(located(placements)), 0..6)), number()).prop_map(
+            |((results, segments), lease_ms)| Reply::Located { results, segments, lease_ms }
+        ),
+        vec(result(any::<bool>()), 0..9).prop_map(Reply::Exist),
+        page().prop_map(Reply::Scanned),
+        error().prop_map(Reply::Refused),
+    ]
+}
+
+fn page() -> impl Strategy<Value = ScanPage> {
+    let objects = with_segments(|placements| vec((".{0,40}", located(placements)), 0..6));
+    (option::of(number()), number(), objects).prop_map(
+        |(next_cursor, removed, (objects, segments))| ScanPage {
+            next_cursor,
+            removed,
+            objects,
+            segments,
+        },
+    )
+}
+
+/// A table of segments, and what `make` makes of placements that point into it.
+fn with_segments<T: std::fmt::Debug, S: Strategy<Value = T>>(
+    make: fn(BoxedStrategy<Vec<Placement>>) -> S,
+) -> impl Strategy<Value = (T, Vec<SegmentAddress>)> {
+    let address = (segment_id(), shared_text(), shared_text())
+        .prop_map(|(id, name, endpoint)| SegmentAddress { id, name, endpoint });
+    vec(address, 0..4).prop_flat_map(move |segments| {
+        let most = if segments.is_empty() { 0 } else { 5 };
+        let placement =
+            (0..MAX_REPLICAS, 0..segments.len().max(1) as u32, number(), number()).prop_map(
+                |(replica, segment, offset, len)| Placement { replica, segment, offset, len },
+            );
+        (make(vec(placement, 0..=most).boxed()), Just(segments))
+    })
+}
+
+fn grant(placements: BoxedStrategy<Vec<Placement>>) -> impl Strategy<Value = Grant> {
+    (version(), placements).prop_map(|(version, placements)| Grant { version, placements })
+}
+
+fn located(placements: BoxedStrategy<Vec<Placement>>) -> impl Strategy<Value = Located> {
+    (version(), number(), placements).prop_map(|(version, len, placements)| Located {
+        version,
+        len,
+        placements,
+    })
+}
+
+fn range_read() -> impl Strategy<Value = RangeRead> {
+    (segment_id(), number(), version(), number(), number()).prop_map(
+        |(segment, offset, version, from, len)| RangeRead { segment, offset, version, from, len },
+    )
+}
+
+fn range_write() -> impl Strategy<Value = RangeWrite<'static>> {
+    (segment_id(), (number(), number()), text(), version(), (number(), number())).prop_map(
+        |(segment, (offset, len), key, version, (object_len, object_offset))| RangeWrite {
+            segment,
+            offset,
+            len,
+            key,
+            version,
+            object_len,
+            object_offset,
+        },
+    )
+}
