@@ -1,8 +1,8 @@
 //! What one allocation costs, how much of an arena is usable, and what a live range costs in memory.
 //!
-//! `cargo bench -p mooncake-alloc [-- RANGES]`: RANGES is how many ranges are live (default 1,000,000). Times are
-//! the best of three runs. Ranges are freed in random order, so at a million of them a free meets three cache lines
-//! that it has not seen for long; nothing else is timed.
+//! `cargo bench -p mooncake-alloc [-- RANGES...]`: how many ranges are live (default 50,000, which is a large
+//! segment, and 1,000,000). Times are the best of three runs. Ranges are freed in random order, so at a million of
+//! them a free meets two or three cache lines that it has not seen for long; nothing else is timed.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark needs a clock")]
 
@@ -150,14 +150,11 @@ fn measure(new: New, workload: &Workload, ranges: usize) -> Figures {
 fn usable(new: New, len: u64) -> f64 {
     let capacity = 1000 * len.max(64 * KIB);
     let mut arena = new(capacity);
-    let count = std::iter::from_fn(|| arena.alloc(len)).take(1 << 22).count() as u64;
-    let taken = if arena.alloc(len).is_some() { arena.used() } else { capacity };
-    (count * len) as f64 * 100.0 / taken as f64
+    let count = std::iter::from_fn(|| arena.alloc(len)).count() as u64;
+    (count * len) as f64 * 100.0 / capacity as f64
 }
 
-fn main() {
-    let ranges =
-        std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(1_000_000);
+fn print_times(ranges: usize) {
     println!("{ranges} live ranges at 90 % full, nanoseconds; best of {RUNS} runs");
     println!(
         "{:<10} {:<24} {:>8} {:>12} {:>8} {:>10} {:>12}",
@@ -174,14 +171,37 @@ fn main() {
             );
         }
     }
-    println!("\nusable with ranges of one length, percent");
+    println!();
+}
+
+fn print_usable() {
+    let lens = [
+        ("100 B", 100),
+        ("1000 B", 1000),
+        ("4 KiB + 1", 4 * KIB + 1),
+        ("64 KiB", 64 * KIB),
+        ("64 KiB + 1", 64 * KIB + 1),
+        ("700,001 B", 700_001),
+        ("1 MiB + 1", MIB + 1),
+        ("3,000,000 B", 3_000_000),
+        ("5 MiB", 5 * MIB),
+        ("64 MiB - 1", 64 * MIB - 1),
+    ];
+    println!("usable by ranges of one length, percent");
+    println!("{:<14} {:>8} {:>9}", "length", "offset", "cachelib");
+    for (name, len) in lens {
+        let [offset, cachelib] = ALLOCATORS.map(|(_, new)| usable(new, len));
+        println!("{name:<14} {offset:>8.2} {cachelib:>9.2}");
+    }
+    println!();
+}
+
+fn main() {
+    let asked: Vec<usize> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
+    let sizes = if asked.is_empty() { vec![50_000, 1_000_000] } else { asked };
+    sizes.into_iter().for_each(print_times);
+    print_usable();
     for (name, new) in ALLOCATORS {
-        print!("{name:<10}");
-        for len in
-            [100, 1000, 4097, 65_536, 65_537, 700_001, MIB + 1, 3_000_000, 5 * MIB, 64 * MIB - 1]
-        {
-            print!(" {len}: {:.1}", usable(new, len));
-        }
-        println!();
+        println!("{name}: an empty arena of 64 GiB holds {} bytes", new(64 << 30).heap_bytes());
     }
 }

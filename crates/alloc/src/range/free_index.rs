@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
 /// The holes by offset. Only [`alloc_at`](super::RangeAllocator::alloc_at) needs it, so it exists during
-/// recovery alone: built when first asked for, dropped once it was kept up to date for as long without being
-/// asked as it took to build.
+/// recovery alone: built when first asked for, dropped once it was kept up to date without being asked for as many
+/// steps as building it takes.
 #[derive(Clone, Debug)]
 pub(crate) struct FreeIndex {
     by_offset: BTreeMap<u64, u32>,
@@ -33,7 +33,8 @@ impl FreeIndex {
             self.by_offset.insert(offset, at);
         }
         self.unasked += 1;
-        if self.unasked > self.cost { Worth::Idle } else { Worth::Keeping }
+        let idle = self.unasked > self.cost.max(self.by_offset.len());
+        if idle { Worth::Idle } else { Worth::Keeping }
     }
 
     /// The last hole that starts at or before `offset`.

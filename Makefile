@@ -1,0 +1,74 @@
+# One entry for everything. Needs Rust, Python 3.10+ and make; all else goes into .venv and target.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TOOLS := $(VENV)/.tools
+WHEEL := $(VENV)/.wheel
+SOURCES := Cargo.toml Cargo.lock pyproject.toml \
+    $(shell find crates packaging python/mooncake -type f -not -name '*.pyc' 2>/dev/null)
+PYTHON_CODE := python packaging bench
+# What the demo and the benchmarks are told.
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build check check-rust check-python check-licences test test-rust test-python demo bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(WHEEL) ## make .venv with the tools, the commands and the Python package
+
+build: $(WHEEL) ## build the release commands and the wheel, and install them into .venv
+
+check: check-rust check-python check-licences ## check formatting, lints, documentation and types
+
+check-rust:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked --quiet
+
+check-python: $(TOOLS)
+	$(BIN)/ruff check $(PYTHON_CODE)
+	$(BIN)/ruff format --check $(PYTHON_CODE)
+	$(BIN)/mypy python/mooncake python/tests
+
+# Only where cargo-deny is installed; it needs no network for these two.
+check-licences:
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny --offline check licenses bans; \
+	else echo "cargo-deny is not installed: licences are not checked"; fi
+
+test: build check test-rust test-python ## run everything: checks, Rust tests, Python tests, processes
+
+test-rust:
+	@if cargo nextest --version >/dev/null 2>&1; then set -x; cargo nextest run --workspace --locked; \
+	else set -x; cargo test --workspace --lib --bins --tests --examples --locked; fi
+	cargo test --workspace --doc --locked
+
+test-python: $(WHEEL)
+	$(BIN)/python -m mypy.stubtest mooncake._native mooncake.store \
+	    --allowlist python/stubtest-allowlist.txt --ignore-unused-allowlist
+	$(BIN)/python -m pytest $(ARGS)
+
+demo: $(WHEEL) ## replay real requests against a pool of several processes; ARGS="--help" lists the options
+	$(BIN)/mooncake replay $(ARGS)
+
+bench: ## measure this machine: the figures of docs/performance.md
+	cargo bench --locked --package mooncake-alloc --package mooncake-meta --package mooncake-wire
+	$(PYTHON) bench/compare.py $(ARGS)
+
+clean: ## remove everything that was built
+	rm -rf $(VENV) target python/mooncake_store_rs.data
+	find python packaging -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(TOOLS): python/requirements-dev.txt
+	@command -v cargo >/dev/null || { echo "cargo is not on the PATH; install Rust from https://rustup.rs" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	    echo "$(PYTHON) is older than 3.10; say make PYTHON=... with a newer one" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade --requirement python/requirements-dev.txt
+	touch $@
+
+$(WHEEL): $(TOOLS) $(SOURCES)
+	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps --no-build-isolation .
+	touch $@

@@ -1,0 +1,291 @@
+#!/usr/bin/env python3
+"""Measures one `mooncake` Python package end to end, through the public API alone.
+
+Works on any package that offers `mooncake.store.MooncakeDistributedStore`, so that two of them can be compared;
+`compare.py` beside this file does so. By hand:
+
+    python3 -m venv /tmp/peer
+    /tmp/peer/bin/pip install mooncake-transfer-engine-non-cuda==0.3.13.post1 numpy
+    /tmp/peer/bin/python bench/peer.py --json a.json    # and the same with this project's own environment
+
+Starts a master and one storage node of its own (the package's `mooncake_master`, from the bin folder of the
+environment that runs this file) on free ports, and stops them. Every value that is read is compared with what was
+put. It is the script behind the goals that `compare.py` prints, with waiting for readiness in place of sleeping.
+"""
+
+import argparse
+import json
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+SIZES = {4096: 2000, 65536: 2000, 1 << 20: 500, 16 << 20: 40}
+BATCHES = ((65536, 128, 10), (1 << 20, 64, 10))
+BUFFER_BYTES = 256 << 20
+SMALL_BATCH = 1000
+SMALL_BYTES = 64
+LONG_KEY = "Qwen/Qwen3-32B@pcp0@dcp0@head_or_tp_rank:0@pp_rank:0@{:064x}"
+START_DEADLINE_S = 60
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def quantile(values, q):
+    values = sorted(values)
+    return values[min(len(values) - 1, int(len(values) * q))]
+
+
+def connect(args, segment_bytes, buffer_bytes):
+    from mooncake.store import MooncakeDistributedStore
+
+    store = MooncakeDistributedStore()
+    code = store.setup(
+        f"127.0.0.1:{free_port()}",
+        f"http://127.0.0.1:{args.http_port}/metadata",
+        segment_bytes,
+        buffer_bytes,
+        "tcp",
+        "",
+        f"127.0.0.1:{args.master_port}",
+    )
+    if code != 0:
+        sys.exit(f"setup failed: {code}")
+    return store
+
+
+def node(args):
+    store = connect(args, args.segment, 16 << 20)
+    print("ready", flush=True)
+    signal.pause()
+    store.close()
+
+
+def timed(calls):
+    seconds = []
+    for call in calls:
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return seconds
+
+
+def expect(value, wanted):
+    if value != wanted:
+        sys.exit(f"expected {wanted!r}, got {value!r}")
+
+
+class Client:
+    def __init__(self, store):
+        import numpy as np
+
+        self.store = store
+        self.source = np.random.default_rng(7).integers(0, 255, BUFFER_BYTES, dtype=np.uint8)
+        self.target = np.zeros(BUFFER_BYTES, dtype=np.uint8)
+        for array in (self.source, self.target):
+            expect(store.register_buffer(array.ctypes.data, array.nbytes), 0)
+        self.src, self.dst = self.source.ctypes.data, self.target.ctypes.data
+
+    def expect_bytes(self, source_at, size, what):
+        if not (self.target[:size] == self.source[source_at : source_at + size]).all():
+            sys.exit(f"wrong bytes at {what}")
+
+    def remove(self, keys):
+        for key in keys:
+            self.store.remove(key, True)
+
+    def ones(self, out):
+        """Objects one by one: put, first get, get of keys that were read before."""
+        for size, count in SIZES.items():
+            keys = [f"one-{size}-{i}" for i in range(count)]
+
+            def put(i, size=size, keys=keys):
+                expect(self.store.put_from(keys[i], self.src + (i % 4) * size, size), 0)
+
+            def get(key, size=size):
+                expect(self.store.get_into(key, self.dst, size), size)
+
+            puts = timed(lambda i=i, put=put: put(i) for i in range(count))
+            gets = timed(lambda key=key, get=get: get(key) for key in keys)
+            self.expect_bytes((count - 1) % 4 * size, size, f"get_into of {size}")
+            again = timed(lambda key=keys[i % 16], get=get: get(key) for i in range(count))
+            self.expect_bytes((count - 1) % 16 % 4 * size, size, f"repeated get_into of {size}")
+            for name, seconds in (("put", puts), ("get", gets), ("get_again", again)):
+                out[f"{name}_{size}"] = {
+                    "p50_us": quantile(seconds, 0.5) * 1e6,
+                    "p99_us": quantile(seconds, 0.99) * 1e6,
+                    "GBps": count * size / sum(seconds) / 1e9,
+                }
+            self.remove(keys)
+
+    def batches(self, out):
+        store = self.store
+        for size, batch, rounds in BATCHES:
+            groups = [[f"b-{size}-{r}-{i}" for i in range(batch)] for r in range(rounds)]
+            sizes = [size] * batch
+            sp = [self.src + i * size for i in range(batch)]
+            dp = [self.dst + i * size for i in range(batch)]
+            self.target[: batch * size] = 0
+
+            def put(keys, sp=sp, sizes=sizes):
+                expect(store.batch_put_from(keys, sp, sizes), [0] * len(keys))
+
+            def get(keys, dp=dp, sizes=sizes):
+                expect(store.batch_get_into(keys, dp, sizes), sizes)
+
+            puts = timed(lambda keys=keys, put=put: put(keys) for keys in groups)
+            gets = timed(lambda keys=keys, get=get: get(keys) for keys in groups)
+            self.expect_bytes(0, batch * size, f"batch_get_into of {batch} x {size}")
+            for name, seconds in (("put", puts), ("get", gets)):
+                figure = {"GBps": batch * size * rounds / sum(seconds) / 1e9}
+                out[f"batch_{name}_{batch}x{size}"] = figure
+            for group in groups:
+                self.remove(group)
+
+    def small(self, out, total):
+        """Many small objects under long keys; they stay, for the master's memory to be measured."""
+        store = self.store
+        groups = [
+            [LONG_KEY.format(r * SMALL_BATCH + i) for i in range(SMALL_BATCH)] for r in range(total // SMALL_BATCH)
+        ]
+        pointers = [self.src + i * SMALL_BYTES for i in range(SMALL_BATCH)]
+        sizes, stored, found = [SMALL_BYTES] * SMALL_BATCH, [0] * SMALL_BATCH, [1] * SMALL_BATCH
+        puts = timed(lambda g=g: expect(store.batch_put_from(g, pointers, sizes), stored) for g in groups)
+        asks = timed(lambda g=g: expect(store.batch_is_exist(g), found) for g in groups)
+        out["small_put"] = {"objects_per_s": len(groups) * SMALL_BATCH / sum(puts)}
+        out["batch_exist"] = {"keys_per_s": len(groups) * SMALL_BATCH / sum(asks)}
+        ones = timed(lambda: expect(store.is_exist(groups[0][0]), 1) for _ in range(3000))
+        out["exist"] = {"ops_per_s": len(ones) / sum(ones), "p50_us": quantile(ones, 0.5) * 1e6}
+
+
+def client(args):
+    started = time.perf_counter()
+    store = connect(args, 0, 512 << 20)
+    out = {"setup": {"ms": (time.perf_counter() - started) * 1e3}}
+    measuring = Client(store)
+    measuring.ones(out)
+    measuring.batches(out)
+    measuring.small(out, args.small)
+    store.close()
+    print("RESULT " + json.dumps(out), flush=True)
+
+
+def rss_bytes(pid):
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def wait_for_port(port, process):
+    deadline = time.monotonic() + START_DEADLINE_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            sys.exit(f"the master ended with status {process.returncode}")
+        with socket.socket() as s:
+            if s.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    sys.exit(f"the master does not listen on port {port}")
+
+
+def wait_for_node(process, log):
+    watchdog = threading.Timer(START_DEADLINE_S, process.kill)
+    watchdog.start()
+    try:
+        if not any(line.strip() == "ready" for line in process.stdout):
+            log.seek(0)
+            sys.exit("the storage node did not become ready:\n" + log.read()[-2000:])
+    finally:
+        watchdog.cancel()
+    # A full pipe would stop the node.
+    threading.Thread(target=lambda: [None for _ in process.stdout], daemon=True).start()
+
+
+def measure(args, started, log):
+    args.master_port, args.http_port, metrics = free_port(), free_port(), free_port()
+    binary = str(pathlib.Path(sys.executable).parent / "mooncake_master")
+    flags = [
+        f"--rpc_port={args.master_port}",
+        "--enable_http_metadata_server=true",
+        f"--http_metadata_server_port={args.http_port}",
+        f"--metrics_port={metrics}",
+    ]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    master = subprocess.Popen([binary, *flags], **quiet)
+    started.append(master)
+    wait_for_port(args.master_port, master)
+    ports = ["--master-port", str(args.master_port), "--http-port", str(args.http_port)]
+    me = [sys.executable, __file__]
+    server = subprocess.Popen(
+        [*me, "node", *ports, "--segment", str(args.segment)],
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+    )
+    started.append(server)
+    wait_for_node(server, log)
+    before = rss_bytes(master.pid)
+    run = subprocess.run(
+        [*me, "client", *ports, "--small", str(args.small)],
+        capture_output=True,
+        text=True,
+        timeout=570,
+    )
+    lines = [line[7:] for line in run.stdout.splitlines() if line.startswith("RESULT ")]
+    if not lines:
+        sys.exit(f"client failed: {run.stdout[-500:]}\n{run.stderr[-2000:]}")
+    out = json.loads(lines[0])
+    out["master_bytes_per_object"] = {"bytes": (rss_bytes(master.pid) - before) / args.small}
+    return out
+
+
+def stop(processes):
+    for process in reversed(processes):
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("role", nargs="?", default="all", choices=("all", "node", "client"))
+    parser.add_argument("--master-port", type=int)
+    parser.add_argument("--http-port", type=int)
+    parser.add_argument("--segment", type=int, default=4 << 30)
+    parser.add_argument("--small", type=int, default=100_000, help="small objects to store")
+    parser.add_argument("--json", help="write the figures here")
+    args = parser.parse_args()
+    if args.small < SMALL_BATCH or args.small % SMALL_BATCH:
+        parser.error(f"--small must be a multiple of {SMALL_BATCH}")
+    if args.role != "all":
+        {"node": node, "client": client}[args.role](args)
+        return
+    # SIGTERM passes through the finally below, so that nothing is left running.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped by SIGTERM"))
+    started = []
+    try:
+        with tempfile.TemporaryFile("w+", errors="replace") as log:
+            out = measure(args, started, log)
+    finally:
+        stop(started)
+    for name, figures in out.items():
+        text = "  ".join(f"{field} {value:.4g}" for field, value in figures.items())
+        print(f"{name:<24} {text}")
+    if args.json:
+        pathlib.Path(args.json).write_text(json.dumps(out, indent=1))
+
+
+if __name__ == "__main__":
+    main()

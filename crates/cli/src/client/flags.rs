@@ -1,0 +1,128 @@
+//! The flags of `mooncake_client`.
+
+use clap::{Args, Parser};
+use mooncake_types::ByteSize;
+
+use crate::logging::LogLevel;
+use crate::quantity::Switch;
+
+/// A stand-alone storage node of a Mooncake Store: it lends memory to the pool until it is stopped.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "mooncake_client", version, rename_all = "snake_case", max_term_width = 110)]
+pub struct ClientFlags {
+    /// JSON or YAML file whose keys are the names of flags.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "FILE")]
+    pub config_path: String,
+
+    /// How much is logged, to standard error.
+    #[arg(long, value_enum, default_value = "info", value_name = "LEVEL")]
+    pub log_level: LogLevel,
+
+    /// Node.
+    #[command(flatten)]
+    pub node: NodeFlags,
+
+    /// Master.
+    #[command(flatten)]
+    pub master: MasterAddressFlags,
+
+    /// No effect.
+    #[command(flatten)]
+    pub accepted: AcceptedFlags,
+}
+
+/// See [`ClientFlags`].
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Node", rename_all = "snake_case")]
+pub struct NodeFlags {
+    /// Name that others reach this node by, with or without a port; without one, a free port of 12300 to 14300 is
+    /// taken. 0.0.0.0: the address that the master is reached from.
+    #[arg(long, default_value = "0.0.0.0", value_name = "HOST[:PORT]")]
+    pub host: String,
+    /// Memory lent to the pool: bytes, or like 4GB.
+    #[arg(long, default_value = "4 GB", value_name = "SIZE")]
+    pub global_segment_size: ByteSize,
+    /// Buffer for copying puts and gets of this process, of which it makes none: bytes, or like 16MB.
+    #[arg(long, default_value = "0", value_name = "SIZE")]
+    pub local_buffer_size: ByteSize,
+    /// How bytes travel; this build has tcp.
+    #[arg(long, default_value = "tcp", value_name = "NAME")]
+    pub protocol: String,
+}
+
+/// See [`ClientFlags`].
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Master", rename_all = "snake_case")]
+pub struct MasterAddressFlags {
+    /// Where the master is; several addresses with commas between them are tried in turn.
+    #[arg(long, default_value = "127.0.0.1:50051", value_name = "HOST:PORT")]
+    pub master_server_address: String,
+    /// Name of the cluster; it must be the master's. Also read from MC_STORE_CLUSTER_ID.
+    #[arg(long, default_value = "mooncake_cluster", value_name = "NAME")]
+    pub cluster_id: String,
+    /// Word that members of the cluster know; empty: none. Also read from MOONCAKE_AUTH_TOKEN.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TOKEN")]
+    pub auth_token: String,
+}
+
+/// Flags that existing start scripts pass and that change nothing here.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Accepted, no effect", rename_all = "snake_case")]
+pub struct AcceptedFlags {
+    /// Port for dummy clients, which this build does not have.
+    #[arg(long, default_value_t = 50052, value_name = "PORT")]
+    pub port: u16,
+    /// Nodes of this store need no metadata server.
+    #[arg(long, default_value = "http://127.0.0.1:8080/metadata", value_name = "URL")]
+    pub metadata_server: String,
+    /// Devices of RDMA.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "NAMES")]
+    pub device_names: String,
+    /// Threads that serve dummy clients.
+    #[arg(long, default_value_t = 1, value_name = "COUNT")]
+    pub threads: u32,
+    /// See --enable_offload.
+    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
+    pub start_offload_rpc_server: Switch,
+    /// See --enable_http_server.
+    #[arg(long, default_value_t = 9300, value_name = "PORT")]
+    pub http_port: u16,
+    /// Turns on SSD offload, which this build does not have.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub enable_offload: Switch,
+    /// Turns on the HTTP server of clients, which this build does not have.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub enable_http_server: Switch,
+    /// Tenant; this build has only the default one.
+    #[arg(long, default_value = "default", value_name = "NAME")]
+    pub tenant_id: String,
+}
+
+impl ClientFlags {
+    /// What no single flag can tell.
+    ///
+    /// # Errors
+    /// The text names the flag and its value.
+    pub fn check(&self) -> Result<(), String> {
+        let accepted = &self.accepted;
+        let wrong = [
+            (accepted.enable_offload.0, "--enable_offload=true: SSD offload".to_owned()),
+            (
+                accepted.enable_http_server.0,
+                "--enable_http_server=true: the HTTP server of clients".to_owned(),
+            ),
+            (
+                accepted.tenant_id != "default",
+                format!("--tenant_id={}: another tenant than the default one", accepted.tenant_id),
+            ),
+            (
+                self.node.protocol != "tcp",
+                format!("--protocol={}: another transport than tcp", self.node.protocol),
+            ),
+        ];
+        match wrong.into_iter().find(|(is_wrong, _)| *is_wrong) {
+            Some((_, what)) => Err(format!("{what} is not supported in this build")),
+            None => Ok(()),
+        }
+    }
+}

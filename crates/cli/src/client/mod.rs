@@ -1,0 +1,75 @@
+//! `mooncake_client`.
+
+mod flags;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+use mooncake_client::{Store, StoreConfig};
+use tracing::info;
+
+pub use flags::{AcceptedFlags, ClientFlags, MasterAddressFlags, NodeFlags};
+
+use crate::command_line::{self, UsageError, Variable};
+use crate::stop_signal::StopSignal;
+use crate::{exit, glog, logging, open_files};
+
+const NAME: &str = "mooncake_client";
+
+/// Runs a storage node with these arguments (without the program's name) until SIGINT or SIGTERM.
+#[must_use]
+pub fn main(args: &[String]) -> ExitCode {
+    let variable = |flag, name| Variable { flag, value: std::env::var(name).ok() };
+    let variables = [
+        variable("cluster_id", "MC_STORE_CLUSTER_ID"),
+        variable("auth_token", "MOONCAKE_AUTH_TOKEN"),
+    ];
+    let flags = match parse(args, &variables) {
+        Ok(flags) => flags,
+        Err(error) => return exit::usage(NAME, &error),
+    };
+    logging::start(flags.log_level);
+    open_files::allow_many();
+    match host(&flags) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => exit::failure(NAME, &reason),
+    }
+}
+
+/// Reads a command line, without the program's name.
+///
+/// # Errors
+/// See [`UsageError`]; flags of features that this build lacks are errors when they turn one on.
+pub fn parse(args: &[String], variables: &[Variable]) -> Result<ClientFlags, UsageError> {
+    let command = glog::add_to(ClientFlags::command());
+    let matches = command_line::parse(command, args, variables)?;
+    let flags = ClientFlags::from_arg_matches(&matches)
+        .map_err(|error| UsageError::Value(error.to_string()))?;
+    flags.check().map_err(UsageError::Value)?;
+    Ok(flags)
+}
+
+fn host(flags: &ClientFlags) -> Result<(), String> {
+    let stop = StopSignal::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
+    let config = StoreConfig {
+        local_hostname: flags.node.host.clone(),
+        master: flags.master.master_server_address.clone(),
+        segment_bytes: flags.node.global_segment_size.0,
+        local_buffer_bytes: flags.node.local_buffer_size.0,
+        cluster_id: flags.master.cluster_id.clone(),
+        auth_token: flags.master.auth_token.clone(),
+        ..StoreConfig::from_env().map_err(|error| error.to_string())?
+    };
+    let master = config.master.clone();
+    let store = Store::open(config).map_err(|error| error.to_string())?;
+    info!(
+        address = store.hostname(),
+        segment = %flags.node.global_segment_size,
+        master,
+        "the storage node is ready"
+    );
+    let signal = stop.wait();
+    info!("stopping on {signal}");
+    store.close();
+    Ok(())
+}

@@ -1,0 +1,25 @@
+//! The programs of Mooncake Store: `mooncake_master`, `mooncake_client`, and `mooncake`, which holds them all.
+//!
+//! Here are flags, configuration files, logs and signals; what the programs do lies in `mooncake-master` and
+//! `mooncake-client`. Enter at [`master::main`] and [`client::main`]; `gflags` says which spellings of flags are
+//! understood, `command_line` in which order their sources count.
+
+#![forbid(unsafe_code)]
+
+mod arguments;
+pub mod client;
+pub mod command_line;
+pub mod config_file;
+mod exit;
+pub mod gflags;
+mod glog;
+pub mod logging;
+pub mod master;
+pub mod mooncake;
+mod nearest;
+mod open_files;
+pub mod quantity;
+pub mod replay;
+pub mod stop_signal;
+
+pub use arguments::with_arguments;

@@ -1,0 +1,208 @@
+//! Flags of features that this build does not have. They are recognised so that existing start scripts and
+//! configuration files work: with values that leave the feature off they change nothing, with others they are
+//! refused.
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use crate::quantity::truth;
+
+/// What a flag takes, and which of its values would turn something on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// Off while false.
+    Switch,
+    /// Off while empty.
+    Text,
+    /// Off while it has this value.
+    Choice(&'static str),
+    /// A setting of a feature that another flag turns on.
+    Setting,
+    /// The same, but a switch.
+    SwitchSetting,
+}
+
+struct Feature {
+    name: &'static str,
+    flags: &'static [(&'static str, Shape)],
+}
+
+const FEATURES: &[Feature] = &[
+    Feature {
+        name: "high availability",
+        flags: &[
+            ("enable_ha", Shape::Switch),
+            ("ha_backend_type", Shape::Setting),
+            ("ha_backend_connstring", Shape::Setting),
+            ("etcd_endpoints", Shape::Setting),
+            ("pod_name", Shape::Setting),
+            ("pod_namespace", Shape::Setting),
+            ("enable_oplog", Shape::Switch),
+            ("oplog_poll_interval_ms", Shape::Setting),
+            ("oplog_batch_max_entries", Shape::Setting),
+            ("batch_oplog_retry_timeout_sec", Shape::Setting),
+        ],
+    },
+    Feature {
+        name: "snapshot keeping",
+        flags: &[
+            ("enable_snapshot", Shape::Switch),
+            ("enable_snapshot_restore", Shape::Switch),
+            ("snapshot_interval_seconds", Shape::Setting),
+            ("snapshot_child_timeout_seconds", Shape::Setting),
+            ("snapshot_retention_count", Shape::Setting),
+            ("snapshot_object_store_type", Shape::Setting),
+            ("snapshot_payload_store_type", Shape::Setting),
+            ("snapshot_payload_backend_type", Shape::Setting),
+            ("snapshot_backup_dir", Shape::Setting),
+            ("snapshot_catalog_store_type", Shape::Setting),
+            ("snapshot_catalog_store_connstring", Shape::Setting),
+            ("snapshot_catalog_backend_type", Shape::Setting),
+            ("snapshot_catalog_backend_connstring", Shape::Setting),
+        ],
+    },
+    Feature {
+        name: "SSD offload",
+        flags: &[
+            ("enable_offload", Shape::Switch),
+            ("offload_on_evict", Shape::Switch),
+            ("offload_force_evict", Shape::Switch),
+            ("offloading_queue_limit", Shape::Setting),
+            ("offload_cap_ratio", Shape::Setting),
+            ("promotion_on_hit", Shape::Switch),
+            ("promotion_admission_threshold", Shape::Setting),
+            ("promotion_queue_limit", Shape::Setting),
+            ("promotion_max_per_heartbeat", Shape::Setting),
+        ],
+    },
+    Feature {
+        name: "persistence to a shared filesystem",
+        flags: &[
+            ("root_fs_dir", Shape::Text),
+            ("global_file_segment_size", Shape::Setting),
+            ("enable_disk_eviction", Shape::SwitchSetting),
+            ("quota_bytes", Shape::Setting),
+        ],
+    },
+    Feature {
+        name: "dynamic replication",
+        flags: &[
+            ("dynamic_replication_mode", Shape::Choice("off")),
+            ("dynamic_replication_heat_window_seconds", Shape::Setting),
+            ("dynamic_replication_admission_qps_threshold", Shape::Setting),
+            ("dynamic_replication_max_memory_replicas", Shape::Setting),
+        ],
+    },
+    Feature {
+        name: "copy and move tasks",
+        flags: &[
+            ("max_total_finished_tasks", Shape::Setting),
+            ("max_total_pending_tasks", Shape::Setting),
+            ("max_total_processing_tasks", Shape::Setting),
+            ("pending_task_timeout_sec", Shape::Setting),
+            ("processing_task_timeout_sec", Shape::Setting),
+            ("max_retry_attempts", Shape::Setting),
+        ],
+    },
+    Feature {
+        name: "multi-tenancy",
+        flags: &[
+            ("enable_multi_tenants", Shape::Switch),
+            ("tenant_quota_connector_type", Shape::Setting),
+            ("tenant_quota_connector_uri", Shape::Setting),
+        ],
+    },
+    Feature {
+        name: "the KV event stream",
+        flags: &[
+            ("enable_kv_events", Shape::Switch),
+            ("kv_events_bind_endpoint", Shape::Setting),
+            ("kv_events_backend_id", Shape::Setting),
+            ("kv_events_emit_legacy_compat", Shape::SwitchSetting),
+            ("kv_events_emit_object_key", Shape::SwitchSetting),
+            ("kv_events_queue_capacity", Shape::Setting),
+            ("kv_events_model_name", Shape::Setting),
+            ("kv_events_tenant_id", Shape::Setting),
+            ("kv_events_additional_salt", Shape::Setting),
+            ("kv_events_lora_name", Shape::Setting),
+            ("kv_events_block_size", Shape::Setting),
+            ("kv_events_dp_rank", Shape::Setting),
+        ],
+    },
+    Feature {
+        name: "NVMe-oF segments",
+        flags: &[
+            ("nof_eviction_ratio", Shape::Setting),
+            ("nof_eviction_high_watermark_ratio", Shape::Setting),
+            ("nof_heartbeat_interval_sec", Shape::Setting),
+            ("nof_heartbeat_probe_timeout_ms", Shape::Setting),
+            ("nof_heartbeat_failures_threshold", Shape::Setting),
+        ],
+    },
+    Feature {
+        name: "CXL memory",
+        flags: &[
+            ("enable_cxl", Shape::Switch),
+            ("cxl_path", Shape::Setting),
+            ("cxl_size", Shape::Setting),
+        ],
+    },
+];
+
+/// The heading that these flags stand under in `--help`.
+const HEADING: &str =
+    "Not in this build (accepted while off; so are all settings of these features)";
+
+/// Adds these flags to a command.
+#[must_use]
+pub(super) fn add_to(command: Command) -> Command {
+    let flags = FEATURES.iter().flat_map(|feature| {
+        feature.flags.iter().map(|(flag, shape)| {
+            let arg = Arg::new(*flag).long(*flag).action(ArgAction::Set).help_heading(HEADING);
+            let arg = match shape {
+                Shape::Switch | Shape::SwitchSetting => {
+                    arg.num_args(0..=1).default_missing_value("true").value_name("BOOL")
+                }
+                _ => arg.value_name("VALUE"),
+            };
+            match shape {
+                Shape::Setting | Shape::SwitchSetting => arg.hide(true),
+                _ => arg.help(format!("Part of {}", feature.name)),
+            }
+        })
+    });
+    command.args(flags)
+}
+
+/// Refuses the first flag that would turn a feature on.
+///
+/// # Errors
+/// The text names the flag, its value and the feature.
+pub(super) fn check(matches: &ArgMatches) -> Result<(), String> {
+    for feature in FEATURES {
+        for (flag, shape) in feature.flags {
+            let Some(value) = matches.get_one::<String>(flag) else { continue };
+            check_value(feature.name, flag, *shape, value)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_value(feature: &str, flag: &str, shape: Shape, value: &str) -> Result<(), String> {
+    let on = match shape {
+        Shape::Switch | Shape::SwitchSetting => {
+            let on = truth(value).ok_or_else(|| {
+                format!(
+                    "invalid value '{value}' for '--{flag}': expected true, false, 1, 0, yes or no"
+                )
+            })?;
+            on && shape == Shape::Switch
+        }
+        Shape::Text => !value.is_empty(),
+        Shape::Choice(off) => value != off,
+        Shape::Setting => false,
+    };
+    match on {
+        true => Err(format!("--{flag}={value}: {feature} is not supported in this build")),
+        false => Ok(()),
+    }
+}

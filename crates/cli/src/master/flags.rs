@@ -1,0 +1,190 @@
+//! The flags of `mooncake_master`. Names and defaults are those that operators of the C++ store know.
+
+use clap::{Args, Parser, ValueEnum};
+use mooncake_types::ByteSize;
+
+use crate::logging::LogLevel;
+use crate::quantity::{Milliseconds, Switch};
+
+/// The master of a Mooncake Store: it knows which objects exist and where their bytes lie.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "mooncake_master", version, rename_all = "snake_case", max_term_width = 110)]
+pub struct MasterFlags {
+    /// JSON or YAML file whose keys are the names of flags.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "FILE")]
+    pub config_path: String,
+
+    /// How much is logged, to standard error.
+    #[arg(long, value_enum, default_value = "info", value_name = "LEVEL")]
+    pub log_level: LogLevel,
+
+    /// RPC port and its connections.
+    #[command(flatten)]
+    pub rpc: RpcFlags,
+
+    /// Admin HTTP server.
+    #[command(flatten)]
+    pub admin: AdminFlags,
+
+    /// Objects.
+    #[command(flatten)]
+    pub objects: ObjectFlags,
+
+    /// Pool.
+    #[command(flatten)]
+    pub pool: PoolFlags,
+
+    /// No effect.
+    #[command(flatten)]
+    pub accepted: AcceptedFlags,
+}
+
+/// See [`MasterFlags`].
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "RPC", rename_all = "snake_case")]
+pub struct RpcFlags {
+    /// Port for clients and storage nodes; 0: the value of --port.
+    #[arg(long, default_value_t = 0, value_name = "PORT")]
+    pub rpc_port: u16,
+    /// Older name of --rpc_port, used while that is 0.
+    #[arg(long, default_value_t = 50051, value_name = "PORT")]
+    pub port: u16,
+    /// Address to listen on.
+    #[arg(long, default_value = "0.0.0.0", value_name = "HOST")]
+    pub rpc_address: String,
+    /// Network interface to take the address from, instead of --rpc_address.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
+    pub rpc_interface: String,
+    /// Close a connection that sent nothing for this long, in seconds; 0: never.
+    #[arg(long, default_value_t = 0, value_name = "SECONDS")]
+    pub rpc_conn_timeout_seconds: u64,
+    /// Send small replies at once.
+    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
+    pub rpc_enable_tcp_no_delay: Switch,
+    /// Most connections served at a time.
+    #[arg(long, default_value_t = mooncake_master::DEFAULT_MAX_CONNECTIONS, value_name = "COUNT")]
+    pub max_connections: usize,
+    /// Name of the cluster; clients of another are refused.
+    #[arg(long, default_value = "mooncake_cluster", value_name = "NAME")]
+    pub cluster_id: String,
+    /// Word that clients must know; empty: none. Also read from MOONCAKE_AUTH_TOKEN.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TOKEN")]
+    pub auth_token: String,
+}
+
+/// See [`MasterFlags`].
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Admin HTTP and metrics", rename_all = "snake_case")]
+pub struct AdminFlags {
+    /// Port of the admin HTTP server.
+    #[arg(long, default_value_t = 9003, value_name = "PORT")]
+    pub metrics_port: u16,
+    /// Address of the admin HTTP server.
+    #[arg(long, default_value = "0.0.0.0", value_name = "HOST")]
+    pub metrics_host: String,
+    /// Log a line of metrics every 10 s.
+    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
+    pub enable_metric_reporting: Switch,
+}
+
+/// See [`MasterFlags`].
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Objects", rename_all = "snake_case")]
+pub struct ObjectFlags {
+    /// How long a read protects an object from eviction and removal: milliseconds, or like 5s.
+    #[arg(long, default_value = "5s", value_name = "DURATION")]
+    pub default_kv_lease_ttl: Milliseconds,
+    /// How long a soft pin lasts where a put does not say: milliseconds, or like 30m.
+    #[arg(long, default_value = "30m", value_name = "DURATION")]
+    pub default_kv_soft_pin_ttl: Milliseconds,
+    /// Longest soft pin that a put may ask for: milliseconds, or like 24h.
+    #[arg(long, default_value = "24h", value_name = "DURATION")]
+    pub max_kv_soft_pin_ttl: Milliseconds,
+    /// Evict soft-pinned objects when nothing else is left.
+    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
+    pub allow_evict_soft_pinned_objects: Switch,
+    /// Share of a segment that an eviction frees beyond the watermark, 0 to 1.
+    #[arg(long, default_value_t = 0.05, value_name = "RATIO")]
+    pub eviction_ratio: f64,
+    /// Used share of a segment above which eviction starts, 0 to 1; 1: only when a put finds no room.
+    #[arg(long, default_value_t = 0.90, value_name = "RATIO")]
+    pub eviction_high_watermark_ratio: f64,
+    /// A put that has not ended after this long no longer holds its key, in seconds.
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    pub put_start_discard_timeout_sec: u64,
+    /// The memory of such a put is free this long after its start, in seconds.
+    #[arg(long, default_value_t = 600, value_name = "SECONDS")]
+    pub put_start_release_timeout_sec: u64,
+}
+
+/// See [`MasterFlags`].
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Pool", rename_all = "snake_case")]
+pub struct PoolFlags {
+    /// How memory is carved out of segments.
+    #[arg(long, value_enum, default_value = "offset", value_name = "NAME")]
+    pub memory_allocator: AllocatorName,
+    /// Which segment a replica goes to.
+    #[arg(long, value_enum, default_value = "random", value_name = "NAME")]
+    pub allocation_strategy: StrategyName,
+    /// Objects longer than this are striped over several segments, bytes or like 64MB; 0: only those for which no
+    /// segment has a range that large.
+    #[arg(long, default_value = "0", value_name = "SIZE")]
+    pub stripe_threshold_bytes: ByteSize,
+    /// A client that has not been heard of for this long is dead, in seconds.
+    #[arg(long, default_value_t = 10, value_name = "SECONDS")]
+    pub client_ttl: u64,
+}
+
+/// Values of `--memory_allocator`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum AllocatorName {
+    /// Ranges of any length.
+    Offset,
+    /// Slabs of equal pieces.
+    Cachelib,
+}
+
+/// Values of `--allocation_strategy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum StrategyName {
+    /// Any segment with room.
+    Random,
+    /// The emptiest of a random sample.
+    FreeRatioFirst,
+    /// Not in this build.
+    #[value(hide = true)]
+    SsdFreeRatioFirst,
+    /// Not in this build.
+    #[value(hide = true)]
+    LocalFirst,
+    /// Not in this build.
+    #[value(hide = true)]
+    Cxl,
+}
+
+/// Flags that existing start scripts pass and that change nothing here.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Accepted, no effect", rename_all = "snake_case")]
+pub struct AcceptedFlags {
+    /// RPC workers; one thread serves all requests here.
+    #[arg(long, default_value_t = 0, value_name = "COUNT")]
+    pub rpc_thread_num: u32,
+    /// Older name of --rpc_thread_num.
+    #[arg(long, default_value_t = 16, value_name = "COUNT")]
+    pub max_threads: u32,
+    /// Clients of this store need no metadata server; none is started.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub enable_http_metadata_server: Switch,
+    /// See --enable_http_metadata_server.
+    #[arg(long, default_value_t = 8080, value_name = "PORT")]
+    pub http_metadata_server_port: u16,
+    /// See --enable_http_metadata_server.
+    #[arg(long, default_value = "0.0.0.0", value_name = "HOST")]
+    pub http_metadata_server_host: String,
+    /// See --enable_http_metadata_server.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub enable_metadata_cleanup_on_timeout: Switch,
+}

@@ -1,0 +1,86 @@
+//! `mooncake_master`.
+
+mod absent;
+mod flags;
+mod settings;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+use tokio::sync::oneshot;
+use tracing::{info, warn};
+
+pub use flags::{
+    AcceptedFlags, AdminFlags, AllocatorName, MasterFlags, ObjectFlags, PoolFlags, RpcFlags,
+    StrategyName,
+};
+
+use crate::command_line::{self, UsageError, Variable};
+use crate::stop_signal::StopSignal;
+use crate::{exit, glog, logging, open_files};
+
+const NAME: &str = "mooncake_master";
+
+/// Runs the master with these arguments (without the program's name) until SIGINT or SIGTERM.
+#[must_use]
+pub fn main(args: &[String]) -> ExitCode {
+    let token = Variable { flag: "auth_token", value: std::env::var("MOONCAKE_AUTH_TOKEN").ok() };
+    let flags = match parse(args, &[token]) {
+        Ok(flags) => flags,
+        Err(error) => return exit::usage(NAME, &error),
+    };
+    logging::start(flags.log_level);
+    open_files::allow_many();
+    match serve(&flags) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => exit::failure(NAME, &reason),
+    }
+}
+
+/// Reads a command line, without the program's name.
+///
+/// # Errors
+/// See [`UsageError`]; flags of features that this build lacks are errors when they turn one on.
+pub fn parse(args: &[String], variables: &[Variable]) -> Result<MasterFlags, UsageError> {
+    let command = glog::add_to(absent::add_to(MasterFlags::command()));
+    let matches = command_line::parse(command, args, variables)?;
+    absent::check(&matches).map_err(UsageError::Value)?;
+    let flags = MasterFlags::from_arg_matches(&matches)
+        .map_err(|error| UsageError::Value(error.to_string()))?;
+    flags.check().map_err(UsageError::Value)?;
+    Ok(flags)
+}
+
+fn serve(flags: &MasterFlags) -> Result<(), String> {
+    let stop = StopSignal::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
+    let master =
+        mooncake_master::Master::bind(flags.settings()?).map_err(|error| error.to_string())?;
+    note_what_has_no_effect(flags);
+    let (stopped, stopping) = oneshot::channel();
+    std::thread::spawn(move || {
+        let signal = stop.wait();
+        info!("stopping on {signal}");
+        // The master may have ended by itself.
+        let _ = stopped.send(());
+    });
+    let shutdown = async {
+        // An error means that the waiting thread is gone; then nothing will ever ask for a stop.
+        if stopping.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    master.serve(shutdown).map_err(|error| error.to_string())
+}
+
+fn note_what_has_no_effect(flags: &MasterFlags) {
+    if flags.accepted.enable_http_metadata_server.0 {
+        info!(
+            "--enable_http_metadata_server: accepted, but clients of this store need no metadata server; \
+             nothing listens on port {}",
+            flags.accepted.http_metadata_server_port
+        );
+    }
+    if flags.rpc.auth_token.is_empty() && flags.rpc.rpc_address == "0.0.0.0" {
+        warn!("no --auth_token: every host that reaches this port may use the store");
+    }
+}

@@ -1,0 +1,94 @@
+//! From flags to the master's configuration.
+
+use mooncake_master::Config;
+use mooncake_meta::{AllocatorKind, Config as PoolConfig, Strategy};
+
+use super::flags::{AllocatorName, MasterFlags, StrategyName};
+
+impl MasterFlags {
+    /// What no single flag can tell.
+    ///
+    /// # Errors
+    /// The text names the flag and its value.
+    pub fn check(&self) -> Result<(), String> {
+        let absent = match self.pool.allocation_strategy {
+            StrategyName::SsdFreeRatioFirst => Some("ssd_free_ratio_first"),
+            StrategyName::LocalFirst => Some("local_first"),
+            StrategyName::Cxl => Some("cxl"),
+            StrategyName::Random | StrategyName::FreeRatioFirst => None,
+        };
+        if let Some(name) = absent {
+            return Err(format!(
+                "--allocation_strategy={name} is not supported in this build; choose random or free_ratio_first"
+            ));
+        }
+        self.pool_config().validate().map_err(|reason| format!("--{reason}"))
+    }
+
+    /// The configuration that these flags ask for.
+    ///
+    /// # Errors
+    /// `--rpc_interface` names no interface with an address.
+    pub fn settings(&self) -> Result<Config, String> {
+        let rpc_address = match self.rpc.rpc_interface.as_str() {
+            "" => self.rpc.rpc_address.clone(),
+            name => address_of(name)?,
+        };
+        Ok(Config {
+            rpc_address,
+            rpc_port: if self.rpc.rpc_port == 0 { self.rpc.port } else { self.rpc.rpc_port },
+            metrics_host: self.admin.metrics_host.clone(),
+            metrics_port: self.admin.metrics_port,
+            cluster_id: self.rpc.cluster_id.clone(),
+            auth_token: self.rpc.auth_token.clone(),
+            tcp_no_delay: self.rpc.rpc_enable_tcp_no_delay.0,
+            idle_timeout_ms: self.rpc.rpc_conn_timeout_seconds.saturating_mul(1_000),
+            max_connections: self.rpc.max_connections,
+            report_metrics: self.admin.enable_metric_reporting.0,
+            pool: self.pool_config(),
+        })
+    }
+
+    fn pool_config(&self) -> PoolConfig {
+        PoolConfig {
+            lease_ttl_ms: self.objects.default_kv_lease_ttl.0,
+            soft_pin_ttl_ms: self.objects.default_kv_soft_pin_ttl.0,
+            max_soft_pin_ttl_ms: self.objects.max_kv_soft_pin_ttl.0,
+            allow_evict_soft_pinned: self.objects.allow_evict_soft_pinned_objects.0,
+            eviction_ratio: self.objects.eviction_ratio,
+            eviction_high_watermark_ratio: self.objects.eviction_high_watermark_ratio,
+            allocator: match self.pool.memory_allocator {
+                AllocatorName::Offset => AllocatorKind::Offset,
+                AllocatorName::Cachelib => AllocatorKind::Cachelib,
+            },
+            strategy: match self.pool.allocation_strategy {
+                StrategyName::FreeRatioFirst => Strategy::FreeRatioFirst,
+                _ => Strategy::Random,
+            },
+            client_ttl_ms: self.pool.client_ttl.saturating_mul(1_000),
+            put_discard_ms: self.objects.put_start_discard_timeout_sec.saturating_mul(1_000),
+            put_release_ms: self.objects.put_start_release_timeout_sec.saturating_mul(1_000),
+            stripe_threshold_bytes: self.pool.stripe_threshold_bytes.0,
+            ..PoolConfig::default()
+        }
+    }
+}
+
+fn address_of(interface: &str) -> Result<String, String> {
+    let all = if_addrs::get_if_addrs().map_err(|error| format!("--rpc_interface: {error}"))?;
+    let mut addresses: Vec<_> =
+        all.iter().filter(|entry| entry.name == interface).map(if_addrs::Interface::ip).collect();
+    addresses.sort_by_key(std::net::IpAddr::is_ipv6);
+    match addresses.first() {
+        Some(address) => Ok(address.to_string()),
+        None => {
+            let mut names: Vec<&str> = all.iter().map(|entry| entry.name.as_str()).collect();
+            names.sort_unstable();
+            names.dedup();
+            Err(format!(
+                "--rpc_interface={interface}: there is no such interface with an address; there are {}",
+                names.join(", ")
+            ))
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! `mooncake`: all programs of the store under one name.
+
+use std::process::ExitCode;
+
+use crate::nearest::nearest;
+use crate::{client, master, replay};
+
+struct Program {
+    name: &'static str,
+    about: &'static str,
+    main: fn(&[String]) -> ExitCode,
+}
+
+const PROGRAMS: &[Program] = &[
+    Program { name: "master", about: "Run a master (also mooncake_master)", main: master::main },
+    Program {
+        name: "client",
+        about: "Run a storage node (also mooncake_client)",
+        main: client::main,
+    },
+    Program {
+        name: "replay",
+        about: "Replay real requests against a pool and check every byte",
+        main: replay::main,
+    },
+];
+
+/// Runs the program that the first argument names. `args` are without the program's own name.
+#[must_use]
+pub fn main(args: &[String]) -> ExitCode {
+    let Some((name, rest)) = args.split_first() else {
+        eprint!("{}", usage());
+        return ExitCode::from(2);
+    };
+    if let Some(program) = PROGRAMS.iter().find(|program| program.name == name) {
+        return (program.main)(rest);
+    }
+    match name.trim_start_matches('-') {
+        "help" | "h" => {
+            print!("{}", usage());
+            ExitCode::SUCCESS
+        }
+        "version" | "V" => {
+            println!("mooncake {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+        _ => {
+            let hint = nearest(name, PROGRAMS.iter().map(|program| program.name))
+                .map(|name| format!("; did you mean {name}?"))
+                .unwrap_or_default();
+            eprintln!("mooncake: there is no command '{name}'{hint}\n\n{}", usage());
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn usage() -> String {
+    let lines: String = PROGRAMS
+        .iter()
+        .map(|program| format!("  {:<8} {}\n", program.name, program.about))
+        .collect();
+    format!(
+        "A distributed KV-cache store for LLM inference.\n\nUsage: mooncake <COMMAND> [FLAGS]\n\nCommands:\n{lines}\n\
+         'mooncake <COMMAND> --help' shows the flags of a command.\n"
+    )
+}

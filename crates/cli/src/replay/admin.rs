@@ -1,0 +1,116 @@
+//! The master's admin HTTP server, as far as a replay asks it.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// Largest answer that is read, in bytes.
+const MAX_ANSWER_BYTES: u64 = 16 << 20;
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why the admin server gave no usable answer.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum AdminError {
+    #[error("cannot reach http://{address}{path}: {reason}")]
+    Unreachable { address: String, path: String, reason: String },
+    #[error("http://{address}{path} answered {status:?}")]
+    Refused { address: String, path: String, status: String },
+}
+
+/// The body of `GET path` at `address` (host:port).
+pub(super) fn get(address: &str, path: &str) -> Result<String, AdminError> {
+    let answer = fetch(address, path).map_err(|error| AdminError::Unreachable {
+        address: address.to_owned(),
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.lines().next().unwrap_or_default();
+    if status.split(' ').nth(1) == Some("200") {
+        Ok(body.to_owned())
+    } else {
+        let (address, path, status) = (address.to_owned(), path.to_owned(), status.to_owned());
+        Err(AdminError::Refused { address, path, status })
+    }
+}
+
+/// The sum of all samples of a metric in Prometheus text, whether or not it carries the suffix of counters;
+/// absent if there is none.
+pub(super) fn metric(text: &str, name: &str) -> Option<u64> {
+    let values = text.lines().filter_map(|line| {
+        let (series, value) = line.rsplit_once(' ')?;
+        let found = series.split('{').next()?;
+        let same = found == name || found.strip_suffix("_total") == Some(name);
+        if same { value.parse::<f64>().ok() } else { None }
+    });
+    values.map(|value| value as u64).fold(None, |sum, value| Some(sum.unwrap_or(0) + value))
+}
+
+/// HTTP/1.0, so that the body ends where the connection does.
+fn fetch(address: &str, path: &str) -> io::Result<String> {
+    let socket = address
+        .to_socket_addrs()?
+        .next()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))?;
+    let mut stream = TcpStream::connect_timeout(&socket, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    fn serve_once(answer: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 256];
+            let _ = stream.read(&mut request).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        address
+    }
+
+    #[test]
+    fn the_body_of_a_good_answer_is_returned() {
+        let address = serve_once("HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok");
+        assert_eq!(get(&address, "/health"), Ok("ok".to_owned()));
+    }
+
+    #[test]
+    fn a_bad_status_is_an_error_that_names_it() {
+        let address = serve_once("HTTP/1.1 503 Service Unavailable\r\n\r\n{}");
+        let error = get(&address, "/health").unwrap_err();
+        let status = "HTTP/1.1 503 Service Unavailable".to_owned();
+        assert_eq!(error, AdminError::Refused { address, path: "/health".to_owned(), status });
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_is_named() {
+        let address = {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.local_addr().unwrap().to_string()
+        };
+        let error = get(&address, "/metrics").unwrap_err().to_string();
+        assert!(error.starts_with(&format!("cannot reach http://{address}/metrics: ")), "{error}");
+    }
+
+    #[test]
+    fn samples_of_a_metric_are_added_up() {
+        let text = "# TYPE evicted counter\nevicted_total 41\nevicted_bytes 9\n\
+                    used{segment=\"a\"} 1\nused{segment=\"b\"} 2.0\nbroken x\n# EOF\n";
+        let rows = [("evicted", Some(41)), ("used", Some(3)), ("broken", None), ("absent", None)];
+        for (name, expected) in rows {
+            assert_eq!(metric(text, name), expected, "{name}");
+        }
+    }
+}

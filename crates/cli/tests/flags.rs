@@ -1,0 +1,311 @@
+//! Command lines and configuration files, from words to configuration.
+
+#![allow(missing_docs)]
+
+use std::path::PathBuf;
+
+use mooncake_cli::command_line::{UsageError, Variable};
+use mooncake_cli::{client, master};
+use mooncake_master::Config;
+use mooncake_meta::{AllocatorKind, Config as PoolConfig, Strategy};
+
+fn words(text: &str) -> Vec<String> {
+    text.split('|').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+fn settings(args: &str) -> Config {
+    let flags = master::parse(&words(args), &[]).unwrap_or_else(|error| panic!("{args}: {error}"));
+    flags.settings().expect("flags that were checked")
+}
+
+fn master_error(args: &str) -> String {
+    match master::parse(&words(args), &[]) {
+        Ok(_) => panic!("{args} was accepted"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn file(name: &str, text: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, text).expect("the test folder can be written");
+    path
+}
+
+#[test]
+fn the_defaults_are_those_of_the_documentation() {
+    assert_eq!(settings(""), Config::default());
+}
+
+#[test]
+fn every_flag_of_the_pool_arrives() {
+    let args = "-rpc_port=1234|--rpc-address|127.0.0.1|--metrics_port=4321|--metrics-host=127.0.0.2|\
+                --cluster_id=blue|--auth_token=x|--norpc_enable_tcp_no_delay|--rpc_conn_timeout_seconds=7|\
+                --max_connections=9|--enable_metric_reporting=no|--default_kv_lease_ttl=500|\
+                --default_kv_soft_pin_ttl=1m|--max_kv_soft_pin_ttl=3600000|\
+                --allow_evict_soft_pinned_objects=0|--eviction_ratio=0.1|--eviction_high_watermark_ratio=1|\
+                --memory_allocator=cachelib|--allocation_strategy=free_ratio_first|--client_ttl=3|\
+                --put_start_discard_timeout_sec=4|--put_start_release_timeout_sec=5|\
+                --stripe_threshold_bytes=64MB";
+    let expected = Config {
+        rpc_address: "127.0.0.1".to_owned(),
+        rpc_port: 1234,
+        metrics_host: "127.0.0.2".to_owned(),
+        metrics_port: 4321,
+        cluster_id: "blue".to_owned(),
+        auth_token: "x".to_owned(),
+        tcp_no_delay: false,
+        idle_timeout_ms: 7_000,
+        max_connections: 9,
+        report_metrics: false,
+        pool: PoolConfig {
+            lease_ttl_ms: 500,
+            soft_pin_ttl_ms: 60_000,
+            max_soft_pin_ttl_ms: 3_600_000,
+            allow_evict_soft_pinned: false,
+            eviction_ratio: 0.1,
+            eviction_high_watermark_ratio: 1.0,
+            allocator: AllocatorKind::Cachelib,
+            strategy: Strategy::FreeRatioFirst,
+            client_ttl_ms: 3_000,
+            put_discard_ms: 4_000,
+            put_release_ms: 5_000,
+            stripe_threshold_bytes: 64 << 20,
+            ..PoolConfig::default()
+        },
+    };
+    assert_eq!(settings(args), expected);
+}
+
+#[test]
+fn the_older_port_flag_counts_while_the_newer_is_zero() {
+    let cases =
+        [("", 50_051), ("--port=7", 7), ("--port=7|--rpc_port=8", 8), ("--rpc_port=0|--port=7", 7)];
+    for (args, port) in cases {
+        assert_eq!(settings(args).rpc_port, port, "{args}");
+    }
+}
+
+#[test]
+fn what_existing_start_scripts_pass_is_accepted() {
+    let scripts = [
+        "--rpc_port=50051|--enable_http_metadata_server=true|--http_metadata_server_port=8080|--metrics_port=9003",
+        "--rpc_address=0.0.0.0|--enable-http-metadata-server|--http_metadata_server_host|0.0.0.0",
+        "-v=1|--logtostderr|--log_dir=/tmp|--stderrthreshold=0|--max_log_size=100|--nologtostderr",
+        "--rpc_thread_num=16|--max_threads=8|--enable_metadata_cleanup_on_timeout=true",
+        "--enable_ha=false|--etcd_endpoints=http://localhost:2379|--root_fs_dir=|--noenable_offload",
+        "--enable_snapshot=false|--enable_multi_tenants=false|--dynamic_replication_mode=off",
+        "--offloading_queue_limit=50000|--enable_disk_eviction=true|--cxl_path=/dev/dax0.0|--enable_cxl=0",
+        "--kv_events_emit_legacy_compat=true|--enable_kv_events=false|--pod_name=a",
+    ];
+    for script in scripts {
+        settings(script);
+    }
+}
+
+#[test]
+fn every_bad_flag_is_named() {
+    let cases = [
+        ("--rpc_prt=1", "unknown flag --rpc_prt; did you mean --rpc_port?"),
+        ("--zzz", "unknown flag --zzz"),
+        ("--rpc_port", "flag --rpc_port needs a value"),
+        ("master", "unexpected argument 'master'"),
+        ("--rpc_port=x", "invalid value 'x' for '--rpc_port <PORT>'"),
+        ("--rpc_port=70000", "invalid value '70000' for '--rpc_port <PORT>'"),
+        ("--metrics_port=-1", "invalid value '-1' for '--metrics_port <PORT>'"),
+        ("--enable_metric_reporting=maybe", "invalid value 'maybe' for '--enable_metric_reporting"),
+        ("--default_kv_lease_ttl=5d", "invalid value '5d' for '--default_kv_lease_ttl <DURATION>'"),
+        (
+            "--stripe_threshold_bytes=50%",
+            "invalid value '50%' for '--stripe_threshold_bytes <SIZE>'",
+        ),
+        (
+            "--memory_allocator=jemalloc",
+            "invalid value 'jemalloc' for '--memory_allocator <NAME>' [possible values: offset, cachelib]",
+        ),
+        (
+            "--allocation_strategy=best",
+            "invalid value 'best' for '--allocation_strategy <NAME>' [possible values: random, free_ratio_first]",
+        ),
+        ("--log_level=loud", "invalid value 'loud' for '--log_level <LEVEL>'"),
+        ("--eviction_ratio=7", "--eviction_ratio is 7: it must be between 0 and 1"),
+        ("--eviction_high_watermark_ratio=nan", "--eviction_high_watermark_ratio is NaN"),
+        ("--client_ttl=0", "--client_ttl is 0: it must be positive"),
+        ("--default_kv_soft_pin_ttl=48h", "--default_kv_soft_pin_ttl is 172800000 ms"),
+        ("--put_start_release_timeout_sec=1", "--put_start_release_timeout"),
+        ("--stripe_threshold_bytes=1", "--stripe_threshold_bytes is 1"),
+        ("--enable_offload=maybe", "invalid value 'maybe' for '--enable_offload'"),
+        ("--config_path=/nowhere/m.yaml", "config file /nowhere/m.yaml: "),
+    ];
+    for (args, expected) in cases {
+        let error = master_error(args);
+        assert!(error.starts_with(expected), "{args}: {error}");
+        assert!(!error.contains('\n'), "{args}: {error}");
+    }
+}
+
+#[test]
+fn features_that_this_build_lacks_cannot_be_turned_on() {
+    let cases = [
+        ("--enable_ha", "--enable_ha=true: high availability is not supported in this build"),
+        ("--enable-oplog=1", "--enable_oplog=1: high availability is not supported in this build"),
+        (
+            "--enable_snapshot=yes",
+            "--enable_snapshot=yes: snapshot keeping is not supported in this build",
+        ),
+        ("--enable_offload", "--enable_offload=true: SSD offload is not supported in this build"),
+        (
+            "--promotion_on_hit",
+            "--promotion_on_hit=true: SSD offload is not supported in this build",
+        ),
+        (
+            "--root_fs_dir=/mnt",
+            "--root_fs_dir=/mnt: persistence to a shared filesystem is not supported in this build",
+        ),
+        (
+            "--dynamic_replication_mode=observe",
+            "--dynamic_replication_mode=observe: dynamic replication is not supported in this build",
+        ),
+        (
+            "--enable_multi_tenants",
+            "--enable_multi_tenants=true: multi-tenancy is not supported in this build",
+        ),
+        (
+            "--enable_kv_events",
+            "--enable_kv_events=true: the KV event stream is not supported in this build",
+        ),
+        ("--enable_cxl", "--enable_cxl=true: CXL memory is not supported in this build"),
+        (
+            "--allocation_strategy=local_first",
+            "--allocation_strategy=local_first is not supported in this build; choose random or free_ratio_first",
+        ),
+    ];
+    for (args, expected) in cases {
+        assert_eq!(master_error(args), expected, "{args}");
+    }
+}
+
+#[test]
+fn flags_win_over_variables_over_the_file_over_the_defaults() {
+    let path = file(
+        "order.yaml",
+        "rpc_port: 1\nmetrics_port: 2\nauth_token: file\nclient_live_ttl_sec: 3\n",
+    );
+    let path = format!("--config_path={}", path.display());
+    let token =
+        |value: Option<&str>| Variable { flag: "auth_token", value: value.map(str::to_owned) };
+    let config = |args: &[&str], variable| {
+        let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+        master::parse(&args, &[token(variable)])
+            .expect("good flags")
+            .settings()
+            .expect("good flags")
+    };
+    let found = config(&["--rpc_port=9", &path], None);
+    let expected = Config {
+        rpc_port: 9,
+        metrics_port: 2,
+        auth_token: "file".to_owned(),
+        pool: PoolConfig { client_ttl_ms: 3_000, ..PoolConfig::default() },
+        ..Config::default()
+    };
+    assert_eq!(found, expected);
+    assert_eq!(config(&[&path], Some("variable")).auth_token, "variable");
+    assert_eq!(config(&[&path, "--auth_token=flag"], Some("variable")).auth_token, "flag");
+    assert_eq!(config(&[], Some("variable")).auth_token, "variable");
+}
+
+#[test]
+fn what_is_wrong_in_a_file_is_named_with_the_file() {
+    let cases = [
+        ("unknown.yaml", "rpc_prt: 1", "unknown key rpc_prt; did you mean rpc_port?"),
+        (
+            "unknown.json",
+            r#"{"enable_hq": true}"#,
+            "unknown key enable_hq; did you mean enable_ha?",
+        ),
+        ("list.yaml", "- rpc_port", "must hold a mapping of flag names to values, not a list"),
+        (
+            "type.json",
+            r#"{"rpc_port": [1]}"#,
+            "the value of rpc_port must be a text, a number or true/false, not a list",
+        ),
+        ("value.yaml", "rpc_port: many", "invalid value 'many' for '--rpc_port <PORT>'"),
+        ("broken.json", r#"{"rpc_port": 1"#, "is neither JSON nor YAML: "),
+    ];
+    for (name, text, expected) in cases {
+        let path = file(name, text);
+        let error = master_error(&format!("--config_path={}", path.display()));
+        assert!(error.starts_with(&format!("config file {}", path.display())), "{error}");
+        assert!(error.contains(expected), "{error}");
+    }
+    let path = file("feature.yaml", "enable_ha: true\n");
+    let error = master_error(&format!("--config_path={}", path.display()));
+    assert_eq!(error, "--enable_ha=true: high availability is not supported in this build");
+}
+
+#[test]
+fn a_config_file_of_the_usual_kind_is_accepted() {
+    let text = "enable_metric_reporting: true\nmetrics_port: 9003\nrpc_port: 50051\nrpc_thread_num: 16\n\
+                rpc_address: \"0.0.0.0\"\nrpc_interface: \"\"\ndefault_kv_lease_ttl: 5000\nenable_ha: false\n\
+                etcd_endpoints: \"http://localhost:2379\"\nroot_fs_dir: \"\"\nmemory_allocator: \"offset\"\n\
+                client_live_ttl_sec: 10\ndynamic_replication_mode: \"off\"\n";
+    let path = file("usual.yaml", text);
+    assert_eq!(settings(&format!("--config_path={}", path.display())), Config::default());
+}
+
+#[test]
+fn help_and_version_are_texts() {
+    let text = |args: &str| match master::parse(&words(args), &[]) {
+        Err(UsageError::Requested(text)) => text,
+        other => panic!("{args}: {other:?}"),
+    };
+    assert_eq!(text("--version"), format!("mooncake_master {}\n", env!("CARGO_PKG_VERSION")));
+    for args in ["--help", "-h", "-help", "--rpc_port=1|--help"] {
+        let help = text(args);
+        for part in
+            ["\nRPC:\n", "\nObjects:\n", "\nPool:\n", "--eviction_ratio <RATIO>", "[default: 5s]"]
+        {
+            assert!(help.contains(part), "{part} is missing in\n{help}");
+        }
+    }
+}
+
+#[test]
+fn a_storage_node_takes_sizes_as_people_write_them() {
+    let parse = |args: &str| client::parse(&words(args), &[]);
+    let size = |args: &str| parse(args).expect("good flags").node.global_segment_size.0;
+    let cases = [
+        ("", 4 << 30),
+        ("--global_segment_size=4 GB", 4 << 30),
+        ("--global_segment_size|512MB", 512 << 20),
+        ("-global-segment-size=1g", 1 << 30),
+        ("--global_segment_size=4096", 4096),
+    ];
+    for (args, bytes) in cases {
+        assert_eq!(size(args), bytes, "{args}");
+    }
+    let errors = [
+        (
+            "--global_segment_size=50%",
+            "invalid value '50%' for '--global_segment_size <SIZE>': a percentage is not",
+        ),
+        (
+            "--protocol=rdma",
+            "--protocol=rdma: another transport than tcp is not supported in this build",
+        ),
+        ("--enable_offload", "--enable_offload=true: SSD offload is not supported in this build"),
+        (
+            "--enable_http_server",
+            "--enable_http_server=true: the HTTP server of clients is not supported",
+        ),
+        ("--tenant_id=a", "--tenant_id=a: another tenant than the default one is not supported"),
+        (
+            "--master_server_adress=x",
+            "unknown flag --master_server_adress; did you mean --master_server_address?",
+        ),
+    ];
+    for (args, expected) in errors {
+        let error = parse(args).expect_err(args).to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}

@@ -1,0 +1,277 @@
+//! The programs as processes: how they start, say what they do, and end.
+
+#![allow(missing_docs)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running program and the lines that it logs. Dropping it kills it.
+struct Program {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Program {
+    fn start(path: &str, args: &[&str]) -> Program {
+        let mut command = Command::new(path);
+        command.args(args).env_remove("MOONCAKE_AUTH_TOKEN").env_remove("MC_STORE_CLUSTER_ID");
+        let mut child = command
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program exists");
+        let stderr = child.stderr.take().expect("a pipe");
+        let (send, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                if send.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Program { child, lines, seen: Vec::new() }
+    }
+
+    /// The first logged line that holds `word`.
+    fn line(&mut self, word: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(line) = self.seen.iter().find(|line| line.contains(word)) {
+                return line.clone();
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let next = self.lines.recv_timeout(left);
+            self.seen
+                .push(next.unwrap_or_else(|_| panic!("no line with {word}: {:#?}", self.seen)));
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process id");
+        kill_process(pid, signal).expect("the process runs");
+    }
+
+    fn end(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("our child") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "the program does not end");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Asks it to stop; gives how it ended and how long that took.
+    fn stop(&mut self, signal: Signal) -> (Option<i32>, Duration) {
+        let begun = Instant::now();
+        self.signal(signal);
+        (self.end().code(), begun.elapsed())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A master on free ports, with the addresses of its RPC port and its admin HTTP server.
+struct Master {
+    program: Program,
+    rpc: String,
+    admin: String,
+}
+
+/// Port 0 under both names of the flag means any free port.
+const ANY_PORTS: [&str; 5] = [
+    "--rpc_port=0",
+    "--port=0",
+    "--metrics_port=0",
+    "--rpc_address=127.0.0.1",
+    "--metrics_host=127.0.0.1",
+];
+
+fn master(path: &str, more: &[&str]) -> Master {
+    let args: Vec<&str> = more.iter().chain(&ANY_PORTS).copied().collect();
+    let mut program = Program::start(path, &args);
+    let line = program.line("the master serves");
+    let field = |name: &str| {
+        let (_, rest) = line.split_once(name).unwrap_or_else(|| panic!("no {name} in {line}"));
+        rest.split(' ').next().unwrap_or_default().to_owned()
+    };
+    let (rpc, admin) = (field("rpc_addr="), field("admin_addr="));
+    Master { program, rpc, admin }
+}
+
+const MASTER: &str = env!("CARGO_BIN_EXE_mooncake_master");
+const CLIENT: &str = env!("CARGO_BIN_EXE_mooncake_client");
+const MOONCAKE: &str = env!("CARGO_BIN_EXE_mooncake");
+
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("the admin server listens");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("the server reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("the server answers");
+    answer.split_once("\r\n\r\n").expect("a head and a body").1.to_owned()
+}
+
+fn output(path: &str, args: &[&str]) -> Output {
+    Command::new(path).args(args).output().expect("the program exists")
+}
+
+#[test]
+fn a_master_serves_within_a_second_and_stops_on_signals_within_another() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let begun = Instant::now();
+        let mut master = master(MASTER, &[]);
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert_eq!(get(&master.admin, "/role"), "leader");
+        TcpStream::connect(&master.rpc).expect("the RPC port is open");
+        let (code, took) = master.program.stop(signal);
+        assert_eq!(code, Some(0));
+        assert!(took < Duration::from_secs(1), "{took:?}");
+    }
+}
+
+#[test]
+fn a_master_starts_again_at_once_on_the_same_ports() {
+    let mut first = master(MASTER, &[]);
+    let open = TcpStream::connect(&first.rpc).expect("the RPC port is open");
+    assert_eq!(first.program.stop(Signal::TERM).0, Some(0));
+    let port = |address: &str| address.rsplit(':').next().expect("a port").to_owned();
+    let mut second = Program::start(
+        MOONCAKE,
+        &[
+            "master",
+            &format!("-rpc-port={}", port(&first.rpc)),
+            "--metrics-port",
+            &port(&first.admin),
+            "--rpc_address=127.0.0.1",
+        ],
+    );
+    second.line("the master serves");
+    assert_eq!(get(&first.admin, "/role"), "leader");
+    drop(open);
+}
+
+#[test]
+fn a_master_logs_its_metrics_and_what_it_ignores() {
+    let mut master =
+        master(MASTER, &["--enable_http_metadata_server=true", "--http_metadata_server_port=8081"]);
+    let line = master.program.line("--enable_http_metadata_server");
+    assert!(line.contains("nothing listens on port 8081"), "{line}");
+    let line = master.program.line("Master Admin Metrics: ");
+    assert!(
+        line.contains("role=leader, state=serving, service_ready=true, master={Mem Storage: "),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_taken_port_ends_the_master_with_the_flag_to_change() {
+    let other = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = other.local_addr().expect("bound").port().to_string();
+    for flag in ["rpc_port", "metrics_port"] {
+        let args: Vec<String> = ANY_PORTS.iter().map(ToString::to_string).collect();
+        let mut command = Command::new(MASTER);
+        let ended = command
+            .args(args)
+            .arg(format!("--{flag}={port}"))
+            .output()
+            .expect("the program exists");
+        assert_eq!(ended.status.code(), Some(1));
+        let text = String::from_utf8_lossy(&ended.stderr);
+        let expected = format!(
+            "port {port} on 127.0.0.1 is taken by another process; choose another with --{flag}"
+        );
+        assert!(text.contains(&expected), "{text}");
+    }
+}
+
+#[test]
+fn wrong_command_lines_end_with_2_and_say_why() {
+    let cases: &[(&str, &[&str], &str)] = &[
+        (
+            MASTER,
+            &["--rpc_prt=1"],
+            "mooncake_master: unknown flag --rpc_prt; did you mean --rpc_port?\n",
+        ),
+        (CLIENT, &["--hots=x"], "mooncake_client: unknown flag --hots; did you mean --host?\n"),
+        (MOONCAKE, &["mster"], "mooncake: there is no command 'mster'; did you mean master?\n"),
+        (MOONCAKE, &[], "A distributed KV-cache store"),
+    ];
+    for (path, args, expected) in cases {
+        let ended = output(path, args);
+        assert_eq!(ended.status.code(), Some(2), "{args:?}");
+        let text = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(text.starts_with(expected), "{text}");
+    }
+    for (path, args) in
+        [(MASTER, "--help"), (CLIENT, "--help"), (MOONCAKE, "help"), (MOONCAKE, "--version")]
+    {
+        let ended = output(path, &[args]);
+        assert_eq!(ended.status.code(), Some(0));
+        assert!(!ended.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_storage_node_says_when_it_is_ready_and_takes_its_segment_back_when_it_stops() {
+    let master = master(MASTER, &[]);
+    let address = format!("--master_server_address={}", master.rpc);
+    let mut node = Program::start(
+        CLIENT,
+        &[
+            "--host=127.0.0.1",
+            &address,
+            "--global_segment_size=16MB",
+            "-port=50052",
+            "--protocol=tcp",
+        ],
+    );
+    let line = node.line("the storage node is ready");
+    assert!(line.contains("segment=16 MiB") && line.contains(&master.rpc), "{line}");
+    let name = get(&master.admin, "/get_all_segments");
+    assert!(line.contains(name.trim_end()) && name.starts_with("127.0.0.1:"), "{line}: {name}");
+    assert_eq!(
+        get(&master.admin, &format!("/query_segment?segment={}", name.trim_end())),
+        format!("{name}Used(bytes): 0\nCapacity(bytes) : 16777216\n")
+    );
+    let (code, took) = node.stop(Signal::TERM);
+    assert_eq!(code, Some(0));
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert_eq!(get(&master.admin, "/get_all_segments"), "");
+}
+
+#[test]
+fn a_storage_node_of_another_cluster_or_without_a_master_says_so() {
+    let master = master(MASTER, &["--cluster_id=green"]);
+    let address = format!("--master_server_address={}", master.rpc);
+    let ended = output(CLIENT, &[&address, "--cluster_id=blue", "--global_segment_size=16MB"]);
+    assert_eq!(ended.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(text.contains("\"green\"") && text.contains("\"blue\""), "{text}");
+
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let nobody = free.local_addr().expect("bound").to_string();
+    drop(free);
+    let mut command = Command::new(CLIENT);
+    command.arg(format!("--master_server_address={nobody}")).arg("--global_segment_size=16MB");
+    let ended =
+        command.env("MC_RPC_CONNECT_TIMEOUT_MS", "300").output().expect("the program exists");
+    assert_eq!(ended.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(text.contains(&nobody), "{text}");
+}

@@ -1,0 +1,228 @@
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::ops::RangeInclusive;
+
+use socket2::{Domain, Socket, Type};
+
+use crate::OpenError;
+use crate::address::{join, split};
+use crate::chance::Chance;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// What to listen on.
+#[derive(Clone, Debug)]
+pub(crate) struct Wish<'a> {
+    pub(crate) local_hostname: &'a str,
+    pub(crate) bind_address: Option<&'a str>,
+    pub(crate) ports: RangeInclusive<u16>,
+    /// The local address of the connection to the master.
+    pub(crate) towards_master: IpAddr,
+    /// Whether anybody will connect: if not, the port is only held so that the hostname is this process's own.
+    pub(crate) serves: bool,
+}
+
+/// A port of this process, held for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    pub(crate) socket: Socket,
+    /// What others know this process by, `host:port`.
+    pub(crate) hostname: String,
+}
+
+impl Bound {
+    /// The socket as a listener, if it serves.
+    pub(crate) fn into_listener(self) -> TcpListener {
+        self.socket.into()
+    }
+}
+
+/// Binds the port that the hostname names or, if it names none, a free one of the range, from a random start.
+pub(crate) fn bind(wish: &Wish<'_>, chance: &mut Chance) -> Result<Bound, OpenError> {
+    let (host, port) = split(wish.local_hostname).map_err(|reason| OpenError::Address {
+        what: "the local hostname",
+        text: wish.local_hostname.to_owned(),
+        reason,
+    })?;
+    let addresses = addresses_of(wish, &host)?;
+    let advertised = if is_unspecified(&host) { wish.towards_master.to_string() } else { host };
+    let bound = |(socket, port): (Socket, u16)| Bound { socket, hostname: join(&advertised, port) };
+    if let Some(port) = port {
+        return bind_port(&addresses, port, wish.serves).map(|socket| bound((socket, port)));
+    }
+    bind_any(&addresses, wish, chance).map(bound)
+}
+
+fn bind_any(
+    addresses: &[IpAddr],
+    wish: &Wish<'_>,
+    chance: &mut Chance,
+) -> Result<(Socket, u16), OpenError> {
+    let (first, last) = (*wish.ports.start(), *wish.ports.end());
+    let count = u64::from(last - first) + 1;
+    let start = chance.below(count);
+    for step in 0..count {
+        let port = first + ((start + step) % count) as u16;
+        match bind_port(addresses, port, wish.serves) {
+            Ok(socket) => return Ok((socket, port)),
+            Err(OpenError::PortTaken { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(OpenError::AllPortsTaken { first, last })
+}
+
+/// The addresses to try to listen on, best first.
+fn addresses_of(wish: &Wish<'_>, host: &str) -> Result<Vec<IpAddr>, OpenError> {
+    if let Some(address) = wish.bind_address {
+        let (host, _) = split(address).map_err(|reason| OpenError::Address {
+            what: "the address to listen on",
+            text: address.to_owned(),
+            reason,
+        })?;
+        return resolve(&host);
+    }
+    if is_unspecified(host) {
+        return Ok(vec![any_like(wish.towards_master)]);
+    }
+    match resolve(host) {
+        Ok(addresses) => Ok(addresses),
+        // Nobody connects to a process that lends nothing: its name need not mean anything to a resolver.
+        Err(_) if !wish.serves => Ok(vec![any_like(wish.towards_master)]),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_unspecified(host: &str) -> bool {
+    host.is_empty() || host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified())
+}
+
+fn any_like(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+/// IPv4 first: it is what a name that has both is expected to be served on.
+fn resolve(host: &str) -> Result<Vec<IpAddr>, OpenError> {
+    let unknown = |reason| OpenError::HostUnknown { host: host.to_owned(), reason };
+    let resolved = (host, 0).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
+    let mut addresses: Vec<IpAddr> = resolved.map(|address| address.ip()).collect();
+    addresses.sort_by_key(IpAddr::is_ipv6);
+    addresses.dedup();
+    if addresses.is_empty() {
+        return Err(unknown("it has no address".to_owned()));
+    }
+    Ok(addresses)
+}
+
+/// Binds a port at the first address that is one of this machine's, or at all of them if none is: the name may be
+/// that of a proxy in front of it.
+fn bind_port(addresses: &[IpAddr], port: u16, serves: bool) -> Result<Socket, OpenError> {
+    let fallback = any_like(addresses[0]);
+    for ip in addresses.iter().copied().chain([fallback]) {
+        let address = SocketAddr::new(ip, port);
+        let error = match open_socket(address, serves) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => error,
+        };
+        match error.kind() {
+            io::ErrorKind::AddrNotAvailable => {}
+            io::ErrorKind::AddrInUse => return Err(OpenError::PortTaken { port, address }),
+            _ => return Err(OpenError::Bind { address, reason: error.to_string() }),
+        }
+    }
+    let address = SocketAddr::new(fallback, port);
+    Err(OpenError::Bind { address, reason: "no address of this machine can be bound".to_owned() })
+}
+
+fn open_socket(address: SocketAddr, serves: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    if serves {
+        // Connections of a predecessor that linger must not keep its port.
+        socket.set_reuse_address(true)?;
+    }
+    socket.bind(&address.into())?;
+    if serves {
+        socket.listen(BACKLOG)?;
+    }
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn wish(local_hostname: &str) -> Wish<'_> {
+        Wish {
+            local_hostname,
+            bind_address: None,
+            ports: 12_300..=14_300,
+            towards_master: LOOPBACK,
+            serves: true,
+        }
+    }
+
+    fn port_of(hostname: &str) -> u16 {
+        hostname.rsplit_once(':').expect("it has a port").1.parse().expect("a number")
+    }
+
+    #[test]
+    fn a_name_without_a_port_gets_a_free_one_of_the_range() {
+        let mut chance = Chance::new(1);
+        let one = bind(&wish("localhost"), &mut chance).expect("a port is free");
+        let port = port_of(&one.hostname);
+        assert_eq!(one.hostname, format!("localhost:{port}"));
+        assert!((12_300..=14_300).contains(&port));
+
+        let narrow = Wish { ports: port..=port, ..wish("localhost") };
+        let taken = bind(&narrow, &mut chance).expect_err("the only port is taken");
+        assert_eq!(taken, OpenError::AllPortsTaken { first: port, last: port });
+        let named = format!("localhost:{port}");
+        let taken = bind(&wish(&named), &mut chance).expect_err("the port is taken");
+        let address = SocketAddr::new(LOOPBACK, port);
+        assert_eq!(taken, OpenError::PortTaken { port, address });
+        assert_eq!(taken.to_string(), format!("port {port} is taken: {address} cannot be bound"));
+    }
+
+    #[test]
+    fn a_port_that_only_is_held_belongs_to_one_process_too() {
+        let mut chance = Chance::new(2);
+        let held = bind(&Wish { serves: false, ..wish("localhost") }, &mut chance).expect("free");
+        let narrow = port_of(&held.hostname)..=port_of(&held.hostname);
+        for serves in [false, true] {
+            let again = Wish { serves, ports: narrow.clone(), ..wish("localhost") };
+            assert!(bind(&again, &mut chance).is_err(), "serves: {serves}");
+        }
+    }
+
+    #[test]
+    fn an_unspecified_host_is_known_by_the_address_towards_the_master() {
+        let mut chance = Chance::new(3);
+        for host in ["", "0.0.0.0", "[::]"] {
+            let bound = bind(&wish(host), &mut chance).expect("a port is free");
+            assert_eq!(bound.hostname, format!("127.0.0.1:{}", port_of(&bound.hostname)));
+        }
+    }
+
+    #[test]
+    fn a_host_elsewhere_is_listened_for_on_all_addresses() {
+        let bound = bind(&wish("192.0.2.1"), &mut Chance::new(4)).expect("a port is free");
+        let local = bound.socket.local_addr().expect("bound").as_socket().expect("an IP address");
+        assert!(local.ip().is_unspecified(), "{local}");
+        assert!(bound.hostname.starts_with("192.0.2.1:"), "{}", bound.hostname);
+    }
+
+    #[test]
+    fn the_address_to_listen_on_can_be_told() {
+        let told = Wish { bind_address: Some("127.0.0.2"), ..wish("localhost") };
+        let bound = bind(&told, &mut Chance::new(5)).expect("a port is free");
+        let local = bound.socket.local_addr().expect("bound").as_socket().expect("an IP address");
+        assert_eq!(local.ip().to_string(), "127.0.0.2");
+        assert!(bound.hostname.starts_with("localhost:"), "{}", bound.hostname);
+    }
+}

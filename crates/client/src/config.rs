@@ -1,0 +1,176 @@
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// How a [`crate::Store`] is set up. Read once, by [`crate::Store::open`]; nothing below looks at the environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// What others know this process by: `host` or `host:port`, IPv6 literals in brackets. Without a port one of
+    /// [`StoreConfig::ports`] is taken. An empty host, `0.0.0.0` and `[::]` stand for the address that the master is
+    /// reached from.
+    pub local_hostname: String,
+    /// Where the master is, `host:port`; several addresses, with commas between them, are tried in turn.
+    pub master: String,
+    /// Memory lent to the pool, in bytes; zero lends none.
+    pub segment_bytes: u64,
+    /// Room for the copies of copying puts and gets, in bytes; zero forbids copying puts
+    /// ([`crate::Store::allows_copies`]).
+    pub local_buffer_bytes: u64,
+    /// The cluster to join; every process of a cluster names the same.
+    pub cluster_id: String,
+    /// The secret of the cluster; empty if it has none.
+    pub auth_token: String,
+    /// The address to listen on; by default that of the local hostname, or all if it belongs to no interface here.
+    pub bind_address: Option<String>,
+    /// The ports to choose from when the local hostname names none.
+    pub ports: RangeInclusive<u16>,
+    /// How long one request to the master may take.
+    pub rpc_timeout: Duration,
+    /// How long reaching the master may take, all attempts together.
+    pub rpc_connect_timeout: Duration,
+    /// How long one transfer may go without progress.
+    pub transfer_timeout: Duration,
+    /// Most connections to one node.
+    pub lanes_per_peer: usize,
+    /// Most payload bytes on their way on one connection.
+    pub bytes_in_flight: u64,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        Self {
+            local_hostname: "localhost".to_owned(),
+            master: "127.0.0.1:50051".to_owned(),
+            segment_bytes: 16 << 20,
+            local_buffer_bytes: 16 << 20,
+            cluster_id: "mooncake_cluster".to_owned(),
+            auth_token: String::new(),
+            bind_address: None,
+            ports: 12_300..=14_300,
+            rpc_timeout: Duration::from_secs(30),
+            rpc_connect_timeout: Duration::from_secs(10),
+            transfer_timeout: Duration::from_secs(30),
+            lanes_per_peer: 4,
+            bytes_in_flight: 8 << 20,
+        }
+    }
+}
+
+/// A variable of the environment that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the environment variable {name} is {value:?}, but must be {wanted}")]
+pub struct EnvError {
+    /// Its name.
+    pub name: &'static str,
+    /// What it holds.
+    pub value: String,
+    /// What it may hold.
+    pub wanted: &'static str,
+}
+
+impl StoreConfig {
+    /// The defaults, changed by what the environment says: `MC_RPC_TIMEOUT_MS`, `MC_RPC_CONNECT_TIMEOUT_MS`
+    /// (milliseconds), `MC_TRANSFER_TIMEOUT` (seconds), `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`,
+    /// `MC_STORE_CLUSTER_ID`, `MC_STORE_AUTH_TOKEN`, `MC_STORE_CLIENT_MIN_PORT` and `MC_STORE_CLIENT_MAX_PORT`.
+    pub fn from_env() -> Result<Self, EnvError> {
+        Self::from_variables(|name| std::env::var(name).ok())
+    }
+
+    /// As [`StoreConfig::from_env`], with the environment given as a function from name to value.
+    pub fn from_variables(look_up: impl Fn(&str) -> Option<String>) -> Result<Self, EnvError> {
+        let mut config = Self::default();
+        let text = |name: &str| look_up(name).filter(|value| !value.is_empty());
+        let number = |name: &'static str| {
+            let Some(value) = text(name) else { return Ok(None) };
+            match value.parse::<u32>() {
+                Ok(number) if number > 0 => Ok(Some(number)),
+                _ => Err(EnvError { name, value, wanted: "a whole number above zero" }),
+            }
+        };
+        let port = |name: &'static str| {
+            let Some(value) = text(name) else { return Ok(None) };
+            match value.parse::<u16>() {
+                Ok(port) if port > 0 => Ok(Some(port)),
+                _ => Err(EnvError { name, value, wanted: "a port from 1 to 65535" }),
+            }
+        };
+        if let Some(ms) = number("MC_RPC_TIMEOUT_MS")? {
+            config.rpc_timeout = Duration::from_millis(ms.into());
+        }
+        if let Some(ms) = number("MC_RPC_CONNECT_TIMEOUT_MS")? {
+            config.rpc_connect_timeout = Duration::from_millis(ms.into());
+        }
+        if let Some(seconds) = number("MC_TRANSFER_TIMEOUT")? {
+            config.transfer_timeout = Duration::from_secs(seconds.into());
+        }
+        if let Some(lanes) = number("MC_TCP_LANES_PER_PEER")? {
+            config.lanes_per_peer = lanes as usize;
+        }
+        let first = port("MC_STORE_CLIENT_MIN_PORT")?.unwrap_or(*config.ports.start());
+        let last = port("MC_STORE_CLIENT_MAX_PORT")?.unwrap_or(*config.ports.end());
+        config.ports = first..=last;
+        config.bind_address = text("MC_TCP_BIND_ADDRESS");
+        if let Some(cluster_id) = text("MC_STORE_CLUSTER_ID") {
+            config.cluster_id = cluster_id;
+        }
+        config.auth_token = text("MC_STORE_AUTH_TOKEN").unwrap_or_default();
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(variables: &[(&str, &str)]) -> Result<StoreConfig, EnvError> {
+        StoreConfig::from_variables(|name| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn an_empty_environment_gives_the_defaults() {
+        assert_eq!(with(&[]), Ok(StoreConfig::default()));
+        assert_eq!(with(&[("MC_RPC_TIMEOUT_MS", "")]), Ok(StoreConfig::default()));
+    }
+
+    #[test]
+    fn every_variable_is_taken() {
+        let config = with(&[
+            ("MC_RPC_TIMEOUT_MS", "1500"),
+            ("MC_RPC_CONNECT_TIMEOUT_MS", "250"),
+            ("MC_TRANSFER_TIMEOUT", "7"),
+            ("MC_TCP_LANES_PER_PEER", "2"),
+            ("MC_TCP_BIND_ADDRESS", "10.0.0.5"),
+            ("MC_STORE_CLUSTER_ID", "blue"),
+            ("MC_STORE_AUTH_TOKEN", "secret"),
+            ("MC_STORE_CLIENT_MIN_PORT", "20000"),
+            ("MC_STORE_CLIENT_MAX_PORT", "20010"),
+        ]);
+        let expected = StoreConfig {
+            rpc_timeout: Duration::from_millis(1500),
+            rpc_connect_timeout: Duration::from_millis(250),
+            transfer_timeout: Duration::from_secs(7),
+            lanes_per_peer: 2,
+            bind_address: Some("10.0.0.5".to_owned()),
+            cluster_id: "blue".to_owned(),
+            auth_token: "secret".to_owned(),
+            ports: 20_000..=20_010,
+            ..StoreConfig::default()
+        };
+        assert_eq!(config, Ok(expected));
+    }
+
+    #[test]
+    fn values_that_make_no_sense_are_named() {
+        for (name, value, wanted) in [
+            ("MC_RPC_TIMEOUT_MS", "soon", "a whole number above zero"),
+            ("MC_RPC_TIMEOUT_MS", "0", "a whole number above zero"),
+            ("MC_TRANSFER_TIMEOUT", "-1", "a whole number above zero"),
+            ("MC_STORE_CLIENT_MIN_PORT", "70000", "a port from 1 to 65535"),
+        ] {
+            let error = EnvError { name, value: value.to_owned(), wanted };
+            assert_eq!(with(&[(name, value)]), Err(error));
+        }
+    }
+}

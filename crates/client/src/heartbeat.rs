@@ -1,0 +1,189 @@
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use mooncake_types::{Epoch, Tick};
+
+use crate::clock::Clock;
+use crate::membership::{Deed, Membership};
+use crate::node::Host;
+use crate::ops::CallError;
+use crate::rpc::{Connection, DialError, Dialer};
+
+/// The thread that keeps this client a member: a connection of its own, and nothing else to do.
+pub(crate) struct Heartbeat {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// The machine of membership, and the connection that it runs over.
+pub(crate) struct Bond {
+    pub(crate) membership: Membership,
+    pub(crate) dialer: Dialer,
+    pub(crate) host: Arc<Host>,
+    pub(crate) clock: Clock,
+    pub(crate) connection: Option<Connection>,
+}
+
+/// What one turn of a [`Bond`] came to.
+pub(crate) enum Turn {
+    /// Something was done.
+    Done,
+    /// An attempt to connect failed.
+    NotConnected(DialError),
+    /// A call failed.
+    NotAnswered(CallError),
+    /// Nothing is due before this moment.
+    Idle(Tick),
+}
+
+impl Bond {
+    /// Does the one thing that is due.
+    pub(crate) fn turn(&mut self) -> Turn {
+        self.membership.see_epoch(self.host.epoch());
+        let turn = match self.membership.next(self.clock.now()) {
+            Deed::Wait { until } => return Turn::Idle(until),
+            Deed::Connect { address } => {
+                let dialed = self.dialer.dial(address);
+                self.connected(dialed)
+            }
+            Deed::Call(request) => {
+                let connection = self.connection.as_mut().expect("a joined client is connected");
+                let reply = connection.call(&request).map_err(|failure| failure.error);
+                let error = reply.as_ref().err().cloned();
+                self.membership.on_reply(self.clock.now(), reply);
+                error.map_or(Turn::Done, Turn::NotAnswered)
+            }
+        };
+        self.host.see_epoch(self.membership.seen_epoch());
+        turn
+    }
+
+    fn connected(&mut self, dialed: Result<(Connection, Epoch), DialError>) -> Turn {
+        let now = self.clock.now();
+        match dialed {
+            Ok((connection, epoch)) => {
+                self.connection = Some(connection);
+                self.membership.on_connected(now, Some(epoch));
+                Turn::Done
+            }
+            Err(error) => {
+                self.connection = None;
+                self.membership.on_connected(now, None);
+                Turn::NotConnected(error)
+            }
+        }
+    }
+}
+
+struct Shared {
+    state: Mutex<State>,
+    wake: Condvar,
+    well: AtomicBool,
+}
+
+struct State {
+    stopping: bool,
+    /// The connection in use, so that stopping need not wait for a reply.
+    in_use: Option<TcpStream>,
+}
+
+impl Heartbeat {
+    /// Goes on with a bond on a thread of its own.
+    pub(crate) fn start(bond: Bond) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State { stopping: false, in_use: None }),
+            wake: Condvar::new(),
+            well: AtomicBool::new(bond.membership.is_well()),
+        });
+        let of_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("mooncake-heartbeat".to_owned())
+            .spawn(move || of_thread.run(bond))?;
+        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Whether the master answered the last ping.
+    pub(crate) fn is_well(&self) -> bool {
+        self.shared.well.load(Ordering::Relaxed)
+    }
+
+    /// Stops pinging; returns when the thread is gone.
+    pub(crate) fn stop(&self) {
+        let mut state = self.shared.lock();
+        state.stopping = true;
+        if let Some(stream) = state.in_use.take() {
+            // It may be closed already; then there is nothing to wait for either.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        drop(state);
+        self.shared.wake.notify_all();
+        let thread = self.thread.lock().expect("no holder of the thread panicked").take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the heartbeat thread panicked");
+        }
+    }
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn run(&self, mut bond: Bond) {
+        let mut was_well = bond.membership.is_well();
+        loop {
+            if !self.offer_handle(bond.connection.as_ref()) {
+                return;
+            }
+            let turn = bond.turn();
+            let well = bond.membership.is_well();
+            self.well.store(well, Ordering::Relaxed);
+            log_change(&turn, was_well, well);
+            if !was_well && well {
+                log_mount_refusal(&bond.membership);
+            }
+            was_well = well;
+            if let Turn::Idle(until) = turn {
+                let wait = Duration::from_millis(until.since_ms(bond.clock.now()));
+                self.rest(wait);
+            }
+        }
+    }
+
+    /// Leaves a handle of the connection for [`Heartbeat::stop`]; false if it is time to stop.
+    fn offer_handle(&self, connection: Option<&Connection>) -> bool {
+        let mut state = self.lock();
+        state.in_use = connection.and_then(|connection| connection.handle().ok());
+        !state.stopping
+    }
+
+    fn rest(&self, wait: Duration) {
+        let state = self.lock();
+        let stopping = |state: &mut State| !state.stopping;
+        drop(self.wake.wait_timeout_while(state, wait, stopping));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder of the heartbeat's state panicked")
+    }
+}
+
+fn log_change(turn: &Turn, was_well: bool, well: bool) {
+    match turn {
+        Turn::NotConnected(error) => tracing::debug!(%error, "no connection to the master"),
+        Turn::NotAnswered(error) if was_well => tracing::warn!(%error, "the master is lost"),
+        _ if well && !was_well => tracing::info!("the master is back"),
+        _ => {}
+    }
+}
+
+fn log_mount_refusal(membership: &Membership) {
+    if let Some((segment, code)) = membership.mount_refusal() {
+        tracing::warn!(segment = segment.name, %code, "the master refused a segment");
+    }
+}

@@ -1,0 +1,54 @@
+//! The client of Mooncake Store: puts objects into the pool and gets them back, and lends memory to it.
+//!
+//! Enter at [`Store`]:
+//!
+//! ```no_run
+//! use mooncake_client::{ReplicateConfig, Store, StoreConfig};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = Store::open(StoreConfig {
+//!     local_hostname: "localhost".to_owned(),
+//!     master: "127.0.0.1:50051".to_owned(),
+//!     segment_bytes: 64 << 20,
+//!     ..StoreConfig::default()
+//! })?;
+//! store.put_bytes("greeting", b"hello", &ReplicateConfig::default())?;
+//! for found in store.get(&["greeting"]) {
+//!     assert_eq!(found?.as_slice(), b"hello");
+//! }
+//! store.close();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Every call blocks its own thread and no other; there is no runtime here. What to send next, when to try again and
+//! what a reply means is decided by pure machines, without sockets, clocks or threads: [`ops`] for the operations,
+//! [`membership`] for a client's life with the master, [`node::Ledger`] for what lent memory holds. [`Store`] is the
+//! thin shell that runs them.
+//!
+//! A get gives all bytes of one committed version, checked, or an error: whatever the master said, the node that holds
+//! the bytes confirms the version after they were read.
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod bind;
+mod chance;
+mod clock;
+mod config;
+mod heartbeat;
+pub mod membership;
+pub mod node;
+mod open_error;
+pub mod ops;
+mod registry;
+mod rpc;
+mod store;
+
+pub use chance::Chance;
+pub use config::{EnvError, StoreConfig};
+pub use mooncake_memory::{Buffer, RawSlice, Region, SliceList};
+pub use mooncake_types::{ErrorCode, ReplicateConfig, SoftPin, Version};
+pub use open_error::OpenError;
+pub use ops::{ObjectLocation, ReplicaLocation, Stripe};
+pub use store::{GetTarget, Health, PutSource, Store};

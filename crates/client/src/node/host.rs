@@ -1,0 +1,91 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use mooncake_transfer::{Interrupt, ReadTicket, SegmentHost, WriteTicket};
+use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId};
+
+use super::segment::Segment;
+
+/// Longest wait of a writer for an older one in the same range to stop.
+const WRITER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// All segments that this process lends, and the highest epoch that they obey.
+///
+pub struct Host {
+    segments: Vec<Segment>,
+    epoch: AtomicU64,
+    patience: Duration,
+}
+
+impl Host {
+    /// Lends these segments.
+    #[must_use]
+    pub fn new(segments: Vec<Segment>) -> Self {
+        Self { segments, epoch: AtomicU64::new(0), patience: WRITER_PATIENCE }
+    }
+
+    /// The segments.
+    #[must_use]
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// The highest epoch seen so far.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.epoch.load(Ordering::SeqCst))
+    }
+
+    /// Takes note of a leader; from then on the grants of older ones are refused.
+    pub fn see_epoch(&self, epoch: Epoch) {
+        self.epoch.fetch_max(epoch.0, Ordering::SeqCst);
+    }
+
+    fn segment(&self, id: SegmentId) -> Result<&Segment, ErrorCode> {
+        let found = self.segments.iter().find(|segment| segment.id() == id);
+        found.ok_or(ErrorCode::SegmentNotFound)
+    }
+
+    fn ticket_segment(&self, id: SegmentId) -> &Segment {
+        self.segment(id).expect("tickets are of segments of this host")
+    }
+}
+
+impl SegmentHost for Host {
+    fn owns(&self, segment: SegmentId) -> bool {
+        self.segment(segment).is_ok()
+    }
+
+    fn begin_write(
+        &self,
+        epoch: Epoch,
+        range: &RangeWrite<'_>,
+        interrupt: Arc<dyn Interrupt>,
+    ) -> Result<WriteTicket, ErrorCode> {
+        let segment = self.segment(range.segment)?;
+        self.see_epoch(epoch);
+        if epoch < self.epoch() || range.version.epoch > epoch {
+            return Err(ErrorCode::InvalidVersion);
+        }
+        segment.begin_write(range, interrupt, self.patience)
+    }
+
+    fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode> {
+        self.ticket_segment(ticket.segment).complete_write(ticket.id, checksums)
+    }
+
+    fn abandon_write(&self, ticket: WriteTicket) {
+        self.ticket_segment(ticket.segment).abandon_write(ticket.id);
+    }
+
+    fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
+        // A segment that is not here is as stale a route as a version that is not in it.
+        let segment = self.segment(range.segment).map_err(|_| ErrorCode::ObjectNotFound)?;
+        segment.begin_read(range)
+    }
+
+    fn still_holds(&self, ticket: &ReadTicket) -> bool {
+        self.segment(ticket.segment).is_ok_and(|segment| segment.still_holds(ticket))
+    }
+}

@@ -1,0 +1,14 @@
+//! The half of a client that lends memory to the pool: segments, and the ledger of what lies in each.
+//!
+//! [`Ledger`] is pure and holds the rules; [`Host`] puts a lock, a wait and real memory around it and is what
+//! transports talk to.
+
+mod entry;
+mod host;
+mod ledger;
+mod segment;
+
+pub use entry::{Entry, EntryState};
+pub use host::Host;
+pub use ledger::{Begun, Clearance, Ledger};
+pub use segment::Segment;

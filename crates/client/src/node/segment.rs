@@ -1,0 +1,133 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use mooncake_memory::Region;
+use mooncake_transfer::{Interrupt, ReadTicket, WriteTicket};
+use mooncake_types::{ErrorCode, RangeRead, RangeWrite, SegmentId};
+
+use super::ledger::{Clearance, Ledger};
+
+/// One lent segment: its memory, its ledger, and the writers at work in it.
+pub struct Segment {
+    id: SegmentId,
+    region: Arc<Region>,
+    books: Mutex<Books>,
+    /// Told whenever a writer has stopped.
+    stopped: Condvar,
+}
+
+struct Books {
+    ledger: Ledger,
+    interrupts: BTreeMap<u64, Arc<dyn Interrupt>>,
+}
+
+impl Segment {
+    /// Lends all of `region`.
+    #[must_use]
+    pub fn new(id: SegmentId, region: Region) -> Self {
+        let ledger = Ledger::new(region.len());
+        let books = Mutex::new(Books { ledger, interrupts: BTreeMap::new() });
+        Self { id, region: Arc::new(region), books, stopped: Condvar::new() }
+    }
+
+    /// The segment's incarnation.
+    #[must_use]
+    pub const fn id(&self) -> SegmentId {
+        self.id
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.region.len()
+    }
+
+    /// Takes a range for a writer, and waits, `patience` at most, for older writers in it to stop.
+    pub(super) fn begin_write(
+        &self,
+        range: &RangeWrite<'_>,
+        interrupt: Arc<dyn Interrupt>,
+        patience: Duration,
+    ) -> Result<WriteTicket, ErrorCode> {
+        let mut books = self.lock();
+        let begun = books.ledger.begin(range)?;
+        books.interrupts.insert(begun.ticket, interrupt);
+        let interrupts = books.interrupts_of(&begun.superseded);
+        if !interrupts.is_empty() {
+            // Outside of the lock: whoever is interrupted may need it to stop.
+            drop(books);
+            interrupts.iter().for_each(|interrupt| interrupt.interrupt());
+            books = self.lock();
+        }
+        self.wait_for_clearance(books, begun.ticket, patience)?;
+        let memory = self.region.slice(range.offset, range.len);
+        let memory = memory.expect("the ledger takes no range outside of its segment");
+        let region = Arc::clone(&self.region);
+        Ok(WriteTicket { memory, region, id: begun.ticket, segment: self.id })
+    }
+
+    fn wait_for_clearance(
+        &self,
+        mut books: MutexGuard<'_, Books>,
+        ticket: u64,
+        patience: Duration,
+    ) -> Result<(), ErrorCode> {
+        let started = Instant::now();
+        let refusal = loop {
+            match books.ledger.clearance(ticket) {
+                Clearance::Clear => return Ok(()),
+                Clearance::Superseded => break ErrorCode::InvalidVersion,
+                Clearance::Wait => {}
+            }
+            let left = patience.saturating_sub(started.elapsed());
+            if left.is_zero() {
+                break ErrorCode::ObjectReplicaBusy;
+            }
+            let woken = self.stopped.wait_timeout(books, left);
+            books = woken.expect("no holder of the ledger panicked").0;
+        };
+        books.ledger.abandon(ticket);
+        books.interrupts.remove(&ticket);
+        self.stopped.notify_all();
+        Err(refusal)
+    }
+
+    pub(super) fn complete_write(&self, ticket: u64, checksums: Vec<u32>) -> Result<(), ErrorCode> {
+        let mut books = self.lock();
+        books.interrupts.remove(&ticket);
+        let completed = books.ledger.complete(ticket, checksums);
+        self.stopped.notify_all();
+        completed
+    }
+
+    pub(super) fn abandon_write(&self, ticket: u64) {
+        let mut books = self.lock();
+        books.interrupts.remove(&ticket);
+        books.ledger.abandon(ticket);
+        self.stopped.notify_all();
+    }
+
+    pub(super) fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
+        let checksums = self.lock().ledger.read(range)?;
+        let memory = self.region.slice(range.offset + range.from, range.len);
+        let memory = memory.expect("the ledger holds no range outside of its segment");
+        let RangeRead { segment, offset, version, .. } = *range;
+        let region = Arc::clone(&self.region);
+        Ok(ReadTicket { memory, region, checksums, segment, offset, version })
+    }
+
+    pub(super) fn still_holds(&self, ticket: &ReadTicket) -> bool {
+        self.lock().ledger.holds(ticket.offset, ticket.version)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().expect("no holder of the ledger panicked")
+    }
+}
+
+impl Books {
+    fn interrupts_of(&self, tickets: &[u64]) -> Vec<Arc<dyn Interrupt>> {
+        tickets.iter().filter_map(|ticket| self.interrupts.get(ticket)).map(Arc::clone).collect()
+    }
+}

@@ -1,0 +1,161 @@
+use std::net::SocketAddr;
+
+use mooncake_types::{ErrorCode, limits};
+
+/// Why a [`crate::Store`] could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The local hostname or the master's address cannot be read.
+    #[error("{what} {text:?} is not an address: {reason}")]
+    Address {
+        /// Which of them.
+        what: &'static str,
+        /// What was given.
+        text: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A name is longer than the protocol carries.
+    #[error("{what} has {len} bytes; at most {limit} are allowed", limit = limits::MAX_NAME_BYTES)]
+    NameTooLong {
+        /// Which one.
+        what: &'static str,
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// The segment's size is out of bounds.
+    #[error(
+        "a segment of {bytes} bytes cannot be lent: it must have none, or from {min} to {max} bytes",
+        min = limits::MIN_SEGMENT_BYTES,
+        max = limits::MAX_SEGMENT_BYTES
+    )]
+    SegmentSize {
+        /// What was asked for.
+        bytes: u64,
+    },
+    /// The local buffer's size is out of bounds.
+    #[error(
+        "a local buffer of {bytes} bytes is not possible: it must have none, or from 1 KiB to 1 TiB"
+    )]
+    LocalBufferSize {
+        /// What was asked for.
+        bytes: u64,
+    },
+    /// The range of ports is empty or holds port 0.
+    #[error("there is no port to choose from in {first}..={last}")]
+    Ports {
+        /// The first of the range.
+        first: u16,
+        /// The last of the range.
+        last: u16,
+    },
+    /// The system gave no memory for the segment.
+    #[error("a segment of {bytes} bytes cannot be mapped: {reason}")]
+    Map {
+        /// What was asked for.
+        bytes: u64,
+        /// What the system said.
+        reason: String,
+    },
+    /// The system gave no random numbers.
+    #[error("the system gives no random numbers: {reason}")]
+    Random {
+        /// What the system said.
+        reason: String,
+    },
+    /// No master answered in time.
+    #[error(
+        "no master answered at {master} within {waited_ms} ms; the last attempt said: {reason}"
+    )]
+    MasterUnreachable {
+        /// The addresses that were tried.
+        master: String,
+        /// How long they were tried, in milliseconds.
+        waited_ms: u64,
+        /// Why the last attempt failed.
+        reason: String,
+    },
+    /// The master does not take this client: another cluster, another token, another protocol.
+    #[error("the master at {master} refused this client: {message} [{code}]")]
+    Refused {
+        /// The address of the master.
+        master: String,
+        /// Its code.
+        code: ErrorCode,
+        /// What it said.
+        message: String,
+    },
+    /// The master did not take the segment.
+    #[error("the master refused the segment {name:?} of {bytes} bytes: {code}")]
+    MountRefused {
+        /// The segment's name.
+        name: String,
+        /// Its length in bytes.
+        bytes: u64,
+        /// The master's code.
+        code: ErrorCode,
+    },
+    /// The address to listen on does not resolve.
+    #[error("the host {host:?} to listen on cannot be resolved: {reason}")]
+    HostUnknown {
+        /// The host.
+        host: String,
+        /// What the resolver said.
+        reason: String,
+    },
+    /// The port that was asked for is in use.
+    #[error("port {port} is taken: {address} cannot be bound")]
+    PortTaken {
+        /// The port.
+        port: u16,
+        /// The address that was tried.
+        address: SocketAddr,
+    },
+    /// Every port of the range is in use.
+    #[error("every port of {first}..={last} is taken")]
+    AllPortsTaken {
+        /// The first of the range.
+        first: u16,
+        /// The last of the range.
+        last: u16,
+    },
+    /// The address cannot be listened on for another reason.
+    #[error("{address} cannot be bound: {reason}")]
+    Bind {
+        /// The address that was tried.
+        address: SocketAddr,
+        /// What the system said.
+        reason: String,
+    },
+    /// A thread could not be started.
+    #[error("the {thread} thread cannot be started: {reason}")]
+    Thread {
+        /// What the thread is for.
+        thread: &'static str,
+        /// What the system said.
+        reason: String,
+    },
+}
+
+impl OpenError {
+    /// The number that callers of the Python API see.
+    #[must_use]
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Self::Address { .. }
+            | Self::NameTooLong { .. }
+            | Self::SegmentSize { .. }
+            | Self::LocalBufferSize { .. }
+            | Self::Ports { .. } => ErrorCode::InvalidParams,
+            Self::MasterUnreachable { .. } => ErrorCode::RpcFail,
+            Self::Refused { code, .. } | Self::MountRefused { code, .. } => *code,
+            Self::Map { .. }
+            | Self::Random { .. }
+            | Self::HostUnknown { .. }
+            | Self::PortTaken { .. }
+            | Self::AllPortsTaken { .. }
+            | Self::Bind { .. }
+            | Self::Thread { .. } => ErrorCode::InternalError,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+use mooncake_types::{ErrorCode, limits};
+
+/// Most key bytes in one request to the master; a frame's body stays far under its limit.
+pub(super) const MAX_BATCH_KEY_BYTES: usize = 4 << 20;
+
+/// Whether the master may be asked about this key.
+pub(super) fn check_key(key: &str) -> Result<(), ErrorCode> {
+    if key.is_empty() || key.len() > limits::MAX_KEY_BYTES {
+        return Err(ErrorCode::InvalidKey);
+    }
+    Ok(())
+}
+
+/// Positions of a call that are still to be sent, cut into requests of bounded size.
+#[derive(Clone, Debug)]
+pub(super) struct Batches {
+    order: Vec<usize>,
+    at: usize,
+}
+
+impl Batches {
+    pub(super) const fn new(order: Vec<usize>) -> Self {
+        Self { order, at: 0 }
+    }
+
+    /// The positions of the next request; empty when all have been taken.
+    pub(super) fn take(&mut self, key_len: impl Fn(usize) -> usize) -> Vec<usize> {
+        let mut bytes = 0;
+        let rest = &self.order[self.at..];
+        let fits = rest.iter().take(limits::MAX_BATCH_KEYS).take_while(|&&position| {
+            bytes += key_len(position);
+            bytes <= MAX_BATCH_KEY_BYTES
+        });
+        // A single key is far below the byte limit, so a batch that is not the end is never empty.
+        let taken: Vec<usize> = fits.copied().collect();
+        self.at += taken.len();
+        taken
+    }
+
+    /// All positions that were not taken yet; none are left behind.
+    pub(super) fn take_rest(&mut self) -> Vec<usize> {
+        let rest = self.order.split_off(self.at);
+        self.at = self.order.len();
+        rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(count: usize, key_len: usize) -> Vec<usize> {
+        let mut batches = Batches::new((0..count).collect());
+        let mut sizes = Vec::new();
+        let mut next = 0;
+        loop {
+            let taken = batches.take(|_| key_len);
+            if taken.is_empty() {
+                break;
+            }
+            assert_eq!(taken, (next..next + taken.len()).collect::<Vec<_>>());
+            next += taken.len();
+            sizes.push(taken.len());
+        }
+        assert_eq!(next, count);
+        sizes
+    }
+
+    #[test]
+    fn batches_are_cut_by_number_and_by_key_bytes() {
+        for (count, key_len, expected) in [
+            (0, 10, vec![]),
+            (1, 10, vec![1]),
+            (4096, 10, vec![4096]),
+            (4097, 10, vec![4096, 1]),
+            (10_000, 120, vec![4096, 4096, 1808]),
+            (2048, 4096, vec![1024, 1024]),
+            (1025, 4096, vec![1024, 1]),
+        ] {
+            assert_eq!(sizes(count, key_len), expected, "{count} keys of {key_len}");
+        }
+    }
+
+    #[test]
+    fn the_rest_is_what_was_not_taken() {
+        let mut batches = Batches::new((0..5000).collect());
+        batches.take(|_| 1);
+        assert_eq!(batches.take_rest(), (4096..5000).collect::<Vec<_>>());
+        assert_eq!(batches.take(|_| 1), Vec::<usize>::new());
+    }
+
+    #[test]
+    fn keys_that_are_empty_or_too_long_are_refused() {
+        assert_eq!(check_key(""), Err(ErrorCode::InvalidKey));
+        assert_eq!(check_key("k"), Ok(()));
+        assert_eq!(check_key(&"k".repeat(limits::MAX_KEY_BYTES)), Ok(()));
+        assert_eq!(check_key(&"k".repeat(limits::MAX_KEY_BYTES + 1)), Err(ErrorCode::InvalidKey));
+    }
+}

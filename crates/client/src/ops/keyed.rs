@@ -1,0 +1,92 @@
+use mooncake_types::{ErrorCode, Reply, Request, Tick};
+
+use super::batches::{Batches, check_key};
+use super::{CallError, MoveError, Op, Step, unexpected};
+
+/// What one kind of keyed question asks and how its reply reads.
+pub trait Verb {
+    /// The answer for one key.
+    type Answer;
+
+    /// The question about these keys.
+    fn request<'a>(&self, keys: Vec<&'a str>) -> Request<'a>;
+
+    /// The answers in a reply of the right kind, or the reply itself.
+    #[allow(clippy::type_complexity, reason = "a name would say no more than the type does")]
+    fn answers(&self, reply: Reply) -> Result<Vec<Result<Self::Answer, ErrorCode>>, Reply>;
+}
+
+/// A question about many keys that the master answers alone: one request per batch, in order.
+#[derive(Debug)]
+pub struct Keyed<'a, V: Verb> {
+    verb: V,
+    keys: &'a [&'a str],
+    batches: Batches,
+    asked: Vec<usize>,
+    results: Vec<Result<V::Answer, ErrorCode>>,
+}
+
+impl<'a, V: Verb> Keyed<'a, V> {
+    pub(super) fn with(verb: V, keys: &'a [&'a str]) -> Self {
+        let mut order = Vec::with_capacity(keys.len());
+        let mut results = Vec::with_capacity(keys.len());
+        for (position, key) in keys.iter().enumerate() {
+            let checked = check_key(key);
+            if checked.is_ok() {
+                order.push(position);
+            }
+            // A valid key's place holds this until its answer arrives; nothing reads it before.
+            results.push(Err(checked.err().unwrap_or(ErrorCode::InternalError)));
+        }
+        Self { verb, keys, batches: Batches::new(order), asked: Vec::new(), results }
+    }
+
+    fn fail_asked(&mut self, code: ErrorCode) {
+        for &position in &self.asked {
+            self.results[position] = Err(code);
+        }
+    }
+}
+
+impl<'a, V: Verb> Op<'a> for Keyed<'a, V> {
+    type Output = Vec<Result<V::Answer, ErrorCode>>;
+
+    fn next(&mut self, _now: Tick) -> Step<'a> {
+        let keys = self.keys;
+        self.asked = self.batches.take(|position| keys[position].len());
+        if self.asked.is_empty() {
+            return Step::Done;
+        }
+        let asked = self.asked.iter().map(|&position| keys[position]).collect();
+        Step::Call(self.verb.request(asked))
+    }
+
+    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(error) => {
+                // The next request would fail the same way, each after its own wait.
+                let rest = self.batches.take_rest();
+                self.asked.extend(rest);
+                return self.fail_asked(error.code());
+            }
+        };
+        match self.verb.answers(reply) {
+            Ok(answers) if answers.len() == self.asked.len() => {
+                for (&position, answer) in self.asked.iter().zip(answers) {
+                    self.results[position] = answer;
+                }
+            }
+            Ok(_) => self.fail_asked(ErrorCode::InternalError),
+            Err(reply) => self.fail_asked(unexpected(&reply)),
+        }
+    }
+
+    fn on_transfer(&mut self, _results: Vec<Result<(), MoveError>>) {
+        unreachable!("a keyed question moves no bytes");
+    }
+
+    fn finish(self) -> Self::Output {
+        self.results
+    }
+}

@@ -1,0 +1,99 @@
+use std::sync::Arc;
+
+use mooncake_types::{ErrorCode, Located, Reply, Request, SegmentAddress, Version};
+
+use super::place::{placements_are_whole, replicas};
+use super::{Keyed, Verb};
+
+/// Where do these objects lie? Grants a lease on each that is found.
+pub type LocateOp<'a> = Keyed<'a, Locate>;
+
+/// See [`LocateOp`].
+#[derive(Clone, Copy, Debug)]
+pub struct Locate;
+
+/// Where one object lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectLocation {
+    /// The version that lies there.
+    pub version: Version,
+    /// The object's length in bytes.
+    pub len: u64,
+    /// Its complete replicas, at least one.
+    pub replicas: Vec<ReplicaLocation>,
+}
+
+/// Where one replica of an object lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaLocation {
+    /// The replica's number, from 0; numbers of replicas that were lost are missing.
+    pub number: u32,
+    /// Its ranges in the order of the object's bytes; their lengths add up to the object's.
+    pub stripes: Vec<Stripe>,
+}
+
+/// One range of a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stripe {
+    /// The segment, its name and its node.
+    pub segment: SegmentAddress,
+    /// Where the range starts in its segment, in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+impl ObjectLocation {
+    /// The location told by a reply of the master; an internal error if it makes no sense.
+    pub(super) fn from_located(
+        located: &Located,
+        segments: &[SegmentAddress],
+    ) -> Result<Self, ErrorCode> {
+        if !placements_are_whole(&located.placements, segments, located.len) {
+            return Err(ErrorCode::InternalError);
+        }
+        let stripe = |range: &mooncake_types::Placement| Stripe {
+            segment: segments[range.segment as usize].clone(),
+            offset: range.offset,
+            len: range.len,
+        };
+        let replicas = replicas(&located.placements)
+            .map(|ranges| ReplicaLocation {
+                number: ranges[0].replica,
+                stripes: ranges.iter().map(stripe).collect(),
+            })
+            .collect();
+        Ok(Self { version: located.version, len: located.len, replicas })
+    }
+
+    /// The names of the segments that hold a part of the object, in order of replicas.
+    pub fn segment_names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.replicas.iter().flat_map(|replica| &replica.stripes).map(|stripe| &stripe.segment.name)
+    }
+}
+
+impl<'a> LocateOp<'a> {
+    /// A question about `keys`.
+    #[must_use]
+    pub fn new(keys: &'a [&'a str]) -> Self {
+        Self::with(Locate, keys)
+    }
+}
+
+impl Verb for Locate {
+    type Answer = ObjectLocation;
+
+    fn request<'a>(&self, keys: Vec<&'a str>) -> Request<'a> {
+        Request::GetReplicaList { keys }
+    }
+
+    fn answers(&self, reply: Reply) -> Result<Vec<Result<ObjectLocation, ErrorCode>>, Reply> {
+        match reply {
+            Reply::Located { results, segments, .. } => Ok(results
+                .into_iter()
+                .map(|result| ObjectLocation::from_located(&result?, &segments))
+                .collect()),
+            other => Err(other),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What a put, a get and their kin send next, when they try again, and what a reply means: pure machines, one
+//! file per verb, with no socket, no clock and no thread.
+//!
+//! A machine is driven by asking it for its next [`Step`], doing that step, and handing the outcome back:
+//!
+//! ```
+//! use mooncake_client::ops::{CallError, Op, Step};
+//! use mooncake_types::{Reply, Request, Tick};
+//!
+//! fn run<'a, O: Op<'a>>(mut op: O, mut ask: impl FnMut(Request<'a>) -> Result<Reply, CallError>) -> O::Output {
+//!     let now = Tick::ZERO;
+//!     loop {
+//!         match op.next(now) {
+//!             Step::Call(request) => op.on_reply(now, ask(request)),
+//!             Step::Read(_) | Step::Write(..) => unreachable!("this verb moves no bytes"),
+//!             Step::Done => return op.finish(),
+//!         }
+//!     }
+//! }
+//! let op = mooncake_client::ops::ExistOp::new(&["a", "b"]);
+//! let found = run(op, |_| Ok(Reply::Exist(vec![Ok(true), Ok(false)])));
+//! assert_eq!(found, vec![Ok(true), Ok(false)]);
+//! ```
+//!
+//! Lists of results are by position: a key that stands twice in a batch has two results.
+
+mod batches;
+mod exist;
+mod get;
+mod keyed;
+mod locate;
+mod place;
+mod put;
+mod remove;
+mod scan;
+
+use std::sync::Arc;
+
+use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, Reply, Request, Tick};
+
+pub use exist::ExistOp;
+pub use get::{GetItem, GetOp};
+pub use keyed::{Keyed, Verb};
+pub use locate::{LocateOp, ObjectLocation, ReplicaLocation, Stripe};
+pub use put::PutOp;
+pub use remove::RemoveOp;
+pub use scan::{ListOp, RemoveScanOp};
+
+/// One operation on the pool.
+pub trait Op<'a> {
+    /// What the operation answers.
+    type Output;
+
+    /// What to do now. After a call or a transfer its outcome is handed back before this is asked again.
+    fn next(&mut self, now: Tick) -> Step<'a>;
+
+    /// The outcome of the last [`Step::Call`].
+    fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>);
+
+    /// The outcome of the last [`Step::Read`] or [`Step::Write`], by position.
+    fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>);
+
+    /// The answer, after [`Step::Done`].
+    fn finish(self) -> Self::Output;
+}
+
+/// What an operation wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// Ask the master.
+    Call(Request<'a>),
+    /// Read ranges from nodes.
+    Read(Vec<Fetch>),
+    /// Write ranges to nodes, under the epoch of their grants.
+    Write(Epoch, Vec<Deposit<'a>>),
+    /// Nothing: the answer is there.
+    Done,
+}
+
+/// One range to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// The item of the batch that the bytes are for.
+    pub position: usize,
+    /// The node that serves the range.
+    pub endpoint: Arc<str>,
+    /// What to ask it for.
+    pub range: RangeRead,
+    /// Where the bytes lie in the object.
+    pub object_from: u64,
+    /// Length of the whole object in bytes.
+    pub object_len: u64,
+}
+
+/// One range to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deposit<'a> {
+    /// The item of the batch that the bytes are of.
+    pub position: usize,
+    /// The node that takes the range.
+    pub endpoint: Arc<str>,
+    /// What to tell it; the bytes are those of the object from `object_offset` on.
+    pub range: RangeWrite<'a>,
+}
+
+/// Why the master gave no reply.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// No connection, or it broke: whether the master acted is unknown if the request was sent.
+    #[error("the master cannot be reached: {reason}")]
+    Unreachable {
+        /// What the connection said.
+        reason: String,
+    },
+    /// No reply in time: whether the master acted is unknown.
+    #[error("the master did not answer within {after_ms} ms")]
+    TimedOut {
+        /// How long the caller waited, in milliseconds.
+        after_ms: u64,
+    },
+    /// The master's answer makes no sense.
+    #[error("the master's answer makes no sense: {reason}")]
+    Protocol {
+        /// What was wrong with it.
+        reason: String,
+    },
+}
+
+impl CallError {
+    /// The number that callers see.
+    #[must_use]
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Self::Unreachable { .. } | Self::Protocol { .. } => ErrorCode::RpcFail,
+            Self::TimedOut { .. } => ErrorCode::RpcTimeout,
+        }
+    }
+}
+
+/// Why a range was not read or written. Nothing touches the caller's memory any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoveError {
+    /// The node does not hold that version there.
+    Stale,
+    /// The node refused, and said why.
+    Refused(ErrorCode),
+    /// The node could not be reached, was too slow, or what it sent did not pass its checks.
+    Broken,
+}
+
+/// The code of a reply that is not of the kind that was asked for.
+fn unexpected(reply: &Reply) -> ErrorCode {
+    match *reply {
+        Reply::Refused(ErrorCode::Ok) => ErrorCode::InternalError,
+        Reply::Refused(code) => code,
+        _ => ErrorCode::InternalError,
+    }
+}

@@ -1,0 +1,131 @@
+use mooncake_types::{ErrorCode, Reply, Request, Scan, ScanAction, ScanPage, Tick, limits};
+
+use super::{CallError, MoveError, ObjectLocation, Op, Step, unexpected};
+
+/// A walk over all objects, page by page.
+#[derive(Debug)]
+struct Walk<'a> {
+    pattern: Option<&'a str>,
+    action: ScanAction,
+    cursor: Option<u64>,
+    failed: Option<ErrorCode>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(pattern: Option<&'a str>, action: ScanAction) -> Self {
+        let too_long = pattern.is_some_and(|text| text.len() > limits::MAX_REGEX_BYTES);
+        let failed = too_long.then_some(ErrorCode::InvalidParams);
+        Self { pattern, action, cursor: Some(0), failed }
+    }
+
+    fn next(&self) -> Step<'a> {
+        match (self.failed, self.cursor) {
+            (None, Some(cursor)) => Step::Call(Request::Scan(Scan {
+                pattern: self.pattern,
+                action: self.action,
+                cursor,
+                limit: limits::MAX_SCAN_OBJECTS,
+            })),
+            _ => Step::Done,
+        }
+    }
+
+    fn on_reply(&mut self, reply: Result<Reply, CallError>) -> Option<ScanPage> {
+        let page = match reply {
+            Ok(Reply::Scanned(page)) => page,
+            Ok(other) => {
+                self.failed = Some(unexpected(&other));
+                return None;
+            }
+            Err(error) => {
+                self.failed = Some(error.code());
+                return None;
+            }
+        };
+        // A cursor that stands still would keep this walk going for ever.
+        if page.next_cursor.is_some() && page.next_cursor == self.cursor {
+            self.failed = Some(ErrorCode::InternalError);
+            return None;
+        }
+        self.cursor = page.next_cursor;
+        Some(page)
+    }
+}
+
+/// Removal of all objects, or of those whose keys a pattern finds.
+#[derive(Debug)]
+pub struct RemoveScanOp<'a> {
+    walk: Walk<'a>,
+    removed: u64,
+}
+
+impl<'a> RemoveScanOp<'a> {
+    /// Removes objects, all of them if there is no pattern; leased ones only if `force` is set.
+    #[must_use]
+    pub fn new(pattern: Option<&'a str>, force: bool) -> Self {
+        Self { walk: Walk::new(pattern, ScanAction::Remove { force }), removed: 0 }
+    }
+}
+
+impl<'a> Op<'a> for RemoveScanOp<'a> {
+    /// How many objects were removed.
+    type Output = Result<u64, ErrorCode>;
+
+    fn next(&mut self, _now: Tick) -> Step<'a> {
+        self.walk.next()
+    }
+
+    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
+        let page = self.walk.on_reply(reply);
+        self.removed = self.removed.saturating_add(page.map_or(0, |page| page.removed));
+    }
+
+    fn on_transfer(&mut self, _results: Vec<Result<(), MoveError>>) {
+        unreachable!("a scan moves no bytes");
+    }
+
+    fn finish(self) -> Self::Output {
+        self.walk.failed.map_or(Ok(self.removed), Err)
+    }
+}
+
+/// The keys that a pattern finds, and where their objects lie. Grants no lease.
+#[derive(Debug)]
+pub struct ListOp<'a> {
+    walk: Walk<'a>,
+    found: Vec<(String, ObjectLocation)>,
+}
+
+impl<'a> ListOp<'a> {
+    /// Lists all objects, or those whose keys `pattern` finds.
+    #[must_use]
+    pub fn new(pattern: Option<&'a str>) -> Self {
+        Self { walk: Walk::new(pattern, ScanAction::List), found: Vec::new() }
+    }
+}
+
+impl<'a> Op<'a> for ListOp<'a> {
+    type Output = Result<Vec<(String, ObjectLocation)>, ErrorCode>;
+
+    fn next(&mut self, _now: Tick) -> Step<'a> {
+        self.walk.next()
+    }
+
+    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
+        let Some(page) = self.walk.on_reply(reply) else { return };
+        for (key, located) in page.objects {
+            match ObjectLocation::from_located(&located, &page.segments) {
+                Ok(location) => self.found.push((key, location)),
+                Err(code) => self.walk.failed = Some(code),
+            }
+        }
+    }
+
+    fn on_transfer(&mut self, _results: Vec<Result<(), MoveError>>) {
+        unreachable!("a scan moves no bytes");
+    }
+
+    fn finish(self) -> Self::Output {
+        self.walk.failed.map_or(Ok(self.found), Err)
+    }
+}

@@ -1,0 +1,121 @@
+use std::collections::BTreeMap;
+
+use mooncake_types::ErrorCode;
+
+/// The callers' registered buffers: address ranges that do not overlap, by their start.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Registry {
+    ends: BTreeMap<usize, usize>,
+}
+
+impl Registry {
+    /// Registers `len` bytes from `start` on.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, a range that runs past the end of the address space,
+    /// or one that overlaps or repeats a registered one.
+    pub(crate) fn register(&mut self, start: usize, len: usize) -> Result<(), ErrorCode> {
+        let end = end_of(start, len)?;
+        let before = self.ends.range(..end).next_back();
+        if before.is_some_and(|(_, &taken_to)| taken_to > start) {
+            return Err(ErrorCode::InvalidParams);
+        }
+        self.ends.insert(start, end);
+        Ok(())
+    }
+
+    /// Forgets the buffer that was registered with this start.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidParams`] if there is none.
+    pub(crate) fn unregister(&mut self, start: usize) -> Result<(), ErrorCode> {
+        self.ends.remove(&start).map(|_| ()).ok_or(ErrorCode::InvalidParams)
+    }
+
+    /// Whether a transfer may use `len` bytes from `start` on: inside of one registered buffer, or outside of all.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, or bytes that run past the end of the registered
+    /// buffer that they start in.
+    pub(crate) fn check(&self, start: usize, len: usize) -> Result<(), ErrorCode> {
+        let end = end_of(start, len)?;
+        let around = self.ends.range(..=start).next_back();
+        match around {
+            Some((_, &taken_to)) if start < taken_to && end > taken_to => {
+                Err(ErrorCode::InvalidParams)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn end_of(start: usize, len: usize) -> Result<usize, ErrorCode> {
+    if start == 0 || len == 0 {
+        return Err(ErrorCode::InvalidParams);
+    }
+    start.checked_add(len).ok_or(ErrorCode::InvalidParams)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REFUSED: Result<(), ErrorCode> = Err(ErrorCode::InvalidParams);
+
+    fn registry() -> Registry {
+        let mut registry = Registry::default();
+        assert_eq!(registry.register(100, 50), Ok(()));
+        assert_eq!(registry.register(200, 50), Ok(()));
+        registry
+    }
+
+    #[test]
+    fn buffers_may_touch_and_not_overlap() {
+        for (start, len, expected) in [
+            (150, 50, Ok(())),
+            (50, 50, Ok(())),
+            (250, usize::MAX - 250, Ok(())),
+            (100, 50, REFUSED),
+            (120, 1, REFUSED),
+            (90, 11, REFUSED),
+            (149, 2, REFUSED),
+            (90, 1000, REFUSED),
+            (150, 51, REFUSED),
+            (0, 10, REFUSED),
+            (300, 0, REFUSED),
+            (300, usize::MAX, REFUSED),
+        ] {
+            assert_eq!(registry().register(start, len), expected, "{len} from {start}");
+        }
+    }
+
+    #[test]
+    fn a_buffer_is_forgotten_by_its_start_only() {
+        let mut registry = registry();
+        assert_eq!(registry.unregister(101), REFUSED);
+        assert_eq!(registry.unregister(100), Ok(()));
+        assert_eq!(registry.unregister(100), REFUSED);
+        assert_eq!(registry.register(120, 20), Ok(()));
+    }
+
+    #[test]
+    fn a_transfer_stays_inside_of_the_buffer_it_starts_in() {
+        let mut registry = registry();
+        assert_eq!(registry.register(300, 50), Ok(()));
+        for (start, len, expected) in [
+            (100, 50, Ok(())),
+            (120, 30, Ok(())),
+            (149, 1, Ok(())),
+            (150, 10, Ok(())),
+            (10, 5, Ok(())),
+            (1000, 1 << 30, Ok(())),
+            (100, 51, REFUSED),
+            (149, 2, REFUSED),
+            (220, usize::MAX, REFUSED),
+            (0, 1, REFUSED),
+            (120, 0, REFUSED),
+        ] {
+            assert_eq!(registry.check(start, len), expected, "{len} from {start}");
+        }
+    }
+}

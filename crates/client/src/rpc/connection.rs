@@ -1,0 +1,224 @@
+use std::io::{self, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use mooncake_types::{Reply, Request};
+use mooncake_wire::{HEADER_LEN, Header, Kind};
+use socket2::SockRef;
+
+use crate::ops::CallError;
+
+/// First size of the buffer that replies arrive in; a longer reply gets a buffer of its own.
+const INBOX_BYTES: usize = 64 << 10;
+
+/// Longest request buffer that is kept for the next request.
+const KEPT_OUTBOX_BYTES: usize = 1 << 20;
+
+/// One connection to the master, used by one thread at a time. After any error it is of no more use.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    timeout: Duration,
+    last_id: u64,
+    outbox: Vec<u8>,
+    inbox: Box<[u8]>,
+}
+
+/// Why a call failed, and how far it had come.
+#[derive(Debug)]
+pub(crate) struct CallFailure {
+    pub(crate) error: CallError,
+    /// Not a byte left this process: the master cannot have acted.
+    pub(crate) nothing_sent: bool,
+    /// The connection turned out to be closed before a byte of the reply came.
+    pub(crate) closed_before_reply: bool,
+}
+
+/// A frame that arrived.
+pub(crate) struct Frame {
+    pub(crate) header: Header,
+    pub(crate) body: Bytes,
+}
+
+impl Connection {
+    /// Takes a connected stream over. Every call on it may take up to `timeout`.
+    pub(crate) fn new(stream: TcpStream, timeout: Duration) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(timeout))?;
+        stream.set_write_timeout(Some(timeout))?;
+        let socket = SockRef::from(&stream);
+        socket.set_tcp_user_timeout(Some(timeout.max(Duration::from_secs(5))))?;
+        socket.set_keepalive(true)?;
+        let inbox = vec![0; INBOX_BYTES].into_boxed_slice();
+        Ok(Self { stream, timeout, last_id: 0, outbox: Vec::new(), inbox })
+    }
+
+    /// Changes how long each call may take.
+    pub(crate) fn set_timeout(&mut self, timeout: Duration) -> io::Result<()> {
+        self.timeout = timeout;
+        self.stream.set_read_timeout(Some(timeout))?;
+        self.stream.set_write_timeout(Some(timeout))
+    }
+
+    /// This side's address.
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.local_addr()
+    }
+
+    /// Another handle of the socket, to shut it down from another thread.
+    pub(crate) fn handle(&self) -> io::Result<TcpStream> {
+        self.stream.try_clone()
+    }
+
+    /// Whether an idle connection is still open and silent, as far as this side knows.
+    pub(crate) fn is_fresh(&self) -> bool {
+        let mut byte = [MaybeUninit::uninit()];
+        let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+        let peeked = SockRef::from(&self.stream).recv_with_flags(&mut byte, flags);
+        matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Sends a request and waits for its reply.
+    pub(crate) fn call(&mut self, request: &Request<'_>) -> Result<Reply, CallFailure> {
+        let frame = self.exchange(|out, id| mooncake_wire::encode_request(out, id, request))?;
+        if frame.header.kind != Kind::Reply {
+            let reason =
+                format!("a frame of kind {:?} came in place of a reply", frame.header.kind);
+            return Err(CallFailure::after_reply(CallError::Protocol { reason }));
+        }
+        mooncake_wire::decode_reply(frame.body).map_err(|error| {
+            CallFailure::after_reply(CallError::Protocol { reason: error.to_string() })
+        })
+    }
+
+    /// Sends the frame that `encode` appends and waits for the one that answers it.
+    pub(crate) fn exchange(
+        &mut self,
+        encode: impl FnOnce(&mut Vec<u8>, u64),
+    ) -> Result<Frame, CallFailure> {
+        let started = Instant::now();
+        self.last_id += 1;
+        self.outbox.clear();
+        self.outbox.shrink_to(KEPT_OUTBOX_BYTES);
+        encode(&mut self.outbox, self.last_id);
+        self.send(started)?;
+        let frame = self.receive(started)?;
+        if frame.header.request_id != self.last_id {
+            let reason = format!(
+                "the reply to request {} came in place of that to {}",
+                frame.header.request_id, self.last_id
+            );
+            return Err(CallFailure::after_reply(CallError::Protocol { reason }));
+        }
+        Ok(frame)
+    }
+
+    fn send(&mut self, started: Instant) -> Result<(), CallFailure> {
+        let mut sent = 0;
+        while sent < self.outbox.len() {
+            if sent > 0 {
+                self.check_deadline(started)?;
+            }
+            match self.stream.write(&self.outbox[sent..]) {
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    return Err(CallFailure {
+                        error: self.name(&error),
+                        nothing_sent: sent == 0,
+                        closed_before_reply: is_closed(&error),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, started: Instant) -> Result<Frame, CallFailure> {
+        let mut filled = 0;
+        while filled < HEADER_LEN {
+            filled += self.read_into_inbox(filled, started)?;
+        }
+        let header_bytes = self.inbox[..HEADER_LEN].try_into().expect("its length was checked");
+        let header = Header::decode(&header_bytes).map_err(|error| {
+            CallFailure::after_reply(CallError::Protocol { reason: error.to_string() })
+        })?;
+        let body_len = header.body_len as usize;
+        let arrived = filled - HEADER_LEN;
+        if arrived > body_len {
+            let reason = "more bytes came than the reply has".to_owned();
+            return Err(CallFailure::after_reply(CallError::Protocol { reason }));
+        }
+        if HEADER_LEN + body_len <= self.inbox.len() {
+            while filled < HEADER_LEN + body_len {
+                filled += self.read_into_inbox(filled, started)?;
+            }
+            let body = Bytes::copy_from_slice(&self.inbox[HEADER_LEN..HEADER_LEN + body_len]);
+            return Ok(Frame { header, body });
+        }
+        let mut body = vec![0; body_len];
+        body[..arrived].copy_from_slice(&self.inbox[HEADER_LEN..filled]);
+        let mut at = arrived;
+        while at < body_len {
+            self.check_deadline(started)?;
+            let read = self.stream.read(&mut body[at..]);
+            at += self.count(read, at)?;
+        }
+        Ok(Frame { header, body: body.into() })
+    }
+
+    fn read_into_inbox(&mut self, filled: usize, started: Instant) -> Result<usize, CallFailure> {
+        if filled > 0 {
+            self.check_deadline(started)?;
+        }
+        let read = self.stream.read(&mut self.inbox[filled..]);
+        self.count(read, filled)
+    }
+
+    fn count(&self, read: io::Result<usize>, already: usize) -> Result<usize, CallFailure> {
+        let failure = |error, closed| CallFailure {
+            error,
+            nothing_sent: false,
+            closed_before_reply: closed && already == 0,
+        };
+        match read {
+            Ok(0) => {
+                let reason = "it closed the connection".to_owned();
+                Err(failure(CallError::Unreachable { reason }, true))
+            }
+            Ok(count) => Ok(count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            Err(error) => Err(failure(self.name(&error), is_closed(&error))),
+        }
+    }
+
+    /// A call may dribble in; each read has the whole timeout, but between them the deadline counts.
+    fn check_deadline(&self, started: Instant) -> Result<(), CallFailure> {
+        if started.elapsed() < self.timeout {
+            return Ok(());
+        }
+        let error = CallError::TimedOut { after_ms: self.timeout.as_millis() as u64 };
+        Err(CallFailure { error, nothing_sent: false, closed_before_reply: false })
+    }
+
+    fn name(&self, error: &io::Error) -> CallError {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                CallError::TimedOut { after_ms: self.timeout.as_millis() as u64 }
+            }
+            _ => CallError::Unreachable { reason: error.to_string() },
+        }
+    }
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected)
+}
+
+impl CallFailure {
+    fn after_reply(error: CallError) -> Self {
+        Self { error, nothing_sent: false, closed_before_reply: false }
+    }
+}

@@ -1,0 +1,9 @@
+//! Blocking calls to the master: a request goes out and its reply comes in on the caller's own thread.
+
+mod connection;
+mod dial;
+mod pool;
+
+pub(crate) use connection::Connection;
+pub(crate) use dial::{DialError, Dialer};
+pub(crate) use pool::Pool;

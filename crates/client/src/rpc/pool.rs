@@ -1,0 +1,108 @@
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mooncake_types::{Reply, Request, ScanAction};
+
+use super::connection::{CallFailure, Connection};
+use super::dial::Dialer;
+use crate::ops::CallError;
+
+/// Most idle connections that are kept; more threads than that make and drop their own.
+const MAX_IDLE_CONNECTIONS: usize = 64;
+
+/// Connections to the master, each lent to one thread for one call.
+pub(crate) struct Pool {
+    dialer: Dialer,
+    idle: Mutex<Vec<Connection>>,
+    /// The address that answered last.
+    address: AtomicUsize,
+}
+
+impl Pool {
+    pub(crate) fn new(dialer: Dialer) -> Self {
+        Self { dialer, idle: Mutex::new(Vec::new()), address: AtomicUsize::new(0) }
+    }
+
+    /// Asks the master. A connection that turned out to be closed is replaced once, if the master cannot have acted
+    /// on the request or may act on it twice.
+    pub(crate) fn call(&self, request: &Request<'_>) -> Result<Reply, CallError> {
+        if let Some(connection) = self.take_idle() {
+            match self.call_on(connection, request) {
+                Ok(reply) => return Ok(reply),
+                Err(failure) if may_try_again(&failure, request) => {}
+                Err(failure) => return Err(failure.error),
+            }
+        }
+        let connection = self.dial()?;
+        self.call_on(connection, request).map_err(|failure| failure.error)
+    }
+
+    /// Closes idle connections.
+    pub(crate) fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn call_on(
+        &self,
+        mut connection: Connection,
+        request: &Request<'_>,
+    ) -> Result<Reply, CallFailure> {
+        let reply = connection.call(request)?;
+        let mut idle = self.lock();
+        if idle.len() < MAX_IDLE_CONNECTIONS {
+            idle.push(connection);
+        }
+        Ok(reply)
+    }
+
+    fn take_idle(&self) -> Option<Connection> {
+        loop {
+            // The lock is not held while the socket is looked at.
+            let connection = self.lock().pop()?;
+            if connection.is_fresh() {
+                return Some(connection);
+            }
+        }
+    }
+
+    /// Tries every address once, beginning with the one that answered last.
+    fn dial(&self) -> Result<Connection, CallError> {
+        let count = self.dialer.addresses.len();
+        let first = self.address.load(Ordering::Relaxed);
+        let mut reason = String::new();
+        for address in (0..count).map(|step| (first + step) % count) {
+            match self.dialer.dial(address) {
+                Ok((connection, _)) => {
+                    self.address.store(address, Ordering::Relaxed);
+                    return Ok(connection);
+                }
+                Err(error) => reason = error.to_string(),
+            }
+        }
+        Err(CallError::Unreachable { reason })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().expect("no holder of the pool panicked")
+    }
+}
+
+fn may_try_again(failure: &CallFailure, request: &Request<'_>) -> bool {
+    failure.nothing_sent || (failure.closed_before_reply && is_idempotent(request))
+}
+
+/// Whether acting twice on a request is as good as acting once.
+fn is_idempotent(request: &Request<'_>) -> bool {
+    match request {
+        Request::Ping { .. }
+        | Request::MountSegment(_)
+        | Request::GetReplicaList { .. }
+        | Request::ExistKey { .. } => true,
+        Request::Scan(scan) => scan.action == ScanAction::List,
+        Request::UnmountSegment { .. }
+        | Request::PutStart(_)
+        | Request::PutEnd { .. }
+        | Request::PutRevoke { .. }
+        | Request::Remove { .. } => false,
+    }
+}

@@ -1,0 +1,70 @@
+use mooncake_memory::{Buffer, SliceList};
+
+use super::{GetTarget, PutSource};
+
+/// Buffers above this length are first asked of the system in a way that can fail.
+const LARGE_BUFFER_BYTES: usize = 64 << 20;
+
+/// Where the bytes of the items of a batch come from or go to.
+pub(super) trait Memory {
+    /// `len` bytes of the item at `position`, from byte `from` of its object on; absent if there is no room.
+    fn part(&mut self, position: usize, from: u64, len: u64, object_len: u64) -> Option<SliceList>;
+}
+
+/// Verbs that move no bytes.
+pub(super) struct NoMemory;
+
+impl Memory for NoMemory {
+    fn part(&mut self, _: usize, _: u64, _: u64, _: u64) -> Option<SliceList> {
+        None
+    }
+}
+
+impl Memory for &[PutSource<'_>] {
+    fn part(&mut self, position: usize, from: u64, len: u64, _: u64) -> Option<SliceList> {
+        Some(self[position].src.part(from, len))
+    }
+}
+
+impl Memory for &[GetTarget<'_>] {
+    fn part(&mut self, position: usize, from: u64, len: u64, _: u64) -> Option<SliceList> {
+        Some(self[position].dst.part(from, len))
+    }
+}
+
+/// Buffers that are made when the lengths of their objects are known.
+pub(super) struct Buffers(pub(super) Vec<Option<Buffer>>);
+
+impl Memory for Buffers {
+    fn part(&mut self, position: usize, from: u64, len: u64, object_len: u64) -> Option<SliceList> {
+        let buffer = &mut self.0[position];
+        // After a fresh lookup the object may have another length.
+        if buffer.as_ref().is_none_or(|buffer| buffer.len() as u64 != object_len) {
+            *buffer = allocate(object_len);
+        }
+        let whole = SliceList::from(buffer.as_ref()?.raw());
+        Some(whole.part(from, len))
+    }
+}
+
+/// A buffer, unless the system has no room for it: the length comes from outside.
+fn allocate(len: u64) -> Option<Buffer> {
+    let len = usize::try_from(len).ok()?;
+    if len > LARGE_BUFFER_BYTES {
+        Vec::<u8>::new().try_reserve_exact(len).ok()?;
+    }
+    Some(Buffer::zeroed(len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_that_cannot_be_is_an_answer() {
+        let mut buffers = Buffers(vec![None]);
+        assert!(buffers.part(0, 0, 10, u64::MAX).is_none());
+        assert!(buffers.part(0, 2, 8, 10).is_some_and(|part| part.total_len() == 8));
+        assert!(buffers.part(0, 0, 20, 20).is_some_and(|part| part.total_len() == 20));
+    }
+}

@@ -1,0 +1,257 @@
+mod item;
+mod memory;
+mod open;
+mod session;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+
+use mooncake_memory::{Buffer, SliceList};
+use mooncake_types::{ErrorCode, PutItem, ReplicateConfig};
+
+pub use item::{GetTarget, Health, PutSource};
+
+use crate::ops::{ExistOp, GetItem, GetOp, ListOp, LocateOp, Op, PutOp, RemoveOp, RemoveScanOp};
+use crate::registry::Registry;
+use crate::{ObjectLocation, OpenError, StoreConfig};
+use memory::{Buffers, NoMemory};
+use session::Session;
+
+/// What a call on a closed store is answered with.
+const CLOSED: ErrorCode = ErrorCode::UnavailableInCurrentStatus;
+
+/// An open door to the pool: puts and gets objects, and lends memory if it was told to.
+///
+/// Many threads may use one store at once; every call works on the caller's own thread and returns when its work is
+/// done. Lists of results are by position. Dropping a store closes it.
+///
+/// Codes that any call on keys may answer with: [`ErrorCode::InvalidKey`] for a key that is empty or too long,
+/// [`ErrorCode::RpcFail`] and [`ErrorCode::RpcTimeout`] if the master cannot be reached or does not answer, and
+/// [`ErrorCode::UnavailableInCurrentStatus`] after [`Store::close`].
+pub struct Store {
+    hostname: String,
+    allows_copies: bool,
+    registry: Mutex<Registry>,
+    session: RwLock<Option<Arc<Session>>>,
+}
+
+impl Store {
+    /// Joins the pool: connects to the master, takes a port, and lends a segment if the configuration says so.
+    ///
+    /// # Errors
+    /// What is wrong, by name and value; see [`OpenError`]. It takes no longer than
+    /// [`StoreConfig::rpc_connect_timeout`] allows, and one attempt more.
+    pub fn open(config: StoreConfig) -> Result<Store, OpenError> {
+        let allows_copies = config.local_buffer_bytes > 0;
+        let (session, hostname) = open::open(config)?;
+        Ok(Self {
+            hostname,
+            allows_copies,
+            registry: Mutex::default(),
+            session: RwLock::new(Some(Arc::new(session))),
+        })
+    }
+
+    /// Leaves the pool. What this store's segment held is lost to the others. Calls that are under way end first or
+    /// fail; later ones are refused. Closing twice does nothing.
+    pub fn close(&self) {
+        let session = self.session.write().expect("no holder of the session panicked").take();
+        if let Some(session) = session {
+            session.leave();
+        }
+    }
+
+    /// What others know this process by, `host:port`; it is the name of its segment too.
+    #[must_use]
+    pub fn hostname(&self) -> &str {
+        &self.hostname
+    }
+
+    /// Whether the master answers.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        match self.session() {
+            Some(session) if session.heartbeat.is_well() => Health::Ok,
+            _ => Health::MasterUnreachable,
+        }
+    }
+
+    /// Whether puts that copy the caller's bytes first are allowed: there is a local buffer.
+    #[must_use]
+    pub fn allows_copies(&self) -> bool {
+        self.allows_copies
+    }
+
+    /// Puts objects, straight from the callers' memory.
+    ///
+    /// Besides the codes of all calls: [`ErrorCode::ObjectAlreadyExists`] for a key that is taken, also by an earlier
+    /// item of the same call; [`ErrorCode::NoAvailableHandle`] if the pool is full; [`ErrorCode::InvalidParams`] for
+    /// no bytes or a configuration that makes no sense; [`ErrorCode::TransferFail`] if no node took the bytes.
+    pub fn put(
+        &self,
+        items: &[PutSource<'_>],
+        config: &ReplicateConfig<'_>,
+    ) -> Vec<Result<(), ErrorCode>> {
+        let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
+        let named: Vec<PutItem<'_>> =
+            items.iter().map(|item| PutItem { key: item.key, len: item.src.total_len() }).collect();
+        session.drive(PutOp::new(&named, config), items)
+    }
+
+    /// Puts a copy of `value`.
+    ///
+    /// # Errors
+    /// As [`Store::put`], and [`ErrorCode::InvalidParams`] unless [`Store::allows_copies`].
+    pub fn put_bytes(
+        &self,
+        key: &str,
+        value: &[u8],
+        config: &ReplicateConfig<'_>,
+    ) -> Result<(), ErrorCode> {
+        if !self.allows_copies {
+            return Err(ErrorCode::InvalidParams);
+        }
+        let copy = Buffer::from_vec(value.to_vec());
+        only(self.put(&[PutSource { key, src: SliceList::from(copy.raw()) }], config))
+    }
+
+    /// Gets objects, straight into the callers' memory; gives their lengths in bytes.
+    ///
+    /// Besides the codes of all calls: [`ErrorCode::ObjectNotFound`]; [`ErrorCode::InvalidParams`] if the memory is
+    /// shorter than the object; [`ErrorCode::TransferFail`] if no replica could be read;
+    /// [`ErrorCode::LeaseExpired`] if leases are too short to be used. After an error the memory may hold anything.
+    pub fn get_into(&self, items: &[GetTarget<'_>]) -> Vec<Result<u64, ErrorCode>> {
+        let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
+        let named: Vec<GetItem<'_>> = items
+            .iter()
+            .map(|item| GetItem { key: item.key, capacity: Some(item.dst.total_len()) })
+            .collect();
+        session.drive(GetOp::new(&named, &session.own, session.chance()), items)
+    }
+
+    /// Gets objects into buffers of their lengths. Codes as [`Store::get_into`], and [`ErrorCode::BufferOverflow`] if
+    /// the system has no memory for an object.
+    pub fn get(&self, keys: &[&str]) -> Vec<Result<Buffer, ErrorCode>> {
+        let closed = || keys.iter().map(|_| Err(CLOSED)).collect();
+        let Some(session) = self.session() else { return closed() };
+        let named: Vec<GetItem<'_>> =
+            keys.iter().map(|key| GetItem { key, capacity: None }).collect();
+        let mut buffers = Buffers(keys.iter().map(|_| None).collect());
+        let mut op = GetOp::new(&named, &session.own, session.chance());
+        session.drive_with(&mut op, &mut buffers);
+        let filled = op.finish().into_iter().zip(buffers.0);
+        filled
+            .map(|(result, buffer)| result.map(|_| buffer.expect("what was read has a buffer")))
+            .collect()
+    }
+
+    /// Whether objects exist, complete. Protects those that do from eviction and removal for the length of a lease.
+    pub fn exist(&self, keys: &[&str]) -> Vec<Result<bool, ErrorCode>> {
+        let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        session.drive(ExistOp::new(keys), NoMemory)
+    }
+
+    /// An object's length in bytes.
+    ///
+    /// # Errors
+    /// [`ErrorCode::ObjectNotFound`], [`ErrorCode::ReplicaIsNotReady`], or the codes of all calls.
+    pub fn size(&self, key: &str) -> Result<u64, ErrorCode> {
+        only(self.locate(&[key])).map(|location| location.len)
+    }
+
+    /// Where objects lie. Grants leases as [`Store::exist`] does.
+    pub fn locate(&self, keys: &[&str]) -> Vec<Result<ObjectLocation, ErrorCode>> {
+        let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        session.drive(LocateOp::new(keys), NoMemory)
+    }
+
+    /// Removes objects. Besides the codes of all calls: [`ErrorCode::ObjectNotFound`],
+    /// [`ErrorCode::ObjectHasLease`] unless `force` is set, [`ErrorCode::ReplicaIsNotReady`] for one that is being put.
+    pub fn remove(&self, keys: &[&str], force: bool) -> Vec<Result<(), ErrorCode>> {
+        let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        session.drive(RemoveOp::new(keys, force), NoMemory)
+    }
+
+    /// Removes all objects, leased ones only if `force` is set; gives their number.
+    ///
+    /// # Errors
+    /// The codes of all calls; a part may have been removed.
+    pub fn remove_all(&self, force: bool) -> Result<u64, ErrorCode> {
+        self.remove_scanned(None, force)
+    }
+
+    /// Removes the objects whose keys a regular expression finds, leased ones only if `force` is set; gives their
+    /// number.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidParams`] if the expression does not parse; the codes of all calls; a part may have been
+    /// removed.
+    pub fn remove_by_regex(&self, pattern: &str, force: bool) -> Result<u64, ErrorCode> {
+        self.remove_scanned(Some(pattern), force)
+    }
+
+    fn remove_scanned(&self, pattern: Option<&str>, force: bool) -> Result<u64, ErrorCode> {
+        let session = self.session().ok_or(CLOSED)?;
+        session.drive(RemoveScanOp::new(pattern, force), NoMemory)
+    }
+
+    /// The keys that a regular expression finds, and where their objects lie. Grants no lease.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidParams`] if the expression does not parse; the codes of all calls.
+    pub fn list_by_regex(&self, pattern: &str) -> Result<Vec<(String, ObjectLocation)>, ErrorCode> {
+        let session = self.session().ok_or(CLOSED)?;
+        session.drive(ListOp::new(Some(pattern)), NoMemory)
+    }
+
+    /// Registers `len` bytes of the caller's memory from address `ptr` on; they stay valid until
+    /// [`Store::unregister`].
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, or an overlap with a registered buffer.
+    pub fn register(&self, ptr: usize, len: usize) -> Result<(), ErrorCode> {
+        self.registry().register(ptr, len)
+    }
+
+    /// Forgets the buffer that was registered with this start.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidParams`] if there is none.
+    pub fn unregister(&self, ptr: usize) -> Result<(), ErrorCode> {
+        self.registry().unregister(ptr)
+    }
+
+    /// Whether a transfer may use this memory: all of it inside of one registered buffer, or begun outside of all.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, or bytes that run past the end of the registered
+    /// buffer that they begin in.
+    pub fn check_registered(&self, ptr: usize, len: usize) -> Result<(), ErrorCode> {
+        self.registry().check(ptr, len)
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().expect("no holder of the registry panicked")
+    }
+
+    fn session(&self) -> Option<Arc<Session>> {
+        self.session.read().expect("no holder of the session panicked").clone()
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("hostname", &self.hostname).finish_non_exhaustive()
+    }
+}
+
+/// The result of a batch of one.
+fn only<T>(results: Vec<Result<T, ErrorCode>>) -> Result<T, ErrorCode> {
+    results.into_iter().next().expect("one item has one result")
+}

@@ -1,0 +1,266 @@
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use mooncake_memory::Region;
+use mooncake_transfer::{
+    DataServer, LocalTransport, Paths, SegmentHost, ServerConfig, TcpConfig, TcpTransport,
+};
+use mooncake_types::{ClientId, SegmentId, limits};
+use mooncake_wire::{Hello, PROTOCOL_VERSION, Role};
+
+use super::session::Session;
+use crate::address::{HostPort, parse_masters, split};
+use crate::bind::{Bound, Wish, bind};
+use crate::chance::Chance;
+use crate::clock::Clock;
+use crate::heartbeat::{Bond, Heartbeat, Turn};
+use crate::membership::{Lent, Membership};
+use crate::node::{Host, Segment};
+use crate::rpc::{DialError, Dialer, Pool};
+use crate::{OpenError, StoreConfig};
+
+/// Longest attempt to connect to one address of the master.
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(3);
+
+/// Longest wait for the answer to a heartbeat; the master gives a client up after ten seconds by default.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Longest wait for the master when leaving.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long connecting to a node may take.
+const NODE_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Most connections that a node serves.
+const MAX_SERVED_CONNECTIONS: usize = 1024;
+
+const LOCAL_BUFFER_BYTES: std::ops::RangeInclusive<u64> = 1 << 10..=1 << 40;
+
+/// A store that is being opened: what is known before anything is asked of the system or the master.
+struct Opening {
+    config: StoreConfig,
+    masters: Vec<HostPort>,
+    client: ClientId,
+    segment: SegmentId,
+    chance: Chance,
+    clock: Clock,
+}
+
+/// Opens a session; gives the hostname too.
+pub(super) fn open(config: StoreConfig) -> Result<(Session, String), OpenError> {
+    let mut opening = Opening::new(config)?;
+    let host = Arc::new(Host::new(opening.map_segment()?));
+    let mut bond = opening.join(&host)?;
+    let bound = opening.bind(&bond)?;
+    let hostname = bound.hostname.clone();
+    let (server, held_port) = match opening.serves() {
+        true => (Some(opening.serve(bound, &host)?), None),
+        false => (None, Some(bound.socket)),
+    };
+    opening.lend(&mut bond, &host, &hostname)?;
+    let heartbeat = Heartbeat::start(bond)
+        .map_err(|error| OpenError::Thread { thread: "heartbeat", reason: error.to_string() })?;
+    let session = Session {
+        clock: opening.clock,
+        own: host.segments().iter().map(Segment::id).collect(),
+        pool: Pool::new(opening.dialer(opening.config.rpc_timeout)),
+        paths: opening.paths(&host),
+        heartbeat,
+        server,
+        _held_port: held_port,
+        goodbye: opening.goodbye(),
+        choices: AtomicU64::new(opening.chance.bits()),
+    };
+    Ok((session, hostname))
+}
+
+impl Opening {
+    fn new(config: StoreConfig) -> Result<Self, OpenError> {
+        check(&config)?;
+        let masters = parse_masters(&config.master)?;
+        Ok(Self {
+            masters,
+            client: ClientId(random()?),
+            segment: SegmentId(random()?),
+            chance: Chance::new(random()? as u64),
+            clock: Clock::start(),
+            config,
+        })
+    }
+
+    fn serves(&self) -> bool {
+        self.config.segment_bytes > 0
+    }
+
+    fn map_segment(&self) -> Result<Vec<Segment>, OpenError> {
+        if !self.serves() {
+            return Ok(Vec::new());
+        }
+        let bytes = self.config.segment_bytes;
+        let region = Region::anonymous(bytes)
+            .map_err(|error| OpenError::Map { bytes, reason: error.to_string() })?;
+        Ok(vec![Segment::new(self.segment, region)])
+    }
+
+    fn dialer(&self, call_timeout: Duration) -> Dialer {
+        Dialer {
+            addresses: self.masters.clone(),
+            hello: Hello {
+                protocol_version: PROTOCOL_VERSION,
+                cluster_id: self.config.cluster_id.clone(),
+                role: if self.serves() { Role::Node } else { Role::Client },
+                client: self.client,
+                auth_token: self.config.auth_token.clone(),
+            },
+            attempt_timeout: self.config.rpc_connect_timeout.min(LONGEST_ATTEMPT),
+            call_timeout,
+        }
+    }
+
+    fn goodbye(&self) -> Dialer {
+        let mut dialer = self.dialer(self.config.rpc_timeout.min(GOODBYE_TIMEOUT));
+        dialer.attempt_timeout = dialer.attempt_timeout.min(GOODBYE_TIMEOUT);
+        dialer
+    }
+
+    /// Connects to the master.
+    fn join(&mut self, host: &Arc<Host>) -> Result<Bond, OpenError> {
+        let mut bond = Bond {
+            membership: Membership::new(self.masters.len(), Chance::new(self.chance.bits())),
+            dialer: self.dialer(self.config.rpc_timeout.min(HEARTBEAT_TIMEOUT)),
+            host: Arc::clone(host),
+            clock: self.clock,
+            connection: None,
+        };
+        self.turn_until(&mut bond, |bond| bond.connection.is_some())?;
+        Ok(bond)
+    }
+
+    fn bind(&mut self, bond: &Bond) -> Result<Bound, OpenError> {
+        let connection = bond.connection.as_ref().expect("joining ended with a connection");
+        let local = connection.local_addr().map_err(|error| OpenError::MasterUnreachable {
+            master: self.config.master.clone(),
+            waited_ms: 0,
+            reason: error.to_string(),
+        })?;
+        let wish = Wish {
+            local_hostname: &self.config.local_hostname,
+            bind_address: self.config.bind_address.as_deref(),
+            ports: self.config.ports.clone(),
+            towards_master: local.ip(),
+            serves: self.config.segment_bytes > 0,
+        };
+        bind(&wish, &mut self.chance)
+    }
+
+    fn serve(&self, bound: Bound, host: &Arc<Host>) -> Result<DataServer, OpenError> {
+        let config = ServerConfig {
+            cluster_id: self.config.cluster_id.clone(),
+            auth_token: self.config.auth_token.clone(),
+            max_connections: MAX_SERVED_CONNECTIONS,
+        };
+        let host: Arc<dyn SegmentHost> = Arc::clone(host) as _;
+        DataServer::start(bound.into_listener(), host, config)
+            .map_err(|error| OpenError::Thread { thread: "data server", reason: error.to_string() })
+    }
+
+    /// Lends the segments, and waits until the master has them.
+    fn lend(&self, bond: &mut Bond, host: &Host, hostname: &str) -> Result<(), OpenError> {
+        let lent = host.segments().iter().map(|segment| Lent {
+            id: segment.id(),
+            name: hostname.to_owned(),
+            endpoint: hostname.to_owned(),
+            len: segment.len_bytes(),
+        });
+        bond.membership.lend(lent.collect());
+        self.turn_until(bond, |bond| bond.membership.is_settled())?;
+        match bond.membership.mount_refusal() {
+            None => Ok(()),
+            Some((segment, code)) => Err(OpenError::MountRefused {
+                name: segment.name.clone(),
+                bytes: segment.len,
+                code,
+            }),
+        }
+    }
+
+    /// Does what is due until `done`, for as long as reaching the master may take.
+    fn turn_until(&self, bond: &mut Bond, done: impl Fn(&Bond) -> bool) -> Result<(), OpenError> {
+        let started = Instant::now();
+        let patience = self.config.rpc_connect_timeout;
+        let mut reason = "there was no time for one".to_owned();
+        while !done(bond) {
+            let waited = started.elapsed();
+            if waited >= patience {
+                let master = self.config.master.clone();
+                let waited_ms = waited.as_millis() as u64;
+                return Err(OpenError::MasterUnreachable { master, waited_ms, reason });
+            }
+            match bond.turn() {
+                Turn::Done => {}
+                Turn::NotConnected(DialError::Refused { address, code, message }) => {
+                    return Err(OpenError::Refused { master: address, code, message });
+                }
+                Turn::NotConnected(error) => reason = error.to_string(),
+                Turn::NotAnswered(error) => reason = error.to_string(),
+                Turn::Idle(until) => {
+                    let wait = Duration::from_millis(until.since_ms(self.clock.now()));
+                    std::thread::sleep(wait.min(patience - waited));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn paths(&self, host: &Arc<Host>) -> Paths {
+        let host: Arc<dyn SegmentHost> = Arc::clone(host) as _;
+        let tcp = TcpTransport::new(TcpConfig {
+            cluster_id: self.config.cluster_id.clone(),
+            auth_token: self.config.auth_token.clone(),
+            client: self.client,
+            lanes_per_peer: self.config.lanes_per_peer,
+            bytes_in_flight: self.config.bytes_in_flight,
+            connect_timeout: NODE_CONNECT_TIMEOUT,
+            transfer_timeout: self.config.transfer_timeout,
+        });
+        Paths { local: self.serves().then(|| LocalTransport::new(host)), tcp }
+    }
+}
+
+/// Everything that is wrong with a configuration whatever the machine is like.
+fn check(config: &StoreConfig) -> Result<(), OpenError> {
+    let segment_sizes = limits::MIN_SEGMENT_BYTES..=limits::MAX_SEGMENT_BYTES;
+    if config.segment_bytes != 0 && !segment_sizes.contains(&config.segment_bytes) {
+        return Err(OpenError::SegmentSize { bytes: config.segment_bytes });
+    }
+    if config.local_buffer_bytes != 0 && !LOCAL_BUFFER_BYTES.contains(&config.local_buffer_bytes) {
+        return Err(OpenError::LocalBufferSize { bytes: config.local_buffer_bytes });
+    }
+    let (first, last) = (*config.ports.start(), *config.ports.end());
+    if first == 0 || first > last {
+        return Err(OpenError::Ports { first, last });
+    }
+    // A port and its colon are added to the hostname.
+    let names = [
+        ("the local hostname", config.local_hostname.len() + ":65535".len()),
+        ("the cluster id", config.cluster_id.len()),
+        ("the auth token", config.auth_token.len()),
+    ];
+    for (what, len) in names {
+        if len > limits::MAX_NAME_BYTES {
+            return Err(OpenError::NameTooLong { what, len });
+        }
+    }
+    split(&config.local_hostname).map(|_| ()).map_err(|reason| OpenError::Address {
+        what: "the local hostname",
+        text: config.local_hostname.clone(),
+        reason,
+    })
+}
+
+fn random() -> Result<u128, OpenError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| OpenError::Random { reason: error.to_string() })?;
+    Ok(u128::from_le_bytes(bytes))
+}

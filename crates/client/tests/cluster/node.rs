@@ -1,0 +1,150 @@
+use std::collections::BTreeSet;
+
+use mooncake_client::Chance;
+use mooncake_client::membership::{Deed, Lent, Membership};
+use mooncake_client::node::Ledger;
+use mooncake_client::ops::CallError;
+use mooncake_meta::Meta;
+use mooncake_types::{ClientId, Epoch, ErrorCode, RangeWrite, SegmentId, Tick};
+
+use crate::cell::Cell;
+
+/// Small enough that puts fill it all the time.
+const SEGMENT_BYTES: u64 = 5632;
+
+/// A storage node: memory, a ledger, a membership; and what its data server is in the middle of.
+pub(crate) struct Node {
+    pub(crate) client: ClientId,
+    pub(crate) segment: SegmentId,
+    pub(crate) cells: Vec<Cell>,
+    pub(crate) ledger: Ledger,
+    pub(crate) epoch: Epoch,
+    pub(crate) membership: Membership,
+    pub(crate) alive: bool,
+    /// Nothing gets through to or from it.
+    pub(crate) cut: bool,
+    /// Writers that were told to stop and may not have noticed.
+    interrupted: BTreeSet<u64>,
+    /// Writers whose connections broke; the server has not noticed.
+    orphans: BTreeSet<u64>,
+    /// Writers that the server has stopped; their clients do not know.
+    stopped: BTreeSet<u64>,
+}
+
+impl Node {
+    pub(crate) fn new(incarnation: u128, chance: &mut Chance) -> Self {
+        let segment = SegmentId(incarnation);
+        let mut membership = Membership::new(1, Chance::new(chance.bits()));
+        let name = format!("node {incarnation}");
+        let endpoint = name.clone();
+        membership.lend(vec![Lent { id: segment, name, endpoint, len: SEGMENT_BYTES }]);
+        Self {
+            client: ClientId(incarnation),
+            segment,
+            cells: vec![Cell::default(); SEGMENT_BYTES as usize],
+            ledger: Ledger::new(SEGMENT_BYTES),
+            epoch: Epoch(0),
+            membership,
+            alive: true,
+            cut: false,
+            interrupted: BTreeSet::new(),
+            orphans: BTreeSet::new(),
+            stopped: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn is_reachable(&self) -> bool {
+        self.alive && !self.cut
+    }
+
+    pub(crate) fn begin(&mut self, epoch: Epoch, range: &RangeWrite<'_>) -> Result<u64, ErrorCode> {
+        if epoch < self.epoch {
+            return Err(ErrorCode::InvalidVersion);
+        }
+        self.epoch = epoch;
+        let begun = self.ledger.begin(range)?;
+        self.interrupted.extend(begun.superseded);
+        Ok(begun.ticket)
+    }
+
+    /// The server notices some of what it should stop.
+    pub(crate) fn notice(&mut self, chance: &mut Chance) {
+        let due: Vec<u64> = self.interrupted.union(&self.orphans).copied().collect();
+        for ticket in due {
+            if chance.below(2) == 0 {
+                self.end(ticket);
+                self.ledger.abandon(ticket);
+                self.stopped.insert(ticket);
+            }
+        }
+    }
+
+    /// The connection of this writer is gone; its server will find out.
+    pub(crate) fn orphan(&mut self, ticket: u64) {
+        if !self.stopped.contains(&ticket) {
+            self.orphans.insert(ticket);
+        }
+    }
+
+    pub(crate) fn has_stopped(&self, ticket: u64) -> bool {
+        self.stopped.contains(&ticket)
+    }
+
+    pub(crate) fn is_interrupted(&self, ticket: u64) -> bool {
+        self.interrupted.contains(&ticket)
+    }
+
+    /// The writer has completed or abandoned.
+    pub(crate) fn end(&mut self, ticket: u64) {
+        self.interrupted.remove(&ticket);
+        self.orphans.remove(&ticket);
+    }
+
+    /// Everything that its heartbeat thread is due to do.
+    pub(crate) fn beat(&mut self, now: Tick, master: &mut Master<'_>) {
+        self.membership.see_epoch(self.epoch);
+        beat(&mut self.membership, self.client, now, &mut master.cut_off_if(self.cut));
+        self.epoch = self.epoch.max(self.membership.seen_epoch());
+    }
+}
+
+/// The master as a heartbeat finds it.
+pub(crate) enum Master<'a> {
+    Up(&'a mut Meta),
+    Unreachable,
+}
+
+impl Master<'_> {
+    fn cut_off_if(&mut self, cut: bool) -> Master<'_> {
+        match self {
+            Self::Up(meta) if !cut => Master::Up(meta),
+            _ => Master::Unreachable,
+        }
+    }
+}
+
+/// Everything that a heartbeat thread is due to do.
+pub(crate) fn beat(
+    membership: &mut Membership,
+    client: ClientId,
+    now: Tick,
+    master: &mut Master<'_>,
+) {
+    loop {
+        match (membership.next(now), &mut *master) {
+            (Deed::Wait { .. }, _) => return,
+            (Deed::Connect { .. }, Master::Up(meta)) => {
+                let epoch = meta.epoch();
+                membership.on_connected(now, Some(epoch));
+            }
+            (Deed::Connect { .. }, Master::Unreachable) => membership.on_connected(now, None),
+            (Deed::Call(request), Master::Up(meta)) => {
+                let reply = meta.handle(now, client, &request);
+                membership.on_reply(now, Ok(reply));
+            }
+            (Deed::Call(_), Master::Unreachable) => {
+                membership.on_reply(now, Err(CallError::TimedOut { after_ms: 1 }));
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! A client's life with the master, driven by hand in virtual time.
+
+use mooncake_client::Chance;
+use mooncake_client::membership::{Deed, Lent, Membership};
+use mooncake_client::ops::CallError;
+use mooncake_types::{Epoch, ErrorCode, MountSegment, Pong, Reply, Request, SegmentId, Tick};
+
+fn lent(number: u128) -> Lent {
+    Lent {
+        id: SegmentId(number),
+        name: format!("host:{number}"),
+        endpoint: format!("host:{number}"),
+        len: 1 << 20,
+    }
+}
+
+fn pong(need_remount: bool, epoch: u64) -> Result<Reply, CallError> {
+    Ok(Reply::Pong(Pong { need_remount, epoch: Epoch(epoch), client_ttl_ms: 10_000 }))
+}
+
+fn gone() -> Result<Reply, CallError> {
+    Err(CallError::Unreachable { reason: "gone".to_owned() })
+}
+
+/// A client that lends segments 1 and 2 and tries two addresses.
+fn membership() -> Membership {
+    let mut membership = Membership::new(2, Chance::new(1));
+    membership.lend(vec![lent(1), lent(2)]);
+    membership
+}
+
+/// What it does, in short.
+fn deed(membership: &mut Membership, now: u64) -> String {
+    match membership.next(Tick(now)) {
+        Deed::Connect { address } => format!("connect {address}"),
+        Deed::Wait { until } => format!("wait until {}", until.0),
+        Deed::Call(Request::Ping { segments }) => format!("ping for {}", segments.len()),
+        Deed::Call(Request::MountSegment(MountSegment { id, seen_epoch, .. })) => {
+            format!("mount {} having seen {seen_epoch}", id.0)
+        }
+        Deed::Call(other) => panic!("{other:?}"),
+    }
+}
+
+/// Connects at `now` and mounts both segments under `epoch`.
+fn settle(membership: &mut Membership, now: u64, epoch: u64) {
+    assert_eq!(deed(membership, now), "connect 0");
+    membership.on_connected(Tick(now), Some(Epoch(epoch)));
+    assert_eq!(deed(membership, now), "ping for 2");
+    membership.on_reply(Tick(now), pong(true, epoch));
+    mount_both(membership, now, epoch);
+    assert!(membership.is_settled());
+}
+
+fn mount_both(membership: &mut Membership, now: u64, seen: u64) {
+    for segment in [1, 2] {
+        assert!(!membership.is_settled());
+        let mount = format!("mount {segment} having seen {seen}");
+        assert_eq!(deed(membership, now), mount);
+        membership.on_reply(Tick(now), Ok(Reply::Done(Ok(()))));
+    }
+}
+
+#[test]
+fn a_client_connects_pings_mounts_and_then_pings_each_second() {
+    let mut membership = membership();
+    assert!(!membership.is_well());
+    settle(&mut membership, 0, 5);
+    for second in 1..5 {
+        let now = second * 1000;
+        assert_eq!(deed(&mut membership, now - 1), format!("wait until {now}"));
+        assert_eq!(deed(&mut membership, now), "ping for 2");
+        // The next ping is due a second after this one was sent, not after it was answered.
+        membership.on_reply(Tick(now + 300), pong(false, 5));
+        assert!(membership.is_well() && membership.is_settled());
+    }
+}
+
+#[test]
+fn a_master_without_patience_is_pinged_more_often() {
+    let mut membership = membership();
+    settle(&mut membership, 0, 5);
+    assert_eq!(deed(&mut membership, 1000), "ping for 2");
+    let pong = Pong { need_remount: false, epoch: Epoch(5), client_ttl_ms: 300 };
+    membership.on_reply(Tick(1000), Ok(Reply::Pong(pong)));
+    assert_eq!(deed(&mut membership, 1000), "wait until 1100");
+}
+
+#[test]
+fn segments_are_mounted_again_when_the_master_lacks_them_or_changed() {
+    for (need_remount, epoch, seen) in [(true, 5, 5), (false, 6, 6), (false, 4, 5)] {
+        let mut membership = membership();
+        settle(&mut membership, 0, 5);
+        assert_eq!(deed(&mut membership, 1000), "ping for 2");
+        membership.on_reply(Tick(1000), pong(need_remount, epoch));
+        mount_both(&mut membership, 1000, seen);
+    }
+}
+
+#[test]
+fn an_epoch_that_the_node_met_elsewhere_is_reported() {
+    let mut membership = membership();
+    membership.see_epoch(Epoch(9));
+    assert_eq!(deed(&mut membership, 0), "connect 0");
+    membership.on_connected(Tick(0), Some(Epoch(2)));
+    assert_eq!(deed(&mut membership, 0), "ping for 2");
+    membership.on_reply(Tick(0), pong(true, 2));
+    mount_both(&mut membership, 0, 9);
+    // The master has caught up; that is a new leader to this node.
+    assert_eq!(deed(&mut membership, 1000), "ping for 2");
+    membership.on_reply(Tick(1000), pong(false, 10));
+    mount_both(&mut membership, 1000, 10);
+    assert_eq!(membership.seen_epoch(), Epoch(10));
+}
+
+#[test]
+fn addresses_are_tried_in_turn_and_waits_grow_to_a_second() {
+    let mut membership = membership();
+    let mut now = 0;
+    for longest in [50, 100, 200, 400, 800, 1000, 1000] {
+        assert_eq!(deed(&mut membership, now), "connect 0");
+        membership.on_connected(Tick(now), None);
+        assert_eq!(deed(&mut membership, now), "connect 1");
+        membership.on_connected(Tick(now), None);
+        let Deed::Wait { until } = membership.next(Tick(now)) else { panic!("it does not wait") };
+        let waited = until.since_ms(Tick(now));
+        assert!((longest / 2..=longest).contains(&waited), "{waited} of {longest}");
+        now = until.0;
+    }
+    assert!(!membership.is_well());
+}
+
+#[test]
+fn a_lost_master_is_looked_for_at_the_next_address_at_once() {
+    for lost in [
+        gone(),
+        Err(CallError::TimedOut { after_ms: 1 }),
+        Ok(Reply::Done(Ok(()))),
+        Ok(Reply::Refused(ErrorCode::UnavailableInCurrentMode)),
+    ] {
+        let mut membership = membership();
+        settle(&mut membership, 0, 5);
+        assert_eq!(deed(&mut membership, 1000), "ping for 2");
+        membership.on_reply(Tick(1500), lost);
+        assert!(!membership.is_well() && !membership.is_settled());
+        assert_eq!(deed(&mut membership, 1500), "connect 1");
+        membership.on_connected(Tick(1500), Some(Epoch(6)));
+        assert!(!membership.is_well(), "a connection alone is no answer");
+        assert_eq!(deed(&mut membership, 1500), "ping for 2");
+        membership.on_reply(Tick(1500), pong(false, 6));
+        mount_both(&mut membership, 1500, 6);
+    }
+}
+
+#[test]
+fn a_connection_lost_while_mounting_goes_on_where_it_was() {
+    let mut membership = membership();
+    assert_eq!(deed(&mut membership, 0), "connect 0");
+    membership.on_connected(Tick(0), Some(Epoch(5)));
+    assert_eq!(deed(&mut membership, 0), "ping for 2");
+    membership.on_reply(Tick(0), pong(true, 5));
+    assert_eq!(deed(&mut membership, 0), "mount 1 having seen 5");
+    membership.on_reply(Tick(0), gone());
+    assert_eq!(deed(&mut membership, 0), "connect 1");
+    membership.on_connected(Tick(0), Some(Epoch(5)));
+    assert_eq!(deed(&mut membership, 0), "ping for 2");
+    membership.on_reply(Tick(0), pong(true, 5));
+    mount_both(&mut membership, 0, 5);
+}
+
+#[test]
+fn a_segment_that_is_refused_is_named_and_tried_again_when_the_master_asks() {
+    let mut membership = membership();
+    assert_eq!(deed(&mut membership, 0), "connect 0");
+    membership.on_connected(Tick(0), Some(Epoch(5)));
+    assert_eq!(deed(&mut membership, 0), "ping for 2");
+    membership.on_reply(Tick(0), pong(true, 5));
+    assert_eq!(deed(&mut membership, 0), "mount 1 having seen 5");
+    membership.on_reply(Tick(0), Ok(Reply::Done(Err(ErrorCode::SegmentAlreadyExists))));
+    assert_eq!(deed(&mut membership, 0), "mount 2 having seen 5");
+    membership.on_reply(Tick(0), Ok(Reply::Done(Ok(()))));
+    assert!(membership.is_settled());
+    assert_eq!(membership.mount_refusal(), Some((&lent(1), ErrorCode::SegmentAlreadyExists)));
+    assert_eq!(deed(&mut membership, 1000), "ping for 2");
+    membership.on_reply(Tick(1000), pong(true, 5));
+    assert_eq!(membership.mount_refusal(), None);
+    mount_both(&mut membership, 1000, 5);
+}
+
+#[test]
+fn a_client_that_lends_nothing_only_pings() {
+    let mut membership = Membership::new(1, Chance::new(1));
+    assert_eq!(deed(&mut membership, 0), "connect 0");
+    membership.on_connected(Tick(0), Some(Epoch(5)));
+    assert!(!membership.is_settled());
+    assert_eq!(deed(&mut membership, 0), "ping for 0");
+    membership.on_reply(Tick(0), pong(false, 5));
+    assert!(membership.is_settled());
+    assert_eq!(deed(&mut membership, 0), "wait until 1000");
+}

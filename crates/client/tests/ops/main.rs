@@ -1,0 +1,7 @@
+//! The operations against a scripted master and scripted nodes: what is sent, in what order, and what is answered.
+
+mod get;
+mod keyed;
+mod put;
+mod scan;
+mod script;

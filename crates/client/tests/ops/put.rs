@@ -1,0 +1,352 @@
+use mooncake_client::ReplicateConfig;
+use mooncake_client::ops::{MoveError, Op, PutOp, Step};
+use mooncake_types::{
+    Epoch, ErrorCode, Grant, KeyVersion, Placement, PutEnd, PutItem, PutStart, RangeWrite, Reply,
+    Request, SegmentId, Tick, Version, limits,
+};
+
+use crate::script::{Turn, failures, grant, granted, play, segments, statuses, version};
+
+const OK: Result<(), MoveError> = Ok(());
+const BROKEN: Result<(), MoveError> = Err(MoveError::Broken);
+const FENCED: Result<(), MoveError> = Err(MoveError::Refused(ErrorCode::InvalidVersion));
+
+fn item(key: &str) -> PutItem<'_> {
+    PutItem { key, len: 10 }
+}
+
+fn start<'a>(keys: &[&'a str], excluded: &[u128]) -> Request<'a> {
+    let excluded_segments = excluded.iter().map(|&id| SegmentId(id)).collect();
+    Request::PutStart(PutStart {
+        puts: keys.iter().map(|key| item(key)).collect(),
+        config: ReplicateConfig { excluded_segments, ..ReplicateConfig::default() },
+    })
+}
+
+fn end<'a>(puts: &[(&'a str, u64, u32)]) -> Request<'a> {
+    let put = |&(key, counter, failed_replicas)| PutEnd {
+        key,
+        version: version(counter),
+        failed_replicas,
+    };
+    Request::PutEnd { puts: puts.iter().map(put).collect() }
+}
+
+fn revoke<'a>(puts: &[(&'a str, u64)]) -> Request<'a> {
+    let put = |&(key, counter)| KeyVersion { key, version: version(counter) };
+    Request::PutRevoke { puts: puts.iter().map(put).collect() }
+}
+
+fn play_put<'a>(items: &'a [PutItem<'a>], turns: Vec<Turn<'a>>) -> Vec<Result<(), ErrorCode>> {
+    play(PutOp::new(items, &ReplicateConfig::default()), turns)
+}
+
+#[test]
+fn a_put_is_a_grant_a_write_and_an_end() {
+    let items = [item("a")];
+    let mut op = PutOp::new(&items, &ReplicateConfig::default());
+    assert_eq!(op.next(Tick(0)), Step::Call(start(&["a"], &[])));
+    let ranges = [(0, 1, 64, 10), (1, 2, 0, 4), (1, 2, 32, 6)];
+    op.on_reply(Tick(0), granted(vec![grant(5, &ranges)]));
+    let Step::Write(epoch, deposits) = op.next(Tick(0)) else { panic!("it does not write") };
+    assert_eq!(epoch, Epoch(1));
+    let whole = RangeWrite {
+        segment: SegmentId(1),
+        offset: 64,
+        len: 10,
+        key: "a",
+        version: version(5),
+        object_len: 10,
+        object_offset: 0,
+    };
+    let first = RangeWrite { segment: SegmentId(2), offset: 0, len: 4, ..whole };
+    let second = RangeWrite { offset: 32, len: 6, object_offset: 4, ..first };
+    assert_eq!(deposits.iter().map(|it| it.range).collect::<Vec<_>>(), [whole, first, second]);
+    let endpoints = [1, 2, 2].map(|number: usize| segments()[number].endpoint.clone());
+    assert_eq!(deposits.iter().map(|it| it.endpoint.clone()).collect::<Vec<_>>(), endpoints);
+    op.on_transfer(vec![OK; 3]);
+    assert_eq!(op.next(Tick(0)), Step::Call(end(&[("a", 5, 0)])));
+    op.on_reply(Tick(0), statuses(vec![Ok(())]));
+    assert_eq!(op.next(Tick(0)), Step::Done);
+    assert_eq!(op.finish(), vec![Ok(())]);
+}
+
+#[test]
+fn replicas_that_failed_are_named_when_the_put_ends() {
+    let items = [item("a")];
+    let ranges = [(0, 0, 0, 10), (1, 1, 0, 4), (1, 1, 8, 6), (2, 2, 0, 10)];
+    for (results, failed) in [
+        (vec![OK, OK, OK, OK], 0b000),
+        (vec![BROKEN, OK, OK, OK], 0b001),
+        (vec![OK, OK, BROKEN, OK], 0b010),
+        (vec![OK, FENCED, OK, BROKEN], 0b110),
+    ] {
+        let places = vec![(0, 0, 0), (0, 1, 0), (0, 1, 8), (0, 2, 0)];
+        let turns = vec![
+            Turn::Call(0, start(&["a"], &[]), granted(vec![grant(5, &ranges)])),
+            Turn::Write(0, 1, places, results),
+            Turn::Call(0, end(&[("a", 5, failed)]), statuses(vec![Ok(())])),
+        ];
+        assert_eq!(play_put(&items, turns), vec![Ok(())]);
+    }
+}
+
+/// What becomes of a put whose first grant, in segments 0 and 1, came to nothing with these errors.
+fn second_attempt<'a>(
+    items: &'a [PutItem<'a>],
+    first: [MoveError; 2],
+    excluded: &[u128],
+    rest: Vec<Turn<'a>>,
+) -> Result<(), ErrorCode> {
+    let ranges = [(0, 0, 0, 10), (1, 1, 0, 10)];
+    let mut turns = vec![
+        Turn::Call(0, start(&["a"], &[]), granted(vec![grant(5, &ranges)])),
+        Turn::Write(0, 1, vec![(0, 0, 0), (0, 1, 0)], first.map(Err).to_vec()),
+        Turn::Call(0, revoke(&[("a", 5)]), statuses(vec![Ok(())])),
+    ];
+    if let [Turn::Call(_, request, _), ..] = rest.as_slice() {
+        assert_eq!(*request, start(&["a"], excluded));
+    }
+    turns.extend(rest);
+    play_put(items, turns)[0]
+}
+
+#[test]
+fn a_put_that_failed_everywhere_is_revoked_and_tried_once_more_elsewhere() {
+    let items = [item("a")];
+    let both = [MoveError::Broken; 2];
+    let again = || granted(vec![grant(6, &[(0, 2, 32, 10)])]);
+    let ended = second_attempt(
+        &items,
+        both,
+        &[0, 1],
+        vec![
+            Turn::Call(0, start(&["a"], &[0, 1]), again()),
+            Turn::Write(0, 1, vec![(0, 2, 32)], vec![OK]),
+            Turn::Call(0, end(&[("a", 6, 0)]), statuses(vec![Ok(())])),
+        ],
+    );
+    assert_eq!(ended, Ok(()));
+    let failed = second_attempt(
+        &items,
+        both,
+        &[0, 1],
+        vec![
+            Turn::Call(0, start(&["a"], &[0, 1]), again()),
+            Turn::Write(0, 1, vec![(0, 2, 32)], vec![BROKEN]),
+            Turn::Call(0, revoke(&[("a", 6)]), statuses(vec![Ok(())])),
+        ],
+    );
+    assert_eq!(failed, Err(ErrorCode::TransferFail));
+}
+
+#[test]
+fn a_segment_that_refused_one_grant_may_be_granted_again() {
+    let items = [item("a")];
+    let refused = MoveError::Refused(ErrorCode::InvalidVersion);
+    let ended = second_attempt(
+        &items,
+        [refused, MoveError::Broken],
+        &[1],
+        vec![
+            Turn::Call(0, start(&["a"], &[1]), granted(vec![grant(6, &[(0, 0, 0, 10)])])),
+            Turn::Write(0, 1, vec![(0, 0, 0)], vec![OK]),
+            Turn::Call(0, end(&[("a", 6, 0)]), statuses(vec![Ok(())])),
+        ],
+    );
+    assert_eq!(ended, Ok(()));
+}
+
+#[test]
+fn a_second_attempt_that_is_not_granted_says_what_matters() {
+    let items = [item("a")];
+    let [(gone, code), ..] = failures();
+    for (reply, expected) in [
+        (granted(vec![Err(ErrorCode::NoAvailableHandle)]), ErrorCode::TransferFail),
+        (granted(vec![Err(ErrorCode::ObjectAlreadyExists)]), ErrorCode::ObjectAlreadyExists),
+        (
+            Ok(Reply::Refused(ErrorCode::UnavailableInCurrentMode)),
+            ErrorCode::UnavailableInCurrentMode,
+        ),
+        (Err(gone.clone()), ErrorCode::TransferFail),
+    ] {
+        let rest = vec![Turn::Call(0, start(&["a"], &[0, 1]), reply.clone())];
+        let ended = second_attempt(&items, [MoveError::Broken; 2], &[0, 1], rest);
+        assert_eq!(ended, Err(expected), "{reply:?}");
+    }
+    assert_eq!(code, ErrorCode::RpcFail);
+}
+
+#[test]
+fn a_master_that_is_gone_ends_every_phase() {
+    for (error, code) in failures() {
+        let items = [item("a"), item("b")];
+        let turns = vec![Turn::Call(0, start(&["a", "b"], &[]), Err(error.clone()))];
+        assert_eq!(play_put(&items, turns), vec![Err(code); 2]);
+
+        let grants = || granted(vec![grant(5, &[(0, 0, 0, 10)]), grant(6, &[(0, 1, 0, 10)])]);
+        let places = || vec![(0, 0, 0), (1, 1, 0)];
+        // At the end: what was written is in doubt, what was not has failed.
+        let turns = vec![
+            Turn::Call(0, start(&["a", "b"], &[]), grants()),
+            Turn::Write(0, 1, places(), vec![OK, BROKEN]),
+            Turn::Call(0, end(&[("a", 5, 0)]), Err(error.clone())),
+        ];
+        assert_eq!(play_put(&items, turns), vec![Err(code), Err(ErrorCode::TransferFail)]);
+        // At the revoke: what has ended stays.
+        let turns = vec![
+            Turn::Call(0, start(&["a", "b"], &[]), grants()),
+            Turn::Write(0, 1, places(), vec![OK, BROKEN]),
+            Turn::Call(0, end(&[("a", 5, 0)]), statuses(vec![Ok(())])),
+            Turn::Call(0, revoke(&[("b", 6)]), Err(error)),
+        ];
+        assert_eq!(play_put(&items, turns), vec![Ok(()), Err(ErrorCode::TransferFail)]);
+    }
+}
+
+#[test]
+fn every_position_has_its_own_result() {
+    let items = [
+        item("a"),
+        item(""),
+        PutItem { key: "empty", len: 0 },
+        item("a"),
+        PutItem { key: "huge", len: limits::MAX_OBJECT_BYTES + 1 },
+        item("full"),
+        item("late"),
+    ];
+    let turns = vec![
+        Turn::Call(
+            0,
+            start(&["a", "a", "full", "late"], &[]),
+            granted(vec![
+                grant(5, &[(0, 0, 0, 10)]),
+                Err(ErrorCode::ObjectAlreadyExists),
+                Err(ErrorCode::NoAvailableHandle),
+                grant(6, &[(0, 1, 0, 10)]),
+            ]),
+        ),
+        Turn::Write(0, 1, vec![(0, 0, 0), (6, 1, 0)], vec![OK, OK]),
+        Turn::Call(
+            0,
+            end(&[("a", 5, 0), ("late", 6, 0)]),
+            statuses(vec![Ok(()), Err(ErrorCode::ObjectNotFound)]),
+        ),
+    ];
+    let expected = vec![
+        Ok(()),
+        Err(ErrorCode::InvalidKey),
+        Err(ErrorCode::InvalidParams),
+        Err(ErrorCode::ObjectAlreadyExists),
+        Err(ErrorCode::InvalidParams),
+        Err(ErrorCode::NoAvailableHandle),
+        Err(ErrorCode::ObjectNotFound),
+    ];
+    assert_eq!(play_put(&items, turns), expected);
+}
+
+#[test]
+fn grants_of_different_leaders_are_written_under_their_own_epochs() {
+    let items = [item("a"), item("b"), item("c")];
+    let of_epoch = |epoch, counter, segment| {
+        let version = Version { epoch: Epoch(epoch), counter };
+        let placements = vec![Placement { replica: 0, segment, offset: 0, len: 10 }];
+        Ok(Grant { version, placements })
+    };
+    let grants = vec![of_epoch(1, 9, 0), of_epoch(2, 1, 1), of_epoch(1, 10, 2)];
+    let mut op = PutOp::new(&items, &ReplicateConfig::default());
+    op.next(Tick(0));
+    op.on_reply(Tick(0), granted(grants));
+    for (epoch, positions) in [(1, vec![0, 2]), (2, vec![1])] {
+        let Step::Write(under, deposits) = op.next(Tick(0)) else { panic!("it does not write") };
+        assert_eq!(under, Epoch(epoch));
+        assert_eq!(deposits.iter().map(|it| it.position).collect::<Vec<_>>(), positions);
+        op.on_transfer(vec![OK; positions.len()]);
+    }
+    let Step::Call(Request::PutEnd { puts }) = op.next(Tick(0)) else { panic!("it does not end") };
+    assert_eq!(puts.iter().map(|put| put.key).collect::<Vec<_>>(), ["a", "b", "c"]);
+}
+
+#[test]
+fn a_grant_that_makes_no_sense_is_given_back() {
+    let items = [item("a"), item("b")];
+    let turns = vec![
+        Turn::Call(
+            0,
+            start(&["a", "b"], &[]),
+            granted(vec![grant(5, &[(0, 0, 0, 11)]), grant(6, &[(0, 1, 0, 10)])]),
+        ),
+        Turn::Write(0, 1, vec![(1, 1, 0)], vec![OK]),
+        Turn::Call(0, end(&[("b", 6, 0)]), statuses(vec![Ok(())])),
+        Turn::Call(0, revoke(&[("a", 5)]), statuses(vec![Ok(())])),
+    ];
+    assert_eq!(play_put(&items, turns), vec![Err(ErrorCode::InternalError), Ok(())]);
+}
+
+#[test]
+fn replies_that_make_no_sense_are_errors() {
+    let items = [item("a")];
+    for reply in [granted(vec![]), statuses(vec![Ok(())]), Ok(Reply::Refused(ErrorCode::Ok))] {
+        let turns = vec![Turn::Call(0, start(&["a"], &[]), reply)];
+        assert_eq!(play_put(&items, turns), vec![Err(ErrorCode::InternalError)]);
+    }
+    for reply in [statuses(vec![]), granted(vec![])] {
+        let turns = vec![
+            Turn::Call(0, start(&["a"], &[]), granted(vec![grant(5, &[(0, 0, 0, 10)])])),
+            Turn::Write(0, 1, vec![(0, 0, 0)], vec![OK]),
+            Turn::Call(0, end(&[("a", 5, 0)]), reply),
+        ];
+        assert_eq!(play_put(&items, turns), vec![Err(ErrorCode::InternalError)]);
+    }
+}
+
+#[test]
+fn a_configuration_that_makes_no_sense_is_refused_before_anything_is_sent() {
+    let items = [item("a"), item("")];
+    let long = "n".repeat(limits::MAX_NAME_BYTES + 1);
+    let none = ReplicateConfig::default;
+    for config in [
+        ReplicateConfig { replica_num: 0, ..none() },
+        ReplicateConfig { replica_num: limits::MAX_REPLICAS + 1, ..none() },
+        ReplicateConfig { preferred_segments: vec![&long], ..none() },
+        ReplicateConfig { preferred_segments: vec!["n"; 5000], ..none() },
+    ] {
+        let results = play(PutOp::new(&items, &config), vec![]);
+        assert_eq!(results, vec![Err(ErrorCode::InvalidParams); 2]);
+    }
+}
+
+#[test]
+fn long_batches_are_cut_and_segments_are_excluded_for_one_part_only() {
+    let keys: Vec<String> = (0..limits::MAX_BATCH_KEYS + 5).map(|i| format!("key {i}")).collect();
+    let items: Vec<PutItem<'_>> = keys.iter().map(|key| item(key)).collect();
+    let mut op = PutOp::new(&items, &ReplicateConfig::default());
+    let mut starts = Vec::new();
+    let mut first_write = true;
+    loop {
+        match op.next(Tick(0)) {
+            Step::Call(Request::PutStart(start)) => {
+                starts.push((start.puts.len(), start.config.excluded_segments.len()));
+                let one = |_| grant(5, &[(0, 0, 0, 10)]);
+                op.on_reply(Tick(0), granted(start.puts.iter().map(one).collect()));
+            }
+            Step::Call(Request::PutEnd { puts }) => {
+                op.on_reply(Tick(0), statuses(vec![Ok(()); puts.len()]));
+            }
+            Step::Call(Request::PutRevoke { puts }) => {
+                op.on_reply(Tick(0), statuses(vec![Ok(()); puts.len()]));
+            }
+            Step::Write(_, deposits) => {
+                let mut results = vec![OK; deposits.len()];
+                if std::mem::take(&mut first_write) {
+                    results[7] = BROKEN;
+                }
+                op.on_transfer(results);
+            }
+            Step::Done => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(starts, vec![(limits::MAX_BATCH_KEYS, 0), (1, 1), (5, 0)]);
+    assert_eq!(op.finish(), vec![Ok(()); items.len()]);
+}

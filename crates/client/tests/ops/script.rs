@@ -1,0 +1,104 @@
+use std::sync::Arc;
+
+use mooncake_client::Version;
+use mooncake_client::ops::{CallError, MoveError, Op, Step};
+use mooncake_types::{
+    Epoch, ErrorCode, Grant, Located, Placement, Reply, Request, SegmentAddress, SegmentId, Tick,
+};
+
+/// One exchange: at this moment the operation must want this, and gets that.
+pub(crate) enum Turn<'a> {
+    Call(u64, Request<'a>, Result<Reply, CallError>),
+    /// What is read: position, segment, offset.
+    Read(u64, Vec<(usize, u128, u64)>, Vec<Result<(), MoveError>>),
+    /// What is written: epoch; position, segment, offset.
+    Write(u64, u64, Vec<(usize, u128, u64)>, Vec<Result<(), MoveError>>),
+}
+
+/// Plays a script to its end, which must be the operation's too.
+pub(crate) fn play<'a, O: Op<'a>>(mut op: O, turns: Vec<Turn<'a>>) -> O::Output {
+    let mut now = 0;
+    for turn in turns {
+        match turn {
+            Turn::Call(at, request, reply) => {
+                now = at;
+                assert_eq!(op.next(Tick(now)), Step::Call(request));
+                op.on_reply(Tick(now), reply);
+            }
+            Turn::Read(at, expected, results) => {
+                now = at;
+                let Step::Read(fetches) = op.next(Tick(now)) else { panic!("it does not read") };
+                let places = fetches
+                    .iter()
+                    .map(|fetch| (fetch.position, fetch.range.segment.0, fetch.range.offset));
+                assert_eq!(places.collect::<Vec<_>>(), expected);
+                op.on_transfer(results);
+            }
+            Turn::Write(at, epoch, expected, results) => {
+                now = at;
+                let step = op.next(Tick(now));
+                let Step::Write(under, deposits) = step else { panic!("it does not write") };
+                assert_eq!(under, Epoch(epoch));
+                let places =
+                    deposits.iter().map(|it| (it.position, it.range.segment.0, it.range.offset));
+                assert_eq!(places.collect::<Vec<_>>(), expected);
+                op.on_transfer(results);
+            }
+        }
+    }
+    assert_eq!(op.next(Tick(now)), Step::Done);
+    op.finish()
+}
+
+pub(crate) fn version(counter: u64) -> Version {
+    Version { epoch: Epoch(1), counter }
+}
+
+/// Segments 0 to 3 of nodes of their own.
+pub(crate) fn segments() -> Vec<SegmentAddress> {
+    let segment = |number: u128| SegmentAddress {
+        id: SegmentId(number),
+        name: format!("segment {number}").into(),
+        endpoint: Arc::from(format!("node {number}")),
+    };
+    (0..4).map(segment).collect()
+}
+
+/// A range: replica, segment, offset, length.
+pub(crate) type Range = (u32, u32, u64, u64);
+
+fn placements(ranges: &[Range]) -> Vec<Placement> {
+    let placement = |&(replica, segment, offset, len)| Placement { replica, segment, offset, len };
+    ranges.iter().map(placement).collect()
+}
+
+pub(crate) fn located(counter: u64, len: u64, ranges: &[Range]) -> Result<Located, ErrorCode> {
+    Ok(Located { version: version(counter), len, placements: placements(ranges) })
+}
+
+/// A reply to a lookup, with leases of five seconds.
+pub(crate) fn found(results: Vec<Result<Located, ErrorCode>>) -> Result<Reply, CallError> {
+    Ok(Reply::Located { results, segments: segments(), lease_ms: 5000 })
+}
+
+pub(crate) fn grant(counter: u64, ranges: &[Range]) -> Result<Grant, ErrorCode> {
+    Ok(Grant { version: version(counter), placements: placements(ranges) })
+}
+
+pub(crate) fn granted(results: Vec<Result<Grant, ErrorCode>>) -> Result<Reply, CallError> {
+    Ok(Reply::Granted { results, segments: segments() })
+}
+
+pub(crate) fn statuses(results: Vec<Result<(), ErrorCode>>) -> Result<Reply, CallError> {
+    Ok(Reply::Statuses(results))
+}
+
+/// No connection, and no answer in time, with the codes they end in.
+pub(crate) fn failures() -> [(CallError, ErrorCode); 3] {
+    let reason = || "gone".to_owned();
+    [
+        (CallError::Unreachable { reason: reason() }, ErrorCode::RpcFail),
+        (CallError::Protocol { reason: reason() }, ErrorCode::RpcFail),
+        (CallError::TimedOut { after_ms: 30_000 }, ErrorCode::RpcTimeout),
+    ]
+}

@@ -1,0 +1,7 @@
+//! Stores over real sockets, with a master in this process: the real state machine behind plain blocking threads.
+
+mod faults;
+mod master;
+mod open;
+mod pool;
+mod rig;

@@ -1,0 +1,170 @@
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use mooncake_meta::{Config, Meta};
+use mooncake_types::{ClientId, Epoch, Tick};
+use mooncake_wire::{Expected, HEADER_LEN, Header, Kind, PROTOCOL_VERSION, Welcome};
+
+pub(crate) const CLUSTER: &str = "test cluster";
+pub(crate) const TOKEN: &str = "test token";
+
+/// A master on a port of its own, until it is stopped or dropped.
+pub(crate) struct Master {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    meta: Mutex<Meta>,
+    started: Instant,
+    listener: TcpListener,
+    connections: Mutex<Vec<TcpStream>>,
+    stopping: AtomicBool,
+    /// Takes requests and answers none.
+    mute: AtomicBool,
+}
+
+pub(crate) fn config() -> Config {
+    Config { lease_ttl_ms: 200, ..Config::default() }
+}
+
+impl Master {
+    pub(crate) fn start() -> Self {
+        Self::start_at("127.0.0.1:0", Meta::new(config(), Epoch(7)))
+    }
+
+    pub(crate) fn start_at(address: &str, meta: Meta) -> Self {
+        let listener = TcpListener::bind(address).expect("the port is free");
+        let address = listener.local_addr().expect("it is bound");
+        let shared = Arc::new(Shared {
+            meta: Mutex::new(meta),
+            started: Instant::now(),
+            listener,
+            connections: Mutex::default(),
+            stopping: AtomicBool::new(false),
+            mute: AtomicBool::new(false),
+        });
+        let of_thread = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || of_thread.accept());
+        Self { shared, address, thread: Some(thread) }
+    }
+
+    pub(crate) fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    pub(crate) fn set_mute(&self, mute: bool) {
+        self.shared.mute.store(mute, Ordering::SeqCst);
+    }
+
+    /// Asks the state machine itself.
+    pub(crate) fn with_meta<T>(&self, look: impl FnOnce(&mut Meta) -> T) -> T {
+        look(&mut self.shared.meta.lock().expect("no holder panicked"))
+    }
+
+    /// Closes the port and every connection.
+    pub(crate) fn stop(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        // Wakes the accepting thread, which then drops the listener with the last handle.
+        drop(TcpStream::connect(self.address));
+        for connection in self.shared.connections.lock().expect("no holder panicked").drain(..) {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the accepting thread does not panic");
+        }
+    }
+
+    /// Stops and comes back at the same port with this state.
+    pub(crate) fn restart(mut self, meta: impl FnOnce(&mut Meta) -> Meta) -> Self {
+        self.stop();
+        let meta = self.with_meta(meta);
+        let address = self.address();
+        drop(self);
+        Self::start_at(&address, meta)
+    }
+}
+
+impl Drop for Master {
+    fn drop(&mut self) {
+        self.stop();
+        // Connection threads hold the listener until they notice; the port must be free before a successor binds it.
+        while Arc::strong_count(&self.shared) > 1 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Shared {
+    fn accept(self: Arc<Self>) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if self.stopping.load(Ordering::SeqCst) {
+                return;
+            }
+            let handle = stream.try_clone().expect("a socket can be cloned");
+            self.connections.lock().expect("no holder panicked").push(handle);
+            let shared = Arc::clone(&self);
+            std::thread::spawn(move || shared.serve(stream));
+        }
+    }
+
+    fn serve(&self, mut stream: TcpStream) {
+        stream.set_nodelay(true).expect("a socket has this option");
+        // Whatever ends a connection ends it.
+        let _ = self.converse(&mut stream);
+        let _ = stream.shutdown(Shutdown::Both);
+    }
+
+    fn converse(&self, stream: &mut TcpStream) -> io::Result<()> {
+        let (header, body) = read_frame(stream)?;
+        assert_eq!(header.kind, Kind::Hello, "the first frame of a client");
+        let hello = mooncake_wire::decode_hello(&body).expect("a client's hello decodes");
+        let mut out = Vec::new();
+        let expected = Expected { cluster_id: CLUSTER, auth_token: TOKEN };
+        if let Err(refusal) = hello.check(&expected) {
+            mooncake_wire::encode_refusal(&mut out, header.request_id, &refusal);
+            return stream.write_all(&out);
+        }
+        let epoch = self.meta.lock().expect("no holder panicked").epoch();
+        let software_version = "test".to_owned();
+        let welcome = Welcome { protocol_version: PROTOCOL_VERSION, epoch, software_version };
+        mooncake_wire::encode_welcome(&mut out, header.request_id, &welcome);
+        stream.write_all(&out)?;
+        loop {
+            let (header, body) = read_frame(stream)?;
+            if self.mute.load(Ordering::SeqCst) {
+                continue;
+            }
+            out.clear();
+            self.answer(hello.client, header.request_id, body, &mut out);
+            stream.write_all(&out)?;
+        }
+    }
+
+    fn answer(&self, from: ClientId, request_id: u64, body: Vec<u8>, out: &mut Vec<u8>) {
+        let message =
+            mooncake_wire::decode_request(body.into()).expect("a client's request decodes");
+        let request = message.request().expect("a client's keys decode");
+        let mut meta = self.meta.lock().expect("no holder panicked");
+        let now = Tick(self.started.elapsed().as_millis() as u64);
+        while meta.poll_timeout().is_some_and(|due| due <= now) {
+            meta.handle_timeout(now);
+        }
+        let reply = meta.handle(now, from, &request);
+        mooncake_wire::encode_reply(out, request_id, &reply);
+    }
+}
+
+fn read_frame(stream: &mut TcpStream) -> io::Result<(Header, Vec<u8>)> {
+    let mut header = [0; HEADER_LEN];
+    stream.read_exact(&mut header)?;
+    let header = Header::decode(&header).expect("a client's header decodes");
+    let mut body = vec![0; header.body_len as usize];
+    stream.read_exact(&mut body)?;
+    Ok((header, body))
+}

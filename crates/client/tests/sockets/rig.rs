@@ -1,0 +1,58 @@
+use std::time::{Duration, Instant};
+
+use mooncake_client::{
+    Buffer, ErrorCode, GetTarget, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
+};
+
+use crate::master::{CLUSTER, Master, TOKEN};
+
+/// A configuration for this master, with a segment of so many bytes.
+pub(crate) fn config(master: &Master, segment_bytes: u64) -> StoreConfig {
+    StoreConfig {
+        master: master.address(),
+        segment_bytes,
+        cluster_id: CLUSTER.to_owned(),
+        auth_token: TOKEN.to_owned(),
+        rpc_connect_timeout: Duration::from_secs(5),
+        ..StoreConfig::default()
+    }
+}
+
+pub(crate) fn open(master: &Master, segment_bytes: u64) -> Store {
+    Store::open(config(master, segment_bytes)).expect("the store opens")
+}
+
+/// Bytes that say which key they are of, and where in it they lie.
+pub(crate) fn content(key: &str, len: usize) -> Vec<u8> {
+    let word = |at: usize| {
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ (at as u64);
+        for byte in key.bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        (hash ^ (hash >> 29)).to_le_bytes()
+    };
+    (0..len.div_ceil(8)).flat_map(word).take(len).collect()
+}
+
+pub(crate) fn put(store: &Store, key: &str, len: usize, replicas: u32) -> Result<(), ErrorCode> {
+    let bytes = Buffer::from_vec(content(key, len));
+    let config = ReplicateConfig { replica_num: replicas, ..ReplicateConfig::default() };
+    store.put(&[PutSource { key, src: SliceList::from(bytes.raw()) }], &config).remove(0)
+}
+
+pub(crate) fn get(store: &Store, key: &str) -> Result<Vec<u8>, ErrorCode> {
+    store.get(&[key]).remove(0).map(Buffer::into_vec)
+}
+
+pub(crate) fn get_into(store: &Store, key: &str, room: &Buffer) -> Result<u64, ErrorCode> {
+    store.get_into(&[GetTarget { key, dst: SliceList::from(room.raw()) }]).remove(0)
+}
+
+/// Waits, for ten seconds at most, until something holds.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !holds() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,65 @@
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use mooncake_types::ErrorCode;
+use serde::Serialize;
+
+use crate::ask::Stopping;
+
+/// The body of every error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Body {
+    success: bool,
+    error_code: i32,
+    error_message: String,
+}
+
+/// An HTTP request that was not fulfilled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    status: StatusCode,
+    code: ErrorCode,
+    message: String,
+}
+
+impl Failure {
+    /// The request makes no sense.
+    pub(super) fn bad_request(message: impl Into<String>) -> Failure {
+        let message = message.into();
+        Failure { status: StatusCode::BAD_REQUEST, code: ErrorCode::InvalidParams, message }
+    }
+
+    /// What was asked for is not there.
+    pub(super) fn not_found(code: ErrorCode, message: impl Into<String>) -> Failure {
+        Failure { status: StatusCode::NOT_FOUND, code, message: message.into() }
+    }
+
+    /// The path exists, and not for this method.
+    pub(super) fn wrong_method(message: String) -> Failure {
+        let status = StatusCode::METHOD_NOT_ALLOWED;
+        Failure { status, code: ErrorCode::InvalidParams, message }
+    }
+
+    /// The master cannot do this.
+    pub(super) fn internal(code: ErrorCode, message: impl Into<String>) -> Failure {
+        Failure { status: StatusCode::INTERNAL_SERVER_ERROR, code, message: message.into() }
+    }
+}
+
+impl From<Stopping> for Failure {
+    fn from(_: Stopping) -> Failure {
+        Failure {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            code: ErrorCode::UnavailableInCurrentMode,
+            message: "service plane is not active".to_owned(),
+        }
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let body =
+            Body { success: false, error_code: self.code.number(), error_message: self.message };
+        (self.status, Json(body)).into_response()
+    }
+}

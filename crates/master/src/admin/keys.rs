@@ -1,0 +1,181 @@
+//! Keys, as operators see them.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State as Extract;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use futures_core::Stream;
+use mooncake_types::{
+    ClientId, ErrorCode, Located, Reply, Request, Scan, ScanAction, SegmentAddress, limits,
+};
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+use super::error::Failure;
+use super::parameters::Parameters;
+use super::server::State;
+use crate::ask::Stopping;
+use crate::owner::SCAN_PAGE_OBJECTS;
+
+/// Who asks when an operator does. No connection may call itself so.
+pub(super) const OPERATOR: ClientId = ClientId(0);
+
+/// Pages that are read ahead of a slow reader.
+const PAGES_AHEAD: usize = 4;
+
+/// One range of one replica, under the names that the C++ store gives its fields.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Range {
+    size_: u64,
+    /// An offset into the segment.
+    buffer_address_: u64,
+    protocol_: &'static str,
+    /// The segment's name.
+    transport_endpoint_: String,
+}
+
+fn ranges(located: &Located, segments: &[SegmentAddress]) -> Vec<Range> {
+    let range = |placement: &mooncake_types::Placement| Range {
+        size_: placement.len,
+        buffer_address_: placement.offset,
+        protocol_: "tcp",
+        transport_endpoint_: segments[placement.segment as usize].name.to_string(),
+    };
+    located.placements.iter().map(range).collect()
+}
+
+#[derive(Serialize)]
+pub(super) struct Found {
+    success: bool,
+    data: Vec<Range>,
+}
+
+/// `GET /query_key?key=K`. Like any read it grants a lease.
+pub(super) async fn query_key(
+    Extract(state): Extract<State>,
+    parameters: Parameters,
+) -> Result<Json<Found>, Failure> {
+    let key = parameters.required("key")?.to_owned();
+    let look = move |owner: &mut crate::owner::Owner| {
+        owner.handle(OPERATOR, &Request::GetReplicaList { keys: vec![&key] })
+    };
+    match state.asker.ask(look).await? {
+        Reply::Located { results, segments, .. } => match results.first() {
+            Some(Ok(located)) => {
+                Ok(Json(Found { success: true, data: ranges(located, &segments) }))
+            }
+            Some(Err(code)) => Err(Failure::not_found(*code, code.name())),
+            None => unreachable!("one key was asked for, and none was answered"),
+        },
+        Reply::Refused(code) => Err(Failure::internal(code, code.name())),
+        other => unreachable!("a look-up is answered by places, not by {other:?}"),
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct Batch {
+    success: bool,
+    data: BTreeMap<String, Answer>,
+}
+
+#[derive(Default, Serialize)]
+struct Answer {
+    ok: bool,
+    error: Option<&'static str>,
+    values: Vec<Range>,
+    disk_values: Vec<Range>,
+    local_disk_values: Vec<Range>,
+    nof_values: Vec<Range>,
+}
+
+impl Answer {
+    fn error(code: ErrorCode) -> Answer {
+        Answer { error: Some(code.name()), ..Answer::default() }
+    }
+}
+
+/// `GET /batch_query_keys?keys=a,b`. It grants no lease.
+pub(super) async fn batch_query_keys(
+    Extract(state): Extract<State>,
+    parameters: Parameters,
+) -> Result<Json<Batch>, Failure> {
+    let keys = parameters
+        .optional("keys")
+        .ok_or_else(|| Failure::bad_request("No keys provided. Use ?keys=key1,key2,..."))?;
+    let keys: Vec<String> = keys.split(',').map(str::to_owned).collect();
+    if keys.len() > limits::MAX_BATCH_KEYS {
+        let max = limits::MAX_BATCH_KEYS;
+        return Err(Failure::bad_request(format!("{} keys are more than {max}", keys.len())));
+    }
+    let look = move |owner: &mut crate::owner::Owner| {
+        let answer = |key: String| {
+            let answer = match owner.meta.peek(&key) {
+                None => Answer::error(ErrorCode::ObjectNotFound),
+                Some(report) if !report.complete => Answer::error(ErrorCode::ReplicaIsNotReady),
+                Some(report) => Answer {
+                    ok: true,
+                    values: ranges(&report.located, &report.segments),
+                    ..Answer::default()
+                },
+            };
+            (key, answer)
+        };
+        keys.into_iter().map(answer).collect()
+    };
+    Ok(Json(Batch { success: true, data: state.asker.ask(look).await? }))
+}
+
+/// `GET /get_all_keys`: one key a line, sent as the walk goes on.
+pub(super) async fn get_all_keys(Extract(state): Extract<State>) -> impl IntoResponse {
+    let (pages, read) = mpsc::channel(PAGES_AHEAD);
+    tokio::spawn(walk(state, pages));
+    ([(CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from_stream(Pages(read)))
+}
+
+async fn walk(state: State, pages: mpsc::Sender<Result<Bytes, Stopping>>) {
+    let mut next = Some(0);
+    while let Some(cursor) = next {
+        let scan =
+            Scan { pattern: None, action: ScanAction::List, cursor, limit: SCAN_PAGE_OBJECTS };
+        let page = match state
+            .asker
+            .ask(move |owner| owner.handle(OPERATOR, &Request::Scan(scan)))
+            .await
+        {
+            Ok(Reply::Scanned(page)) => {
+                next = page.next_cursor;
+                Ok(page
+                    .objects
+                    .into_iter()
+                    .flat_map(|(key, _)| [key, "\n".to_owned()])
+                    .collect::<String>()
+                    .into())
+            }
+            Ok(_) | Err(Stopping) => {
+                next = None;
+                Err(Stopping)
+            }
+        };
+        if pages.send(page).await.is_err() {
+            // The reader has gone.
+            return;
+        }
+    }
+}
+
+/// The receiving end as a stream of pieces of a body.
+struct Pages(mpsc::Receiver<Result<Bytes, Stopping>>);
+
+impl Stream for Pages {
+    type Item = Result<Bytes, Stopping>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(cx)
+    }
+}

@@ -1,0 +1,12 @@
+//! The admin HTTP server: a thread and a runtime of its own, which ask the owner and never hold it up.
+
+mod error;
+mod health;
+mod keys;
+mod parameters;
+mod prometheus;
+mod remove_all;
+mod segments;
+mod server;
+
+pub(crate) use server::{Identity, Server};

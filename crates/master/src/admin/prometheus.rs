@@ -1,0 +1,25 @@
+//! Metrics. The owner only copies its counters; the text is made here.
+
+use axum::extract::State as Extract;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use mooncake_types::ErrorCode;
+
+use super::error::Failure;
+use super::server::State;
+use crate::summary;
+
+/// `GET /metrics`.
+pub(super) async fn metrics(Extract(state): Extract<State>) -> Result<impl IntoResponse, Failure> {
+    let snapshot = state.asker.ask(|owner| owner.snapshot()).await?;
+    let text = snapshot
+        .text()
+        .map_err(|error| Failure::internal(ErrorCode::InternalError, error.to_string()))?;
+    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
+}
+
+/// `GET /metrics/summary`.
+pub(super) async fn summary(Extract(state): Extract<State>) -> Result<String, Failure> {
+    let snapshot = state.asker.ask(|owner| owner.snapshot()).await?;
+    Ok(summary::line(&snapshot))
+}

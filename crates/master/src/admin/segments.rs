@@ -1,0 +1,135 @@
+//! The pool's segments, as operators see them.
+
+use axum::Json;
+use axum::extract::State as Extract;
+use mooncake_meta::SegmentReport;
+use mooncake_types::{ErrorCode, SegmentState};
+use serde::Serialize;
+
+use super::error::Failure;
+use super::parameters::Parameters;
+use super::server::State;
+
+/// `GET /get_all_segments`: one name a line; segments that share a name are one line.
+pub(super) async fn get_all_segments(Extract(state): Extract<State>) -> Result<String, Failure> {
+    let reports = state.asker.ask(|owner| owner.meta.segments()).await?;
+    let mut names: Vec<&str> = reports.iter().map(|report| report.name.as_ref()).collect();
+    names.dedup();
+    Ok(names.iter().map(|name| format!("{name}\n")).collect())
+}
+
+#[derive(Serialize)]
+pub(super) struct Details {
+    total_segments: usize,
+    segments: Vec<Detail>,
+}
+
+#[derive(Serialize)]
+struct Detail {
+    segment_name: String,
+    segment_id: String,
+    client_id: String,
+    base_address: &'static str,
+    size_bytes: u64,
+    size_human: String,
+    te_endpoint: String,
+    protocol: &'static str,
+    status: &'static str,
+    allocator_used_bytes: u64,
+    allocator_capacity_bytes: u64,
+    allocator_usage_percent: f64,
+}
+
+impl From<&SegmentReport> for Detail {
+    fn from(report: &SegmentReport) -> Detail {
+        Detail {
+            segment_name: report.name.to_string(),
+            segment_id: report.id.to_string(),
+            client_id: report.client.to_string(),
+            // Placements are offsets into the segment; where it is mapped is known to its node alone.
+            base_address: "0x0",
+            size_bytes: report.capacity,
+            size_human: format!("{} GiB", report.capacity as f64 / (1u64 << 30) as f64),
+            te_endpoint: report.endpoint.to_string(),
+            protocol: "tcp",
+            status: state_name(report.state),
+            allocator_used_bytes: report.used,
+            allocator_capacity_bytes: report.capacity,
+            allocator_usage_percent: match report.capacity {
+                0 => 0.0,
+                capacity => report.used as f64 / capacity as f64 * 100.0,
+            },
+        }
+    }
+}
+
+/// `GET /get_segments_detail`.
+pub(super) async fn get_segments_detail(
+    Extract(state): Extract<State>,
+) -> Result<Json<Details>, Failure> {
+    let reports = state.asker.ask(|owner| owner.meta.segments()).await?;
+    let segments: Vec<Detail> = reports.iter().map(Detail::from).collect();
+    Ok(Json(Details { total_segments: segments.len(), segments }))
+}
+
+/// `GET /query_segment?segment=S`: used bytes and capacity of all segments of that name.
+pub(super) async fn query_segment(
+    Extract(state): Extract<State>,
+    parameters: Parameters,
+) -> Result<String, Failure> {
+    let name = parameters.required("segment")?;
+    let reports = named(&state, name).await?;
+    let used: u64 = reports.iter().map(|report| report.used).sum();
+    let capacity: u64 = reports.iter().map(|report| report.capacity).sum();
+    Ok(format!("{name}\nUsed(bytes): {used}\nCapacity(bytes) : {capacity}\n"))
+}
+
+#[derive(Serialize)]
+pub(super) struct Status {
+    success: bool,
+    segment: String,
+    status: u8,
+    status_name: &'static str,
+    error_code: i32,
+    error_message: &'static str,
+}
+
+/// `GET /api/v1/segments/status?segment=S`.
+pub(super) async fn status(
+    Extract(state): Extract<State>,
+    parameters: Parameters,
+) -> Result<Json<Status>, Failure> {
+    let name = parameters.required("segment")?;
+    let first = named(&state, name).await?.swap_remove(0);
+    Ok(Json(Status {
+        success: true,
+        segment: name.to_owned(),
+        status: first.state as u8,
+        status_name: state_name(first.state),
+        error_code: 0,
+        error_message: "",
+    }))
+}
+
+/// The segments of a name: at least one.
+async fn named(state: &State, name: &str) -> Result<Vec<SegmentReport>, Failure> {
+    let mut reports = state.asker.ask(|owner| owner.meta.segments()).await?;
+    reports.retain(|report| report.name.as_ref() == name);
+    match reports.is_empty() {
+        true => {
+            Err(Failure::not_found(ErrorCode::SegmentNotFound, ErrorCode::SegmentNotFound.name()))
+        }
+        false => Ok(reports),
+    }
+}
+
+fn state_name(state: SegmentState) -> &'static str {
+    match state {
+        SegmentState::Undefined => "UNDEFINED",
+        SegmentState::Ok => "OK",
+        SegmentState::Draining => "DRAINING",
+        SegmentState::Drained => "DRAINED",
+        SegmentState::GracefullyUnmounting => "GRACEFULLY_UNMOUNTING",
+        SegmentState::Unmounting => "UNMOUNTING",
+    }
+}

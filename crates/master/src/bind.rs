@@ -1,0 +1,147 @@
+//! Taking the ports, before anything else happens.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use thiserror::Error;
+
+use crate::config::Config;
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// Why a master cannot start.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BindError {
+    /// The rules of the pool contradict each other.
+    #[error("{0}")]
+    Pool(String),
+    /// The name of the address means nothing.
+    #[error("cannot resolve --{flag}={host}: {reason}")]
+    Unresolved {
+        /// The flag that gave the name.
+        flag: &'static str,
+        /// The name.
+        host: String,
+        /// What the resolver said.
+        reason: String,
+    },
+    /// Another process listens there.
+    #[error("port {port} on {host} is taken by another process; choose another with --{flag}")]
+    Taken {
+        /// The flag that gave the port.
+        flag: &'static str,
+        /// The address.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// The port cannot be used for another reason.
+    #[error("cannot listen on {host}, port {port} (--{flag}): {reason}")]
+    Refused {
+        /// The flag that gave the port.
+        flag: &'static str,
+        /// The address.
+        host: String,
+        /// The port.
+        port: u16,
+        /// What the system said.
+        reason: String,
+    },
+}
+
+/// A master that holds its ports and does not serve yet.
+#[derive(Debug)]
+pub struct Master {
+    pub(crate) config: Config,
+    pub(crate) rpc: TcpListener,
+    pub(crate) admin: TcpListener,
+}
+
+impl Master {
+    /// Checks the configuration and takes both ports. Clients that connect from here on are served as soon as
+    /// [`Master::serve`] runs.
+    ///
+    /// # Errors
+    /// The configuration contradicts itself, or a port cannot be had; the text names the flag to change.
+    pub fn bind(config: Config) -> Result<Master, BindError> {
+        config.pool.validate().map_err(BindError::Pool)?;
+        let rpc = Place {
+            host: &config.rpc_address,
+            host_flag: "rpc_address",
+            port: config.rpc_port,
+            port_flag: "rpc_port",
+        };
+        let admin = Place {
+            host: &config.metrics_host,
+            host_flag: "metrics_host",
+            port: config.metrics_port,
+            port_flag: "metrics_port",
+        };
+        let (rpc, admin) = (rpc.listen()?, admin.listen()?);
+        Ok(Master { config, rpc, admin })
+    }
+
+    /// Where clients and nodes are served.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn rpc_addr(&self) -> io::Result<SocketAddr> {
+        self.rpc.local_addr()
+    }
+
+    /// Where the admin HTTP server is.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn admin_addr(&self) -> io::Result<SocketAddr> {
+        self.admin.local_addr()
+    }
+}
+
+/// Where to listen, and which flags said so.
+struct Place<'a> {
+    host: &'a str,
+    host_flag: &'static str,
+    port: u16,
+    port_flag: &'static str,
+}
+
+impl Place<'_> {
+    fn listen(&self) -> Result<TcpListener, BindError> {
+        let unresolved = |reason: String| BindError::Unresolved {
+            flag: self.host_flag,
+            host: self.host.to_owned(),
+            reason,
+        };
+        let address = (self.host, self.port)
+            .to_socket_addrs()
+            .map_err(|error| unresolved(error.to_string()))?
+            .next()
+            .ok_or_else(|| unresolved("the name has no address".to_owned()))?;
+        listen(address).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => BindError::Taken {
+                flag: self.port_flag,
+                host: self.host.to_owned(),
+                port: self.port,
+            },
+            _ => BindError::Refused {
+                flag: self.port_flag,
+                host: self.host.to_owned(),
+                port: self.port,
+                reason: error.to_string(),
+            },
+        })
+    }
+}
+
+/// Address reuse lets a master start at once where its predecessor's connections still linger.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}

@@ -1,0 +1,47 @@
+/// Connections that a master serves at a time unless it is told otherwise.
+pub const DEFAULT_MAX_CONNECTIONS: usize = 16_384;
+
+/// What a master is told at its start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Host name or address of the RPC port.
+    pub rpc_address: String,
+    /// The RPC port; 0: any free one.
+    pub rpc_port: u16,
+    /// Host name or address of the admin HTTP server.
+    pub metrics_host: String,
+    /// The port of the admin HTTP server; 0: any free one.
+    pub metrics_port: u16,
+    /// Clients that name another cluster are refused.
+    pub cluster_id: String,
+    /// The word that clients must know; empty: none.
+    pub auth_token: String,
+    /// Whether replies leave at once, however small they are.
+    pub tcp_no_delay: bool,
+    /// A connection that sent nothing for this long is closed, in milliseconds; 0: never.
+    pub idle_timeout_ms: u64,
+    /// Most RPC connections served at a time.
+    pub max_connections: usize,
+    /// Whether a line of metrics is logged every 10 s.
+    pub report_metrics: bool,
+    /// The rules of the pool.
+    pub pool: mooncake_meta::Config,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            rpc_address: "0.0.0.0".to_owned(),
+            rpc_port: 50_051,
+            metrics_host: "0.0.0.0".to_owned(),
+            metrics_port: 9_003,
+            cluster_id: "mooncake_cluster".to_owned(),
+            auth_token: String::new(),
+            tcp_no_delay: true,
+            idle_timeout_ms: 0,
+            max_connections: DEFAULT_MAX_CONNECTIONS,
+            report_metrics: true,
+            pool: mooncake_meta::Config::default(),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! One RPC connection: read what is there, answer all of it, write once.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use mooncake_types::{ClientId, Request, limits};
+use mooncake_wire::Kind;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::task::yield_now;
+use tokio::time::{sleep, timeout};
+use tracing::debug;
+
+use crate::handshake::{self, Rejected};
+use crate::input::{Frame, Input};
+use crate::refuse::{last_words, malformed, refuse};
+use crate::shell::Shell;
+
+/// Replies are written out when they have grown to this, in bytes. One reply may be longer.
+const WRITE_BYTES: usize = 256 << 10;
+
+/// How long one connection is served before it lets others come in between.
+const TURN: Duration = Duration::from_micros(500);
+
+/// A peer that takes nothing for this long is cut off.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why a connection ended.
+#[derive(Debug)]
+enum End {
+    /// The peer closed it, or the master stops.
+    Closed,
+    /// The peer was silent for too long.
+    Idle,
+    /// The socket failed.
+    Io(io::Error),
+    /// The peer sent what is no request.
+    Malformed { request_id: u64, message: String },
+}
+
+/// Serves a connection until it ends.
+pub(crate) async fn run(shell: Rc<Shell>, stream: TcpStream, peer: SocketAddr) {
+    let admin_port = shell.config.metrics_port;
+    let mut connection = Connection { shell, stream, input: Input::default(), output: Vec::new() };
+    let client = match connection.admit().await {
+        Ok(client) => client,
+        Err(Rejected::Gone) => return debug!(%peer, "closed without a HELLO"),
+        Err(Rejected::Http) => {
+            debug!(%peer, "HTTP on the RPC port");
+            let answer = handshake::http_answer(admin_port);
+            return last_words(&mut connection.stream, answer.as_bytes()).await;
+        }
+        Err(Rejected::Refused { request_id, refusal }) => {
+            debug!(%peer, message = refusal.message, "refused");
+            return refuse(&mut connection.stream, request_id, &refusal).await;
+        }
+    };
+    debug!(%peer, %client, "connected");
+    match connection.serve(client).await {
+        End::Closed => debug!(%peer, %client, "disconnected"),
+        End::Idle => debug!(%peer, %client, "closed: nothing came for too long"),
+        End::Io(error) => debug!(%peer, %client, %error, "lost"),
+        End::Malformed { request_id, message } => {
+            debug!(%peer, %client, message, "refused");
+            refuse(&mut connection.stream, request_id, &malformed(message)).await;
+        }
+    }
+}
+
+struct Connection {
+    shell: Rc<Shell>,
+    stream: TcpStream,
+    input: Input,
+    output: Vec<u8>,
+}
+
+impl Connection {
+    async fn admit(&mut self) -> Result<ClientId, Rejected> {
+        let shell = Rc::clone(&self.shell);
+        let admitted =
+            handshake::admit(&shell, &mut self.stream, &mut self.input, &mut self.output);
+        tokio::select! {
+            biased;
+            admitted = admitted => admitted,
+            () = shell.stopped() => Err(Rejected::Gone),
+        }
+    }
+
+    async fn serve(&mut self, client: ClientId) -> End {
+        loop {
+            if let Err(end) = self.answer_all(client).await {
+                // What was answered before still counts.
+                let _ = self.flush().await;
+                return end;
+            }
+            match self.receive().await {
+                Ok(0) if self.input.rest().is_empty() => return End::Closed,
+                Ok(0) => {
+                    let len = self.input.rest().len();
+                    let message = format!("the connection ended {len} bytes into a frame");
+                    return End::Malformed { request_id: 0, message };
+                }
+                Ok(_) => {}
+                Err(end) => return end,
+            }
+        }
+    }
+
+    /// Waits for bytes.
+    async fn receive(&mut self) -> Result<usize, End> {
+        let shell = Rc::clone(&self.shell);
+        let idle = async {
+            match shell.config.idle_timeout_ms {
+                0 => std::future::pending().await,
+                ms => sleep(Duration::from_millis(ms)).await,
+            }
+        };
+        tokio::select! {
+            biased;
+            filled = self.input.fill(&mut self.stream) => filled.map_err(End::Io),
+            () = shell.stopped() => Err(End::Closed),
+            () = idle => Err(End::Idle),
+        }
+    }
+
+    /// Answers every frame that is here and writes the answers.
+    async fn answer_all(&mut self, client: ClientId) -> Result<(), End> {
+        let mut turn = Instant::now();
+        loop {
+            let frame = self
+                .input
+                .next_frame(limits::MAX_FRAME_BODY_BYTES)
+                .map_err(|error| End::Malformed { request_id: 0, message: error.to_string() })?;
+            let Some(frame) = frame else { break };
+            self.answer(client, frame)?;
+            let over = turn.elapsed() >= TURN;
+            if over || self.output.len() >= WRITE_BYTES {
+                self.flush().await.map_err(End::Io)?;
+            }
+            if over {
+                yield_now().await;
+                turn = Instant::now();
+            }
+        }
+        self.flush().await.map_err(End::Io)
+    }
+
+    fn answer(&mut self, client: ClientId, frame: Frame) -> Result<(), End> {
+        let request_id = frame.header.request_id;
+        let refused = |message: String| End::Malformed { request_id, message };
+        if frame.header.kind != Kind::Request {
+            return Err(refused(format!("a {:?} frame is not for a master", frame.header.kind)));
+        }
+        let unreadable = |error: mooncake_wire::DecodeError| {
+            refused(format!("the request cannot be read: {error}"))
+        };
+        let message = mooncake_wire::decode_request(frame.body).map_err(unreadable)?;
+        let request: Request<'_> = message.request().map_err(unreadable)?;
+        let reply = self.shell.owner.borrow_mut().handle(client, &request);
+        mooncake_wire::encode_reply(&mut self.output, request_id, &reply);
+        Ok(())
+    }
+
+    /// Writes the answers. The state machine may have set a timer while it gave them.
+    async fn flush(&mut self) -> io::Result<()> {
+        self.shell.rearm();
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        let written = timeout(WRITE_TIMEOUT, self.stream.write_all(&self.output)).await;
+        self.output.clear();
+        self.output.shrink_to(WRITE_BYTES);
+        written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+}

@@ -1,0 +1,156 @@
+//! Admitting a connection: the first frame must be a HELLO that fits this cluster.
+
+use std::time::Duration;
+
+use mooncake_types::{ClientId, ErrorCode};
+use mooncake_wire::{Expected, Hello, Kind, MAX_HANDSHAKE_BODY_BYTES, Refusal, Welcome};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::input::{BadFrame, Frame, Input};
+use crate::refuse::malformed;
+use crate::shell::Shell;
+
+/// How long a new connection may take to introduce itself.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Who may not come in, and what they are told.
+#[derive(Debug)]
+pub(crate) enum Rejected {
+    /// The peer went away without a word.
+    Gone,
+    /// The peer speaks HTTP.
+    Http,
+    /// The peer speaks this protocol, or something unknown.
+    Refused { request_id: u64, refusal: Refusal },
+}
+
+/// Waits for the HELLO and checks it. The welcome is appended to `out`.
+pub(crate) async fn admit(
+    shell: &Shell,
+    stream: &mut TcpStream,
+    input: &mut Input,
+    out: &mut Vec<u8>,
+) -> Result<ClientId, Rejected> {
+    let waited = timeout(PATIENCE, first_frame(stream, input)).await;
+    let frame = waited.unwrap_or_else(|_| {
+        let seconds = PATIENCE.as_secs();
+        Err(refused(0, malformed(format!("no HELLO came within {seconds} s"))))
+    })?;
+    let request_id = frame.header.request_id;
+    if frame.header.kind != Kind::Hello {
+        let message = format!("the first frame must be a HELLO, this is a {:?}", frame.header.kind);
+        return Err(refused(request_id, malformed(message)));
+    }
+    let hello = mooncake_wire::decode_hello(&frame.body).map_err(|error| {
+        refused(request_id, malformed(format!("the HELLO cannot be read: {error}")))
+    })?;
+    check(shell, &hello).map_err(|refusal| refused(request_id, refusal))?;
+    let welcome = Welcome {
+        protocol_version: mooncake_wire::PROTOCOL_VERSION,
+        epoch: shell.owner.borrow().meta.epoch(),
+        software_version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    mooncake_wire::encode_welcome(out, request_id, &welcome);
+    Ok(hello.client)
+}
+
+fn check(shell: &Shell, hello: &Hello) -> Result<(), Refusal> {
+    let expected =
+        Expected { cluster_id: &shell.config.cluster_id, auth_token: &shell.config.auth_token };
+    hello.check(&expected)?;
+    match hello.client {
+        ClientId(0) => Err(Refusal {
+            code: ErrorCode::InvalidParams,
+            message: "the client id must not be zero".to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+async fn first_frame(stream: &mut TcpStream, input: &mut Input) -> Result<Frame, Rejected> {
+    loop {
+        match input.next_frame(MAX_HANDSHAKE_BODY_BYTES) {
+            Ok(Some(frame)) => return Ok(frame),
+            Ok(None) => {}
+            Err(_) if speaks_http(input.rest()) => return Err(Rejected::Http),
+            Err(error) => return Err(refused(0, malformed(first_words(&error)))),
+        }
+        match input.fill(stream).await {
+            Ok(0) if input.rest().is_empty() => return Err(Rejected::Gone),
+            Ok(0) => {
+                let len = input.rest().len();
+                let message =
+                    format!("the connection ended after {len} bytes, before a whole HELLO");
+                return Err(refused(0, malformed(message)));
+            }
+            Ok(_) => {}
+            Err(_) => return Err(Rejected::Gone),
+        }
+    }
+}
+
+fn first_words(error: &BadFrame) -> String {
+    format!("this is the RPC port of a Mooncake Store master, which expects a HELLO frame: {error}")
+}
+
+fn refused(request_id: u64, refusal: Refusal) -> Rejected {
+    Rejected::Refused { request_id, refusal }
+}
+
+/// Whether the first bytes are those of an HTTP request or of the HTTP/2 preface.
+fn speaks_http(first: &[u8]) -> bool {
+    const STARTS: [&[u8]; 10] = [
+        b"GET ",
+        b"POST ",
+        b"PUT ",
+        b"HEAD ",
+        b"DELETE ",
+        b"OPTIONS ",
+        b"PATCH ",
+        b"TRACE ",
+        b"CONNECT ",
+        b"PRI * HTTP/2",
+    ];
+    STARTS.iter().any(|start| first.starts_with(start))
+}
+
+/// What a peer is told that speaks HTTP on this port.
+pub(crate) fn http_answer(admin_port: u16) -> String {
+    let text = format!(
+        "This is the RPC port of a Mooncake Store master; it does not speak HTTP or gRPC. \
+         The admin HTTP server is on port {admin_port}.\n"
+    );
+    format!(
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{text}",
+        text.len()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn http_is_told_from_other_bytes() {
+        let http: [&[u8]; 3] =
+            [b"GET / HTTP/1.1\r\n", b"PRI * HTTP/2.0\r\n\r\n", b"POST /x HTTP/1.0"];
+        for first in http {
+            assert!(speaks_http(first));
+        }
+        let other: [&[u8]; 4] = [b"", b"KM\x01\x00", b"GETTING", b"\x16\x03\x01"];
+        for first in other {
+            assert!(!speaks_http(first));
+        }
+    }
+
+    #[test]
+    fn the_answer_to_http_names_the_other_port() {
+        let answer = http_answer(9003);
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
+        assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
+        assert!(body.contains("port 9003"), "{body}");
+    }
+}

@@ -1,0 +1,30 @@
+//! The master's network shell: two ports, a clock and a timer around the state machine of `mooncake-meta`.
+//!
+//! One thread owns the state machine and serves all RPC connections; it never waits for anything but sockets and
+//! its timer. The admin HTTP server has a thread of its own and asks the owner through a bounded channel.
+//! No object byte passes through here, and no rule about objects is decided here.
+//!
+//! Enter at [`Master::bind`], then [`Master::serve`]. In the order of a request's way: `connection` reads and
+//! writes, `input` cuts frames, `handshake` admits, `owner` calls the state machine and measures it.
+
+#![forbid(unsafe_code)]
+
+mod admin;
+mod ask;
+mod bind;
+mod clock;
+mod config;
+mod connection;
+mod handshake;
+mod input;
+mod metrics;
+mod owner;
+mod refuse;
+mod serve;
+mod shell;
+mod summary;
+mod timer;
+
+pub use bind::{BindError, Master};
+pub use config::{Config, DEFAULT_MAX_CONNECTIONS};
+pub use serve::ServeError;

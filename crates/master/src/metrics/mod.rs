@@ -1,0 +1,12 @@
+//! What is measured: counted by the owner in plain numbers, copied for whoever wants to see it, turned into text
+//! on the reader's thread.
+
+mod histogram;
+mod operation;
+mod rpc;
+mod snapshot;
+mod text;
+
+pub(crate) use operation::Operation;
+pub(crate) use rpc::RpcMetrics;
+pub(crate) use snapshot::Snapshot;

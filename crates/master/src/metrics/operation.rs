@@ -1,0 +1,153 @@
+use mooncake_types::{Reply, Request, ScanAction};
+
+/// What was asked, under the name that its metrics carry. A request about one key and one about several are
+/// counted apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Operation {
+    Ping,
+    MountSegment,
+    UnmountSegment,
+    PutStart,
+    PutEnd,
+    PutRevoke,
+    GetReplicaList,
+    ExistKey,
+    Remove,
+    GetReplicaListByRegex,
+    RemoveByRegex,
+    RemoveAll,
+    GetAllKeys,
+    BatchPutStart,
+    BatchPutEnd,
+    BatchPutRevoke,
+    BatchGetReplicaList,
+    BatchExistKey,
+    BatchRemove,
+}
+
+impl Operation {
+    pub(crate) const COUNT: usize = Operation::BatchRemove as usize + 1;
+
+    pub(crate) const ALL: [(Operation, &'static str); Operation::COUNT] = [
+        (Operation::Ping, "ping"),
+        (Operation::MountSegment, "mount_segment"),
+        (Operation::UnmountSegment, "unmount_segment"),
+        (Operation::PutStart, "put_start"),
+        (Operation::PutEnd, "put_end"),
+        (Operation::PutRevoke, "put_revoke"),
+        (Operation::GetReplicaList, "get_replica_list"),
+        (Operation::ExistKey, "exist_key"),
+        (Operation::Remove, "remove"),
+        (Operation::GetReplicaListByRegex, "get_replica_list_by_regex"),
+        (Operation::RemoveByRegex, "remove_by_regex"),
+        (Operation::RemoveAll, "remove_all"),
+        (Operation::GetAllKeys, "get_all_keys"),
+        (Operation::BatchPutStart, "batch_put_start"),
+        (Operation::BatchPutEnd, "batch_put_end"),
+        (Operation::BatchPutRevoke, "batch_put_revoke"),
+        (Operation::BatchGetReplicaList, "batch_get_replica_list"),
+        (Operation::BatchExistKey, "batch_exist_key"),
+        (Operation::BatchRemove, "batch_remove"),
+    ];
+
+    pub(crate) fn of(request: &Request<'_>) -> Operation {
+        match request {
+            Request::Ping { .. } => Operation::Ping,
+            Request::MountSegment(_) => Operation::MountSegment,
+            Request::UnmountSegment { .. } => Operation::UnmountSegment,
+            Request::PutStart(start) if start.puts.len() == 1 => Operation::PutStart,
+            Request::PutStart(_) => Operation::BatchPutStart,
+            Request::PutEnd { puts } if puts.len() == 1 => Operation::PutEnd,
+            Request::PutEnd { .. } => Operation::BatchPutEnd,
+            Request::PutRevoke { puts } if puts.len() == 1 => Operation::PutRevoke,
+            Request::PutRevoke { .. } => Operation::BatchPutRevoke,
+            Request::GetReplicaList { keys } if keys.len() == 1 => Operation::GetReplicaList,
+            Request::GetReplicaList { .. } => Operation::BatchGetReplicaList,
+            Request::ExistKey { keys } if keys.len() == 1 => Operation::ExistKey,
+            Request::ExistKey { .. } => Operation::BatchExistKey,
+            Request::Remove { keys, .. } if keys.len() == 1 => Operation::Remove,
+            Request::Remove { .. } => Operation::BatchRemove,
+            Request::Scan(scan) => match (scan.action, scan.pattern) {
+                (ScanAction::List, Some(_)) => Operation::GetReplicaListByRegex,
+                (ScanAction::List, None) => Operation::GetAllKeys,
+                (ScanAction::Remove { .. }, Some(_)) => Operation::RemoveByRegex,
+                (ScanAction::Remove { .. }, None) => Operation::RemoveAll,
+            },
+        }
+    }
+
+    pub(crate) fn is_batch(self) -> bool {
+        self as usize >= Operation::BatchPutStart as usize
+    }
+}
+
+/// How many results a reply holds, and how many of them are errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) items: u64,
+    pub(crate) failed: u64,
+}
+
+impl Outcome {
+    pub(crate) fn of(reply: &Reply) -> Outcome {
+        match reply {
+            Reply::Pong(_) | Reply::Scanned(_) => Outcome { items: 1, failed: 0 },
+            Reply::Refused(_) => Outcome { items: 1, failed: 1 },
+            Reply::Done(result) => Outcome { items: 1, failed: result.is_err().into() },
+            Reply::Granted { results, .. } => count(results),
+            Reply::Statuses(results) => count(results),
+            Reply::Located { results, .. } => count(results),
+            Reply::Exist(results) => count(results),
+        }
+    }
+}
+
+fn count<T, E>(results: &[Result<T, E>]) -> Outcome {
+    let failed = results.iter().filter(|result| result.is_err()).count();
+    Outcome { items: results.len() as u64, failed: failed as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use mooncake_types::{ErrorCode, Scan};
+
+    use super::*;
+
+    #[test]
+    fn every_operation_has_its_place_in_the_table() {
+        for (index, (operation, name)) in Operation::ALL.iter().enumerate() {
+            assert_eq!(*operation as usize, index, "{name}");
+            assert_eq!(operation.is_batch(), name.starts_with("batch_"), "{name}");
+        }
+    }
+
+    #[test]
+    fn one_key_and_several_are_told_apart() {
+        let scan = |pattern, action| Request::Scan(Scan { pattern, action, cursor: 0, limit: 1 });
+        let cases = [
+            (Request::Ping { segments: vec![] }, Operation::Ping),
+            (Request::ExistKey { keys: vec!["a"] }, Operation::ExistKey),
+            (Request::ExistKey { keys: vec!["a", "b"] }, Operation::BatchExistKey),
+            (Request::Remove { keys: vec!["a"], force: true }, Operation::Remove),
+            (scan(None, ScanAction::List), Operation::GetAllKeys),
+            (scan(Some("x"), ScanAction::List), Operation::GetReplicaListByRegex),
+            (scan(None, ScanAction::Remove { force: false }), Operation::RemoveAll),
+            (scan(Some("x"), ScanAction::Remove { force: true }), Operation::RemoveByRegex),
+        ];
+        for (request, expected) in cases {
+            assert_eq!(Operation::of(&request), expected);
+        }
+    }
+
+    #[test]
+    fn errors_are_counted() {
+        let statuses = vec![Ok(()), Err(ErrorCode::ObjectNotFound), Ok(())];
+        assert_eq!(Outcome::of(&Reply::Statuses(statuses)), Outcome { items: 3, failed: 1 });
+        assert_eq!(
+            Outcome::of(&Reply::Refused(ErrorCode::InvalidParams)),
+            Outcome { items: 1, failed: 1 }
+        );
+        assert_eq!(Outcome::of(&Reply::Exist(vec![Ok(false)])), Outcome { items: 1, failed: 0 });
+    }
+}

@@ -1,0 +1,27 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mooncake_meta::{SegmentReport, Stats};
+
+use super::rpc::RpcMetrics;
+
+/// Everything that the metrics show, at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) stats: Stats,
+    /// Used bytes and capacity by segment name; several segments may share one.
+    pub(crate) segments: BTreeMap<Arc<str>, (u64, u64)>,
+    pub(crate) rpc: RpcMetrics,
+}
+
+impl Snapshot {
+    pub(crate) fn new(stats: Stats, reports: &[SegmentReport], rpc: RpcMetrics) -> Snapshot {
+        let mut segments: BTreeMap<Arc<str>, (u64, u64)> = BTreeMap::new();
+        for report in reports {
+            let (used, capacity) = segments.entry(Arc::clone(&report.name)).or_default();
+            *used += report.used;
+            *capacity += report.capacity;
+        }
+        Snapshot { stats, segments, rpc }
+    }
+}

@@ -1,0 +1,47 @@
+//! Saying no, in a way that the other side gets to read.
+
+use std::time::Duration;
+
+use mooncake_types::ErrorCode;
+use mooncake_wire::Refusal;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// How long a refused peer has to read why.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Most bytes of a refused peer that are read and dropped.
+const LINGER_BYTES: usize = 1 << 20;
+
+/// Sends a refusal and closes.
+pub(crate) async fn refuse(stream: &mut TcpStream, request_id: u64, refusal: &Refusal) {
+    let mut bytes = Vec::new();
+    mooncake_wire::encode_refusal(&mut bytes, request_id, refusal);
+    last_words(stream, &bytes).await;
+}
+
+/// A refusal of input that is no frame, or none that is expected here.
+pub(crate) fn malformed(message: String) -> Refusal {
+    Refusal { code: ErrorCode::InvalidParams, message }
+}
+
+/// Sends `bytes` and closes. What the peer still sends is read and dropped for a while: closing with unread input
+/// would reset the connection, and the peer would lose what was sent.
+pub(crate) async fn last_words(stream: &mut TcpStream, bytes: &[u8]) {
+    let say = async {
+        stream.write_all(bytes).await?;
+        stream.shutdown().await?;
+        let mut dropped = [0; 4096];
+        let mut total = 0;
+        while total < LINGER_BYTES {
+            match stream.read(&mut dropped).await? {
+                0 => break,
+                count => total += count,
+            }
+        }
+        std::io::Result::Ok(())
+    };
+    // Whatever fails here, the connection is closed next.
+    let _ = timeout(LINGER, say).await;
+}

@@ -1,0 +1,259 @@
+//! The admin HTTP server of a running master.
+
+mod support;
+
+use mooncake_types::{Reply, Request};
+use serde_json::json;
+use support::{Running, get, http, start};
+
+/// A master with two segments under one name, one under another, and two objects.
+fn filled() -> Running {
+    let master = start();
+    let mut rpc = master.connect(1);
+    rpc.mount(5, "node-a", 1 << 20);
+    rpc.put(&["one", "two words"], 4096);
+    rpc.mount(6, "node-a", 1 << 20);
+    rpc.mount(7, "node-b", 1 << 20);
+    master
+}
+
+#[test]
+fn who_serves() {
+    let master = start();
+    let health = get(master.admin, "/health");
+    assert_eq!(health.status, 200);
+    assert!(health.head.contains("content-type: application/json"), "{}", health.head);
+    let epoch = master.connect(1).epoch.0;
+    let address = format!("127.0.0.1:{}", master.rpc.port());
+    assert_eq!(
+        health.json(),
+        json!({"status": "ok", "role": "leader", "ha_state": "serving", "service_ready": true,
+               "leader_address": address, "view_version": epoch})
+    );
+    assert_eq!(
+        get(master.admin, "/leader").json(),
+        json!({"present": true, "leader_address": address, "view_version": epoch})
+    );
+    assert_eq!(get(master.admin, "/role").body, "leader");
+    assert_eq!(get(master.admin, "/ha_status").body, "serving");
+}
+
+#[test]
+fn one_key() {
+    let master = filled();
+    let found = get(master.admin, "/query_key?key=one");
+    assert_eq!(found.status, 200);
+    assert_eq!(
+        found.json(),
+        json!({"success": true, "data": [{"size_": 4096, "buffer_address_": 0, "protocol_": "tcp",
+                                          "transport_endpoint_": "node-a"}]})
+    );
+    assert_eq!(get(master.admin, "/query_key?key=two%20words").status, 200);
+    let missing = get(master.admin, "/query_key?key=three");
+    assert_eq!(missing.status, 404);
+    assert_eq!(
+        missing.json(),
+        json!({"success": false, "error_code": -704, "error_message": "OBJECT_NOT_FOUND"})
+    );
+}
+
+#[test]
+fn several_keys() {
+    let master = filled();
+    let body = get(master.admin, "/batch_query_keys?keys=one,three").json();
+    let nothing = json!([]);
+    assert_eq!(
+        body,
+        json!({"success": true, "data": {
+            "one": {"ok": true, "error": null, "disk_values": nothing, "local_disk_values": nothing,
+                    "nof_values": nothing,
+                    "values": [{"size_": 4096, "buffer_address_": 0, "protocol_": "tcp",
+                                "transport_endpoint_": "node-a"}]},
+            "three": {"ok": false, "error": "OBJECT_NOT_FOUND", "values": nothing,
+                      "disk_values": nothing, "local_disk_values": nothing, "nof_values": nothing}}})
+    );
+}
+
+#[test]
+fn all_keys_over_several_pages() {
+    let master = start();
+    let mut rpc = master.connect(1);
+    rpc.mount(5, "node-a", 64 << 20);
+    let keys: Vec<String> = (0..5000).map(|i| format!("key-{i:05}")).collect();
+    for batch in keys.chunks(1000) {
+        rpc.put(&batch.iter().map(String::as_str).collect::<Vec<_>>(), 64);
+    }
+    let answer = get(master.admin, "/get_all_keys");
+    assert_eq!(answer.status, 200);
+    let mut found: Vec<&str> = answer.body.lines().collect();
+    found.sort_unstable();
+    assert_eq!(found, keys);
+}
+
+#[test]
+fn segments() {
+    let master = filled();
+    assert_eq!(get(master.admin, "/get_all_segments").body, "node-a\nnode-b\n");
+    assert_eq!(
+        get(master.admin, "/query_segment?segment=node-a").body,
+        "node-a\nUsed(bytes): 8192\nCapacity(bytes) : 2097152\n"
+    );
+    let missing = get(master.admin, "/query_segment?segment=nowhere");
+    assert_eq!(missing.status, 404);
+    assert_eq!(
+        missing.json(),
+        json!({"success": false, "error_code": -101, "error_message": "SEGMENT_NOT_FOUND"})
+    );
+    let details = get(master.admin, "/get_segments_detail").json();
+    assert_eq!(details["total_segments"], 3);
+    assert_eq!(
+        details["segments"][0],
+        json!({"segment_name": "node-a", "segment_id": format!("{:032x}", 5), "client_id": format!("{:032x}", 1),
+               "base_address": "0x0", "size_bytes": 1 << 20, "size_human": "0.0009765625 GiB",
+               "te_endpoint": "127.0.0.1:1", "protocol": "tcp", "status": "OK",
+               "allocator_used_bytes": 8192, "allocator_capacity_bytes": 1 << 20,
+               "allocator_usage_percent": 0.78125})
+    );
+    assert_eq!(
+        get(master.admin, "/api/v1/segments/status?segment=node-b").json(),
+        json!({"success": true, "segment": "node-b", "status": 1, "status_name": "OK",
+               "error_code": 0, "error_message": ""})
+    );
+}
+
+#[test]
+fn remove_all_skips_what_is_leased_unless_forced() {
+    let master = filled();
+    let mut rpc = master.connect(1);
+    rpc.ask(&Request::GetReplicaList { keys: vec!["one"] });
+    let remove = |query: &str| http(master.admin, "POST", &format!("/api/v1/remove_all{query}"));
+    assert_eq!(remove("").json(), json!({"success": true, "removed_count": 1}));
+    assert_eq!(remove("?force=false").json(), json!({"success": true, "removed_count": 0}));
+    assert_eq!(
+        remove("?force=true&tenant_id=default").json(),
+        json!({"success": true, "removed_count": 1})
+    );
+    assert_eq!(
+        rpc.ask(&Request::ExistKey { keys: vec!["one", "two words"] }),
+        Reply::Exist(vec![Ok(false), Ok(false)])
+    );
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_json() {
+    let master = start();
+    let cases = [
+        ("GET", "/nowhere", 404, -600, "there is no /nowhere"),
+        ("GET", "/", 404, -600, "there is no /"),
+        ("POST", "/metrics", 405, -600, "/metrics does not take POST"),
+        ("GET", "/api/v1/remove_all", 405, -600, "/api/v1/remove_all does not take GET"),
+        ("GET", "/query_key", 400, -600, "Missing key query parameter"),
+        ("GET", "/query_key?key=", 400, -600, "Missing key query parameter"),
+        ("GET", "/query_segment", 400, -600, "Missing segment query parameter"),
+        ("GET", "/api/v1/segments/status", 400, -600, "Missing segment query parameter"),
+        ("GET", "/batch_query_keys", 400, -600, "No keys provided. Use ?keys=key1,key2,..."),
+        (
+            "POST",
+            "/api/v1/remove_all?force=maybe",
+            400,
+            -600,
+            "force is 'maybe'; it must be true or false",
+        ),
+        (
+            "POST",
+            "/api/v1/remove_all?tenant_id=blue",
+            404,
+            -1701,
+            "there is no tenant blue: tenants are not supported in this build",
+        ),
+    ];
+    for (method, path, status, code, message) in cases {
+        let answer = http(master.admin, method, path);
+        assert_eq!(answer.status, status, "{path}: {answer:?}");
+        assert_eq!(
+            answer.json(),
+            json!({"success": false, "error_code": code, "error_message": message}),
+            "{path}"
+        );
+    }
+    master.assert_serves();
+}
+
+#[test]
+fn metrics_have_the_names_that_dashboards_know() {
+    let master = filled();
+    let mut rpc = master.connect(1);
+    rpc.ask(&Request::GetReplicaList { keys: vec!["one"] });
+    rpc.ask(&Request::ExistKey { keys: vec!["one", "", "three"] });
+    let answer = get(master.admin, "/metrics");
+    assert!(
+        answer.head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"),
+        "{}",
+        answer.head
+    );
+    let expected = [
+        "master_allocated_bytes 8192",
+        "master_total_capacity_bytes 3145728",
+        "master_key_count 2",
+        "master_soft_pin_key_count 0",
+        "master_active_clients 1",
+        "segment_allocated_bytes{segment=\"node-a\"} 8192",
+        "segment_total_capacity_bytes{segment=\"node-a\"} 2097152",
+        "segment_total_capacity_bytes{segment=\"node-b\"} 1048576",
+        "mem_cache_hit_nums_ 1",
+        "mem_cache_nums_ 2",
+        "file_cache_hit_nums_ 0",
+        "total_get_nums_ 1",
+        "mem_cache_hit_bytes_total 4096",
+        "master_mount_segment_requests_total 3",
+        "master_get_replica_list_requests_total 1",
+        "master_get_replica_list_failures_total 0",
+        "master_batch_put_start_requests_total 1",
+        "master_batch_put_start_items_total 2",
+        "master_batch_exist_key_requests_total 1",
+        "master_batch_exist_key_items_total 3",
+        "master_batch_exist_key_failed_items_total 1",
+        "master_batch_exist_key_partial_successes_total 1",
+        "master_ping_requests_total 0",
+        "master_attempted_evictions_total 0",
+        "master_successful_evictions_total 0",
+        "master_evicted_key_count 0",
+        "master_evicted_size_bytes 0",
+        "master_put_start_discard_cnt 0",
+        "master_put_start_release_cnt 0",
+        "master_put_start_alloc_failures_total 0",
+        "master_put_start_partial_allocations_total 0",
+        "master_value_size_bytes_count 2",
+        "master_value_size_bytes_sum 8192.0",
+        "master_value_size_bytes_bucket{le=\"1024.0\"} 0",
+        "master_value_size_bytes_bucket{le=\"+Inf\"} 2",
+        "master_operation_latency_seconds_count{operation=\"batch_exist_key\"} 1",
+        "# TYPE master_key_count gauge",
+        "# TYPE master_get_replica_list_requests_total counter",
+        "# TYPE master_operation_latency_seconds histogram",
+    ];
+    let lines: Vec<&str> = answer.body.lines().collect();
+    for line in expected {
+        assert!(lines.contains(&line), "{line} is missing in\n{}", answer.body);
+    }
+    assert!(
+        !answer.body.contains("# EOF") && !answer.body.contains("total_total"),
+        "{}",
+        answer.body
+    );
+    let names: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+    let mut unique = names.clone();
+    unique.sort_unstable();
+    unique.dedup();
+    assert_eq!(unique.len(), names.len(), "a metric is described twice");
+}
+
+#[test]
+fn the_summary_is_one_line() {
+    let master = filled();
+    let summary = get(master.admin, "/metrics/summary").body;
+    let start = "role=leader, state=serving, service_ready=true, master={Mem Storage: 8.00 KB / 3.00 MB (0.3%) | \
+                 SSD Storage: 0 B / 0 B | Keys: 2 (soft-pinned: 0) | Clients: 1 | Requests ";
+    assert!(summary.starts_with(start), "{summary}");
+    assert_eq!(summary.lines().count(), 1);
+}

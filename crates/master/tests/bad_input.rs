@@ -1,0 +1,226 @@
+//! Whatever arrives on the RPC port: it is answered with what was wrong, and nobody else notices.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+
+use mooncake_master::Config;
+use mooncake_types::{ClientId, ErrorCode, Reply, Request, limits};
+use mooncake_wire::{HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION};
+use support::{Rpc, Running, config, dial, hello, read_frame, refusal, start, start_with};
+
+/// Sends `bytes` as a whole conversation and expects a refusal, then the end of the connection.
+fn refused(master: &Running, bytes: &[u8]) -> (ErrorCode, String) {
+    let mut stream = dial(master.rpc);
+    stream.write_all(bytes).expect("the master reads");
+    stream.shutdown(Shutdown::Write).expect("an open socket");
+    let refused = expect_refusal(&mut stream);
+    master.assert_serves();
+    refused
+}
+
+fn expect_refusal(stream: &mut TcpStream) -> (ErrorCode, String) {
+    let (header, body) = read_frame(stream).expect("a refusal");
+    assert_eq!(header.kind, Kind::Refusal);
+    assert!(read_frame(stream).is_none(), "the connection goes on after a refusal");
+    refusal(&body)
+}
+
+fn hello_bytes() -> Vec<u8> {
+    let mut out = Vec::new();
+    mooncake_wire::encode_hello(&mut out, 1, &hello(1));
+    out
+}
+
+/// A client that was welcomed and then sends `bytes`.
+fn refused_later(master: &Running, bytes: &[u8]) -> (ErrorCode, String) {
+    let mut rpc = master.connect(1);
+    rpc.stream.write_all(bytes).expect("the master reads");
+    rpc.stream.shutdown(Shutdown::Write).expect("an open socket");
+    let refused = expect_refusal(&mut rpc.stream);
+    master.assert_serves();
+    refused
+}
+
+#[test]
+fn a_hello_that_does_not_fit_is_refused_with_both_sides_named() {
+    let master = start_with(Config { auth_token: "secret".to_owned(), ..config() });
+    let good = Hello { auth_token: "secret".to_owned(), ..hello(1) };
+    let cases = [
+        (
+            Hello { protocol_version: PROTOCOL_VERSION + 1, ..good.clone() },
+            ErrorCode::InvalidVersion,
+            vec!["version 1", "speaks 2"],
+        ),
+        (
+            Hello { cluster_id: "blue".to_owned(), ..good.clone() },
+            ErrorCode::InvalidParams,
+            vec!["\"test_cluster\"", "\"blue\""],
+        ),
+        (
+            Hello { auth_token: "guess".to_owned(), ..good.clone() },
+            ErrorCode::IllegalClient,
+            vec!["token"],
+        ),
+        (
+            Hello { auth_token: String::new(), ..good.clone() },
+            ErrorCode::IllegalClient,
+            vec!["has none"],
+        ),
+        (
+            Hello { client: ClientId(0), ..good.clone() },
+            ErrorCode::InvalidParams,
+            vec!["client id"],
+        ),
+    ];
+    for (hello, code, words) in cases {
+        let (refused, message) = Rpc::connect(master.rpc, &hello).err().expect("a refusal");
+        assert_eq!(refused, code, "{message}");
+        for word in words {
+            assert!(message.contains(word), "{message}");
+        }
+        assert!(!message.contains("secret") && !message.contains("guess"), "{message}");
+    }
+    assert!(Rpc::connect(master.rpc, &good).is_ok());
+}
+
+#[test]
+fn bytes_that_are_no_hello_are_refused() {
+    let master = start();
+    let header = |kind, body_len| Header { kind, flags: 0, body_len, request_id: 5 }.encode();
+    let mut ping = Vec::new();
+    mooncake_wire::encode_request(&mut ping, 1, &Request::Ping { segments: vec![] });
+    let mut unreadable = header(Kind::Hello, 4).to_vec();
+    unreadable.extend([0xff; 4]);
+    let mut unknown_kind = header(Kind::Hello, 0);
+    unknown_kind[2] = 99;
+    let cases: &[(&[u8], &str)] = &[
+        (&[0; 16], "must begin with 0x4d4b"),
+        (b"this is a line of plain text\n", "must begin with 0x4d4b"),
+        (&[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3, 1, 2, 3, 4, 5], "must begin with 0x4d4b"),
+        (&unknown_kind, "no frame of kind 99"),
+        (&header(Kind::Hello, u32::MAX), "4294967295 bytes"),
+        (&header(Kind::Hello, 1 << 20), "1048576 bytes"),
+        (&header(Kind::Request, 1 << 20), "1048576 bytes"),
+        (&ping, "the first frame must be a HELLO, this is a Request"),
+        (&unreadable, "the HELLO cannot be read"),
+        (&hello_bytes()[..5], "ended after 5 bytes"),
+        (&hello_bytes()[..HEADER_LEN + 3], "ended after 19 bytes"),
+    ];
+    for (bytes, word) in cases {
+        let (code, message) = refused(&master, bytes);
+        assert_eq!(code, ErrorCode::InvalidParams, "{message}");
+        assert!(message.contains(word), "{word}: {message}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_request_are_refused() {
+    let master = start();
+    let header = |kind, body_len| Header { kind, flags: 0, body_len, request_id: 5 }.encode();
+    let mut unreadable = header(Kind::Request, 4).to_vec();
+    unreadable.extend([0xff; 4]);
+    let mut request = Vec::new();
+    mooncake_wire::encode_request(&mut request, 1, &Request::ExistKey { keys: vec!["key"] });
+    let at = request.len() - 1;
+    let mut not_utf8 = request.clone();
+    not_utf8[at] = 0xff;
+    let too_long = limits::MAX_FRAME_BODY_BYTES + 1;
+    let cases: &[(&[u8], &str)] = &[
+        (&[7; 32], "must begin with 0x4d4b"),
+        (&header(Kind::Request, too_long), "over the limit"),
+        (&header(Kind::Read, 0), "a Read frame is not for a master"),
+        (&hello_bytes(), "a Hello frame is not for a master"),
+        (&header(Kind::Request, 0), "the request cannot be read"),
+        (&unreadable, "the request cannot be read"),
+        (&not_utf8, "the request cannot be read"),
+        (&request[..at], "bytes into a frame"),
+    ];
+    for (bytes, word) in cases {
+        let (code, message) = refused_later(&master, bytes);
+        assert_eq!(code, ErrorCode::InvalidParams, "{message}");
+        assert!(message.contains(word), "{word}: {message}");
+    }
+}
+
+#[test]
+fn what_came_before_the_bad_frame_is_answered() {
+    let master = start();
+    let mut rpc = master.connect(1);
+    let mut out = Vec::new();
+    mooncake_wire::encode_request(&mut out, 3, &Request::ExistKey { keys: vec!["k"] });
+    out.extend([0; 16]);
+    rpc.stream.write_all(&out).expect("the master reads");
+    assert_eq!(rpc.receive(), (3, Reply::Exist(vec![Ok(false)])));
+    let (_, message) = expect_refusal(&mut rpc.stream);
+    assert!(message.contains("must begin with 0x4d4b"), "{message}");
+}
+
+#[test]
+fn a_batch_over_the_limit_is_refused_and_the_connection_lives() {
+    let master = start();
+    let mut rpc = master.connect(1);
+    // The wire's own limit closes the connection, the master's refuses the request; both name no other client.
+    let keys = vec!["k"; limits::MAX_BATCH_KEYS];
+    let reply = rpc.ask(&Request::ExistKey { keys });
+    assert_eq!(reply, Reply::Exist(vec![Ok(false); limits::MAX_BATCH_KEYS]));
+    let keys = vec!["k"; limits::MAX_BATCH_KEYS + 1];
+    rpc.send(&Request::ExistKey { keys });
+    let (header, _) = read_frame(&mut rpc.stream).expect("an answer");
+    assert!(matches!(header.kind, Kind::Reply | Kind::Refusal));
+    master.assert_serves();
+}
+
+#[test]
+fn http_on_the_rpc_port_is_answered_in_http() {
+    let master = start();
+    let conversations: [&[u8]; 3] = [
+        b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST /mooncake.Master/Ping HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
+    ];
+    for bytes in conversations {
+        let mut stream = dial(master.rpc);
+        stream.write_all(bytes).expect("the master reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer and the end");
+        assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
+        assert!(answer.contains("does not speak HTTP or gRPC"), "{answer}");
+        assert!(answer.contains(&format!("port {}", master.admin.port())), "{answer}");
+    }
+    master.assert_serves();
+}
+
+#[test]
+fn random_bytes_harm_nobody() {
+    let seed: u64 = match std::env::var("MOONCAKE_TEST_RANDOM") {
+        Ok(text) => text.parse().expect("a number"),
+        Err(_) => 0x9e37_79b9_7f4a_7c15,
+    };
+    println!("MOONCAKE_TEST_RANDOM={seed}");
+    let master = start();
+    let mut state = seed | 1;
+    let mut next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    for round in 0..200 {
+        let mut bytes = if round % 2 == 0 { hello_bytes() } else { Vec::new() };
+        if round % 4 == 0 {
+            let len = next() % 64;
+            let header =
+                Header { kind: Kind::Request, flags: 0, body_len: len as u32, request_id: 1 };
+            bytes.extend(header.encode());
+        }
+        bytes.extend((0..next() % 200).map(|_| next() as u8));
+        let mut stream = dial(master.rpc);
+        stream.write_all(&bytes).expect("the master reads");
+        stream.shutdown(Shutdown::Write).expect("an open socket");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("the master closes, and does not reset");
+    }
+    master.assert_serves();
+}

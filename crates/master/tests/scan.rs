@@ -1,0 +1,113 @@
+//! A walk over all keys must not be felt by others.
+//!
+//! `MOONCAKE_TEST_KEYS` sets how many keys there are, 50,000 by default. For the figure at a million:
+//! `MOONCAKE_TEST_KEYS=1000000 cargo test --release -p mooncake-master --test scan -- --nocapture`
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mooncake_types::{Reply, Request, Scan, ScanAction};
+use support::{Rpc, Running, get, start};
+
+/// Longest wait of nine pings in ten while a scan runs: a scan that did not let others in between would hold up nearly
+/// every ping for its whole length. Unoptimised code is slower by far.
+const WAIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 20 } else { 3 });
+
+/// Other processes may hold the processors for longer than that; they do not do so every time.
+const ATTEMPTS: usize = 5;
+
+fn filled() -> (Running, usize) {
+    let count = match std::env::var("MOONCAKE_TEST_KEYS") {
+        Ok(text) => text.parse().expect("a number"),
+        Err(_) => 50_000,
+    };
+    let master = start();
+    let mut rpc = master.connect(1);
+    rpc.mount(5, "node-a", 1 << 40);
+    let keys: Vec<String> =
+        (0..count).map(|i| format!("model@tp0@pp0@layer{:03}@{i:0>96}", i % 61)).collect();
+    for batch in keys.chunks(4096) {
+        rpc.put(&batch.iter().map(String::as_str).collect::<Vec<_>>(), 4096);
+    }
+    (master, count)
+}
+
+/// Walks over everything with a pattern that reads every key to its end; gives how many objects it found.
+fn scan_all(rpc: &mut Rpc, pattern: &str) -> usize {
+    let (mut found, mut next) = (0, Some(0));
+    while let Some(cursor) = next {
+        let scan =
+            Scan { pattern: Some(pattern), action: ScanAction::List, cursor, limit: u32::MAX };
+        let Reply::Scanned(page) = rpc.ask(&Request::Scan(scan)) else { panic!("no page") };
+        found += page.objects.len();
+        next = page.next_cursor;
+    }
+    found
+}
+
+/// How long nine of ten pings wait at most while `busy` runs.
+fn ping_wait(master: &Running, busy: impl FnOnce() + Send) -> Duration {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            busy();
+            over.store(true, Ordering::Relaxed);
+        });
+        let mut rpc = master.connect(3);
+        let mut waits = Vec::new();
+        while !over.load(Ordering::Relaxed) || waits.is_empty() {
+            let begun = Instant::now();
+            rpc.ask(&Request::Ping { segments: vec![] });
+            waits.push(begun.elapsed());
+        }
+        waits.sort_unstable();
+        let at = |percent: usize| waits[(waits.len() * percent / 100).min(waits.len() - 1)];
+        let (p50, p90, p99, longest) = (at(50), at(90), at(99), at(100));
+        println!(
+            "{} pings: p50 {p50:?}, p90 {p90:?}, p99 {p99:?}, longest {longest:?}",
+            waits.len()
+        );
+        p90
+    })
+}
+
+/// Tries until no ping was held up.
+fn assert_delays_no_ping(master: &Running, busy: impl Fn() + Sync) {
+    let mut waits = (0..ATTEMPTS).map(|_| ping_wait(master, &busy));
+    assert!(waits.any(|wait| wait <= WAIT), "pings waited longer than {WAIT:?} each time");
+}
+
+#[test]
+fn a_scan_by_regex_delays_no_ping() {
+    let (master, count) = filled();
+    assert_delays_no_ping(&master, || {
+        let begun = Instant::now();
+        let found = scan_all(&mut master.connect(2), "^(model|other)@.*@layer0+7@[0-9]+$");
+        assert_eq!(found, (0..count).filter(|i| i % 61 == 7).count());
+        println!("scanned {count} keys in {:?}", begun.elapsed());
+    });
+}
+
+#[test]
+fn listing_all_keys_over_http_delays_no_ping() {
+    let (master, count) = filled();
+    assert_delays_no_ping(&master, || {
+        let begun = Instant::now();
+        assert_eq!(get(master.admin, "/get_all_keys").body.lines().count(), count);
+        println!("listed {count} keys in {:?}", begun.elapsed());
+    });
+}
+
+#[test]
+fn a_scrape_delays_no_ping() {
+    let (master, count) = filled();
+    assert_delays_no_ping(&master, || {
+        for _ in 0..50 {
+            let metrics = get(master.admin, "/metrics").body;
+            assert!(metrics.contains(&format!("master_key_count {count}\n")), "{metrics}");
+        }
+    });
+}

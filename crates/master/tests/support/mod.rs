@@ -1,0 +1,257 @@
+//! A master in this process, and the smallest clients that can talk to it.
+
+// Every test file uses its own part of this.
+#![allow(dead_code, missing_docs, unreachable_pub)]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use mooncake_master::{Config, Master};
+use mooncake_types::{
+    ClientId, Epoch, ErrorCode, MountSegment, PutEnd, PutItem, PutStart, ReplicateConfig, Reply,
+    Request, SegmentId,
+};
+use mooncake_wire::{HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role};
+use tokio::sync::oneshot;
+
+pub const CLUSTER: &str = "test_cluster";
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A master that serves on a thread of its own until this is dropped.
+pub struct Running {
+    pub rpc: SocketAddr,
+    pub admin: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+pub fn config() -> Config {
+    Config {
+        rpc_address: "127.0.0.1".to_owned(),
+        rpc_port: 0,
+        metrics_host: "127.0.0.1".to_owned(),
+        metrics_port: 0,
+        cluster_id: CLUSTER.to_owned(),
+        report_metrics: false,
+        ..Config::default()
+    }
+}
+
+pub fn start() -> Running {
+    start_with(config())
+}
+
+pub fn start_with(config: Config) -> Running {
+    let master = Master::bind(config).expect("free ports");
+    let (rpc, admin) = (master.rpc_addr().expect("bound"), master.admin_addr().expect("bound"));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let shutdown = async {
+            let _ = stopped.await;
+        };
+        master.serve(shutdown).expect("the master serves");
+    });
+    Running { rpc, admin, stop: Some(stop), thread: Some(thread) }
+}
+
+impl Running {
+    /// Stops the master and waits for its end.
+    pub fn stop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the master does not panic");
+        }
+    }
+
+    pub fn connect(&self, client: u128) -> Rpc {
+        Rpc::connect(self.rpc, &hello(client)).expect("the master welcomes")
+    }
+
+    /// Asserts that the master still serves everyone else.
+    pub fn assert_serves(&self) {
+        let reply = self.connect(99).ask(&Request::Ping { segments: vec![] });
+        assert!(matches!(reply, Reply::Pong(_)), "{reply:?}");
+        assert_eq!(get(self.admin, "/health").status, 200);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of the master shows in the test that waited for it.
+            let _ = thread.join();
+        }
+    }
+}
+
+pub fn hello(client: u128) -> Hello {
+    Hello {
+        protocol_version: PROTOCOL_VERSION,
+        cluster_id: CLUSTER.to_owned(),
+        role: Role::Client,
+        client: ClientId(client),
+        auth_token: String::new(),
+    }
+}
+
+pub fn dial(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("the port is open");
+    stream.set_nodelay(true).expect("a socket");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a socket");
+    stream
+}
+
+/// A connection that was admitted.
+pub struct Rpc {
+    pub stream: TcpStream,
+    pub epoch: Epoch,
+    next: u64,
+}
+
+impl Rpc {
+    /// Connects and introduces itself; a refusal is an error.
+    pub fn connect(address: SocketAddr, hello: &Hello) -> Result<Rpc, (ErrorCode, String)> {
+        let mut stream = dial(address);
+        let mut out = Vec::new();
+        mooncake_wire::encode_hello(&mut out, 7, hello);
+        stream.write_all(&out).expect("the master reads");
+        let (header, body) = read_frame(&mut stream).expect("the master answers a HELLO");
+        match header.kind {
+            Kind::Welcome => {
+                assert_eq!(header.request_id, 7);
+                let welcome = mooncake_wire::decode_welcome(&body).expect("a welcome");
+                assert_eq!(welcome.protocol_version, PROTOCOL_VERSION);
+                Ok(Rpc { stream, epoch: welcome.epoch, next: 1 })
+            }
+            Kind::Refusal => Err(refusal(&body)),
+            kind => panic!("a HELLO was answered by a {kind:?}"),
+        }
+    }
+
+    pub fn send(&mut self, request: &Request<'_>) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        let mut out = Vec::new();
+        mooncake_wire::encode_request(&mut out, id, request);
+        self.stream.write_all(&out).expect("the master reads");
+        id
+    }
+
+    pub fn receive(&mut self) -> (u64, Reply) {
+        let (header, body) = read_frame(&mut self.stream).expect("the master answers");
+        assert_eq!(header.kind, Kind::Reply, "{:?}", refusal(&body));
+        (header.request_id, mooncake_wire::decode_reply(body).expect("a reply"))
+    }
+
+    pub fn ask(&mut self, request: &Request<'_>) -> Reply {
+        let id = self.send(request);
+        let (answered, reply) = self.receive();
+        assert_eq!(answered, id);
+        reply
+    }
+
+    pub fn mount(&mut self, segment: u128, name: &str, len: u64) {
+        let mount = MountSegment {
+            id: SegmentId(segment),
+            name,
+            endpoint: "127.0.0.1:1",
+            len,
+            seen_epoch: Epoch(0),
+        };
+        assert_eq!(self.ask(&Request::MountSegment(mount)), Reply::Done(Ok(())));
+    }
+
+    /// Puts objects of `len` bytes as far as the master is concerned.
+    pub fn put(&mut self, keys: &[&str], len: u64) {
+        let puts = keys.iter().map(|key| PutItem { key, len }).collect();
+        let config = ReplicateConfig::default();
+        let reply = self.ask(&Request::PutStart(PutStart { puts, config }));
+        let Reply::Granted { results, .. } = reply else { panic!("not granted: {reply:?}") };
+        let grants = results.into_iter().map(|result| result.expect("there is room"));
+        let puts = keys
+            .iter()
+            .zip(grants)
+            .map(|(key, grant)| PutEnd { key, version: grant.version, failed_replicas: 0 })
+            .collect();
+        let reply = self.ask(&Request::PutEnd { puts });
+        assert_eq!(reply, Reply::Statuses(vec![Ok(()); keys.len()]));
+    }
+}
+
+/// Reads one frame; `None` if the connection ends instead.
+pub fn read_frame(stream: &mut TcpStream) -> Option<(Header, Bytes)> {
+    let mut head = [0; HEADER_LEN];
+    stream.read_exact(&mut head).ok()?;
+    let header = Header::decode(&head).expect("the master sends frames");
+    let mut body = vec![0; header.body_len as usize];
+    stream.read_exact(&mut body).ok()?;
+    Some((header, body.into()))
+}
+
+pub fn refusal(body: &[u8]) -> (ErrorCode, String) {
+    match mooncake_wire::decode_refusal(body) {
+        Ok(refusal) => (refusal.code, refusal.message),
+        Err(error) => (ErrorCode::Ok, format!("not a refusal: {error}")),
+    }
+}
+
+/// An HTTP answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+}
+
+pub fn get(address: SocketAddr, path: &str) -> Answer {
+    http(address, "GET", path)
+}
+
+pub fn http(address: SocketAddr, method: &str, path: &str) -> Answer {
+    let mut stream = dial(address);
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).expect("the server reads");
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).expect("the server answers and closes");
+    let text = String::from_utf8(bytes).expect("text");
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+    let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a status");
+    let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+    let body = if chunked { unchunk(body) } else { body.to_owned() };
+    Answer { status, head: head.to_ascii_lowercase(), body }
+}
+
+fn unchunk(mut rest: &str) -> String {
+    let mut out = String::new();
+    loop {
+        let (len, after) = rest.split_once("\r\n").expect("the length of a chunk");
+        let len = usize::from_str_radix(len, 16).expect("a length in hex");
+        if len == 0 {
+            return out;
+        }
+        out.push_str(&after[..len]);
+        rest = &after[len + 2..];
+    }
+}
+
+/// Polls until `done` holds.
+pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < deadline, "{what} did not happen within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,281 @@
+use std::io;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::RawSlice;
+
+/// Most pieces that one call moves.
+pub const MAX_BATCH_SLICES: usize = 128;
+
+/// May a call wait for the socket?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Until something moved, or the socket's own timeout has passed (`WouldBlock`).
+    Block,
+    /// No: `WouldBlock` at once if nothing can move now.
+    Now,
+}
+
+impl Wait {
+    fn flag(self) -> libc::c_int {
+        match self {
+            Wait::Block => 0,
+            Wait::Now => libc::MSG_DONTWAIT,
+        }
+    }
+}
+
+const _: () = assert!(size_of::<RawSlice>() == size_of::<libc::iovec>());
+const _: () = assert!(align_of::<RawSlice>() == align_of::<libc::iovec>());
+const _: () = assert!(std::mem::offset_of!(libc::iovec, iov_base) == 0);
+
+/// Pieces gathered for one call; they have the layout of the system's `iovec`.
+struct Pieces {
+    slices: [MaybeUninit<RawSlice>; MAX_BATCH_SLICES],
+    count: usize,
+    bytes: usize,
+}
+
+impl Pieces {
+    fn new() -> Self {
+        Self { slices: [const { MaybeUninit::uninit() }; MAX_BATCH_SLICES], count: 0, bytes: 0 }
+    }
+
+    fn push(&mut self, slice: RawSlice) -> bool {
+        if slice.is_empty() {
+            return true;
+        }
+        if self.count == MAX_BATCH_SLICES {
+            return false;
+        }
+        self.slices[self.count].write(slice);
+        self.count += 1;
+        self.bytes += slice.len();
+        true
+    }
+
+    /// The message that names the pieces. It points into `self`.
+    fn message(&mut self) -> libc::msghdr {
+        // SAFETY: a msghdr is plain numbers and pointers; all zero means no address and no control data.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = self.slices.as_mut_ptr().cast();
+        message.msg_iovlen = self.count as _;
+        message
+    }
+}
+
+/// Bytes to be sent by one system call, in order, straight from where they lie. Nothing is allocated.
+pub struct SendBatch<'a> {
+    pieces: Pieces,
+    borrowed: PhantomData<&'a [u8]>,
+}
+
+impl Default for SendBatch<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<'a> SendBatch<'a> {
+    /// Nothing to be sent yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { pieces: Pieces::new(), borrowed: PhantomData }
+    }
+
+    /// Adds private bytes. False, and nothing added, if the batch is full.
+    #[must_use]
+    pub fn push_bytes(&mut self, bytes: &'a [u8]) -> bool {
+        // SAFETY: the bytes stay borrowed for as long as the batch lives, and a sent piece is only read.
+        self.pieces.push(unsafe { RawSlice::new(bytes.as_ptr().cast_mut(), bytes.len()) })
+    }
+
+    /// Adds raw memory. False, and nothing added, if the batch is full.
+    #[must_use]
+    pub fn push(&mut self, slice: RawSlice) -> bool {
+        self.pieces.push(slice)
+    }
+
+    /// Bytes in the batch.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pieces.bytes
+    }
+
+    /// Is there nothing to be sent?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pieces.bytes == 0
+    }
+
+    /// Hands the kernel as many of the bytes as it takes and says how many. With `more`, the kernel may wait for
+    /// what follows before it sends the last, incomplete packet.
+    ///
+    /// # Errors
+    /// What `sendmsg` answers; memory that is not there is an error (`EFAULT`), not a crash. No signal is raised.
+    pub fn send(&mut self, socket: BorrowedFd<'_>, wait: Wait, more: bool) -> io::Result<usize> {
+        let flags = wait.flag() | libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
+        let message = self.pieces.message();
+        retry(|| {
+            // SAFETY: the message names `count` initialised pieces inside `self`; the kernel checks their memory itself.
+            unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) }
+        })
+    }
+}
+
+/// Places to be filled by one system call, in order. Nothing is allocated.
+pub struct RecvBatch<'a> {
+    pieces: Pieces,
+    borrowed: PhantomData<&'a mut [u8]>,
+}
+
+impl Default for RecvBatch<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<'a> RecvBatch<'a> {
+    /// No places yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { pieces: Pieces::new(), borrowed: PhantomData }
+    }
+
+    /// Adds private bytes. False, and nothing added, if the batch is full.
+    #[must_use]
+    pub fn push_bytes(&mut self, bytes: &'a mut [u8]) -> bool {
+        // SAFETY: the bytes stay exclusively borrowed for as long as the batch lives.
+        self.pieces.push(unsafe { RawSlice::new(bytes.as_mut_ptr(), bytes.len()) })
+    }
+
+    /// Adds raw memory. False, and nothing added, if the batch is full.
+    #[must_use]
+    pub fn push(&mut self, slice: RawSlice) -> bool {
+        self.pieces.push(slice)
+    }
+
+    /// Bytes that there is room for.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pieces.bytes
+    }
+
+    /// Is there no room?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pieces.bytes == 0
+    }
+
+    /// Fills the places with what has arrived and says how many bytes that were: at least one.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the peer has closed, or what `recvmsg` answers; memory that is not there is an error
+    /// (`EFAULT`), not a crash.
+    ///
+    /// # Panics
+    /// If there is no room.
+    pub fn recv(&mut self, socket: BorrowedFd<'_>, wait: Wait) -> io::Result<usize> {
+        assert!(
+            self.pieces.bytes > 0,
+            "a receive without room cannot be told from a closed connection"
+        );
+        let mut message = self.pieces.message();
+        let count = retry(|| {
+            // SAFETY: the message names `count` initialised pieces inside `self`, each writable: borrowed exclusively,
+            // or raw memory whose maker allowed it (`RawSlice::new`); the kernel checks the mapping itself.
+            unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, wait.flag()) }
+        })?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(count)
+    }
+}
+
+/// Calls again for as long as a signal interrupts.
+fn retry(mut call: impl FnMut() -> isize) -> io::Result<usize> {
+    loop {
+        let result = call();
+        if result >= 0 {
+            return Ok(result as usize);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::Buffer;
+
+    const EFAULT: i32 = libc::EFAULT;
+
+    fn nowhere() -> RawSlice {
+        // SAFETY: only the kernel is given this address, and it answers EFAULT.
+        unsafe { RawSlice::new(std::ptr::without_provenance_mut(16), 4096) }
+    }
+
+    #[test]
+    fn pieces_arrive_in_order() {
+        let (left, right) = UnixStream::pair().unwrap();
+        let source = Buffer::from_vec(b"0123456789".to_vec());
+        let mut send = SendBatch::new();
+        assert!(send.push_bytes(b"head") && send.push(source.raw().sub(2, 3)));
+        assert!(send.push(RawSlice::EMPTY) && send.push_bytes(b"tail"));
+        assert_eq!((send.len(), send.send(left.as_fd(), Wait::Block, false).unwrap()), (11, 11));
+
+        let (mut head, target) = ([0; 6], Buffer::zeroed(8));
+        let mut recv = RecvBatch::new();
+        assert!(recv.push_bytes(&mut head) && recv.push(target.raw()));
+        assert_eq!(recv.recv(right.as_fd(), Wait::Block).unwrap(), 11);
+        assert_eq!((&head, target.as_slice()), (b"head23", &b"4tail\0\0\0"[..]));
+    }
+
+    #[test]
+    fn a_full_batch_takes_no_more() {
+        let mut batch = SendBatch::new();
+        for _ in 0..MAX_BATCH_SLICES {
+            assert!(batch.push_bytes(b"x"));
+        }
+        assert!(!batch.push_bytes(b"y"));
+        assert_eq!(batch.len(), MAX_BATCH_SLICES);
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_an_error() {
+        let (left, right) = UnixStream::pair().unwrap();
+        let mut send = SendBatch::new();
+        assert!(send.push(nowhere()));
+        let error = send.send(left.as_fd(), Wait::Block, false).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(EFAULT));
+
+        let mut send = SendBatch::new();
+        assert!(send.push_bytes(b"bytes"));
+        send.send(left.as_fd(), Wait::Block, false).unwrap();
+        let mut recv = RecvBatch::new();
+        assert!(recv.push(nowhere()));
+        let error = recv.recv(right.as_fd(), Wait::Block).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(EFAULT));
+    }
+
+    #[test]
+    fn nothing_there_and_nobody_there_are_told_apart() {
+        let (left, right) = UnixStream::pair().unwrap();
+        let mut byte = [0];
+        let mut recv = RecvBatch::new();
+        assert!(recv.push_bytes(&mut byte));
+        let empty = recv.recv(right.as_fd(), Wait::Now).unwrap_err();
+        assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
+        drop(left);
+        let closed = recv.recv(right.as_fd(), Wait::Now).unwrap_err();
+        assert_eq!(closed.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

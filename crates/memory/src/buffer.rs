@@ -1,0 +1,129 @@
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+
+use crate::RawSlice;
+
+/// Owned bytes on the heap that a transfer may fill or send.
+///
+/// It hands out [`RawSlice`]s; keep it until the transfer that uses them has returned.
+pub struct Buffer {
+    ptr: NonNull<u8>,
+    len: usize,
+    capacity: usize,
+}
+
+// SAFETY: the bytes are owned; nothing about them belongs to one thread.
+unsafe impl Send for Buffer {}
+// SAFETY: shared access only reads, except through raw slices, whose users keep to `RawSlice::new`'s terms.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// `len` zero bytes. Large ones are mapped lazily by the system and cost nothing until they are touched.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Buffer {
+        if len == 0 {
+            return Buffer::from_vec(Vec::new());
+        }
+        let layout =
+            Layout::array::<u8>(len).expect("a buffer is shorter than half the address space");
+        // SAFETY: the layout's size is not zero.
+        let ptr = unsafe { alloc_zeroed(layout) };
+        let Some(ptr) = NonNull::new(ptr) else { handle_alloc_error(layout) };
+        Buffer { ptr, len, capacity: len }
+    }
+
+    /// Takes `bytes` over without copying.
+    #[must_use]
+    pub fn from_vec(bytes: Vec<u8>) -> Buffer {
+        let mut bytes = ManuallyDrop::new(bytes);
+        let ptr = NonNull::new(bytes.as_mut_ptr()).expect("a vector's pointer is never null");
+        Buffer { ptr, len: bytes.len(), capacity: bytes.capacity() }
+    }
+
+    /// Hands the bytes over without copying.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<u8> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: pointer, length and capacity came from a Vec, or from the global allocator with the layout that a
+        // Vec of this capacity has; all bytes are initialised, and `this` will not free them.
+        unsafe { Vec::from_raw_parts(this.ptr.as_ptr(), this.len, this.capacity) }
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Is there nothing in it?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes as memory to transfer from or to. No transfer may write them while [`Buffer::as_slice`] is borrowed.
+    #[must_use]
+    pub fn raw(&self) -> RawSlice {
+        // SAFETY: the memory is ours until drop; who takes the slice keeps the buffer, as the crate's docs demand.
+        unsafe { RawSlice::new(self.ptr.as_ptr(), self.len) }
+    }
+
+    /// The bytes. No transfer into them may be under way.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: `len` initialised bytes that we own; no transfer writes them, as the docs above demand.
+        unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
+    }
+
+    /// The bytes, to be changed. No transfer from or into them may be under way.
+    #[must_use]
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as for `as_slice`, and the borrow is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if self.capacity > 0 {
+            let layout = Layout::array::<u8>(self.capacity).expect("it was allocated with it");
+            // SAFETY: allocated by the global allocator with this layout, here or by a Vec, and freed once.
+            unsafe { dealloc(self.ptr.as_ptr(), layout) }
+        }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vector_comes_back_as_it_went_in() {
+        let mut bytes = Vec::with_capacity(100);
+        bytes.extend_from_slice(b"payload");
+        let address = bytes.as_ptr();
+        let bytes = Buffer::from_vec(bytes).into_vec();
+        assert_eq!(
+            (bytes.as_slice(), bytes.as_ptr(), bytes.capacity()),
+            (&b"payload"[..], address, 100)
+        );
+    }
+
+    #[test]
+    fn a_fresh_buffer_is_zero_and_can_be_written() {
+        for len in [0, 1, 4096, 1 << 20] {
+            let mut buffer = Buffer::zeroed(len);
+            assert_eq!(buffer.as_slice(), vec![0; len]);
+            buffer.as_mut_slice().fill(7);
+            assert_eq!(buffer.into_vec(), vec![7; len]);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+use std::io;
+
+use crate::RawSlice;
+
+/// Copies `src` to `dst` through the kernel: memory that is not there is an error instead of a crash.
+/// About a microsecond dearer than a plain copy; meant for the few KiB of a small transfer.
+///
+/// # Errors
+/// The system's (`EFAULT` for memory that is not mapped); what was copied before is unspecified.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn copy_checked(src: RawSlice, dst: RawSlice) -> io::Result<()> {
+    assert_eq!(src.len(), dst.len(), "copy between slices of different lengths");
+    let mut done = 0;
+    while done < src.len() {
+        let (from, to) = (src.sub(done, src.len() - done), dst.sub(done, src.len() - done));
+        let from = libc::iovec { iov_base: from.as_ptr().cast(), iov_len: from.len() };
+        let to = libc::iovec { iov_base: to.as_ptr().cast(), iov_len: to.len() };
+        // SAFETY: one source and one destination of this process; the kernel checks both mappings, and `dst` may be
+        // written, as whoever made it promised (`RawSlice::new`).
+        let count = unsafe {
+            libc::process_vm_readv(libc::getpid(), &raw const to, 1, &raw const from, 1, 0)
+        };
+        if count > 0 {
+            done += count as usize;
+            continue;
+        }
+        let error = io::Error::last_os_error();
+        if !is_forbidden(&error) {
+            return Err(error);
+        }
+        src.sub(done, src.len() - done).copy_to(dst.sub(done, src.len() - done));
+        return Ok(());
+    }
+    Ok(())
+}
+
+/// Appends the bytes of all of `slices` to `out` as [`copy_checked`] copies them, many slices with one call.
+///
+/// # Errors
+/// The system's (`EFAULT` for memory that is not mapped); what was appended before is unspecified.
+pub fn append_checked(slices: &[RawSlice], out: &mut Vec<u8>) -> io::Result<()> {
+    for slices in slices.chunks(MAX_VECTORS) {
+        let total: usize = slices.iter().map(RawSlice::len).sum();
+        out.reserve(total);
+        if !gather(slices, total, out)? {
+            for slice in slices {
+                let from = out.len();
+                out.resize(from + slice.len(), 0);
+                // SAFETY: the end of `out`, exclusively ours during the copy.
+                let end = unsafe { RawSlice::new(out[from..].as_mut_ptr(), slice.len()) };
+                copy_checked(*slice, end)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Most pieces that the system takes in one call.
+const MAX_VECTORS: usize = 1024;
+
+/// Appends all slices with one call; false, and nothing appended, if it did not take all.
+fn gather(slices: &[RawSlice], total: usize, out: &mut Vec<u8>) -> io::Result<bool> {
+    let to = libc::iovec { iov_base: out.spare_capacity_mut().as_mut_ptr().cast(), iov_len: total };
+    let from = slices.as_ptr().cast::<libc::iovec>();
+    // SAFETY: `out` has room for `total` bytes; a RawSlice has the layout of an iovec; the kernel checks the sources.
+    let count = unsafe {
+        let count = slices.len() as libc::c_ulong;
+        libc::process_vm_readv(libc::getpid(), &raw const to, 1, from, count, 0)
+    };
+    if count < 0 {
+        let error = io::Error::last_os_error();
+        return if is_forbidden(&error) { Ok(false) } else { Err(error) };
+    }
+    if count as usize != total {
+        return Ok(false);
+    }
+    // SAFETY: the kernel has just written that many bytes behind the vector's end.
+    unsafe { out.set_len(out.len() + total) }
+    Ok(true)
+}
+
+/// Some sandboxes forbid the call; what is left then is the plain copy, with nothing checked.
+fn is_forbidden(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Buffer;
+
+    #[test]
+    fn bytes_are_copied() {
+        for len in [0, 1, 100, 70_000] {
+            let bytes: Vec<u8> = (0..len).map(|i| (i * 3 + i / 256) as u8).collect();
+            let (src, dst) = (Buffer::from_vec(bytes), Buffer::zeroed(len));
+            copy_checked(src.raw(), dst.raw()).unwrap();
+            assert_eq!(dst.as_slice(), src.as_slice());
+        }
+    }
+
+    #[test]
+    fn slices_are_appended_in_order() {
+        let bytes: Vec<u8> = (0..3000_usize).map(|i| (i * 5 + i / 255) as u8).collect();
+        let buffer = Buffer::from_vec(bytes.clone());
+        for step in [1, 7, 3000] {
+            let slices: Vec<RawSlice> = (0..3000)
+                .step_by(step)
+                .map(|at| buffer.raw().sub(at, step.min(3000 - at)))
+                .collect();
+            let mut out = b"head".to_vec();
+            append_checked(&slices, &mut out).unwrap();
+            assert_eq!(out, [b"head".as_slice(), &bytes].concat(), "steps of {step}");
+        }
+        let mut out = Vec::new();
+        append_checked(&[RawSlice::EMPTY], &mut out).unwrap();
+        append_checked(&[], &mut out).unwrap();
+        assert_eq!(out, b"");
+    }
+
+    #[test]
+    fn a_slice_that_is_not_there_is_an_error_among_others() {
+        let buffer = Buffer::zeroed(64);
+        // SAFETY: only the kernel is given this address, and it answers EFAULT.
+        let nowhere = unsafe { RawSlice::new(std::ptr::without_provenance_mut(16), 64) };
+        let error = append_checked(&[buffer.raw(), nowhere], &mut Vec::new()).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EFAULT));
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_an_error() {
+        let buffer = Buffer::zeroed(64);
+        // SAFETY: only the kernel is given this address, and it answers EFAULT.
+        let nowhere = unsafe { RawSlice::new(std::ptr::without_provenance_mut(16), 64) };
+        for (src, dst) in [(nowhere, buffer.raw()), (buffer.raw(), nowhere)] {
+            assert_eq!(copy_checked(src, dst).unwrap_err().raw_os_error(), Some(libc::EFAULT));
+        }
+    }
+}

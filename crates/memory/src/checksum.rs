@@ -1,0 +1,88 @@
+use std::mem::MaybeUninit;
+
+use crc_fast::{CrcAlgorithm, Digest};
+
+use crate::RawSlice;
+
+/// Raw memory is checksummed through private blocks of this size: small enough for the first-level cache.
+const BLOCK_BYTES: usize = 8 << 10;
+
+/// CRC32C (Castagnoli) of `bytes`.
+#[must_use]
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+/// A CRC32C that grows as bytes come in.
+#[derive(Clone, Debug)]
+pub struct Crc32c(Digest);
+
+impl Default for Crc32c {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Crc32c {
+    /// Of no bytes yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Digest::new(CrcAlgorithm::Crc32Iscsi))
+    }
+
+    /// Takes `bytes` in.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Takes in what lies in `slice`, by way of private copies of a few KiB: the memory may change at any time, and
+    /// no reference to it is made.
+    pub fn update_raw(&mut self, slice: RawSlice) {
+        let mut block = [MaybeUninit::<u8>::uninit(); BLOCK_BYTES];
+        let mut from = 0;
+        while from < slice.len() {
+            let part = slice.sub(from, BLOCK_BYTES.min(slice.len() - from));
+            // SAFETY: `part` is mapped (promised to `RawSlice::new`), is at most as long as the block and cannot
+            // overlap it; the bytes that are then read were just written.
+            let copy = unsafe {
+                std::ptr::copy_nonoverlapping(part.as_ptr(), block.as_mut_ptr().cast(), part.len());
+                std::slice::from_raw_parts(block.as_ptr().cast::<u8>(), part.len())
+            };
+            self.0.update(copy);
+            from += part.len();
+        }
+    }
+
+    /// The checksum of all bytes so far.
+    #[must_use]
+    pub fn finish(&self) -> u32 {
+        self.0.finalize() as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Buffer;
+
+    #[test]
+    fn it_is_castagnoli() {
+        assert_eq!(crc32c(b"123456789"), 0xE306_9283);
+        assert_eq!(crc32c(b""), 0);
+        assert_eq!(crc32c(&[0; 32]), 0x8A91_36AA);
+    }
+
+    #[test]
+    fn pieces_give_the_checksum_of_the_whole() {
+        let bytes: Vec<u8> = (0..3 * BLOCK_BYTES + 77).map(|i| (i * 13 + i / 255) as u8).collect();
+        let whole = crc32c(&bytes);
+        let buffer = Buffer::from_vec(bytes);
+        assert_eq!(buffer.raw().crc32c(), whole);
+        for cut in [0, 1, 63, BLOCK_BYTES, BLOCK_BYTES + 1, buffer.len()] {
+            let mut crc = Crc32c::new();
+            crc.update_raw(buffer.raw().sub(0, cut));
+            crc.update(&buffer.as_slice()[cut..]);
+            assert_eq!(crc.finish(), whole, "cut at {cut}");
+        }
+    }
+}

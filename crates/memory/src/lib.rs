@@ -1,0 +1,30 @@
+//! Memory that threads, other processes and devices write while we look at it: mapped regions, raw slices,
+//! checksums over them, and the system calls that move them through sockets.
+//!
+//! Nearly all unsafe code of the workspace lives here; everything above speaks in [`RawSlice`]s. A `RawSlice` is an
+//! address and a length, never a Rust reference: its bytes are copied in or out, or handed to the kernel, and only
+//! private copies are looked at. There is no policy here: no keys, no versions, no protocol.
+//!
+//! A `RawSlice` does not keep its memory alive. Whoever hands one on keeps the owner (a [`Region`], a [`Buffer`], a
+//! caller's buffer) beside it until the last use; for a region that is an `Arc<Region>`.
+//!
+//! Enter at [`Region`] for a segment's memory, at [`SliceList`] for the scatter/gather lists of callers, and at
+//! [`SendBatch`] and [`RecvBatch`] for sockets.
+
+mod batch;
+mod buffer;
+mod checked_copy;
+mod checksum;
+mod poll;
+mod region;
+mod slice;
+mod slice_list;
+
+pub use batch::{MAX_BATCH_SLICES, RecvBatch, SendBatch, Wait};
+pub use buffer::Buffer;
+pub use checked_copy::{append_checked, copy_checked};
+pub use checksum::{Crc32c, crc32c};
+pub use poll::{Interest, poll_sockets};
+pub use region::{MapError, OutOfBounds, Region};
+pub use slice::RawSlice;
+pub use slice_list::SliceList;

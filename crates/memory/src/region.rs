@@ -1,0 +1,219 @@
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+
+use thiserror::Error;
+
+use crate::RawSlice;
+
+/// Memory of a segment: mapped when made, unmapped when dropped. Pages are populated when first touched.
+///
+/// Share it as `Arc<Region>`, and keep the `Arc` beside every slice that is handed on.
+#[derive(Debug)]
+pub struct Region {
+    ptr: NonNull<u8>,
+    len: usize,
+    memory: OwnedFd,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread; all access goes through raw slices.
+unsafe impl Send for Region {}
+// SAFETY: as for Send.
+unsafe impl Sync for Region {}
+
+/// Why memory could not be mapped.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum MapError {
+    /// A mapping needs at least one byte.
+    #[error("a region of zero bytes cannot be mapped")]
+    Empty,
+    /// The length does not fit this machine's address space.
+    #[error("a region of {len} bytes does not fit the address space")]
+    TooLarge {
+        /// The length that was asked for, in bytes.
+        len: u64,
+    },
+    /// The system refused.
+    #[error("{call} of {len} bytes failed with system error {errno}")]
+    System {
+        /// The system call.
+        call: &'static str,
+        /// The length that was asked for, in bytes.
+        len: u64,
+        /// Its `errno`.
+        errno: i32,
+    },
+}
+
+/// Bytes were asked for that do not lie within the region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{len} bytes from {offset} do not lie within a region of {region_len} bytes")]
+pub struct OutOfBounds {
+    /// First byte wanted.
+    pub offset: u64,
+    /// Bytes wanted.
+    pub len: u64,
+    /// Length of the region in bytes.
+    pub region_len: u64,
+}
+
+impl Region {
+    /// Maps `len` zero bytes that have a file descriptor and no name, so that they can be handed to other processes.
+    ///
+    /// # Errors
+    /// If `len` is zero or too large, or the system has not the address space or the descriptor.
+    pub fn anonymous(len: u64) -> Result<Region, MapError> {
+        if len == 0 {
+            return Err(MapError::Empty);
+        }
+        let too_large = MapError::TooLarge { len };
+        let size = usize::try_from(len).map_err(|_| too_large.clone())?;
+        let file_size = libc::off_t::try_from(len).map_err(|_| too_large)?;
+        let memory = create_memory(len)?;
+        // SAFETY: resizes a file that only we have; no memory is involved.
+        if unsafe { libc::ftruncate(raw(&memory), file_size) } != 0 {
+            return Err(last_error("ftruncate", len));
+        }
+        let ptr = map_shared(&memory, size)?;
+        Ok(Region { ptr, len: size, memory })
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len as u64
+    }
+
+    /// Is there nothing in it? Never: an empty region cannot be made.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The `len` bytes that start at `offset`. The region must outlive every use of them.
+    ///
+    /// # Errors
+    /// If they do not lie within the region.
+    pub fn slice(&self, offset: u64, len: u64) -> Result<RawSlice, OutOfBounds> {
+        let end = offset.checked_add(len).filter(|&end| end <= self.len());
+        if end.is_none() {
+            return Err(OutOfBounds { offset, len, region_len: self.len() });
+        }
+        Ok(self.whole().sub(offset as usize, len as usize))
+    }
+
+    /// All of it. The region must outlive every use of it.
+    #[must_use]
+    pub fn whole(&self) -> RawSlice {
+        // SAFETY: mapped readable and writable until drop; who takes the slice keeps the region, as the docs demand.
+        unsafe { RawSlice::new(self.ptr.as_ptr(), self.len) }
+    }
+
+    /// The descriptor behind the memory: another process that maps it sees the same bytes.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.memory.as_fd()
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping made in `anonymous`; nobody uses its slices any more, as the docs demand.
+        let result = unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.len) };
+        assert_eq!(result, 0, "the whole of a mapping can always be unmapped");
+    }
+}
+
+fn create_memory(len: u64) -> Result<OwnedFd, MapError> {
+    // SAFETY: the name is a NUL-terminated string that lives through the call.
+    let fd = unsafe { libc::memfd_create(c"mooncake-segment".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(last_error("memfd_create", len));
+    }
+    // SAFETY: a fresh descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn map_shared(memory: &OwnedFd, size: usize) -> Result<NonNull<u8>, MapError> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
+    let ptr = unsafe { libc::mmap(std::ptr::null_mut(), size, protection, flags, raw(memory), 0) };
+    if ptr == libc::MAP_FAILED {
+        return Err(last_error("mmap", size as u64));
+    }
+    // SAFETY: exactly the new mapping. Large pages make the first touch cheaper; where there are none, nothing is lost.
+    let _ = unsafe { libc::madvise(ptr, size, libc::MADV_HUGEPAGE) };
+    Ok(NonNull::new(ptr.cast()).expect("the kernel maps nothing at address zero unasked"))
+}
+
+fn raw(memory: &OwnedFd) -> libc::c_int {
+    std::os::fd::AsRawFd::as_raw_fd(memory)
+}
+
+fn last_error(call: &'static str, len: u64) -> MapError {
+    let errno = io::Error::last_os_error().raw_os_error().unwrap_or_default();
+    MapError::System { call, len, errno }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fresh_memory_is_zero_and_keeps_what_is_written() {
+        let region = Region::anonymous(10_000).unwrap();
+        assert_eq!(region.len(), 10_000);
+        assert_eq!(region.whole().to_vec(), vec![0; 10_000]);
+        region.slice(9_990, 10).unwrap().write_from(b"0123456789");
+        assert_eq!(region.slice(9_995, 3).unwrap().to_vec(), b"567");
+    }
+
+    #[test]
+    fn bounds_are_checked_without_overflow() {
+        let region = Region::anonymous(4096).unwrap();
+        let cases = [
+            (0, 4096, true),
+            (4096, 0, true),
+            (4095, 1, true),
+            (4095, 2, false),
+            (4097, 0, false),
+            (1, u64::MAX, false),
+            (u64::MAX, 1, false),
+        ];
+        for (offset, len, inside) in cases {
+            let expected = if inside {
+                Ok(len as usize)
+            } else {
+                Err(OutOfBounds { offset, len, region_len: 4096 })
+            };
+            assert_eq!(region.slice(offset, len).map(|slice| slice.len()), expected);
+        }
+    }
+
+    #[test]
+    fn impossible_lengths_are_refused() {
+        assert_eq!(Region::anonymous(0).unwrap_err(), MapError::Empty);
+        assert_eq!(Region::anonymous(u64::MAX).unwrap_err(), MapError::TooLarge { len: u64::MAX });
+        let len = 1 << 62;
+        let error = Region::anonymous(len).unwrap_err();
+        assert!(matches!(error, MapError::System { len: l, .. } if l == len), "{error}");
+    }
+
+    #[test]
+    fn a_large_region_costs_nothing_until_touched() {
+        let region = Region::anonymous(1 << 40).unwrap();
+        region.slice((1 << 40) - 1, 1).unwrap().write_from(b"x");
+        assert_eq!(region.slice((1 << 40) - 2, 2).unwrap().to_vec(), b"\0x");
+    }
+
+    #[test]
+    fn the_descriptor_gives_the_same_memory_again() {
+        let region = Region::anonymous(4096).unwrap();
+        region.slice(100, 5).unwrap().write_from(b"shared"[..5].as_ref());
+        let file = std::fs::File::from(region.descriptor().try_clone_to_owned().unwrap());
+        let mut bytes = [0; 5];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 100).unwrap();
+        assert_eq!(&bytes, b"share");
+    }
+}

@@ -1,0 +1,200 @@
+use std::fmt;
+
+use mooncake_types::limits::CHUNK_BYTES;
+
+use crate::Crc32c;
+
+/// An address and a length: memory that others may write at any time. It borrows nothing and keeps nothing alive.
+///
+/// It has the layout of the system's `iovec`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct RawSlice {
+    ptr: *mut u8,
+    len: usize,
+}
+
+// SAFETY: a RawSlice is only an address; whoever made it (see `new`) promised that any thread may use it.
+unsafe impl Send for RawSlice {}
+// SAFETY: as for Send; no method gives out a reference to the memory.
+unsafe impl Sync for RawSlice {}
+
+impl RawSlice {
+    /// No memory.
+    pub const EMPTY: RawSlice = RawSlice { ptr: std::ptr::without_provenance_mut(1), len: 0 };
+
+    /// The `len` bytes at `ptr`.
+    ///
+    /// # Safety
+    /// The memory is mapped, and not given back, for as long as this slice or one made from it is used; any thread
+    /// may read it, and write it where the slice serves as a destination. While it is used, nothing relies on a Rust
+    /// reference to it that a write would break.
+    #[must_use]
+    pub const unsafe fn new(ptr: *mut u8, len: usize) -> RawSlice {
+        RawSlice { ptr, len }
+    }
+
+    /// `len` bytes that are mapped nowhere: for tests of what a transfer makes of a caller's mistake.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn unmapped(len: usize) -> RawSlice {
+        // The first page is never mapped.
+        RawSlice { ptr: std::ptr::without_provenance_mut(16), len }
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Is there nothing in it?
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Where it starts.
+    #[must_use]
+    pub const fn as_ptr(&self) -> *mut u8 {
+        self.ptr
+    }
+
+    /// The `len` bytes that start `from` bytes in.
+    ///
+    /// # Panics
+    /// If they do not lie within this slice.
+    #[must_use]
+    pub fn sub(&self, from: usize, len: usize) -> RawSlice {
+        let inside = from.checked_add(len).is_some_and(|end| end <= self.len);
+        assert!(inside, "{len} bytes from {from} do not lie within a slice of {} bytes", self.len);
+        RawSlice { ptr: self.ptr.wrapping_add(from), len }
+    }
+
+    /// Copies all of this slice to `dst`; the two may overlap.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn copy_to(self, dst: RawSlice) {
+        assert_eq!(self.len, dst.len, "copy between slices of different lengths");
+        // SAFETY: both ranges are mapped and may be used by any thread (promised to `new`), and have this length.
+        unsafe { std::ptr::copy(self.ptr, dst.ptr, self.len) }
+    }
+
+    /// Copies all of this slice to `dst`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn read_into(&self, dst: &mut [u8]) {
+        assert_eq!(self.len, dst.len(), "read into a buffer of another length");
+        // SAFETY: this slice is mapped (promised to `new`); `dst` is exclusively ours and has the same length. The two
+        // cannot overlap, because `new`'s caller keeps references out of the slice's memory.
+        unsafe { std::ptr::copy_nonoverlapping(self.ptr, dst.as_mut_ptr(), self.len) }
+    }
+
+    /// Copies all of `src` over this slice.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn write_from(&self, src: &[u8]) {
+        assert_eq!(self.len, src.len(), "write from a buffer of another length");
+        // SAFETY: this slice is mapped (promised to `new`) and has the length of `src`; they cannot overlap, because
+        // `new`'s caller keeps references out of the slice's memory.
+        unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), self.ptr, self.len) }
+    }
+
+    /// Appends a copy of the bytes.
+    pub fn append_to(&self, out: &mut Vec<u8>) {
+        out.reserve(self.len);
+        // SAFETY: this slice is mapped (promised to `new`); the vector has room for as many bytes behind its end, which
+        // are exclusively ours, and they are initialised before the vector's length says so.
+        unsafe {
+            let end = out.spare_capacity_mut().as_mut_ptr().cast();
+            std::ptr::copy_nonoverlapping(self.ptr, end, self.len);
+            out.set_len(out.len() + self.len);
+        }
+    }
+
+    /// A copy of the bytes.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.append_to(&mut bytes);
+        bytes
+    }
+
+    /// CRC32C of the bytes. If another thread writes them meanwhile, it is that of no state they ever had.
+    #[must_use]
+    pub fn crc32c(&self) -> u32 {
+        let mut crc = Crc32c::new();
+        crc.update_raw(*self);
+        crc.finish()
+    }
+
+    /// CRC32C of each [`CHUNK_BYTES`] chunk, the last one possibly shorter.
+    #[must_use]
+    pub fn chunk_crcs(&self) -> Vec<u32> {
+        let chunk = CHUNK_BYTES as usize;
+        (0..self.len)
+            .step_by(chunk)
+            .map(|from| self.sub(from, chunk.min(self.len - from)).crc32c())
+            .collect()
+    }
+}
+
+impl fmt::Debug for RawSlice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RawSlice({:p}, {} bytes)", self.ptr, self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Buffer;
+
+    #[test]
+    fn bytes_go_in_and_come_out() {
+        let buffer = Buffer::zeroed(16);
+        let all = buffer.raw();
+        all.sub(4, 3).write_from(b"abc");
+        let mut out = [0; 5];
+        all.sub(3, 5).read_into(&mut out);
+        assert_eq!(&out, b"\0abc\0");
+        assert_eq!(all.sub(4, 3).to_vec(), b"abc");
+    }
+
+    #[test]
+    fn a_copy_may_overlap_itself() {
+        let buffer = Buffer::from_vec(b"0123456789".to_vec());
+        buffer.raw().sub(0, 8).copy_to(buffer.raw().sub(2, 8));
+        assert_eq!(buffer.as_slice(), b"0101234567");
+    }
+
+    #[test]
+    #[should_panic(expected = "3 bytes from 6 do not lie within a slice of 8 bytes")]
+    fn a_part_beyond_the_end_panics() {
+        let _ = Buffer::zeroed(8).raw().sub(6, 3);
+    }
+
+    #[test]
+    #[should_panic(expected = "do not lie within")]
+    fn a_part_whose_end_overflows_panics() {
+        let _ = Buffer::zeroed(8).raw().sub(usize::MAX, 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "different lengths")]
+    fn a_copy_between_different_lengths_panics() {
+        let buffer = Buffer::zeroed(8);
+        buffer.raw().sub(0, 4).copy_to(buffer.raw().sub(0, 5));
+    }
+
+    #[test]
+    fn chunks_have_their_own_checksums() {
+        let chunk = mooncake_types::limits::CHUNK_BYTES as usize;
+        let bytes: Vec<u8> = (0..2 * chunk + 5).map(|i| (i * 7 + i / 251) as u8).collect();
+        let expected: Vec<u32> = bytes.chunks(chunk).map(crate::crc32c).collect();
+        assert_eq!(Buffer::from_vec(bytes).raw().chunk_crcs(), expected);
+        assert_eq!(Buffer::zeroed(0).raw().chunk_crcs(), Vec::<u32>::new());
+    }
+}

@@ -1,0 +1,70 @@
+//! Batches in which some items are refused before the store sees them.
+
+use mooncake_client::ErrorCode;
+
+/// Runs `operation` on the items that are fit, and gives one result per item, in order.
+pub(crate) fn run<T, R>(
+    items: Vec<Result<T, ErrorCode>>,
+    operation: impl FnOnce(&[T]) -> Vec<Result<R, ErrorCode>>,
+) -> Vec<Result<R, ErrorCode>> {
+    let mut fit = Vec::with_capacity(items.len());
+    let mut refused = Vec::new();
+    let count = items.len();
+    for (position, item) in items.into_iter().enumerate() {
+        match item {
+            Ok(item) => fit.push(item),
+            Err(code) => refused.push((position, code)),
+        }
+    }
+    let results = if fit.is_empty() { Vec::new() } else { operation(&fit) };
+    assert_eq!(results.len(), fit.len(), "the store answers every item of a batch");
+    if refused.is_empty() {
+        return results;
+    }
+    let (mut results, mut refused) = (results.into_iter(), refused.into_iter().peekable());
+    let next = |position| match refused.next_if(|&(refused, _)| refused == position) {
+        Some((_, code)) => Err(code),
+        None => results.next().expect("there is one result per fit item"),
+    };
+    (0..count).map(next).collect()
+}
+
+/// The number for Python: zero or a negative code. A key that was there already counts as stored.
+pub(crate) fn stored(result: Result<(), ErrorCode>) -> i32 {
+    match result {
+        Ok(()) | Err(ErrorCode::ObjectAlreadyExists) => 0,
+        Err(code) => code.number(),
+    }
+}
+
+/// The number for Python: zero or a negative code.
+pub(crate) fn done(result: Result<(), ErrorCode>) -> i32 {
+    result.map_or_else(ErrorCode::number, |()| 0)
+}
+
+/// The number for Python: a count or a negative code.
+pub(crate) fn counted(result: Result<u64, ErrorCode>) -> i64 {
+    match result {
+        Ok(count) => i64::try_from(count).unwrap_or(i64::MAX),
+        Err(code) => i64::from(code.number()),
+    }
+}
+
+/// The number for Python: one, zero or a negative code.
+pub(crate) fn found(result: Result<bool, ErrorCode>) -> i32 {
+    result.map_or_else(ErrorCode::number, i32::from)
+}
+
+/// The answer to lists whose lengths differ: the same refusal for every key.
+pub(crate) fn lengths_differ(
+    operation: &str,
+    keys: usize,
+    addresses: usize,
+    sizes: usize,
+) -> Option<Vec<i32>> {
+    if keys == addresses && keys == sizes {
+        return None;
+    }
+    tracing::warn!("{operation}: {keys} keys, but {addresses} addresses and {sizes} sizes");
+    Some(vec![ErrorCode::InvalidParams.number(); keys])
+}

@@ -1,0 +1,129 @@
+//! Python's memory as slices for transfers, and Rust's memory lent to Python. The only unsafe code of this crate.
+
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+
+use mooncake_client::{Buffer, ErrorCode, RawSlice, SliceList, Store};
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyMemoryView;
+
+/// The memory of a bytes-like object: it stays where it is, and its length what it is, until this is dropped.
+pub(crate) struct LentBuffer(PyUntypedBuffer);
+
+impl LentBuffer {
+    /// The memory of `value`, unless it is not bytes-like or does not lie in one piece.
+    pub(crate) fn of(value: &Bound<'_, PyAny>) -> Option<Self> {
+        // A memory view fills in the strides that some exporters, like arrays of ctypes, leave out.
+        let through_view =
+            |_| PyMemoryView::from(value).and_then(|view| PyUntypedBuffer::get(&view));
+        let buffer = PyUntypedBuffer::get(value).or_else(through_view).ok()?;
+        buffer.is_c_contiguous().then_some(Self(buffer))
+    }
+
+    /// Its length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len_bytes()
+    }
+
+    /// Whether it is a plain row of bytes: one dimension, items of one byte.
+    pub(crate) fn is_row_of_bytes(&self) -> bool {
+        self.0.dimensions() == 1 && self.0.item_size() == 1
+    }
+
+    /// The memory, to be read while `self` lives. Python code may write to it meanwhile.
+    pub(crate) fn slice(&self) -> RawSlice {
+        // SAFETY: the exporter keeps `len_bytes` bytes at `buf_ptr` readable, without gaps as `of` checked, until the
+        // buffer is released on drop; every caller in this crate keeps `self` until the store has returned.
+        unsafe { RawSlice::new(self.0.buf_ptr().cast(), self.len()) }
+    }
+}
+
+/// The `len` bytes at `address`. Python code names memory by address and promises that it stays mapped, as the
+/// documentation of `register_buffer` and of every method with a `buffer_ptr` says.
+///
+/// # Errors
+/// `InvalidParams` if there are none, or if they start in a registered buffer and run past its end.
+pub(crate) fn memory_at(store: &Store, address: u64, len: u64) -> Result<RawSlice, ErrorCode> {
+    let invalid = |_| ErrorCode::InvalidParams;
+    let address = usize::try_from(address).map_err(invalid)?;
+    let len = usize::try_from(len).map_err(invalid)?;
+    store.check_registered(address, len).inspect_err(|_| {
+        tracing::warn!(
+            "{len} bytes at {address:#x} are none, or run past the end of their registered buffer"
+        );
+    })?;
+    // SAFETY: the Python caller promised that the range stays mapped, and writable for a read into it, until the call
+    // returns; a range that contradicts what was registered was just refused. Nothing in Rust refers to the memory.
+    Ok(unsafe { RawSlice::new(std::ptr::with_exposed_provenance_mut(address), len) })
+}
+
+/// The ranges that together hold one object, in order. Empty ones count for nothing.
+///
+/// # Errors
+/// As [`memory_at`]; also `InvalidParams` if the lists differ in length.
+pub(crate) fn memory_list_at(
+    store: &Store,
+    addresses: &[u64],
+    lens: &[u64],
+) -> Result<SliceList, ErrorCode> {
+    if addresses.len() != lens.len() {
+        tracing::warn!("{} addresses, but {} sizes", addresses.len(), lens.len());
+        return Err(ErrorCode::InvalidParams);
+    }
+    let pairs = addresses.iter().zip(lens).filter(|&(_, &len)| len > 0);
+    pairs.map(|(&address, &len)| memory_at(store, address, len)).collect()
+}
+
+/// The bytes of one object, owned by this handle: they stay when the object is removed. Offers the buffer protocol
+/// (one dimension, items of one byte, writable).
+#[pyclass(frozen, weakref, module = "mooncake.store")]
+pub(crate) struct BufferHandle {
+    /// No Rust reference to the bytes is ever made: Python code may write them.
+    bytes: Buffer,
+}
+
+impl BufferHandle {
+    /// Takes the bytes over without a copy.
+    pub(crate) const fn new(bytes: Buffer) -> Self {
+        Self { bytes }
+    }
+}
+
+#[pymethods]
+impl BufferHandle {
+    /// The address of the first byte.
+    fn ptr(&self) -> usize {
+        self.bytes.raw().as_ptr().expose_provenance()
+    }
+
+    /// The length in bytes.
+    fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn __len__(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<BufferHandle of {} bytes>", self.bytes.len())
+    }
+
+    /// # Safety
+    /// Called by the interpreter alone, with a `view` that it allocated.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let bytes = slf.get().bytes.raw();
+        let (start, len) = (bytes.as_ptr().cast(), isize::try_from(bytes.len())?);
+        // SAFETY: `view` is the interpreter's; `start` points to `len` bytes that live as long as the handle, to which
+        // the view gets a reference of its own.
+        let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, len, 0, flags) };
+        if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+}

@@ -1,0 +1,217 @@
+//! The methods that read objects, and ask whether they exist.
+
+use mooncake_client::{Buffer, ErrorCode, GetTarget, SliceList, Store};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
+use pyo3::types::PyBytes;
+
+use crate::argument::argument;
+use crate::batch;
+use crate::buffer::{BufferHandle, memory_at, memory_list_at};
+use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
+
+#[pymethods]
+impl MooncakeDistributedStore {
+    /// The object's bytes; empty if there is no such object, or on any failure.
+    fn get<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let key = argument("get", "key").text(key)?;
+        let buffers = self.buffers(py, "get", std::slice::from_ref(&key));
+        Ok(bytes(py, buffers.first().and_then(Option::as_ref)))
+    }
+
+    /// The bytes of several objects, as `get`.
+    fn get_batch<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let keys = argument("get_batch", "keys").texts(keys)?;
+        let buffers = self.buffers(py, "get_batch", &keys);
+        Ok(buffers.iter().map(|buffer| bytes(py, buffer.as_ref())).collect())
+    }
+
+    /// A handle that owns a copy of the object's bytes; None if there is no such object, or on any failure.
+    fn get_buffer(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<BufferHandle>> {
+        let key = argument("get_buffer", "key").text(key)?;
+        let buffers = self.buffers(py, "get_buffer", std::slice::from_ref(&key));
+        Ok(buffers.into_iter().next().flatten().map(BufferHandle::new))
+    }
+
+    /// Handles of several objects, as `get_buffer`.
+    fn batch_get_buffer(
+        &self,
+        py: Python<'_>,
+        keys: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<Option<BufferHandle>>> {
+        let keys = argument("batch_get_buffer", "keys").texts(keys)?;
+        let buffers = self.buffers(py, "batch_get_buffer", &keys);
+        Ok(buffers.into_iter().map(|buffer| buffer.map(BufferHandle::new)).collect())
+    }
+
+    /// Reads the object into the `size` bytes at `buffer_ptr`, which must stay mapped during the call.
+    ///
+    /// Returns the object's length; -600 if it is longer than `size`, or the bytes run past the end of the registered
+    /// buffer that they start in; -704 if there is no such object; or another negative code.
+    fn get_into(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        buffer_ptr: &Bound<'_, PyAny>,
+        size: &Bound<'_, PyAny>,
+    ) -> PyResult<i64> {
+        let key = argument("get_into", "key").text(key)?;
+        let address = argument("get_into", "buffer_ptr").number(buffer_ptr)?;
+        let size = argument("get_into", "size").number(size)?;
+        let Some(store) = self.store_for("get_into") else {
+            return Ok(i64::from(INVALID_PARAMS));
+        };
+        let codes = py.detach(|| {
+            let target = memory_at(&store, address, size).map(SliceList::from);
+            get_many(&store, std::slice::from_ref(&key), std::iter::once(target))
+        });
+        Ok(codes.first().copied().unwrap_or(i64::from(INVALID_PARAMS)))
+    }
+
+    /// Reads several objects, each into one range of memory, as `get_into`.
+    ///
+    /// Returns a list of the object's length or a negative code per key.
+    fn batch_get_into(
+        &self,
+        py: Python<'_>,
+        keys: &Bound<'_, PyAny>,
+        buffer_ptrs: &Bound<'_, PyAny>,
+        sizes: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<i64>> {
+        const NAME: &str = "batch_get_into";
+        let keys = argument(NAME, "keys").texts(keys)?;
+        let addresses = argument(NAME, "buffer_ptrs").numbers(buffer_ptrs)?;
+        let sizes = argument(NAME, "sizes").numbers(sizes)?;
+        let Some(store) = self.store_for(NAME) else {
+            return Ok(vec![i64::from(INVALID_PARAMS); keys.len()]);
+        };
+        if let Some(refused) = batch::lengths_differ(NAME, keys.len(), addresses.len(), sizes.len())
+        {
+            return Ok(refused.into_iter().map(i64::from).collect());
+        }
+        Ok(py.detach(|| {
+            let ranges = addresses.iter().zip(&sizes);
+            let targets = ranges
+                .map(|(&address, &size)| memory_at(&store, address, size).map(SliceList::from));
+            get_many(&store, &keys, targets)
+        }))
+    }
+
+    /// Reads several objects, each scattered over several ranges of memory.
+    ///
+    /// `prefer_alloc_in_same_node` is accepted and changes nothing: a read goes where the object is.
+    ///
+    /// Returns a list of the object's length or a negative code per key.
+    #[pyo3(signature = (keys, all_buffer_ptrs, all_sizes, prefer_alloc_in_same_node=None))]
+    #[pyo3(
+        text_signature = "($self, keys, all_buffer_ptrs, all_sizes, prefer_alloc_in_same_node=False)"
+    )]
+    fn batch_get_into_multi_buffers(
+        &self,
+        py: Python<'_>,
+        keys: &Bound<'_, PyAny>,
+        all_buffer_ptrs: &Bound<'_, PyAny>,
+        all_sizes: &Bound<'_, PyAny>,
+        prefer_alloc_in_same_node: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Vec<i64>> {
+        const NAME: &str = "batch_get_into_multi_buffers";
+        let keys = argument(NAME, "keys").texts(keys)?;
+        let addresses = argument(NAME, "all_buffer_ptrs").number_lists(all_buffer_ptrs)?;
+        let sizes = argument(NAME, "all_sizes").number_lists(all_sizes)?;
+        if let Some(flag) = prefer_alloc_in_same_node {
+            argument(NAME, "prefer_alloc_in_same_node").flag(flag)?;
+        }
+        let Some(store) = self.store_for(NAME) else {
+            return Ok(vec![i64::from(INVALID_PARAMS); keys.len()]);
+        };
+        if let Some(refused) = batch::lengths_differ(NAME, keys.len(), addresses.len(), sizes.len())
+        {
+            return Ok(refused.into_iter().map(i64::from).collect());
+        }
+        Ok(py.detach(|| {
+            let ranges = addresses.iter().zip(&sizes);
+            let targets = ranges.map(|(addresses, sizes)| memory_list_at(&store, addresses, sizes));
+            get_many(&store, &keys, targets)
+        }))
+    }
+
+    /// 1 if there is such an object, 0 if not, or a negative code. An object that exists gets a lease, as by a read.
+    fn is_exist(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<i32> {
+        let key = argument("is_exist", "key").text(key)?;
+        let Some(store) = self.store_for("is_exist") else { return Ok(INVALID_PARAMS) };
+        let results = py.detach(|| store.exist(&[key.as_str()]));
+        Ok(results.into_iter().next().map_or(INVALID_PARAMS, batch::found))
+    }
+
+    /// A list of what `is_exist` says of each key, in one round trip.
+    fn batch_is_exist(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<Vec<i32>> {
+        let keys = argument("batch_is_exist", "keys").texts(keys)?;
+        let Some(store) = self.store_for("batch_is_exist") else {
+            return Ok(vec![INVALID_PARAMS; keys.len()]);
+        };
+        Ok(py.detach(|| {
+            let results = store.exist(&strs(&keys));
+            results.into_iter().map(batch::found).collect()
+        }))
+    }
+
+    /// The object's length in bytes, or a negative code.
+    fn get_size(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<i64> {
+        let key = argument("get_size", "key").text(key)?;
+        let Some(store) = self.store_for("get_size") else {
+            return Ok(i64::from(INVALID_PARAMS));
+        };
+        Ok(batch::counted(py.detach(|| store.size(&key))))
+    }
+}
+
+impl MooncakeDistributedStore {
+    /// One buffer per key; none for a miss and for any failure.
+    fn buffers(
+        &self,
+        py: Python<'_>,
+        operation: &str,
+        keys: &[PyBackedStr],
+    ) -> Vec<Option<Buffer>> {
+        let Some(store) = self.copying_store(operation) else {
+            return keys.iter().map(|_| None).collect();
+        };
+        py.detach(|| {
+            let results = store.get(&strs(keys));
+            let found = keys.iter().zip(results).map(|(key, result)| {
+                result.inspect_err(|&code| log_failure(operation, key, code)).ok()
+            });
+            found.collect()
+        })
+    }
+}
+
+fn get_many(
+    store: &Store,
+    keys: &[PyBackedStr],
+    targets: impl Iterator<Item = Result<SliceList, ErrorCode>>,
+) -> Vec<i64> {
+    let targets = keys.iter().zip(targets).map(|(key, dst)| Ok(GetTarget { key, dst: dst? }));
+    let results = batch::run(targets.collect(), |targets| store.get_into(targets));
+    results.into_iter().map(batch::counted).collect()
+}
+
+/// A failure whose code the caller does not see. A miss is none.
+fn log_failure(operation: &str, key: &str, code: ErrorCode) {
+    if code != ErrorCode::ObjectNotFound {
+        tracing::warn!("{operation}: {key:?}: {code}");
+    }
+}
+
+fn bytes<'py>(py: Python<'py>, buffer: Option<&Buffer>) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, buffer.map_or(&[], Buffer::as_slice))
+}
+
+/// The keys as the store takes them.
+pub(crate) fn strs(keys: &[PyBackedStr]) -> Vec<&str> {
+    keys.iter().map(PyBackedStr::as_str).collect()
+}

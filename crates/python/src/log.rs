@@ -1,0 +1,28 @@
+//! Log lines of this process's stores, on the standard error stream.
+
+use tracing::level_filters::LevelFilter;
+
+/// Starts logging at the level that the environment variable `MC_LOG_LEVEL` names, warnings and errors without it.
+/// A process that has a subscriber already keeps it.
+pub(crate) fn start() {
+    let level = std::env::var("MC_LOG_LEVEL").map_or(LevelFilter::WARN, |name| level(&name));
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .finish();
+    if tracing::subscriber::set_global_default(subscriber).is_err() {
+        tracing::debug!("the process has a log already");
+    }
+}
+
+fn level(name: &str) -> LevelFilter {
+    match name.to_ascii_lowercase().as_str() {
+        "trace" => LevelFilter::TRACE,
+        "debug" => LevelFilter::DEBUG,
+        "info" => LevelFilter::INFO,
+        "error" | "fatal" => LevelFilter::ERROR,
+        "off" | "none" => LevelFilter::OFF,
+        _ => LevelFilter::WARN,
+    }
+}

@@ -1,0 +1,52 @@
+//! The methods that tell the store which memory it may read and write.
+
+use mooncake_client::ErrorCode;
+use pyo3::prelude::*;
+
+use crate::argument::argument;
+use crate::batch;
+use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
+
+#[pymethods]
+impl MooncakeDistributedStore {
+    /// Registers `size` bytes at `buffer_ptr` for `put_from`, `get_into` and their batch forms. They must stay mapped
+    /// and writable until `unregister_buffer`.
+    ///
+    /// Returns 0, or -600 if the range is empty, wraps around, or overlaps a registered one.
+    fn register_buffer(
+        &self,
+        py: Python<'_>,
+        buffer_ptr: &Bound<'_, PyAny>,
+        size: &Bound<'_, PyAny>,
+    ) -> PyResult<i32> {
+        let address = argument("register_buffer", "buffer_ptr").number(buffer_ptr)?;
+        let size = argument("register_buffer", "size").number(size)?;
+        let Some(store) = self.store_for("register_buffer") else { return Ok(INVALID_PARAMS) };
+        let result = py.detach(|| match (usize::try_from(address), usize::try_from(size)) {
+            (Ok(address), Ok(size)) => store.register(address, size),
+            _ => Err(ErrorCode::InvalidParams),
+        });
+        if result.is_err() {
+            tracing::warn!(
+                "register_buffer: {size} bytes at {address:#x} are empty, wrap around or overlap"
+            );
+        }
+        Ok(batch::done(result))
+    }
+
+    /// Takes back the registration of the range that starts at `buffer_ptr`.
+    ///
+    /// Returns 0, or -600 if no registered range starts there.
+    fn unregister_buffer(&self, py: Python<'_>, buffer_ptr: &Bound<'_, PyAny>) -> PyResult<i32> {
+        let address = argument("unregister_buffer", "buffer_ptr").number(buffer_ptr)?;
+        let Some(store) = self.store_for("unregister_buffer") else { return Ok(INVALID_PARAMS) };
+        let result = py.detach(|| match usize::try_from(address) {
+            Ok(address) => store.unregister(address),
+            Err(_) => Err(ErrorCode::InvalidParams),
+        });
+        if result.is_err() {
+            tracing::warn!("unregister_buffer: no registered buffer starts at {address:#x}");
+        }
+        Ok(batch::done(result))
+    }
+}

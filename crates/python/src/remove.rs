@@ -1,0 +1,84 @@
+//! The methods that remove objects.
+
+use pyo3::prelude::*;
+
+use crate::argument::argument;
+use crate::batch;
+use crate::get::strs;
+use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
+
+#[pymethods]
+impl MooncakeDistributedStore {
+    /// Removes one object. A leased one is removed only with `force`.
+    ///
+    /// Returns 0; -704 if there is no such object; -706 if it is leased; -703 if it is not complete; or another
+    /// negative code.
+    #[pyo3(signature = (key, force=None), text_signature = "($self, key, force=False)")]
+    fn remove(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        force: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<i32> {
+        let key = argument("remove", "key").text(key)?;
+        let force = flag("remove", force)?;
+        let Some(store) = self.store_for("remove") else { return Ok(INVALID_PARAMS) };
+        let results = py.detach(|| store.remove(&[key.as_str()], force));
+        Ok(results.into_iter().next().map_or(INVALID_PARAMS, batch::done))
+    }
+
+    /// Removes several objects in one round trip. Returns a list of what `remove` returns for each key.
+    #[pyo3(signature = (keys, force=None), text_signature = "($self, keys, force=False)")]
+    fn batch_remove(
+        &self,
+        py: Python<'_>,
+        keys: &Bound<'_, PyAny>,
+        force: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Vec<i32>> {
+        let keys = argument("batch_remove", "keys").texts(keys)?;
+        let force = flag("batch_remove", force)?;
+        let Some(store) = self.store_for("batch_remove") else {
+            return Ok(vec![INVALID_PARAMS; keys.len()]);
+        };
+        Ok(py.detach(|| {
+            let results = store.remove(&strs(&keys), force);
+            results.into_iter().map(batch::done).collect()
+        }))
+    }
+
+    /// Removes the objects in whose keys the regular expression finds a match; leased ones only with `force`.
+    ///
+    /// Returns how many; -600 if the expression does not parse; or another negative code.
+    #[pyo3(signature = (regex_pattern, force=None), text_signature = "($self, regex_pattern, force=False)")]
+    fn remove_by_regex(
+        &self,
+        py: Python<'_>,
+        regex_pattern: &Bound<'_, PyAny>,
+        force: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<i64> {
+        let pattern = argument("remove_by_regex", "regex_pattern").text(regex_pattern)?;
+        let force = flag("remove_by_regex", force)?;
+        let Some(store) = self.store_for("remove_by_regex") else {
+            return Ok(i64::from(INVALID_PARAMS));
+        };
+        let result = py.detach(|| store.remove_by_regex(&pattern, force));
+        if let Err(code) = result {
+            tracing::warn!("remove_by_regex: {:?}: {code}", pattern.as_str());
+        }
+        Ok(batch::counted(result))
+    }
+
+    /// Removes all objects; leased ones only with `force`. Returns how many, or a negative code.
+    #[pyo3(signature = (force=None), text_signature = "($self, force=False)")]
+    fn remove_all(&self, py: Python<'_>, force: Option<&Bound<'_, PyAny>>) -> PyResult<i64> {
+        let force = flag("remove_all", force)?;
+        let Some(store) = self.store_for("remove_all") else {
+            return Ok(i64::from(INVALID_PARAMS));
+        };
+        Ok(batch::counted(py.detach(|| store.remove_all(force))))
+    }
+}
+
+fn flag(function: &'static str, force: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+    force.map_or(Ok(false), |force| argument(function, "force").flag(force))
+}

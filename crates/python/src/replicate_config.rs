@@ -1,0 +1,379 @@
+//! `ReplicateConfig`: how the replicas of an object are to be placed and kept, as Python sets it.
+
+use std::fmt;
+
+use mooncake_client::{ErrorCode, SoftPin};
+use pyo3::prelude::*;
+
+use crate::argument::Argument;
+
+const SOFT_PIN_ACTIONS: [&str; 3] = ["PRESERVE", "ENABLE", "DISABLE"];
+const PRESERVE: u8 = 0;
+const ENABLE: u8 = 1;
+const DISABLE: u8 = 2;
+const DATA_TYPES: [&str; 10] = [
+    "UNKNOWN",
+    "KVCACHE",
+    "TENSOR",
+    "WEIGHT",
+    "SAMPLE",
+    "ACTIVATION",
+    "GRADIENT",
+    "OPTIMIZER_STATE",
+    "METADATA",
+    "GENERAL",
+];
+
+/// The attributes of a `ReplicateConfig`, as they were when a call began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rules {
+    replica_num: u64,
+    nof_replica_num: u64,
+    dfs_replica_num: u64,
+    soft_pin_action: u8,
+    soft_pin_ttl_ms: Option<u64>,
+    with_soft_pin: bool,
+    with_hard_pin: bool,
+    preferred_segments: Vec<String>,
+    preferred_segment: String,
+    preferred_nof_segments: Vec<String>,
+    prefer_alloc_in_same_node: bool,
+    data_type: u8,
+    group_ids: Option<Vec<String>>,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            replica_num: 1,
+            nof_replica_num: 0,
+            dfs_replica_num: 0,
+            soft_pin_action: PRESERVE,
+            soft_pin_ttl_ms: None,
+            with_soft_pin: false,
+            with_hard_pin: false,
+            preferred_segments: Vec::new(),
+            preferred_segment: String::new(),
+            preferred_nof_segments: Vec::new(),
+            prefer_alloc_in_same_node: false,
+            data_type: 0,
+            group_ids: None,
+        }
+    }
+}
+
+impl Rules {
+    /// The rules of a put of one object.
+    ///
+    /// # Errors
+    /// `InvalidParams` for rules that contradict each other or that such a put cannot follow.
+    pub(crate) fn for_one(
+        &self,
+        operation: &str,
+    ) -> Result<mooncake_client::ReplicateConfig<'_>, ErrorCode> {
+        if self.prefer_alloc_in_same_node {
+            return Err(refuse(operation, "prefer_alloc_in_same_node is for batches"));
+        }
+        self.for_many(operation, 1)
+    }
+
+    /// The rules of a put of `keys` objects.
+    ///
+    /// # Errors
+    /// As [`Rules::for_one`].
+    pub(crate) fn for_many(
+        &self,
+        operation: &str,
+        keys: usize,
+    ) -> Result<mooncake_client::ReplicateConfig<'_>, ErrorCode> {
+        if self.nof_replica_num > 0 || self.dfs_replica_num > 0 {
+            return Err(refuse(operation, "there are only memory replicas"));
+        }
+        let Some(replica_num) = u32::try_from(self.replica_num).ok().filter(|&count| count > 0)
+        else {
+            return Err(refuse(operation, "replica_num is out of range"));
+        };
+        let groups = self.group_ids.as_ref().map_or(0, Vec::len);
+        if groups != 0 && groups != keys {
+            return Err(refuse(operation, "group_ids needs one id per key"));
+        }
+        Ok(mooncake_client::ReplicateConfig {
+            replica_num,
+            soft_pin: self.soft_pin(operation)?,
+            hard_pin: self.with_hard_pin,
+            preferred_segments: self.preferred(),
+            excluded_segments: Vec::new(),
+            data_type: self.data_type,
+        })
+    }
+
+    fn soft_pin(&self, operation: &str) -> Result<SoftPin, ErrorCode> {
+        match (self.soft_pin_action, self.soft_pin_ttl_ms) {
+            (ENABLE, ttl_ms) => Ok(SoftPin::Enable { ttl_ms }),
+            (_, Some(_)) => Err(refuse(operation, "soft_pin_ttl_ms needs SoftPinAction.ENABLE")),
+            (DISABLE, None) => Ok(SoftPin::Disable),
+            (_, None) if self.with_soft_pin => Ok(SoftPin::Sliding),
+            (_, None) => Ok(SoftPin::Preserve),
+        }
+    }
+
+    /// The segments to try first: the single one wins over the list.
+    fn preferred(&self) -> Vec<&str> {
+        if self.preferred_segment.is_empty() {
+            self.preferred_segments.iter().map(String::as_str).collect()
+        } else {
+            vec![&self.preferred_segment]
+        }
+    }
+}
+
+fn refuse(operation: &str, reason: &str) -> ErrorCode {
+    tracing::warn!("{operation}: {reason}");
+    ErrorCode::InvalidParams
+}
+
+impl fmt::Display for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let action = SOFT_PIN_ACTIONS[usize::from(self.soft_pin_action)];
+        write!(f, "ReplicateConfig: {{ replica_num: {}", self.replica_num)?;
+        write!(f, ", nof_replica_num: {}", self.nof_replica_num)?;
+        write!(f, ", dfs_replica_num: {}", self.dfs_replica_num)?;
+        write!(f, ", soft_pin_action: {action}, soft_pin_ttl_ms: ")?;
+        match self.soft_pin_ttl_ms {
+            Some(ttl_ms) => write!(f, "{ttl_ms}")?,
+            None => write!(f, "None")?,
+        }
+        write!(f, ", with_soft_pin: {}", self.with_soft_pin)?;
+        write!(f, ", with_hard_pin: {}", self.with_hard_pin)?;
+        write!(f, ", preferred_segments: {:?}", self.preferred_segments)?;
+        write!(f, ", preferred_segment: {:?}", self.preferred_segment)?;
+        write!(f, ", preferred_nof_segments: {:?}", self.preferred_nof_segments)?;
+        write!(f, ", prefer_alloc_in_same_node: {}", self.prefer_alloc_in_same_node)?;
+        write!(f, ", data_type: {}, group_ids: ", DATA_TYPES[usize::from(self.data_type)])?;
+        match &self.group_ids {
+            Some(ids) => write!(f, "{ids:?} }}"),
+            None => write!(f, "None }}"),
+        }
+    }
+}
+
+/// How the replicas of an object are to be placed and kept.
+///
+/// `with_soft_pin` pins until the object was not accessed for the master's default time;
+/// `soft_pin_action=SoftPinAction.ENABLE` pins until a fixed deadline, `soft_pin_ttl_ms` after the object became
+/// readable, and wins over `with_soft_pin`.
+#[pyclass(module = "mooncake.store")]
+pub(crate) struct ReplicateConfig {
+    rules: Rules,
+}
+
+impl ReplicateConfig {
+    pub(crate) fn rules(&self) -> &Rules {
+        &self.rules
+    }
+}
+
+const fn attribute(name: &'static str) -> Argument {
+    Argument::Attribute(name)
+}
+
+fn texts(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    Ok(attribute(name).texts(value)?.iter().map(ToString::to_string).collect())
+}
+
+/// The member of the Python enumeration `class` with this number.
+fn member<'py>(py: Python<'py>, class: &str, number: u8) -> PyResult<Bound<'py, PyAny>> {
+    py.import("mooncake._enums")?.getattr(class)?.call1((number,))
+}
+
+/// The number of a member of an enumeration with these `names`.
+fn number_of(
+    name: &'static str,
+    names: &[&str],
+    wanted: &str,
+    value: &Bound<'_, PyAny>,
+) -> PyResult<u8> {
+    let number = value.extract::<u8>().ok().filter(|&number| usize::from(number) < names.len());
+    number.ok_or_else(|| attribute(name).wrong(wanted, value))
+}
+
+#[pymethods]
+impl ReplicateConfig {
+    #[new]
+    fn new() -> Self {
+        Self { rules: Rules::default() }
+    }
+
+    fn __str__(&self) -> String {
+        self.rules.to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        self.rules.to_string()
+    }
+
+    /// Memory replicas wanted, each on a segment of its own; best effort, at least one.
+    #[getter]
+    fn replica_num(&self) -> u64 {
+        self.rules.replica_num
+    }
+
+    #[setter]
+    fn set_replica_num(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.rules.replica_num = attribute("replica_num").number(value)?;
+        Ok(())
+    }
+
+    /// Replicas on NVMe-oF targets; this build has none, so it must stay 0.
+    #[getter]
+    fn nof_replica_num(&self) -> u64 {
+        self.rules.nof_replica_num
+    }
+
+    #[setter]
+    fn set_nof_replica_num(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.rules.nof_replica_num = attribute("nof_replica_num").number(value)?;
+        Ok(())
+    }
+
+    /// Replicas on a distributed file system; this build has none, so it must stay 0.
+    #[getter]
+    fn dfs_replica_num(&self) -> u64 {
+        self.rules.dfs_replica_num
+    }
+
+    #[setter]
+    fn set_dfs_replica_num(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.rules.dfs_replica_num = attribute("dfs_replica_num").number(value)?;
+        Ok(())
+    }
+
+    /// What a put does to the soft pin: a `SoftPinAction`.
+    #[getter]
+    fn soft_pin_action<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        member(py, "SoftPinAction", self.rules.soft_pin_action)
+    }
+
+    #[setter]
+    fn set_soft_pin_action(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let number = number_of("soft_pin_action", &SOFT_PIN_ACTIONS, "a SoftPinAction", value)?;
+        self.rules.soft_pin_action = number;
+        Ok(())
+    }
+
+    /// How long a soft pin lasts, in milliseconds; the master's default if None. Needs `SoftPinAction.ENABLE`.
+    #[getter]
+    fn soft_pin_ttl_ms(&self) -> Option<u64> {
+        self.rules.soft_pin_ttl_ms
+    }
+
+    #[setter]
+    fn set_soft_pin_ttl_ms(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.rules.soft_pin_ttl_ms = match value.is_none() {
+            true => None,
+            false => Some(attribute("soft_pin_ttl_ms").number(value)?),
+        };
+        Ok(())
+    }
+
+    /// Whether the object is soft-pinned until it was not accessed for the master's default time.
+    #[getter]
+    fn with_soft_pin(&self) -> bool {
+        self.rules.with_soft_pin
+    }
+
+    #[setter]
+    fn set_with_soft_pin(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.rules.with_soft_pin = attribute("with_soft_pin").flag(value)?;
+        Ok(())
+    }
+
+    /// Whether the object is never evicted. It can still be removed.
+    #[getter]
+    fn with_hard_pin(&self) -> bool {
+        self.rules.with_hard_pin
+    }
+
+    #[setter]
+    fn set_with_hard_pin(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.rules.with_hard_pin = attribute("with_hard_pin").flag(value)?;
+        Ok(())
+    }
+
+    /// Names of segments to try first, in order. What is read is a copy.
+    #[getter]
+    fn preferred_segments(&self) -> Vec<String> {
+        self.rules.preferred_segments.clone()
+    }
+
+    #[setter]
+    fn set_preferred_segments(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.rules.preferred_segments = texts("preferred_segments", value)?;
+        Ok(())
+    }
+
+    /// The one segment to try first; wins over `preferred_segments` unless empty.
+    #[getter]
+    fn preferred_segment(&self) -> String {
+        self.rules.preferred_segment.clone()
+    }
+
+    #[setter]
+    fn set_preferred_segment(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.rules.preferred_segment = attribute("preferred_segment").text(value)?.to_string();
+        Ok(())
+    }
+
+    /// Names of NVMe-oF segments to try first; kept, and without effect.
+    #[getter]
+    fn preferred_nof_segments(&self) -> Vec<String> {
+        self.rules.preferred_nof_segments.clone()
+    }
+
+    #[setter]
+    fn set_preferred_nof_segments(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.rules.preferred_nof_segments = texts("preferred_nof_segments", value)?;
+        Ok(())
+    }
+
+    /// Whether the parts of an object are to lie on one node; for batches only.
+    #[getter]
+    fn prefer_alloc_in_same_node(&self) -> bool {
+        self.rules.prefer_alloc_in_same_node
+    }
+
+    #[setter]
+    fn set_prefer_alloc_in_same_node(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.rules.prefer_alloc_in_same_node =
+            attribute("prefer_alloc_in_same_node").flag(value)?;
+        Ok(())
+    }
+
+    /// What the bytes are: an `ObjectDataType`. Stored, not acted on.
+    #[getter]
+    fn data_type<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        member(py, "ObjectDataType", self.rules.data_type)
+    }
+
+    #[setter]
+    fn set_data_type(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let number = number_of("data_type", &DATA_TYPES, "an ObjectDataType", value)?;
+        self.rules.data_type = number;
+        Ok(())
+    }
+
+    /// The group of each key of a put, one id per key, or None. What is read is a copy.
+    #[getter]
+    fn group_ids(&self) -> Option<Vec<String>> {
+        self.rules.group_ids.clone()
+    }
+
+    #[setter]
+    fn set_group_ids(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.rules.group_ids = match value.is_none() {
+            true => None,
+            false => Some(texts("group_ids", value)?),
+        };
+        Ok(())
+    }
+}

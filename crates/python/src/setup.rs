@@ -1,0 +1,297 @@
+//! The arguments of `setup`, in both of its forms.
+
+use std::fmt;
+
+use mooncake_client::{EnvError, ErrorCode, OpenError, StoreConfig};
+use mooncake_types::ByteSize;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::argument::argument;
+
+/// The arguments in their order; the first [`REQUIRED`] must be given.
+const NAMES: [&str; 13] = [
+    "local_hostname",
+    "metadata_server",
+    "global_segment_size",
+    "local_buffer_size",
+    "protocol",
+    "rdma_devices",
+    "master_server_addr",
+    "engine",
+    "enable_ssd_offload",
+    "ssd_offload_path",
+    "tenant_id",
+    "enable_client_http_server",
+    "client_http_port",
+];
+const REQUIRED: usize = 7;
+const FORMS: &str = "The following forms are supported:\n    \
+    1. setup(local_hostname: str, metadata_server: str, global_segment_size: int, local_buffer_size: int, \
+    protocol: str, rdma_devices: str, master_server_addr: str, engine: object = None, \
+    enable_ssd_offload: bool = False, ssd_offload_path: str = '', tenant_id: str = 'default', \
+    enable_client_http_server: bool = False, client_http_port: int = 9300) -> int\n    \
+    2. setup(config: dict) -> int";
+const DEFAULT_SIZE: u64 = 16 << 20;
+const MIN_SIZE: u64 = 1 << 10;
+const MAX_LOCAL_BUFFER: u64 = 1 << 40;
+
+/// What a caller wants of a store. `metadata_server` is not kept: the pool needs no metadata server.
+pub(crate) struct Setup {
+    local_hostname: String,
+    global_segment_size: u64,
+    local_buffer_size: u64,
+    protocol: String,
+    master_server_addr: String,
+    tenant_id: String,
+    /// Options that are accepted and have no effect in this build.
+    ignored: Vec<&'static str>,
+}
+
+/// Why a store could not be set up.
+#[derive(Debug)]
+pub(crate) enum SetupError {
+    /// A required key of the dict is missing.
+    Missing(&'static str),
+    /// An argument has a wrong value.
+    Wrong { name: &'static str, reason: String },
+    /// Another thread was first.
+    SetUpAlready,
+    /// A variable of the environment has a wrong value.
+    Environment(EnvError),
+    /// The store could not be opened.
+    Open(OpenError),
+}
+
+impl SetupError {
+    /// The number that Python gets.
+    pub(crate) fn code(&self) -> ErrorCode {
+        match self {
+            SetupError::Open(error) if error.code() != ErrorCode::InvalidParams => {
+                ErrorCode::InternalError
+            }
+            _ => ErrorCode::InvalidParams,
+        }
+    }
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SetupError::Missing(name) => write!(f, "{name} is missing"),
+            SetupError::Wrong { name, reason } => write!(f, "{name} {reason}"),
+            SetupError::SetUpAlready => f.write_str("the store is set up already; close it first"),
+            SetupError::Environment(error) => error.fmt(f),
+            SetupError::Open(error) => error.fmt(f),
+        }
+    }
+}
+
+fn wrong(name: &'static str, reason: impl Into<String>) -> SetupError {
+    SetupError::Wrong { name, reason: reason.into() }
+}
+
+impl Setup {
+    /// From the arguments of a call in either form. A wrong value is the inner error, a wrong type the outer one.
+    pub(crate) fn from_call(
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Result<Self, SetupError>> {
+        if let Some(config) = only_dict(args, kwargs)? {
+            return Self::from_dict(&config);
+        }
+        Self::from_arguments(&bind(args, kwargs)?).map(Ok)
+    }
+
+    fn from_arguments(values: &[Option<Bound<'_, PyAny>>; NAMES.len()]) -> PyResult<Self> {
+        let required = |index: usize| {
+            let missing = || mismatch(&format!("missing argument '{}'", NAMES[index]));
+            values[index].as_ref().ok_or_else(missing)
+        };
+        let text = |index| argument("setup", NAMES[index]).text(required(index)?);
+        let number = |index| argument("setup", NAMES[index]).number(required(index)?);
+        let flag = |index: usize| {
+            values[index].as_ref().map_or(Ok(false), |v| argument("setup", NAMES[index]).flag(v))
+        };
+        text(1)?;
+        text(5)?;
+        let optional_text = |index: usize| {
+            let value = values[index].as_ref();
+            value.map(|value| argument("setup", NAMES[index]).text(value)).transpose()
+        };
+        optional_text(9)?;
+        if let Some(port) = &values[12] {
+            argument("setup", NAMES[12]).number(port)?;
+        }
+        Ok(Self {
+            local_hostname: text(0)?.to_string(),
+            global_segment_size: number(2)?,
+            local_buffer_size: number(3)?,
+            protocol: text(4)?.to_string(),
+            master_server_addr: text(6)?.to_string(),
+            tenant_id: optional_text(10)?.map_or_else(default_tenant, |tenant| tenant.to_string()),
+            ignored: ignored(flag(8)?, flag(11)?),
+        })
+    }
+
+    fn from_dict(config: &Bound<'_, PyDict>) -> PyResult<Result<Self, SetupError>> {
+        let text = |names: &[&str]| -> PyResult<Option<String>> {
+            for name in names {
+                if let Some(value) = config.get_item(name)?.filter(|value| !value.is_none()) {
+                    return Ok(Some(value.str()?.to_string()));
+                }
+            }
+            Ok(None)
+        };
+        let size = |name: &'static str| -> PyResult<Result<u64, SetupError>> {
+            Ok(text(&[name])?.map_or(Ok(DEFAULT_SIZE), |size| match size.parse() {
+                Ok(ByteSize(bytes)) => Ok(bytes),
+                Err(error) => Err(wrong(name, format!("{size:?}: {error}"))),
+            }))
+        };
+        let flag = |name| Ok::<_, PyErr>(text(&[name])?.is_some_and(|word| is_true(&word)));
+        let (global_segment_size, local_buffer_size) =
+            (size("global_segment_size")?, size("local_buffer_size")?);
+        let Some(local_hostname) = text(&["local_hostname"])? else {
+            return Ok(Err(SetupError::Missing("local_hostname")));
+        };
+        if text(&["metadata_server"])?.is_none() {
+            return Ok(Err(SetupError::Missing("metadata_server")));
+        }
+        let or = |value: Option<String>, default: &str| value.unwrap_or_else(|| default.to_owned());
+        let protocol = or(text(&["protocol"])?, "tcp");
+        let masters = text(&["master_server_addr", "master_server_address"])?;
+        let tenant_id = text(&["tenant_id"])?.unwrap_or_else(default_tenant);
+        let ignored = ignored(flag("enable_ssd_offload")?, flag("enable_client_http_server")?);
+        Ok(global_segment_size.and_then(|global_segment_size| {
+            Ok(Self {
+                local_hostname,
+                global_segment_size,
+                local_buffer_size: local_buffer_size?,
+                protocol,
+                master_server_addr: or(masters, "127.0.0.1:50051"),
+                tenant_id,
+                ignored,
+            })
+        }))
+    }
+
+    /// The configuration of the Rust store, with the rest of it from the environment.
+    pub(crate) fn store_config(&self) -> Result<StoreConfig, SetupError> {
+        self.check_sizes()?;
+        match self.protocol.as_str() {
+            "tcp" => {}
+            "rpc_only" if self.global_segment_size == 0 => {}
+            "rpc_only" => {
+                return Err(wrong("global_segment_size", "must be 0 with protocol 'rpc_only'"));
+            }
+            other => {
+                return Err(wrong(
+                    "protocol",
+                    format!("{other:?} is not one of 'tcp', 'rpc_only'"),
+                ));
+            }
+        }
+        if !self.tenant_id.is_empty() && self.tenant_id != default_tenant() {
+            let reason =
+                format!("{:?}: this build serves one tenant only, 'default'", self.tenant_id);
+            return Err(wrong("tenant_id", reason));
+        }
+        if !self.ignored.is_empty() {
+            tracing::warn!("setup: no effect in this build: {}", self.ignored.join(", "));
+        }
+        Ok(StoreConfig {
+            local_hostname: self.local_hostname.clone(),
+            master: self.master_server_addr.clone(),
+            segment_bytes: self.global_segment_size,
+            local_buffer_bytes: self.local_buffer_size,
+            ..StoreConfig::from_env().map_err(SetupError::Environment)?
+        })
+    }
+
+    fn check_sizes(&self) -> Result<(), SetupError> {
+        let sizes = [
+            ("global_segment_size", self.global_segment_size),
+            ("local_buffer_size", self.local_buffer_size),
+        ];
+        for (name, size) in sizes {
+            if size != 0 && size < MIN_SIZE {
+                return Err(wrong(name, format!("{size} is neither 0 nor at least {MIN_SIZE}")));
+            }
+        }
+        if self.local_buffer_size > MAX_LOCAL_BUFFER {
+            let reason = format!("{} is more than {MAX_LOCAL_BUFFER}", self.local_buffer_size);
+            return Err(wrong("local_buffer_size", reason));
+        }
+        Ok(())
+    }
+}
+
+/// The dict of the second form, if the call has that form.
+fn only_dict<'py>(
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let named = kwargs.map_or(0, PyDictMethods::len);
+    let config = match (args.len(), named) {
+        (1, 0) => Some(args.get_item(0)?),
+        (0, 1) => kwargs.map(|kwargs| kwargs.get_item("config")).transpose()?.flatten(),
+        _ => None,
+    };
+    Ok(config.and_then(|config| config.cast_into::<PyDict>().ok()))
+}
+
+/// Every argument in its place.
+fn bind<'py>(
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<[Option<Bound<'py, PyAny>>; NAMES.len()]> {
+    let mut values = [const { None }; NAMES.len()];
+    if args.len() > NAMES.len() {
+        return Err(mismatch(&format!("{} are too many positional arguments", args.len())));
+    }
+    for (place, value) in values.iter_mut().zip(args.iter()) {
+        *place = Some(value);
+    }
+    for (name, value) in kwargs.into_iter().flatten() {
+        let name = name.str()?.to_string();
+        let Some(index) = NAMES.iter().position(|known| *known == canonical(&name)) else {
+            return Err(mismatch(&format!("unexpected keyword argument '{name}'")));
+        };
+        if values[index].replace(value).is_some() {
+            return Err(mismatch(&format!("argument '{name}' is given twice")));
+        }
+    }
+    match values.iter().take(REQUIRED).position(Option::is_none) {
+        Some(index) => Err(mismatch(&format!("missing argument '{}'", NAMES[index]))),
+        None => Ok(values),
+    }
+}
+
+/// The name that the C++ package knows an argument by; some callers use other spellings.
+fn canonical(name: &str) -> &str {
+    match name {
+        "master_server_address" => "master_server_addr",
+        "device_name" => "rdma_devices",
+        _ => name,
+    }
+}
+
+fn mismatch(reason: &str) -> PyErr {
+    PyTypeError::new_err(format!("setup(): incompatible function arguments: {reason}. {FORMS}"))
+}
+
+fn default_tenant() -> String {
+    "default".to_owned()
+}
+
+fn ignored(ssd_offload: bool, client_http_server: bool) -> Vec<&'static str> {
+    let options =
+        [("enable_ssd_offload", ssd_offload), ("enable_client_http_server", client_http_server)];
+    options.into_iter().filter(|(_, wanted)| *wanted).map(|(name, _)| name).collect()
+}
+
+fn is_true(word: &str) -> bool {
+    matches!(word.to_ascii_lowercase().as_str(), "true" | "t" | "yes" | "y" | "1" | "on")
+}

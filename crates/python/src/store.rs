@@ -1,0 +1,74 @@
+//! The class that callers use. Its methods lie in the modules named after what they do.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use mooncake_client::{ErrorCode, Store};
+use pyo3::prelude::*;
+
+/// What every method answers while the store is not set up, or when an argument has a wrong value.
+pub(crate) const INVALID_PARAMS: i32 = ErrorCode::InvalidParams.number();
+
+/// A client of the pool: it puts and gets objects, and lends memory to the pool if its segment is not empty.
+///
+/// Methods return numbers: zero or a count, or a negative error code. They raise nothing but TypeError, for arguments
+/// of a wrong type. One store may be used from many threads at once. A store that is never closed is closed when it is
+/// collected.
+#[pyclass(frozen, subclass, weakref, module = "mooncake.store")]
+pub(crate) struct MooncakeDistributedStore {
+    /// The open store, between `setup` and `close`.
+    open: RwLock<Option<Arc<Store>>>,
+}
+
+impl MooncakeDistributedStore {
+    pub(crate) const fn unopened() -> Self {
+        Self { open: RwLock::new(None) }
+    }
+
+    /// The open store, unless the store is not set up.
+    pub(crate) fn store(&self) -> Option<Arc<Store>> {
+        self.open.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The open store for `operation`, whose refusal is logged.
+    pub(crate) fn store_for(&self, operation: &str) -> Option<Arc<Store>> {
+        let store = self.store();
+        if store.is_none() {
+            tracing::error!("{operation}: the store is not set up");
+        }
+        store
+    }
+
+    /// The open store for `operation`, which copies through the local buffer; none if there is no such buffer.
+    pub(crate) fn copying_store(&self, operation: &str) -> Option<Arc<Store>> {
+        let store = self.store_for(operation)?;
+        if !store.allows_copies() {
+            tracing::error!("{operation}: the store was set up with local_buffer_size=0");
+        }
+        store.allows_copies().then_some(store)
+    }
+
+    /// Makes `store` the open one, or gives it back if there is one.
+    pub(crate) fn install(&self, store: Store) -> Result<(), Store> {
+        let mut slot = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        if slot.is_some() {
+            return Err(store);
+        }
+        *slot = Some(Arc::new(store));
+        Ok(())
+    }
+
+    /// Takes the open store out: later calls find the store not set up.
+    pub(crate) fn take(&self) -> Option<Arc<Store>> {
+        self.open.write().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Drop for MooncakeDistributedStore {
+    fn drop(&mut self) {
+        let Some(store) = self.take() else { return };
+        // Other threads may run while the store says goodbye, unless the interpreter is on its way out.
+        if Python::try_attach(|py| py.detach(|| store.close())).is_none() {
+            store.close();
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Reads and writes over loopback beside a bare loop of `read` and `write` on a socket that moves the same bytes in the
+//! same way. `cargo bench -p mooncake-transfer --bench loopback`.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use mooncake_memory::{Buffer, Region};
+use mooncake_transfer::{
+    DataServer, Interrupt, ReadOp, ReadTicket, SegmentHost, ServerConfig, TcpConfig, TcpTransport,
+    Transport, WriteOp, WriteTicket,
+};
+use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, Version};
+
+const SEGMENT: SegmentId = SegmentId(1);
+const EPOCH: Epoch = Epoch(1);
+const CASES: [(usize, usize); 7] = [
+    (1, 4 << 10),
+    (1, 64 << 10),
+    (1, 1 << 20),
+    (1, 16 << 20),
+    (64, 1 << 20),
+    (128, 64 << 10),
+    (1000, 64),
+];
+
+/// Entries are where they were written last; nothing else is checked, so that the transport is what is measured.
+struct FlatHost {
+    region: Arc<Region>,
+    entries: Mutex<HashMap<u64, (Version, Arc<[u32]>)>>,
+}
+
+impl SegmentHost for FlatHost {
+    fn owns(&self, _: SegmentId) -> bool {
+        true
+    }
+
+    fn begin_write(
+        &self,
+        _: Epoch,
+        range: &RangeWrite<'_>,
+        _: Arc<dyn Interrupt>,
+    ) -> Result<WriteTicket, ErrorCode> {
+        let memory =
+            self.region.slice(range.offset, range.len).map_err(|_| ErrorCode::InvalidParams)?;
+        let region = Arc::clone(&self.region);
+        let entry = (range.version, Arc::default());
+        self.entries.lock().expect("no panic").insert(range.offset, entry);
+        Ok(WriteTicket { memory, region, id: range.offset, segment: range.segment })
+    }
+
+    fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode> {
+        let mut entries = self.entries.lock().expect("no panic");
+        entries.get_mut(&ticket.id).ok_or(ErrorCode::InternalError)?.1 = checksums.into();
+        Ok(())
+    }
+
+    fn abandon_write(&self, _: WriteTicket) {}
+
+    fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
+        let entries = self.entries.lock().expect("no panic");
+        let (version, checksums) = entries.get(&range.offset).ok_or(ErrorCode::ObjectNotFound)?;
+        let memory =
+            self.region.slice(range.offset, range.len).map_err(|_| ErrorCode::InvalidParams)?;
+        let (checksums, region) = (Some(Arc::clone(checksums)), Arc::clone(&self.region));
+        let (segment, offset, version) = (range.segment, range.offset, *version);
+        Ok(ReadTicket { memory, region, checksums, segment, offset, version })
+    }
+
+    fn still_holds(&self, ticket: &ReadTicket) -> bool {
+        let entries = self.entries.lock().expect("no panic");
+        entries.get(&ticket.offset).is_some_and(|(version, _)| *version == ticket.version)
+    }
+}
+
+/// One case's buffers and operations.
+struct Load {
+    objects: usize,
+    len: usize,
+    memory: Buffer,
+    endpoint: Arc<str>,
+    keys: Vec<String>,
+}
+
+impl Load {
+    fn new(objects: usize, len: usize, endpoint: &Arc<str>) -> Load {
+        let bytes = (0..objects * len).map(|i| (i * 31 + i / 251) as u8).collect();
+        let keys = (0..objects).map(|i| format!("{i:0>120}")).collect();
+        let memory = Buffer::from_vec(bytes);
+        Load { objects, len, memory, endpoint: Arc::clone(endpoint), keys }
+    }
+
+    fn bytes(&self) -> usize {
+        self.objects * self.len
+    }
+
+    fn reads(&self, version: Version) -> Vec<ReadOp> {
+        let op = |i: usize| {
+            let (offset, len) = ((i * self.len) as u64, self.len as u64);
+            let range = RangeRead { segment: SEGMENT, offset, version, from: 0, len };
+            let dst = self.memory.raw().sub(i * self.len, self.len).into();
+            ReadOp { endpoint: Arc::clone(&self.endpoint), range, dst }
+        };
+        (0..self.objects).map(op).collect()
+    }
+
+    fn writes(&self, version: Version) -> Vec<WriteOp<'_>> {
+        let op = |i: usize| {
+            let (offset, len) = ((i * self.len) as u64, self.len as u64);
+            let key = self.keys[i].as_str();
+            let (object_len, object_offset) = (len, 0);
+            let range = RangeWrite {
+                segment: SEGMENT,
+                offset,
+                len,
+                key,
+                version,
+                object_len,
+                object_offset,
+            };
+            let src = self.memory.raw().sub(i * self.len, self.len).into();
+            WriteOp { endpoint: Arc::clone(&self.endpoint), range, src }
+        };
+        (0..self.objects).map(op).collect()
+    }
+}
+
+/// Repeats `work` for a while; the median of its durations.
+fn median(mut work: impl FnMut()) -> Duration {
+    let begin = Instant::now();
+    let mut times = Vec::new();
+    while begin.elapsed() < Duration::from_millis(700) || times.len() < 20 {
+        let begin = Instant::now();
+        work();
+        times.push(begin.elapsed());
+    }
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// Answers `(is write, length)` requests with as many bytes, or takes as many and answers with sixteen.
+fn serve_raw(mut stream: TcpStream) -> std::io::Result<()> {
+    let mut memory = vec![7_u8; 64 << 20];
+    loop {
+        let mut request = [0; 16];
+        stream.read_exact(&mut request)?;
+        let [kind, len] = *request.as_chunks::<8>().0 else { unreachable!("16 bytes are twice 8") };
+        let len = u64::from_le_bytes(len) as usize;
+        if u64::from_le_bytes(kind) == 0 {
+            stream.write_all(&memory[..len])?;
+        } else {
+            stream.read_exact(&mut memory[..len])?;
+            stream.write_all(&request)?;
+        }
+    }
+}
+
+fn raw_request(is_write: bool, len: usize) -> [u8; 16] {
+    let mut request = [0; 16];
+    request[0] = u8::from(is_write);
+    request[8..].copy_from_slice(&(len as u64).to_le_bytes());
+    request
+}
+
+fn raw(stream: &mut TcpStream, memory: &mut [u8], is_write: bool) {
+    let request = raw_request(is_write, memory.len());
+    stream.write_all(&request).expect("the raw server is there");
+    if is_write {
+        stream.write_all(memory).expect("the raw server is there");
+        stream.read_exact(&mut [0; 16]).expect("the raw server is there");
+    } else {
+        stream.read_exact(memory).expect("the raw server is there");
+    }
+}
+
+fn report(what: &str, load: &Load, ours: Duration, raw: Duration) {
+    let rate = |time: Duration| load.bytes() as f64 / time.as_secs_f64() / 1e9;
+    println!(
+        "{what:5} {:4} x {:8}: {:9.1} us {:6.2} GB/s   raw {:9.1} us {:6.2} GB/s   ratio {:.2}",
+        load.objects,
+        load.len,
+        ours.as_secs_f64() * 1e6,
+        rate(ours),
+        raw.as_secs_f64() * 1e6,
+        rate(raw),
+        ours.as_secs_f64() / raw.as_secs_f64(),
+    );
+}
+
+fn main() {
+    let region = Arc::new(Region::anonymous(128 << 20).expect("memory"));
+    let host = FlatHost { region, entries: Mutex::default() };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let server =
+        DataServer::start(listener, Arc::new(host), ServerConfig::default()).expect("start");
+    let endpoint: Arc<str> = server.local_addr().to_string().into();
+    let transport = TcpTransport::new(TcpConfig::default());
+
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let mut stream = TcpStream::connect(listener.local_addr().expect("bound")).expect("connect");
+    stream.set_nodelay(true).expect("an option");
+    let (peer, _) = listener.accept().expect("accept");
+    peer.set_nodelay(true).expect("an option");
+    std::thread::spawn(move || serve_raw(peer));
+
+    let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let mut counter = 0;
+    for (objects, len) in CASES {
+        if only.as_ref().is_some_and(|only| *only != format!("{objects}x{len}")) {
+            continue;
+        }
+        let load = Load::new(objects, len, &endpoint);
+        let mut memory = vec![1; load.bytes()];
+        let write = || {
+            counter += 1;
+            let results = transport.write(EPOCH, &load.writes(Version { epoch: EPOCH, counter }));
+            assert!(results.iter().all(Result::is_ok), "{results:?}");
+        };
+        let ours = median(write);
+        report("write", &load, ours, median(|| raw(&mut stream, &mut memory, true)));
+        let reads = load.reads(Version { epoch: EPOCH, counter });
+        let ours = median(|| {
+            let results = transport.read(&reads);
+            assert!(results.iter().all(Result::is_ok), "{results:?}");
+        });
+        report("read", &load, ours, median(|| raw(&mut stream, &mut memory, false)));
+    }
+}

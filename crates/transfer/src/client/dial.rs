@@ -1,0 +1,94 @@
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mooncake_memory::{RecvBatch, Wait};
+use mooncake_wire::{
+    HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role, decode_refusal, decode_welcome,
+    encode_hello,
+};
+
+use super::Fault;
+use super::lane::Lane;
+use crate::{TcpConfig, stream};
+
+/// How often a waiting call looks at its deadline.
+const LONGEST_WAIT: Duration = Duration::from_millis(250);
+
+/// Connects and shakes hands.
+pub(super) fn dial(endpoint: &Arc<str>, config: &TcpConfig) -> Result<Lane, Fault> {
+    let deadline = Instant::now() + config.connect_timeout;
+    let stream = connect(endpoint, deadline)?;
+    stream::tune(&stream)?;
+    shake_hands(&stream, config, deadline)?;
+    let wait = (config.transfer_timeout / 8).clamp(Duration::from_millis(5), LONGEST_WAIT);
+    stream.set_read_timeout(Some(wait))?;
+    stream.set_write_timeout(Some(wait))?;
+    Ok(Lane::new(stream, Arc::clone(endpoint)))
+}
+
+/// Tries each address of the endpoint in turn.
+fn connect(endpoint: &str, deadline: Instant) -> Result<TcpStream, Fault> {
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in endpoint.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, left(deadline)?) {
+            Ok(stream) => return Ok(stream),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(Fault::TimedOut),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure.into())
+}
+
+fn left(deadline: Instant) -> Result<Duration, Fault> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(Fault::TimedOut) } else { Ok(left) }
+}
+
+fn shake_hands(stream: &TcpStream, config: &TcpConfig, deadline: Instant) -> Result<(), Fault> {
+    let hello = Hello {
+        protocol_version: PROTOCOL_VERSION,
+        cluster_id: config.cluster_id.clone(),
+        role: Role::Client,
+        client: config.client,
+        auth_token: config.auth_token.clone(),
+    };
+    let mut frame = Vec::new();
+    encode_hello(&mut frame, 0, &hello);
+    stream.set_write_timeout(Some(left(deadline)?))?;
+    stream::send_all(stream, &frame, &[], false)?;
+
+    let mut head = [0; HEADER_LEN];
+    recv_exact(stream, &mut head, deadline)?;
+    let header = Header::decode(&head)?;
+    if !matches!(header.kind, Kind::Welcome | Kind::Refusal) {
+        let kind = header.kind;
+        return Err(Fault::Protocol(format!("the answer to Hello cannot be a {kind:?} frame")));
+    }
+    let mut body = vec![0; header.body_len as usize];
+    recv_exact(stream, &mut body, deadline)?;
+    if header.kind == Kind::Refusal {
+        let refusal = decode_refusal(&body)?;
+        tracing::warn!(%refusal, "a node refused the connection");
+        return Err(Fault::Refused(refusal.code));
+    }
+    decode_welcome(&body)?;
+    Ok(())
+}
+
+fn recv_exact(stream: &TcpStream, mut bytes: &mut [u8], deadline: Instant) -> Result<(), Fault> {
+    while !bytes.is_empty() {
+        stream.set_read_timeout(Some(left(deadline)?))?;
+        let mut batch = RecvBatch::new();
+        let pushed = batch.push_bytes(bytes);
+        debug_assert!(pushed);
+        match batch.recv(stream.as_fd(), Wait::Block) {
+            Ok(count) => bytes = &mut bytes[count..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(Fault::TimedOut),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

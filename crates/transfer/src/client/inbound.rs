@@ -1,0 +1,249 @@
+use std::os::fd::BorrowedFd;
+
+use mooncake_memory::{RawSlice, RecvBatch, SliceList, Wait};
+use mooncake_types::{ErrorCode, limits::MAX_FRAME_RANGES};
+use mooncake_wire::{
+    DecodeError, decode_read_reply, decode_write_reply, encode_read_reply, encode_write_reply,
+};
+
+use super::Fault;
+use crate::sums::{ChunkSums, decode_sums, sums_len};
+
+/// Most payload bytes taken by one call: what was received is checksummed while it is in the cache.
+const WINDOW_BYTES: usize = 1 << 20;
+
+/// What a node says of each range.
+pub(super) type Statuses = Vec<Result<(), ErrorCode>>;
+
+/// Which reply is waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Awaited {
+    /// Statuses, payload and a trailer.
+    #[default]
+    Read,
+    /// Statuses alone.
+    Write,
+}
+
+impl Awaited {
+    fn encode(self, out: &mut Vec<u8>, request_id: u64, statuses: &[Result<(), ErrorCode>]) {
+        match self {
+            Awaited::Read => encode_read_reply(out, request_id, statuses),
+            Awaited::Write => encode_write_reply(out, request_id, statuses),
+        }
+    }
+
+    pub(super) fn decode(self, body: &[u8]) -> Result<Statuses, DecodeError> {
+        match self {
+            Awaited::Read => decode_read_reply(body),
+            Awaited::Write => decode_write_reply(body),
+        }
+    }
+}
+
+/// What became of one range of a reply that has come as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The node did what was asked, and the checksums match.
+    Done,
+    /// The node could not do it, or had lost the entry when the bytes had been copied.
+    Failed(ErrorCode),
+    /// The checksums do not match.
+    Corrupt,
+}
+
+/// The reply that a lane waits for. Nearly always every range is fine, and then its length is known beforehand: head,
+/// payload and trailer are received by one call, each to its place. If the head turns out to be another one, what came
+/// with it is gathered up again and read step by step (see `stepwise`).
+#[derive(Default)]
+pub(super) struct Inbound {
+    pub(super) awaited: Awaited,
+    pub(super) request_id: u64,
+    pub(super) ranges: Vec<Range>,
+    /// The head of a reply in which every range is fine.
+    predicted: Vec<u8>,
+    /// Has the head come, and been understood?
+    pub(super) head_known: bool,
+    /// One for each range; empty if all are fine.
+    pub(super) statuses: Statuses,
+    /// Head and trailer, one behind the other.
+    pub(super) bytes: Vec<u8>,
+    pub(super) head_len: usize,
+    trailer_len: usize,
+    /// Bytes of head and trailer that have come.
+    pub(super) received: usize,
+    /// Where the payload goes, and how far it has come.
+    pub(super) pieces: Vec<RawSlice>,
+    piece: usize,
+    piece_filled: usize,
+    sums: ChunkSums,
+    /// Bytes that came and are not understood yet. While there are any before the head is known, it is read step by
+    /// step.
+    pub(super) unread: Vec<u8>,
+    pub(super) stepwise: bool,
+}
+
+/// One range that was asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Range {
+    pub(super) len: u64,
+    /// How many of the pieces are its.
+    pub(super) pieces: usize,
+}
+
+impl Inbound {
+    /// Begins to wait for a reply about ranges whose payload goes to `places`, if it has any.
+    pub(super) fn expect<'a>(
+        &mut self,
+        awaited: Awaited,
+        request_id: u64,
+        places: impl Iterator<Item = &'a SliceList>,
+    ) {
+        (self.awaited, self.request_id) = (awaited, request_id);
+        self.ranges.clear();
+        self.pieces.clear();
+        for place in places {
+            let before = self.pieces.len();
+            self.pieces.extend(place.slices().iter().filter(|slice| !slice.is_empty()));
+            let pieces = self.pieces.len() - before;
+            self.ranges.push(Range { len: place.total_len(), pieces });
+        }
+        static FINE: [Result<(), ErrorCode>; MAX_FRAME_RANGES] = [Ok(()); MAX_FRAME_RANGES];
+        self.predicted.clear();
+        awaited.encode(&mut self.predicted, request_id, &FINE[..self.ranges.len()]);
+        self.statuses.clear();
+        self.head_known = false;
+        self.stepwise = !self.unread.is_empty();
+        self.received = 0;
+        self.lay_out(self.predicted.len());
+    }
+
+    /// Makes room for a head of this length and the trailer of all ranges that are fine.
+    pub(super) fn lay_out(&mut self, head_len: usize) {
+        let lens = fine_ranges(&self.ranges, &self.statuses).map(|(_, range)| range.len);
+        self.head_len = head_len;
+        self.trailer_len = match self.awaited {
+            Awaited::Read => lens.clone().map(|len| 4 + sums_len(len) as usize).sum(),
+            Awaited::Write => 0,
+        };
+        self.bytes.resize(head_len + self.trailer_len, 0);
+        self.sums.restart(lens);
+        (self.piece, self.piece_filled) = (0, 0);
+    }
+
+    /// Receives some of the reply.
+    pub(super) fn recv(&mut self, socket: BorrowedFd<'_>, wait: Wait) -> Result<(), Fault> {
+        if self.stepwise {
+            return self.recv_stepwise(socket, wait);
+        }
+        let count = self.recv_in_place(socket, wait)?;
+        self.take_in(count);
+        if self.stepwise { self.read_head() } else { Ok(()) }
+    }
+
+    fn recv_in_place(&mut self, socket: BorrowedFd<'_>, wait: Wait) -> Result<usize, Fault> {
+        let mut batch = RecvBatch::new();
+        let (head, trailer) = self.bytes.split_at_mut(self.head_len);
+        let mut fits = batch.push_bytes(&mut head[self.received.min(self.head_len)..]);
+        let mut room = WINDOW_BYTES;
+        let mut filled = self.piece_filled;
+        for piece in &self.pieces[self.piece..] {
+            let len = room.min(piece.len() - filled);
+            fits = fits && batch.push(piece.sub(filled, len));
+            room -= len;
+            if !fits || filled + len < piece.len() {
+                fits = false;
+                break;
+            }
+            filled = 0;
+        }
+        if fits {
+            let from = self.received.saturating_sub(self.head_len);
+            // A full batch leaves the trailer to the next call.
+            let _ = batch.push_bytes(&mut trailer[from..]);
+        }
+        Ok(batch.recv(socket, wait)?)
+    }
+
+    /// Accounts for bytes that were received in place.
+    fn take_in(&mut self, count: usize) {
+        let of_head = count.min(self.head_len.saturating_sub(self.received));
+        let rest = count - of_head;
+        self.received += of_head;
+        if !self.head_known {
+            let head = &self.bytes[..self.received];
+            if *head != self.predicted[..self.received] {
+                self.gather_up(rest);
+                return;
+            }
+            self.head_known = self.received == self.head_len;
+        }
+        self.received += self.fill_pieces(rest);
+    }
+
+    /// Accounts for payload bytes that were received in place, and says how many of `count` lie behind the payload.
+    pub(super) fn fill_pieces(&mut self, mut count: usize) -> usize {
+        while count > 0 && self.piece < self.pieces.len() {
+            let piece = self.pieces[self.piece];
+            let len = count.min(piece.len() - self.piece_filled);
+            self.sums.feed(piece.sub(self.piece_filled, len));
+            self.piece_filled += len;
+            count -= len;
+            if self.piece_filled == piece.len() {
+                (self.piece, self.piece_filled) = (self.piece + 1, 0);
+            }
+        }
+        count
+    }
+
+    /// Has all of the reply come?
+    pub(super) fn is_complete(&self) -> bool {
+        self.head_known
+            && self.piece == self.pieces.len()
+            && self.received == self.head_len + self.trailer_len
+    }
+
+    /// Are there bytes behind the reply that is complete?
+    pub(super) fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    /// What became of each range. Only of a reply that is complete.
+    pub(super) fn outcomes(&self) -> impl Iterator<Item = Outcome> {
+        assert!(self.is_complete(), "a reply is judged when all of it has come");
+        let mut trailer = &self.bytes[self.head_len..];
+        let mut sums = self.sums.sums();
+        self.ranges.iter().enumerate().map(move |(index, range)| {
+            if let Some(Err(code)) = self.statuses.get(index) {
+                return Outcome::Failed(*code);
+            }
+            if self.awaited == Awaited::Write {
+                return Outcome::Done;
+            }
+            let (status, rest) = trailer.split_at(4);
+            let (sent, rest) = rest.split_at(sums_len(range.len) as usize);
+            let (received, other) = sums.split_at(sent.len() / 4);
+            (trailer, sums) = (rest, other);
+            judge(status, decode_sums(sent).eq(received.iter().copied()))
+        })
+    }
+}
+
+fn judge(status: &[u8], matches: bool) -> Outcome {
+    let number = decode_sums(status).next().map_or(i32::MIN, u32::cast_signed);
+    match ErrorCode::from_number(number) {
+        Some(ErrorCode::Ok) if matches => Outcome::Done,
+        Some(ErrorCode::Ok) => Outcome::Corrupt,
+        Some(code) => Outcome::Failed(code),
+        None => Outcome::Failed(ErrorCode::InternalError),
+    }
+}
+
+/// The ranges that are fine, and their indices. No status means that all are.
+pub(super) fn fine_ranges<'a>(
+    ranges: &'a [Range],
+    statuses: &'a [Result<(), ErrorCode>],
+) -> impl Iterator<Item = (usize, Range)> + Clone + 'a {
+    let is_fine = |index: usize| statuses.get(index).is_none_or(Result::is_ok);
+    ranges.iter().copied().enumerate().filter(move |(index, _)| is_fine(*index))
+}

@@ -1,0 +1,68 @@
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mooncake_memory::{RecvBatch, Wait};
+
+use super::Fault;
+use super::inbound::Inbound;
+use super::outbound::Outbound;
+
+/// A lane that was used this recently is taken to be alive.
+const FRESH: Duration = Duration::from_millis(1);
+
+/// One connection to a peer, after the handshake, with its buffers. Used by one call at a time; after any error in
+/// the middle of a frame it is dropped.
+pub(crate) struct Lane {
+    stream: TcpStream,
+    pub(super) endpoint: Arc<str>,
+    pub(super) inbound: Inbound,
+    pub(super) outbound: Outbound,
+    next_id: u64,
+    used: Instant,
+}
+
+impl Lane {
+    pub(super) fn new(stream: TcpStream, endpoint: Arc<str>) -> Self {
+        let (inbound, outbound) = (Inbound::default(), Outbound::default());
+        Self { stream, endpoint, inbound, outbound, next_id: 1, used: Instant::now() }
+    }
+
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    pub(super) fn send(&mut self, wait: Wait) -> Result<(), Fault> {
+        self.outbound.send(self.stream.as_fd(), wait)
+    }
+
+    pub(super) fn recv(&mut self, wait: Wait) -> Result<(), Fault> {
+        self.inbound.recv(self.stream.as_fd(), wait)
+    }
+
+    pub(super) fn next_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id - 1
+    }
+
+    /// Notes that the lane goes back to the others.
+    pub(super) fn rest(&mut self) {
+        self.used = Instant::now();
+    }
+
+    /// Is the other side still there, and silent as it must be between frames?
+    pub(super) fn is_alive(&self) -> bool {
+        if self.used.elapsed() < FRESH {
+            return true;
+        }
+        let mut byte = [0];
+        let mut batch = RecvBatch::new();
+        let pushed = batch.push_bytes(&mut byte);
+        debug_assert!(pushed);
+        // A byte, an end and an error are all unexpected here, so nothing is lost by taking it.
+        batch
+            .recv(self.socket(), Wait::Now)
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+    }
+}

@@ -1,0 +1,18 @@
+//! The side that asks: lanes to peers, and the exchanges that run over them on the caller's own thread.
+
+mod dial;
+mod drive;
+mod fault;
+mod inbound;
+mod lane;
+mod outbound;
+mod peers;
+mod read;
+mod stepwise;
+mod write;
+
+pub(crate) use drive::{Exchange, drive};
+pub(crate) use fault::Fault;
+pub(crate) use peers::{Lease, Peers};
+pub(crate) use read::ReadExchange;
+pub(crate) use write::WriteExchange;

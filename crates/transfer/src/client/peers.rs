@@ -1,0 +1,155 @@
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::dial::dial;
+use super::lane::Lane;
+use crate::{TcpConfig, TransferError};
+
+/// A peer that could not be reached, or refused, is not asked again for this long.
+const SUSPICION: Duration = Duration::from_secs(1);
+
+/// Peers that are remembered; beyond this, those without a connection are forgotten.
+const MAX_PEERS: usize = 4096;
+
+/// The lanes to all peers.
+pub(crate) struct Peers {
+    config: TcpConfig,
+    peers: Mutex<HashMap<Arc<str>, Arc<Peer>>>,
+}
+
+struct Peer {
+    endpoint: Arc<str>,
+    state: Mutex<PeerState>,
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct PeerState {
+    idle: Vec<Lane>,
+    /// Lanes that exist or are being opened, idle ones included.
+    lanes: usize,
+    suspect: Option<(Instant, TransferError)>,
+}
+
+/// The use of one lane. Unless it is given back with [`Lease::give_back`], the lane is closed.
+pub(crate) struct Lease {
+    peer: Arc<Peer>,
+    lane: Option<Lane>,
+}
+
+impl Lease {
+    pub(crate) fn lane(&mut self) -> &mut Lane {
+        self.lane.as_mut().expect("a lease holds its lane until it is given back")
+    }
+
+    pub(crate) fn as_lane(&self) -> &Lane {
+        self.lane.as_ref().expect("a lease holds its lane until it is given back")
+    }
+
+    /// The lane is between frames and may be used again.
+    pub(crate) fn give_back(mut self) {
+        if let Some(mut lane) = self.lane.take() {
+            lane.rest();
+            self.peer.lock().idle.push(lane);
+            self.peer.freed.notify_one();
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if self.lane.take().is_some() {
+            self.peer.forget_lane();
+        }
+    }
+}
+
+impl Peers {
+    pub(crate) fn new(config: TcpConfig) -> Self {
+        Self { config, peers: Mutex::new(HashMap::new()) }
+    }
+
+    pub(crate) fn config(&self) -> &TcpConfig {
+        &self.config
+    }
+
+    /// A lane to the peer: an idle one, or a new one if there are not too many, or the next that another call gives
+    /// back before the deadline.
+    pub(crate) fn lease(
+        &self,
+        endpoint: &Arc<str>,
+        deadline: Instant,
+    ) -> Result<Lease, TransferError> {
+        let peer = self.peer(endpoint);
+        let mut state = peer.lock();
+        loop {
+            // The lane used last: its buffers and its window are warm.
+            while let Some(lane) = state.idle.pop() {
+                if lane.is_alive() {
+                    drop(state);
+                    return Ok(Lease { peer, lane: Some(lane) });
+                }
+                state.lanes -= 1;
+            }
+            if state.lanes < self.config.lanes_per_peer.max(1) {
+                break;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(TransferError::TimedOut { endpoint: Arc::clone(endpoint) });
+            }
+            let waited = peer.freed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if let Some((until, error)) = &state.suspect {
+            if Instant::now() < *until {
+                return Err(error.clone());
+            }
+            state.suspect = None;
+        }
+        state.lanes += 1;
+        drop(state);
+        self.open(peer)
+    }
+
+    fn open(&self, peer: Arc<Peer>) -> Result<Lease, TransferError> {
+        match dial(&peer.endpoint, &self.config) {
+            Ok(lane) => Ok(Lease { peer, lane: Some(lane) }),
+            Err(fault) => {
+                let error = fault.explain(&peer.endpoint);
+                peer.lock().suspect = Some((Instant::now() + SUSPICION, error.clone()));
+                peer.forget_lane();
+                Err(error)
+            }
+        }
+    }
+
+    fn peer(&self, endpoint: &Arc<str>) -> Arc<Peer> {
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(peer) = peers.get(endpoint) {
+            return Arc::clone(peer);
+        }
+        if peers.len() >= MAX_PEERS {
+            peers.retain(|_, peer| peer.lock().lanes > 0);
+        }
+        let peer = Arc::new(Peer {
+            endpoint: Arc::clone(endpoint),
+            state: Mutex::default(),
+            freed: Condvar::new(),
+        });
+        peers.insert(Arc::clone(endpoint), Arc::clone(&peer));
+        peer
+    }
+}
+
+impl Peer {
+    fn lock(&self) -> MutexGuard<'_, PeerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget_lane(&self) {
+        self.lock().lanes -= 1;
+        self.freed.notify_one();
+    }
+}

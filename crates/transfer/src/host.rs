@@ -1,0 +1,82 @@
+use std::sync::Arc;
+
+use mooncake_memory::{RawSlice, Region};
+use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, Version};
+
+/// What a node offers to transports: its segments and the ledgers of what they hold. A ledger belongs to the host;
+/// a transport only moves bytes while it holds a ticket.
+///
+/// A transport never holds one ticket while it begins a write: it completes or abandons each first. So a host may make
+/// `begin_write` wait until an older writer has left.
+pub trait SegmentHost: Send + Sync {
+    /// Is this segment one of the host's?
+    fn owns(&self, segment: SegmentId) -> bool;
+
+    /// The right to write `range`. The host refuses epochs older than it has seen, and versions older than any that
+    /// began in the range; it drops the ledger entries that overlap the range, interrupts an older writer that is
+    /// still in it and waits until that one has completed or abandoned its ticket.
+    ///
+    /// # Errors
+    /// Why the node refuses.
+    fn begin_write(
+        &self,
+        epoch: Epoch,
+        range: &RangeWrite<'_>,
+        interrupt: Arc<dyn Interrupt>,
+    ) -> Result<WriteTicket, ErrorCode>;
+
+    /// All bytes are in place; `checksums` are theirs, one for each chunk. The entry becomes readable.
+    ///
+    /// # Errors
+    /// If the range has a newer owner meanwhile; the entry is dropped then.
+    fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode>;
+
+    /// The bytes did not all arrive. No byte of the range is written under this ticket any more.
+    fn abandon_write(&self, ticket: WriteTicket);
+
+    /// Where the bytes of `range` lie.
+    ///
+    /// # Errors
+    /// `ObjectNotFound` if the ledger does not hold that version there, complete; `SegmentNotFound`; `InvalidParams` if
+    /// the range runs past the end of its entry.
+    fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode>;
+
+    /// Has the ledger held the ticket's entry all the time since it was given out? Asked after the bytes were copied.
+    fn still_holds(&self, ticket: &ReadTicket) -> bool;
+}
+
+/// Makes a writer leave its range soon: it will complete or abandon its ticket without waiting for anything.
+pub trait Interrupt: Send + Sync {
+    /// Never waits. May be called at any time, more than once, and under the host's lock.
+    fn interrupt(&self);
+}
+
+/// The right to write one range, until it is completed or abandoned.
+#[derive(Debug)]
+pub struct WriteTicket {
+    /// The range's memory.
+    pub memory: RawSlice,
+    /// Keeps the memory mapped.
+    pub region: Arc<Region>,
+    /// The host's name for this write.
+    pub id: u64,
+    /// The segment.
+    pub segment: SegmentId,
+}
+
+/// Where a version lies; it may go at any time.
+#[derive(Clone, Debug)]
+pub struct ReadTicket {
+    /// The wanted bytes.
+    pub memory: RawSlice,
+    /// Keeps the memory mapped.
+    pub region: Arc<Region>,
+    /// One checksum for each chunk, if the whole entry is wanted and they are known.
+    pub checksums: Option<Arc<[u32]>>,
+    /// The segment.
+    pub segment: SegmentId,
+    /// Where the entry starts in its segment, in bytes.
+    pub offset: u64,
+    /// The version that lies there.
+    pub version: Version,
+}

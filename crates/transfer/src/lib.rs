@@ -1,0 +1,40 @@
+//! Moves bytes between callers' memory and the segments of storage nodes, and serves a node's data port.
+//!
+//! A [`Transport`] reads and writes ranges at nodes: [`LocalTransport`] in this process, [`TcpTransport`] at any
+//! other, [`Paths`] by whichever is nearer. What a node has to offer is behind [`SegmentHost`]; [`DataServer`] offers
+//! it over TCP. A read is `Ok` only if the host still held that version after the bytes were copied out and their
+//! checksums match; a write is complete only if all bytes arrived and theirs match.
+//!
+//! There is no policy here: no choice of replica, no lease, and keys only travel through. Sockets block, and all work is
+//! done on the caller's own thread.
+//!
+//! Enter at [`Transport`] for what callers do and at [`SegmentHost`] for what a node promises.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod host;
+mod local;
+mod op;
+mod paths;
+mod tcp;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod transport;
+
+mod client;
+mod plan;
+mod server;
+mod stream;
+mod sums;
+#[cfg(test)]
+mod tests;
+
+pub use error::TransferError;
+pub use host::{Interrupt, ReadTicket, SegmentHost, WriteTicket};
+pub use local::LocalTransport;
+pub use op::{ReadOp, WriteOp};
+pub use paths::Paths;
+pub use server::{DataServer, ServerConfig};
+pub use tcp::{TcpConfig, TcpTransport};
+pub use transport::Transport;

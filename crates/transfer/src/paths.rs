@@ -1,0 +1,50 @@
+use mooncake_types::{Epoch, SegmentId};
+
+use crate::{LocalTransport, ReadOp, TcpTransport, TransferError, Transport, WriteOp};
+
+/// Every way to nodes that this process has: a copy for its own segments, TCP for all others.
+pub struct Paths {
+    /// To this process's own segments, if it hosts any.
+    pub local: Option<LocalTransport>,
+    /// To everybody else's.
+    pub tcp: TcpTransport,
+}
+
+impl Paths {
+    fn local_for(&self, segment: SegmentId) -> Option<&LocalTransport> {
+        self.local.as_ref().filter(|local| local.owns(segment))
+    }
+}
+
+impl Transport for Paths {
+    fn read(&self, ops: &[ReadOp]) -> Vec<Result<(), TransferError>> {
+        let local: Vec<_> =
+            ops.iter().map(|op| Some(self.local_for(op.range.segment)?.read_one(op))).collect();
+        let away = |position: usize| local[position].is_none();
+        let mut results = self.tcp.read_where(ops, away);
+        settle(&mut results, local);
+        results
+    }
+
+    fn write(&self, epoch: Epoch, ops: &[WriteOp<'_>]) -> Vec<Result<(), TransferError>> {
+        let local: Vec<_> = ops
+            .iter()
+            .map(|op| Some(self.local_for(op.range.segment)?.write_one(epoch, op)))
+            .collect();
+        let away = |position: usize| local[position].is_none();
+        let mut results = self.tcp.write_where(epoch, ops, away);
+        settle(&mut results, local);
+        results
+    }
+}
+
+fn settle(
+    results: &mut [Result<(), TransferError>],
+    local: Vec<Option<Result<(), TransferError>>>,
+) {
+    for (result, local) in results.iter_mut().zip(local) {
+        if let Some(local) = local {
+            *result = local;
+        }
+    }
+}

@@ -1,0 +1,150 @@
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mooncake_types::ErrorCode;
+use mooncake_wire::{DecodeError, FrameError, HEADER_LEN, Header, Kind, Refusal};
+
+use super::inbox::Inbox;
+use super::{ServerConfig, refuse};
+use crate::sums::ChunkSums;
+use crate::{Interrupt, SegmentHost};
+
+/// A peer that stops in the middle of a frame, or takes no more of a reply, is given up after this long.
+const STALL: Duration = Duration::from_secs(30);
+
+/// One client's connection.
+pub(super) struct Connection {
+    stream: TcpStream,
+    interrupted: AtomicBool,
+}
+
+impl Connection {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self { stream, interrupted: AtomicBool::new(false) }
+    }
+
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Acquire)
+    }
+}
+
+impl Interrupt for Connection {
+    fn interrupt(&self) {
+        // The flag comes first: bytes that the kernel holds already can still be received after the shutdown.
+        self.interrupted.store(true, Ordering::Release);
+        // Fails only if the connection has ended already.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// Why a connection ends.
+pub(super) enum End {
+    /// The peer closed it between frames, or it broke, or it was interrupted: there is nobody to talk to.
+    Gone(io::Error),
+    /// The peer is told why, and then it is closed.
+    Refused(u64, Refusal),
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        End::Gone(error)
+    }
+}
+
+impl End {
+    pub(super) fn broken(request_id: u64, message: String) -> Self {
+        End::Refused(request_id, Refusal { code: ErrorCode::InvalidParams, message })
+    }
+
+    pub(super) fn body(request_id: u64, error: &DecodeError) -> Self {
+        Self::broken(request_id, format!("the body of a frame cannot be read: {error}"))
+    }
+
+    pub(super) fn header(error: &FrameError) -> Self {
+        Self::broken(0, error.to_string())
+    }
+}
+
+/// Serves one connection. Its buffers live as long as it does.
+pub(super) struct Service {
+    pub(super) connection: Arc<Connection>,
+    pub(super) host: Arc<dyn SegmentHost>,
+    pub(super) config: Arc<ServerConfig>,
+    pub(super) inbox: Inbox,
+    pub(super) sums: ChunkSums,
+    /// What is about to be sent, from the heap.
+    pub(super) out: Vec<u8>,
+    /// A private copy of one chunk of a partial read.
+    pub(super) bounce: Vec<u8>,
+}
+
+impl Service {
+    pub(super) fn new(
+        connection: Arc<Connection>,
+        host: Arc<dyn SegmentHost>,
+        config: Arc<ServerConfig>,
+    ) -> Self {
+        let inbox = Inbox::new();
+        let (sums, out, bounce) = (ChunkSums::default(), Vec::new(), Vec::new());
+        Self { connection, host, config, inbox, sums, out, bounce }
+    }
+
+    pub(super) fn run(mut self) {
+        let end = match self.welcome().and_then(|()| self.serve()) {
+            Ok(never) => match never {},
+            Err(end) => end,
+        };
+        match end {
+            End::Gone(error) => tracing::debug!(%error, "a data connection ended"),
+            End::Refused(request_id, refusal) => {
+                tracing::warn!(%refusal, "a data connection was refused");
+                refuse::refuse(self.connection.stream(), request_id, &refusal);
+            }
+        }
+    }
+
+    fn serve(&mut self) -> Result<std::convert::Infallible, End> {
+        self.connection.stream.set_read_timeout(Some(STALL))?;
+        self.connection.stream.set_write_timeout(Some(STALL))?;
+        loop {
+            let header = self.next_header()?;
+            match header.kind {
+                Kind::Read => self.serve_read(&header)?,
+                Kind::Write => self.serve_write(&header)?,
+                kind => {
+                    let message = format!("a data port takes no {kind:?} frames");
+                    return Err(End::broken(header.request_id, message));
+                }
+            }
+        }
+    }
+
+    /// Waits for the next frame for as long as it takes, once it has begun for as long as it moves.
+    fn next_header(&mut self) -> Result<Header, End> {
+        while self.inbox.is_empty() {
+            match self.inbox.fill(&self.connection.stream, 1) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => result?,
+            }
+        }
+        self.inbox.fill(&self.connection.stream, HEADER_LEN)?;
+        self.take_header()
+    }
+
+    pub(super) fn take_header(&mut self) -> Result<Header, End> {
+        let bytes = self.inbox.take(HEADER_LEN);
+        let bytes = bytes.try_into().expect("exactly a header was taken");
+        Header::decode(bytes).map_err(|error| End::header(&error))
+    }
+
+    pub(super) fn body(&mut self, header: &Header) -> Result<&[u8], End> {
+        Ok(self.inbox.read(&self.connection.stream, header.body_len as usize)?)
+    }
+}

@@ -1,0 +1,127 @@
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+
+use mooncake_memory::{RawSlice, RecvBatch, Wait};
+
+/// Bytes held between the socket and whoever wants them.
+const CAPACITY: usize = 64 << 10;
+
+/// Bytes read ahead: enough for a small operation as a whole, little enough that copying the beginning of a large payload
+/// out costs nothing.
+const AHEAD: usize = 16 << 10;
+
+/// A body longer than the buffer grows in steps of this many bytes as it arrives, whatever its header announced.
+const BODY_STEP: usize = 1 << 20;
+
+/// Receives what a peer sends: small things through a buffer, payload straight to its place.
+pub(super) struct Inbox {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+    large: Vec<u8>,
+}
+
+impl Inbox {
+    pub(super) fn new() -> Self {
+        Self { bytes: vec![0; CAPACITY], start: 0, end: 0, large: Vec::new() }
+    }
+
+    /// Is nothing held?
+    pub(super) fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Bytes held.
+    pub(super) fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Receives until `len` bytes are held, at most the buffer's capacity.
+    pub(super) fn fill(&mut self, stream: &TcpStream, len: usize) -> io::Result<()> {
+        if self.end - self.start >= len {
+            return Ok(());
+        }
+        if self.start + len.max(AHEAD) > self.bytes.len() || self.start == self.end {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        let limit = self.start + len.max(AHEAD);
+        while self.end - self.start < len {
+            let mut batch = RecvBatch::new();
+            let pushed = batch.push_bytes(&mut self.bytes[self.end..limit]);
+            debug_assert!(pushed);
+            self.end += batch.recv(stream.as_fd(), Wait::Block)?;
+        }
+        Ok(())
+    }
+
+    /// The next `len` bytes, which are held already.
+    pub(super) fn take(&mut self, len: usize) -> &[u8] {
+        assert!(len <= self.end - self.start, "only what was filled can be taken");
+        self.start += len;
+        &self.bytes[self.start - len..self.start]
+    }
+
+    /// The next `len` bytes, received if need be. Memory grows only as they arrive.
+    pub(super) fn read(&mut self, stream: &TcpStream, len: usize) -> io::Result<&[u8]> {
+        if len <= CAPACITY {
+            self.fill(stream, len)?;
+            return Ok(self.take(len));
+        }
+        let held = self.end - self.start;
+        self.large.clear();
+        self.large.shrink_to(BODY_STEP);
+        self.large.extend_from_slice(&self.bytes[self.start..self.end]);
+        (self.start, self.end) = (0, 0);
+        debug_assert!(held < len);
+        while self.large.len() < len {
+            let from = self.large.len();
+            self.large.resize(len.min(from + BODY_STEP), 0);
+            let mut got = from;
+            while got < self.large.len() {
+                let mut batch = RecvBatch::new();
+                let pushed = batch.push_bytes(&mut self.large[got..]);
+                debug_assert!(pushed);
+                got += batch.recv(stream.as_fd(), Wait::Block)?;
+            }
+        }
+        Ok(&self.large)
+    }
+
+    /// Fills the beginning of `dst` with the next bytes and says how many: at least one. Up to `ahead` bytes that
+    /// arrived behind them are held; `dst` and what is held are received by one call.
+    pub(super) fn read_raw(
+        &mut self,
+        stream: &TcpStream,
+        dst: RawSlice,
+        ahead: usize,
+    ) -> io::Result<usize> {
+        let held = (self.end - self.start).min(dst.len());
+        if held > 0 {
+            dst.sub(0, held).write_from(&self.bytes[self.start..self.start + held]);
+            self.start += held;
+            return Ok(held);
+        }
+        (self.start, self.end) = (0, 0);
+        let mut batch = RecvBatch::new();
+        let pushed = batch.push(dst) && batch.push_bytes(&mut self.bytes[..ahead.min(AHEAD)]);
+        debug_assert!(pushed);
+        let count = batch.recv(stream.as_fd(), Wait::Block)?;
+        self.end = count.saturating_sub(dst.len());
+        Ok(count.min(dst.len()))
+    }
+
+    /// Throws the next `len` bytes away.
+    pub(super) fn skip(&mut self, stream: &TcpStream, mut len: u64) -> io::Result<()> {
+        while len > 0 {
+            if self.is_empty() {
+                self.fill(stream, 1)?;
+            }
+            let part = usize::try_from(len).unwrap_or(usize::MAX).min(self.end - self.start);
+            self.start += part;
+            len -= part as u64;
+        }
+        Ok(())
+    }
+}

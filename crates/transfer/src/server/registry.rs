@@ -1,0 +1,82 @@
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use super::connection::Connection;
+use crate::Interrupt;
+
+/// The connections that are open and the threads that serve them.
+#[derive(Default)]
+pub(super) struct Registry(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    closed: bool,
+    next_id: u64,
+    open: HashMap<u64, Arc<Connection>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Takes its connection off the list when the thread that serves it ends, however it ends.
+pub(super) struct Membership {
+    registry: Arc<Registry>,
+    id: u64,
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.registry.lock().open.remove(&self.id);
+    }
+}
+
+impl Registry {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many connections are open.
+    pub(super) fn open(&self) -> usize {
+        self.lock().open.len()
+    }
+
+    /// Puts a connection on the list; `None` once the server is closed.
+    pub(super) fn enter(self: &Arc<Self>, connection: &Arc<Connection>) -> Option<Membership> {
+        let mut state = self.lock();
+        if state.closed {
+            return None;
+        }
+        let id = state.next_id;
+        state.next_id += 1;
+        state.open.insert(id, Arc::clone(connection));
+        Some(Membership { registry: Arc::clone(self), id })
+    }
+
+    /// Keeps the thread to be joined, and forgets those that have ended.
+    pub(super) fn keep(&self, thread: JoinHandle<()>) {
+        let mut state = self.lock();
+        state.threads.retain(|thread| !thread.is_finished());
+        state.threads.push(thread);
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    /// Lets nobody in any more and shuts down everybody who is.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        for connection in state.open.values() {
+            connection.interrupt();
+        }
+    }
+
+    /// Waits for all threads.
+    pub(super) fn join(&self) {
+        let threads = std::mem::take(&mut self.lock().threads);
+        for thread in threads {
+            // A thread that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+}

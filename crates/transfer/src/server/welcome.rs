@@ -1,0 +1,54 @@
+use std::time::{Duration, Instant};
+
+use mooncake_types::Epoch;
+use mooncake_wire::{
+    Expected, HEADER_LEN, Kind, PROTOCOL_VERSION, Welcome, decode_hello, encode_welcome,
+};
+
+use super::connection::{End, Service};
+use crate::stream;
+
+/// A peer that has not introduced itself within this time is shut out; tests have less patience.
+const HANDSHAKE: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 5000 });
+
+impl Service {
+    /// Lets the peer in, or says why not.
+    pub(super) fn welcome(&mut self) -> Result<(), End> {
+        let deadline = Instant::now() + HANDSHAKE;
+        self.fill_by(deadline, HEADER_LEN)?;
+        let header = self.take_header()?;
+        let id = header.request_id;
+        if header.kind != Kind::Hello {
+            let message =
+                format!("the first frame of a connection must be Hello, not {:?}", header.kind);
+            return Err(End::broken(id, message));
+        }
+        self.fill_by(deadline, header.body_len as usize)?;
+        let hello = decode_hello(self.inbox.take(header.body_len as usize))
+            .map_err(|error| End::body(id, &error))?;
+        let (cluster_id, auth_token) = (&self.config.cluster_id, &self.config.auth_token);
+        hello
+            .check(&Expected { cluster_id, auth_token })
+            .map_err(|refusal| End::Refused(id, refusal))?;
+        let welcome = Welcome {
+            protocol_version: PROTOCOL_VERSION,
+            epoch: Epoch::default(),
+            software_version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        self.out.clear();
+        encode_welcome(&mut self.out, id, &welcome);
+        Ok(stream::send_all(self.connection.stream(), &self.out, &[], false)?)
+    }
+
+    /// Receives until `len` bytes are there, however slowly they drip in, but not beyond the deadline.
+    fn fill_by(&mut self, deadline: Instant, len: usize) -> Result<(), End> {
+        let mut held = 1;
+        while held <= len {
+            let left = deadline.saturating_duration_since(Instant::now());
+            self.connection.stream().set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+            self.inbox.fill(self.connection.stream(), held)?;
+            held = (self.inbox.len() + 1).max(held + 1);
+        }
+        Ok(())
+    }
+}

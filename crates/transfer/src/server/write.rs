@@ -1,0 +1,138 @@
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mooncake_memory::crc32c;
+use mooncake_types::{Epoch, ErrorCode, RangeWrite};
+use mooncake_wire::{Header, decode_write, encode_write_reply};
+
+use super::connection::{End, Service};
+use super::open_write::OpenWrite;
+use crate::stream;
+use crate::sums::{decode_sums, sums_len};
+use crate::{Interrupt, WriteTicket};
+
+/// A range up to this long is received whole and checked in private memory before the node's memory is touched, so that
+/// a writer that dies early changes nothing.
+const SMALL_BYTES: u64 = 16 << 10;
+
+/// Most bytes received between two looks at whether the writer was interrupted.
+const WINDOW_BYTES: usize = 1 << 20;
+
+/// The payload of a refused range is read past up to this length; beyond it the connection ends instead.
+const MAX_SKIP_BYTES: u64 = 64 << 20;
+
+impl Service {
+    /// Takes the payload of each range in turn, and answers for all of them. One range is open at a time, as
+    /// [`crate::SegmentHost`] demands: each range's checksums follow its own payload.
+    pub(super) fn serve_write(&mut self, header: &Header) -> Result<(), End> {
+        let id = header.request_id;
+        let body = Bytes::copy_from_slice(self.body(header)?);
+        let message = decode_write(body).map_err(|error| End::body(id, &error))?;
+        let ranges = message.ranges().map_err(|error| End::body(id, &error))?;
+        let mut results = Vec::with_capacity(ranges.len());
+        for range in &ranges {
+            let result = if range.len <= SMALL_BYTES {
+                self.write_small(message.epoch(), range)?
+            } else {
+                self.write_large(id, message.epoch(), range)?
+            };
+            results.push(result);
+        }
+        self.out.clear();
+        encode_write_reply(&mut self.out, id, &results);
+        Ok(stream::send_all(self.connection.stream(), &self.out, &[], false)?)
+    }
+
+    fn begin(&self, epoch: Epoch, range: &RangeWrite<'_>) -> Result<WriteTicket, ErrorCode> {
+        let interrupt: Arc<dyn Interrupt> = self.connection.clone();
+        let ticket = self.host.begin_write(epoch, range, interrupt)?;
+        if ticket.memory.len() as u64 != range.len {
+            self.host.abandon_write(ticket);
+            return Err(ErrorCode::InternalError);
+        }
+        Ok(ticket)
+    }
+
+    fn write_small(
+        &mut self,
+        epoch: Epoch,
+        range: &RangeWrite<'_>,
+    ) -> Result<Result<(), ErrorCode>, End> {
+        let (len, trailer) = (range.len as usize, sums_len(range.len) as usize);
+        self.inbox.fill(self.connection.stream(), len + trailer)?;
+        if self.connection.is_interrupted() {
+            return Err(interrupted());
+        }
+        let (payload, trailer) = self.inbox.take(len + trailer).split_at(len);
+        // At most one chunk: a small range is shorter than that.
+        let sums: Vec<u32> = decode_sums(trailer).collect();
+        if sums.iter().any(|&sum| sum != crc32c(payload)) {
+            return Ok(Err(ErrorCode::ChecksumMismatch));
+        }
+        // Borrowed apart from the inbox that the payload lies in.
+        let interrupt: Arc<dyn Interrupt> = self.connection.clone();
+        let ticket = match self.host.begin_write(epoch, range, interrupt) {
+            Ok(ticket) => ticket,
+            Err(code) => return Ok(Err(code)),
+        };
+        let memory = ticket.memory;
+        let open = OpenWrite::new(&*self.host, ticket);
+        if memory.len() != len {
+            return Ok(Err(ErrorCode::InternalError));
+        }
+        memory.write_from(payload);
+        Ok(open.complete(sums))
+    }
+
+    fn write_large(
+        &mut self,
+        id: u64,
+        epoch: Epoch,
+        range: &RangeWrite<'_>,
+    ) -> Result<Result<(), ErrorCode>, End> {
+        let trailer = sums_len(range.len);
+        let ticket = match self.begin(epoch, range) {
+            Ok(ticket) => ticket,
+            Err(code) => return self.skip_refused(id, range.len.saturating_add(trailer), code),
+        };
+        let memory = ticket.memory;
+        let host = Arc::clone(&self.host);
+        let open = OpenWrite::new(&*host, ticket);
+        self.sums.restart([range.len]);
+        let mut filled = 0;
+        while filled < memory.len() {
+            if self.connection.is_interrupted() {
+                return Err(interrupted());
+            }
+            let window = memory.sub(filled, WINDOW_BYTES.min(memory.len() - filled));
+            // What comes behind the checksums is payload again, as a rule, and not wanted in the inbox.
+            let count = self.inbox.read_raw(self.connection.stream(), window, trailer as usize)?;
+            self.sums.feed(window.sub(0, count));
+            filled += count;
+        }
+        let trailer = self.inbox.read(self.connection.stream(), trailer as usize)?;
+        if !decode_sums(trailer).eq(self.sums.sums().iter().copied()) {
+            return Ok(Err(ErrorCode::ChecksumMismatch));
+        }
+        Ok(open.complete(self.sums.take()))
+    }
+
+    fn skip_refused(
+        &mut self,
+        id: u64,
+        len: u64,
+        code: ErrorCode,
+    ) -> Result<Result<(), ErrorCode>, End> {
+        if len > MAX_SKIP_BYTES {
+            let message = format!("a write was refused before its {len} bytes were sent");
+            return Err(End::Refused(id, mooncake_wire::Refusal { code, message }));
+        }
+        self.inbox.skip(self.connection.stream(), len)?;
+        Ok(Err(code))
+    }
+}
+
+fn interrupted() -> End {
+    End::Gone(io::Error::other("a newer writer took the range, or the server stops"))
+}

@@ -1,0 +1,147 @@
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES};
+use mooncake_types::{ClientId, Epoch, ErrorCode};
+
+use crate::client::{Exchange, Lease, Peers, ReadExchange, WriteExchange, drive};
+use crate::plan::{FrameLimits, PeerPlan, plan};
+use crate::{ReadOp, TransferError, Transport, WriteOp};
+
+/// How a [`TcpTransport`] behaves.
+#[derive(Clone, Debug)]
+pub struct TcpConfig {
+    /// The pool that this process belongs to; nodes of another refuse it.
+    pub cluster_id: String,
+    /// The secret that members of the pool share; empty if there is none.
+    pub auth_token: String,
+    /// This process.
+    pub client: ClientId,
+    /// Most connections to one node. A call uses one of them; further calls wait.
+    pub lanes_per_peer: usize,
+    /// Most payload bytes that one connection is asked for, or sent, ahead of the reply that is waited for.
+    pub bytes_in_flight: u64,
+    /// How long connecting and shaking hands may take.
+    pub connect_timeout: Duration,
+    /// How long one call may take, plus a second for each 16 MiB that it moves.
+    pub transfer_timeout: Duration,
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        Self {
+            cluster_id: String::new(),
+            auth_token: String::new(),
+            client: ClientId::default(),
+            lanes_per_peer: 4,
+            bytes_in_flight: 8 << 20,
+            connect_timeout: Duration::from_secs(1),
+            transfer_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Bytes that a call may take another second for, beyond its timeout.
+const SLOWEST_BYTES_PER_SECOND: u64 = 16 << 20;
+
+/// Frames that one lane's share of bytes in flight is cut into, so that the next is under way while one is handled.
+const FRAMES_IN_FLIGHT: u64 = 4;
+
+/// Reads and writes ranges at nodes over TCP. Many threads may use it at once; each call runs on its caller's thread and
+/// uses one connection to each peer.
+pub struct TcpTransport {
+    peers: Peers,
+}
+
+impl TcpTransport {
+    /// Connects to nothing yet.
+    #[must_use]
+    pub fn new(config: TcpConfig) -> Self {
+        Self { peers: Peers::new(config) }
+    }
+
+    /// [`Transport::read`] of the operations at the positions that are wanted; the other results mean nothing.
+    pub(crate) fn read_where(
+        &self,
+        ops: &[ReadOp],
+        wanted: impl Fn(usize) -> bool,
+    ) -> Vec<Result<(), TransferError>> {
+        let sizes = ops.iter().map(|op| (&op.endpoint, op.range.len, op.dst.total_len()));
+        let in_flight = self.peers.config().bytes_in_flight;
+        self.run(ops.len(), sizes, wanted, |lease, plan| {
+            ReadExchange::new(lease, ops, plan, in_flight)
+        })
+    }
+
+    /// [`Transport::write`] of the operations at the positions that are wanted; the other results mean nothing.
+    pub(crate) fn write_where(
+        &self,
+        epoch: Epoch,
+        ops: &[WriteOp<'_>],
+        wanted: impl Fn(usize) -> bool,
+    ) -> Vec<Result<(), TransferError>> {
+        let sizes = ops.iter().map(|op| (&op.endpoint, op.range.len, op.src.total_len()));
+        let in_flight = self.peers.config().bytes_in_flight;
+        self.run(ops.len(), sizes, wanted, |lease, plan| {
+            WriteExchange::new(lease, (epoch, ops), plan, in_flight)
+        })
+    }
+
+    /// Plans operations, given as `(endpoint, bytes of the range, bytes of the caller's memory)`, runs one exchange with
+    /// each peer, and brings the results into the order of the operations.
+    fn run<'a, E: Exchange>(
+        &self,
+        count: usize,
+        sizes: impl Iterator<Item = (&'a Arc<str>, u64, u64)>,
+        wanted: impl Fn(usize) -> bool,
+        begin: impl Fn(Lease, PeerPlan) -> E,
+    ) -> Vec<Result<(), TransferError>> {
+        // What is left like this was never planned.
+        let mut results = vec![Err(TransferError::Refused(ErrorCode::InvalidParams)); count];
+        let ops: Vec<_> = sizes
+            .enumerate()
+            .filter(|&(position, (_, len, memory))| len == memory && wanted(position))
+            .map(|(position, (endpoint, len, _))| (position, endpoint, len))
+            .collect();
+        let deadline = self.deadline(ops.iter().map(|&(.., len)| len));
+        let mut exchanges = Vec::with_capacity(1);
+        for plan in plan(ops, self.frame_limits()) {
+            match self.peers.lease(&plan.endpoint, deadline) {
+                Ok(lease) => exchanges.push(begin(lease, plan)),
+                Err(error) => {
+                    for position in plan.positions {
+                        results[position] = Err(error.clone());
+                    }
+                }
+            }
+        }
+        drive(&mut exchanges, deadline);
+        for exchange in exchanges {
+            for (position, result) in exchange.finish() {
+                results[position] = result;
+            }
+        }
+        results
+    }
+
+    fn frame_limits(&self) -> FrameLimits {
+        let share = self.peers.config().bytes_in_flight / FRAMES_IN_FLIGHT;
+        FrameLimits { ranges: MAX_FRAME_RANGES, payload: share.min(MAX_FRAME_PAYLOAD_BYTES) }
+    }
+
+    fn deadline(&self, lens: impl Iterator<Item = u64>) -> Instant {
+        let bytes = lens.fold(0, u64::saturating_add);
+        let extra = Duration::from_millis(bytes / (SLOWEST_BYTES_PER_SECOND / 1000));
+        Instant::now() + self.peers.config().transfer_timeout + extra
+    }
+}
+
+impl Transport for TcpTransport {
+    fn read(&self, ops: &[ReadOp]) -> Vec<Result<(), TransferError>> {
+        self.read_where(ops, |_| true)
+    }
+
+    fn write(&self, epoch: Epoch, ops: &[WriteOp<'_>]) -> Vec<Result<(), TransferError>> {
+        self.write_where(epoch, ops, |_| true)
+    }
+}

@@ -1,0 +1,321 @@
+//! What every transport promises, held against each of them.
+
+use std::sync::Arc;
+
+use mooncake_memory::{Buffer, SliceList};
+use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES};
+use mooncake_types::{Epoch, ErrorCode, SegmentId};
+
+use super::rig::{EPOCH, Node, Object, all_ok, read_all, scatter, tcp, version, write_all};
+use crate::testing::{first_mismatch, pattern};
+use crate::{LocalTransport, Paths, SegmentHost, TransferError, Transport};
+
+const MIB: u64 = 1 << 20;
+
+/// Runs a promise over every transport: in this process, over TCP, and by whichever way is nearer.
+fn on_every_transport(promise: impl Fn(&dyn Transport, &Node)) {
+    let node = Node::start(1, 64 * MIB);
+    let host = || Arc::clone(&node.host) as Arc<dyn SegmentHost>;
+    promise(&LocalTransport::new(host()), &node);
+    let node = Node::start(1, 64 * MIB);
+    promise(&tcp(), &node);
+    let node = Node::start(1, 64 * MIB);
+    let host = Arc::clone(&node.host) as Arc<dyn SegmentHost>;
+    promise(&Paths { local: Some(LocalTransport::new(host)), tcp: tcp() }, &node);
+    let node = Node::start(1, 64 * MIB);
+    promise(&Paths { local: None, tcp: tcp() }, &node);
+}
+
+#[test]
+fn what_was_written_is_read() {
+    on_every_transport(|transport, node| {
+        let lens = [1, 7, 4096, 16 << 10, (16 << 10) + 1, 64 << 10, 256 << 10, (256 << 10) + 1]
+            .into_iter()
+            .chain([MIB - 1, 3 * MIB + 17]);
+        let mut offset = 0;
+        for (index, len) in lens.enumerate() {
+            let object = Object::at(node, offset, len, index as u64 + 1);
+            assert_eq!(write_all(transport, std::slice::from_ref(&object)), all_ok(1), "{len}");
+            assert_eq!(read_all(transport, std::slice::from_ref(&object)), all_ok(1), "{len}");
+            offset += len;
+        }
+    });
+}
+
+#[test]
+fn an_empty_range_can_be_written_and_read() {
+    on_every_transport(|transport, node| {
+        let objects = [Object::at(node, 0, 0, 1), Object::at(node, 100, 5, 2)];
+        assert_eq!(write_all(transport, &objects), all_ok(2));
+        assert_eq!(read_all(transport, &objects), all_ok(2));
+    });
+}
+
+#[test]
+fn nothing_asked_is_nothing_answered() {
+    on_every_transport(|transport, _| {
+        assert_eq!(transport.read(&[]), []);
+        assert_eq!(transport.write(EPOCH, &[]), []);
+    });
+}
+
+#[test]
+fn memory_may_come_in_pieces() {
+    on_every_transport(|transport, node| {
+        let object = Object::at(node, 12_345, 900_001, 1);
+        let source = Buffer::from_vec(object.bytes());
+        for cuts in [&[1000, 0, 3, 70_000][..], &[300_000], &[2777]] {
+            let op = object.write_op(scatter(&source, cuts));
+            assert_eq!(transport.write(EPOCH, &[op]), all_ok(1));
+            let target = Buffer::zeroed(source.len());
+            let op = object.read_op(0, scatter(&target, &[1, 99_999, 0, 4096]));
+            assert_eq!(transport.read(&[op]), all_ok(1));
+            assert_eq!(first_mismatch(target.as_slice(), &object.key, object.version, 0), None);
+        }
+    });
+}
+
+#[test]
+fn a_part_of_an_entry_can_be_read() {
+    on_every_transport(|transport, node| {
+        let object = Object::at(node, 4096, 2 * MIB + 100, 1);
+        assert_eq!(write_all(transport, std::slice::from_ref(&object)), all_ok(1));
+        let parts = [
+            (0, 1),
+            (5, 4096),
+            (2 * MIB + 99, 1),
+            (1, 2 * MIB),
+            (100_000, 64 << 10),
+            (100_000, (64 << 10) + 1),
+            (0, 0),
+            (2 * MIB + 100, 0),
+        ];
+        let targets = parts.map(|(_, len)| Buffer::zeroed(len as usize));
+        let ops: Vec<_> = parts
+            .iter()
+            .zip(&targets)
+            .map(|(&(from, _), target)| object.read_op(from, target.raw().into()))
+            .collect();
+        assert_eq!(transport.read(&ops), all_ok(parts.len()));
+        for ((from, len), target) in parts.iter().zip(&targets) {
+            let wrong = first_mismatch(target.as_slice(), &object.key, object.version, *from);
+            assert_eq!(wrong, None, "{len} bytes from {from}");
+        }
+        let beyond = Buffer::zeroed(2);
+        let op = object.read_op(2 * MIB + 99, beyond.raw().into());
+        assert_eq!(transport.read(&[op]), [Err(TransferError::Refused(ErrorCode::InvalidParams))]);
+    });
+}
+
+#[test]
+fn many_small_ranges_go_in_one_call() {
+    on_every_transport(|transport, node| {
+        let count = 2 * MAX_FRAME_RANGES as u64 + 100;
+        let objects: Vec<Object> =
+            (0..count).map(|i| Object::at(node, i * 100, 1 + i % 100, i + 1)).collect();
+        assert_eq!(write_all(transport, &objects), all_ok(objects.len()));
+        assert_eq!(read_all(transport, &objects), all_ok(objects.len()));
+    });
+}
+
+#[test]
+fn batches_larger_than_a_frame_are_cut() {
+    on_every_transport(|transport, node| {
+        let objects: Vec<Object> =
+            (0..40).map(|i| Object::at(node, i * MIB, MIB - i * 1000, i + 1)).collect();
+        assert_eq!(write_all(transport, &objects), all_ok(40));
+        assert_eq!(read_all(transport, &objects), all_ok(40));
+    });
+}
+
+#[test]
+fn an_object_may_be_larger_than_a_frame() {
+    on_every_transport(|transport, node| {
+        let large = MAX_FRAME_PAYLOAD_BYTES * 2 + 12_345;
+        let objects = [
+            Object::at(node, 0, 10, 1),
+            Object::at(node, 4096, large, 2),
+            Object::at(node, 4096 + large, 100_000, 3),
+        ];
+        assert_eq!(write_all(transport, &objects), all_ok(3));
+        assert_eq!(read_all(transport, &objects), all_ok(3));
+    });
+}
+
+#[test]
+fn a_version_that_is_not_there_is_stale_and_harms_no_other() {
+    on_every_transport(|transport, node| {
+        let mut objects: Vec<Object> =
+            (0..6).map(|i| Object::at(node, i * 200_000, 10 + i * 39_000, i + 1)).collect();
+        assert_eq!(write_all(transport, &objects), all_ok(6));
+        for stale in [0, 3, 5] {
+            objects[stale].version = version(99);
+        }
+        let expected: Vec<_> = (0..6)
+            .map(|i| if [0, 3, 5].contains(&i) { Err(TransferError::Stale) } else { Ok(()) })
+            .collect();
+        for _ in 0..3 {
+            assert_eq!(read_all(transport, &objects), expected);
+        }
+    });
+}
+
+#[test]
+fn replies_that_follow_an_error_are_understood() {
+    // Every frame holds an error, so what comes behind each surprising head belongs to the next reply.
+    on_every_transport(|transport, node| {
+        let mut objects: Vec<Object> =
+            (0..3000).map(|i| Object::at(node, i * 64, 64, i + 1)).collect();
+        assert_eq!(write_all(transport, &objects), all_ok(3000));
+        for object in objects.iter_mut().step_by(7) {
+            object.segment = SegmentId(12);
+        }
+        let mut expected = all_ok(3000);
+        let refused = Err(TransferError::Refused(ErrorCode::SegmentNotFound));
+        expected.iter_mut().step_by(7).for_each(|result| *result = refused.clone());
+        assert_eq!(read_all(transport, &objects), expected);
+    });
+}
+
+#[test]
+fn a_refused_write_harms_no_other() {
+    on_every_transport(|transport, node| {
+        let mut objects: Vec<Object> =
+            (0..5).map(|i| Object::at(node, i * MIB, 10 + i * 200_000, i + 1)).collect();
+        objects[1].offset = 64 * MIB - 1;
+        objects[4].offset = 64 * MIB - 1;
+        let refused = || Err(TransferError::Refused(ErrorCode::InvalidParams));
+        let expected = vec![Ok(()), refused(), Ok(()), Ok(()), refused()];
+        assert_eq!(write_all(transport, &objects), expected);
+        let held: Vec<u64> =
+            node.host.entries(node.segment).iter().map(|&(offset, _)| offset).collect();
+        assert_eq!(held, [0, 2 * MIB, 3 * MIB]);
+    });
+}
+
+#[test]
+fn a_write_of_an_older_epoch_is_refused() {
+    on_every_transport(|transport, node| {
+        let objects = [Object::at(node, 0, 100, 1)];
+        assert_eq!(write_all(transport, &objects), all_ok(1));
+        let source = Buffer::from_vec(objects[0].bytes());
+        let op = objects[0].write_op(source.raw().into());
+        let results = transport.write(Epoch(EPOCH.0 - 1), &[op]);
+        assert_eq!(results, [Err(TransferError::Refused(ErrorCode::InvalidVersion))]);
+        assert_eq!(read_all(transport, &objects), all_ok(1));
+    });
+}
+
+#[test]
+fn a_write_of_an_older_version_is_refused() {
+    on_every_transport(|transport, node| {
+        let newer = Object::at(node, 0, 100_000, 5);
+        let older = Object::at(node, 50_000, 100_000, 4);
+        assert_eq!(write_all(transport, std::slice::from_ref(&newer)), all_ok(1));
+        let refused = Err(TransferError::Refused(ErrorCode::InvalidVersion));
+        assert_eq!(write_all(transport, &[older]), [refused]);
+        assert_eq!(read_all(transport, &[newer]), all_ok(1));
+    });
+}
+
+#[test]
+fn an_entry_that_goes_while_it_is_read_is_stale() {
+    on_every_transport(|transport, node| {
+        for len in [100, 300_000, 5 * MIB] {
+            let object = Object::at(node, 0, len, len);
+            assert_eq!(write_all(transport, std::slice::from_ref(&object)), all_ok(1));
+            let segment = object.segment;
+            node.host.on_read(move |host, _| {
+                host.drop_entries(segment);
+                let memory = host.region(segment).unwrap();
+                memory.slice(0, len).unwrap().write_from(&vec![0xEE; len as usize]);
+            });
+            let stale = [Err(TransferError::Stale)];
+            assert_eq!(read_all(transport, std::slice::from_ref(&object)), stale, "{len}");
+            node.host.on_read(|_, _| ());
+            assert_eq!(read_all(transport, &[object]), stale, "{len}");
+        }
+    });
+}
+
+#[test]
+fn memory_of_another_length_is_refused_before_anything_is_sent() {
+    on_every_transport(|transport, node| {
+        let object = Object::at(node, 0, 100, 1);
+        let short = Buffer::zeroed(99);
+        let refused = Err(TransferError::Refused(ErrorCode::InvalidParams));
+        let op = object.write_op(short.raw().into());
+        assert_eq!(transport.write(EPOCH, &[op]), [refused.clone()]);
+        assert_eq!(write_all(transport, std::slice::from_ref(&object)), all_ok(1));
+        let mut op = object.read_op(0, SliceList::from(short.raw()));
+        op.range.len = 100;
+        let good = Buffer::zeroed(100);
+        let ops = [op, object.read_op(0, good.raw().into())];
+        assert_eq!(transport.read(&ops), [refused, Ok(())]);
+    });
+}
+
+#[test]
+fn several_peers_serve_one_call() {
+    let nodes: Vec<Node> = (1..=3).map(|id| Node::start(id, 16 * MIB)).collect();
+    let transport = tcp();
+    let objects: Vec<Object> = (0..30)
+        .map(|i| {
+            Object::at(&nodes[i % 3], (i / 3) as u64 * MIB, 1 + i as u64 * 30_000, i as u64 + 1)
+        })
+        .collect();
+    assert_eq!(write_all(&transport, &objects), all_ok(30));
+    assert_eq!(read_all(&transport, &objects), all_ok(30));
+}
+
+#[test]
+fn own_segments_and_others_mix_in_one_call() {
+    let nodes: Vec<Node> = (1..=2).map(|id| Node::start(id, 16 * MIB)).collect();
+    let local = LocalTransport::new(Arc::clone(&nodes[0].host) as Arc<dyn SegmentHost>);
+    let transport = Paths { local: Some(local), tcp: tcp() };
+    let mut objects: Vec<Object> = (0..20)
+        .map(|i| Object::at(&nodes[i % 2], i as u64 * 100_000, 99_999, i as u64 + 1))
+        .collect();
+    for object in objects.iter_mut().filter(|object| object.segment == SegmentId(1)) {
+        object.endpoint = "nobody is asked:1".into();
+    }
+    assert_eq!(write_all(&transport, &objects), all_ok(20));
+    objects[4].version = version(77);
+    objects[5].version = version(77);
+    let mut expected = all_ok(20);
+    expected[4] = Err(TransferError::Stale);
+    expected[5] = Err(TransferError::Stale);
+    assert_eq!(read_all(&transport, &objects), expected);
+}
+
+#[test]
+fn many_threads_share_a_transport() {
+    let node = Node::start(1, 64 * MIB);
+    let transport = tcp();
+    std::thread::scope(|scope| {
+        for thread in 0..12 {
+            let (transport, node) = (&transport, &node);
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let len = 1 + (thread * 7919 + round * 104_729) % (2 * MIB);
+                    let object = Object::at(node, thread * 4 * MIB, len, 1 + round);
+                    assert_eq!(write_all(transport, std::slice::from_ref(&object)), all_ok(1));
+                    assert_eq!(read_all(transport, &[object]), all_ok(1));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn patterns_tell_key_version_and_offset_apart() {
+    let bytes = pattern("key", version(1), 0, 64);
+    assert_eq!(pattern("key", version(1), 13, 51), bytes[13..]);
+    for other in [
+        pattern("kex", version(1), 0, 64),
+        pattern("key", version(2), 0, 64),
+        pattern("key", version(1), 8, 64),
+    ] {
+        assert_ne!(other, bytes);
+    }
+}

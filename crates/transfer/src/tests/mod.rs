@@ -1,0 +1,8 @@
+//! Tests over real sockets on loopback, and in one process.
+
+mod contract;
+mod peers_that_fail;
+mod raw_peer;
+mod rig;
+mod server_under_attack;
+mod writers_that_meet;

@@ -1,0 +1,111 @@
+//! Peers made of plain sockets, for saying what no proper peer would.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mooncake_types::{ClientId, Epoch};
+use mooncake_wire::{
+    HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Refusal, Role, Welcome, decode_refusal,
+    encode_hello, encode_welcome,
+};
+
+use super::rig::{CLUSTER, TOKEN};
+
+/// Reads one frame's header and body.
+pub(super) fn read_frame(stream: &mut TcpStream) -> io::Result<(Header, Vec<u8>)> {
+    let mut head = [0; HEADER_LEN];
+    stream.read_exact(&mut head)?;
+    let header = Header::decode(&head).map_err(io::Error::other)?;
+    let mut body = vec![0; header.body_len as usize];
+    stream.read_exact(&mut body)?;
+    Ok((header, body))
+}
+
+/// A server that lets everybody in and then does as its script says.
+pub(super) struct FakeNode {
+    pub(super) endpoint: Arc<str>,
+    accepted: Arc<AtomicUsize>,
+}
+
+impl FakeNode {
+    /// Runs `script` on every connection, after the handshake.
+    pub(super) fn start(
+        script: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        Self::without_handshake(move |mut stream| {
+            let (hello, _) = read_frame(&mut stream)?;
+            let welcome = Welcome {
+                protocol_version: PROTOCOL_VERSION,
+                epoch: Epoch(0),
+                software_version: String::new(),
+            };
+            let mut frame = Vec::new();
+            encode_welcome(&mut frame, hello.request_id, &welcome);
+            stream.write_all(&frame)?;
+            script(stream)
+        })
+    }
+
+    /// Runs `script` on every connection. Threads end with the test process.
+    pub(super) fn without_handshake(
+        script: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = listener.local_addr().unwrap().to_string().into();
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let (count, script) = (Arc::clone(&accepted), Arc::new(script));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                count.fetch_add(1, Ordering::SeqCst);
+                let script = Arc::clone(&script);
+                std::thread::spawn(move || script(stream));
+            }
+        });
+        Self { endpoint, accepted }
+    }
+
+    pub(super) fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::SeqCst)
+    }
+}
+
+pub(super) fn hello() -> Hello {
+    Hello {
+        protocol_version: PROTOCOL_VERSION,
+        cluster_id: CLUSTER.into(),
+        role: Role::Client,
+        client: ClientId(5),
+        auth_token: TOKEN.into(),
+    }
+}
+
+pub(super) fn connect(endpoint: &str) -> TcpStream {
+    let stream = TcpStream::connect(endpoint).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+/// A client that was let in.
+pub(super) fn connect_and_greet(endpoint: &str) -> TcpStream {
+    let mut stream = connect(endpoint);
+    let mut frame = Vec::new();
+    encode_hello(&mut frame, 1, &hello());
+    stream.write_all(&frame).unwrap();
+    assert_eq!(read_frame(&mut stream).unwrap().0.kind, Kind::Welcome);
+    stream
+}
+
+/// The refusal that must come next, and then the end of the connection.
+pub(super) fn read_refusal(stream: &mut TcpStream) -> Refusal {
+    let (header, body) = read_frame(stream).unwrap();
+    assert_eq!(header.kind, Kind::Refusal);
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest, b"");
+    decode_refusal(&body).unwrap()
+}

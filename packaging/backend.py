@@ -1,0 +1,96 @@
+"""Builds the wheel: the Rust commands first, then maturin with the extension module and the Python package.
+
+A PEP 517 backend around maturin's. It adds two things: the native commands travel in the wheel's scripts, so that
+`pip install .` puts them on the PATH, and one stable-ABI module serves every Python from 3.11 on, while 3.10, whose
+stable ABI lacks the buffer protocol, gets a module of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import maturin
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = ROOT / "python" / "mooncake_store_rs.data" / "scripts"
+COMMANDS = ("mooncake", "mooncake_master", "mooncake_client")
+
+get_requires_for_build_wheel = maturin.get_requires_for_build_wheel
+get_requires_for_build_editable = maturin.get_requires_for_build_editable
+
+
+def prepare_metadata_for_build_wheel(directory: str, config_settings: Mapping[str, Any] | None = None) -> str:
+    """Writes the metadata alone; builds nothing."""
+    prepare()
+    return maturin.prepare_metadata_for_build_wheel(directory, config_settings)
+
+
+def build_wheel(
+    directory: str, config_settings: Mapping[str, Any] | None = None, metadata_directory: str | None = None
+) -> str:
+    """Builds the commands and the wheel that holds them."""
+    prepare()
+    build_commands()
+    return maturin.build_wheel(directory, config_settings, metadata_directory)
+
+
+def build_editable(
+    directory: str, config_settings: Mapping[str, Any] | None = None, metadata_directory: str | None = None
+) -> str:
+    """As `build_wheel`, with the Python files left where they are."""
+    prepare()
+    build_commands()
+    return maturin.build_editable(directory, config_settings, metadata_directory)
+
+
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
+
+
+class UnsupportedOperation(Exception):  # noqa: N818 -- the name is given
+    """The name that PEP 517 gives to what a backend does not offer."""
+
+
+def build_sdist(directory: str, config_settings: Mapping[str, Any] | None = None) -> str:
+    """Refuses: a wheel is built from a clone of the repository."""
+    raise UnsupportedOperation("there is no source distribution; build from a clone of the repository")
+
+
+def prepare() -> None:
+    """Tells maturin which ABI to build for, and makes the folder and the program findable that it wants to see."""
+    free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+    arguments = os.environ.get("MATURIN_PEP517_ARGS", "")
+    if sys.version_info >= (3, 11) and not free_threaded and "--features" not in arguments:
+        os.environ["MATURIN_PEP517_ARGS"] = f"{arguments} --features abi3".strip()
+    SCRIPTS.mkdir(parents=True, exist_ok=True)
+    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")])
+
+
+def build_commands() -> None:
+    """Builds the commands and puts them where maturin takes the wheel's scripts from."""
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        sys.exit("cargo is not on the PATH: the build needs Rust, see https://rustup.rs")
+    subprocess.run(
+        [cargo, "build", "--release", "--locked", "--package", "mooncake-cli", "--bins"], cwd=ROOT, check=True
+    )
+    built = target_directory(cargo) / "release"
+    shutil.rmtree(SCRIPTS, ignore_errors=True)
+    SCRIPTS.mkdir(parents=True)
+    for command in COMMANDS:
+        shutil.copy2(built / command, SCRIPTS / command)
+
+
+def target_directory(cargo: str) -> Path:
+    """Where cargo puts what it builds."""
+    metadata = subprocess.run(
+        [cargo, "metadata", "--no-deps", "--format-version=1"], cwd=ROOT, check=True, stdout=subprocess.PIPE
+    )
+    return Path(json.loads(metadata.stdout)["target_directory"])

@@ -1,0 +1,60 @@
+"""The enumerations of `mooncake.store`. The numbers cross the wire and never change."""
+
+from enum import IntEnum
+
+
+class _Named(IntEnum):
+    """An integer that prints as its name, on every version of Python."""
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+
+class SoftPinAction(_Named):
+    """What a put or an upsert does to the soft pin of an object."""
+
+    PRESERVE = 0
+    ENABLE = 1
+    DISABLE = 2
+
+
+class ObjectDataType(_Named):
+    """What the bytes of an object are. Stored, not acted on."""
+
+    UNKNOWN = 0
+    KVCACHE = 1
+    TENSOR = 2
+    WEIGHT = 3
+    SAMPLE = 4
+    ACTIVATION = 5
+    GRADIENT = 6
+    OPTIMIZER_STATE = 7
+    METADATA = 8
+    GENERAL = 9
+
+
+class ReplicaStatus(_Named):
+    """The life of one replica."""
+
+    UNDEFINED = 0
+    INITIALIZED = 1
+    PROCESSING = 2
+    COMPLETE = 3
+    REMOVED = 4
+    FAILED = 5
+
+
+class TaskType(_Named):
+    """What a background task does with a replica."""
+
+    REPLICA_COPY = 0
+    REPLICA_MOVE = 1
+
+
+class TaskStatus(_Named):
+    """The life of one background task."""
+
+    PENDING = 0
+    PROCESSING = 1
+    FAILED = 2
+    SUCCESS = 3

@@ -1,0 +1,73 @@
+"""What the wheel brings, and that it needs nothing but glibc."""
+
+import subprocess
+import sys
+import zlib
+from importlib import metadata
+from pathlib import Path
+
+import mooncake
+
+DISTRIBUTION = "mooncake-store-rs"
+MAX_WHEEL_BYTES = 15 << 20
+COMMANDS = {"mooncake", "mooncake_master", "mooncake_client"}
+# libgcc_s comes with glibc wherever glibc is packaged.
+SYSTEM = {
+    "linux-vdso",
+    "ld-linux-x86-64",
+    "ld-linux-aarch64",
+    "libc",
+    "libm",
+    "libgcc_s",
+    "libpthread",
+    "libdl",
+    "librt",
+}
+
+
+def installed() -> list[Path]:
+    files = metadata.files(DISTRIBUTION)
+    assert files is not None
+    return [Path(str(file.locate())).resolve() for file in files if file.suffix != ".pyc"]
+
+
+def binaries() -> list[Path]:
+    return [path for path in installed() if path.name in COMMANDS or path.suffix == ".so"]
+
+
+def test_the_wheel_brings_the_module_its_types_and_the_commands() -> None:
+    names = {path.name for path in installed()}
+    suffix = ".abi3.so" if sys.version_info >= (3, 11) else f".cpython-3{sys.version_info.minor}-x86_64-linux-gnu.so"
+    assert names >= {"__init__.py", "store.py", "_native.pyi", f"_native{suffix}", "py.typed"} | COMMANDS
+    scripts = Path(sys.executable).parent
+    assert {path.name for path in scripts.iterdir()} >= COMMANDS
+
+
+def test_the_wheel_is_small() -> None:
+    packed = sum(len(zlib.compress(path.read_bytes())) for path in installed())
+    assert packed < MAX_WHEEL_BYTES
+
+
+def test_the_binaries_need_glibc_alone() -> None:
+    assert len(binaries()) == 4
+    for path in binaries():
+        listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
+        needed = {Path(line.split()[0]).name.split(".so")[0] for line in listed.splitlines()}
+        assert needed <= SYSTEM, path
+
+
+def test_importing_brings_no_other_package() -> None:
+    code = "import sys; before = set(sys.modules); import mooncake.store; print(*set(sys.modules) - before)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    brought = {name.split(".")[0] for name in run.stdout.split()}
+    assert brought - set(sys.stdlib_module_names) == {"mooncake"}
+
+
+def test_other_distributions_may_add_modules(tmp_path: Path) -> None:
+    extra = tmp_path / "mooncake"
+    extra.mkdir()
+    (extra / "__init__.py").write_text("from pkgutil import extend_path\n__path__ = extend_path(__path__, __name__)\n")
+    (extra / "companion.py").write_text("NAME = 'companion'\n")
+    code = f"import sys; sys.path.append({str(tmp_path)!r}); import mooncake.companion, mooncake.store"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert mooncake.__doc__ is not None

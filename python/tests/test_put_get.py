@@ -1,0 +1,163 @@
+"""The calls that copy: put, put_parts, put_batch, get, get_batch, get_buffer and what asks about keys."""
+
+import ctypes
+import gc
+import weakref
+
+import pytest
+from cluster import MIB, Cluster, content, wait_until
+from mooncake.store import BufferHandle, MooncakeDistributedStore
+
+Store = MooncakeDistributedStore
+LENGTHS = [1, 7, 4096, 65_537, 256 << 10, MIB, 5 * MIB + 3]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_what_was_put_is_got(store: Store, length: int) -> None:
+    value = content("k", length)
+    assert store.put("k", value) == 0
+    assert (store.get("k"), store.get_size("k"), store.is_exist("k")) == (value, length, 1)
+    handle = store.get_buffer("k")
+    assert handle is not None
+    assert bytes(handle) == value
+
+
+@pytest.mark.parametrize("make", [bytes, bytearray, memoryview, lambda v: memoryview(bytearray(v))])
+def test_any_bytes_like_value(store: Store, make: type) -> None:
+    value = content("k", 1024)
+    assert store.put("k", make(value)) == 0
+    assert store.get("k") == value
+
+
+def test_a_value_with_wide_items_is_stored_whole(store: Store) -> None:
+    numbers = (ctypes.c_double * 100)(*range(100))
+    assert store.put("k", numbers) == 0
+    assert store.get("k") == bytes(numbers)
+
+
+def test_a_key_that_exists_keeps_its_value(store: Store) -> None:
+    assert (store.put("k", b"first"), store.put("k", b"second"), store.get("k")) == (0, 0, b"first")
+
+
+def test_two_stores_that_put_the_same_key(cluster: Cluster, store: Store) -> None:
+    other = cluster.store()
+    assert (store.put("k", b"mine"), other.put("k", b"theirs")) == (0, 0)
+    assert (store.get("k"), other.get("k")) == (b"mine", b"mine")
+
+
+def test_a_miss(store: Store) -> None:
+    assert (store.get("none"), store.get_buffer("none")) == (b"", None)
+    assert (store.is_exist("none"), store.get_size("none")) == (0, -704)
+    assert store.get_batch(["none", "none"]) == [b"", b""]
+
+
+def test_an_empty_value(store: Store) -> None:
+    assert store.put("k", b"") == -600
+    assert store.put_parts("k", b"", bytearray()) == 0
+    assert store.put_parts("k") == 0
+    assert store.put_batch(["j", "k"], [b"v", b""]) == -600
+    assert (store.is_exist("k"), store.get("j")) == (0, b"v")
+
+
+def test_parts_are_joined(store: Store) -> None:
+    value = content("k", 3000)
+    parts = (value[:1], b"", bytearray(value[1:100]), memoryview(value)[100:])
+    assert store.put_parts("k", *parts) == 0
+    assert store.get("k") == value
+
+
+def test_parts_must_be_rows_of_bytes(store: Store) -> None:
+    with pytest.raises(RuntimeError, match="part 1 must be one-dimensional"):
+        store.put_parts("k", b"v", memoryview(bytes(8)).cast("I"))
+    with pytest.raises(RuntimeError, match="part 0 must be one-dimensional"):
+        store.put_parts("k", memoryview(bytes(8)).cast("B", (2, 4)))
+    assert store.is_exist("k") == 0
+
+
+def test_put_batch_and_get_batch(store: Store) -> None:
+    keys = [f"k{i}" for i in range(300)]
+    values = [content(key, 100 + i) for i, key in enumerate(keys)]
+    assert store.put_batch(keys, values) == 0
+    assert store.get_batch([*keys, "none"]) == [*values, b""]
+    assert store.batch_is_exist([*keys, "none"]) == [1] * 300 + [0]
+    handles = store.batch_get_buffer([keys[7], "none"])
+    assert handles[1] is None
+    assert isinstance(handles[0], BufferHandle)
+    assert bytes(handles[0]) == values[7]
+
+
+def test_put_batch_with_lists_of_different_lengths(store: Store) -> None:
+    assert store.put_batch(["a", "b"], [b"v"]) == -600
+    assert store.batch_is_exist(["a", "b"]) == [0, 0]
+
+
+def test_empty_batches(store: Store) -> None:
+    assert store.put_batch([], []) == 0
+    answers = [store.get_batch([]), store.batch_get_buffer([]), store.batch_is_exist([]), store.batch_remove([])]
+    assert answers == [[], [], [], []]
+    assert [store.batch_put_from([], [], []), store.batch_get_into([], [], [])] == [[], []]
+
+
+def test_results_are_lists_of_exact_int(store: Store) -> None:
+    for answer in (store.batch_is_exist(["a", "b"]), store.batch_remove(["a", "b"])):
+        assert [type(answer), *map(type, answer)] == [list, int, int]
+
+
+def test_a_pure_server_does_not_copy(cluster: Cluster) -> None:
+    server = cluster.store(segment_bytes=16 * MIB, buffer_bytes=0)
+    assert (server.put("k", b"v"), server.put_parts("k", b"v"), server.put_batch(["k"], [b"v"])) == (-600, -600, -600)
+    assert server.is_exist("k") == 0
+    server.close()
+
+
+def test_a_buffer_outlives_its_object(store: Store) -> None:
+    value = content("k", MIB)
+    assert store.put("k", value) == 0
+    handle = store.get_buffer("k")
+    assert handle is not None
+    assert store.remove("k", True) == 0
+    assert (handle.size(), len(handle), handle.ptr() != 0) == (MIB, MIB, True)
+    assert ctypes.string_at(handle.ptr(), 16) == value[:16]
+    view = memoryview(handle)
+    assert (view.ndim, view.itemsize, view.shape, view.format, view.readonly) == (1, 1, (MIB,), "B", False)
+    gone = weakref.ref(handle)
+    del handle
+    gc.collect()
+    assert gone() is not None, "the view keeps the handle"
+    assert bytes(view) == value
+    del view
+    gc.collect()
+    assert gone() is None
+
+
+def test_keys(store: Store) -> None:
+    long = "k" * 4096
+    for key in ("a", "ключ", "鍵/with spaces\n", long):
+        assert (store.put(key, b"v"), store.get(key)) == (0, b"v"), key
+    for key in ("", "k" * 4097):
+        assert store.put(key, b"v") in (-400, -600), key
+        assert (store.get(key), store.get_buffer(key)) == (b"", None), key
+        assert store.is_exist(key) <= 0, key
+    assert store.put(b"as bytes", b"v") == 0  # type: ignore[arg-type]
+    assert store.get("as bytes") == b"v"
+
+
+def test_the_size_that_is_expected_after_a_segment_is_full(cluster: Cluster) -> None:
+    with Cluster("--default_kv_lease_ttl=60000") as small:
+        small.start_node(16 * MIB)
+        store = small.store()
+        value = {f"k{i}": content(f"k{i}", MIB) for i in range(20)}
+        codes = [(store.put(key, value[key]), store.is_exist(key)) for key in value]
+        stored = [key for key, (code, _) in zip(value, codes, strict=True) if code == 0]
+        assert {code for code, _ in codes} == {0, -200}, "full, and nothing may be evicted while it is leased"
+        assert len(stored) >= 12
+        assert store.put("too large", bytes(17 * MIB)) == -200
+        assert [store.get(key) for key in stored] == [value[key] for key in stored]
+
+
+def test_leases_keep_objects_and_run_out(store: Store) -> None:
+    assert store.put("k", b"v") == 0
+    assert store.get("k") == b"v"
+    assert store.remove("k") == -706
+    wait_until(lambda: store.remove("k") == 0, 5, "the lease of 300 ms ran out")
+    assert (store.remove("k"), store.is_exist("k")) == (-704, 0)

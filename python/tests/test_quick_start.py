@@ -1,0 +1,51 @@
+"""The quick start of the README works when pasted; only the ports are others, so that tests can share a machine."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cluster import Process, free_port
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+
+
+def blocks(language: str) -> list[str]:
+    """The code blocks of the section, by language."""
+    section = README.read_text().split("## Quick start", 1)[1].split("\n## ", 1)[0]
+    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+
+
+def test_the_quick_start(tmp_path: Path) -> None:
+    rpc_port, http_port = free_port(), free_port()
+    ports = {
+        "mooncake_master": [f"--rpc_port={rpc_port}", f"--metrics_port={http_port}"],
+        "mooncake_client": [f"--master_server_address=127.0.0.1:{rpc_port}"],
+    }
+    (commands,) = blocks("sh")
+    (code,) = blocks("python")
+    assert "127.0.0.1:50051" in code
+    script = tmp_path / "quick_start.py"
+    script.write_text(code.replace("127.0.0.1:50051", f"127.0.0.1:{rpc_port}"))
+    started: list[Process] = []
+    try:
+        for line in commands.strip().splitlines():
+            command, *arguments = shlex.split(line.removesuffix("&"))
+            started.append(Process(command, *arguments, *ports[command]))
+        assert [process.command for process in started] == ["mooncake_master", "mooncake_client"]
+        node = started[1]
+        node.wait_ready(lambda: "ready" in node.output())
+        run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+        assert (run.returncode, run.stdout) == (0, ""), run.stderr
+    finally:
+        codes = [process.stop() for process in reversed(started)]
+    assert codes == [0, 0]
+
+
+@pytest.mark.parametrize("command", ["mooncake", "mooncake_master", "mooncake_client"])
+def test_every_command_helps(command: str) -> None:
+    process = Process(command, "--help")
+    assert process.process.wait(20) == 0
+    assert "sage: " in process.output()

@@ -1,0 +1,98 @@
+"""One store in many threads, with the interpreter lock given up while calls wait."""
+
+import os
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from cluster import MIB, Cluster, Memory, content
+from mooncake.store import MooncakeDistributedStore
+
+Store = MooncakeDistributedStore
+SEED = int(os.environ.get("MOONCAKE_TEST_SEED", str(random.randrange(1 << 32))))
+
+
+def test_many_threads_at_once(store: Store) -> None:
+    print(f"MOONCAKE_TEST_SEED={SEED}")
+
+    def work(thread: int) -> int:
+        chance, memory, wrong = random.Random(SEED + thread), Memory(MIB), 0
+        assert store.register_buffer(memory.address, memory.size) == 0
+        for _ in range(150):
+            key = f"k{chance.randrange(40)}"
+            value = content(key, 100 + 997 * int(key[1:]))
+            match chance.randrange(5):
+                case 0:
+                    assert store.put(key, value) in (0, -200)
+                case 1:
+                    assert store.remove(key, chance.random() < 0.5) in (0, -703, -704, -706)
+                case 2:
+                    wrong += store.get(key) not in (b"", value)
+                case 3:
+                    got = store.get_into(key, memory.address, memory.size)
+                    wrong += got >= 0 and memory.read(0, got) != value
+                case _:
+                    assert store.is_exist(key) in (0, 1)
+        assert store.unregister_buffer(memory.address) == 0
+        return wrong
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(work, range(8))) == 0
+
+
+def test_threads_that_put_one_key(cluster: Cluster, store: Store) -> None:
+    others = [cluster.store() for _ in range(3)]
+    barrier = threading.Barrier(4)
+
+    def work(number: int) -> list[int]:
+        codes = []
+        for round_ in range(20):
+            barrier.wait()
+            codes.append([store, *others][number].put(f"k{round_}", bytes([number + 1]) * 50_000))
+        return codes
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(4))) == [[0] * 20] * 4
+    for round_ in range(20):
+        value = store.get(f"k{round_}")
+        assert (len(value), len(set(value))) == (50_000, 1), "one writer won, whole"
+
+
+def test_other_threads_run_while_a_call_waits(store: Store) -> None:
+    value, done, counted = content("k", 8 * MIB), threading.Event(), 0
+
+    def put() -> None:
+        for i in range(6):
+            assert store.put(f"k{i}", value) == 0
+        done.set()
+
+    thread = threading.Thread(target=put)
+    thread.start()
+    while not done.is_set():
+        counted += 1
+        time.sleep(0)
+    thread.join()
+    assert counted > 100, "the interpreter was free while bytes moved"
+
+
+def test_close_while_others_call(cluster: Cluster) -> None:
+    store = cluster.store(segment_bytes=16 * MIB)
+    assert store.put("close", b"value") == 0
+    begun, answers = threading.Barrier(5), []
+
+    def work() -> None:
+        begun.wait()
+        for _ in range(300):
+            answers.append(store.get("close"))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    begun.wait()
+    assert store.close() == 0
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert set(answers) <= {b"value", b""}
+    assert store.get("close") == b""
