@@ -12,6 +12,7 @@ PYTHON_CODE := python packaging bench
 ARGS ?=
 
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 .PHONY: help setup build check check-rust check-python check-licences test test-rust test-python demo bench clean
 
 help: ## show this list

@@ -5,7 +5,7 @@ import gc
 import weakref
 
 import pytest
-from cluster import MIB, Cluster, content, wait_until
+from cluster import MIB, Cluster, Memory, content, wait_until
 from mooncake.store import BufferHandle, MooncakeDistributedStore
 
 Store = MooncakeDistributedStore
@@ -107,6 +107,10 @@ def test_a_pure_server_does_not_copy(cluster: Cluster) -> None:
     server = cluster.store(segment_bytes=16 * MIB, buffer_bytes=0)
     assert (server.put("k", b"v"), server.put_parts("k", b"v"), server.put_batch(["k"], [b"v"])) == (-600, -600, -600)
     assert server.is_exist("k") == 0
+    memory = Memory(4096)
+    assert server.put_from("k", memory.write(0, b"value"), 5) == 0
+    assert server.get_into("k", memory.address, 5) == 5
+    assert (server.get("k"), server.get_buffer("k"), server.get_batch(["k"])) == (b"", None, [b""])
     server.close()
 
 
@@ -142,7 +146,7 @@ def test_keys(store: Store) -> None:
     assert store.get("as bytes") == b"v"
 
 
-def test_the_size_that_is_expected_after_a_segment_is_full(cluster: Cluster) -> None:
+def test_a_full_segment_keeps_what_it_has() -> None:
     with Cluster("--default_kv_lease_ttl=60000") as small:
         small.start_node(16 * MIB)
         store = small.store()

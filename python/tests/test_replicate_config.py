@@ -207,7 +207,7 @@ def test_a_preferred_segment_is_taken(cluster: Cluster, store: Store) -> None:
     assert store.get_batch([f"k{i}" for i in range(20)]) == [b""] * 20, "all of them lay on the segment that left"
 
 
-def test_a_replica_survives_the_store_that_held_the_other(cluster: Cluster) -> None:
+def test_a_replica_survives_the_store_that_held_the_other() -> None:
     with Cluster() as pair:
         first, second = pair.store(16 * MIB), pair.store(16 * MIB)
         value = content("k", MIB)

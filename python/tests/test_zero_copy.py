@@ -92,6 +92,21 @@ def test_ranges_that_cannot_be(store: Store, memory: Memory, address: int | None
     assert store.is_exist("k") == 0
 
 
+def test_sizes_that_overflow_together(store: Store, memory: Memory) -> None:
+    elsewhere = Memory(4096)
+    ranges = [[elsewhere.address] * 3], [[1 << 63, 1 << 63, 100]]
+    assert store.batch_put_from_multi_buffers(["k"], *ranges) == [-600]
+    assert store.put("here", b"value") == 0
+    assert store.batch_get_into_multi_buffers(["here"], *ranges) == [-600]
+
+
+def test_an_object_that_no_pool_can_hold(store: Store) -> None:
+    elsewhere = Memory(4096)
+    assert store.put_from("k", elsewhere.address, 1 << 50) in (-200, -600)
+    assert store.put_from("k", elsewhere.address, 1 << 36) == -200
+    assert store.is_exist("k") == 0
+
+
 def test_lists_of_different_lengths(store: Store, memory: Memory) -> None:
     at, keys = memory.address, ["a", "b"]
     answers = [

@@ -60,7 +60,7 @@ fn check(shell: &Shell, hello: &Hello) -> Result<(), Refusal> {
         Expected { cluster_id: &shell.config.cluster_id, auth_token: &shell.config.auth_token };
     hello.check(&expected)?;
     match hello.client {
-        ClientId(0) => Err(Refusal {
+        ClientId::OPERATOR => Err(Refusal {
             code: ErrorCode::InvalidParams,
             message: "the client id must not be zero".to_owned(),
         }),

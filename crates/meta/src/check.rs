@@ -173,6 +173,12 @@ impl Meta {
                 ensure("fresh ranges have no lease", over || !fresh, || format!("slot {slot}"))?;
             }
         }
+        let held =
+            self.releasing.iter(&self.ranges).flat_map(|id| self.ranges_of(self.ranges[id].object));
+        let held: u64 = held.map(|(_, range)| range.len).sum();
+        ensure("the bytes of discarded puts are counted", held == self.releasing_bytes, || {
+            format!("{held} held, {} counted", self.releasing_bytes)
+        })?;
         for (queue, name) in [(self.processing, "running"), (self.releasing, "discarded")] {
             let members: Vec<u32> = queue.iter(&self.ranges).collect();
             let sorted = members.windows(2).all(|pair| touched(pair[0]) <= touched(pair[1]));

@@ -91,7 +91,7 @@ impl Config {
         }
         if self.put_release_ms < self.put_discard_ms {
             return Err(format!(
-                "put_start_release_timeout is {} ms: it must not be shorter than put_start_discard_timeout, {} ms",
+                "put_start_release_timeout_sec is {} ms: it must not be shorter than put_start_discard_timeout_sec, {} ms",
                 self.put_release_ms, self.put_discard_ms
             ));
         }
@@ -126,7 +126,7 @@ mod tests {
                 "eviction_high_watermark_ratio",
             ),
             (Config { soft_pin_ttl_ms: u64::MAX, ..ok.clone() }, "default_kv_soft_pin_ttl"),
-            (Config { put_release_ms: 1, ..ok.clone() }, "put_start_release_timeout"),
+            (Config { put_release_ms: 1, ..ok.clone() }, "put_start_release_timeout_sec"),
             (Config { client_ttl_ms: 0, ..ok.clone() }, "client_ttl"),
             (Config { stripe_threshold_bytes: 1, ..ok.clone() }, "stripe_threshold_bytes"),
         ];

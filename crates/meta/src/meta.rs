@@ -37,6 +37,8 @@ pub struct Meta {
     pub(crate) processing: Queue,
     /// Discarded puts, oldest first.
     pub(crate) releasing: Queue,
+    /// Bytes of the ranges of discarded puts.
+    pub(crate) releasing_bytes: u64,
     pub(crate) soft_pins: SoftPins,
     pub(crate) soft_pins_in_force: usize,
     pub(crate) timers: BTreeSet<(Tick, Timer)>,
@@ -64,6 +66,7 @@ impl Meta {
             clients: Clients::default(),
             processing: Queue::default(),
             releasing: Queue::default(),
+            releasing_bytes: 0,
             soft_pins: HashMap::default(),
             soft_pins_in_force: 0,
             timers: BTreeSet::new(),
@@ -83,10 +86,12 @@ impl Meta {
     /// Answers one request of one client. Every request counts as a sign of life.
     pub fn handle(&mut self, now: Tick, from: ClientId, request: &Request<'_>) -> Reply {
         self.advance(now);
-        if self.clients.get(from).is_none() && self.clients.len() >= limits::MAX_CLIENTS {
-            return Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
+        if from != ClientId::OPERATOR {
+            if self.clients.get(from).is_none() && self.clients.len() >= limits::MAX_CLIENTS {
+                return Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
+            }
+            self.hear(from);
         }
-        self.hear(from);
         if keys_of(request) > limits::MAX_BATCH_KEYS {
             return Reply::Refused(ErrorCode::InvalidParams);
         }

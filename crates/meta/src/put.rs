@@ -183,11 +183,13 @@ impl Meta {
         self.objects[object].state = ObjectState::Discarded;
         self.forget_soft_pin(object);
         self.requeue_put(object, QueueKind::Releasing);
+        self.releasing_bytes += self.ranges_of(object).map(|(_, range)| range.len).sum::<u64>();
         self.counters.puts_discarded += 1;
     }
 
     /// Frees the ranges of a discarded put.
     pub(crate) fn release(&mut self, object: u32) {
+        self.releasing_bytes -= self.ranges_of(object).map(|(_, range)| range.len).sum::<u64>();
         self.requeue_put(object, QueueKind::Out);
         self.drop_object(object);
         self.counters.puts_released += 1;

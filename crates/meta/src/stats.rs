@@ -44,6 +44,8 @@ pub struct Stats {
     pub running_puts: usize,
     /// Discarded puts whose ranges are not free yet.
     pub discarded_puts: usize,
+    /// Bytes of those ranges.
+    pub discarded_bytes: u64,
     /// Bytes reserved in all segments.
     pub used_bytes: u64,
     /// Bytes of all segments.
@@ -65,6 +67,7 @@ impl Meta {
             soft_pinned_keys: self.soft_pins_in_force,
             running_puts: self.processing.len as usize,
             discarded_puts: self.releasing.len as usize,
+            discarded_bytes: self.releasing_bytes,
             used_bytes: mounted().map(|segment| segment.allocator.used()).sum(),
             capacity_bytes: mounted().map(|segment| segment.allocator.capacity()).sum(),
             segments: self.segments.len(),

@@ -63,7 +63,8 @@ pub(crate) fn memory_at(store: &Store, address: u64, len: u64) -> Result<RawSlic
 /// The ranges that together hold one object, in order. Empty ones count for nothing.
 ///
 /// # Errors
-/// As [`memory_at`]; also `InvalidParams` if the lists differ in length.
+/// As [`memory_at`]; also `InvalidParams` if the lists differ in length, or if the lengths together
+/// overflow.
 pub(crate) fn memory_list_at(
     store: &Store,
     addresses: &[u64],
@@ -71,6 +72,10 @@ pub(crate) fn memory_list_at(
 ) -> Result<SliceList, ErrorCode> {
     if addresses.len() != lens.len() {
         tracing::warn!("{} addresses, but {} sizes", addresses.len(), lens.len());
+        return Err(ErrorCode::InvalidParams);
+    }
+    if lens.iter().try_fold(0, |sum: u64, &len| sum.checked_add(len)).is_none() {
+        tracing::warn!("sizes that together are more than 2**64 - 1");
         return Err(ErrorCode::InvalidParams);
     }
     let pairs = addresses.iter().zip(lens).filter(|&(_, &len)| len > 0);

@@ -29,8 +29,10 @@ const CASES: [(usize, usize); 7] = [
 /// Entries are where they were written last; nothing else is checked, so that the transport is what is measured.
 struct FlatHost {
     region: Arc<Region>,
-    entries: Mutex<HashMap<u64, (Version, Arc<[u32]>)>>,
+    entries: Mutex<HashMap<u64, Entry>>,
 }
+
+type Entry = (Version, Arc<[u32]>);
 
 impl SegmentHost for FlatHost {
     fn owns(&self, _: SegmentId) -> bool {

@@ -81,7 +81,8 @@ mod tests {
 
     #[test]
     fn frames_are_cut_by_ranges_and_by_payload() {
-        let cases: [(&[u64], &[(Range<usize>, u64)]); 8] = [
+        type Frames<'a> = &'a [(Range<usize>, u64)];
+        let cases: [(&[u64], Frames<'_>); 8] = [
             (&[], &[]),
             (&[10], &[(0..1, 10)]),
             (&[10, 20, 30, 40], &[(0..3, 60), (3..4, 40)]),

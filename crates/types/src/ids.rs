@@ -4,6 +4,12 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u128);
 
+impl ClientId {
+    /// Who asks when an operator does, through the admin HTTP server. No client calls itself so, and it neither
+    /// lives nor dies.
+    pub const OPERATOR: ClientId = ClientId(0);
+}
+
 /// One incarnation of a segment: drawn at random when the memory is mapped, so that memory that was lost and
 /// mapped again never answers for its predecessor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

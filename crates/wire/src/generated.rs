@@ -371,7 +371,8 @@ pub struct ReadRequest {
     #[prost(fixed64, repeated, tag = "5")]
     pub sizes: ::prost::alloc::vec::Vec<u64>,
 }
-/// The body of a WRITE frame. The payload of all ranges follows the body.
+/// The body of a WRITE frame. The payload of each range follows in turn, and after each one's the CRC32C of every 256 KiB
+/// chunk of it, as little-endian 32-bit numbers.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WriteRequest {
     /// The key that each range is written for.

@@ -49,7 +49,7 @@ kinds! {
     Read = 32,
     /// From a node: one result per range, then the payload and its trailer.
     ReadReply = 33,
-    /// To a node: ranges to be written, then their payload and its trailer.
+    /// To a node: ranges to be written, then each one's payload, followed by the checksums of its chunks.
     Write = 34,
     /// From a node: one result per range.
     WriteReply = 35,

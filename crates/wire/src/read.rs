@@ -47,7 +47,8 @@ pub fn decode_read(body: &[u8]) -> Result<Vec<RangeRead>, DecodeError> {
 }
 
 /// Appends a [`Kind::ReadReply`] frame: one result per range, in the order of the request. The payload of the ranges that
-/// succeeded and the trailer follow it.
+/// succeeded follows it, and then, for each of them, its status after the copy (zero: the version still lay there) and the
+/// CRC32C of each chunk, as little-endian `u32`s.
 pub fn encode_read_reply(out: &mut Vec<u8>, request_id: u64, results: &[Result<(), ErrorCode>]) {
     frame::append(out, Kind::ReadReply, request_id, &status::from_results(results));
 }

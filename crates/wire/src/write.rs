@@ -5,8 +5,8 @@ use prost::Message;
 
 use crate::{DecodeError, Kind, column, frame, generated as proto, shape, status};
 
-/// Appends a [`Kind::Write`] frame. `epoch` is that of the leader that granted the ranges; their payload and the trailer
-/// follow the frame.
+/// Appends a [`Kind::Write`] frame. `epoch` is that of the leader that granted the ranges. Each one's payload
+/// follows the frame in turn, and after it the CRC32C of each of its chunks as a little-endian `u32`.
 ///
 /// # Panics
 /// If the body would be longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. It is not if the caller keeps to

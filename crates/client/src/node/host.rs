@@ -25,6 +25,13 @@ impl Host {
         Self { segments, epoch: AtomicU64::new(0), patience: WRITER_PATIENCE }
     }
 
+    /// Changes how long a writer waits for an older one in the same range to stop; five seconds if this is not
+    /// called.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
     /// The segments.
     #[must_use]
     pub fn segments(&self) -> &[Segment] {

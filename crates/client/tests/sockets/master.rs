@@ -70,8 +70,8 @@ impl Master {
     /// Closes the port and every connection.
     pub(crate) fn stop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
-        // Wakes the accepting thread, which then drops the listener with the last handle.
-        drop(TcpStream::connect(self.address));
+        // Wakes the accepting thread, and refuses whoever comes from now on.
+        let _ = socket2::SockRef::from(&self.shared.listener).shutdown(Shutdown::Both);
         for connection in self.shared.connections.lock().expect("no holder panicked").drain(..) {
             let _ = connection.shutdown(Shutdown::Both);
         }

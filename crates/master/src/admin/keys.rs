@@ -23,9 +23,6 @@ use super::server::State;
 use crate::ask::Stopping;
 use crate::owner::SCAN_PAGE_OBJECTS;
 
-/// Who asks when an operator does. No connection may call itself so.
-pub(super) const OPERATOR: ClientId = ClientId(0);
-
 /// Pages that are read ahead of a slow reader.
 const PAGES_AHEAD: usize = 4;
 
@@ -63,7 +60,7 @@ pub(super) async fn query_key(
 ) -> Result<Json<Found>, Failure> {
     let key = parameters.required("key")?.to_owned();
     let look = move |owner: &mut crate::owner::Owner| {
-        owner.handle(OPERATOR, &Request::GetReplicaList { keys: vec![&key] })
+        owner.handle(ClientId::OPERATOR, &Request::GetReplicaList { keys: vec![&key] })
     };
     match state.asker.ask(look).await? {
         Reply::Located { results, segments, .. } => match results.first() {
@@ -145,7 +142,7 @@ async fn walk(state: State, pages: mpsc::Sender<Result<Bytes, Stopping>>) {
             Scan { pattern: None, action: ScanAction::List, cursor, limit: SCAN_PAGE_OBJECTS };
         let page = match state
             .asker
-            .ask(move |owner| owner.handle(OPERATOR, &Request::Scan(scan)))
+            .ask(move |owner| owner.handle(ClientId::OPERATOR, &Request::Scan(scan)))
             .await
         {
             Ok(Reply::Scanned(page)) => {

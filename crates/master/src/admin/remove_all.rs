@@ -2,11 +2,10 @@
 
 use axum::Json;
 use axum::extract::State as Extract;
-use mooncake_types::{ErrorCode, Reply, Request, Scan, ScanAction};
+use mooncake_types::{ClientId, ErrorCode, Reply, Request, Scan, ScanAction};
 use serde::Serialize;
 
 use super::error::Failure;
-use super::keys::OPERATOR;
 use super::parameters::Parameters;
 use super::server::State;
 use crate::owner::SCAN_PAGE_OBJECTS;
@@ -36,7 +35,7 @@ pub(super) async fn remove_all(
             cursor,
             limit: SCAN_PAGE_OBJECTS,
         };
-        match state.asker.ask(move |owner| owner.handle(OPERATOR, &Request::Scan(page()))).await? {
+        match state.asker.ask(move |owner| owner.handle(ClientId::OPERATOR, &Request::Scan(page()))).await? {
             Reply::Scanned(page) => {
                 removed_count += page.removed;
                 next = page.next_cursor;

@@ -50,6 +50,11 @@ impl Snapshot {
             "Objects whose soft pin is in force",
             stats.soft_pinned_keys as u64,
         )?;
+        out.gauge(
+            "master_put_start_discarded_staging_size",
+            "Bytes of discarded puts whose memory is not free yet",
+            stats.discarded_bytes,
+        )?;
         out.gauge("master_active_clients", "Living clients", stats.clients as u64)?;
         out.gauge("master_segment_count", "Mounted segments", stats.segments as u64)?;
         out.gauge("mem_cache_nums_", "Objects in memory", stats.keys as u64)?;

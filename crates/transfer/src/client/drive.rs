@@ -91,9 +91,8 @@ fn advance_all(exchanges: &mut [impl Exchange], left: Duration) {
 
 /// A step that could not be taken yet is no failure.
 fn settle<E: Exchange>(exchange: &mut E, step: impl FnOnce(&mut E) -> Result<(), Fault>) {
-    if let Err(fault) = step(exchange) {
-        if !fault.is_not_ready() {
-            exchange.fail(&fault);
-        }
+    match step(exchange) {
+        Err(fault) if !fault.is_not_ready() => exchange.fail(&fault),
+        _ => {}
     }
 }

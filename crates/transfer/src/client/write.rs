@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -178,6 +179,24 @@ impl<'a> WriteExchange<'a> {
         self.expecting = false;
     }
 
+    /// Why sending failed: what the peer said before it closed the connection, if it said anything.
+    fn last_words(&mut self, fault: Fault) -> Fault {
+        let is_closed = |fault: &Fault| match fault {
+            Fault::Io(error) => {
+                matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+            }
+            _ => false,
+        };
+        while is_closed(&fault) && !self.waiting.is_empty() {
+            match self.recv(Wait::Now) {
+                Ok(()) => {}
+                Err(Fault::Io(_)) => break,
+                Err(said) => return said,
+            }
+        }
+        fault
+    }
+
     /// Frames whose reply has come.
     fn answered(&self) -> usize {
         let begun = self.frame + usize::from(self.next_op.is_some());
@@ -202,7 +221,7 @@ impl Exchange for WriteExchange<'_> {
         if self.lease.as_lane().outbound.is_empty() {
             self.stage()?;
         }
-        self.lease.lane().send(wait)
+        self.lease.lane().send(wait).map_err(|fault| self.last_words(fault))
     }
 
     fn recv(&mut self, wait: Wait) -> Result<(), Fault> {

@@ -291,6 +291,25 @@ fn a_node_of_another_pool_refuses() {
 }
 
 #[test]
+fn a_write_that_is_refused_midway_says_why() {
+    let node = Node::start(1, 4096);
+    let object = Object::at(&node, 0, 80 << 20, 1);
+    let source = Buffer::zeroed(80 << 20);
+    let refused = [Err(TransferError::Refused(ErrorCode::InvalidParams))];
+    assert_eq!(tcp().write(EPOCH, &[object.write_op(source.raw().into())]), refused);
+
+    let node = FakeNode::start(|mut stream| {
+        let (request, _) = read_frame(&mut stream)?;
+        let (code, message) = (ErrorCode::InvalidParams, "no".to_owned());
+        let mut frame = Vec::new();
+        encode_refusal(&mut frame, request.request_id, &Refusal { code, message });
+        stream.write_all(&frame)
+    });
+    let object = Object { len: 80 << 20, ..object_at(&node) };
+    assert_eq!(tcp().write(EPOCH, &[object.write_op(source.raw().into())]), refused);
+}
+
+#[test]
 fn a_lane_whose_node_went_away_while_idle_is_not_used() {
     let drop_after_one = Arc::new(AtomicBool::new(false));
     let closed = Arc::clone(&drop_after_one);
@@ -307,7 +326,8 @@ fn a_lane_whose_node_went_away_while_idle_is_not_used() {
         assert_eq!(read_all(&transport, std::slice::from_ref(&object)), all_ok(1));
         assert_eq!(node.accepted(), round);
         wait_until("the node hung up", || drop_after_one.load(Ordering::SeqCst));
-        std::thread::sleep(Duration::from_millis(2));
+        let hung_up = Instant::now();
+        wait_until("the lane counts as idle", || hung_up.elapsed() > Duration::from_millis(2));
     }
 }
 

@@ -1,0 +1,182 @@
+//! The segment host as transports use it: epochs, superseded writers, real memory.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use mooncake_client::Region;
+use mooncake_client::node::{Host, Segment};
+use mooncake_transfer::{Interrupt, SegmentHost};
+use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, Version};
+
+const SEGMENT: SegmentId = SegmentId(1);
+
+fn host() -> Host {
+    let region = Region::anonymous(1 << 16).expect("a little memory");
+    Host::new(vec![Segment::new(SEGMENT, region)])
+}
+
+fn version(epoch: u64, counter: u64) -> Version {
+    Version { epoch: Epoch(epoch), counter }
+}
+
+/// 4096 bytes from 8192 on.
+fn write(version: Version) -> RangeWrite<'static> {
+    RangeWrite {
+        segment: SEGMENT,
+        offset: 8192,
+        len: 4096,
+        key: "key",
+        version,
+        object_len: 4096,
+        object_offset: 0,
+    }
+}
+
+fn read(version: Version) -> RangeRead {
+    RangeRead { segment: SEGMENT, offset: 8192, version, from: 0, len: 4096 }
+}
+
+/// Does nothing, or says that it was called.
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Interrupt for Flag {
+    fn interrupt(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+fn flag() -> Arc<Flag> {
+    Arc::default()
+}
+
+/// Tells a channel, as a transport that is waited for would find out.
+struct Teller(mpsc::Sender<()>);
+
+impl Interrupt for Teller {
+    fn interrupt(&self) {
+        self.0.send(()).expect("somebody listens");
+    }
+}
+
+fn put(host: &Host, version: Version, fill: u8) {
+    let ticket = host.begin_write(version.epoch, &write(version), flag()).expect("it is granted");
+    ticket.memory.write_from(&[fill; 4096]);
+    assert_eq!(host.complete_write(ticket, vec![1]), Ok(()));
+}
+
+#[test]
+fn what_was_written_is_read_until_something_newer_begins() {
+    let host = host();
+    assert!(host.owns(SEGMENT) && !host.owns(SegmentId(2)));
+    put(&host, version(1, 1), 7);
+    let ticket = host.begin_read(&read(version(1, 1))).expect("it is there");
+    assert_eq!(ticket.memory.to_vec(), [7; 4096]);
+    assert_eq!(ticket.checksums.as_deref(), Some(&[1][..]));
+    assert!(host.still_holds(&ticket));
+    let newer = host.begin_write(Epoch(1), &write(version(1, 2)), flag()).expect("it is newer");
+    assert!(!host.still_holds(&ticket), "the bytes may change from here on");
+    assert_eq!(host.begin_read(&read(version(1, 1))).map(|_| ()), Err(ErrorCode::ObjectNotFound));
+    host.abandon_write(newer);
+    assert!(!host.still_holds(&ticket));
+}
+
+#[test]
+fn only_the_highest_epoch_is_obeyed() {
+    let host = host();
+    let begin = |epoch, version| {
+        let begun = host.begin_write(Epoch(epoch), &write(version), flag());
+        begun.map(|ticket| host.abandon_write(ticket))
+    };
+    assert_eq!(begin(5, version(5, 1)), Ok(()));
+    assert_eq!(host.epoch(), Epoch(5));
+    assert_eq!(begin(4, version(4, 9)), Err(ErrorCode::InvalidVersion));
+    assert_eq!(begin(5, version(6, 1)), Err(ErrorCode::InvalidVersion), "not yet granted");
+    host.see_epoch(Epoch(8));
+    assert_eq!(begin(5, version(5, 2)), Err(ErrorCode::InvalidVersion));
+    assert_eq!(begin(8, version(8, 1)), Ok(()));
+    host.see_epoch(Epoch(3));
+    assert_eq!(host.epoch(), Epoch(8));
+}
+
+#[test]
+fn segments_that_are_not_here_are_refused() {
+    let host = host();
+    let elsewhere = SegmentId(9);
+    let write = RangeWrite { segment: elsewhere, ..write(version(1, 1)) };
+    let begun = host.begin_write(Epoch(1), &write, flag());
+    assert_eq!(begun.map(|_| ()), Err(ErrorCode::SegmentNotFound));
+    let read = RangeRead { segment: elsewhere, ..read(version(1, 1)) };
+    assert_eq!(host.begin_read(&read).map(|_| ()), Err(ErrorCode::ObjectNotFound));
+    assert_eq!(host.epoch(), Epoch(0), "a write that is not for this node says nothing to it");
+}
+
+#[test]
+fn a_newer_writer_interrupts_an_older_one_and_waits_until_it_has_stopped() {
+    let host = host();
+    let (tell, told) = mpsc::channel();
+    let old = host
+        .begin_write(Epoch(1), &write(version(1, 1)), Arc::new(Teller(tell)))
+        .expect("it is the first");
+    std::thread::scope(|scope| {
+        let newer = scope.spawn(|| {
+            let newer = host.begin_write(Epoch(1), &write(version(1, 2)), flag());
+            let newer = newer.expect("it is newer");
+            newer.memory.write_from(&[2; 4096]);
+            host.complete_write(newer, vec![2])
+        });
+        told.recv().expect("the older one is interrupted");
+        // Until it stops, its bytes may still land.
+        old.memory.write_from(&[1; 4096]);
+        assert!(!newer.is_finished());
+        assert_eq!(host.complete_write(old, vec![1]), Err(ErrorCode::InvalidVersion));
+        assert_eq!(newer.join().expect("it does not panic"), Ok(()));
+    });
+    let ticket = host.begin_read(&read(version(1, 2))).expect("the newer one is there");
+    assert_eq!(ticket.memory.to_vec(), [2; 4096]);
+}
+
+#[test]
+fn a_writer_that_does_not_stop_is_not_waited_for_for_ever() {
+    let host = host().with_patience(Duration::from_millis(50));
+    let interrupted = flag();
+    let old = host
+        .begin_write(Epoch(1), &write(version(1, 1)), Arc::clone(&interrupted) as _)
+        .expect("it is the first");
+    let newer = host.begin_write(Epoch(1), &write(version(1, 2)), flag());
+    assert_eq!(newer.map(|_| ()), Err(ErrorCode::ObjectReplicaBusy));
+    assert!(interrupted.0.load(Ordering::SeqCst));
+    // The range still obeys the newest version that began in it.
+    assert_eq!(host.complete_write(old, vec![1]), Err(ErrorCode::InvalidVersion));
+    let late = host.begin_write(Epoch(1), &write(version(1, 1)), flag());
+    assert_eq!(late.map(|_| ()), Err(ErrorCode::InvalidVersion));
+    put(&host, version(1, 3), 3);
+}
+
+#[test]
+fn a_waiting_writer_makes_way_for_a_still_newer_one() {
+    let host = host();
+    let (tell, told) = mpsc::channel();
+    let (tell_second, told_second) = mpsc::channel();
+    let old = host
+        .begin_write(Epoch(1), &write(version(1, 1)), Arc::new(Teller(tell)))
+        .expect("it is the first");
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| {
+            let interrupt = Arc::new(Teller(tell_second));
+            host.begin_write(Epoch(1), &write(version(1, 2)), interrupt).map(|_| ())
+        });
+        told.recv().expect("the second has superseded the first");
+        let third = scope.spawn(|| {
+            let third = host.begin_write(Epoch(1), &write(version(1, 3)), flag());
+            third.map(|ticket| host.complete_write(ticket, vec![3]))
+        });
+        told_second.recv().expect("the third has superseded the second");
+        host.abandon_write(old);
+        let second = second.join().expect("it does not panic");
+        assert_eq!(second, Err(ErrorCode::InvalidVersion));
+        assert_eq!(third.join().expect("it does not panic"), Ok(Ok(())));
+    });
+    assert!(host.begin_read(&read(version(1, 3))).is_ok());
+}
