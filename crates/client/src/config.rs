@@ -70,7 +70,7 @@ pub struct EnvError {
 impl StoreConfig {
     /// The defaults, changed by what the environment says: `MC_RPC_TIMEOUT_MS`, `MC_RPC_CONNECT_TIMEOUT_MS`
     /// (milliseconds), `MC_TRANSFER_TIMEOUT` (seconds), `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`,
-    /// `MC_STORE_CLUSTER_ID`, `MC_STORE_AUTH_TOKEN`, `MC_STORE_CLIENT_MIN_PORT` and `MC_STORE_CLIENT_MAX_PORT`.
+    /// `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN`, `MC_STORE_CLIENT_MIN_PORT` and `MC_STORE_CLIENT_MAX_PORT`.
     pub fn from_env() -> Result<Self, EnvError> {
         Self::from_variables(|name| std::env::var(name).ok())
     }
@@ -112,7 +112,7 @@ impl StoreConfig {
         if let Some(cluster_id) = text("MC_STORE_CLUSTER_ID") {
             config.cluster_id = cluster_id;
         }
-        config.auth_token = text("MC_STORE_AUTH_TOKEN").unwrap_or_default();
+        config.auth_token = text("MOONCAKE_AUTH_TOKEN").unwrap_or_default();
         Ok(config)
     }
 }
@@ -143,7 +143,7 @@ mod tests {
             ("MC_TCP_LANES_PER_PEER", "2"),
             ("MC_TCP_BIND_ADDRESS", "10.0.0.5"),
             ("MC_STORE_CLUSTER_ID", "blue"),
-            ("MC_STORE_AUTH_TOKEN", "secret"),
+            ("MOONCAKE_AUTH_TOKEN", "secret"),
             ("MC_STORE_CLIENT_MIN_PORT", "20000"),
             ("MC_STORE_CLIENT_MAX_PORT", "20010"),
         ]);

@@ -7,7 +7,7 @@
 //! use mooncake_client::ops::{CallError, Op, Step};
 //! use mooncake_types::{Reply, Request, Tick};
 //!
-//! fn run<'a, O: Op<'a>>(mut op: O, mut ask: impl FnMut(Request<'a>) -> Result<Reply, CallError>) -> O::Output {
+//! fn run<'a, O: Op<'a>>(mut op: O, ask: impl Fn(Request<'a>) -> Result<Reply, CallError>) -> O::Output {
 //!     let now = Tick::ZERO;
 //!     loop {
 //!         match op.next(now) {

@@ -3,6 +3,8 @@
 mod connection;
 mod dial;
 mod pool;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use connection::Connection;
 pub(crate) use dial::{DialError, Dialer};

@@ -1,0 +1,212 @@
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request};
+use mooncake_wire::{HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role, Welcome};
+
+use super::{Dialer, Pool};
+use crate::address::HostPort;
+use crate::ops::CallError;
+
+const TIMEOUT: Duration = Duration::from_millis(200);
+
+/// What the master does on one connection: it answers the hello properly, and then each request with the next of
+/// these; after the last it closes the connection.
+type Script = Vec<Answer>;
+
+#[derive(Clone)]
+enum Answer {
+    Bytes(Vec<u8>),
+    Reply(Reply),
+    /// One byte of the reply at a time, with a pause after each.
+    Slowly(Reply),
+    Silence,
+}
+
+/// A pool whose master plays one script per connection; the channel tells of every request that arrived.
+fn pool(scripts: Vec<Script>) -> (Pool, mpsc::Receiver<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = listener.local_addr().expect("it is bound").port();
+    let (arrived, arrivals) = mpsc::channel();
+    std::thread::spawn(move || {
+        for script in scripts {
+            let (stream, _) = listener.accept().expect("somebody connects");
+            let arrived = arrived.clone();
+            std::thread::spawn(move || play(stream, script, &arrived));
+        }
+    });
+    let dialer = Dialer {
+        addresses: vec![HostPort { host: "127.0.0.1".to_owned(), port }],
+        hello: Hello {
+            protocol_version: PROTOCOL_VERSION,
+            cluster_id: String::new(),
+            role: Role::Client,
+            client: ClientId(1),
+            auth_token: String::new(),
+        },
+        attempt_timeout: Duration::from_secs(2),
+        call_timeout: TIMEOUT,
+    };
+    (Pool::new(dialer), arrivals)
+}
+
+fn play(mut stream: TcpStream, script: Script, arrived: &mpsc::Sender<()>) {
+    let mut out = Vec::new();
+    let software_version = String::new();
+    let welcome = Welcome { protocol_version: PROTOCOL_VERSION, epoch: Epoch(1), software_version };
+    let hello = read_frame(&mut stream).expect("a hello comes first");
+    mooncake_wire::encode_welcome(&mut out, hello.request_id, &welcome);
+    stream.write_all(&out).expect("the client listens");
+    for answer in script {
+        let Some(request) = read_frame(&mut stream) else { return };
+        // The test may have ended already.
+        let _ = arrived.send(());
+        let encode = |reply: &Reply| {
+            let mut out = Vec::new();
+            mooncake_wire::encode_reply(&mut out, request.request_id, reply);
+            out
+        };
+        let sent = match &answer {
+            Answer::Bytes(bytes) => stream.write_all(bytes),
+            Answer::Reply(reply) => stream.write_all(&encode(reply)),
+            Answer::Slowly(reply) => encode(reply).iter().try_for_each(|byte| {
+                std::thread::sleep(TIMEOUT / 10);
+                stream.write_all(&[*byte])
+            }),
+            Answer::Silence => Ok(()),
+        };
+        if sent.is_err() {
+            return;
+        }
+        if matches!(answer, Answer::Silence) {
+            // Until the client gives up.
+            let _ = stream.read(&mut [0]);
+        }
+    }
+}
+
+fn read_frame(stream: &mut TcpStream) -> Option<Header> {
+    let mut header = [0; HEADER_LEN];
+    stream.read_exact(&mut header).ok()?;
+    let header = Header::decode(&header).expect("a client's header decodes");
+    stream.read_exact(&mut vec![0; header.body_len as usize]).ok()?;
+    Some(header)
+}
+
+fn exist() -> Request<'static> {
+    Request::ExistKey { keys: vec!["key"] }
+}
+
+fn remove() -> Request<'static> {
+    Request::Remove { keys: vec!["key"], force: false }
+}
+
+fn yes() -> Reply {
+    Reply::Exist(vec![Ok(true)])
+}
+
+fn frame(kind: Kind, body: &[u8], request_id: u64) -> Vec<u8> {
+    let header = Header { kind, flags: 0, body_len: body.len() as u32, request_id };
+    [&header.encode()[..], body].concat()
+}
+
+#[test]
+fn replies_come_back_and_connections_are_used_again() {
+    let (pool, arrivals) = pool(vec![vec![Answer::Reply(yes()); 3]]);
+    for _ in 0..3 {
+        assert_eq!(pool.call(&exist()), Ok(yes()));
+    }
+    assert_eq!(arrivals.try_iter().count(), 3);
+}
+
+#[test]
+fn a_reply_longer_than_any_buffer_comes_whole() {
+    let statuses = |count| Reply::Statuses(vec![Err(ErrorCode::ObjectHasLease); count]);
+    let located = Reply::Located {
+        results: vec![Err(ErrorCode::ObjectNotFound); 4096],
+        segments: (0..4000)
+            .map(|number| mooncake_types::SegmentAddress {
+                id: mooncake_types::SegmentId(number),
+                name: format!("{number:0200}").into(),
+                endpoint: "endpoint".into(),
+            })
+            .collect(),
+        lease_ms: 5,
+    };
+    let script = vec![
+        Answer::Reply(statuses(1)),
+        Answer::Reply(located.clone()),
+        Answer::Reply(statuses(4096)),
+    ];
+    let (pool, _arrivals) = pool(vec![script]);
+    assert_eq!(pool.call(&exist()), Ok(statuses(1)));
+    assert_eq!(pool.call(&exist()), Ok(located));
+    assert_eq!(pool.call(&exist()), Ok(statuses(4096)));
+}
+
+#[test]
+fn frames_that_make_no_sense_are_errors_and_end_the_connection() {
+    let mut unframed = Vec::new();
+    mooncake_wire::encode_reply(&mut unframed, 0, &yes());
+    let body = unframed.split_off(HEADER_LEN);
+    // The hello had request id 1, so the request has 2.
+    let oversized = {
+        let mut bytes = frame(Kind::Reply, &[], 2);
+        bytes[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+        bytes
+    };
+    let two = [frame(Kind::Reply, &body, 2), frame(Kind::Reply, &body, 3)].concat();
+    for (bytes, reason) in [
+        (b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), "begin with"),
+        (frame(Kind::Reply, &body, 9), "the reply to request 9 came in place of that to 2"),
+        (frame(Kind::ReadReply, &body, 2), "a frame of kind ReadReply came in place of a reply"),
+        (frame(Kind::Reply, &[0xff; 20], 2), ""),
+        (oversized, "over the limit"),
+        (two, "more bytes came than the reply has"),
+    ] {
+        let scripts = vec![vec![Answer::Bytes(bytes)], vec![Answer::Reply(yes())]];
+        let (pool, _arrivals) = pool(scripts);
+        match pool.call(&exist()) {
+            Err(CallError::Protocol { reason: said }) => assert!(said.contains(reason), "{said}"),
+            other => panic!("{reason}: {other:?}"),
+        }
+        assert_eq!(pool.call(&exist()), Ok(yes()), "over a connection of its own");
+    }
+}
+
+#[test]
+fn a_reply_that_breaks_off_is_no_reply() {
+    let mut whole = Vec::new();
+    mooncake_wire::encode_reply(&mut whole, 2, &yes());
+    for cut in 0..whole.len() {
+        let (pool, _arrivals) = pool(vec![vec![Answer::Bytes(whole[..cut].to_vec())]]);
+        let error = pool.call(&exist()).expect_err("it is not whole");
+        assert_eq!(error.code(), ErrorCode::RpcFail, "{cut}: {error}");
+    }
+}
+
+#[test]
+fn a_call_takes_no_longer_than_its_timeout_however_slowly_the_reply_comes() {
+    for answer in [Answer::Silence, Answer::Slowly(yes())] {
+        let (pool, _arrivals) = pool(vec![vec![answer]]);
+        let started = Instant::now();
+        let error = CallError::TimedOut { after_ms: TIMEOUT.as_millis() as u64 };
+        assert_eq!(pool.call(&exist()), Err(error));
+        assert!((TIMEOUT..TIMEOUT * 3).contains(&started.elapsed()), "{:?}", started.elapsed());
+    }
+}
+
+#[test]
+fn only_what_may_be_done_twice_is_sent_twice() {
+    // The second request finds a connection that closes under it.
+    let closing = || vec![Answer::Reply(yes()), Answer::Bytes(Vec::new())];
+    for (request, is_repeated) in [(exist(), true), (remove(), false)] {
+        let (pool, arrivals) = pool(vec![closing(), vec![Answer::Reply(yes())]]);
+        assert_eq!(pool.call(&exist()), Ok(yes()));
+        let reply = pool.call(&request);
+        assert_eq!(reply.is_ok(), is_repeated, "{reply:?}");
+        assert_eq!(arrivals.try_iter().count(), if is_repeated { 3 } else { 2 });
+    }
+}
