@@ -4,7 +4,10 @@ use mooncake_client::{
     Buffer, Chance, ErrorCode, GetTarget, Health, PutSource, ReplicateConfig, SliceList,
 };
 
-use crate::master::Master;
+use mooncake_meta::Meta;
+use mooncake_types::Epoch;
+
+use crate::master::{self, Master};
 use crate::rig::{content, eventually, get, get_into, open, put};
 
 const MIB: usize = 1 << 20;
@@ -225,4 +228,21 @@ fn a_closed_node_takes_its_objects_along_and_replicas_stay() {
         master.with_meta(|meta| meta.segments().len() == 2)
     });
     assert_eq!(get(&again, "both 3"), Ok(content("both 3", 10_000)));
+}
+
+#[test]
+fn a_striped_object_comes_back_whole() {
+    let config = mooncake_meta::Config { stripe_threshold_bytes: 64 << 10, ..master::config() };
+    let master = Master::start_at("127.0.0.1:0", Meta::new(config, Epoch(1)));
+    let nodes = [open(&master, 4 << 20), open(&master, 4 << 20), open(&master, 4 << 20)];
+    let client = open(&master, 0);
+    for (number, store) in nodes.iter().chain([&client]).enumerate() {
+        let (key, len) = (format!("striped {number}"), MIB + number);
+        assert_eq!(put(store, &key, len, 1), Ok(()));
+        let location = client.locate(&[&key]).remove(0).expect("it is there");
+        assert!(location.replicas[0].stripes.len() > 1, "{location:?}");
+        for reader in [&nodes[0], &client] {
+            assert!(get(reader, &key) == Ok(content(&key, len)), "{key}");
+        }
+    }
 }

@@ -35,7 +35,11 @@ pub(super) async fn remove_all(
             cursor,
             limit: SCAN_PAGE_OBJECTS,
         };
-        match state.asker.ask(move |owner| owner.handle(ClientId::OPERATOR, &Request::Scan(page()))).await? {
+        match state
+            .asker
+            .ask(move |owner| owner.handle(ClientId::OPERATOR, &Request::Scan(page())))
+            .await?
+        {
             Reply::Scanned(page) => {
                 removed_count += page.removed;
                 next = page.next_cursor;
