@@ -109,6 +109,22 @@ impl Region {
         unsafe { RawSlice::new(self.ptr.as_ptr(), self.len) }
     }
 
+    /// Has the system provide the pages of `len` bytes from `offset` now, so that the first writer need not wait for them.
+    /// What is in them stays as it is.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] if the bytes do not lie within the region or the kernel is older than Linux 5.14,
+    /// and whatever the system says where it has no memory.
+    pub fn populate(&self, offset: u64, len: u64) -> io::Result<()> {
+        let part = self
+            .slice(offset, len)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
+        // SAFETY: the pages lie within the mapping, as `slice` has checked; populating changes no byte.
+        let result =
+            unsafe { libc::madvise(part.as_ptr().cast(), part.len(), libc::MADV_POPULATE_WRITE) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
     /// The descriptor behind the memory: another process that maps it sees the same bytes.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {

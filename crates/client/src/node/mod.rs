@@ -6,9 +6,11 @@
 mod entry;
 mod host;
 mod ledger;
+mod populate;
 mod segment;
 
 pub use entry::{Entry, EntryState};
 pub use host::Host;
 pub use ledger::{Begun, Clearance, Ledger};
+pub(crate) use populate::Populating;
 pub use segment::Segment;

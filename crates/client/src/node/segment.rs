@@ -43,6 +43,10 @@ impl Segment {
         self.region.len()
     }
 
+    pub(super) fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
     /// Takes a range for a writer, and waits, `patience` at most, for older writers in it to stop.
     pub(super) fn begin_write(
         &self,

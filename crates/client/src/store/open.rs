@@ -16,7 +16,7 @@ use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::heartbeat::{Bond, Heartbeat, Turn};
 use crate::membership::{Lent, Membership};
-use crate::node::{Host, Segment};
+use crate::node::{Host, Populating, Segment};
 use crate::rpc::{DialError, Dialer, Pool};
 use crate::{OpenError, StoreConfig};
 
@@ -61,7 +61,10 @@ pub(super) fn open(config: StoreConfig) -> Result<(Session, String), OpenError> 
     opening.lend(&mut bond, &host, &hostname)?;
     let heartbeat = Heartbeat::start(bond)
         .map_err(|error| OpenError::Thread { thread: "heartbeat", reason: error.to_string() })?;
+    let populating = Populating::start(&host)
+        .map_err(|error| OpenError::Thread { thread: "populate", reason: error.to_string() })?;
     let session = Session {
+        _populating: populating,
         clock: opening.clock,
         own: host.segments().iter().map(Segment::id).collect(),
         pool: Pool::new(opening.dialer(opening.config.rpc_timeout)),

@@ -7,6 +7,7 @@ use super::memory::Memory;
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::heartbeat::Heartbeat;
+use crate::node::Populating;
 use crate::ops::{CallError, Deposit, Fetch, MoveError, Op, Step};
 use crate::rpc::{Dialer, Pool};
 
@@ -23,6 +24,7 @@ pub(super) struct Session {
     pub(super) _held_port: Option<socket2::Socket>,
     /// For saying goodbye, which is not worth a long wait.
     pub(super) goodbye: Dialer,
+    pub(super) _populating: Populating,
     pub(super) choices: AtomicU64,
 }
 
