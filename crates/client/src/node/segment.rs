@@ -7,11 +7,13 @@ use mooncake_transfer::{Interrupt, ReadTicket, WriteTicket};
 use mooncake_types::{ErrorCode, RangeRead, RangeWrite, SegmentId};
 
 use super::ledger::{Clearance, Ledger};
+use super::populate::Frontier;
 
 /// One lent segment: its memory, its ledger, and the writers at work in it.
 pub struct Segment {
     id: SegmentId,
     region: Arc<Region>,
+    frontier: Frontier,
     books: Mutex<Books>,
     /// Told whenever a writer has stopped.
     stopped: Condvar,
@@ -28,7 +30,13 @@ impl Segment {
     pub fn new(id: SegmentId, region: Region) -> Self {
         let ledger = Ledger::new(region.len());
         let books = Mutex::new(Books { ledger, interrupts: BTreeMap::new() });
-        Self { id, region: Arc::new(region), books, stopped: Condvar::new() }
+        Self {
+            id,
+            region: Arc::new(region),
+            frontier: Frontier::default(),
+            books,
+            stopped: Condvar::new(),
+        }
     }
 
     /// The segment's incarnation.
@@ -43,8 +51,12 @@ impl Segment {
         self.region.len()
     }
 
-    pub(super) fn region(&self) -> &Arc<Region> {
+    pub(super) fn region(&self) -> &Region {
         &self.region
+    }
+
+    pub(super) fn frontier(&self) -> &Frontier {
+        &self.frontier
     }
 
     /// Takes a range for a writer, and waits, `patience` at most, for older writers in it to stop.
@@ -56,6 +68,7 @@ impl Segment {
     ) -> Result<WriteTicket, ErrorCode> {
         let mut books = self.lock();
         let begun = books.ledger.begin(range)?;
+        self.frontier.reach(range.offset + range.len);
         books.interrupts.insert(begun.ticket, interrupt);
         let interrupts = books.interrupts_of(&begun.superseded);
         if !interrupts.is_empty() {
