@@ -122,7 +122,6 @@ const fn inverse(odd: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
 
     use super::*;
 
@@ -194,34 +193,5 @@ mod tests {
             bytes.copy_within(by.., 0);
             assert!(check(MINE, 0, &bytes).is_err(), "shifted by {by}");
         }
-    }
-
-    /// `cargo test --release -p mooncake-cli content_speed -- --ignored --nocapture`
-    #[test]
-    #[ignore = "measures"]
-    fn content_speed() {
-        let mut bytes = vec![0; 64 << 10];
-        let rounds = 20_000;
-        let speed =
-            |start: Instant| (rounds * bytes_len()) as f64 / start.elapsed().as_secs_f64() / 1e9;
-        let start = Instant::now();
-        for generation in 0..rounds {
-            fill(
-                Stamp { block: 1, generation: generation as u32 },
-                0,
-                std::hint::black_box(&mut bytes),
-            );
-        }
-        println!("fill  {:6.1} GB/s", speed(start));
-        fill(MINE, 0, &mut bytes);
-        let start = Instant::now();
-        for _ in 0..rounds {
-            assert_eq!(check(MINE, 0, std::hint::black_box(&bytes)), Ok(()));
-        }
-        println!("check {:6.1} GB/s", speed(start));
-    }
-
-    fn bytes_len() -> usize {
-        64 << 10
     }
 }
