@@ -7,7 +7,7 @@ use crate::queue::Queue;
 use crate::record::QueueKind;
 use crate::slab::NONE;
 
-/// Victims that the watermark takes from one segment between two requests.
+/// Victims that the watermark takes between two requests.
 const VICTIMS_PER_TURN: usize = 256;
 
 impl Meta {
@@ -59,21 +59,11 @@ impl Meta {
     /// there is room.
     pub(crate) fn relieve_crowded(&mut self) {
         let low = self.config.eviction_high_watermark_ratio - self.config.eviction_ratio;
-        for slot in Vec::from_iter(self.segments.crowded.iter().copied()) {
+        for _ in 0..VICTIMS_PER_TURN {
+            let Some(&slot) = self.segments.crowded.first() else { return };
             let goal = (self.segments[slot].allocator.capacity() as f64 * low.max(0.0)) as u64;
-            let mut step = 0..VICTIMS_PER_TURN;
-            let done = loop {
-                if self.segments[slot].allocator.used() <= goal {
-                    break true;
-                }
-                if step.next().is_none() {
-                    break false;
-                }
-                if self.evict_one(slot, false).is_none() {
-                    break true;
-                }
-            };
-            if done {
+            let enough = self.segments[slot].allocator.used() <= goal;
+            if enough || self.evict_one(slot, false).is_none() {
                 self.segments.crowded.remove(&slot);
             }
         }

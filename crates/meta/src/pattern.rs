@@ -4,9 +4,9 @@ use mooncake_types::{ErrorCode, limits};
 use regex::{Regex, RegexBuilder};
 
 /// Patterns that stay compiled.
-const KEPT: usize = 4;
+const KEPT: usize = 16;
 /// Bound on the memory, and with it on the time, of one compiled pattern.
-const MAX_COMPILED_BYTES: usize = 1 << 20;
+const MAX_COMPILED_BYTES: usize = 256 << 10;
 
 #[derive(Debug, Default)]
 pub(crate) struct Patterns {
@@ -62,10 +62,11 @@ mod tests {
     #[test]
     fn the_last_few_stay_compiled() {
         let mut patterns = Patterns::default();
-        for pattern in ["a", "b", "c", "d", "a", "e"] {
-            assert!(patterns.get(pattern).is_ok());
+        for number in (0..=KEPT).chain([2, KEPT + 1]) {
+            assert!(patterns.get(&number.to_string()).is_ok());
         }
         let kept: Vec<&str> = patterns.compiled.iter().map(Regex::as_str).collect();
-        assert_eq!(kept, ["c", "d", "a", "e"]);
+        let expected = (3..=KEPT).chain([2, KEPT + 1]).map(|number| number.to_string());
+        assert_eq!(kept, expected.collect::<Vec<_>>());
     }
 }

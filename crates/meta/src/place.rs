@@ -6,8 +6,12 @@ use mooncake_types::{ReplicateConfig, SegmentState, limits};
 use crate::Meta;
 use crate::config::Strategy;
 
-/// Most segments that one replica is tried on.
-const MAX_PROBES: usize = 100;
+/// Segments that are tried before a list of all candidates is made.
+const QUICK_PROBES: usize = 100;
+/// Most ranges that an object is cut into only to spare others from eviction.
+const EASY_PIECES: u64 = 4;
+/// A segment that gave this many times the bytes wanted, and still has no room, is left alone while another may do.
+const PATIENCE: u64 = 4;
 /// Segments among which `free_ratio_first` takes the emptiest.
 const SAMPLE: usize = 6;
 
@@ -43,7 +47,8 @@ impl Meta {
         let mut avoided = wish.avoided.clone();
         let mut replicas = Vec::with_capacity(wish.replicas.min(self.segments.len()));
         while replicas.len() < wish.replicas.min(self.segments.grantable().len()) {
-            let Some(pieces) = self.place_replica(len, &wish.preferred, &avoided) else { break };
+            let placed = self.place_replica(len, &wish.preferred, &avoided, replicas.is_empty());
+            let Some(pieces) = placed else { break };
             avoided.extend(pieces.iter().map(|piece| piece.segment));
             replicas.push(pieces);
         }
@@ -58,6 +63,7 @@ impl Meta {
         len: u64,
         preferred: &[&str],
         avoided: &[u32],
+        first: bool,
     ) -> Option<Vec<Piece>> {
         let start = self.rng.below(self.segments.grantable().len());
         let threshold = self.config.stripe_threshold_bytes;
@@ -75,17 +81,28 @@ impl Meta {
                 return Some(pieces);
             }
         }
-        let whole = order.iter().find_map(|&segment| self.reserve(segment, len));
-        let whole = whole.or_else(|| self.evict_for(len, &order));
-        match whole {
-            Some(piece) => Some(vec![piece]),
-            None => self.scatter(len, &order),
+        if let Some(piece) = order.iter().find_map(|&segment| self.reserve(segment, len)) {
+            return Some(vec![piece]);
+        }
+        if let Some(pieces) = self.scatter(len, &order, EASY_PIECES, false) {
+            return Some(pieces);
+        }
+        if let Some(piece) = self.evict_for(len, &order) {
+            return Some(vec![piece]);
+        }
+        // Only for its first replica is an object worth clearing whole segments.
+        let capacity = |slot: &u32| self.segments[*slot].allocator.capacity();
+        let fits = order.iter().map(capacity).sum::<u64>() >= len;
+        if first && fits {
+            self.scatter(len, &order, limits::MAX_STRIPES as u64, true)
+        } else {
+            None
         }
     }
 
     fn first_fit(&mut self, len: u64, start: usize, avoided: &[u32]) -> Option<Piece> {
         let count = self.segments.grantable().len();
-        for place in start..start + count.min(MAX_PROBES) {
+        for place in start..start + count.min(QUICK_PROBES) {
             let slot = self.segments.grantable()[place % count];
             if !avoided.contains(&slot)
                 && let Some(piece) = self.reserve(slot, len)
@@ -109,9 +126,8 @@ impl Meta {
         let grantable = self.segments.grantable();
         let first = order.len();
         let turned = grantable[start..].iter().chain(&grantable[..start]).copied();
-        let others: Vec<u32> =
-            turned.filter(usable).filter(|slot| !order.contains(slot)).take(MAX_PROBES).collect();
-        order.extend(others);
+        let preferred = order.clone();
+        order.extend(turned.filter(usable).filter(|slot| !preferred.contains(slot)));
         if self.config.strategy == Strategy::FreeRatioFirst {
             let sample = first..order.len().min(first + SAMPLE);
             order[sample].sort_by_key(|&slot| self.used_permille(slot));
@@ -135,10 +151,9 @@ impl Meta {
         }
     }
 
-    /// Evicts until one segment has a range of `len` bytes. A segment that gave four times as much without
-    /// gathering it in one place is left alone while another may do.
+    /// Evicts until one segment has a range of `len` bytes.
     fn evict_for(&mut self, len: u64, order: &[u32]) -> Option<Piece> {
-        for bound in [len.saturating_mul(4), u64::MAX] {
+        for bound in [len.saturating_mul(PATIENCE), u64::MAX] {
             for &slot in order {
                 if self.segments[slot].allocator.capacity() < len {
                     continue;
@@ -177,45 +192,47 @@ impl Meta {
         Some(pieces)
     }
 
-    /// The fewest ranges, wherever there are some: for an object that no segment can hold in one piece. Takes what
-    /// is free first, then evicts.
-    fn scatter(&mut self, len: u64, order: &[u32]) -> Option<Vec<Piece>> {
+    /// Ranges wherever there are some, at most about `most` of them: for an object for which no segment has a range that
+    /// large. With `evict`, others make room.
+    fn scatter(&mut self, len: u64, order: &[u32], most: u64, evict: bool) -> Option<Vec<Piece>> {
         if len < 2 * limits::MIN_STRIPE_BYTES {
             return None;
         }
-        let least = limits::MIN_STRIPE_BYTES.max(len / limits::MAX_STRIPES as u64);
+        let least = limits::MIN_STRIPE_BYTES.max(len / most);
         let mut pieces = Vec::new();
         let mut left = len;
-        for evict in [false, true] {
-            for &slot in order {
-                while left > 0 && pieces.len() < limits::MAX_STRIPES {
-                    if evict {
-                        self.evict_until(slot, left);
-                    }
-                    let take = left.min(self.segments[slot].allocator.largest_free());
-                    if take < least.min(left) {
-                        break;
-                    }
-                    let Some(piece) = self.reserve(slot, take) else { break };
-                    pieces.push(piece);
-                    left -= take;
+        for &slot in order {
+            while left > 0 && pieces.len() < limits::MAX_STRIPES {
+                if evict {
+                    self.evict_until(slot, left);
                 }
+                let take = left.min(self.segments[slot].allocator.largest_free());
+                if take < least.min(left) {
+                    break;
+                }
+                let Some(piece) = self.reserve(slot, take) else { break };
+                pieces.push(piece);
+                left -= take;
             }
         }
         if left > 0 {
             self.unreserve(&pieces);
             return None;
         }
-        // The ranges of a replica stand in the order of the bytes, and so they do here.
         Some(pieces)
     }
 
-    /// Evicts from one segment until it has a free range of `len` bytes, or of its whole self, or no victim.
+    /// Evicts from one segment until it has a free range of `len` bytes, or of its whole self, or nothing more is
+    /// likely to come of it.
     fn evict_until(&mut self, slot: u32, len: u64) {
         let goal = len.min(self.segments[slot].allocator.capacity());
-        while self.segments[slot].allocator.largest_free() < goal {
-            if self.evict_one(slot, true).is_none() {
-                return;
+        let mut freed = 0;
+        while self.segments[slot].allocator.largest_free() < goal
+            && freed < goal.saturating_mul(PATIENCE)
+        {
+            match self.evict_one(slot, true) {
+                Some(bytes) => freed += bytes,
+                None => return,
             }
         }
     }

@@ -36,16 +36,22 @@ impl Meta {
         let limit = scan.limit.clamp(1, limits::MAX_SCAN_OBJECTS);
         let end = start.saturating_add(limit).min(self.objects.end());
         let (mut page, mut table) = (ScanPage::default(), AddressTable::default());
-        let (mut next, mut listed_bytes) = (start, 0);
-        while next < end && listed_bytes < limits::MAX_SCAN_PAGE_BYTES {
+        let (mut next, mut listed_bytes, mut matched_bytes) = (start, 0, 0);
+        while next < end
+            && listed_bytes < limits::MAX_SCAN_PAGE_BYTES
+            && matched_bytes < limits::MAX_SCAN_MATCHED_BYTES
+        {
             let object = next;
             next += 1;
-            let found = |key: &str| pattern.as_ref().is_none_or(|pattern| pattern.is_match(key));
-            let Some(record) = self.objects.get(object).filter(|record| found(&record.key)) else {
-                continue;
-            };
+            let Some(record) = self.objects.get(object) else { continue };
             if record.state != ObjectState::Complete || !self.is_readable(object) {
                 continue;
+            }
+            if let Some(pattern) = &pattern {
+                matched_bytes += record.key.len();
+                if !pattern.is_match(&record.key) {
+                    continue;
+                }
             }
             match scan.action {
                 ScanAction::List => {

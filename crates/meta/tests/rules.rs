@@ -352,6 +352,58 @@ fn objects_over_the_threshold_are_striped_and_so_are_those_that_fit_no_segment()
 }
 
 #[test]
+fn a_put_that_can_never_fit_evicts_nobody() {
+    let mut world = pool(2, 1 << 20);
+    for i in 0..16 {
+        world.put(&format!("{i}"), 128 * KIB).unwrap();
+    }
+    let before = world.keys();
+    assert_eq!(world.put("larger than the pool", 3 << 20), Err(ErrorCode::NoAvailableHandle));
+    assert_eq!(world.keys(), before);
+}
+
+#[test]
+fn a_second_replica_that_fits_no_segment_clears_none() {
+    let mut world = pool(1, 4 << 20);
+    world.mount(BOB, 2, 1 << 20).unwrap();
+    let small =
+        ReplicateConfig { preferred_segments: vec!["node-2:12345"], ..ReplicateConfig::default() };
+    for i in 0..8 {
+        world.put_with(ALICE, &format!("{i}"), 128 * KIB, small.clone()).unwrap();
+    }
+    let two = ReplicateConfig { replica_num: 2, ..ReplicateConfig::default() };
+    world.put_with(ALICE, "large", 2 << 20, two).unwrap();
+    assert_eq!(world.keys().len(), 9);
+    world.check();
+}
+
+#[test]
+fn what_is_free_in_a_few_pieces_is_used_before_anybody_is_evicted() {
+    let mut world = pool(2, 1 << 20);
+    let hard = ReplicateConfig { hard_pin: true, ..ReplicateConfig::default() };
+    for i in 0..3 {
+        world.put_with(ALICE, &format!("pinned {i}"), 256 * KIB, hard.clone()).unwrap();
+        world.put(&format!("plain {i}"), 128 * KIB).unwrap();
+    }
+    let free = world.meta.stats().capacity_bytes - world.meta.stats().used_bytes;
+    let placed = world.put("in pieces", free - 64 * KIB).unwrap();
+    assert!(placed.what.placements.len() > 1);
+    assert_eq!(world.keys().len(), 7, "nobody was evicted");
+    world.check();
+}
+
+#[test]
+fn room_is_found_behind_any_number_of_full_segments() {
+    let mut world = pool(250, 64 * KIB);
+    let hard = ReplicateConfig { hard_pin: true, ..ReplicateConfig::default() };
+    for i in 0..250 {
+        let config = hard.clone();
+        assert!(world.put_with(ALICE, &format!("{i}"), 64 * KIB, config).is_ok(), "put {i}");
+    }
+    assert_eq!(world.put("one more", 1), Err(ErrorCode::NoAvailableHandle));
+}
+
+#[test]
 fn an_unmounted_segment_takes_its_objects_along() {
     let mut world = pool(1, 64 * KIB);
     world.mount(BOB, 2, 64 * KIB).unwrap();

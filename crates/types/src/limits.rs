@@ -31,6 +31,9 @@ pub const MAX_SCAN_OBJECTS: u32 = 16_384;
 /// Keys and places that one page of a scan lists, in bytes; the object that passes it is the page's last.
 pub const MAX_SCAN_PAGE_BYTES: usize = 4 << 20;
 
+/// Keys that one page of a scan matches against a regular expression, in bytes.
+pub const MAX_SCAN_MATCHED_BYTES: usize = 128 << 10;
+
 /// Longest regular expression, in bytes.
 pub const MAX_REGEX_BYTES: usize = 4096;
 
