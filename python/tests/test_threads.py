@@ -2,10 +2,11 @@
 
 import os
 import random
+import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from cluster import MIB, Cluster, Memory, content
 from mooncake.store import MooncakeDistributedStore
 
@@ -59,21 +60,25 @@ def test_threads_that_put_one_key(cluster: Cluster, store: Store) -> None:
         assert (len(value), len(set(value))) == (50_000, 1), "one writer won, whole"
 
 
-def test_other_threads_run_while_a_call_waits(store: Store) -> None:
-    value, done, counted = content("k", 8 * MIB), threading.Event(), 0
+def test_other_threads_run_while_a_call_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call waits for a master that is played by another thread of the same interpreter."""
+    monkeypatch.setenv("MC_RPC_CONNECT_TIMEOUT_MS", "1500")
+    returned = threading.Event()
 
-    def put() -> None:
-        for i in range(6):
-            assert store.put(f"k{i}", value) == 0
-        done.set()
+    def set_up(port: int) -> None:
+        code = Store().setup("localhost", "P2PHANDSHAKE", 0, MIB, "tcp", "", f"127.0.0.1:{port}")
+        returned.set()
+        assert code != 0
 
-    thread = threading.Thread(target=put)
-    thread.start()
-    while not done.is_set():
-        counted += 1
-        time.sleep(0)
-    thread.join()
-    assert counted > 100, "the interpreter was free while bytes moved"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=set_up, args=(server.getsockname()[1],))
+        thread.start()
+        connection, _ = server.accept()
+        with connection:
+            assert connection.recv(16), "the client says hello"
+            assert not returned.is_set(), "the call waits for an answer and this thread runs"
+    thread.join(timeout=30)
+    assert returned.is_set(), "a master that hangs up ends the call"
 
 
 def test_close_while_others_call(cluster: Cluster) -> None:

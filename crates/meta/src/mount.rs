@@ -12,6 +12,9 @@ use crate::record::SEGMENT_QUEUES;
 use crate::segments::Segment;
 use crate::timeout::Timer;
 
+/// Epochs are milliseconds of wall time, or a little more: none that is honest comes near this one.
+const HIGHEST_EPOCH: Epoch = Epoch(1 << 62);
+
 impl Meta {
     /// A sign of life of a client.
     pub(crate) fn hear(&mut self, from: ClientId) {
@@ -48,6 +51,7 @@ impl Meta {
         if !lengths.contains(&mount.len) || !named(mount.name) || !named(mount.endpoint) {
             return Err(ErrorCode::InvalidParams);
         }
+        self.outrank(mount.seen_epoch)?;
         if let Some(slot) = self.segments.find(mount.id) {
             let known = &self.segments[slot];
             let same = known.client == from
@@ -57,10 +61,6 @@ impl Meta {
         }
         if self.segments.len() >= limits::MAX_SEGMENTS {
             return Err(ErrorCode::UnavailableInCurrentStatus);
-        }
-        // A node that has obeyed a later leader would refuse this one's grants.
-        if mount.seen_epoch > self.epoch {
-            self.epoch = Epoch(mount.seen_epoch.0.saturating_add(1));
         }
         let allocator = match self.config.allocator {
             AllocatorKind::Offset => Allocator::Offset(RangeAllocator::new(mount.len)),
@@ -75,6 +75,17 @@ impl Meta {
             allocator,
             queues: [Queue::default(); SEGMENT_QUEUES.len()],
         });
+        Ok(())
+    }
+
+    /// Leads under a higher epoch than any that a node has obeyed: it would refuse this leader's grants.
+    fn outrank(&mut self, seen: Epoch) -> Result<(), ErrorCode> {
+        if seen >= HIGHEST_EPOCH {
+            return Err(ErrorCode::InvalidVersion);
+        }
+        if seen > self.epoch {
+            self.epoch = Epoch(seen.0 + 1);
+        }
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use regex::{Regex, RegexBuilder};
 /// Patterns that stay compiled.
 const KEPT: usize = 16;
 /// Bound on the memory, and with it on the time, of one compiled pattern.
-const MAX_COMPILED_BYTES: usize = 256 << 10;
+const MAX_COMPILED_BYTES: usize = 128 << 10;
 
 #[derive(Debug, Default)]
 pub(crate) struct Patterns {

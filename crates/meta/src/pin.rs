@@ -19,8 +19,9 @@ pub(crate) struct Deadline {
     pub(crate) sliding: bool,
     pub(crate) ttl_ms: u64,
     pub(crate) until: Tick,
-    /// False before the object is readable and once the deadline has passed.
-    pub(crate) in_force: bool,
+    /// When its timer is set for. There is one while the pin is in force: not before the object is readable, and not
+    /// once the deadline has passed.
+    pub(crate) timer: Option<Tick>,
 }
 
 /// What a put's pin settings come to: the pin and, for a soft one, how long and whether it slides.
@@ -47,10 +48,16 @@ pub(crate) fn resolve(
     }
 }
 
+impl Deadline {
+    pub(crate) fn in_force(&self) -> bool {
+        self.timer.is_some()
+    }
+}
+
 impl Meta {
     /// Notes the soft pin that a put asked for; it comes into force when the object is readable.
     pub(crate) fn note_soft_pin(&mut self, object: u32, (ttl_ms, sliding): (u64, bool)) {
-        let pin = Deadline { sliding, ttl_ms, until: Tick::ZERO, in_force: false };
+        let pin = Deadline { sliding, ttl_ms, until: Tick::ZERO, timer: None };
         self.soft_pins.insert(object, pin);
     }
 
@@ -59,10 +66,10 @@ impl Meta {
         let now = self.now;
         let Some(pin) = self.soft_pins.get_mut(&object) else { return };
         pin.until = now.after_ms(pin.ttl_ms);
-        if !std::mem::replace(&mut pin.in_force, true) {
+        if pin.timer.is_none() {
+            pin.timer = Some(pin.until);
+            self.timers.insert((pin.until, Timer::SoftPin(object)));
             self.soft_pins_in_force += 1;
-            let version = self.objects[object].version;
-            self.timers.insert((pin.until, Timer::SoftPin { object, version }));
         }
     }
 
@@ -73,34 +80,35 @@ impl Meta {
         }
     }
 
-    /// The moment has come at which an object's soft pin was to end when its timer was set.
+    /// The timer of an object's soft pin fires: the pin ends unless it has been prolonged.
     pub(crate) fn soft_pin_due(&mut self, object: u32) {
-        let Some(pin) = self.soft_pins.get(&object).copied().filter(|pin| pin.in_force) else {
-            return;
-        };
+        let leased_until = self.objects[object].touched;
+        let pin = self.soft_pins.get_mut(&object).expect("a soft pin goes with its timer");
         // A lease outlasts the pin: the queue of the leased is ordered by time, and only its end may be joined.
-        let until = pin.until.max(self.objects[object].touched);
+        let until = pin.until.max(leased_until);
         if until > self.now {
-            let version = self.objects[object].version;
-            self.timers.insert((until, Timer::SoftPin { object, version }));
+            pin.timer = Some(until);
+            self.timers.insert((until, Timer::SoftPin(object)));
             return;
         }
-        self.soft_pins.insert(object, Deadline { in_force: false, ..pin });
+        pin.timer = None;
         self.soft_pins_in_force -= 1;
         self.requeue(object, QueueKind::Fresh);
     }
 
     /// The object is going, and its soft pin with it.
     pub(crate) fn forget_soft_pin(&mut self, object: u32) {
-        if self.objects[object].pin == Pin::Soft
-            && self.soft_pins.remove(&object).is_some_and(|pin| pin.in_force)
-        {
+        if self.objects[object].pin != Pin::Soft {
+            return;
+        }
+        if let Some(due) = self.soft_pins.remove(&object).and_then(|pin| pin.timer) {
+            self.timers.remove(&(due, Timer::SoftPin(object)));
             self.soft_pins_in_force -= 1;
         }
     }
 
     pub(crate) fn soft_pin_in_force(&self, object: u32) -> bool {
         self.objects[object].pin == Pin::Soft
-            && self.soft_pins.get(&object).is_some_and(|pin| pin.in_force)
+            && self.soft_pins.get(&object).is_some_and(Deadline::in_force)
     }
 }

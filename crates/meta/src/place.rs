@@ -12,6 +12,8 @@ const QUICK_PROBES: usize = 100;
 const EASY_PIECES: u64 = 4;
 /// A segment that gave this many times the bytes wanted, and still has no room, is left alone while another may do.
 const PATIENCE: u64 = 4;
+/// Preferred or excluded segments that one put can name; further ones count for nothing.
+const MAX_NAMED: usize = 64;
 /// Segments among which `free_ratio_first` takes the emptiest.
 const SAMPLE: usize = 6;
 
@@ -24,26 +26,30 @@ pub(crate) struct Piece {
 }
 
 /// What a put asks of placement.
-pub(crate) struct Wish<'a> {
+pub(crate) struct Wish {
     pub(crate) replicas: usize,
-    preferred: Vec<&'a str>,
+    /// Slots to try first, in order.
+    preferred: Vec<u32>,
     /// Slots that must not be used: those that failed the writer, then those of the replicas placed already.
     avoided: Vec<u32>,
 }
 
 impl Meta {
-    pub(crate) fn wish<'a>(&self, config: &ReplicateConfig<'a>) -> Wish<'a> {
-        let slot_of = |id| self.segments.find(id);
+    pub(crate) fn wish(&self, config: &ReplicateConfig<'_>) -> Wish {
+        let preferred = config.preferred_segments.iter().take(MAX_NAMED);
+        let preferred = preferred.flat_map(|name| self.segments.named(name)).copied();
+        let avoided = config.excluded_segments.iter().take(MAX_NAMED);
+        let avoided = avoided.filter_map(|&id| self.segments.find(id));
         Wish {
             replicas: config.replica_num as usize,
-            preferred: config.preferred_segments.clone(),
-            avoided: config.excluded_segments.iter().copied().filter_map(slot_of).collect(),
+            preferred: distinct(preferred),
+            avoided: distinct(avoided),
         }
     }
 
     /// Reserves ranges for as many of the wished replicas as there is room for, evicting where need be. No two
     /// replicas share a segment.
-    pub(crate) fn place(&mut self, len: u64, wish: &Wish<'_>) -> Vec<Vec<Piece>> {
+    pub(crate) fn place(&mut self, len: u64, wish: &Wish) -> Vec<Vec<Piece>> {
         let mut avoided = wish.avoided.clone();
         let mut replicas = Vec::with_capacity(wish.replicas.min(self.segments.len()));
         while replicas.len() < wish.replicas.min(self.segments.grantable().len()) {
@@ -61,7 +67,7 @@ impl Meta {
     fn place_replica(
         &mut self,
         len: u64,
-        preferred: &[&str],
+        preferred: &[u32],
         avoided: &[u32],
         first: bool,
     ) -> Option<Vec<Piece>> {
@@ -114,19 +120,13 @@ impl Meta {
     }
 
     /// The slots to try, best first; those that are not preferred from the place `start` of the list on.
-    fn probe_order(&mut self, preferred: &[&str], avoided: &[u32], start: usize) -> Vec<u32> {
+    fn probe_order(&mut self, preferred: &[u32], avoided: &[u32], start: usize) -> Vec<u32> {
         let usable =
             |slot: &u32| !avoided.contains(slot) && self.segments[*slot].state == SegmentState::Ok;
-        let mut order: Vec<u32> = Vec::new();
-        for &slot in preferred.iter().flat_map(|name| self.segments.named(name)) {
-            if usable(&slot) && !order.contains(&slot) {
-                order.push(slot);
-            }
-        }
+        let mut order: Vec<u32> = preferred.iter().copied().filter(usable).collect();
         let grantable = self.segments.grantable();
         let first = order.len();
         let turned = grantable[start..].iter().chain(&grantable[..start]).copied();
-        let preferred = order.clone();
         order.extend(turned.filter(usable).filter(|slot| !preferred.contains(slot)));
         if self.config.strategy == Strategy::FreeRatioFirst {
             let sample = first..order.len().min(first + SAMPLE);
@@ -236,4 +236,15 @@ impl Meta {
             }
         }
     }
+}
+
+/// The first [`MAX_NAMED`] different slots, in order.
+fn distinct(slots: impl Iterator<Item = u32>) -> Vec<u32> {
+    let mut seen = Vec::new();
+    for slot in slots {
+        if seen.len() < MAX_NAMED && !seen.contains(&slot) {
+            seen.push(slot);
+        }
+    }
+    seen
 }

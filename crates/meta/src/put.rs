@@ -13,9 +13,9 @@ use crate::reply::AddressTable;
 use crate::slab::NONE;
 
 /// What all puts of one request share.
-struct Order<'a> {
+struct Order {
     writer: u32,
-    wish: Wish<'a>,
+    wish: Wish,
     pin: Pin,
     soft_pin: Option<(u64, bool)>,
     data_type: u8,
@@ -47,7 +47,7 @@ impl Meta {
     fn grant(
         &mut self,
         item: &PutItem<'_>,
-        order: &Order<'_>,
+        order: &Order,
         table: &mut AddressTable,
     ) -> Result<Grant, ErrorCode> {
         check_key(item.key)?;
@@ -91,7 +91,7 @@ impl Meta {
         }
     }
 
-    fn insert(&mut self, item: &PutItem<'_>, order: &Order<'_>, replicas: &[Vec<Piece>]) -> u32 {
+    fn insert(&mut self, item: &PutItem<'_>, order: &Order, replicas: &[Vec<Piece>]) -> u32 {
         let version = self.next_version();
         let object = self.objects.insert(Object {
             key: item.key.into(),

@@ -159,6 +159,8 @@ pub(crate) struct Client {
     /// Stands for the client in the object records; never used again after the client's death.
     pub(crate) number: u32,
     pub(crate) last_heard: Tick,
+    /// It was silent for its whole time to live and got another one.
+    spared: bool,
 }
 
 /// All living clients.
@@ -166,6 +168,8 @@ pub(crate) struct Client {
 pub(crate) struct Clients {
     known: FixedMap<ClientId, Client>,
     next_number: u32,
+    /// When any of them was last heard of.
+    last_heard: Tick,
 }
 
 impl Clients {
@@ -179,13 +183,24 @@ impl Clients {
 
     /// Notes a sign of life. True if the client was not known.
     pub(crate) fn hear(&mut self, id: ClientId, now: Tick) -> bool {
+        self.last_heard = now;
         if let Some(client) = self.known.get_mut(&id) {
-            client.last_heard = now;
+            (client.last_heard, client.spared) = (now, false);
             return false;
         }
         self.next_number = self.next_number.wrapping_add(1);
-        self.known.insert(id, Client { number: self.next_number, last_heard: now });
+        self.known.insert(id, Client { number: self.next_number, last_heard: now, spared: false });
         true
+    }
+
+    /// Whether there are several, and none was heard of for this long.
+    pub(crate) fn all_silent_for(&self, now: Tick, ms: u64) -> bool {
+        self.known.len() > 1 && now.since_ms(self.last_heard) >= ms
+    }
+
+    /// Spares a silent client. False if it has been spared since it was last heard of.
+    pub(crate) fn spare(&mut self, id: ClientId) -> bool {
+        self.known.get_mut(&id).is_some_and(|client| !std::mem::replace(&mut client.spared, true))
     }
 
     pub(crate) fn forget(&mut self, id: ClientId) {

@@ -1,6 +1,6 @@
 //! Everything that happens because time passes.
 
-use mooncake_types::{ClientId, SegmentId, Tick, Version};
+use mooncake_types::{ClientId, SegmentId, SegmentState, Tick};
 
 use crate::Meta;
 use crate::record::SEGMENT_QUEUES;
@@ -22,7 +22,7 @@ pub(crate) enum Timer {
     /// The grace period of an unmount ends.
     Grace(SegmentId),
     /// A soft pin may end.
-    SoftPin { object: u32, version: Version },
+    SoftPin(u32),
 }
 
 impl Meta {
@@ -60,24 +60,28 @@ impl Meta {
             match entry.1 {
                 Timer::Client(client) => self.client_due(client),
                 Timer::Grace(id) => {
-                    if let Some(slot) = self.segments.find(id) {
+                    // It may have gone and come back since.
+                    let unmounting = |slot: &u32| {
+                        self.segments[*slot].state == SegmentState::GracefullyUnmounting
+                    };
+                    if let Some(slot) = self.segments.find(id).filter(unmounting) {
                         self.segments.start_unmounting(slot);
                     }
                 }
-                Timer::SoftPin { object, version } => {
-                    if self.objects.get(object).is_some_and(|record| record.version == version) {
-                        self.soft_pin_due(object);
-                    }
-                }
+                Timer::SoftPin(object) => self.soft_pin_due(object),
             }
         }
     }
 
     fn client_due(&mut self, client: ClientId) {
         let Some(record) = self.clients.get(client) else { return };
-        let due = record.last_heard.after_ms(self.config.client_ttl_ms);
+        let ttl_ms = self.config.client_ttl_ms;
+        let due = record.last_heard.after_ms(ttl_ms);
         if due > self.now {
             self.timers.insert((due, Timer::Client(client)));
+        } else if self.clients.all_silent_for(self.now, ttl_ms / 2) && self.clients.spare(client) {
+            // All of them at once: it is rather the master that was cut off or held up. They have one more time to live.
+            self.timers.insert((self.now.after_ms(ttl_ms), Timer::Client(client)));
         } else {
             self.bury(client);
         }

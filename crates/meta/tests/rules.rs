@@ -459,6 +459,26 @@ fn a_silent_client_is_dead_after_its_time_to_live_and_may_come_back() {
 }
 
 #[test]
+fn when_all_are_silent_at_once_they_get_one_more_time_to_live() {
+    let mut world = pool(1, 64 * KIB);
+    world.mount(BOB, 2, 64 * KIB).unwrap();
+    world.put("k", 1).unwrap();
+    world.advance(19_000);
+    assert_eq!(world.meta.clients(), 2, "the master was cut off, not both of them");
+    assert!(!world.ping(ALICE, &[SegmentId(1)]), "nothing was lost");
+    world.advance(5_000);
+    world.ping(ALICE, &[SegmentId(1)]);
+    world.advance(5_000);
+    assert_eq!(world.meta.clients(), 1, "one alone is dead");
+    world.mount(BOB, 2, 64 * KIB).unwrap();
+    world.advance(10_000);
+    assert_eq!(world.meta.clients(), 2);
+    world.advance(10_000);
+    assert_eq!(world.meta.clients(), 0, "it is one more, not one after the other");
+    world.check();
+}
+
+#[test]
 fn mounting_twice_is_fine_only_if_nothing_differs() {
     let mut world = pool(1, 64 * KIB);
     assert_eq!(world.mount(ALICE, 1, 64 * KIB), Ok(()));
@@ -484,6 +504,12 @@ fn a_node_that_obeyed_a_later_leader_raises_the_epoch() {
     assert_eq!(world.meta.epoch(), Epoch(101));
     let after = world.put("b", 1).unwrap().what.version;
     assert!(after > before && after.epoch == Epoch(101));
+    let again = MountSegment { seen_epoch: Epoch(200), ..mount };
+    assert_eq!(world.ask(BOB, &Request::MountSegment(again)), Reply::Done(Ok(())));
+    assert_eq!(world.meta.epoch(), Epoch(201), "also for a segment that is mounted");
+    let absurd = MountSegment { seen_epoch: Epoch(u64::MAX), ..mount };
+    let refused = Reply::Done(Err(ErrorCode::InvalidVersion));
+    assert_eq!(world.ask(BOB, &Request::MountSegment(absurd)), refused);
 }
 
 #[test]

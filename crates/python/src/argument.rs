@@ -59,7 +59,7 @@ impl Argument {
     /// A list of lists of unsigned integers.
     pub(crate) fn number_lists(self, value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u64>>> {
         const LISTS: &str = "a list of lists of int";
-        let mut lists = Vec::with_capacity(value.len().unwrap_or(0));
+        let mut lists = Vec::with_capacity(expected_items(value));
         self.each(value, LISTS, |item| {
             lists.push(self.numbers(item)?);
             Ok(())
@@ -117,7 +117,7 @@ impl Argument {
         wanted: &str,
         convert: impl Fn(&Bound<'_, PyAny>) -> Result<T, &'static str>,
     ) -> PyResult<Vec<T>> {
-        let mut items = Vec::with_capacity(value.len().unwrap_or(0));
+        let mut items = Vec::with_capacity(expected_items(value));
         self.each(value, wanted, |item| {
             items.push(convert(item).map_err(|wanted| {
                 let (position, got) = (items.len(), described(item));
@@ -150,6 +150,11 @@ impl Argument {
         }
         Ok(())
     }
+}
+
+/// Room to make at once for the items of a sequence. Its own word is not trusted beyond a common batch.
+fn expected_items(value: &Bound<'_, PyAny>) -> usize {
+    value.len().unwrap_or(0).min(4096)
 }
 
 fn text(value: &Bound<'_, PyAny>) -> Option<PyBackedStr> {

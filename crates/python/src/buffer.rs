@@ -1,6 +1,6 @@
 //! Python's memory as slices for transfers, and Rust's memory lent to Python. The only unsafe code of this crate.
 
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "Python's buffer protocol is pointers")]
 
 use std::ffi::c_int;
 

@@ -32,7 +32,7 @@ pub const MAX_SCAN_OBJECTS: u32 = 16_384;
 pub const MAX_SCAN_PAGE_BYTES: usize = 4 << 20;
 
 /// Keys that one page of a scan matches against a regular expression, in bytes.
-pub const MAX_SCAN_MATCHED_BYTES: usize = 128 << 10;
+pub const MAX_SCAN_MATCHED_BYTES: usize = 64 << 10;
 
 /// Longest regular expression, in bytes.
 pub const MAX_REGEX_BYTES: usize = 4096;

@@ -70,12 +70,9 @@ impl Segment {
         let begun = books.ledger.begin(range)?;
         self.frontier.reach(range.offset + range.len);
         books.interrupts.insert(begun.ticket, interrupt);
-        let interrupts = books.interrupts_of(&begun.superseded);
-        if !interrupts.is_empty() {
-            // Outside of the lock: whoever is interrupted may need it to stop.
-            drop(books);
-            interrupts.iter().for_each(|interrupt| interrupt.interrupt());
-            books = self.lock();
+        // Under the lock, so that none of them ends meanwhile and something else is interrupted in its place.
+        for interrupt in books.interrupts_of(&begun.superseded) {
+            interrupt.interrupt();
         }
         self.wait_for_clearance(books, begun.ticket, patience)?;
         let memory = self.region.slice(range.offset, range.len);

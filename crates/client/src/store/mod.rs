@@ -1,6 +1,7 @@
 mod item;
 mod memory;
 mod open;
+mod pattern;
 mod session;
 
 use std::fmt;
@@ -25,6 +26,9 @@ const CLOSED: ErrorCode = ErrorCode::UnavailableInCurrentStatus;
 /// Many threads may use one store at once; every call works on the caller's own thread and returns when its work is
 /// done. Lists of results are by position. Dropping a store closes it.
 ///
+/// A process forked from the one that opened the store cannot use it: to it the store is closed, and dropping it there
+/// changes nothing for the parent.
+///
 /// Codes that any call on keys may answer with: [`ErrorCode::InvalidKey`] for a key that is empty or too long,
 /// [`ErrorCode::RpcFail`] and [`ErrorCode::RpcTimeout`] if the master cannot be reached or does not answer, and
 /// [`ErrorCode::UnavailableInCurrentStatus`] after [`Store::close`].
@@ -32,6 +36,8 @@ pub struct Store {
     hostname: String,
     allows_copies: bool,
     registry: Mutex<Registry>,
+    /// The process that opened the store. One that was forked from it has the same sockets and none of the threads.
+    process: u32,
     session: RwLock<Option<Arc<Session>>>,
 }
 
@@ -48,6 +54,7 @@ impl Store {
             hostname,
             allows_copies,
             registry: Mutex::default(),
+            process: std::process::id(),
             session: RwLock::new(Some(Arc::new(session))),
         })
     }
@@ -55,6 +62,9 @@ impl Store {
     /// Leaves the pool. What this store's segment held is lost to the others. Calls that are under way end first or
     /// fail; later ones are refused. Closing twice does nothing.
     pub fn close(&self) {
+        if self.is_forked() {
+            return self.abandon();
+        }
         let session = self.session.write().expect("no holder of the session panicked").take();
         if let Some(session) = session {
             session.leave();
@@ -184,7 +194,8 @@ impl Store {
     /// number.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidParams`] if the expression does not parse; the codes of all calls; a part may have been
+    /// [`ErrorCode::InvalidParams`] for an expression that is not taken, which a warning in the log names; the codes of
+    /// all calls; a part may have been
     /// removed.
     pub fn remove_by_regex(&self, pattern: &str, force: bool) -> Result<u64, ErrorCode> {
         self.remove_scanned(Some(pattern), force)
@@ -192,16 +203,21 @@ impl Store {
 
     fn remove_scanned(&self, pattern: Option<&str>, force: bool) -> Result<u64, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
-        session.drive(RemoveScanOp::new(pattern, force), NoMemory)
+        let removed = session.drive(RemoveScanOp::new(pattern, force), NoMemory);
+        pattern::warn_if_refused(pattern, &removed);
+        removed
     }
 
     /// The keys that a regular expression finds, and where their objects lie. Grants no lease.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidParams`] if the expression does not parse; the codes of all calls.
+    /// [`ErrorCode::InvalidParams`] for an expression that is not taken, which a warning in the log names; the codes of
+    /// all calls.
     pub fn list_by_regex(&self, pattern: &str) -> Result<Vec<(String, ObjectLocation)>, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
-        session.drive(ListOp::new(Some(pattern)), NoMemory)
+        let listed = session.drive(ListOp::new(Some(pattern)), NoMemory);
+        pattern::warn_if_refused(Some(pattern), &listed);
+        listed
     }
 
     /// Registers `len` bytes of the caller's memory from address `ptr` on; they stay valid until
@@ -234,7 +250,22 @@ impl Store {
         self.registry.lock().expect("no holder of the registry panicked")
     }
 
+    fn is_forked(&self) -> bool {
+        std::process::id() != self.process
+    }
+
+    /// Lets go of a session that belongs to the parent process, without saying goodbye on its sockets. What it
+    /// has in memory is lost to this process, which is a copy anyway.
+    fn abandon(&self) {
+        if let Ok(mut session) = self.session.try_write() {
+            std::mem::forget(session.take());
+        }
+    }
+
     fn session(&self) -> Option<Arc<Session>> {
+        if self.is_forked() {
+            return None;
+        }
         self.session.read().expect("no holder of the session panicked").clone()
     }
 }

@@ -150,6 +150,7 @@ impl Peer {
 
     fn forget_lane(&self) {
         self.lock().lanes -= 1;
-        self.freed.notify_one();
+        // All of them: the first to wake may find the peer suspect and leave without waking the next.
+        self.freed.notify_all();
     }
 }
