@@ -115,17 +115,13 @@ impl Exchange for ReadExchange<'_> {
     }
 
     fn recv(&mut self, wait: Wait) -> Result<(), Fault> {
-        if !self.expecting {
-            let Some(&id) = self.waiting.front() else { return Ok(()) };
-            let frame = &self.plan.frames[self.answered()];
-            let positions = &self.plan.positions[frame.ops.clone()];
-            let places = positions.iter().map(|&position| &self.ops[position].dst);
-            self.lease.lane().inbound.expect(Awaited::Read, id, places);
-            self.expecting = true;
-        }
-        self.lease.lane().recv(wait)?;
-        if self.lease.as_lane().inbound.is_complete() {
-            self.conclude();
+        self.recv_reply(wait)?;
+        // What came along with an unpredicted reply lies in memory already: no poll will announce it.
+        while !self.expecting
+            && !self.waiting.is_empty()
+            && self.lease.as_lane().inbound.has_unread()
+        {
+            self.recv_reply(Wait::Now)?;
         }
         Ok(())
     }
@@ -141,5 +137,23 @@ impl Exchange for ReadExchange<'_> {
             self.lease.give_back();
         }
         self.plan.positions.into_iter().zip(self.results)
+    }
+}
+
+impl ReadExchange<'_> {
+    fn recv_reply(&mut self, wait: Wait) -> Result<(), Fault> {
+        if !self.expecting {
+            let Some(&id) = self.waiting.front() else { return Ok(()) };
+            let frame = &self.plan.frames[self.answered()];
+            let positions = &self.plan.positions[frame.ops.clone()];
+            let places = positions.iter().map(|&position| &self.ops[position].dst);
+            self.lease.lane().inbound.expect(Awaited::Read, id, places);
+            self.expecting = true;
+        }
+        self.lease.lane().recv(wait)?;
+        if self.lease.as_lane().inbound.is_complete() {
+            self.conclude();
+        }
+        Ok(())
     }
 }

@@ -378,3 +378,47 @@ fn memory_that_is_not_there_is_an_error_and_closes_the_lane() {
         assert_eq!(node.host.entries(node.segment).len(), 1);
     }
 }
+
+/// A node that answers one frame of 1,024 ranges, the first of them in error, and then a frame of one range, in one
+/// piece.
+fn answers_both_at_once() -> FakeNode {
+    FakeNode::start(|mut stream| {
+        let mut answer = Vec::new();
+        for count in [1024, 1] {
+            let (request, _) = read_frame(&mut stream)?;
+            let fine = if count == 1 { 1 } else { count - 1 };
+            let mut statuses = vec![Ok(()); count];
+            if count > 1 {
+                statuses[0] = Err(ErrorCode::ObjectNotFound);
+            }
+            encode_read_reply(&mut answer, request.request_id, &statuses);
+            let bytes = crate::testing::pattern("key", version(1), 0, 8);
+            for _ in 0..fine {
+                answer.extend_from_slice(&bytes);
+            }
+            for _ in 0..fine {
+                answer.extend_from_slice(&0_i32.to_le_bytes());
+                answer.extend_from_slice(&crc32c(&bytes).to_le_bytes());
+            }
+        }
+        stream.write_all(&answer)?;
+        let _ = read_frame(&mut stream);
+        Ok(())
+    })
+}
+
+#[test]
+fn what_one_node_has_answered_is_read_though_another_is_silent() {
+    let talkative = answers_both_at_once();
+    let silent = FakeNode::start(|mut stream| {
+        while read_frame(&mut stream).is_ok() {}
+        Ok(())
+    });
+    let small = |node| Object { len: 8, ..object_at(node) };
+    let mut objects: Vec<Object> = (0..1025).map(|_| small(&talkative)).collect();
+    objects.push(small(&silent));
+    let mut expected = all_ok(1025);
+    expected[0] = Err(TransferError::Stale);
+    expected.push(Err(TransferError::TimedOut { endpoint: Arc::clone(&silent.endpoint) }));
+    assert_eq!(read_all(&impatient(), &objects), expected);
+}
