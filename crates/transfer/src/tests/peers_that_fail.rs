@@ -416,6 +416,8 @@ fn what_one_node_has_answered_is_read_though_another_is_silent() {
     });
     let small = |node| Object { len: 8, ..object_at(node) };
     let mut objects: Vec<Object> = (0..1025).map(|_| small(&talkative)).collect();
+    // Long, so that there is room for the second answer where the first was expected.
+    objects[0].len = LEN;
     objects.push(small(&silent));
     let mut expected = all_ok(1025);
     expected[0] = Err(TransferError::Stale);
