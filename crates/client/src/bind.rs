@@ -87,11 +87,31 @@ fn addresses_of(wish: &Wish<'_>, host: &str) -> Result<Vec<IpAddr>, OpenError> {
         return Ok(vec![any_like(wish.towards_master)]);
     }
     match resolve(host) {
-        Ok(addresses) => Ok(addresses),
+        Ok(addresses) => Ok(known_to_others(host, addresses, wish.towards_master)),
         // Nobody connects to a process that lends nothing: its name need not mean anything to a resolver.
         Err(_) if !wish.serves => Ok(vec![any_like(wish.towards_master)]),
         Err(error) => Err(error),
     }
+}
+
+/// The addresses that others may mean by the host. Its own machine may map its name to a loopback address, as Debian
+/// does with 127.0.1.1: nobody else would reach a process that listens there. So if the master is elsewhere, and so
+/// others are, loopback addresses of a name do not count; without any others, all of this machine's do.
+fn known_to_others(host: &str, resolved: Vec<IpAddr>, towards_master: IpAddr) -> Vec<IpAddr> {
+    if is_loopback(&towards_master) || means_itself_everywhere(host) {
+        return resolved;
+    }
+    let outward: Vec<IpAddr> = resolved.iter().copied().filter(|ip| !is_loopback(ip)).collect();
+    if outward.is_empty() { vec![any_like(resolved[0])] } else { outward }
+}
+
+/// Whether the host is the same address on every machine: a literal one, or `localhost`.
+fn means_itself_everywhere(host: &str) -> bool {
+    host.parse::<IpAddr>().is_ok() || host.eq_ignore_ascii_case("localhost")
+}
+
+fn is_loopback(address: &IpAddr) -> bool {
+    address.to_canonical().is_loopback()
 }
 
 fn is_unspecified(host: &str) -> bool {
@@ -206,6 +226,42 @@ mod tests {
         for host in ["", "0.0.0.0", "[::]"] {
             let bound = bind(&wish(host), &mut chance).expect("a port is free");
             assert_eq!(bound.hostname, format!("127.0.0.1:{}", port_of(&bound.hostname)));
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_loopback_only_here_is_listened_for_on_all_addresses() {
+        const AWAY: &str = "10.0.0.5";
+        for (host, resolved, towards_master, expected) in [
+            ("node", &["127.0.1.1"][..], AWAY, &["0.0.0.0"][..]),
+            ("node", &["127.0.1.1", "::1"], AWAY, &["0.0.0.0"]),
+            ("node", &["::1"], "2001:db8::5", &["::"]),
+            ("node", &["127.0.1.1"], "127.0.0.1", &["127.0.1.1"]),
+            ("node", &["127.0.1.1"], "::1", &["127.0.1.1"]),
+            ("node", &["127.0.1.1"], "::ffff:127.0.0.1", &["127.0.1.1"]),
+            ("node", &["10.0.0.5"], AWAY, &["10.0.0.5"]),
+            ("node", &["127.0.1.1", "10.0.0.5"], AWAY, &["10.0.0.5"]),
+            ("localhost", &["127.0.0.1", "::1"], AWAY, &["127.0.0.1", "::1"]),
+            ("LocalHost", &["127.0.0.1"], AWAY, &["127.0.0.1"]),
+            ("127.0.0.1", &["127.0.0.1"], AWAY, &["127.0.0.1"]),
+            ("::1", &["::1"], AWAY, &["::1"]),
+        ] {
+            let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+            let all = |texts: &[&str]| texts.iter().map(|text| ip(text)).collect::<Vec<_>>();
+            let known = known_to_others(host, all(resolved), ip(towards_master));
+            assert_eq!(known, all(expected), "{host} as {resolved:?}, master by {towards_master}");
+        }
+    }
+
+    #[test]
+    fn localhost_stays_on_loopback_wherever_the_master_is() {
+        let towards_master = Ipv4Addr::new(10, 0, 0, 5).into();
+        for host in ["localhost", "127.0.0.1"] {
+            let wish = Wish { towards_master, ..wish(host) };
+            let bound = bind(&wish, &mut Chance::new(6)).expect("a port is free");
+            let local =
+                bound.socket.local_addr().expect("bound").as_socket().expect("an IP address");
+            assert!(local.ip().is_loopback(), "{host}: {local}");
         }
     }
 

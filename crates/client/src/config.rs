@@ -12,14 +12,14 @@ pub struct StoreConfig {
     pub master: String,
     /// Memory lent to the pool, in bytes; zero lends none.
     pub segment_bytes: u64,
-    /// Room for the copies of copying puts and gets, in bytes; zero forbids copying puts
-    /// ([`crate::Store::allows_copies`]).
+    /// In bytes. Zero: no copying calls ([`crate::Store::allows_copies`]); otherwise copies are not bounded by it.
     pub local_buffer_bytes: u64,
     /// The cluster to join; every process of a cluster names the same.
     pub cluster_id: String,
     /// The secret of the cluster; empty if it has none.
     pub auth_token: String,
-    /// The address to listen on; by default that of the local hostname, or all if it belongs to no interface here.
+    /// The address to listen on; by default that of the local hostname, or all if it belongs to no interface here or
+    /// the name is a loopback address only here, while the master is elsewhere.
     pub bind_address: Option<String>,
     /// The ports to choose from when the local hostname names none.
     pub ports: RangeInclusive<u16>,
@@ -27,7 +27,7 @@ pub struct StoreConfig {
     pub rpc_timeout: Duration,
     /// How long reaching the master may take, all attempts together.
     pub rpc_connect_timeout: Duration,
-    /// How long one transfer may go without progress.
+    /// How long the transfer of one call may take as a whole, plus one second for each 16 MiB that it moves.
     pub transfer_timeout: Duration,
     /// Most connections to one node.
     pub lanes_per_peer: usize,

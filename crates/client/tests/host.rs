@@ -51,6 +51,16 @@ fn flag() -> Arc<Flag> {
     Arc::default()
 }
 
+#[test]
+fn clients_are_told_the_highest_epoch_seen() {
+    let host = host();
+    let told: &dyn SegmentHost = &host;
+    assert_eq!(told.epoch(), Epoch(0));
+    host.see_epoch(Epoch(9));
+    host.see_epoch(Epoch(4));
+    assert_eq!(told.epoch(), Epoch(9));
+}
+
 /// Tells a channel, as a transport that is waited for would find out.
 struct Teller(mpsc::Sender<()>);
 

@@ -39,6 +39,10 @@ impl SegmentHost for FlatHost {
         true
     }
 
+    fn epoch(&self) -> Epoch {
+        EPOCH
+    }
+
     fn begin_write(
         &self,
         _: Epoch,

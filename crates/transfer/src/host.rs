@@ -12,6 +12,9 @@ pub trait SegmentHost: Send + Sync {
     /// Is this segment one of the host's?
     fn owns(&self, segment: SegmentId) -> bool;
 
+    /// The highest epoch that the host has seen; zero before the first. Clients are told it when they connect.
+    fn epoch(&self) -> Epoch;
+
     /// The right to write `range`. The host refuses epochs older than it has seen, and versions older than any that
     /// began in the range; it drops the ledger entries that overlap the range, interrupts an older writer that is
     /// still in it and waits until that one has completed or abandoned its ticket.

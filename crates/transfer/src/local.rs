@@ -1,12 +1,16 @@
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mooncake_memory::RawSlice;
+use mooncake_memory::{RawSlice, SliceList, append_checked, copy_checked, crc32c};
 use mooncake_types::{Epoch, ErrorCode, SegmentId, limits::CHUNK_BYTES};
 
 use crate::{Interrupt, ReadOp, SegmentHost, TransferError, Transport, WriteOp};
 
 /// Copies between callers' memory and segments of this process. Endpoints are not looked at.
+///
+/// The kernel makes the copies, which are dearer than plain ones: memory of the caller that is not there is an error,
+/// as it is over TCP, and not the end of the process.
 #[derive(Clone)]
 pub struct LocalTransport {
     host: Arc<dyn SegmentHost>,
@@ -43,7 +47,7 @@ impl LocalTransport {
         if ticket.memory.len() as u64 != op.range.len {
             return Err(TransferError::Refused(ErrorCode::InternalError));
         }
-        op.dst.fill_from(ticket.memory);
+        copy_out(ticket.memory, &op.dst)?;
         if self.host.still_holds(&ticket) { Ok(()) } else { Err(TransferError::Stale) }
     }
 
@@ -61,35 +65,50 @@ impl LocalTransport {
             return Err(TransferError::Refused(ErrorCode::InternalError));
         }
         match copy_in(op, ticket.memory, &stop) {
-            Some(checksums) => {
+            Ok(checksums) => {
                 self.host.complete_write(ticket, checksums).map_err(TransferError::Refused)
             }
-            None => {
+            Err(error) => {
                 self.host.abandon_write(ticket);
-                Err(TransferError::Refused(ErrorCode::InvalidVersion))
+                Err(error)
             }
         }
     }
 }
 
-/// Copies chunk by chunk and checksums each while it is in the cache; `None` if it was asked to stop.
-fn copy_in(op: &WriteOp<'_>, memory: RawSlice, stop: &StopFlag) -> Option<Vec<u32>> {
+fn copy_out(memory: RawSlice, dst: &SliceList) -> Result<(), TransferError> {
+    let mut from = 0;
+    for piece in dst.sub(0, memory.len() as u64) {
+        copy_checked(memory.sub(from, piece.len()), piece).map_err(bad_memory)?;
+        from += piece.len();
+    }
+    Ok(())
+}
+
+/// Copies chunk by chunk until it is asked to stop. A chunk comes by way of private memory: its pieces are gathered
+/// with one call, its checksum needs no copy of its own, and nothing is written of a chunk that is not all there.
+fn copy_in(op: &WriteOp<'_>, memory: RawSlice, stop: &StopFlag) -> Result<Vec<u32>, TransferError> {
     let mut checksums = Vec::with_capacity(op.range.len.div_ceil(CHUNK_BYTES) as usize);
+    let mut gathered = Vec::new();
     let mut from = 0;
     while from < memory.len() {
         if stop.0.load(Ordering::Acquire) {
-            return None;
+            return Err(TransferError::Refused(ErrorCode::InvalidVersion));
         }
         let chunk = memory.sub(from, (CHUNK_BYTES as usize).min(memory.len() - from));
-        let mut filled = 0;
-        for piece in op.src.sub(from as u64, chunk.len() as u64) {
-            piece.copy_to(chunk.sub(filled, piece.len()));
-            filled += piece.len();
-        }
-        checksums.push(chunk.crc32c());
+        let pieces: Vec<RawSlice> = op.src.sub(from as u64, chunk.len() as u64).collect();
+        gathered.clear();
+        append_checked(&pieces, &mut gathered).map_err(bad_memory)?;
+        chunk.write_from(&gathered);
+        checksums.push(crc32c(&gathered));
         from += chunk.len();
     }
-    Some(checksums)
+    Ok(checksums)
+}
+
+/// The segment's own memory is there for as long as its ticket, so it is the caller's that is not.
+fn bad_memory(error: io::Error) -> TransferError {
+    TransferError::BadMemory { reason: error.to_string() }
 }
 
 impl Transport for LocalTransport {

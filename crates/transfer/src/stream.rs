@@ -15,7 +15,7 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const PEER_SILENCE: Duration = Duration::from_secs(5);
 
 /// Options of every connection: packets leave at once, and a host that vanished is noticed. The kernel sizes the
-/// buffers: on loopback, fixed sizes made transfers of 1 MiB slower.
+/// buffers: a fixed size turns its own sizing off.
 pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_tcp_nodelay(true)?;

@@ -11,7 +11,6 @@ use super::segment::Segment;
 const WRITER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// All segments that this process lends, and the highest epoch that they obey.
-///
 pub struct Host {
     segments: Vec<Segment>,
     epoch: AtomicU64,
@@ -62,6 +61,10 @@ impl Host {
 impl SegmentHost for Host {
     fn owns(&self, segment: SegmentId) -> bool {
         self.segment(segment).is_ok()
+    }
+
+    fn epoch(&self) -> Epoch {
+        Host::epoch(self)
     }
 
     fn begin_write(

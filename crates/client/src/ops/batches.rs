@@ -3,6 +3,10 @@ use mooncake_types::{ErrorCode, limits};
 /// Most key bytes in one request to the master; a frame's body stays far under its limit.
 pub(super) const MAX_BATCH_KEY_BYTES: usize = 4 << 20;
 
+/// Most bytes of objects whose grants one request asks for: they are written well before the master gives up on their
+/// puts, also over a slow network. A longer object is asked for alone.
+const MAX_BATCH_OBJECT_BYTES: u64 = 1 << 30;
+
 /// Whether the master may be asked about this key.
 pub(super) fn check_key(key: &str) -> Result<(), ErrorCode> {
     if key.is_empty() || key.len() > limits::MAX_KEY_BYTES {
@@ -25,13 +29,20 @@ impl Batches {
 
     /// The positions of the next request; empty when all have been taken.
     pub(super) fn take(&mut self, key_len: impl Fn(usize) -> usize) -> Vec<usize> {
-        let mut bytes = 0;
+        self.take_puts(|position| (key_len(position), 0))
+    }
+
+    /// As [`Batches::take`], given the lengths of keys and of the objects that are to be put.
+    pub(super) fn take_puts(&mut self, lens: impl Fn(usize) -> (usize, u64)) -> Vec<usize> {
+        let (mut key_bytes, mut object_bytes) = (0, 0_u64);
         let rest = &self.order[self.at..];
         let fits = rest.iter().take(limits::MAX_BATCH_KEYS).take_while(|&&position| {
-            bytes += key_len(position);
-            bytes <= MAX_BATCH_KEY_BYTES
+            let (key_len, object_len) = lens(position);
+            let first = key_bytes == 0;
+            key_bytes += key_len;
+            object_bytes = object_bytes.saturating_add(object_len);
+            first || (key_bytes <= MAX_BATCH_KEY_BYTES && object_bytes <= MAX_BATCH_OBJECT_BYTES)
         });
-        // A single key is far below the byte limit, so a batch that is not the end is never empty.
         let taken: Vec<usize> = fits.copied().collect();
         self.at += taken.len();
         taken
@@ -79,6 +90,14 @@ mod tests {
         ] {
             assert_eq!(sizes(count, key_len), expected, "{count} keys of {key_len}");
         }
+    }
+
+    #[test]
+    fn puts_are_cut_by_object_bytes_too() {
+        let mut batches = Batches::new((0..5).collect());
+        let lens = [1 << 29, 1 << 29, 1, 1 << 40, 1];
+        let mut taken = || batches.take_puts(|position| (10, lens[position]));
+        assert_eq!([taken(), taken(), taken(), taken()], [vec![0, 1], vec![2], vec![3], vec![4]]);
     }
 
     #[test]

@@ -96,7 +96,8 @@ impl<'a> PutOp<'a> {
         if !self.is_retry {
             let items = self.items;
             self.config.excluded_segments.truncate(self.excluded_by_caller);
-            self.asked = self.batches.take(|position| items[position].key.len());
+            let lens = |position: usize| (items[position].key.len(), items[position].len);
+            self.asked = self.batches.take_puts(lens);
         }
         if self.asked.is_empty() {
             return Step::Done;

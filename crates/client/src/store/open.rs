@@ -32,8 +32,9 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long connecting to a node may take.
 const NODE_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Most connections that a node serves.
-const MAX_SERVED_CONNECTIONS: usize = 1024;
+/// Most connections that a node serves: two thousand busy clients with four lanes each. A connection costs a thread
+/// with a small stack and a descriptor.
+const MAX_SERVED_CONNECTIONS: usize = 8192;
 
 const LOCAL_BUFFER_BYTES: std::ops::RangeInclusive<u64> = 1 << 10..=1 << 40;
 

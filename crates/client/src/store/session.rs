@@ -130,6 +130,8 @@ fn why(error: TransferError) -> MoveError {
     tracing::debug!(%error, "a range was not moved");
     match error {
         TransferError::Stale => MoveError::Stale,
+        // It has no connection left for us, and so cannot be reached; it says nothing about the range.
+        TransferError::Refused(ErrorCode::UnavailableInCurrentStatus) => MoveError::Broken,
         TransferError::Refused(code) => MoveError::Refused(code),
         TransferError::BadMemory { .. } => MoveError::Refused(ErrorCode::InvalidParams),
         TransferError::Unreachable { .. }
@@ -141,4 +143,36 @@ fn why(error: TransferError) -> MoveError {
 
 fn log_call(error: &CallError) {
     tracing::debug!(%error, "a call to the master failed");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_transfer_means_that_the_node_the_route_or_the_call_is_wrong() {
+        let endpoint = || "node:1".into();
+        let reason = || "gone".to_owned();
+        for (error, meaning) in [
+            (TransferError::Stale, MoveError::Stale),
+            (
+                TransferError::Refused(ErrorCode::InvalidVersion),
+                MoveError::Refused(ErrorCode::InvalidVersion),
+            ),
+            (TransferError::Refused(ErrorCode::UnavailableInCurrentStatus), MoveError::Broken),
+            (
+                TransferError::BadMemory { reason: reason() },
+                MoveError::Refused(ErrorCode::InvalidParams),
+            ),
+            (
+                TransferError::Unreachable { endpoint: endpoint(), reason: reason() },
+                MoveError::Broken,
+            ),
+            (TransferError::TimedOut { endpoint: endpoint() }, MoveError::Broken),
+            (TransferError::Corrupt { endpoint: endpoint() }, MoveError::Broken),
+            (TransferError::Protocol { endpoint: endpoint(), reason: reason() }, MoveError::Broken),
+        ] {
+            assert_eq!(why(error.clone()), meaning, "{error:?}");
+        }
+    }
 }

@@ -1,10 +1,14 @@
+use std::net::TcpListener;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mooncake_client::node::Host;
 use mooncake_client::{ErrorCode, Health, ReplicateConfig, Store, StoreConfig};
 use mooncake_meta::Meta;
-use mooncake_types::Epoch;
+use mooncake_transfer::{DataServer, ServerConfig};
+use mooncake_types::{ClientId, Epoch, MountSegment, Reply, Request, SegmentId, Tick};
 
-use crate::master::{self, Master};
+use crate::master::{self, CLUSTER, Master, TOKEN};
 use crate::rig::{config, content, eventually, get, open, put};
 
 /// Takes the state out of a master that is going to be restarted.
@@ -58,6 +62,41 @@ fn an_object_whose_only_node_vanished_is_an_error_and_not_a_hang() {
     let _master = master.restart(keep);
     assert_eq!(get(&client, "lost"), Err(ErrorCode::TransferFail));
     assert_eq!(put(&client, "new", 10_000, 1), Err(ErrorCode::TransferFail));
+}
+
+/// A node that lends a segment, but has no connection left for anybody.
+fn full_node(master: &Master) -> DataServer {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let (cluster_id, auth_token) = (CLUSTER.to_owned(), TOKEN.to_owned());
+    let config = ServerConfig { cluster_id, auth_token, max_connections: 0 };
+    let server = DataServer::start(listener, Arc::new(Host::new(Vec::new())), config)
+        .expect("the server starts");
+    let endpoint = server.local_addr().to_string();
+    let mount = MountSegment {
+        id: SegmentId(77),
+        name: &endpoint,
+        endpoint: &endpoint,
+        len: 16 << 20,
+        seen_epoch: Epoch(0),
+    };
+    let request = Request::MountSegment(mount);
+    let reply = master.with_meta(|meta| meta.handle(Tick(0), ClientId(77), &request));
+    assert_eq!(reply, Reply::Done(Ok(())));
+    server
+}
+
+#[test]
+fn a_node_without_a_connection_left_is_avoided_like_one_that_is_gone() {
+    let master = Master::start();
+    let _full = full_node(&master);
+    let client = open(&master, 0);
+    assert_eq!(put(&client, "alone", 10_000, 1), Err(ErrorCode::TransferFail));
+    let _node = open(&master, 16 << 20);
+    for number in 0..40 {
+        let key = format!("key {number}");
+        assert_eq!(put(&client, &key, 10_000, 1 + number % 2), Ok(()), "{key}");
+        assert_eq!(get(&client, &key), Ok(content(&key, 10_000)), "{key}");
+    }
 }
 
 #[test]

@@ -3,5 +3,6 @@
 mod faults;
 mod master;
 mod open;
+mod patterns;
 mod pool;
 mod rig;

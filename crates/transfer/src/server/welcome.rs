@@ -1,6 +1,5 @@
 use std::time::{Duration, Instant};
 
-use mooncake_types::Epoch;
 use mooncake_wire::{
     Expected, HEADER_LEN, Kind, PROTOCOL_VERSION, Welcome, decode_hello, encode_welcome,
 };
@@ -32,7 +31,7 @@ impl Service {
             .map_err(|refusal| End::Refused(id, refusal))?;
         let welcome = Welcome {
             protocol_version: PROTOCOL_VERSION,
-            epoch: Epoch::default(),
+            epoch: self.host.epoch(),
             software_version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         self.out.clear();

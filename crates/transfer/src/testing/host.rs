@@ -126,6 +126,10 @@ impl SegmentHost for MemoryHost {
         self.lock().segments.contains_key(&segment)
     }
 
+    fn epoch(&self) -> Epoch {
+        self.lock().seen
+    }
+
     fn begin_write(
         &self,
         epoch: Epoch,

@@ -1,12 +1,17 @@
 //! What every transport promises, held against each of them.
 
+use std::io::Write;
 use std::sync::Arc;
 
-use mooncake_memory::{Buffer, SliceList};
+use mooncake_memory::{Buffer, RawSlice, SliceList};
 use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES};
 use mooncake_types::{Epoch, ErrorCode, SegmentId};
+use mooncake_wire::{decode_welcome, encode_hello};
 
-use super::rig::{EPOCH, Node, Object, all_ok, read_all, scatter, tcp, version, write_all};
+use super::raw_peer::{connect, hello, read_frame};
+use super::rig::{
+    EPOCH, Node, Object, all_ok, read_all, scatter, tcp, version, wait_until, write_all,
+};
 use crate::testing::{first_mismatch, pattern};
 use crate::{LocalTransport, Paths, SegmentHost, TransferError, Transport};
 
@@ -253,6 +258,49 @@ fn memory_of_another_length_is_refused_before_anything_is_sent() {
         let ops = [op, object.read_op(0, good.raw().into())];
         assert_eq!(transport.read(&ops), [refused, Ok(())]);
     });
+}
+
+#[test]
+fn memory_that_is_not_there_is_an_error_wherever_it_lies() {
+    on_every_transport(|transport, node| {
+        for len in [4096, MIB] {
+            let object = Object::at(node, 0, len, len);
+            assert_eq!(write_all(transport, std::slice::from_ref(&object)), all_ok(1));
+            let later = Object { offset: 4 * MIB, version: version(len + 1), ..object.clone() };
+            let buffer = Buffer::zeroed(len as usize);
+            let there = buffer.raw();
+            let hole = RawSlice::unmapped(len as usize);
+            let half = len as usize / 2;
+            let scattered = vec![there.sub(0, half), hole.sub(0, 100), there.sub(half, half - 100)];
+            for memory in [SliceList::from(hole), SliceList::from(scattered)] {
+                for results in [
+                    transport.read(&[object.read_op(0, memory.clone())]),
+                    transport.write(EPOCH, &[later.write_op(memory)]),
+                ] {
+                    let is_bad = matches!(results[..], [Err(TransferError::BadMemory { .. })]);
+                    assert!(is_bad, "{results:?}");
+                }
+                wait_until("the write was given up", || node.host.writers() == 0);
+                assert_eq!(node.host.entries(node.segment), [(0, object.version)]);
+                assert_eq!(read_all(transport, std::slice::from_ref(&object)), all_ok(1));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_client_is_told_the_highest_epoch_that_the_node_has_seen() {
+    let node = Node::start(1, MIB);
+    let told = || {
+        let mut stream = connect(&node.endpoint);
+        let mut frame = Vec::new();
+        encode_hello(&mut frame, 1, &hello());
+        stream.write_all(&frame).unwrap();
+        decode_welcome(&read_frame(&mut stream).unwrap().1).unwrap().epoch
+    };
+    assert_eq!(told(), Epoch(0));
+    assert_eq!(write_all(&tcp(), &[Object::at(&node, 0, 100, 1)]), all_ok(1));
+    assert_eq!(told(), EPOCH);
 }
 
 #[test]
