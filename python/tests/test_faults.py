@@ -1,13 +1,22 @@
 """Processes that die: every call ends in bounded time, and no wrong byte is ever returned."""
 
+from __future__ import annotations
+
+import itertools
 import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
-from cluster import MIB, Cluster, Memory, content, wait_until
+from cluster import MIB, Cluster, Memory, Process, content, wait_until
 from mooncake.store import ReplicateConfig
+from values import stamped, version_of
 
 SLOWEST_CALL_SECONDS = 10.0
+LARGE = 4 * MIB
+THREADS = 4
 
 
 @pytest.fixture(autouse=True)
@@ -18,34 +27,84 @@ def _short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Timed:
-    """Remembers how long the slowest call took."""
+    """Remembers when calls began and ended, whichever thread made them."""
 
     def __init__(self) -> None:
-        self.slowest = 0.0
+        self.spans: list[tuple[float, float]] = []
 
-    def __enter__(self) -> None:
-        self.begin = time.monotonic()
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        begin = time.monotonic()
+        yield
+        self.spans.append((begin, time.monotonic()))
 
-    def __exit__(self, *_: object) -> None:
-        self.slowest = max(self.slowest, time.monotonic() - self.begin)
+    @property
+    def slowest(self) -> float:
+        return max(end - begin for begin, end in self.spans)
+
+    def around(self, moment: float) -> tuple[int, int, int]:
+        """How many calls had ended at that moment, were under way, and began after it."""
+        ended = sum(end < moment for _, end in self.spans)
+        begun_later = sum(begin > moment for begin, _ in self.spans)
+        return ended, len(self.spans) - ended - begun_later, begun_later
+
+
+class Killer(threading.Thread):
+    """Kills a process once enough calls have ended, in the midst of further ones."""
+
+    def __init__(self, process: Process, timed: Timed, calls: int) -> None:
+        super().__init__()
+        self.process, self.timed, self.calls = process, timed, calls
+        self.moment = 0.0
+        self.done = threading.Event()
+
+    def run(self) -> None:
+        try:
+            wait_until(lambda: len(self.timed.spans) >= self.calls, 20, f"{self.calls} calls ended")
+            self.moment = time.monotonic()
+            self.process.kill()
+        finally:
+            self.done.set()
+
+    def __enter__(self) -> Killer:
+        self.start()
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        self.join()
+        if error is not None:
+            return
+        before, during, after = self.timed.around(self.moment)
+        assert (before >= self.calls, during > 0, after > 0) == (True, True, True), (before, during, after)
+
+    def numbers(self, calls_after: int) -> Iterator[int]:
+        """Counts until the process was killed, and `calls_after` further."""
+        for number in itertools.count():
+            if self.done.is_set():
+                calls_after -= 1
+            if calls_after < 0:
+                return
+            yield number
 
 
 def test_a_node_is_killed_during_puts() -> None:
     with Cluster() as cluster:
-        nodes = [cluster.start_node(64 * MIB) for _ in range(2)]
+        nodes = [cluster.start_node(256 * MIB) for _ in range(2)]
         store, timed, codes = cluster.store(), Timed(), {}
-        killer = threading.Timer(0.2, nodes[0].kill)
-        killer.start()
-        for i in range(150):
-            key = f"k{i}"
-            with timed:
-                codes[key] = store.put(key, content(key, 512 << 10))
-        killer.join()
-        assert timed.slowest < SLOWEST_CALL_SECONDS
+
+        def put(thread: int, killer: Killer) -> None:
+            for i in killer.numbers(calls_after=10):
+                key = f"k{thread}-{i}"
+                value = stamped(key, i, LARGE)
+                with timed():
+                    codes[key] = store.put(key, value)
+
+        with Killer(nodes[0], timed, calls=20) as killer, ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(put, range(THREADS), [killer] * THREADS))
         for key, code in codes.items():
-            with timed:
+            with timed():
                 value = store.get(key)
-            assert value in (b"", content(key, 512 << 10)), f"{key} was put with {code}"
+            assert value == b"" or version_of(key, value) == int(key.split("-")[1]), f"{key} was put with {code}"
         assert timed.slowest < SLOWEST_CALL_SECONDS
         assert store.put("after", b"value") == 0
         assert store.get("after") == b"value"
@@ -53,25 +112,27 @@ def test_a_node_is_killed_during_puts() -> None:
 
 def test_a_node_is_killed_during_gets() -> None:
     with Cluster() as cluster:
-        nodes = [cluster.start_node(64 * MIB) for _ in range(2)]
-        store, timed, memory = cluster.store(), Timed(), Memory(2 * MIB)
-        keys = [f"k{i}" for i in range(40)]
+        nodes = [cluster.start_node(256 * MIB) for _ in range(2)]
+        store, timed = cluster.store(), Timed()
+        values = {f"k{i}": stamped(f"k{i}", i, LARGE) for i in range(24)}
         rules = ReplicateConfig()
         rules.replica_num = 2
-        for i, key in enumerate(keys):
-            assert store.put(key, content(key, MIB), rules if i % 2 else ReplicateConfig()) == 0
-        killer = threading.Timer(0.1, nodes[0].kill)
-        killer.start()
-        for round_ in range(5):
-            for i, key in enumerate(keys):
-                with timed:
-                    got = store.get_into(key, memory.address, memory.size)
-                assert got == MIB or got < 0, (round_, key)
-                if got >= 0:
-                    assert memory.read(0, MIB) == content(key, MIB)
-                elif killer.finished.is_set():
-                    assert i % 2 == 0, f"{key} has a replica on the node that lives, and yet {got}"
-        killer.join()
+        for i, (key, value) in enumerate(values.items()):
+            assert store.put(key, value, rules if i % 2 else ReplicateConfig()) == 0
+
+        def get(killer: Killer) -> None:
+            memory = Memory(LARGE)
+            for number in killer.numbers(calls_after=2 * len(values)):
+                i = number % len(values)
+                with timed():
+                    got = store.get_into(f"k{i}", memory.address, memory.size)
+                if got < 0:
+                    assert i % 2 == 0, f"k{i} has a replica on the node that lives, and yet {got}"
+                else:
+                    assert (got, memory.read(0, LARGE) == values[f"k{i}"]) == (LARGE, True), f"k{i}"
+
+        with Killer(nodes[0], timed, calls=20) as killer, ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(get, [killer] * THREADS))
         assert timed.slowest < SLOWEST_CALL_SECONDS
 
 
@@ -98,11 +159,11 @@ def test_the_master_goes_and_comes_back() -> None:
         assert store.put("before", b"value") == 0
         cluster.master.kill()
         timed = Timed()
-        with timed:
+        with timed():
             code = store.put("during", b"value")
-        with timed:
+        with timed():
             found = store.is_exist("before")
-        with timed:
+        with timed():
             value = store.get("during")
         assert (code in (-900, -901), found in (-900, -901), value) == (True, True, b"")
         assert timed.slowest < SLOWEST_CALL_SECONDS

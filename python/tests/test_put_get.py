@@ -139,9 +139,10 @@ def test_keys(store: Store) -> None:
     for key in ("a", "ключ", "鍵/with spaces\n", long):
         assert (store.put(key, b"v"), store.get(key)) == (0, b"v"), key
     for key in ("", "k" * 4097):
-        assert store.put(key, b"v") in (-400, -600), key
-        assert (store.get(key), store.get_buffer(key)) == (b"", None), key
-        assert store.is_exist(key) <= 0, key
+        assert (store.put(key, b"v"), store.put_parts(key, b"v"), store.put_batch([key], [b"v"])) == (-400, -400, -400)
+        assert (store.get(key), store.get_buffer(key), store.get_batch([key])) == (b"", None, [b""])
+        assert (store.is_exist(key), store.batch_is_exist([key, "a"])) == (-400, [-400, 1])
+        assert (store.get_size(key), store.remove(key), store.batch_remove([key])) == (-400, -400, [-400])
     assert store.put(b"as bytes", b"v") == 0  # type: ignore[arg-type]
     assert store.get("as bytes") == b"v"
 

@@ -1,6 +1,6 @@
 //! Command lines and configuration files, from words to configuration.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, reason = "tests are no public interface")]
 
 use std::path::PathBuf;
 

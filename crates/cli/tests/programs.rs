@@ -1,6 +1,6 @@
 //! The programs as processes: how they start, say what they do, and end.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, reason = "tests are no public interface")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

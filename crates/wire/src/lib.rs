@@ -34,7 +34,12 @@ mod decode_error;
 mod frame;
 // Written by prost-build from `proto/mooncake.proto`; `crates/protogen` says how and holds them together.
 #[rustfmt::skip]
-#[allow(missing_docs, unreachable_pub, clippy::all)]
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    reason = "the code is generated from the schema, which is documented"
+)]
 mod generated;
 mod handshake;
 mod header;

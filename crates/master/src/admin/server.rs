@@ -1,7 +1,6 @@
 use std::io;
 use std::net::TcpListener;
 use std::thread;
-use std::time::Duration;
 
 use axum::Router;
 use axum::http::{Method, Uri};
@@ -9,15 +8,12 @@ use axum::routing::{get, post};
 use mooncake_types::{Epoch, ErrorCode};
 use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
-use tokio::time::timeout;
 use tracing::error;
 
+use super::connections::{self, Limits};
 use super::error::Failure;
 use super::{health, keys, prometheus, remove_all, segments};
 use crate::ask::Asker;
-
-/// How long requests that are under way have when the master stops.
-const FAREWELL: Duration = Duration::from_millis(200);
 
 /// Who this master is.
 #[derive(Clone, Debug)]
@@ -76,20 +72,8 @@ async fn serve(
     stopping: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let stopped = |mut stopping: watch::Receiver<bool>| async move {
-        // An error means that the master is gone.
-        let _ = stopping.wait_for(|stopping| *stopping).await;
-    };
-    let ending = stopped(stopping.clone());
-    let serving = axum::serve(listener, router).with_graceful_shutdown(ending);
-    let deadline = async {
-        stopped(stopping).await;
-        let _ = timeout(FAREWELL, std::future::pending::<()>()).await;
-    };
-    tokio::select! {
-        served = serving.into_future() => served,
-        () = deadline => Ok(()),
-    }
+    connections::serve(listener, router, Limits::default(), stopping).await;
+    Ok(())
 }
 
 fn router(state: State) -> Router {

@@ -1,7 +1,11 @@
 //! A master in this process, and the smallest clients that can talk to it.
 
-// Every test file uses its own part of this.
-#![allow(dead_code, missing_docs, unreachable_pub)]
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    reason = "every test file uses its own part of this, and none is a public interface"
+)]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,0 +1,292 @@
+//! The connections of the admin server: how many, and how long each may keep the server waiting.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
+
+/// How long requests that are under way have when the master stops.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+/// What strangers may take of the server.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Connections that are served at a time; more wait until one ends.
+    pub(super) connections: usize,
+    /// How long a connection may take from one answer, or its start, to the end of the next request's head.
+    pub(super) head: Duration,
+    /// How long a reader may leave its answer lying.
+    pub(super) stall: Duration,
+    /// Most bytes of a request's head. At least 8192.
+    pub(super) head_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 256,
+            head: Duration::from_secs(10),
+            stall: Duration::from_secs(30),
+            // The longest request target is 64 KiB.
+            head_bytes: 128 << 10,
+        }
+    }
+}
+
+/// Serves until `stopping` becomes true and the requests under way were answered, or ran out of time.
+pub(super) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    limits: Limits,
+    stopping: watch::Receiver<bool>,
+) {
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let mut open = JoinSet::new();
+    let mut stop = stopping.clone();
+    loop {
+        tokio::select! {
+            () = stopped(&mut stop) => break,
+            (stream, place) = accept(&listener, &places) => {
+                open.spawn(run(stream, router.clone(), limits, stopping.clone(), place));
+            }
+            // A handler that panicked has ended its own connection, and was reported by the panic's message.
+            Some(_) = open.join_next() => {}
+        }
+    }
+    drop(listener);
+    let parted = timeout(FAREWELL, async { while open.join_next().await.is_some() {} }).await;
+    if parted.is_err() {
+        debug!("admin requests that took too long were cut off");
+    }
+}
+
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // An error means that the master is gone.
+    let _ = stopping.wait_for(|stopping| *stopping).await;
+}
+
+/// The next connection, once there is a place for it.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> (TcpStream, OwnedSemaphorePermit) {
+    let place = Arc::clone(places).acquire_owned().await.expect("the semaphore is never closed");
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return (stream, place),
+            Err(error) => {
+                warn!(%error, "cannot accept an admin connection");
+                // Most likely there are no file descriptors left; they come back as connections end.
+                sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+/// Serves one connection, and gives its place back at the end.
+async fn run(
+    stream: TcpStream,
+    router: Router,
+    limits: Limits,
+    mut stopping: watch::Receiver<bool>,
+    _place: OwnedSemaphorePermit,
+) {
+    if let Err(error) = prepare(&stream, limits.stall) {
+        return debug!(%error, "an admin connection was lost before it was served");
+    }
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .max_buf_size(limits.head_bytes)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = pin!(connection);
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        () = stopped(&mut stopping) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = served {
+        debug!(%error, "an admin connection ended early");
+    }
+}
+
+/// The kernel ends a connection whose peer takes nothing for `stall`, be it gone or not reading.
+fn prepare(stream: &TcpStream, stall: Duration) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    SockRef::from(stream).set_tcp_user_timeout(Some(stall))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpStream};
+    use std::thread::{self, JoinHandle};
+    use std::time::Instant;
+
+    use axum::body::{Body, Bytes};
+    use axum::routing::get;
+    use futures_core::Stream;
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+    const SHORT: Duration = Duration::from_millis(200);
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+
+    struct Endless;
+
+    impl Stream for Endless {
+        type Item = Result<Bytes, Infallible>;
+
+        fn poll_next(
+            self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<Self::Item>> {
+            std::task::Poll::Ready(Some(Ok(Bytes::from_static(&[b'x'; 4096]))))
+        }
+    }
+
+    struct Running {
+        address: SocketAddr,
+        stop: watch::Sender<bool>,
+        thread: JoinHandle<()>,
+    }
+
+    fn start(limits: Limits) -> Running {
+        let router = Router::new()
+            .route("/", get(async || "here"))
+            .route("/endless", get(async || Body::from_stream(Endless)))
+            .route("/never", get(async || std::future::pending::<&str>().await));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        listener.set_nonblocking(true).expect("a socket");
+        let address = listener.local_addr().expect("bound");
+        let (stop, stopping) = watch::channel(false);
+        let thread = thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                let listener = TcpListener::from_std(listener).expect("a listener");
+                serve(listener, router, limits, stopping).await;
+            });
+        });
+        Running { address, stop, thread }
+    }
+
+    impl Running {
+        fn send(&self, bytes: &[u8]) -> TcpStream {
+            let mut stream = TcpStream::connect(self.address).expect("the port is open");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+            stream.write_all(bytes).expect("the server reads");
+            stream
+        }
+
+        /// Asserts that a well-behaved client is answered.
+        fn assert_answers(&self) {
+            let answer = rest(self.send(REQUEST));
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        }
+
+        fn stop(self) {
+            self.stop.send_replace(true);
+            self.thread.join().expect("the server does not panic");
+        }
+    }
+
+    /// What comes until the server closes; fails if it does not.
+    fn rest(mut stream: TcpStream) -> String {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).expect("the server closes");
+        String::from_utf8(bytes).expect("text")
+    }
+
+    #[test]
+    fn a_request_that_is_not_finished_in_time_ends() {
+        let server = start(Limits { head: SHORT, ..Limits::default() });
+        let kept_alive = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+        let halves =
+            ["", "G", "GET / HTTP/1.1\r\nHos", "GET / HTTP/1.1\r\nHost: x\r\n", kept_alive];
+        for half in halves {
+            let begin = Instant::now();
+            let answer = rest(server.send(half.as_bytes()));
+            assert_eq!(
+                answer.starts_with("HTTP/1.1 200"),
+                half == kept_alive,
+                "{half:?}: {answer}"
+            );
+            assert!(begin.elapsed() >= SHORT / 2, "{half:?} ended too early");
+            server.assert_answers();
+        }
+        server.stop();
+    }
+
+    #[test]
+    fn a_head_that_trickles_in_has_no_more_time() {
+        let server = start(Limits { head: SHORT, ..Limits::default() });
+        let mut stream = server.send(b"GET / HTTP/1.1\r\n");
+        let begin = Instant::now();
+        while stream.write_all(b"a: b\r\n").is_ok() {
+            assert!(begin.elapsed() < PATIENCE, "the server goes on waiting");
+            thread::sleep(Duration::from_millis(20));
+        }
+        server.assert_answers();
+        server.stop();
+    }
+
+    #[test]
+    fn more_connections_wait_until_one_ends() {
+        let server = start(Limits { connections: 2, ..Limits::default() });
+        let first = server.send(b"");
+        let _second = server.send(b"");
+        let mut third = server.send(REQUEST);
+        third.set_read_timeout(Some(SHORT)).expect("a socket");
+        let early = third.read(&mut [0]).expect_err("there is no place for a third");
+        assert_eq!(early.kind(), io::ErrorKind::WouldBlock);
+        drop(first);
+        third.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        assert!(rest(third).starts_with("HTTP/1.1 200"));
+        server.stop();
+    }
+
+    #[test]
+    fn silent_connections_give_their_places_back() {
+        let server = start(Limits { connections: 2, head: SHORT, ..Limits::default() });
+        let silent: Vec<TcpStream> = (0..6).map(|_| server.send(b"GET")).collect();
+        server.assert_answers();
+        drop(silent);
+        server.stop();
+    }
+
+    #[test]
+    fn a_reader_that_stops_reading_gives_its_place_back() {
+        let server = start(Limits { connections: 1, stall: SHORT, ..Limits::default() });
+        let stalled = server.send(b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n");
+        server.assert_answers();
+        drop(stalled);
+        server.stop();
+    }
+
+    #[test]
+    fn requests_that_never_end_do_not_keep_the_server() {
+        let server = start(Limits::default());
+        let mut never = server.send(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n");
+        server.assert_answers();
+        let begin = Instant::now();
+        server.stop();
+        assert!(begin.elapsed() < PATIENCE);
+        assert_eq!(never.read(&mut [0]).expect("closed"), 0);
+    }
+}
