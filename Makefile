@@ -55,7 +55,8 @@ demo: $(WHEEL) ## replay real requests against a pool of several processes; ARGS
 	$(BIN)/mooncake replay $(ARGS)
 
 bench: ## measure this machine: the figures of docs/performance.md
-	cargo bench --locked --package mooncake-alloc --package mooncake-meta --package mooncake-wire
+	cargo bench --locked --package mooncake-alloc --package mooncake-meta --package mooncake-wire --bench '*'
+	$(PYTHON) bench/round_trip.py
 	$(PYTHON) bench/compare.py $(ARGS)
 
 clean: ## remove everything that was built
