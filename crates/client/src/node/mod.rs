@@ -4,6 +4,7 @@
 //! transports talk to.
 
 mod entry;
+mod frontier;
 mod host;
 mod ledger;
 mod populate;

@@ -6,8 +6,8 @@ use mooncake_memory::Region;
 use mooncake_transfer::{Interrupt, ReadTicket, WriteTicket};
 use mooncake_types::{ErrorCode, RangeRead, RangeWrite, SegmentId};
 
+use super::frontier::Frontier;
 use super::ledger::{Clearance, Ledger};
-use super::populate::Frontier;
 
 /// One lent segment: its memory, its ledger, and the writers at work in it.
 pub struct Segment {
