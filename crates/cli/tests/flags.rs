@@ -55,6 +55,7 @@ fn every_flag_of_the_pool_arrives() {
         auth_token: "x".to_owned(),
         tcp_no_delay: false,
         idle_timeout_ms: 7_000,
+        frame_timeout_ms: 30_000,
         max_connections: 9,
         report_metrics: false,
         pool: PoolConfig {

@@ -20,6 +20,8 @@ pub struct Config {
     pub tcp_no_delay: bool,
     /// A connection that sent nothing for this long is closed, in milliseconds; 0: never.
     pub idle_timeout_ms: u64,
+    /// A connection that sent a part of a frame and nothing for this long is closed, in milliseconds.
+    pub frame_timeout_ms: u64,
     /// Most RPC connections served at a time.
     pub max_connections: usize,
     /// Whether a line of metrics is logged every 10 s.
@@ -39,6 +41,7 @@ impl Default for Config {
             auth_token: String::new(),
             tcp_no_delay: true,
             idle_timeout_ms: 0,
+            frame_timeout_ms: 30_000,
             max_connections: DEFAULT_MAX_CONNECTIONS,
             report_metrics: true,
             pool: mooncake_meta::Config::default(),

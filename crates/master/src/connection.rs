@@ -111,10 +111,12 @@ impl Connection {
     /// Waits for bytes.
     async fn receive(&mut self) -> Result<usize, End> {
         let shell = Rc::clone(&self.shell);
+        let half_a_frame = !self.input.rest().is_empty();
         let idle = async {
-            match shell.config.idle_timeout_ms {
-                0 => std::future::pending().await,
-                ms => sleep(Duration::from_millis(ms)).await,
+            match (half_a_frame, shell.config.idle_timeout_ms) {
+                (true, _) => sleep(Duration::from_millis(shell.config.frame_timeout_ms)).await,
+                (false, 0) => std::future::pending().await,
+                (false, ms) => sleep(Duration::from_millis(ms)).await,
             }
         };
         tokio::select! {

@@ -96,6 +96,16 @@ fn a_silent_connection_is_closed_after_the_idle_time() {
 }
 
 #[test]
+fn a_connection_that_stops_within_a_frame_is_closed_and_an_idle_one_is_not() {
+    let master = start_with(Config { frame_timeout_ms: 100, ..config() });
+    let (mut idle, mut stuck) = (master.connect(1), master.connect(2));
+    stuck.stream.write_all(&[0x4B, 0x4D, 16]).expect("the connection is open");
+    assert!(read_frame(&mut stuck.stream).is_none());
+    idle.ask(&Request::Ping { segments: vec![] });
+    master.assert_serves();
+}
+
+#[test]
 fn connections_over_the_limit_are_told_so() {
     let master = start_with(Config { max_connections: 2, ..config() });
     let (_first, second) = (master.connect(1), master.connect(2));

@@ -46,6 +46,7 @@ impl MasterFlags {
             max_connections: self.rpc.max_connections,
             report_metrics: self.admin.enable_metric_reporting.0,
             pool: self.pool_config(),
+            ..Config::default()
         })
     }
 
