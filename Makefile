@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TOOLS := $(VENV)/.tools
 WHEEL := $(VENV)/.wheel
+TORCH := $(VENV)/.torch
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
     $(shell find crates packaging python/mooncake -type f -not -name '*.pyc' 2>/dev/null)
 PYTHON_CODE := python packaging bench
@@ -46,8 +47,8 @@ test-rust:
 	else set -x; cargo test --workspace --lib --bins --tests --examples --locked; fi
 	cargo test --workspace --doc --locked
 
-test-python: $(WHEEL)
-	$(BIN)/python -m mypy.stubtest mooncake._native mooncake.store \
+test-python: $(WHEEL) $(TORCH)
+	$(BIN)/python -m mypy.stubtest mooncake._native mooncake.store mooncake.engine \
 	    --allowlist python/stubtest-allowlist.txt --ignore-unused-allowlist
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -69,6 +70,11 @@ $(TOOLS): python/requirements-dev.txt
 	    echo "$(PYTHON) is older than 3.10; say make PYTHON=... with a newer one" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade --requirement python/requirements-dev.txt
+	touch $@
+
+# Only the tests of tensors need it, and it takes 5 GB.
+$(TORCH): python/requirements-torch.txt | $(TOOLS)
+	$(BIN)/python -m pip install --quiet --requirement $<
 	touch $@
 
 $(WHEEL): $(TOOLS) $(SOURCES)

@@ -2,13 +2,35 @@
 # methods' own documentation. Integers may be NumPy's; buffers are anything with the buffer protocol.
 
 from collections.abc import Iterable
-from typing import Any, SupportsIndex, final, overload
+from enum import IntEnum
+from typing import Any, ClassVar, SupportsIndex, final, overload
 
 from typing_extensions import Buffer, disjoint_base
 
-from mooncake._enums import ObjectDataType, SoftPinAction
+from mooncake._enums import ObjectDataType, ReplicaStatus, SoftPinAction, TaskStatus, TaskType
 
-__all__ = ["BufferHandle", "MooncakeDistributedStore", "ReplicateConfig"]
+__all__ = [
+    "BufferHandle",
+    "BufferLeaseView",
+    "Descriptor",
+    "DiskDescriptor",
+    "InnerTransferEngine",
+    "MemoryDescriptor",
+    "MooncakeDistributedStore",
+    "MooncakeHostMemAllocator",
+    "QueryTaskResponse",
+    "ReplicaDescriptor",
+    "ReplicateConfig",
+    "TransferEngine",
+    "TransferNotify",
+    "bind_to_numa_node",
+    "get_alloc_func_addr",
+    "get_free_func_addr",
+]
+
+def bind_to_numa_node(node: SupportsIndex) -> None: ...
+def get_alloc_func_addr() -> int: ...
+def get_free_func_addr() -> int: ...
 
 @final
 class BufferHandle:
@@ -16,6 +38,67 @@ class BufferHandle:
     def size(self) -> int: ...
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class BufferLeaseView:
+    @staticmethod
+    def _of(lease: object, ptr: int, size: int) -> BufferLeaseView: ...
+    @property
+    def buffer(self) -> memoryview: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class MooncakeHostMemAllocator:
+    def __new__(cls) -> MooncakeHostMemAllocator: ...
+    def alloc(self, size: SupportsIndex) -> int: ...
+    def free(self, ptr: SupportsIndex) -> int: ...
+
+@final
+class Descriptor:
+    def __new__(cls) -> Descriptor: ...
+    size: int
+    buffer_address: int
+    transport_endpoint: str
+
+@final
+class MemoryDescriptor:
+    @property
+    def buffer_descriptor(self) -> Descriptor: ...
+
+@final
+class DiskDescriptor:
+    @property
+    def file_path(self) -> str: ...
+    @property
+    def object_size(self) -> int: ...
+
+@final
+class ReplicaDescriptor:
+    @property
+    def status(self) -> ReplicaStatus: ...
+    def is_memory_replica(self) -> bool: ...
+    def is_disk_replica(self) -> bool: ...
+    def is_local_disk_replica(self) -> bool: ...
+    def get_memory_descriptor(self) -> MemoryDescriptor: ...
+    def get_disk_descriptor(self) -> DiskDescriptor: ...
+
+@final
+class QueryTaskResponse:
+    def __new__(cls) -> QueryTaskResponse: ...
+    @property
+    def id(self) -> tuple[int, int]: ...
+    @property
+    def type(self) -> TaskType: ...
+    @property
+    def status(self) -> TaskStatus: ...
+    @property
+    def created_at_ms_epoch(self) -> int: ...
+    @property
+    def last_updated_at_ms_epoch(self) -> int: ...
+    @property
+    def assigned_client(self) -> tuple[int, int]: ...
+    @property
+    def message(self) -> str: ...
 
 @final
 class ReplicateConfig:
@@ -98,6 +181,12 @@ class MooncakeDistributedStore:
     ) -> int: ...
     @overload
     def setup(self, config: dict[str, Any]) -> int: ...
+    def setup_dummy(
+        self, mem_pool_size: SupportsIndex, local_buffer_size: SupportsIndex, server_address: str
+    ) -> int: ...
+    def init_all(
+        self, protocol: str, device_name: str, mount_segment_size: SupportsIndex = 16777216
+    ) -> int: ...
     def close(self) -> int: ...
     def get_hostname(self) -> str: ...
     def health_check(self) -> int: ...
@@ -127,6 +216,50 @@ class MooncakeDistributedStore:
         config: ReplicateConfig | None = None,
     ) -> list[int]: ...
 
+    def put_from_with_metadata(
+        self,
+        key: str,
+        buffer_ptr: SupportsIndex,
+        metadata_buffer_ptr: SupportsIndex,
+        size: SupportsIndex,
+        metadata_size: SupportsIndex,
+        config: ReplicateConfig | None = None,
+    ) -> int: ...
+    def upsert(self, key: str, value: Buffer, config: ReplicateConfig | None = None) -> int: ...
+    def upsert_parts(self, key: str, *parts: Buffer, config: ReplicateConfig | None = None) -> int: ...
+    def upsert_batch(
+        self, keys: Iterable[str], values: Iterable[Buffer], config: ReplicateConfig | None = None
+    ) -> int: ...
+    def upsert_from(
+        self, key: str, buffer_ptr: SupportsIndex, size: SupportsIndex, config: ReplicateConfig | None = None
+    ) -> int: ...
+    def batch_upsert_from(
+        self,
+        keys: Iterable[str],
+        buffer_ptrs: Iterable[SupportsIndex],
+        sizes: Iterable[SupportsIndex],
+        config: ReplicateConfig | None = None,
+    ) -> list[int]: ...
+    def batch_upsert_from_multi_buffers(
+        self,
+        keys: Iterable[str],
+        all_buffer_ptrs: Iterable[Iterable[SupportsIndex]],
+        all_sizes: Iterable[Iterable[SupportsIndex]],
+        config: ReplicateConfig | None = None,
+    ) -> list[int]: ...
+    def batch_put_session_start(
+        self, keys: Iterable[str], sizes: Iterable[SupportsIndex], config: ReplicateConfig | None = None
+    ) -> list[int]: ...
+    def batch_put_from_multi_buffer_ranges(
+        self,
+        keys: Iterable[str],
+        all_buffer_ptrs: Iterable[Iterable[SupportsIndex]],
+        all_sizes: Iterable[Iterable[SupportsIndex]],
+        all_dst_offsets: Iterable[Iterable[SupportsIndex]],
+    ) -> list[int]: ...
+    def batch_put_session_end(self, keys: Iterable[str]) -> list[int]: ...
+    def batch_put_session_revoke(self, keys: Iterable[str]) -> list[int]: ...
+
     # Reading
 
     def get(self, key: str) -> bytes: ...
@@ -144,6 +277,26 @@ class MooncakeDistributedStore:
         all_sizes: Iterable[Iterable[SupportsIndex]],
         prefer_alloc_in_same_node: bool = False,
     ) -> list[int]: ...
+    def get_into_ranges(
+        self,
+        buffer_ptrs: Iterable[SupportsIndex],
+        all_keys: Iterable[Iterable[str]],
+        all_dst_offsets: Iterable[Iterable[Iterable[SupportsIndex]]],
+        all_src_offsets: Iterable[Iterable[Iterable[SupportsIndex]]],
+        all_sizes: Iterable[Iterable[Iterable[SupportsIndex]]],
+    ) -> list[list[list[int]]]: ...
+    def batch_get_session_start(self, keys: Iterable[str]) -> list[int]: ...
+    def batch_get_into_multi_buffer_ranges(
+        self,
+        keys: Iterable[str],
+        all_buffer_ptrs: Iterable[Iterable[SupportsIndex]],
+        all_sizes: Iterable[Iterable[SupportsIndex]],
+        all_src_offsets: Iterable[Iterable[SupportsIndex]],
+    ) -> list[int]: ...
+    def batch_get_session_end(self, keys: Iterable[str]) -> int: ...
+    def get_replica_desc(self, key: str) -> list[ReplicaDescriptor]: ...
+    def batch_get_replica_desc(self, keys: Iterable[str]) -> dict[str, list[ReplicaDescriptor]]: ...
+    def get_offload_rpc_read_count(self) -> int: ...
     def is_exist(self, key: str) -> int: ...
     def batch_is_exist(self, keys: Iterable[str]) -> list[int]: ...
     def get_size(self, key: str) -> int: ...
@@ -155,7 +308,183 @@ class MooncakeDistributedStore:
     def remove_by_regex(self, regex_pattern: str, force: bool = False) -> int: ...
     def remove_all(self, force: bool = False) -> int: ...
 
+    def batch_replica_clear(self, keys: Iterable[str], segment_name: str = "") -> list[str]: ...
+
+    # Background tasks
+
+    def create_copy_task(self, key: str, targets: Iterable[str]) -> tuple[tuple[int, int], int]: ...
+    def create_move_task(self, key: str, source: str, target: str) -> tuple[tuple[int, int], int]: ...
+    def query_task(self, task_id: tuple[int, int]) -> tuple[QueryTaskResponse | None, int]: ...
+
+    # Segments
+
+    def mount_segment(
+        self, path: str, size: SupportsIndex, offset: SupportsIndex = 0, protocol: str = "tcp", location: str = ""
+    ) -> dict[str, Any]: ...
+    def allocate_and_mount_segment(
+        self, size: SupportsIndex, protocol: str = "tcp", location: str = ""
+    ) -> dict[str, Any]: ...
+    def unmount_segment(self, segment_ids: Iterable[str], grace_period_seconds: SupportsIndex = 0) -> int: ...
+    def unmount_and_free_segment(self, segment_ids: Iterable[str], grace_period_seconds: SupportsIndex = 0) -> int: ...
+    def unmount_local_disk_segment(self, grace_period_seconds: SupportsIndex = 0) -> int: ...
+
     # Memory
+
+    def alloc_from_mem_pool(self, size: SupportsIndex) -> int: ...
+    def _free_to_mem_pool(self, ptr: int) -> bool: ...
+    def _local_buffer_size(self) -> int: ...
 
     def register_buffer(self, buffer_ptr: SupportsIndex, size: SupportsIndex) -> int: ...
     def unregister_buffer(self, buffer_ptr: SupportsIndex) -> int: ...
+
+# mooncake.engine
+
+@final
+class TransferNotify:
+    def __new__(cls, name: str = "", msg: str = "") -> TransferNotify: ...
+    @property
+    def name(self) -> str: ...
+    @name.setter
+    def name(self, value: str) -> None: ...
+    @property
+    def msg(self) -> str: ...
+    @msg.setter
+    def msg(self, value: str) -> None: ...
+
+@final
+class InnerTransferEngine: ...
+
+@disjoint_base
+class TransferEngine:
+    # Set by mooncake.engine.
+    TransferOpcode: ClassVar[type[IntEnum]]
+
+    def __new__(cls) -> TransferEngine: ...
+    def initialize(self, local_hostname: str, metadata_server: str, protocol: str, device_name: str | None) -> int: ...
+    def initialize_ext(
+        self,
+        local_hostname: str,
+        metadata_server: str,
+        protocol: str,
+        device_name: str | None,
+        metadata_type: str,
+    ) -> int: ...
+    def get_rpc_port(self) -> int: ...
+    def get_engine(self) -> InnerTransferEngine | None: ...
+    def get_engine_ptr(self) -> int: ...
+
+    # Memory
+
+    def register_memory(self, buffer_addr: SupportsIndex, capacity: SupportsIndex, location: str = "*") -> int: ...
+    def unregister_memory(self, buffer_addr: SupportsIndex) -> int: ...
+    def batch_register_memory(
+        self,
+        buffer_addresses: Iterable[SupportsIndex],
+        capacities: Iterable[SupportsIndex],
+        location: str = "*",
+    ) -> int: ...
+    def batch_unregister_memory(self, buffer_addresses: Iterable[SupportsIndex]) -> int: ...
+    def allocate_managed_buffer(self, length: SupportsIndex) -> int: ...
+    def free_managed_buffer(self, buffer_addr: SupportsIndex, length: SupportsIndex) -> int: ...
+    def write_bytes_to_buffer(
+        self, dest_address: SupportsIndex, src_ptr: Buffer | str, length: SupportsIndex
+    ) -> int: ...
+    def read_bytes_from_buffer(self, source_address: SupportsIndex, length: SupportsIndex) -> bytes: ...
+
+    # Transfers
+
+    def transfer_sync_write(
+        self,
+        target_hostname: str,
+        buffer: SupportsIndex,
+        peer_buffer_address: SupportsIndex,
+        length: SupportsIndex,
+        transport_hint: str = "",
+    ) -> int: ...
+    def transfer_sync_read(
+        self,
+        target_hostname: str,
+        buffer: SupportsIndex,
+        peer_buffer_address: SupportsIndex,
+        length: SupportsIndex,
+        transport_hint: str = "",
+    ) -> int: ...
+    def batch_transfer_sync_write(
+        self,
+        target_hostname: str,
+        buffers: Iterable[SupportsIndex],
+        peer_buffer_addresses: Iterable[SupportsIndex],
+        lengths: Iterable[SupportsIndex],
+        transport_hint: str = "",
+    ) -> int: ...
+    def batch_transfer_sync_read(
+        self,
+        target_hostname: str,
+        buffers: Iterable[SupportsIndex],
+        peer_buffer_addresses: Iterable[SupportsIndex],
+        lengths: Iterable[SupportsIndex],
+        transport_hint: str = "",
+    ) -> int: ...
+    def transfer_sync(
+        self,
+        target_hostname: str,
+        buffer: SupportsIndex,
+        peer_buffer_address: SupportsIndex,
+        length: SupportsIndex,
+        opcode: SupportsIndex,
+        notify: TransferNotify | None = None,
+        transport_hint: str = "",
+    ) -> int: ...
+    def batch_transfer_sync(
+        self,
+        target_hostname: str,
+        buffers: Iterable[SupportsIndex],
+        peer_buffer_addresses: Iterable[SupportsIndex],
+        lengths: Iterable[SupportsIndex],
+        opcode: SupportsIndex,
+        notify: TransferNotify | None = None,
+        transport_hint: str = "",
+    ) -> int: ...
+    def transfer_submit_write(
+        self,
+        target_hostname: str,
+        buffer: SupportsIndex,
+        peer_buffer_address: SupportsIndex,
+        length: SupportsIndex,
+        transport_hint: str = "",
+    ) -> int: ...
+    def batch_transfer_async_write(
+        self,
+        target_hostname: str,
+        buffers: Iterable[SupportsIndex],
+        peer_buffer_addresses: Iterable[SupportsIndex],
+        lengths: Iterable[SupportsIndex],
+        transport_hint: str = "",
+    ) -> int: ...
+    def batch_transfer_async_read(
+        self,
+        target_hostname: str,
+        buffers: Iterable[SupportsIndex],
+        peer_buffer_addresses: Iterable[SupportsIndex],
+        lengths: Iterable[SupportsIndex],
+        transport_hint: str = "",
+    ) -> int: ...
+    def batch_transfer_async(
+        self,
+        target_hostname: str,
+        buffers: Iterable[SupportsIndex],
+        peer_buffer_addresses: Iterable[SupportsIndex],
+        lengths: Iterable[SupportsIndex],
+        opcode: SupportsIndex,
+        transport_hint: str = "",
+    ) -> int: ...
+    def transfer_check_status(self, batch_id: SupportsIndex) -> int: ...
+    def get_batch_transfer_status(self, batch_ids: Iterable[SupportsIndex]) -> int: ...
+
+    # Peers
+
+    def get_first_buffer_address(self, segment_name: str) -> int: ...
+    def send_probe(self, peer_server_name: str) -> int: ...
+    def get_notifies(self) -> list[TransferNotify]: ...
+    def get_local_topology(self, device_name: str | None = None) -> str: ...
+    def warmup_efa_segment(self, segment_name: str) -> int: ...

@@ -1,7 +1,47 @@
 """The API of Mooncake Store: put, get and remove objects in a pool of memory lent by many processes."""
 
+from mooncake import _native, _tensor
+from mooncake._engram import EngramStore, EngramStoreConfig
 from mooncake._enums import ObjectDataType, ReplicaStatus, SoftPinAction, TaskStatus, TaskType
-from mooncake._native import BufferHandle, MooncakeDistributedStore, ReplicateConfig
+from mooncake._native import (
+    BufferHandle,
+    Descriptor,
+    DiskDescriptor,
+    MemoryDescriptor,
+    MooncakeHostMemAllocator,
+    QueryTaskResponse,
+    ReplicaDescriptor,
+    ReplicateConfig,
+    bind_to_numa_node,
+    get_alloc_func_addr,
+    get_free_func_addr,
+)
+from mooncake._tensor import ParallelAxis, ReadTarget, TensorCalls, TensorParallelism
+from mooncake._unsupported import MooncakeDistributedNoFRegister
+from mooncake.buffer_pool import BufferLease, BufferLeaseView, BufferPool
+
+
+class MooncakeDistributedStore(TensorCalls, _native.MooncakeDistributedStore):
+    __doc__ = _native.MooncakeDistributedStore.__doc__
+
+    def _get_pyclient_capsule(self) -> object:
+        """What `BufferPool` and `EngramStore` accept in the place of the store: the store itself."""
+        return self
+
+
+def _get_pyclient_from_wrapper(wrapper: MooncakeDistributedStore) -> object:
+    """As the method `_get_pyclient_capsule`."""
+    return wrapper._get_pyclient_capsule()
+
+
+# What structured objects are built on, under the names that the C++ package gives them.
+_serialize_tensor = _tensor.serialize_tensor
+_deserialize_tensor = _tensor.deserialize_tensor
+_tensor_metadata_size = _tensor.tensor_metadata_size
+
+RegisteredBufferPool = BufferPool
+RegisteredBufferLease = BufferLease
+RegisteredBufferLeaseView = BufferLeaseView
 
 UNKNOWN = ObjectDataType.UNKNOWN
 KVCACHE = ObjectDataType.KVCACHE
@@ -49,11 +89,32 @@ __all__ = [
     "UNKNOWN",
     "WEIGHT",
     "BufferHandle",
+    "BufferLease",
+    "BufferLeaseView",
+    "BufferPool",
+    "Descriptor",
+    "DiskDescriptor",
+    "EngramStore",
+    "EngramStoreConfig",
+    "MemoryDescriptor",
+    "MooncakeDistributedNoFRegister",
     "MooncakeDistributedStore",
+    "MooncakeHostMemAllocator",
     "ObjectDataType",
+    "ParallelAxis",
+    "QueryTaskResponse",
+    "ReadTarget",
+    "RegisteredBufferLease",
+    "RegisteredBufferLeaseView",
+    "RegisteredBufferPool",
+    "ReplicaDescriptor",
     "ReplicaStatus",
     "ReplicateConfig",
     "SoftPinAction",
     "TaskStatus",
     "TaskType",
+    "TensorParallelism",
+    "bind_to_numa_node",
+    "get_alloc_func_addr",
+    "get_free_func_addr",
 ]

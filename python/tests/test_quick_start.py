@@ -25,7 +25,7 @@ def test_the_quick_start(tmp_path: Path) -> None:
         "mooncake_client": [f"--master_server_address=127.0.0.1:{rpc_port}"],
     }
     (commands,) = blocks("sh")
-    (code,) = blocks("python")
+    code = "".join(blocks("python"))
     assert "127.0.0.1:50051" in code
     script = tmp_path / "quick_start.py"
     script.write_text(code.replace("127.0.0.1:50051", f"127.0.0.1:{rpc_port}"))
@@ -37,7 +37,7 @@ def test_the_quick_start(tmp_path: Path) -> None:
         assert [process.command for process in started] == ["mooncake_master", "mooncake_client"]
         node = started[1]
         node.wait_ready(lambda: "ready" in node.output())
-        run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+        run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
         assert (run.returncode, run.stdout) == (0, ""), run.stderr
     finally:
         codes = [process.stop() for process in reversed(started)]

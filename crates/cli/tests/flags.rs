@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use mooncake_cli::command_line::{UsageError, Variable};
 use mooncake_cli::{client, master};
-use mooncake_master::Config;
+use mooncake_client::HttpAddress;
+use mooncake_master::{Config, MetadataServer};
 use mooncake_meta::{AllocatorKind, Config as PoolConfig, Strategy};
 
 fn words(text: &str) -> Vec<String> {
@@ -45,12 +46,21 @@ fn every_flag_of_the_pool_arrives() {
                 --allow_evict_soft_pinned_objects=0|--eviction_ratio=0.1|--eviction_high_watermark_ratio=1|\
                 --memory_allocator=cachelib|--allocation_strategy=free_ratio_first|--client_ttl=3|\
                 --put_start_discard_timeout_sec=4|--put_start_release_timeout_sec=5|\
-                --stripe_threshold_bytes=64MB";
+                --stripe_threshold_bytes=64MB|--max_total_finished_tasks=11|--max-total-pending-tasks=12|\
+                --max_total_processing_tasks=13|--pending_task_timeout_sec=0|--processing_task_timeout_sec=15|\
+                --max_retry_attempts=16|--enable_http_metadata_server|\
+                --http_metadata_server_port=8081|--http_metadata_server_host=127.0.0.3|\
+                --enable_metadata_cleanup_on_timeout|--metadata_cluster_id=blue/";
     let expected = Config {
         rpc_address: "127.0.0.1".to_owned(),
         rpc_port: 1234,
         metrics_host: "127.0.0.2".to_owned(),
         metrics_port: 4321,
+        metadata_server: Some(MetadataServer {
+            host: "127.0.0.3".to_owned(),
+            port: 8081,
+            cleanup_prefix: Some("mooncake/blue/".to_owned()),
+        }),
         cluster_id: "blue".to_owned(),
         auth_token: "x".to_owned(),
         tcp_no_delay: false,
@@ -71,6 +81,12 @@ fn every_flag_of_the_pool_arrives() {
             put_discard_ms: 4_000,
             put_release_ms: 5_000,
             stripe_threshold_bytes: 64 << 20,
+            max_finished_tasks: 11,
+            max_pending_tasks: 12,
+            max_processing_tasks: 13,
+            pending_task_ms: 0,
+            processing_task_ms: 15_000,
+            max_task_retries: 16,
             ..PoolConfig::default()
         },
     };
@@ -83,6 +99,30 @@ fn the_older_port_flag_counts_while_the_newer_is_zero() {
         [("", 50_051), ("--port=7", 7), ("--port=7|--rpc_port=8", 8), ("--rpc_port=0|--port=7", 7)];
     for (args, port) in cases {
         assert_eq!(settings(args).rpc_port, port, "{args}");
+    }
+}
+
+#[test]
+fn the_metadata_server_is_off_unless_it_is_asked_for() {
+    let metadata = |args: &str| settings(args).metadata_server;
+    let server = |cleanup_prefix: Option<&str>| MetadataServer {
+        host: "0.0.0.0".to_owned(),
+        port: 8080,
+        cleanup_prefix: cleanup_prefix.map(str::to_owned),
+    };
+    let cases = [
+        ("", None),
+        ("--http_metadata_server_port=9", None),
+        ("--enable_metadata_cleanup_on_timeout", None),
+        ("--enable_http_metadata_server=false", None),
+        ("--enable_http_metadata_server=true", Some(server(None))),
+        (
+            "--enable-http-metadata-server|--enable-metadata-cleanup-on-timeout",
+            Some(server(Some("mooncake/"))),
+        ),
+    ];
+    for (args, expected) in cases {
+        assert_eq!(metadata(args), expected, "{args}");
     }
 }
 
@@ -272,6 +312,23 @@ fn help_and_version_are_texts() {
 }
 
 #[test]
+fn a_storage_node_serves_http_where_it_is_told_to() {
+    let http = |args: &str| client::parse(&words(args), &[]).expect("good flags").http.address();
+    let address = |host: &str, port| Some(HttpAddress { host: host.to_owned(), port });
+    let cases = [
+        ("", None),
+        ("--http_port=9301", None),
+        ("--enable_http_server=false|--http_port=9301", None),
+        ("--enable_http_server", address("0.0.0.0", 9300)),
+        ("--enable-http-server=1|--http-port|9301", address("0.0.0.0", 9301)),
+        ("--enable_http_server|--http_host=127.0.0.1|--http_port=0", address("127.0.0.1", 0)),
+    ];
+    for (args, expected) in cases {
+        assert_eq!(http(args), expected, "{args}");
+    }
+}
+
+#[test]
 fn a_storage_node_takes_sizes_as_people_write_them() {
     let parse = |args: &str| client::parse(&words(args), &[]);
     let size = |args: &str| parse(args).expect("good flags").node.global_segment_size.0;
@@ -295,10 +352,8 @@ fn a_storage_node_takes_sizes_as_people_write_them() {
             "--protocol=rdma: another transport than tcp is not supported in this build",
         ),
         ("--enable_offload", "--enable_offload=true: SSD offload is not supported in this build"),
-        (
-            "--enable_http_server",
-            "--enable_http_server=true: the HTTP server of clients is not supported",
-        ),
+        ("--enable_http_server=maybe", "invalid value 'maybe' for '--enable_http_server"),
+        ("--http_port=70000", "invalid value '70000' for '--http_port <PORT>'"),
         ("--tenant_id=a", "--tenant_id=a: another tenant than the default one is not supported"),
         (
             "--master_server_adress=x",

@@ -127,6 +127,12 @@ fn get(address: &str, path: &str) -> String {
     answer.split_once("\r\n\r\n").expect("a head and a body").1.to_owned()
 }
 
+/// A port that was free a moment ago, so that programs which run at the same time take different ones.
+fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    free.local_addr().expect("bound").port()
+}
+
 fn output(path: &str, args: &[&str]) -> Output {
     Command::new(path).args(args).output().expect("the program exists")
 }
@@ -167,11 +173,9 @@ fn a_master_starts_again_at_once_on_the_same_ports() {
 }
 
 #[test]
-fn a_master_logs_its_metrics_and_what_it_ignores() {
-    let mut master =
-        master(MASTER, &["--enable_http_metadata_server=true", "--http_metadata_server_port=8081"]);
-    let line = master.program.line("--enable_http_metadata_server");
-    assert!(line.contains("nothing listens on port 8081"), "{line}");
+fn a_master_logs_its_metrics_and_what_has_no_effect() {
+    let mut master = master(MASTER, &["--enable_metadata_cleanup_on_timeout"]);
+    master.program.line("no effect without --enable_http_metadata_server");
     let line = master.program.line("Master Admin Metrics: ");
     assert!(
         line.contains("role=leader, state=serving, service_ready=true, master={Mem Storage: "),
@@ -180,11 +184,29 @@ fn a_master_logs_its_metrics_and_what_it_ignores() {
 }
 
 #[test]
+fn a_master_serves_metadata_where_it_is_told_to() {
+    let metadata = [
+        "--enable_http_metadata_server=true",
+        "--http_metadata_server_host=127.0.0.1",
+        "--http_metadata_server_port=0",
+    ];
+    let mut master = master(MASTER, &metadata);
+    let line = master.program.line("metadata_addr=");
+    let (_, address) = line.split_once("metadata_addr=").expect("the line was found by it");
+    assert!(address.starts_with("127.0.0.1:"), "{line}");
+    assert_eq!(get(address.trim_end(), "/health"), "OK");
+    assert_eq!(get(address.trim_end(), "/metadata?key=a"), "metadata not found");
+}
+
+#[test]
 fn a_taken_port_ends_the_master_with_the_flag_to_change() {
     let other = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = other.local_addr().expect("bound").port().to_string();
-    for flag in ["rpc_port", "metrics_port"] {
-        let args: Vec<String> = ANY_PORTS.iter().map(ToString::to_string).collect();
+    for flag in ["rpc_port", "metrics_port", "http_metadata_server_port"] {
+        let mut args: Vec<String> = ANY_PORTS.iter().map(ToString::to_string).collect();
+        args.push("--http_metadata_server_host=127.0.0.1".to_owned());
+        args.push("--enable_http_metadata_server".to_owned());
+        args.push("--http_metadata_server_port=0".to_owned());
         let mut command = Command::new(MASTER);
         let ended = command
             .args(args)
@@ -231,15 +253,10 @@ fn wrong_command_lines_end_with_2_and_say_why() {
 fn a_storage_node_says_when_it_is_ready_and_takes_its_segment_back_when_it_stops() {
     let master = master(MASTER, &[]);
     let address = format!("--master_server_address={}", master.rpc);
+    let door = format!("-port={}", free_port());
     let mut node = Program::start(
         CLIENT,
-        &[
-            "--host=127.0.0.1",
-            &address,
-            "--global_segment_size=16MB",
-            "-port=50052",
-            "--protocol=tcp",
-        ],
+        &["--host=127.0.0.1", &address, "--global_segment_size=16MB", &door, "--protocol=tcp"],
     );
     let line = node.line("the storage node is ready");
     assert!(line.contains("segment=16 MiB") && line.contains(&master.rpc), "{line}");
@@ -253,6 +270,57 @@ fn a_storage_node_says_when_it_is_ready_and_takes_its_segment_back_when_it_stops
     assert_eq!(code, Some(0));
     assert!(took < Duration::from_secs(2), "{took:?}");
     assert_eq!(get(&master.admin, "/get_all_segments"), "");
+}
+
+#[test]
+fn a_storage_node_says_over_http_how_it_is() {
+    let mut master = master(MASTER, &[]);
+    let address = format!("--master_server_address={}", master.rpc);
+    let args = [
+        "--host=127.0.0.1",
+        &address,
+        "--global_segment_size=16MB",
+        "--enable_http_server",
+        "--http_host=127.0.0.1",
+        "--http_port=0",
+        "--port=0",
+    ];
+    let mut node = Program::start(CLIENT, &args);
+    let line = node.line("http_addr=");
+    let (_, http) = line.split_once("http_addr=").expect("the line was found by it");
+    let http = http.trim_end();
+    assert_eq!(get(http, "/health"), r#"{"status":"healthy","code":0}"#);
+    assert!(get(http, "/metrics").contains("# TYPE mooncake_transfer_read_bytes counter"));
+    assert!(get(http, "/metrics/summary").starts_with("=== Transfer Metrics Summary ==="));
+    assert_eq!(master.program.stop(Signal::TERM).0, Some(0));
+    let deadline = Instant::now() + PATIENCE;
+    while get(http, "/health") != r#"{"status":"master_unreachable","code":2}"# {
+        assert!(Instant::now() < deadline, "the node does not notice");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(node.stop(Signal::TERM).0, Some(0));
+    TcpStream::connect(http).expect_err("nobody listens any more");
+}
+
+#[test]
+fn a_taken_http_port_ends_a_storage_node() {
+    let master = master(MASTER, &[]);
+    let other = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = other.local_addr().expect("bound").port();
+    let address = format!("--master_server_address={}", master.rpc);
+    let http_port = format!("--http_port={port}");
+    let args = [
+        &address,
+        "--global_segment_size=16MB",
+        "--enable_http_server",
+        "--http_host=127.0.0.1",
+        &http_port,
+    ];
+    let ended = output(CLIENT, &args);
+    assert_eq!(ended.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&ended.stderr).into_owned();
+    let expected = format!("port {port} on 127.0.0.1 is taken by another process");
+    assert!(text.contains(&expected), "{text}");
 }
 
 #[test]

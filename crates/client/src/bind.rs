@@ -1,5 +1,5 @@
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 
 use socket2::{Domain, Socket, Type};
@@ -19,6 +19,10 @@ pub(crate) struct Wish<'a> {
     pub(crate) ports: RangeInclusive<u16>,
     /// The local address of the connection to the master.
     pub(crate) towards_master: IpAddr,
+    /// What others are told, `host` or `host:port`, instead of the local hostname and the port that was bound.
+    pub(crate) advertise: Option<&'a str>,
+    /// Whether a port in the local hostname that is taken is no more than a part of the name.
+    pub(crate) port_is_a_name: bool,
     /// Whether anybody will connect: if not, the port is only held so that the hostname is this process's own.
     pub(crate) serves: bool,
 }
@@ -29,13 +33,8 @@ pub(crate) struct Bound {
     pub(crate) socket: Socket,
     /// What others know this process by, `host:port`.
     pub(crate) hostname: String,
-}
-
-impl Bound {
-    /// The socket as a listener, if it serves.
-    pub(crate) fn into_listener(self) -> TcpListener {
-        self.socket.into()
-    }
+    /// Where others reach it, `host:port`: the same, unless the port of the hostname is only a name.
+    pub(crate) endpoint: String,
 }
 
 /// Binds the port that the hostname names or, if it names none, a free one of the range, from a random start.
@@ -47,11 +46,23 @@ pub(crate) fn bind(wish: &Wish<'_>, chance: &mut Chance) -> Result<Bound, OpenEr
     })?;
     let addresses = addresses_of(wish, &host)?;
     let advertised = if is_unspecified(&host) { wish.towards_master.to_string() } else { host };
-    let bound = |(socket, port): (Socket, u16)| Bound { socket, hostname: join(&advertised, port) };
-    if let Some(port) = port {
-        return bind_port(&addresses, port, wish.serves).map(|socket| bound((socket, port)));
+    let advertised = match wish.advertise {
+        Some(text) => split_advertised(text)?,
+        None => (advertised, None),
+    };
+    let (host, told) = &advertised;
+    let bound = |(socket, listening): (Socket, u16)| {
+        let endpoint = join(host, told.unwrap_or(listening));
+        let hostname = join(host, told.or(port).unwrap_or(listening));
+        Bound { socket, hostname, endpoint }
+    };
+    let Some(port) = port else { return bind_any(&addresses, wish, chance).map(bound) };
+    match bind_port(&addresses, port, wish) {
+        Err(OpenError::PortTaken { .. }) if wish.port_is_a_name => {
+            bind_any(&addresses, wish, chance).map(bound)
+        }
+        listening => listening.map(|socket| bound((socket, port))),
     }
-    bind_any(&addresses, wish, chance).map(bound)
 }
 
 fn bind_any(
@@ -64,13 +75,26 @@ fn bind_any(
     let start = chance.below(count);
     for step in 0..count {
         let port = first + ((start + step) % count) as u16;
-        match bind_port(addresses, port, wish.serves) {
+        match bind_port(addresses, port, wish) {
             Ok(socket) => return Ok((socket, port)),
             Err(OpenError::PortTaken { .. }) => {}
             Err(error) => return Err(error),
         }
     }
     Err(OpenError::AllPortsTaken { first, last })
+}
+
+/// The host and, if there is one, the port that others are to be told.
+pub(crate) fn split_advertised(text: &str) -> Result<(String, Option<u16>), OpenError> {
+    let error = |reason| OpenError::Address {
+        what: "the advertised address",
+        text: text.to_owned(),
+        reason,
+    };
+    match split(text).map_err(error)? {
+        (host, _) if is_unspecified(&host) => Err(error("it names no host that others can reach")),
+        told => Ok(told),
+    }
 }
 
 /// The addresses to try to listen on, best first.
@@ -138,13 +162,14 @@ fn resolve(host: &str) -> Result<Vec<IpAddr>, OpenError> {
     Ok(addresses)
 }
 
-/// Binds a port at the first address that is one of this machine's, or at all of them if none is: the name may be
-/// that of a proxy in front of it.
-fn bind_port(addresses: &[IpAddr], port: u16, serves: bool) -> Result<Socket, OpenError> {
+/// Binds a port at the first address that is one of this machine's. If none is, the name may be that of a proxy in front
+/// of it, and all addresses are bound; not so if the address to listen on was told.
+fn bind_port(addresses: &[IpAddr], port: u16, wish: &Wish<'_>) -> Result<Socket, OpenError> {
     let fallback = any_like(addresses[0]);
-    for ip in addresses.iter().copied().chain([fallback]) {
+    let fallbacks = wish.bind_address.is_none().then_some(fallback);
+    for ip in addresses.iter().copied().chain(fallbacks) {
         let address = SocketAddr::new(ip, port);
-        let error = match open_socket(address, serves) {
+        let error = match open_socket(address, wish.serves) {
             Ok(socket) => return Ok(socket),
             Err(error) => error,
         };
@@ -154,7 +179,7 @@ fn bind_port(addresses: &[IpAddr], port: u16, serves: bool) -> Result<Socket, Op
             _ => return Err(OpenError::Bind { address, reason: error.to_string() }),
         }
     }
-    let address = SocketAddr::new(fallback, port);
+    let address = SocketAddr::new(*addresses.last().expect("there is one"), port);
     Err(OpenError::Bind { address, reason: "no address of this machine can be bound".to_owned() })
 }
 
@@ -183,6 +208,8 @@ mod tests {
             bind_address: None,
             ports: 12_300..=14_300,
             towards_master: LOOPBACK,
+            advertise: None,
+            port_is_a_name: false,
             serves: true,
         }
     }
@@ -207,6 +234,17 @@ mod tests {
         let address = SocketAddr::new(LOOPBACK, port);
         assert_eq!(taken, OpenError::PortTaken { port, address });
         assert_eq!(taken.to_string(), format!("port {port} is taken: {address} cannot be bound"));
+    }
+
+    #[test]
+    fn a_port_that_is_only_a_name_need_not_be_free() {
+        let mut chance = Chance::new(4);
+        let one = bind(&wish("localhost"), &mut chance).expect("a port is free");
+        assert_eq!(one.hostname, one.endpoint);
+        let same = Wish { port_is_a_name: true, ..wish(&one.hostname) };
+        let other = bind(&same, &mut chance).expect("another port is free");
+        assert_eq!(other.hostname, one.hostname);
+        assert_ne!(port_of(&other.endpoint), port_of(&one.endpoint));
     }
 
     #[test]
@@ -271,6 +309,45 @@ mod tests {
         let local = bound.socket.local_addr().expect("bound").as_socket().expect("an IP address");
         assert!(local.ip().is_unspecified(), "{local}");
         assert!(bound.hostname.starts_with("192.0.2.1:"), "{}", bound.hostname);
+    }
+
+    #[test]
+    fn others_are_told_what_was_asked_for() {
+        for (advertise, expected) in [
+            ("outside.example", "outside.example:{port}"),
+            ("outside.example:7", "outside.example:7"),
+            ("192.0.2.7", "192.0.2.7:{port}"),
+            ("[2001:db8::7]:9", "[2001:db8::7]:9"),
+            ("2001:db8::7", "[2001:db8::7]:{port}"),
+        ] {
+            let told = Wish { advertise: Some(advertise), ..wish("localhost") };
+            let bound = bind(&told, &mut Chance::new(7)).expect("a port is free");
+            let local = bound.socket.local_addr().expect("bound").as_socket().expect("an address");
+            assert!(local.ip().is_loopback(), "{local}");
+            assert_eq!(bound.hostname, expected.replace("{port}", &local.port().to_string()));
+        }
+        for (advertise, reason) in [
+            ("", "it names no host that others can reach"),
+            ("0.0.0.0", "it names no host that others can reach"),
+            ("[::]:5", "it names no host that others can reach"),
+            (":5", "it names no host that others can reach"),
+            ("a:b", "the port must be a number from 1 to 65535"),
+        ] {
+            let told = Wish { advertise: Some(advertise), ..wish("localhost") };
+            let error = bind(&told, &mut Chance::new(7)).expect_err("nobody can reach that");
+            let text = advertise.to_owned();
+            let what = "the advertised address";
+            assert_eq!(error, OpenError::Address { what, text, reason });
+        }
+    }
+
+    #[test]
+    fn nothing_else_is_listened_on_than_the_address_that_was_told() {
+        let told = Wish { bind_address: Some("192.0.2.1"), ..wish("localhost") };
+        let error = bind(&told, &mut Chance::new(8)).expect_err("it is no address of this machine");
+        let OpenError::Bind { address, reason } = error else { panic!("{error}") };
+        assert_eq!(address.ip().to_string(), "192.0.2.1");
+        assert_eq!(reason, "no address of this machine can be bound");
     }
 
     #[test]

@@ -12,7 +12,8 @@ pub struct StoreConfig {
     pub master: String,
     /// Memory lent to the pool, in bytes; zero lends none.
     pub segment_bytes: u64,
-    /// In bytes. Zero: no copying calls ([`crate::Store::allows_copies`]); otherwise copies are not bounded by it.
+    /// In bytes: what [`crate::Store::alloc_from_mem_pool`] hands memory out of. Zero: no copying calls either
+    /// ([`crate::Store::allows_copies`]); otherwise copies are not bounded by it.
     pub local_buffer_bytes: u64,
     /// The cluster to join; every process of a cluster names the same.
     pub cluster_id: String,
@@ -21,6 +22,14 @@ pub struct StoreConfig {
     /// The address to listen on; by default that of the local hostname, or all if it belongs to no interface here or
     /// the name is a loopback address only here, while the master is elsewhere.
     pub bind_address: Option<String>,
+    /// What others are told to reach this process by, `host` or `host:port`, where that is not the address that it
+    /// listens on: behind a proxy, or in a container whose ports are published. It is the name of the segments too.
+    pub advertise_address: Option<String>,
+    /// Whether a port in the local hostname that is taken is no more than a part of the name: one of
+    /// [`StoreConfig::ports`] is listened on then. So it is for callers who keep addresses in a metadata server.
+    pub port_is_a_name: bool,
+    /// Where to serve `/health`, `/metrics` and `/metrics/summary` over HTTP; nowhere by default.
+    pub http: Option<HttpAddress>,
     /// The ports to choose from when the local hostname names none.
     pub ports: RangeInclusive<u16>,
     /// How long one request to the master may take.
@@ -29,10 +38,22 @@ pub struct StoreConfig {
     pub rpc_connect_timeout: Duration,
     /// How long the transfer of one call may take as a whole, plus one second for each 16 MiB that it moves.
     pub transfer_timeout: Duration,
+    /// How long a put that is written part by part may take. The master gives puts up by its own flag
+    /// `--put_start_discard_timeout_sec`; longer than that is of no use.
+    pub put_session_timeout: Duration,
     /// Most connections to one node.
     pub lanes_per_peer: usize,
     /// Most payload bytes on their way on one connection.
     pub bytes_in_flight: u64,
+}
+
+/// Where the HTTP server of a store listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpAddress {
+    /// Host name or address.
+    pub host: String,
+    /// Its port; 0: any free one.
+    pub port: u16,
 }
 
 impl Default for StoreConfig {
@@ -45,10 +66,14 @@ impl Default for StoreConfig {
             cluster_id: "mooncake_cluster".to_owned(),
             auth_token: String::new(),
             bind_address: None,
+            http: None,
+            advertise_address: None,
+            port_is_a_name: false,
             ports: 12_300..=14_300,
             rpc_timeout: Duration::from_secs(30),
             rpc_connect_timeout: Duration::from_secs(10),
             transfer_timeout: Duration::from_secs(30),
+            put_session_timeout: Duration::from_secs(30),
             lanes_per_peer: 4,
             bytes_in_flight: 8 << 20,
         }
@@ -69,8 +94,8 @@ pub struct EnvError {
 
 impl StoreConfig {
     /// The defaults, changed by what the environment says: `MC_RPC_TIMEOUT_MS`, `MC_RPC_CONNECT_TIMEOUT_MS`
-    /// (milliseconds), `MC_TRANSFER_TIMEOUT` (seconds), `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`,
-    /// `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN`, `MC_STORE_CLIENT_MIN_PORT` and `MC_STORE_CLIENT_MAX_PORT`.
+    /// (milliseconds), `MC_TRANSFER_TIMEOUT`, `MC_STORE_PUT_SESSION_TIMEOUT` (seconds), `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`,
+    /// `MOONCAKE_ADVERTISE_ADDRESS`, `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN`, `MC_STORE_CLIENT_MIN_PORT` and `MC_STORE_CLIENT_MAX_PORT`.
     pub fn from_env() -> Result<Self, EnvError> {
         Self::from_variables(|name| std::env::var(name).ok())
     }
@@ -102,6 +127,9 @@ impl StoreConfig {
         if let Some(seconds) = number("MC_TRANSFER_TIMEOUT")? {
             config.transfer_timeout = Duration::from_secs(seconds.into());
         }
+        if let Some(seconds) = number("MC_STORE_PUT_SESSION_TIMEOUT")? {
+            config.put_session_timeout = Duration::from_secs(seconds.into());
+        }
         if let Some(lanes) = number("MC_TCP_LANES_PER_PEER")? {
             config.lanes_per_peer = lanes as usize;
         }
@@ -109,6 +137,7 @@ impl StoreConfig {
         let last = port("MC_STORE_CLIENT_MAX_PORT")?.unwrap_or(*config.ports.end());
         config.ports = first..=last;
         config.bind_address = text("MC_TCP_BIND_ADDRESS");
+        config.advertise_address = text("MOONCAKE_ADVERTISE_ADDRESS");
         if let Some(cluster_id) = text("MC_STORE_CLUSTER_ID") {
             config.cluster_id = cluster_id;
         }
@@ -140,8 +169,10 @@ mod tests {
             ("MC_RPC_TIMEOUT_MS", "1500"),
             ("MC_RPC_CONNECT_TIMEOUT_MS", "250"),
             ("MC_TRANSFER_TIMEOUT", "7"),
+            ("MC_STORE_PUT_SESSION_TIMEOUT", "90"),
             ("MC_TCP_LANES_PER_PEER", "2"),
             ("MC_TCP_BIND_ADDRESS", "10.0.0.5"),
+            ("MOONCAKE_ADVERTISE_ADDRESS", "outside.example:7"),
             ("MC_STORE_CLUSTER_ID", "blue"),
             ("MOONCAKE_AUTH_TOKEN", "secret"),
             ("MC_STORE_CLIENT_MIN_PORT", "20000"),
@@ -151,8 +182,10 @@ mod tests {
             rpc_timeout: Duration::from_millis(1500),
             rpc_connect_timeout: Duration::from_millis(250),
             transfer_timeout: Duration::from_secs(7),
+            put_session_timeout: Duration::from_secs(90),
             lanes_per_peer: 2,
             bind_address: Some("10.0.0.5".to_owned()),
+            advertise_address: Some("outside.example:7".to_owned()),
             cluster_id: "blue".to_owned(),
             auth_token: "secret".to_owned(),
             ports: 20_000..=20_010,

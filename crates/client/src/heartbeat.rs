@@ -4,13 +4,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use mooncake_types::{Epoch, Tick};
+use mooncake_types::{Epoch, SegmentId, Tick};
 
 use crate::clock::Clock;
-use crate::membership::{Deed, Membership};
+use crate::membership::{Deed, Lent, Membership};
 use crate::node::Host;
 use crate::ops::CallError;
 use crate::rpc::{Connection, DialError, Dialer};
+use crate::tasks::Tasks;
+
+/// Longest wait for a turn to end: it makes one attempt to connect or one call.
+const CHANGE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The thread that keeps this client a member: a connection of its own, and nothing else to do.
 pub(crate) struct Heartbeat {
@@ -25,6 +29,18 @@ pub(crate) struct Bond {
     pub(crate) host: Arc<Host>,
     pub(crate) clock: Clock,
     pub(crate) connection: Option<Connection>,
+}
+
+/// A change of what is lent, made between two turns.
+pub(crate) enum Change {
+    /// The master has this segment; it is to keep it.
+    Lend(Lent),
+    /// The master is not to have this segment any more.
+    TakeBack(SegmentId),
+    /// Whether the master has this segment is unknown; it is not to have it.
+    Disown(SegmentId),
+    /// The segment is served until this moment.
+    Retire(SegmentId, Tick),
 }
 
 /// What one turn of a [`Bond`] came to.
@@ -81,33 +97,54 @@ impl Bond {
 struct Shared {
     state: Mutex<State>,
     wake: Condvar,
-    well: AtomicBool,
+    /// Told when changes have been made, and when there will be no more.
+    changed: Condvar,
+    well: Arc<AtomicBool>,
 }
 
 struct State {
     stopping: bool,
+    changes: Vec<Change>,
     /// The connection in use, so that stopping need not wait for a reply.
     in_use: Option<TcpStream>,
 }
 
 impl Heartbeat {
     /// Goes on with a bond on a thread of its own.
-    pub(crate) fn start(bond: Bond) -> std::io::Result<Self> {
+    pub(crate) fn start(bond: Bond, tasks: Arc<Tasks>) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
-            state: Mutex::new(State { stopping: false, in_use: None }),
+            state: Mutex::new(State { stopping: false, changes: Vec::new(), in_use: None }),
             wake: Condvar::new(),
-            well: AtomicBool::new(bond.membership.is_well()),
+            changed: Condvar::new(),
+            well: Arc::new(AtomicBool::new(bond.membership.is_well())),
         });
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("mooncake-heartbeat".to_owned())
-            .spawn(move || of_thread.run(bond))?;
+            .spawn(move || of_thread.run(bond, &tasks))?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// What [`Heartbeat::is_well`] says, for whoever goes on looking.
+    pub(crate) fn well(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.shared.well)
     }
 
     /// Whether the master answered the last ping.
     pub(crate) fn is_well(&self) -> bool {
         self.shared.well.load(Ordering::Relaxed)
+    }
+
+    /// Has these changes made in their order, and waits until they are: no mount of before is under way then. False if
+    /// the heartbeat stopped first, or was stuck.
+    pub(crate) fn change(&self, changes: Vec<Change>) -> bool {
+        let mut state = self.shared.lock();
+        state.changes.extend(changes);
+        self.shared.wake.notify_all();
+        let waiting = |state: &mut State| !state.stopping && !state.changes.is_empty();
+        let waited = self.shared.changed.wait_timeout_while(state, CHANGE_PATIENCE, waiting);
+        let (state, waited) = waited.expect("no holder of the heartbeat's state panicked");
+        !state.stopping && !waited.timed_out()
     }
 
     /// Stops pinging; returns when the thread is gone.
@@ -120,6 +157,7 @@ impl Heartbeat {
         }
         drop(state);
         self.shared.wake.notify_all();
+        self.shared.changed.notify_all();
         let thread = self.thread.lock().expect("no holder of the thread panicked").take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the heartbeat thread panicked");
@@ -134,13 +172,19 @@ impl Drop for Heartbeat {
 }
 
 impl Shared {
-    fn run(&self, mut bond: Bond) {
+    fn run(&self, mut bond: Bond, tasks: &Arc<Tasks>) {
         let mut was_well = bond.membership.is_well();
+        let mut retiring = Vec::new();
         loop {
+            self.make_changes(&mut bond, &mut retiring);
+            retire(&bond, &mut retiring);
             if !self.offer_handle(bond.connection.as_ref()) {
                 return;
             }
             let turn = bond.turn();
+            if bond.membership.take_has_tasks() {
+                tasks.wake();
+            }
             let well = bond.membership.is_well();
             self.well.store(well, Ordering::Relaxed);
             log_change(&turn, was_well, well);
@@ -149,10 +193,27 @@ impl Shared {
             }
             was_well = well;
             if let Turn::Idle(until) = turn {
+                let until = retiring.iter().map(|&(_, due)| due).fold(until, Tick::min);
                 let wait = Duration::from_millis(until.since_ms(bond.clock.now()));
                 self.rest(wait);
             }
         }
+    }
+
+    fn make_changes(&self, bond: &mut Bond, retiring: &mut Vec<(SegmentId, Tick)>) {
+        let mut state = self.lock();
+        if state.changes.is_empty() {
+            return;
+        }
+        for change in state.changes.drain(..) {
+            match change {
+                Change::Lend(lent) => bond.membership.lend_also(lent),
+                Change::TakeBack(id) => bond.membership.take_back(id),
+                Change::Disown(id) => bond.membership.disown(id),
+                Change::Retire(id, due) => retiring.push((id, due)),
+            }
+        }
+        self.changed.notify_all();
     }
 
     /// Leaves a handle of the connection for [`Heartbeat::stop`]; false if it is time to stop.
@@ -164,12 +225,20 @@ impl Shared {
 
     fn rest(&self, wait: Duration) {
         let state = self.lock();
-        let stopping = |state: &mut State| !state.stopping;
-        drop(self.wake.wait_timeout_while(state, wait, stopping));
+        let idle = |state: &mut State| !state.stopping && state.changes.is_empty();
+        drop(self.wake.wait_timeout_while(state, wait, idle));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no holder of the heartbeat's state panicked")
+    }
+}
+
+/// Serves segments no longer whose time is over.
+fn retire(bond: &Bond, retiring: &mut Vec<(SegmentId, Tick)>) {
+    let now = bond.clock.now();
+    for (id, _) in retiring.extract_if(.., |&mut (_, due)| due <= now) {
+        bond.host.take_back(id);
     }
 }
 

@@ -21,7 +21,8 @@
 //! # }
 //! ```
 //!
-//! Every call blocks its own thread and no other; there is no runtime here. What to send next, when to try again and
+//! Every call blocks its own thread and no other; there is no runtime here but that of the HTTP server, on a thread of
+//! its own, if one is asked for. What to send next, when to try again and
 //! what a reply means is decided by pure machines, without sockets, clocks or threads: [`ops`] for the operations,
 //! [`membership`] for a client's life with the master, [`node::Ledger`] for what lent memory holds. [`Store`] is the
 //! thin shell that runs them.
@@ -36,19 +37,34 @@ mod bind;
 mod chance;
 mod clock;
 mod config;
+mod door;
+mod drive;
+mod dummy;
 mod heartbeat;
+mod http;
+mod mem_pool;
 pub mod membership;
+mod metrics;
 pub mod node;
 mod open_error;
 pub mod ops;
 mod registry;
 mod rpc;
 mod store;
+mod tasks;
 
 pub use chance::Chance;
-pub use config::{EnvError, StoreConfig};
-pub use mooncake_memory::{Buffer, RawSlice, Region, SliceList};
-pub use mooncake_types::{ErrorCode, ReplicateConfig, SoftPin, Version};
+pub use config::{EnvError, HttpAddress, StoreConfig};
+pub use door::Door;
+pub use dummy::{DummyConfig, DummyError, DummyServer, DummyServerConfig, DummyStore};
+pub use mooncake_http::ListenError;
+pub use mooncake_memory::{Buffer, HostMemory, RawSlice, Region, SliceList, bind_to_numa_node};
+pub use mooncake_types::{
+    ErrorCode, PutItem, ReplicateConfig, SegmentId, SoftPin, TaskId, TaskKind, TaskReport,
+    TaskStatus, Version,
+};
 pub use open_error::OpenError;
 pub use ops::{ObjectLocation, ReplicaLocation, Stripe};
-pub use store::{GetTarget, Health, PutSource, Store};
+pub use store::{
+    AllocatedSegments, Fragment, GetTarget, Health, PutSource, Ranged, Store, parse_segment_id,
+};

@@ -1,11 +1,12 @@
 use std::net::SocketAddr;
 
+use mooncake_http::ListenError;
 use mooncake_types::{ErrorCode, limits};
 
 /// Why a [`crate::Store`] could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// The local hostname or the master's address cannot be read.
+    /// The local hostname, the advertised address or the master's cannot be read.
     #[error("{what} {text:?} is not an address: {reason}")]
     Address {
         /// Which of them.
@@ -127,6 +128,9 @@ pub enum OpenError {
         /// What the system said.
         reason: String,
     },
+    /// The address for the HTTP server cannot be listened on.
+    #[error("the HTTP server of this client cannot be started: {0}")]
+    Http(ListenError),
     /// A thread could not be started.
     #[error("the {thread} thread cannot be started: {reason}")]
     Thread {
@@ -155,6 +159,7 @@ impl OpenError {
             | Self::PortTaken { .. }
             | Self::AllPortsTaken { .. }
             | Self::Bind { .. }
+            | Self::Http(_)
             | Self::Thread { .. } => ErrorCode::InternalError,
         }
     }

@@ -25,16 +25,19 @@ fn write(version: Version) -> RangeWrite<'static> {
     RangeWrite {
         segment: SEGMENT,
         offset: 8192,
+        entry_len: 4096,
+        from: 0,
         len: 4096,
         key: "key",
         version,
+        grant: version,
         object_len: 4096,
         object_offset: 0,
     }
 }
 
 fn read(version: Version) -> RangeRead {
-    RangeRead { segment: SEGMENT, offset: 8192, version, from: 0, len: 4096 }
+    RangeRead { segment: SEGMENT, offset: 8192, version, object_offset: 0, from: 0, len: 4096 }
 }
 
 /// Does nothing, or says that it was called.

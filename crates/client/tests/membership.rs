@@ -15,7 +15,12 @@ fn lent(number: u128) -> Lent {
 }
 
 fn pong(need_remount: bool, epoch: u64) -> Result<Reply, CallError> {
-    Ok(Reply::Pong(Pong { need_remount, epoch: Epoch(epoch), client_ttl_ms: 10_000 }))
+    Ok(Reply::Pong(Pong {
+        need_remount,
+        epoch: Epoch(epoch),
+        client_ttl_ms: 10_000,
+        has_tasks: false,
+    }))
 }
 
 fn gone() -> Result<Reply, CallError> {
@@ -38,6 +43,7 @@ fn deed(membership: &mut Membership, now: u64) -> String {
         Deed::Call(Request::MountSegment(MountSegment { id, seen_epoch, .. })) => {
             format!("mount {} having seen {seen_epoch}", id.0)
         }
+        Deed::Call(Request::UnmountSegment { id, grace_ms: 0 }) => format!("unmount {}", id.0),
         Deed::Call(other) => panic!("{other:?}"),
     }
 }
@@ -81,7 +87,7 @@ fn a_master_without_patience_is_pinged_more_often() {
     let mut membership = membership();
     settle(&mut membership, 0, 5);
     assert_eq!(deed(&mut membership, 1000), "ping for 2");
-    let pong = Pong { need_remount: false, epoch: Epoch(5), client_ttl_ms: 300 };
+    let pong = Pong { need_remount: false, epoch: Epoch(5), client_ttl_ms: 300, has_tasks: false };
     membership.on_reply(Tick(1000), Ok(Reply::Pong(pong)));
     assert_eq!(deed(&mut membership, 1000), "wait until 1100");
 }
@@ -197,4 +203,74 @@ fn a_client_that_lends_nothing_only_pings() {
     membership.on_reply(Tick(0), pong(false, 5));
     assert!(membership.is_settled());
     assert_eq!(deed(&mut membership, 0), "wait until 1000");
+}
+
+#[test]
+fn a_segment_that_was_lent_later_is_named_and_mounted_again_like_the_first() {
+    let mut membership = membership();
+    settle(&mut membership, 0, 5);
+    membership.lend_also(lent(3));
+    assert!(membership.is_settled(), "the master has it already");
+    assert_eq!(deed(&mut membership, 1000), "ping for 3");
+    membership.on_reply(Tick(1000), pong(true, 5));
+    mount_both(&mut membership, 1000, 5);
+    assert_eq!(deed(&mut membership, 1000), "mount 3 having seen 5");
+    membership.on_reply(Tick(1000), Ok(Reply::Done(Ok(()))));
+    assert!(membership.is_settled());
+}
+
+#[test]
+fn a_segment_that_was_taken_back_is_neither_named_nor_mounted() {
+    for (taken, left) in [(1, 2), (2, 1)] {
+        let mut membership = membership();
+        settle(&mut membership, 0, 5);
+        membership.take_back(SegmentId(taken));
+        membership.take_back(SegmentId(9));
+        assert!(membership.is_settled());
+        assert_eq!(deed(&mut membership, 1000), "ping for 1");
+        membership.on_reply(Tick(1000), pong(true, 5));
+        assert_eq!(deed(&mut membership, 1000), format!("mount {left} having seen 5"));
+        let refused = Ok(Reply::Done(Err(ErrorCode::InvalidParams)));
+        membership.on_reply(Tick(1000), refused);
+        let refusal = membership.mount_refusal().map(|(segment, code)| (segment.id, code));
+        assert_eq!(refusal, Some((SegmentId(left), ErrorCode::InvalidParams)));
+        membership.take_back(SegmentId(left));
+        assert_eq!(membership.mount_refusal(), None);
+    }
+}
+
+#[test]
+fn a_segment_taken_back_between_two_mounts_leaves_the_rest_to_be_mounted() {
+    let mut membership = membership();
+    membership.lend_also(lent(3));
+    membership.lend(vec![lent(1), lent(2), lent(3)]);
+    assert_eq!(deed(&mut membership, 0), "connect 0");
+    membership.on_connected(Tick(0), Some(Epoch(5)));
+    assert_eq!(deed(&mut membership, 0), "ping for 3");
+    membership.on_reply(Tick(0), pong(true, 5));
+    assert_eq!(deed(&mut membership, 0), "mount 1 having seen 5");
+    membership.on_reply(Tick(0), Ok(Reply::Done(Ok(()))));
+    membership.take_back(SegmentId(1));
+    membership.lend_also(lent(4));
+    for segment in [2, 3, 4] {
+        assert_eq!(deed(&mut membership, 0), format!("mount {segment} having seen 5"));
+        membership.on_reply(Tick(0), Ok(Reply::Done(Ok(()))));
+    }
+    assert!(membership.is_settled());
+}
+
+#[test]
+fn a_disowned_segment_is_unmounted_as_soon_as_the_master_can_be_reached() {
+    let mut membership = membership();
+    settle(&mut membership, 0, 5);
+    membership.disown(SegmentId(7));
+    assert_eq!(deed(&mut membership, 10), "unmount 7");
+    membership.on_reply(Tick(10), gone());
+    assert_eq!(deed(&mut membership, 10), "connect 1");
+    membership.on_connected(Tick(10), Some(Epoch(5)));
+    assert_eq!(deed(&mut membership, 10), "ping for 2");
+    membership.on_reply(Tick(10), pong(false, 5));
+    assert_eq!(deed(&mut membership, 10), "unmount 7");
+    membership.on_reply(Tick(10), Ok(Reply::Done(Err(ErrorCode::SegmentNotFound))));
+    assert_eq!(deed(&mut membership, 10), "wait until 1010");
 }

@@ -1,15 +1,12 @@
 //! Taking the ports, before anything else happens.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use mooncake_http::ListenError;
 use thiserror::Error;
 
 use crate::config::Config;
-
-/// Connections that wait to be accepted.
-const BACKLOG: i32 = 4096;
 
 /// Why a master cannot start.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -57,10 +54,11 @@ pub struct Master {
     pub(crate) config: Config,
     pub(crate) rpc: TcpListener,
     pub(crate) admin: TcpListener,
+    pub(crate) metadata: Option<TcpListener>,
 }
 
 impl Master {
-    /// Checks the configuration and takes both ports. Clients that connect from here on are served as soon as
+    /// Checks the configuration and takes all ports. Clients that connect from here on are served as soon as
     /// [`Master::serve`] runs.
     ///
     /// # Errors
@@ -79,8 +77,15 @@ impl Master {
             port: config.metrics_port,
             port_flag: "metrics_port",
         };
+        let metadata = config.metadata_server.as_ref().map(|server| Place {
+            host: &server.host,
+            host_flag: "http_metadata_server_host",
+            port: server.port,
+            port_flag: "http_metadata_server_port",
+        });
         let (rpc, admin) = (rpc.listen()?, admin.listen()?);
-        Ok(Master { config, rpc, admin })
+        let metadata = metadata.map(|place| place.listen()).transpose()?;
+        Ok(Master { config, rpc, admin, metadata })
     }
 
     /// Where clients and nodes are served.
@@ -98,6 +103,14 @@ impl Master {
     pub fn admin_addr(&self) -> io::Result<SocketAddr> {
         self.admin.local_addr()
     }
+
+    /// Where the metadata server is, if there is one.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn metadata_addr(&self) -> io::Result<Option<SocketAddr>> {
+        self.metadata.as_ref().map(TcpListener::local_addr).transpose()
+    }
 }
 
 /// Where to listen, and which flags said so.
@@ -110,38 +123,16 @@ struct Place<'a> {
 
 impl Place<'_> {
     fn listen(&self) -> Result<TcpListener, BindError> {
-        let unresolved = |reason: String| BindError::Unresolved {
-            flag: self.host_flag,
-            host: self.host.to_owned(),
-            reason,
-        };
-        let address = (self.host, self.port)
-            .to_socket_addrs()
-            .map_err(|error| unresolved(error.to_string()))?
-            .next()
-            .ok_or_else(|| unresolved("the name has no address".to_owned()))?;
-        listen(address).map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => BindError::Taken {
-                flag: self.port_flag,
-                host: self.host.to_owned(),
-                port: self.port,
-            },
-            _ => BindError::Refused {
-                flag: self.port_flag,
-                host: self.host.to_owned(),
-                port: self.port,
-                reason: error.to_string(),
-            },
+        mooncake_http::listen(self.host, self.port).map_err(|error| match error {
+            ListenError::Unresolved { host, reason } => {
+                BindError::Unresolved { flag: self.host_flag, host, reason }
+            }
+            ListenError::Taken { host, port } => {
+                BindError::Taken { flag: self.port_flag, host, port }
+            }
+            ListenError::Refused { host, port, reason } => {
+                BindError::Refused { flag: self.port_flag, host, port, reason }
+            }
         })
     }
-}
-
-/// Address reuse lets a master start at once where its predecessor's connections still linger.
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
 }

@@ -1,6 +1,18 @@
 /// Connections that a master serves at a time unless it is told otherwise.
 pub const DEFAULT_MAX_CONNECTIONS: usize = 16_384;
 
+/// Where the metadata server of transfer engines is, and what it does by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetadataServer {
+    /// Host name or address.
+    pub host: String,
+    /// Its port; 0: any free one.
+    pub port: u16,
+    /// What the keys of clients begin with, like `mooncake/`, if what a client published is to be forgotten when the
+    /// client dies. The keys are this, then `ram/` or `rpc_meta/`, then the name of a segment that it had lent.
+    pub cleanup_prefix: Option<String>,
+}
+
 /// What a master is told at its start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -12,6 +24,8 @@ pub struct Config {
     pub metrics_host: String,
     /// The port of the admin HTTP server; 0: any free one.
     pub metrics_port: u16,
+    /// The metadata server of transfer engines; by default there is none.
+    pub metadata_server: Option<MetadataServer>,
     /// Clients that name another cluster are refused.
     pub cluster_id: String,
     /// The word that clients must know; empty: none.
@@ -37,6 +51,7 @@ impl Default for Config {
             rpc_port: 50_051,
             metrics_host: "0.0.0.0".to_owned(),
             metrics_port: 9_003,
+            metadata_server: None,
             cluster_id: "mooncake_cluster".to_owned(),
             auth_token: String::new(),
             tcp_no_delay: true,

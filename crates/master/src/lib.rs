@@ -1,7 +1,8 @@
 //! The master's network shell: two ports, a clock and a timer around the state machine of `mooncake-meta`.
 //!
 //! One thread owns the state machine and serves all RPC connections; it never waits for anything but sockets and
-//! its timer. The admin HTTP server has a thread of its own and asks the owner through a bounded channel.
+//! its timer. The admin HTTP server has a thread of its own and asks the owner through a bounded channel; so has the
+//! metadata server of transfer engines, if there is one, which asks nobody.
 //! No object byte passes through here, and no rule about objects is decided here.
 //!
 //! Enter at [`Master::bind`], then [`Master::serve`]. In the order of a request's way: `connection` reads and
@@ -17,6 +18,7 @@ mod config;
 mod connection;
 mod handshake;
 mod input;
+mod metadata_server;
 mod metrics;
 mod owner;
 mod refuse;
@@ -26,5 +28,5 @@ mod summary;
 mod timer;
 
 pub use bind::{BindError, Master};
-pub use config::{Config, DEFAULT_MAX_CONNECTIONS};
+pub use config::{Config, DEFAULT_MAX_CONNECTIONS, MetadataServer};
 pub use serve::ServeError;

@@ -6,6 +6,7 @@ use mooncake_meta::Meta;
 use mooncake_types::{ClientId, Reply, Request, Tick, limits};
 
 use crate::clock::Clock;
+use crate::metadata_server::Cleanup;
 use crate::metrics::{RpcMetrics, Snapshot};
 
 /// Most objects that one page of a scan looks at, whatever was asked: one page takes no longer than a few hundred
@@ -18,13 +19,15 @@ pub(crate) struct Owner {
     pub(crate) meta: Meta,
     clock: Clock,
     metrics: RpcMetrics,
+    /// Told of the clients that died.
+    cleanup: Option<Cleanup>,
 }
 
 const _: () = assert!(SCAN_PAGE_OBJECTS <= limits::MAX_SCAN_OBJECTS);
 
 impl Owner {
-    pub(crate) fn new(meta: Meta, clock: Clock) -> Owner {
-        Owner { meta, clock, metrics: RpcMetrics::default() }
+    pub(crate) fn new(meta: Meta, clock: Clock, cleanup: Option<Cleanup>) -> Owner {
+        Owner { meta, clock, metrics: RpcMetrics::default(), cleanup }
     }
 
     /// Answers one request and measures how long that took.
@@ -46,6 +49,10 @@ impl Owner {
     /// Does what is due.
     pub(crate) fn handle_timeout(&mut self) {
         self.meta.handle_timeout(self.clock.tick(Instant::now()));
+        let expired = self.meta.take_expired_segments();
+        if let Some(cleanup) = &self.cleanup {
+            cleanup.forget(&expired);
+        }
     }
 
     /// When something will be due.

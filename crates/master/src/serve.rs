@@ -6,6 +6,7 @@ use std::panic::resume_unwind;
 use std::rc::Rc;
 use std::time::Duration;
 
+use mooncake_http::{Limits, Server};
 use mooncake_meta::Meta;
 use mooncake_types::ErrorCode;
 use mooncake_wire::Refusal;
@@ -18,15 +19,16 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
-use crate::admin::{self, Identity};
+use crate::admin::{self, Identity, State};
 use crate::ask::{self, Asker};
 use crate::bind::Master;
 use crate::clock::{Clock, epoch_of_this_start};
-use crate::config::Config;
+use crate::config::{Config, MetadataServer};
+use crate::metadata_server::{Cleanup, Registry};
 use crate::owner::Owner;
 use crate::refuse::refuse;
 use crate::shell::Shell;
-use crate::{connection, summary, timer};
+use crate::{connection, metadata_server, summary, timer};
 
 /// How long connections have to take their last replies when the master stops.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -65,8 +67,13 @@ impl Master {
 
         let (stop, stopping) = watch::channel(false);
         let (asker, questions) = ask::channel();
-        let shell = Rc::new(shell(config, epoch, stopping.clone()));
-        let admin = admin::Server::start(self.admin, asker.clone(), identity, stopping)?;
+        let registry = Registry::new();
+        let cleanup = cleanup(config.metadata_server.as_ref(), &registry);
+        let shell = Rc::new(shell(config, epoch, stopping, cleanup));
+        let router = admin::router(State { asker: asker.clone(), identity });
+        let admin = Server::start("admin-http", self.admin, router, Limits::default())?;
+        let metadata =
+            self.metadata.map(|listener| serve_metadata(listener, registry)).transpose()?;
         let listener = TcpListener::from_std(self.rpc)?;
         let mut core = JoinSet::new();
         core.spawn_local(timer::run(Rc::clone(&shell)));
@@ -84,22 +91,43 @@ impl Master {
         }
         drop(listener);
         stop.send_replace(true);
+        admin.begin_stop();
         let parted = timeout(FAREWELL, connections.part()).await;
         if parted.is_err() {
             debug!("connections that took no reply were cut off");
         }
-        admin.stop().await;
+        admin.stopped().await;
+        if let Some(metadata) = metadata {
+            metadata.stopped().await;
+        }
         info!("the master stopped");
         Ok(())
     }
 }
 
-fn shell(config: Config, epoch: mooncake_types::Epoch, stopping: watch::Receiver<bool>) -> Shell {
+fn serve_metadata(listener: std::net::TcpListener, registry: Registry) -> io::Result<Server> {
+    let router = metadata_server::router(registry);
+    let server = Server::start("metadata-http", listener, router, metadata_server::limits())?;
+    info!(metadata_addr = %server.address(), "the metadata server serves");
+    Ok(server)
+}
+
+fn cleanup(config: Option<&MetadataServer>, registry: &Registry) -> Option<Cleanup> {
+    let prefix = config?.cleanup_prefix.clone()?;
+    Some(Cleanup { registry: registry.clone(), prefix })
+}
+
+fn shell(
+    config: Config,
+    epoch: mooncake_types::Epoch,
+    stopping: watch::Receiver<bool>,
+    cleanup: Option<Cleanup>,
+) -> Shell {
     let mut pool = config.pool.clone();
     if pool.seed == 0 {
         pool.seed = epoch.0;
     }
-    Shell::new(config, Owner::new(Meta::new(pool, epoch), Clock::start()), stopping)
+    Shell::new(config, Owner::new(Meta::new(pool, epoch), Clock::start(), cleanup), stopping)
 }
 
 async fn report_metrics(asker: Asker) {

@@ -34,6 +34,18 @@ impl Buffer {
         Buffer { ptr, len, capacity: len }
     }
 
+    /// As [`Buffer::zeroed`]; `None` if the system has not as much memory.
+    #[must_use]
+    pub fn try_zeroed(len: usize) -> Option<Buffer> {
+        let layout = Layout::array::<u8>(len).ok()?;
+        if len == 0 {
+            return Some(Buffer::from_vec(Vec::new()));
+        }
+        // SAFETY: the layout's size is not zero.
+        let ptr = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(Buffer { ptr, len, capacity: len })
+    }
+
     /// Takes `bytes` over without copying.
     #[must_use]
     pub fn from_vec(bytes: Vec<u8>) -> Buffer {
@@ -114,6 +126,17 @@ mod tests {
         assert_eq!(
             (bytes.as_slice(), bytes.as_ptr(), bytes.capacity()),
             (&b"payload"[..], address, 100)
+        );
+    }
+
+    #[test]
+    fn impossible_lengths_are_none() {
+        assert!(Buffer::try_zeroed(usize::MAX).is_none());
+        assert!(Buffer::try_zeroed(1 << 62).is_none());
+        let small = Buffer::try_zeroed(3).expect("three bytes");
+        assert_eq!(
+            (small.as_slice(), Buffer::try_zeroed(0).expect("none").len()),
+            (&[0; 3][..], 0)
         );
     }
 

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
@@ -6,14 +7,24 @@ use thiserror::Error;
 
 use crate::RawSlice;
 
-/// Memory of a segment: mapped when made, unmapped when dropped. Pages are populated when first touched.
+/// Memory of a segment: mapped when made, unmapped when dropped ([`Region::anonymous`], [`Region::of_file`] and
+/// [`Region::received`]; pages are populated when first touched), or somebody else's ([`Region::lent`]).
 ///
 /// Share it as `Arc<Region>`, and keep the `Arc` beside every slice that is handed on.
 #[derive(Debug)]
 pub struct Region {
     ptr: NonNull<u8>,
     len: usize,
-    memory: OwnedFd,
+    memory: Memory,
+}
+
+/// What keeps the bytes where they are.
+#[derive(Debug)]
+enum Memory {
+    /// A mapping of our own, and the descriptor behind it unless that was closed.
+    Mapped(Option<OwnedFd>),
+    /// Whatever the lender gave along.
+    Lent(#[expect(dead_code, reason = "held for its drop")] Box<dyn fmt::Debug + Send + Sync>),
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread; all access goes through raw slices.
@@ -33,6 +44,36 @@ pub enum MapError {
         /// The length that was asked for, in bytes.
         len: u64,
     },
+    /// What was given is neither a plain file nor, where one is asked for, memory without a name.
+    #[error("only {wanted} can be mapped here")]
+    WrongKind {
+        /// What is taken.
+        wanted: &'static str,
+    },
+    /// The file ends before the bytes do that were asked for.
+    #[error("{len} bytes from {offset} do not lie within a file of {file_len} bytes")]
+    TooShort {
+        /// First byte wanted.
+        offset: u64,
+        /// Bytes wanted.
+        len: u64,
+        /// Length of the file in bytes.
+        file_len: u64,
+    },
+    /// A mapping starts at a page.
+    #[error("a mapping cannot start at byte {offset}, which is no multiple of {page_bytes}")]
+    Unaligned {
+        /// First byte wanted.
+        offset: u64,
+        /// Length of a page in bytes.
+        page_bytes: u64,
+    },
+    /// A part of the range is mapped as a segment already, here or in another process.
+    #[error("a part of these bytes is mapped as a segment already")]
+    Taken,
+    /// Memory of another process that it could take away while it is used here.
+    #[error("memory that may shrink, because it is not sealed, is not taken")]
+    Unsealed,
     /// The system refused.
     #[error("{call} of {len} bytes failed with system error {errno}")]
     System {
@@ -58,7 +99,8 @@ pub struct OutOfBounds {
 }
 
 impl Region {
-    /// Maps `len` zero bytes that have a file descriptor and no name, so that they can be handed to other processes.
+    /// Maps `len` zero bytes that have a file descriptor and no name, so that they can be handed to other processes:
+    /// sealed, so that nobody can make them fewer or more.
     ///
     /// # Errors
     /// If `len` is zero or too large, or the system has not the address space or the descriptor.
@@ -74,8 +116,38 @@ impl Region {
         if unsafe { libc::ftruncate(raw(&memory), file_size) } != 0 {
             return Err(last_error("ftruncate", len));
         }
-        let ptr = map_shared(&memory, size)?;
-        Ok(Region { ptr, len: size, memory })
+        seal(&memory, len)?;
+        Region::map(memory, 0, size)
+    }
+
+    /// Maps `size` bytes of a file from `offset` on, as [`Region::anonymous`] does with its own.
+    pub(crate) fn map(
+        memory: OwnedFd,
+        offset: libc::off_t,
+        size: usize,
+    ) -> Result<Region, MapError> {
+        let ptr = map_shared(&memory, offset, size)?;
+        Ok(Region { ptr, len: size, memory: Memory::Mapped(Some(memory)) })
+    }
+
+    /// Closes the descriptor; the memory stays mapped.
+    pub(crate) fn without_descriptor(mut self) -> Region {
+        self.memory = Memory::Mapped(None);
+        self
+    }
+
+    /// Memory that is somebody else's. Nothing is unmapped at the end; `keeper` is dropped then, and not before the last
+    /// holder of the region is gone.
+    ///
+    /// # Errors
+    /// [`MapError::Empty`] if there is none.
+    pub fn lent(
+        bytes: RawSlice,
+        keeper: Box<dyn fmt::Debug + Send + Sync>,
+    ) -> Result<Region, MapError> {
+        let ptr = NonNull::new(bytes.as_ptr()).filter(|_| !bytes.is_empty());
+        let ptr = ptr.ok_or(MapError::Empty)?;
+        Ok(Region { ptr, len: bytes.len(), memory: Memory::Lent(keeper) })
     }
 
     /// Length in bytes.
@@ -105,7 +177,8 @@ impl Region {
     /// All of it. The region must outlive every use of it.
     #[must_use]
     pub fn whole(&self) -> RawSlice {
-        // SAFETY: mapped readable and writable until drop; who takes the slice keeps the region, as the docs demand.
+        // SAFETY: mapped readable and writable until drop, or a slice whose maker promised the same (`RawSlice::new`); who
+        // takes the slice keeps the region, as the docs demand.
         unsafe { RawSlice::new(self.ptr.as_ptr(), self.len) }
     }
 
@@ -125,24 +198,32 @@ impl Region {
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// The descriptor behind the memory: another process that maps it sees the same bytes.
+    /// The descriptor behind the memory: another process that maps it sees the same bytes. Lent and
+    /// received memory has none.
     #[must_use]
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.memory.as_fd()
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match &self.memory {
+            Memory::Mapped(memory) => memory.as_ref().map(AsFd::as_fd),
+            Memory::Lent(_) => None,
+        }
     }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `anonymous`; nobody uses its slices any more, as the docs demand.
+        if matches!(self.memory, Memory::Lent(_)) {
+            return;
+        }
+        // SAFETY: exactly the mapping made in `map`; nobody uses its slices any more, as the docs demand.
         let result = unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.len) };
         assert_eq!(result, 0, "the whole of a mapping can always be unmapped");
     }
 }
 
 fn create_memory(len: u64) -> Result<OwnedFd, MapError> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is a NUL-terminated string that lives through the call.
-    let fd = unsafe { libc::memfd_create(c"mooncake-segment".as_ptr(), libc::MFD_CLOEXEC) };
+    let fd = unsafe { libc::memfd_create(c"mooncake-segment".as_ptr(), flags) };
     if fd < 0 {
         return Err(last_error("memfd_create", len));
     }
@@ -150,11 +231,21 @@ fn create_memory(len: u64) -> Result<OwnedFd, MapError> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-fn map_shared(memory: &OwnedFd, size: usize) -> Result<NonNull<u8>, MapError> {
+fn seal(memory: &OwnedFd, len: u64) -> Result<(), MapError> {
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: changes what may be done to a file that only we have; no memory is involved.
+    match unsafe { libc::fcntl(raw(memory), libc::F_ADD_SEALS, seals) } {
+        0 => Ok(()),
+        _ => Err(last_error("F_ADD_SEALS", len)),
+    }
+}
+
+fn map_shared(memory: &OwnedFd, offset: libc::off_t, size: usize) -> Result<NonNull<u8>, MapError> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
-    let ptr = unsafe { libc::mmap(std::ptr::null_mut(), size, protection, flags, raw(memory), 0) };
+    let ptr =
+        unsafe { libc::mmap(std::ptr::null_mut(), size, protection, flags, raw(memory), offset) };
     if ptr == libc::MAP_FAILED {
         return Err(last_error("mmap", size as u64));
     }
@@ -163,11 +254,11 @@ fn map_shared(memory: &OwnedFd, size: usize) -> Result<NonNull<u8>, MapError> {
     Ok(NonNull::new(ptr.cast()).expect("the kernel maps nothing at address zero unasked"))
 }
 
-fn raw(memory: &OwnedFd) -> libc::c_int {
+pub(crate) fn raw(memory: &OwnedFd) -> libc::c_int {
     std::os::fd::AsRawFd::as_raw_fd(memory)
 }
 
-fn last_error(call: &'static str, len: u64) -> MapError {
+pub(crate) fn last_error(call: &'static str, len: u64) -> MapError {
     let errno = io::Error::last_os_error().raw_os_error().unwrap_or_default();
     MapError::System { call, len, errno }
 }
@@ -227,9 +318,26 @@ mod tests {
     fn the_descriptor_gives_the_same_memory_again() {
         let region = Region::anonymous(4096).unwrap();
         region.slice(100, 5).unwrap().write_from(b"shared"[..5].as_ref());
-        let file = std::fs::File::from(region.descriptor().try_clone_to_owned().unwrap());
+        let descriptor = region.descriptor().expect("the region's own");
+        let file = std::fs::File::from(descriptor.try_clone_to_owned().unwrap());
         let mut bytes = [0; 5];
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 100).unwrap();
         assert_eq!(&bytes, b"share");
+    }
+
+    #[test]
+    fn lent_memory_stays_where_it_is_and_its_keeper_goes_last() {
+        let buffer = std::sync::Arc::new(crate::Buffer::from_vec(b"somebody's".to_vec()));
+        let region = Region::lent(buffer.raw(), Box::new(std::sync::Arc::clone(&buffer))).unwrap();
+        assert_eq!((region.len(), region.slice(4, 4).unwrap().to_vec()), (10, b"body".to_vec()));
+        assert!(region.descriptor().is_none());
+        assert_eq!(std::sync::Arc::strong_count(&buffer), 2);
+        drop(region);
+        assert_eq!(
+            (std::sync::Arc::strong_count(&buffer), buffer.as_slice()),
+            (1, &b"somebody's"[..])
+        );
+        let nothing = Region::lent(RawSlice::EMPTY, Box::new(())).unwrap_err();
+        assert_eq!(nothing, MapError::Empty);
     }
 }

@@ -64,8 +64,12 @@ fn time<'a>(
 fn put_all(meta: &mut Meta, keys: &[String], now: Tick) -> (f64, f64) {
     let (mut starts, mut ends) = (Duration::ZERO, Duration::ZERO);
     for batch in keys.chunks(BATCH) {
-        let puts = batch.iter().map(|key| PutItem { key, len: OBJECT_BYTES }).collect();
-        let request = Request::PutStart(PutStart { puts, config: ReplicateConfig::default() });
+        let puts = batch.iter().map(|key| PutItem::new(key, OBJECT_BYTES)).collect();
+        let request = Request::PutStart(PutStart {
+            puts,
+            config: ReplicateConfig::default(),
+            mode: mooncake_types::PutMode::Insert,
+        });
         let start = Instant::now();
         let reply = meta.handle(now, CLIENT, &request);
         starts += start.elapsed();

@@ -47,6 +47,18 @@ pub struct Config {
     pub put_release_ms: u64,
     /// Objects longer than this are striped over several segments; zero: only those that fit no segment.
     pub stripe_threshold_bytes: u64,
+    /// Ended tasks that can still be asked about.
+    pub max_finished_tasks: usize,
+    /// Most tasks that wait for their clients.
+    pub max_pending_tasks: usize,
+    /// Most tasks that clients work on.
+    pub max_processing_tasks: usize,
+    /// A task that no client fetched for this long has failed; zero: never.
+    pub pending_task_ms: u64,
+    /// A task that was fetched and has not ended for this long has failed; zero: never.
+    pub processing_task_ms: u64,
+    /// How often a task that finds no room is tried again.
+    pub max_task_retries: u32,
     /// Seed of everything that is left to chance.
     pub seed: u64,
 }
@@ -66,6 +78,12 @@ impl Default for Config {
             put_discard_ms: 30_000,
             put_release_ms: 600_000,
             stripe_threshold_bytes: 0,
+            max_finished_tasks: 10_000,
+            max_pending_tasks: 10_000,
+            max_processing_tasks: 10_000,
+            pending_task_ms: 300_000,
+            processing_task_ms: 300_000,
+            max_task_retries: 10,
             seed: 0,
         }
     }

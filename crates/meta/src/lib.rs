@@ -6,7 +6,7 @@
 //! drive it a million steps a second and replay every one.
 //!
 //! Enter at [`Meta`]. Each file is one verb or noun of the master: `put`, `read`, `remove`, `place`, `evict`,
-//! `mount`, `timeout`, `pin`; `record` has what is kept for each object; `check` has the invariants.
+//! `mount`, `timeout`, `pin`, `upsert`, `group`, `clear`, `task_create`, `task_fetch`, `task_end`; `record` has what is kept for each object; `check` has the invariants.
 //!
 //! Costs: a look-up, a grant and an eviction each touch only the objects that they are about. The queues in which
 //! objects stand are threaded through their records.
@@ -14,8 +14,10 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod clear;
 mod config;
 mod evict;
+mod group;
 mod index;
 mod meta;
 mod mount;
@@ -34,7 +36,12 @@ mod rng;
 mod segments;
 mod slab;
 mod stats;
+mod task;
+mod task_create;
+mod task_end;
+mod task_fetch;
 mod timeout;
+mod upsert;
 
 pub use check::Violation;
 pub use config::{AllocatorKind, Config, Strategy};

@@ -1,11 +1,13 @@
 //! The state machine's frame: what it holds, and the one way in.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, Tick, Version, limits};
 
 use crate::config::Config;
+use crate::group::{self, Groups};
 use crate::index::Index;
 use crate::pattern::Patterns;
 use crate::pin::SoftPins;
@@ -15,7 +17,9 @@ use crate::rng::Rng;
 use crate::segments::{Clients, Segments};
 use crate::slab::Slab;
 use crate::stats::Counters;
+use crate::task::Tasks;
 use crate::timeout::Timer;
+use crate::upsert::Beside;
 
 /// The master's state: who lends what, which objects there are, where they lie, who may read or write them.
 ///
@@ -31,8 +35,17 @@ pub struct Meta {
     pub(crate) objects: Slab<Object>,
     pub(crate) ranges: Slab<Range>,
     pub(crate) index: Index,
+    pub(crate) beside: Beside,
+    /// Objects that were replaced and wait for their readers.
+    pub(crate) replaced: usize,
+    pub(crate) groups: Groups,
+    /// How many more leases this request may prolong only because of a group.
+    pub(crate) refreshes_left: usize,
+    pub(crate) tasks: Tasks,
     pub(crate) segments: Segments,
     pub(crate) clients: Clients,
+    /// See [`Meta::take_expired_segments`].
+    pub(crate) expired_segments: Vec<Arc<str>>,
     /// Running puts, oldest first.
     pub(crate) processing: Queue,
     /// Discarded puts, oldest first.
@@ -62,8 +75,14 @@ impl Meta {
             objects: Slab::new(),
             ranges: Slab::new(),
             index: Index::new(config.seed),
+            beside: Beside::default(),
+            replaced: 0,
+            groups: Groups::default(),
+            refreshes_left: 0,
+            tasks: Tasks::default(),
             segments: Segments::new(),
             clients: Clients::default(),
+            expired_segments: Vec::new(),
             processing: Queue::default(),
             releasing: Queue::default(),
             releasing_bytes: 0,
@@ -95,6 +114,7 @@ impl Meta {
         if keys_of(request) > limits::MAX_BATCH_KEYS {
             return Reply::Refused(ErrorCode::InvalidParams);
         }
+        self.refreshes_left = group::REFRESHES_PER_REQUEST;
         match request {
             Request::Ping { segments } => self.ping(from, segments),
             Request::MountSegment(mount) => Reply::Done(self.mount(from, mount)),
@@ -116,6 +136,19 @@ impl Meta {
                 Reply::Statuses(keys.iter().map(|key| self.remove(key, *force)).collect())
             }
             Request::Scan(scan) => self.scan(scan),
+            Request::ClearReplicas { keys, segment } => {
+                Reply::Statuses(keys.iter().map(|key| self.clear(from, key, segment)).collect())
+            }
+            Request::CreateTask(task) => match self.create_task(task) {
+                Ok(id) => Reply::TaskCreated(id),
+                Err(code) => Reply::Refused(code),
+            },
+            Request::QueryTask { id } => match self.query_task(*id) {
+                Some(report) => Reply::TaskReported(report),
+                None => Reply::Refused(ErrorCode::TaskNotFound),
+            },
+            Request::FetchTasks { limit } => self.fetch_tasks(from, *limit),
+            Request::EndTask { id, outcome } => Reply::Done(self.end_task(from, *id, *outcome)),
         }
     }
 
@@ -138,8 +171,15 @@ fn keys_of(request: &Request<'_>) -> usize {
         Request::PutRevoke { puts } => puts.len(),
         Request::GetReplicaList { keys }
         | Request::ExistKey { keys }
-        | Request::Remove { keys, .. } => keys.len(),
-        Request::MountSegment(_) | Request::UnmountSegment { .. } | Request::Scan(_) => 1,
+        | Request::Remove { keys, .. }
+        | Request::ClearReplicas { keys, .. } => keys.len(),
+        Request::MountSegment(_)
+        | Request::UnmountSegment { .. }
+        | Request::Scan(_)
+        | Request::CreateTask(_)
+        | Request::QueryTask { .. }
+        | Request::FetchTasks { .. }
+        | Request::EndTask { .. } => 1,
     }
 }
 

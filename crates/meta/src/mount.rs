@@ -1,5 +1,7 @@
 //! Clients and the segments that they lend: heartbeats, mounting, unmounting.
 
+use std::sync::Arc;
+
 use mooncake_alloc::{Allocator, RangeAllocator, SlabAllocator};
 use mooncake_types::{
     ClientId, Epoch, ErrorCode, MountSegment, Pong, Reply, SegmentId, SegmentState, limits,
@@ -14,6 +16,9 @@ use crate::timeout::Timer;
 
 /// Epochs are milliseconds of wall time, or a little more: none that is honest comes near this one.
 const HIGHEST_EPOCH: Epoch = Epoch(1 << 62);
+
+/// Names of expired segments that wait for somebody to ask for them.
+const MAX_EXPIRED_SEGMENTS: usize = 4096;
 
 impl Meta {
     /// A sign of life of a client.
@@ -37,6 +42,7 @@ impl Meta {
         Reply::Pong(Pong {
             need_remount: !hosted.iter().all(lent),
             epoch: self.epoch,
+            has_tasks: self.tasks.next_pending(from, 0).is_some(),
             client_ttl_ms: self.config.client_ttl_ms,
         })
     }
@@ -112,8 +118,22 @@ impl Meta {
     /// A client has not been heard of for too long: its segments are lost.
     pub(crate) fn bury(&mut self, client: ClientId) {
         for slot in self.segments.of_client(client) {
+            let name = Arc::clone(&self.segments[slot].name);
             self.segments.start_unmounting(slot);
+            // A process that came back under the same name before its predecessor was given up lives on.
+            if self.segments.named(&name).is_empty()
+                && self.expired_segments.len() < MAX_EXPIRED_SEGMENTS
+            {
+                self.expired_segments.push(name);
+            }
         }
         self.clients.forget(client);
+        self.tasks.bereaved.insert(client);
+    }
+
+    /// Names of segments that went away because their clients were silent for too long, since this was last asked. A
+    /// name under which another segment is mounted is not among them. At most 4096 are kept.
+    pub fn take_expired_segments(&mut self) -> Vec<Arc<str>> {
+        std::mem::take(&mut self.expired_segments)
     }
 }

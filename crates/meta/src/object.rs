@@ -85,21 +85,34 @@ impl Meta {
         self.ranges[id].queue = kind;
     }
 
+    /// Moves a range to the end of a queue.
+    pub(crate) fn enqueue(&mut self, id: u32, kind: QueueKind) {
+        self.leave_queue(id);
+        self.join_queue(id, kind);
+    }
+
     /// Moves every range of an object to the end of a queue of its segment.
     pub(crate) fn requeue(&mut self, object: u32, kind: QueueKind) {
         let mut at = self.objects[object].first_range;
         while at != NONE {
-            self.leave_queue(at);
-            self.join_queue(at, kind);
+            self.enqueue(at, kind);
             at = self.ranges[at].sibling;
         }
+    }
+
+    /// Moves a range that eviction passed over to the end of those that have no lease.
+    pub(crate) fn pass_over(&mut self, id: u32) {
+        let kind = match self.ranges[id].queue {
+            QueueKind::PinnedFresh | QueueKind::PinnedLeased => QueueKind::PinnedFresh,
+            _ => QueueKind::Fresh,
+        };
+        self.enqueue(id, kind);
     }
 
     /// Moves an unfinished put to the end of a queue of puts.
     pub(crate) fn requeue_put(&mut self, object: u32, kind: QueueKind) {
         let first = self.objects[object].first_range;
-        self.leave_queue(first);
-        self.join_queue(first, kind);
+        self.enqueue(first, kind);
     }
 
     /// The queue that a finished object belongs in after an access or without one.
@@ -142,13 +155,15 @@ impl Meta {
         self.segments.forget_if_empty(range.segment);
     }
 
-    /// Forgets an object: its ranges are free and its key is.
+    /// Forgets an object: its ranges are free, and its key is if it held it.
     pub(crate) fn drop_object(&mut self, object: u32) {
-        if self.objects[object].state != ObjectState::Discarded {
-            self.index.remove(&self.objects, object);
+        self.leave_key(object);
+        if self.objects[object].state == ObjectState::Replaced {
+            self.forget_replaced(object);
         }
         self.free_replicas(object, u32::MAX);
         self.forget_soft_pin(object);
+        self.leave_group(object);
         self.objects.remove(object);
     }
 

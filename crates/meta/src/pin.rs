@@ -73,6 +73,23 @@ impl Meta {
         }
     }
 
+    /// Gives the soft pin of a replaced object to the version that replaces it, as far as it has any time left or
+    /// slides.
+    pub(crate) fn hand_over_soft_pin(&mut self, old: u32, new: u32) {
+        let Some(mut pin) = self.soft_pins.get(&old).copied() else { return };
+        let in_force = pin.in_force() && pin.until > self.now;
+        if !in_force && !pin.sliding {
+            return;
+        }
+        pin.timer = in_force.then_some(pin.until);
+        self.soft_pins.insert(new, pin);
+        self.objects[new].pin = Pin::Soft;
+        if in_force {
+            self.timers.insert((pin.until, Timer::SoftPin(new)));
+            self.soft_pins_in_force += 1;
+        }
+    }
+
     /// An access to a soft-pinned object: a sliding pin begins anew.
     pub(crate) fn slide_soft_pin(&mut self, object: u32) {
         if self.soft_pins.get(&object).is_some_and(|pin| pin.sliding) {

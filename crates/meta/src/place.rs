@@ -64,6 +64,14 @@ impl Meta {
         replicas
     }
 
+    /// Reserves one range on one of the segments, in their order, evicting where need be.
+    pub(crate) fn place_on(&mut self, len: u64, order: &[u32]) -> Option<Piece> {
+        let free = order.iter().find_map(|&segment| self.reserve(segment, len));
+        let piece = free.or_else(|| self.evict_for(len, order))?;
+        self.note_use(piece.segment);
+        Some(piece)
+    }
+
     fn place_replica(
         &mut self,
         len: u64,
@@ -145,14 +153,29 @@ impl Meta {
         Some(Piece { segment, handle: allocation.handle, len })
     }
 
-    fn unreserve(&mut self, pieces: &[Piece]) {
+    pub(crate) fn unreserve(&mut self, pieces: &[Piece]) {
         for piece in pieces {
             self.segments[piece.segment].allocator.free(piece.handle);
         }
     }
 
-    /// Evicts until one segment has a range of `len` bytes.
+    /// Gives up replaced objects until one segment has a range of `len` bytes.
+    fn give_up_for(&mut self, len: u64, order: &[u32]) -> Option<Piece> {
+        for &slot in order {
+            while self.replaced > 0 && self.give_up_replaced(slot).is_some() {
+                if let Some(piece) = self.reserve(slot, len) {
+                    return Some(piece);
+                }
+            }
+        }
+        None
+    }
+
+    /// Evicts until one segment has a range of `len` bytes. What was replaced goes before anything that is alive.
     fn evict_for(&mut self, len: u64, order: &[u32]) -> Option<Piece> {
+        if let Some(piece) = self.give_up_for(len, order) {
+            return Some(piece);
+        }
         for bound in [len.saturating_mul(PATIENCE), u64::MAX] {
             for &slot in order {
                 if self.segments[slot].allocator.capacity() < len {

@@ -1,7 +1,8 @@
 //! Putting: start, end, revoke, and puts that nobody ends.
 
 use mooncake_types::{
-    ClientId, ErrorCode, Grant, KeyVersion, PutEnd, PutItem, PutStart, Reply, Version, limits,
+    ClientId, ErrorCode, Grant, KeyVersion, PutEnd, PutItem, PutMode, PutStart, Reply, SoftPin,
+    Version, limits,
 };
 
 use crate::Meta;
@@ -19,6 +20,7 @@ struct Order {
     pin: Pin,
     soft_pin: Option<(u64, bool)>,
     data_type: u8,
+    mode: PutMode,
 }
 
 impl Meta {
@@ -31,12 +33,16 @@ impl Meta {
             Ok(resolved) => resolved,
             Err(code) => return Reply::Refused(code),
         };
+        let inherits = start.mode == PutMode::Upsert
+            && pin == Pin::None
+            && config.soft_pin == SoftPin::Preserve;
         let order = Order {
             writer: self.number_of(from),
             wish: self.wish(config),
-            pin,
+            pin: if inherits { Pin::Inherited } else { pin },
             soft_pin,
             data_type: config.data_type,
+            mode: start.mode,
         };
         let mut table = AddressTable::default();
         let grant = |item| self.grant(item, &order, &mut table);
@@ -51,10 +57,17 @@ impl Meta {
         table: &mut AddressTable,
     ) -> Result<Grant, ErrorCode> {
         check_key(item.key)?;
-        if !(1..=limits::MAX_OBJECT_BYTES).contains(&item.len) {
+        let named = item.group.len() <= limits::MAX_GROUP_BYTES;
+        if !(1..=limits::MAX_OBJECT_BYTES).contains(&item.len) || !named {
             return Err(ErrorCode::InvalidParams);
         }
-        self.free_the_key(item.key)?;
+        match order.mode {
+            PutMode::Insert if self.find_holder(item.key).is_some() => {
+                return Err(ErrorCode::ObjectAlreadyExists);
+            }
+            PutMode::Insert => {}
+            PutMode::Upsert => self.admit_upsert(item)?,
+        }
         let replicas = self.place(item.len, &order.wish);
         if replicas.is_empty() {
             self.counters.allocation_failures += 1;
@@ -69,25 +82,16 @@ impl Meta {
         Ok(Grant { version: self.objects[object].version, placements })
     }
 
-    /// A key is taken by a readable object or by a put that is young. What holds it otherwise goes.
-    fn free_the_key(&mut self, key: &str) -> Result<(), ErrorCode> {
-        let Some(object) = self.find(key) else { return Ok(()) };
-        let record = &self.objects[object];
-        match record.state {
-            ObjectState::Complete if self.is_readable(object) => {
-                Err(ErrorCode::ObjectAlreadyExists)
+    /// What holds a key: a readable object or a put that is young. What holds it otherwise goes.
+    pub(crate) fn find_holder(&mut self, key: &str) -> Option<u32> {
+        loop {
+            let object = self.find_living(key)?;
+            let record = &self.objects[object];
+            let is_young = self.now.since_ms(record.touched) < self.config.put_discard_ms;
+            if record.state == ObjectState::Complete || is_young {
+                return Some(object);
             }
-            ObjectState::Complete => {
-                self.drop_lost(object);
-                Ok(())
-            }
-            ObjectState::Processing | ObjectState::Discarded => {
-                if self.now.since_ms(record.touched) < self.config.put_discard_ms {
-                    return Err(ErrorCode::ObjectAlreadyExists);
-                }
-                self.discard(object);
-                Ok(())
-            }
+            self.discard(object);
         }
     }
 
@@ -100,12 +104,46 @@ impl Meta {
             touched: self.now,
             first_range: NONE,
             writer: order.writer,
+            group: NONE,
             state: ObjectState::Processing,
             pin: order.pin,
             data_type: order.data_type,
+            mode: order.mode,
         });
+        self.attach(
+            object,
+            replicas.iter().enumerate().map(|(number, pieces)| (number, &**pieces)),
+        );
+        // Looked up again: what held the key may have been evicted to make room.
+        let holder = match order.mode {
+            PutMode::Insert => None,
+            PutMode::Upsert => self.find(item.key),
+        };
+        match holder {
+            None => {
+                self.index.insert(&self.objects, object);
+                self.join_group(object, item.group);
+            }
+            Some(holder) => {
+                self.put_beside(object, ObjectState::Waiting);
+                self.join_group_of(object, holder);
+            }
+        }
+        self.requeue_put(object, QueueKind::Processing);
+        if let Some(soft_pin) = order.soft_pin {
+            self.note_soft_pin(object, soft_pin);
+        }
+        object
+    }
+
+    /// Makes ranges of the pieces of replicas, each with its number, for an object that has none.
+    pub(crate) fn attach<'a>(
+        &mut self,
+        object: u32,
+        replicas: impl DoubleEndedIterator<Item = (usize, &'a [Piece])>,
+    ) {
         let mut sibling = NONE;
-        for (replica, pieces) in replicas.iter().enumerate().rev() {
+        for (replica, pieces) in replicas.rev() {
             for piece in pieces.iter().rev() {
                 sibling = self.ranges.insert(Range {
                     len: piece.len,
@@ -121,18 +159,19 @@ impl Meta {
             }
         }
         self.objects[object].first_range = sibling;
-        self.index.insert(&self.objects, object);
-        self.requeue_put(object, QueueKind::Processing);
-        if let Some(soft_pin) = order.soft_pin {
-            self.note_soft_pin(object, soft_pin);
-        }
-        object
     }
 
     pub(crate) fn put_end(&mut self, from: ClientId, put: &PutEnd<'_>) -> Result<(), ErrorCode> {
-        let object = self.own_put(from, put.key, put.version)?;
-        if self.objects[object].state == ObjectState::Complete {
-            return Ok(());
+        let object = match self.own_put(from, put.key, put.version) {
+            Err(ErrorCode::ObjectNotFound) if self.was_overtaken(put) => {
+                return Err(ErrorCode::ObjectAlreadyExists);
+            }
+            found => found?,
+        };
+        match self.objects[object].state {
+            ObjectState::Complete => return Ok(()),
+            ObjectState::Overtaken => return self.end_overtaken(object),
+            _ => {}
         }
         let lost = put.failed_replicas | self.dead_replicas(object);
         self.requeue_put(object, QueueKind::Out);
@@ -141,12 +180,26 @@ impl Meta {
             self.drop_object(object);
             return Err(ErrorCode::ObjectNotFound);
         }
+        if self.objects[object].state == ObjectState::Waiting {
+            self.take_key(object);
+        }
         let record = &mut self.objects[object];
         record.state = ObjectState::Complete;
         record.touched = self.now;
+        if record.pin == Pin::Inherited {
+            record.pin = Pin::None;
+        }
+        self.count_in_group(object);
         self.begin_soft_pin(object);
         self.requeue(object, self.queue_after(object, false));
         Ok(())
+    }
+
+    /// Whether a put that is no more lost its key to a newer one that can be read.
+    fn was_overtaken(&self, put: &PutEnd<'_>) -> bool {
+        self.find(put.key).is_some_and(|object| {
+            self.objects[object].version > put.version && self.is_readable(object)
+        })
     }
 
     pub(crate) fn put_revoke(
@@ -163,14 +216,13 @@ impl Meta {
         Ok(())
     }
 
-    /// The object of a put, if it is still this put of this client.
+    /// The object of a put, if it is there and of this client.
     fn own_put(&self, from: ClientId, key: &str, version: Version) -> Result<u32, ErrorCode> {
         check_key(key)?;
-        let object = self.find(key).ok_or(ErrorCode::ObjectNotFound)?;
+        let holder = self.find(key).filter(|&holder| self.objects[holder].version == version);
+        let object = holder.or_else(|| self.find_beside(key, version));
+        let object = object.ok_or(ErrorCode::ObjectNotFound)?;
         let record = &self.objects[object];
-        if record.version != version {
-            return Err(ErrorCode::ObjectNotFound);
-        }
         if record.writer != self.number_of(from) {
             return Err(ErrorCode::IllegalClient);
         }
@@ -179,8 +231,9 @@ impl Meta {
 
     /// Takes the key from a put that nobody ended. Its ranges stay reserved: its writer may still be at work.
     pub(crate) fn discard(&mut self, object: u32) {
-        self.index.remove(&self.objects, object);
+        self.leave_key(object);
         self.objects[object].state = ObjectState::Discarded;
+        self.leave_group(object);
         self.forget_soft_pin(object);
         self.requeue_put(object, QueueKind::Releasing);
         self.releasing_bytes += self.ranges_of(object).map(|(_, range)| range.len).sum::<u64>();

@@ -6,6 +6,7 @@ use crate::Meta;
 use crate::meta::check_key;
 use crate::record::ObjectState;
 use crate::reply::AddressTable;
+use crate::slab::NONE;
 
 impl Meta {
     pub(crate) fn get_replica_list(&mut self, keys: &[&str]) -> Reply {
@@ -43,16 +44,25 @@ impl Meta {
 
     /// The object of a key; a finished one that no segment holds any more is dropped on the way.
     pub(crate) fn find_living(&mut self, key: &str) -> Option<u32> {
-        let object = self.find(key)?;
-        if self.objects[object].state == ObjectState::Complete && !self.is_readable(object) {
+        loop {
+            let object = self.find(key)?;
+            if self.objects[object].state != ObjectState::Complete || self.is_readable(object) {
+                return Some(object);
+            }
             self.drop_lost(object);
-            return None;
         }
-        Some(object)
     }
 
-    /// Grants a lease and makes the object the most recently used one.
-    fn access(&mut self, object: u32) {
+    /// Grants a lease and makes the object the most recently used one, together with its group.
+    pub(crate) fn access(&mut self, object: u32) {
+        self.access_alone(object);
+        let group = self.objects[object].group;
+        if group != NONE {
+            self.lease_group(group);
+        }
+    }
+
+    pub(crate) fn access_alone(&mut self, object: u32) {
         let until = self.now.after_ms(self.config.lease_ttl_ms);
         if self.objects[object].touched >= until {
             return;

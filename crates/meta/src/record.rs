@@ -2,7 +2,7 @@
 //! and allocator node.
 
 use mooncake_alloc::Handle;
-use mooncake_types::{Tick, Version};
+use mooncake_types::{PutMode, Tick, Version};
 
 /// One put, from its grant until its last range is free.
 #[derive(Debug)]
@@ -11,24 +11,48 @@ pub(crate) struct Object {
     pub(crate) version: Version,
     pub(crate) len: u64,
     /// While the put runs: when it started. Afterwards: the end of the last lease, or the moment it became readable.
+    /// Once another version took its place: that moment.
     pub(crate) touched: Tick,
     /// Its first range; the others follow by [`Range::sibling`], replica by replica, in the order of the bytes.
     pub(crate) first_range: u32,
     /// The number of the client that started the put.
     pub(crate) writer: u32,
+    /// The slot of its group, or [`NONE`](crate::slab::NONE).
+    pub(crate) group: u32,
     pub(crate) state: ObjectState,
     pub(crate) pin: Pin,
     pub(crate) data_type: u8,
+    pub(crate) mode: PutMode,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectState {
-    /// Granted, not ended.
+    /// Granted, not ended; it holds its key.
     Processing,
     /// Readable.
     Complete,
-    /// Given up by timeout and no longer in the index; its ranges wait until no writer can touch them.
+    /// An upsert, granted, not ended. Until it ends another object holds the key.
+    Waiting,
+    /// Granted, not ended, and a newer version of its key has become readable: it is dropped when it ends.
+    Overtaken,
+    /// Given up by timeout; its ranges wait until no writer can touch them.
     Discarded,
+    /// Another version took its place while it was leased; its ranges wait for the readers.
+    Replaced,
+    /// Not an object of its own: the replicas that a task is making of one.
+    Copying,
+}
+
+impl ObjectState {
+    /// Whether the object is the one that the index has for its key.
+    pub(crate) fn holds_key(self) -> bool {
+        matches!(self, ObjectState::Processing | ObjectState::Complete)
+    }
+
+    /// Whether its put has neither ended nor been given up.
+    pub(crate) fn is_running(self) -> bool {
+        matches!(self, ObjectState::Processing | ObjectState::Waiting | ObjectState::Overtaken)
+    }
 }
 
 /// What the put asked for. A soft pin's deadline is kept apart, because few objects have one.
@@ -37,6 +61,8 @@ pub(crate) enum Pin {
     None,
     Hard,
     Soft,
+    /// An upsert that has not ended: it takes over what it will replace, or has none.
+    Inherited,
 }
 
 /// A range of one replica on one segment.
@@ -74,6 +100,8 @@ pub(crate) enum QueueKind {
     PinnedLeased,
     /// On its segment, hard-pinned: never evicted.
     Hard,
+    /// On its segment, of a version that was replaced, in the order of that; given up before anything is evicted.
+    Replaced,
 }
 
 impl QueueKind {
@@ -85,18 +113,20 @@ impl QueueKind {
             QueueKind::PinnedFresh => Some(2),
             QueueKind::PinnedLeased => Some(3),
             QueueKind::Hard => Some(4),
+            QueueKind::Replaced => Some(5),
             QueueKind::Out | QueueKind::Processing | QueueKind::Releasing => None,
         }
     }
 }
 
 /// Queues that each segment has.
-pub(crate) const SEGMENT_QUEUES: [QueueKind; 5] = [
+pub(crate) const SEGMENT_QUEUES: [QueueKind; 6] = [
     QueueKind::Fresh,
     QueueKind::Leased,
     QueueKind::PinnedFresh,
     QueueKind::PinnedLeased,
     QueueKind::Hard,
+    QueueKind::Replaced,
 ];
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ impl Meta {
         if self.is_leased(object) && !force {
             return Err(ErrorCode::ObjectHasLease);
         }
+        self.ensure_no_task(object)?;
         self.drop_object(object);
         Ok(())
     }

@@ -72,11 +72,11 @@ impl Meta {
     /// Looks at a key without granting a lease.
     #[must_use]
     pub fn peek(&self, key: &str) -> Option<KeyReport> {
-        let object = self.find(key)?;
-        let complete = self.objects[object].state == ObjectState::Complete;
-        if complete && !self.is_readable(object) {
-            return None;
+        let mut object = self.find(key)?;
+        if self.objects[object].state == ObjectState::Complete && !self.is_readable(object) {
+            object = self.heir(key)?;
         }
+        let complete = self.objects[object].state == ObjectState::Complete;
         let mut table = AddressTable::default();
         let located = self.locate(object, &mut table);
         Some(KeyReport {

@@ -29,6 +29,10 @@ pub struct Counters {
     pub partial_allocations: u64,
     /// Objects dropped because the last segment that held them went away.
     pub lost_keys: u64,
+    /// Copy and move tasks that made their replicas.
+    pub tasks_succeeded: u64,
+    /// Copy and move tasks that did not.
+    pub tasks_failed: u64,
 }
 
 /// [`Counters`] and what there is at this moment.
@@ -46,6 +50,14 @@ pub struct Stats {
     pub discarded_puts: usize,
     /// Bytes of those ranges.
     pub discarded_bytes: u64,
+    /// Objects that were replaced and wait for their readers.
+    pub replaced_objects: usize,
+    /// Groups of objects.
+    pub groups: usize,
+    /// Tasks that no client has fetched.
+    pub pending_tasks: usize,
+    /// Tasks that clients work on.
+    pub processing_tasks: usize,
     /// Bytes reserved in all segments.
     pub used_bytes: u64,
     /// Bytes of all segments.
@@ -68,6 +80,10 @@ impl Meta {
             running_puts: self.processing.len as usize,
             discarded_puts: self.releasing.len as usize,
             discarded_bytes: self.releasing_bytes,
+            replaced_objects: self.replaced,
+            groups: self.groups.slots.len(),
+            pending_tasks: self.tasks.pending.len(),
+            processing_tasks: self.tasks.processing.len(),
             used_bytes: mounted().map(|segment| segment.allocator.used()).sum(),
             capacity_bytes: mounted().map(|segment| segment.allocator.capacity()).sum(),
             segments: self.segments.len(),

@@ -3,7 +3,7 @@
 use mooncake_types::{ClientId, SegmentId, SegmentState, Tick};
 
 use crate::Meta;
-use crate::record::SEGMENT_QUEUES;
+use crate::record::{ObjectState, SEGMENT_QUEUES};
 use crate::slab::NONE;
 
 /// Puts that are discarded or released between two requests.
@@ -23,13 +23,20 @@ pub(crate) enum Timer {
     Grace(SegmentId),
     /// A soft pin may end.
     SoftPin(u32),
+    /// The leases of a replaced object are over.
+    Replaced(u32),
+    /// A task has been waiting, or worked on, for too long.
+    Task(u64),
 }
 
 impl Meta {
     /// When [`Meta::handle_timeout`] has something to do; a moment that has passed if it has work left.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Tick> {
-        if !self.segments.crowded.is_empty() || !self.segments.dying.is_empty() {
+        let more = !self.segments.crowded.is_empty()
+            || !self.segments.dying.is_empty()
+            || !self.tasks.bereaved.is_empty();
+        if more {
             return Some(self.now);
         }
         let started = |head: u32| match head {
@@ -45,8 +52,10 @@ impl Meta {
     /// Does what is due, or a bounded part of it: [`Meta::poll_timeout`] then says that more is.
     pub fn handle_timeout(&mut self, now: Tick) {
         self.advance(now);
-        self.fire_timers();
+        // Discards before what timers give up: what is to be released is kept in the order of its starts.
         self.discard_and_release();
+        self.fire_timers();
+        self.fail_bereaved();
         self.forget_dying();
         self.relieve_crowded();
     }
@@ -69,6 +78,8 @@ impl Meta {
                     }
                 }
                 Timer::SoftPin(object) => self.soft_pin_due(object),
+                Timer::Replaced(object) => self.drop_object(object),
+                Timer::Task(number) => self.task_due(number),
             }
         }
     }
@@ -120,7 +131,10 @@ impl Meta {
             let (object, replica) = (self.ranges[head].object, self.ranges[head].replica);
             self.free_replicas(object, 1 << replica);
             if self.objects[object].first_range == NONE {
-                self.drop_lost(object);
+                match self.objects[object].state {
+                    ObjectState::Replaced => self.drop_object(object),
+                    _ => self.drop_lost(object),
+                }
             }
         }
     }

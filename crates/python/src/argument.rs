@@ -67,6 +67,26 @@ impl Argument {
         Ok(lists)
     }
 
+    /// A list of lists of lists of unsigned integers.
+    pub(crate) fn number_grids(self, value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<Vec<u64>>>> {
+        let mut grids = Vec::with_capacity(expected_items(value));
+        self.each(value, "a list of lists of lists of int", |item| {
+            grids.push(self.number_lists(item)?);
+            Ok(())
+        })?;
+        Ok(grids)
+    }
+
+    /// A list of lists of keys.
+    pub(crate) fn text_lists(self, value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<PyBackedStr>>> {
+        let mut lists = Vec::with_capacity(expected_items(value));
+        self.each(value, "a list of lists of str", |item| {
+            lists.push(self.texts(item)?);
+            Ok(())
+        })?;
+        Ok(lists)
+    }
+
     /// A flag.
     pub(crate) fn flag(self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
         value

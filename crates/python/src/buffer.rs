@@ -4,7 +4,7 @@
 
 use std::ffi::c_int;
 
-use mooncake_client::{Buffer, ErrorCode, RawSlice, SliceList, Store};
+use mooncake_client::{Buffer, Door, ErrorCode, RawSlice, SliceList};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -46,7 +46,7 @@ impl LentBuffer {
 ///
 /// # Errors
 /// `InvalidParams` if there are none, or if they start in a registered buffer and run past its end.
-pub(crate) fn memory_at(store: &Store, address: u64, len: u64) -> Result<RawSlice, ErrorCode> {
+pub(crate) fn memory_at(store: &Door, address: u64, len: u64) -> Result<RawSlice, ErrorCode> {
     let invalid = |_| ErrorCode::InvalidParams;
     let address = usize::try_from(address).map_err(invalid)?;
     let len = usize::try_from(len).map_err(invalid)?;
@@ -66,7 +66,7 @@ pub(crate) fn memory_at(store: &Store, address: u64, len: u64) -> Result<RawSlic
 /// As [`memory_at`]; also `InvalidParams` if the lists differ in length, or if the lengths together
 /// overflow.
 pub(crate) fn memory_list_at(
-    store: &Store,
+    store: &Door,
     addresses: &[u64],
     lens: &[u64],
 ) -> Result<SliceList, ErrorCode> {
@@ -128,6 +128,50 @@ impl BufferHandle {
         let (start, len) = (bytes.as_ptr().cast(), isize::try_from(bytes.len())?);
         // SAFETY: `view` is the interpreter's; `start` points to `len` bytes that live as long as the handle, to which
         // the view gets a reference of its own.
+        let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, len, 0, flags) };
+        if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+}
+
+/// The memory of a lease, which this view keeps from ending. Offers the buffer protocol (one dimension, items of one
+/// byte, writable).
+#[pyclass(frozen, weakref, module = "mooncake.store")]
+pub(crate) struct BufferLeaseView {
+    lease: Py<PyAny>,
+    address: usize,
+    len: usize,
+}
+
+#[pymethods]
+impl BufferLeaseView {
+    /// A view of the `size` bytes at `ptr`, which stay mapped for as long as `lease` lives.
+    #[staticmethod]
+    fn _of(lease: Py<PyAny>, ptr: usize, size: usize) -> Self {
+        Self { lease, address: ptr, len: size }
+    }
+
+    /// The memory.
+    #[getter]
+    fn buffer<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyMemoryView>> {
+        PyMemoryView::from(slf)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        format!("<BufferLeaseView of {} bytes of {}>", self.len, self.lease.bind(py))
+    }
+
+    /// # Safety
+    /// Called by the interpreter alone, with a `view` that it allocated.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let this = slf.get();
+        let start = std::ptr::with_exposed_provenance_mut(this.address);
+        let len = isize::try_from(this.len)?;
+        // SAFETY: `view` is the interpreter's; the lease, which this object keeps, keeps `len` bytes at `start` mapped,
+        // and the view gets a reference of its own to this object.
         let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, len, 0, flags) };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }

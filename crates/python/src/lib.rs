@@ -5,33 +5,52 @@
 //! method raises for what goes wrong in the cluster: callers get the numbers of `mooncake_types::ErrorCode`. Only an
 //! argument of a wrong type raises, a `TypeError` that names the argument.
 //!
-//! Enter at `store.rs` for the class that callers use; its methods lie in `lifecycle.rs`, `put.rs`, `get.rs`,
-//! `remove.rs` and `register.rs`. All unsafe code is in `buffer.rs`.
+//! Enter at `store.rs` for the class that callers use; its methods lie in modules named after
+//! what they do. All unsafe code is in `buffer.rs` and `engine/memory.rs`.
 
 #![deny(unsafe_code)]
 
 mod argument;
 mod batch;
 mod buffer;
+mod engine;
 mod get;
+mod host_memory;
 mod lifecycle;
 mod log;
 mod put;
+mod ranges;
 mod register;
 mod remove;
+mod replica;
 mod replicate_config;
+mod segment;
+mod session;
 mod setup;
 mod store;
+mod task;
+mod upsert;
+mod write;
 
 /// The module as Python imports it.
 #[pyo3::pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::buffer::BufferHandle;
+    use crate::buffer::{BufferHandle, BufferLeaseView};
+    #[pymodule_export]
+    use crate::engine::{TransferEngine, TransferEngineHandle, TransferNotify};
+    #[pymodule_export]
+    use crate::host_memory::{
+        MooncakeHostMemAllocator, bind_to_numa_node, get_alloc_func_addr, get_free_func_addr,
+    };
+    #[pymodule_export]
+    use crate::replica::{Descriptor, DiskDescriptor, MemoryDescriptor, ReplicaDescriptor};
     #[pymodule_export]
     use crate::replicate_config::ReplicateConfig;
     #[pymodule_export]
     use crate::store::MooncakeDistributedStore;
+    #[pymodule_export]
+    use crate::task::QueryTaskResponse;
 
     #[pymodule_init]
     fn init() {

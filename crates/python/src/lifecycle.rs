@@ -1,9 +1,11 @@
 //! `setup`, `close`, and what a caller asks of the store itself.
 
-use mooncake_client::{Health, Store};
+use mooncake_client::{Door, DummyConfig, DummyStore, Health, Store, StoreConfig};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::argument::argument;
+use crate::engine::TransferEngineHandle;
 use crate::setup::{Setup, SetupError};
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
@@ -26,7 +28,12 @@ impl MooncakeDistributedStore {
     /// `local_buffer_size=0` a pure server, whose copying calls are refused. A `local_hostname` without a port takes a
     /// free one from 12300 to 14300. In a dict every value may be a text, and sizes may be written like "16MB".
     ///
-    /// Returns 0; -600 if an argument has a wrong value; -1 if the master cannot be reached.
+    /// `engine` is what `TransferEngine.get_engine()` returns; the engine stays open for as long as the store.
+    ///
+    /// With `enable_client_http_server` the store serves `/health`, `/metrics` and `/metrics/summary` over HTTP on
+    /// `client_http_port` of all addresses.
+    ///
+    /// Returns 0; -600 if an argument has a wrong value; -1 if the master cannot be reached or a port is taken.
     #[pyo3(
         signature = (*args, **kwargs),
         text_signature = "($self, local_hostname, metadata_server, global_segment_size, local_buffer_size, protocol, \
@@ -40,17 +47,56 @@ impl MooncakeDistributedStore {
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<i32> {
         let setup = Setup::from_call(args, kwargs)?;
-        if self.store().is_some() {
-            tracing::error!("setup: the store is set up already; close it first");
-            return Ok(INVALID_PARAMS);
-        }
-        Ok(py.detach(|| match setup.and_then(|setup| self.open(&setup)) {
-            Ok(()) => 0,
-            Err(error) => {
-                tracing::error!("setup: {error}");
-                error.code().number()
-            }
+        Ok(self.finish_setup(py, "setup", || self.open(setup?)))
+    }
+
+    /// Connects to a `mooncake_client` process of this host, which does the work for this one: `server_address` is its
+    /// `host:port`. Memory of `MooncakeHostMemAllocator` and of `alloc_from_mem_pool` is shared with it and moves without
+    /// a copy; other memory passes through a pool of `mem_pool_size` plus `local_buffer_size` bytes. Calls that need a
+    /// store of their own (sessions, tasks, segments) are refused with -600.
+    ///
+    /// Returns 0; -600 if an argument has a wrong value; -1 if the process cannot be reached.
+    fn setup_dummy(
+        &self,
+        py: Python<'_>,
+        mem_pool_size: &Bound<'_, PyAny>,
+        local_buffer_size: &Bound<'_, PyAny>,
+        server_address: &Bound<'_, PyAny>,
+    ) -> PyResult<i32> {
+        const NAME: &str = "setup_dummy";
+        let mem_pool_bytes = argument(NAME, "mem_pool_size").number(mem_pool_size)?;
+        let local_buffer_bytes = argument(NAME, "local_buffer_size").number(local_buffer_size)?;
+        let server_address = argument(NAME, "server_address").text(server_address)?.to_string();
+        Ok(self.finish_setup(py, NAME, || {
+            let auth_token = StoreConfig::from_env().map_err(SetupError::Environment)?.auth_token;
+            self.open_dummy(DummyConfig {
+                mem_pool_bytes,
+                local_buffer_bytes,
+                server_address,
+                auth_token,
+                ..DummyConfig::default()
+            })
         }))
+    }
+
+    /// Sets up a store on this host, with a master at 127.0.0.1:50051 and a local buffer of 1 GiB: `setup` for trials.
+    ///
+    /// Returns as `setup`.
+    #[pyo3(signature = (protocol, device_name, mount_segment_size=None))]
+    #[pyo3(text_signature = "($self, protocol, device_name, mount_segment_size=16777216)")]
+    fn init_all(
+        &self,
+        py: Python<'_>,
+        protocol: &Bound<'_, PyAny>,
+        device_name: &Bound<'_, PyAny>,
+        mount_segment_size: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<i32> {
+        let protocol = argument("init_all", "protocol").text(protocol)?;
+        argument("init_all", "device_name").text(device_name)?;
+        let size =
+            mount_segment_size.map(|size| argument("init_all", "mount_segment_size").number(size));
+        let setup = Setup::for_trials(&protocol, size.transpose()?);
+        Ok(self.finish_setup(py, "init_all", || self.open(setup)))
     }
 
     /// Leaves the pool: the own segment is unmounted and what it held is gone. A closed store may be set up again.
@@ -79,9 +125,41 @@ impl MooncakeDistributedStore {
 }
 
 impl MooncakeDistributedStore {
-    fn open(&self, setup: &Setup) -> Result<(), SetupError> {
+    fn finish_setup(
+        &self,
+        py: Python<'_>,
+        operation: &str,
+        open: impl FnOnce() -> Result<(), SetupError> + Send,
+    ) -> i32 {
+        if self.store().is_some() {
+            tracing::error!("{operation}: the store is set up already; close it first");
+            return INVALID_PARAMS;
+        }
+        py.detach(|| match open() {
+            Ok(()) => 0,
+            Err(error) => {
+                tracing::error!("{operation}: {error}");
+                error.code().number()
+            }
+        })
+    }
+
+    fn open(&self, setup: Setup) -> Result<(), SetupError> {
         let store = Store::open(setup.store_config()?).map_err(SetupError::Open)?;
-        self.install(store).map_err(|late| {
+        self.install_door(Door::from(store), setup.engine)
+    }
+
+    fn open_dummy(&self, config: DummyConfig) -> Result<(), SetupError> {
+        let dummy = DummyStore::open(config).map_err(SetupError::Dummy)?;
+        self.install_door(Door::from(dummy), None)
+    }
+
+    fn install_door(
+        &self,
+        door: Door,
+        engine: Option<Py<TransferEngineHandle>>,
+    ) -> Result<(), SetupError> {
+        self.install(door, engine).map_err(|late| {
             late.close();
             SetupError::SetUpAlready
         })

@@ -107,6 +107,11 @@ impl Rules {
         })
     }
 
+    /// The group of the object at this position of a call; empty if it has none.
+    pub(crate) fn group(&self, position: usize) -> &str {
+        self.group_ids.as_ref().and_then(|ids| ids.get(position)).map_or("", String::as_str)
+    }
+
     fn soft_pin(&self, operation: &str) -> Result<SoftPin, ErrorCode> {
         match (self.soft_pin_action, self.soft_pin_ttl_ms) {
             (ENABLE, ttl_ms) => Ok(SoftPin::Enable { ttl_ms }),
@@ -182,7 +187,7 @@ fn texts(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> 
 }
 
 /// The member of the Python enumeration `class` with this number.
-fn member<'py>(py: Python<'py>, class: &str, number: u8) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn member<'py>(py: Python<'py>, class: &str, number: u8) -> PyResult<Bound<'py, PyAny>> {
     py.import("mooncake._enums")?.getattr(class)?.call1((number,))
 }
 

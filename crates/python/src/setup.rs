@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-use mooncake_client::{EnvError, ErrorCode, OpenError, StoreConfig};
+use mooncake_client::{DummyError, EnvError, ErrorCode, HttpAddress, OpenError, StoreConfig};
 use mooncake_types::ByteSize;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::argument::argument;
+use crate::engine::TransferEngineHandle;
 
 /// The arguments in their order; the first [`REQUIRED`] must be given.
 const NAMES: [&str; 13] = [
@@ -34,6 +35,14 @@ const FORMS: &str = "The following forms are supported:\n    \
     enable_client_http_server: bool = False, client_http_port: int = 9300) -> int\n    \
     2. setup(config: dict) -> int";
 const DEFAULT_SIZE: u64 = 16 << 20;
+/// The metadata server of callers who have none.
+const PEER_TO_PEER: &str = "P2PHANDSHAKE";
+const DEFAULT_MASTER: &str = "127.0.0.1:50051";
+/// The local buffer of a store set up for trials, as with the C++ package.
+const TRIAL_BUFFER_SIZE: u64 = 1 << 30;
+const DEFAULT_HTTP_PORT: u64 = 9300;
+/// All addresses, as with the C++ package.
+const HTTP_HOST: &str = "0.0.0.0";
 const MIN_SIZE: u64 = 1 << 10;
 const MAX_LOCAL_BUFFER: u64 = 1 << 40;
 
@@ -44,7 +53,12 @@ pub(crate) struct Setup {
     local_buffer_size: u64,
     protocol: String,
     master_server_addr: String,
+    metadata_server: String,
     tenant_id: String,
+    /// A transfer engine of the caller's.
+    pub(crate) engine: Option<Py<TransferEngineHandle>>,
+    /// The port of the HTTP server, if there is to be one.
+    http_port: Option<u64>,
     /// Options that are accepted and have no effect in this build.
     ignored: Vec<&'static str>,
 }
@@ -62,6 +76,8 @@ pub(crate) enum SetupError {
     Environment(EnvError),
     /// The store could not be opened.
     Open(OpenError),
+    /// The dummy could not be opened.
+    Dummy(DummyError),
 }
 
 impl SetupError {
@@ -69,6 +85,9 @@ impl SetupError {
     pub(crate) fn code(&self) -> ErrorCode {
         match self {
             SetupError::Open(error) if error.code() != ErrorCode::InvalidParams => {
+                ErrorCode::InternalError
+            }
+            SetupError::Dummy(error) if error.code() != ErrorCode::InvalidParams => {
                 ErrorCode::InternalError
             }
             _ => ErrorCode::InvalidParams,
@@ -84,6 +103,7 @@ impl fmt::Display for SetupError {
             SetupError::SetUpAlready => f.write_str("the store is set up already; close it first"),
             SetupError::Environment(error) => error.fmt(f),
             SetupError::Open(error) => error.fmt(f),
+            SetupError::Dummy(error) => error.fmt(f),
         }
     }
 }
@@ -104,6 +124,22 @@ impl Setup {
         Self::from_arguments(&bind(args, kwargs)?).map(Ok)
     }
 
+    /// A store on this host, whose master is where it is by default.
+    pub(crate) fn for_trials(protocol: &str, segment_size: Option<u64>) -> Self {
+        Self {
+            local_hostname: "localhost".to_owned(),
+            global_segment_size: segment_size.unwrap_or(DEFAULT_SIZE),
+            local_buffer_size: TRIAL_BUFFER_SIZE,
+            protocol: protocol.to_owned(),
+            master_server_addr: DEFAULT_MASTER.to_owned(),
+            metadata_server: PEER_TO_PEER.to_owned(),
+            tenant_id: default_tenant(),
+            engine: None,
+            http_port: None,
+            ignored: Vec::new(),
+        }
+    }
+
     fn from_arguments(values: &[Option<Bound<'_, PyAny>>; NAMES.len()]) -> PyResult<Self> {
         let required = |index: usize| {
             let missing = || mismatch(&format!("missing argument '{}'", NAMES[index]));
@@ -114,24 +150,27 @@ impl Setup {
         let flag = |index: usize| {
             values[index].as_ref().map_or(Ok(false), |v| argument("setup", NAMES[index]).flag(v))
         };
-        text(1)?;
         text(5)?;
         let optional_text = |index: usize| {
             let value = values[index].as_ref();
             value.map(|value| argument("setup", NAMES[index]).text(value)).transpose()
         };
         optional_text(9)?;
-        if let Some(port) = &values[12] {
-            argument("setup", NAMES[12]).number(port)?;
-        }
+        let http_port = match &values[12] {
+            Some(port) => argument("setup", NAMES[12]).number(port)?,
+            None => DEFAULT_HTTP_PORT,
+        };
         Ok(Self {
             local_hostname: text(0)?.to_string(),
             global_segment_size: number(2)?,
             local_buffer_size: number(3)?,
             protocol: text(4)?.to_string(),
             master_server_addr: text(6)?.to_string(),
+            metadata_server: text(1)?.to_string(),
             tenant_id: optional_text(10)?.map_or_else(default_tenant, |tenant| tenant.to_string()),
-            ignored: ignored(flag(8)?, flag(11)?),
+            engine: engine(values[7].as_ref())?,
+            http_port: flag(11)?.then_some(http_port),
+            ignored: ignored(flag(8)?),
         })
     }
 
@@ -156,22 +195,33 @@ impl Setup {
         let Some(local_hostname) = text(&["local_hostname"])? else {
             return Ok(Err(SetupError::Missing("local_hostname")));
         };
-        if text(&["metadata_server"])?.is_none() {
+        let Some(metadata_server) = text(&["metadata_server"])? else {
             return Ok(Err(SetupError::Missing("metadata_server")));
-        }
+        };
         let or = |value: Option<String>, default: &str| value.unwrap_or_else(|| default.to_owned());
         let protocol = or(text(&["protocol"])?, "tcp");
         let masters = text(&["master_server_addr", "master_server_address"])?;
         let tenant_id = text(&["tenant_id"])?.unwrap_or_else(default_tenant);
-        let ignored = ignored(flag("enable_ssd_offload")?, flag("enable_client_http_server")?);
+        let http_port = match text(&["client_http_port"])? {
+            None => DEFAULT_HTTP_PORT,
+            Some(port) => match port.trim().parse() {
+                Ok(port) => port,
+                Err(_) => return Ok(Err(wrong("client_http_port", not_a_port(&port)))),
+            },
+        };
+        let http_port = flag("enable_client_http_server")?.then_some(http_port);
+        let ignored = ignored(flag("enable_ssd_offload")?);
         Ok(global_segment_size.and_then(|global_segment_size| {
             Ok(Self {
                 local_hostname,
                 global_segment_size,
                 local_buffer_size: local_buffer_size?,
                 protocol,
-                master_server_addr: or(masters, "127.0.0.1:50051"),
+                master_server_addr: or(masters, DEFAULT_MASTER),
+                metadata_server,
                 tenant_id,
+                engine: None,
+                http_port,
                 ignored,
             })
         }))
@@ -206,8 +256,19 @@ impl Setup {
             master: self.master_server_addr.clone(),
             segment_bytes: self.global_segment_size,
             local_buffer_bytes: self.local_buffer_size,
+            http: self.http()?,
+            // With a metadata server the C++ package listens elsewhere; without one the port is where others connect.
+            port_is_a_name: self.metadata_server != PEER_TO_PEER,
             ..StoreConfig::from_env().map_err(SetupError::Environment)?
         })
+    }
+
+    fn http(&self) -> Result<Option<HttpAddress>, SetupError> {
+        let Some(port) = self.http_port else { return Ok(None) };
+        match u16::try_from(port) {
+            Ok(port) if port > 0 => Ok(Some(HttpAddress { host: HTTP_HOST.to_owned(), port })),
+            _ => Err(wrong("client_http_port", not_a_port(&port))),
+        }
     }
 
     fn check_sizes(&self) -> Result<(), SetupError> {
@@ -282,14 +343,24 @@ fn mismatch(reason: &str) -> PyErr {
     PyTypeError::new_err(format!("setup(): incompatible function arguments: {reason}. {FORMS}"))
 }
 
+fn engine(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Py<TransferEngineHandle>>> {
+    let Some(value) = value.filter(|value| !value.is_none()) else { return Ok(None) };
+    let wanted = "None or what TransferEngine.get_engine() returns";
+    let handle = value.cast::<TransferEngineHandle>();
+    let handle = handle.map_err(|_| argument("setup", NAMES[7]).wrong(wanted, value))?;
+    Ok(Some(handle.clone().unbind()))
+}
+
 fn default_tenant() -> String {
     "default".to_owned()
 }
 
-fn ignored(ssd_offload: bool, client_http_server: bool) -> Vec<&'static str> {
-    let options =
-        [("enable_ssd_offload", ssd_offload), ("enable_client_http_server", client_http_server)];
-    options.into_iter().filter(|(_, wanted)| *wanted).map(|(name, _)| name).collect()
+fn ignored(ssd_offload: bool) -> Vec<&'static str> {
+    if ssd_offload { vec!["enable_ssd_offload"] } else { Vec::new() }
+}
+
+fn not_a_port(value: &dyn fmt::Display) -> String {
+    format!("{value} is not a port from 1 to 65535")
 }
 
 fn is_true(word: &str) -> bool {

@@ -2,8 +2,10 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use mooncake_client::{ErrorCode, Store};
+use mooncake_client::{Door, ErrorCode};
 use pyo3::prelude::*;
+
+use crate::engine::TransferEngineHandle;
 
 /// What every method answers while the store is not set up, or when an argument has a wrong value.
 pub(crate) const INVALID_PARAMS: i32 = ErrorCode::InvalidParams.number();
@@ -15,8 +17,14 @@ pub(crate) const INVALID_PARAMS: i32 = ErrorCode::InvalidParams.number();
 /// collected.
 #[pyclass(frozen, subclass, weakref, module = "mooncake.store")]
 pub(crate) struct MooncakeDistributedStore {
-    /// The open store, between `setup` and `close`.
-    open: RwLock<Option<Arc<Store>>>,
+    /// What is open between `setup` and `close`.
+    open: RwLock<Option<Open>>,
+}
+
+struct Open {
+    door: Arc<Door>,
+    /// The transfer engine that the store was given. It stays open for as long as the store.
+    _engine: Option<Py<TransferEngineHandle>>,
 }
 
 impl MooncakeDistributedStore {
@@ -25,12 +33,13 @@ impl MooncakeDistributedStore {
     }
 
     /// The open store, unless the store is not set up.
-    pub(crate) fn store(&self) -> Option<Arc<Store>> {
-        self.open.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn store(&self) -> Option<Arc<Door>> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.as_ref().map(|open| Arc::clone(&open.door))
     }
 
     /// The open store for `operation`, whose refusal is logged.
-    pub(crate) fn store_for(&self, operation: &str) -> Option<Arc<Store>> {
+    pub(crate) fn store_for(&self, operation: &str) -> Option<Arc<Door>> {
         let store = self.store();
         if store.is_none() {
             tracing::error!("{operation}: the store is not set up");
@@ -39,7 +48,7 @@ impl MooncakeDistributedStore {
     }
 
     /// The open store for `operation`, which copies through the local buffer; none if there is no such buffer.
-    pub(crate) fn copying_store(&self, operation: &str) -> Option<Arc<Store>> {
+    pub(crate) fn copying_store(&self, operation: &str) -> Option<Arc<Door>> {
         let store = self.store_for(operation)?;
         if !store.allows_copies() {
             tracing::error!("{operation}: the store was set up with local_buffer_size=0");
@@ -47,19 +56,24 @@ impl MooncakeDistributedStore {
         store.allows_copies().then_some(store)
     }
 
-    /// Makes `store` the open one, or gives it back if there is one.
-    pub(crate) fn install(&self, store: Store) -> Result<(), Store> {
+    /// Makes `door` the open one, or gives it back if there is one.
+    pub(crate) fn install(
+        &self,
+        door: Door,
+        engine: Option<Py<TransferEngineHandle>>,
+    ) -> Result<(), Door> {
         let mut slot = self.open.write().unwrap_or_else(PoisonError::into_inner);
         if slot.is_some() {
-            return Err(store);
+            return Err(door);
         }
-        *slot = Some(Arc::new(store));
+        *slot = Some(Open { door: Arc::new(door), _engine: engine });
         Ok(())
     }
 
     /// Takes the open store out: later calls find the store not set up.
-    pub(crate) fn take(&self) -> Option<Arc<Store>> {
-        self.open.write().unwrap_or_else(PoisonError::into_inner).take()
+    pub(crate) fn take(&self) -> Option<Arc<Door>> {
+        let open = self.open.write().unwrap_or_else(PoisonError::into_inner).take();
+        open.map(|open| open.door)
     }
 }
 

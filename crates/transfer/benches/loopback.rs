@@ -72,7 +72,8 @@ impl SegmentHost for FlatHost {
             self.region.slice(range.offset, range.len).map_err(|_| ErrorCode::InvalidParams)?;
         let (checksums, region) = (Some(Arc::clone(checksums)), Arc::clone(&self.region));
         let (segment, offset, version) = (range.segment, range.offset, *version);
-        Ok(ReadTicket { memory, region, checksums, segment, offset, version })
+        let grant = version;
+        Ok(ReadTicket { memory, region, checksums, segment, offset, version, grant })
     }
 
     fn still_holds(&self, ticket: &ReadTicket) -> bool {
@@ -105,7 +106,8 @@ impl Load {
     fn reads(&self, version: Version) -> Vec<ReadOp> {
         let op = |i: usize| {
             let (offset, len) = ((i * self.len) as u64, self.len as u64);
-            let range = RangeRead { segment: SEGMENT, offset, version, from: 0, len };
+            let range =
+                RangeRead { segment: SEGMENT, offset, version, object_offset: 0, from: 0, len };
             let dst = self.memory.raw().sub(i * self.len, self.len).into();
             ReadOp { endpoint: Arc::clone(&self.endpoint), range, dst }
         };
@@ -120,9 +122,12 @@ impl Load {
             let range = RangeWrite {
                 segment: SEGMENT,
                 offset,
+                entry_len: len,
+                from: 0,
                 len,
                 key,
                 version,
+                grant: version,
                 object_len,
                 object_offset,
             };

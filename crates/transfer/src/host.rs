@@ -15,12 +15,18 @@ pub trait SegmentHost: Send + Sync {
     /// The highest epoch that the host has seen; zero before the first. Clients are told it when they connect.
     fn epoch(&self) -> Epoch;
 
-    /// The right to write `range`. The host refuses epochs older than it has seen, and versions older than any that
-    /// began in the range; it drops the ledger entries that overlap the range, interrupts an older writer that is
-    /// still in it and waits until that one has completed or abandoned its ticket.
+    /// The right to write the `range.len` bytes from `range.from` on of a granted range. The host refuses epochs older
+    /// than it has seen, and grants older than any that began in the range. The first write under a grant takes all of
+    /// the range: the host drops the ledger entries that overlap it, interrupts an older writer that is still in them
+    /// and waits until those in the way have completed or abandoned their tickets.
+    ///
+    /// Several writers of one grant may be at work at once, each in a part that no other is in. A part may be sent again
+    /// until the entry is complete, once its first writer has abandoned or completed it.
     ///
     /// # Errors
-    /// Why the node refuses.
+    /// Why the node refuses: among others `InvalidVersion` for an older grant or one of another range or object,
+    /// `ObjectReplicaBusy` if a writer of the same grant is at work in the part, and `InvalidWrite` for a part of an
+    /// entry that is complete, or one that runs past the end of its range.
     fn begin_write(
         &self,
         epoch: Epoch,
@@ -28,13 +34,15 @@ pub trait SegmentHost: Send + Sync {
         interrupt: Arc<dyn Interrupt>,
     ) -> Result<WriteTicket, ErrorCode>;
 
-    /// All bytes are in place; `checksums` are theirs, one for each chunk. The entry becomes readable.
+    /// The bytes that the ticket is for are in place; `checksums` are theirs, one for each chunk. The entry becomes
+    /// readable when all of it is in place.
     ///
     /// # Errors
     /// If the range has a newer owner meanwhile; the entry is dropped then.
     fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode>;
 
-    /// The bytes did not all arrive. No byte of the range is written under this ticket any more.
+    /// The bytes did not all arrive. None is written under this ticket any more; other parts of the entry stay as they
+    /// are.
     fn abandon_write(&self, ticket: WriteTicket);
 
     /// Where the bytes of `range` lie.
@@ -54,10 +62,10 @@ pub trait Interrupt: Send + Sync {
     fn interrupt(&self);
 }
 
-/// The right to write one range, until it is completed or abandoned.
+/// The right to write one range, or a part of it, until it is completed or abandoned.
 #[derive(Debug)]
 pub struct WriteTicket {
-    /// The range's memory.
+    /// The memory of what is written.
     pub memory: RawSlice,
     /// Keeps the memory mapped.
     pub region: Arc<Region>,
@@ -82,4 +90,6 @@ pub struct ReadTicket {
     pub offset: u64,
     /// The version that lies there.
     pub version: Version,
+    /// The grant that it was written under.
+    pub grant: Version,
 }

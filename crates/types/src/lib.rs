@@ -16,6 +16,7 @@ mod range;
 mod reply;
 mod request;
 mod state;
+mod task;
 mod tick;
 
 pub use byte_size::{ByteSize, ByteSizeError};
@@ -24,6 +25,10 @@ pub use ids::{ClientId, Epoch, SegmentId, Version};
 pub use put::{ReplicateConfig, SoftPin};
 pub use range::{RangeRead, RangeWrite};
 pub use reply::{Grant, Located, Placement, Pong, Reply, ScanPage, SegmentAddress};
-pub use request::{KeyVersion, MountSegment, PutEnd, PutItem, PutStart, Request, Scan, ScanAction};
+pub use request::{
+    CreateTask, KeyVersion, MountSegment, PutEnd, PutItem, PutMode, PutStart, Request, Scan,
+    ScanAction,
+};
 pub use state::{ReplicaStatus, SegmentState};
+pub use task::{TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus};
 pub use tick::Tick;

@@ -59,3 +59,18 @@ pub const MAX_SEGMENTS: usize = 65_536;
 
 /// Longest segment name, endpoint or cluster id, in bytes.
 pub const MAX_NAME_BYTES: usize = 512;
+
+/// Longest name of a group, in bytes.
+pub const MAX_GROUP_BYTES: usize = 1024;
+
+/// Most objects of one group.
+pub const MAX_GROUP_OBJECTS: usize = 1024;
+
+/// Most tasks that are handed out at once.
+pub const MAX_FETCHED_TASKS: u32 = 64;
+
+/// Most parts that one ledger entry may be written in before it is complete, as far as they don't touch.
+pub const MAX_ENTRY_PARTS: usize = 4096;
+
+/// Longest message of a task, in bytes.
+pub const MAX_TASK_MESSAGE_BYTES: usize = 1024;

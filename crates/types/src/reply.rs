@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
-use crate::{Epoch, ErrorCode, SegmentId, Version};
+use crate::{Epoch, ErrorCode, SegmentId, TaskId, TaskOrders, TaskReport, Version};
 
 /// What the master answers. Lists of results stand in the order of what was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// To [`crate::Request::Ping`].
     Pong(Pong),
-    /// To a mount or an unmount.
+    /// To a mount, an unmount or [`crate::Request::EndTask`].
     Done(Result<(), ErrorCode>),
     /// To [`crate::Request::PutStart`].
     Granted {
@@ -16,7 +16,8 @@ pub enum Reply {
         /// The segments that the placements point into.
         segments: Vec<SegmentAddress>,
     },
-    /// To [`crate::Request::PutEnd`], [`crate::Request::PutRevoke`] and [`crate::Request::Remove`].
+    /// To [`crate::Request::PutEnd`], [`crate::Request::PutRevoke`],
+    /// [`crate::Request::Remove`] and [`crate::Request::ClearReplicas`].
     Statuses(Vec<Result<(), ErrorCode>>),
     /// To [`crate::Request::GetReplicaList`].
     Located {
@@ -31,6 +32,12 @@ pub enum Reply {
     Exist(Vec<Result<bool, ErrorCode>>),
     /// To [`crate::Request::Scan`].
     Scanned(ScanPage),
+    /// To [`crate::Request::CreateTask`].
+    TaskCreated(TaskId),
+    /// To [`crate::Request::QueryTask`].
+    TaskReported(TaskReport),
+    /// To [`crate::Request::FetchTasks`].
+    TasksFetched(TaskOrders),
     /// The whole request was refused.
     Refused(ErrorCode),
 }
@@ -44,6 +51,8 @@ pub struct Pong {
     pub epoch: Epoch,
     /// The client counts as dead after this long without a ping, in milliseconds.
     pub client_ttl_ms: u64,
+    /// Tasks wait for this client to fetch them.
+    pub has_tasks: bool,
 }
 
 /// A segment that placements point to.

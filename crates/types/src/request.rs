@@ -1,4 +1,4 @@
-use crate::{Epoch, ReplicateConfig, SegmentId, Version};
+use crate::{Epoch, ErrorCode, ReplicateConfig, SegmentId, TaskId, TaskKind, Version};
 
 /// What a client or a node asks of the master. Every operation on keys is a batch; results are by position.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +48,33 @@ pub enum Request<'a> {
     },
     /// One page of a walk over all objects.
     Scan(Scan<'a>),
+    /// Drop the replicas of objects that this client put, unless they are leased. An object with no replica left is
+    /// gone.
+    ClearReplicas {
+        /// The keys.
+        keys: Vec<&'a str>,
+        /// Only the replicas on segments of this name; all of them if empty.
+        segment: &'a str,
+    },
+    /// Have a replica copied or moved in the background, by the client that hosts it.
+    CreateTask(CreateTask<'a>),
+    /// How far is a task?
+    QueryTask {
+        /// The task.
+        id: TaskId,
+    },
+    /// Tasks for this client to carry out. Each is handed out once.
+    FetchTasks {
+        /// No more than this many; [`crate::limits::MAX_FETCHED_TASKS`] bounds it.
+        limit: u32,
+    },
+    /// A fetched task has ended.
+    EndTask {
+        /// The task.
+        id: TaskId,
+        /// Whether its bytes are in place at every target, or why not.
+        outcome: Result<(), ErrorCode>,
+    },
 }
 
 /// See [`Request::MountSegment`].
@@ -72,6 +99,18 @@ pub struct PutStart<'a> {
     pub puts: Vec<PutItem<'a>>,
     /// Placement and pins, the same for all of them.
     pub config: ReplicateConfig<'a>,
+    /// What becomes of keys that are taken.
+    pub mode: PutMode,
+}
+
+/// What a put does with a key that is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PutMode {
+    /// Leaves the object that has it: the put is refused.
+    #[default]
+    Insert,
+    /// Takes the place of the object that has it, when the put ends. Until then readers get the old one.
+    Upsert,
 }
 
 /// One object to be put.
@@ -81,6 +120,16 @@ pub struct PutItem<'a> {
     pub key: &'a str,
     /// Its length in bytes.
     pub len: u64,
+    /// The group that it belongs to for good: objects of one group share leases and are evicted together. Empty: none.
+    pub group: &'a str,
+}
+
+impl<'a> PutItem<'a> {
+    /// An object of no group.
+    #[must_use]
+    pub const fn new(key: &'a str, len: u64) -> Self {
+        Self { key, len, group: "" }
+    }
 }
 
 /// One object whose bytes are in place.
@@ -127,4 +176,17 @@ pub enum ScanAction {
         /// Remove leased objects too.
         force: bool,
     },
+}
+
+/// See [`Request::CreateTask`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateTask<'a> {
+    /// The object's key.
+    pub key: &'a str,
+    /// Copy or move.
+    pub kind: TaskKind,
+    /// The segment name of the replica to be moved; empty for a copy, whose source the master chooses.
+    pub source: &'a str,
+    /// The segment names that are to hold a replica: one for a move, at least one for a copy.
+    pub targets: Vec<&'a str>,
 }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mooncake_types::{
-    Epoch, Grant, Located, Placement, PutEnd, PutItem, PutStart, RangeRead, RangeWrite,
-    ReplicateConfig, Reply, Request, SegmentAddress, SegmentId, Version,
+    Epoch, Grant, Located, Placement, PutEnd, PutItem, PutStart, RangeRead, RangeWrite, Reply,
+    Request, SegmentAddress, SegmentId, Version,
 };
 use mooncake_wire::{
     HEADER_LEN, decode_read, decode_reply, decode_request, decode_write, encode_read, encode_reply,
@@ -35,7 +35,7 @@ fn main() {
 }
 
 fn requests(keys: &[&str]) {
-    let puts = keys.iter().map(|&key| PutItem { key, len: OBJECT_BYTES }).collect();
+    let puts = keys.iter().map(|&key| PutItem::new(key, OBJECT_BYTES)).collect();
     let ends = keys.iter().zip(0..).map(|(&key, counter)| PutEnd {
         key,
         version: version(counter),
@@ -44,7 +44,7 @@ fn requests(keys: &[&str]) {
     let all = [
         ("ExistKey", Request::ExistKey { keys: keys.to_vec() }),
         ("GetReplicaList", Request::GetReplicaList { keys: keys.to_vec() }),
-        ("PutStart", Request::PutStart(PutStart { puts, config: ReplicateConfig::default() })),
+        ("PutStart", Request::PutStart(PutStart { puts, ..PutStart::default() })),
         ("PutEnd", Request::PutEnd { puts: ends.collect() }),
     ];
     for (name, request) in &all {
@@ -100,28 +100,36 @@ fn ranges(keys: &[&str]) {
         segment: segment(at % 16).id,
         offset: at * OBJECT_BYTES,
         version,
+        object_offset: 0,
         from: 0,
         len: OBJECT_BYTES,
     });
     let writes = places.map(|(key, version, at)| RangeWrite {
         segment: segment(at % 16).id,
         offset: at * OBJECT_BYTES,
+        entry_len: OBJECT_BYTES,
+        from: 0,
         len: OBJECT_BYTES,
         key,
         version,
+        grant: version,
         object_len: OBJECT_BYTES,
         object_offset: 0,
     });
     let (reads, writes): (Vec<_>, Vec<_>) = (reads.collect(), writes.collect());
+    let mut parts = writes.clone();
+    parts.iter_mut().for_each(|write| write.entry_len = 2 * OBJECT_BYTES);
     let encode = |out: &mut Vec<u8>| encode_read(out, 1, black_box(&reads));
     report("Read", encode, |body| {
         black_box(decode_read(body).expect("the frame is whole"));
     });
-    let encode = |out: &mut Vec<u8>| encode_write(out, 1, Epoch(7), black_box(&writes));
-    report("Write", encode, |body| {
-        let message = decode_write(body.clone()).expect("the frame is whole");
-        black_box(message.ranges().expect("the message is sound"));
-    });
+    for (name, writes) in [("Write", &writes), ("Write, in parts", &parts)] {
+        let encode = |out: &mut Vec<u8>| encode_write(out, 1, Epoch(7), black_box(writes));
+        report(name, encode, |body| {
+            let message = decode_write(body.clone()).expect("the frame is whole");
+            black_box(message.ranges().expect("the message is sound"));
+        });
+    }
 }
 
 /// Measures both ways and prints one line.

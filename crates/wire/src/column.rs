@@ -21,24 +21,38 @@ pub(crate) fn to_id(what: &'static str, bytes: &[u8]) -> Result<u128, DecodeErro
     }
 }
 
-/// A column of segment ids: 16 bytes each, end to end.
-pub(crate) fn from_segments(ids: impl ExactSizeIterator<Item = SegmentId>) -> Bytes {
+/// A column of ids: 16 bytes each, end to end.
+pub(crate) fn from_ids(ids: impl ExactSizeIterator<Item = u128>) -> Bytes {
     let mut column = Vec::with_capacity(ids.len() * ID_BYTES);
     for id in ids {
-        column.extend_from_slice(&id.0.to_be_bytes());
+        column.extend_from_slice(&id.to_be_bytes());
     }
     column.into()
 }
 
+/// A column of segment ids.
+pub(crate) fn from_segments(ids: impl ExactSizeIterator<Item = SegmentId>) -> Bytes {
+    from_ids(ids.map(|id| id.0))
+}
+
 /// The ids of a column, which must hold `count`.
+pub(crate) fn to_ids<'a>(
+    what: &'static str,
+    column: &'a [u8],
+    count: usize,
+) -> Result<impl ExactSizeIterator<Item = u128> + use<'a>, DecodeError> {
+    check_len(what, column, count * ID_BYTES)?;
+    let ids = column.as_chunks().0.iter();
+    Ok(ids.map(|&bytes| u128::from_be_bytes(bytes)))
+}
+
+/// The segments of a column, which must hold `count`.
 pub(crate) fn to_segments<'a>(
     what: &'static str,
     column: &'a [u8],
     count: usize,
 ) -> Result<impl ExactSizeIterator<Item = SegmentId> + use<'a>, DecodeError> {
-    check_len(what, column, count * ID_BYTES)?;
-    let ids = column.as_chunks().0.iter();
-    Ok(ids.map(|&bytes| SegmentId(u128::from_be_bytes(bytes))))
+    Ok(to_ids(what, column, count)?.map(SegmentId))
 }
 
 /// The ids of a column that stands alone, at most `limit`.

@@ -40,6 +40,9 @@ pub enum DecodeError {
         /// Which key, from 0.
         index: usize,
     },
+    /// The name of a group is not text.
+    #[error("the name of a group is not UTF-8")]
+    GroupNotUtf8,
     /// A number means nothing where it stands.
     #[error("`{what}` cannot be {value}")]
     OutOfRange {

@@ -43,7 +43,10 @@ pub struct RefusalResponse {
 /// The body of a REQUEST frame.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Request {
-    #[prost(oneof = "request::Operation", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
+    #[prost(
+        oneof = "request::Operation",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15"
+    )]
     pub operation: ::core::option::Option<request::Operation>,
 }
 /// Nested message and enum types in `Request`.
@@ -70,6 +73,16 @@ pub mod request {
         Remove(super::RemoveRequest),
         #[prost(message, tag = "10")]
         Scan(super::ScanRequest),
+        #[prost(message, tag = "11")]
+        ClearReplicas(super::ClearReplicasRequest),
+        #[prost(message, tag = "12")]
+        CreateTask(super::CreateTaskRequest),
+        #[prost(message, tag = "13")]
+        QueryTask(super::QueryTaskRequest),
+        #[prost(message, tag = "14")]
+        FetchTasks(super::FetchTasksRequest),
+        #[prost(message, tag = "15")]
+        EndTask(super::EndTaskRequest),
     }
 }
 /// A heartbeat.
@@ -143,6 +156,12 @@ pub struct PutStartRequest {
     /// The same for all of them. Required.
     #[prost(message, optional, tag = "3")]
     pub config: ::core::option::Option<ReplicateConfig>,
+    #[prost(enumeration = "PutMode", tag = "4")]
+    pub mode: i32,
+    /// The name of the group that each object belongs to, as UTF-8; empty for none. The column is absent if no object has
+    /// one.
+    #[prost(bytes = "bytes", repeated, tag = "5")]
+    pub groups: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
 }
 /// Makes written objects visible.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -202,10 +221,58 @@ pub struct ScanRequest {
     #[prost(uint32, tag = "4")]
     pub limit: u32,
 }
+/// Drops the replicas of objects that this client put, unless they are leased. An object with no replica left is gone.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ClearReplicasRequest {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub keys: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// Only the replicas on segments of this name; all of them if empty.
+    #[prost(string, tag = "2")]
+    pub segment_name: ::prost::alloc::string::String,
+}
+/// Has a replica copied or moved in the background, by the client that hosts it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateTaskRequest {
+    /// The object's key, as UTF-8.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: ::prost::bytes::Bytes,
+    #[prost(enumeration = "TaskKind", tag = "2")]
+    pub kind: i32,
+    /// The segment name of the replica to be moved; empty for a copy, whose source the master chooses.
+    #[prost(string, tag = "3")]
+    pub source_segment: ::prost::alloc::string::String,
+    /// The segment names that are to hold a replica.
+    #[prost(string, repeated, tag = "4")]
+    pub target_segments: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// Asks how far a task is.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct QueryTaskRequest {
+    /// The task, as 16 bytes.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub task_id: ::prost::bytes::Bytes,
+}
+/// Asks for tasks to carry out. Each is handed out once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FetchTasksRequest {
+    /// No more than this many.
+    #[prost(uint32, tag = "1")]
+    pub limit: u32,
+}
+/// A fetched task has ended.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EndTaskRequest {
+    /// The task, as 16 bytes.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub task_id: ::prost::bytes::Bytes,
+    /// 0 if the bytes are in place at every target.
+    #[prost(sint32, tag = "2")]
+    pub status_code: i32,
+}
 /// The body of a REPLY frame.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Response {
-    #[prost(oneof = "response::Result", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "response::Result", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
     pub result: ::core::option::Option<response::Result>,
 }
 /// Nested message and enum types in `Response`.
@@ -215,13 +282,13 @@ pub mod response {
         /// To Ping.
         #[prost(message, tag = "1")]
         Pong(super::PingResponse),
-        /// To MountSegment and UnmountSegment.
+        /// To MountSegment, UnmountSegment and EndTask.
         #[prost(message, tag = "2")]
         Done(super::StatusResponse),
         /// To PutStart.
         #[prost(message, tag = "3")]
         Granted(super::PutStartResponse),
-        /// To PutEnd, PutRevoke and Remove.
+        /// To PutEnd, PutRevoke, Remove and ClearReplicas.
         #[prost(message, tag = "4")]
         Statuses(super::StatusListResponse),
         /// To GetReplicaList.
@@ -236,6 +303,15 @@ pub mod response {
         /// To anything: the whole request was refused. Never 0.
         #[prost(message, tag = "8")]
         Refused(super::StatusResponse),
+        /// To CreateTask.
+        #[prost(message, tag = "9")]
+        TaskCreated(super::CreateTaskResponse),
+        /// To QueryTask.
+        #[prost(message, tag = "10")]
+        TaskReported(super::QueryTaskResponse),
+        /// To FetchTasks.
+        #[prost(message, tag = "11")]
+        TasksFetched(super::FetchTasksResponse),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -249,6 +325,9 @@ pub struct PingResponse {
     /// The client counts as dead after this long without a ping.
     #[prost(uint64, tag = "3")]
     pub client_ttl_ms: u64,
+    /// Tasks wait for this client to fetch them.
+    #[prost(bool, tag = "4")]
+    pub has_tasks: bool,
 }
 /// One result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -352,6 +431,50 @@ pub struct ScanResponse {
     #[prost(uint64, tag = "5")]
     pub removed_count: u64,
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateTaskResponse {
+    /// The task, as 16 bytes.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub task_id: ::prost::bytes::Bytes,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct QueryTaskResponse {
+    /// The task, as 16 bytes.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub task_id: ::prost::bytes::Bytes,
+    #[prost(enumeration = "TaskKind", tag = "2")]
+    pub kind: i32,
+    #[prost(enumeration = "TaskStatus", tag = "3")]
+    pub status: i32,
+    /// Time since it was created.
+    #[prost(uint64, tag = "4")]
+    pub created_ms_ago: u64,
+    /// Time since its status last changed.
+    #[prost(uint64, tag = "5")]
+    pub updated_ms_ago: u64,
+    /// The client that carries it out, as 16 bytes.
+    #[prost(bytes = "bytes", tag = "6")]
+    pub assigned_client_id: ::prost::bytes::Bytes,
+    /// Why it failed, or empty.
+    #[prost(string, tag = "7")]
+    pub message: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FetchTasksResponse {
+    /// The object of each task, as UTF-8.
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub keys: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// The tasks, 16 bytes each.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub task_ids: ::prost::bytes::Bytes,
+    /// Two rows for each task, all of them with status 0: the replica to be read, under the object's version, and then the
+    /// replicas to be written, under the grant for that. Required.
+    #[prost(message, optional, tag = "3")]
+    pub replica_lists: ::core::option::Option<ReplicaLists>,
+    /// The objects' lengths in bytes, one per task.
+    #[prost(fixed64, repeated, tag = "4")]
+    pub value_lengths: ::prost::alloc::vec::Vec<u64>,
+}
 /// The body of a READ frame.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReadRequest {
@@ -367,8 +490,21 @@ pub struct ReadRequest {
     /// First byte wanted, counted from the start of the entry.
     #[prost(fixed64, repeated, tag = "4")]
     pub starts: ::prost::alloc::vec::Vec<u64>,
-    /// Bytes wanted.
+    /// Bytes wanted; empty if there are `stripes`.
     #[prost(fixed64, repeated, tag = "5")]
+    pub sizes: ::prost::alloc::vec::Vec<u64>,
+    /// Present if an object is striped: a node that did not know of stripes would lack the sizes and refuse the frame.
+    #[prost(message, optional, tag = "6")]
+    pub stripes: ::core::option::Option<ReadStripes>,
+}
+/// Which stripes of their objects a READ frame wants.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadStripes {
+    /// Where the entry's bytes lie in the object, in bytes.
+    #[prost(fixed64, repeated, tag = "1")]
+    pub value_offsets: ::prost::alloc::vec::Vec<u64>,
+    /// Bytes wanted.
+    #[prost(fixed64, repeated, tag = "2")]
     pub sizes: ::prost::alloc::vec::Vec<u64>,
 }
 /// The body of a WRITE frame. The payload of each range follows in turn, and after each one's the CRC32C of every 256 KiB
@@ -384,10 +520,10 @@ pub struct WriteRequest {
     /// Where the granted range starts in its segment, in bytes.
     #[prost(fixed64, repeated, tag = "3")]
     pub offsets: ::prost::alloc::vec::Vec<u64>,
-    /// Length of the granted range and of its payload, in bytes.
+    /// Length of the granted range and of its payload, in bytes. Absent if `parts` is there.
     #[prost(fixed64, repeated, tag = "4")]
     pub sizes: ::prost::alloc::vec::Vec<u64>,
-    /// The version of the put; two numbers per range.
+    /// The version of the object; two numbers per range. It is the grant too, unless `parts` is there.
     #[prost(fixed64, repeated, tag = "5")]
     pub versions: ::prost::alloc::vec::Vec<u64>,
     /// Length of the whole object, in bytes.
@@ -399,6 +535,25 @@ pub struct WriteRequest {
     /// The epoch of the leader that granted all this. Always present.
     #[prost(fixed64, optional, tag = "8")]
     pub epoch: ::core::option::Option<u64>,
+    /// Stands instead of `sizes` if a range of this frame is written in part, or under a grant that is not its version.
+    #[prost(message, optional, tag = "9")]
+    pub parts: ::core::option::Option<WriteParts>,
+}
+/// What part of each granted range a WRITE frame writes. A range can be read once all of it was written under one grant.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WriteParts {
+    /// Length of the granted range, in bytes.
+    #[prost(fixed64, repeated, tag = "1")]
+    pub range_sizes: ::prost::alloc::vec::Vec<u64>,
+    /// First byte written, counted from the start of the range.
+    #[prost(fixed64, repeated, tag = "2")]
+    pub starts: ::prost::alloc::vec::Vec<u64>,
+    /// Length of the payload, in bytes.
+    #[prost(fixed64, repeated, tag = "3")]
+    pub sizes: ::prost::alloc::vec::Vec<u64>,
+    /// What orders the writers of a range; two numbers per range.
+    #[prost(fixed64, repeated, tag = "4")]
+    pub grants: ::prost::alloc::vec::Vec<u64>,
 }
 /// Who opened the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -469,6 +624,35 @@ impl SoftPinAction {
         }
     }
 }
+/// What a put does with a key that is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum PutMode {
+    /// Leaves the object that has it: the put is refused.
+    Insert = 0,
+    /// Takes the place of the object that has it, when the put ends. Until then readers get the old one.
+    Upsert = 1,
+}
+impl PutMode {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Insert => "PUT_MODE_INSERT",
+            Self::Upsert => "PUT_MODE_UPSERT",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "PUT_MODE_INSERT" => Some(Self::Insert),
+            "PUT_MODE_UPSERT" => Some(Self::Upsert),
+            _ => None,
+        }
+    }
+}
 /// What a scan does with the objects that it meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -501,6 +685,72 @@ impl ScanAction {
             "SCAN_ACTION_LIST" => Some(Self::List),
             "SCAN_ACTION_REMOVE" => Some(Self::Remove),
             "SCAN_ACTION_REMOVE_FORCED" => Some(Self::RemoveForced),
+            _ => None,
+        }
+    }
+}
+/// What a task does with a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum TaskKind {
+    /// Makes further replicas.
+    Copy = 0,
+    /// Makes a further replica and then drops the one it was made from.
+    Move = 1,
+}
+impl TaskKind {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Copy => "TASK_KIND_COPY",
+            Self::Move => "TASK_KIND_MOVE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "TASK_KIND_COPY" => Some(Self::Copy),
+            "TASK_KIND_MOVE" => Some(Self::Move),
+            _ => None,
+        }
+    }
+}
+/// The life of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum TaskStatus {
+    /// No client has fetched it.
+    Pending = 0,
+    /// A client works on it.
+    Processing = 1,
+    /// It ended without its replicas.
+    Failed = 2,
+    /// Its replicas are there.
+    Success = 3,
+}
+impl TaskStatus {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Pending => "TASK_STATUS_PENDING",
+            Self::Processing => "TASK_STATUS_PROCESSING",
+            Self::Failed => "TASK_STATUS_FAILED",
+            Self::Success => "TASK_STATUS_SUCCESS",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "TASK_STATUS_PENDING" => Some(Self::Pending),
+            "TASK_STATUS_PROCESSING" => Some(Self::Processing),
+            "TASK_STATUS_FAILED" => Some(Self::Failed),
+            "TASK_STATUS_SUCCESS" => Some(Self::Success),
             _ => None,
         }
     }

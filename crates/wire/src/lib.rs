@@ -51,6 +51,7 @@ mod request_decode;
 mod request_encode;
 mod shape;
 mod status;
+mod task;
 mod write;
 
 pub use decode_error::DecodeError;

@@ -10,12 +10,19 @@ use crate::{DecodeError, Kind, column, frame, generated as proto, status};
 /// If the body would be longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. It is not if the caller keeps to
 /// [`MAX_FRAME_RANGES`].
 pub fn encode_read(out: &mut Vec<u8>, request_id: u64, ranges: &[RangeRead]) {
+    let is_striped = ranges.iter().any(|range| range.object_offset > 0);
+    let mut sizes = ranges.iter().map(|range| range.len).collect();
+    let stripes = is_striped.then(|| proto::ReadStripes {
+        value_offsets: ranges.iter().map(|range| range.object_offset).collect(),
+        sizes: std::mem::take(&mut sizes),
+    });
     let message = proto::ReadRequest {
         segment_ids: column::from_segments(ranges.iter().map(|range| range.segment)),
         offsets: ranges.iter().map(|range| range.offset).collect(),
         versions: column::from_versions(ranges.iter().map(|range| range.version)),
         starts: ranges.iter().map(|range| range.from).collect(),
-        sizes: ranges.iter().map(|range| range.len).collect(),
+        sizes,
+        stripes,
     };
     frame::append(out, Kind::Read, request_id, &message);
 }
@@ -33,17 +40,27 @@ pub fn decode_read(body: &[u8]) -> Result<Vec<RangeRead>, DecodeError> {
     let segments = column::to_segments("segment_ids", &message.segment_ids, count)?;
     let versions = column::to_versions("versions", &message.versions, count)?;
     column::check_len("starts", &message.starts, count)?;
-    column::check_len("sizes", &message.sizes, count)?;
+    let (sizes, object_offsets) = match &message.stripes {
+        None => (&message.sizes, &[][..]),
+        Some(stripes) => {
+            column::check_len("sizes", &message.sizes, 0)?;
+            column::check_len("value_offsets", &stripes.value_offsets, count)?;
+            (&stripes.sizes, &stripes.value_offsets[..])
+        }
+    };
+    column::check_len("sizes", sizes, count)?;
+    let object_offsets = object_offsets.iter().copied().chain(std::iter::repeat(0));
     let places = segments.zip(&message.offsets).zip(versions);
-    let parts = message.starts.iter().zip(&message.sizes);
-    let row = |(((segment, &offset), version), (&from, &len))| RangeRead {
+    let parts = message.starts.iter().zip(sizes);
+    let row = |((((segment, &offset), version), (&from, &len)), object_offset)| RangeRead {
         segment,
         offset,
         version,
+        object_offset,
         from,
         len,
     };
-    Ok(places.zip(parts).map(row).collect())
+    Ok(places.zip(parts).zip(object_offsets).map(row).collect())
 }
 
 /// Appends a [`Kind::ReadReply`] frame: one result per range, in the order of the request. The payload of the ranges that

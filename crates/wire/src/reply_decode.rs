@@ -5,7 +5,7 @@ use prost::Message;
 
 use crate::generated::response;
 use crate::reply_encode::exists;
-use crate::{DecodeError, column, generated as proto, replica_lists, shape, status};
+use crate::{DecodeError, column, generated as proto, replica_lists, shape, status, task};
 
 /// The body of a [`crate::Kind::Reply`] frame. Whether it answers what was asked, with one result for each key, is for
 /// the caller to check.
@@ -21,6 +21,7 @@ pub fn decode_reply(body: Bytes) -> Result<Reply, DecodeError> {
             need_remount: pong.need_remount,
             epoch: Epoch(pong.epoch),
             client_ttl_ms: pong.client_ttl_ms,
+            has_tasks: pong.has_tasks,
         }),
         response::Result::Done(done) => Reply::Done(status::to_result(done.status_code)),
         response::Result::Granted(granted) => {
@@ -35,6 +36,9 @@ pub fn decode_reply(body: Bytes) -> Result<Reply, DecodeError> {
         response::Result::Located(located) => to_located(located)?,
         response::Result::Exist(exist) => Reply::Exist(to_exist(&exist)?),
         response::Result::Scanned(page) => Reply::Scanned(to_page(page)?),
+        response::Result::TaskCreated(task) => Reply::TaskCreated(task::to_created(&task)?),
+        response::Result::TaskReported(report) => Reply::TaskReported(task::to_report(report)?),
+        response::Result::TasksFetched(tasks) => Reply::TasksFetched(task::to_orders(&tasks)?),
         response::Result::Refused(refused) => Reply::Refused(status::to_error(refused.status_code)),
     })
 }

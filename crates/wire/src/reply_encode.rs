@@ -2,7 +2,7 @@ use mooncake_types::limits::MAX_FRAME_BODY_BYTES;
 use mooncake_types::{ErrorCode, Located, Pong, Reply, ScanPage, SegmentAddress};
 use prost::Message;
 
-use crate::{Kind, frame, generated as proto, replica_lists, status};
+use crate::{Kind, frame, generated as proto, replica_lists, status, task};
 
 /// The field numbers of the results in the message `Response`.
 pub(crate) mod tag {
@@ -14,6 +14,9 @@ pub(crate) mod tag {
     pub(crate) const EXIST: u32 = 6;
     pub(crate) const SCANNED: u32 = 7;
     pub(crate) const REFUSED: u32 = 8;
+    pub(crate) const TASK_CREATED: u32 = 9;
+    pub(crate) const TASK_REPORTED: u32 = 10;
+    pub(crate) const TASKS_FETCHED: u32 = 11;
 }
 
 /// The bytes of `ExistKeyResponse::exists`.
@@ -26,7 +29,8 @@ pub(crate) mod exists {
 /// Appends a [`Kind::Reply`] frame.
 ///
 /// A reply that does not fit a frame is sent as [`Reply::Refused`] with `BufferOverflow`: what to ask for less of is the
-/// business of the side that asked. An error that claims to be `Ok` is sent as `InternalError`.
+/// business of the side that asked. An error that claims to be `Ok` is sent as `InternalError`. The message of a task is cut
+/// to [`mooncake_types::limits::MAX_TASK_MESSAGE_BYTES`].
 pub fn encode_reply(out: &mut Vec<u8>, request_id: u64, reply: &Reply) {
     let fit = Fit { out, request_id };
     match reply {
@@ -48,6 +52,9 @@ pub fn encode_reply(out: &mut Vec<u8>, request_id: u64, reply: &Reply) {
         }
         Reply::Exist(results) => fit.append(tag::EXIST, &from_exist(results)),
         Reply::Scanned(page) => fit.append(tag::SCANNED, &from_page(page)),
+        Reply::TaskCreated(id) => fit.append(tag::TASK_CREATED, &task::from_created(*id)),
+        Reply::TaskReported(report) => fit.append(tag::TASK_REPORTED, &task::from_report(report)),
+        Reply::TasksFetched(orders) => fit.append(tag::TASKS_FETCHED, &task::from_orders(orders)),
         Reply::Refused(code) => {
             fit.append(tag::REFUSED, &one_status(status::from_error(*code)));
         }
@@ -79,6 +86,7 @@ fn from_pong(pong: &Pong) -> proto::PingResponse {
         need_remount: pong.need_remount,
         epoch: pong.epoch.0,
         client_ttl_ms: pong.client_ttl_ms,
+        has_tasks: pong.has_tasks,
     }
 }
 

@@ -1,13 +1,13 @@
 use bytes::Bytes;
 use mooncake_types::limits::MAX_SEGMENTS;
 use mooncake_types::{
-    Epoch, KeyVersion, MountSegment, PutEnd, PutItem, PutStart, ReplicateConfig, Request, Scan,
-    ScanAction, SegmentId, SoftPin,
+    CreateTask, Epoch, KeyVersion, MountSegment, PutEnd, PutItem, PutMode, PutStart,
+    ReplicateConfig, Request, Scan, ScanAction, SegmentId, SoftPin, TaskId,
 };
 use prost::Message;
 
 use crate::generated::request::Operation;
-use crate::{DecodeError, column, generated as proto, shape};
+use crate::{DecodeError, column, generated as proto, shape, status, task};
 
 /// The body of a [`crate::Kind::Request`] frame. It owns the bytes that its [`Request`] borrows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,8 +18,8 @@ pub struct RequestMessage {
 /// The body of a [`crate::Kind::Request`] frame. Keys are not copied; they keep the frame alive.
 ///
 /// # Errors
-/// If the body is no such message, or a list in it is longer than its limit. Keys that are empty or too long are not
-/// refused here: the master answers for each.
+/// If the body is no such message, or a list in it is longer than its limit. Keys that are empty or too long, and names
+/// of groups that are, are not refused here: the master answers for each.
 pub fn decode_request(body: Bytes) -> Result<RequestMessage, DecodeError> {
     shape::check(&body, shape::REQUEST)?;
     let operation = proto::Request::decode(body)?.operation;
@@ -30,7 +30,7 @@ impl RequestMessage {
     /// The request.
     ///
     /// # Errors
-    /// If a key is not UTF-8, a column has not as many elements as there are keys, or a number means nothing.
+    /// If a key or a group is not UTF-8, a column has not as many elements as there are keys, or a number means nothing.
     pub fn request(&self) -> Result<Request<'_>, DecodeError> {
         Ok(match &self.operation {
             Operation::Ping(ping) => Request::Ping { segments: segments(&ping.segment_ids)? },
@@ -48,6 +48,16 @@ impl RequestMessage {
                 Request::Remove { keys: keys(&remove.keys)?, force: remove.force }
             }
             Operation::Scan(page) => Request::Scan(scan(page)?),
+            Operation::ClearReplicas(clear) => {
+                Request::ClearReplicas { keys: keys(&clear.keys)?, segment: &clear.segment_name }
+            }
+            Operation::CreateTask(task) => Request::CreateTask(create_task(task)?),
+            Operation::QueryTask(query) => Request::QueryTask { id: task_id(&query.task_id)? },
+            Operation::FetchTasks(fetch) => Request::FetchTasks { limit: fetch.limit },
+            Operation::EndTask(end) => Request::EndTask {
+                id: task_id(&end.task_id)?,
+                outcome: status::to_result(end.status_code),
+            },
         })
     }
 }
@@ -58,6 +68,19 @@ fn keys(keys: &[Bytes]) -> Result<Vec<&str>, DecodeError> {
 
 fn segments(ids: &[u8]) -> Result<Vec<SegmentId>, DecodeError> {
     column::to_segment_list("segment_ids", ids, MAX_SEGMENTS)
+}
+
+fn task_id(id: &[u8]) -> Result<TaskId, DecodeError> {
+    column::to_id("task_id", id).map(TaskId)
+}
+
+fn create_task(task: &proto::CreateTaskRequest) -> Result<CreateTask<'_>, DecodeError> {
+    Ok(CreateTask {
+        key: column::to_key((0, &task.key))?,
+        kind: task::to_kind(task.kind)?,
+        source: &task.source_segment,
+        targets: task.target_segments.iter().map(String::as_str).collect(),
+    })
 }
 
 fn mount_segment(mount: &proto::MountSegmentRequest) -> Result<MountSegment<'_>, DecodeError> {
@@ -72,13 +95,26 @@ fn mount_segment(mount: &proto::MountSegmentRequest) -> Result<MountSegment<'_>,
 
 fn put_start(start: &proto::PutStartRequest) -> Result<PutStart<'_>, DecodeError> {
     column::check_len("value_lengths", &start.value_lengths, start.keys.len())?;
-    let put = |(key, &len)| Ok(PutItem { key: column::to_key(key)?, len });
+    let put = |(key, &len)| Ok(PutItem::new(column::to_key(key)?, len));
     let puts = start.keys.iter().enumerate().zip(&start.value_lengths).map(put);
+    let mut puts = puts.collect::<Result<Vec<_>, DecodeError>>()?;
+    if !start.groups.is_empty() {
+        column::check_len("groups", &start.groups, puts.len())?;
+        for (put, group) in puts.iter_mut().zip(&start.groups) {
+            put.group = to_group(group)?;
+        }
+    }
     let config = start.config.as_ref().ok_or(DecodeError::Missing { what: "config" })?;
-    Ok(PutStart {
-        puts: puts.collect::<Result<_, DecodeError>>()?,
-        config: replicate_config(config)?,
-    })
+    let mode = match proto::PutMode::try_from(start.mode) {
+        Ok(proto::PutMode::Insert) => PutMode::Insert,
+        Ok(proto::PutMode::Upsert) => PutMode::Upsert,
+        Err(_) => return Err(DecodeError::OutOfRange { what: "mode", value: start.mode.into() }),
+    };
+    Ok(PutStart { puts, config: replicate_config(config)?, mode })
+}
+
+fn to_group(group: &Bytes) -> Result<&str, DecodeError> {
+    std::str::from_utf8(group).map_err(|_| DecodeError::GroupNotUtf8)
 }
 
 fn replicate_config(config: &proto::ReplicateConfig) -> Result<ReplicateConfig<'_>, DecodeError> {

@@ -1,8 +1,10 @@
+use bytes::Bytes;
 use mooncake_types::{
-    KeyVersion, MountSegment, PutEnd, PutStart, ReplicateConfig, Request, Scan, ScanAction, SoftPin,
+    CreateTask, KeyVersion, MountSegment, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig,
+    Request, Scan, ScanAction, SoftPin,
 };
 
-use crate::{Kind, column, frame, generated as proto};
+use crate::{Kind, column, frame, generated as proto, status, task};
 
 /// The field numbers of the operations in the message `Request`.
 pub(crate) mod tag {
@@ -16,6 +18,11 @@ pub(crate) mod tag {
     pub(crate) const EXIST_KEY: u32 = 8;
     pub(crate) const REMOVE: u32 = 9;
     pub(crate) const SCAN: u32 = 10;
+    pub(crate) const CLEAR_REPLICAS: u32 = 11;
+    pub(crate) const CREATE_TASK: u32 = 12;
+    pub(crate) const QUERY_TASK: u32 = 13;
+    pub(crate) const FETCH_TASKS: u32 = 14;
+    pub(crate) const END_TASK: u32 = 15;
 }
 
 /// Appends a [`Kind::Request`] frame.
@@ -66,6 +73,28 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
             frame::append_keyed(out, frame, Some(tag::REMOVE), keys.iter().copied(), &rest);
         }
         Request::Scan(page) => frame::append_in(out, frame, tag::SCAN, &scan(page)),
+        Request::ClearReplicas { keys, segment } => {
+            let segment_name = String::from(*segment);
+            let rest = proto::ClearReplicasRequest { keys: Vec::new(), segment_name };
+            let keys = keys.iter().copied();
+            frame::append_keyed(out, frame, Some(tag::CLEAR_REPLICAS), keys, &rest);
+        }
+        Request::CreateTask(task) => {
+            frame::append_in(out, frame, tag::CREATE_TASK, &create_task(task));
+        }
+        Request::QueryTask { id } => {
+            let message = proto::QueryTaskRequest { task_id: column::from_id(id.0) };
+            frame::append_in(out, frame, tag::QUERY_TASK, &message);
+        }
+        Request::FetchTasks { limit } => {
+            let message = proto::FetchTasksRequest { limit: *limit };
+            frame::append_in(out, frame, tag::FETCH_TASKS, &message);
+        }
+        Request::EndTask { id, outcome } => {
+            let status_code = status::from_result(*outcome);
+            let message = proto::EndTaskRequest { task_id: column::from_id(id.0), status_code };
+            frame::append_in(out, frame, tag::END_TASK, &message);
+        }
     }
 }
 
@@ -80,10 +109,23 @@ fn mount_segment(mount: &MountSegment<'_>) -> proto::MountSegmentRequest {
 }
 
 fn put_start(start: &PutStart<'_>) -> proto::PutStartRequest {
+    let mode = match start.mode {
+        PutMode::Insert => proto::PutMode::Insert,
+        PutMode::Upsert => proto::PutMode::Upsert,
+    };
+    let mut grouped = false;
+    let len = |put: &PutItem<'_>| {
+        grouped |= !put.group.is_empty();
+        put.len
+    };
+    let value_lengths = start.puts.iter().map(len).collect();
+    let groups = if grouped { &start.puts[..] } else { &[] };
     proto::PutStartRequest {
         keys: Vec::new(),
-        value_lengths: start.puts.iter().map(|put| put.len).collect(),
+        value_lengths,
         config: Some(replicate_config(&start.config)),
+        mode: mode.into(),
+        groups: groups.iter().map(|put| Bytes::copy_from_slice(put.group.as_bytes())).collect(),
     }
 }
 
@@ -116,6 +158,15 @@ fn put_end(puts: &[PutEnd<'_>]) -> proto::PutEndRequest {
 fn put_revoke(puts: &[KeyVersion<'_>]) -> proto::PutRevokeRequest {
     let versions = column::from_versions(puts.iter().map(|put| put.version));
     proto::PutRevokeRequest { keys: Vec::new(), versions }
+}
+
+fn create_task(task: &CreateTask<'_>) -> proto::CreateTaskRequest {
+    proto::CreateTaskRequest {
+        key: Bytes::copy_from_slice(task.key.as_bytes()),
+        kind: task::from_kind(task.kind),
+        source_segment: task.source.to_owned(),
+        target_segments: task.targets.iter().map(|&name| name.into()).collect(),
+    }
 }
 
 fn scan(page: &Scan<'_>) -> proto::ScanRequest {

@@ -4,7 +4,9 @@
 //! the elements of such lists are counted first. Packed columns need no count: an element costs at most four times its
 //! bytes, and their lengths are compared with the number of rows afterwards.
 
-use mooncake_types::limits::{MAX_BATCH_KEYS, MAX_FRAME_RANGES, MAX_SCAN_OBJECTS, MAX_SEGMENTS};
+use mooncake_types::limits::{
+    MAX_BATCH_KEYS, MAX_FETCHED_TASKS, MAX_FRAME_RANGES, MAX_SCAN_OBJECTS, MAX_SEGMENTS,
+};
 
 use crate::DecodeError;
 
@@ -18,7 +20,7 @@ pub(crate) struct Field {
 }
 
 /// The most fields that one message here lists.
-const MAX_FIELDS: usize = 10;
+const MAX_FIELDS: usize = 15;
 
 const fn list(tag: u32, what: &'static str, limit: usize) -> Field {
     Field { tag, what, limit, fields: &[] }
@@ -42,6 +44,7 @@ pub(crate) const REQUEST: &[Field] = &[
         &[
             list(1, "keys", MAX_BATCH_KEYS),
             one(3, "config", &[list(5, "preferred_segments", MAX_SEGMENTS)]),
+            list(5, "groups", MAX_BATCH_KEYS),
         ],
     ),
     one(5, "put_end", KEYS),
@@ -50,6 +53,11 @@ pub(crate) const REQUEST: &[Field] = &[
     one(8, "exist_key", KEYS),
     one(9, "remove", KEYS),
     one(10, "scan", &[]),
+    one(11, "clear_replicas", KEYS),
+    one(12, "create_task", &[list(4, "target_segments", MAX_SEGMENTS)]),
+    one(13, "query_task", &[]),
+    one(14, "fetch_tasks", &[]),
+    one(15, "end_task", &[]),
 ];
 
 const REPLICA_LISTS: &[Field] = &[list(8, "segments", MAX_SEGMENTS)];
@@ -67,9 +75,16 @@ pub(crate) const RESPONSE: &[Field] = &[
         &[list(1, "keys", MAX_SCAN_OBJECTS as usize), one(2, "replica_lists", REPLICA_LISTS)],
     ),
     one(8, "refused", &[]),
+    one(9, "task_created", &[]),
+    one(10, "task_reported", &[]),
+    one(
+        11,
+        "tasks_fetched",
+        &[list(1, "keys", MAX_FETCHED_TASKS as usize), one(3, "replica_lists", REPLICA_LISTS)],
+    ),
 ];
 
-pub(crate) const WRITE: &[Field] = &[list(1, "keys", MAX_FRAME_RANGES)];
+pub(crate) const WRITE: &[Field] = &[list(1, "keys", MAX_FRAME_RANGES), one(9, "parts", &[])];
 
 /// Refuses a body in which a list of `fields` is too long, or that is not protobuf.
 pub(crate) fn check(body: &[u8], fields: &'static [Field]) -> Result<(), DecodeError> {

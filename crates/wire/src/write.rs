@@ -12,18 +12,40 @@ use crate::{DecodeError, Kind, column, frame, generated as proto, shape, status}
 /// If the body would be longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. It is not if the caller keeps to
 /// [`MAX_FRAME_RANGES`] and the limit on the length of a key.
 pub fn encode_write(out: &mut Vec<u8>, request_id: u64, epoch: Epoch, ranges: &[RangeWrite<'_>]) {
+    let mut in_parts = false;
+    let versions = column::from_versions(ranges.iter().map(|range| {
+        in_parts |= is_part(range);
+        range.version
+    }));
+    let parts = in_parts.then(|| from_parts(ranges));
+    let sizes = if parts.is_some() { &[] } else { ranges };
     let rest = proto::WriteRequest {
         keys: Vec::new(),
         segment_ids: column::from_segments(ranges.iter().map(|range| range.segment)),
         offsets: ranges.iter().map(|range| range.offset).collect(),
-        sizes: ranges.iter().map(|range| range.len).collect(),
-        versions: column::from_versions(ranges.iter().map(|range| range.version)),
+        sizes: sizes.iter().map(|range| range.len).collect(),
+        versions,
         value_lengths: ranges.iter().map(|range| range.object_len).collect(),
         value_offsets: ranges.iter().map(|range| range.object_offset).collect(),
         epoch: Some(epoch.0),
+        parts,
     };
     let keys = ranges.iter().map(|range| range.key);
     frame::append_keyed(out, (Kind::Write, request_id), None, keys, &rest);
+}
+
+/// Whether a range needs more said of it than most: they are written whole, under their own version.
+fn is_part(range: &RangeWrite<'_>) -> bool {
+    (range.entry_len, range.from, range.grant) != (range.len, 0, range.version)
+}
+
+fn from_parts(ranges: &[RangeWrite<'_>]) -> proto::WriteParts {
+    proto::WriteParts {
+        range_sizes: ranges.iter().map(|range| range.entry_len).collect(),
+        starts: ranges.iter().map(|range| range.from).collect(),
+        sizes: ranges.iter().map(|range| range.len).collect(),
+        grants: column::from_versions(ranges.iter().map(|range| range.grant)),
+    }
 }
 
 /// The body of a [`Kind::Write`] frame. It owns the bytes that its ranges borrow.
@@ -58,25 +80,55 @@ impl WriteMessage {
     /// If a key is not UTF-8, or a column has not as many elements as there are keys.
     pub fn ranges(&self) -> Result<Vec<RangeWrite<'_>>, DecodeError> {
         let message = &self.message;
-        let count = message.keys.len();
-        let segments = column::to_segments("segment_ids", &message.segment_ids, count)?;
-        column::check_len("offsets", &message.offsets, count)?;
-        column::check_len("sizes", &message.sizes, count)?;
-        let versions = column::to_versions("versions", &message.versions, count)?;
-        column::check_len("value_lengths", &message.value_lengths, count)?;
-        column::check_len("value_offsets", &message.value_offsets, count)?;
-        let keys = message.keys.iter().enumerate().map(column::to_key);
-        let places = segments.zip(&message.offsets).zip(&message.sizes);
-        let objects = message.value_lengths.iter().zip(&message.value_offsets);
-        keys.zip(versions)
-            .zip(places)
-            .zip(objects)
-            .map(|(((key, version), ((segment, &offset), &len)), (&object_len, &object_offset))| {
-                let key = key?;
-                Ok(RangeWrite { segment, offset, len, key, version, object_len, object_offset })
-            })
-            .collect()
+        let Some(parts) = &message.parts else { return whole_ranges(message, &message.sizes) };
+        column::check_len("sizes", &message.sizes, 0)?;
+        let mut ranges = whole_ranges(message, &parts.sizes)?;
+        let count = ranges.len();
+        column::check_len("range_sizes", &parts.range_sizes, count)?;
+        column::check_len("starts", &parts.starts, count)?;
+        let grants = column::to_versions("grants", &parts.grants, count)?;
+        let places = parts.range_sizes.iter().zip(&parts.starts).zip(grants);
+        for (range, ((&entry_len, &from), grant)) in ranges.iter_mut().zip(places) {
+            *range = RangeWrite { entry_len, from, grant, ..*range };
+        }
+        Ok(ranges)
     }
+}
+
+/// The ranges of a frame, as if each were written whole and its version were the grant.
+fn whole_ranges<'a>(
+    message: &'a proto::WriteRequest,
+    sizes: &[u64],
+) -> Result<Vec<RangeWrite<'a>>, DecodeError> {
+    let count = message.keys.len();
+    let segments = column::to_segments("segment_ids", &message.segment_ids, count)?;
+    column::check_len("offsets", &message.offsets, count)?;
+    column::check_len("sizes", sizes, count)?;
+    let versions = column::to_versions("versions", &message.versions, count)?;
+    column::check_len("value_lengths", &message.value_lengths, count)?;
+    column::check_len("value_offsets", &message.value_offsets, count)?;
+    let keys = message.keys.iter().enumerate().map(column::to_key);
+    let places = segments.zip(&message.offsets).zip(sizes);
+    let objects = message.value_lengths.iter().zip(&message.value_offsets);
+    // Its length is known from the start, which `collect` cannot see behind the errors.
+    let mut ranges = Vec::with_capacity(count);
+    for (((key, version), ((segment, &offset), &len)), (&object_len, &object_offset)) in
+        keys.zip(versions).zip(places).zip(objects)
+    {
+        ranges.push(RangeWrite {
+            segment,
+            offset,
+            entry_len: len,
+            from: 0,
+            len,
+            key: key?,
+            version,
+            grant: version,
+            object_len,
+            object_offset,
+        });
+    }
+    Ok(ranges)
 }
 
 /// Appends a [`Kind::WriteReply`] frame: one result per range, in the order of the request.

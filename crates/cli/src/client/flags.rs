@@ -1,6 +1,7 @@
 //! The flags of `mooncake_client`.
 
 use clap::{Args, Parser};
+use mooncake_client::HttpAddress;
 use mooncake_types::ByteSize;
 
 use crate::logging::LogLevel;
@@ -26,6 +27,14 @@ pub struct ClientFlags {
     #[command(flatten)]
     pub master: MasterAddressFlags,
 
+    /// Dummy clients.
+    #[command(flatten)]
+    pub dummies: DummyFlags,
+
+    /// HTTP.
+    #[command(flatten)]
+    pub http: HttpFlags,
+
     /// No effect.
     #[command(flatten)]
     pub accepted: AcceptedFlags,
@@ -39,6 +48,10 @@ pub struct NodeFlags {
     /// taken. 0.0.0.0: the address that the master is reached from.
     #[arg(long, default_value = "0.0.0.0", value_name = "HOST[:PORT]")]
     pub host: String,
+    /// What others are told to reach this node by, where that is not the address that it listens on; empty: that one.
+    /// Also read from MOONCAKE_ADVERTISE_ADDRESS.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "HOST[:PORT]")]
+    pub advertise_address: String,
     /// Memory lent to the pool: bytes, or like 4GB.
     #[arg(long, default_value = "4 GB", value_name = "SIZE")]
     pub global_segment_size: ByteSize,
@@ -65,34 +78,59 @@ pub struct MasterAddressFlags {
     pub auth_token: String,
 }
 
+/// See [`ClientFlags`].
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Dummy clients", rename_all = "snake_case")]
+pub struct DummyFlags {
+    /// Serve other processes of this host and user over the socket @mooncake_client_PORT.sock; 0: none. By default
+    /// 50052, unless another process has it.
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// Calls of dummy clients that are worked on at once; further ones wait.
+    #[arg(long, default_value_t = 32, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub threads: u32,
+}
+
+/// See [`ClientFlags`].
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "HTTP", rename_all = "snake_case")]
+pub struct HttpFlags {
+    /// Serve /health, /metrics and /metrics/summary over HTTP.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub enable_http_server: Switch,
+    /// Port of the HTTP server; 0: any free one, which is logged.
+    #[arg(long, default_value_t = 9300, value_name = "PORT")]
+    pub http_port: u16,
+    /// Address of the HTTP server.
+    #[arg(long, default_value = "0.0.0.0", value_name = "HOST")]
+    pub http_host: String,
+}
+
+impl HttpFlags {
+    /// Where the server is to be, if there is to be one.
+    #[must_use]
+    pub fn address(&self) -> Option<HttpAddress> {
+        let address = || HttpAddress { host: self.http_host.clone(), port: self.http_port };
+        self.enable_http_server.0.then(address)
+    }
+}
+
 /// Flags that existing start scripts pass and that change nothing here.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Accepted, no effect", rename_all = "snake_case")]
 pub struct AcceptedFlags {
-    /// Port for dummy clients, which this build does not have.
-    #[arg(long, default_value_t = 50052, value_name = "PORT")]
-    pub port: u16,
     /// Nodes of this store need no metadata server.
     #[arg(long, default_value = "http://127.0.0.1:8080/metadata", value_name = "URL")]
     pub metadata_server: String,
     /// Devices of RDMA.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "NAMES")]
     pub device_names: String,
-    /// Threads that serve dummy clients.
-    #[arg(long, default_value_t = 1, value_name = "COUNT")]
-    pub threads: u32,
     /// See --enable_offload.
     #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
     pub start_offload_rpc_server: Switch,
-    /// See --enable_http_server.
-    #[arg(long, default_value_t = 9300, value_name = "PORT")]
-    pub http_port: u16,
     /// Turns on SSD offload, which this build does not have.
     #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
     pub enable_offload: Switch,
-    /// Turns on the HTTP server of clients, which this build does not have.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
-    pub enable_http_server: Switch,
     /// Tenant; this build has only the default one.
     #[arg(long, default_value = "default", value_name = "NAME")]
     pub tenant_id: String,
@@ -107,10 +145,6 @@ impl ClientFlags {
         let accepted = &self.accepted;
         let wrong = [
             (accepted.enable_offload.0, "--enable_offload=true: SSD offload".to_owned()),
-            (
-                accepted.enable_http_server.0,
-                "--enable_http_server=true: the HTTP server of clients".to_owned(),
-            ),
             (
                 accepted.tenant_id != "default",
                 format!("--tenant_id={}: another tenant than the default one", accepted.tenant_id),

@@ -1,14 +1,16 @@
 //! `mooncake_client`.
 
+mod dummies;
 mod flags;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{CommandFactory, FromArgMatches};
 use mooncake_client::{Store, StoreConfig};
 use tracing::info;
 
-pub use flags::{AcceptedFlags, ClientFlags, MasterAddressFlags, NodeFlags};
+pub use flags::{AcceptedFlags, ClientFlags, DummyFlags, HttpFlags, MasterAddressFlags, NodeFlags};
 
 use crate::command_line::{self, UsageError, Variable};
 use crate::stop_signal::StopSignal;
@@ -23,6 +25,7 @@ pub fn main(args: &[String]) -> ExitCode {
     let variables = [
         variable("cluster_id", "MC_STORE_CLUSTER_ID"),
         variable("auth_token", "MOONCAKE_AUTH_TOKEN"),
+        variable("advertise_address", "MOONCAKE_ADVERTISE_ADDRESS"),
     ];
     let flags = match parse(args, &variables) {
         Ok(flags) => flags,
@@ -53,15 +56,21 @@ fn host(flags: &ClientFlags) -> Result<(), String> {
     let stop = StopSignal::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let config = StoreConfig {
         local_hostname: flags.node.host.clone(),
+        advertise_address: Some(flags.node.advertise_address.clone()).filter(|it| !it.is_empty()),
         master: flags.master.master_server_address.clone(),
         segment_bytes: flags.node.global_segment_size.0,
         local_buffer_bytes: flags.node.local_buffer_size.0,
+        http: flags.http.address(),
         cluster_id: flags.master.cluster_id.clone(),
         auth_token: flags.master.auth_token.clone(),
         ..StoreConfig::from_env().map_err(|error| error.to_string())?
     };
     let master = config.master.clone();
-    let store = Store::open(config).map_err(|error| error.to_string())?;
+    let store = Arc::new(Store::open(config).map_err(|error| error.to_string())?);
+    let dummies = dummies::serve(&flags.dummies, &flags.master.auth_token, &store)?;
+    if let Some(http_addr) = store.http_address() {
+        info!(%http_addr, "the HTTP server of the storage node serves");
+    }
     info!(
         address = store.hostname(),
         segment = %flags.node.global_segment_size,
@@ -70,6 +79,9 @@ fn host(flags: &ClientFlags) -> Result<(), String> {
     );
     let signal = stop.wait();
     info!("stopping on {signal}");
+    if let Some(dummies) = dummies {
+        dummies.stop();
+    }
     store.close();
     Ok(())
 }

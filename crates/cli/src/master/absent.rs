@@ -93,17 +93,6 @@ const FEATURES: &[Feature] = &[
         ],
     },
     Feature {
-        name: "copy and move tasks",
-        flags: &[
-            ("max_total_finished_tasks", Shape::Setting),
-            ("max_total_pending_tasks", Shape::Setting),
-            ("max_total_processing_tasks", Shape::Setting),
-            ("pending_task_timeout_sec", Shape::Setting),
-            ("processing_task_timeout_sec", Shape::Setting),
-            ("max_retry_attempts", Shape::Setting),
-        ],
-    },
-    Feature {
         name: "multi-tenancy",
         flags: &[
             ("enable_multi_tenants", Shape::Switch),

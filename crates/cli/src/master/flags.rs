@@ -26,6 +26,10 @@ pub struct MasterFlags {
     #[command(flatten)]
     pub admin: AdminFlags,
 
+    /// Metadata server.
+    #[command(flatten)]
+    pub metadata: MetadataFlags,
+
     /// Objects.
     #[command(flatten)]
     pub objects: ObjectFlags,
@@ -33,6 +37,10 @@ pub struct MasterFlags {
     /// Pool.
     #[command(flatten)]
     pub pool: PoolFlags,
+
+    /// Copy and move tasks.
+    #[command(flatten)]
+    pub tasks: TaskFlags,
 
     /// No effect.
     #[command(flatten)]
@@ -89,6 +97,28 @@ pub struct AdminFlags {
 
 /// See [`MasterFlags`].
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Metadata server", rename_all = "snake_case")]
+pub struct MetadataFlags {
+    /// Serve the metadata of transfer engines over HTTP. Clients of the store need none.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub enable_http_metadata_server: Switch,
+    /// Port of the metadata server.
+    #[arg(long, default_value_t = 8080, value_name = "PORT")]
+    pub http_metadata_server_port: u16,
+    /// Address of the metadata server.
+    #[arg(long, default_value = "0.0.0.0", value_name = "HOST")]
+    pub http_metadata_server_host: String,
+    /// Forget what a client published when it dies.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub enable_metadata_cleanup_on_timeout: Switch,
+    /// What the keys of this deployment have between mooncake/ and the rest; empty: nothing. Also read from
+    /// MC_METADATA_CLUSTER_ID.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
+    pub metadata_cluster_id: String,
+}
+
+/// See [`MasterFlags`].
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Objects", rename_all = "snake_case")]
 pub struct ObjectFlags {
     /// How long a read protects an object from eviction and removal: milliseconds, or like 5s.
@@ -136,6 +166,30 @@ pub struct PoolFlags {
     pub client_ttl: u64,
 }
 
+/// See [`MasterFlags`].
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Copy and move tasks", rename_all = "snake_case")]
+pub struct TaskFlags {
+    /// Ended tasks that can still be asked about.
+    #[arg(long, default_value_t = 10_000, value_name = "COUNT")]
+    pub max_total_finished_tasks: usize,
+    /// Most tasks that wait to be fetched.
+    #[arg(long, default_value_t = 10_000, value_name = "COUNT")]
+    pub max_total_pending_tasks: usize,
+    /// Most tasks that clients work on at a time.
+    #[arg(long, default_value_t = 10_000, value_name = "COUNT")]
+    pub max_total_processing_tasks: usize,
+    /// A task that no client fetched for this long has failed, in seconds; 0: never.
+    #[arg(long, default_value_t = 300, value_name = "SECONDS")]
+    pub pending_task_timeout_sec: u64,
+    /// A task that a client has worked on for this long has failed, in seconds; 0: never.
+    #[arg(long, default_value_t = 300, value_name = "SECONDS")]
+    pub processing_task_timeout_sec: u64,
+    /// How often a task that finds no room for its replicas is tried again.
+    #[arg(long, default_value_t = 10, value_name = "COUNT")]
+    pub max_retry_attempts: u32,
+}
+
 /// Values of `--memory_allocator`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
@@ -175,16 +229,4 @@ pub struct AcceptedFlags {
     /// Older name of --rpc_thread_num.
     #[arg(long, default_value_t = 16, value_name = "COUNT")]
     pub max_threads: u32,
-    /// Clients of this store need no metadata server; none is started.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
-    pub enable_http_metadata_server: Switch,
-    /// See --enable_http_metadata_server.
-    #[arg(long, default_value_t = 8080, value_name = "PORT")]
-    pub http_metadata_server_port: u16,
-    /// See --enable_http_metadata_server.
-    #[arg(long, default_value = "0.0.0.0", value_name = "HOST")]
-    pub http_metadata_server_host: String,
-    /// See --enable_http_metadata_server.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
-    pub enable_metadata_cleanup_on_timeout: Switch,
 }

@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 pub use flags::{
-    AcceptedFlags, AdminFlags, AllocatorName, MasterFlags, ObjectFlags, PoolFlags, RpcFlags,
-    StrategyName,
+    AcceptedFlags, AdminFlags, AllocatorName, MasterFlags, MetadataFlags, ObjectFlags, PoolFlags,
+    RpcFlags, StrategyName, TaskFlags,
 };
 
 use crate::command_line::{self, UsageError, Variable};
@@ -24,8 +24,12 @@ const NAME: &str = "mooncake_master";
 /// Runs the master with these arguments (without the program's name) until SIGINT or SIGTERM.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
-    let token = Variable { flag: "auth_token", value: std::env::var("MOONCAKE_AUTH_TOKEN").ok() };
-    let flags = match parse(args, &[token]) {
+    let variable = |flag, name| Variable { flag, value: std::env::var(name).ok() };
+    let variables = [
+        variable("auth_token", "MOONCAKE_AUTH_TOKEN"),
+        variable("metadata_cluster_id", "MC_METADATA_CLUSTER_ID"),
+    ];
+    let flags = match parse(args, &variables) {
         Ok(flags) => flags,
         Err(error) => return exit::usage(NAME, &error),
     };
@@ -73,11 +77,11 @@ fn serve(flags: &MasterFlags) -> Result<(), String> {
 }
 
 fn note_what_has_no_effect(flags: &MasterFlags) {
-    if flags.accepted.enable_http_metadata_server.0 {
-        info!(
-            "--enable_http_metadata_server: accepted, but clients of this store need no metadata server; \
-             nothing listens on port {}",
-            flags.accepted.http_metadata_server_port
+    let metadata = &flags.metadata;
+    if metadata.enable_metadata_cleanup_on_timeout.0 && !metadata.enable_http_metadata_server.0 {
+        warn!(
+            "--enable_metadata_cleanup_on_timeout has no effect without --enable_http_metadata_server: only the \
+             master's own metadata server is cleaned up"
         );
     }
     if flags.rpc.auth_token.is_empty() && flags.rpc.rpc_address == "0.0.0.0" {

@@ -1,6 +1,6 @@
 //! From flags to the master's configuration.
 
-use mooncake_master::Config;
+use mooncake_master::{Config, MetadataServer};
 use mooncake_meta::{AllocatorKind, Config as PoolConfig, Strategy};
 
 use super::flags::{AllocatorName, MasterFlags, StrategyName};
@@ -39,6 +39,7 @@ impl MasterFlags {
             rpc_port: if self.rpc.rpc_port == 0 { self.rpc.port } else { self.rpc.rpc_port },
             metrics_host: self.admin.metrics_host.clone(),
             metrics_port: self.admin.metrics_port,
+            metadata_server: self.metadata_server(),
             cluster_id: self.rpc.cluster_id.clone(),
             auth_token: self.rpc.auth_token.clone(),
             tcp_no_delay: self.rpc.rpc_enable_tcp_no_delay.0,
@@ -47,6 +48,19 @@ impl MasterFlags {
             report_metrics: self.admin.enable_metric_reporting.0,
             pool: self.pool_config(),
             ..Config::default()
+        })
+    }
+
+    fn metadata_server(&self) -> Option<MetadataServer> {
+        let flags = &self.metadata;
+        let prefix = || match flags.metadata_cluster_id.trim_end_matches('/') {
+            "" => "mooncake/".to_owned(),
+            cluster => format!("mooncake/{cluster}/"),
+        };
+        flags.enable_http_metadata_server.0.then(|| MetadataServer {
+            host: flags.http_metadata_server_host.clone(),
+            port: flags.http_metadata_server_port,
+            cleanup_prefix: flags.enable_metadata_cleanup_on_timeout.0.then(prefix),
         })
     }
 
@@ -70,6 +84,12 @@ impl MasterFlags {
             put_discard_ms: self.objects.put_start_discard_timeout_sec.saturating_mul(1_000),
             put_release_ms: self.objects.put_start_release_timeout_sec.saturating_mul(1_000),
             stripe_threshold_bytes: self.pool.stripe_threshold_bytes.0,
+            max_finished_tasks: self.tasks.max_total_finished_tasks,
+            max_pending_tasks: self.tasks.max_total_pending_tasks,
+            max_processing_tasks: self.tasks.max_total_processing_tasks,
+            pending_task_ms: self.tasks.pending_task_timeout_sec.saturating_mul(1_000),
+            processing_task_ms: self.tasks.processing_task_timeout_sec.saturating_mul(1_000),
+            max_task_retries: self.tasks.max_retry_attempts,
             ..PoolConfig::default()
         }
     }

@@ -18,7 +18,7 @@ impl Pool for Store {
 
     fn put(&self, items: &[Item<'_>]) -> Vec<Result<(), ErrorCode>> {
         let sources: Vec<PutSource<'_>> =
-            items.iter().map(|&(key, slice)| PutSource { key, src: slice.into() }).collect();
+            items.iter().map(|&(key, slice)| PutSource::new(key, slice.into())).collect();
         Store::put(self, &sources, &ReplicateConfig::default())
     }
 }

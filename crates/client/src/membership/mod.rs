@@ -60,7 +60,10 @@ pub struct Membership {
     /// The segment to be mounted next; past the last one when there is none.
     next_mount: usize,
     mount_refusal: Option<(usize, ErrorCode)>,
+    /// Segments that the master may have and is to forget.
+    disowned: Vec<SegmentId>,
     last_ping_answered: bool,
+    has_tasks: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +76,7 @@ enum Bond {
 enum Asked {
     Ping { at: Tick },
     Mount { segment: usize },
+    Unmount,
 }
 
 impl Membership {
@@ -89,7 +93,9 @@ impl Membership {
             mounted_under: None,
             next_mount: 0,
             mount_refusal: None,
+            disowned: Vec::new(),
             last_ping_answered: false,
+            has_tasks: false,
         }
     }
 
@@ -98,6 +104,34 @@ impl Membership {
         self.segments = segments;
         self.mounted_under = None;
         self.next_mount = 0;
+    }
+
+    /// Lends one more segment, which the master has mounted already.
+    pub fn lend_also(&mut self, segment: Lent) {
+        let is_settled = self.next_mount >= self.segments.len();
+        self.segments.push(segment);
+        if is_settled {
+            self.next_mount = self.segments.len();
+        }
+    }
+
+    /// Lends this segment no longer: it is neither named in pings nor mounted again. Between two deeds only.
+    pub fn take_back(&mut self, id: SegmentId) {
+        let Some(at) = self.segments.iter().position(|segment| segment.id == id) else { return };
+        self.segments.remove(at);
+        if at < self.next_mount {
+            self.next_mount -= 1;
+        }
+        self.mount_refusal = match self.mount_refusal {
+            Some((refused, _)) if refused == at => None,
+            Some((refused, code)) if refused > at => Some((refused - 1, code)),
+            refusal => refusal,
+        };
+    }
+
+    /// Has the master unmount a segment that it may have mounted, as soon as it can be reached.
+    pub fn disown(&mut self, id: SegmentId) {
+        self.disowned.push(id);
     }
 
     /// Takes note of a leader's epoch that was met elsewhere.
@@ -115,6 +149,11 @@ impl Membership {
     #[must_use]
     pub const fn is_well(&self) -> bool {
         self.last_ping_answered
+    }
+
+    /// Whether the master has said, since this was last asked, that tasks wait for this client.
+    pub fn take_has_tasks(&mut self) -> bool {
+        std::mem::take(&mut self.has_tasks)
     }
 
     /// Whether the master answered and has all segments, or refused them.
@@ -139,6 +178,10 @@ impl Membership {
                 if self.last_ping_answered && self.next_mount < self.segments.len() {
                     self.set_asked(Asked::Mount { segment: self.next_mount });
                     return Deed::Call(self.mount());
+                }
+                if let (true, Some(&id)) = (self.last_ping_answered, self.disowned.last()) {
+                    self.set_asked(Asked::Unmount);
+                    return Deed::Call(Request::UnmountSegment { id, grace_ms: 0 });
                 }
                 if now < ping_at {
                     return Deed::Wait { until: ping_at };
@@ -168,6 +211,11 @@ impl Membership {
         match (asked, reply) {
             (Asked::Ping { at }, Ok(Reply::Pong(pong))) => self.on_pong(at, address, &pong),
             (Asked::Mount { segment }, Ok(Reply::Done(result))) => self.on_mounted(segment, result),
+            (Asked::Unmount, Ok(Reply::Done(_))) => {
+                // Whatever the answer, the master does not have it any more.
+                self.disowned.pop();
+                self.set_idle();
+            }
             // No answer, a refusal or nonsense: this master is not one to stay with.
             _ => {
                 self.last_ping_answered = false;
@@ -179,6 +227,7 @@ impl Membership {
     fn on_pong(&mut self, asked_at: Tick, address: usize, pong: &Pong) {
         self.backoff.reset();
         self.last_ping_answered = true;
+        self.has_tasks = pong.has_tasks;
         let interval_ms = (pong.client_ttl_ms / PINGS_PER_TTL).clamp(10, PING_INTERVAL_MS);
         let ping_at = asked_at.after_ms(interval_ms);
         self.bond = Bond::Joined { address, ping_at, asked: None };
@@ -198,9 +247,7 @@ impl Membership {
             self.mount_refusal = Some((segment, code));
         }
         self.next_mount = segment + 1;
-        if let Bond::Joined { asked, .. } = &mut self.bond {
-            *asked = None;
-        }
+        self.set_idle();
     }
 
     /// The connection is gone or was never made: the next address at once, after a whole round a wait.
@@ -213,6 +260,12 @@ impl Membership {
     fn set_asked(&mut self, what: Asked) {
         if let Bond::Joined { asked, .. } = &mut self.bond {
             *asked = Some(what);
+        }
+    }
+
+    fn set_idle(&mut self) {
+        if let Bond::Joined { asked, .. } = &mut self.bond {
+            *asked = None;
         }
     }
 

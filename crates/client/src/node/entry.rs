@@ -1,6 +1,9 @@
+use std::ops::Range;
 use std::sync::Arc;
 
-use mooncake_types::{RangeWrite, Version};
+use mooncake_types::{ErrorCode, RangeWrite, Version, limits};
+
+use super::coverage::Coverage;
 
 /// What a segment's memory holds, or held, in one range.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,61 +12,161 @@ pub struct Entry {
     pub len: u64,
     /// The object's key; empty if the entry is only what a newer one left of an older one's range.
     pub key: Box<str>,
-    /// The version that began here. Older ones are refused for as long as this entry stands.
+    /// The version of the object. Readers must ask for it.
     pub version: Version,
+    /// The grant that the range was taken under. Older ones are refused for as long as this entry stands.
+    pub grant: Version,
     /// Length of the whole object in bytes.
     pub object_len: u64,
     /// Where this range's bytes lie in the object.
     pub object_offset: u64,
     /// How far the write came.
     pub state: EntryState,
-    /// CRC32C of each chunk of the range, if the writer's transport computed them.
+    /// CRC32C of each chunk of the range, if it was written whole and the writer's transport computed them.
     pub checksums: Option<Arc<[u32]>>,
+    /// How far each part is; only while an entry is written in parts.
+    parts: Option<Box<Parts>>,
 }
 
 /// The life of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryState {
-    /// A writer has begun; the bytes are its own to change.
+    /// A writer has begun, and its bytes are its own to change; or parts are in place and others are still to come.
     Writing,
     /// All bytes are in place.
     Complete,
-    /// The writer gave up, or the range was partly given to another. The bytes mean nothing; the version still
-    /// keeps older writers out.
+    /// The writer gave up, or the range was partly given to another. The bytes mean nothing; the grant still keeps
+    /// older writers out.
     Abandoned,
 }
 
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Parts {
+    covered: Coverage,
+    /// Writers at work, each in a part that no other is in and that is not covered.
+    open: usize,
+}
+
+/// Whether a write is one of its entry as a whole.
+pub(super) fn is_whole(range: &RangeWrite<'_>) -> bool {
+    (range.from, range.len) == (0, range.entry_len)
+}
+
 impl Entry {
+    /// The entry of a range whose first writer begins.
     pub(super) fn writing(range: &RangeWrite<'_>) -> Self {
+        let parts = || Box::new(Parts { covered: Coverage::default(), open: 1 });
         Self {
-            len: range.len,
+            len: range.entry_len,
             key: range.key.into(),
             version: range.version,
+            grant: range.grant,
             object_len: range.object_len,
             object_offset: range.object_offset,
             state: EntryState::Writing,
             checksums: None,
+            parts: (!is_whole(range)).then(parts),
         }
     }
 
     /// What is left of an entry's range when a newer one took the rest: a fence against older writers.
-    pub(super) fn fence(len: u64, version: Version) -> Self {
+    pub(super) fn fence(&self, len: u64) -> Self {
         Self {
             len,
             key: "".into(),
-            version,
+            version: self.version,
+            grant: self.grant,
             object_len: 0,
             object_offset: 0,
             state: EntryState::Abandoned,
             checksums: None,
+            parts: None,
         }
     }
 
-    /// Whether a write of the same version may begin again here: it is the same range, and its first writer is
-    /// known to have stopped.
-    pub(super) fn may_begin_again(&self, offset: u64, range: &RangeWrite<'_>) -> bool {
-        self.state == EntryState::Abandoned
+    /// Whether that version lies here, complete.
+    pub(super) fn holds(&self, version: Version) -> bool {
+        self.state == EntryState::Complete && self.version == version
+    }
+
+    /// Whether a write of a part is one of a further part of this entry.
+    pub(super) fn is_joined_by(&self, offset: u64, range: &RangeWrite<'_>) -> bool {
+        self.parts.is_some() && self.is_written_by(offset, range)
+    }
+
+    /// Why a write may not take the place of this entry, which it overlaps. It may if its grant is newer, or if it is
+    /// the same write again and its first writers are known to have stopped.
+    pub(super) fn refusal(&self, offset: u64, range: &RangeWrite<'_>) -> Option<ErrorCode> {
+        if self.grant < range.grant {
+            return None;
+        }
+        if !self.is_written_by(offset, range) {
+            return Some(ErrorCode::InvalidVersion);
+        }
+        match (self.state, &self.parts) {
+            (EntryState::Abandoned, _) => None,
+            (EntryState::Writing, Some(parts)) if parts.open == 0 => None,
+            (EntryState::Writing, Some(_)) => Some(ErrorCode::ObjectReplicaBusy),
+            (EntryState::Writing, None) if !is_whole(range) => Some(ErrorCode::ObjectReplicaBusy),
+            (EntryState::Complete, _) if !is_whole(range) => Some(ErrorCode::InvalidWrite),
+            _ => Some(ErrorCode::InvalidVersion),
+        }
+    }
+
+    fn is_written_by(&self, offset: u64, range: &RangeWrite<'_>) -> bool {
+        self.grant == range.grant
             && self.version == range.version
-            && (offset, self.len, &*self.key) == (range.offset, range.len, range.key)
+            && (offset, self.len, &*self.key) == (range.offset, range.entry_len, range.key)
+            && (self.object_len, self.object_offset) == (range.object_len, range.object_offset)
+    }
+
+    /// Takes a part, given from the start of the entry, for a further writer. Its bytes count as not in place from here
+    /// on. Nobody else may be at work in it.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidWrite`] if the entry would fall into more than [`limits::MAX_ENTRY_PARTS`] pieces.
+    pub(super) fn begin_part(&mut self, part: &Range<u64>) -> Result<(), ErrorCode> {
+        let parts = self.parts.as_mut().expect("it is joined only while it is written in parts");
+        if parts.covered.most_pieces(part) + parts.open > limits::MAX_ENTRY_PARTS {
+            return Err(ErrorCode::InvalidWrite);
+        }
+        parts.covered.remove(part);
+        parts.open += 1;
+        Ok(())
+    }
+
+    /// The bytes of a part, given from the start of the entry, are in place.
+    pub(super) fn complete(&mut self, part: Range<u64>, checksums: Vec<u32>) {
+        self.check_writing();
+        if let Some(parts) = &mut self.parts {
+            parts.open -= 1;
+            parts.covered.insert(part);
+            if !parts.covered.is_all_of(self.len) {
+                return;
+            }
+            assert_eq!(parts.open, 0, "bytes that are in place have no writer");
+            self.parts = None;
+        } else {
+            let chunks = self.len.div_ceil(limits::CHUNK_BYTES);
+            self.checksums = (checksums.len() as u64 == chunks).then(|| Arc::from(checksums));
+        }
+        self.state = EntryState::Complete;
+    }
+
+    /// A writer gave up. Its part is not in place; the others stay as they are.
+    pub(super) fn abandon(&mut self) {
+        self.check_writing();
+        if let Some(parts) = &mut self.parts {
+            parts.open -= 1;
+            if parts.open > 0 || !parts.covered.is_empty() {
+                return;
+            }
+            self.parts = None;
+        }
+        self.state = EntryState::Abandoned;
+    }
+
+    fn check_writing(&self) {
+        assert_eq!(self.state, EntryState::Writing, "an entry that has a writer is being written");
     }
 }

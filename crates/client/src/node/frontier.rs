@@ -73,7 +73,8 @@ mod tests {
     use super::*;
 
     fn resident_bytes(region: &Region) -> u64 {
-        let file = fs::File::from(region.descriptor().try_clone_to_owned().expect("a descriptor"));
+        let descriptor = region.descriptor().expect("a region of its own has one");
+        let file = fs::File::from(descriptor.try_clone_to_owned().expect("a descriptor"));
         let stat = file.metadata().expect("a memory file has metadata");
         std::os::unix::fs::MetadataExt::blocks(&stat) * 512
     }

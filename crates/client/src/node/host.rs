@@ -1,5 +1,5 @@
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use mooncake_transfer::{Interrupt, ReadTicket, SegmentHost, WriteTicket};
@@ -12,7 +12,7 @@ const WRITER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// All segments that this process lends, and the highest epoch that they obey.
 pub struct Host {
-    segments: Vec<Segment>,
+    segments: RwLock<Vec<Arc<Segment>>>,
     epoch: AtomicU64,
     patience: Duration,
 }
@@ -21,6 +21,7 @@ impl Host {
     /// Lends these segments.
     #[must_use]
     pub fn new(segments: Vec<Segment>) -> Self {
+        let segments = RwLock::new(segments.into_iter().map(Arc::new).collect());
         Self { segments, epoch: AtomicU64::new(0), patience: WRITER_PATIENCE }
     }
 
@@ -31,10 +32,23 @@ impl Host {
         Self { patience, ..self }
     }
 
-    /// The segments.
+    /// The segments, in the order in which they were lent.
     #[must_use]
-    pub fn segments(&self) -> &[Segment] {
-        &self.segments
+    pub fn segments(&self) -> Vec<Arc<Segment>> {
+        self.segments.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Lends one more segment.
+    pub fn lend(&self, segment: Segment) {
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        segments.push(Arc::new(segment));
+    }
+
+    /// Serves a segment no longer. Transfers that hold its memory end first; what they wrote is lost. Its memory is
+    /// given back with the last of them.
+    pub fn take_back(&self, id: SegmentId) {
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        segments.retain(|segment| segment.id() != id);
     }
 
     /// The highest epoch seen so far.
@@ -48,13 +62,10 @@ impl Host {
         self.epoch.fetch_max(epoch.0, Ordering::SeqCst);
     }
 
-    fn segment(&self, id: SegmentId) -> Result<&Segment, ErrorCode> {
-        let found = self.segments.iter().find(|segment| segment.id() == id);
-        found.ok_or(ErrorCode::SegmentNotFound)
-    }
-
-    fn ticket_segment(&self, id: SegmentId) -> &Segment {
-        self.segment(id).expect("tickets are of segments of this host")
+    fn segment(&self, id: SegmentId) -> Result<Arc<Segment>, ErrorCode> {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let found = segments.iter().find(|segment| segment.id() == id);
+        found.cloned().ok_or(ErrorCode::SegmentNotFound)
     }
 }
 
@@ -75,18 +86,21 @@ impl SegmentHost for Host {
     ) -> Result<WriteTicket, ErrorCode> {
         let segment = self.segment(range.segment)?;
         self.see_epoch(epoch);
-        if epoch < self.epoch() || range.version.epoch > epoch {
+        if epoch < self.epoch() || range.grant.epoch > epoch {
             return Err(ErrorCode::InvalidVersion);
         }
         segment.begin_write(range, interrupt, self.patience)
     }
 
     fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode> {
-        self.ticket_segment(ticket.segment).complete_write(ticket.id, checksums)
+        self.segment(ticket.segment)?.complete_write(ticket.id, checksums)
     }
 
     fn abandon_write(&self, ticket: WriteTicket) {
-        self.ticket_segment(ticket.segment).abandon_write(ticket.id);
+        // In a segment that was taken back meanwhile nobody waits for this writer.
+        if let Ok(segment) = self.segment(ticket.segment) {
+            segment.abandon_write(ticket.id);
+        }
     }
 
     fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {

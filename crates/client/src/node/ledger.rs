@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use mooncake_types::{ErrorCode, RangeRead, RangeWrite, Version, limits};
 
-use super::entry::{Entry, EntryState};
+use super::entry::{Entry, is_whole};
 
-/// What one segment's memory holds: non-overlapping ranges, each with the version that it obeys.
+/// What one segment's memory holds: non-overlapping ranges, each with the grant that it obeys.
 ///
 /// The rules that it keeps:
 /// - no byte of a range changes before the entries that overlapped it are gone ([`Ledger::begin`] takes them out);
-/// - an entry is complete only after its writer said that all bytes are in place;
-/// - a range obeys the newest version that began in it: older ones are refused, and an older writer that is still
+/// - an entry is complete only after its writers said of every byte that it is in place, and from then on none of its
+///   bytes changes;
+/// - a range obeys the newest grant that began in it: older ones are refused, and an older writer that is still
 ///   at work must have stopped before the new bytes land ([`Ledger::clearance`]).
+///
+/// An entry may be written in parts, by several writers at once, as long as no two of them are in one part.
 ///
 /// A ticket stands for one writer from [`Ledger::begin`] until exactly one of [`Ledger::complete`] and
 /// [`Ledger::abandon`].
@@ -26,7 +29,10 @@ pub struct Ledger {
 
 #[derive(Clone, Debug)]
 struct Writer {
-    range: Range<u64>,
+    /// The range of its entry.
+    entry: Range<u64>,
+    /// The part of it that is its own; all of it, as a rule.
+    part: Range<u64>,
     superseded: bool,
 }
 
@@ -39,6 +45,15 @@ pub struct Begun {
     pub superseded: Vec<u64>,
 }
 
+/// What a reader finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The grant that the entry was written under.
+    pub grant: Version,
+    /// One CRC32C for each chunk of the entry, if they are known and all of it is wanted.
+    pub checksums: Option<Arc<[u32]>>,
+}
+
 /// Whether a writer may change bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clearance {
@@ -46,7 +61,7 @@ pub enum Clearance {
     Clear,
     /// An older writer is still at work in its range.
     Wait,
-    /// It may not: a newer version has begun in its range.
+    /// It may not: a newer grant has begun in its range.
     Superseded,
 }
 
@@ -57,33 +72,64 @@ impl Ledger {
         Self { len, entries: BTreeMap::new(), writers: BTreeMap::new(), next_ticket: 0 }
     }
 
-    /// Takes a range for a writer. Entries that overlap it are dropped, and writers at work in it superseded.
+    /// Takes a range, or a part of one, for a writer. The first part under a grant takes all of the range: entries that
+    /// overlap it are dropped, and writers at work in them superseded. Further parts join it. Bytes of a part that were
+    /// in place count as missing again until the part is complete.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidWrite`] if the range does not lie in the segment or in its object,
-    /// [`ErrorCode::InvalidKey`] for a key out of bounds, and [`ErrorCode::InvalidVersion`] if the same or a newer
-    /// version has begun in a part of the range. A write of the same version, key and range may begin again once
-    /// the first one was abandoned.
+    /// [`ErrorCode::InvalidWrite`] if the range does not lie in the segment or in its object, or the part not in the
+    /// range, if a part of a complete entry is to be written again, or if the entry would fall into more than
+    /// [`limits::MAX_ENTRY_PARTS`] pieces, one for each writer included.
+    /// [`ErrorCode::InvalidKey`] for a key out of bounds.
+    /// [`ErrorCode::InvalidVersion`] if a newer grant has begun in a part of the range, or the same one for another
+    /// range or object, or if the whole of the range is to be written again. It may be once the first writer has
+    /// abandoned it.
+    /// [`ErrorCode::ObjectReplicaBusy`] if another writer of the same grant is at work in the part.
     pub fn begin(&mut self, range: &RangeWrite<'_>) -> Result<Begun, ErrorCode> {
         self.check(range)?;
-        let wanted = range.offset..range.offset + range.len;
-        let overlapped = self.overlapped(&wanted);
-        let refused = overlapped.iter().any(|offset| {
-            let entry = &self.entries[offset];
-            entry.version >= range.version && !entry.may_begin_again(*offset, range)
-        });
-        if refused {
-            return Err(ErrorCode::InvalidVersion);
-        }
-        for offset in overlapped {
-            self.drop_entry(offset, &wanted);
-        }
-        let superseded = self.supersede_writers(&wanted);
-        self.entries.insert(range.offset, Entry::writing(range));
+        let entry = range.offset..range.offset + range.entry_len;
+        let start = range.offset + range.from;
+        let part = start..start + range.len;
+        let superseded = if self.is_further_part(range) {
+            self.join(range.offset, &part)?;
+            Vec::new()
+        } else {
+            self.take(&entry, range)?
+        };
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        self.writers.insert(ticket, Writer { range: wanted, superseded: false });
+        self.writers.insert(ticket, Writer { entry, part, superseded: false });
         Ok(Begun { ticket, superseded })
+    }
+
+    fn is_further_part(&self, range: &RangeWrite<'_>) -> bool {
+        let joined = |entry: &Entry| entry.is_joined_by(range.offset, range);
+        !is_whole(range) && self.entries.get(&range.offset).is_some_and(joined)
+    }
+
+    /// Adds a writer to an entry that is written in parts.
+    fn join(&mut self, offset: u64, part: &Range<u64>) -> Result<(), ErrorCode> {
+        let at_work = |writer: &Writer| !writer.superseded && overlap(&writer.part, part);
+        if self.writers.values().any(at_work) {
+            return Err(ErrorCode::ObjectReplicaBusy);
+        }
+        let entry = self.entries.get_mut(&offset).expect("it was found a moment ago");
+        entry.begin_part(&(part.start - offset..part.end - offset))
+    }
+
+    /// Makes a new entry in the place of all that overlap it, and names the writers that are superseded by it.
+    fn take(&mut self, wanted: &Range<u64>, range: &RangeWrite<'_>) -> Result<Vec<u64>, ErrorCode> {
+        let overlapped = self.overlapped(wanted);
+        let refusal = overlapped.iter().find_map(|at| self.entries[at].refusal(*at, range));
+        if let Some(code) = refusal {
+            return Err(code);
+        }
+        for offset in overlapped {
+            self.drop_entry(offset, wanted);
+        }
+        let superseded = self.supersede_writers(wanted);
+        self.entries.insert(range.offset, Entry::writing(range));
+        Ok(superseded)
     }
 
     /// Whether the writer may change bytes now.
@@ -99,14 +145,15 @@ impl Ledger {
         let blocked = self
             .writers
             .values()
-            .any(|other| other.superseded && overlap(&other.range, &writer.range));
+            .any(|other| other.superseded && overlap(&other.part, &writer.part));
         if blocked { Clearance::Wait } else { Clearance::Clear }
     }
 
-    /// Ends a write: all bytes are in place. `checksums` is kept if it has one CRC32C per chunk.
+    /// Ends a write: all bytes of its part are in place. `checksums` is kept if the part is the whole entry and there is
+    /// one CRC32C per chunk.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidVersion`] if a newer version has begun in the range.
+    /// [`ErrorCode::InvalidVersion`] if a newer grant has begun in the range.
     ///
     /// # Panics
     /// If the ticket was completed or abandoned before.
@@ -115,10 +162,9 @@ impl Ledger {
         if writer.superseded {
             return Err(ErrorCode::InvalidVersion);
         }
-        let entry = self.written_entry(&writer);
-        let chunks = entry.len.div_ceil(limits::CHUNK_BYTES);
-        entry.checksums = (checksums.len() as u64 == chunks).then(|| Arc::from(checksums));
-        entry.state = EntryState::Complete;
+        let from = writer.entry.start;
+        let part = writer.part.start - from..writer.part.end - from;
+        self.written_entry(&writer).complete(part, checksums);
         Ok(())
     }
 
@@ -129,32 +175,38 @@ impl Ledger {
     pub fn abandon(&mut self, ticket: u64) {
         let writer = self.writers.remove(&ticket).expect("the ticket is open");
         if !writer.superseded {
-            self.written_entry(&writer).state = EntryState::Abandoned;
+            self.written_entry(&writer).abandon();
         }
     }
 
-    /// Whether that version lies there, complete, and the bytes wanted are in it; gives the checksums of the whole
-    /// entry, if they are known and all of it is wanted.
+    /// Whether that stripe of that version lies there, complete, and the bytes wanted are in it; gives the grant that they were
+    /// written under, and the checksums of the whole entry, if they are known and all of it is wanted.
     ///
     /// # Errors
-    /// [`ErrorCode::ObjectNotFound`] if the version does not lie there, [`ErrorCode::InvalidParams`] if it does and
+    /// [`ErrorCode::ObjectNotFound`] if it does not lie there, [`ErrorCode::InvalidParams`] if it does and
     /// the bytes wanted are none or run past its end.
-    pub fn read(&self, range: &RangeRead) -> Result<Option<Arc<[u32]>>, ErrorCode> {
+    pub fn read(&self, range: &RangeRead) -> Result<Held, ErrorCode> {
         let found = self.entries.get(&range.offset);
-        let held = found.filter(|entry| entry.holds(range.version));
+        let is_wanted = |entry: &&Entry| {
+            entry.holds(range.version) && entry.object_offset == range.object_offset
+        };
+        let held = found.filter(is_wanted);
         let entry = held.ok_or(ErrorCode::ObjectNotFound)?;
         let end = range.from.checked_add(range.len).filter(|&end| end <= entry.len);
         if end.is_none() || range.len == 0 {
             return Err(ErrorCode::InvalidParams);
         }
         let whole = range.len == entry.len;
-        Ok(entry.checksums.clone().filter(|_| whole))
+        let checksums = entry.checksums.clone().filter(|_| whole);
+        Ok(Held { grant: entry.grant, checksums })
     }
 
-    /// Whether that version still lies there, complete.
+    /// Whether that version still lies there, complete, as it was written under that grant: a copy that came later to
+    /// the same place may be of another part of the object.
     #[must_use]
-    pub fn holds(&self, offset: u64, version: Version) -> bool {
-        self.entries.get(&offset).is_some_and(|entry| entry.holds(version))
+    pub fn still_holds(&self, offset: u64, version: Version, grant: Version) -> bool {
+        let found = self.entries.get(&offset);
+        found.is_some_and(|entry| entry.holds(version) && entry.grant == grant)
     }
 
     /// All entries by their offsets, in order.
@@ -163,11 +215,17 @@ impl Ledger {
     }
 
     fn check(&self, range: &RangeWrite<'_>) -> Result<(), ErrorCode> {
-        let inside = |from: u64, bound: u64| {
-            from.checked_add(range.len).is_some_and(|end| end <= bound) && range.len > 0
+        let inside = |from: u64, len: u64, bound: u64| {
+            from.checked_add(len).is_some_and(|end| end <= bound) && len > 0
         };
-        if !inside(range.offset, self.len) || !inside(range.object_offset, range.object_len) {
+        let is_placed = inside(range.offset, range.entry_len, self.len)
+            && inside(range.object_offset, range.entry_len, range.object_len)
+            && inside(range.from, range.len, range.entry_len);
+        if !is_placed {
             return Err(ErrorCode::InvalidWrite);
+        }
+        if range.grant < range.version {
+            return Err(ErrorCode::InvalidVersion);
         }
         if range.key.is_empty() || range.key.len() > limits::MAX_KEY_BYTES {
             return Err(ErrorCode::InvalidKey);
@@ -184,23 +242,23 @@ impl Ledger {
             .collect()
     }
 
-    /// Drops an entry; what of its range lies outside of `wanted` stays fenced against older versions.
+    /// Drops an entry; what of its range lies outside of `wanted` stays fenced against older grants.
     fn drop_entry(&mut self, offset: u64, wanted: &Range<u64>) {
         let entry = self.entries.remove(&offset).expect("it was found a moment ago");
         let end = offset + entry.len;
         if offset < wanted.start {
-            self.entries.insert(offset, Entry::fence(wanted.start - offset, entry.version));
+            self.entries.insert(offset, entry.fence(wanted.start - offset));
         }
         if end > wanted.end {
-            self.entries.insert(wanted.end, Entry::fence(end - wanted.end, entry.version));
+            self.entries.insert(wanted.end, entry.fence(end - wanted.end));
         }
     }
 
-    /// Marks the writers in a range that were not superseded before, and names them.
+    /// Marks the writers of entries in a range that were not superseded before, and names them.
     fn supersede_writers(&mut self, wanted: &Range<u64>) -> Vec<u64> {
         let mut superseded = Vec::new();
         for (&ticket, writer) in &mut self.writers {
-            if !writer.superseded && overlap(&writer.range, wanted) {
+            if !writer.superseded && overlap(&writer.entry, wanted) {
                 writer.superseded = true;
                 superseded.push(ticket);
             }
@@ -209,16 +267,8 @@ impl Ledger {
     }
 
     fn written_entry(&mut self, writer: &Writer) -> &mut Entry {
-        let entry = self.entries.get_mut(&writer.range.start);
-        let entry = entry.expect("a writer that was not superseded has its entry");
-        assert_eq!(entry.state, EntryState::Writing, "an entry has one writer");
-        entry
-    }
-}
-
-impl Entry {
-    fn holds(&self, version: Version) -> bool {
-        self.state == EntryState::Complete && self.version == version
+        let entry = self.entries.get_mut(&writer.entry.start);
+        entry.expect("a writer that was not superseded has its entry")
     }
 }
 

@@ -3,6 +3,7 @@
 //! [`Ledger`] is pure and holds the rules; [`Host`] puts a lock, a wait and real memory around it and is what
 //! transports talk to.
 
+mod coverage;
 mod entry;
 mod frontier;
 mod host;
@@ -12,6 +13,6 @@ mod segment;
 
 pub use entry::{Entry, EntryState};
 pub use host::Host;
-pub use ledger::{Begun, Clearance, Ledger};
+pub use ledger::{Begun, Clearance, Held, Ledger};
 pub(crate) use populate::Populating;
 pub use segment::Segment;

@@ -7,7 +7,7 @@ use mooncake_transfer::{Interrupt, ReadTicket, WriteTicket};
 use mooncake_types::{ErrorCode, RangeRead, RangeWrite, SegmentId};
 
 use super::frontier::Frontier;
-use super::ledger::{Clearance, Ledger};
+use super::ledger::{Clearance, Held, Ledger};
 
 /// One lent segment: its memory, its ledger, and the writers at work in it.
 pub struct Segment {
@@ -59,7 +59,7 @@ impl Segment {
         &self.frontier
     }
 
-    /// Takes a range for a writer, and waits, `patience` at most, for older writers in it to stop.
+    /// Takes a range, or a part of one, for a writer, and waits, `patience` at most, for older writers in it to stop.
     pub(super) fn begin_write(
         &self,
         range: &RangeWrite<'_>,
@@ -68,14 +68,14 @@ impl Segment {
     ) -> Result<WriteTicket, ErrorCode> {
         let mut books = self.lock();
         let begun = books.ledger.begin(range)?;
-        self.frontier.reach(range.offset + range.len);
+        self.frontier.reach(range.offset + range.from + range.len);
         books.interrupts.insert(begun.ticket, interrupt);
         // Under the lock, so that none of them ends meanwhile and something else is interrupted in its place.
         for interrupt in books.interrupts_of(&begun.superseded) {
             interrupt.interrupt();
         }
         self.wait_for_clearance(books, begun.ticket, patience)?;
-        let memory = self.region.slice(range.offset, range.len);
+        let memory = self.region.slice(range.offset + range.from, range.len);
         let memory = memory.expect("the ledger takes no range outside of its segment");
         let region = Arc::clone(&self.region);
         Ok(WriteTicket { memory, region, id: begun.ticket, segment: self.id })
@@ -123,16 +123,16 @@ impl Segment {
     }
 
     pub(super) fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
-        let checksums = self.lock().ledger.read(range)?;
+        let Held { grant, checksums } = self.lock().ledger.read(range)?;
         let memory = self.region.slice(range.offset + range.from, range.len);
         let memory = memory.expect("the ledger holds no range outside of its segment");
         let RangeRead { segment, offset, version, .. } = *range;
         let region = Arc::clone(&self.region);
-        Ok(ReadTicket { memory, region, checksums, segment, offset, version })
+        Ok(ReadTicket { memory, region, checksums, segment, offset, version, grant })
     }
 
     pub(super) fn still_holds(&self, ticket: &ReadTicket) -> bool {
-        self.lock().ledger.holds(ticket.offset, ticket.version)
+        self.lock().ledger.still_holds(ticket.offset, ticket.version, ticket.grant)
     }
 
     fn lock(&self) -> MutexGuard<'_, Books> {

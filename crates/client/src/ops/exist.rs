@@ -1,4 +1,4 @@
-use mooncake_types::{ErrorCode, Reply, Request};
+use mooncake_types::{ErrorCode, Reply, Request, Tick};
 
 use super::{Keyed, Verb};
 
@@ -17,14 +17,14 @@ impl<'a> ExistOp<'a> {
     }
 }
 
-impl Verb for Exist {
+impl<'a> Verb<'a> for Exist {
     type Answer = bool;
 
-    fn request<'a>(&self, keys: Vec<&'a str>) -> Request<'a> {
+    fn request(&self, keys: Vec<&'a str>) -> Request<'a> {
         Request::ExistKey { keys }
     }
 
-    fn answers(&self, reply: Reply) -> Result<Vec<Result<bool, ErrorCode>>, Reply> {
+    fn answers(&self, _: Tick, reply: Reply) -> Result<Vec<Result<bool, ErrorCode>>, Reply> {
         match reply {
             Reply::Exist(answers) => Ok(answers),
             other => Err(other),

@@ -1,12 +1,10 @@
 use std::sync::Arc;
 
-use mooncake_types::{
-    ErrorCode, Located, Placement, RangeRead, Reply, Request, SegmentAddress, SegmentId, Tick,
-    Version,
-};
+use mooncake_types::{ErrorCode, Located, Reply, Request, SegmentAddress, SegmentId, Tick};
 
 use super::batches::{Batches, check_key};
-use super::place::{is_own, placements_are_whole, replicas};
+use super::route::{Place, Route};
+use super::span::{Part, Span, spans};
 use super::{CallError, Fetch, MoveError, Op, Step, unexpected};
 use crate::chance::Chance;
 
@@ -21,8 +19,43 @@ const MAX_IDLE_LOOKUPS: u32 = 2;
 pub struct GetItem<'a> {
     /// Its key.
     pub key: &'a str,
-    /// Room for it in bytes; absent if room will be made for whatever its length is.
-    pub capacity: Option<u64>,
+    /// What of it.
+    pub want: Want<'a>,
+}
+
+/// What is wanted of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want<'a> {
+    /// All of it.
+    Whole {
+        /// Room for it in bytes; absent if room will be made for whatever its length is.
+        capacity: Option<u64>,
+    },
+    /// These parts, all of one version. Those that run past its end are left out.
+    Parts(&'a [Part]),
+}
+
+impl<'a> GetItem<'a> {
+    /// All of an object.
+    #[must_use]
+    pub const fn whole(key: &'a str, capacity: Option<u64>) -> Self {
+        Self { key, want: Want::Whole { capacity } }
+    }
+
+    /// Some of an object's bytes.
+    #[must_use]
+    pub const fn parts(key: &'a str, parts: &'a [Part]) -> Self {
+        Self { key, want: Want::Parts(parts) }
+    }
+}
+
+impl Want<'_> {
+    fn fits(&self, object_len: u64) -> bool {
+        match self {
+            Self::Whole { capacity } => capacity.is_none_or(|room| room >= object_len),
+            Self::Parts(_) => true,
+        }
+    }
 }
 
 /// Gets objects: look up, read, fail over.
@@ -30,12 +63,16 @@ pub struct GetItem<'a> {
 /// A replica on this node comes first, the others are spread by chance. A replica that fails is followed by the
 /// next; when all have failed, by one fresh lookup, which may name others; then by an error. A route is not used
 /// after its lease has run out; a fresh one is looked up instead.
+///
+/// With routes that the caller holds ([`GetOp::held`]) the master is never asked.
 #[derive(Debug)]
 pub struct GetOp<'a> {
     items: &'a [GetItem<'a>],
     own: &'a [SegmentId],
     chance: Chance,
     batches: Batches,
+    /// The routes are the caller's; there is no lookup.
+    is_held: bool,
     pending: Vec<InGet>,
     asked_at: Tick,
     results: Vec<Result<u64, ErrorCode>>,
@@ -48,6 +85,8 @@ struct InGet {
     route: Option<Route>,
     /// Which placements of the route are being read.
     reading: std::ops::Range<usize>,
+    /// How many ranges that are.
+    fetches: usize,
     /// Where reading failed since the last lookup that was made because everything had failed.
     failed: Vec<Place>,
     looked_afresh: bool,
@@ -55,22 +94,6 @@ struct InGet {
     attempts: u32,
     /// What to answer if nothing is left to try.
     verdict: ErrorCode,
-}
-
-/// Where an object lies, for as long as the lease lasts.
-#[derive(Debug)]
-struct Route {
-    located: Located,
-    segments: Arc<[SegmentAddress]>,
-    lease_end: Tick,
-}
-
-/// Where a replica starts, as far as telling one from another needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
-    version: Version,
-    segment: SegmentId,
-    offset: u64,
 }
 
 impl<'a> GetOp<'a> {
@@ -91,10 +114,42 @@ impl<'a> GetOp<'a> {
             own,
             chance,
             batches: Batches::new(order),
+            is_held: false,
             pending: Vec::new(),
             asked_at: Tick::ZERO,
             results,
         }
+    }
+
+    /// Gets `items` by routes that were looked up before. An item without one, or with a part past the end of the
+    /// object, is answered with [`ErrorCode::InvalidParams`], one whose lease has run out with
+    /// [`ErrorCode::LeaseExpired`]. When all replicas of a route have failed there is no second chance.
+    #[must_use]
+    pub fn held(
+        items: &'a [GetItem<'a>],
+        routes: Vec<Option<Route>>,
+        own: &'a [SegmentId],
+        chance: Chance,
+    ) -> Self {
+        assert_eq!(items.len(), routes.len(), "one route per item");
+        let mut op = Self {
+            batches: Batches::new(Vec::new()),
+            is_held: true,
+            ..Self::new(&[], own, chance)
+        };
+        op.items = items;
+        for (position, (item, route)) in items.iter().zip(routes).enumerate() {
+            let route = route.filter(|route| has_all(&item.want, route.object_len()));
+            op.results.push(Err(ErrorCode::InvalidParams));
+            if let Some(route) = route {
+                let mut item = InGet { looked_afresh: true, ..InGet::new(position) };
+                item.route = Some(route);
+                let chosen = item.choose(own, &mut op.chance);
+                chosen.expect("a route has a replica, and none has failed");
+                op.pending.push(item);
+            }
+        }
+        op
     }
 
     fn begin_batch(&mut self) {
@@ -105,11 +160,13 @@ impl<'a> GetOp<'a> {
 
     /// Drops routes that may not be used and answers items for which nothing is left to try.
     fn settle(&mut self, now: Tick) {
-        let Self { pending, results, .. } = self;
+        let Self { pending, results, is_held, .. } = self;
         pending.retain_mut(|item| {
             item.drop_expired(now);
             let code = if item.route.is_some() {
                 return true;
+            } else if *is_held {
+                ErrorCode::LeaseExpired
             } else if item.attempts >= MAX_ATTEMPTS {
                 item.verdict
             } else if item.idle_lookups >= MAX_IDLE_LOOKUPS {
@@ -138,21 +195,21 @@ impl<'a> GetOp<'a> {
         for item in &mut self.pending {
             item.attempts += 1;
             item.idle_lookups = 0;
-            item.fetches_into(&mut fetches);
+            item.fetches_into(&self.items[item.position].want, &mut fetches);
         }
         Step::Read(fetches)
     }
 
-    fn accept(&mut self, results: Vec<Result<Located, ErrorCode>>, route: &RouteTerms) {
+    fn accept(&mut self, results: Vec<Result<Located, ErrorCode>>, terms: &RouteTerms) {
         let mut results = results.into_iter();
         let Self { pending, results: answers, items, own, chance, .. } = self;
         pending.retain_mut(|item| {
             if item.route.is_some() {
                 return true;
             }
-            let capacity = items[item.position].capacity;
+            let want = &items[item.position].want;
             let found = results.next().expect("one result per key was checked");
-            let taken = found.and_then(|located| item.take_route(located, route, capacity));
+            let taken = found.and_then(|located| item.take_route(located, terms, want));
             match taken.and_then(|()| item.choose(own, chance)) {
                 Ok(()) => true,
                 Err(code) => {
@@ -214,10 +271,10 @@ impl<'a> Op<'a> for GetOp<'a> {
         let mut rest = results.as_slice();
         let Self { pending, results: answers, own, chance, .. } = self;
         pending.retain_mut(|item| {
-            let (mine, after) = rest.split_at(item.reading.len());
+            let (mine, after) = rest.split_at(item.fetches);
             rest = after;
             let Some(error) = worst(mine) else {
-                answers[item.position] = Ok(item.route().located.len);
+                answers[item.position] = Ok(item.route().object_len());
                 return false;
             };
             item.fail_replica(error);
@@ -247,6 +304,7 @@ impl InGet {
             position,
             route: None,
             reading: 0..0,
+            fetches: 0,
             failed: Vec::new(),
             looked_afresh: false,
             idle_lookups: 0,
@@ -260,24 +318,21 @@ impl InGet {
     }
 
     fn drop_expired(&mut self, now: Tick) {
-        self.route.take_if(|route| now >= route.lease_end);
+        self.route.take_if(|route| now >= route.lease_end());
     }
 
     fn take_route(
         &mut self,
         located: Located,
         terms: &RouteTerms,
-        capacity: Option<u64>,
+        want: &Want<'_>,
     ) -> Result<(), ErrorCode> {
         self.idle_lookups += 1;
-        if !placements_are_whole(&located.placements, &terms.segments, located.len) {
-            return Err(ErrorCode::InternalError);
-        }
-        if capacity.is_some_and(|room| room < located.len) {
+        let route = Route::new(located, &terms.segments, terms.lease_end)?;
+        if !want.fits(route.object_len()) {
             return Err(ErrorCode::InvalidParams);
         }
-        let segments = Arc::clone(&terms.segments);
-        self.route = Some(Route { located, segments, lease_end: terms.lease_end });
+        self.route = Some(route);
         Ok(())
     }
 
@@ -299,8 +354,7 @@ impl InGet {
     }
 
     fn fail_replica(&mut self, error: MoveError) {
-        let route = self.route();
-        let place = route.place(&route.located.placements[self.reading.start]);
+        let place = self.route().place(&self.reading);
         self.failed.push(place);
         match error {
             // A stale route says nothing against a worse reason met at another replica.
@@ -311,64 +365,27 @@ impl InGet {
         }
     }
 
-    fn fetches_into(&self, fetches: &mut Vec<Fetch>) {
+    fn fetches_into(&mut self, want: &Want<'_>, fetches: &mut Vec<Fetch>) {
+        let before = fetches.len();
         let route = self.route();
-        let mut object_from = 0;
-        for range in &route.located.placements[self.reading.clone()] {
-            let segment = &route.segments[range.segment as usize];
-            fetches.push(Fetch {
-                position: self.position,
-                endpoint: Arc::clone(&segment.endpoint),
-                range: RangeRead {
-                    segment: segment.id,
-                    offset: range.offset,
-                    version: route.located.version,
-                    from: 0,
-                    len: range.len,
-                },
-                object_from,
-                object_len: route.located.len,
-            });
-            object_from += range.len;
+        match want {
+            Want::Whole { .. } => {
+                let whole = [Span::whole(route.object_len())];
+                route.fetches_into(self.position, &self.reading, &whole, fetches);
+            }
+            Want::Parts(parts) => {
+                let spans = spans(parts, route.object_len());
+                route.fetches_into(self.position, &self.reading, &spans, fetches);
+            }
         }
+        self.fetches = fetches.len() - before;
     }
 }
 
-impl Route {
-    fn place(&self, first: &Placement) -> Place {
-        Place {
-            version: self.located.version,
-            segment: self.segments[first.segment as usize].id,
-            offset: first.offset,
-        }
-    }
-
-    /// The placements of the replica to read: one of this node, else any, none that `failed` names.
-    fn choose(
-        &self,
-        own: &[SegmentId],
-        chance: &mut Chance,
-        failed: &[Place],
-    ) -> Option<std::ops::Range<usize>> {
-        let mut chosen = None;
-        let mut candidates = 0;
-        let mut start = 0;
-        for ranges in replicas(&self.located.placements) {
-            let reading = start..start + ranges.len();
-            start = reading.end;
-            if failed.contains(&self.place(&ranges[0])) {
-                continue;
-            }
-            if is_own(ranges, &self.segments, own) {
-                return Some(reading);
-            }
-            candidates += 1;
-            // Each of n candidates ends up chosen with the same chance, 1/n.
-            if candidates == 1 || chance.below(candidates) == 0 {
-                chosen = Some(reading);
-            }
-        }
-        chosen
+fn has_all(want: &Want<'_>, object_len: u64) -> bool {
+    match want {
+        Want::Whole { .. } => want.fits(object_len),
+        Want::Parts(parts) => parts.iter().all(|part| part.lies_within(object_len)),
     }
 }
 

@@ -4,29 +4,34 @@ use super::batches::{Batches, check_key};
 use super::{CallError, MoveError, Op, Step, unexpected};
 
 /// What one kind of keyed question asks and how its reply reads.
-pub trait Verb {
+pub trait Verb<'a> {
     /// The answer for one key.
     type Answer;
 
     /// The question about these keys.
-    fn request<'a>(&self, keys: Vec<&'a str>) -> Request<'a>;
+    fn request(&self, keys: Vec<&'a str>) -> Request<'a>;
 
-    /// The answers in a reply of the right kind, or the reply itself.
+    /// The answers in a reply of the right kind to what was asked at that moment, or the reply itself.
     #[allow(clippy::type_complexity, reason = "a name would say no more than the type does")]
-    fn answers(&self, reply: Reply) -> Result<Vec<Result<Self::Answer, ErrorCode>>, Reply>;
+    fn answers(
+        &self,
+        asked_at: Tick,
+        reply: Reply,
+    ) -> Result<Vec<Result<Self::Answer, ErrorCode>>, Reply>;
 }
 
 /// A question about many keys that the master answers alone: one request per batch, in order.
 #[derive(Debug)]
-pub struct Keyed<'a, V: Verb> {
+pub struct Keyed<'a, V: Verb<'a>> {
     verb: V,
     keys: &'a [&'a str],
     batches: Batches,
     asked: Vec<usize>,
+    asked_at: Tick,
     results: Vec<Result<V::Answer, ErrorCode>>,
 }
 
-impl<'a, V: Verb> Keyed<'a, V> {
+impl<'a, V: Verb<'a>> Keyed<'a, V> {
     pub(super) fn with(verb: V, keys: &'a [&'a str]) -> Self {
         let mut order = Vec::with_capacity(keys.len());
         let mut results = Vec::with_capacity(keys.len());
@@ -38,7 +43,14 @@ impl<'a, V: Verb> Keyed<'a, V> {
             // A valid key's place holds this until its answer arrives; nothing reads it before.
             results.push(Err(checked.err().unwrap_or(ErrorCode::InternalError)));
         }
-        Self { verb, keys, batches: Batches::new(order), asked: Vec::new(), results }
+        Self {
+            verb,
+            keys,
+            batches: Batches::new(order),
+            asked: Vec::new(),
+            asked_at: Tick::ZERO,
+            results,
+        }
     }
 
     fn fail_asked(&mut self, code: ErrorCode) {
@@ -48,11 +60,12 @@ impl<'a, V: Verb> Keyed<'a, V> {
     }
 }
 
-impl<'a, V: Verb> Op<'a> for Keyed<'a, V> {
+impl<'a, V: Verb<'a>> Op<'a> for Keyed<'a, V> {
     type Output = Vec<Result<V::Answer, ErrorCode>>;
 
-    fn next(&mut self, _now: Tick) -> Step<'a> {
+    fn next(&mut self, now: Tick) -> Step<'a> {
         let keys = self.keys;
+        self.asked_at = now;
         self.asked = self.batches.take(|position| keys[position].len());
         if self.asked.is_empty() {
             return Step::Done;
@@ -71,7 +84,7 @@ impl<'a, V: Verb> Op<'a> for Keyed<'a, V> {
                 return self.fail_asked(error.code());
             }
         };
-        match self.verb.answers(reply) {
+        match self.verb.answers(self.asked_at, reply) {
             Ok(answers) if answers.len() == self.asked.len() => {
                 for (&position, answer) in self.asked.iter().zip(answers) {
                     self.results[position] = answer;

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use mooncake_types::{ErrorCode, Located, Reply, Request, SegmentAddress, Version};
+use mooncake_types::{ErrorCode, Located, Reply, Request, SegmentAddress, Tick, Version};
 
 use super::place::{placements_are_whole, replicas};
 use super::{Keyed, Verb};
@@ -43,6 +43,14 @@ pub struct Stripe {
     pub len: u64,
 }
 
+impl ReplicaLocation {
+    /// Its length in bytes, which is the object's.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.stripes.iter().map(|stripe| stripe.len).sum()
+    }
+}
+
 impl ObjectLocation {
     /// The location told by a reply of the master; an internal error if it makes no sense.
     pub(super) fn from_located(
@@ -80,14 +88,18 @@ impl<'a> LocateOp<'a> {
     }
 }
 
-impl Verb for Locate {
+impl<'a> Verb<'a> for Locate {
     type Answer = ObjectLocation;
 
-    fn request<'a>(&self, keys: Vec<&'a str>) -> Request<'a> {
+    fn request(&self, keys: Vec<&'a str>) -> Request<'a> {
         Request::GetReplicaList { keys }
     }
 
-    fn answers(&self, reply: Reply) -> Result<Vec<Result<ObjectLocation, ErrorCode>>, Reply> {
+    fn answers(
+        &self,
+        _: Tick,
+        reply: Reply,
+    ) -> Result<Vec<Result<ObjectLocation, ErrorCode>>, Reply> {
         match reply {
             Reply::Located { results, segments, .. } => Ok(results
                 .into_iter()

@@ -25,26 +25,47 @@
 //! Lists of results are by position: a key that stands twice in a batch has two results.
 
 mod batches;
+mod carry;
+mod clear;
+mod coverage;
 mod exist;
 mod get;
+mod granted;
+mod hold;
 mod keyed;
 mod locate;
+mod open_put;
 mod place;
 mod put;
+mod put_check;
+mod put_parts;
+mod put_session;
 mod remove;
+mod route;
 mod scan;
+mod span;
+mod task;
 
 use std::sync::Arc;
 
 use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, Reply, Request, Tick};
 
+pub use carry::CarryOp;
+pub use clear::ClearOp;
 pub use exist::ExistOp;
-pub use get::{GetItem, GetOp};
+pub use get::{GetItem, GetOp, Want};
+pub use hold::HoldOp;
 pub use keyed::{Keyed, Verb};
 pub use locate::{LocateOp, ObjectLocation, ReplicaLocation, Stripe};
+pub use open_put::{OpenPut, PartsWrite};
 pub use put::PutOp;
+pub use put_parts::{PartsItem, PutPartsOp};
+pub use put_session::{CloseOp, Closed, Closing, StartOp};
 pub use remove::RemoveOp;
+pub use route::Route;
 pub use scan::{ListOp, RemoveScanOp};
+pub use span::Part;
+pub use task::TaskOp;
 
 /// One operation on the pool.
 pub trait Op<'a> {
@@ -86,8 +107,9 @@ pub struct Fetch {
     pub endpoint: Arc<str>,
     /// What to ask it for.
     pub range: RangeRead,
-    /// Where the bytes lie in the object.
-    pub object_from: u64,
+    /// Their place in the item's memory: in the object if all of it is wanted, else among the parts wanted, which stand
+    /// one behind the other.
+    pub at: u64,
     /// Length of the whole object in bytes.
     pub object_len: u64,
 }
@@ -99,8 +121,11 @@ pub struct Deposit<'a> {
     pub position: usize,
     /// The node that takes the range.
     pub endpoint: Arc<str>,
-    /// What to tell it; the bytes are those of the object from `object_offset` on.
+    /// What to tell it.
     pub range: RangeWrite<'a>,
+    /// The place of the bytes in the item's memory: in the object if all of it is written, else among the parts to be
+    /// written, which stand one behind the other.
+    pub at: u64,
 }
 
 /// Why the master gave no reply.

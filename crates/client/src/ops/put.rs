@@ -1,22 +1,24 @@
 use std::sync::Arc;
 
 use mooncake_types::{
-    ErrorCode, Grant, KeyVersion, Placement, PutEnd, PutItem, PutStart, RangeWrite,
-    ReplicateConfig, Reply, Request, SegmentAddress, SegmentId, Tick, Version, limits,
+    ErrorCode, Grant, KeyVersion, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig, Reply,
+    Request, SegmentAddress, SegmentId, Tick, limits,
 };
 
-use super::batches::{Batches, check_key};
-use super::place::{placements_are_whole, replicas};
-use super::{CallError, Deposit, MoveError, Op, Step, unexpected};
-
-/// Most segment names that a put may prefer; with the longest names they fit into a frame.
-const MAX_PREFERRED_SEGMENTS: usize = 4096;
+use super::batches::Batches;
+use super::granted::Granted;
+use super::put_check::{check_config, check_item, keep_last};
+use super::span::Span;
+use super::{CallError, MoveError, Op, Step, unexpected};
 
 /// Puts objects: ask for ranges, write them, make them visible.
 ///
 /// A replica whose write failed is reported when the put ends. If all replicas of an object failed, its put is
 /// revoked and tried once more without the segments that failed. A key that is taken, or stands earlier in the
 /// same batch, is answered with [`ErrorCode::ObjectAlreadyExists`].
+///
+/// An upsert takes the place of the object that has the key. Of items of one key in one call the last is stored, and
+/// its result is that of all of them: the others would be gone by the time the call returns.
 #[derive(Debug)]
 pub struct PutOp<'a> {
     items: &'a [PutItem<'a>],
@@ -24,6 +26,9 @@ pub struct PutOp<'a> {
     excluded_by_caller: usize,
     batches: Batches,
     phase: Phase,
+    mode: PutMode,
+    /// By position: the later item of the same call that is stored in its place, if there is one.
+    overwritten_by: Vec<Option<usize>>,
     /// Positions of the last [`Request::PutStart`].
     asked: Vec<usize>,
     is_retry: bool,
@@ -44,9 +49,7 @@ enum Phase {
 #[derive(Debug)]
 struct InPut {
     position: usize,
-    version: Version,
-    placements: Vec<Placement>,
-    segments: Arc<[SegmentAddress]>,
+    granted: Granted,
     fate: Fate,
     /// Bit `i` is set if the write of replica `i` failed.
     failed_replicas: u32,
@@ -68,6 +71,16 @@ impl<'a> PutOp<'a> {
     /// Puts `items`, all of them under `config`.
     #[must_use]
     pub fn new(items: &'a [PutItem<'a>], config: &ReplicateConfig<'a>) -> Self {
+        Self::with_mode(items, config, PutMode::Insert)
+    }
+
+    /// Puts `items` whether or not their keys are taken.
+    #[must_use]
+    pub fn upsert(items: &'a [PutItem<'a>], config: &ReplicateConfig<'a>) -> Self {
+        Self::with_mode(items, config, PutMode::Upsert)
+    }
+
+    fn with_mode(items: &'a [PutItem<'a>], config: &ReplicateConfig<'a>, mode: PutMode) -> Self {
         let config_fault = check_config(config).err();
         let mut order = Vec::with_capacity(items.len());
         let mut results = Vec::with_capacity(items.len());
@@ -78,12 +91,18 @@ impl<'a> PutOp<'a> {
             }
             results.push(Err(fault.unwrap_or(ErrorCode::InternalError)));
         }
+        let overwritten_by = match mode {
+            PutMode::Insert => Vec::new(),
+            PutMode::Upsert => keep_last(items, &mut order),
+        };
         Self {
             items,
             config: config.clone(),
             excluded_by_caller: config.excluded_segments.len(),
             batches: Batches::new(order),
             phase: Phase::Start,
+            mode,
+            overwritten_by,
             asked: Vec::new(),
             is_retry: false,
             granted: Vec::new(),
@@ -96,25 +115,33 @@ impl<'a> PutOp<'a> {
         if !self.is_retry {
             let items = self.items;
             self.config.excluded_segments.truncate(self.excluded_by_caller);
-            let lens = |position: usize| (items[position].key.len(), items[position].len);
+            let lens = |position: usize| {
+                let PutItem { key, len, group } = items[position];
+                (key.len() + group.len(), len)
+            };
             self.asked = self.batches.take_puts(lens);
         }
         if self.asked.is_empty() {
             return Step::Done;
         }
         let puts = self.asked.iter().map(|&position| self.items[position]).collect();
-        Step::Call(Request::PutStart(PutStart { puts, config: self.config.clone() }))
+        Step::Call(Request::PutStart(PutStart {
+            puts,
+            config: self.config.clone(),
+            mode: self.mode,
+        }))
     }
 
     /// The writes of all puts granted under one epoch; `None` when everything is written.
     fn write(&mut self) -> Option<Step<'a>> {
         let unwritten = |put: &&mut InPut| put.fate == Fate::Unwritten;
-        let epoch = self.granted.iter_mut().find(unwritten)?.version.epoch;
+        let epoch = self.granted.iter_mut().find(unwritten)?.granted.version.epoch;
         let mut deposits = Vec::with_capacity(self.granted.len());
         for put in self.granted.iter_mut().filter(unwritten) {
-            if put.version.epoch == epoch {
+            if put.granted.version.epoch == epoch {
                 put.fate = Fate::Writing;
-                put.deposits_into(&self.items[put.position], &mut deposits);
+                let item = (put.position, self.items[put.position].key);
+                put.granted.deposits_into(item, &put.spans(), 0, &mut deposits);
             }
         }
         Some(Step::Write(epoch, deposits))
@@ -127,7 +154,7 @@ impl<'a> PutOp<'a> {
             .filter(|put| put.fate == Fate::Written)
             .map(|put| PutEnd {
                 key: self.items[put.position].key,
-                version: put.version,
+                version: put.granted.version,
                 failed_replicas: put.failed_replicas,
             })
             .collect();
@@ -139,7 +166,10 @@ impl<'a> PutOp<'a> {
             .granted
             .iter()
             .filter(|put| put.fate != Fate::Written)
-            .map(|put| KeyVersion { key: self.items[put.position].key, version: put.version })
+            .map(|put| KeyVersion {
+                key: self.items[put.position].key,
+                version: put.granted.version,
+            })
             .collect();
         (!puts.is_empty()).then_some(Step::Call(Request::PutRevoke { puts }))
     }
@@ -175,8 +205,14 @@ impl<'a> PutOp<'a> {
         for (position, grant) in std::mem::take(&mut self.asked).into_iter().zip(grants) {
             match grant {
                 Ok(grant) => {
-                    let len = self.items[position].len;
-                    self.granted.push(InPut::new(position, grant, len, Arc::clone(&segments)));
+                    let granted = Granted {
+                        version: grant.version,
+                        grant: grant.version,
+                        object_len: self.items[position].len,
+                        placements: grant.placements,
+                        segments: Arc::clone(&segments),
+                    };
+                    self.granted.push(InPut::new(position, granted));
                 }
                 // That nothing but the failed segments has room is no news to the caller; the failure is.
                 Err(ErrorCode::NoAvailableHandle) if self.is_retry => {}
@@ -289,7 +325,7 @@ impl<'a> Op<'a> for PutOp<'a> {
         let mut rest = results.as_slice();
         let mut unreachable_segments = Vec::new();
         for put in self.granted.iter_mut().filter(|put| put.fate == Fate::Writing) {
-            let (mine, after) = rest.split_at(put.placements.len());
+            let (mine, after) = rest.split_at(put.granted.placements.len());
             rest = after;
             put.on_written(mine, &mut unreachable_segments);
         }
@@ -299,74 +335,30 @@ impl<'a> Op<'a> for PutOp<'a> {
         }
     }
 
-    fn finish(self) -> Self::Output {
+    fn finish(mut self) -> Self::Output {
+        for (position, stored) in self.overwritten_by.iter().enumerate() {
+            if let Some(stored) = *stored {
+                self.results[position] = self.results[stored];
+            }
+        }
         self.results
     }
 }
 
 impl InPut {
-    fn new(position: usize, grant: Grant, len: u64, segments: Arc<[SegmentAddress]>) -> Self {
-        let Grant { version, placements } = grant;
-        let whole = placements_are_whole(&placements, &segments, len);
-        let fate = if whole { Fate::Unwritten } else { Fate::Senseless };
-        Self { position, version, placements, segments, fate, failed_replicas: 0 }
+    fn new(position: usize, granted: Granted) -> Self {
+        let fate = if granted.makes_sense() { Fate::Unwritten } else { Fate::Senseless };
+        Self { position, granted, fate, failed_replicas: 0 }
     }
 
-    fn deposits_into<'a>(&self, item: &PutItem<'a>, deposits: &mut Vec<Deposit<'a>>) {
-        for ranges in replicas(&self.placements) {
-            let mut object_offset = 0;
-            for range in ranges {
-                let segment = &self.segments[range.segment as usize];
-                deposits.push(Deposit {
-                    position: self.position,
-                    endpoint: Arc::clone(&segment.endpoint),
-                    range: RangeWrite {
-                        segment: segment.id,
-                        offset: range.offset,
-                        len: range.len,
-                        key: item.key,
-                        version: self.version,
-                        object_len: item.len,
-                        object_offset,
-                    },
-                });
-                object_offset += range.len;
-            }
-        }
+    fn spans(&self) -> [Span; 1] {
+        [Span::whole(self.granted.object_len)]
     }
 
-    /// Takes the results of all ranges and names the segments that a second attempt should avoid: those that
-    /// could not be written at all, not those that refused this one grant.
-    fn on_written(&mut self, results: &[Result<(), MoveError>], avoid: &mut Vec<SegmentId>) {
-        let mut granted = 0u32;
-        for (range, result) in self.placements.iter().zip(results) {
-            let bit = 1 << range.replica;
-            granted |= bit;
-            if let Err(error) = result {
-                self.failed_replicas |= bit;
-                if *error == MoveError::Broken {
-                    avoid.push(self.segments[range.segment as usize].id);
-                }
-            }
-        }
-        let all_failed = self.failed_replicas == granted;
+    fn on_written(&mut self, results: &[Result<(), MoveError>], unreachable: &mut Vec<SegmentId>) {
+        let failed = self.granted.failed_replicas(&self.spans(), 0, results, unreachable);
+        self.failed_replicas = failed;
+        let all_failed = failed == self.granted.replica_bits();
         self.fate = if all_failed { Fate::Failed } else { Fate::Written };
     }
-}
-
-fn check_item(item: &PutItem<'_>) -> Result<(), ErrorCode> {
-    check_key(item.key)?;
-    if item.len == 0 || item.len > limits::MAX_OBJECT_BYTES {
-        return Err(ErrorCode::InvalidParams);
-    }
-    Ok(())
-}
-
-fn check_config(config: &ReplicateConfig<'_>) -> Result<(), ErrorCode> {
-    let names = &config.preferred_segments;
-    let valid = (1..=limits::MAX_REPLICAS).contains(&config.replica_num)
-        && names.len() <= MAX_PREFERRED_SEGMENTS
-        && names.iter().all(|name| name.len() <= limits::MAX_NAME_BYTES)
-        && config.excluded_segments.len() <= limits::MAX_SEGMENTS;
-    if valid { Ok(()) } else { Err(ErrorCode::InvalidParams) }
 }

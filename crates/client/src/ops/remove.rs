@@ -1,4 +1,4 @@
-use mooncake_types::{ErrorCode, Reply, Request};
+use mooncake_types::{ErrorCode, Reply, Request, Tick};
 
 use super::{Keyed, Verb};
 
@@ -19,14 +19,14 @@ impl<'a> RemoveOp<'a> {
     }
 }
 
-impl Verb for Remove {
+impl<'a> Verb<'a> for Remove {
     type Answer = ();
 
-    fn request<'a>(&self, keys: Vec<&'a str>) -> Request<'a> {
+    fn request(&self, keys: Vec<&'a str>) -> Request<'a> {
         Request::Remove { keys, force: self.force }
     }
 
-    fn answers(&self, reply: Reply) -> Result<Vec<Result<(), ErrorCode>>, Reply> {
+    fn answers(&self, _: Tick, reply: Reply) -> Result<Vec<Result<(), ErrorCode>>, Reply> {
         match reply {
             Reply::Statuses(answers) => Ok(answers),
             other => Err(other),

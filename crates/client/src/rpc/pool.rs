@@ -1,10 +1,12 @@
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use mooncake_types::{Reply, Request, ScanAction};
 
 use super::connection::{CallFailure, Connection};
 use super::dial::Dialer;
+use crate::metrics::Metrics;
 use crate::ops::CallError;
 
 /// Most idle connections that are kept; more threads than that make and drop their own.
@@ -13,19 +15,27 @@ const MAX_IDLE_CONNECTIONS: usize = 64;
 /// Connections to the master, each lent to one thread for one call.
 pub(crate) struct Pool {
     dialer: Dialer,
+    metrics: Arc<Metrics>,
     idle: Mutex<Vec<Connection>>,
     /// The address that answered last.
     address: AtomicUsize,
 }
 
 impl Pool {
-    pub(crate) fn new(dialer: Dialer) -> Self {
-        Self { dialer, idle: Mutex::new(Vec::new()), address: AtomicUsize::new(0) }
+    pub(crate) fn new(dialer: Dialer, metrics: Arc<Metrics>) -> Self {
+        Self { dialer, metrics, idle: Mutex::new(Vec::new()), address: AtomicUsize::new(0) }
     }
 
     /// Asks the master. A connection that turned out to be closed is replaced once, if the master cannot have acted
     /// on the request or may act on it twice.
     pub(crate) fn call(&self, request: &Request<'_>) -> Result<Reply, CallError> {
+        let started = Instant::now();
+        let reply = self.call_twice_at_most(request);
+        self.metrics.on_call(request, started.elapsed());
+        reply
+    }
+
+    fn call_twice_at_most(&self, request: &Request<'_>) -> Result<Reply, CallError> {
         if let Some(connection) = self.take_idle() {
             match self.call_on(connection, request) {
                 Ok(reply) => return Ok(reply),
@@ -97,12 +107,17 @@ fn is_idempotent(request: &Request<'_>) -> bool {
         Request::Ping { .. }
         | Request::MountSegment(_)
         | Request::GetReplicaList { .. }
-        | Request::ExistKey { .. } => true,
+        | Request::ExistKey { .. }
+        | Request::QueryTask { .. } => true,
         Request::Scan(scan) => scan.action == ScanAction::List,
         Request::UnmountSegment { .. }
         | Request::PutStart(_)
         | Request::PutEnd { .. }
         | Request::PutRevoke { .. }
-        | Request::Remove { .. } => false,
+        | Request::Remove { .. }
+        | Request::ClearReplicas { .. }
+        | Request::CreateTask(_)
+        | Request::FetchTasks { .. }
+        | Request::EndTask { .. } => false,
     }
 }

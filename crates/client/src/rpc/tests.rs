@@ -1,6 +1,6 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request};
@@ -8,6 +8,7 @@ use mooncake_wire::{HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role, Wel
 
 use super::{Dialer, Pool};
 use crate::address::HostPort;
+use crate::metrics::Metrics;
 use crate::ops::CallError;
 
 const TIMEOUT: Duration = Duration::from_millis(200);
@@ -49,7 +50,7 @@ fn pool(scripts: Vec<Script>) -> (Pool, mpsc::Receiver<()>) {
         attempt_timeout: Duration::from_secs(2),
         call_timeout: TIMEOUT,
     };
-    (Pool::new(dialer), arrivals)
+    (Pool::new(dialer, Arc::new(Metrics::new())), arrivals)
 }
 
 fn play(mut stream: TcpStream, script: Script, arrived: &mpsc::Sender<()>) {

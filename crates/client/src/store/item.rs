@@ -7,6 +7,17 @@ pub struct PutSource<'a> {
     pub key: &'a str,
     /// Its bytes; their number is the object's length, which is not zero.
     pub src: SliceList,
+    /// The group that the object belongs to for good: objects of one group are leased and evicted together. Empty:
+    /// none.
+    pub group: &'a str,
+}
+
+impl<'a> PutSource<'a> {
+    /// An object of no group.
+    #[must_use]
+    pub const fn new(key: &'a str, src: SliceList) -> Self {
+        Self { key, src, group: "" }
+    }
 }
 
 /// One object to get, and where to. Nothing touches the memory after the get has returned.

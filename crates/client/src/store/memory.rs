@@ -1,15 +1,10 @@
 use mooncake_memory::{Buffer, SliceList};
 
 use super::{GetTarget, PutSource};
+use crate::drive::Memory;
 
 /// Buffers above this length are first asked of the system in a way that can fail.
 const LARGE_BUFFER_BYTES: usize = 64 << 20;
-
-/// Where the bytes of the items of a batch come from or go to.
-pub(super) trait Memory {
-    /// `len` bytes of the item at `position`, from byte `from` of its object on; absent if there is no room.
-    fn part(&mut self, position: usize, from: u64, len: u64, object_len: u64) -> Option<SliceList>;
-}
 
 /// Verbs that move no bytes.
 pub(super) struct NoMemory;
@@ -21,14 +16,14 @@ impl Memory for NoMemory {
 }
 
 impl Memory for &[PutSource<'_>] {
-    fn part(&mut self, position: usize, from: u64, len: u64, _: u64) -> Option<SliceList> {
-        Some(self[position].src.part(from, len))
+    fn part(&mut self, position: usize, at: u64, len: u64, _: u64) -> Option<SliceList> {
+        Some(self[position].src.part(at, len))
     }
 }
 
 impl Memory for &[GetTarget<'_>] {
-    fn part(&mut self, position: usize, from: u64, len: u64, _: u64) -> Option<SliceList> {
-        Some(self[position].dst.part(from, len))
+    fn part(&mut self, position: usize, at: u64, len: u64, _: u64) -> Option<SliceList> {
+        Some(self[position].dst.part(at, len))
     }
 }
 
@@ -36,14 +31,14 @@ impl Memory for &[GetTarget<'_>] {
 pub(super) struct Buffers(pub(super) Vec<Option<Buffer>>);
 
 impl Memory for Buffers {
-    fn part(&mut self, position: usize, from: u64, len: u64, object_len: u64) -> Option<SliceList> {
+    fn part(&mut self, position: usize, at: u64, len: u64, object_len: u64) -> Option<SliceList> {
         let buffer = &mut self.0[position];
         // After a fresh lookup the object may have another length.
         if buffer.as_ref().is_none_or(|buffer| buffer.len() as u64 != object_len) {
             *buffer = allocate(object_len);
         }
         let whole = SliceList::from(buffer.as_ref()?.raw());
-        Some(whole.part(from, len))
+        Some(whole.part(at, len))
     }
 }
 

@@ -1,20 +1,31 @@
+mod get_session;
 mod item;
+mod local_pool;
 mod memory;
+mod mount;
 mod open;
 mod pattern;
+mod put_session;
+mod ranged;
+mod serving;
 mod session;
+mod task;
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use mooncake_memory::{Buffer, SliceList};
 use mooncake_types::{ErrorCode, PutItem, ReplicateConfig};
 
 pub use item::{GetTarget, Health, PutSource};
+pub use mount::{AllocatedSegments, parse_segment_id};
+pub use ranged::{Fragment, Ranged};
 
 use crate::ops::{ExistOp, GetItem, GetOp, ListOp, LocateOp, Op, PutOp, RemoveOp, RemoveScanOp};
 use crate::registry::Registry;
 use crate::{ObjectLocation, OpenError, StoreConfig};
+use local_pool::LocalPool;
 use memory::{Buffers, NoMemory};
 use session::Session;
 
@@ -35,7 +46,9 @@ const CLOSED: ErrorCode = ErrorCode::UnavailableInCurrentStatus;
 pub struct Store {
     hostname: String,
     allows_copies: bool,
+    put_session_ms: u64,
     registry: Mutex<Registry>,
+    local_pool: LocalPool,
     /// The process that opened the store. One that was forked from it has the same sockets and none of the threads.
     process: u32,
     session: RwLock<Option<Arc<Session>>>,
@@ -49,11 +62,16 @@ impl Store {
     /// [`StoreConfig::rpc_connect_timeout`] allows, and one attempt more.
     pub fn open(config: StoreConfig) -> Result<Store, OpenError> {
         let allows_copies = config.local_buffer_bytes > 0;
+        let put_session_ms = config.put_session_timeout.as_millis();
+        let put_session_ms = u64::try_from(put_session_ms).unwrap_or(u64::MAX);
+        let local_pool = LocalPool::new(config.local_buffer_bytes);
         let (session, hostname) = open::open(config)?;
         Ok(Self {
             hostname,
             allows_copies,
+            put_session_ms,
             registry: Mutex::default(),
+            local_pool,
             process: std::process::id(),
             session: RwLock::new(Some(Arc::new(session))),
         })
@@ -75,6 +93,12 @@ impl Store {
     #[must_use]
     pub fn hostname(&self) -> &str {
         &self.hostname
+    }
+
+    /// Where the HTTP server of this store listens, if it has one and is open.
+    #[must_use]
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        Some(self.session()?.http.as_ref()?.server().address())
     }
 
     /// Whether the master answers.
@@ -103,9 +127,22 @@ impl Store {
         config: &ReplicateConfig<'_>,
     ) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
-        let named: Vec<PutItem<'_>> =
-            items.iter().map(|item| PutItem { key: item.key, len: item.src.total_len() }).collect();
-        session.drive(PutOp::new(&named, config), items)
+        session.drive(PutOp::new(&named(items), config), items)
+    }
+
+    /// Puts objects whether or not their keys are taken: readers get the old object or the new one, whole, and the old
+    /// one stays if the upsert fails. Of items of one key in one call the last is stored, and its result is that of all
+    /// of them.
+    ///
+    /// Codes as [`Store::put`], and [`ErrorCode::InvalidParams`] for another group than the object has,
+    /// [`ErrorCode::ObjectHasReplicationTask`] while it is being copied or moved.
+    pub fn upsert(
+        &self,
+        items: &[PutSource<'_>],
+        config: &ReplicateConfig<'_>,
+    ) -> Vec<Result<(), ErrorCode>> {
+        let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
+        session.drive(PutOp::upsert(&named(items), config), items)
     }
 
     /// Puts a copy of `value`.
@@ -122,7 +159,7 @@ impl Store {
             return Err(ErrorCode::InvalidParams);
         }
         let copy = Buffer::from_vec(value.to_vec());
-        only(self.put(&[PutSource { key, src: SliceList::from(copy.raw()) }], config))
+        only(self.put(&[PutSource::new(key, SliceList::from(copy.raw()))], config))
     }
 
     /// Gets objects, straight into the callers' memory; gives their lengths in bytes.
@@ -132,11 +169,9 @@ impl Store {
     /// [`ErrorCode::LeaseExpired`] if leases are too short to be used. After an error the memory may hold anything.
     pub fn get_into(&self, items: &[GetTarget<'_>]) -> Vec<Result<u64, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
-        let named: Vec<GetItem<'_>> = items
-            .iter()
-            .map(|item| GetItem { key: item.key, capacity: Some(item.dst.total_len()) })
-            .collect();
-        session.drive(GetOp::new(&named, &session.own, session.chance()), items)
+        let named: Vec<GetItem<'_>> =
+            items.iter().map(|item| GetItem::whole(item.key, Some(item.dst.total_len()))).collect();
+        session.drive(GetOp::new(&named, &session.own(), session.chance()), items)
     }
 
     /// Gets objects into buffers of their lengths. Codes as [`Store::get_into`], and [`ErrorCode::BufferOverflow`] if
@@ -144,10 +179,10 @@ impl Store {
     pub fn get(&self, keys: &[&str]) -> Vec<Result<Buffer, ErrorCode>> {
         let closed = || keys.iter().map(|_| Err(CLOSED)).collect();
         let Some(session) = self.session() else { return closed() };
-        let named: Vec<GetItem<'_>> =
-            keys.iter().map(|key| GetItem { key, capacity: None }).collect();
+        let named: Vec<GetItem<'_>> = keys.iter().map(|key| GetItem::whole(key, None)).collect();
         let mut buffers = Buffers(keys.iter().map(|_| None).collect());
-        let mut op = GetOp::new(&named, &session.own, session.chance());
+        let own = session.own();
+        let mut op = GetOp::new(&named, &own, session.chance());
         session.drive_with(&mut op, &mut buffers);
         let filled = op.finish().into_iter().zip(buffers.0);
         filled
@@ -280,6 +315,15 @@ impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store").field("hostname", &self.hostname).finish_non_exhaustive()
     }
+}
+
+fn named<'a>(items: &[PutSource<'a>]) -> Vec<PutItem<'a>> {
+    let named = items.iter().map(|item| PutItem {
+        key: item.key,
+        len: item.src.total_len(),
+        group: item.group,
+    });
+    named.collect()
 }
 
 /// The result of a batch of one.

@@ -4,20 +4,27 @@ use std::time::{Duration, Instant};
 
 use mooncake_memory::Region;
 use mooncake_transfer::{
-    DataServer, LocalTransport, Paths, SegmentHost, ServerConfig, TcpConfig, TcpTransport,
+    LocalTransport, Paths, SegmentHost, ServerConfig, TcpConfig, TcpTransport,
 };
 use mooncake_types::{ClientId, SegmentId, limits};
 use mooncake_wire::{Hello, PROTOCOL_VERSION, Role};
 
+use super::get_session::GetSessions;
+use super::mount::Mounts;
+use super::put_session::PutSessions;
+use super::serving::Serving;
 use super::session::Session;
 use crate::address::{HostPort, parse_masters, split};
-use crate::bind::{Bound, Wish, bind};
+use crate::bind::{Bound, Wish, bind, split_advertised};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::heartbeat::{Bond, Heartbeat, Turn};
+use crate::http::Http;
 use crate::membership::{Lent, Membership};
+use crate::metrics::Metrics;
 use crate::node::{Host, Populating, Segment};
 use crate::rpc::{DialError, Dialer, Pool};
+use crate::tasks::Tasks;
 use crate::{OpenError, StoreConfig};
 
 /// Longest attempt to connect to one address of the master.
@@ -51,28 +58,39 @@ struct Opening {
 /// Opens a session; gives the hostname too.
 pub(super) fn open(config: StoreConfig) -> Result<(Session, String), OpenError> {
     let mut opening = Opening::new(config)?;
+    let metrics = Arc::new(Metrics::new());
+    let http = opening.config.http.as_ref();
+    let http = http.map(|address| Http::start(address, Arc::clone(&metrics))).transpose()?;
     let host = Arc::new(Host::new(opening.map_segment()?));
     let mut bond = opening.join(&host)?;
     let bound = opening.bind(&bond)?;
-    let hostname = bound.hostname.clone();
-    let (server, held_port) = match opening.serves() {
-        true => (Some(opening.serve(bound, &host)?), None),
-        false => (None, Some(bound.socket)),
-    };
-    opening.lend(&mut bond, &host, &hostname)?;
-    let heartbeat = Heartbeat::start(bond)
-        .map_err(|error| OpenError::Thread { thread: "heartbeat", reason: error.to_string() })?;
-    let populating = Populating::start(&host)
-        .map_err(|error| OpenError::Thread { thread: "populate", reason: error.to_string() })?;
+    let (hostname, endpoint) = (bound.hostname.clone(), bound.endpoint.clone());
+    let serving = Serving::hold(bound.socket, Arc::clone(&host) as _, opening.server_config());
+    if opening.serves() {
+        serving.start().map_err(thread_error("data server"))?;
+    }
+    opening.lend(&mut bond, &host, (&hostname, &endpoint))?;
+    let tasks = Arc::new(opening.tasks(&host, &metrics));
+    let heartbeat =
+        Heartbeat::start(bond, Arc::clone(&tasks)).map_err(thread_error("heartbeat"))?;
+    let populating = Populating::start(&host).map_err(thread_error("populate"))?;
+    if let Some(http) = &http {
+        http.opened(heartbeat.well());
+    }
     let session = Session {
-        _populating: populating,
+        populating,
         clock: opening.clock,
-        own: host.segments().iter().map(Segment::id).collect(),
-        pool: Pool::new(opening.dialer(opening.config.rpc_timeout)),
-        paths: opening.paths(&host),
+        mounts: Mounts::new(hostname.clone(), endpoint),
+        pool: Pool::new(opening.dialer(opening.config.rpc_timeout), Arc::clone(&metrics)),
+        metrics,
+        http,
+        paths: opening.paths(&host, opening.config.lanes_per_peer),
+        host,
         heartbeat,
-        server,
-        _held_port: held_port,
+        gets: GetSessions::default(),
+        puts: PutSessions::default(),
+        tasks,
+        serving,
         goodbye: opening.goodbye(),
         choices: AtomicU64::new(opening.chance.bits()),
     };
@@ -154,27 +172,31 @@ impl Opening {
             ports: self.config.ports.clone(),
             towards_master: local.ip(),
             serves: self.config.segment_bytes > 0,
+            advertise: self.config.advertise_address.as_deref(),
+            port_is_a_name: self.config.port_is_a_name,
         };
         bind(&wish, &mut self.chance)
     }
 
-    fn serve(&self, bound: Bound, host: &Arc<Host>) -> Result<DataServer, OpenError> {
-        let config = ServerConfig {
+    fn server_config(&self) -> ServerConfig {
+        ServerConfig {
             cluster_id: self.config.cluster_id.clone(),
             auth_token: self.config.auth_token.clone(),
             max_connections: MAX_SERVED_CONNECTIONS,
-        };
-        let host: Arc<dyn SegmentHost> = Arc::clone(host) as _;
-        DataServer::start(bound.into_listener(), host, config)
-            .map_err(|error| OpenError::Thread { thread: "data server", reason: error.to_string() })
+        }
     }
 
     /// Lends the segments, and waits until the master has them.
-    fn lend(&self, bond: &mut Bond, host: &Host, hostname: &str) -> Result<(), OpenError> {
-        let lent = host.segments().iter().map(|segment| Lent {
+    fn lend(
+        &self,
+        bond: &mut Bond,
+        host: &Host,
+        (name, endpoint): (&str, &str),
+    ) -> Result<(), OpenError> {
+        let lent = host.segments().into_iter().map(|segment| Lent {
             id: segment.id(),
-            name: hostname.to_owned(),
-            endpoint: hostname.to_owned(),
+            name: name.to_owned(),
+            endpoint: endpoint.to_owned(),
             len: segment.len_bytes(),
         });
         bond.membership.lend(lent.collect());
@@ -217,18 +239,25 @@ impl Opening {
         Ok(())
     }
 
-    fn paths(&self, host: &Arc<Host>) -> Paths {
+    /// What tasks need: ways of their own, one connection to each node.
+    fn tasks(&self, host: &Arc<Host>, metrics: &Arc<Metrics>) -> Tasks {
+        let dialer = self.dialer(self.config.rpc_timeout.min(HEARTBEAT_TIMEOUT));
+        let pool = Pool::new(dialer, Arc::clone(metrics));
+        Tasks::new(self.clock, pool, self.paths(host, 1))
+    }
+
+    fn paths(&self, host: &Arc<Host>, lanes_per_peer: usize) -> Paths {
         let host: Arc<dyn SegmentHost> = Arc::clone(host) as _;
         let tcp = TcpTransport::new(TcpConfig {
             cluster_id: self.config.cluster_id.clone(),
             auth_token: self.config.auth_token.clone(),
             client: self.client,
-            lanes_per_peer: self.config.lanes_per_peer,
+            lanes_per_peer,
             bytes_in_flight: self.config.bytes_in_flight,
             connect_timeout: NODE_CONNECT_TIMEOUT,
             transfer_timeout: self.config.transfer_timeout,
         });
-        Paths { local: self.serves().then(|| LocalTransport::new(host)), tcp }
+        Paths { local: Some(LocalTransport::new(host)), tcp }
     }
 }
 
@@ -245,16 +274,21 @@ fn check(config: &StoreConfig) -> Result<(), OpenError> {
     if first == 0 || first > last {
         return Err(OpenError::Ports { first, last });
     }
+    let advertised = config.advertise_address.as_deref().unwrap_or_default();
     // A port and its colon are added to the hostname.
     let names = [
         ("the local hostname", config.local_hostname.len() + ":65535".len()),
         ("the cluster id", config.cluster_id.len()),
         ("the auth token", config.auth_token.len()),
+        ("the advertised address", advertised.len() + ":65535".len()),
     ];
     for (what, len) in names {
         if len > limits::MAX_NAME_BYTES {
             return Err(OpenError::NameTooLong { what, len });
         }
+    }
+    if let Some(address) = &config.advertise_address {
+        split_advertised(address)?;
     }
     split(&config.local_hostname).map(|_| ()).map_err(|reason| OpenError::Address {
         what: "the local hostname",
@@ -263,7 +297,11 @@ fn check(config: &StoreConfig) -> Result<(), OpenError> {
     })
 }
 
-fn random() -> Result<u128, OpenError> {
+fn thread_error(thread: &'static str) -> impl Fn(std::io::Error) -> OpenError {
+    move |error| OpenError::Thread { thread, reason: error.to_string() }
+}
+
+pub(super) fn random() -> Result<u128, OpenError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| OpenError::Random { reason: error.to_string() })?;
     Ok(u128::from_le_bytes(bytes))

@@ -1,34 +1,52 @@
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mooncake_transfer::{DataServer, Paths, ReadOp, TransferError, Transport, WriteOp};
-use mooncake_types::{Epoch, ErrorCode, Request, SegmentId};
+use mooncake_transfer::Paths;
+use mooncake_types::{Request, SegmentId, limits};
 
-use super::memory::Memory;
+use super::get_session::GetSessions;
+use super::mount::Mounts;
+use super::put_session::PutSessions;
+use super::serving::Serving;
 use crate::chance::Chance;
 use crate::clock::Clock;
+use crate::drive::{Memory, Ways};
 use crate::heartbeat::Heartbeat;
-use crate::node::Populating;
-use crate::ops::{CallError, Deposit, Fetch, MoveError, Op, Step};
+use crate::http::Http;
+use crate::metrics::Metrics;
+use crate::node::{Host, Populating};
+use crate::ops::{CallError, Op};
 use crate::rpc::{Dialer, Pool};
+use crate::tasks::Tasks;
 
 /// Everything of an open store. Each call holds it until it returns, so that closing takes nothing away from under
 /// a transfer.
 pub(super) struct Session {
     pub(super) clock: Clock,
-    pub(super) own: Vec<SegmentId>,
+    /// The segments that this process lends.
+    pub(super) host: Arc<Host>,
+    pub(super) mounts: Mounts,
     pub(super) pool: Pool,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) http: Option<Http>,
     pub(super) paths: Paths,
     pub(super) heartbeat: Heartbeat,
-    pub(super) server: Option<DataServer>,
-    /// The port of a process that serves nothing, held so that its hostname is its own.
-    pub(super) _held_port: Option<socket2::Socket>,
+    pub(super) gets: GetSessions,
+    pub(super) puts: PutSessions,
+    pub(super) tasks: Arc<Tasks>,
+    pub(super) serving: Serving,
     /// For saying goodbye, which is not worth a long wait.
     pub(super) goodbye: Dialer,
-    pub(super) _populating: Populating,
+    pub(super) populating: Populating,
     pub(super) choices: AtomicU64,
 }
 
 impl Session {
+    /// The segments of this process, those that are being taken back among them.
+    pub(super) fn own(&self) -> Vec<SegmentId> {
+        self.host.segments().iter().map(|segment| segment.id()).collect()
+    }
+
     /// A generator for the choices of one operation.
     pub(super) fn chance(&self) -> Chance {
         Chance::new(self.choices.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed))
@@ -42,74 +60,32 @@ impl Session {
 
     /// As [`Session::drive`], for callers that want their memory back.
     pub(super) fn drive_with<'a>(&self, op: &mut impl Op<'a>, memory: &mut impl Memory) {
-        loop {
-            match op.next(self.clock.now()) {
-                Step::Call(request) => {
-                    let reply = self.pool.call(&request);
-                    if let Err(error) = &reply {
-                        log_call(error);
-                    }
-                    op.on_reply(self.clock.now(), reply);
-                }
-                Step::Read(fetches) => op.on_transfer(self.read(fetches, memory)),
-                Step::Write(epoch, deposits) => {
-                    op.on_transfer(self.write(epoch, deposits, memory));
-                }
-                Step::Done => return,
-            }
-        }
-    }
-
-    fn read(&self, fetches: Vec<Fetch>, memory: &mut impl Memory) -> Vec<Result<(), MoveError>> {
-        let mut ops = Vec::with_capacity(fetches.len());
-        let mut has_room = Vec::with_capacity(fetches.len());
-        for Fetch { position, endpoint, range, object_from, object_len } in fetches {
-            let dst = memory.part(position, object_from, range.len, object_len);
-            has_room.push(dst.is_some());
-            ops.extend(dst.map(|dst| ReadOp { endpoint, range, dst }));
-        }
-        let mut results = self.paths.read(&ops).into_iter().map(|result| result.map_err(why));
-        has_room
-            .into_iter()
-            .map(|has_room| match has_room {
-                true => results.next().expect("one result per range"),
-                false => Err(MoveError::Refused(ErrorCode::BufferOverflow)),
-            })
-            .collect()
-    }
-
-    fn write(
-        &self,
-        epoch: Epoch,
-        deposits: Vec<Deposit<'_>>,
-        memory: &mut impl Memory,
-    ) -> Vec<Result<(), MoveError>> {
-        let ops: Vec<WriteOp<'_>> = deposits
-            .into_iter()
-            .map(|Deposit { position, endpoint, range }| {
-                let part = memory.part(position, range.object_offset, range.len, range.object_len);
-                WriteOp { endpoint, range, src: part.expect("a put has its bytes") }
-            })
-            .collect();
-        let results = self.paths.write(epoch, &ops).into_iter();
-        results.map(|result| result.map_err(why)).collect()
+        let Self { clock, pool, paths, metrics, .. } = self;
+        Ways { clock, pool, paths, metrics: Some(metrics) }.drive(op, memory);
     }
 
     /// Leaves the pool: nothing is pinged any more, the segments are taken back, and nobody is served.
     pub(super) fn leave(&self) {
+        if let Some(http) = &self.http {
+            http.leaving();
+        }
         // First of all the heartbeat: it would mount the segments again.
         self.heartbeat.stop();
-        if let Err(error) = self.unmount() {
+        self.tasks.stop();
+        if let Err(error) = self.say_goodbye() {
             tracing::info!(%error, "the master was not told that this client leaves");
         }
         self.pool.clear();
-        if let Some(server) = &self.server {
-            server.stop();
+        self.serving.stop();
+        if let Some(http) = &self.http {
+            http.server().stop();
         }
     }
 
-    fn unmount(&self) -> Result<(), CallError> {
-        if self.own.is_empty() {
+    /// Gives up what is being put and takes the segments back.
+    fn say_goodbye(&self) -> Result<(), CallError> {
+        let (puts, own) = (self.puts.close(), self.own());
+        if puts.is_empty() && own.is_empty() {
             return Ok(());
         }
         let mut dialed =
@@ -117,62 +93,15 @@ impl Session {
         let connection = dialed.find_map(|dialed| dialed.ok().map(|(connection, _)| connection));
         let unreachable = || CallError::Unreachable { reason: "nobody answers".to_owned() };
         let mut connection = connection.ok_or_else(unreachable)?;
-        for &id in &self.own {
+        for puts in puts.chunks(limits::MAX_BATCH_KEYS) {
+            let puts = puts.iter().map(|(key, put)| put.revocation(key)).collect();
+            let request = Request::PutRevoke { puts };
+            connection.call(&request).map_err(|failure| failure.error)?;
+        }
+        for id in own {
             let request = Request::UnmountSegment { id, grace_ms: 0 };
             connection.call(&request).map_err(|failure| failure.error)?;
         }
         Ok(())
-    }
-}
-
-/// What a failed transfer means to an operation.
-fn why(error: TransferError) -> MoveError {
-    tracing::debug!(%error, "a range was not moved");
-    match error {
-        TransferError::Stale => MoveError::Stale,
-        // It has no connection left for us, and so cannot be reached; it says nothing about the range.
-        TransferError::Refused(ErrorCode::UnavailableInCurrentStatus) => MoveError::Broken,
-        TransferError::Refused(code) => MoveError::Refused(code),
-        TransferError::BadMemory { .. } => MoveError::Refused(ErrorCode::InvalidParams),
-        TransferError::Unreachable { .. }
-        | TransferError::TimedOut { .. }
-        | TransferError::Corrupt { .. }
-        | TransferError::Protocol { .. } => MoveError::Broken,
-    }
-}
-
-fn log_call(error: &CallError) {
-    tracing::debug!(%error, "a call to the master failed");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failed_transfer_means_that_the_node_the_route_or_the_call_is_wrong() {
-        let endpoint = || "node:1".into();
-        let reason = || "gone".to_owned();
-        for (error, meaning) in [
-            (TransferError::Stale, MoveError::Stale),
-            (
-                TransferError::Refused(ErrorCode::InvalidVersion),
-                MoveError::Refused(ErrorCode::InvalidVersion),
-            ),
-            (TransferError::Refused(ErrorCode::UnavailableInCurrentStatus), MoveError::Broken),
-            (
-                TransferError::BadMemory { reason: reason() },
-                MoveError::Refused(ErrorCode::InvalidParams),
-            ),
-            (
-                TransferError::Unreachable { endpoint: endpoint(), reason: reason() },
-                MoveError::Broken,
-            ),
-            (TransferError::TimedOut { endpoint: endpoint() }, MoveError::Broken),
-            (TransferError::Corrupt { endpoint: endpoint() }, MoveError::Broken),
-            (TransferError::Protocol { endpoint: endpoint(), reason: reason() }, MoveError::Broken),
-        ] {
-            assert_eq!(why(error.clone()), meaning, "{error:?}");
-        }
     }
 }

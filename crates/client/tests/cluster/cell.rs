@@ -1,4 +1,5 @@
 use mooncake_client::Version;
+use mooncake_client::ops::Part;
 
 /// A byte of the simulated memory that says what it is a byte of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,10 +12,32 @@ pub(crate) struct Cell {
     pub(crate) at: u64,
 }
 
-/// The version that cells are all of, if they are one whole object of that key.
-pub(crate) fn whole_object(key: usize, cells: &[Cell]) -> Option<Version> {
-    let version = cells.first()?.version;
-    let whole =
-        cells.iter().enumerate().all(|(at, cell)| *cell == Cell { key, version, at: at as u64 });
-    whole.then_some(version)
+/// The version that cells are all of, if they are these parts of one object of that key, or the first that is not; no
+/// version if there is nothing to look at. A part that is not wanted has its place all the same.
+pub(crate) fn one_version(
+    key: usize,
+    parts: &[(Part, Wanted)],
+    cells: &[Cell],
+) -> Result<Option<Version>, Option<Cell>> {
+    let mut found = None;
+    let mut place = 0;
+    for (part, wanted) in parts {
+        let here = place..place + part.len as usize;
+        place = here.end;
+        if !wanted.0 {
+            continue;
+        }
+        for (index, at) in here.zip(part.from..) {
+            let cell = *cells.get(index).ok_or(None)?;
+            let version = *found.get_or_insert(cell.version);
+            if cell != (Cell { key, version, at }) {
+                return Err(Some(cell));
+            }
+        }
+    }
+    Ok(found)
 }
+
+/// Whether a part was to be read: the object has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted(pub(crate) bool);

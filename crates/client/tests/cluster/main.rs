@@ -5,10 +5,15 @@
 //! A run follows from one number, which is printed; `MOONCAKE_TEST_SEED` repeats it.
 
 mod actor;
+mod carry;
 mod cell;
+mod get;
+mod key;
 mod moves;
 mod node;
 mod pool;
+mod put;
+mod task;
 
 use actor::Actor;
 use mooncake_client::Chance;
@@ -17,7 +22,7 @@ use pool::Pool;
 
 const NODES: usize = 3;
 const PURE_CLIENTS: u128 = 3;
-const STEPS: u64 = 30_000;
+const STEPS: u64 = 60_000;
 
 /// What is allowed to go wrong.
 #[derive(Clone, Copy)]
@@ -117,6 +122,7 @@ fn run_all(faults: &Faults, least: u64) -> u64 {
     for start in starts() {
         let tally = run(start, faults);
         assert!(tally.right > least && tally.missed > 0, "{tally:?}");
+        assert!(tally.sessions > 0, "{tally:?}");
         refused_writes += tally.refused_writes;
     }
     println!("{refused_writes} refused writes");
@@ -128,6 +134,7 @@ fn a_pool_without_faults_fails_no_get() {
     for start in starts() {
         let tally = run(start, &CALM);
         assert!(tally.right > 500 && tally.failed_gets.is_empty(), "{tally:?}");
+        assert!(tally.sessions > 0 && tally.held_reads > 0 && tally.carried > 0, "{tally:?}");
     }
 }
 

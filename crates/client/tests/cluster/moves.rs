@@ -1,6 +1,6 @@
 use mooncake_client::node::Clearance;
 use mooncake_client::ops::{Deposit, Fetch, MoveError};
-use mooncake_types::{Epoch, ErrorCode};
+use mooncake_types::{Epoch, ErrorCode, Version};
 
 use crate::cell::Cell;
 use crate::pool::Pool;
@@ -34,11 +34,12 @@ impl Write {
         }
     }
 
-    pub(crate) fn step(&mut self, epoch: Epoch, pool: &mut Pool) {
+    /// Moves on; what is written is the object's own bytes, or those that were read for its item before.
+    pub(crate) fn step(&mut self, epoch: Epoch, buffers: &[Vec<Cell>], pool: &mut Pool) {
         self.state = match self.state {
             WriteState::New => self.begin(epoch, pool),
             WriteState::Waiting { ticket, looks } => self.wait(ticket, looks, pool),
-            WriteState::Copying { ticket, done } => self.copy(ticket, done, pool),
+            WriteState::Copying { ticket, done } => self.copy(ticket, done, buffers, pool),
             WriteState::Done(result) => WriteState::Done(result),
         };
         if let WriteState::Done(Err(MoveError::Refused(_))) = self.state {
@@ -87,7 +88,7 @@ impl Write {
         WriteState::Done(Err(MoveError::Refused(refusal)))
     }
 
-    fn copy(&self, ticket: u64, done: u64, pool: &mut Pool) -> WriteState {
+    fn copy(&self, ticket: u64, done: u64, buffers: &[Vec<Cell>], pool: &mut Pool) -> WriteState {
         let range = &self.deposit.range;
         let upto = (done + 1 + pool.chance.below(200)).min(range.len);
         let notices = pool.chance.below(2) == 0;
@@ -101,8 +102,14 @@ impl Write {
             return WriteState::Done(Err(MoveError::Refused(ErrorCode::InvalidVersion)));
         }
         for at in done..upto {
-            let cell = Cell { key: self.key, version: range.version, at: range.object_offset + at };
-            node.cells[(range.offset + at) as usize] = cell;
+            let read = buffers[self.deposit.position].get((self.deposit.at + at) as usize);
+            let own = Cell {
+                key: self.key,
+                version: range.version,
+                at: range.object_offset + range.from + at,
+            };
+            let cell = read.copied().unwrap_or(own);
+            node.cells[(range.offset + range.from + at) as usize] = cell;
         }
         if upto < range.len {
             return WriteState::Copying { ticket, done: upto };
@@ -121,7 +128,7 @@ pub(crate) struct Read {
 
 enum ReadState {
     New,
-    Copying { done: u64 },
+    Copying { grant: Version, done: u64 },
     Done(Result<(), MoveError>),
 }
 
@@ -139,7 +146,7 @@ impl Read {
 
     /// Moves on; what it reads goes to its item's buffer.
     pub(crate) fn step(&mut self, buffers: &mut [Vec<Cell>], pool: &mut Pool) {
-        let Fetch { position, range, object_from, object_len, .. } = &self.fetch;
+        let Fetch { position, range, at, .. } = &self.fetch;
         let chunk = 1 + pool.chance.below(200);
         let Some(node) = pool.node_of(range.segment) else {
             self.state = ReadState::Done(Err(MoveError::Broken));
@@ -147,21 +154,21 @@ impl Read {
         };
         self.state = match self.state {
             ReadState::New => match node.ledger.read(range) {
-                Ok(_) => ReadState::Copying { done: 0 },
+                Ok(held) => ReadState::Copying { grant: held.grant, done: 0 },
                 Err(ErrorCode::ObjectNotFound) => ReadState::Done(Err(MoveError::Stale)),
                 Err(code) => ReadState::Done(Err(MoveError::Refused(code))),
             },
-            ReadState::Copying { done } => {
+            ReadState::Copying { grant, done } => {
                 let upto = (done + chunk).min(range.len);
                 let buffer = &mut buffers[*position];
-                buffer.resize(*object_len as usize, Cell::default());
                 let from = (range.offset + range.from) as usize;
                 let cells = &node.cells[from + done as usize..from + upto as usize];
-                let to = (object_from + done) as usize;
+                let to = (at + done) as usize;
+                buffer.resize(buffer.len().max(to + cells.len()), Cell::default());
                 buffer[to..to + cells.len()].copy_from_slice(cells);
                 match upto == range.len {
-                    false => ReadState::Copying { done: upto },
-                    true if node.ledger.holds(range.offset, range.version) => {
+                    false => ReadState::Copying { grant, done: upto },
+                    true if node.ledger.still_holds(range.offset, range.version, grant) => {
                         ReadState::Done(Ok(()))
                     }
                     true => ReadState::Done(Err(MoveError::Stale)),

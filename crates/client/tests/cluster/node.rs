@@ -35,7 +35,7 @@ impl Node {
     pub(crate) fn new(incarnation: u128, chance: &mut Chance) -> Self {
         let segment = SegmentId(incarnation);
         let mut membership = Membership::new(1, Chance::new(chance.bits()));
-        let name = format!("node {incarnation}");
+        let name = name_of(segment);
         let endpoint = name.clone();
         membership.lend(vec![Lent { id: segment, name, endpoint, len: SEGMENT_BYTES }]);
         Self {
@@ -51,6 +51,11 @@ impl Node {
             orphans: BTreeSet::new(),
             stopped: BTreeSet::new(),
         }
+    }
+
+    /// What callers know its segment by.
+    pub(crate) fn name(&self) -> String {
+        name_of(self.segment)
     }
 
     pub(crate) fn is_reachable(&self) -> bool {
@@ -106,6 +111,10 @@ impl Node {
         beat(&mut self.membership, self.client, now, &mut master.cut_off_if(self.cut));
         self.epoch = self.epoch.max(self.membership.seen_epoch());
     }
+}
+
+fn name_of(segment: SegmentId) -> String {
+    format!("node {}", segment.0)
 }
 
 /// The master as a heartbeat finds it.

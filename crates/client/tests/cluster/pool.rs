@@ -19,6 +19,30 @@ pub(crate) struct Tally {
     pub(crate) failed_puts: BTreeMap<ErrorCode, u64>,
     pub(crate) refused_writes: u64,
     pub(crate) failovers: u64,
+    /// Objects that were written part by part and published.
+    pub(crate) sessions: u64,
+    /// Reads by routes that were held.
+    pub(crate) held_reads: u64,
+    /// Routes whose leases were over before all was read.
+    pub(crate) expired: u64,
+    /// Copies and moves that ended well.
+    pub(crate) carried: u64,
+}
+
+impl Tally {
+    pub(crate) fn count_put(&mut self, result: Result<(), ErrorCode>) {
+        match result {
+            Ok(()) => self.puts += 1,
+            Err(code) => *self.failed_puts.entry(code).or_default() += 1,
+        }
+    }
+
+    pub(crate) fn count_failed_get(&mut self, code: ErrorCode) {
+        match code {
+            ErrorCode::ObjectNotFound | ErrorCode::ReplicaIsNotReady => self.missed += 1,
+            code => *self.failed_gets.entry(code).or_default() += 1,
+        }
+    }
 }
 
 /// The master, the nodes, the time, and what is known about every version.
@@ -32,7 +56,7 @@ pub(crate) struct Pool {
     meta: Meta,
     master_is_up: bool,
     incarnations: u128,
-    /// Versions whose puts ended, and the step at which a removal of their key was acknowledged.
+    /// Versions whose puts ended, and the step at which it was acknowledged that they were removed or replaced.
     committed: BTreeMap<Version, Option<u64>>,
     by_key: BTreeMap<String, BTreeSet<Version>>,
 }
@@ -43,6 +67,8 @@ fn config(chance: &mut Chance) -> Config {
         lease_ttl_ms: 500,
         put_discard_ms: 4_000,
         put_release_ms: 8_000,
+        pending_task_ms: 20_000,
+        processing_task_ms: 20_000,
         seed: chance.bits(),
         ..Config::default()
     }
@@ -204,8 +230,7 @@ impl Pool {
         match request {
             Request::PutEnd { puts } => {
                 for (put, _) in puts.iter().zip(statuses).filter(|(_, status)| status.is_ok()) {
-                    self.committed.entry(put.version).or_insert(None);
-                    self.by_key.entry(put.key.to_owned()).or_default().insert(put.version);
+                    self.note_committed(put.key, put.version);
                 }
             }
             Request::Remove { keys, .. } => {
@@ -219,11 +244,22 @@ impl Pool {
         }
     }
 
+    /// The newest version of a key that was ended is what readers get from now on.
+    fn note_committed(&mut self, key: &str, version: Version) {
+        self.committed.entry(version).or_insert(None);
+        let versions = self.by_key.entry(key.to_owned()).or_default();
+        versions.insert(version);
+        while versions.len() > 1 {
+            let older = versions.pop_first().expect("there are two");
+            self.committed.entry(older).and_modify(|gone_at| *gone_at = Some(self.steps));
+        }
+    }
+
     /// A get that began at that step returned this version.
     pub(crate) fn check_version(&self, version: Version, began_at: u64) {
-        let removed_at = self.committed.get(&version).expect("only what was committed is read");
-        let was_there = removed_at.is_none_or(|removed_at| removed_at >= began_at);
-        assert!(was_there, "{version} was removed before the get began");
+        let gone_at = self.committed.get(&version).expect("only what was committed is read");
+        let was_there = gone_at.is_none_or(|gone_at| gone_at >= began_at);
+        assert!(was_there, "{version} was removed or replaced before the get began");
     }
 
     pub(crate) fn node_of(&mut self, segment: SegmentId) -> Option<&mut Node> {

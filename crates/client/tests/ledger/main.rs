@@ -1,20 +1,21 @@
 //! The ledger against an oracle that knows bytes only: every sequence of a small segment, and long random ones.
 
 mod oracle;
+mod parts;
 
 use std::collections::BTreeSet;
 
 use mooncake_client::Chance;
-use mooncake_client::node::{Clearance, EntryState, Ledger};
+use mooncake_client::node::{Clearance, EntryState, Held, Ledger};
 use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, Version, limits};
-use oracle::Oracle;
+use oracle::{Oracle, Write};
 
 const SEGMENT: SegmentId = SegmentId(1);
 
 /// One thing that may happen to a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
-    Begin { offset: u64, len: u64, counter: u64 },
+    Begin(Write),
     Complete { ticket: u64 },
     Abandon { ticket: u64 },
 }
@@ -27,12 +28,21 @@ fn write(offset: u64, len: u64, counter: u64) -> RangeWrite<'static> {
     RangeWrite {
         segment: SEGMENT,
         offset,
+        entry_len: len,
+        from: 0,
         len,
         key: "key",
         version: version(counter),
+        grant: version(counter),
         object_len: len,
         object_offset: 0,
     }
+}
+
+fn range_of(write_of: &Write) -> RangeWrite<'static> {
+    let whole = write(write_of.offset, write_of.entry_len, write_of.version);
+    let grant = version(write_of.grant);
+    RangeWrite { from: write_of.from, len: write_of.len, grant, ..whole }
 }
 
 /// A ledger and its oracle, which must agree after every event.
@@ -50,15 +60,10 @@ impl Pair {
 
     fn apply(&mut self, event: Event) {
         match event {
-            Event::Begin { offset, len, counter } => {
-                let begun = self.ledger.begin(&write(offset, len, counter));
-                match self.oracle.begin(offset, len, counter) {
-                    None => assert_eq!(begun, Err(ErrorCode::InvalidVersion), "{event:?}"),
-                    Some((ticket, superseded)) => {
-                        let begun = begun.unwrap_or_else(|code| panic!("{event:?}: {code}"));
-                        assert_eq!((begun.ticket, begun.superseded), (ticket, superseded));
-                    }
-                }
+            Event::Begin(write) => {
+                let begun = self.ledger.begin(&range_of(&write));
+                let begun = begun.map(|begun| (begun.ticket, begun.superseded));
+                assert_eq!(begun, self.oracle.begin(&write), "{event:?}");
             }
             Event::Complete { ticket } => {
                 // A writer completes only what it was cleared to write.
@@ -81,42 +86,73 @@ impl Pair {
             assert_eq!(self.ledger.clearance(ticket), self.oracle.clearance(ticket), "{ticket}");
         }
         for offset in 0..self.len {
+            let held = self.oracle.held(offset);
             for counter in counters.clone() {
-                let held = self.oracle.held_len(offset, counter);
-                assert_eq!(self.ledger.holds(offset, version(counter)), held.is_some());
+                let held = held.filter(|&(found, ..)| found == counter);
+                let grant = held.map_or(counter, |(_, grant, _)| grant);
                 let whole = RangeRead {
                     segment: SEGMENT,
                     offset,
                     version: version(counter),
+                    object_offset: 0,
                     from: 0,
-                    len: held.unwrap_or(1),
+                    len: held.map_or(1, |(.., len)| len),
                 };
-                let expected = held.map(|_| None).ok_or(ErrorCode::ObjectNotFound);
+                let expected = held
+                    .map(|_| Held { grant: version(grant), checksums: None })
+                    .ok_or(ErrorCode::ObjectNotFound);
                 assert_eq!(self.ledger.read(&whole), expected);
+                let still_holds =
+                    |grant| self.ledger.still_holds(offset, version(counter), version(grant));
+                assert_eq!(still_holds(grant), held.is_some());
+                assert!(!still_holds(grant + 1));
             }
         }
+        self.compare_entries();
+    }
+
+    fn compare_entries(&self) {
         let mut end = 0;
         for (offset, entry) in self.ledger.entries() {
             assert!(offset >= end && entry.len > 0, "entries overlap at {offset}");
             end = offset + entry.len;
             let newest =
                 (offset..end).map(|byte| self.oracle.newest(byte)).collect::<BTreeSet<_>>();
-            assert_eq!(newest, BTreeSet::from([entry.version.counter]), "at {offset}");
+            assert_eq!(newest, BTreeSet::from([entry.grant.counter]), "at {offset}");
+            let is_fence = entry.key.is_empty();
+            let found = if is_fence { None } else { Some((entry.len, entry.state)) };
+            assert_eq!(found, self.oracle.state(offset), "at {offset}");
+            assert!(!is_fence || entry.state == EntryState::Abandoned, "at {offset}");
         }
         assert!(end <= self.len);
     }
 }
 
-fn every_begin(len: u64, counters: u64) -> Vec<Event> {
-    let mut events = Vec::new();
-    for offset in 0..len {
-        for end in offset + 1..=len {
-            for counter in 1..=counters {
-                events.push(Event::Begin { offset, len: end - offset, counter });
+/// All writes of whole ranges.
+fn every_whole(len: u64, counters: u64) -> Vec<Event> {
+    let grants: Vec<_> = (1..=counters).map(|counter| (counter, counter)).collect();
+    let all = every_write(len, &grants).into_iter();
+    all.filter(|write| write.len == write.entry_len).map(Event::Begin).collect()
+}
+
+/// All writes of ranges and their parts, as these versions under these grants.
+fn every_part(len: u64, grants: &[(u64, u64)]) -> Vec<Event> {
+    every_write(len, grants).into_iter().map(Event::Begin).collect()
+}
+
+fn every_write(len: u64, grants: &[(u64, u64)]) -> Vec<Write> {
+    let spans =
+        |len: u64| (0..len).flat_map(move |from| (from + 1..=len).map(move |to| (from, to)));
+    let mut writes = Vec::new();
+    for (start, end) in spans(len) {
+        for (from, to) in spans(end - start) {
+            for &(version, grant) in grants {
+                let (offset, entry_len, len) = (start, end - start, to - from);
+                writes.push(Write { offset, entry_len, from, len, version, grant });
             }
         }
     }
-    events
+    writes
 }
 
 fn explore(pair: &Pair, begins: &[Event], depth: u32, visited: &mut u64) {
@@ -140,10 +176,24 @@ fn explore(pair: &Pair, begins: &[Event], depth: u32, visited: &mut u64) {
 #[test]
 fn every_short_sequence_agrees_with_the_oracle() {
     let mut visited = 0;
-    explore(&Pair::new(3), &every_begin(3, 3), 4, &mut visited);
+    explore(&Pair::new(3), &every_whole(3, 3), 4, &mut visited);
     assert!(visited > 100_000, "{visited}");
     // Longer, on two bytes with two versions.
-    explore(&Pair::new(2), &every_begin(2, 2), 6, &mut visited);
+    explore(&Pair::new(2), &every_whole(2, 2), 6, &mut visited);
+}
+
+#[test]
+fn every_short_sequence_of_parts_agrees_with_the_oracle() {
+    let mut visited = 0;
+    // One version under two grants, and one under the newer of them.
+    explore(&Pair::new(3), &every_part(3, &[(1, 1), (1, 2), (2, 2)]), 3, &mut visited);
+    assert!(visited > 50_000, "{visited}");
+    // Longer, on two bytes.
+    explore(&Pair::new(2), &every_part(2, &[(1, 1), (1, 2)]), 5, &mut visited);
+    // Longest, the parts of one entry alone.
+    let mut one_entry = every_part(3, &[(1, 1)]);
+    one_entry.retain(|event| matches!(event, Event::Begin(write) if write.entry_len == 3));
+    explore(&Pair::new(3), &one_entry, 6, &mut visited);
 }
 
 fn random_start() -> u64 {
@@ -153,6 +203,26 @@ fn random_start() -> u64 {
     }
 }
 
+/// A new write, under a grant that is a little older now and then, or a further part of one that has begun.
+fn random_write(chance: &mut Chance, pair: &Pair, counter: &mut u64) -> Write {
+    let begun = if chance.below(2) == 0 { pair.oracle.pick(chance) } else { None };
+    let whole = begun.unwrap_or_else(|| {
+        *counter += 1;
+        let offset = chance.below(pair.len);
+        let len = 1 + chance.below(pair.len - offset);
+        // Now and then a writer that got its grant long ago, or one that copies what was put before.
+        let mut back = || if chance.below(4) == 0 { chance.below(8) } else { 0 };
+        let grant = *counter - back().min(*counter - 1);
+        let version = grant - back().min(grant - 1);
+        Write { offset, entry_len: len, from: 0, len, version, grant }
+    });
+    if chance.below(2) == 0 {
+        return whole;
+    }
+    let from = chance.below(whole.entry_len);
+    Write { from, len: 1 + chance.below(whole.entry_len - from), ..whole }
+}
+
 /// Writers that scribble over their ranges for as long as they are at work, superseded or not, as a stalled writer
 /// would: whatever the ledger calls complete must nevertheless hold its own bytes.
 #[test]
@@ -160,6 +230,7 @@ fn complete_entries_keep_their_bytes_whatever_zombies_write() {
     let start = random_start();
     println!("MOONCAKE_TEST_SEED={start}");
     let mut chance = Chance::new(start);
+    let mut completed = 0;
     for _ in 0..60 {
         let len = 4 + chance.below(60);
         let mut pair = Pair::new(len);
@@ -168,14 +239,7 @@ fn complete_entries_keep_their_bytes_whatever_zombies_write() {
             let open = pair.oracle.open_tickets();
             let pick = |chance: &mut Chance| open[chance.below(open.len() as u64) as usize];
             let event = match chance.below(10) {
-                0..4 => {
-                    counter += 1;
-                    let offset = chance.below(len);
-                    let len = 1 + chance.below(len - offset);
-                    // Now and then a writer that got its grant long ago.
-                    let age = if chance.below(4) == 0 { chance.below(8) } else { 0 };
-                    Event::Begin { offset, len, counter: counter - age.min(counter - 1) }
-                }
+                0..4 => Event::Begin(random_write(&mut chance, &pair, &mut counter)),
                 4..8 if !open.is_empty() => Event::Complete { ticket: pick(&mut chance) },
                 8 if !open.is_empty() => Event::Abandon { ticket: pick(&mut chance) },
                 _ => continue,
@@ -183,9 +247,11 @@ fn complete_entries_keep_their_bytes_whatever_zombies_write() {
             pair.apply(event);
             pair.oracle.scribble(&mut chance);
             pair.oracle.check_bytes();
-            pair.compare(counter.saturating_sub(9)..=counter);
+            pair.compare(counter.saturating_sub(16)..=counter);
+            completed += (0..len).filter(|&offset| pair.oracle.held(offset).is_some()).count();
         }
     }
+    assert!(completed > 1000, "{completed}");
 }
 
 #[test]
@@ -196,17 +262,44 @@ fn ranges_outside_of_the_segment_or_the_object_are_refused() {
     for (range, expected) in [
         (RangeWrite { offset: 81, ..good }, ErrorCode::InvalidWrite),
         (RangeWrite { offset: u64::MAX, ..good }, ErrorCode::InvalidWrite),
+        (RangeWrite { entry_len: 0, len: 0, ..good }, ErrorCode::InvalidWrite),
+        (RangeWrite { entry_len: u64::MAX, len: u64::MAX, ..good }, ErrorCode::InvalidWrite),
+        (RangeWrite { entry_len: 91, ..good }, ErrorCode::InvalidWrite),
+        (RangeWrite { entry_len: 19, ..good }, ErrorCode::InvalidWrite),
         (RangeWrite { len: 0, ..good }, ErrorCode::InvalidWrite),
-        (RangeWrite { len: u64::MAX, ..good }, ErrorCode::InvalidWrite),
+        (RangeWrite { len: 21, ..good }, ErrorCode::InvalidWrite),
+        (RangeWrite { from: 1, ..good }, ErrorCode::InvalidWrite),
+        (RangeWrite { from: 20, len: 1, ..good }, ErrorCode::InvalidWrite),
+        (RangeWrite { from: u64::MAX, ..good }, ErrorCode::InvalidWrite),
         (RangeWrite { object_len: 19, ..good }, ErrorCode::InvalidWrite),
         (RangeWrite { object_offset: 1, ..good }, ErrorCode::InvalidWrite),
         (RangeWrite { object_offset: u64::MAX, ..good }, ErrorCode::InvalidWrite),
+        (RangeWrite { grant: version(0), ..good }, ErrorCode::InvalidVersion),
         (RangeWrite { key: "", ..good }, ErrorCode::InvalidKey),
         (RangeWrite { key: &long_key, ..good }, ErrorCode::InvalidKey),
     ] {
         assert_eq!(ledger.begin(&range), Err(expected), "{range:?}");
     }
     assert_eq!(ledger.entries().count(), 0);
+}
+
+/// A replica that was moved away may have left its place to another stripe of the same version.
+#[test]
+fn another_stripe_of_the_same_version_is_not_what_was_asked_for() {
+    let mut ledger = Ledger::new(1 << 20);
+    let stripe = RangeWrite { object_len: 200, object_offset: 100, ..write(0, 100, 1) };
+    let ticket = ledger.begin(&stripe).expect("it is free").ticket;
+    ledger.complete(ticket, vec![]).expect("nobody else was there");
+    let read = |object_offset| RangeRead {
+        segment: SEGMENT,
+        offset: 0,
+        version: version(1),
+        object_offset,
+        from: 0,
+        len: 100,
+    };
+    assert_eq!(ledger.read(&read(0)), Err(ErrorCode::ObjectNotFound));
+    assert!(ledger.read(&read(100)).is_ok());
 }
 
 #[test]
@@ -216,7 +309,15 @@ fn parts_of_an_entry_can_be_read_and_nothing_beyond_it() {
     let ticket = ledger.begin(&write(4096, len, 5)).expect("the range is free").ticket;
     let read = |ledger: &Ledger, from, len| {
         let version = version(5);
-        ledger.read(&RangeRead { segment: SEGMENT, offset: 4096, version, from, len })
+        let read = ledger.read(&RangeRead {
+            segment: SEGMENT,
+            offset: 4096,
+            version,
+            object_offset: 0,
+            from,
+            len,
+        });
+        read.map(|held| held.checksums)
     };
     assert_eq!(read(&ledger, 0, len), Err(ErrorCode::ObjectNotFound));
     assert_eq!(ledger.complete(ticket, vec![7, 8]), Ok(()));

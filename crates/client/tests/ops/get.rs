@@ -10,7 +10,7 @@ const BROKEN: Result<(), MoveError> = Err(MoveError::Broken);
 const MISS: ErrorCode = ErrorCode::ObjectNotFound;
 
 fn item(key: &str) -> GetItem<'_> {
-    GetItem { key, capacity: Some(100) }
+    GetItem::whole(key, Some(100))
 }
 
 fn look<'a>(keys: &[&'a str]) -> Request<'a> {
@@ -43,8 +43,14 @@ fn a_get_is_one_lookup_and_one_read() {
     op.on_reply(Tick(6), found(vec![located(7, 10, &[(0, 2, 64, 10)])]));
     let Step::Read(fetches) = op.next(Tick(6)) else { panic!("it does not read") };
     let segment = segments()[2].clone();
-    let range =
-        RangeRead { segment: segment.id, offset: 64, version: version(7), from: 0, len: 10 };
+    let range = RangeRead {
+        segment: segment.id,
+        offset: 64,
+        version: version(7),
+        object_offset: 0,
+        from: 0,
+        len: 10,
+    };
     assert_eq!(fetches.len(), 1);
     assert_eq!((fetches[0].range, &fetches[0].endpoint), (range, &segment.endpoint));
     op.on_transfer(vec![OK]);
@@ -160,7 +166,7 @@ fn a_striped_replica_is_read_whole_or_not_at_all() {
     op.next(Tick(0));
     op.on_reply(Tick(0), found(vec![located(7, 10, &ranges)]));
     let Step::Read(fetches) = op.next(Tick(0)) else { panic!("it does not read") };
-    let parts = fetches.iter().map(|it| (it.object_from, it.range.len, it.object_len));
+    let parts = fetches.iter().map(|it| (it.at, it.range.len, it.object_len));
     assert_eq!(parts.collect::<Vec<_>>(), vec![(0, 6, 10), (6, 4, 10)]);
 }
 
@@ -173,8 +179,8 @@ fn every_position_has_its_own_result_and_duplicates_are_read_each() {
         item("b"),
         item("a"),
         item(&long),
-        GetItem { key: "c", capacity: Some(9) },
-        GetItem { key: "d", capacity: None },
+        GetItem::whole("c", Some(9)),
+        GetItem::whole("d", None),
     ];
     let here = |offset| located(7, 10, &[(0, 0, offset, 10)]);
     let big = located(9, 1 << 40, &[(0, 1, 0, 1 << 40)]);

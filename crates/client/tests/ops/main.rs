@@ -3,5 +3,9 @@
 mod get;
 mod keyed;
 mod put;
+mod put_session;
+mod ranges;
 mod scan;
 mod script;
+mod task;
+mod upsert;

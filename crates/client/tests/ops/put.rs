@@ -1,8 +1,8 @@
 use mooncake_client::ReplicateConfig;
 use mooncake_client::ops::{MoveError, Op, PutOp, Step};
 use mooncake_types::{
-    Epoch, ErrorCode, Grant, KeyVersion, Placement, PutEnd, PutItem, PutStart, RangeWrite, Reply,
-    Request, SegmentId, Tick, Version, limits,
+    Epoch, ErrorCode, Grant, KeyVersion, Placement, PutEnd, PutItem, PutMode, PutStart, RangeWrite,
+    Reply, Request, SegmentId, Tick, Version, limits,
 };
 
 use crate::script::{Turn, failures, grant, granted, play, segments, statuses, version};
@@ -12,7 +12,7 @@ const BROKEN: Result<(), MoveError> = Err(MoveError::Broken);
 const FENCED: Result<(), MoveError> = Err(MoveError::Refused(ErrorCode::InvalidVersion));
 
 fn item(key: &str) -> PutItem<'_> {
-    PutItem { key, len: 10 }
+    PutItem::new(key, 10)
 }
 
 fn start<'a>(keys: &[&'a str], excluded: &[u128]) -> Request<'a> {
@@ -20,6 +20,7 @@ fn start<'a>(keys: &[&'a str], excluded: &[u128]) -> Request<'a> {
     Request::PutStart(PutStart {
         puts: keys.iter().map(|key| item(key)).collect(),
         config: ReplicateConfig { excluded_segments, ..ReplicateConfig::default() },
+        mode: PutMode::Insert,
     })
 }
 
@@ -53,14 +54,17 @@ fn a_put_is_a_grant_a_write_and_an_end() {
     let whole = RangeWrite {
         segment: SegmentId(1),
         offset: 64,
+        entry_len: 10,
+        from: 0,
         len: 10,
         key: "a",
         version: version(5),
+        grant: version(5),
         object_len: 10,
         object_offset: 0,
     };
-    let first = RangeWrite { segment: SegmentId(2), offset: 0, len: 4, ..whole };
-    let second = RangeWrite { offset: 32, len: 6, object_offset: 4, ..first };
+    let first = RangeWrite { segment: SegmentId(2), offset: 0, entry_len: 4, len: 4, ..whole };
+    let second = RangeWrite { offset: 32, entry_len: 6, len: 6, object_offset: 4, ..first };
     assert_eq!(deposits.iter().map(|it| it.range).collect::<Vec<_>>(), [whole, first, second]);
     let endpoints = [1, 2, 2].map(|number: usize| segments()[number].endpoint.clone());
     assert_eq!(deposits.iter().map(|it| it.endpoint.clone()).collect::<Vec<_>>(), endpoints);
@@ -209,9 +213,9 @@ fn every_position_has_its_own_result() {
     let items = [
         item("a"),
         item(""),
-        PutItem { key: "empty", len: 0 },
+        PutItem::new("empty", 0),
         item("a"),
-        PutItem { key: "huge", len: limits::MAX_OBJECT_BYTES + 1 },
+        PutItem::new("huge", limits::MAX_OBJECT_BYTES + 1),
         item("full"),
         item("late"),
     ];

@@ -1,8 +1,15 @@
 //! Stores over real sockets, with a master in this process: the real state machine behind plain blocking threads.
 
 mod faults;
+mod get_session;
+mod http;
 mod master;
 mod open;
 mod patterns;
 mod pool;
+mod put_session;
+mod ranges;
 mod rig;
+mod stalled;
+mod tasks;
+mod upsert;

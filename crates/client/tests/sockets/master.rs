@@ -160,7 +160,8 @@ impl Shared {
     }
 }
 
-fn read_frame(stream: &mut TcpStream) -> io::Result<(Header, Vec<u8>)> {
+/// The next frame of a connection.
+pub(crate) fn read_frame(stream: &mut TcpStream) -> io::Result<(Header, Vec<u8>)> {
     let mut header = [0; HEADER_LEN];
     stream.read_exact(&mut header)?;
     let header = Header::decode(&header).expect("a client's header decodes");

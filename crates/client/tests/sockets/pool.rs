@@ -63,7 +63,7 @@ fn a_large_object_travels_in_pieces_of_the_callers_memory() {
     let pieces = |buffer: &Buffer| -> SliceList {
         cuts.windows(2).map(|cut| buffer.raw().sub(cut[0], cut[1] - cut[0])).collect()
     };
-    let put = client.put(&[PutSource { key, src: pieces(&bytes) }], &ReplicateConfig::default());
+    let put = client.put(&[PutSource::new(key, pieces(&bytes))], &ReplicateConfig::default());
     assert_eq!(put, vec![Ok(())]);
     let room = Buffer::zeroed(bytes.len());
     let got = client.get_into(&[GetTarget { key, dst: pieces(&room) }]);
@@ -101,11 +101,11 @@ fn every_item_of_a_batch_has_its_own_bytes_and_result() {
     let mut items: Vec<PutSource<'_>> = names
         .iter()
         .zip(&values)
-        .map(|(key, value)| PutSource { key, src: SliceList::from(value.raw()) })
+        .map(|(key, value)| PutSource::new(key, SliceList::from(value.raw())))
         .collect();
-    items.push(PutSource { key: &names[0], src: SliceList::from(values[1].raw()) });
-    items.push(PutSource { key: "", src: SliceList::from(values[1].raw()) });
-    items.push(PutSource { key: "empty", src: SliceList::default() });
+    items.push(PutSource::new(&names[0], SliceList::from(values[1].raw())));
+    items.push(PutSource::new("", SliceList::from(values[1].raw())));
+    items.push(PutSource::new("empty", SliceList::default()));
     let results = client.put(&items, &ReplicateConfig::default());
     assert!(results[..3000].iter().all(Result::is_ok));
     let refused = [ErrorCode::ObjectAlreadyExists, ErrorCode::InvalidKey, ErrorCode::InvalidParams];
@@ -195,7 +195,7 @@ fn a_full_pool_says_so_and_keeps_what_it_has() {
     let node = open(&master, 1 << 20);
     let pinned = ReplicateConfig { hard_pin: true, ..ReplicateConfig::default() };
     let bytes = Buffer::from_vec(content("pinned", 700_000));
-    let source = [PutSource { key: "pinned", src: SliceList::from(bytes.raw()) }];
+    let source = [PutSource::new("pinned", SliceList::from(bytes.raw()))];
     assert_eq!(node.put(&source, &pinned), vec![Ok(())]);
     assert_eq!(put(&node, "more", 700_000, 1), Err(ErrorCode::NoAvailableHandle));
     assert_eq!(get(&node, "pinned"), Ok(content("pinned", 700_000)));

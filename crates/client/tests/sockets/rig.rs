@@ -1,7 +1,8 @@
 use std::time::{Duration, Instant};
 
 use mooncake_client::{
-    Buffer, ErrorCode, GetTarget, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
+    Buffer, ErrorCode, Fragment, GetTarget, PutSource, Ranged, ReplicateConfig, SliceList, Store,
+    StoreConfig,
 };
 
 use crate::master::{CLUSTER, Master, TOKEN};
@@ -37,7 +38,36 @@ pub(crate) fn content(key: &str, len: usize) -> Vec<u8> {
 pub(crate) fn put(store: &Store, key: &str, len: usize, replicas: u32) -> Result<(), ErrorCode> {
     let bytes = Buffer::from_vec(content(key, len));
     let config = ReplicateConfig { replica_num: replicas, ..ReplicateConfig::default() };
-    store.put(&[PutSource { key, src: SliceList::from(bytes.raw()) }], &config).remove(0)
+    store.put(&[PutSource::new(key, SliceList::from(bytes.raw()))], &config).remove(0)
+}
+
+pub(crate) fn upsert(
+    store: &Store,
+    key: &str,
+    bytes: &[u8],
+    replicas: u32,
+) -> Result<(), ErrorCode> {
+    let bytes = Buffer::from_vec(bytes.to_vec());
+    let config = ReplicateConfig { replica_num: replicas, ..ReplicateConfig::default() };
+    store.upsert(&[PutSource::new(key, SliceList::from(bytes.raw()))], &config).remove(0)
+}
+
+/// Some bytes of an object, at the same place in a buffer of its length.
+pub(crate) fn fragment(buffer: &Buffer, from: usize, len: usize) -> Fragment {
+    Fragment { object_offset: from as u64, slice: buffer.raw().sub(from, len) }
+}
+
+/// One item of a ranged call.
+pub(crate) fn ranged<'a>(key: &'a str, fragments: &[Fragment]) -> Ranged<'a> {
+    Ranged { key, fragments: fragments.to_vec() }
+}
+
+/// The names of the segments that hold an object, sorted.
+pub(crate) fn places(store: &Store, key: &str) -> Vec<String> {
+    let location = store.locate(&[key]).remove(0).expect("it is there");
+    let mut names: Vec<String> = location.segment_names().map(ToString::to_string).collect();
+    names.sort();
+    names
 }
 
 pub(crate) fn get(store: &Store, key: &str) -> Result<Vec<u8>, ErrorCode> {

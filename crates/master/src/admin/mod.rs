@@ -1,6 +1,5 @@
 //! The admin HTTP server: a thread and a runtime of its own, which ask the owner and never hold it up.
 
-mod connections;
 mod error;
 mod health;
 mod keys;
@@ -10,4 +9,4 @@ mod remove_all;
 mod segments;
 mod server;
 
-pub(crate) use server::{Identity, Server};
+pub(crate) use server::{Identity, State, router};

@@ -3,6 +3,7 @@
 use axum::extract::State as Extract;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
+use mooncake_http::prometheus;
 use mooncake_types::ErrorCode;
 
 use super::error::Failure;
@@ -15,7 +16,7 @@ pub(super) async fn metrics(Extract(state): Extract<State>) -> Result<impl IntoR
     let text = snapshot
         .text()
         .map_err(|error| Failure::internal(ErrorCode::InternalError, error.to_string()))?;
-    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
+    Ok(([(CONTENT_TYPE, prometheus::CONTENT_TYPE)], text))
 }
 
 /// `GET /metrics/summary`.

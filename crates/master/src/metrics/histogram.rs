@@ -1,3 +1,5 @@
+use mooncake_http::prometheus;
+
 /// Counts of values by upper bounds that are fixed at compile time. Plain numbers: one owner writes, readers get
 /// a copy.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,18 +23,14 @@ impl<const N: usize> Histogram<N> {
         self.sum += value;
     }
 
-    pub(crate) fn sum(&self) -> f64 {
-        self.sum
-    }
-
-    pub(crate) fn count(&self) -> u64 {
-        self.counts.iter().sum::<u64>() + self.above
-    }
-
-    /// Each bound with the count of the values between it and the one below; infinity last.
-    pub(crate) fn buckets(&self) -> Vec<(f64, u64)> {
+    /// As it is written out.
+    pub(crate) fn report(&self) -> prometheus::Histogram {
         let bounded = self.bounds.iter().copied().zip(self.counts);
-        bounded.chain([(f64::INFINITY, self.above)]).collect()
+        prometheus::Histogram {
+            sum: self.sum,
+            count: self.counts.iter().sum::<u64>() + self.above,
+            buckets: bounded.chain([(f64::INFINITY, self.above)]).collect(),
+        }
     }
 }
 
@@ -46,7 +44,8 @@ mod tests {
         for value in [0.5, 1.0, 2.0, 10.0, 11.0] {
             histogram.observe(value);
         }
-        assert_eq!(histogram.buckets(), vec![(1.0, 2), (10.0, 2), (f64::INFINITY, 1)]);
-        assert_eq!((histogram.count(), histogram.sum()), (5, 24.5));
+        let buckets = vec![(1.0, 2), (10.0, 2), (f64::INFINITY, 1)];
+        let expected = prometheus::Histogram { sum: 24.5, count: 5, buckets };
+        assert_eq!(histogram.report(), expected);
     }
 }

@@ -1,4 +1,4 @@
-use mooncake_types::{Reply, Request, ScanAction};
+use mooncake_types::{Reply, Request, ScanAction, TaskKind};
 
 /// What was asked, under the name that its metrics carry. A request about one key and one about several are
 /// counted apart.
@@ -18,16 +18,22 @@ pub(crate) enum Operation {
     RemoveByRegex,
     RemoveAll,
     GetAllKeys,
+    CreateCopyTask,
+    CreateMoveTask,
+    QueryTask,
+    FetchTasks,
+    UpdateTask,
     BatchPutStart,
     BatchPutEnd,
     BatchPutRevoke,
     BatchGetReplicaList,
     BatchExistKey,
     BatchRemove,
+    BatchReplicaClear,
 }
 
 impl Operation {
-    pub(crate) const COUNT: usize = Operation::BatchRemove as usize + 1;
+    pub(crate) const COUNT: usize = Operation::BatchReplicaClear as usize + 1;
 
     pub(crate) const ALL: [(Operation, &'static str); Operation::COUNT] = [
         (Operation::Ping, "ping"),
@@ -43,12 +49,18 @@ impl Operation {
         (Operation::RemoveByRegex, "remove_by_regex"),
         (Operation::RemoveAll, "remove_all"),
         (Operation::GetAllKeys, "get_all_keys"),
+        (Operation::CreateCopyTask, "create_copy_task"),
+        (Operation::CreateMoveTask, "create_move_task"),
+        (Operation::QueryTask, "query_task"),
+        (Operation::FetchTasks, "fetch_tasks"),
+        (Operation::UpdateTask, "update_task"),
         (Operation::BatchPutStart, "batch_put_start"),
         (Operation::BatchPutEnd, "batch_put_end"),
         (Operation::BatchPutRevoke, "batch_put_revoke"),
         (Operation::BatchGetReplicaList, "batch_get_replica_list"),
         (Operation::BatchExistKey, "batch_exist_key"),
         (Operation::BatchRemove, "batch_remove"),
+        (Operation::BatchReplicaClear, "batch_replica_clear"),
     ];
 
     pub(crate) fn of(request: &Request<'_>) -> Operation {
@@ -74,6 +86,14 @@ impl Operation {
                 (ScanAction::Remove { .. }, Some(_)) => Operation::RemoveByRegex,
                 (ScanAction::Remove { .. }, None) => Operation::RemoveAll,
             },
+            Request::ClearReplicas { .. } => Operation::BatchReplicaClear,
+            Request::CreateTask(task) => match task.kind {
+                TaskKind::Copy => Operation::CreateCopyTask,
+                TaskKind::Move => Operation::CreateMoveTask,
+            },
+            Request::QueryTask { .. } => Operation::QueryTask,
+            Request::FetchTasks { .. } => Operation::FetchTasks,
+            Request::EndTask { .. } => Operation::UpdateTask,
         }
     }
 
@@ -92,7 +112,11 @@ pub(crate) struct Outcome {
 impl Outcome {
     pub(crate) fn of(reply: &Reply) -> Outcome {
         match reply {
-            Reply::Pong(_) | Reply::Scanned(_) => Outcome { items: 1, failed: 0 },
+            Reply::Pong(_)
+            | Reply::Scanned(_)
+            | Reply::TaskCreated(_)
+            | Reply::TaskReported(_)
+            | Reply::TasksFetched(_) => Outcome { items: 1, failed: 0 },
             Reply::Refused(_) => Outcome { items: 1, failed: 1 },
             Reply::Done(result) => Outcome { items: 1, failed: result.is_err().into() },
             Reply::Granted { results, .. } => count(results),

@@ -1,16 +1,8 @@
-//! The text that a Prometheus server reads, format 0.0.4.
-//!
-//! Names are those that dashboards of the C++ store know, to the letter. The encoder speaks OpenMetrics, which
-//! would add `_total` to every counter's name and end with a mark of its own; values are therefore written as
-//! plain samples under their full names, with the type said in the descriptor.
+//! The metrics as text, under the names that dashboards of the C++ store know.
 
 use std::fmt;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::text::encode_registry;
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Registry;
+use mooncake_http::prometheus::{self, Family, Metrics};
 
 use super::operation::Operation;
 use super::snapshot::Snapshot;
@@ -18,27 +10,16 @@ use super::snapshot::Snapshot;
 impl Snapshot {
     /// The whole text.
     pub(crate) fn text(self) -> Result<String, fmt::Error> {
-        let mut registry = Registry::default();
-        registry.register_collector(Box::new(self));
-        let mut text = String::with_capacity(64 << 10);
-        encode_registry(&mut text, &registry)?;
-        Ok(text)
+        prometheus::text(move |out| {
+            self.gauges(out)?;
+            self.segments(out)?;
+            self.counters(out)?;
+            self.operations(out)?;
+            self.histograms(out)
+        })
     }
-}
 
-impl Collector for Snapshot {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut out = Out(&mut encoder);
-        self.gauges(&mut out)?;
-        self.segments(&mut out)?;
-        self.counters(&mut out)?;
-        self.operations(&mut out)?;
-        self.histograms(&mut encoder)
-    }
-}
-
-impl Snapshot {
-    fn gauges(&self, out: &mut Out<'_, '_>) -> fmt::Result {
+    fn gauges(&self, out: &mut Metrics<'_, '_>) -> fmt::Result {
         let stats = &self.stats;
         out.gauge("master_allocated_bytes", "Bytes reserved in all segments", stats.used_bytes)?;
         out.gauge("master_total_capacity_bytes", "Bytes of all segments", stats.capacity_bytes)?;
@@ -61,31 +42,25 @@ impl Snapshot {
         out.gauge("file_cache_nums_", "Objects on disk", 0)
     }
 
-    fn segments(&self, out: &mut Out<'_, '_>) -> fmt::Result {
+    fn segments(&self, out: &mut Metrics<'_, '_>) -> fmt::Result {
         let samples = |pick: fn(&(u64, u64)) -> u64| {
             self.segments.iter().map(move |(name, bytes)| (name.as_ref(), pick(bytes)))
         };
-        out.labelled(
-            Family {
-                name: "segment_allocated_bytes",
-                help: "Bytes reserved in the segments of this name",
-                kind: MetricType::Gauge,
-                label: "segment",
-            },
-            samples(|(used, _)| *used),
-        )?;
-        out.labelled(
-            Family {
-                name: "segment_total_capacity_bytes",
-                help: "Bytes of the segments of this name",
-                kind: MetricType::Gauge,
-                label: "segment",
-            },
-            samples(|(_, capacity)| *capacity),
-        )
+        let used = Family {
+            name: "segment_allocated_bytes",
+            help: "Bytes reserved in the segments of this name",
+            label: "segment",
+        };
+        out.gauges(used, samples(|(used, _)| *used))?;
+        let capacity = Family {
+            name: "segment_total_capacity_bytes",
+            help: "Bytes of the segments of this name",
+            label: "segment",
+        };
+        out.gauges(capacity, samples(|(_, capacity)| *capacity))
     }
 
-    fn counters(&self, out: &mut Out<'_, '_>) -> fmt::Result {
+    fn counters(&self, out: &mut Metrics<'_, '_>) -> fmt::Result {
         let c = &self.stats.counters;
         let counters = [
             ("total_get_nums_", "Keys looked up by reads", c.lookups),
@@ -131,7 +106,7 @@ impl Snapshot {
         counters.into_iter().try_for_each(|(name, help, value)| out.counter(name, help, value))
     }
 
-    fn operations(&self, out: &mut Out<'_, '_>) -> fmt::Result {
+    fn operations(&self, out: &mut Metrics<'_, '_>) -> fmt::Result {
         for (operation, name) in Operation::ALL {
             let metrics = self.rpc.of(operation);
             let mut counters = vec![
@@ -160,65 +135,20 @@ impl Snapshot {
         Ok(())
     }
 
-    fn histograms(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let sizes = &self.rpc.value_size;
-        encoder
-            .encode_descriptor(
-                "master_value_size_bytes",
-                "Sizes of the objects that room was granted for",
-                None,
-                MetricType::Histogram,
-            )?
-            .encode_histogram::<NoLabelSet>(sizes.sum(), sizes.count(), &sizes.buckets(), None)?;
-        let mut family = encoder.encode_descriptor(
-            "master_operation_latency_seconds",
-            "Time in the state machine, by operation",
-            None,
-            MetricType::Histogram,
+    fn histograms(&self, out: &mut Metrics<'_, '_>) -> fmt::Result {
+        out.histogram(
+            "master_value_size_bytes",
+            "Sizes of the objects that room was granted for",
+            &self.rpc.value_size.report(),
         )?;
-        for (operation, name) in Operation::ALL {
-            let latency = &self.rpc.of(operation).latency;
-            family.encode_family(&[("operation", name)])?.encode_histogram::<NoLabelSet>(
-                latency.sum(),
-                latency.count(),
-                &latency.buckets(),
-                None,
-            )?;
-        }
-        Ok(())
-    }
-}
-
-/// A metric with one label.
-struct Family {
-    name: &'static str,
-    help: &'static str,
-    kind: MetricType,
-    label: &'static str,
-}
-
-/// Writes samples under exactly the names given.
-struct Out<'a, 'b>(&'a mut DescriptorEncoder<'b>);
-
-impl Out<'_, '_> {
-    fn gauge(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
-        self.0.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
-    }
-
-    fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
-        // As a gauge: a counter's sample would get another `_total`.
-        self.0.encode_descriptor(name, help, None, MetricType::Counter)?.encode_gauge(&value)
-    }
-
-    fn labelled<'s>(
-        &mut self,
-        family: Family,
-        samples: impl Iterator<Item = (&'s str, u64)>,
-    ) -> fmt::Result {
-        let mut encoder = self.0.encode_descriptor(family.name, family.help, None, family.kind)?;
-        for (value_of_label, value) in samples {
-            encoder.encode_family(&[(family.label, value_of_label)])?.encode_gauge(&value)?;
-        }
-        Ok(())
+        let latency = Family {
+            name: "master_operation_latency_seconds",
+            help: "Time in the state machine, by operation",
+            label: "operation",
+        };
+        let samples = Operation::ALL
+            .iter()
+            .map(|(operation, name)| (*name, self.rpc.of(*operation).latency.report()));
+        out.histograms(latency, samples)
     }
 }

@@ -28,6 +28,8 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Running {
     pub rpc: SocketAddr,
     pub admin: SocketAddr,
+    /// The metadata server, if there is one.
+    pub metadata: Option<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -51,6 +53,7 @@ pub fn start() -> Running {
 pub fn start_with(config: Config) -> Running {
     let master = Master::bind(config).expect("free ports");
     let (rpc, admin) = (master.rpc_addr().expect("bound"), master.admin_addr().expect("bound"));
+    let metadata = master.metadata_addr().expect("bound");
     let (stop, stopped) = oneshot::channel::<()>();
     let thread = std::thread::spawn(move || {
         let shutdown = async {
@@ -58,7 +61,7 @@ pub fn start_with(config: Config) -> Running {
         };
         master.serve(shutdown).expect("the master serves");
     });
-    Running { rpc, admin, stop: Some(stop), thread: Some(thread) }
+    Running { rpc, admin, metadata, stop: Some(stop), thread: Some(thread) }
 }
 
 impl Running {
@@ -172,9 +175,13 @@ impl Rpc {
 
     /// Puts objects of `len` bytes as far as the master is concerned.
     pub fn put(&mut self, keys: &[&str], len: u64) {
-        let puts = keys.iter().map(|key| PutItem { key, len }).collect();
+        let puts = keys.iter().map(|key| PutItem::new(key, len)).collect();
         let config = ReplicateConfig::default();
-        let reply = self.ask(&Request::PutStart(PutStart { puts, config }));
+        let reply = self.ask(&Request::PutStart(PutStart {
+            puts,
+            config,
+            mode: mooncake_types::PutMode::Insert,
+        }));
         let Reply::Granted { results, .. } = reply else { panic!("not granted: {reply:?}") };
         let grants = results.into_iter().map(|result| result.expect("there is room"));
         let puts = keys
@@ -223,11 +230,18 @@ pub fn get(address: SocketAddr, path: &str) -> Answer {
 }
 
 pub fn http(address: SocketAddr, method: &str, path: &str) -> Answer {
+    http_with(address, method, path, b"")
+}
+
+pub fn http_with(address: SocketAddr, method: &str, path: &str, body: &[u8]) -> Answer {
     let mut stream = dial(address);
-    let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    let len = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len}\r\n\r\n"
     );
-    stream.write_all(request.as_bytes()).expect("the server reads");
+    stream.write_all(head.as_bytes()).expect("the server reads");
+    // The server may refuse a body that it has not read.
+    let _ = stream.write_all(body);
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).expect("the server answers and closes");
     let text = String::from_utf8(bytes).expect("text");

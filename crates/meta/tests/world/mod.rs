@@ -4,9 +4,9 @@
 
 use mooncake_meta::{Config, Meta};
 use mooncake_types::{
-    ClientId, Epoch, ErrorCode, Grant, KeyVersion, Located, MountSegment, PutEnd, PutItem,
-    PutStart, ReplicateConfig, Reply, Request, Scan, ScanAction, ScanPage, SegmentAddress,
-    SegmentId, Tick,
+    ClientId, CreateTask, Epoch, ErrorCode, Grant, KeyVersion, Located, MountSegment, PutEnd,
+    PutItem, PutMode, PutStart, ReplicateConfig, Reply, Request, Scan, ScanAction, ScanPage,
+    SegmentAddress, SegmentId, TaskId, TaskOrders, TaskReport, Tick, Version,
 };
 
 pub(crate) const ALICE: ClientId = ClientId(1);
@@ -86,14 +86,108 @@ impl World {
         len: u64,
         config: ReplicateConfig<'_>,
     ) -> Result<Placed<Grant>, ErrorCode> {
-        let start = PutStart { puts: vec![PutItem { key, len }], config };
-        match self.ask(from, &Request::PutStart(start)) {
+        self.begin(from, PutItem::new(key, len), config, PutMode::Insert)
+    }
+
+    pub(crate) fn begin(
+        &mut self,
+        from: ClientId,
+        put: PutItem<'_>,
+        config: ReplicateConfig<'_>,
+        mode: PutMode,
+    ) -> Result<Placed<Grant>, ErrorCode> {
+        match self.ask(from, &Request::PutStart(PutStart { puts: vec![put], config, mode })) {
             Reply::Granted { mut results, segments } => {
                 results.remove(0).map(|what| Placed { what, segments })
             }
             Reply::Refused(code) => Err(code),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Starts an upsert.
+    pub(crate) fn upsert(
+        &mut self,
+        from: ClientId,
+        key: &str,
+        len: u64,
+    ) -> Result<Placed<Grant>, ErrorCode> {
+        self.begin(from, PutItem::new(key, len), ReplicateConfig::default(), PutMode::Upsert)
+    }
+
+    /// A whole put of a member of a group.
+    pub(crate) fn put_member(
+        &mut self,
+        key: &str,
+        len: u64,
+        group: &str,
+    ) -> Result<Placed<Grant>, ErrorCode> {
+        let put = PutItem { key, len, group };
+        let placed = self.begin(ALICE, put, ReplicateConfig::default(), PutMode::Insert)?;
+        self.end(ALICE, key, &placed.what, 0)?;
+        Ok(placed)
+    }
+
+    pub(crate) fn clear(
+        &mut self,
+        from: ClientId,
+        key: &str,
+        segment: &str,
+    ) -> Result<(), ErrorCode> {
+        statuses(self.ask(from, &Request::ClearReplicas { keys: vec![key], segment }))
+    }
+
+    pub(crate) fn create_task(&mut self, task: CreateTask<'_>) -> Result<TaskId, ErrorCode> {
+        match self.ask(BOB, &Request::CreateTask(task)) {
+            Reply::TaskCreated(id) => Ok(id),
+            Reply::Refused(code) => Err(code),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn query_task(&mut self, id: TaskId) -> Result<TaskReport, ErrorCode> {
+        match self.ask(BOB, &Request::QueryTask { id }) {
+            Reply::TaskReported(report) => Ok(report),
+            Reply::Refused(code) => Err(code),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn fetch_tasks(&mut self, from: ClientId) -> TaskOrders {
+        match self.ask(from, &Request::FetchTasks { limit: u32::MAX }) {
+            Reply::TasksFetched(orders) => orders,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn end_task(
+        &mut self,
+        from: ClientId,
+        id: TaskId,
+        outcome: Result<(), ErrorCode>,
+    ) -> Result<(), ErrorCode> {
+        match self.ask(from, &Request::EndTask { id, outcome }) {
+            Reply::Done(result) => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The names of the segments that hold a replica, without a lease.
+    pub(crate) fn holders(&self, key: &str) -> Vec<String> {
+        let report = self.meta.peek(key).expect("the key is there");
+        let mut names: Vec<String> = report
+            .located
+            .placements
+            .iter()
+            .map(|place| report.segments[place.segment as usize].name.to_string())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// The version that readers get, without a lease; none if there is nothing to read.
+    pub(crate) fn version(&self, key: &str) -> Option<Version> {
+        self.meta.peek(key).filter(|report| report.complete).map(|report| report.located.version)
     }
 
     pub(crate) fn start(

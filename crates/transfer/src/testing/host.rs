@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use mooncake_memory::Region;
 use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, Version};
 
+use super::partial::Partial;
 use crate::{Interrupt, ReadTicket, SegmentHost, WriteTicket};
 
 /// Called when a read has got its ticket, before a byte is copied.
@@ -28,6 +29,8 @@ struct State {
 struct Segment {
     region: Arc<Region>,
     entries: Vec<Entry>,
+    partials: Vec<Partial>,
+    /// The newest grant that began in each range.
     begun: Vec<(Range<u64>, Version)>,
     writers: Vec<Writer>,
 }
@@ -35,13 +38,17 @@ struct Segment {
 struct Entry {
     range: Range<u64>,
     version: Version,
-    checksums: Arc<[u32]>,
+    grant: Version,
+    /// Unknown for one that was written in parts.
+    checksums: Option<Arc<[u32]>>,
 }
 
 struct Writer {
     id: u64,
-    range: Range<u64>,
+    entry: Range<u64>,
+    part: Range<u64>,
     version: Version,
+    grant: Version,
     interrupt: Arc<dyn Interrupt>,
 }
 
@@ -58,8 +65,7 @@ impl MemoryHost {
     pub fn with_segment(segment: SegmentId, len: u64) -> Arc<MemoryHost> {
         let host = MemoryHost::default();
         let region = Arc::new(Region::anonymous(len).expect("memory for a test"));
-        let (entries, begun, writers) = (Vec::new(), Vec::new(), Vec::new());
-        host.lock().segments.insert(segment, Segment { region, entries, begun, writers });
+        host.lock().segments.insert(segment, Segment::new(region));
         Arc::new(host)
     }
 
@@ -109,15 +115,114 @@ impl MemoryHost {
     }
 }
 
-impl Segment {
-    fn is_superseded(&self, range: &Range<u64>, version: Version) -> bool {
-        self.begun.iter().any(|(other, begun)| overlap(other, range) && *begun > version)
+impl Writer {
+    fn new(id: u64, range: &RangeWrite<'_>, interrupt: Arc<dyn Interrupt>) -> Self {
+        let entry = range.offset..range.offset + range.entry_len;
+        let start = range.offset + range.from;
+        let (version, grant) = (range.version, range.grant);
+        Self { id, entry, part: start..start + range.len, version, grant, interrupt }
     }
 
-    /// Interrupts everybody in the range and says whether anybody is.
-    fn interrupt(&self, range: &Range<u64>) -> bool {
-        let there = self.writers.iter().filter(|writer| overlap(&writer.range, range));
-        there.inspect(|writer| writer.interrupt.interrupt()).count() > 0
+    fn is_whole(&self) -> bool {
+        self.entry == self.part
+    }
+
+    fn is_of(&self, partial: &Partial) -> bool {
+        (&self.entry, self.version, self.grant) == (&partial.entry, partial.version, partial.grant)
+    }
+}
+
+impl Segment {
+    fn new(region: Arc<Region>) -> Self {
+        let (entries, partials) = (Vec::new(), Vec::new());
+        Self { region, entries, partials, begun: Vec::new(), writers: Vec::new() }
+    }
+
+    fn check(&self, range: &RangeWrite<'_>) -> Result<(), ErrorCode> {
+        let whole = self.region.slice(range.offset, range.entry_len);
+        whole.map_err(|_| ErrorCode::InvalidParams)?;
+        let end = range.from.checked_add(range.len).filter(|&end| end <= range.entry_len);
+        end.map(|_| ()).ok_or(ErrorCode::InvalidWrite)
+    }
+
+    fn is_superseded(&self, writer: &Writer) -> bool {
+        let newer = |begun: &Version| *begun > writer.grant;
+        self.begun.iter().any(|(other, begun)| overlap(other, &writer.entry) && newer(begun))
+    }
+
+    /// Drops what the writer takes the place of.
+    fn make_way(&mut self, writer: &Writer) -> Result<(), ErrorCode> {
+        if self.is_superseded(writer) {
+            return Err(ErrorCode::InvalidVersion);
+        }
+        if !writer.is_whole() {
+            self.check_part(writer)?;
+        }
+        let stays = |other: &Range<u64>| !overlap(other, &writer.entry);
+        self.begun.retain(|(other, _)| *other != writer.entry);
+        self.begun.push((writer.entry.clone(), writer.grant));
+        self.entries.retain(|entry| stays(&entry.range));
+        self.partials.retain(|partial| {
+            stays(&partial.entry) || (!writer.is_whole() && writer.is_of(partial))
+        });
+        Ok(())
+    }
+
+    fn check_part(&self, writer: &Writer) -> Result<(), ErrorCode> {
+        let same_grant = |(other, begun): &&(Range<u64>, Version)| {
+            overlap(other, &writer.entry) && *begun == writer.grant
+        };
+        if self.begun.iter().filter(same_grant).any(|(other, _)| *other != writer.entry) {
+            return Err(ErrorCode::InvalidVersion);
+        }
+        let complete = |entry: &Entry| entry.range == writer.entry && entry.grant == writer.grant;
+        if self.entries.iter().any(complete) {
+            return Err(ErrorCode::InvalidWrite);
+        }
+        let busy =
+            |other: &Writer| overlap(&other.part, &writer.part) && other.grant == writer.grant;
+        if self.writers.iter().any(busy) {
+            return Err(ErrorCode::ObjectReplicaBusy);
+        }
+        Ok(())
+    }
+
+    /// Interrupts everybody in the range but the writers of other parts, and says whether anybody is.
+    fn interrupt(&self, writer: &Writer) -> bool {
+        let in_the_way = |other: &&Writer| {
+            overlap(&other.entry, &writer.entry)
+                && (writer.is_whole() || other.grant != writer.grant)
+        };
+        let there = self.writers.iter().filter(in_the_way);
+        there.inspect(|other| other.interrupt.interrupt()).count() > 0
+    }
+
+    fn begin(&mut self, writer: Writer) {
+        if !writer.is_whole() {
+            if !self.partials.iter().any(|partial| writer.is_of(partial)) {
+                let entry = writer.entry.clone();
+                self.partials.push(Partial::new(entry, writer.version, writer.grant));
+            }
+            let partial = self.partials.iter_mut().find(|partial| writer.is_of(partial));
+            partial.expect("it is there now").open(&writer.part);
+        }
+        self.writers.push(writer);
+    }
+
+    fn complete(&mut self, writer: Writer, checksums: Vec<u32>) {
+        let checksums = if writer.is_whole() {
+            Some(checksums.into())
+        } else {
+            let index = self.partials.iter().position(|partial| writer.is_of(partial));
+            let index = index.expect("a writer that was not superseded has its entry");
+            if !self.partials[index].close(writer.part) {
+                return;
+            }
+            self.partials.swap_remove(index);
+            None
+        };
+        let (range, version, grant) = (writer.entry, writer.version, writer.grant);
+        self.entries.push(Entry { range, version, grant, checksums });
     }
 }
 
@@ -141,28 +246,24 @@ impl SegmentHost for MemoryHost {
             return Err(ErrorCode::InvalidVersion);
         }
         state.seen = epoch;
-        let span = range.offset..range.offset.saturating_add(range.len);
+        state.next_ticket += 1;
+        let id = state.next_ticket;
+        let missing = ErrorCode::SegmentNotFound;
+        state.segments.get(&range.segment).ok_or(missing)?.check(range)?;
+        let writer = Writer::new(id, range, interrupt);
         loop {
-            let segment =
-                state.segments.get_mut(&range.segment).ok_or(ErrorCode::SegmentNotFound)?;
-            segment.region.slice(range.offset, range.len).map_err(|_| ErrorCode::InvalidParams)?;
-            if segment.is_superseded(&span, range.version) {
-                return Err(ErrorCode::InvalidVersion);
-            }
-            segment.begun.retain(|(other, _)| *other != span);
-            segment.begun.push((span.clone(), range.version));
-            segment.entries.retain(|entry| !overlap(&entry.range, &span));
-            if !segment.interrupt(&span) {
+            let segment = state.segments.get_mut(&range.segment).ok_or(missing)?;
+            segment.make_way(&writer)?;
+            if !segment.interrupt(&writer) {
                 break;
             }
             state = self.left.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.next_ticket += 1;
-        let id = state.next_ticket;
-        let segment = state.segments.get_mut(&range.segment).ok_or(ErrorCode::SegmentNotFound)?;
-        segment.writers.push(Writer { id, range: span, version: range.version, interrupt });
+        let segment = state.segments.get_mut(&range.segment).ok_or(missing)?;
         let region = Arc::clone(&segment.region);
-        let memory = region.slice(range.offset, range.len).map_err(|_| ErrorCode::InvalidParams)?;
+        let memory = region.slice(writer.part.start, range.len);
+        let memory = memory.map_err(|_| ErrorCode::InvalidParams)?;
+        segment.begin(writer);
         Ok(WriteTicket { memory, region, id, segment: range.segment })
     }
 
@@ -176,11 +277,10 @@ impl SegmentHost for MemoryHost {
         let writer = Self::take_writer(&mut state, &ticket).ok_or(ErrorCode::InternalError)?;
         self.left.notify_all();
         let segment = state.segments.get_mut(&ticket.segment).ok_or(ErrorCode::SegmentNotFound)?;
-        if segment.is_superseded(&writer.range, writer.version) {
+        if segment.is_superseded(&writer) {
             return Err(ErrorCode::InvalidVersion);
         }
-        let (range, version) = (writer.range, writer.version);
-        segment.entries.push(Entry { range, version, checksums: checksums.into() });
+        segment.complete(writer, checksums);
         Ok(())
     }
 
@@ -206,10 +306,11 @@ impl SegmentHost for MemoryHost {
                 .region
                 .slice(range.offset + range.from, range.len)
                 .map_err(|_| ErrorCode::InvalidParams)?;
-            let checksums = (range.len == entry_len).then(|| Arc::clone(&entry.checksums));
+            let checksums = entry.checksums.clone().filter(|_| range.len == entry_len);
             let region = Arc::clone(&segment.region);
             let (segment, offset, version) = (range.segment, range.offset, range.version);
-            ReadTicket { memory, region, checksums, segment, offset, version }
+            let grant = entry.grant;
+            ReadTicket { memory, region, checksums, segment, offset, version, grant }
         };
         let hook = self.hook.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(hook) = hook {
@@ -221,10 +322,9 @@ impl SegmentHost for MemoryHost {
     fn still_holds(&self, ticket: &ReadTicket) -> bool {
         let state = self.lock();
         state.segments.get(&ticket.segment).is_some_and(|segment| {
-            segment
-                .entries
-                .iter()
-                .any(|entry| entry.range.start == ticket.offset && entry.version == ticket.version)
+            let wanted = (ticket.offset, ticket.version, ticket.grant);
+            let mut entries = segment.entries.iter();
+            entries.any(|entry| (entry.range.start, entry.version, entry.grant) == wanted)
         })
     }
 }

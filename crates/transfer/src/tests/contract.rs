@@ -18,7 +18,7 @@ use crate::{LocalTransport, Paths, SegmentHost, TransferError, Transport};
 const MIB: u64 = 1 << 20;
 
 /// Runs a promise over every transport: in this process, over TCP, and by whichever way is nearer.
-fn on_every_transport(promise: impl Fn(&dyn Transport, &Node)) {
+pub(super) fn on_every_transport(promise: impl Fn(&dyn Transport, &Node)) {
     let node = Node::start(1, 64 * MIB);
     let host = || Arc::clone(&node.host) as Arc<dyn SegmentHost>;
     promise(&LocalTransport::new(host()), &node);

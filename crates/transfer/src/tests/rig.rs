@@ -92,18 +92,29 @@ impl Object {
         let range = RangeWrite {
             segment: self.segment,
             offset: self.offset,
+            entry_len: self.len,
+            from: 0,
             len: self.len,
             key: &self.key,
             version: self.version,
+            grant: self.version,
             object_len: self.len,
             object_offset: 0,
         };
         WriteOp { endpoint: Arc::clone(&self.endpoint), range, src }
     }
 
+    /// A write of a part; `src` is all of it.
+    pub(super) fn part_op(&self, from: u64, src: SliceList) -> WriteOp<'_> {
+        let mut op = self.write_op(src);
+        (op.range.from, op.range.len) = (from, op.src.total_len());
+        op
+    }
+
     pub(super) fn read_op(&self, from: u64, dst: SliceList) -> ReadOp {
         let (segment, offset, version) = (self.segment, self.offset, self.version);
-        let range = RangeRead { segment, offset, version, from, len: dst.total_len() };
+        let range =
+            RangeRead { segment, offset, version, object_offset: 0, from, len: dst.total_len() };
         ReadOp { endpoint: Arc::clone(&self.endpoint), range, dst }
     }
 }

@@ -1,7 +1,10 @@
-use mooncake_types::limits::{MAX_BATCH_KEYS, MAX_FRAME_RANGES, MAX_KEY_BYTES};
+use mooncake_types::limits::{
+    MAX_BATCH_KEYS, MAX_FETCHED_TASKS, MAX_FRAME_RANGES, MAX_GROUP_BYTES, MAX_KEY_BYTES,
+    MAX_TASK_MESSAGE_BYTES,
+};
 use mooncake_types::{
-    Epoch, ErrorCode, PutItem, PutStart, RangeRead, RangeWrite, ReplicateConfig, Request,
-    SegmentId, Version,
+    Epoch, ErrorCode, PutItem, PutStart, RangeRead, RangeWrite, ReplicateConfig, Reply, Request,
+    SegmentId, TaskOrder, TaskOrders, TaskReport, Version,
 };
 
 use crate::frame::{Frame, decode, split};
@@ -12,22 +15,34 @@ fn a_batch_within_the_limits_fits_a_frame() {
     let key = &*"k".repeat(MAX_KEY_BYTES);
     let (most, segment) = (u64::MAX, SegmentId(u128::MAX));
     let version = Version { epoch: Epoch(most), counter: most };
-    let read = RangeRead { segment, offset: most, version, from: most, len: most };
+    let read =
+        RangeRead { segment, offset: most, version, object_offset: most, from: most, len: most };
     let write = RangeWrite {
         segment,
         offset: most,
+        entry_len: most,
+        from: most,
         len: most,
         key,
         version,
+        grant: version,
         object_len: most,
         object_offset: most,
     };
-    let put = PutItem { key, len: most };
+    let group = &*"g".repeat(MAX_GROUP_BYTES);
+    let put = PutItem { group, ..PutItem::new(key, most) };
     let config = ReplicateConfig::default();
-    let start = PutStart { puts: vec![put; MAX_BATCH_KEYS], config };
+    let start = PutStart { puts: vec![put; MAX_BATCH_KEYS], config, ..PutStart::default() };
+    let message = "m".repeat(MAX_TASK_MESSAGE_BYTES);
+    let report = TaskReport { created_ms_ago: most, message, ..TaskReport::default() };
+    let order = TaskOrder { key: key.into(), version, grant: version, ..TaskOrder::default() };
+    let orders = vec![order; MAX_FETCHED_TASKS as usize];
     let results = vec![Err(ErrorCode::TenantNotEmpty); MAX_FRAME_RANGES];
     let frames = [
         Frame::Request(Request::PutStart(start)),
+        Frame::Request(Request::ClearReplicas { keys: vec![key; MAX_BATCH_KEYS], segment: key }),
+        Frame::Reply(Reply::TaskReported(report)),
+        Frame::Reply(Reply::TasksFetched(TaskOrders { orders, segments: vec![] })),
         Frame::Read(vec![read; MAX_FRAME_RANGES]),
         Frame::ReadReply(results.clone()),
         Frame::Write(Epoch(most), vec![write; MAX_FRAME_RANGES]),

@@ -1,9 +1,10 @@
 //! Bodies that are wrong in one way each, and what is said of them.
 
 use mooncake_types::limits::{
-    MAX_BATCH_KEYS, MAX_FRAME_RANGES, MAX_REPLICAS, MAX_SCAN_OBJECTS, MAX_SEGMENTS,
+    MAX_BATCH_KEYS, MAX_FETCHED_TASKS, MAX_FRAME_RANGES, MAX_GROUP_BYTES, MAX_REPLICAS,
+    MAX_SCAN_OBJECTS, MAX_SEGMENTS, MAX_TASK_MESSAGE_BYTES,
 };
-use mooncake_types::{ErrorCode, Reply, Request};
+use mooncake_types::{ErrorCode, PutItem, PutStart, Reply, Request};
 use mooncake_wire::{DecodeError, Kind};
 
 use crate::body::Body;
@@ -86,19 +87,23 @@ fn bodies_of_another_schema() {
 #[test]
 fn lists_that_are_too_long() {
     let keys = |count| empty().times(count, |body| body.bytes(1, b""));
-    for (tag, body) in [(4, keys), (5, keys), (6, keys), (7, keys), (8, keys), (9, keys)] {
-        let body = empty().message(tag, body(MAX_BATCH_KEYS + 1));
+    for tag in [4, 5, 6, 7, 8, 9, 11] {
+        let body = empty().message(tag, keys(MAX_BATCH_KEYS + 1));
         check(Kind::Request, body, too_many("keys", MAX_BATCH_KEYS));
     }
     let names = empty().times(MAX_SEGMENTS + 1, |body| body.bytes(5, b""));
     let put = empty().message(4, empty().message(3, names));
     check(Kind::Request, put, too_many("preferred_segments", MAX_SEGMENTS));
+    let groups = empty().times(MAX_BATCH_KEYS + 1, |body| body.bytes(5, b""));
+    check(Kind::Request, empty().message(4, groups), too_many("groups", MAX_BATCH_KEYS));
+    let names = empty().times(MAX_SEGMENTS + 1, |body| body.bytes(4, b""));
+    check(Kind::Request, empty().message(12, names), too_many("target_segments", MAX_SEGMENTS));
     let ids = vec![0; (MAX_SEGMENTS + 1) * 16];
     let ping = empty().message(1, empty().bytes(1, &ids));
     check(Kind::Request, ping, too_many("segment_ids", MAX_SEGMENTS));
 
     let segments = empty().times(MAX_SEGMENTS + 1, |body| body.bytes(8, b""));
-    for (tag, lists) in [(3, 1), (5, 1), (7, 2)] {
+    for (tag, lists) in [(3, 1), (5, 1), (7, 2), (11, 3)] {
         let body = empty().message(tag, empty().message(lists, segments.clone()));
         check(Kind::Reply, body, too_many("segments", MAX_SEGMENTS));
     }
@@ -112,6 +117,11 @@ fn lists_that_are_too_long() {
     check(Kind::Reply, empty().message(6, list), too_many("exists", MAX_BATCH_KEYS));
     let limit = MAX_SCAN_OBJECTS as usize;
     check(Kind::Reply, empty().message(7, keys(limit + 1)), too_many("keys", limit));
+    let limit = MAX_FETCHED_TASKS as usize;
+    check(Kind::Reply, empty().message(11, keys(limit + 1)), too_many("keys", limit));
+    let limit = MAX_TASK_MESSAGE_BYTES;
+    let report = empty().bytes(7, "m".repeat(limit + 1).as_bytes());
+    check(Kind::Reply, empty().message(10, report), too_many("message", limit));
 
     let limit = MAX_FRAME_RANGES;
     check(Kind::Write, keys(limit + 1), too_many("keys", limit));
@@ -129,6 +139,8 @@ fn messages_that_stand_twice() {
     check(Kind::Request, twice, too_many("exist_key", 1));
     let twice = empty().message(5, empty().message(1, lists(0, 0)).message(1, lists(0, 0)));
     check(Kind::Reply, twice, too_many("replica_lists", 1));
+    let twice = empty().message(9, empty()).message(9, empty());
+    check(Kind::Write, twice, too_many("parts", 1));
 }
 
 #[test]
@@ -139,9 +151,17 @@ fn fields_that_are_missing() {
     check(Kind::Request, empty().message(2, empty()), missing("segment_id"));
     check(Kind::Request, empty().message(3, empty()), missing("segment_id"));
     check(Kind::Reply, empty(), missing("result"));
-    for tag in [3, 5, 7] {
+    for tag in [3, 5, 7, 11] {
         check(Kind::Reply, empty().message(tag, empty()), missing("replica_lists"));
     }
+    for tag in [13, 15] {
+        check(Kind::Request, empty().message(tag, empty()), missing("task_id"));
+    }
+    for tag in [9, 10] {
+        check(Kind::Reply, empty().message(tag, empty()), missing("task_id"));
+    }
+    let idle = empty().message(10, empty().bytes(1, ID));
+    check(Kind::Reply, idle, missing("assigned_client_id"));
     let nameless = empty().message(8, empty());
     check(Kind::Reply, empty().message(3, empty().message(1, nameless)), missing("segment_id"));
     check(Kind::Hello, empty(), missing("protocol_version"));
@@ -159,6 +179,11 @@ fn columns_of_different_lengths() {
     };
     let cases = [
         (4, empty().column64(2, &[1]).message(3, empty()), length("value_lengths", 2, 1)),
+        (
+            4,
+            empty().column64(2, &[1; 2]).message(3, empty()).bytes(5, b"g"),
+            length("groups", 2, 1),
+        ),
         (5, empty().column64(2, &[1; 3]), length("versions", 4, 3)),
         (5, empty().column64(2, &[1; 4]).bytes(3, &[0]), length("failed_replicas", 2, 1)),
         (6, empty().column64(2, &[1; 5]), length("versions", 4, 5)),
@@ -202,6 +227,56 @@ fn columns_of_different_lengths_in_data_frames() {
     }
 }
 
+/// A frame in parts has other columns than one without: what is cut off between two fields is never taken for a frame
+/// of whole ranges.
+#[test]
+fn columns_of_different_lengths_in_parts() {
+    let rest = |sizes: &[u64]| {
+        let body = empty().bytes(1, b"key").bytes(2, ID).column64(3, &[1]).column64(4, sizes);
+        body.column64(5, &[1; 2]).column64(6, &[1]).column64(7, &[1]).fixed64(8, 1)
+    };
+    let parts = |[ranges, starts, sizes, grants]: [usize; 4]| {
+        let column = |len| vec![1; len];
+        let body = empty().column64(1, &column(ranges)).column64(2, &column(starts));
+        body.column64(3, &column(sizes)).column64(4, &column(grants))
+    };
+    let whole = parts([1, 1, 1, 2]);
+    let accepted = decode(Kind::Write, &rest(&[]).message(9, whole.clone()).0, |_| ());
+    assert_eq!(accepted, Ok(()));
+    for (body, expected) in [
+        (rest(&[]), length("sizes", 1, 0)),
+        (rest(&[1]).message(9, whole), length("sizes", 0, 1)),
+        (rest(&[]).message(9, parts([0, 1, 1, 2])), length("range_sizes", 1, 0)),
+        (rest(&[]).message(9, parts([1, 2, 1, 2])), length("starts", 1, 2)),
+        (rest(&[]).message(9, parts([1, 1, 0, 2])), length("sizes", 1, 0)),
+        (rest(&[]).message(9, parts([1, 1, 1, 3])), length("grants", 2, 3)),
+    ] {
+        check(Kind::Write, body, expected);
+    }
+}
+
+#[test]
+fn tasks_that_do_not_add_up() {
+    let lists = |statuses: &[i32]| {
+        let found = statuses.iter().filter(|&&number| number == 0).count();
+        let lists = empty().column32(1, statuses).column64(2, &vec![1; 2 * found]);
+        lists.column32(3, &vec![0; found])
+    };
+    let tasks = |ids: &[u8], statuses: &[i32], lens: &[u64]| {
+        let body = empty().bytes(1, b"key").bytes(2, ids);
+        empty().message(11, body.message(3, lists(statuses)).column64(4, lens))
+    };
+    assert_eq!(decode(Kind::Reply, &tasks(ID, &[0, 0], &[1]).0, |_| ()), Ok(()));
+    for (body, expected) in [
+        (tasks(&[0; 15], &[0, 0], &[1]), length("task_ids", 16, 15)),
+        (tasks(ID, &[0], &[1]), length("status_codes", 2, 1)),
+        (tasks(ID, &[0, -704], &[1]), out_of_range("status_codes", -704)),
+        (tasks(ID, &[0, 0], &[]), length("value_lengths", 1, 0)),
+    ] {
+        check(Kind::Reply, body, expected);
+    }
+}
+
 #[test]
 fn replica_lists_that_do_not_add_up() {
     let granted = |lists: Body| empty().message(3, empty().message(1, lists));
@@ -237,6 +312,11 @@ fn keys_that_are_not_text() {
     check(Kind::Request, empty().message(8, keys), DecodeError::NotUtf8 { index: 1 });
     let half = empty().bytes(1, "ä".as_bytes()).cut(1);
     check(Kind::Request, empty().message(8, half), DecodeError::Malformed { at: 2 });
+    let key = empty().message(12, empty().bytes(1, b"\xFF"));
+    check(Kind::Request, key, DecodeError::NotUtf8 { index: 0 });
+    let put = empty().bytes(1, b"k").column64(2, &[1]).message(3, empty());
+    let put = empty().message(4, put.bytes(5, b"\xFF"));
+    check(Kind::Request, put, DecodeError::GroupNotUtf8);
 }
 
 #[test]
@@ -248,6 +328,12 @@ fn numbers_that_mean_nothing() {
         let body = empty().message(10, empty().varint(2, action as u64));
         check(Kind::Request, body, out_of_range("action", action));
     }
+    let put = empty().message(4, empty().message(3, empty()).varint(4, 2));
+    check(Kind::Request, put, out_of_range("mode", 2));
+    check(Kind::Request, empty().message(12, empty().varint(2, 2)), out_of_range("kind", 2));
+    let report = || empty().bytes(1, ID).bytes(6, ID);
+    check(Kind::Reply, empty().message(10, report().varint(2, 2)), out_of_range("kind", 2));
+    check(Kind::Reply, empty().message(10, report().varint(3, 4)), out_of_range("status", 4));
     for role in [0, 3] {
         let body = empty().varint(1, 1).varint(3, role as u64).bytes(5, ID);
         check(Kind::Hello, body, out_of_range("role", role));
@@ -274,6 +360,12 @@ fn keys_that_the_master_will_refuse_reach_it() {
     let long = "k".repeat(5000);
     let request = Request::ExistKey { keys: vec!["", &long] };
     let frame = Frame::Request(request).encode(1);
+    let found = decode(Kind::Request, &frame[16..], |found| found.encode(1));
+    assert_eq!(found, Ok(frame));
+    let group = "g".repeat(MAX_GROUP_BYTES + 1);
+    let puts = vec![PutItem { group: &group, ..PutItem::new("k", 1) }];
+    let frame = Frame::Request(Request::PutStart(PutStart { puts, ..PutStart::default() }));
+    let frame = frame.encode(1);
     let found = decode(Kind::Request, &frame[16..], |found| found.encode(1));
     assert_eq!(found, Ok(frame));
 }

@@ -1,7 +1,8 @@
 use mooncake_types::{
-    ClientId, Epoch, ErrorCode, Grant, KeyVersion, Located, MountSegment, Placement, Pong, PutEnd,
-    PutItem, PutStart, RangeRead, RangeWrite, ReplicateConfig, Reply, Request, Scan, ScanAction,
-    ScanPage, SegmentAddress, SegmentId, SoftPin, Version,
+    ClientId, CreateTask, Epoch, ErrorCode, Grant, KeyVersion, Located, MountSegment, Placement,
+    Pong, PutEnd, PutItem, PutMode, PutStart, RangeRead, RangeWrite, ReplicateConfig, Reply,
+    Request, Scan, ScanAction, ScanPage, SegmentAddress, SegmentId, SoftPin, TaskId, TaskKind,
+    TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
 };
 use mooncake_wire::{Hello, PROTOCOL_VERSION, Refusal, Role, Welcome};
 
@@ -9,6 +10,7 @@ use crate::frame::Frame;
 
 const SEGMENT: SegmentId = SegmentId(0x0011_2233_4455_6677_8899_AABB_CCDD_EEFF);
 const OTHER: SegmentId = SegmentId(1);
+const TASK: TaskId = TaskId(0x0F0E_0D0C_0B0A_0908_0706_0504_0302_0100);
 const KEYS: [&str; 3] = ["model@layer-0@block-17", "", "schlüssel"];
 
 /// Frames of every kind, every operation and every result, each with a name.
@@ -16,6 +18,8 @@ pub(crate) fn all() -> Vec<(&'static str, Frame<'static>)> {
     let mut frames = handshake();
     frames.extend(segments().map(|(name, request)| (name, Frame::Request(request))));
     frames.extend(objects().map(|(name, request)| (name, Frame::Request(request))));
+    frames.extend(tasks().map(|(name, request)| (name, Frame::Request(request))));
+    frames.extend(task_replies().map(|(name, reply)| (name, Frame::Reply(reply))));
     frames.extend(replies().map(|(name, reply)| (name, Frame::Reply(reply))));
     frames.extend(data());
     frames
@@ -65,7 +69,7 @@ fn segments() -> impl Iterator<Item = (&'static str, Request<'static>)> {
 }
 
 fn objects() -> impl Iterator<Item = (&'static str, Request<'static>)> {
-    let puts = vec![PutItem { key: KEYS[0], len: 1 << 20 }, PutItem { key: KEYS[2], len: 0 }];
+    let puts = vec![PutItem::new(KEYS[0], 1 << 20), PutItem::new(KEYS[2], 0)];
     let config = ReplicateConfig {
         replica_num: 3,
         soft_pin: SoftPin::Enable { ttl_ms: Some(60_000) },
@@ -74,7 +78,10 @@ fn objects() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         excluded_segments: vec![OTHER],
         data_type: 255,
     };
-    let plain = PutStart { puts: puts.clone(), config: ReplicateConfig::default() };
+    let grouped = PutItem { group: "gruppe-ä", ..puts[0] };
+    let upsert =
+        PutStart { puts: vec![grouped, puts[1]], mode: PutMode::Upsert, ..PutStart::default() };
+    let plain = PutStart { puts: puts.clone(), ..PutStart::default() };
     let end = |key, failed_replicas| PutEnd { key, version: version(), failed_replicas };
     let revoked = vec![KeyVersion { key: KEYS[0], version: version() }];
     let list =
@@ -86,8 +93,9 @@ fn objects() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         limit: u32::MAX,
     };
     [
-        ("put start", Request::PutStart(PutStart { puts, config })),
+        ("put start", Request::PutStart(PutStart { puts, config, mode: PutMode::Insert })),
         ("put start, plain", Request::PutStart(plain)),
+        ("put start, upsert of a group", Request::PutStart(upsert)),
         ("put end", Request::PutEnd { puts: vec![end(KEYS[0], 0), end(KEYS[2], u32::MAX)] }),
         ("put revoke", Request::PutRevoke { puts: revoked }),
         ("get replica list", Request::GetReplicaList { keys: KEYS.to_vec() }),
@@ -101,8 +109,72 @@ fn objects() -> impl Iterator<Item = (&'static str, Request<'static>)> {
     .into_iter()
 }
 
+fn tasks() -> impl Iterator<Item = (&'static str, Request<'static>)> {
+    let copy = CreateTask {
+        key: KEYS[2],
+        kind: TaskKind::Copy,
+        source: "",
+        targets: vec!["node-1:12345", "node-2:12345"],
+    };
+    let moving = CreateTask {
+        kind: TaskKind::Move,
+        source: "node-1:12345",
+        targets: vec!["node-2:12345"],
+        ..copy.clone()
+    };
+    let failed = Err(ErrorCode::TransferFail);
+    [
+        ("clear replicas", Request::ClearReplicas { keys: KEYS.to_vec(), segment: "" }),
+        (
+            "clear replicas, of a segment",
+            Request::ClearReplicas { keys: vec![KEYS[0]], segment: "node-1:12345" },
+        ),
+        ("create task, copy", Request::CreateTask(copy)),
+        ("create task, move", Request::CreateTask(moving)),
+        ("query task", Request::QueryTask { id: TASK }),
+        ("fetch tasks", Request::FetchTasks { limit: 64 }),
+        ("end task", Request::EndTask { id: TASK, outcome: Ok(()) }),
+        ("end task, failed", Request::EndTask { id: TASK, outcome: failed }),
+    ]
+    .into_iter()
+}
+
+fn task_replies() -> impl Iterator<Item = (&'static str, Reply)> {
+    let report = TaskReport {
+        id: TASK,
+        kind: TaskKind::Move,
+        status: TaskStatus::Failed,
+        created_ms_ago: 61_000,
+        updated_ms_ago: 5,
+        assigned: ClientId(7),
+        message: "no room".into(),
+    };
+    let pending = TaskReport { id: TASK, assigned: ClientId(7), ..TaskReport::default() };
+    let order = TaskOrder {
+        id: TASK,
+        key: KEYS[0].into(),
+        version: version(),
+        len: 1 << 19,
+        grant: Version { counter: 0x0102_0304_0506_0709, ..version() },
+        source: placements()[..1].to_vec(),
+        targets: placements()[1..].to_vec(),
+    };
+    let bare = TaskOrder { key: KEYS[2].into(), ..TaskOrder::default() };
+    let orders = TaskOrders { orders: vec![order, bare], segments: addresses() };
+    [
+        ("task created", Reply::TaskCreated(TASK)),
+        ("task reported", Reply::TaskReported(report)),
+        ("task reported, pending", Reply::TaskReported(pending)),
+        ("tasks fetched", Reply::TasksFetched(orders)),
+        ("tasks fetched, none", Reply::TasksFetched(TaskOrders::default())),
+    ]
+    .into_iter()
+}
+
 fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
-    let pong = Pong { need_remount: true, epoch: Epoch(42), client_ttl_ms: 10_000 };
+    let pong =
+        Pong { need_remount: true, epoch: Epoch(42), client_ttl_ms: 10_000, has_tasks: false };
+    let busy = Pong { has_tasks: true, ..pong };
     let grant = Grant { version: version(), placements: placements() };
     let located = Located { version: version(), len: 1 << 20, placements: placements() };
     let page = ScanPage {
@@ -114,6 +186,7 @@ fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
     let removed = ScanPage { removed: 16_384, ..ScanPage::default() };
     [
         ("pong", Reply::Pong(pong)),
+        ("pong, tasks", Reply::Pong(busy)),
         ("done", Reply::Done(Ok(()))),
         ("done, not", Reply::Done(Err(ErrorCode::SegmentNotFound))),
         (
@@ -146,25 +219,34 @@ fn data() -> Vec<(&'static str, Frame<'static>)> {
         segment: SEGMENT,
         offset: 5 << 30,
         version: version(),
+        object_offset: 0,
         from: 4096,
         len: 65_536,
     };
     let write = RangeWrite {
         segment: SEGMENT,
         offset: 5 << 30,
+        entry_len: 1 << 19,
+        from: 0,
         len: 1 << 19,
         key: KEYS[0],
         version: version(),
+        grant: version(),
         object_len: 1 << 20,
         object_offset: 1 << 19,
     };
     let results = || vec![Ok(()), Err(ErrorCode::ObjectNotFound), Err(ErrorCode::TransferFail)];
     let reads = vec![read, RangeRead { segment: OTHER, from: 0, ..read }];
+    let striped = vec![read, RangeRead { object_offset: 1 << 30, ..read }];
     let writes = vec![write, RangeWrite { key: KEYS[2], object_offset: 0, ..write }];
+    let part = RangeWrite { from: 1 << 18, len: 1 << 18, ..write };
+    let copy = RangeWrite { grant: Version { counter: u64::MAX, ..version() }, ..write };
     vec![
         ("read", Frame::Read(reads)),
+        ("read, striped", Frame::Read(striped)),
         ("read reply", Frame::ReadReply(results())),
         ("write", Frame::Write(Epoch(42), writes)),
+        ("write, in parts", Frame::Write(Epoch(42), vec![part, copy, write])),
         ("write, nothing", Frame::Write(Epoch(0), vec![])),
         ("write reply", Frame::WriteReply(results())),
     ]

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use mooncake_types::limits::MAX_REPLICAS;
 use mooncake_types::{
-    ClientId, Epoch, ErrorCode, Grant, KeyVersion, Located, MountSegment, Placement, Pong, PutEnd,
-    PutItem, PutStart, RangeRead, RangeWrite, ReplicateConfig, Reply, Request, Scan, ScanAction,
-    ScanPage, SegmentAddress, SegmentId, SoftPin, Version,
+    ClientId, CreateTask, Epoch, ErrorCode, Grant, KeyVersion, Located, MountSegment, Placement,
+    Pong, PutEnd, PutItem, PutMode, PutStart, RangeRead, RangeWrite, ReplicateConfig, Reply,
+    Request, Scan, ScanAction, ScanPage, SegmentAddress, SegmentId, SoftPin, TaskId, TaskKind,
+    TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
 };
 use mooncake_wire::{Hello, PROTOCOL_VERSION, Refusal, Role, Welcome};
 use proptest::collection::vec;
@@ -106,7 +107,25 @@ fn request() -> impl Strategy<Value = Request<'static>> {
         keys().prop_map(|keys| Request::ExistKey { keys }),
         (keys(), any::<bool>()).prop_map(|(keys, force)| Request::Remove { keys, force }),
         scan().prop_map(Request::Scan),
+        (keys(), text()).prop_map(|(keys, segment)| Request::ClearReplicas { keys, segment }),
+        create_task().prop_map(Request::CreateTask),
+        task_id().prop_map(|id| Request::QueryTask { id }),
+        any::<u32>().prop_map(|limit| Request::FetchTasks { limit }),
+        (task_id(), status()).prop_map(|(id, outcome)| Request::EndTask { id, outcome }),
     ]
+}
+
+fn task_id() -> impl Strategy<Value = TaskId> {
+    any::<u128>().prop_map(TaskId)
+}
+
+fn task_kind() -> impl Strategy<Value = TaskKind> {
+    select(&[TaskKind::Copy, TaskKind::Move])
+}
+
+fn create_task() -> impl Strategy<Value = CreateTask<'static>> {
+    (text(), task_kind(), text(), vec(text(), 0..4))
+        .prop_map(|(key, kind, source, targets)| CreateTask { key, kind, source, targets })
 }
 
 fn mount_segment() -> impl Strategy<Value = MountSegment<'static>> {
@@ -122,8 +141,11 @@ fn mount_segment() -> impl Strategy<Value = MountSegment<'static>> {
 }
 
 fn put_start() -> impl Strategy<Value = PutStart<'static>> {
-    let put = (text(), number()).prop_map(|(key, len)| PutItem { key, len });
-    (vec(put, 0..6), config()).prop_map(|(puts, config)| PutStart { puts, config })
+    let plain = (text(), number()).prop_map(|(key, len)| PutItem::new(key, len)).boxed();
+    let grouped = (plain.clone(), text()).prop_map(|(put, group)| PutItem { group, ..put });
+    let puts = prop_oneof![vec(plain, 0..6), vec(grouped, 0..6)];
+    let mode = select(&[PutMode::Insert, PutMode::Upsert]);
+    (puts, config(), mode).prop_map(|(puts, config, mode)| PutStart { puts, config, mode })
 }
 
 fn config() -> impl Strategy<Value = ReplicateConfig<'static>> {
@@ -171,12 +193,14 @@ fn scan() -> impl Strategy<Value = Scan<'static>> {
 }
 
 fn reply() -> impl Strategy<Value = Reply> {
-    let pong =
-        (any::<bool>(), epoch(), number()).prop_map(|(need_remount, epoch, client_ttl_ms)| Pong {
+    let pong = (any::<bool>(), epoch(), number(), any::<bool>()).prop_map(
+        |(need_remount, epoch, client_ttl_ms, has_tasks)| Pong {
             need_remount,
             epoch,
             client_ttl_ms,
-        });
+            has_tasks,
+        },
+    );
     prop_oneof![
         pong.prop_map(Reply::Pong),
         status().prop_map(Reply::Done),
@@ -188,8 +212,44 @@ fn reply() -> impl Strategy<Value = Reply> {
         ),
         vec(result(any::<bool>()), 0..9).prop_map(Reply::Exist),
         page().prop_map(Reply::Scanned),
+        task_id().prop_map(Reply::TaskCreated),
+        task_report().prop_map(Reply::TaskReported),
+        with_segments(|placements| vec(task_order(placements), 0..4))
+            .prop_map(|(orders, segments)| Reply::TasksFetched(TaskOrders { orders, segments })),
         error().prop_map(Reply::Refused),
     ]
+}
+
+fn task_report() -> impl Strategy<Value = TaskReport> {
+    let statuses =
+        &[TaskStatus::Pending, TaskStatus::Processing, TaskStatus::Failed, TaskStatus::Success];
+    let times = (number(), number());
+    (task_id(), task_kind(), select(statuses), times, any::<u128>(), ".{0,40}").prop_map(
+        |(id, kind, status, (created_ms_ago, updated_ms_ago), assigned, message)| TaskReport {
+            id,
+            kind,
+            status,
+            created_ms_ago,
+            updated_ms_ago,
+            assigned: ClientId(assigned),
+            message,
+        },
+    )
+}
+
+fn task_order(placements: BoxedStrategy<Vec<Placement>>) -> impl Strategy<Value = TaskOrder> {
+    let places = (placements.clone(), placements);
+    (task_id(), ".{0,40}", version(), number(), version(), places).prop_map(
+        |(id, key, version, len, grant, (source, targets))| TaskOrder {
+            id,
+            key,
+            version,
+            len,
+            grant,
+            source,
+            targets,
+        },
+    )
 }
 
 fn page() -> impl Strategy<Value = ScanPage> {
@@ -233,21 +293,37 @@ fn located(placements: BoxedStrategy<Vec<Placement>>) -> impl Strategy<Value = L
 }
 
 fn range_read() -> impl Strategy<Value = RangeRead> {
-    (segment_id(), number(), version(), number(), number()).prop_map(
-        |(segment, offset, version, from, len)| RangeRead { segment, offset, version, from, len },
+    let object_offset = prop_oneof![Just(0), number()];
+    (segment_id(), number(), version(), object_offset, number(), number()).prop_map(
+        |(segment, offset, version, object_offset, from, len)| RangeRead {
+            segment,
+            offset,
+            version,
+            object_offset,
+            from,
+            len,
+        },
     )
 }
 
 fn range_write() -> impl Strategy<Value = RangeWrite<'static>> {
-    (segment_id(), (number(), number()), text(), version(), (number(), number())).prop_map(
-        |(segment, (offset, len), key, version, (object_len, object_offset))| RangeWrite {
-            segment,
-            offset,
-            len,
-            key,
-            version,
-            object_len,
-            object_offset,
-        },
-    )
+    let whole = (segment_id(), (number(), number()), text(), version(), (number(), number()))
+        .prop_map(|(segment, (offset, len), key, version, (object_len, object_offset))| {
+            RangeWrite {
+                segment,
+                offset,
+                entry_len: len,
+                from: 0,
+                len,
+                key,
+                version,
+                grant: version,
+                object_len,
+                object_offset,
+            }
+        })
+        .boxed();
+    let part = (whole.clone(), number(), number(), version())
+        .prop_map(|(range, entry_len, from, grant)| RangeWrite { entry_len, from, grant, ..range });
+    prop_oneof![3 => whole, 1 => part]
 }

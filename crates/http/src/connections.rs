@@ -1,4 +1,4 @@
-//! The connections of the admin server: how many, and how long each may keep the server waiting.
+//! The connections of a server: how many, and how long each may keep the server waiting.
 
 use std::io;
 use std::pin::pin;
@@ -16,36 +16,13 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-/// How long requests that are under way have when the master stops.
+use crate::Limits;
+
+/// How long requests that are under way have when the server stops.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// What strangers may take of the server.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    /// Connections that are served at a time; more wait until one ends.
-    pub(super) connections: usize,
-    /// How long a connection may take from one answer, or its start, to the end of the next request's head.
-    pub(super) head: Duration,
-    /// How long a reader may leave its answer lying.
-    pub(super) stall: Duration,
-    /// Most bytes of a request's head. At least 8192.
-    pub(super) head_bytes: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connections: 256,
-            head: Duration::from_secs(10),
-            stall: Duration::from_secs(30),
-            // The longest request target is 64 KiB.
-            head_bytes: 128 << 10,
-        }
-    }
-}
-
 /// Serves until `stopping` becomes true and the requests under way were answered, or ran out of time.
-pub(super) async fn serve(
+pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
     limits: Limits,
@@ -67,12 +44,12 @@ pub(super) async fn serve(
     drop(listener);
     let parted = timeout(FAREWELL, async { while open.join_next().await.is_some() {} }).await;
     if parted.is_err() {
-        debug!("admin requests that took too long were cut off");
+        debug!("requests that took too long were cut off");
     }
 }
 
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // An error means that the master is gone.
+    // An error means that the server is gone.
     let _ = stopping.wait_for(|stopping| *stopping).await;
 }
 
@@ -86,7 +63,7 @@ async fn accept(
         match listener.accept().await {
             Ok((stream, _)) => return (stream, place),
             Err(error) => {
-                warn!(%error, "cannot accept an admin connection");
+                warn!(%error, "cannot accept a connection");
                 // Most likely there are no file descriptors left; they come back as connections end.
                 sleep(Duration::from_millis(50)).await;
             }
@@ -103,7 +80,7 @@ async fn run(
     _place: OwnedSemaphorePermit,
 ) {
     if let Err(error) = prepare(&stream, limits.stall) {
-        return debug!(%error, "an admin connection was lost before it was served");
+        return debug!(%error, "a connection was lost before it was served");
     }
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -119,7 +96,7 @@ async fn run(
         }
     };
     if let Err(error) = served {
-        debug!(%error, "an admin connection ended early");
+        debug!(%error, "a connection ended early");
     }
 }
 
@@ -172,8 +149,7 @@ mod tests {
             .route("/", get(async || "here"))
             .route("/endless", get(async || Body::from_stream(Endless)))
             .route("/never", get(async || std::future::pending::<&str>().await));
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        listener.set_nonblocking(true).expect("a socket");
+        let listener = crate::listen("127.0.0.1", 0).expect("a free port");
         let address = listener.local_addr().expect("bound");
         let (stop, stopping) = watch::channel(false);
         let thread = thread::spawn(move || {

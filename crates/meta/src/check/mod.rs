@@ -1,5 +1,9 @@
 //! The invariants, each a named sentence.
 
+mod groups;
+mod tasks;
+mod upserts;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -38,19 +42,21 @@ impl Meta {
         self.every_object_is_made_of_its_ranges()?;
         self.every_range_stands_in_the_right_queue()?;
         self.every_allocator_reserves_just_the_ranges()?;
-        self.every_queue_is_in_order()
+        self.every_queue_is_in_order()?;
+        self.every_put_beside_a_key_is_kept_by_key()?;
+        self.every_group_knows_its_members()?;
+        self.every_task_is_where_its_status_says()
     }
 
     fn every_key_leads_to_its_object(&self) -> Check {
         let mut indexed = 0;
         for (id, object) in self.objects.iter() {
-            let expected = (object.state != ObjectState::Discarded).then_some(id);
-            indexed += usize::from(expected.is_some());
+            let holds = object.state.holds_key();
+            indexed += usize::from(holds);
             let found = self.find(&object.key);
             ensure(
-                "an object is found by its key unless it was discarded",
-                expected.is_none_or(|id| found == Some(id))
-                    && (expected.is_some() || found != Some(id)),
+                "an object is found by its key if it holds it",
+                (found == Some(id)) == holds,
                 || format!("object {id}, key {:?}, found {found:?}", object.key),
             )?;
         }
@@ -98,16 +104,21 @@ impl Meta {
             let object = &self.objects[range.object];
             let first = object.first_range == id;
             let pinned = self.soft_pin_in_force(range.object);
-            let right = match (object.state, range.queue) {
-                (ObjectState::Processing, QueueKind::Processing)
-                | (ObjectState::Discarded, QueueKind::Releasing) => first,
-                (ObjectState::Processing | ObjectState::Discarded, QueueKind::Out) => !first,
-                (ObjectState::Complete, QueueKind::Hard) => object.pin == Pin::Hard,
-                (ObjectState::Complete, QueueKind::Fresh | QueueKind::Leased) => {
-                    object.pin != Pin::Hard && !pinned
+            let complete = object.state == ObjectState::Complete;
+            let right = match range.queue {
+                QueueKind::Processing => first && object.state.is_running(),
+                QueueKind::Releasing => first && object.state == ObjectState::Discarded,
+                QueueKind::Out => match object.state {
+                    ObjectState::Copying => true,
+                    ObjectState::Discarded => !first,
+                    state => !first && state.is_running(),
+                },
+                QueueKind::Hard => complete && object.pin == Pin::Hard,
+                QueueKind::Fresh | QueueKind::Leased => {
+                    complete && object.pin != Pin::Hard && !pinned
                 }
-                (ObjectState::Complete, QueueKind::PinnedFresh | QueueKind::PinnedLeased) => pinned,
-                _ => false,
+                QueueKind::PinnedFresh | QueueKind::PinnedLeased => complete && pinned,
+                QueueKind::Replaced => object.state == ObjectState::Replaced,
             };
             ensure("a range stands in the queue of its state", right, || {
                 format!("range {id}: {range:?} of {object:?}")
@@ -162,10 +173,13 @@ impl Meta {
                     || format!("slot {slot}, {kind:?}: {members:?}"),
                 )?;
                 let sorted = members.windows(2).all(|pair| touched(pair[0]) <= touched(pair[1]));
-                let leased = matches!(kind, QueueKind::Leased | QueueKind::PinnedLeased);
+                let ordered = matches!(
+                    kind,
+                    QueueKind::Leased | QueueKind::PinnedLeased | QueueKind::Replaced
+                );
                 ensure(
-                    "leased ranges are in the order of their leases",
-                    sorted || !leased,
+                    "leased ranges are in the order of their leases, replaced ones in that of their ends",
+                    sorted || !ordered,
                     || format!("slot {slot}: {members:?}"),
                 )?;
                 let over = members.iter().all(|&id| touched(id) <= self.now);

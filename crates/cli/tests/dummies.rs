@@ -1,0 +1,179 @@
+//! `mooncake_client` as the host of dummy clients, and the addresses that it listens on and is known by.
+
+#![allow(missing_docs, reason = "tests are no public interface")]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use mooncake_client::{
+    Buffer, DummyConfig, DummyStore, ErrorCode, PutSource, ReplicateConfig, SliceList, Store,
+    StoreConfig,
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running program and the lines that it logs. Dropping it kills it.
+struct Program {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Program {
+    fn start(path: &str, args: &[&str]) -> Program {
+        let mut command = Command::new(path);
+        command.args(args).env_remove("MOONCAKE_AUTH_TOKEN").env_remove("MC_STORE_CLUSTER_ID");
+        command.env_remove("MOONCAKE_ADVERTISE_ADDRESS").stdin(Stdio::null());
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("the program exists");
+        let stderr = child.stderr.take().expect("a pipe");
+        let (send, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            let lines = BufReader::new(stderr).lines().map_while(Result::ok);
+            lines.take_while(|line| send.send(line.clone()).is_ok()).for_each(drop);
+        });
+        Program { child, lines }
+    }
+
+    /// The next logged line that holds `word`.
+    fn line(&self, word: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let line = self.lines.recv_timeout(left);
+            let line = line.unwrap_or_else(|error| panic!("no line with {word}: {error}"));
+            if line.contains(word) {
+                return line;
+            }
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What follows `name=` in a line.
+fn field(line: &str, name: &str) -> String {
+    let (_, rest) = line.split_once(name).unwrap_or_else(|| panic!("no {name} in {line}"));
+    rest.trim_start_matches('=').split(' ').next().unwrap_or_default().replace('"', "")
+}
+
+fn master() -> (Program, String) {
+    let args = [
+        "--rpc_port=0",
+        "--port=0",
+        "--metrics_port=0",
+        "--rpc_address=127.0.0.1",
+        "--metrics_host=127.0.0.1",
+    ];
+    let program = Program::start(env!("CARGO_BIN_EXE_mooncake_master"), &args);
+    let address = field(&program.line("the master serves"), "rpc_addr");
+    (program, address)
+}
+
+fn node(master: &str, more: &[&str]) -> Program {
+    let master = format!("--master_server_address={master}");
+    let mut args = vec!["--host=127.0.0.1", "--global_segment_size=32MB", &master];
+    args.extend(more);
+    Program::start(env!("CARGO_BIN_EXE_mooncake_client"), &args)
+}
+
+/// Numbers of this process's own.
+fn port(number: u16) -> u16 {
+    30_000 + (std::process::id() % 3000) as u16 * 10 + number
+}
+
+fn put(dummy: &DummyStore, key: &str, value: &[u8]) -> Result<(), ErrorCode> {
+    let bytes = Buffer::from_vec(value.to_vec());
+    let source = PutSource::new(key, SliceList::from(bytes.raw()));
+    dummy.put(&[source], &ReplicateConfig::default()).remove(0)
+}
+
+fn get(dummy: &DummyStore, key: &str) -> Result<Vec<u8>, ErrorCode> {
+    dummy.get(&[key]).remove(0).map(Buffer::into_vec)
+}
+
+#[test]
+fn a_node_serves_dummies_until_it_is_killed_and_its_successor_serves_them_on() {
+    let (_master, address) = master();
+    let port = port(1);
+    let flag = format!("--port={port}");
+    let first = node(&address, &[&flag, "--threads=2"]);
+    first.line("dummy clients are served on @mooncake_client_");
+    first.line("the storage node is ready");
+    let server_address = format!("127.0.0.1:{port}");
+    let config = DummyConfig { server_address, ..DummyConfig::default() };
+    let (one, two) = (DummyStore::open(config.clone()), DummyStore::open(config));
+    let (one, two) = (one.expect("it is served"), two.expect("it is served"));
+    assert_eq!(put(&one, "key", b"value"), Ok(()));
+    assert_eq!(get(&two, "key"), Ok(b"value".to_vec()));
+
+    drop(first);
+    let begun = Instant::now();
+    assert_eq!(put(&one, "other", b"value"), Err(ErrorCode::RpcFail));
+    assert_eq!(get(&two, "key"), Err(ErrorCode::RpcFail));
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+
+    let second = node(&address, &[&flag]);
+    second.line("the storage node is ready");
+    assert_eq!(put(&two, "fresh", b"value"), Ok(()));
+    assert_eq!(get(&one, "fresh"), Ok(b"value".to_vec()));
+}
+
+#[test]
+fn a_port_that_was_asked_for_must_be_free() {
+    let (_master, address) = master();
+    let flag = format!("--port={}", port(2));
+    let first = node(&address, &[&flag]);
+    first.line("the storage node is ready");
+    let mut second = node(&address, &[&flag]);
+    second.line(&format!("{flag}: @mooncake_client_{}.sock: Address already in use", port(2)));
+    assert!(!second.child.wait().expect("our child").success());
+    let none = node(&address, &["--port=0"]);
+    none.line("the storage node is ready");
+}
+
+#[test]
+fn a_node_is_known_by_the_address_that_it_is_told_to_advertise() {
+    let (_master, address) = master();
+    // Others reach it by another name of this host than the one that it listens on.
+    let node = node(&address, &["--port=0", "--advertise_address=localhost"]);
+    let hostname = field(&node.line("the storage node is ready"), "address");
+    assert!(hostname.starts_with("localhost:"), "{hostname}");
+    let config = StoreConfig { master: address, segment_bytes: 0, ..StoreConfig::default() };
+    let client = Store::open(config).expect("the master is there");
+    assert_eq!(client.put_bytes("key", b"value", &ReplicateConfig::default()), Ok(()));
+    let located = client.locate(&["key"]).remove(0).expect("it is there");
+    let segment = &located.replicas[0].stripes[0].segment;
+    assert_eq!((&*segment.name, &*segment.endpoint), (&*hostname, &*hostname));
+    assert_eq!(client.get(&["key"]).remove(0).map(Buffer::into_vec), Ok(b"value".to_vec()));
+}
+
+/// A network of its own has nothing but loopback. Only root can make one; there is nothing to be seen elsewhere.
+#[test]
+fn a_host_with_loopback_only_is_served() {
+    let script = format!(
+        "ip link set lo up && {{ {} --rpc_port=45051 --metrics_port=0 & \
+         exec {} --master_server_address=127.0.0.1:45051 --global_segment_size=8MB --port=0; }}",
+        env!("CARGO_BIN_EXE_mooncake_master"),
+        env!("CARGO_BIN_EXE_mooncake_client")
+    );
+    let alone = |command: &str| {
+        let args = ["--net", "--pid", "--fork", "--kill-child", "sh", "-c", command].to_vec();
+        ("unshare", args.into_iter().map(str::to_owned).collect::<Vec<_>>())
+    };
+    let (program, args) = alone("ip link set lo up");
+    if !Command::new(program).args(args).output().is_ok_and(|tried| tried.status.success()) {
+        return;
+    }
+    let (program, args) = alone(&script);
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let node = Program::start(program, &args);
+    let hostname = field(&node.line("the storage node is ready"), "address");
+    assert!(hostname.starts_with("127.0.0.1:"), "{hostname}");
+}

@@ -1,0 +1,153 @@
+use std::time::Instant;
+
+use mooncake_memory::SliceList;
+use mooncake_transfer::{Paths, ReadOp, TransferError, Transport, WriteOp};
+use mooncake_types::{Epoch, ErrorCode};
+
+use crate::clock::Clock;
+use crate::metrics::{Extent, Metrics};
+use crate::ops::{CallError, Deposit, Fetch, MoveError, Op, Step};
+use crate::rpc::Pool;
+
+/// Where the bytes of the items of a batch come from or go to.
+pub(crate) trait Memory {
+    /// `len` bytes of the memory of the item at `position`, from place `at` on; absent if there is no room. The place is
+    /// one in the object of `object_len` bytes, or, if parts are moved, among those.
+    fn part(&mut self, position: usize, at: u64, len: u64, object_len: u64) -> Option<SliceList>;
+}
+
+/// The ways to the master and to the nodes that operations are run over.
+pub(crate) struct Ways<'w> {
+    pub(crate) clock: &'w Clock,
+    pub(crate) pool: &'w Pool,
+    pub(crate) paths: &'w Paths,
+    /// What counts the transfers that callers ask for.
+    pub(crate) metrics: Option<&'w Metrics>,
+}
+
+impl Ways<'_> {
+    /// Runs an operation to its end on this thread.
+    pub(crate) fn drive<'a>(&self, op: &mut impl Op<'a>, memory: &mut impl Memory) {
+        loop {
+            match op.next(self.clock.now()) {
+                Step::Call(request) => {
+                    let reply = self.pool.call(&request);
+                    if let Err(error) = &reply {
+                        log_call(error);
+                    }
+                    op.on_reply(self.clock.now(), reply);
+                }
+                Step::Read(fetches) => op.on_transfer(self.read(fetches, memory)),
+                Step::Write(epoch, deposits) => {
+                    op.on_transfer(self.write(epoch, deposits, memory));
+                }
+                Step::Done => return,
+            }
+        }
+    }
+
+    fn read(&self, fetches: Vec<Fetch>, memory: &mut impl Memory) -> Vec<Result<(), MoveError>> {
+        let extent = Extent::of(fetches.iter().map(|fetch| fetch.position));
+        let mut ops = Vec::with_capacity(fetches.len());
+        let mut has_room = Vec::with_capacity(fetches.len());
+        for Fetch { position, endpoint, range, at, object_len } in fetches {
+            let dst = memory.part(position, at, range.len, object_len);
+            has_room.push(dst.is_some());
+            ops.extend(dst.map(|dst| ReadOp { endpoint, range, dst }));
+        }
+        let started = Instant::now();
+        let results = self.paths.read(&ops);
+        let moved = bytes_moved(ops.iter().map(|op| op.range.len), &results);
+        if let Some(metrics) = self.metrics {
+            metrics.on_read(extent, moved, started.elapsed());
+        }
+        let mut results = results.into_iter().map(|result| result.map_err(why));
+        has_room
+            .into_iter()
+            .map(|has_room| match has_room {
+                true => results.next().expect("one result per range"),
+                false => Err(MoveError::Refused(ErrorCode::BufferOverflow)),
+            })
+            .collect()
+    }
+
+    fn write(
+        &self,
+        epoch: Epoch,
+        deposits: Vec<Deposit<'_>>,
+        memory: &mut impl Memory,
+    ) -> Vec<Result<(), MoveError>> {
+        let extent = Extent::of(deposits.iter().map(|deposit| deposit.position));
+        let ops: Vec<WriteOp<'_>> = deposits
+            .into_iter()
+            .map(|Deposit { position, endpoint, range, at }| {
+                let part = memory.part(position, at, range.len, range.object_len);
+                WriteOp { endpoint, range, src: part.expect("a put has its bytes") }
+            })
+            .collect();
+        let started = Instant::now();
+        let results = self.paths.write(epoch, &ops);
+        let moved = bytes_moved(ops.iter().map(|op| op.range.len), &results);
+        if let Some(metrics) = self.metrics {
+            metrics.on_write(extent, moved, started.elapsed());
+        }
+        results.into_iter().map(|result| result.map_err(why)).collect()
+    }
+}
+
+/// The bytes of the ranges that were moved, of these lengths.
+fn bytes_moved(lens: impl Iterator<Item = u64>, results: &[Result<(), TransferError>]) -> u64 {
+    lens.zip(results).filter(|(_, result)| result.is_ok()).map(|(len, _)| len).sum()
+}
+
+/// What a failed transfer means to an operation.
+fn why(error: TransferError) -> MoveError {
+    tracing::debug!(%error, "a range was not moved");
+    match error {
+        TransferError::Stale => MoveError::Stale,
+        // It has no connection left for us, and so cannot be reached; it says nothing about the range.
+        TransferError::Refused(ErrorCode::UnavailableInCurrentStatus) => MoveError::Broken,
+        TransferError::Refused(code) => MoveError::Refused(code),
+        TransferError::BadMemory { .. } => MoveError::Refused(ErrorCode::InvalidParams),
+        TransferError::Unreachable { .. }
+        | TransferError::TimedOut { .. }
+        | TransferError::Corrupt { .. }
+        | TransferError::Protocol { .. } => MoveError::Broken,
+    }
+}
+
+fn log_call(error: &CallError) {
+    tracing::debug!(%error, "a call to the master failed");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_transfer_means_that_the_node_the_route_or_the_call_is_wrong() {
+        let endpoint = || "node:1".into();
+        let reason = || "gone".to_owned();
+        for (error, meaning) in [
+            (TransferError::Stale, MoveError::Stale),
+            (
+                TransferError::Refused(ErrorCode::InvalidVersion),
+                MoveError::Refused(ErrorCode::InvalidVersion),
+            ),
+            (TransferError::Refused(ErrorCode::UnavailableInCurrentStatus), MoveError::Broken),
+            (
+                TransferError::BadMemory { reason: reason() },
+                MoveError::Refused(ErrorCode::InvalidParams),
+            ),
+            (
+                TransferError::Unreachable { endpoint: endpoint(), reason: reason() },
+                MoveError::Broken,
+            ),
+            (TransferError::TimedOut { endpoint: endpoint() }, MoveError::Broken),
+            (TransferError::Corrupt { endpoint: endpoint() }, MoveError::Broken),
+            (TransferError::Protocol { endpoint: endpoint(), reason: reason() }, MoveError::Broken),
+        ] {
+            assert_eq!(why(error.clone()), meaning, "{error:?}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What a client counts about itself: atomic numbers only, so that counting costs a call nothing that shows.
+//!
+//! Names and units are those of the C++ package: latencies are in microseconds. Each number is fed in one place:
+//! transfers by the session, requests by the pool of connections to the master.
+
+mod histogram;
+mod rpc;
+mod summary;
+mod text;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use mooncake_types::Request;
+
+use histogram::Histogram;
+use rpc::Rpc;
+
+/// What was moved at once: the ranges of one object, or of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    One,
+    Several,
+}
+
+impl Extent {
+    /// The extent of a transfer of ranges of these items of a batch.
+    pub(crate) fn of(mut positions: impl Iterator<Item = usize>) -> Self {
+        let first = positions.next();
+        match positions.any(|position| Some(position) != first) {
+            true => Self::Several,
+            false => Self::One,
+        }
+    }
+}
+
+/// Everything that one store counts, from its opening on.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    since: Instant,
+    /// Bytes of the ranges that arrived.
+    read_bytes: AtomicU64,
+    /// Bytes of the ranges that were written, each replica by itself.
+    written_bytes: AtomicU64,
+    get: Histogram,
+    batch_get: Histogram,
+    put: Histogram,
+    batch_put: Histogram,
+    /// Requests to the master, answered or not.
+    rpcs: [Histogram; Rpc::COUNT],
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            read_bytes: AtomicU64::new(0),
+            written_bytes: AtomicU64::new(0),
+            get: Histogram::new(),
+            batch_get: Histogram::new(),
+            put: Histogram::new(),
+            batch_put: Histogram::new(),
+            rpcs: [const { Histogram::new() }; Rpc::COUNT],
+        }
+    }
+
+    /// Ranges were read: `bytes` of them arrived.
+    pub(crate) fn on_read(&self, extent: Extent, bytes: u64, took: Duration) {
+        self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+        match extent {
+            Extent::One => self.get.observe(took),
+            Extent::Several => self.batch_get.observe(took),
+        }
+    }
+
+    /// Ranges were written: `bytes` of them are in place.
+    pub(crate) fn on_write(&self, extent: Extent, bytes: u64, took: Duration) {
+        self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+        match extent {
+            Extent::One => self.put.observe(took),
+            Extent::Several => self.batch_put.observe(took),
+        }
+    }
+
+    /// The master was asked.
+    pub(crate) fn on_call(&self, request: &Request<'_>, took: Duration) {
+        self.rpcs[Rpc::of(request) as usize].observe(took);
+    }
+}

@@ -1,0 +1,155 @@
+use mooncake_types::{PutMode, Request, ScanAction, TaskKind};
+
+/// A kind of request, as the C++ package names it: one key and several are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rpc {
+    Ping,
+    MountSegment,
+    UnmountSegment,
+    GracefulUnmountSegment,
+    PutStart,
+    BatchPutStart,
+    UpsertStart,
+    BatchUpsertStart,
+    PutEnd,
+    BatchPutEnd,
+    PutRevoke,
+    BatchPutRevoke,
+    GetReplicaList,
+    BatchGetReplicaList,
+    GetReplicaListByRegex,
+    GetAllKeys,
+    ExistKey,
+    BatchExistKey,
+    Remove,
+    BatchRemove,
+    RemoveByRegex,
+    RemoveAll,
+    BatchReplicaClear,
+    CreateCopyTask,
+    CreateMoveTask,
+    QueryTask,
+    FetchTasks,
+    MarkTaskToComplete,
+}
+
+impl Rpc {
+    pub(super) const COUNT: usize = Self::MarkTaskToComplete as usize + 1;
+
+    /// Every kind under its name, in their order.
+    pub(super) const ALL: [(Self, &'static str); Self::COUNT] = [
+        (Self::Ping, "Ping"),
+        (Self::MountSegment, "MountSegment"),
+        (Self::UnmountSegment, "UnmountSegment"),
+        (Self::GracefulUnmountSegment, "GracefulUnmountSegment"),
+        (Self::PutStart, "PutStart"),
+        (Self::BatchPutStart, "BatchPutStart"),
+        (Self::UpsertStart, "UpsertStart"),
+        (Self::BatchUpsertStart, "BatchUpsertStart"),
+        (Self::PutEnd, "PutEnd"),
+        (Self::BatchPutEnd, "BatchPutEnd"),
+        (Self::PutRevoke, "PutRevoke"),
+        (Self::BatchPutRevoke, "BatchPutRevoke"),
+        (Self::GetReplicaList, "GetReplicaList"),
+        (Self::BatchGetReplicaList, "BatchGetReplicaList"),
+        (Self::GetReplicaListByRegex, "GetReplicaListByRegex"),
+        (Self::GetAllKeys, "GetAllKeys"),
+        (Self::ExistKey, "ExistKey"),
+        (Self::BatchExistKey, "BatchExistKey"),
+        (Self::Remove, "Remove"),
+        (Self::BatchRemove, "BatchRemove"),
+        (Self::RemoveByRegex, "RemoveByRegex"),
+        (Self::RemoveAll, "RemoveAll"),
+        (Self::BatchReplicaClear, "BatchReplicaClear"),
+        (Self::CreateCopyTask, "CreateCopyTask"),
+        (Self::CreateMoveTask, "CreateMoveTask"),
+        (Self::QueryTask, "QueryTask"),
+        (Self::FetchTasks, "FetchTasks"),
+        (Self::MarkTaskToComplete, "MarkTaskToComplete"),
+    ];
+
+    /// The kind of a request. Each page of a scan is a request of its own.
+    pub(super) fn of(request: &Request<'_>) -> Self {
+        let either =
+            |count: usize, one: Self, several: Self| if count == 1 { one } else { several };
+        match request {
+            Request::Ping { .. } => Self::Ping,
+            Request::MountSegment(_) => Self::MountSegment,
+            Request::UnmountSegment { grace_ms: 0, .. } => Self::UnmountSegment,
+            Request::UnmountSegment { .. } => Self::GracefulUnmountSegment,
+            Request::PutStart(start) => match start.mode {
+                PutMode::Insert => either(start.puts.len(), Self::PutStart, Self::BatchPutStart),
+                PutMode::Upsert => {
+                    either(start.puts.len(), Self::UpsertStart, Self::BatchUpsertStart)
+                }
+            },
+            Request::PutEnd { puts } => either(puts.len(), Self::PutEnd, Self::BatchPutEnd),
+            Request::PutRevoke { puts } => {
+                either(puts.len(), Self::PutRevoke, Self::BatchPutRevoke)
+            }
+            Request::GetReplicaList { keys } => {
+                either(keys.len(), Self::GetReplicaList, Self::BatchGetReplicaList)
+            }
+            Request::ExistKey { keys } => either(keys.len(), Self::ExistKey, Self::BatchExistKey),
+            Request::Remove { keys, .. } => either(keys.len(), Self::Remove, Self::BatchRemove),
+            Request::Scan(scan) => match (scan.action, scan.pattern) {
+                (ScanAction::List, Some(_)) => Self::GetReplicaListByRegex,
+                (ScanAction::List, None) => Self::GetAllKeys,
+                (ScanAction::Remove { .. }, Some(_)) => Self::RemoveByRegex,
+                (ScanAction::Remove { .. }, None) => Self::RemoveAll,
+            },
+            Request::ClearReplicas { .. } => Self::BatchReplicaClear,
+            Request::CreateTask(task) => match task.kind {
+                TaskKind::Copy => Self::CreateCopyTask,
+                TaskKind::Move => Self::CreateMoveTask,
+            },
+            Request::QueryTask { .. } => Self::QueryTask,
+            Request::FetchTasks { .. } => Self::FetchTasks,
+            Request::EndTask { .. } => Self::MarkTaskToComplete,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mooncake_types::{PutItem, PutStart, Scan, SegmentId};
+
+    use super::*;
+
+    #[test]
+    fn every_kind_has_its_place_in_the_table() {
+        for (index, (rpc, name)) in Rpc::ALL.iter().enumerate() {
+            assert_eq!((*rpc as usize, format!("{rpc:?}").as_str()), (index, *name));
+        }
+    }
+
+    #[test]
+    fn one_key_and_several_are_told_apart() {
+        let scan = |pattern, action| Request::Scan(Scan { pattern, action, cursor: 0, limit: 1 });
+        let start = |count, mode| {
+            let puts = vec![PutItem::new("k", 1); count];
+            Request::PutStart(PutStart { puts, mode, ..PutStart::default() })
+        };
+        let cases = [
+            (Request::UnmountSegment { id: SegmentId(1), grace_ms: 0 }, Rpc::UnmountSegment),
+            (
+                Request::UnmountSegment { id: SegmentId(1), grace_ms: 1 },
+                Rpc::GracefulUnmountSegment,
+            ),
+            (start(1, PutMode::Insert), Rpc::PutStart),
+            (start(2, PutMode::Insert), Rpc::BatchPutStart),
+            (start(1, PutMode::Upsert), Rpc::UpsertStart),
+            (start(2, PutMode::Upsert), Rpc::BatchUpsertStart),
+            (Request::ExistKey { keys: vec!["a"] }, Rpc::ExistKey),
+            (Request::ExistKey { keys: vec!["a", "b"] }, Rpc::BatchExistKey),
+            (Request::Remove { keys: vec!["a"], force: true }, Rpc::Remove),
+            (scan(None, ScanAction::List), Rpc::GetAllKeys),
+            (scan(Some("x"), ScanAction::List), Rpc::GetReplicaListByRegex),
+            (scan(None, ScanAction::Remove { force: false }), Rpc::RemoveAll),
+            (scan(Some("x"), ScanAction::Remove { force: true }), Rpc::RemoveByRegex),
+        ];
+        for (request, expected) in cases {
+            assert_eq!(Rpc::of(&request), expected, "{request:?}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+use std::sync::Arc;
+
+use mooncake_types::{Placement, RangeWrite, SegmentAddress, SegmentId, Version};
+
+use super::place::{placements_are_whole, replicas};
+use super::span::{Cut, Span, cut};
+use super::{Deposit, MoveError};
+
+/// The ranges that the replicas of one object may be written to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Granted {
+    /// The version of the object.
+    pub(super) version: Version,
+    /// What its writes are ordered by; the version itself, unless further replicas are made.
+    pub(super) grant: Version,
+    /// Length of the object in bytes.
+    pub(super) object_len: u64,
+    pub(super) placements: Vec<Placement>,
+    pub(super) segments: Arc<[SegmentAddress]>,
+}
+
+impl Granted {
+    /// Whether every replica is whole; nothing else may be asked of one that is not.
+    pub(super) fn makes_sense(&self) -> bool {
+        placements_are_whole(&self.placements, &self.segments, self.object_len)
+    }
+
+    /// Bit `i` is set if there is a replica `i`.
+    pub(super) fn replica_bits(&self) -> u32 {
+        self.placements.iter().fold(0, |bits, range| bits | 1 << range.replica)
+    }
+
+    /// What to write of these spans, to every replica that `without` does not name.
+    pub(super) fn deposits_into<'a>(
+        &self,
+        (position, key): (usize, &'a str),
+        spans: &[Span],
+        without: u32,
+        deposits: &mut Vec<Deposit<'a>>,
+    ) {
+        self.each_cut(spans, without, |cut| {
+            let segment = &self.segments[cut.range.segment as usize];
+            deposits.push(Deposit {
+                position,
+                endpoint: Arc::clone(&segment.endpoint),
+                range: RangeWrite {
+                    segment: segment.id,
+                    offset: cut.range.offset,
+                    entry_len: cut.range.len,
+                    from: cut.from,
+                    len: cut.len,
+                    key,
+                    version: self.version,
+                    grant: self.grant,
+                    object_len: self.object_len,
+                    object_offset: cut.object_offset,
+                },
+                at: cut.at,
+            });
+        });
+    }
+
+    /// The replicas that were not written, given the results of [`Granted::deposits_into`] with the same spans and
+    /// replicas. Adds the segments that could not be written at all to `unreachable`, not those that refused this one
+    /// grant.
+    pub(super) fn failed_replicas(
+        &self,
+        spans: &[Span],
+        without: u32,
+        results: &[Result<(), MoveError>],
+        unreachable: &mut Vec<SegmentId>,
+    ) -> u32 {
+        let mut results = results.iter();
+        let mut failed = 0;
+        self.each_cut(spans, without, |cut| {
+            if let Err(error) = results.next().expect("one result per range") {
+                failed |= 1 << cut.range.replica;
+                if *error == MoveError::Broken {
+                    unreachable.push(self.segments[cut.range.segment as usize].id);
+                }
+            }
+        });
+        assert!(results.next().is_none(), "one range per result");
+        failed
+    }
+
+    /// Names what of these spans lies in which range, for every replica that `without` does not name.
+    pub(super) fn each_cut(&self, spans: &[Span], without: u32, mut each: impl FnMut(Cut<'_>)) {
+        for ranges in replicas(&self.placements) {
+            if without & (1 << ranges[0].replica) == 0 {
+                cut(ranges, spans, &mut each);
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+use std::collections::HashMap;
+
+use mooncake_types::{ErrorCode, PutItem, ReplicateConfig, limits};
+
+use super::batches::check_key;
+
+/// Most segment names that a put may prefer; with the longest names they fit into a frame.
+const MAX_PREFERRED_SEGMENTS: usize = 4096;
+
+/// Whether the master may be asked to take this object.
+pub(super) fn check_item(item: &PutItem<'_>) -> Result<(), ErrorCode> {
+    check_key(item.key)?;
+    let len_fits = (1..=limits::MAX_OBJECT_BYTES).contains(&item.len);
+    if !len_fits || item.group.len() > limits::MAX_GROUP_BYTES {
+        return Err(ErrorCode::InvalidParams);
+    }
+    Ok(())
+}
+
+/// Whether a configuration makes sense and fits into a request.
+pub(super) fn check_config(config: &ReplicateConfig<'_>) -> Result<(), ErrorCode> {
+    let names = &config.preferred_segments;
+    let valid = (1..=limits::MAX_REPLICAS).contains(&config.replica_num)
+        && names.len() <= MAX_PREFERRED_SEGMENTS
+        && names.iter().all(|name| name.len() <= limits::MAX_NAME_BYTES)
+        && config.excluded_segments.len() <= limits::MAX_SEGMENTS;
+    if valid { Ok(()) } else { Err(ErrorCode::InvalidParams) }
+}
+
+/// Takes all but the last item of each key out of `order`; gives for each that was taken out the one that stays.
+pub(super) fn keep_last(items: &[PutItem<'_>], order: &mut Vec<usize>) -> Vec<Option<usize>> {
+    let mut overwritten_by = vec![None; items.len()];
+    let mut last = HashMap::with_capacity(order.len());
+    for &position in order.iter().rev() {
+        overwritten_by[position] = last.get(items[position].key).copied();
+        last.entry(items[position].key).or_insert(position);
+    }
+    order.retain(|&position| overwritten_by[position].is_none());
+    overwritten_by
+}

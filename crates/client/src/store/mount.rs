@@ -1,0 +1,308 @@
+//! Segments that are lent and taken back while the store is open.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mooncake_memory::{MapError, Region};
+use mooncake_types::{ErrorCode, MountSegment, Reply, Request, SegmentId, limits};
+
+use super::open::random;
+use super::session::Session;
+use super::{CLOSED, Store};
+use crate::heartbeat::Change;
+use crate::membership::Lent;
+use crate::node::Segment;
+
+/// Most segments that one store lends besides its first.
+const MAX_MOUNTS: usize = 256;
+
+/// What the size of an allocated segment is rounded up to, in bytes.
+const ALLOCATED_STEP: u64 = 4 << 20;
+
+/// Segments that were allocated and lent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllocatedSegments {
+    /// Their names for [`Store::unmount_and_free_segment`].
+    pub ids: Vec<SegmentId>,
+    /// Their length together, in bytes.
+    pub len_bytes: u64,
+}
+
+/// Where a segment's memory came from, which decides by which call it is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    File,
+    Allocation,
+}
+
+/// What was lent since the store was opened, and is not taken back.
+pub(super) struct Mounts {
+    hostname: String,
+    endpoint: String,
+    lent: Mutex<BTreeMap<SegmentId, (Origin, Lent)>>,
+}
+
+impl Mounts {
+    pub(super) fn new(hostname: String, endpoint: String) -> Self {
+        Self { hostname, endpoint, lent: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SegmentId, (Origin, Lent)>> {
+        // Every change of it is a single step.
+        self.lent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store {
+    /// Lends `len_bytes` of a file, or of an object in `/dev/shm`, from `offset` on. What the pool keeps there is written
+    /// to the file; what is in it before is overwritten. The file must not be cut short while it is lent: touching bytes
+    /// that are gone ends the process. `location` names where the memory lies; nothing depends on it.
+    ///
+    /// # Errors
+    /// [`ErrorCode::FileNotFound`], [`ErrorCode::FileOpenFail`]; [`ErrorCode::InvalidParams`] if the file is no plain one
+    /// or too short, `offset` is not at a page, or no segment has that length;
+    /// [`ErrorCode::SegmentAlreadyExists`] if a part of the range is lent already, by whatever process;
+    /// [`ErrorCode::UnavailableInCurrentStatus`] if the store is closed or lends 256 segments already; what the master
+    /// answers.
+    pub fn mount_segment(
+        &self,
+        path: &Path,
+        len_bytes: u64,
+        offset: u64,
+        location: &str,
+    ) -> Result<Vec<SegmentId>, ErrorCode> {
+        let session = self.session().ok_or(CLOSED)?;
+        check_len(len_bytes)?;
+        let file = open_file(path).map_err(|error| {
+            tracing::warn!(path = %path.display(), %error, "the file to be lent cannot be opened");
+            match error.kind() {
+                io::ErrorKind::NotFound => ErrorCode::FileNotFound,
+                _ => ErrorCode::FileOpenFail,
+            }
+        })?;
+        let region = Region::of_file(file.into(), offset, len_bytes).map_err(|error| {
+            tracing::warn!(path = %path.display(), %error, "the file cannot be lent");
+            why_not_mapped(&error)
+        })?;
+        tracing::debug!(path = %path.display(), location, "a file is lent");
+        session.lend(region, Origin::File).map(|id| vec![id])
+    }
+
+    /// Lends more memory of this process: `len_bytes`, rounded up to 4 MiB. `location` names where it should lie; nothing
+    /// depends on it.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidParams`] if no segment has that length; [`ErrorCode::InternalError`] if the system has no such
+    /// memory; [`ErrorCode::UnavailableInCurrentStatus`] if the store is closed or lends 256 segments already; what the
+    /// master answers.
+    pub fn allocate_and_mount_segment(
+        &self,
+        len_bytes: u64,
+        location: &str,
+    ) -> Result<AllocatedSegments, ErrorCode> {
+        let session = self.session().ok_or(CLOSED)?;
+        check_len(len_bytes)?;
+        let len_bytes = len_bytes.next_multiple_of(ALLOCATED_STEP);
+        let region = Region::anonymous(len_bytes).map_err(|error| {
+            tracing::warn!(len_bytes, %error, "no memory for a segment");
+            ErrorCode::InternalError
+        })?;
+        tracing::debug!(len_bytes, location, "more memory is lent");
+        let ids = vec![session.lend(region, Origin::Allocation)?];
+        Ok(AllocatedSegments { ids, len_bytes })
+    }
+
+    /// Takes back segments of [`Store::mount_segment`]: nothing new is put there, and gets are served for `grace` more.
+    /// Then what lies there is gone from the pool, and the file is let go when the last transfer in it has ended.
+    ///
+    /// # Errors
+    /// [`ErrorCode::SegmentNotFound`] if one of them is no such segment; nothing has changed then.
+    /// [`ErrorCode::UnavailableInCurrentStatus`] if the store is closed. What the master answers, or
+    /// [`ErrorCode::RpcFail`]: the segments that it did not take back stay lent.
+    pub fn unmount_segment(&self, ids: &[SegmentId], grace: Duration) -> Result<(), ErrorCode> {
+        self.session().ok_or(CLOSED)?.unmount_all(ids, grace, Origin::File)
+    }
+
+    /// As [`Store::unmount_segment`], for segments of [`Store::allocate_and_mount_segment`].
+    ///
+    /// # Errors
+    /// As [`Store::unmount_segment`].
+    pub fn unmount_and_free_segment(
+        &self,
+        ids: &[SegmentId],
+        grace: Duration,
+    ) -> Result<(), ErrorCode> {
+        self.session().ok_or(CLOSED)?.unmount_all(ids, grace, Origin::Allocation)
+    }
+}
+
+/// The segment that a text names: 32 hexadecimal digits, as ids are printed, or two decimal numbers with a hyphen
+/// between them, as the C++ package prints them.
+///
+/// # Errors
+/// [`ErrorCode::InvalidParams`] if it is neither.
+pub fn parse_segment_id(text: &str) -> Result<SegmentId, ErrorCode> {
+    let digits = |part: &str, radix| part.bytes().all(|byte| char::from(byte).is_digit(radix));
+    let id = match text.split_once('-') {
+        Some((first, second)) if digits(first, 10) && digits(second, 10) => {
+            let number = |part: &str| part.parse::<u64>().ok().map(u128::from);
+            number(first).zip(number(second)).map(|(first, second)| first << 64 | second)
+        }
+        None if text.len() == 32 && digits(text, 16) => u128::from_str_radix(text, 16).ok(),
+        _ => None,
+    };
+    id.map(SegmentId).ok_or(ErrorCode::InvalidParams)
+}
+
+fn check_len(len_bytes: u64) -> Result<(), ErrorCode> {
+    match (limits::MIN_SEGMENT_BYTES..=limits::MAX_SEGMENT_BYTES).contains(&len_bytes) {
+        true => Ok(()),
+        false => Err(ErrorCode::InvalidParams),
+    }
+}
+
+/// A pipe or a device must not keep the caller waiting.
+fn open_file(path: &Path) -> io::Result<File> {
+    File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
+fn why_not_mapped(error: &MapError) -> ErrorCode {
+    match error {
+        MapError::Taken => ErrorCode::SegmentAlreadyExists,
+        MapError::System { .. } => ErrorCode::InternalError,
+        _ => ErrorCode::InvalidParams,
+    }
+}
+
+impl Session {
+    fn lend(&self, region: Region, origin: Origin) -> Result<SegmentId, ErrorCode> {
+        if self.mounts.lock().len() >= MAX_MOUNTS {
+            tracing::warn!("no more than {MAX_MOUNTS} segments can be lent at run time");
+            return Err(ErrorCode::UnavailableInCurrentStatus);
+        }
+        let failed = |what: &'static str| {
+            move |error: io::Error| {
+                tracing::warn!(%error, "{what} cannot be started");
+                ErrorCode::InternalError
+            }
+        };
+        self.serving.start().map_err(failed("the data server"))?;
+        let id = SegmentId(random().map_err(|_| ErrorCode::InternalError)?);
+        let (name, endpoint) = (self.mounts.hostname.clone(), self.mounts.endpoint.clone());
+        let lent = Lent { id, name, endpoint, len: region.len() };
+        self.host.lend(Segment::new(id, region));
+        self.mount(&lent)?;
+        self.mounts.lock().insert(id, (origin, lent.clone()));
+        self.heartbeat.change(vec![Change::Lend(lent)]);
+        self.populating.attend().map_err(failed("the thread that provides pages")).map(|()| id)
+    }
+
+    /// Has the master mount a segment that is served already; if it does not, it is served no longer.
+    fn mount(&self, lent: &Lent) -> Result<(), ErrorCode> {
+        let request = Request::MountSegment(MountSegment {
+            id: lent.id,
+            name: &lent.name,
+            endpoint: &lent.endpoint,
+            len: lent.len,
+            seen_epoch: self.host.epoch(),
+        });
+        let code = match self.pool.call(&request) {
+            Ok(Reply::Done(Ok(()))) => return Ok(()),
+            Ok(Reply::Done(Err(code)) | Reply::Refused(code)) => code,
+            // Whether it is mounted is unknown; the master must not go on placing objects in it.
+            Ok(_) => self.disown(lent.id, ErrorCode::InternalError),
+            Err(error) => self.disown(lent.id, error.code()),
+        };
+        tracing::warn!(segment = lent.name, bytes = lent.len, %code, "the segment was not mounted");
+        self.host.take_back(lent.id);
+        Err(code)
+    }
+
+    fn disown(&self, id: SegmentId, code: ErrorCode) -> ErrorCode {
+        self.heartbeat.change(vec![Change::Disown(id)]);
+        code
+    }
+
+    fn unmount_all(
+        &self,
+        ids: &[SegmentId],
+        grace: Duration,
+        origin: Origin,
+    ) -> Result<(), ErrorCode> {
+        let lent = self.mounts.withdraw(ids, origin)?;
+        self.heartbeat.change(lent.iter().map(|lent| Change::TakeBack(lent.id)).collect());
+        let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+        let results: Vec<_> =
+            lent.into_iter().map(|lent| self.unmount_one(lent, grace_ms, origin)).collect();
+        results.into_iter().collect()
+    }
+
+    fn unmount_one(&self, lent: Lent, grace_ms: u64, origin: Origin) -> Result<(), ErrorCode> {
+        let id = lent.id;
+        let result = match self.pool.call(&Request::UnmountSegment { id, grace_ms }) {
+            // A master that forgot the segment has nothing to take back.
+            Ok(Reply::Done(Ok(()) | Err(ErrorCode::SegmentNotFound))) => Ok(()),
+            Ok(Reply::Done(Err(code)) | Reply::Refused(code)) => Err(code),
+            Ok(_) => Err(ErrorCode::InternalError),
+            Err(error) => Err(error.code()),
+        };
+        match result {
+            Ok(()) if grace_ms == 0 => self.host.take_back(id),
+            Ok(()) => {
+                let due = self.clock.now().after_ms(grace_ms);
+                self.heartbeat.change(vec![Change::Retire(id, due)]);
+            }
+            Err(code) => {
+                tracing::warn!(segment = lent.name, %code, "the segment was not unmounted");
+                self.mounts.lock().insert(id, (origin, lent.clone()));
+                self.heartbeat.change(vec![Change::Lend(lent)]);
+            }
+        }
+        result
+    }
+}
+
+impl Mounts {
+    /// Takes all of these out, or none if one is not of that origin. One that is named twice counts once.
+    fn withdraw(&self, ids: &[SegmentId], origin: Origin) -> Result<Vec<Lent>, ErrorCode> {
+        let mut lent = self.lock();
+        let known = |id| lent.get(id).is_some_and(|&(of, _)| of == origin);
+        if !ids.iter().all(known) {
+            return Err(ErrorCode::SegmentNotFound);
+        }
+        Ok(ids.iter().filter_map(|id| lent.remove(id)).map(|(_, lent)| lent).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_read_as_they_are_printed_by_either_package() {
+        let id = SegmentId(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
+        assert_eq!(parse_segment_id(&id.to_string()), Ok(id));
+        assert_eq!(parse_segment_id("1-2"), Ok(SegmentId(1 << 64 | 2)));
+        let most = format!("{}-{}", u64::MAX, u64::MAX);
+        assert_eq!(parse_segment_id(&most), Ok(SegmentId(u128::MAX)));
+        for text in [
+            "",
+            "-",
+            "1-",
+            "-1",
+            "1-2-3",
+            "+1-2",
+            "1-18446744073709551616",
+            "0123456789abcdef",
+            "0123456789abcdef0123456789abcdeg",
+            "+123456789abcdef0123456789abcdef",
+        ] {
+            assert_eq!(parse_segment_id(text), Err(ErrorCode::InvalidParams), "{text}");
+        }
+    }
+}

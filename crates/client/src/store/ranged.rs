@@ -1,0 +1,140 @@
+use mooncake_memory::{RawSlice, SliceList};
+use mooncake_types::ErrorCode;
+
+use super::{CLOSED, Store};
+use crate::drive::Memory;
+use crate::ops::{GetItem, GetOp, Op, Part};
+
+/// Bytes of an object, and their place in the caller's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Fragment {
+    /// The first of them, counted from the start of the object.
+    pub object_offset: u64,
+    /// Where they come from or go to; its length is their number.
+    pub slice: RawSlice,
+}
+
+/// Some of one object's bytes, to be read or written. Nothing touches the memory after the call has returned.
+#[derive(Clone, Debug)]
+pub struct Ranged<'a> {
+    /// The object's key.
+    pub key: &'a str,
+    /// Which bytes, and where they are in memory.
+    pub fragments: Vec<Fragment>,
+}
+
+impl Ranged<'_> {
+    pub(super) fn parts(&self) -> Vec<Part> {
+        self.fragments.iter().map(Fragment::part).collect()
+    }
+
+    /// Bytes of all fragments together.
+    #[must_use]
+    pub fn total_len(&self) -> u64 {
+        self.fragments.iter().map(|fragment| fragment.slice.len() as u64).sum()
+    }
+}
+
+impl Fragment {
+    fn part(&self) -> Part {
+        Part { from: self.object_offset, len: self.slice.len() as u64 }
+    }
+}
+
+/// The memory of ranged items: of each its fragments, one behind the other.
+pub(super) struct Fragments<'a, 'k> {
+    items: &'a [Ranged<'k>],
+    /// By item, where each of its fragments starts.
+    starts: Vec<Vec<u64>>,
+}
+
+impl<'a, 'k> Fragments<'a, 'k> {
+    pub(super) fn new(items: &'a [Ranged<'k>]) -> Self {
+        let starts = items.iter().map(|item| {
+            let lens = item.fragments.iter().map(|fragment| fragment.slice.len() as u64);
+            lens.scan(0, |at, len| Some(std::mem::replace(at, *at + len))).collect()
+        });
+        Self { items, starts: starts.collect() }
+    }
+}
+
+impl Memory for Fragments<'_, '_> {
+    fn part(&mut self, position: usize, at: u64, len: u64, _: u64) -> Option<SliceList> {
+        let (starts, fragments) = (&self.starts[position], &self.items[position].fragments);
+        let first = starts.partition_point(|&start| start <= at).checked_sub(1)?;
+        let (mut skip, mut left) = ((at - starts[first]) as usize, len);
+        let mut slices = Vec::new();
+        for fragment in &fragments[first..] {
+            if left == 0 {
+                break;
+            }
+            let here = fragment.slice.len().checked_sub(skip)?;
+            let taken = usize::try_from(left).map_or(here, |left| left.min(here));
+            slices.push(fragment.slice.sub(skip, taken));
+            (skip, left) = (0, left - taken as u64);
+        }
+        (left == 0).then(|| slices.into_iter().collect())
+    }
+}
+
+impl Store {
+    /// Gets parts of objects, straight into the callers' memory. All fragments of one item are of one version.
+    ///
+    /// By item, the results of its fragments: their lengths in bytes, [`ErrorCode::InvalidParams`] for one that runs
+    /// past the end of the object, or for all of them what [`Store::get_into`] would answer. The master is asked once
+    /// for each item, however many fragments it has.
+    pub fn get_ranges(&self, items: &[Ranged<'_>]) -> Vec<Vec<Result<u64, ErrorCode>>> {
+        let parts: Vec<Vec<Part>> = items.iter().map(Ranged::parts).collect();
+        let found = match self.session() {
+            None => vec![Err(CLOSED); items.len()],
+            Some(session) => {
+                let wanted = items.iter().zip(&parts);
+                let wanted: Vec<GetItem<'_>> =
+                    wanted.map(|(item, parts)| GetItem::parts(item.key, parts)).collect();
+                let own = session.own();
+                let mut op = GetOp::new(&wanted, &own, session.chance());
+                session.drive_with(&mut op, &mut Fragments::new(items));
+                op.finish()
+            }
+        };
+        let of_item = |(found, parts): (Result<u64, ErrorCode>, &Vec<Part>)| {
+            parts.iter().map(|part| of_fragment(found, part)).collect()
+        };
+        found.into_iter().zip(&parts).map(of_item).collect()
+    }
+}
+
+fn of_fragment(object_len: Result<u64, ErrorCode>, part: &Part) -> Result<u64, ErrorCode> {
+    match part.lies_within(object_len?) {
+        true => Ok(part.len),
+        false => Err(ErrorCode::InvalidParams),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mooncake_memory::Buffer;
+
+    #[test]
+    fn a_place_among_fragments_is_found_wherever_they_are_cut() {
+        let buffer = Buffer::from_vec(b"abcdefghij".to_vec());
+        let cut = |from, len| Fragment { object_offset: 77, slice: buffer.raw().sub(from, len) };
+        let fragments = vec![cut(4, 3), cut(0, 0), cut(0, 4), cut(9, 1)];
+        let items = [Ranged { key: "a", fragments }, Ranged { key: "b", fragments: vec![] }];
+        let mut memory = Fragments::new(&items);
+        for (at, len, expected) in [
+            (0, 8, Some("efgabcdj")),
+            (0, 3, Some("efg")),
+            (2, 2, Some("ga")),
+            (3, 4, Some("abcd")),
+            (7, 1, Some("j")),
+            (7, 2, None),
+            (9, 1, None),
+        ] {
+            let found = memory.part(0, at, len, 0).map(|part| part.to_vec());
+            assert_eq!(found, expected.map(|text| text.as_bytes().to_vec()), "{len} from {at}");
+        }
+        assert!(memory.part(1, 0, 1, 0).is_none());
+    }
+}

@@ -1,0 +1,54 @@
+use mooncake_types::{ErrorCode, TaskId, TaskReport};
+
+use super::memory::NoMemory;
+use super::{CLOSED, Store};
+use crate::ops::{ClearOp, TaskOp};
+
+impl Store {
+    /// Drops replicas of objects that this store put: those in segments named `segment`, or all of them if it is empty.
+    /// An object with no replica left is gone.
+    ///
+    /// Besides the codes of all calls: [`ErrorCode::ObjectNotFound`], [`ErrorCode::IllegalClient`] for an object that
+    /// somebody else put, [`ErrorCode::ObjectHasLease`] also for one that was put less than the length of a lease ago,
+    /// [`ErrorCode::ReplicaIsNotReady`],
+    /// [`ErrorCode::ObjectHasReplicationTask`], [`ErrorCode::ReplicaNotFound`] if none lies in such a segment.
+    pub fn clear_replicas(&self, keys: &[&str], segment: &str) -> Vec<Result<(), ErrorCode>> {
+        let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        session.drive(ClearOp::new(keys, segment), NoMemory)
+    }
+
+    /// Has an object copied to the segments of these names, in the background.
+    ///
+    /// # Errors
+    /// Besides the codes of all calls: [`ErrorCode::ObjectNotFound`], [`ErrorCode::ReplicaIsNotReady`],
+    /// [`ErrorCode::ObjectHasReplicationTask`], [`ErrorCode::TaskPendingLimitExceeded`], and
+    /// [`ErrorCode::InvalidParams`] for no target, more than 32, or a name that no segment has.
+    pub fn create_copy_task(&self, key: &str, targets: &[&str]) -> Result<TaskId, ErrorCode> {
+        let session = self.session().ok_or(CLOSED)?;
+        session.drive(TaskOp::copy(key, targets), NoMemory)
+    }
+
+    /// Has the replica of an object in the segment named `source` moved to the one named `target`, in the background.
+    ///
+    /// # Errors
+    /// As [`Store::create_copy_task`], [`ErrorCode::ReplicaNotFound`] if the source holds no replica, and
+    /// [`ErrorCode::ReplicaAlreadyExists`] if the target does.
+    pub fn create_move_task(
+        &self,
+        key: &str,
+        source: &str,
+        target: &str,
+    ) -> Result<TaskId, ErrorCode> {
+        let session = self.session().ok_or(CLOSED)?;
+        session.drive(TaskOp::relocate(key, source, target), NoMemory)
+    }
+
+    /// How far a task is.
+    ///
+    /// # Errors
+    /// [`ErrorCode::TaskNotFound`], or the codes of all calls.
+    pub fn query_task(&self, id: TaskId) -> Result<TaskReport, ErrorCode> {
+        let session = self.session().ok_or(CLOSED)?;
+        session.drive(TaskOp::query(id), NoMemory)
+    }
+}

@@ -1,0 +1,347 @@
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::MoveError;
+
+/// Most threads that move bytes for those who do not wait.
+const MAX_THREADS: usize = 4;
+
+/// Most batches that are under way, or have ended and were not asked about since.
+pub(crate) const MAX_BATCHES: usize = 65_536;
+
+/// Stack of a thread; what it moves is not on it.
+const STACK_BYTES: usize = 512 << 10;
+
+/// How a transfer that was submitted is getting on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchStatus {
+    /// It is waiting for its turn, or under way.
+    Running,
+    /// All bytes are in place.
+    Done,
+    /// It has failed, and nothing of it is under way any more. Also the answer for a number that is not, or no longer,
+    /// that of a transfer.
+    Failed,
+    /// As failed, because its time was over.
+    TimedOut,
+}
+
+/// What a thread does for a batch.
+pub(crate) type Work = Box<dyn FnOnce() -> Result<(), MoveError> + Send>;
+
+/// Transfers that nobody waits for, by number.
+#[derive(Default)]
+pub(crate) struct Batches {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// There is work, or none will come any more.
+    called: Condvar,
+    /// A batch has ended.
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    closed: bool,
+    last_number: u64,
+    idle: usize,
+    queue: VecDeque<Job>,
+    batches: HashMap<u64, BatchStatus>,
+    /// Numbers of batches that have ended, oldest first; some are not in the table any more.
+    history: VecDeque<u64>,
+}
+
+struct Job {
+    number: u64,
+    deadline: Instant,
+    work: Work,
+}
+
+/// Ends its batch however the work ends.
+struct Ending<'a> {
+    shared: &'a Shared,
+    number: u64,
+    status: BatchStatus,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.shared.lock().end(self.number, self.status);
+        self.shared.ended.notify_all();
+    }
+}
+
+impl State {
+    fn end(&mut self, number: u64, status: BatchStatus) {
+        self.batches.insert(number, status);
+        self.history.push_back(number);
+    }
+
+    /// Makes room for another batch: of those that have ended and nobody asked about the oldest goes.
+    fn has_room(&mut self) -> bool {
+        while self.batches.len() >= MAX_BATCHES || self.history.len() >= 2 * MAX_BATCHES {
+            let Some(oldest) = self.history.pop_front() else { return false };
+            self.batches.remove(&oldest);
+        }
+        true
+    }
+
+    /// What to tell. Who has been told that a batch has ended does not ask again.
+    fn report(&mut self, number: u64) -> BatchStatus {
+        match self.batches.get(&number) {
+            None => BatchStatus::Failed,
+            Some(BatchStatus::Running) => BatchStatus::Running,
+            Some(_) => self.batches.remove(&number).unwrap_or(BatchStatus::Failed),
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self) {
+        while let Some(Job { number, deadline, work }) = self.next() {
+            let mut ending = Ending { shared: self, number, status: BatchStatus::Failed };
+            let result = match Instant::now() < deadline {
+                true => work(),
+                // Its memory is let go before anyone hears of its end.
+                false => {
+                    drop(work);
+                    Err(MoveError::TimedOut)
+                }
+            };
+            ending.status = match result {
+                Ok(()) => BatchStatus::Done,
+                Err(error) => {
+                    tracing::warn!(%error, number, "a submitted transfer has failed");
+                    if error.is_timeout() { BatchStatus::TimedOut } else { BatchStatus::Failed }
+                }
+            };
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.queue.pop_front() {
+                return Some(job);
+            }
+            if state.closed {
+                return None;
+            }
+            state.idle += 1;
+            state = self.called.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+        }
+    }
+}
+
+impl Batches {
+    /// Has a thread do the work when one is free, unless `patience` is over then.
+    pub(crate) fn submit(&self, patience: Duration, work: Work) -> Result<u64, MoveError> {
+        let deadline = Instant::now() + patience;
+        let mut state = self.shared.lock();
+        if state.closed {
+            return Err(MoveError::Closed);
+        }
+        if !state.has_room() {
+            return Err(MoveError::TooMany { limit: MAX_BATCHES });
+        }
+        let wants_thread = state.queue.len() >= state.idle;
+        state.last_number += 1;
+        let number = state.last_number;
+        state.batches.insert(number, BatchStatus::Running);
+        state.queue.push_back(Job { number, deadline, work });
+        drop(state);
+        if wants_thread && !self.spawn() {
+            // Without any thread the work would wait for ever.
+            let job = {
+                let mut state = self.shared.lock();
+                state.batches.remove(&number);
+                let at = state.queue.iter().position(|job| job.number == number);
+                at.and_then(|at| state.queue.remove(at))
+            };
+            drop(job);
+            return Err(MoveError::NoThread);
+        }
+        self.shared.called.notify_one();
+        Ok(number)
+    }
+
+    /// Starts another thread, if there may be one. False if there is none at all.
+    fn spawn(&self) -> bool {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.retain(|thread| !thread.is_finished());
+        if threads.len() >= MAX_THREADS {
+            return true;
+        }
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name("engine".into()).stack_size(STACK_BYTES);
+        match thread.spawn(move || shared.serve()) {
+            Ok(thread) => threads.push(thread),
+            Err(error) => tracing::error!(%error, "there is no thread for a transfer"),
+        }
+        !threads.is_empty()
+    }
+
+    /// How the batch is getting on. A number is forgotten once its end was told.
+    pub(crate) fn status(&self, number: u64) -> BatchStatus {
+        self.shared.lock().report(number)
+    }
+
+    /// Waits until all of them have ended, and forgets them; says whether all are done.
+    pub(crate) fn wait(&self, numbers: &[u64]) -> bool {
+        let numbers: BTreeSet<u64> = numbers.iter().copied().collect();
+        let mut state = self.shared.lock();
+        let mut all_done = true;
+        for number in numbers {
+            loop {
+                match state.report(number) {
+                    BatchStatus::Running => {}
+                    status => {
+                        all_done &= status == BatchStatus::Done;
+                        break;
+                    }
+                }
+                state = self.shared.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        all_done
+    }
+
+    /// Fails what has not begun, and returns when nothing is under way any more.
+    pub(crate) fn close(&self) {
+        let waiting = {
+            let mut state = self.shared.lock();
+            state.closed = true;
+            let waiting = std::mem::take(&mut state.queue);
+            for job in &waiting {
+                state.end(job.number, BatchStatus::Failed);
+            }
+            waiting
+        };
+        drop(waiting);
+        self.shared.called.notify_all();
+        self.shared.ended.notify_all();
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // A thread that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn an_end_is_told_once() {
+        let batches = Batches::default();
+        let cases: [(Result<(), MoveError>, BatchStatus); 3] = [
+            (Ok(()), BatchStatus::Done),
+            (Err(MoveError::Closed), BatchStatus::Failed),
+            (Err(MoveError::TimedOut), BatchStatus::TimedOut),
+        ];
+        for (result, expected) in cases {
+            let (go, wait) = mpsc::channel::<()>();
+            let work = move || {
+                wait.recv().expect("the test lets it go");
+                result
+            };
+            let number = batches.submit(LONG, Box::new(work)).expect("there is room");
+            assert_ne!(number, 0);
+            assert_eq!(batches.status(number), BatchStatus::Running);
+            go.send(()).expect("the work waits");
+            let mut status = BatchStatus::Running;
+            while status == BatchStatus::Running {
+                status = batches.status(number);
+            }
+            assert_eq!((status, batches.status(number)), (expected, BatchStatus::Failed));
+        }
+        assert_eq!(batches.status(0), BatchStatus::Failed);
+    }
+
+    #[test]
+    fn waiting_is_for_all_of_them() {
+        let batches = Batches::default();
+        let submit = |result| batches.submit(LONG, Box::new(move || result)).expect("room");
+        let done: Vec<u64> = (0..100).map(|_| submit(Ok(()))).collect();
+        let twice = [done.clone(), done.clone()].concat();
+        assert!(batches.wait(&twice));
+        assert!(!batches.wait(&done), "they are forgotten");
+        assert!(batches.wait(&[]));
+        let (good, bad) = (submit(Ok(())), submit(Err(MoveError::Closed)));
+        assert!(!batches.wait(&[bad, good]));
+        assert_eq!(batches.status(good), BatchStatus::Failed, "it was forgotten with the other");
+    }
+
+    #[test]
+    fn work_that_panics_has_failed() {
+        let batches = Batches::default();
+        for _ in 0..2 * MAX_THREADS {
+            let number = batches.submit(LONG, Box::new(|| panic!("a bug"))).expect("there is room");
+            assert!(!batches.wait(&[number]));
+        }
+    }
+
+    #[test]
+    fn work_that_waited_too_long_is_not_done() {
+        let batches = Batches::default();
+        let (go, wait) = mpsc::channel::<()>();
+        let wait = Arc::new(Mutex::new(wait));
+        for _ in 0..MAX_THREADS {
+            let wait = Arc::clone(&wait);
+            let work = move || {
+                let _ = wait.lock().expect("no panic").recv();
+                Ok(())
+            };
+            batches.submit(LONG, Box::new(work)).expect("there is room");
+        }
+        let late = batches.submit(Duration::ZERO, Box::new(|| Ok(()))).expect("there is room");
+        assert_eq!(batches.status(late), BatchStatus::Running);
+        drop(go);
+        let mut status = BatchStatus::Running;
+        while status == BatchStatus::Running {
+            status = batches.status(late);
+        }
+        assert_eq!(status, BatchStatus::TimedOut);
+    }
+
+    #[test]
+    fn ends_that_nobody_asks_about_are_forgotten_oldest_first() {
+        let mut state = State::default();
+        for number in 0..MAX_BATCHES as u64 {
+            state.end(number, BatchStatus::Done);
+        }
+        assert!(state.has_room());
+        let told = [state.report(0), state.report(1)];
+        assert_eq!(told, [BatchStatus::Failed, BatchStatus::Done]);
+        let running = |number| (number, BatchStatus::Running);
+        let mut full =
+            State { batches: (0..MAX_BATCHES as u64).map(running).collect(), ..State::default() };
+        assert!(!full.has_room());
+    }
+
+    #[test]
+    fn a_closed_table_takes_nothing_in() {
+        let batches = Batches::default();
+        batches.close();
+        let refused = batches.submit(LONG, Box::new(|| Ok(())));
+        assert_eq!(refused, Err(MoveError::Closed));
+    }
+}

@@ -1,0 +1,248 @@
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::OpenError;
+
+/// How engines find each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Metadata {
+    /// A peer's name is its address, `host:port`.
+    Handshake,
+    /// A peer's name is a key of an HTTP metadata server.
+    Http {
+        /// The server's URL, like `http://host:port/metadata`.
+        url: String,
+    },
+}
+
+/// The name of the way that needs no metadata server.
+const HANDSHAKE: &str = "P2PHANDSHAKE";
+
+impl Metadata {
+    /// From what the callers of the C++ package give: `P2PHANDSHAKE`, or an address with or without its scheme. `kind` is
+    /// the scheme of one that has none.
+    ///
+    /// # Errors
+    /// [`OpenError::Metadata`] for a server that this build cannot talk to.
+    pub fn parse(text: &str, kind: &str) -> Result<Metadata, OpenError> {
+        if text == HANDSHAKE {
+            return Ok(Metadata::Handshake);
+        }
+        let refuse = |reason: String| OpenError::Metadata { text: text.to_owned(), reason };
+        let (scheme, rest) = text.split_once("://").unwrap_or((kind, text));
+        match scheme {
+            "http" if !rest.is_empty() => Ok(Metadata::Http { url: format!("http://{rest}") }),
+            "http" => Err(refuse("it names no host".to_owned())),
+            other => Err(refuse(format!(
+                "{other:?} servers are not in this build; use \"http://host:port/metadata\" or {HANDSHAKE:?}"
+            ))),
+        }
+    }
+}
+
+/// How an [`crate::Engine`] is set up. Read once, by [`crate::Engine::open`]; nothing below looks at the environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineConfig {
+    /// What this process is known by, `host` or `host:port`, IPv6 literals in brackets. With [`Metadata::Http`] it is the
+    /// engine's name; otherwise only the host counts.
+    pub local_hostname: String,
+    /// How peers are found.
+    pub metadata: Metadata,
+    /// Keeps the names of several clusters apart that share a metadata server; empty if there is one.
+    pub cluster_id: String,
+    /// The secret of the cluster; empty if it has none.
+    pub auth_token: String,
+    /// The address to listen on; by default that of the local hostname.
+    pub bind_address: Option<String>,
+    /// The ports to choose from.
+    pub ports: RangeInclusive<u16>,
+    /// How long one transfer may take, plus one second for each 16 MiB that it moves.
+    pub transfer_timeout: Duration,
+    /// How long connecting to a peer may take.
+    pub connect_timeout: Duration,
+    /// Most connections to one peer.
+    pub lanes_per_peer: usize,
+    /// Whether every protocol that is asked for is taken for "tcp".
+    pub force_tcp: bool,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self {
+            local_hostname: "localhost".to_owned(),
+            metadata: Metadata::Handshake,
+            cluster_id: String::new(),
+            auth_token: String::new(),
+            bind_address: None,
+            ports: 15_000..=17_000,
+            transfer_timeout: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(3),
+            lanes_per_peer: 4,
+            force_tcp: false,
+        }
+    }
+}
+
+/// The shortest transfer timeout that can be asked for, in seconds.
+const MIN_TIMEOUT_SECONDS: u32 = 5;
+
+/// A variable of the environment that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the environment variable {name} is {value:?}, but must be {wanted}")]
+pub struct EnvError {
+    /// Its name.
+    pub name: &'static str,
+    /// What it holds.
+    pub value: String,
+    /// What it may hold.
+    pub wanted: &'static str,
+}
+
+impl EngineConfig {
+    /// The defaults, changed by what the environment says: `MC_TRANSFER_TIMEOUT` (seconds; at least 5 are taken),
+    /// `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`, `MC_METADATA_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN`, `MC_FORCE_TCP`,
+    /// `MC_MIN_PRC_PORT` and `MC_MAX_PRC_PORT`.
+    ///
+    /// # Errors
+    /// The first variable whose value makes no sense.
+    pub fn from_env() -> Result<Self, EnvError> {
+        Self::from_variables(|name| std::env::var(name).ok())
+    }
+
+    /// As [`EngineConfig::from_env`], with the environment given as a function from name to value.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn from_variables(look_up: impl Fn(&str) -> Option<String>) -> Result<Self, EnvError> {
+        let mut config = Self::default();
+        let text = |name: &str| look_up(name).filter(|value| !value.is_empty());
+        let number = |name: &'static str, wanted: &'static str, limit: u32| {
+            let Some(value) = text(name) else { return Ok(None) };
+            match value.parse::<u32>() {
+                Ok(number) if (1..=limit).contains(&number) => Ok(Some(number)),
+                _ => Err(EnvError { name, value, wanted }),
+            }
+        };
+        const ABOVE_ZERO: &str = "a whole number above zero";
+        if let Some(seconds) = number("MC_TRANSFER_TIMEOUT", ABOVE_ZERO, u32::MAX)? {
+            let seconds = seconds.max(MIN_TIMEOUT_SECONDS);
+            config.transfer_timeout = Duration::from_secs(seconds.into());
+        }
+        if let Some(lanes) = number("MC_TCP_LANES_PER_PEER", ABOVE_ZERO, u32::MAX)? {
+            config.lanes_per_peer = lanes as usize;
+        }
+        let port = |name, default: u16| {
+            let port = number(name, "a port from 1 to 65535", u16::MAX.into())?;
+            Ok::<u16, EnvError>(port.map_or(default, |port| port as u16))
+        };
+        let first = port("MC_MIN_PRC_PORT", *config.ports.start())?;
+        let last = port("MC_MAX_PRC_PORT", *config.ports.end())?;
+        if first > last {
+            let value = format!("{first} and MC_MAX_PRC_PORT is {last}");
+            return Err(EnvError {
+                name: "MC_MIN_PRC_PORT",
+                value,
+                wanted: "the lower of the two",
+            });
+        }
+        config.ports = first..=last;
+        config.bind_address = text("MC_TCP_BIND_ADDRESS");
+        config.cluster_id = text("MC_METADATA_CLUSTER_ID").unwrap_or_default();
+        config.auth_token = text("MOONCAKE_AUTH_TOKEN").unwrap_or_default();
+        config.force_tcp = text("MC_FORCE_TCP").is_some();
+        Ok(config)
+    }
+
+    /// Whether bytes go over TCP if this protocol is asked for.
+    ///
+    /// # Errors
+    /// [`OpenError::Protocol`] if they would have to go another way.
+    pub fn check_protocol(&self, name: &str) -> Result<(), OpenError> {
+        match name == "tcp" || self.force_tcp {
+            true => Ok(()),
+            false => Err(OpenError::Protocol { name: name.to_owned() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(variables: &[(&str, &str)]) -> Result<EngineConfig, EnvError> {
+        EngineConfig::from_variables(|name| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn every_variable_is_taken() {
+        assert_eq!(with(&[]), Ok(EngineConfig::default()));
+        let config = with(&[
+            ("MC_TRANSFER_TIMEOUT", "70"),
+            ("MC_TCP_LANES_PER_PEER", "2"),
+            ("MC_TCP_BIND_ADDRESS", "10.0.0.5"),
+            ("MC_METADATA_CLUSTER_ID", "blue"),
+            ("MOONCAKE_AUTH_TOKEN", "secret"),
+            ("MC_FORCE_TCP", "true"),
+            ("MC_MIN_PRC_PORT", "20000"),
+            ("MC_MAX_PRC_PORT", "20010"),
+        ]);
+        let expected = EngineConfig {
+            transfer_timeout: Duration::from_secs(70),
+            lanes_per_peer: 2,
+            bind_address: Some("10.0.0.5".to_owned()),
+            cluster_id: "blue".to_owned(),
+            auth_token: "secret".to_owned(),
+            force_tcp: true,
+            ports: 20_000..=20_010,
+            ..EngineConfig::default()
+        };
+        assert_eq!(config, Ok(expected));
+        let short = with(&[("MC_TRANSFER_TIMEOUT", "1")]).map(|config| config.transfer_timeout);
+        assert_eq!(short, Ok(Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn values_that_make_no_sense_are_named() {
+        for (name, value) in [
+            ("MC_TRANSFER_TIMEOUT", "soon"),
+            ("MC_TRANSFER_TIMEOUT", "0"),
+            ("MC_TCP_LANES_PER_PEER", "-1"),
+            ("MC_MIN_PRC_PORT", "70000"),
+            ("MC_MIN_PRC_PORT", "17001"),
+        ] {
+            assert_eq!(with(&[(name, value)]).map_err(|error| error.name), Err(name), "{value}");
+        }
+    }
+
+    #[test]
+    fn metadata_servers_are_told_apart() {
+        let http = |url: &str| Some(Metadata::Http { url: url.to_owned() });
+        for (text, kind, expected) in [
+            ("P2PHANDSHAKE", "etcd", Some(Metadata::Handshake)),
+            ("http://a:1/metadata", "etcd", http("http://a:1/metadata")),
+            ("a:1/metadata", "http", http("http://a:1/metadata")),
+            ("127.0.0.1:2379", "etcd", None),
+            ("etcd://a:1", "http", None),
+            ("redis://a:1", "", None),
+            ("https://a:1", "", None),
+            ("http://", "", None),
+            ("", "", None),
+        ] {
+            assert_eq!(Metadata::parse(text, kind).ok(), expected, "{text} {kind}");
+        }
+    }
+
+    #[test]
+    fn other_protocols_are_refused_unless_tcp_is_forced() {
+        let forced = EngineConfig { force_tcp: true, ..EngineConfig::default() };
+        for (name, plain) in [("tcp", true), ("rdma", false), ("", false), ("TCP", false)] {
+            assert_eq!(EngineConfig::default().check_protocol(name).is_ok(), plain, "{name}");
+            assert!(forced.check_protocol(name).is_ok());
+        }
+    }
+}

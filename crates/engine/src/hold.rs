@@ -1,0 +1,47 @@
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
+
+use mooncake_memory::Buffer;
+
+/// Says when the last user of a registered range has gone.
+#[derive(Debug, Default)]
+pub(crate) struct Released {
+    done: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Released {
+    /// Waits until then, but not beyond the deadline; says whether it came.
+    pub(crate) fn wait(&self, deadline: Instant) -> bool {
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*done {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            done = self.changed.wait_timeout(done, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+}
+
+/// What a registered region keeps: its drop is the moment when nobody uses the range any more.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    released: Arc<Released>,
+    _memory: Option<Buffer>,
+}
+
+impl Keeper {
+    /// A keeper, of `memory` if the range is the engine's own.
+    pub(crate) fn new(released: &Arc<Released>, memory: Option<Buffer>) -> Box<Keeper> {
+        Box::new(Keeper { released: Arc::clone(released), _memory: memory })
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        *self.released.done.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.released.changed.notify_all();
+    }
+}

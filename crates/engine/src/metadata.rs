@@ -1,0 +1,124 @@
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{EngineConfig, OpenError, PeerError};
+
+/// How long one request to the metadata server may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Longest answer that is read, in bytes. Records of the C++ package list every registered buffer.
+const MAX_ANSWER_BYTES: u64 = 16 << 20;
+
+/// What an engine publishes under its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Record {
+    name: String,
+    protocol: String,
+    tcp_data_port: u16,
+    /// Where it serves, `host:port`. Records of the C++ package lack it.
+    #[serde(default)]
+    endpoint: String,
+}
+
+/// A metadata server: values under keys, by HTTP.
+#[derive(Debug)]
+pub(crate) struct MetadataServer {
+    url: String,
+    /// What all keys begin with.
+    prefix: String,
+    agent: ureq::Agent,
+}
+
+impl fmt::Display for MetadataServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.url)
+    }
+}
+
+/// A server that gave no useful answer, in words.
+type Failure = String;
+
+impl MetadataServer {
+    pub(crate) fn new(url: &str, config: &EngineConfig) -> Result<Self, OpenError> {
+        let refuse = |reason: String| OpenError::Metadata { text: url.to_owned(), reason };
+        let parsed: ureq::http::Uri = url.parse().map_err(|error| refuse(format!("{error}")))?;
+        if parsed.host().is_none_or(str::is_empty) {
+            return Err(refuse("it names no host".to_owned()));
+        }
+        let agent = ureq::Agent::config_builder()
+            .timeout_global(Some(TIMEOUT))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .build();
+        let prefix = match config.cluster_id.trim_end_matches('/') {
+            "" => "mooncake/".to_owned(),
+            cluster => format!("mooncake/{cluster}/"),
+        };
+        Ok(Self { url: url.to_owned(), prefix, agent: agent.into() })
+    }
+
+    /// The server's own address, `host:port`.
+    pub(crate) fn address(&self) -> Option<String> {
+        let uri: ureq::http::Uri = self.url.parse().ok()?;
+        Some(format!("{}:{}", uri.host()?, uri.port_u16().unwrap_or(80)))
+    }
+
+    fn key(&self, name: &str) -> String {
+        match name.contains('/') {
+            true => format!("{}{name}", self.prefix),
+            false => format!("{}ram/{name}", self.prefix),
+        }
+    }
+
+    /// Says where the engine of this name is served. Whoever had the name before is forgotten.
+    pub(crate) fn publish(&self, name: &str, endpoint: &str, port: u16) -> Result<(), Failure> {
+        let record = Record {
+            name: name.to_owned(),
+            protocol: "tcp".to_owned(),
+            tcp_data_port: port,
+            endpoint: endpoint.to_owned(),
+        };
+        let body = serde_json::to_string(&record).map_err(|error| error.to_string())?;
+        let request = self.agent.put(&self.url).query("key", self.key(name));
+        let reply = request.content_type("application/json").send(body);
+        let status = reply.map_err(|error| error.to_string())?.status();
+        if status.is_success() { Ok(()) } else { Err(format!("it answered {status}")) }
+    }
+
+    /// Takes the name back, unless somebody else has it now.
+    pub(crate) fn withdraw(&self, name: &str, endpoint: &str) -> Result<(), Failure> {
+        if !matches!(self.get(name), Ok(Some(record)) if record.endpoint == endpoint) {
+            return Ok(());
+        }
+        let reply = self.agent.delete(&self.url).query("key", self.key(name)).call();
+        reply.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    /// Where the engine of this name is served.
+    pub(crate) fn look_up(&self, name: &str) -> Result<String, PeerError> {
+        let unknown = |reason: String| PeerError::Unknown { name: name.to_owned(), reason };
+        match self.get(name).map_err(unknown)? {
+            None => Err(unknown("it does not know the name".to_owned())),
+            Some(record) if record.endpoint.is_empty() => Err(unknown(
+                "the record is that of another program, without an endpoint".to_owned(),
+            )),
+            Some(record) => Ok(record.endpoint),
+        }
+    }
+
+    fn get(&self, name: &str) -> Result<Option<Record>, Failure> {
+        let request = self.agent.get(&self.url).query("key", self.key(name));
+        let mut reply = request.call().map_err(|error| error.to_string())?;
+        match reply.status().as_u16() {
+            404 => return Ok(None),
+            200 => {}
+            status => return Err(format!("it answered {status}")),
+        }
+        let body = reply.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec();
+        let body = body.map_err(|error| error.to_string())?;
+        serde_json::from_slice(&body).map(Some).map_err(|error| format!("no record: {error}"))
+    }
+}

@@ -1,0 +1,116 @@
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mooncake_transfer::TransferError;
+use mooncake_types::ErrorCode;
+use mooncake_types::limits::MAX_NAME_BYTES;
+
+use crate::PeerError;
+use crate::address::split;
+use crate::host::Directory;
+use crate::metadata::MetadataServer;
+use crate::mover::{Mover, Route};
+
+/// Most peers whose address is remembered.
+const MAX_KNOWN: usize = 65_536;
+
+/// Where the peers are, by their names.
+pub(crate) struct Peers {
+    own_name: String,
+    own_endpoint: String,
+    pub(crate) server: Option<MetadataServer>,
+    known: Mutex<HashMap<String, Route>>,
+}
+
+impl Peers {
+    pub(crate) fn new(
+        own_name: String,
+        own_endpoint: String,
+        server: Option<MetadataServer>,
+    ) -> Self {
+        Self { own_name, own_endpoint, server, known: Mutex::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Route>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the peer is. The first time its name is looked up; without a metadata server the peer must answer then.
+    pub(crate) fn find(&self, mover: &Mover, name: &str) -> Result<Route, PeerError> {
+        if name == self.own_name {
+            return Ok(Route::Own);
+        }
+        if let Some(route) = self.known().get(name) {
+            return Ok(route.clone());
+        }
+        let route = self.look_up(name)?;
+        if self.server.is_none() {
+            self.ask(mover, name, &route)?;
+        }
+        self.remember(name, &route);
+        Ok(route)
+    }
+
+    fn look_up(&self, name: &str) -> Result<Route, PeerError> {
+        let refuse =
+            |reason: &str| PeerError::Name { name: name.to_owned(), reason: reason.to_owned() };
+        if name.is_empty() || name.len() > MAX_NAME_BYTES {
+            return Err(refuse("it is empty or too long"));
+        }
+        let endpoint = match &self.server {
+            Some(server) => server.look_up(name)?,
+            None => name.to_owned(),
+        };
+        match split(&endpoint) {
+            _ if endpoint == self.own_endpoint => Ok(Route::Own),
+            Ok((_, Some(_))) => Ok(Route::At(endpoint.into())),
+            Ok((_, None)) => Err(refuse("it names no port")),
+            Err(reason) => Err(refuse(reason)),
+        }
+    }
+
+    /// The peer's directory: proof that it is an engine and answers.
+    fn ask(&self, mover: &Mover, name: &str, route: &Route) -> Result<Directory, PeerError> {
+        let silent = |source| PeerError::Silent { name: name.to_owned(), source };
+        mover.directory(route).map_err(silent)
+    }
+
+    fn remember(&self, name: &str, route: &Route) {
+        let mut known = self.known();
+        if known.len() >= MAX_KNOWN {
+            known.clear();
+        }
+        known.insert(name.to_owned(), route.clone());
+    }
+
+    /// The directory of the peer, wherever it is now.
+    pub(crate) fn directory(&self, mover: &Mover, name: &str) -> Result<Directory, PeerError> {
+        let route = self.find(mover, name)?;
+        if let Ok(directory) = self.ask(mover, name, &route) {
+            return Ok(directory);
+        }
+        // It may have come back at another address.
+        self.forget(name);
+        let route = self.look_up(name)?;
+        let directory = self.ask(mover, name, &route)?;
+        self.remember(name, &route);
+        Ok(directory)
+    }
+
+    /// A transfer with the peer has failed: if that may be because of its address, the name is looked up again next
+    /// time.
+    pub(crate) fn note_failure(&self, name: &str, error: &TransferError) {
+        use TransferError::{Protocol, Refused, TimedOut, Unreachable};
+        let elsewhere =
+            [ErrorCode::SegmentNotFound, ErrorCode::InvalidParams, ErrorCode::IllegalClient];
+        match error {
+            Unreachable { .. } | TimedOut { .. } | Protocol { .. } => self.forget(name),
+            Refused(code) if elsewhere.contains(code) => self.forget(name),
+            _ => {}
+        }
+    }
+
+    fn forget(&self, name: &str) {
+        self.known().remove(name);
+    }
+}

@@ -1,0 +1,405 @@
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use mooncake_memory::{Buffer, RawSlice, Region};
+use mooncake_transfer::Interrupt;
+
+use crate::hold::{Keeper, Released};
+use crate::mapping::Mappings;
+use crate::{RegisterError, UnregisterError};
+
+/// Most ranges that one engine has registered at a time.
+pub const MAX_REGISTRATIONS: usize = 1 << 20;
+
+/// How long transfers that other processes began may go on in a range that is to be unregistered.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Registered memory: ranges that do not overlap, and who writes to them from elsewhere.
+#[derive(Default)]
+pub(crate) struct Registry(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// By the address of their first byte.
+    ranges: BTreeMap<u64, Registered>,
+    /// Ranges that are not registered any more and may still be in use, from their first byte to the one past their end.
+    leaving: BTreeMap<u64, u64>,
+    /// First bytes in the order of their registration.
+    order: BTreeMap<u64, u64>,
+    next_number: u64,
+    writers: HashMap<u64, Writer>,
+    next_writer: u64,
+}
+
+struct Registered {
+    region: Arc<Region>,
+    released: Arc<Released>,
+    writable: bool,
+    /// Whether the memory is the engine's own.
+    managed: bool,
+    /// Its key in the order.
+    number: u64,
+}
+
+struct Writer {
+    start: u64,
+    interrupt: Arc<dyn Interrupt>,
+}
+
+/// A part of a registered range. It stays registered, or unregistering waits, until this is dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) bytes: RawSlice,
+    pub(crate) region: Arc<Region>,
+}
+
+impl State {
+    fn end_of(&self, start: u64) -> Option<u64> {
+        Some(start + self.ranges.get(&start)?.region.len())
+    }
+
+    fn overlaps(&self, start: u64, end: u64) -> bool {
+        let before = self.ranges.range(..end).next_back();
+        let registered = before.is_some_and(|(&at, range)| at + range.region.len() > start);
+        let leaving = self.leaving.range(..end).next_back();
+        registered || leaving.is_some_and(|(_, &past)| past > start)
+    }
+}
+
+impl Registry {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers memory of the caller's, all of it or none. It stays mapped until it is unregistered.
+    pub(crate) fn register(&self, memory: &[RawSlice]) -> Result<(), RegisterError> {
+        let mappings = Mappings::read();
+        for (done, &range) in memory.iter().enumerate() {
+            if let Err(error) = self.register_one(range, &mappings) {
+                for range in &memory[..done] {
+                    // Nobody has heard of it, but a peer may have guessed it: then it is in use for a moment.
+                    let _ = self.unregister(range.as_ptr().addr() as u64, GRACE);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn register_one(&self, memory: RawSlice, mappings: &Mappings) -> Result<(), RegisterError> {
+        let (start, len) = (memory.as_ptr().addr() as u64, memory.len() as u64);
+        let empty = RegisterError::Empty { start, len };
+        let end = start.checked_add(len).filter(|_| start > 0 && len > 0).ok_or(empty)?;
+        let access = mappings.access(start, end);
+        if !access.read {
+            return Err(RegisterError::NotMapped { start, len });
+        }
+        self.insert(memory, access.write, None)
+    }
+
+    /// Registers memory of the engine's own, and gives its address.
+    pub(crate) fn allocate(&self, len: u64) -> Result<u64, RegisterError> {
+        let no_memory = RegisterError::NoMemory { len };
+        let size = usize::try_from(len).map_err(|_| no_memory.clone())?;
+        let buffer = Buffer::try_zeroed(size).ok_or(no_memory)?;
+        let memory = buffer.raw();
+        self.insert(memory, true, Some(buffer))?;
+        Ok(memory.as_ptr().addr() as u64)
+    }
+
+    fn insert(
+        &self,
+        memory: RawSlice,
+        writable: bool,
+        owned: Option<Buffer>,
+    ) -> Result<(), RegisterError> {
+        let (start, len) = (memory.as_ptr().addr() as u64, memory.len() as u64);
+        let (released, managed) = (Arc::new(Released::default()), owned.is_some());
+        let region = Region::lent(memory, Keeper::new(&released, owned))
+            .map_err(|_| RegisterError::Empty { start, len })?;
+        let mut state = self.lock();
+        if state.ranges.len() >= MAX_REGISTRATIONS {
+            return Err(RegisterError::TooMany { limit: MAX_REGISTRATIONS });
+        }
+        if state.overlaps(start, start + len) {
+            return Err(RegisterError::Overlaps { start, len });
+        }
+        let number = state.next_number;
+        state.next_number += 1;
+        state.order.insert(number, start);
+        let region = Arc::new(region);
+        state.ranges.insert(start, Registered { region, released, writable, managed, number });
+        Ok(())
+    }
+
+    /// Takes back the registration of the caller's range that starts there, and waits until nobody uses it.
+    pub(crate) fn unregister(&self, start: u64, limit: Duration) -> Result<(), UnregisterError> {
+        self.remove(start, limit, |range| !range.managed)
+    }
+
+    /// Gives back `len` bytes that [`Registry::allocate`] has given.
+    pub(crate) fn free(
+        &self,
+        start: u64,
+        len: u64,
+        limit: Duration,
+    ) -> Result<(), UnregisterError> {
+        self.remove(start, limit, |range| range.managed && range.region.len() == len)
+    }
+
+    fn remove(
+        &self,
+        start: u64,
+        limit: Duration,
+        is_meant: impl FnOnce(&Registered) -> bool,
+    ) -> Result<(), UnregisterError> {
+        let deadline = Instant::now() + limit;
+        let range = {
+            let mut state = self.lock();
+            let unknown = UnregisterError::Unknown { start };
+            if !state.ranges.get(&start).is_some_and(is_meant) {
+                return Err(unknown);
+            }
+            let end = state.end_of(start).ok_or(unknown.clone())?;
+            let range = state.ranges.remove(&start).ok_or(unknown)?;
+            state.order.remove(&range.number);
+            state.leaving.insert(start, end);
+            range
+        };
+        let Registered { region, released, writable, managed, number } = range;
+        let again = Arc::downgrade(&region);
+        drop(region);
+        if released.wait(deadline.min(Instant::now() + GRACE)) {
+            self.lock().leaving.remove(&start);
+            return Ok(());
+        }
+        self.interrupt_writers(start);
+        let is_released = released.wait(deadline);
+        let mut state = self.lock();
+        state.leaving.remove(&start);
+        // Whoever still uses it keeps it: it is registered as before, and must not be freed.
+        match Weak::upgrade(&again).filter(|_| !is_released) {
+            None => Ok(()),
+            Some(region) => {
+                state.order.insert(number, start);
+                state
+                    .ranges
+                    .insert(start, Registered { region, released, writable, managed, number });
+                Err(UnregisterError::Busy { start })
+            }
+        }
+    }
+
+    /// Makes everybody leave who writes to the range from elsewhere.
+    fn interrupt_writers(&self, start: u64) {
+        let state = self.lock();
+        for writer in state.writers.values().filter(|writer| writer.start == start) {
+            writer.interrupt.interrupt();
+        }
+    }
+
+    /// `len` bytes at `start`, if they lie in one registered range, and may be written where that is wanted.
+    pub(crate) fn hold(&self, start: u64, len: u64, to_write: bool) -> Option<Held> {
+        hold(&self.lock(), start, len, to_write).map(|(_, held)| held)
+    }
+
+    /// As [`Registry::hold`], for a writer from elsewhere, who gets a number.
+    pub(crate) fn begin_write(
+        &self,
+        start: u64,
+        len: u64,
+        interrupt: Arc<dyn Interrupt>,
+    ) -> Option<(u64, Held)> {
+        let mut state = self.lock();
+        let (start, held) = hold(&state, start, len, true)?;
+        let number = state.next_writer;
+        state.next_writer += 1;
+        state.writers.insert(number, Writer { start, interrupt });
+        Some((number, held))
+    }
+
+    /// The writer has left.
+    pub(crate) fn end_write(&self, number: u64) {
+        self.lock().writers.remove(&number);
+    }
+
+    /// Address and length of the range that was registered first, of those that are.
+    pub(crate) fn first(&self) -> Option<(u64, u64)> {
+        let state = self.lock();
+        let (_, &start) = state.order.first_key_value()?;
+        Some((start, state.ranges.get(&start)?.region.len()))
+    }
+}
+
+fn hold(state: &State, start: u64, len: u64, to_write: bool) -> Option<(u64, Held)> {
+    let (&first, range) = state.ranges.range(..=start).next_back()?;
+    let bytes = range.region.slice(start - first, len).ok()?;
+    let allowed = range.writable || !to_write;
+    allowed.then(|| (first, Held { bytes, region: Arc::clone(&range.region) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(20);
+
+    struct Flag(AtomicBool);
+
+    impl Interrupt for Flag {
+        fn interrupt(&self) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+
+    fn address(buffer: &Buffer) -> u64 {
+        buffer.raw().as_ptr().addr() as u64
+    }
+
+    #[test]
+    fn ranges_may_touch_and_not_overlap() {
+        let (registry, buffer) = (Registry::default(), Buffer::zeroed(300));
+        let start = address(&buffer);
+        assert_eq!(registry.register(&[buffer.raw().sub(100, 100)]), Ok(()));
+        for (from, len) in [(100, 100), (50, 51), (199, 2), (0, 300), (120, 5)] {
+            let overlaps = RegisterError::Overlaps { start: start + from, len };
+            let result = registry.register(&[buffer.raw().sub(from as usize, len as usize)]);
+            assert_eq!(result, Err(overlaps), "{len} from {from}");
+        }
+        assert_eq!(registry.register(&[buffer.raw().sub(200, 100)]), Ok(()));
+        assert_eq!(registry.register(&[buffer.raw().sub(0, 100)]), Ok(()));
+        assert_eq!(registry.first(), Some((start + 100, 100)));
+        assert_eq!(registry.unregister(start + 100, SOON), Ok(()));
+        assert_eq!(registry.first(), Some((start + 200, 100)));
+    }
+
+    #[test]
+    fn all_of_several_ranges_are_registered_or_none() {
+        let (registry, buffer) = (Registry::default(), Buffer::zeroed(300));
+        let part = |from| buffer.raw().sub(from, 100);
+        let twice = registry.register(&[part(0), part(100), part(0)]);
+        let overlaps = RegisterError::Overlaps { start: address(&buffer), len: 100 };
+        assert_eq!((twice, registry.first()), (Err(overlaps), None));
+        assert_eq!(registry.register(&[part(100), part(0)]), Ok(()));
+        assert_eq!(registry.first(), Some((address(&buffer) + 100, 100)));
+        assert!(registry.register(&[part(200), part(100)]).is_err());
+        assert!(registry.hold(address(&buffer) + 200, 1, false).is_none());
+        assert!(registry.hold(address(&buffer) + 100, 1, false).is_some(), "it was there before");
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_not_registered() {
+        let registry = Registry::default();
+        let unmapped = registry.register(&[RawSlice::unmapped(100)]);
+        assert_eq!(unmapped, Err(RegisterError::NotMapped { start: 16, len: 100 }));
+        let nothing = registry.register(&[Buffer::zeroed(8).raw().sub(0, 0)]);
+        assert!(matches!(nothing, Err(RegisterError::Empty { len: 0, .. })), "{nothing:?}");
+        let no_memory = registry.allocate(1 << 62);
+        assert_eq!(no_memory, Err(RegisterError::NoMemory { len: 1 << 62 }));
+        assert!(matches!(registry.allocate(0), Err(RegisterError::Empty { len: 0, .. })));
+        assert_eq!(registry.first(), None);
+    }
+
+    #[test]
+    fn only_what_lies_in_one_range_is_held() {
+        let (registry, buffer) = (Registry::default(), Buffer::zeroed(200));
+        let start = address(&buffer);
+        registry.register(&[buffer.raw().sub(0, 100)]).expect("free");
+        registry.register(&[buffer.raw().sub(100, 100)]).expect("free");
+        for (from, len, held) in [
+            (start, 100, true),
+            (start + 50, 50, true),
+            (start + 199, 1, true),
+            (start + 50, 51, false),
+            (start - 1, 2, false),
+            (start + 200, 1, false),
+            (start, u64::MAX, false),
+            (u64::MAX, 1, false),
+            (0, 1, false),
+        ] {
+            assert_eq!(registry.hold(from, len, true).is_some(), held, "{len} from {from:#x}");
+        }
+    }
+
+    #[test]
+    fn memory_that_cannot_be_written_is_only_read() {
+        let (registry, buffer) = (Registry::default(), Buffer::zeroed(100));
+        registry.insert(buffer.raw(), false, None).expect("free");
+        let start = address(&buffer);
+        let interrupt = Arc::new(Flag(AtomicBool::new(false)));
+        assert!(registry.hold(start, 100, false).is_some());
+        assert!(registry.hold(start, 100, true).is_none());
+        assert!(registry.begin_write(start, 100, interrupt).is_none());
+    }
+
+    #[test]
+    fn a_range_that_is_held_stays_registered() {
+        let registry = Registry::default();
+        let start = registry.allocate(100).expect("memory");
+        let held = registry.hold(start + 10, 20, true).expect("registered");
+        assert_eq!(registry.free(start, 100, SOON), Err(UnregisterError::Busy { start }));
+        held.bytes.write_from(&[1; 20]);
+        assert_eq!(registry.first(), Some((start, 100)));
+        drop(held);
+        assert_eq!(registry.free(start, 100, SOON), Ok(()));
+        assert_eq!(registry.free(start, 100, SOON), Err(UnregisterError::Unknown { start }));
+    }
+
+    #[test]
+    fn unregistering_waits_for_the_last_holder() {
+        let registry = Registry::default();
+        let start = registry.allocate(100).expect("memory");
+        let held = registry.hold(start, 100, true).expect("registered");
+        std::thread::scope(|scope| {
+            let freed = scope.spawn(|| registry.free(start, 100, Duration::from_secs(30)));
+            while registry.first().is_some() {
+                std::thread::yield_now();
+            }
+            assert!(registry.hold(start, 1, false).is_none(), "nobody new gets it");
+            held.bytes.write_from(&[9; 100]);
+            assert!(!freed.is_finished());
+            drop(held);
+            assert_eq!(freed.join().expect("no panic"), Ok(()));
+        });
+    }
+
+    #[test]
+    fn a_writer_that_stays_too_long_is_interrupted() {
+        let registry = Registry::default();
+        let start = registry.allocate(100).expect("memory");
+        let flag = Arc::new(Flag(AtomicBool::new(false)));
+        let (number, held) = registry.begin_write(start, 50, flag.clone()).expect("registered");
+        std::thread::scope(|scope| {
+            let freed = scope.spawn(|| registry.free(start, 100, Duration::from_secs(30)));
+            while !flag.0.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            registry.end_write(number);
+            drop(held);
+            assert_eq!(freed.join().expect("no panic"), Ok(()));
+        });
+    }
+
+    #[test]
+    fn each_kind_of_memory_is_taken_back_in_its_own_way() {
+        let (registry, buffer) = (Registry::default(), Buffer::zeroed(100));
+        let own = registry.allocate(64).expect("memory");
+        let callers = address(&buffer);
+        registry.register(&[buffer.raw()]).expect("free");
+        for (result, start) in [
+            (registry.unregister(own, SOON), own),
+            (registry.free(own, 63, SOON), own),
+            (registry.free(callers, 100, SOON), callers),
+            (registry.unregister(callers + 1, SOON), callers + 1),
+        ] {
+            assert_eq!(result, Err(UnregisterError::Unknown { start }));
+        }
+        assert_eq!(
+            (registry.free(own, 64, SOON), registry.unregister(callers, SOON)),
+            (Ok(()), Ok(()))
+        );
+    }
+}

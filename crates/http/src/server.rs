@@ -1,0 +1,98 @@
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Mutex;
+use std::thread::{self, JoinHandle};
+
+use axum::extract::DefaultBodyLimit;
+use axum::{Extension, Router};
+use tokio::runtime::Builder;
+use tokio::sync::watch;
+use tracing::error;
+
+use crate::Limits;
+use crate::connections;
+use crate::content::BodyLimits;
+
+/// A server that runs on a thread of its own. Dropping it stops it, without waiting for its end.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    /// Closed when the thread has served its last connection.
+    ended: watch::Receiver<()>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Server {
+    /// Serves what connects to `listener`; see [`crate::listen`]. The name is that of the thread, of at most 15 bytes.
+    ///
+    /// # Errors
+    /// The system gives no thread, or not what a runtime needs.
+    pub fn start(
+        name: &'static str,
+        listener: TcpListener,
+        router: Router,
+        limits: Limits,
+    ) -> io::Result<Server> {
+        let address = listener.local_addr()?;
+        let (stop, stopping) = watch::channel(false);
+        let (end, ended) = watch::channel(());
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let router = router
+            .layer(DefaultBodyLimit::max(limits.body_bytes))
+            .layer(Extension(BodyLimits { time: limits.body, bytes: limits.body_bytes }));
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
+            if let Err(error) = runtime.block_on(serve(listener, router, limits, stopping)) {
+                error!(%error, "the {name} server failed");
+            }
+            runtime.shutdown_background();
+            drop(end);
+        })?;
+        Ok(Server { address, stop, ended, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no more connections and ends those that are idle. Requests that are under way have 200 ms.
+    pub fn begin_stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Stops it and waits for its end, without blocking the thread.
+    pub async fn stopped(&self) {
+        self.begin_stop();
+        let mut ended = self.ended.clone();
+        // Nothing is ever sent: an error means that the thread is done.
+        while ended.changed().await.is_ok() {}
+    }
+
+    /// Stops it and waits for its end on the calling thread.
+    pub fn stop(&self) {
+        self.begin_stop();
+        let thread = self.thread.lock().expect("no holder of the thread panicked").take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            error!(address = %self.address, "the thread of an HTTP server panicked");
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.begin_stop();
+    }
+}
+
+async fn serve(
+    listener: TcpListener,
+    router: Router,
+    limits: Limits,
+    stopping: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    connections::serve(listener, router, limits, stopping).await;
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! The metadata server of transfer engines: texts by key, which they publish about themselves and look up about
+//! others. Clients and nodes of the store need none; deployments of the C++ package expect one at the master's side.
+
+mod entries;
+mod routes;
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+pub(crate) use routes::{limits, router};
+
+use entries::{Bounds, Entries};
+
+/// The entries, shared by the thread that serves them and the owner, which forgets those of dead clients.
+#[derive(Clone, Debug)]
+pub(crate) struct Registry(Arc<Mutex<Entries>>);
+
+impl Registry {
+    pub(crate) fn new() -> Registry {
+        Registry(Arc::new(Mutex::new(Entries::new(Bounds::default()))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().expect("no holder of the entries panicked")
+    }
+}
+
+/// Forgets what dead clients published.
+#[derive(Clone, Debug)]
+pub(crate) struct Cleanup {
+    pub(crate) registry: Registry,
+    /// What the keys of clients begin with, like `mooncake/`.
+    pub(crate) prefix: String,
+}
+
+impl Cleanup {
+    /// Forgets the entries that belong to these segments.
+    pub(crate) fn forget(&self, segments: &[Arc<str>]) {
+        if segments.is_empty() {
+            return;
+        }
+        let mut entries = self.registry.lock();
+        for segment in segments {
+            for kind in ["ram", "rpc_meta"] {
+                let key = format!("{}{kind}/{segment}", self.prefix);
+                if entries.remove(&key) {
+                    tracing::info!(key, "forgot the metadata of a dead client");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! `/metadata` and `/health`. Answers are plain text, in the words of the C++ package.
+
+use axum::Router;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State as Extract};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use mooncake_http::{Content, Limits};
+use serde::Deserialize;
+use thiserror::Error;
+
+use super::Registry;
+use super::entries::{Bounds, Put, Refused};
+
+/// What the server takes: the longest value is one body.
+pub(crate) fn limits() -> Limits {
+    Limits { body_bytes: Bounds::default().value_bytes, ..Limits::default() }
+}
+
+/// What the server answers.
+pub(crate) fn router(registry: Registry) -> Router {
+    Router::new()
+        .route("/metadata", get(look_up).put(publish).delete(forget))
+        .route("/health", get(async || "OK"))
+        .with_state(registry)
+}
+
+/// The parameters behind the question mark.
+#[derive(Debug, Default, Deserialize)]
+struct Parameters {
+    #[serde(default)]
+    key: String,
+}
+
+type Parsed = Result<Query<Parameters>, QueryRejection>;
+
+/// Why a request was not fulfilled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+enum Failure {
+    #[error("Missing key parameter")]
+    NoKey,
+    #[error("metadata not found")]
+    NotFound,
+    #[error(transparent)]
+    Refused(#[from] Refused),
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let status = match self {
+            Self::NoKey | Self::Refused(Refused::Duplicate | Refused::KeyTooLong { .. }) => {
+                StatusCode::BAD_REQUEST
+            }
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::Refused(Refused::ValueTooLong { .. }) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Refused(Refused::TooManyKeys { .. } | Refused::Full { .. }) => {
+                StatusCode::INSUFFICIENT_STORAGE
+            }
+        };
+        (status, self.to_string()).into_response()
+    }
+}
+
+/// The key that a request is about.
+fn key_of(parsed: Parsed) -> Result<String, Failure> {
+    match parsed {
+        Ok(Query(Parameters { key })) if !key.is_empty() => Ok(key),
+        _ => Err(Failure::NoKey),
+    }
+}
+
+/// `GET /metadata?key=K`.
+async fn look_up(
+    Extract(registry): Extract<Registry>,
+    parsed: Parsed,
+) -> Result<impl IntoResponse, Failure> {
+    let value = registry.lock().get(&key_of(parsed)?).ok_or(Failure::NotFound)?;
+    Ok(([(CONTENT_TYPE, "application/json")], value))
+}
+
+/// `PUT /metadata?key=K`; the body is the value.
+async fn publish(
+    Extract(registry): Extract<Registry>,
+    parsed: Parsed,
+    Content(value): Content,
+) -> Result<&'static str, Failure> {
+    let key = key_of(parsed)?;
+    match registry.lock().put(&key, &value)? {
+        Put::Updated => Ok("metadata updated"),
+        Put::Unchanged => Ok("metadata unchanged"),
+    }
+}
+
+/// `DELETE /metadata?key=K`.
+async fn forget(
+    Extract(registry): Extract<Registry>,
+    parsed: Parsed,
+) -> Result<&'static str, Failure> {
+    match registry.lock().remove(&key_of(parsed)?) {
+        true => Ok("metadata deleted"),
+        false => Err(Failure::NotFound),
+    }
+}

@@ -1,0 +1,233 @@
+//! Regions over memory that others made: files, and memory that another process handed over.
+
+use std::os::fd::OwnedFd;
+
+use crate::region::{last_error, raw};
+use crate::{MapError, Region};
+
+/// The kind of filesystem that memory without a name lies in, if its pages are of the ordinary size. With large pages
+/// the system may have none left at the first touch, and would end the process.
+const TMPFS_MAGIC: libc::c_long = 0x0102_1994;
+
+/// Length of a page of this machine, in bytes.
+#[must_use]
+pub fn page_bytes() -> u64 {
+    // SAFETY: reads a constant of the system; no memory is involved.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).expect("every system has pages")
+}
+
+impl Region {
+    /// Maps `len` bytes of a plain file from `offset` on; what is written there is written to the file.
+    ///
+    /// The range is this region's alone for as long as it lives: no other region of this kind can have a part of it,
+    /// whatever process asks.
+    ///
+    /// Whoever may change the file must not cut it short while the region lives: touching bytes that are gone ends the
+    /// process.
+    ///
+    /// # Errors
+    /// If there are no bytes, the file is none or ends before them, `offset` is not at a page, another region has a part of
+    /// the range, or the system refuses.
+    pub fn of_file(file: OwnedFd, offset: u64, len: u64) -> Result<Region, MapError> {
+        let (start, size) = (file_offset(offset)?, size_of(len)?);
+        let page_bytes = page_bytes();
+        if !offset.is_multiple_of(page_bytes) {
+            return Err(MapError::Unaligned { offset, page_bytes });
+        }
+        check_len(&file, offset, len)?;
+        take_range(&file, start, len)?;
+        Region::map(file, start, size)
+    }
+
+    /// Maps `len` bytes that another process made ([`Region::anonymous`]) and handed over. Both then see the same bytes,
+    /// and neither can take them away from the other.
+    ///
+    /// # Errors
+    /// If there are no bytes or fewer than that, what was handed over is no memory or may shrink, or the system refuses.
+    pub fn received(memory: OwnedFd, len: u64) -> Result<Region, MapError> {
+        let size = size_of(len)?;
+        check_kind(&memory, len)?;
+        check_len(&memory, 0, len)?;
+        // Many processes may hand memory over; it costs no descriptor for as long as it is mapped.
+        Region::map(memory, 0, size).map(Region::without_descriptor)
+    }
+}
+
+fn size_of(len: u64) -> Result<usize, MapError> {
+    match usize::try_from(len) {
+        Ok(0) => Err(MapError::Empty),
+        Ok(size) if isize::try_from(size).is_ok() => Ok(size),
+        _ => Err(MapError::TooLarge { len }),
+    }
+}
+
+fn file_offset(offset: u64) -> Result<libc::off_t, MapError> {
+    libc::off_t::try_from(offset).map_err(|_| MapError::TooLarge { len: offset })
+}
+
+fn check_len(file: &OwnedFd, offset: u64, len: u64) -> Result<(), MapError> {
+    // SAFETY: a `stat` is plain numbers, and all of them are zero until the call fills them in.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: writes one `stat`, which is ours and as large as that.
+    if unsafe { libc::fstat(raw(file), &raw mut stat) } != 0 {
+        return Err(last_error("fstat", len));
+    }
+    if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+        return Err(MapError::WrongKind { wanted: "a plain file" });
+    }
+    let file_len = u64::try_from(stat.st_size).unwrap_or(0);
+    match offset.checked_add(len) {
+        Some(end) if end <= file_len => Ok(()),
+        _ => Err(MapError::TooShort { offset, len, file_len }),
+    }
+}
+
+/// Locks the range for as long as the file is open; the descriptor lives in the region.
+fn take_range(file: &OwnedFd, start: libc::off_t, len: u64) -> Result<(), MapError> {
+    // SAFETY: a `flock` is plain numbers; zero is a valid value of each.
+    let mut range: libc::flock = unsafe { std::mem::zeroed() };
+    range.l_type = libc::F_WRLCK as _;
+    range.l_whence = libc::SEEK_SET as _;
+    range.l_start = start;
+    range.l_len = file_offset(len)?;
+    // SAFETY: reads one `flock`, which lives through the call.
+    if unsafe { libc::fcntl(raw(file), libc::F_OFD_SETLK, &raw const range) } == 0 {
+        return Ok(());
+    }
+    match last_error("F_OFD_SETLK", len) {
+        MapError::System { errno: libc::EAGAIN | libc::EACCES, .. } => Err(MapError::Taken),
+        error => Err(error),
+    }
+}
+
+/// Memory with ordinary pages that nobody can shrink. No file of a mounted filesystem can be sealed against that.
+fn check_kind(memory: &OwnedFd, len: u64) -> Result<(), MapError> {
+    // SAFETY: a `statfs` is plain numbers, and all of them are zero until the call fills them in.
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: writes one `statfs`, which is ours and as large as that.
+    if unsafe { libc::fstatfs(raw(memory), &raw mut stat) } != 0 {
+        return Err(last_error("fstatfs", len));
+    }
+    if stat.f_type as libc::c_long != TMPFS_MAGIC {
+        return Err(MapError::WrongKind { wanted: "memory without a name, of ordinary pages," });
+    }
+    // SAFETY: only asks about the descriptor; no memory is involved.
+    let seals = unsafe { libc::fcntl(raw(memory), libc::F_GET_SEALS) };
+    if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
+        return Err(MapError::Unsealed);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write;
+    use std::os::fd::{AsFd, AsRawFd, FromRawFd};
+
+    use super::*;
+
+    fn file(bytes: &[u8]) -> File {
+        let name = format!("mooncake-memory-{}-{:p}", std::process::id(), bytes);
+        let path = std::env::temp_dir().join(name);
+        let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        file.write_all(bytes).unwrap();
+        file
+    }
+
+    fn memory_with(flags: libc::c_uint, len: i64) -> OwnedFd {
+        // SAFETY: a fresh descriptor that nobody else owns; the name lives through the call.
+        let memory = unsafe {
+            OwnedFd::from_raw_fd(libc::memfd_create(c"test".as_ptr(), flags | libc::MFD_CLOEXEC))
+        };
+        // SAFETY: resizes a file that only we have.
+        assert_eq!(unsafe { libc::ftruncate(memory.as_raw_fd(), len) }, 0);
+        memory
+    }
+
+    fn refusal(mapped: Result<Region, MapError>) -> MapError {
+        mapped.expect_err("it is not to be mapped")
+    }
+
+    #[test]
+    fn a_part_of_a_file_is_mapped_and_written_through() {
+        let page = page_bytes();
+        let bytes: Vec<u8> = (0..2 * page + 10).map(|at| at as u8 ^ 0x5a).collect();
+        let file = file(&bytes);
+        let region = Region::of_file(file.try_clone().unwrap().into(), page, page + 10).unwrap();
+        assert_eq!(region.whole().to_vec(), bytes[page as usize..]);
+        region.slice(page, 10).unwrap().write_from(b"0123456789");
+        let mut end = [0; 10];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut end, 2 * page).unwrap();
+        assert_eq!(&end, b"0123456789");
+    }
+
+    #[test]
+    fn files_that_do_not_have_the_bytes_are_refused() {
+        let page = page_bytes();
+        let of = |offset, len| refusal(Region::of_file(file(&[7; 100]).into(), offset, len));
+        let short = |offset, len| MapError::TooShort { offset, len, file_len: 100 };
+        assert_eq!(of(0, 0), MapError::Empty);
+        assert_eq!(of(0, 101), short(0, 101));
+        assert_eq!(of(page, 1), short(page, 1));
+        assert_eq!(of(0, i64::MAX as u64), short(0, i64::MAX as u64));
+        assert_eq!(of(0, u64::MAX), MapError::TooLarge { len: u64::MAX });
+        assert_eq!(of(1, 10), MapError::Unaligned { offset: 1, page_bytes: page });
+        let directory = File::open("/").unwrap();
+        let wrong = MapError::WrongKind { wanted: "a plain file" };
+        assert_eq!(refusal(Region::of_file(directory.into(), 0, 10)), wrong);
+    }
+
+    #[test]
+    fn a_range_of_a_file_is_mapped_once() {
+        let page = page_bytes();
+        let path = std::env::temp_dir().join(format!("mooncake-taken-{}", std::process::id()));
+        std::fs::write(&path, vec![0; 3 * page as usize]).unwrap();
+        let map = |offset, len| {
+            let file = File::options().read(true).write(true).open(&path).unwrap();
+            Region::of_file(file.into(), offset, len)
+        };
+        let middle = map(page, page).unwrap();
+        assert_eq!(refusal(map(0, 3 * page)), MapError::Taken);
+        assert_eq!(refusal(map(page, 1)), MapError::Taken);
+        let (first, last) = (map(0, page).unwrap(), map(2 * page, page).unwrap());
+        drop((first, middle));
+        let again = map(0, 2 * page).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        drop((again, last));
+    }
+
+    #[test]
+    fn received_memory_is_the_same_on_both_sides() {
+        let made = Region::anonymous(10_000).unwrap();
+        let handed = made.descriptor().expect("its own").try_clone_to_owned().unwrap();
+        let received = Region::received(handed, 9_000).unwrap();
+        made.slice(8_000, 5).unwrap().write_from(b"there");
+        assert_eq!(received.slice(8_000, 5).unwrap().to_vec(), b"there");
+        received.slice(0, 4).unwrap().write_from(b"back");
+        drop(received);
+        assert_eq!(made.slice(0, 4).unwrap().to_vec(), b"back");
+    }
+
+    #[test]
+    fn memory_that_could_be_taken_away_is_refused() {
+        let made = Region::anonymous(4096).unwrap();
+        let handed = || made.descriptor().expect("its own").try_clone_to_owned().unwrap();
+        let short = MapError::TooShort { offset: 0, len: 4097, file_len: 4096 };
+        assert_eq!(refusal(Region::received(handed(), 4097)), short);
+        assert_eq!(refusal(Region::received(handed(), 0)), MapError::Empty);
+        // SAFETY: tries to resize memory that is sealed against it.
+        assert_eq!(unsafe { libc::ftruncate(handed().as_raw_fd(), 10) }, -1, "it is sealed");
+
+        let unsealed = memory_with(libc::MFD_ALLOW_SEALING, 4096);
+        assert_eq!(refusal(Region::received(unsealed, 4096)), MapError::Unsealed);
+        let never = memory_with(0, 4096);
+        assert_eq!(refusal(Region::received(never, 4096)), MapError::Unsealed);
+        let pipe = std::io::pipe().unwrap().0.as_fd().try_clone_to_owned().unwrap();
+        assert!(matches!(refusal(Region::received(pipe, 1)), MapError::WrongKind { .. }));
+        let proc = File::open("/proc/self/status").unwrap();
+        assert!(matches!(refusal(Region::received(proc.into(), 1)), MapError::WrongKind { .. }));
+    }
+}

@@ -1,0 +1,83 @@
+use std::io;
+
+/// Most processors that one node may list: a `cpu_set_t` holds no more.
+const MAX_PROCESSORS: usize = libc::CPU_SETSIZE as usize;
+
+/// Highest node number that the system call takes here.
+const MAX_NODES: u32 = 1024;
+
+/// Runs this thread on the processors of a NUMA node from now on, and has its memory allocated there while the node
+/// has room.
+///
+/// # Errors
+/// `NotFound` if the system has no such node; otherwise what the system calls answer.
+pub fn bind_to_numa_node(node: u32) -> io::Result<()> {
+    let listed = std::fs::read_to_string(format!("/sys/devices/system/node/node{node}/cpulist"))?;
+    let processors = processors(&listed).ok_or(io::ErrorKind::InvalidData)?;
+    if node >= MAX_NODES {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    run_on(&processors)?;
+    prefer(node)
+}
+
+/// The processors of a list like `0-3,8`.
+fn processors(list: &str) -> Option<Vec<usize>> {
+    let mut all = Vec::new();
+    for span in list.trim().split(',').filter(|span| !span.is_empty()) {
+        let (first, last) = span.split_once('-').unwrap_or((span, span));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        if first > last || last >= MAX_PROCESSORS {
+            return None;
+        }
+        all.extend(first..=last);
+    }
+    Some(all)
+}
+
+fn run_on(processors: &[usize]) -> io::Result<()> {
+    if processors.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: a set of processors is plain bits; all zero is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for &processor in processors {
+        // SAFETY: every number is below the size of the set.
+        unsafe { libc::CPU_SET(processor, &mut set) };
+    }
+    // SAFETY: the kernel reads as many bytes as the set has; 0 is the calling thread.
+    let result = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn prefer(node: u32) -> io::Result<()> {
+    const BITS: u32 = libc::c_ulong::BITS;
+    let mut nodes: [libc::c_ulong; (MAX_NODES / BITS) as usize] = [0; (MAX_NODES / BITS) as usize];
+    nodes[(node / BITS) as usize] = 1 << (node % BITS);
+    let max_node = libc::c_ulong::from(MAX_NODES);
+    // SAFETY: the kernel reads `max_node` bits of the mask, which has as many.
+    let result = unsafe {
+        libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_PREFERRED, nodes.as_ptr(), max_node)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors_are_read() {
+        assert_eq!(processors("0-2,5\n"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(processors("\n"), Some(vec![]), "a node may have memory alone");
+        for wrong in ["a", "3-1", "0-99999999", "1,-2"] {
+            assert_eq!(processors(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_not_there_is_named_so() {
+        let error = std::thread::spawn(|| bind_to_numa_node(4_000_000)).join().unwrap();
+        assert_eq!(error.map_err(|error| error.kind()), Err(io::ErrorKind::NotFound));
+    }
+}

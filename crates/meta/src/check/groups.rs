@@ -1,0 +1,52 @@
+use super::{Check, ensure};
+use crate::Meta;
+use crate::record::{ObjectState, Pin};
+use crate::slab::NONE;
+use mooncake_types::limits;
+
+use crate::upsert::MOST_BESIDE;
+
+impl Meta {
+    pub(super) fn every_group_knows_its_members(&self) -> Check {
+        let grouped = self.objects.iter().filter(|(_, object)| object.group != NONE);
+        let mut expected = 0;
+        for (id, object) in grouped {
+            expected += 1;
+            let members = &self.groups.slots[object.group].members;
+            ensure(
+                "an object is a member of its group",
+                members.binary_search(&id).is_ok(),
+                || format!("object {id}: {object:?}, {members:?}"),
+            )?;
+            let has_key = object.state.holds_key() || object.state.is_running();
+            ensure("a member is an object or is to become one", has_key, || {
+                format!("object {id}: {object:?}")
+            })?;
+        }
+        let mut counted = 0;
+        for (slot, group) in self.groups.slots.iter() {
+            counted += group.members.len();
+            // Upserts of members count twice until they end.
+            let most = limits::MAX_GROUP_OBJECTS * (1 + MOST_BESIDE);
+            ensure(
+                "a group is neither empty nor too large",
+                (1..=most).contains(&group.members.len()),
+                || format!("group {slot} {:?}: {} members", group.name, group.members.len()),
+            )?;
+            let complete = |&&id: &&u32| self.objects[id].state == ObjectState::Complete;
+            let done = || group.members.iter().filter(complete).map(|&id| &self.objects[id]);
+            let hard = done().filter(|object| object.pin == Pin::Hard).count();
+            ensure("hard-pinned members are counted", hard == group.hard as usize, || {
+                format!("group {slot}: {hard}, {} counted", group.hard)
+            })?;
+            ensure(
+                "a group is leased as long as any member",
+                done().all(|object| object.touched <= group.leased_until.max(self.now)),
+                || format!("group {slot}: {group:?}"),
+            )?;
+        }
+        ensure("groups have no other members", counted == expected, || {
+            format!("{counted} members, {expected} objects")
+        })
+    }
+}

@@ -1,0 +1,61 @@
+//! Clearing: a client drops replicas of objects that it put.
+
+use mooncake_types::{ClientId, ErrorCode};
+
+use crate::Meta;
+use crate::meta::check_key;
+use crate::record::{ObjectState, QueueKind};
+use crate::slab::NONE;
+
+impl Meta {
+    /// Drops the replicas of an object on segments of that name, or all of them if it is empty.
+    pub(crate) fn clear(
+        &mut self,
+        from: ClientId,
+        key: &str,
+        segment: &str,
+    ) -> Result<(), ErrorCode> {
+        check_key(key)?;
+        let object = self.find_living(key).ok_or(ErrorCode::ObjectNotFound)?;
+        if self.objects[object].writer != self.number_of(from) {
+            return Err(ErrorCode::IllegalClient);
+        }
+        if self.objects[object].state != ObjectState::Complete {
+            return Err(ErrorCode::ReplicaIsNotReady);
+        }
+        if self.is_young(object) {
+            return Err(ErrorCode::ObjectHasLease);
+        }
+        self.ensure_no_task(object)?;
+        let set = match segment {
+            "" => u32::MAX,
+            name => self.replicas_on(object, name),
+        };
+        if set == 0 {
+            return Err(ErrorCode::ReplicaNotFound);
+        }
+        self.free_replicas(object, set);
+        if self.objects[object].first_range == NONE {
+            self.drop_object(object);
+        }
+        Ok(())
+    }
+
+    /// Whether the object is leased, or nobody has read it and it was put so recently that somebody may be about to.
+    fn is_young(&self, object: u32) -> bool {
+        let record = &self.objects[object];
+        let was_read = matches!(
+            self.ranges[record.first_range].queue,
+            QueueKind::Leased | QueueKind::PinnedLeased
+        );
+        let grace_ms = if was_read { 0 } else { self.config.lease_ttl_ms };
+        record.touched.after_ms(grace_ms) > self.now
+    }
+
+    /// The replicas of an object that lie, at least in part, on segments of that name, as bits.
+    pub(crate) fn replicas_on(&self, object: u32, name: &str) -> u32 {
+        self.ranges_of(object)
+            .filter(|(_, range)| &*self.segments[range.segment].name == name)
+            .fold(0, |set, (_, range)| set | 1 << range.replica)
+    }
+}

@@ -1,0 +1,149 @@
+//! The end of tasks: by their clients, by time, and with what they were about.
+
+use mooncake_types::{ClientId, ErrorCode, TaskId, TaskStatus, Tick};
+
+use crate::Meta;
+use crate::record::{ObjectState, QueueKind};
+use crate::slab::NONE;
+use crate::task::Tasks;
+
+/// Tasks of dead clients that fail between two requests.
+const TASKS_PER_TURN: usize = 256;
+
+impl Meta {
+    pub(crate) fn end_task(
+        &mut self,
+        from: ClientId,
+        id: TaskId,
+        outcome: Result<(), ErrorCode>,
+    ) -> Result<(), ErrorCode> {
+        let task = self.tasks.get(id).ok_or(ErrorCode::TaskNotFound)?;
+        if task.assigned != from {
+            return Err(ErrorCode::IllegalClient);
+        }
+        match task.status {
+            TaskStatus::Pending => return Err(ErrorCode::UnavailableInCurrentStatus),
+            TaskStatus::Processing => {}
+            TaskStatus::Failed | TaskStatus::Success => return Ok(()),
+        }
+        let number = Tasks::number(id);
+        let result = outcome.and_then(|()| self.join_copy(number));
+        let Err(code) = result else {
+            self.finish_task(number, TaskStatus::Success, String::new());
+            return Ok(());
+        };
+        let copy = self.take_copy(number);
+        if copy != NONE {
+            self.drop_object(copy);
+        }
+        self.finish_task(number, TaskStatus::Failed, code.to_string());
+        Ok(())
+    }
+
+    fn take_copy(&mut self, number: u64) -> u32 {
+        let task = self.tasks.known.get_mut(&number).expect("the task is known");
+        std::mem::replace(&mut task.copy, NONE)
+    }
+
+    /// Makes the new replicas of a task replicas of its object.
+    fn join_copy(&mut self, number: u64) -> Result<(), ErrorCode> {
+        let task = &self.tasks.known[&number];
+        let (object, copy, moved) = (task.object, task.copy, task.moved);
+        if !self.is_readable(object) {
+            return Err(ErrorCode::ReplicaIsGone);
+        }
+        let lost = self.dead_replicas(copy);
+        self.free_replicas(copy, lost);
+        let first = self.objects[copy].first_range;
+        if first == NONE {
+            return Err(ErrorCode::ReplicaIsGone);
+        }
+        self.take_copy(number);
+        self.adopt(object, copy);
+        if let Some(replica) = moved {
+            self.free_replicas(object, 1 << replica);
+        }
+        Ok(())
+    }
+
+    /// Gives the ranges of a copy to its object, behind those that it has.
+    fn adopt(&mut self, object: u32, copy: u32) {
+        let adopted: Vec<u32> = self.ranges_of(copy).map(|(id, _)| id).collect();
+        let last = self.ranges_of(object).last().map(|(id, _)| id);
+        match last {
+            None => self.objects[object].first_range = adopted[0],
+            Some(last) => self.ranges[last].sibling = adopted[0],
+        }
+        self.objects[copy].first_range = NONE;
+        self.drop_object(copy);
+        for &id in &adopted {
+            self.ranges[id].object = object;
+        }
+        if self.is_leased(object) {
+            // Only the end of the queue of the leased may be joined, so this counts as a read.
+            let until = self.now.after_ms(self.config.lease_ttl_ms);
+            let record = &mut self.objects[object];
+            record.touched = until;
+            if record.group != NONE {
+                self.groups.slots[record.group].leased_until = until;
+            }
+            self.requeue(object, self.queue_after(object, true));
+        } else {
+            let kind = self.queue_after(object, false);
+            for id in adopted {
+                self.enqueue(id, kind);
+            }
+        }
+    }
+
+    /// An object that a task may be about no longer holds its key: the task fails.
+    pub(crate) fn lose_task(&mut self, object: u32) {
+        if !self.tasks.by_object.is_empty()
+            && let Some(&number) = self.tasks.by_object.get(&object)
+        {
+            self.fail_task(number, ErrorCode::ReplicaIsGone.to_string());
+        }
+    }
+
+    /// Fails a task whose client may still be at work.
+    fn fail_task(&mut self, number: u64, message: String) {
+        match self.take_copy(number) {
+            NONE => {}
+            copy => self.discard_copy(copy),
+        }
+        self.finish_task(number, TaskStatus::Failed, message);
+    }
+
+    /// Its ranges stay reserved as long as those of a put that was given up now.
+    fn discard_copy(&mut self, copy: u32) {
+        let record = &mut self.objects[copy];
+        record.state = ObjectState::Discarded;
+        record.touched = Tick(self.now.0.saturating_sub(self.config.put_discard_ms));
+        self.requeue_put(copy, QueueKind::Releasing);
+        self.releasing_bytes += self.ranges_of(copy).map(|(_, range)| range.len).sum::<u64>();
+    }
+
+    /// The timer of a task fires.
+    pub(crate) fn task_due(&mut self, number: u64) {
+        let message = match self.tasks.known[&number].status {
+            TaskStatus::Pending => "pending timeout",
+            _ => "processing timeout",
+        };
+        self.fail_task(number, message.to_owned());
+    }
+
+    /// Fails tasks of dead clients.
+    pub(crate) fn fail_bereaved(&mut self) {
+        for _ in 0..TASKS_PER_TURN {
+            let Some(&client) = self.tasks.bereaved.first() else { return };
+            let whole = (client, 0)..=(client, u64::MAX);
+            let pending = self.tasks.pending.range(whole.clone()).next();
+            let Some(&(_, number)) = pending.or_else(|| self.tasks.processing.range(whole).next())
+            else {
+                self.tasks.bereaved.remove(&client);
+                continue;
+            };
+            self.fail_task(number, "its client is gone".to_owned());
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Handing tasks out to the clients that carry them out.
+
+use mooncake_types::{
+    ClientId, ErrorCode, PutMode, Reply, SegmentState, TaskKind, TaskOrder, TaskOrders, TaskStatus,
+    limits,
+};
+
+use crate::Meta;
+use crate::place::Piece;
+use crate::record::{Object, ObjectState, Pin};
+use crate::reply::AddressTable;
+use crate::slab::NONE;
+
+/// Why a pending task cannot be handed out now.
+enum Held {
+    /// There is no room for its replicas; there may be later.
+    NoRoom,
+    /// It can never be carried out.
+    Hopeless(ErrorCode),
+    /// There is nothing left to do.
+    Done,
+}
+
+impl Meta {
+    pub(crate) fn fetch_tasks(&mut self, from: ClientId, limit: u32) -> Reply {
+        let mut orders = Vec::new();
+        let mut table = AddressTable::default();
+        let mut next = 0;
+        for _ in 0..limit.min(limits::MAX_FETCHED_TASKS) {
+            if self.tasks.processing.len() >= self.config.max_processing_tasks {
+                break;
+            }
+            let Some(number) = self.tasks.next_pending(from, next) else { break };
+            next = number + 1;
+            match self.begin_task(number, &mut table) {
+                Ok(order) => orders.push(order),
+                Err(held) => self.hold_task(number, held),
+            }
+        }
+        Reply::TasksFetched(TaskOrders { orders, segments: table.into_addresses() })
+    }
+
+    fn hold_task(&mut self, number: u64, held: Held) {
+        // It may have ended while room was made for it.
+        let Some(task) = self.tasks.known.get_mut(&number) else { return };
+        if task.status != TaskStatus::Pending {
+            return;
+        }
+        let code = match held {
+            Held::Done => return self.finish_task(number, TaskStatus::Success, String::new()),
+            Held::Hopeless(code) => code,
+            Held::NoRoom => {
+                task.attempts += 1;
+                if task.attempts <= self.config.max_task_retries {
+                    return;
+                }
+                ErrorCode::NoAvailableHandle
+            }
+        };
+        self.finish_task(number, TaskStatus::Failed, code.to_string());
+    }
+
+    fn begin_task(&mut self, number: u64, table: &mut AddressTable) -> Result<TaskOrder, Held> {
+        let task = &self.tasks.known[&number];
+        let (object, kind, assigned) = (task.object, task.kind, task.assigned);
+        let source = match kind {
+            TaskKind::Copy => self.copy_source(object, Some(assigned)),
+            TaskKind::Move => {
+                self.move_source(object, &task.source, &task.targets[0]).map_err(Held::Hopeless)?
+            }
+        };
+        let (source, _) = source.ok_or(Held::Hopeless(ErrorCode::ReplicaNotFound))?;
+        let replicas = self.place_targets(number)?;
+        let copy = self.insert_copy(object, assigned, &replicas);
+        self.clear_task_timer(number);
+        let now = self.now;
+        let task = self.tasks.known.get_mut(&number).expect("the task is pending");
+        (task.status, task.updated, task.copy) = (TaskStatus::Processing, now, copy);
+        task.moved = (kind == TaskKind::Move).then_some(source);
+        let id = task.id;
+        self.tasks.pending.remove(&(assigned, number));
+        self.tasks.processing.insert((assigned, number));
+        self.set_task_timer(number);
+        let record = &self.objects[object];
+        let (key, version, len) = (record.key.to_string(), record.version, record.len);
+        let read = self.ranges_of(object).filter(|(_, range)| range.replica == source);
+        let source = read.map(|(_, range)| self.placement(range, table)).collect();
+        let written = self.ranges_of(copy);
+        let targets = written.map(|(_, range)| self.placement(range, table)).collect();
+        let grant = self.next_version();
+        Ok(TaskOrder { id, key, version, len, grant, source, targets })
+    }
+
+    /// Reserves one range on each of the target segments that hold no replica.
+    fn place_targets(&mut self, number: u64) -> Result<Vec<Piece>, Held> {
+        let task = &self.tasks.known[&number];
+        let (object, names) = (task.object, task.targets.clone());
+        let len = self.objects[object].len;
+        let mut pieces = Vec::with_capacity(names.len());
+        for name in names {
+            // An eviction for an earlier target may have taken the object along.
+            if !self.is_about(number, object) {
+                self.unreserve(&pieces);
+                return Err(Held::Hopeless(ErrorCode::ReplicaIsGone));
+            }
+            if self.replicas_on(object, &name) != 0 {
+                continue;
+            }
+            let slots: Vec<u32> = self.segments.named(&name).to_vec();
+            let takes = |slot: &u32| self.segments[*slot].state == SegmentState::Ok;
+            let usable: Vec<u32> = slots.iter().copied().filter(takes).collect();
+            if usable.is_empty() {
+                self.unreserve(&pieces);
+                let gone = slots.is_empty();
+                return Err(Held::Hopeless(match gone {
+                    true => ErrorCode::SegmentNotFound,
+                    false => ErrorCode::UnavailableInCurrentStatus,
+                }));
+            }
+            let Some(piece) = self.place_on(len, &usable) else {
+                self.unreserve(&pieces);
+                return Err(Held::NoRoom);
+            };
+            pieces.push(piece);
+        }
+        let lives = self.is_about(number, object);
+        match (lives, pieces.is_empty()) {
+            (true, false) => Ok(pieces),
+            (true, true) => Err(Held::Done),
+            (false, _) => {
+                self.unreserve(&pieces);
+                Err(Held::Hopeless(ErrorCode::ReplicaIsGone))
+            }
+        }
+    }
+
+    /// Whether a task has not ended and is about this object.
+    fn is_about(&self, number: u64, object: u32) -> bool {
+        self.tasks.known.get(&number).is_some_and(|task| task.object == object)
+    }
+
+    /// A record that holds the new replicas of an object until they are all there.
+    fn insert_copy(&mut self, object: u32, writer: ClientId, pieces: &[Piece]) -> u32 {
+        let taken = self.ranges_of(object).fold(0u32, |set, (_, range)| set | 1 << range.replica);
+        let free = (0..limits::MAX_REPLICAS as usize).filter(|&number| taken & 1 << number == 0);
+        let numbered: Vec<(usize, &[Piece])> =
+            free.zip(pieces.iter().map(std::slice::from_ref)).collect();
+        let record = &self.objects[object];
+        let copy = Object {
+            key: record.key.clone(),
+            version: record.version,
+            len: record.len,
+            touched: self.now,
+            first_range: NONE,
+            writer: self.number_of(writer),
+            group: NONE,
+            state: ObjectState::Copying,
+            pin: Pin::None,
+            data_type: record.data_type,
+            mode: PutMode::Insert,
+        };
+        let copy = self.objects.insert(copy);
+        self.attach(copy, numbered.into_iter());
+        copy
+    }
+}

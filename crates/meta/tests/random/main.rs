@@ -1,0 +1,148 @@
+//! Random worlds: actions drawn from a seed, the state machine beside a model of what callers were told, all
+//! invariants after every event.
+//!
+//! `MOONCAKE_SEED=n` replays one world; `MOONCAKE_EVENTS=n` sets its length.
+
+#![allow(clippy::disallowed_methods, reason = "the seed may come from outside")]
+
+mod action;
+mod model;
+mod puts;
+mod reads;
+mod tasks;
+#[path = "../world/mod.rs"]
+mod world;
+
+use std::collections::BTreeMap;
+
+use action::{Action, Dice, KEYS, KIB, draw, name, segment, segments_of};
+use model::{Model, RARE, Run};
+use mooncake_meta::{AllocatorKind, Config, Strategy};
+use mooncake_types::{ClientId, Reply, Request};
+use world::World;
+
+impl Run {
+    fn new(config: Config) -> Run {
+        Run {
+            world: World::new(config.clone()),
+            model: Model::default(),
+            config,
+            met: BTreeMap::new(),
+        }
+    }
+
+    fn step(&mut self, action: &Action) {
+        match action {
+            Action::Advance { ms } => self.world.advance(*ms),
+            Action::Ping { client } => {
+                self.world.ping(ClientId(*client), &[]);
+            }
+            Action::Mount { client, id, len } => {
+                let _ = self.world.mount(ClientId(*client), segment(*id, *len), *len);
+            }
+            Action::Unmount { client, id, grace_ms } => {
+                for id in segments_of(*id) {
+                    let _ = self.world.unmount(ClientId(*client), id.0, *grace_ms);
+                }
+            }
+            Action::Start(start) => self.start(start),
+            Action::End { nth, failed, stranger } => self.end(*nth, *failed, *stranger),
+            Action::Revoke { nth } => self.revoke(*nth),
+            Action::Get { key } => self.get(&name(*key)),
+            Action::Exist { key } => self.exist(&name(*key)),
+            Action::Remove { key, force } => self.remove(&name(*key), *force),
+            Action::RemoveAll { force } => self.remove_all(*force),
+            Action::Clear { client, key, nth } => {
+                self.clear(ClientId(*client), &name(*key), *nth);
+            }
+            Action::CreateTask { key, moves, nth, targets } => {
+                self.create_task(&name(*key), *moves, *nth, *targets);
+            }
+            Action::FetchTasks { client } => self.fetch_tasks(ClientId(*client)),
+            Action::EndTask { nth, ok, stranger } => self.end_task(*nth, *ok, *stranger),
+        }
+        self.learn();
+        self.nothing_else_holds_a_key();
+        self.world.check();
+    }
+}
+
+fn config(seed: u64) -> Config {
+    Config {
+        seed,
+        eviction_high_watermark_ratio: if seed.is_multiple_of(2) { 1.0 } else { 0.8 },
+        allow_evict_soft_pinned: true,
+        allocator: if seed % 5 == 4 { AllocatorKind::Cachelib } else { AllocatorKind::Offset },
+        strategy: if seed % 3 == 2 { Strategy::FreeRatioFirst } else { Strategy::Random },
+        soft_pin_ttl_ms: 12_000,
+        stripe_threshold_bytes: if seed % 4 == 3 { 128 * KIB } else { 0 },
+        ..Config::default()
+    }
+}
+
+/// Runs one world and says how often it met what is rare. The seed alone decides what happens, so the seed alone
+/// replays it.
+fn run(seed: u64, events: usize) -> BTreeMap<&'static str, u64> {
+    let mut dice = Dice(seed);
+    let log: Vec<Action> = (0..events).map(|_| draw(&mut dice)).collect();
+    let config = config(seed);
+    let mut run = Run::new(config);
+    for (number, action) in log.iter().enumerate() {
+        let step = std::panic::AssertUnwindSafe(|| run.step(action));
+        if let Err(cause) = std::panic::catch_unwind(step) {
+            let from = number.saturating_sub(12);
+            eprintln!("the last events:");
+            for (at, action) in log[from..=number].iter().enumerate() {
+                eprintln!("  {:>6} {action:?}", from + at);
+            }
+            eprintln!("replay: MOONCAKE_SEED={seed} MOONCAKE_EVENTS={}", number + 1);
+            std::panic::resume_unwind(cause);
+        }
+    }
+    run.met
+}
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+#[test]
+fn random_worlds_keep_all_invariants_and_promises() {
+    let events = setting("MOONCAKE_EVENTS").unwrap_or(5_000) as usize;
+    if let Some(seed) = setting("MOONCAKE_SEED") {
+        run(seed, events);
+        return;
+    }
+    let mut met: BTreeMap<&str, u64> = RARE.map(|what| (what, 0)).into();
+    for seed in 0..30 {
+        for (what, count) in run(seed, events) {
+            *met.get_mut(what).expect("it is in the list") += count;
+        }
+    }
+    println!("{met:#?}");
+    assert!(met.values().all(|&count| count > 0), "not everything happened: {met:?}");
+}
+
+/// The same requests give the same replies: nothing depends on addresses, clocks or hash order.
+#[test]
+fn a_replay_gives_the_same_replies() {
+    let play = || {
+        let mut dice = Dice(77);
+        let mut run = Run::new(config(3));
+        let mut replies = Vec::new();
+        for _ in 0..2_000 {
+            run.step(&draw(&mut dice));
+            let key = name(dice.roll(KEYS));
+            let request = Request::GetReplicaList { keys: vec![&key] };
+            let reply = run.world.meta.handle(run.world.now, ClientId(1), &request);
+            if let Reply::Located { results, .. } = &reply
+                && results[0].is_ok()
+            {
+                run.model.lease(&key, run.world.now, run.config.lease_ttl_ms);
+            }
+            replies.push(format!("{reply:?}"));
+        }
+        replies
+    };
+    assert_eq!(play(), play());
+}

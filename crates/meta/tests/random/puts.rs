@@ -1,0 +1,199 @@
+//! Puts and upserts beside the model.
+
+use mooncake_types::{
+    ClientId, ErrorCode, Grant, Placement, PutItem, PutMode, ReplicateConfig, SegmentId,
+    SegmentState, SoftPin,
+};
+
+use crate::action::{Start, name, segments_of};
+use crate::model::{Object, Put, Run, extents};
+use crate::world::Placed;
+
+impl Run {
+    pub(crate) fn start(&mut self, start: &Start) {
+        let soft_pin = match start.pin {
+            0 => SoftPin::Sliding,
+            1 => SoftPin::Enable { ttl_ms: Some(7_000) },
+            2 => SoftPin::Enable { ttl_ms: None },
+            4 => SoftPin::Disable,
+            _ => SoftPin::Preserve,
+        };
+        let excluded: Vec<SegmentId> =
+            start.exclude.iter().flat_map(|&id| segments_of(id)).collect();
+        let config = ReplicateConfig {
+            replica_num: start.replicas,
+            soft_pin,
+            hard_pin: start.pin == 3,
+            excluded_segments: excluded.clone(),
+            ..ReplicateConfig::default()
+        };
+        let key = name(start.key);
+        let put = PutItem { key: &key, len: start.len, group: start.group };
+        let mode = if start.upsert { PutMode::Upsert } else { PutMode::Insert };
+        let refused = self.refusal(&key, mode, start.group);
+        let result = self.world.begin(ClientId(start.client), put, config, mode);
+        self.learn();
+        match result {
+            Err(ErrorCode::NoAvailableHandle) => {
+                assert_eq!(refused, None, "{key}");
+                self.nothing_could_be_evicted(start.len, &excluded);
+            }
+            Err(other) => assert_eq!(Some(other), refused, "{key}"),
+            Ok(placed) => {
+                assert_eq!(refused, None, "{key}");
+                self.granted(start, mode, placed, &excluded);
+            }
+        }
+    }
+
+    fn refusal(&self, key: &str, mode: PutMode, group: &str) -> Option<ErrorCode> {
+        let holder = self.model.group_of(key)?;
+        match mode {
+            PutMode::Insert => Some(ErrorCode::ObjectAlreadyExists),
+            PutMode::Upsert if self.model.has_task(key) => {
+                Some(ErrorCode::ObjectHasReplicationTask)
+            }
+            PutMode::Upsert if !group.is_empty() && group != holder => {
+                Some(ErrorCode::InvalidParams)
+            }
+            PutMode::Upsert => None,
+        }
+    }
+
+    fn granted(
+        &mut self,
+        start: &Start,
+        mode: PutMode,
+        placed: Placed<Grant>,
+        excluded: &[SegmentId],
+    ) {
+        let key = name(start.key);
+        let extents = extents(&placed.what.placements, &placed.segments);
+        self.ranges_are_free(&extents, excluded);
+        assert!(placed.what.version > self.model.last_version, "versions grow");
+        self.model.last_version = placed.what.version;
+        let put = Put {
+            writer: ClientId(start.client),
+            grant: placed.what,
+            len: start.len,
+            started: self.world.now,
+            mode,
+            hard: start.pin == 3,
+            group: self.model.group_of(&key).unwrap_or(start.group),
+            overtaken: false,
+            extents,
+            key,
+        };
+        self.model.running.push(put);
+    }
+
+    /// A put that found no room left nothing behind that could have made some.
+    fn nothing_could_be_evicted(&mut self, len: u64, excluded: &[SegmentId]) {
+        let usable: Vec<_> = self
+            .world
+            .meta
+            .segments()
+            .into_iter()
+            .filter(|s| s.state == SegmentState::Ok && !excluded.contains(&s.id))
+            .collect();
+        if usable.iter().all(|segment| segment.capacity < len) {
+            return;
+        }
+        let large: Vec<SegmentId> =
+            usable.iter().filter(|s| s.capacity >= len).map(|s| s.id).collect();
+        // A pinned member that was lost and is not yet forgotten protects its group.
+        let pinned = |object: &Object| object.hard && !object.group.is_empty();
+        if self.model.objects.values().any(pinned) {
+            self.meet("a pinned group stayed");
+        }
+        let settled = self.world.meta.poll_timeout().is_none_or(|due| due > self.world.now);
+        for (key, object) in &self.model.objects {
+            let evictable = !self.model.is_protected(object, self.world.now, |_| true)
+                && object.spared_until <= self.world.now
+                && self.model.spared_groups.get(object.group).is_none_or(|t| *t <= self.world.now)
+                && (settled || object.group.is_empty());
+            let there = object.extents.iter().any(|extent| large.contains(&extent.0));
+            assert!(!(evictable && there), "no room for {len} bytes, but {key} is evictable");
+        }
+    }
+
+    fn pick(&self, nth: u64) -> Option<usize> {
+        let count = self.model.running.len();
+        (count > 0).then(|| nth as usize % count)
+    }
+
+    pub(crate) fn end(&mut self, nth: u64, failed: u32, stranger: bool) {
+        let Some(place) = self.pick(nth) else { return };
+        let put = self.model.running[place].clone();
+        if stranger {
+            let result = self.world.end(ClientId(99), &put.key, &put.grant, 0);
+            assert_eq!(result, Err(ErrorCode::IllegalClient));
+            return;
+        }
+        let replaced = self.world.meta.stats().replaced_objects;
+        let result = self.world.end(put.writer, &put.key, &put.grant, failed);
+        if self.world.meta.stats().replaced_objects > replaced {
+            self.meet("an upsert replaced a leased object");
+        }
+        if result == Err(ErrorCode::IllegalClient) {
+            // The writer died and came back.
+            return;
+        }
+        self.model.running.remove(place);
+        match (result, put.overtaken, put.mode) {
+            (Ok(()), false, _) => self.ended(&put, failed),
+            (Ok(()), true, PutMode::Upsert) => self.meet("an upsert was overtaken"),
+            (Err(ErrorCode::ObjectAlreadyExists), true, PutMode::Insert) => {
+                self.meet("an insert came too late");
+            }
+            // Every replica failed or lies on a segment that is gone.
+            (Err(ErrorCode::ObjectNotFound), false, _) => {
+                let kept = |p: &Placement| failed & 1 << p.replica == 0;
+                let whole = put.extents.len() == put.grant.placements.len();
+                assert!(!(whole && put.grant.placements.iter().any(kept)), "{put:?} was lost");
+            }
+            _ => panic!("{result:?}, but {put:?}"),
+        }
+    }
+
+    fn ended(&mut self, put: &Put, failed: u32) {
+        let report = self.world.meta.peek(&put.key).expect("an ended put is there");
+        assert_eq!((report.complete, report.located.version), (true, put.grant.version));
+        let left = extents(&report.located.placements, &report.segments);
+        let kept = |p: &&Placement| failed & 1 << p.replica == 0;
+        let wanted = put.grant.placements.iter().filter(kept).count();
+        assert!(left.len() <= wanted, "{}: a failed replica is readable", put.key);
+        let older =
+            |other: &&mut Put| other.key == put.key && other.grant.version < put.grant.version;
+        self.model.running.iter_mut().filter(older).for_each(|other| other.overtaken = true);
+        let old = self.model.objects.remove(&put.key);
+        if old.is_some() {
+            self.meet("an upsert replaced an object");
+        }
+        assert!(old.as_ref().is_none_or(|old| old.version < put.grant.version), "versions grow");
+        let object = Object {
+            writer: put.writer,
+            version: put.grant.version,
+            len: put.len,
+            ended: self.world.now,
+            leased_until: self.world.now,
+            spared_until: self.world.now,
+            hard: put.hard || old.is_some_and(|old| old.hard),
+            group: put.group,
+            extents: left,
+        };
+        self.model.objects.insert(put.key.clone(), object);
+    }
+
+    pub(crate) fn revoke(&mut self, nth: u64) {
+        let Some(place) = self.pick(nth) else { return };
+        let put = &self.model.running[place];
+        match self.world.revoke(put.writer, &put.key, &put.grant) {
+            Ok(()) => {
+                self.model.running.remove(place);
+            }
+            Err(ErrorCode::IllegalClient) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Copies and moves beside the model.
+
+use mooncake_types::{ClientId, CreateTask, ErrorCode, TaskKind, TaskStatus};
+
+use crate::model::{Extent, Run, Task, extents};
+
+impl Run {
+    pub(crate) fn create_task(&mut self, key: &str, moves: bool, nth: u64, targets: usize) {
+        let segments = self.world.meta.segments();
+        let names: Vec<&str> = segments.iter().map(|segment| &*segment.name).collect();
+        if names.is_empty() {
+            return;
+        }
+        let place = |step: usize| names[(nth as usize + step) % names.len()];
+        // Mostly from where it lies.
+        let there = self.world.version(key).map(|_| self.world.holders(key)).unwrap_or_default();
+        let source =
+            there.first().filter(|_| !nth.is_multiple_of(8)).map_or(place(0), String::as_str);
+        let wanted = CreateTask {
+            key,
+            kind: if moves { TaskKind::Move } else { TaskKind::Copy },
+            source,
+            targets: (1..=if moves { targets.min(1) } else { targets }).map(place).collect(),
+        };
+        let result = self.world.create_task(wanted);
+        let object = self.model.objects.get(key);
+        let waits = self.model.waiting(key).is_some();
+        match (result, object) {
+            (Ok(id), Some(object)) => {
+                assert!(!self.model.has_task(key), "{key} has two tasks");
+                let report = self.world.query_task(id).expect("it was just created");
+                if report.status == TaskStatus::Success {
+                    return;
+                }
+                let version = object.version;
+                let (assigned, key) = (report.assigned, key.to_owned());
+                let none = Vec::<Extent>::new;
+                let task = Task {
+                    id,
+                    key,
+                    version,
+                    moves,
+                    assigned,
+                    fetched: false,
+                    extents: none(),
+                    source: none(),
+                };
+                self.model.tasks.push(task);
+            }
+            (Err(ErrorCode::ObjectHasReplicationTask), Some(_)) => {
+                assert!(self.model.has_task(key));
+                self.meet("a task was refused at an object with a task");
+            }
+            (Err(ErrorCode::ObjectNotFound), None) => assert!(targets == 0 || !waits),
+            (Err(ErrorCode::ReplicaIsNotReady), None) => assert!(waits),
+            (Err(ErrorCode::ReplicaNotFound | ErrorCode::ReplicaAlreadyExists), Some(_)) => {
+                assert!(moves);
+            }
+            (Err(ErrorCode::InvalidParams), _) => {
+                assert!(targets == 0 || moves, "{key}");
+            }
+            (Err(ErrorCode::UnavailableInCurrentStatus), Some(_)) => {}
+            (result, object) => panic!("{key}: {result:?}, but {object:?}"),
+        }
+    }
+
+    pub(crate) fn fetch_tasks(&mut self, client: ClientId) {
+        let fetched = self.world.fetch_tasks(client);
+        for order in &fetched.orders {
+            let place = self.model.tasks.iter().position(|task| task.id == order.id);
+            let place = place.expect("only tasks that are under way are handed out");
+            let task = &mut self.model.tasks[place];
+            assert!(!task.fetched && task.assigned == client, "{task:?}");
+            assert_eq!((&order.key, order.version), (&task.key, task.version));
+            task.fetched = true;
+            task.source = extents(&order.source, &fetched.segments);
+            assert!(order.grant > self.model.last_version, "versions grow");
+            self.model.last_version = order.grant;
+        }
+        self.learn();
+        for order in &fetched.orders {
+            let targets = extents(&order.targets, &fetched.segments);
+            let place = self.model.tasks.iter().position(|task| task.id == order.id);
+            let Some(place) = place else {
+                // Room for a later one was made where this one's object lay.
+                let hold_ms = self.config.put_release_ms - self.config.put_discard_ms;
+                let until = self.world.now.after_ms(hold_ms);
+                self.ranges_are_free(&targets, &[]);
+                self.model.held_back.extend(targets.into_iter().map(|extent| (until, extent)));
+                continue;
+            };
+            self.ranges_are_free(&targets, &[]);
+            let object = &self.model.objects[&order.key];
+            let source = &self.model.tasks[place].source;
+            let whole: u64 = source.iter().map(|extent| extent.2).sum();
+            assert_eq!((whole, order.len), (object.len, object.len));
+            assert!(targets.iter().all(|extent| extent.2 == object.len));
+            self.model.tasks[place].extents = targets;
+        }
+    }
+
+    pub(crate) fn end_task(&mut self, nth: u64, ok: bool, stranger: bool) {
+        let count = self.model.tasks.len().max(1);
+        let Some(task) = self.model.tasks.get(nth as usize % count).cloned() else { return };
+        let outcome = if ok { Ok(()) } else { Err(ErrorCode::TransferFail) };
+        if stranger {
+            let result = self.world.end_task(ClientId(99), task.id, outcome);
+            assert_eq!(result, Err(ErrorCode::IllegalClient));
+            return;
+        }
+        let result = self.world.end_task(task.assigned, task.id, outcome);
+        if !task.fetched {
+            assert_eq!(result, Err(ErrorCode::UnavailableInCurrentStatus));
+            return;
+        }
+        assert_eq!(result, Ok(()));
+        self.model.tasks.retain(|other| other.id != task.id);
+        let status = self.world.query_task(task.id).expect("it has just ended").status;
+        if status == TaskStatus::Failed {
+            let mounted: Vec<_> = self.world.meta.segments().iter().map(|s| s.id).collect();
+            let there = task.extents.iter().any(|extent| mounted.contains(&extent.0));
+            let lives = self.model.objects.contains_key(&task.key);
+            assert!(!(ok && there && lives), "{task:?} failed");
+            return self.meet("a task failed by its client");
+        }
+        assert_eq!((status, ok), (TaskStatus::Success, true));
+        self.meet(if task.moves { "a move was made" } else { "a copy was made" });
+        let object = self.model.objects.get_mut(&task.key).expect("a task has an object");
+        object.extents.extend(&task.extents);
+        // New replicas of what is leased, and with it all others, are leased anew.
+        let (now, until) = (self.world.now, self.world.now.after_ms(self.config.lease_ttl_ms));
+        if object.spared_until > now {
+            object.spared_until = until;
+        }
+        if object.leased_until > now {
+            object.leased_until = until;
+            if !object.group.is_empty() {
+                self.model.groups.insert(object.group, until);
+                self.model.spared_groups.insert(object.group, until);
+            }
+        }
+        if task.moves {
+            object.extents.retain(|extent| !task.source.contains(extent));
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Eviction and pins.
+
+use mooncake_meta::Config;
+use mooncake_types::{ErrorCode, ReplicateConfig, SoftPin};
+
+use crate::world::ALICE;
+use crate::{KIB, pool, pool_with, soft};
+
+#[test]
+fn a_full_pool_evicts_the_least_recently_used() {
+    let mut world = pool(1, 64 * KIB);
+    for key in ["a", "b", "c", "d"] {
+        world.put(key, 16 * KIB).unwrap();
+        world.advance(1);
+    }
+    world.get("a").unwrap();
+    world.advance(5_001);
+    world.put("e", 16 * KIB).unwrap();
+    assert_eq!(world.keys(), ["a", "c", "d", "e"]);
+    world.put("f", 32 * KIB).unwrap();
+    assert_eq!(world.keys(), ["a", "e", "f"]);
+    let counters = world.meta.stats().counters;
+    assert_eq!((counters.evicted_keys, counters.evicted_bytes), (3, 48 * KIB));
+    world.check();
+}
+
+#[test]
+fn what_is_leased_unfinished_or_hard_pinned_is_never_evicted() {
+    let mut world = pool(1, 64 * KIB);
+    let hard = ReplicateConfig { hard_pin: true, ..ReplicateConfig::default() };
+    world.put_with(ALICE, "hard", 16 * KIB, hard).unwrap();
+    world.put("leased", 16 * KIB).unwrap();
+    let running = world.start(ALICE, "running", 16 * KIB).unwrap();
+    world.put("plain", 16 * KIB).unwrap();
+    world.get("leased").unwrap();
+    assert_eq!(world.put("large", 32 * KIB), Err(ErrorCode::NoAvailableHandle));
+    assert_eq!(world.keys(), ["hard", "leased"], "what could be evicted was");
+    assert!(world.put("new", 16 * KIB).is_ok());
+    assert!(world.exist("new"));
+    assert_eq!(world.put("one more", 16 * KIB), Err(ErrorCode::NoAvailableHandle));
+    assert_eq!(world.end(ALICE, "running", &running.what, 0), Ok(()));
+    assert_eq!(world.keys(), ["hard", "leased", "new", "running"]);
+    world.check();
+}
+
+#[test]
+fn soft_pinned_objects_go_last() {
+    let mut world = pool(1, 64 * KIB);
+    world.put_with(ALICE, "pinned", 16 * KIB, soft(SoftPin::Enable { ttl_ms: None })).unwrap();
+    for key in ["a", "b", "c"] {
+        world.advance(1);
+        world.put(key, 16 * KIB).unwrap();
+    }
+    world.put("d", 48 * KIB).unwrap();
+    assert_eq!(world.keys(), ["d", "pinned"]);
+    assert_eq!(world.meta.stats().soft_pinned_keys, 1);
+    world.put("e", 64 * KIB).unwrap();
+    assert_eq!(world.keys(), ["e"]);
+    world.check();
+}
+
+#[test]
+fn soft_pinned_objects_stay_where_the_master_says_so() {
+    let config = Config {
+        allow_evict_soft_pinned: false,
+        eviction_high_watermark_ratio: 1.0,
+        ..Config::default()
+    };
+    let mut world = pool_with(1, 64 * KIB, config);
+    world.put_with(ALICE, "pinned", 64 * KIB, soft(SoftPin::Sliding)).unwrap();
+    assert_eq!(world.put("k", 1), Err(ErrorCode::NoAvailableHandle));
+}
+
+#[test]
+fn a_fixed_soft_pin_ends_whatever_is_read_and_a_sliding_one_does_not() {
+    let config = Config { soft_pin_ttl_ms: 20_000, ..Config::default() };
+    let mut world = pool_with(1, 64 * KIB, config);
+    world.put_with(ALICE, "fixed", 1, soft(SoftPin::Enable { ttl_ms: None })).unwrap();
+    world.put_with(ALICE, "sliding", 1, soft(SoftPin::Sliding)).unwrap();
+    world.put_with(ALICE, "not at all", 1, soft(SoftPin::Enable { ttl_ms: Some(0) })).unwrap();
+    for _ in 0..5 {
+        world.advance(5_000);
+        world.ping(ALICE, &[]);
+        assert!(world.exist("fixed") && world.exist("sliding"));
+        world.check();
+    }
+    world.advance(9_000);
+    assert_eq!(world.meta.stats().soft_pinned_keys, 1, "the fixed one has ended");
+    world.ping(ALICE, &[]);
+    world.advance(9_000);
+    world.ping(ALICE, &[]);
+    world.advance(9_000);
+    assert_eq!(world.meta.stats().soft_pinned_keys, 0, "nobody read the sliding one");
+    assert!(world.exist("sliding"));
+    assert_eq!(world.meta.stats().soft_pinned_keys, 1, "a read pins it again");
+    world.check();
+}
+
+#[test]
+fn a_crowded_segment_is_relieved_to_the_low_watermark_sparing_pins() {
+    let config =
+        Config { eviction_high_watermark_ratio: 0.75, eviction_ratio: 0.25, ..Config::default() };
+    let mut world = pool_with(1, 64 * KIB, config);
+    world.put_with(ALICE, "0 pinned", 8 * KIB, soft(SoftPin::Sliding)).unwrap();
+    for i in 1..=5 {
+        world.advance(1);
+        world.put(&format!("{i}"), 8 * KIB).unwrap();
+    }
+    world.timeouts();
+    assert_eq!(world.meta.stats().used_bytes, 48 * KIB, "the watermark is reached, not passed");
+    world.put("6", 8 * KIB).unwrap();
+    world.timeouts();
+    assert_eq!(world.keys(), ["0 pinned", "4", "5", "6"]);
+    world.check();
+}

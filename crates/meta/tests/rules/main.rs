@@ -1,0 +1,36 @@
+//! The master's rules, one by one.
+
+mod clear;
+mod evict;
+mod group;
+mod place;
+mod put;
+mod scan;
+mod segments;
+mod task;
+mod upsert;
+#[path = "../world/mod.rs"]
+mod world;
+
+use mooncake_meta::Config;
+use mooncake_types::{ReplicateConfig, SoftPin};
+use world::{ALICE, World};
+
+const KIB: u64 = 1024;
+
+/// Segments `node-1:12345` and so on, all of one client's and of one length.
+fn pool(segments: u128, len: u64) -> World {
+    pool_with(segments, len, Config { eviction_high_watermark_ratio: 1.0, ..Config::default() })
+}
+
+fn pool_with(segments: u128, len: u64, config: Config) -> World {
+    let mut world = World::new(config);
+    for id in 1..=segments {
+        world.mount(ALICE, id, len).expect("the segment is a new one");
+    }
+    world
+}
+
+fn soft(soft_pin: SoftPin) -> ReplicateConfig<'static> {
+    ReplicateConfig { soft_pin, ..ReplicateConfig::default() }
+}

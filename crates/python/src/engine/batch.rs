@@ -1,0 +1,147 @@
+//! The methods that have bytes moved in the background.
+
+use mooncake_engine::{BatchStatus, Opcode};
+use pyo3::prelude::*;
+
+use super::TransferEngine;
+use super::code::FAILED;
+use super::transfer::{Order, opcode};
+use crate::argument::argument;
+
+/// In the place of a number: nothing was submitted.
+const NONE: u64 = 0;
+
+const DONE: i32 = 1;
+const RUNNING: i32 = 0;
+const TIMED_OUT: i32 = -2;
+
+impl TransferEngine {
+    fn submit(&self, py: Python<'_>, opcode: Opcode, order: Order) -> u64 {
+        let function = order.function;
+        let Some(engine) = self.engine_for(function) else { return NONE };
+        let Some(pieces) = order.pieces else { return NONE };
+        match py.detach(|| engine.submit(&order.peer, opcode, &pieces)) {
+            Ok(number) => number,
+            Err(error) => {
+                tracing::error!("{function}: {}: {error}", &*order.peer);
+                NONE
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl TransferEngine {
+    /// As `transfer_sync_write`, in the background.
+    ///
+    /// Returns a number to ask `transfer_check_status` about, or 0 if the peer cannot be found, the memory is not
+    /// registered here, or too many transfers are under way.
+    #[pyo3(signature = (target_hostname, buffer, peer_buffer_address, length, transport_hint=None))]
+    #[pyo3(
+        text_signature = "($self, target_hostname, buffer, peer_buffer_address, length, transport_hint='')"
+    )]
+    fn transfer_submit_write(
+        &self,
+        target_hostname: &Bound<'_, PyAny>,
+        buffer: &Bound<'_, PyAny>,
+        peer_buffer_address: &Bound<'_, PyAny>,
+        length: &Bound<'_, PyAny>,
+        transport_hint: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<u64> {
+        let one = [buffer, peer_buffer_address, length];
+        let order = Order::of_one("transfer_submit_write", target_hostname, one, transport_hint)?;
+        Ok(self.submit(buffer.py(), Opcode::Write, order))
+    }
+
+    /// As `batch_transfer_sync_write`, in the background: see `transfer_submit_write`.
+    #[pyo3(signature = (target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=None))]
+    #[pyo3(
+        text_signature = "($self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint='')"
+    )]
+    fn batch_transfer_async_write(
+        &self,
+        target_hostname: &Bound<'_, PyAny>,
+        buffers: &Bound<'_, PyAny>,
+        peer_buffer_addresses: &Bound<'_, PyAny>,
+        lengths: &Bound<'_, PyAny>,
+        transport_hint: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<u64> {
+        const NAME: &str = "batch_transfer_async_write";
+        let many = [buffers, peer_buffer_addresses, lengths];
+        let order = Order::of_many(NAME, target_hostname, many, transport_hint)?;
+        Ok(self.submit(buffers.py(), Opcode::Write, order))
+    }
+
+    /// As `batch_transfer_sync_read`, in the background: see `transfer_submit_write`.
+    #[pyo3(signature = (target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=None))]
+    #[pyo3(
+        text_signature = "($self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint='')"
+    )]
+    fn batch_transfer_async_read(
+        &self,
+        target_hostname: &Bound<'_, PyAny>,
+        buffers: &Bound<'_, PyAny>,
+        peer_buffer_addresses: &Bound<'_, PyAny>,
+        lengths: &Bound<'_, PyAny>,
+        transport_hint: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<u64> {
+        const NAME: &str = "batch_transfer_async_read";
+        let many = [buffers, peer_buffer_addresses, lengths];
+        let order = Order::of_many(NAME, target_hostname, many, transport_hint)?;
+        Ok(self.submit(buffers.py(), Opcode::Read, order))
+    }
+
+    /// Reads or writes several ranges, as `opcode` says, in the background: see `transfer_submit_write`.
+    #[pyo3(signature = (
+        target_hostname, buffers, peer_buffer_addresses, lengths, opcode, transport_hint=None
+    ))]
+    #[pyo3(
+        text_signature = "($self, target_hostname, buffers, peer_buffer_addresses, lengths, opcode, \
+            transport_hint='')"
+    )]
+    #[expect(clippy::too_many_arguments, reason = "they are the method's in Python")]
+    fn batch_transfer_async(
+        &self,
+        target_hostname: &Bound<'_, PyAny>,
+        buffers: &Bound<'_, PyAny>,
+        peer_buffer_addresses: &Bound<'_, PyAny>,
+        lengths: &Bound<'_, PyAny>,
+        opcode: &Bound<'_, PyAny>,
+        transport_hint: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<u64> {
+        const NAME: &str = "batch_transfer_async";
+        let many = [buffers, peer_buffer_addresses, lengths];
+        let order = Order::of_many(NAME, target_hostname, many, transport_hint)?;
+        Ok(self.submit(buffers.py(), self::opcode(NAME, opcode)?, order))
+    }
+
+    /// How a transfer in the background is getting on. Its number is forgotten once its end was told.
+    ///
+    /// Returns 0 while it runs, 1 when all bytes are in place, -1 if it has failed or is not known, -2 if its time was
+    /// over. After an end nothing of it is under way any more.
+    fn transfer_check_status(&self, batch_id: &Bound<'_, PyAny>) -> PyResult<i32> {
+        const NAME: &str = "transfer_check_status";
+        let number = argument(NAME, "batch_id").number(batch_id)?;
+        let Some(engine) = self.engine_for(NAME) else { return Ok(FAILED) };
+        Ok(match engine.status(number) {
+            BatchStatus::Running => RUNNING,
+            BatchStatus::Done => DONE,
+            BatchStatus::Failed => FAILED,
+            BatchStatus::TimedOut => TIMED_OUT,
+        })
+    }
+
+    /// Waits until all these transfers have ended, and forgets their numbers.
+    ///
+    /// Returns 0 if all bytes of all of them are in place, or -1.
+    fn get_batch_transfer_status(
+        &self,
+        py: Python<'_>,
+        batch_ids: &Bound<'_, PyAny>,
+    ) -> PyResult<i32> {
+        const NAME: &str = "get_batch_transfer_status";
+        let numbers = argument(NAME, "batch_ids").numbers(batch_ids)?;
+        let Some(engine) = self.engine_for(NAME) else { return Ok(FAILED) };
+        Ok(if py.detach(|| engine.wait(&numbers)) { 0 } else { FAILED })
+    }
+}

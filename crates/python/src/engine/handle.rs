@@ -1,0 +1,34 @@
+use std::sync::Arc;
+
+use mooncake_engine::Engine;
+use pyo3::prelude::*;
+
+use super::transfer_engine::let_go;
+
+/// The engine itself, for `MooncakeDistributedStore.setup(engine=...)`. It lives as long as this object or the
+/// `TransferEngine` that gave it.
+#[pyclass(frozen, weakref, name = "InnerTransferEngine", module = "mooncake.engine")]
+pub(crate) struct TransferEngineHandle {
+    /// Always there until the drop.
+    engine: Option<Arc<Engine>>,
+}
+
+impl TransferEngineHandle {
+    pub(super) fn new(engine: Arc<Engine>) -> Self {
+        Self { engine: Some(engine) }
+    }
+}
+
+#[pymethods]
+impl TransferEngineHandle {
+    fn __repr__(&self) -> String {
+        let name = self.engine.as_ref().map_or("closed", |engine| engine.name());
+        format!("<InnerTransferEngine {name}>")
+    }
+}
+
+impl Drop for TransferEngineHandle {
+    fn drop(&mut self) {
+        let_go(self.engine.take());
+    }
+}

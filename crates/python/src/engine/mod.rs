@@ -1,0 +1,16 @@
+//! The classes of `mooncake.engine` on top of `mooncake_engine::Engine`. Enter at `transfer_engine.rs`; the methods lie in the
+//! modules named after what they do.
+
+mod batch;
+mod code;
+mod handle;
+mod memory;
+mod notify;
+mod peer;
+mod registration;
+mod transfer;
+mod transfer_engine;
+
+pub(crate) use handle::TransferEngineHandle;
+pub(crate) use notify::TransferNotify;
+pub(crate) use transfer_engine::TransferEngine;

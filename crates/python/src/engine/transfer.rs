@@ -1,0 +1,226 @@
+//! The methods that move bytes and wait for them.
+
+use mooncake_engine::{Note, Opcode, Piece};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
+
+use super::code::FAILED;
+use super::{TransferEngine, TransferNotify};
+use crate::argument::argument;
+
+/// What a transfer is told by its arguments.
+pub(super) struct Order {
+    pub(super) function: &'static str,
+    pub(super) peer: PyBackedStr,
+    /// `None` if the lists differ in length.
+    pub(super) pieces: Option<Vec<Piece>>,
+}
+
+/// The arguments of a method that moves one piece: address here, address there, length.
+type One<'a, 'py> = [&'a Bound<'py, PyAny>; 3];
+
+impl Order {
+    pub(super) fn of_one(
+        function: &'static str,
+        peer: &Bound<'_, PyAny>,
+        [buffer, peer_buffer_address, length]: One<'_, '_>,
+        transport_hint: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let local = argument(function, "buffer").number(buffer)?;
+        let remote = argument(function, "peer_buffer_address").number(peer_buffer_address)?;
+        let len = argument(function, "length").number(length)?;
+        let pieces = Some(vec![Piece { local, remote, len }]);
+        Self::new(function, peer, pieces, transport_hint)
+    }
+
+    pub(super) fn of_many(
+        function: &'static str,
+        peer: &Bound<'_, PyAny>,
+        [buffers, peer_buffer_addresses, lengths]: One<'_, '_>,
+        transport_hint: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let locals = argument(function, "buffers").numbers(buffers)?;
+        let remotes = argument(function, "peer_buffer_addresses").numbers(peer_buffer_addresses)?;
+        let lens = argument(function, "lengths").numbers(lengths)?;
+        let is_even = locals.len() == remotes.len() && locals.len() == lens.len();
+        if !is_even {
+            let (locals, remotes, lens) = (locals.len(), remotes.len(), lens.len());
+            tracing::error!("{function}: {locals} buffers, {remotes} addresses and {lens} lengths");
+        }
+        let rows = locals.into_iter().zip(remotes).zip(lens);
+        let pieces = rows.map(|((local, remote), len)| Piece { local, remote, len }).collect();
+        Self::new(function, peer, is_even.then_some(pieces), transport_hint)
+    }
+
+    fn new(
+        function: &'static str,
+        peer: &Bound<'_, PyAny>,
+        pieces: Option<Vec<Piece>>,
+        transport_hint: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let peer = argument(function, "target_hostname").text(peer)?;
+        transport_hint.map(|hint| argument(function, "transport_hint").text(hint)).transpose()?;
+        Ok(Self { function, peer, pieces })
+    }
+}
+
+/// `TransferOpcode.Read` or `TransferOpcode.Write`, or its number.
+pub(super) fn opcode(function: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Opcode> {
+    match argument(function, "opcode").number(value)? {
+        0 => Ok(Opcode::Read),
+        1 => Ok(Opcode::Write),
+        _ => Err(argument(function, "opcode").wrong("a TransferOpcode", value)),
+    }
+}
+
+fn note(notify: Option<&Bound<'_, TransferNotify>>) -> PyResult<Option<Note>> {
+    notify.map(|notify| Ok(notify.try_borrow()?.note())).transpose()
+}
+
+impl TransferEngine {
+    fn run(&self, py: Python<'_>, opcode: Opcode, order: Order, note: Option<Note>) -> i32 {
+        let function = order.function;
+        let Some(engine) = self.engine_for(function) else { return FAILED };
+        let Some(pieces) = order.pieces else { return FAILED };
+        let run = || engine.transfer(&order.peer, opcode, &pieces, note.as_ref());
+        match py.detach(run) {
+            Ok(()) => 0,
+            Err(error) => {
+                tracing::error!("{function}: {}: {error}", &*order.peer);
+                FAILED
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl TransferEngine {
+    /// Writes `length` bytes at `buffer` to an address of the peer. Both must lie in registered memory.
+    /// `transport_hint` is accepted and changes nothing.
+    ///
+    /// Returns 0 when the bytes are in place, or -1.
+    #[pyo3(signature = (target_hostname, buffer, peer_buffer_address, length, transport_hint=None))]
+    #[pyo3(
+        text_signature = "($self, target_hostname, buffer, peer_buffer_address, length, transport_hint='')"
+    )]
+    fn transfer_sync_write(
+        &self,
+        target_hostname: &Bound<'_, PyAny>,
+        buffer: &Bound<'_, PyAny>,
+        peer_buffer_address: &Bound<'_, PyAny>,
+        length: &Bound<'_, PyAny>,
+        transport_hint: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<i32> {
+        let one = [buffer, peer_buffer_address, length];
+        let order = Order::of_one("transfer_sync_write", target_hostname, one, transport_hint)?;
+        Ok(self.run(buffer.py(), Opcode::Write, order, None))
+    }
+
+    /// Reads `length` bytes at an address of the peer to `buffer`, as `transfer_sync_write`.
+    #[pyo3(signature = (target_hostname, buffer, peer_buffer_address, length, transport_hint=None))]
+    #[pyo3(
+        text_signature = "($self, target_hostname, buffer, peer_buffer_address, length, transport_hint='')"
+    )]
+    fn transfer_sync_read(
+        &self,
+        target_hostname: &Bound<'_, PyAny>,
+        buffer: &Bound<'_, PyAny>,
+        peer_buffer_address: &Bound<'_, PyAny>,
+        length: &Bound<'_, PyAny>,
+        transport_hint: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<i32> {
+        let one = [buffer, peer_buffer_address, length];
+        let order = Order::of_one("transfer_sync_read", target_hostname, one, transport_hint)?;
+        Ok(self.run(buffer.py(), Opcode::Read, order, None))
+    }
+
+    /// Writes several ranges, as `transfer_sync_write`. Returns 0 when all are in place, or -1.
+    #[pyo3(signature = (target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=None))]
+    #[pyo3(
+        text_signature = "($self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint='')"
+    )]
+    fn batch_transfer_sync_write(
+        &self,
+        target_hostname: &Bound<'_, PyAny>,
+        buffers: &Bound<'_, PyAny>,
+        peer_buffer_addresses: &Bound<'_, PyAny>,
+        lengths: &Bound<'_, PyAny>,
+        transport_hint: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<i32> {
+        const NAME: &str = "batch_transfer_sync_write";
+        let many = [buffers, peer_buffer_addresses, lengths];
+        let order = Order::of_many(NAME, target_hostname, many, transport_hint)?;
+        Ok(self.run(buffers.py(), Opcode::Write, order, None))
+    }
+
+    /// Reads several ranges, as `transfer_sync_read`. Returns 0 when all are in place, or -1.
+    #[pyo3(signature = (target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=None))]
+    #[pyo3(
+        text_signature = "($self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint='')"
+    )]
+    fn batch_transfer_sync_read(
+        &self,
+        target_hostname: &Bound<'_, PyAny>,
+        buffers: &Bound<'_, PyAny>,
+        peer_buffer_addresses: &Bound<'_, PyAny>,
+        lengths: &Bound<'_, PyAny>,
+        transport_hint: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<i32> {
+        const NAME: &str = "batch_transfer_sync_read";
+        let many = [buffers, peer_buffer_addresses, lengths];
+        let order = Order::of_many(NAME, target_hostname, many, transport_hint)?;
+        Ok(self.run(buffers.py(), Opcode::Read, order, None))
+    }
+
+    /// Reads or writes, as `opcode` says, and then sends `notify` to the peer.
+    ///
+    /// Returns 0 when the bytes are in place and the peer has the notification, or -1.
+    #[pyo3(signature = (
+        target_hostname, buffer, peer_buffer_address, length, opcode, notify=None, transport_hint=None
+    ))]
+    #[pyo3(
+        text_signature = "($self, target_hostname, buffer, peer_buffer_address, length, opcode, notify=None, \
+            transport_hint='')"
+    )]
+    #[expect(clippy::too_many_arguments, reason = "they are the method's in Python")]
+    fn transfer_sync(
+        &self,
+        target_hostname: &Bound<'_, PyAny>,
+        buffer: &Bound<'_, PyAny>,
+        peer_buffer_address: &Bound<'_, PyAny>,
+        length: &Bound<'_, PyAny>,
+        opcode: &Bound<'_, PyAny>,
+        notify: Option<&Bound<'_, TransferNotify>>,
+        transport_hint: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<i32> {
+        let one = [buffer, peer_buffer_address, length];
+        let order = Order::of_one("transfer_sync", target_hostname, one, transport_hint)?;
+        let opcode = self::opcode("transfer_sync", opcode)?;
+        Ok(self.run(buffer.py(), opcode, order, note(notify)?))
+    }
+
+    /// Reads or writes several ranges, as `transfer_sync`.
+    #[pyo3(signature = (
+        target_hostname, buffers, peer_buffer_addresses, lengths, opcode, notify=None, transport_hint=None
+    ))]
+    #[pyo3(
+        text_signature = "($self, target_hostname, buffers, peer_buffer_addresses, lengths, opcode, notify=None, \
+            transport_hint='')"
+    )]
+    #[expect(clippy::too_many_arguments, reason = "they are the method's in Python")]
+    fn batch_transfer_sync(
+        &self,
+        target_hostname: &Bound<'_, PyAny>,
+        buffers: &Bound<'_, PyAny>,
+        peer_buffer_addresses: &Bound<'_, PyAny>,
+        lengths: &Bound<'_, PyAny>,
+        opcode: &Bound<'_, PyAny>,
+        notify: Option<&Bound<'_, TransferNotify>>,
+        transport_hint: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<i32> {
+        let many = [buffers, peer_buffer_addresses, lengths];
+        let order = Order::of_many("batch_transfer_sync", target_hostname, many, transport_hint)?;
+        let opcode = self::opcode("batch_transfer_sync", opcode)?;
+        Ok(self.run(buffers.py(), opcode, order, note(notify)?))
+    }
+}

@@ -1,0 +1,119 @@
+//! Reading parts of objects.
+
+use mooncake_client::{Door, ErrorCode, Fragment, Ranged};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
+
+use crate::argument::argument;
+use crate::batch;
+use crate::buffer::memory_at;
+use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
+
+/// Numbers by destination buffer, key and fragment.
+type Grid = Vec<Vec<Vec<u64>>>;
+/// Results in the same shape.
+type Codes = Vec<Vec<Vec<i64>>>;
+
+/// What is to be read, as the caller said it: of one shape, as far as it was checked.
+struct Wanted {
+    addresses: Vec<u64>,
+    keys: Vec<Vec<PyBackedStr>>,
+    dst_offsets: Grid,
+    src_offsets: Grid,
+    sizes: Grid,
+}
+
+#[pymethods]
+impl MooncakeDistributedStore {
+    /// Reads fragments of objects into several buffers: of the object `all_keys[b][k]` the `all_sizes[b][k][f]` bytes
+    /// from `all_src_offsets[b][k][f]` on, to `all_dst_offsets[b][k][f]` bytes behind `buffer_ptrs[b]`. The fragments
+    /// of one `[b][k]` are of one version of the object.
+    ///
+    /// Returns, in the shape of `all_dst_offsets`, the size of each fragment; -600 for one that is empty or runs past
+    /// the end of the object or of the registered buffer that it starts in, and for all if the shapes differ; or what
+    /// `get_into` returns.
+    #[allow(clippy::too_many_arguments, reason = "the signature is the C++ package's")]
+    fn get_into_ranges(
+        &self,
+        py: Python<'_>,
+        buffer_ptrs: &Bound<'_, PyAny>,
+        all_keys: &Bound<'_, PyAny>,
+        all_dst_offsets: &Bound<'_, PyAny>,
+        all_src_offsets: &Bound<'_, PyAny>,
+        all_sizes: &Bound<'_, PyAny>,
+    ) -> PyResult<Codes> {
+        const NAME: &str = "get_into_ranges";
+        let wanted = Wanted {
+            addresses: argument(NAME, "buffer_ptrs").numbers(buffer_ptrs)?,
+            keys: argument(NAME, "all_keys").text_lists(all_keys)?,
+            dst_offsets: argument(NAME, "all_dst_offsets").number_grids(all_dst_offsets)?,
+            src_offsets: argument(NAME, "all_src_offsets").number_grids(all_src_offsets)?,
+            sizes: argument(NAME, "all_sizes").number_grids(all_sizes)?,
+        };
+        let Some(store) = self.store_for(NAME) else { return Ok(wanted.refused()) };
+        if !wanted.is_of_one_shape() {
+            tracing::warn!("{NAME}: the lists differ in shape");
+            return Ok(wanted.refused());
+        }
+        Ok(py.detach(|| wanted.read(&store)))
+    }
+}
+
+impl Wanted {
+    fn is_of_one_shape(&self) -> bool {
+        let buffers = self.addresses.len();
+        let as_long = |grid: &Grid| {
+            let as_keys =
+                |(row, keys): (&Vec<Vec<u64>>, &Vec<PyBackedStr>)| row.len() == keys.len();
+            grid.len() == buffers && grid.iter().zip(&self.keys).all(as_keys)
+        };
+        let grids = [&self.dst_offsets, &self.src_offsets, &self.sizes];
+        self.keys.len() == buffers
+            && grids.into_iter().all(as_long)
+            && self.dst_offsets.iter().flatten().zip(self.sizes.iter().flatten()).all(same_len)
+            && self.src_offsets.iter().flatten().zip(self.sizes.iter().flatten()).all(same_len)
+    }
+
+    fn refused(&self) -> Codes {
+        let row = |fragments: &Vec<u64>| vec![i64::from(INVALID_PARAMS); fragments.len()];
+        self.dst_offsets.iter().map(|rows| rows.iter().map(row).collect()).collect()
+    }
+
+    fn read(&self, store: &Door) -> Codes {
+        let mut codes = self.refused();
+        let (mut items, mut places) = (Vec::new(), Vec::new());
+        for (buffer, keys) in self.keys.iter().enumerate() {
+            for (position, key) in keys.iter().enumerate() {
+                let (fragments, fit) = self.fragments(store, buffer, position);
+                if !fragments.is_empty() {
+                    items.push(Ranged { key, fragments });
+                    places.push((buffer, position, fit));
+                }
+            }
+        }
+        for ((buffer, position, fit), results) in places.into_iter().zip(store.get_ranges(&items)) {
+            for (fragment, result) in fit.into_iter().zip(results) {
+                codes[buffer][position][fragment] = batch::counted(result);
+            }
+        }
+        codes
+    }
+
+    /// The fragments of one key that name memory which may be used, and their positions.
+    fn fragments(&self, store: &Door, buffer: usize, key: usize) -> (Vec<Fragment>, Vec<usize>) {
+        let offsets = &self.dst_offsets[buffer][key];
+        let sizes = &self.sizes[buffer][key];
+        let fragment = |(position, (&offset, &size)): (usize, (&u64, &u64))| {
+            let address = self.addresses[buffer].checked_add(offset);
+            let slice = memory_at(store, address.ok_or(ErrorCode::InvalidParams)?, size)?;
+            let object_offset = self.src_offsets[buffer][key][position];
+            Ok::<_, ErrorCode>((Fragment { object_offset, slice }, position))
+        };
+        let fragments = offsets.iter().zip(sizes).enumerate().map(fragment);
+        fragments.filter_map(Result::ok).unzip()
+    }
+}
+
+fn same_len((one, other): (&Vec<u64>, &Vec<u64>)) -> bool {
+    one.len() == other.len()
+}

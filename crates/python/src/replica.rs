@@ -1,0 +1,193 @@
+//! Where the replicas of an object lie, as callers see it.
+
+use mooncake_client::{ErrorCode, ObjectLocation, ReplicaLocation};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+
+use crate::argument::argument;
+use crate::get::strs;
+use crate::replicate_config::member;
+use crate::store::MooncakeDistributedStore;
+
+/// The number of `ReplicaStatus.COMPLETE`: callers are told of no other replicas.
+const COMPLETE: u8 = 3;
+
+/// A range of a segment's memory.
+#[pyclass(module = "mooncake.store", get_all, set_all)]
+#[derive(Clone, Default)]
+pub(crate) struct Descriptor {
+    /// Length in bytes.
+    size: u64,
+    /// Where the range starts in its segment, in bytes. Nodes never tell addresses of their memory.
+    buffer_address: u64,
+    /// The name of the segment, `host:port` by default.
+    transport_endpoint: String,
+}
+
+#[pymethods]
+impl Descriptor {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<Descriptor size={} buffer_address={} transport_endpoint={}>",
+            self.size, self.buffer_address, self.transport_endpoint
+        )
+    }
+}
+
+/// A replica in memory.
+#[pyclass(frozen, module = "mooncake.store")]
+pub(crate) struct MemoryDescriptor {
+    buffer: Descriptor,
+}
+
+#[pymethods]
+impl MemoryDescriptor {
+    /// The replica's first range: all of it, unless it is striped.
+    #[getter]
+    fn buffer_descriptor(&self) -> Descriptor {
+        self.buffer.clone()
+    }
+}
+
+/// A replica on a disk. This build makes none.
+#[pyclass(frozen, module = "mooncake.store", get_all)]
+pub(crate) struct DiskDescriptor {
+    /// The file that holds it.
+    file_path: String,
+    /// The object's length in bytes.
+    object_size: u64,
+}
+
+/// One complete replica of an object.
+#[pyclass(frozen, module = "mooncake.store")]
+pub(crate) struct ReplicaDescriptor {
+    stripes: Vec<Descriptor>,
+}
+
+#[pymethods]
+impl ReplicaDescriptor {
+    /// `ReplicaStatus.COMPLETE`.
+    #[getter]
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        member(py, "ReplicaStatus", COMPLETE)
+    }
+
+    /// Whether it lies in memory: always, in this build.
+    fn is_memory_replica(&self) -> bool {
+        true
+    }
+
+    /// Whether it lies in a shared file system.
+    fn is_disk_replica(&self) -> bool {
+        false
+    }
+
+    /// Whether it lies on the disk of a node.
+    fn is_local_disk_replica(&self) -> bool {
+        false
+    }
+
+    /// Where it lies in memory.
+    fn get_memory_descriptor(&self) -> MemoryDescriptor {
+        MemoryDescriptor { buffer: self.stripes.first().cloned().unwrap_or_default() }
+    }
+
+    /// Raises RuntimeError: a replica in memory has no such descriptor.
+    fn get_disk_descriptor(&self) -> PyResult<DiskDescriptor> {
+        Err(PyRuntimeError::new_err("get_disk_descriptor(): the replica lies in memory"))
+    }
+
+    fn __repr__(&self) -> String {
+        let ranges: Vec<_> = self.stripes.iter().map(Descriptor::__repr__).collect();
+        format!("<ReplicaDescriptor {}>", ranges.join(" "))
+    }
+}
+
+impl ReplicaDescriptor {
+    fn of(replica: &ReplicaLocation) -> Self {
+        let stripe = |stripe: &mooncake_client::Stripe| Descriptor {
+            size: stripe.len,
+            buffer_address: stripe.offset,
+            transport_endpoint: stripe.segment.name.to_string(),
+        };
+        Self { stripes: replica.stripes.iter().map(stripe).collect() }
+    }
+
+    fn all_of(location: &ObjectLocation) -> Vec<Self> {
+        location.replicas.iter().map(Self::of).collect()
+    }
+}
+
+#[pymethods]
+impl MooncakeDistributedStore {
+    /// The complete replicas of an object; an empty list if there is no such object, or on any failure. An object that
+    /// is found gets a lease, as by a read.
+    fn get_replica_desc(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<ReplicaDescriptor>> {
+        let key = argument("get_replica_desc", "key").text(key)?;
+        let Some(store) = self.store_for("get_replica_desc") else { return Ok(Vec::new()) };
+        let located = py.detach(|| store.locate(&[key.as_str()]));
+        Ok(located.iter().flatten().next().map(ReplicaDescriptor::all_of).unwrap_or_default())
+    }
+
+    /// The complete replicas of several objects: a dict from key to what `get_replica_desc` returns. Keys that were
+    /// not found are not in it.
+    fn batch_get_replica_desc<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let keys = argument("batch_get_replica_desc", "keys").texts(keys)?;
+        let found = PyDict::new(py);
+        let Some(store) = self.store_for("batch_get_replica_desc") else { return Ok(found) };
+        let located = py.detach(|| store.locate(&strs(&keys)));
+        for (key, location) in keys.iter().zip(&located) {
+            if let Ok(location) = location {
+                let replicas = ReplicaDescriptor::all_of(location);
+                found.set_item(PyString::new(py, key), replicas)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Drops the replicas of objects that this store put: all of them, or those on segments named `segment_name`.
+    /// Objects under a lease, unfinished ones, and those of other writers are left as they are.
+    ///
+    /// Returns the keys that were cleared.
+    #[pyo3(signature = (keys, segment_name=None), text_signature = "($self, keys, segment_name='')")]
+    fn batch_replica_clear(
+        &self,
+        py: Python<'_>,
+        keys: &Bound<'_, PyAny>,
+        segment_name: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Vec<String>> {
+        const NAME: &str = "batch_replica_clear";
+        let keys = argument(NAME, "keys").texts(keys)?;
+        let segment = segment_name.map(|name| argument(NAME, "segment_name").text(name));
+        let segment = segment.transpose()?;
+        let Some(store) = self.store_for(NAME) else { return Ok(Vec::new()) };
+        let segment = segment.as_deref().unwrap_or("");
+        let results = py.detach(|| store.clear_replicas(&strs(&keys), segment));
+        let cleared = keys.iter().zip(results).filter(|(key, result)| match result {
+            Ok(()) => true,
+            Err(code) => {
+                log_kept(key, *code);
+                false
+            }
+        });
+        Ok(cleared.map(|(key, _)| key.to_string()).collect())
+    }
+}
+
+fn log_kept(key: &str, code: ErrorCode) {
+    tracing::warn!("batch_replica_clear: {key:?}: {code}");
+}

@@ -1,0 +1,183 @@
+//! Segments that are mounted and unmounted while the store runs.
+
+use std::path::Path;
+use std::time::Duration;
+
+use mooncake_client::{Door, ErrorCode, SegmentId, parse_segment_id};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::argument::argument;
+use crate::batch;
+use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
+
+type Value<'a, 'py> = &'a Bound<'py, PyAny>;
+type Unmount = fn(&Door, &[SegmentId], Duration) -> Result<(), ErrorCode>;
+
+#[pymethods]
+impl MooncakeDistributedStore {
+    /// Lends `size` bytes of the file at `path`, from `offset` on, which is a multiple of the page size. The file must
+    /// not be cut short while it is mounted.
+    ///
+    /// Returns a dict: `ret` is 0 or a negative code, `segment_ids` names what was mounted. `location` is accepted and
+    /// changes nothing.
+    #[pyo3(signature = (path, size, offset=None, protocol=None, location=None))]
+    #[pyo3(text_signature = "($self, path, size, offset=0, protocol='tcp', location='')")]
+    #[allow(clippy::too_many_arguments, reason = "the signature is the C++ package's")]
+    fn mount_segment<'py>(
+        &self,
+        py: Python<'py>,
+        path: &Bound<'py, PyAny>,
+        size: &Bound<'py, PyAny>,
+        offset: Option<&Bound<'py, PyAny>>,
+        protocol: Option<&Bound<'py, PyAny>>,
+        location: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        const NAME: &str = "mount_segment";
+        let path = argument(NAME, "path").text(path)?;
+        let size = argument(NAME, "size").number(size)?;
+        let offset = offset.map(|offset| argument(NAME, "offset").number(offset));
+        let offset = offset.transpose()?.unwrap_or(0);
+        let location =
+            location.map(|location| argument(NAME, "location").text(location)).transpose()?;
+        let location = location.as_deref().unwrap_or("");
+        let is_tcp = is_tcp(NAME, protocol)?;
+        let path = path.as_str();
+        let store = self.store_for(NAME);
+        let mounted = match store.filter(|_| is_tcp) {
+            Some(store) => {
+                py.detach(|| store.mount_segment(Path::new(path), size, offset, location))
+            }
+            None => Err(ErrorCode::InvalidParams),
+        };
+        mounted_dict(py, mounted)
+    }
+
+    /// Lends `size` bytes of new memory.
+    ///
+    /// Returns a dict as `mount_segment`, with `allocated_size`, the bytes lent.
+    #[pyo3(signature = (size, protocol=None, location=None))]
+    #[pyo3(text_signature = "($self, size, protocol='tcp', location='')")]
+    fn allocate_and_mount_segment<'py>(
+        &self,
+        py: Python<'py>,
+        size: &Bound<'py, PyAny>,
+        protocol: Option<&Bound<'py, PyAny>>,
+        location: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        const NAME: &str = "allocate_and_mount_segment";
+        let size = argument(NAME, "size").number(size)?;
+        let location =
+            location.map(|location| argument(NAME, "location").text(location)).transpose()?;
+        let location = location.as_deref().unwrap_or("");
+        let is_tcp = is_tcp(NAME, protocol)?;
+        let store = self.store_for(NAME);
+        let mounted = match store.filter(|_| is_tcp) {
+            Some(store) => py.detach(|| store.allocate_and_mount_segment(size, location)),
+            None => Err(ErrorCode::InvalidParams),
+        };
+        let allocated = mounted.as_ref().map_or(0, |mounted| mounted.len_bytes);
+        let answer = mounted_dict(py, mounted.map(|mounted| mounted.ids))?;
+        answer.set_item("allocated_size", allocated)?;
+        Ok(answer)
+    }
+
+    /// Takes back segments that `mount_segment` lent. They take no more objects, and go on serving reads for
+    /// `grace_period_seconds`.
+    ///
+    /// Returns 0; -600 if an id is none; -101 if a segment was not lent by `mount_segment`, and then nothing is taken
+    /// back; or another negative code.
+    #[pyo3(signature = (segment_ids, grace_period_seconds=None))]
+    #[pyo3(text_signature = "($self, segment_ids, grace_period_seconds=0)")]
+    fn unmount_segment(
+        &self,
+        py: Python<'_>,
+        segment_ids: &Bound<'_, PyAny>,
+        grace_period_seconds: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<i32> {
+        self.take_back(
+            py,
+            "unmount_segment",
+            (segment_ids, grace_period_seconds),
+            Door::unmount_segment,
+        )
+    }
+
+    /// Takes back segments that `allocate_and_mount_segment` lent, as `unmount_segment`, and frees their memory.
+    #[pyo3(signature = (segment_ids, grace_period_seconds=None))]
+    #[pyo3(text_signature = "($self, segment_ids, grace_period_seconds=0)")]
+    fn unmount_and_free_segment(
+        &self,
+        py: Python<'_>,
+        segment_ids: &Bound<'_, PyAny>,
+        grace_period_seconds: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<i32> {
+        let arguments = (segment_ids, grace_period_seconds);
+        self.take_back(py, "unmount_and_free_segment", arguments, Door::unmount_and_free_segment)
+    }
+
+    /// Takes back the disk of this store, of which it lends none in this build.
+    ///
+    /// Returns 0, or -600 if the store is not set up.
+    #[pyo3(signature = (grace_period_seconds=None))]
+    #[pyo3(text_signature = "($self, grace_period_seconds=0)")]
+    fn unmount_local_disk_segment(
+        &self,
+        grace_period_seconds: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<i32> {
+        const NAME: &str = "unmount_local_disk_segment";
+        if let Some(seconds) = grace_period_seconds {
+            argument(NAME, "grace_period_seconds").number(seconds)?;
+        }
+        Ok(if self.store_for(NAME).is_some() { 0 } else { INVALID_PARAMS })
+    }
+}
+
+impl MooncakeDistributedStore {
+    fn take_back(
+        &self,
+        py: Python<'_>,
+        name: &'static str,
+        (segment_ids, grace_period_seconds): (Value<'_, '_>, Option<Value<'_, '_>>),
+        unmount: Unmount,
+    ) -> PyResult<i32> {
+        let ids = argument(name, "segment_ids").texts(segment_ids)?;
+        let grace = grace_period_seconds
+            .map(|seconds| argument(name, "grace_period_seconds").number(seconds));
+        let grace = Duration::from_secs(grace.transpose()?.unwrap_or(0));
+        let Some(store) = self.store_for(name) else { return Ok(INVALID_PARAMS) };
+        let ids: Result<Vec<SegmentId>, ErrorCode> =
+            ids.iter().map(|id| parse_segment_id(id)).collect();
+        Ok(batch::done(py.detach(|| unmount(&store, &ids?, grace))))
+    }
+}
+
+/// Whether the transport is one that this build has; a refusal is logged.
+fn is_tcp(name: &'static str, protocol: Option<Value<'_, '_>>) -> PyResult<bool> {
+    let protocol =
+        protocol.map(|protocol| argument(name, "protocol").text(protocol)).transpose()?;
+    let protocol = protocol.as_deref().unwrap_or("tcp");
+    if protocol != "tcp" {
+        tracing::error!("{name}: protocol {protocol:?} is not supported in this build; use 'tcp'");
+    }
+    Ok(protocol == "tcp")
+}
+
+fn mounted_dict(
+    py: Python<'_>,
+    mounted: Result<Vec<SegmentId>, ErrorCode>,
+) -> PyResult<Bound<'_, PyDict>> {
+    let (code, ids) = match mounted {
+        Ok(ids) => (0, ids.iter().map(text_of).collect()),
+        Err(code) => (code.number(), Vec::new()),
+    };
+    let answer = PyDict::new(py);
+    answer.set_item("ret", code)?;
+    answer.set_item("segment_ids", ids)?;
+    Ok(answer)
+}
+
+/// The id as the C++ package prints it: its two halves as decimal numbers.
+fn text_of(id: &SegmentId) -> String {
+    format!("{}-{}", (id.0 >> 64) as u64, id.0 as u64)
+}

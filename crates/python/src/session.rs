@@ -1,0 +1,197 @@
+//! Sessions: objects that are written or read part by part, without asking the master for each.
+
+use mooncake_client::{Door, ErrorCode, Fragment, PutItem, Ranged};
+use pyo3::prelude::*;
+
+use crate::argument::argument;
+use crate::batch;
+use crate::buffer::memory_at;
+use crate::get::strs;
+use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
+
+type Value<'a, 'py> = &'a Bound<'py, PyAny>;
+/// What moves the parts of a batch of objects.
+type Move = fn(&Door, &[Ranged<'_>]) -> Vec<Result<u64, ErrorCode>>;
+/// What ends the sessions of a batch of objects.
+type Close = fn(&Door, &[&str]) -> Vec<Result<(), ErrorCode>>;
+
+#[pymethods]
+impl MooncakeDistributedStore {
+    /// Takes room for objects of these sizes, to be written by `batch_put_from_multi_buffer_ranges`. Nobody sees them
+    /// before `batch_put_session_end`.
+    ///
+    /// Returns a list of 0 or a negative code per key: -705 if the key is taken.
+    #[pyo3(signature = (keys, sizes, config=None))]
+    fn batch_put_session_start(
+        &self,
+        py: Python<'_>,
+        keys: &Bound<'_, PyAny>,
+        sizes: &Bound<'_, PyAny>,
+        config: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Vec<i32>> {
+        const NAME: &str = "batch_put_session_start";
+        let keys = argument(NAME, "keys").texts(keys)?;
+        let sizes = argument(NAME, "sizes").numbers(sizes)?;
+        let rules = argument(NAME, "config").rules(config)?;
+        let refused = vec![INVALID_PARAMS; keys.len()];
+        let Some(store) = self.store_for(NAME) else { return Ok(refused) };
+        if keys.len() != sizes.len() {
+            tracing::warn!("{NAME}: {} keys, but {} sizes", keys.len(), sizes.len());
+            return Ok(refused);
+        }
+        let Ok(config) = rules.for_many(NAME, keys.len()) else { return Ok(refused) };
+        Ok(py.detach(|| {
+            let items = keys
+                .iter()
+                .zip(&sizes)
+                .enumerate()
+                .map(|(position, (key, &len))| PutItem { key, len, group: rules.group(position) });
+            let items: Vec<_> = items.collect();
+            store.put_session_start(&items, &config).into_iter().map(batch::done).collect()
+        }))
+    }
+
+    /// Writes parts of objects whose sessions are open: of each the `all_sizes[k][p]` bytes at `all_buffer_ptrs[k][p]`,
+    /// to `all_dst_offsets[k][p]` bytes from its start.
+    ///
+    /// Returns a list, per key, of the bytes written or a negative code: -600 if there is no such session or a part runs
+    /// past the end of the object.
+    fn batch_put_from_multi_buffer_ranges(
+        &self,
+        py: Python<'_>,
+        keys: &Bound<'_, PyAny>,
+        all_buffer_ptrs: &Bound<'_, PyAny>,
+        all_sizes: &Bound<'_, PyAny>,
+        all_dst_offsets: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<i64>> {
+        const NAME: &str = "batch_put_from_multi_buffer_ranges";
+        let offsets = (all_dst_offsets, "all_dst_offsets");
+        self.move_parts(
+            py,
+            NAME,
+            (keys, all_buffer_ptrs, all_sizes),
+            offsets,
+            Door::put_session_write,
+        )
+    }
+
+    /// Makes objects visible whose bytes have all been written. An object with bytes missing is dropped.
+    ///
+    /// Returns a list of 0 or a negative code per key: -700 if bytes are missing, -600 if there is no such session.
+    fn batch_put_session_end(&self, py: Python<'_>, keys: Value<'_, '_>) -> PyResult<Vec<i32>> {
+        self.close_sessions(py, "batch_put_session_end", keys, Door::put_session_end)
+    }
+
+    /// Drops objects whose sessions are open.
+    ///
+    /// Returns a list of 0 or a negative code per key: -600 if there is no such session.
+    fn batch_put_session_revoke(&self, py: Python<'_>, keys: Value<'_, '_>) -> PyResult<Vec<i32>> {
+        self.close_sessions(py, "batch_put_session_revoke", keys, Door::put_session_revoke)
+    }
+
+    /// Looks objects up, to be read by `batch_get_into_multi_buffer_ranges`, and leases them. Starting again renews the
+    /// lease.
+    ///
+    /// Returns a list of 0 or a negative code per key: -704 if there is no such object.
+    fn batch_get_session_start(&self, py: Python<'_>, keys: Value<'_, '_>) -> PyResult<Vec<i32>> {
+        const NAME: &str = "batch_get_session_start";
+        let keys = argument(NAME, "keys").texts(keys)?;
+        let Some(store) = self.store_for(NAME) else { return Ok(vec![INVALID_PARAMS; keys.len()]) };
+        Ok(py.detach(|| {
+            let found = store.get_session_start(&strs(&keys));
+            found.into_iter().map(|found| batch::done(found.map(|_| ()))).collect()
+        }))
+    }
+
+    /// Reads parts of objects whose sessions are open: of each the `all_sizes[k][p]` bytes from `all_src_offsets[k][p]`
+    /// on, to `all_buffer_ptrs[k][p]`. All that one session reads of an object is of one version.
+    ///
+    /// Returns a list, per key, of the bytes read or a negative code: -707 if the lease is over, -600 if there is no such
+    /// session or a part runs past the end of the object.
+    fn batch_get_into_multi_buffer_ranges(
+        &self,
+        py: Python<'_>,
+        keys: &Bound<'_, PyAny>,
+        all_buffer_ptrs: &Bound<'_, PyAny>,
+        all_sizes: &Bound<'_, PyAny>,
+        all_src_offsets: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<i64>> {
+        const NAME: &str = "batch_get_into_multi_buffer_ranges";
+        let offsets = (all_src_offsets, "all_src_offsets");
+        self.move_parts(
+            py,
+            NAME,
+            (keys, all_buffer_ptrs, all_sizes),
+            offsets,
+            Door::get_session_read,
+        )
+    }
+
+    /// Ends sessions of `batch_get_session_start`. Returns 0, also for keys that have none; -600 if the store is not
+    /// set up.
+    fn batch_get_session_end(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<i32> {
+        let keys = argument("batch_get_session_end", "keys").texts(keys)?;
+        let Some(store) = self.store_for("batch_get_session_end") else {
+            return Ok(INVALID_PARAMS);
+        };
+        Ok(batch::done(py.detach(|| store.get_session_end(&strs(&keys)))))
+    }
+}
+
+impl MooncakeDistributedStore {
+    fn move_parts(
+        &self,
+        py: Python<'_>,
+        name: &'static str,
+        (keys, all_buffer_ptrs, all_sizes): (Value<'_, '_>, Value<'_, '_>, Value<'_, '_>),
+        (all_offsets, offsets_name): (Value<'_, '_>, &'static str),
+        move_all: Move,
+    ) -> PyResult<Vec<i64>> {
+        let keys = argument(name, "keys").texts(keys)?;
+        let addresses = argument(name, "all_buffer_ptrs").number_lists(all_buffer_ptrs)?;
+        let sizes = argument(name, "all_sizes").number_lists(all_sizes)?;
+        let offsets = argument(name, offsets_name).number_lists(all_offsets)?;
+        let refused = vec![i64::from(INVALID_PARAMS); keys.len()];
+        let Some(store) = self.store_for(name) else { return Ok(refused) };
+        if [addresses.len(), sizes.len(), offsets.len()] != [keys.len(); 3] {
+            tracing::warn!("{name}: the lists differ in length");
+            return Ok(refused);
+        }
+        Ok(py.detach(|| {
+            let items = keys.iter().enumerate().map(|(at, key)| {
+                let fragments = parts(&store, &addresses[at], &sizes[at], &offsets[at])?;
+                Ok(Ranged { key: key.as_str(), fragments })
+            });
+            let results = batch::run(items.collect(), |items| move_all(&store, items));
+            results.into_iter().map(batch::counted).collect()
+        }))
+    }
+
+    fn close_sessions(
+        &self,
+        py: Python<'_>,
+        name: &'static str,
+        keys: Value<'_, '_>,
+        close: Close,
+    ) -> PyResult<Vec<i32>> {
+        let keys = argument(name, "keys").texts(keys)?;
+        let Some(store) = self.store_for(name) else { return Ok(vec![INVALID_PARAMS; keys.len()]) };
+        Ok(py.detach(|| close(&store, &strs(&keys)).into_iter().map(batch::stored).collect()))
+    }
+}
+
+/// The parts of one object.
+fn parts(
+    store: &Door,
+    addresses: &[u64],
+    sizes: &[u64],
+    offsets: &[u64],
+) -> Result<Vec<Fragment>, ErrorCode> {
+    if [addresses.len(), offsets.len()] != [sizes.len(); 2] || sizes.is_empty() {
+        return Err(ErrorCode::InvalidParams);
+    }
+    let part = |((&address, &size), &object_offset)| {
+        Ok(Fragment { object_offset, slice: memory_at(store, address, size)? })
+    };
+    addresses.iter().zip(sizes).zip(offsets).map(part).collect()
+}

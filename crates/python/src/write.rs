@@ -1,0 +1,254 @@
+//! What the put and the upsert families have in common: arguments, checks, results.
+
+use mooncake_client::{Door, ErrorCode, PutSource, SliceList};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
+use pyo3::types::PyTuple;
+
+use crate::argument::argument;
+use crate::batch;
+use crate::buffer::{LentBuffer, memory_at, memory_list_at};
+use crate::replicate_config::Rules;
+use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
+
+/// A method that writes objects.
+#[derive(Clone, Copy)]
+pub(crate) struct Method {
+    /// Its name, for errors.
+    pub(crate) name: &'static str,
+    /// What it does with a key that is taken.
+    pub(crate) verb: Verb,
+}
+
+/// What becomes of a key that is taken.
+#[derive(Clone, Copy)]
+pub(crate) enum Verb {
+    /// It keeps its value.
+    Put,
+    /// It gets the new value.
+    Upsert,
+}
+
+/// One call of a method: where to write, and under which rules.
+struct Call<'a> {
+    method: Method,
+    store: &'a Door,
+    rules: &'a Rules,
+}
+
+type Value<'a, 'py> = &'a Bound<'py, PyAny>;
+type Config<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
+
+impl MooncakeDistributedStore {
+    /// Writes a copy of a bytes-like value.
+    pub(crate) fn write_value(
+        &self,
+        py: Python<'_>,
+        method: Method,
+        (key, value, config): (Value<'_, '_>, Value<'_, '_>, Config<'_, '_>),
+    ) -> PyResult<i32> {
+        let key = argument(method.name, "key").text(key)?;
+        let value = argument(method.name, "value").buffer(value)?;
+        let rules = argument(method.name, "config").rules(config)?;
+        let Some(store) = self.copying_store(method.name) else { return Ok(INVALID_PARAMS) };
+        let call = Call { method, store: &store, rules: &rules };
+        Ok(py.detach(|| call.one(&key, SliceList::from(value.slice()))))
+    }
+
+    /// Writes the concatenation of bytes-like parts; nothing at all if they are empty.
+    pub(crate) fn write_parts(
+        &self,
+        py: Python<'_>,
+        method: Method,
+        (key, parts, config): (Value<'_, '_>, &Bound<'_, PyTuple>, Config<'_, '_>),
+    ) -> PyResult<i32> {
+        let key = argument(method.name, "key").text(key)?;
+        let parts = argument(method.name, "parts").buffers(parts)?;
+        if let Some(position) = parts.iter().position(|part| !part.is_row_of_bytes()) {
+            return Err(PyRuntimeError::new_err(format!(
+                "{}(): part {position} must be one-dimensional with items of one byte",
+                method.name
+            )));
+        }
+        let rules = argument(method.name, "config").rules(config)?;
+        let Some(store) = self.copying_store(method.name) else { return Ok(INVALID_PARAMS) };
+        let slices: Vec<_> =
+            parts.iter().filter(|part| part.len() > 0).map(LentBuffer::slice).collect();
+        if slices.is_empty() {
+            return Ok(0);
+        }
+        let call = Call { method, store: &store, rules: &rules };
+        Ok(py.detach(|| call.one(&key, SliceList::from(slices))))
+    }
+
+    /// Writes copies of several bytes-like values; gives 0 or the first error.
+    pub(crate) fn write_values(
+        &self,
+        py: Python<'_>,
+        method: Method,
+        (keys, values, config): (Value<'_, '_>, Value<'_, '_>, Config<'_, '_>),
+    ) -> PyResult<i32> {
+        let keys = argument(method.name, "keys").texts(keys)?;
+        let values = argument(method.name, "values").buffers(values)?;
+        let rules = argument(method.name, "config").rules(config)?;
+        let Some(store) = self.copying_store(method.name) else { return Ok(INVALID_PARAMS) };
+        if keys.len() != values.len() {
+            tracing::warn!("{}: {} keys, but {} values", method.name, keys.len(), values.len());
+            return Ok(INVALID_PARAMS);
+        }
+        let call = Call { method, store: &store, rules: &rules };
+        let codes = py.detach(|| {
+            let slices = values.iter().map(|value| match value.len() {
+                0 => Err(ErrorCode::InvalidParams),
+                _ => Ok(SliceList::from(value.slice())),
+            });
+            call.many(&keys, slices)
+        });
+        Ok(codes.into_iter().find(|&code| code != 0).unwrap_or(0))
+    }
+
+    /// Writes the `size` bytes at `buffer_ptr`.
+    pub(crate) fn write_from(
+        &self,
+        py: Python<'_>,
+        method: Method,
+        (key, buffer_ptr, size): (Value<'_, '_>, Value<'_, '_>, Value<'_, '_>),
+        config: Config<'_, '_>,
+    ) -> PyResult<i32> {
+        let key = argument(method.name, "key").text(key)?;
+        let address = argument(method.name, "buffer_ptr").number(buffer_ptr)?;
+        let size = argument(method.name, "size").number(size)?;
+        let rules = argument(method.name, "config").rules(config)?;
+        let Some(store) = self.store_for(method.name) else { return Ok(INVALID_PARAMS) };
+        let call = Call { method, store: &store, rules: &rules };
+        Ok(py.detach(|| match memory_at(&store, address, size) {
+            Ok(slice) => call.one(&key, SliceList::from(slice)),
+            Err(code) => code.number(),
+        }))
+    }
+
+    /// Writes one object that is gathered from several ranges of memory.
+    pub(crate) fn write_gathered(
+        &self,
+        py: Python<'_>,
+        method: Method,
+        key: &PyBackedStr,
+        (addresses, sizes): (&[u64], &[u64]),
+        rules: &Rules,
+    ) -> i32 {
+        let Some(store) = self.store_for(method.name) else { return INVALID_PARAMS };
+        let call = Call { method, store: &store, rules };
+        py.detach(|| match memory_list_at(&store, addresses, sizes) {
+            Ok(slices) => call.one(key, slices),
+            Err(code) => code.number(),
+        })
+    }
+
+    /// Writes several objects, each from one range of memory.
+    pub(crate) fn write_many_from(
+        &self,
+        py: Python<'_>,
+        method: Method,
+        (keys, buffer_ptrs, sizes): (Value<'_, '_>, Value<'_, '_>, Value<'_, '_>),
+        config: Config<'_, '_>,
+    ) -> PyResult<Vec<i32>> {
+        let keys = argument(method.name, "keys").texts(keys)?;
+        let addresses = argument(method.name, "buffer_ptrs").numbers(buffer_ptrs)?;
+        let sizes = argument(method.name, "sizes").numbers(sizes)?;
+        let rules = argument(method.name, "config").rules(config)?;
+        let Some(store) = self.store_for(method.name) else { return Ok(refused(&keys)) };
+        let (addressed, sized) = (addresses.len(), sizes.len());
+        if let Some(refused) = batch::lengths_differ(method.name, keys.len(), addressed, sized) {
+            return Ok(refused);
+        }
+        let call = Call { method, store: &store, rules: &rules };
+        Ok(py.detach(|| {
+            let ranges = addresses.iter().zip(&sizes);
+            let slices = ranges
+                .map(|(&address, &size)| memory_at(&store, address, size).map(SliceList::from));
+            call.many(&keys, slices)
+        }))
+    }
+
+    /// Writes several objects, each gathered from several ranges of memory.
+    pub(crate) fn write_many_gathered(
+        &self,
+        py: Python<'_>,
+        method: Method,
+        (keys, all_buffer_ptrs, all_sizes): (Value<'_, '_>, Value<'_, '_>, Value<'_, '_>),
+        config: Config<'_, '_>,
+    ) -> PyResult<Vec<i32>> {
+        let keys = argument(method.name, "keys").texts(keys)?;
+        let addresses = argument(method.name, "all_buffer_ptrs").number_lists(all_buffer_ptrs)?;
+        let sizes = argument(method.name, "all_sizes").number_lists(all_sizes)?;
+        let rules = argument(method.name, "config").rules(config)?;
+        let Some(store) = self.store_for(method.name) else { return Ok(refused(&keys)) };
+        let (addressed, sized) = (addresses.len(), sizes.len());
+        if let Some(refused) = batch::lengths_differ(method.name, keys.len(), addressed, sized) {
+            return Ok(refused);
+        }
+        let call = Call { method, store: &store, rules: &rules };
+        Ok(py.detach(|| {
+            let ranges = addresses.iter().zip(&sizes);
+            let slices = ranges.map(|(addresses, sizes)| memory_list_at(&store, addresses, sizes));
+            call.many(&keys, slices)
+        }))
+    }
+}
+
+fn refused(keys: &[PyBackedStr]) -> Vec<i32> {
+    vec![INVALID_PARAMS; keys.len()]
+}
+
+impl Call<'_> {
+    fn one(&self, key: &str, src: SliceList) -> i32 {
+        if let Err(code) = self.check(key, &src) {
+            return code.number();
+        }
+        let config = match self.rules.for_one(self.method.name) {
+            Ok(config) => config,
+            Err(code) => return code.number(),
+        };
+        let group = self.rules.group(0);
+        let results = self.write(&[PutSource { key, src, group }], &config);
+        results.into_iter().next().map_or(INVALID_PARAMS, batch::stored)
+    }
+
+    fn many(
+        &self,
+        keys: &[PyBackedStr],
+        slices: impl Iterator<Item = Result<SliceList, ErrorCode>>,
+    ) -> Vec<i32> {
+        let config = match self.rules.for_many(self.method.name, keys.len()) {
+            Ok(config) => config,
+            Err(code) => return vec![code.number(); keys.len()],
+        };
+        let sources = keys.iter().zip(slices).enumerate().map(|(position, (key, src))| {
+            let src = src?;
+            self.check(key, &src)?;
+            Ok(PutSource { key: key.as_str(), src, group: self.rules.group(position) })
+        });
+        let results = batch::run(sources.collect(), |sources| self.write(sources, &config));
+        results.into_iter().map(batch::stored).collect()
+    }
+
+    fn check(&self, key: &str, src: &SliceList) -> Result<(), ErrorCode> {
+        if src.total_len() > 0 {
+            return Ok(());
+        }
+        tracing::warn!("{}: the value of {key:?} is empty", self.method.name);
+        Err(ErrorCode::InvalidParams)
+    }
+
+    fn write(
+        &self,
+        sources: &[PutSource<'_>],
+        config: &mooncake_client::ReplicateConfig<'_>,
+    ) -> Vec<Result<(), ErrorCode>> {
+        match self.method.verb {
+            Verb::Put => self.store.put(sources, config),
+            Verb::Upsert => self.store.upsert(sources, config),
+        }
+    }
+}

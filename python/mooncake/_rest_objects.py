@@ -1,0 +1,79 @@
+"""The REST endpoints for objects: put, get, exist, remove, remove_all."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from mooncake._rest_request import RequestError, answer, checked, endpoint, in_thread, read_object, success, text_of
+from mooncake._rest_state import RestState, Store
+
+
+class ObjectEndpoints(RestState):
+    """Handlers that read and write objects."""
+
+    @endpoint
+    async def handle_put(self, request: web.Request) -> web.Response:
+        """Stores the text `value` under `key`, in UTF-8. A key that exists keeps its value."""
+        body = await read_object(request)
+        if not body.get("key") or body.get("value") is None:
+            raise RequestError(400, "Missing key or value")
+        key, value = text_of(body, "key"), text_of(body, "value")
+        code = await in_thread(self.started().put, key, value.encode())
+        if code != 0:
+            raise RequestError(500, "PUT operation failed", error_code=code)
+        return success()
+
+    @endpoint
+    async def handle_get(self, request: web.Request) -> web.Response:
+        """The bytes of an object; 404 if there is none."""
+        value = await in_thread(_read, self.started(), _key(request))
+        return web.Response(body=value, content_type="application/octet-stream")
+
+    @endpoint
+    async def handle_exist(self, request: web.Request) -> web.Response:
+        """`{"exists": bool}`."""
+        return answer(200, {"exists": await in_thread(_exists, self.started(), _key(request))})
+
+    @endpoint
+    async def handle_remove(self, request: web.Request) -> web.Response:
+        """Removes an object that nobody holds a lease on."""
+        code = await in_thread(self.started().remove, _key(request))
+        if code != 0:
+            raise RequestError(500, "Remove operation failed", error_code=code)
+        return success()
+
+    @endpoint
+    async def handle_remove_all(self, _: web.Request) -> web.Response:
+        """Removes all objects that nobody holds a lease on, and says how many."""
+        removed = await in_thread(self.started().remove_all)
+        if removed < 0:
+            raise RequestError(500, "RemoveAll operation failed", error_code=removed)
+        return answer(200, {"status": f"success removed {removed} keys"})
+
+
+def _key(request: web.Request) -> str:
+    return checked("key", request.match_info["key"])
+
+
+def _exists(store: Store, key: str) -> bool:
+    exists = store.is_exist(key)
+    if exists < 0:
+        raise RequestError(500, "Exist check failed", error_code=exists)
+    return bool(exists)
+
+
+def _read(store: Store, key: str) -> bytes:
+    """The object's bytes. Raises RequestError 404 for a miss and 500 for a failure: `get` gives no bytes for both."""
+    if not _exists(store, key):
+        raise RequestError(404, "Key not found")
+    value = store.get(key)
+    if value is None:
+        raise RequestError(500, "GET operation failed")
+    if value == b"":
+        if not _exists(store, key):
+            raise RequestError(404, "Key not found")
+        # An object is there and has bytes: none of its replicas could be read.
+        get_size = getattr(store, "get_size", None)
+        if get_size is not None and get_size(key) > 0:
+            raise RequestError(500, "GET operation failed")
+    return value

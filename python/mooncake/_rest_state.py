@@ -1,0 +1,46 @@
+"""What the endpoints of the store's REST service work on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+from mooncake._rest_request import RequestError
+from mooncake.mooncake_config import MooncakeConfig
+
+
+class Store(Protocol):
+    """The calls of `MooncakeDistributedStore` that the service makes."""
+
+    def setup(self, config: dict[str, Any], /) -> int: ...
+    def close(self) -> int: ...
+    def put(self, key: str, value: bytes, /) -> int: ...
+    def get(self, key: str, /) -> bytes | None: ...
+    def is_exist(self, key: str, /) -> int: ...
+    def remove(self, key: str, /) -> int: ...
+    def remove_all(self) -> int: ...
+    def mount_segment(self, path: str, size: int, offset: int, protocol: str, location: str, /) -> dict[str, Any]: ...
+    def unmount_segment(self, segment_ids: list[str], grace_period_seconds: int = 0, /) -> int: ...
+    def allocate_and_mount_segment(self, size: int, protocol: str, location: str, /) -> dict[str, Any]: ...
+    def unmount_and_free_segment(self, segment_ids: list[str], grace_period_seconds: int = 0, /) -> int: ...
+    def unmount_local_disk_segment(self, grace_period_seconds: int = 0, /) -> int: ...
+
+
+class RestState:
+    """The store, its configuration, and what `/api/reconfigure` keeps of the segments that it mounted."""
+
+    store: Store | None
+    config: MooncakeConfig
+    # "prefill": no segment of /api/reconfigure is mounted; "decode": those of `mounted_segment_ids` are.
+    current_mode: str
+    mounted_segment_ids: list[str]
+    # The arguments and the `segment_ids` of the last mount by /api/reconfigure.
+    last_mount_info: dict[str, Any]
+    # Held while mode and mounted segments change.
+    _state_lock: asyncio.Lock
+
+    def started(self) -> Store:
+        """The store. Raises RequestError 503 before it is set up and after it was closed."""
+        if self.store is None:
+            raise RequestError(503, "The store is not running")
+        return self.store

@@ -1,0 +1,39 @@
+"""The native calls that the tensor calls are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol, SupportsIndex
+
+from mooncake._native import BufferHandle, ReplicateConfig
+
+
+class NativeStore(Protocol):
+    """What a store must offer. `mooncake._native.MooncakeDistributedStore` documents the methods."""
+
+    def get_hostname(self) -> str: ...
+    def get_buffer(self, key: str) -> BufferHandle | None: ...
+    def batch_get_buffer(self, keys: Iterable[str]) -> list[BufferHandle | None]: ...
+    def get_into(self, key: str, buffer_ptr: SupportsIndex, size: SupportsIndex) -> int: ...
+    def batch_get_into(
+        self, keys: Iterable[str], buffer_ptrs: Iterable[SupportsIndex], sizes: Iterable[SupportsIndex]
+    ) -> list[int]: ...
+    def batch_put_from_multi_buffers(
+        self,
+        keys: Iterable[str],
+        all_buffer_ptrs: Iterable[Iterable[SupportsIndex]],
+        all_sizes: Iterable[Iterable[SupportsIndex]],
+        config: ReplicateConfig | None = None,
+    ) -> list[int]: ...
+    def batch_upsert_from_multi_buffers(
+        self,
+        keys: Iterable[str],
+        all_buffer_ptrs: Iterable[Iterable[SupportsIndex]],
+        all_sizes: Iterable[Iterable[SupportsIndex]],
+        config: ReplicateConfig | None = None,
+    ) -> list[int]: ...
+
+
+def is_set_up(store: NativeStore) -> bool:
+    """Whether `setup` has succeeded and `close` was not called since."""
+    return store.get_hostname() != ""

@@ -1,0 +1,88 @@
+"""An object about to be stored: its bytes as ranges of memory, with whatever keeps that memory in place."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+from mooncake._tensor.dtype import Tensor, code_of, torch_module
+from mooncake._tensor.layout import MAX_DIMS, Layout, full_layout
+from mooncake._tensor.parallel import Axis, shard_layout, shard_shape, splits
+
+
+@dataclass(frozen=True)
+class Payload:
+    """Ranges that together are one object, (address, length in bytes) each. `owners` keeps the memory alive."""
+
+    ranges: tuple[tuple[int, int], ...]
+    owners: tuple[object, ...]
+
+    @property
+    def addresses(self) -> list[int]:
+        return [address for address, _ in self.ranges]
+
+    @property
+    def sizes(self) -> list[int]:
+        return [size for _, size in self.ranges]
+
+
+@dataclass(frozen=True)
+class Elements:
+    """A tensor's elements in the memory of this host, row by row, and what the header is to say of them."""
+
+    layout: Layout
+    tensor: Tensor
+
+    def payload(self) -> Payload:
+        """The header, then the elements where they lie."""
+        header = raw_payload(self.layout.pack())
+        if self.layout.data_bytes == 0:
+            return header
+        elements = (int(self.tensor.data_ptr()), self.layout.data_bytes)
+        return Payload((*header.ranges, elements), (*header.owners, self.tensor))
+
+
+def raw_payload(raw: bytes) -> Payload:
+    """An object of these bytes."""
+    memory = ctypes.create_string_buffer(raw, len(raw))
+    return Payload(((ctypes.addressof(memory), len(raw)),), (memory,))
+
+
+def memory_payload(address: int, size: int) -> Payload:
+    """An object that lies ready in the caller's memory."""
+    return Payload(((address, size),), ())
+
+
+def elements_of(tensor: object) -> Elements | None:
+    """The elements of a tensor; None if it is no tensor, or one that cannot be stored.
+
+    A contiguous tensor in the memory of this host stays where it is; others are copied. Raises ImportError without
+    torch.
+    """
+    torch = torch_module()
+    if not isinstance(tensor, torch.Tensor):
+        return None
+    dtype, rank = code_of(tensor.dtype), tensor.dim()
+    if dtype is None or rank > MAX_DIMS or tensor.layout != torch.strided or tensor.is_meta:
+        return None
+    try:
+        here = tensor.detach().resolve_neg().cpu().contiguous()
+        shape = tuple(int(dim) for dim in here.shape)
+        layout = full_layout(dtype, shape)
+        return Elements(layout, here) if here.data_ptr() or layout.data_bytes == 0 else None
+    except (RuntimeError, NotImplementedError, ValueError):
+        return None  # no memory behind it, like the tensors that torch traces
+
+
+def shard_of(elements: Elements, axes: tuple[Axis, ...], split_dim: int, rank: int, count: int) -> Elements | None:
+    """Shard `rank` of `count` equal ones of a full tensor, None if there are none. `axes` is what its header says."""
+    shape = elements.layout.global_shape
+    if not splits(shape, split_dim, count):
+        return None
+    local_shape = shard_shape(shape, split_dim, count)
+    layout = shard_layout(elements.layout.dtype, shape, local_shape, axes)
+    if layout is None:
+        return None
+    extent = local_shape[split_dim]
+    part = elements.tensor.narrow(split_dim, rank * extent, extent).contiguous()
+    return Elements(layout, part)

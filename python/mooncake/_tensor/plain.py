@@ -1,0 +1,200 @@
+"""Whole tensors: put, publish, upsert and get, alone and in batches, from and into the caller's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mooncake._native import ReplicateConfig
+from mooncake._tensor.argument import INVALID_PARAMS, number, numbers, refuse, replication, tensors, text, texts
+from mooncake._tensor.dtype import Tensor
+from mooncake._tensor.native import NativeStore, is_set_up
+from mooncake._tensor.payload import Payload, elements_of, memory_payload
+from mooncake._tensor.read import decode_at, decode_handle, layout_at
+from mooncake._tensor.write import Writer
+
+
+def store_tensor(writer: Writer, key: str, tensor: object) -> int:
+    """Stores one tensor. Returns 0 or a negative code."""
+    return store_tensors(writer, [key], [tensor])[0]
+
+
+def store_tensors(writer: Writer, keys: Sequence[str], values: Sequence[object]) -> list[int]:
+    """Stores tensors, one per key. Returns 0 or a negative code per key: -600 for what is no tensor."""
+    code = lengths_code(writer, keys, values)
+    if code:
+        return [code] * len(keys)
+    found = [elements_of(value) for value in values]
+    return writer.write_all(keys, [None if elements is None else elements.payload() for elements in found])
+
+
+def store_objects(writer: Writer, keys: Sequence[str], addresses: Sequence[int], sizes: Sequence[int]) -> list[int]:
+    """Stores objects that lie ready, header first, in the caller's memory. One that is no tensor refuses them all."""
+    code = lengths_code(writer, keys, addresses, sizes)
+    if code:
+        return [code] * len(keys)
+    payloads: list[Payload] = []
+    for key, address, size in zip(keys, addresses, sizes, strict=True):
+        if layout_at(address, size) is None:
+            return [writer.refuse(f"the memory for {key!r} holds no tensor")] * len(keys)
+        payloads.append(memory_payload(address, size))
+    return writer.write_all(keys, payloads)
+
+
+def lengths_code(writer: Writer, keys: Sequence[str], *others: Sequence[object]) -> int:
+    """0, or the code for lists that differ in length."""
+    if all(len(other) == len(keys) for other in others):
+        return 0
+    return writer.refuse("the lists differ in length")
+
+
+def get_many(store: NativeStore, keys: Sequence[str]) -> list[Tensor | None]:
+    """The tensors under the keys, None for each that is not there or is no tensor."""
+    return [decode_handle(handle) for handle in store.batch_get_buffer(keys)]
+
+
+def get_many_into(
+    store: NativeStore, function: str, keys: Sequence[str], addresses: Sequence[int], sizes: Sequence[int]
+) -> list[Tensor | None]:
+    """Reads objects into the caller's memory. A list of the code -600 if the lists differ or an address is null."""
+    if not len(keys) == len(addresses) == len(sizes):
+        return [refuse(function, "the lists differ in length")] * len(keys)
+    if 0 in addresses:
+        return [refuse(function, "an address is null")] * len(keys)
+    if not is_set_up(store):
+        return [INVALID_PARAMS] * len(keys)
+    lengths = store.batch_get_into(keys, addresses, sizes)
+    return [decode_at(address, length) for address, length in zip(addresses, lengths, strict=True)]
+
+
+class PlainCalls:
+    """The calls for whole tensors. Writes return 0 or a negative code, reads a tensor or None."""
+
+    def put_tensor(self: NativeStore, key: str, tensor: Tensor) -> int:
+        """Stores a tensor. One that is contiguous and on this host is stored from where it lies.
+
+        Returns 0, or a negative code: -600 if it is no tensor or cannot be stored.
+        """
+        return store_tensor(Writer(self, "put_tensor"), text("put_tensor", "key", key), tensor)
+
+    def batch_put_tensor(self: NativeStore, keys: Sequence[str], tensors_list: Sequence[Tensor]) -> list[int]:
+        """Stores several tensors, as `put_tensor`. Returns 0 or a negative code per key."""
+        name = "batch_put_tensor"
+        return store_tensors(Writer(self, name), texts(name, "keys", keys), tensors(name, tensors_list))
+
+    def put_tensor_from(self: NativeStore, key: str, buffer_ptr: int, size: int) -> int:
+        """Stores the `size` bytes at `buffer_ptr`: what `get_tensor_into` leaves, a header and the elements.
+
+        Returns 0, or a negative code: -600 if they are no tensor.
+        """
+        name = "put_tensor_from"
+        key = text(name, "key", key)
+        ptr, length = number(name, "buffer_ptr", buffer_ptr), number(name, "size", size)
+        return store_objects(Writer(self, name), [key], [ptr], [length])[0]
+
+    def batch_put_tensor_from(
+        self: NativeStore, keys: Sequence[str], buffer_ptrs: Sequence[int], sizes: Sequence[int]
+    ) -> list[int]:
+        """Stores several tensors, as `put_tensor_from`. Returns 0 or a negative code per key."""
+        name = "batch_put_tensor_from"
+        ptrs, lengths = numbers(name, "buffer_ptrs", buffer_ptrs), numbers(name, "sizes", sizes)
+        return store_objects(Writer(self, name), texts(name, "keys", keys), ptrs, lengths)
+
+    def pub_tensor(self: NativeStore, key: str, tensor: Tensor, config: ReplicateConfig | None = None) -> int:
+        """Stores a tensor with a configuration. Returns as `put_tensor`."""
+        name = "pub_tensor"
+        writer = Writer(self, name, replication(name, config))
+        return store_tensor(writer, text(name, "key", key), tensor)
+
+    def batch_pub_tensor(
+        self: NativeStore, keys: Sequence[str], tensors_list: Sequence[Tensor], config: ReplicateConfig | None = None
+    ) -> list[int]:
+        """Stores several tensors with a configuration. Returns as `batch_put_tensor`."""
+        name = "batch_pub_tensor"
+        writer = Writer(self, name, replication(name, config))
+        return store_tensors(writer, texts(name, "keys", keys), tensors(name, tensors_list))
+
+    def upsert_tensor(self: NativeStore, key: str, tensor: Tensor) -> int:
+        """Stores a tensor in place of whatever the key holds. Returns as `put_tensor`."""
+        writer = Writer(self, "upsert_tensor", upsert=True)
+        return store_tensor(writer, text("upsert_tensor", "key", key), tensor)
+
+    def batch_upsert_tensor(self: NativeStore, keys: Sequence[str], tensors_list: Sequence[Tensor]) -> list[int]:
+        """Stores several tensors in place of whatever the keys hold. Returns as `batch_put_tensor`."""
+        name = "batch_upsert_tensor"
+        writer = Writer(self, name, upsert=True)
+        return store_tensors(writer, texts(name, "keys", keys), tensors(name, tensors_list))
+
+    def upsert_tensor_from(self: NativeStore, key: str, buffer_ptr: int, size: int) -> int:
+        """Stores a tensor from the caller's memory in place of whatever the key holds. Returns as `put_tensor_from`."""
+        name = "upsert_tensor_from"
+        key = text(name, "key", key)
+        ptr, length = number(name, "buffer_ptr", buffer_ptr), number(name, "size", size)
+        return store_objects(Writer(self, name, upsert=True), [key], [ptr], [length])[0]
+
+    def batch_upsert_tensor_from(
+        self: NativeStore, keys: Sequence[str], buffer_ptrs: Sequence[int], sizes: Sequence[int]
+    ) -> list[int]:
+        """Stores several tensors, as `upsert_tensor_from`. Returns 0 or a negative code per key."""
+        name = "batch_upsert_tensor_from"
+        ptrs, lengths = numbers(name, "buffer_ptrs", buffer_ptrs), numbers(name, "sizes", sizes)
+        return store_objects(Writer(self, name, upsert=True), texts(name, "keys", keys), ptrs, lengths)
+
+    def upsert_pub_tensor(self: NativeStore, key: str, tensor: Tensor, config: ReplicateConfig | None = None) -> int:
+        """Stores a tensor with a configuration in place of whatever the key holds. Returns as `put_tensor`."""
+        name = "upsert_pub_tensor"
+        writer = Writer(self, name, replication(name, config), upsert=True)
+        return store_tensor(writer, text(name, "key", key), tensor)
+
+    def batch_upsert_pub_tensor(
+        self: NativeStore, keys: Sequence[str], tensors_list: Sequence[Tensor], config: ReplicateConfig | None = None
+    ) -> list[int]:
+        """Stores several tensors, as `upsert_pub_tensor`. Returns as `batch_put_tensor`."""
+        name = "batch_upsert_pub_tensor"
+        writer = Writer(self, name, replication(name, config), upsert=True)
+        return store_tensors(writer, texts(name, "keys", keys), tensors(name, tensors_list))
+
+    def get_tensor(self: NativeStore, key: str) -> Tensor | None:
+        """The tensor under the key, in memory of its own; None if there is none, or the object is no tensor."""
+        return decode_handle(self.get_buffer(text("get_tensor", "key", key)))
+
+    def batch_get_tensor(self: NativeStore, keys: Sequence[str]) -> list[Tensor | None]:
+        """What `get_tensor` returns for each key, in one round trip."""
+        return get_many(self, texts("batch_get_tensor", "keys", keys))
+
+    def get_tensor_into(self: NativeStore, key: str, buffer_ptr: int, size: int) -> Tensor | None:
+        """Reads a tensor into the `size` bytes at `buffer_ptr`: its header, then its elements.
+
+        Returns a tensor that shares this memory, which must stay mapped as long as it is used; None if there is no
+        such tensor, or not enough room.
+        """
+        name = "get_tensor_into"
+        key = text(name, "key", key)
+        ptr, length = number(name, "buffer_ptr", buffer_ptr), number(name, "size", size)
+        if ptr == 0:
+            refuse(name, "the address is null")
+            return None
+        return decode_at(ptr, self.get_into(key, ptr, length))
+
+    def batch_get_tensor_into(
+        self: NativeStore, keys: Sequence[str], buffer_ptrs: Sequence[int], sizes: Sequence[int]
+    ) -> list[Tensor | None]:
+        """Reads several tensors, as `get_tensor_into`, in one round trip.
+
+        Returns a list of tensors and None; a list of -600 if the lists differ in length or an address is null.
+        """
+        name = "batch_get_tensor_into"
+        ptrs, lengths = numbers(name, "buffer_ptrs", buffer_ptrs), numbers(name, "sizes", sizes)
+        return get_many_into(self, name, texts(name, "keys", keys), ptrs, lengths)
+
+    def get_tensor_into_cuda(self: NativeStore, key: str, tensor: Tensor) -> int:
+        """Not possible: reads into the memory of a device need a store in a process of its own. Returns -600."""
+        name = "get_tensor_into_cuda"
+        text(name, "key", key)
+        return refuse(name, "this store cannot read into the memory of a device")
+
+    def batch_get_tensor_into_cuda(self: NativeStore, keys: Sequence[str], tensors_list: Sequence[Tensor]) -> list[int]:
+        """Not possible, as `get_tensor_into_cuda`. Returns -600 per key."""
+        name = "batch_get_tensor_into_cuda"
+        asked = texts(name, "keys", keys)
+        tensors(name, tensors_list)
+        return [refuse(name, "this store cannot read into the memory of a device")] * len(asked)

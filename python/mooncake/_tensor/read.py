@@ -1,0 +1,67 @@
+"""Stored bytes as tensors, without a copy. What is no tensor, or contradicts its own length, is None."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from mooncake._native import BufferHandle
+from mooncake._tensor.argument import log
+from mooncake._tensor.dtype import ITEM_BYTES, Tensor, torch_dtype, torch_module
+from mooncake._tensor.layout import HEADER_BYTES, Layout, parse
+
+
+def memory_at(address: int, size: int) -> Any:
+    """The caller's memory as a buffer. It is not kept in place: that is the caller's promise."""
+    return (ctypes.c_ubyte * size).from_address(address)
+
+
+def layout_of(buffer: Any) -> Layout | None:
+    """What the header at the start of a buffer says; None if the buffer holds no tensor."""
+    memory = memoryview(buffer)
+    return parse(bytes(memory[:HEADER_BYTES]), memory.nbytes)
+
+
+def layout_at(address: int, size: int) -> Layout | None:
+    """What the header in the caller's memory says; None if there is no memory, or no tensor."""
+    if address == 0 or size < HEADER_BYTES:
+        return None
+    return layout_of(memory_at(address, size))
+
+
+def view(buffer: Any, layout: Layout) -> Tensor | None:
+    """The elements as a tensor that shares the buffer's memory; None if the installed torch has no such type."""
+    torch, dtype = torch_module(), torch_dtype(layout.dtype)
+    if dtype is None:
+        return None
+    try:
+        if layout.data_bytes == 0:
+            return torch.empty(layout.local_shape, dtype=dtype)
+        count = layout.data_bytes // ITEM_BYTES[layout.dtype]
+        flat = torch.frombuffer(buffer, dtype=dtype, count=count, offset=layout.data_offset)
+        return flat.reshape(layout.local_shape)
+    except (RuntimeError, ValueError) as error:
+        log.warning("a stored tensor cannot be shown: %s", error)
+        return None
+
+
+def decode(buffer: Any) -> Tensor | None:
+    """The tensor in a buffer, as calls return it: one without dimensions comes back with one dimension of length 1."""
+    layout = layout_of(buffer)
+    if layout is None:
+        log.warning("%d bytes are no tensor", memoryview(buffer).nbytes)
+        return None
+    tensor = view(buffer, layout)
+    return tensor.reshape(1) if tensor is not None and tensor.dim() == 0 else tensor
+
+
+def decode_handle(handle: BufferHandle | None) -> Tensor | None:
+    """The tensor of a stored object. It shares the handle's memory and keeps it."""
+    return None if handle is None else decode(handle)
+
+
+def decode_at(address: int, length: int) -> Tensor | None:
+    """The tensor that a read left in the caller's memory; None if the length is a negative code."""
+    if length < 0:
+        return None
+    return decode(memory_at(address, length)) if length >= HEADER_BYTES else None

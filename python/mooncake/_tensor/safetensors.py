@@ -1,0 +1,88 @@
+"""Tensors between the store and files in the format of safetensors."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+from mooncake._tensor.argument import FILE_NOT_FOUND, INVALID_PARAMS, log, refuse, text, wrong
+from mooncake._tensor.dtype import Tensor, torch_module
+from mooncake._tensor.native import NativeStore, is_set_up
+from mooncake._tensor.plain import get_many, store_tensor
+from mooncake._tensor.write import Writer
+
+
+def _safetensors() -> tuple[Any, type[Exception]]:
+    """The module `safetensors.torch`, and the error that it raises for files that are none.
+
+    Raises ImportError, saying what to install, if there is none.
+    """
+    torch_module()
+    try:
+        return importlib.import_module("safetensors.torch"), importlib.import_module("safetensors").SafetensorError
+    except ImportError as error:
+        message = "files of tensors need the package safetensors: pip install safetensors"
+        raise ImportError(message, name="safetensors") from error
+
+
+def _path(function: str, value: object) -> str:
+    if isinstance(value, os.PathLike):
+        return text(function, "file_name", os.fspath(value))
+    return text(function, "file_name", value)
+
+
+class SafetensorsCalls:
+    """The calls that copy one tensor between the store and a file."""
+
+    def save_tensor_to_safetensor(self: NativeStore, key: str, file_name: str | None = None) -> int:
+        """Writes the tensor under the key into a file, by default one of the key's name, under the key as its name.
+
+        Returns 0; -1100 if there is no such tensor; -600 if the file cannot be written.
+        """
+        name = "save_tensor_to_safetensor"
+        key = text(name, "key", key)
+        path = key if file_name is None else _path(name, file_name)
+        if not is_set_up(self):
+            return INVALID_PARAMS
+        module, format_error = _safetensors()
+        tensor = get_many(self, [key])[0]
+        if tensor is None:
+            log.warning("%s: no tensor for %r", name, key)
+            return FILE_NOT_FOUND
+        try:
+            module.save_file({key: tensor}, path)
+        except (OSError, ValueError, RuntimeError, KeyError, format_error) as error:
+            return refuse(name, str(error))
+        return 0
+
+    def load_tensor_from_safetensor(
+        self: NativeStore, key: str | None = None, file_name: str | None = None
+    ) -> Tensor | None:
+        """Stores a tensor of the file, the one named `key` or else the first, under the key.
+
+        Without a key, the name of the file is the key. `file_name` must be given.
+
+        Returns the tensor; None if the file cannot be read or holds none, or if it cannot be stored.
+        """
+        name = "load_tensor_from_safetensor"
+        if file_name is None:
+            raise wrong(name, "file_name", "a str", file_name)
+        path = _path(name, file_name)
+        wanted = None if key is None else text(name, "key", key)
+        if not is_set_up(self):
+            return None
+        module, format_error = _safetensors()
+        try:
+            loaded: dict[str, Tensor] = module.load_file(path)
+        except (OSError, ValueError, RuntimeError, KeyError, format_error) as error:
+            refuse(name, str(error))
+            return None
+        if not loaded:
+            refuse(name, f"{path!r} holds no tensor")
+            return None
+        if wanted is not None and wanted not in loaded:
+            log.warning("%s: no tensor %r in %r; its first is taken", name, wanted, path)
+        first = next(iter(loaded))
+        tensor = loaded[wanted if wanted is not None and wanted in loaded else first]
+        return tensor if store_tensor(Writer(self, name), wanted or path, tensor) == 0 else None

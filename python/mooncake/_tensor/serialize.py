@@ -1,0 +1,39 @@
+"""One tensor as bytes and back, without a store: the functions that structured objects are built on."""
+
+from __future__ import annotations
+
+from mooncake._tensor.argument import wrong
+from mooncake._tensor.dtype import Tensor
+from mooncake._tensor.layout import HEADER_BYTES
+from mooncake._tensor.payload import elements_of
+from mooncake._tensor.read import decode
+
+
+def tensor_metadata_size() -> int:
+    """The length of a tensor's header in bytes."""
+    return HEADER_BYTES
+
+
+def serialize_tensor(tensor: Tensor) -> tuple[bytes, int, int, Tensor]:
+    """The header, the address and the length in bytes of the elements, and the tensor that keeps them in place.
+
+    Raises ValueError for what cannot be stored as a tensor.
+    """
+    elements = elements_of(tensor)
+    if elements is None:
+        raise ValueError("unsupported tensor for Mooncake tensor serialization")
+    layout = elements.layout
+    return layout.pack(), int(elements.tensor.data_ptr()), layout.data_bytes, elements.tensor
+
+
+def deserialize_tensor(payload: bytes) -> Tensor:
+    """The tensor in header and elements, in memory of its own.
+
+    Raises TypeError for anything but bytes, ValueError for bytes that are no tensor.
+    """
+    if not isinstance(payload, bytes):
+        raise wrong("_deserialize_tensor", "payload", "bytes", payload)
+    tensor = decode(bytearray(payload))
+    if tensor is None:
+        raise ValueError("invalid serialized Mooncake tensor payload")
+    return tensor

@@ -1,0 +1,31 @@
+"""Names of the C++ package for hardware that this build does not drive. They exist, and refuse."""
+
+from __future__ import annotations
+
+import logging
+
+NOT_SUPPORTED = -1012
+"""The error code of everything here."""
+
+_LOG = logging.getLogger("mooncake")
+
+
+class MooncakeDistributedNoFRegister:
+    """Would register NVMe-over-Fabrics targets with the pool."""
+
+    def real_register(
+        self, nqn: str, nsid: int, traddr: str, trsvcid: int, base: int, size: int, master_server_addr: str
+    ) -> int:
+        """Returns -1012 (not supported)."""
+        return _refuse(f"{nqn} at {traddr}:{trsvcid} is not registered")
+
+    def real_unregister_by_endpoint(
+        self, nqn: str, nsid: int, traddr: str, trsvcid: int, master_server_addr: str
+    ) -> int:
+        """Returns -1012 (not supported)."""
+        return _refuse(f"{nqn} at {traddr}:{trsvcid} is not unregistered")
+
+
+def _refuse(what: str) -> int:
+    _LOG.error("%s: NVMe over Fabrics is not supported in this build", what)
+    return NOT_SUPPORTED

@@ -1,0 +1,241 @@
+"""Buffers that a store can read and write without a copy, lent for a while and used again.
+
+A pool takes memory from the store's local buffer first and, when that is full, from the system: such memory is
+registered with the store for as long as it is lent.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex
+
+from mooncake._native import BufferLeaseView, MooncakeHostMemAllocator
+
+if TYPE_CHECKING:
+    from mooncake._native import MooncakeDistributedStore
+
+__all__ = ["BufferLease", "BufferLeaseView", "BufferPool", "RegisteredBufferPool"]
+
+_POINTER_BYTES = 8
+
+
+class BufferLease:
+    """Memory lent by a pool: `size` bytes at `ptr`, until `release`, the end of a `with` block, or collection."""
+
+    def __init__(self) -> None:
+        raise TypeError("a BufferLease comes from BufferPool.acquire()")
+
+    @classmethod
+    def _lent(cls, pool: BufferPool, ptr: int, size: int) -> BufferLease:
+        lease = cls.__new__(cls)
+        lease._pool, lease._ptr, lease._size = pool, ptr, size
+        lease._views = weakref.WeakSet()
+        return lease
+
+    _pool: BufferPool | None = None
+    _ptr: int
+    _size: int
+    _views: weakref.WeakSet[BufferLeaseView]
+
+    @property
+    def ptr(self) -> int:
+        """The address of the first byte. RuntimeError once the lease is released."""
+        if self._pool is None:
+            raise RuntimeError("the buffer lease is closed")
+        return self._ptr
+
+    @property
+    def size(self) -> int:
+        """The length in bytes that was asked for."""
+        return self._size
+
+    @property
+    def buffer(self) -> memoryview:
+        """The memory, writable. The lease lasts at least as long as this view and all that is made of it."""
+        view = BufferLeaseView._of(self, self.ptr, self._size)
+        self._views.add(view)
+        return memoryview(view)
+
+    def release(self) -> None:
+        """Gives the memory back. Does nothing the second time; RuntimeError while views of the memory exist."""
+        if self._pool is None:
+            return
+        if len(self._views) > 0:
+            raise RuntimeError("cannot release a buffer while exported views of it exist")
+        self._give_back()
+
+    def _give_back(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool._take_back(self._ptr)
+
+    def __enter__(self) -> BufferLease:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def __del__(self) -> None:
+        self._give_back()
+
+
+class BufferPool:
+    """Lends buffers of any size up to `max_bytes`, all together; zero means twice the store's local buffer.
+
+    `acquire` waits for room if `block_on_exhaustion`, at most `default_timeout` seconds if that is given. No more than
+    `max_regions` buffers are lent at once. Memory that does not fit the local buffer is aligned to pages, whatever
+    smaller `alignment` says. `min_size_class`, `max_size_class` and prewarming are accepted and change nothing: every
+    buffer has the size that was asked for.
+
+    Raises RuntimeError for a store that is not set up or has no local buffer, and for numbers that make no sense.
+    """
+
+    def __init__(
+        self,
+        store: MooncakeDistributedStore,
+        max_bytes: SupportsIndex = 0,
+        min_size_class: SupportsIndex = 65536,
+        max_size_class: SupportsIndex | None = None,
+        alignment: SupportsIndex = 8388608,
+        block_on_exhaustion: bool = True,
+        default_timeout: SupportsFloat | None = None,
+        max_regions: SupportsIndex | None = None,
+        prewarm_size: SupportsIndex | None = None,
+        prewarm_count: SupportsIndex = 0,
+    ) -> None:
+        self._closed = True
+        if _size("min_size_class", min_size_class) == 0:
+            raise RuntimeError("min_size_class must be positive")
+        align = _size("alignment", alignment)
+        if align < _POINTER_BYTES or align & (align - 1):
+            raise RuntimeError(f"alignment must be a power of two and at least {_POINTER_BYTES}, not {align}")
+        if max_size_class is not None:
+            _size("max_size_class", max_size_class)
+        local = store._local_buffer_size()
+        if local == 0:
+            raise RuntimeError("a BufferPool needs a store that is set up with a local buffer")
+        wanted = _size("max_bytes", max_bytes)
+        self._max_bytes = max(wanted, local) if wanted else 2 * local
+        self._max_leases = None if max_regions is None else _size("max_regions", max_regions)
+        self._block = bool(block_on_exhaustion)
+        self._timeout = None if default_timeout is None else _seconds("default_timeout", default_timeout)
+        self._store = store
+        self._system = MooncakeHostMemAllocator()
+        self._room = threading.Condition(threading.RLock())
+        self._lent: dict[int, tuple[int, Callable[[int], object]]] = {}
+        self._lent_bytes = 0
+        self._closed = False
+        if prewarm_size is not None:
+            self.prewarm(prewarm_size, prewarm_count)
+
+    def acquire(
+        self, size: SupportsIndex, block: bool | None = None, timeout: SupportsFloat | None = None
+    ) -> BufferLease:
+        """Lends `size` bytes. `block` and `timeout` (in seconds) override what the pool was made with.
+
+        Raises RuntimeError if the pool is closed, can never lend as much, is exhausted, or stays so for too long.
+        """
+        length = _size("size", size)
+        block = self._block if block is None else bool(block)
+        limit = self._timeout if timeout is None else _seconds("timeout", timeout)
+        if length > self._max_bytes:
+            raise RuntimeError(f"{length} bytes exceed the capacity of the pool, {self._max_bytes} bytes")
+        deadline = None if limit is None else time.monotonic() + limit
+        with self._room:
+            while True:
+                lease = self._try_to_lend(length)
+                if lease is not None:
+                    return lease
+                if not block:
+                    raise RuntimeError("the buffer pool is exhausted")
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise RuntimeError(f"timed out after {limit} s waiting for a buffer")
+                self._room.wait(left)
+
+    def buffer(
+        self, size: SupportsIndex, block: bool | None = None, timeout: SupportsFloat | None = None
+    ) -> BufferLease:
+        """As `acquire`."""
+        return self.acquire(size, block, timeout)
+
+    def prewarm(self, size: SupportsIndex, count: SupportsIndex) -> None:
+        """Checks its arguments; there is nothing to be warmed."""
+        _size("size", size)
+        _size("count", count)
+
+    def close(self) -> None:
+        """Ends the pool. Does nothing the second time; RuntimeError while leases are out."""
+        with self._room:
+            if self._lent:
+                raise RuntimeError(f"cannot close a buffer pool with {len(self._lent)} active leases")
+            self._closed = True
+            self._room.notify_all()
+
+    def _try_to_lend(self, length: int) -> BufferLease | None:
+        if self._closed:
+            raise RuntimeError("the buffer pool is closed")
+        bytes_taken = max(length, 1)
+        if self._lent_bytes + bytes_taken > self._max_bytes:
+            return None
+        if self._max_leases is not None and len(self._lent) >= self._max_leases:
+            return None
+        ptr = self._store.alloc_from_mem_pool(bytes_taken)
+        give_back: Callable[[int], object] = self._store._free_to_mem_pool
+        if ptr == 0:
+            ptr, give_back = self._from_system(bytes_taken), self._to_system
+        self._lent[ptr] = (bytes_taken, give_back)
+        self._lent_bytes += bytes_taken
+        return BufferLease._lent(self, ptr, length)
+
+    def _take_back(self, ptr: int) -> None:
+        with self._room:
+            bytes_taken, give_back = self._lent.pop(ptr)
+            self._lent_bytes -= bytes_taken
+            give_back(ptr)
+            self._room.notify_all()
+
+    def _from_system(self, length: int) -> int:
+        ptr = self._system.alloc(length)
+        if ptr == 0:
+            raise RuntimeError(f"the system has no memory for a buffer of {length} bytes")
+        code = self._store.register_buffer(ptr, length)
+        if code != 0:
+            self._system.free(ptr)
+            raise RuntimeError(f"a buffer of {length} bytes could not be registered: {code}")
+        return ptr
+
+    def _to_system(self, ptr: int) -> None:
+        # A store that was closed meanwhile has forgotten the registration already.
+        self._store.unregister_buffer(ptr)
+        self._system.free(ptr)
+
+
+RegisteredBufferPool = BufferPool
+
+
+def _size(name: str, value: SupportsIndex) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"BufferPool: '{name}' must be an integer, not {type(value).__name__}") from None
+    if not 0 <= number < 1 << 64:
+        raise TypeError(f"BufferPool: '{name}' must be an integer from 0 to 2**64 - 1, not {number}")
+    return number
+
+
+def _seconds(name: str, value: SupportsFloat) -> float:
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"BufferPool: '{name}' must be a number of seconds, not {type(value).__name__}") from None
+    if not seconds >= 0:
+        raise RuntimeError(f"{name} must not be negative, but is {seconds}")
+    return seconds

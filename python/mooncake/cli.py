@@ -1,0 +1,51 @@
+"""`python -m mooncake.cli` runs `mooncake_master`. The programs are native; these modules are for callers by name."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from importlib import metadata
+from pathlib import Path
+
+__all__ = ["find_program", "main", "run_program"]
+
+DISTRIBUTION = "mooncake-store-rs"
+NOT_FOUND = 127
+
+
+def find_program(name: str) -> Path | None:
+    """The program that was installed with this package; None if it is not there.
+
+    PATH is not searched: a program of the same name there may be another package's.
+    """
+    folders = [Path(sysconfig.get_path("scripts")), Path(sys.executable).parent]
+    try:
+        installed = metadata.distribution(DISTRIBUTION).files or []
+    except metadata.PackageNotFoundError:
+        installed = []
+    recorded = [Path(str(file.locate())).resolve() for file in installed if file.name == name]
+    for program in [*recorded, *(folder / name for folder in folders)]:
+        if program.is_file() and os.access(program, os.X_OK):
+            return program
+    return None
+
+
+def run_program(name: str) -> int:
+    """Puts the program in this process's place, with its arguments; returns 127 if it is not installed."""
+    program = find_program(name)
+    if program is None:
+        print(f"{name} is not installed beside {sys.executable}; reinstall {DISTRIBUTION}", file=sys.stderr)
+        return NOT_FOUND
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return os.execv(program, [str(program), *sys.argv[1:]])
+
+
+def main() -> int:
+    """Runs `mooncake_master`."""
+    return run_program("mooncake_master")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

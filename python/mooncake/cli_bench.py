@@ -1,0 +1,200 @@
+"""`transfer_engine_bench`: how fast transfer engines read or write each other's memory, seen from Python.
+
+`--mode=target` lends memory and prints its name until it is stopped; `--mode=initiator --segment_id=NAME` moves blocks
+to or from there in batches, and prints what it moved. Every batch passes through Python once, so that small batches
+measure Python too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["main", "parse_arguments"]
+
+MAX_THREADS = 256
+MAX_BATCH = 1 << 16
+MAX_BYTES = 1 << 40
+MAX_DURATION_SECONDS = 86_400
+UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+@dataclass
+class Tally:
+    """What one thread moved."""
+
+    batches: int = 0
+    failure: str | None = None
+
+
+def main() -> int:
+    """Runs one side. The exit status: 0, or 1 if a transfer failed or a side could not start."""
+    flags = parse_arguments()
+    try:
+        return _target(flags) if flags.mode == "target" else _initiate(flags)
+    except (RuntimeError, OSError, ImportError) as error:
+        print(f"transfer_engine_bench: {error}", file=sys.stderr)
+        return 1
+
+
+def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The flags, with dashes or underscores. Ends the process with status 2 and a message if one is wrong."""
+    given = sys.argv[1:] if arguments is None else arguments
+    what = "Measure how fast one transfer engine reads or writes the memory that another one lends."
+    parser = argparse.ArgumentParser(prog="transfer_engine_bench", description=what, allow_abbrev=False)
+    for name, settings in _flags().items():
+        parser.add_argument(f"--{name}", **settings)
+    flags = parser.parse_args([_underscored(one) for one in given])
+    if flags.mode == "initiator" and not flags.segment_id:
+        parser.error("--segment_id is required: the name that the target printed")
+    return flags
+
+
+def _underscored(argument: str) -> str:
+    name, equals, value = argument.partition("=")
+    return name[:2] + name[2:].replace("-", "_") + equals + value if argument.startswith("--") else argument
+
+
+def _flags() -> dict[str, dict[str, Any]]:
+    return {
+        "mode": {"choices": ("initiator", "target"), "default": "initiator"},
+        "segment_id": {"default": "", "metavar": "NAME", "help": "the target's name"},
+        "local_server_name": {"default": socket.gethostname(), "metavar": "NAME", "help": "default: the host's name"},
+        "metadata_server": {"default": "P2PHANDSHAKE", "metavar": "URL", "help": "default: %(default)s"},
+        "protocol": {"default": "tcp", "help": "default: %(default)s"},
+        "device_name": {"default": "", "metavar": "NAMES", "help": "network cards, for protocols that take any"},
+        "operation": {"choices": ("read", "write"), "default": "read"},
+        "block_size": {
+            "type": _count(MAX_BYTES),
+            "default": 65_536,
+            "metavar": "BYTES",
+            "help": "default: %(default)s",
+        },
+        "batch_size": {"type": _count(MAX_BATCH), "default": 128, "metavar": "BLOCKS", "help": "default: %(default)s"},
+        "buffer_size": {
+            "type": _count(MAX_BYTES),
+            "default": 1 << 30,
+            "metavar": "BYTES",
+            "help": "what a target lends",
+        },
+        "threads": {"type": _count(MAX_THREADS), "default": 1, "help": "default: %(default)s"},
+        "duration": {
+            "type": _count(MAX_DURATION_SECONDS),
+            "default": 10,
+            "metavar": "SECONDS",
+            "help": "default: %(default)s",
+        },
+        "report_unit": {"choices": tuple(UNITS), "default": "GB"},
+    }
+
+
+def _count(most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not text.isdecimal() or not 0 < int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {most}")
+        return int(text)
+
+    return read
+
+
+def _engine(flags: argparse.Namespace) -> Any:
+    """An engine that is initialized. Raises RuntimeError if it refuses."""
+    from mooncake.engine import TransferEngine
+
+    engine = TransferEngine()
+    code = engine.initialize(flags.local_server_name, flags.metadata_server, flags.protocol, flags.device_name)
+    if code != 0:
+        raise RuntimeError(f"the engine could not be initialized, code {code}")
+    return engine
+
+
+def _allocate(engine: Any, size: int) -> int:
+    address = int(engine.allocate_managed_buffer(size))
+    if address == 0:
+        raise RuntimeError(f"the engine allocates no {size} bytes")
+    return address
+
+
+def _target(flags: argparse.Namespace) -> int:
+    # Blocked before the engine starts its threads, so that `sigwait` gets them.
+    signals = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    engine = _engine(flags)
+    address = _allocate(engine, flags.buffer_size)
+    name = flags.local_server_name
+    if flags.metadata_server == "P2PHANDSHAKE":
+        name = f"{name.partition(':')[0]}:{engine.get_rpc_port()}"
+    print(f"target {name} lends {flags.buffer_size} bytes", flush=True)
+    signal.sigwait(signals)
+    engine.free_managed_buffer(address, flags.buffer_size)
+    return 0
+
+
+def _initiate(flags: argparse.Namespace) -> int:
+    engine = _engine(flags)
+    remote = int(engine.get_first_buffer_address(flags.segment_id))
+    if remote == 0:
+        raise RuntimeError(f"{flags.segment_id} lends no memory")
+    batch_bytes = flags.block_size * flags.batch_size
+    local = _allocate(engine, batch_bytes * flags.threads)
+    transfer = getattr(engine, f"batch_transfer_sync_{flags.operation}")
+    stopping = threading.Event()
+    tallies = [Tally() for _ in range(flags.threads)]
+
+    def work(number: int) -> None:
+        # Each thread has its own part of both buffers. What lies beyond the target's is refused by it.
+        offsets = [number * batch_bytes + block * flags.block_size for block in range(flags.batch_size)]
+        own, others = [local + offset for offset in offsets], [remote + offset for offset in offsets]
+        lengths = [flags.block_size] * flags.batch_size
+        while not stopping.is_set():
+            code = transfer(flags.segment_id, own, others, lengths)
+            if code != 0:
+                tallies[number].failure = f"a batch failed, code {code}; is the target's --buffer_size large enough?"
+                stopping.set()
+                return
+            tallies[number].batches += 1
+
+    seconds = _run(work, flags.threads, flags.duration, stopping)
+    engine.free_managed_buffer(local, batch_bytes * flags.threads)
+    return _report(flags, tallies, seconds)
+
+
+def _run(work: Callable[[int], None], threads: int, duration_seconds: int, stopping: threading.Event) -> float:
+    """Works in threads for so long, or until one stops all. Returns the seconds until the last one had ended."""
+    workers = [threading.Thread(target=work, args=[number]) for number in range(threads)]
+    started = time.perf_counter()
+    for worker in workers:
+        worker.start()
+    try:
+        stopping.wait(duration_seconds)
+    finally:
+        stopping.set()
+        for worker in workers:
+            worker.join()
+    return time.perf_counter() - started
+
+
+def _report(flags: argparse.Namespace, tallies: list[Tally], seconds: float) -> int:
+    batches = sum(tally.batches for tally in tallies)
+    moved = batches * flags.batch_size * flags.block_size
+    rate = moved / seconds / UNITS[flags.report_unit]
+    print(
+        f"Test completed: duration {seconds:.2f} s, {flags.operation} {batches} batches of {flags.batch_size} "
+        f"blocks of {flags.block_size} bytes, throughput {rate:.2f} {flags.report_unit}/s"
+    )
+    failure = next((tally.failure for tally in tallies if tally.failure), None)
+    if failure is not None:
+        print(f"transfer_engine_bench: {failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,191 @@
+"""The metadata server that transfer engines find each other through: a map from keys to JSON texts, over HTTP.
+
+`GET`, `PUT` and `DELETE` on `/metadata?key=KEY`, and `GET /health`. All is kept in memory and forgotten at the end.
+`mooncake_http_metadata_server --host HOST --port PORT`. Needs `aiohttp`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+import threading
+from enum import Enum
+
+from aiohttp import web
+
+__all__ = ["KVBootstrapServer", "KVPoll", "main", "parse_args"]
+
+DEFAULT_HOST = "0.0.0.0"
+DEFAULT_PORT = 8080
+MAX_KEY_BYTES = 4 << 10
+MAX_VALUE_BYTES = 1 << 20
+MAX_KEYS = 100_000
+MAX_TOTAL_BYTES = 256 << 20
+START_SECONDS = 10.0
+STOP_SECONDS = 10.0
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+logger = logging.getLogger(__name__)
+
+
+class KVPoll(Enum):
+    """What `KVBootstrapServer.poll` says."""
+
+    Failed = 0
+    Bootstrapping = 1
+    WaitingForInput = 2
+    Transferring = 3
+    Success = 4
+
+
+class KVBootstrapServer:
+    """The server, in a thread of its own between `run` and `close`. Runs once."""
+
+    def __init__(self, port: int, host: str = DEFAULT_HOST) -> None:
+        """`port` 0 takes a free one, which `port` names once the server runs."""
+        self.port = port
+        self.host = host
+        self.store: dict[str, bytes] = {}
+        self.thread: threading.Thread | None = None
+        self._total_bytes = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._started = threading.Event()
+        self._listening = False
+
+    def run(self) -> threading.Thread:
+        """Starts the server and waits until it listens or failed to, which is logged and told by `poll`."""
+        self.thread = threading.Thread(target=self._run, name="metadata server", daemon=True)
+        self.thread.start()
+        self._started.wait(START_SECONDS)
+        return self.thread
+
+    def close(self) -> None:
+        """Stops the server and waits for its thread. Does nothing if it does not run."""
+        loop, stopping, thread = self._loop, self._stopping, self.thread
+        if loop is not None and stopping is not None:
+            try:
+                loop.call_soon_threadsafe(stopping.set)
+            except RuntimeError:
+                logger.debug("the server had ended before it was closed")
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(STOP_SECONDS)
+
+    def poll(self) -> KVPoll:
+        """`Success` while the server listens, else `Failed`."""
+        alive = self.thread is not None and self.thread.is_alive()
+        return KVPoll.Success if alive and self._listening else KVPoll.Failed
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except OSError as error:
+            logger.error("The metadata server cannot listen on %s:%s: %s", self.host, self.port, error)
+        finally:
+            self._listening = False
+            self._started.set()
+
+    async def _serve(self) -> None:
+        self._stopping = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        app = web.Application(client_max_size=MAX_VALUE_BYTES)
+        app.router.add_route("*", "/metadata", self._handle_metadata)
+        app.router.add_get("/health", self._handle_health)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, self.host, self.port).start()
+            self.port = runner.addresses[0][1]
+            self._listening = True
+            self._started.set()
+            logger.info("The metadata server listens on %s:%s", self.host, self.port)
+            await self._stopping.wait()
+        finally:
+            await runner.cleanup()
+
+    async def _handle_health(self, _: web.Request) -> web.Response:
+        return web.Response(text="OK")
+
+    async def _handle_metadata(self, request: web.Request) -> web.Response:
+        key = request.query.get("key", "").strip()
+        if not key:
+            return _text(400, "metadata key is required")
+        if len(key.encode(errors="surrogatepass")) > MAX_KEY_BYTES:
+            return _text(400, f"metadata key is longer than {MAX_KEY_BYTES} bytes")
+        if request.method == "GET":
+            return self._get(key)
+        if request.method == "PUT":
+            return self._put(key, await request.read())
+        if request.method == "DELETE":
+            return self._delete(key)
+        return _text(405, "Method not allowed", Allow="DELETE, GET, PUT")
+
+    def _get(self, key: str) -> web.Response:
+        value = self.store.get(key)
+        if value is None:
+            return _text(404, "metadata not found")
+        return web.Response(body=value, content_type="application/json")
+
+    def _put(self, key: str, value: bytes) -> web.Response:
+        old = self.store.get(key)
+        # Two engines under one name must not take each other's connections.
+        if "rpc_meta" in key and old is not None:
+            if old == value:
+                return _text(200, "metadata unchanged")
+            return _text(400, "Duplicate rpc_meta key not allowed")
+        grown = self._total_bytes + len(value) - len(old or b"")
+        if (old is None and len(self.store) >= MAX_KEYS) or grown > MAX_TOTAL_BYTES:
+            return _text(507, "the metadata server is full")
+        self.store[key] = value
+        self._total_bytes = grown
+        return _text(200, "metadata updated")
+
+    def _delete(self, key: str) -> web.Response:
+        value = self.store.pop(key, None)
+        if value is None:
+            return _text(404, "metadata not found")
+        self._total_bytes -= len(value)
+        return _text(200, "metadata deleted")
+
+
+def _text(status: int, text: str, **headers: str) -> web.Response:
+    # The type is what clients of the C++ package's server are used to, for plain words too.
+    return web.Response(status=status, text=text, content_type="application/json", headers=headers)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to 65535")
+    return int(text)
+
+
+def parse_args() -> argparse.Namespace:
+    """The flags. Ends the process with status 2 and a message if one is wrong."""
+    parser = argparse.ArgumentParser(description="The metadata server of transfer engines.")
+    parser.add_argument("--host", default=DEFAULT_HOST, help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=_port, default=DEFAULT_PORT, help="port to listen on (default: %(default)s)")
+    parser.add_argument("--log-level", choices=LOG_LEVELS, default="INFO", help="(default: %(default)s)")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """The command `mooncake_http_metadata_server`: runs until SIGINT or SIGTERM. Returns the exit status."""
+    arguments = parse_args()
+    logging.basicConfig(level=arguments.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    # Blocked before the server's thread exists, which inherits that: the signals are for this one, and none is lost.
+    signals = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    server = KVBootstrapServer(arguments.port, arguments.host)
+    server.run()
+    if server.poll() is not KVPoll.Success:
+        return 1
+    logger.info("%s came, stopping", signal.Signals(signal.sigwait(signals)).name)
+    server.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

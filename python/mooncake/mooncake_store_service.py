@@ -1,0 +1,306 @@
+"""A store in a process of its own: it lends memory to the pool, and puts, gets and mounts for whoever speaks HTTP.
+
+`python -m mooncake.mooncake_store_service --config FILE --port 8080`, or `mc_store_rest_server`. Needs `aiohttp`.
+The API has no authentication: bind it to an address that only operators reach.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import math
+import signal
+import sys
+from collections.abc import Mapping
+from typing import cast
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from mooncake._rest_objects import ObjectEndpoints
+from mooncake._rest_request import MAX_BODY_BYTES, MAX_REQUESTS, json_errors, limit_requests
+from mooncake._rest_segments import SegmentEndpoints
+from mooncake._rest_segments import shm_name_to_path as _shm_name_to_path
+from mooncake._rest_state import Store
+from mooncake.mooncake_config import MooncakeConfig
+from mooncake.store import MooncakeDistributedStore
+
+__all__ = ["MooncakeStoreService", "_shm_name_to_path", "main", "parse_arguments", "sync_main"]
+
+DEFAULT_HOST = "0.0.0.0"
+DEFAULT_PORT = 8080
+DEFAULT_WAIT_SECONDS = 60.0
+RETRY_SECONDS = 1.0
+CONNECT_SECONDS = 2.0
+# How long requests that run may take to end once the service stops.
+FAREWELL_SECONDS = 5.0
+# Who, what, the answer's status and bytes, seconds.
+ACCESS_LINE = '%a "%r" %s %b %Tf'
+# What the store answers to a configuration that no retry mends.
+INVALID_PARAMS = -600
+
+# The key of the store's `setup`, and the field of the configuration that it takes.
+_SETTINGS = {
+    "local_hostname": "local_hostname",
+    "metadata_server": "metadata_server",
+    "global_segment_size": "global_segment_size",
+    "local_buffer_size": "local_buffer_size",
+    "protocol": "protocol",
+    "rdma_devices": "device_name",
+    "master_server_addr": "master_server_address",
+    "enable_ssd_offload": "enable_ssd_offload",
+    "ssd_offload_path": "ssd_offload_path",
+    "tenant_id": "tenant_id",
+    "enable_client_http_server": "enable_client_http_server",
+    "client_http_port": "client_http_port",
+}
+
+logger = logging.getLogger("mooncake.mooncake_store_service")
+
+
+class MooncakeStoreService(ObjectEndpoints, SegmentEndpoints):
+    """A store and its REST API. Start the store, then HTTP; `stop` ends both."""
+
+    _runner: web.AppRunner | None = None
+    # Where the API listens, once it does: the port is the real one even if 0 was asked for.
+    http_address: tuple[str, int] | None = None
+
+    def __init__(self, config_path: str | None = None, cli_config: Mapping[str, object] | None = None) -> None:
+        """Reads the configuration from the file, or as `MooncakeConfig.load_from_env`; `cli_config` wins over both.
+
+        Raises OSError for a file that cannot be read and ValueError for a wrong or unknown setting.
+        """
+        self.store = None
+        self.current_mode = "prefill"
+        self.mounted_segment_ids = []
+        self.last_mount_info = {}
+        self._state_lock = asyncio.Lock()
+        config = MooncakeConfig.from_file(config_path) if config_path else MooncakeConfig.load_from_env()
+        self.config = config.with_overrides(cli_config or {}, where="-D ")
+
+    async def start_store_service(
+        self, max_wait_time: float = DEFAULT_WAIT_SECONDS, shutdown_event: asyncio.Event | None = None
+    ) -> bool:
+        """Sets the store up; tries again until the master is there, for `max_wait_time` seconds and once at least.
+
+        False if it was not there in time, if the configuration was refused, or once `shutdown_event` is set.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + max_wait_time
+        stopping = shutdown_event or asyncio.Event()
+        while True:
+            # Signals that came since the last look are delivered here; a setup holds them up.
+            await asyncio.sleep(0)
+            if stopping.is_set():
+                return False
+            reason, final = self._try_setup()
+            if reason is None:
+                await asyncio.sleep(0)
+                if stopping.is_set():
+                    await self.stop()
+                    return False
+                logger.info("The store runs as %s", self.config.local_hostname)
+                return True
+            left = deadline - loop.time()
+            if final or left <= 0:
+                logger.error("The store did not start: %s", reason)
+                return False
+            logger.warning("The store did not start: %s. Trying for another %.1f s", reason, left)
+            await _wait(stopping, min(RETRY_SECONDS, left))
+
+    def _try_setup(self) -> tuple[str | None, bool]:
+        """Sets a store up. Why it failed, None if it did not; and whether another try is pointless."""
+        # For what a caller's own configuration object lacks, the store has defaults.
+        settings = {key: getattr(self.config, field) for key, field in _SETTINGS.items() if hasattr(self.config, field)}
+        try:
+            store = cast(Store, MooncakeDistributedStore())
+            code = store.setup(settings)
+        except Exception as error:
+            return str(error) or type(error).__name__, False
+        if code != 0:
+            return f"setup returned {code}", code == INVALID_PARAMS
+        self.store = store
+        return None, True
+
+    async def start_http_service(self, port: int = DEFAULT_PORT, host: str = DEFAULT_HOST) -> bool:
+        """Serves the API on this address and no other. Raises OSError if it cannot be listened on."""
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[limit_requests(MAX_REQUESTS), json_errors])
+        app.add_routes(self._routes())
+        self._runner = web.AppRunner(app, access_log_format=ACCESS_LINE, shutdown_timeout=FAREWELL_SECONDS)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host, port).start()
+        bound = self._runner.addresses[0]
+        self.http_address = (bound[0], bound[1])
+        logger.info("The REST API listens on %s:%s", *self.http_address)
+        return True
+
+    def _routes(self) -> list[web.RouteDef]:
+        return [
+            web.put("/api/put", self.handle_put),
+            web.get("/api/get/{key}", self.handle_get),
+            web.get("/api/exist/{key}", self.handle_exist),
+            web.delete("/api/remove/{key}", self.handle_remove),
+            web.delete("/api/remove_all", self.handle_remove_all),
+            web.post("/api/mount_shm", self.handle_mount_shm),
+            web.post("/api/unmount_shm", self.handle_unmount_shm),
+            web.post("/api/mount", self.handle_mount),
+            web.post("/api/unmount", self.handle_unmount),
+            web.post("/api/unmount_local_disk", self.handle_unmount_local_disk),
+            web.post("/api/reconfigure", self.handle_reconfigure),
+        ]
+
+    async def stop(self) -> None:
+        """Ends HTTP, then closes the store: what it lent leaves the pool. Does nothing the second time."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+        store, self.store = self.store, None
+        if store is None:
+            return
+        code = store.close()
+        if code != 0:
+            logger.warning("The store's close returned %s", code)
+        else:
+            logger.info("The store is closed")
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    """Until the event, and no longer than this."""
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except asyncio.TimeoutError:
+        return
+
+
+async def _await_master(address: str, seconds: float, stopping: asyncio.Event) -> None:
+    """Waits until something listens at one of the master's addresses, for so long at most.
+
+    A store's setup waits for the master too, but no signal is obeyed meanwhile. An address of another kind than
+    `host:port` is left to the setup.
+    """
+    if stopping.is_set():
+        return
+    deadline = asyncio.get_running_loop().time() + seconds
+    try:
+        places = [urlsplit(f"//{one.strip()}") for one in address.split(",")]
+        masters = [(place.hostname, place.port) for place in places]
+    except ValueError:
+        return
+    if not all(host and port for host, port in masters):
+        return
+    while not stopping.is_set():
+        for host, port in masters:
+            if await _listens(host, port):
+                return
+        left = deadline - asyncio.get_running_loop().time()
+        if left <= 0:
+            return
+        logger.info("No master listens at %s; waiting for another %.0f s", address, left)
+        await _wait(stopping, min(RETRY_SECONDS, left))
+
+
+async def _listens(host: str | None, port: int | None) -> bool:
+    try:
+        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), CONNECT_SECONDS)
+    except (OSError, asyncio.TimeoutError, UnicodeError):
+        return False
+    writer.close()
+    return True
+
+
+def _unblock_shutdown_signals() -> None:
+    """Lets SIGINT and SIGTERM in, which a parent may have left blocked for its children."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+
+
+def _install_shutdown_signal_handlers(loop: asyncio.AbstractEventLoop, shutdown_event: asyncio.Event) -> None:
+    """Sets the event on SIGINT and SIGTERM."""
+
+    def stop(number: int) -> None:
+        logger.info("%s came, stopping", signal.Signals(number).name)
+        shutdown_event.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+
+
+def _definition(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form key=value")
+    return key, value
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to 65535")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return seconds
+
+
+def parse_arguments() -> argparse.Namespace:
+    """The flags. Ends the process with status 2 and a message if one is wrong."""
+    parser = argparse.ArgumentParser(description="A store in a process of its own, with a REST API.")
+    parser.add_argument("--config", metavar="FILE", help="JSON configuration; without it, the environment is read")
+    parser.add_argument(
+        "-D", "--define", metavar="KEY=VALUE", action="append", type=_definition, default=[], help="one setting"
+    )
+    parser.add_argument("--host", default=DEFAULT_HOST, help="address of the API (default: %(default)s)")
+    parser.add_argument("--port", type=_port, default=DEFAULT_PORT, help="port of the API (default: %(default)s)")
+    parser.add_argument(
+        "--max-wait-time",
+        metavar="SECONDS",
+        type=_seconds,
+        default=DEFAULT_WAIT_SECONDS,
+        help="how long to wait for the master (default: %(default)g)",
+    )
+    return parser.parse_args()
+
+
+async def main() -> int:
+    """Runs the service until a signal. The exit status: 0 after a signal, 1 if it could not start."""
+    arguments = parse_arguments()
+    try:
+        service = MooncakeStoreService(arguments.config, dict(arguments.define))
+    except (OSError, ValueError) as error:
+        logger.error("The configuration is wrong: %s", error)
+        return 1
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    _install_shutdown_signal_handlers(loop, stopping)
+    _unblock_shutdown_signals()
+    try:
+        deadline = loop.time() + arguments.max_wait_time
+        await _await_master(service.config.master_server_address, arguments.max_wait_time, stopping)
+        if not await service.start_store_service(max(0.0, deadline - loop.time()), stopping):
+            return 0 if stopping.is_set() else 1
+        host = getattr(arguments, "host", DEFAULT_HOST)
+        try:
+            await service.start_http_service(arguments.port, host)
+        except OSError as error:
+            logger.error("The REST API cannot listen on %s:%s: %s", host, arguments.port, error)
+            return 1
+        await stopping.wait()
+        return 0
+    finally:
+        await service.stop()
+
+
+def sync_main() -> int:
+    """The command `mc_store_rest_server`. Returns the exit status."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    return asyncio.run(main())
+
+
+if __name__ == "__main__":
+    sys.exit(sync_main())

@@ -1,0 +1,30 @@
+"""`transfer_engine_topology_dump`: prints what a transfer engine on this host finds of memory and network cards."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Prints one line with JSON. The exit status, 1 if there is no engine or it finds nothing out."""
+    parser = argparse.ArgumentParser(
+        description="Print the topology that a transfer engine finds on this host, as JSON."
+    )
+    parser.add_argument("--device-name", default="", metavar="NAMES", help="only these network cards")
+    flags = parser.parse_args()
+    try:
+        from mooncake.engine import TransferEngine
+
+        topology = TransferEngine().get_local_topology(flags.device_name or None)
+    except (ImportError, RuntimeError) as error:
+        print(f"transfer_engine_topology_dump: {error}", file=sys.stderr)
+        return 1
+    print(f"Local topology [te/discover]: {topology}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
