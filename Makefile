@@ -8,13 +8,13 @@ WHEEL := $(VENV)/.wheel
 TORCH := $(VENV)/.torch
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
     $(shell find crates packaging python/mooncake -type f -not -name '*.pyc' 2>/dev/null)
-PYTHON_CODE := python packaging bench
-# What the demo and the benchmarks are told.
+PYTHON_CODE := python packaging bench engines
+# What the demo, the benchmarks and the engines are told.
 ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build check check-rust check-python check-licences test test-rust test-python demo bench clean
+.PHONY: help setup build check check-rust check-python check-licences test test-rust test-python demo bench engines clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ bench: ## measure this machine: the figures of docs/performance.md
 	cargo bench --locked --package mooncake-alloc --package mooncake-meta --package mooncake-wire --bench '*'
 	$(PYTHON) bench/round_trip.py
 	$(PYTHON) bench/compare.py $(ARGS)
+
+engines: ## run vLLM, SGLang and LMCache on the store; installs 8 GB from PyPI into .engines; ARGS="--help" lists the options
+	$(PYTHON) engines/run.py $(ARGS)
 
 clean: ## remove everything that was built
 	rm -rf $(VENV) target python/mooncake_store_rs.data

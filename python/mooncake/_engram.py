@@ -29,6 +29,10 @@ class _Memory(Protocol):
     def unregister_buffer(self, buffer_ptr: SupportsIndex) -> int: ...
 
 
+def _has_calls(store: object) -> bool:
+    return all(hasattr(store, name) for name in _CALLS)
+
+
 def _numpy() -> Any:
     try:
         return importlib.import_module("numpy")
@@ -84,7 +88,9 @@ class EngramStore:
     def __init__(self, layer_id: int, config: EngramStoreConfig, store: object = None) -> None:
         if not isinstance(config, EngramStoreConfig):
             raise TypeError(f"'config' must be an EngramStoreConfig, not {type(config).__name__}")
-        if store is not None and not all(hasattr(store, name) for name in _CALLS):
+        if not _has_calls(store) and hasattr(store, "_get_pyclient_capsule"):
+            store = store._get_pyclient_capsule()
+        if store is not None and not _has_calls(store):
             raise RuntimeError("EngramStore store parameter must be a MooncakeDistributedStore or None")
         layer = _integer("layer_id", layer_id, -_MAX_I32 - 1, _MAX_I32)
         self._sizes = config.table_vocab_sizes

@@ -1,13 +1,21 @@
 """The enumerations of `mooncake.store`. The numbers cross the wire and never change."""
 
-from enum import IntEnum
+from enum import Enum, IntEnum
 
 
 class _Named(IntEnum):
-    """An integer that prints as its name, on every version of Python."""
+    """An integer that prints as its name, on every version of Python, and equals no member of another enumeration."""
 
     def __str__(self) -> str:
         return f"{type(self).__name__}.{self.name}"
+
+    def __eq__(self, other: object) -> bool:
+        return int(self) == other if type(other) is type(self) or not isinstance(other, Enum) else False
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = IntEnum.__hash__
 
 
 class SoftPinAction(_Named):

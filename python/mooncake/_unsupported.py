@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-
 NOT_SUPPORTED = -1012
 """The error code of everything here."""
-
-_LOG = logging.getLogger("mooncake")
 
 
 class MooncakeDistributedNoFRegister:
@@ -27,5 +23,7 @@ class MooncakeDistributedNoFRegister:
 
 
 def _refuse(what: str) -> int:
-    _LOG.error("%s: NVMe over Fabrics is not supported in this build", what)
+    import logging
+
+    logging.getLogger("mooncake").error("%s: NVMe over Fabrics is not supported in this build", what)
     return NOT_SUPPORTED

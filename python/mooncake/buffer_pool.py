@@ -10,14 +10,14 @@ import operator
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex
 
-from mooncake._native import BufferLeaseView, MooncakeHostMemAllocator
+from mooncake._native import BufferLeaseView, MooncakeDistributedStore, MooncakeHostMemAllocator
 
 if TYPE_CHECKING:
-    from mooncake._native import MooncakeDistributedStore
+    from types import TracebackType
+
+    from mooncake._native import _LocalMemory
 
 __all__ = ["BufferLease", "BufferLeaseView", "BufferPool", "RegisteredBufferPool"]
 
@@ -25,7 +25,10 @@ _POINTER_BYTES = 8
 
 
 class BufferLease:
-    """Memory lent by a pool: `size` bytes at `ptr`, until `release`, the end of a `with` block, or collection."""
+    """Memory lent by a pool: `size` bytes at `ptr`, until `release`, the end of a `with` block, or collection.
+
+    The memory stays mapped until then, also when the store is closed before.
+    """
 
     def __init__(self) -> None:
         raise TypeError("a BufferLease comes from BufferPool.acquire()")
@@ -35,12 +38,15 @@ class BufferLease:
         lease = cls.__new__(cls)
         lease._pool, lease._ptr, lease._size = pool, ptr, size
         lease._views = weakref.WeakSet()
+        lease._guard = threading.Lock()
         return lease
 
     _pool: BufferPool | None = None
     _ptr: int
     _size: int
     _views: weakref.WeakSet[BufferLeaseView]
+    # Held while a view is made and while the lease ends: no view is made of memory that is given back.
+    _guard: threading.Lock
 
     @property
     def ptr(self) -> int:
@@ -57,17 +63,19 @@ class BufferLease:
     @property
     def buffer(self) -> memoryview:
         """The memory, writable. The lease lasts at least as long as this view and all that is made of it."""
-        view = BufferLeaseView._of(self, self.ptr, self._size)
-        self._views.add(view)
+        with self._guard:
+            view = BufferLeaseView._of(self, self.ptr, self._size)
+            self._views.add(view)
         return memoryview(view)
 
     def release(self) -> None:
         """Gives the memory back. Does nothing the second time; RuntimeError while views of the memory exist."""
-        if self._pool is None:
-            return
-        if len(self._views) > 0:
-            raise RuntimeError("cannot release a buffer while exported views of it exist")
-        self._give_back()
+        with self._guard:
+            if self._pool is None:
+                return
+            if len(self._views) > 0:
+                raise RuntimeError("cannot release a buffer while exported views of it exist")
+            self._give_back()
 
     def _give_back(self) -> None:
         pool, self._pool = self._pool, None
@@ -80,7 +88,12 @@ class BufferLease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.release()
+        try:
+            self.release()
+        except RuntimeError:
+            # Views on the way of an exception: it is the news, and the lease ends with the last of them.
+            if error is None:
+                raise
 
     def __del__(self) -> None:
         self._give_back()
@@ -94,7 +107,10 @@ class BufferPool:
     smaller `alignment` says. `min_size_class`, `max_size_class` and prewarming are accepted and change nothing: every
     buffer has the size that was asked for.
 
-    Raises RuntimeError for a store that is not set up or has no local buffer, and for numbers that make no sense.
+    `store` may also be an object around a store whose `_get_pyclient_capsule()` returns what the store's own returns.
+
+    Raises TypeError for another `store`; RuntimeError for one that is not set up or has no local buffer, and for
+    numbers that make no sense.
     """
 
     def __init__(
@@ -118,6 +134,7 @@ class BufferPool:
             raise RuntimeError(f"alignment must be a power of two and at least {_POINTER_BYTES}, not {align}")
         if max_size_class is not None:
             _size("max_size_class", max_size_class)
+        store = _unwrapped(store)
         local = store._local_buffer_size()
         if local == 0:
             raise RuntimeError("a BufferPool needs a store that is set up with a local buffer")
@@ -129,7 +146,8 @@ class BufferPool:
         self._store = store
         self._system = MooncakeHostMemAllocator()
         self._room = threading.Condition(threading.RLock())
-        self._lent: dict[int, tuple[int, Callable[[int], object]]] = {}
+        # By address: the length, and what keeps memory of the local buffer; None for memory of the system.
+        self._lent: dict[int, tuple[int, _LocalMemory | None]] = {}
         self._lent_bytes = 0
         self._closed = False
         if prewarm_size is not None:
@@ -158,7 +176,7 @@ class BufferPool:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise RuntimeError(f"timed out after {limit} s waiting for a buffer")
-                self._room.wait(left)
+                self._room.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
 
     def buffer(
         self, size: SupportsIndex, block: bool | None = None, timeout: SupportsFloat | None = None
@@ -187,19 +205,20 @@ class BufferPool:
             return None
         if self._max_leases is not None and len(self._lent) >= self._max_leases:
             return None
-        ptr = self._store.alloc_from_mem_pool(bytes_taken)
-        give_back: Callable[[int], object] = self._store._free_to_mem_pool
-        if ptr == 0:
-            ptr, give_back = self._from_system(bytes_taken), self._to_system
-        self._lent[ptr] = (bytes_taken, give_back)
+        local = self._store._lend_from_mem_pool(bytes_taken)
+        ptr = self._from_system(bytes_taken) if local is None else local.ptr
+        self._lent[ptr] = (bytes_taken, local)
         self._lent_bytes += bytes_taken
         return BufferLease._lent(self, ptr, length)
 
     def _take_back(self, ptr: int) -> None:
         with self._room:
-            bytes_taken, give_back = self._lent.pop(ptr)
+            bytes_taken, local = self._lent.pop(ptr)
             self._lent_bytes -= bytes_taken
-            give_back(ptr)
+            if local is None:
+                self._to_system(ptr)
+            # Before those who wait look: memory of the local buffer is given back when nothing keeps it.
+            del local
             self._room.notify_all()
 
     def _from_system(self, length: int) -> int:
@@ -219,6 +238,14 @@ class BufferPool:
 
 
 RegisteredBufferPool = BufferPool
+
+
+def _unwrapped(store: object) -> MooncakeDistributedStore:
+    unwrap = getattr(store, "_get_pyclient_capsule", None)
+    inner = unwrap() if callable(unwrap) else store
+    if not isinstance(inner, MooncakeDistributedStore):
+        raise TypeError(f"BufferPool: 'store' must be a MooncakeDistributedStore, not {type(store).__name__}")
+    return inner
 
 
 def _size(name: str, value: SupportsIndex) -> int:

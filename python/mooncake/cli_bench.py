@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from mooncake._flag import count
+
 __all__ = ["main", "parse_arguments"]
 
 MAX_THREADS = 256
@@ -72,36 +74,27 @@ def _flags() -> dict[str, dict[str, Any]]:
         "device_name": {"default": "", "metavar": "NAMES", "help": "network cards, for protocols that take any"},
         "operation": {"choices": ("read", "write"), "default": "read"},
         "block_size": {
-            "type": _count(MAX_BYTES),
+            "type": count(MAX_BYTES),
             "default": 65_536,
             "metavar": "BYTES",
             "help": "default: %(default)s",
         },
-        "batch_size": {"type": _count(MAX_BATCH), "default": 128, "metavar": "BLOCKS", "help": "default: %(default)s"},
+        "batch_size": {"type": count(MAX_BATCH), "default": 128, "metavar": "BLOCKS", "help": "default: %(default)s"},
         "buffer_size": {
-            "type": _count(MAX_BYTES),
+            "type": count(MAX_BYTES),
             "default": 1 << 30,
             "metavar": "BYTES",
             "help": "what a target lends",
         },
-        "threads": {"type": _count(MAX_THREADS), "default": 1, "help": "default: %(default)s"},
+        "threads": {"type": count(MAX_THREADS), "default": 1, "help": "default: %(default)s"},
         "duration": {
-            "type": _count(MAX_DURATION_SECONDS),
+            "type": count(MAX_DURATION_SECONDS),
             "default": 10,
             "metavar": "SECONDS",
             "help": "default: %(default)s",
         },
         "report_unit": {"choices": tuple(UNITS), "default": "GB"},
     }
-
-
-def _count(most: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not text.isdecimal() or not 0 < int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {most}")
-        return int(text)
-
-    return read
 
 
 def _engine(flags: argparse.Namespace) -> Any:

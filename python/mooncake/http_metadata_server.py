@@ -16,6 +16,8 @@ from enum import Enum
 
 from aiohttp import web
 
+from mooncake import _flag
+
 __all__ = ["KVBootstrapServer", "KVPoll", "main", "parse_args"]
 
 DEFAULT_HOST = "0.0.0.0"
@@ -26,6 +28,7 @@ MAX_KEYS = 100_000
 MAX_TOTAL_BYTES = 256 << 20
 START_SECONDS = 10.0
 STOP_SECONDS = 10.0
+BODY_SECONDS = 10.0
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 logger = logging.getLogger(__name__)
@@ -82,7 +85,8 @@ class KVBootstrapServer:
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except OSError as error:
+        # Not OSError: a host that is no name, a port that is none.
+        except (OSError, UnicodeError, OverflowError) as error:
             logger.error("The metadata server cannot listen on %s:%s: %s", self.host, self.port, error)
         finally:
             self._listening = False
@@ -118,7 +122,13 @@ class KVBootstrapServer:
         if request.method == "GET":
             return self._get(key)
         if request.method == "PUT":
-            return self._put(key, await request.read())
+            try:
+                value = await asyncio.wait_for(request.read(), BODY_SECONDS)
+            except asyncio.TimeoutError:
+                return _text(408, f"the body did not come within {BODY_SECONDS:g} s")
+            except (web.RequestPayloadError, ConnectionError):
+                return _text(400, "the body cannot be read")
+            return self._put(key, value)
         if request.method == "DELETE":
             return self._delete(key)
         return _text(405, "Method not allowed", Allow="DELETE, GET, PUT")
@@ -156,17 +166,13 @@ def _text(status: int, text: str, **headers: str) -> web.Response:
     return web.Response(status=status, text=text, content_type="application/json", headers=headers)
 
 
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65_535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to 65535")
-    return int(text)
-
-
 def parse_args() -> argparse.Namespace:
     """The flags. Ends the process with status 2 and a message if one is wrong."""
     parser = argparse.ArgumentParser(description="The metadata server of transfer engines.")
     parser.add_argument("--host", default=DEFAULT_HOST, help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=_port, default=DEFAULT_PORT, help="port to listen on (default: %(default)s)")
+    parser.add_argument(
+        "--port", type=_flag.port, default=DEFAULT_PORT, help="port to listen on (default: %(default)s)"
+    )
     parser.add_argument("--log-level", choices=LOG_LEVELS, default="INFO", help="(default: %(default)s)")
     return parser.parse_args()
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import math
 import signal
 import sys
 from collections.abc import Mapping
 from typing import cast
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from mooncake._rest_objects import ObjectEndpoints
-from mooncake._rest_request import MAX_BODY_BYTES, MAX_REQUESTS, json_errors, limit_requests
-from mooncake._rest_segments import SegmentEndpoints
-from mooncake._rest_segments import shm_name_to_path as _shm_name_to_path
-from mooncake._rest_state import Store
+from mooncake import _flag
+from mooncake._rest.master import RETRY_SECONDS, await_master, wait
+from mooncake._rest.objects import ObjectEndpoints
+from mooncake._rest.request import MAX_BODY_BYTES, MAX_REQUESTS, json_errors, limit_requests
+from mooncake._rest.segments import SegmentEndpoints
+from mooncake._rest.segments import shm_name_to_path as _shm_name_to_path
+from mooncake._rest.state import Store
 from mooncake.mooncake_config import MooncakeConfig
 from mooncake.store import MooncakeDistributedStore
 
@@ -31,8 +31,6 @@ __all__ = ["MooncakeStoreService", "_shm_name_to_path", "main", "parse_arguments
 DEFAULT_HOST = "0.0.0.0"
 DEFAULT_PORT = 8080
 DEFAULT_WAIT_SECONDS = 60.0
-RETRY_SECONDS = 1.0
-CONNECT_SECONDS = 2.0
 # How long requests that run may take to end once the service stops.
 FAREWELL_SECONDS = 5.0
 # Who, what, the answer's status and bytes, seconds.
@@ -107,7 +105,7 @@ class MooncakeStoreService(ObjectEndpoints, SegmentEndpoints):
                 logger.error("The store did not start: %s", reason)
                 return False
             logger.warning("The store did not start: %s. Trying for another %.1f s", reason, left)
-            await _wait(stopping, min(RETRY_SECONDS, left))
+            await wait(stopping, min(RETRY_SECONDS, left))
 
     def _try_setup(self) -> tuple[str | None, bool]:
         """Sets a store up. Why it failed, None if it did not; and whether another try is pointless."""
@@ -124,7 +122,10 @@ class MooncakeStoreService(ObjectEndpoints, SegmentEndpoints):
         return None, True
 
     async def start_http_service(self, port: int = DEFAULT_PORT, host: str = DEFAULT_HOST) -> bool:
-        """Serves the API on this address and no other. Raises OSError if it cannot be listened on."""
+        """Serves the API on this address and no other.
+
+        Raises OSError if it cannot be listened on, UnicodeError for a host that is no name.
+        """
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[limit_requests(MAX_REQUESTS), json_errors])
         app.add_routes(self._routes())
         self._runner = web.AppRunner(app, access_log_format=ACCESS_LINE, shutdown_timeout=FAREWELL_SECONDS)
@@ -138,9 +139,9 @@ class MooncakeStoreService(ObjectEndpoints, SegmentEndpoints):
     def _routes(self) -> list[web.RouteDef]:
         return [
             web.put("/api/put", self.handle_put),
-            web.get("/api/get/{key}", self.handle_get),
-            web.get("/api/exist/{key}", self.handle_exist),
-            web.delete("/api/remove/{key}", self.handle_remove),
+            web.get("/api/get/{key:[^/]+}", self.handle_get),
+            web.get("/api/exist/{key:[^/]+}", self.handle_exist),
+            web.delete("/api/remove/{key:[^/]+}", self.handle_remove),
             web.delete("/api/remove_all", self.handle_remove_all),
             web.post("/api/mount_shm", self.handle_mount_shm),
             web.post("/api/unmount_shm", self.handle_unmount_shm),
@@ -165,50 +166,6 @@ class MooncakeStoreService(ObjectEndpoints, SegmentEndpoints):
             logger.info("The store is closed")
 
 
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    """Until the event, and no longer than this."""
-    try:
-        await asyncio.wait_for(event.wait(), seconds)
-    except asyncio.TimeoutError:
-        return
-
-
-async def _await_master(address: str, seconds: float, stopping: asyncio.Event) -> None:
-    """Waits until something listens at one of the master's addresses, for so long at most.
-
-    A store's setup waits for the master too, but no signal is obeyed meanwhile. An address of another kind than
-    `host:port` is left to the setup.
-    """
-    if stopping.is_set():
-        return
-    deadline = asyncio.get_running_loop().time() + seconds
-    try:
-        places = [urlsplit(f"//{one.strip()}") for one in address.split(",")]
-        masters = [(place.hostname, place.port) for place in places]
-    except ValueError:
-        return
-    if not all(host and port for host, port in masters):
-        return
-    while not stopping.is_set():
-        for host, port in masters:
-            if await _listens(host, port):
-                return
-        left = deadline - asyncio.get_running_loop().time()
-        if left <= 0:
-            return
-        logger.info("No master listens at %s; waiting for another %.0f s", address, left)
-        await _wait(stopping, min(RETRY_SECONDS, left))
-
-
-async def _listens(host: str | None, port: int | None) -> bool:
-    try:
-        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), CONNECT_SECONDS)
-    except (OSError, asyncio.TimeoutError, UnicodeError):
-        return False
-    writer.close()
-    return True
-
-
 def _unblock_shutdown_signals() -> None:
     """Lets SIGINT and SIGTERM in, which a parent may have left blocked for its children."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
@@ -225,42 +182,19 @@ def _install_shutdown_signal_handlers(loop: asyncio.AbstractEventLoop, shutdown_
         loop.add_signal_handler(number, stop, number)
 
 
-def _definition(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not key or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form key=value")
-    return key, value
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65_535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to 65535")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return seconds
-
-
 def parse_arguments() -> argparse.Namespace:
     """The flags. Ends the process with status 2 and a message if one is wrong."""
     parser = argparse.ArgumentParser(description="A store in a process of its own, with a REST API.")
     parser.add_argument("--config", metavar="FILE", help="JSON configuration; without it, the environment is read")
     parser.add_argument(
-        "-D", "--define", metavar="KEY=VALUE", action="append", type=_definition, default=[], help="one setting"
+        "-D", "--define", metavar="KEY=VALUE", action="append", type=_flag.definition, default=[], help="one setting"
     )
     parser.add_argument("--host", default=DEFAULT_HOST, help="address of the API (default: %(default)s)")
-    parser.add_argument("--port", type=_port, default=DEFAULT_PORT, help="port of the API (default: %(default)s)")
+    parser.add_argument("--port", type=_flag.port, default=DEFAULT_PORT, help="port of the API (default: %(default)s)")
     parser.add_argument(
         "--max-wait-time",
         metavar="SECONDS",
-        type=_seconds,
+        type=_flag.seconds,
         default=DEFAULT_WAIT_SECONDS,
         help="how long to wait for the master (default: %(default)g)",
     )
@@ -281,13 +215,14 @@ async def main() -> int:
     _unblock_shutdown_signals()
     try:
         deadline = loop.time() + arguments.max_wait_time
-        await _await_master(service.config.master_server_address, arguments.max_wait_time, stopping)
+        await await_master(service.config.master_server_address, arguments.max_wait_time, stopping)
         if not await service.start_store_service(max(0.0, deadline - loop.time()), stopping):
             return 0 if stopping.is_set() else 1
         host = getattr(arguments, "host", DEFAULT_HOST)
         try:
             await service.start_http_service(arguments.port, host)
-        except OSError as error:
+        # UnicodeError: a host that is no name.
+        except (OSError, UnicodeError) as error:
             logger.error("The REST API cannot listen on %s:%s: %s", host, arguments.port, error)
             return 1
         await stopping.wait()

@@ -30,6 +30,9 @@ class FakeNative:
     def get_hostname(self) -> str:
         return "localhost:1"
 
+    def _check_registered(self, buffer_ptr: int, size: int) -> int:
+        return 0 if size > 0 else -600
+
     def get_buffer(self, key: str) -> Any:
         return Handle(self.objects[key]) if key in self.objects else None
 

@@ -92,14 +92,14 @@ def error(status: int, message: str, **more: object) -> Answer:
 
 
 class HeadOnly:
-    """The reply to a request's head alone."""
+    """The reply to a request's head alone, or with the body as it is."""
 
-    def __init__(self, port: int, method: str, path: str, headers: dict[str, str]) -> None:
+    def __init__(self, port: int, method: str, path: str, headers: dict[str, str], body: bytes = b"") -> None:
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
         self.connection.putrequest(method, path)
         for name, value in headers.items():
             self.connection.putheader(name, value)
-        self.connection.endheaders()
+        self.connection.endheaders(body or None)
 
     def __enter__(self) -> http.client.HTTPResponse:
         return self.connection.getresponse()

@@ -70,6 +70,53 @@ def test_a_view_keeps_its_lease(small: Store) -> None:
     pool.close()
 
 
+def test_a_lease_outlives_the_store(cluster: Cluster) -> None:
+    store = cluster.store(buffer_bytes=MIB)
+    pool = BufferPool(store)
+    leases = [pool.acquire(MIB), pool.acquire(MIB)]
+    views = [lease.buffer for lease in leases]
+    assert store.close() == 0
+    for view in views:
+        view[:] = content("late", MIB)
+    assert [bytes(view) for view in views] == [content("late", MIB)] * 2
+    # The buffer of the store that is set up again is another one, whatever old leases give back.
+    assert cluster.setup(store, buffer_bytes=MIB) == 0
+    mine = store.alloc_from_mem_pool(MIB)
+    assert mine not in [0, *(lease.ptr for lease in leases)]
+    del view, views
+    for lease in leases:
+        lease.release()
+    assert store.alloc_from_mem_pool(1) == 0
+    pool.close()
+
+
+def test_an_exception_is_not_hidden_by_views_that_it_holds(small: Store) -> None:
+    pool = BufferPool(small)
+    views = []
+
+    def fail() -> None:
+        with pool.acquire(8) as lease:
+            views.append(lease.buffer)
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine") as raised:
+        fail()
+    with pytest.raises(RuntimeError, match="active leases"):
+        pool.close()
+    del raised, views[:]
+    gc.collect()
+    pool.close()
+
+
+def test_endless_waits_are_possible(small: Store) -> None:
+    pool = BufferPool(small, max_regions=1, default_timeout=float("inf"))
+    for limit in (None, 1e300):
+        lease = pool.acquire(1)
+        threading.Timer(0.05, lease.release).start()
+        pool.acquire(1, timeout=limit).release()
+    pool.close()
+
+
 def test_waiting(small: Store) -> None:
     pool = BufferPool(small, max_regions=1, default_timeout=0.05)
     lease = pool.acquire(1)
@@ -120,6 +167,9 @@ def test_what_is_refused(small: Store, cluster: Cluster) -> None:
         BufferPool(MooncakeDistributedStore())
     with pytest.raises(RuntimeError, match="default_timeout"):
         BufferPool(small, default_timeout=-1)
+    for wrong_store in (None, object(), "store"):
+        with pytest.raises(TypeError, match="'store' must be a MooncakeDistributedStore"):
+            BufferPool(wrong_store)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="max_bytes"):
         BufferPool(small, max_bytes="much")  # type: ignore[arg-type]
     pool = BufferPool(small)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import http.server
 import inspect
 import json
+import mmap
 import os
 import subprocess
 import sys
@@ -178,6 +180,18 @@ def test_buffers_of_the_engines_own(engine: TransferEngine) -> None:
     assert (engine.allocate_managed_buffer(0), engine.allocate_managed_buffer(1 << 62)) == (0, 0)
 
 
+def test_more_bytes_than_there_is_memory_for(engine: TransferEngine) -> None:
+    no_reserve = 0x4000  # It has a name from Python 3.13 on.
+    with mmap.mmap(-1, 1 << 45, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve) as endless:
+        view = ctypes.c_char.from_buffer(endless)
+        start = ctypes.addressof(view)
+        assert engine.register_memory(start, 1 << 45) == 0
+        with pytest.raises(ValueError, match="read_bytes_from_buffer"):
+            engine.read_bytes_from_buffer(start, 1 << 45)
+        assert engine.unregister_memory(start) == 0
+        del view
+
+
 def test_registering(engine: TransferEngine) -> None:
     memory = Memory(MIB)
     half = memory.address + MIB // 2
@@ -312,7 +326,7 @@ def test_peers_are_found_through_a_metadata_server(metadata: tuple[str, dict[str
 @pytest.mark.parametrize(
     ("hostname", "metadata_server", "protocol"),
     [
-        ("127.0.0.1", "P2PHANDSHAKE", "rdma"),
+        ("127.0.0.1", "P2PHANDSHAKE", "cxl"),
         ("127.0.0.1", "P2PHANDSHAKE", "ascend"),
         ("127.0.0.1", "127.0.0.1:2379", "tcp"),
         ("127.0.0.1", "etcd://127.0.0.1:2379", "tcp"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -185,6 +187,25 @@ def test_a_store_closes_in_bounded_time_without_its_master() -> None:
         cluster.start_master()
 
 
+UNHEARD = """
+import os, sys
+from mooncake.store import MooncakeDistributedStore
+
+store = MooncakeDistributedStore()
+assert store.setup("localhost", "P2PHANDSHAKE", 0, 1 << 20, "tcp", "", sys.argv[1]) == 0
+reader, writer = os.pipe()
+os.dup2(writer, 2)
+os.close(reader)
+os.close(writer)
+assert store.put_from("key", 0, 5) == -600, "a warning that nobody reads"
+"""
+
+
+def test_calls_return_when_nobody_reads_the_log(cluster: Cluster) -> None:
+    run = subprocess.run([sys.executable, "-c", UNHEARD, cluster.master_address], timeout=60)
+    assert run.returncode == 0
+
+
 def test_a_pool_without_a_segment_is_full() -> None:
     with Cluster() as cluster:
         store = cluster.store()
@@ -202,3 +223,35 @@ def test_a_full_pool_evicts_and_goes_on() -> None:
         kept = [key for key in keys if store.get(key)]
         assert 5 <= len(kept) <= 16
         assert [store.get(key) for key in kept] == [content(key, MIB) for key in kept]
+
+
+LENDER = """
+import sys
+from mooncake.store import MooncakeDistributedStore
+store = MooncakeDistributedStore()
+assert store.setup("localhost", "P2PHANDSHAKE", 1 << 30, 1 << 24, "tcp", "", sys.argv[1]) == 0
+value = bytes(1 << 20)
+assert [store.put(f"k{i}", value) for i in range(32)] == [0] * 32
+print("ready", flush=True)
+sys.stdin.read()
+"""
+HOG = "import time\nend = time.time() + 60\nwhile time.time() < end: pass"
+
+
+def test_a_fresh_segment_beside_busy_processes_is_reached() -> None:
+    """The thread that provides its pages must not keep its other threads from starting."""
+    with Cluster() as cluster:
+        arguments = [sys.executable, "-c", LENDER, cluster.master_address]
+        lender = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        hogs = [subprocess.Popen([sys.executable, "-c", HOG]) for _ in range(6)]
+        try:
+            assert lender.stdout is not None
+            assert lender.stdout.readline() == "ready\n"
+            values = cluster.store().get_batch([f"k{i}" for i in range(32)])
+            assert [len(value) for value in values] == [MIB] * 32
+        finally:
+            for hog in hogs:
+                hog.kill()
+                hog.wait()
+            lender.kill()
+            lender.wait()

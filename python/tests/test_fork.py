@@ -24,6 +24,7 @@ if child == 0:
     assert store.is_exist("key") < 0, "the parent's sockets are not the child's"
     assert store.put("other", b"x") < 0
     assert store.get("key") == b""
+    assert store.alloc_from_mem_pool(64) == 0, "the parent would hand out the same memory"
     own = opened(0)
     assert own.get("key") == b"value" * 1000, "a store of its own works"
     own.close()

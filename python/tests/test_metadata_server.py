@@ -12,6 +12,7 @@ import pytest
 from cluster import Process, free_port
 from mooncake import http_metadata_server
 from mooncake.http_metadata_server import KVBootstrapServer, KVPoll
+from rest import HeadOnly
 
 Answer = tuple[int, str, bytes]
 
@@ -93,6 +94,18 @@ def test_keys_and_bytes_are_bounded(server: KVBootstrapServer, monkeypatch: pyte
     assert server.store == {"b": b"12345", "c": b"12345"}
 
 
+def test_a_body_that_does_not_come_or_cannot_be_unpacked_is_refused(
+    server: KVBootstrapServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_metadata_server, "BODY_SECONDS", 0.2)
+    with HeadOnly(server.port, "PUT", "/metadata?key=a", {"Content-Length": "10"}) as reply:
+        assert (reply.status, reply.read()) == (408, b"the body did not come within 0.2 s")
+    gzip = {"Content-Length": "2", "Content-Encoding": "gzip"}
+    with HeadOnly(server.port, "PUT", "/metadata?key=a", gzip, b"{}") as reply:
+        assert (reply.status, reply.read()) == (400, b"the body cannot be read")
+    assert server.store == {}
+
+
 def test_a_taken_port_is_told_by_poll() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         server = KVBootstrapServer(taken.getsockname()[1], "127.0.0.1")
@@ -127,6 +140,7 @@ def test_the_command_listens_where_it_is_told_and_stops_on_a_signal(number: sign
         (["--port", "70000"], 2, "is not a port from 0 to 65535"),
         (["--log-level", "LOUD"], 2, "invalid choice: 'LOUD'"),
         (["--host", "999.1.1.1", "--port", "0"], 1, "cannot listen on 999.1.1.1:0"),
+        (["--host", "a..b", "--port", "0"], 1, "cannot listen on a..b:0"),
     ],
 )
 def test_the_command_refuses_wrong_flags(arguments: list[str], status: int, message: str) -> None:

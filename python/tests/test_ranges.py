@@ -132,6 +132,21 @@ def test_what_a_session_refuses(store: Store, memory: Memory) -> None:
     assert store.batch_put_session_start(["x"], [0]) == [-600]
 
 
+def test_empty_parts_of_a_session_count_for_nothing(store: Store, memory: Memory) -> None:
+    at, length = memory.write(0, b"0123456789"), 10
+    write, read = store.batch_put_from_multi_buffer_ranges, store.batch_get_into_multi_buffer_ranges
+    assert write(["k"], [[at]], [[0]], [[0]]) == [-600], "there is no session yet"
+    assert store.batch_put_session_start(["k"], [length]) == [0]
+    assert write(["k"], [[at]], [[0]], [[0]]) == [0]
+    assert write(["k"], [[0, at]], [[0, length]], [[5, 0]]) == [length]
+    assert store.batch_put_session_end(["k"]) == [0]
+    assert read(["k"], [[]], [[]], [[]]) == [-600], "there is no session yet"
+    assert store.batch_get_session_start(["k"]) == [0]
+    assert read(["k", "k", "k"], [[], [at], [0, at + 100]], [[], [0], [0, 3]], [[], [0], [0, 7]]) == [0, 0, 3]
+    assert memory.read(100, 3) == b"789"
+    assert store.batch_get_session_end(["k"]) == 0
+
+
 def test_a_read_session_ends_with_its_lease(store: Store, memory: Memory) -> None:
     assert store.put("k", b"value") == 0
     assert store.batch_get_session_start(["k"]) == [0]

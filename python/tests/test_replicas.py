@@ -107,6 +107,7 @@ def test_tasks_that_cannot_be(cluster: Cluster, store: Store) -> None:
     assert store.create_move_task("none", here, there) == ((0, 0), -704)
     assert store.create_move_task("k", there, here)[1] < 0
     assert store.query_task((1, 2)) == (None, -1400)
+    assert store.query_task([1, 2]) == (None, -1400), "as callers have it who keep ids as JSON"  # type: ignore[arg-type]
     for wrong in [None, 1, (1,), (1, 2, 3), (-1, 2), ("a", "b")]:
         with pytest.raises(TypeError, match="task_id"):
             store.query_task(wrong)  # type: ignore[arg-type]

@@ -81,9 +81,9 @@ def test_its_text() -> None:
         ("soft_pin_ttl_ms", [-1, 1 << 64, "1", 1.5]),
         ("soft_pin_action", [None, 3, -1, "ENABLE"]),
         ("data_type", [None, 10, "TENSOR"]),
-        ("with_soft_pin", [None, "yes"]),
-        ("with_hard_pin", [None, "yes"]),
-        ("prefer_alloc_in_same_node", [None, "yes"]),
+        ("with_soft_pin", ["yes", [1]]),
+        ("with_hard_pin", ["yes", [1]]),
+        ("prefer_alloc_in_same_node", ["yes", [1]]),
         ("preferred_segment", [None, 5]),
         ("preferred_segments", [None, "a:1", [5]]),
         ("group_ids", ["g", [5]]),
@@ -95,6 +95,14 @@ def test_a_wrong_type_raises_and_changes_nothing(name: str, values: list[Any]) -
         with pytest.raises(TypeError, match=f"ReplicateConfig.{name} must "):
             setattr(made, name, value)
         assert getattr(made, name) == DEFAULTS[name]
+
+
+@pytest.mark.parametrize(("value", "expected"), [(None, False), (0, False), (0.0, False), (1, True), (2**70, True)])
+def test_a_flag_may_be_none_or_a_number(value: Any, expected: bool) -> None:
+    made = ReplicateConfig()
+    for name in ("with_soft_pin", "with_hard_pin", "prefer_alloc_in_same_node"):
+        setattr(made, name, value)
+        assert getattr(made, name) is expected
 
 
 def test_an_unknown_attribute_raises() -> None:

@@ -7,10 +7,12 @@ import json
 import threading
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from cluster import wait_until
-from mooncake import _rest_request, mooncake_store_service
+from mooncake import mooncake_store_service
+from mooncake._rest import request as rest_request
 from rest import OK, Answer, Api, HeadOnly, error
 
 FIRST, SECOND, THIRD = "id-1", "id-2", "id-3"
@@ -322,8 +324,23 @@ def test_a_body_without_a_length_is_cut_off_too(api: Api) -> None:
     connection.close()
 
 
+@pytest.mark.parametrize("key", ["{key}", "a{b", "a/b", "a%2Fb", "%", "a?b#c", "..", " ", "a+b", "\n", "\0", "\u00fc"])
+def test_any_key_can_be_named_in_a_path(api: Api, key: str) -> None:
+    place = quote(key, safe="")
+    assert api.ask("GET", f"/api/exist/{place}") == (200, {"exists": False})
+    assert api.ask("DELETE", f"/api/remove/{place}") == OK
+    assert api.ask("GET", f"/api/get/{place}") == error(404, "Key not found")
+    assert api.store.calls == [("is_exist", key), ("remove", key), ("is_exist", key)]
+
+
+def test_a_body_that_cannot_be_unpacked_is_refused(api: Api) -> None:
+    with HeadOnly(api.port, "PUT", "/api/put", {"Content-Length": "2", "Content-Encoding": "gzip"}, b"{}") as reply:
+        assert (reply.status, json.loads(reply.read())) == error(400, "The body cannot be read")
+    assert api.store.calls == []
+
+
 def test_a_body_that_does_not_come_is_given_up(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_rest_request, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(rest_request, "BODY_SECONDS", 0.2)
     with HeadOnly(api.port, "PUT", "/api/put", {"Content-Length": "10"}) as reply:
         assert (reply.status, json.loads(reply.read())) == error(408, "The body did not come within 0.2 s")
 

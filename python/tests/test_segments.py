@@ -1,5 +1,6 @@
 """Segments that are mounted and unmounted while the store runs."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,8 +77,13 @@ def test_a_file_is_mounted(cluster: Cluster, lender: Store, tmp_path: Path) -> N
 def test_what_cannot_be_mounted(lender: Store, tmp_path: Path) -> None:
     path = tmp_path / "segment"
     path.write_bytes(bytes(MIB))
+    hollow = tmp_path / "hollow"
+    hollow.touch()
+    os.truncate(hollow, 8 << 40)
     for where, size, offset in [
         (tmp_path / "none", MIB, 0),
+        # There is no such disk: the first put into a hole without room would end the process.
+        (hollow, 8 << 40, 0),
         (tmp_path, MIB, 0),
         (path, MIB + 1, 0),
         (path, MIB, 4096),
@@ -92,7 +98,7 @@ def test_what_cannot_be_mounted(lender: Store, tmp_path: Path) -> None:
         refused = lender.allocate_and_mount_segment(size)
         assert refused["ret"] < 0
         assert (refused["segment_ids"], refused["allocated_size"]) == ([], 0)
-    assert lender.mount_segment(str(path), MIB, protocol="rdma")["ret"] < 0
+    assert lender.mount_segment(str(path), MIB, protocol="ascend")["ret"] < 0
     for ids in (["nonsense"], ["1-2"], ["", "x"]):
         assert lender.unmount_segment(ids) < 0
         assert lender.unmount_and_free_segment(ids) < 0
@@ -111,3 +117,12 @@ def test_a_segment_outlives_its_master(tmp_path: Path) -> None:
         cluster.start_master()
         wait_until(lambda: lender.get_hostname() in cluster.segments(), 20, "the segment is mounted again")
         assert lender.put("k", b"value") == 0
+
+
+def test_a_file_can_be_lent_again_at_once(lender: Store, tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(bytes(4 * MIB))
+    for _ in range(20):
+        mounted = lender.mount_segment(str(path), 4 * MIB)
+        assert mounted["ret"] == 0
+        assert lender.unmount_segment(mounted["segment_ids"]) == 0

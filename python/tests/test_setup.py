@@ -74,8 +74,8 @@ def test_a_dict(cluster: Cluster, master: str, devices: str, size: object) -> No
         {"local_buffer_size": (1 << 40) + 1},
         {"local_hostname": None},
         {"metadata_server": None},
-        {"protocol": "rdma"},
-        {"protocol": "efa"},
+        {"protocol": "cxl"},
+        {"protocol": "ascend"},
         {"protocol": "TCP"},
         {"protocol": "rpc_only", "global_segment_size": MIB},
         {"tenant_id": "someone"},
@@ -106,14 +106,28 @@ from mooncake.store import MooncakeDistributedStore
 with tempfile.TemporaryFile("w+") as log:
     saved = os.dup(2)
     os.dup2(log.fileno(), 2)
-    MooncakeDistributedStore().setup("h", "m", 0, 1 << 20, "rdma", "", "127.0.0.1:1")
+    MooncakeDistributedStore().setup("h", "m", 0, 1 << 20, "ascend", "", "127.0.0.1:1")
     os.dup2(saved, 2)
     log.seek(0)
     print(json.dumps(log.read()))
 """
     log = str(in_other_process(code))
     assert "protocol" in log
-    assert "rdma" in log
+    assert "ascend" in log
+
+
+@pytest.mark.parametrize("protocol", ["rdma", "efa"])
+def test_tcp_serves_who_asks_for_devices_that_are_not_there(cluster: Cluster, protocol: str) -> None:
+    store = MooncakeDistributedStore()
+    assert store.setup("localhost", "P2PHANDSHAKE", 0, MIB, protocol, "mlx5_0", cluster.master_address) == 0
+    assert (store.put(protocol, b"v"), store.get(protocol), store.close()) == (0, b"v", 0)
+
+
+def test_every_protocol_is_tcp_if_the_environment_says_so(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MC_FORCE_TCP", "1")
+    store = MooncakeDistributedStore()
+    assert store.setup("localhost", "P2PHANDSHAKE", 0, MIB, "ascend", "", cluster.master_address) == 0
+    assert (store.put("forced", b"v"), store.get("forced"), store.close()) == (0, b"v", 0)
 
 
 @pytest.mark.parametrize(

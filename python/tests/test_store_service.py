@@ -149,4 +149,7 @@ def test_a_refused_configuration_and_a_taken_port_end_the_service(cluster: Clust
         late = service(cluster.master_address, port)
         assert late.process.wait(30) == 1
         assert f"The REST API cannot listen on 127.0.0.1:{port}" in late.output()
+    nowhere = service(cluster.master_address, 0, "--host=a..b")
+    assert nowhere.process.wait(30) == 1
+    assert "The REST API cannot listen on a..b:0" in nowhere.output()
     wait_until(lambda: len(cluster.segments()) == before, 10, "its segment has left the pool")

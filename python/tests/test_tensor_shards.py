@@ -240,6 +240,36 @@ def test_a_shard_in_memory_is_no_full_tensor(store: Store, memory: Memory) -> No
     assert store.put_tensor_from("copy", *at) == 0
 
 
+def test_memory_past_the_end_of_its_buffer_is_not_touched(store: Store, memory: Memory) -> None:
+    put_by_axes(store, FULL, 2, 0, [])
+    assert store.put_tensor("whole", FULL) == 0
+    size = store.get_size("whole")
+    late = memory.address + memory.size - size + 1
+    memory.write(memory.size - size + 1, store.get("whole")[:-1])
+    before = memory.read(0, memory.size)
+    shards = [target("shard", tp(0, count, 0)) for count in (2, 4)]
+    for one in (target("full", tp(0, 2, 0)), *shards, target("full"), None):
+        assert store.get_tensor_with_parallelism_into("k", late, size, one) is None
+        assert store.get_tensor_with_parallelism_into("whole", late, size, one) is None
+    assert store.put_tensor_from("new", late, size) == -600
+    assert store.put_tensor_with_tp_from("new", late, size, tp_size=2) == -600
+    for axes in (parallelism(tp(0, 2, 0)), parallelism(axis("dp", 0, 2))):
+        assert store.put_tensor_with_parallelism_from("new", late, size, axes) == -600
+    assert memory.read(0, memory.size) == before
+
+
+@pytest.mark.parametrize("size", [1 << 62, 1 << 63, (1 << 64) - 1])
+def test_a_length_that_no_memory_has_is_refused(store: Store, size: int) -> None:
+    # Not registered, so that the store has no better word than the caller's.
+    memory = Memory(4096)
+    assert store.put_tensor("whole", FULL[:1]) == 0
+    at = memory.write(0, store.get("whole"))
+    assert store.put_tensor_from("new", at, size) == -600
+    assert store.batch_upsert_tensor_from(["new"], [at], [size]) == [-600]
+    assert store.put_tensor_with_tp_from("new", at, size, tp_size=2) == -600
+    assert store.put_tensor_with_parallelism_from("new", at, size, parallelism(tp(0, 2, 0))) == -600
+
+
 def test_upserts_take_the_place_of_shards(store: Store, memory: Memory) -> None:
     new = FULL + 1000
     for tensor in (FULL, new):

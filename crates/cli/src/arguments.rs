@@ -1,5 +1,7 @@
 use std::process::ExitCode;
 
+use crate::exit::complain;
+
 /// Runs `main` with the arguments of this process, without the program's name.
 #[must_use]
 pub fn with_arguments(main: fn(&[String]) -> ExitCode) -> ExitCode {
@@ -8,7 +10,7 @@ pub fn with_arguments(main: fn(&[String]) -> ExitCode) -> ExitCode {
         match argument.into_string() {
             Ok(argument) => args.push(argument),
             Err(argument) => {
-                eprintln!("the argument {} is not UTF-8", argument.display());
+                complain(format_args!("the argument {} is not UTF-8\n", argument.display()));
                 return ExitCode::from(2);
             }
         }

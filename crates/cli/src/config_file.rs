@@ -1,6 +1,8 @@
 //! The file behind `--config_path`: a JSON or YAML mapping whose keys are the names of flags.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -80,12 +82,18 @@ fn did_you_mean(nearest: Option<&str>) -> String {
 /// See [`ConfigFileError`]; every one names the file.
 pub fn read(path: &Path, flags: &FlagTable) -> Result<Vec<String>, ConfigFileError> {
     let unreadable = |reason: String| ConfigFileError::Unreadable { path: path.to_owned(), reason };
-    let len = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
-    if len > MAX_FILE_BYTES {
-        return Err(unreadable(format!("{len} bytes are more than the {MAX_FILE_BYTES} allowed")));
+    let text = read_text(path).map_err(|error| unreadable(error.to_string()))?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(unreadable(format!("it has more than the {MAX_FILE_BYTES} bytes allowed")));
     }
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
     arguments(path, &text, flags)
+}
+
+/// Devices and pipes do not say how much they have: no more is read than tells that it is too much.
+fn read_text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn arguments(path: &Path, text: &str, flags: &FlagTable) -> Result<Vec<String>, ConfigFileError> {
@@ -218,5 +226,13 @@ mod tests {
     fn a_file_that_is_not_there_is_named() {
         let error = read(Path::new("/nowhere/m.json"), &flags()).expect_err("no such file");
         assert!(error.to_string().starts_with("config file /nowhere/m.json: "), "{error}");
+    }
+
+    #[test]
+    fn a_file_without_an_end_is_not_read_to_its_end() {
+        let path = PathBuf::from("/dev/zero");
+        let reason = "it has more than the 1048576 bytes allowed".to_owned();
+        let unreadable = ConfigFileError::Unreadable { path: path.clone(), reason };
+        assert_eq!(read(&path, &flags()), Err(unreadable));
     }
 }

@@ -1,5 +1,7 @@
 //! How a program ends.
 
+use std::fmt;
+use std::io::Write;
 use std::process::ExitCode;
 
 use crate::command_line::UsageError;
@@ -8,11 +10,11 @@ use crate::command_line::UsageError;
 pub(crate) fn usage(program: &str, error: &UsageError) -> ExitCode {
     match error {
         UsageError::Requested(text) => {
-            println!("{}", text.trim_end());
+            say(format_args!("{}\n", text.trim_end()));
             ExitCode::SUCCESS
         }
         error => {
-            eprintln!("{program}: {error}\nTry '{program} --help'.");
+            complain(format_args!("{program}: {error}\nTry '{program} --help'.\n"));
             ExitCode::from(2)
         }
     }
@@ -20,6 +22,16 @@ pub(crate) fn usage(program: &str, error: &UsageError) -> ExitCode {
 
 /// Ends a program that could not do its work.
 pub(crate) fn failure(program: &str, reason: &str) -> ExitCode {
-    eprintln!("{program}: {reason}");
+    complain(format_args!("{program}: {reason}\n"));
     ExitCode::FAILURE
+}
+
+/// Writes to standard output. Whether anybody reads it does not matter.
+pub(crate) fn say(text: fmt::Arguments<'_>) {
+    let _ = std::io::stdout().write_fmt(text);
+}
+
+/// Writes to standard error. Whether anybody reads it does not matter.
+pub(crate) fn complain(text: fmt::Arguments<'_>) {
+    let _ = std::io::stderr().write_fmt(text);
 }

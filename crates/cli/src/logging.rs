@@ -41,6 +41,8 @@ pub fn start(level: LogLevel) {
         .with_max_level(LevelFilter::from(level))
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
+        // A program goes on when nobody reads its log any more; telling that to the same stream would end it.
+        .log_internal_errors(false)
         .finish();
     // Fails only if a subscriber is there already.
     let _ = tracing::subscriber::set_global_default(subscriber);

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use crate::exit::{complain, say};
 use crate::nearest::nearest;
 use crate::{client, master, replay};
 
@@ -29,7 +30,7 @@ const PROGRAMS: &[Program] = &[
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
     let Some((name, rest)) = args.split_first() else {
-        eprint!("{}", usage());
+        complain(format_args!("{}", usage()));
         return ExitCode::from(2);
     };
     if let Some(program) = PROGRAMS.iter().find(|program| program.name == name) {
@@ -37,18 +38,18 @@ pub fn main(args: &[String]) -> ExitCode {
     }
     match name.trim_start_matches('-') {
         "help" | "h" => {
-            print!("{}", usage());
+            say(format_args!("{}", usage()));
             ExitCode::SUCCESS
         }
         "version" | "V" => {
-            println!("mooncake {}", env!("CARGO_PKG_VERSION"));
+            say(format_args!("mooncake {}\n", env!("CARGO_PKG_VERSION")));
             ExitCode::SUCCESS
         }
         _ => {
             let hint = nearest(name, PROGRAMS.iter().map(|program| program.name))
                 .map(|name| format!("; did you mean {name}?"))
                 .unwrap_or_default();
-            eprintln!("mooncake: there is no command '{name}'{hint}\n\n{}", usage());
+            complain(format_args!("mooncake: there is no command '{name}'{hint}\n\n{}\n", usage()));
             ExitCode::from(2)
         }
     }

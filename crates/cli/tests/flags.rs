@@ -347,10 +347,7 @@ fn a_storage_node_takes_sizes_as_people_write_them() {
             "--global_segment_size=50%",
             "invalid value '50%' for '--global_segment_size <SIZE>': a percentage is not",
         ),
-        (
-            "--protocol=rdma",
-            "--protocol=rdma: another transport than tcp is not supported in this build",
-        ),
+        ("--protocol=ascend", "--protocol=ascend: this transport is not supported in this build"),
         ("--enable_offload", "--enable_offload=true: SSD offload is not supported in this build"),
         ("--enable_http_server=maybe", "invalid value 'maybe' for '--enable_http_server"),
         ("--http_port=70000", "invalid value '70000' for '--http_port <PORT>'"),

@@ -184,6 +184,44 @@ fn a_master_logs_its_metrics_and_what_has_no_effect() {
 }
 
 #[test]
+fn a_master_goes_on_when_nobody_reads_its_log() {
+    let mut child = Command::new(MASTER)
+        .args(ANY_PORTS)
+        .arg("--log_level=trace")
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program exists");
+    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    while !line.contains("the master serves") {
+        line.clear();
+        assert_ne!(stderr.read_line(&mut line).expect("text"), 0, "the master ended");
+    }
+    let (_, rest) = line.split_once("rpc_addr=").unwrap_or_else(|| panic!("no address in {line}"));
+    let rpc = rest.split_whitespace().next().expect("an address").to_owned();
+    drop(stderr);
+    for _ in 0..10 {
+        let mut stream = TcpStream::connect(&rpc).expect("the master serves");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        stream.write_all(&[0x5a; 64]).expect("there is room");
+        // It logs that it refuses this, and goes on.
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    let mut program = Program { child, lines: mpsc::channel().1, seen: Vec::new() };
+    assert_eq!(program.stop(Signal::TERM).0, Some(0));
+}
+
+#[test]
+fn help_that_nobody_reads_is_no_fault() {
+    for (path, argument) in [(MOONCAKE, "help"), (MOONCAKE, "--version"), (MASTER, "--help")] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let status = Command::new(path).arg(argument).stdout(writer).status();
+        assert_eq!(status.expect("the program exists").code(), Some(0), "{path} {argument}");
+    }
+}
+
+#[test]
 fn a_master_serves_metadata_where_it_is_told_to() {
     let metadata = [
         "--enable_http_metadata_server=true",

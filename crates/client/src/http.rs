@@ -69,6 +69,13 @@ impl Http {
     }
 }
 
+impl Drop for Http {
+    /// The port is free again at once, also if the store could not be opened.
+    fn drop(&mut self) {
+        self.server.stop();
+    }
+}
+
 fn router(state: State) -> Router {
     Router::new()
         .route("/health", get(health))

@@ -59,6 +59,7 @@ pub use door::Door;
 pub use dummy::{DummyConfig, DummyError, DummyServer, DummyServerConfig, DummyStore};
 pub use mooncake_http::ListenError;
 pub use mooncake_memory::{Buffer, HostMemory, RawSlice, Region, SliceList, bind_to_numa_node};
+pub use mooncake_transfer::is_served_by_tcp;
 pub use mooncake_types::{
     ErrorCode, PutItem, ReplicateConfig, SegmentId, SoftPin, TaskId, TaskKind, TaskReport,
     TaskStatus, Version,

@@ -47,8 +47,8 @@ fn system(error: &io::Error) -> OpenError {
     OpenError::System { reason: error.to_string() }
 }
 
-/// Tries every port of the range, from a random one on, on the first address that is one of this machine's, or on all
-/// of them if none is: the name may be that of a proxy.
+/// Tries every port of the range, from a random one on, on the first address that is one of this machine's. If none is,
+/// the name may be that of a proxy, and all addresses are tried; not so if the address to listen on was told.
 fn bind_any(config: &EngineConfig, addresses: &[IpAddr]) -> Result<TcpListener, OpenError> {
     let (first, count) = (*config.ports.start(), config.ports.len() as u32);
     let random =
@@ -57,24 +57,25 @@ fn bind_any(config: &EngineConfig, addresses: &[IpAddr]) -> Result<TcpListener, 
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     };
-    let mut refused = None;
-    for ip in addresses.iter().copied().chain([fallback]) {
+    let fallbacks = config.bind_address.is_none().then_some(fallback);
+    let mut refused = OpenError::System { reason: "there is no port to try".to_owned() };
+    for ip in addresses.iter().copied().chain(fallbacks) {
         for step in 0..count {
             let port = first + (random.wrapping_add(step) % count) as u16;
             let address = SocketAddr::new(ip, port);
-            match listen(address) {
+            let error = match listen(address) {
                 Ok(listener) => return Ok(listener),
-                Err(error) => {
-                    let is_taken = error.kind() == io::ErrorKind::AddrInUse;
-                    refused = Some(OpenError::Bind { address, reason: error.to_string() });
-                    if !is_taken {
-                        break;
-                    }
-                }
+                Err(error) => error,
+            };
+            refused = OpenError::Bind { address, reason: error.to_string() };
+            match error.kind() {
+                io::ErrorKind::AddrInUse if step + 1 < count => {}
+                io::ErrorKind::AddrNotAvailable => break,
+                _ => return Err(refused),
             }
         }
     }
-    Err(refused.unwrap_or(OpenError::System { reason: "there is no port to try".to_owned() }))
+    Err(refused)
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
@@ -172,6 +173,15 @@ mod tests {
         let ip: IpAddr = "127.0.0.2".parse().expect("an address");
         assert_eq!(bound(&told, None), ("127.0.0.1".to_owned(), ip));
         assert_eq!(bound(&told, Some("127.0.0.1:9")), ("127.0.0.2".to_owned(), ip));
+    }
+
+    #[test]
+    fn nothing_else_is_listened_on_than_the_address_that_was_told() {
+        let told =
+            EngineConfig { bind_address: Some("192.0.2.1".to_owned()), ..config("127.0.0.1") };
+        let error = bind(&told, None).expect_err("it is no address of this machine");
+        let OpenError::Bind { address, .. } = &error else { panic!("{error}") };
+        assert_eq!(address.ip().to_string(), "192.0.2.1");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use mooncake_transfer::is_served_by_tcp;
 use thiserror::Error;
 
 use crate::OpenError;
@@ -160,7 +161,7 @@ impl EngineConfig {
     /// # Errors
     /// [`OpenError::Protocol`] if they would have to go another way.
     pub fn check_protocol(&self, name: &str) -> Result<(), OpenError> {
-        match name == "tcp" || self.force_tcp {
+        match is_served_by_tcp(name) || self.force_tcp {
             true => Ok(()),
             false => Err(OpenError::Protocol { name: name.to_owned() }),
         }
@@ -240,7 +241,7 @@ mod tests {
     #[test]
     fn other_protocols_are_refused_unless_tcp_is_forced() {
         let forced = EngineConfig { force_tcp: true, ..EngineConfig::default() };
-        for (name, plain) in [("tcp", true), ("rdma", false), ("", false), ("TCP", false)] {
+        for (name, plain) in [("tcp", true), ("rdma", true), ("", false), ("cxl", false)] {
             assert_eq!(EngineConfig::default().check_protocol(name).is_ok(), plain, "{name}");
             assert!(forced.check_protocol(name).is_ok());
         }

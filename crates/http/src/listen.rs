@@ -39,21 +39,36 @@ pub enum ListenError {
 }
 
 /// Takes a port; 0 stands for any free one. Connections wait from here on until somebody accepts them. The socket
-/// does not block.
+/// does not block. Of the addresses of a name the first that is one of this machine's is taken, IPv4 before IPv6: a name
+/// like `localhost` that has both is expected there.
 ///
 /// # Errors
 /// The host has no address, or its port cannot be had.
 pub fn listen(host: &str, port: u16) -> Result<TcpListener, ListenError> {
     let unresolved = |reason: String| ListenError::Unresolved { host: host.to_owned(), reason };
-    let address = (host, port)
-        .to_socket_addrs()
-        .map_err(|error| unresolved(error.to_string()))?
-        .next()
-        .ok_or_else(|| unresolved("the name has no address".to_owned()))?;
-    bind(address).map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => ListenError::Taken { host: host.to_owned(), port },
-        _ => ListenError::Refused { host: host.to_owned(), port, reason: error.to_string() },
-    })
+    let addresses =
+        (host, port).to_socket_addrs().map_err(|error| unresolved(error.to_string()))?;
+    match bind_first(addresses.collect()) {
+        None => Err(unresolved("the name has no address".to_owned())),
+        Some(Ok(listener)) => Ok(listener),
+        Some(Err(error)) => Err(match error.kind() {
+            io::ErrorKind::AddrInUse => ListenError::Taken { host: host.to_owned(), port },
+            _ => ListenError::Refused { host: host.to_owned(), port, reason: error.to_string() },
+        }),
+    }
+}
+
+/// Takes the first of these that is an address of this machine; `None` if there are none to try.
+fn bind_first(mut addresses: Vec<SocketAddr>) -> Option<io::Result<TcpListener>> {
+    addresses.sort_by_key(SocketAddr::is_ipv6);
+    let mut bound = None;
+    for address in addresses {
+        bound = Some(bind(address));
+        if !matches!(&bound, Some(Err(error)) if error.kind() == io::ErrorKind::AddrNotAvailable) {
+            break;
+        }
+    }
+    bound
 }
 
 /// Address reuse lets a server start at once where its predecessor's connections still linger.
@@ -69,6 +84,21 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_several_addresses_the_first_of_this_machine_is_taken() {
+        for (addresses, expected) in [
+            (&["[::1]:0", "127.0.0.1:0"][..], "127.0.0.1"),
+            (&["192.0.2.1:0", "127.0.0.2:0", "127.0.0.3:0"], "127.0.0.2"),
+            (&["[2001:db8::1]:0", "192.0.2.1:0", "127.0.0.1:0"], "127.0.0.1"),
+        ] {
+            let parse = |text: &&str| text.parse().expect("an address");
+            let bound = bind_first(addresses.iter().map(parse).collect());
+            let bound = bound.expect("there are some").expect("one of them is ours");
+            assert_eq!(bound.local_addr().expect("bound").ip().to_string(), expected);
+        }
+        assert!(bind_first(Vec::new()).is_none());
+    }
 
     #[test]
     fn what_cannot_be_listened_on_is_named() {

@@ -39,11 +39,12 @@ pub fn copy_checked(src: RawSlice, dst: RawSlice) -> io::Result<()> {
 /// Appends the bytes of all of `slices` to `out` as [`copy_checked`] copies them, many slices with one call.
 ///
 /// # Errors
-/// The system's (`EFAULT` for memory that is not mapped); what was appended before is unspecified.
+/// The system's (`EFAULT` for memory that is not mapped), or [`io::ErrorKind::OutOfMemory`]; what was appended before is
+/// unspecified.
 pub fn append_checked(slices: &[RawSlice], out: &mut Vec<u8>) -> io::Result<()> {
     for slices in slices.chunks(MAX_VECTORS) {
         let total: usize = slices.iter().map(RawSlice::len).sum();
-        out.reserve(total);
+        out.try_reserve(total).map_err(|_| io::ErrorKind::OutOfMemory)?;
         if !gather(slices, total, out)? {
             for slice in slices {
                 let from = out.len();
@@ -127,6 +128,13 @@ mod tests {
         let nowhere = unsafe { RawSlice::new(std::ptr::without_provenance_mut(16), 64) };
         let error = append_checked(&[buffer.raw(), nowhere], &mut Vec::new()).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EFAULT));
+    }
+
+    #[test]
+    fn more_than_there_is_memory_for_is_an_error() {
+        let region = crate::Region::anonymous(1 << 46).unwrap();
+        let error = append_checked(&[region.whole()], &mut Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
     }
 
     #[test]

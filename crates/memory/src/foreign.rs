@@ -24,11 +24,12 @@ impl Region {
     /// whatever process asks.
     ///
     /// Whoever may change the file must not cut it short while the region lives: touching bytes that are gone ends the
-    /// process.
+    /// process. Room for all of it is taken now, because bytes that the filesystem has no room for end the process too;
+    /// a filesystem that cannot take room in advance is used as it is.
     ///
     /// # Errors
     /// If there are no bytes, the file is none or ends before them, `offset` is not at a page, another region has a part of
-    /// the range, or the system refuses.
+    /// the range, the filesystem has no room for it, or the system refuses.
     pub fn of_file(file: OwnedFd, offset: u64, len: u64) -> Result<Region, MapError> {
         let (start, size) = (file_offset(offset)?, size_of(len)?);
         let page_bytes = page_bytes();
@@ -37,6 +38,7 @@ impl Region {
         }
         check_len(&file, offset, len)?;
         take_range(&file, start, len)?;
+        take_room(&file, start, len)?;
         Region::map(file, start, size)
     }
 
@@ -66,13 +68,18 @@ fn file_offset(offset: u64) -> Result<libc::off_t, MapError> {
     libc::off_t::try_from(offset).map_err(|_| MapError::TooLarge { len: offset })
 }
 
-fn check_len(file: &OwnedFd, offset: u64, len: u64) -> Result<(), MapError> {
+fn stat_of(file: &OwnedFd, len: u64) -> Result<libc::stat, MapError> {
     // SAFETY: a `stat` is plain numbers, and all of them are zero until the call fills them in.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: writes one `stat`, which is ours and as large as that.
-    if unsafe { libc::fstat(raw(file), &raw mut stat) } != 0 {
-        return Err(last_error("fstat", len));
+    match unsafe { libc::fstat(raw(file), &raw mut stat) } {
+        0 => Ok(stat),
+        _ => Err(last_error("fstat", len)),
     }
+}
+
+fn check_len(file: &OwnedFd, offset: u64, len: u64) -> Result<(), MapError> {
+    let stat = stat_of(file, len)?;
     if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
         return Err(MapError::WrongKind { wanted: "a plain file" });
     }
@@ -99,6 +106,43 @@ fn take_range(file: &OwnedFd, start: libc::off_t, len: u64) -> Result<(), MapErr
         MapError::System { errno: libc::EAGAIN | libc::EACCES, .. } => Err(MapError::Taken),
         error => Err(error),
     }
+}
+
+/// Has the filesystem set aside what the range takes; a file may be longer than what there is of it.
+fn take_room(file: &OwnedFd, start: libc::off_t, len: u64) -> Result<(), MapError> {
+    let room = file_offset(len)?;
+    // Trying in vain would fill the filesystem.
+    if room_for(file, len)? < len {
+        return Err(MapError::System { call: "fallocate", len, errno: libc::ENOSPC });
+    }
+    loop {
+        // SAFETY: changes what a file occupies, and no byte of it; no memory is involved.
+        if unsafe { libc::fallocate(raw(file), libc::FALLOC_FL_KEEP_SIZE, start, room) } == 0 {
+            return Ok(());
+        }
+        match last_error("fallocate", len) {
+            MapError::System { errno: libc::EINTR, .. } => {}
+            MapError::System { errno: libc::EOPNOTSUPP | libc::ENOSYS, .. } => return Ok(()),
+            error => return Err(error),
+        }
+    }
+}
+
+/// Bytes that the file has, or may still get from its filesystem.
+fn room_for(file: &OwnedFd, len: u64) -> Result<u64, MapError> {
+    // SAFETY: a `statvfs` is plain numbers, and all of them are zero until the call fills them in.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: writes one `statvfs`, which is ours and as large as that.
+    if unsafe { libc::fstatvfs(raw(file), &raw mut stat) } != 0 {
+        return Err(last_error("fstatvfs", len));
+    }
+    if stat.f_blocks == 0 {
+        // It has no bounds of its own.
+        return Ok(u64::MAX);
+    }
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    let taken = u64::try_from(stat_of(file, len)?.st_blocks).unwrap_or(0).saturating_mul(512);
+    Ok(free.saturating_add(taken))
 }
 
 /// Memory with ordinary pages that nobody can shrink. No file of a mounted filesystem can be sealed against that.
@@ -197,6 +241,14 @@ mod tests {
         let again = map(0, 2 * page).unwrap();
         std::fs::remove_file(&path).unwrap();
         drop((again, last));
+    }
+
+    #[test]
+    fn a_file_that_there_is_no_room_for_is_refused() {
+        let (file, len) = (file(b""), 1 << 43);
+        file.set_len(len).unwrap();
+        let error = refusal(Region::of_file(file.into(), 0, len));
+        assert_eq!(error, MapError::System { call: "fallocate", len, errno: libc::ENOSPC });
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::Meta;
 use crate::record::{ObjectState, QueueKind};
 use crate::slab::NONE;
 
-/// Victims that the watermark takes between two requests.
+/// Victims that the watermark takes between two requests. A group counts as its objects, and is never split.
 const VICTIMS_PER_TURN: usize = 256;
 
 /// Victims that are passed over, because of their groups, before eviction takes none.
@@ -110,8 +110,12 @@ impl Meta {
     /// there is room.
     pub(crate) fn relieve_crowded(&mut self) {
         let low = self.config.eviction_high_watermark_ratio - self.config.eviction_ratio;
+        let enough_keys = self.counters.evicted_keys + VICTIMS_PER_TURN as u64;
         for _ in 0..VICTIMS_PER_TURN {
             let Some(&slot) = self.segments.crowded.first() else { return };
+            if self.counters.evicted_keys >= enough_keys {
+                return;
+            }
             let goal = (self.segments[slot].allocator.capacity() as f64 * low.max(0.0)) as u64;
             let enough = self.segments[slot].allocator.used() <= goal;
             if enough || self.evict_one(slot, false).is_none() {

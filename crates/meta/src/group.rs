@@ -32,10 +32,14 @@ pub(crate) struct Group {
     pub(crate) members: Vec<u32>,
     /// Finished members that are hard-pinned.
     pub(crate) hard: u32,
+    /// Members whose soft pins are in force.
+    pub(crate) soft: u32,
     /// The furthest lease of any member, past ones included.
     pub(crate) leased_until: Tick,
     /// When the leases of all members were last prolonged: to this moment.
     pub(crate) refreshed_until: Tick,
+    /// Members that became readable since then, and have no lease yet. Some may have gone again.
+    newcomers: Vec<u32>,
 }
 
 impl Default for Groups {
@@ -57,8 +61,10 @@ impl Groups {
             name: Arc::clone(&name),
             members: Vec::new(),
             hard: 0,
+            soft: 0,
             leased_until: Tick::ZERO,
             refreshed_until: Tick::ZERO,
+            newcomers: Vec::new(),
         };
         let slot = self.slots.insert(group);
         self.open.insert(name, slot);
@@ -123,10 +129,17 @@ impl Meta {
     /// An object became readable: the next access to its group leases it too.
     pub(crate) fn count_in_group(&mut self, object: u32) {
         let record = &self.objects[object];
-        if record.group != NONE {
-            let group = &mut self.groups.slots[record.group];
+        if record.group == NONE {
+            return;
+        }
+        let group = &mut self.groups.slots[record.group];
+        group.hard += u32::from(record.pin == Pin::Hard);
+        if group.newcomers.len() < group.members.len() {
+            group.newcomers.push(object);
+        } else {
+            // Most of them have gone again.
+            group.newcomers.clear();
             group.refreshed_until = Tick::ZERO;
-            group.hard += u32::from(record.pin == Pin::Hard);
         }
     }
 
@@ -136,14 +149,27 @@ impl Meta {
         let soon = self.now.after_ms(self.config.lease_ttl_ms / 2);
         let group = &mut self.groups.slots[slot];
         group.leased_until = until;
-        if group.refreshed_until > soon || group.members.len() > self.refreshes_left {
+        let all = group.refreshed_until <= soon;
+        let count = if all { group.members.len() } else { group.newcomers.len() };
+        if count > self.refreshes_left {
             return;
         }
+        self.refreshes_left -= count;
+        let newcomers = std::mem::take(&mut group.newcomers);
+        if !all {
+            return self.lease_members(slot, &newcomers);
+        }
         group.refreshed_until = until;
-        self.refreshes_left -= group.members.len();
-        for member in group.members.clone() {
-            if self.objects[member].state == ObjectState::Complete {
-                self.access_alone(member);
+        let members = group.members.clone();
+        self.lease_members(slot, &members);
+    }
+
+    /// Leases those of these objects that are readable members of the group.
+    fn lease_members(&mut self, slot: u32, objects: &[u32]) {
+        for &object in objects {
+            let found = self.objects.get(object);
+            if found.is_some_and(|it| it.group == slot && it.state == ObjectState::Complete) {
+                self.access_alone(object);
             }
         }
     }
@@ -151,10 +177,6 @@ impl Meta {
     /// Whether eviction must leave a group alone: a reader may be at one of its objects, or one is pinned.
     pub(crate) fn group_stays(&self, slot: u32, pinned_too: bool) -> bool {
         let group = &self.groups.slots[slot];
-        if group.leased_until > self.now || group.hard > 0 {
-            return true;
-        }
-        let pinned = |&member: &u32| self.soft_pin_in_force(member);
-        !pinned_too && self.soft_pins_in_force > 0 && group.members.iter().any(pinned)
+        group.leased_until > self.now || group.hard > 0 || (!pinned_too && group.soft > 0)
     }
 }

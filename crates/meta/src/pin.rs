@@ -7,6 +7,7 @@ use mooncake_types::{ErrorCode, SoftPin, Tick};
 use crate::Meta;
 use crate::config::Config;
 use crate::record::{Pin, QueueKind};
+use crate::slab::NONE;
 use crate::timeout::Timer;
 
 /// The soft pins of the few objects that have one, by object.
@@ -61,15 +62,29 @@ impl Meta {
         self.soft_pins.insert(object, pin);
     }
 
-    /// Puts an object's soft pin into force from now on.
+    /// Puts an object's soft pin into force from now on. A deadline that was taken over from an older version stays.
     pub(crate) fn begin_soft_pin(&mut self, object: u32) {
         let now = self.now;
         let Some(pin) = self.soft_pins.get_mut(&object) else { return };
+        if pin.in_force() && !pin.sliding {
+            return;
+        }
         pin.until = now.after_ms(pin.ttl_ms);
         if pin.timer.is_none() {
             pin.timer = Some(pin.until);
             self.timers.insert((pin.until, Timer::SoftPin(object)));
-            self.soft_pins_in_force += 1;
+            self.count_soft_pin(object, true);
+        }
+    }
+
+    /// An object's soft pin came into force, or is no more.
+    fn count_soft_pin(&mut self, object: u32, in_force: bool) {
+        let change = if in_force { 1 } else { -1 };
+        self.soft_pins_in_force = self.soft_pins_in_force.strict_add_signed(change);
+        let group = self.objects[object].group;
+        if group != NONE {
+            let group = &mut self.groups.slots[group];
+            group.soft = group.soft.strict_add_signed(change as i32);
         }
     }
 
@@ -86,7 +101,7 @@ impl Meta {
         self.objects[new].pin = Pin::Soft;
         if in_force {
             self.timers.insert((pin.until, Timer::SoftPin(new)));
-            self.soft_pins_in_force += 1;
+            self.count_soft_pin(new, true);
         }
     }
 
@@ -109,7 +124,7 @@ impl Meta {
             return;
         }
         pin.timer = None;
-        self.soft_pins_in_force -= 1;
+        self.count_soft_pin(object, false);
         self.requeue(object, QueueKind::Fresh);
     }
 
@@ -120,7 +135,7 @@ impl Meta {
         }
         if let Some(due) = self.soft_pins.remove(&object).and_then(|pin| pin.timer) {
             self.timers.remove(&(due, Timer::SoftPin(object)));
-            self.soft_pins_in_force -= 1;
+            self.count_soft_pin(object, false);
         }
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct Task {
     pub(crate) updated: Tick,
     /// Times that there was no room for the targets.
     pub(crate) attempts: u32,
+    /// Not before this moment is it tried again.
+    pub(crate) retry_at: Tick,
     /// While it is processing: the record that holds the new replicas, and the replica to be dropped by a move.
     pub(crate) copy: u32,
     pub(crate) moved: Option<u8>,

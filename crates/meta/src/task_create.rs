@@ -42,6 +42,9 @@ impl Meta {
         };
         let (_, assigned) = assigned.ok_or(ErrorCode::ReplicaNotFound)?;
         targets.retain(|target| self.replicas_on(object, target) == 0);
+        if targets.len() > self.free_replica_numbers(object).count() {
+            return Err(ErrorCode::InvalidParams);
+        }
         if self.tasks.pending.len() >= self.config.max_pending_tasks {
             return Err(ErrorCode::TaskPendingLimitExceeded);
         }
@@ -69,6 +72,7 @@ impl Meta {
             created: self.now,
             updated: self.now,
             attempts: 0,
+            retry_at: self.now,
             copy: NONE,
             moved: None,
             message: String::new(),

@@ -21,17 +21,27 @@ enum Held {
     Done,
 }
 
+/// How long a task that found no room waits for its next attempt.
+const RETRY_MS: u64 = 500;
+
+/// Tasks that one request looks at.
+const MOST_LOOKED_AT: usize = limits::MAX_FETCHED_TASKS as usize;
+
 impl Meta {
     pub(crate) fn fetch_tasks(&mut self, from: ClientId, limit: u32) -> Reply {
         let mut orders = Vec::new();
         let mut table = AddressTable::default();
         let mut next = 0;
-        for _ in 0..limit.min(limits::MAX_FETCHED_TASKS) {
-            if self.tasks.processing.len() >= self.config.max_processing_tasks {
+        for _ in 0..MOST_LOOKED_AT {
+            let is_full = self.tasks.processing.len() >= self.config.max_processing_tasks;
+            if is_full || orders.len() >= limit as usize {
                 break;
             }
             let Some(number) = self.tasks.next_pending(from, next) else { break };
             next = number + 1;
+            if self.tasks.known[&number].retry_at > self.now {
+                continue;
+            }
             match self.begin_task(number, &mut table) {
                 Ok(order) => orders.push(order),
                 Err(held) => self.hold_task(number, held),
@@ -51,6 +61,7 @@ impl Meta {
             Held::Hopeless(code) => code,
             Held::NoRoom => {
                 task.attempts += 1;
+                task.retry_at = self.now.after_ms(RETRY_MS);
                 if task.attempts <= self.config.max_task_retries {
                     return;
                 }
@@ -139,12 +150,18 @@ impl Meta {
         self.tasks.known.get(&number).is_some_and(|task| task.object == object)
     }
 
+    /// Numbers that further replicas of an object may have.
+    pub(crate) fn free_replica_numbers(&self, object: u32) -> impl Iterator<Item = usize> + use<> {
+        let taken = self.ranges_of(object).fold(0u32, |set, (_, range)| set | 1 << range.replica);
+        (0..limits::MAX_REPLICAS as usize).filter(move |&number| taken & 1 << number == 0)
+    }
+
     /// A record that holds the new replicas of an object until they are all there.
     fn insert_copy(&mut self, object: u32, writer: ClientId, pieces: &[Piece]) -> u32 {
-        let taken = self.ranges_of(object).fold(0u32, |set, (_, range)| set | 1 << range.replica);
-        let free = (0..limits::MAX_REPLICAS as usize).filter(|&number| taken & 1 << number == 0);
-        let numbered: Vec<(usize, &[Piece])> =
-            free.zip(pieces.iter().map(std::slice::from_ref)).collect();
+        let numbered: Vec<(usize, &[Piece])> = self
+            .free_replica_numbers(object)
+            .zip(pieces.iter().map(std::slice::from_ref))
+            .collect();
         let record = &self.objects[object];
         let copy = Object {
             key: record.key.clone(),

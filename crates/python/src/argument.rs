@@ -87,12 +87,16 @@ impl Argument {
         Ok(lists)
     }
 
-    /// A flag.
+    /// A flag: a bool, a number, or `None`, which means no. Texts and lists are none: their truth is their length.
     pub(crate) fn flag(self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
-        value
-            .extract()
-            .or_else(|_| value.extract::<i64>().map(|number| number != 0))
-            .map_err(|_| self.wrong("a bool", value))
+        if value.is_none() {
+            return Ok(false);
+        }
+        let truth = match value.get_type().hasattr("__bool__")? {
+            true => value.is_truthy().ok(),
+            false => None,
+        };
+        truth.ok_or_else(|| self.wrong("a bool", value))
     }
 
     /// The memory of a bytes-like object, held until the result is dropped.

@@ -1,8 +1,9 @@
 //! Memory by address: that of the process, and that of the store's local buffer.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
-use mooncake_client::{HostMemory, bind_to_numa_node as bind};
+use mooncake_client::{Door, HostMemory, bind_to_numa_node as bind};
 use pyo3::prelude::*;
 
 use crate::argument::argument;
@@ -44,14 +45,40 @@ impl MooncakeDistributedStore {
         Ok(py.detach(|| store.alloc_from_mem_pool(size)).unwrap_or(0))
     }
 
-    /// Gives back what `alloc_from_mem_pool` gave at this address; whether there was anything.
-    fn _free_to_mem_pool(&self, py: Python<'_>, ptr: usize) -> bool {
-        self.store().is_some_and(|store| py.detach(|| store.free_to_mem_pool(ptr)))
+    /// Takes `size` bytes of the local buffer, which stay mapped until what is returned is collected, also when the
+    /// store is closed before. None if there is no room.
+    fn _lend_from_mem_pool(&self, py: Python<'_>, size: u64) -> Option<LocalMemory> {
+        let store = self.store_for("_lend_from_mem_pool")?;
+        let address = py.detach(|| store.alloc_from_mem_pool(size))?;
+        Some(LocalMemory { store, address })
     }
 
     /// The length of the local buffer in bytes; zero while the store is not set up.
     fn _local_buffer_size(&self) -> u64 {
         self.store().map_or(0, |store| store.local_buffer_bytes())
+    }
+}
+
+/// Memory of a store's local buffer, given back when this is collected.
+#[pyclass(frozen, name = "_LocalMemory", module = "mooncake._native")]
+pub(crate) struct LocalMemory {
+    /// Keeps the buffer mapped. A store that was set up again in the meantime is another one.
+    store: Arc<Door>,
+    address: usize,
+}
+
+#[pymethods]
+impl LocalMemory {
+    /// The address of the first byte.
+    #[getter]
+    fn ptr(&self) -> usize {
+        self.address
+    }
+}
+
+impl Drop for LocalMemory {
+    fn drop(&mut self) {
+        self.store.free_to_mem_pool(self.address);
     }
 }
 

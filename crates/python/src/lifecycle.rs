@@ -11,10 +11,14 @@ use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
 #[pymethods]
 impl MooncakeDistributedStore {
+    /// Takes whatever the constructor of a subclass takes; `__init__` refuses arguments that are left for it.
     #[new]
-    fn new() -> Self {
+    #[pyo3(signature = (*_args, **_kwargs), text_signature = "()")]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
         Self::unopened()
     }
+
+    fn __init__(&self) {}
 
     /// Connects to a master, and lends `global_segment_size` bytes to its pool.
     ///
@@ -32,6 +36,9 @@ impl MooncakeDistributedStore {
     ///
     /// With `enable_client_http_server` the store serves `/health`, `/metrics` and `/metrics/summary` over HTTP on
     /// `client_http_port` of all addresses.
+    ///
+    /// `protocol` is 'tcp', or 'rpc_only' for a client that moves no bytes. Other ones are refused, unless the environment
+    /// variable `MC_FORCE_TCP` is set: then all are taken for 'tcp'.
     ///
     /// Returns 0; -600 if an argument has a wrong value; -1 if the master cannot be reached or a port is taken.
     #[pyo3(
@@ -104,7 +111,11 @@ impl MooncakeDistributedStore {
     /// Returns 0, also if the store was not set up.
     fn close(&self, py: Python<'_>) -> i32 {
         if let Some(store) = self.take() {
-            py.detach(|| store.close());
+            py.detach(move || {
+                store.close();
+                // Unmapping what the store had takes a while too.
+                drop(store);
+            });
         }
         0
     }

@@ -10,6 +10,8 @@ pub(crate) fn start() {
         .with_max_level(level)
         .with_writer(std::io::stderr)
         .with_ansi(false)
+        // A process goes on when nobody reads its log any more; telling that to the same stream would raise.
+        .log_internal_errors(false)
         .finish();
     if tracing::subscriber::set_global_default(subscriber).is_err() {
         tracing::debug!("the process has a log already");

@@ -49,4 +49,12 @@ impl MooncakeDistributedStore {
         }
         Ok(batch::done(result))
     }
+
+    /// Whether calls take the `size` bytes at `buffer_ptr`, for calls that touch them before any other does.
+    ///
+    /// Returns 0, or -600 if there are none, or if they start in a registered buffer and run past its end.
+    fn _check_registered(&self, buffer_ptr: usize, size: usize) -> i32 {
+        let Some(store) = self.store_for("_check_registered") else { return INVALID_PARAMS };
+        batch::done(store.check_registered(buffer_ptr, size))
+    }
 }

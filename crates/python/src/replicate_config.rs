@@ -4,6 +4,7 @@ use std::fmt;
 
 use mooncake_client::{ErrorCode, SoftPin};
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::argument::Argument;
 
@@ -167,7 +168,7 @@ impl fmt::Display for Rules {
 /// `with_soft_pin` pins until the object was not accessed for the master's default time;
 /// `soft_pin_action=SoftPinAction.ENABLE` pins until a fixed deadline, `soft_pin_ttl_ms` after the object became
 /// readable, and wins over `with_soft_pin`.
-#[pyclass(module = "mooncake.store")]
+#[pyclass(subclass, weakref, module = "mooncake.store")]
 pub(crate) struct ReplicateConfig {
     rules: Rules,
 }
@@ -204,10 +205,14 @@ fn number_of(
 
 #[pymethods]
 impl ReplicateConfig {
+    /// Takes whatever the constructor of a subclass takes; `__init__` refuses arguments that are left for it.
     #[new]
-    fn new() -> Self {
+    #[pyo3(signature = (*_args, **_kwargs), text_signature = "()")]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
         Self { rules: Rules::default() }
     }
+
+    fn __init__(&self) {}
 
     fn __str__(&self) -> String {
         self.rules.to_string()

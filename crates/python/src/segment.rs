@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use mooncake_client::{Door, ErrorCode, SegmentId, parse_segment_id};
+use mooncake_client::{Door, ErrorCode, SegmentId, is_served_by_tcp, parse_segment_id};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -17,7 +17,7 @@ type Unmount = fn(&Door, &[SegmentId], Duration) -> Result<(), ErrorCode>;
 #[pymethods]
 impl MooncakeDistributedStore {
     /// Lends `size` bytes of the file at `path`, from `offset` on, which is a multiple of the page size. The file must
-    /// not be cut short while it is mounted.
+    /// not be cut short while it is mounted. Room for all of it is taken at once; where there is none, `ret` is -1.
     ///
     /// Returns a dict: `ret` is 0 or a negative code, `segment_ids` names what was mounted. `location` is accepted and
     /// changes nothing.
@@ -157,10 +157,11 @@ fn is_tcp(name: &'static str, protocol: Option<Value<'_, '_>>) -> PyResult<bool>
     let protocol =
         protocol.map(|protocol| argument(name, "protocol").text(protocol)).transpose()?;
     let protocol = protocol.as_deref().unwrap_or("tcp");
-    if protocol != "tcp" {
+    let served = is_served_by_tcp(protocol);
+    if !served {
         tracing::error!("{name}: protocol {protocol:?} is not supported in this build; use 'tcp'");
     }
-    Ok(protocol == "tcp")
+    Ok(served)
 }
 
 fn mounted_dict(

@@ -180,18 +180,19 @@ impl MooncakeDistributedStore {
     }
 }
 
-/// The parts of one object.
+/// The parts of one object. Empty ones count for nothing.
 fn parts(
     store: &Door,
     addresses: &[u64],
     sizes: &[u64],
     offsets: &[u64],
 ) -> Result<Vec<Fragment>, ErrorCode> {
-    if [addresses.len(), offsets.len()] != [sizes.len(); 2] || sizes.is_empty() {
+    if [addresses.len(), offsets.len()] != [sizes.len(); 2] {
         return Err(ErrorCode::InvalidParams);
     }
     let part = |((&address, &size), &object_offset)| {
         Ok(Fragment { object_offset, slice: memory_at(store, address, size)? })
     };
-    addresses.iter().zip(sizes).zip(offsets).map(part).collect()
+    let parts = addresses.iter().zip(sizes).zip(offsets);
+    parts.filter(|((_, size), _)| **size > 0).map(part).collect()
 }

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use mooncake_client::{DummyError, EnvError, ErrorCode, HttpAddress, OpenError, StoreConfig};
+use mooncake_client::{
+    DummyError, EnvError, ErrorCode, HttpAddress, OpenError, StoreConfig, is_served_by_tcp,
+};
+use mooncake_engine::EngineConfig;
 use mooncake_types::ByteSize;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -232,15 +235,21 @@ impl Setup {
         self.check_sizes()?;
         match self.protocol.as_str() {
             "tcp" => {}
+            other if is_served_by_tcp(other) => {
+                tracing::warn!("setup: protocol {other:?} is taken for 'tcp' in this build");
+            }
             "rpc_only" if self.global_segment_size == 0 => {}
             "rpc_only" => {
                 return Err(wrong("global_segment_size", "must be 0 with protocol 'rpc_only'"));
             }
+            other if is_tcp_forced() => {
+                tracing::warn!("setup: protocol {other:?} is taken for 'tcp': MC_FORCE_TCP is set");
+            }
             other => {
-                return Err(wrong(
-                    "protocol",
-                    format!("{other:?} is not one of 'tcp', 'rpc_only'"),
-                ));
+                let reason = format!(
+                    "{other:?} is not one of 'tcp', 'rdma', 'efa', 'rpc_only'; with MC_FORCE_TCP=1 it is taken for 'tcp'"
+                );
+                return Err(wrong("protocol", reason));
             }
         }
         if !self.tenant_id.is_empty() && self.tenant_id != default_tenant() {
@@ -349,6 +358,11 @@ fn engine(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Py<TransferEngine
     let handle = value.cast::<TransferEngineHandle>();
     let handle = handle.map_err(|_| argument("setup", NAMES[7]).wrong(wanted, value))?;
     Ok(Some(handle.clone().unbind()))
+}
+
+/// Whether every protocol is taken for "tcp", for stores as for transfer engines.
+fn is_tcp_forced() -> bool {
+    EngineConfig::from_env().is_ok_and(|config| config.force_tcp)
 }
 
 fn default_tenant() -> String {

@@ -140,9 +140,10 @@ impl MooncakeDistributedStore {
         task_id: &Bound<'_, PyAny>,
     ) -> PyResult<(Option<QueryTaskResponse>, i32)> {
         let wanted = "a tuple of two integers from 0 to 2**64 - 1";
-        let (first, second) = task_id
-            .extract::<Halves>()
-            .map_err(|_| argument("query_task", "task_id").wrong(wanted, task_id))?;
+        let task_id_argument = argument("query_task", "task_id");
+        let &[first, second] = task_id_argument.numbers(task_id)?.as_slice() else {
+            return Err(task_id_argument.wrong(wanted, task_id));
+        };
         let Some(store) = self.store_for("query_task") else { return Ok((None, INVALID_PARAMS)) };
         let id = TaskId(u128::from(first) << 64 | u128::from(second));
         Ok(match py.detach(|| store.query_task(id)) {

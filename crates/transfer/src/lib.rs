@@ -17,6 +17,7 @@ mod host;
 mod local;
 mod op;
 mod paths;
+mod protocol;
 mod tcp;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -35,6 +36,7 @@ pub use host::{Interrupt, ReadTicket, SegmentHost, WriteTicket};
 pub use local::LocalTransport;
 pub use op::{ReadOp, WriteOp};
 pub use paths::Paths;
+pub use protocol::is_served_by_tcp;
 pub use server::{DataServer, ServerConfig};
 pub use tcp::{TcpConfig, TcpTransport};
 pub use transport::Transport;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import operator
 from collections.abc import Iterable
 
@@ -14,8 +13,6 @@ FILE_NOT_FOUND = -1100
 _MAX_U64 = (1 << 64) - 1
 _MAX_I32 = (1 << 31) - 1
 
-log = logging.getLogger("mooncake.store")
-
 
 def wrong(function: str, name: str, wanted: str, value: object) -> TypeError:
     """The error for a `value` that is not `wanted`."""
@@ -23,9 +20,16 @@ def wrong(function: str, name: str, wanted: str, value: object) -> TypeError:
     return TypeError(f"{function}(): incompatible function arguments: '{name}' must be {wanted}, not {found}")
 
 
+def warn(message: str, *details: object) -> None:
+    """Logs a warning. `logging` is loaded by the first one, not by every program that imports the store."""
+    import logging
+
+    logging.getLogger("mooncake.store").warning(message, *details)
+
+
 def refuse(function: str, reason: str) -> int:
     """Logs why a call is refused, and returns the code for it."""
-    log.warning("%s: %s", function, reason)
+    warn("%s: %s", function, reason)
     return INVALID_PARAMS
 
 

@@ -3,16 +3,16 @@
 Little-endian. First 40 bytes: magic u32, version u16, header length u16, element type i32, rank i32, kind u32 (0 a full
 tensor, 1 a shard), reserved u32, offset of the elements u64, length of the elements in bytes u64. Then the global and
 the local shape, 8 x i64 each, filled up with -1; then the number of axes u32, reserved u32, and 4 axes of 32 bytes:
-kind, position, rank, count, split dimension (-1 without), expert or stage id, all i32, and the local extent of the
+kind, position, rank, size, split dimension (-1 without), expert or stage id, all i32, and the local extent of the
 split dimension i64. Bytes of axes that are not there are zero.
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from typing import NamedTuple
 
 from mooncake._tensor.dtype import ITEM_BYTES
 
@@ -35,21 +35,19 @@ _KIND_SHARD = 1
 _MAX_BYTES = (1 << 63) - 1
 
 
-@dataclass(frozen=True)
-class LayoutAxis:
+class LayoutAxis(NamedTuple):
     """One axis of parallelism as the header holds it. `kind` is a position in AXIS_KINDS."""
 
     kind: int
     position: int
     rank: int
-    count: int
+    size: int
     split_dim: int
     member_id: int
     split_extent: int
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """What the header says of a tensor. `dtype` is a number of `mooncake._tensor.dtype`."""
 
     dtype: int
@@ -75,7 +73,7 @@ class Layout:
         rank = len(self.global_shape)
         front = _FRONT.pack(MAGIC, VERSION, HEADER_BYTES, self.dtype, rank, kind, 0, HEADER_BYTES, self.data_bytes)
         axes = b"".join(
-            _AXIS.pack(a.kind, a.position, a.rank, a.count, a.split_dim, a.member_id, a.split_extent) for a in self.axes
+            _AXIS.pack(a.kind, a.position, a.rank, a.size, a.split_dim, a.member_id, a.split_extent) for a in self.axes
         )
         shapes = pack_shape(self.global_shape) + pack_shape(self.local_shape)
         return (front + shapes + _AXIS_COUNT.pack(len(self.axes), 0) + axes).ljust(HEADER_BYTES, b"\0")
@@ -106,7 +104,7 @@ def parse(header: bytes, total_bytes: int) -> Layout | None:
     What is returned fits into the object: `data_offset + data_bytes == total_bytes`. Remembered, for tensors of one
     layout have one header.
     """
-    if len(header) < HEADER_BYTES or total_bytes < HEADER_BYTES:
+    if len(header) < HEADER_BYTES or not HEADER_BYTES <= total_bytes <= _MAX_BYTES:
         return None
     front = _FRONT.unpack_from(header)
     magic, version, header_bytes, dtype, rank, kind, _, data_offset, data_bytes = front
@@ -143,4 +141,4 @@ def _parse_axes(raw: bytes, rank: int) -> tuple[LayoutAxis, ...] | None:
 
 
 def _is_valid(axis: LayoutAxis, rank: int) -> bool:
-    return 0 <= axis.kind < len(AXIS_KINDS) and 0 <= axis.rank < axis.count and NO_SPLIT <= axis.split_dim < rank
+    return 0 <= axis.kind < len(AXIS_KINDS) and 0 <= axis.rank < axis.size and NO_SPLIT <= axis.split_dim < rank

@@ -7,7 +7,7 @@ i32, reserved i32, 4 bytes of padding, the global shape 8 x i64 filled up with -
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mooncake._tensor.dtype import ITEM_BYTES
 from mooncake._tensor.layout import MAX_DIMS, pack_shape, parse_shape
@@ -18,8 +18,7 @@ _FRONT = struct.Struct("<IHHiiiii4x")
 MANIFEST_BYTES = _FRONT.size + 8 * MAX_DIMS
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(NamedTuple):
     """A tensor of `global_shape` that is stored as `shard_count` equal shards along `split_dim`."""
 
     dtype: int

@@ -12,6 +12,7 @@ class NativeStore(Protocol):
     """What a store must offer. `mooncake._native.MooncakeDistributedStore` documents the methods."""
 
     def get_hostname(self) -> str: ...
+    def _check_registered(self, buffer_ptr: int, size: int) -> int: ...
     def get_buffer(self, key: str) -> BufferHandle | None: ...
     def batch_get_buffer(self, keys: Iterable[str]) -> list[BufferHandle | None]: ...
     def get_into(self, key: str, buffer_ptr: SupportsIndex, size: SupportsIndex) -> int: ...
@@ -32,6 +33,14 @@ class NativeStore(Protocol):
         all_sizes: Iterable[Iterable[SupportsIndex]],
         config: ReplicateConfig | None = None,
     ) -> list[int]: ...
+
+
+def may_touch(store: NativeStore, address: int, size: int) -> bool:
+    """Whether the caller's memory there is as it said: not null, not empty, not past the end of a registered buffer.
+
+    False too while the store is not set up.
+    """
+    return address != 0 and store._check_registered(address, size) == 0
 
 
 def is_set_up(store: NativeStore) -> bool:

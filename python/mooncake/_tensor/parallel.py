@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from mooncake._tensor.layout import AXIS_KINDS, MAX_AXES, MAX_DIMS, NO_SPLIT, Layout, LayoutAxis
 
@@ -19,8 +19,7 @@ class InvalidAxesError(ValueError):
     """Axes, or a writer's partition, that identify no shard. The text says why."""
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(NamedTuple):
     """One axis, its kind in small letters."""
 
     kind: str
@@ -37,8 +36,7 @@ class Axis:
         return ids.get(self.kind) or 0
 
 
-@dataclass(frozen=True)
-class Partition:
+class Partition(NamedTuple):
     """Shard `rank` of `size` equal ones along `split_dim`, as a writer stores its part of a full tensor."""
 
     rank: int
@@ -116,7 +114,7 @@ def tp_axis(axes: tuple[Axis, ...]) -> Axis | None:
 
 def with_tp(axes: tuple[Axis, ...], rank: int, size: int) -> tuple[Axis, ...]:
     """The same axes with another place on the tp axis."""
-    return tuple(replace(axis, rank=rank, size=size) if axis.kind == "tp" else axis for axis in axes)
+    return tuple(axis._replace(rank=rank, size=size) if axis.kind == "tp" else axis for axis in axes)
 
 
 def in_order(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
@@ -196,7 +194,7 @@ def _stored_axis(axis: LayoutAxis) -> Axis:
     return Axis(
         kind,
         axis.rank,
-        axis.count,
+        axis.size,
         axis.split_dim if axis.split_dim >= 0 else None,
         axis.member_id if kind == "ep" else None,
         axis.member_id if kind == "pp" else None,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mooncake._tensor.dtype import Tensor, code_of, torch_module
 from mooncake._tensor.layout import MAX_DIMS, Layout, full_layout
 from mooncake._tensor.parallel import Axis, shard_layout, shard_shape, splits
 
 
-@dataclass(frozen=True)
-class Payload:
+class Payload(NamedTuple):
     """Ranges that together are one object, (address, length in bytes) each. `owners` keeps the memory alive."""
 
     ranges: tuple[tuple[int, int], ...]
@@ -26,8 +25,7 @@ class Payload:
         return [size for _, size in self.ranges]
 
 
-@dataclass(frozen=True)
-class Elements:
+class Elements(NamedTuple):
     """A tensor's elements in the memory of this host, row by row, and what the header is to say of them."""
 
     layout: Layout

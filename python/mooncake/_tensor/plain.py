@@ -34,7 +34,7 @@ def store_objects(writer: Writer, keys: Sequence[str], addresses: Sequence[int],
         return [code] * len(keys)
     payloads: list[Payload] = []
     for key, address, size in zip(keys, addresses, sizes, strict=True):
-        if layout_at(address, size) is None:
+        if layout_at(writer.store, address, size) is None:
             return [writer.refuse(f"the memory for {key!r} holds no tensor")] * len(keys)
         payloads.append(memory_payload(address, size))
     return writer.write_all(keys, payloads)

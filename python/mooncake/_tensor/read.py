@@ -6,9 +6,10 @@ import ctypes
 from typing import Any
 
 from mooncake._native import BufferHandle
-from mooncake._tensor.argument import log
+from mooncake._tensor.argument import warn
 from mooncake._tensor.dtype import ITEM_BYTES, Tensor, torch_dtype, torch_module
 from mooncake._tensor.layout import HEADER_BYTES, Layout, parse
+from mooncake._tensor.native import NativeStore, may_touch
 
 
 def memory_at(address: int, size: int) -> Any:
@@ -22,11 +23,11 @@ def layout_of(buffer: Any) -> Layout | None:
     return parse(bytes(memory[:HEADER_BYTES]), memory.nbytes)
 
 
-def layout_at(address: int, size: int) -> Layout | None:
-    """What the header in the caller's memory says; None if there is no memory, or no tensor."""
-    if address == 0 or size < HEADER_BYTES:
+def layout_at(store: NativeStore, address: int, size: int) -> Layout | None:
+    """What the header in the caller's memory says; None if the store does not take that memory, or for no tensor."""
+    if size < HEADER_BYTES or not may_touch(store, address, size):
         return None
-    return layout_of(memory_at(address, size))
+    return parse(ctypes.string_at(address, HEADER_BYTES), size)
 
 
 def view(buffer: Any, layout: Layout) -> Tensor | None:
@@ -41,7 +42,7 @@ def view(buffer: Any, layout: Layout) -> Tensor | None:
         flat = torch.frombuffer(buffer, dtype=dtype, count=count, offset=layout.data_offset)
         return flat.reshape(layout.local_shape)
     except (RuntimeError, ValueError) as error:
-        log.warning("a stored tensor cannot be shown: %s", error)
+        warn("a stored tensor cannot be shown: %s", error)
         return None
 
 
@@ -49,7 +50,7 @@ def decode(buffer: Any) -> Tensor | None:
     """The tensor in a buffer, as calls return it: one without dimensions comes back with one dimension of length 1."""
     layout = layout_of(buffer)
     if layout is None:
-        log.warning("%d bytes are no tensor", memoryview(buffer).nbytes)
+        warn("%d bytes are no tensor", memoryview(buffer).nbytes)
         return None
     tensor = view(buffer, layout)
     return tensor.reshape(1) if tensor is not None and tensor.dim() == 0 else tensor

@@ -7,8 +7,8 @@ the shards that make it up are there and fit to each other.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from mooncake._native import BufferHandle
 from mooncake._tensor import manifest
@@ -33,44 +33,42 @@ from mooncake._tensor.parallel import (
 from mooncake._tensor.read import layout_of, memory_at
 
 
-@dataclass(frozen=True)
-class Source:
-    """A tensor that is stored as `count` equal shards along `split_dim`; `axes` tell which, but for the tp rank."""
+class Source(NamedTuple):
+    """A tensor that is stored as equal shards along `split_dim`; `axes` tell which, but for the tp rank."""
 
     key: str
     dtype: int
     global_shape: tuple[int, ...]
     split_dim: int
-    count: int
+    shard_count: int
     axes: tuple[Axis, ...]
     is_writers: bool = False
 
     @property
     def extent(self) -> int:
         """The length of one shard along the split dimension."""
-        return self.global_shape[self.split_dim] // self.count
+        return self.global_shape[self.split_dim] // self.shard_count
 
     def is_whole(self) -> bool:
         """Whether shards of this count can make up the tensor at all."""
-        return splits(self.global_shape, self.split_dim, self.count)
+        return splits(self.global_shape, self.split_dim, self.shard_count)
 
     def key_of(self, rank: int) -> str:
         """The key of one shard."""
         if self.is_writers:
-            return partition_key(self.key, Partition(rank, self.count, self.split_dim))
-        return shard_key(self.key, with_tp(self.axes, rank, self.count))
+            return partition_key(self.key, Partition(rank, self.shard_count, self.split_dim))
+        return shard_key(self.key, with_tp(self.axes, rank, self.shard_count))
 
     def owns(self, rank: int, layout: Layout) -> bool:
         """Whether an object with this layout is the shard of that rank."""
-        local_shape = shard_shape(self.global_shape, self.split_dim, self.count)
+        local_shape = shard_shape(self.global_shape, self.split_dim, self.shard_count)
         expected = (self.dtype, self.global_shape, local_shape)
         if (layout.dtype, layout.global_shape, layout.local_shape) != expected:
             return False
-        return axes_of(layout) == in_order(with_tp(self.axes, rank, self.count))
+        return axes_of(layout) == in_order(with_tp(self.axes, rank, self.shard_count))
 
 
-@dataclass(frozen=True)
-class Shard:
+class Shard(NamedTuple):
     """A stored shard: its place among the others, and its bytes."""
 
     rank: int
@@ -78,8 +76,7 @@ class Shard:
     data_offset: int
 
 
-@dataclass(frozen=True)
-class Assembly:
+class Assembly(NamedTuple):
     """The shards that a result is made of. The result starts at `start` along the split dimension."""
 
     source: Source
@@ -183,7 +180,7 @@ def _answers(source: Source, tp: Axis) -> bool:
 def _assemble(store: NativeStore, source: Source, start: int, layout: Layout) -> Assembly | None:
     """Reads the shards that overlap the result, all of them if it is empty."""
     end = start + layout.local_shape[source.split_dim]
-    ranks = range(source.count)
+    ranks = range(source.shard_count)
     if end > start:
         ranks = range(start // source.extent, -(-end // source.extent))
     read = _read(store, [source.key_of(rank) for rank in ranks])

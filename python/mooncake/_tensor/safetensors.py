@@ -6,7 +6,7 @@ import importlib
 import os
 from typing import Any
 
-from mooncake._tensor.argument import FILE_NOT_FOUND, INVALID_PARAMS, log, refuse, text, wrong
+from mooncake._tensor.argument import FILE_NOT_FOUND, INVALID_PARAMS, refuse, text, warn, wrong
 from mooncake._tensor.dtype import Tensor, torch_module
 from mooncake._tensor.native import NativeStore, is_set_up
 from mooncake._tensor.plain import get_many, store_tensor
@@ -48,7 +48,7 @@ class SafetensorsCalls:
         module, format_error = _safetensors()
         tensor = get_many(self, [key])[0]
         if tensor is None:
-            log.warning("%s: no tensor for %r", name, key)
+            warn("%s: no tensor for %r", name, key)
             return FILE_NOT_FOUND
         try:
             module.save_file({key: tensor}, path)
@@ -82,7 +82,7 @@ class SafetensorsCalls:
             refuse(name, f"{path!r} holds no tensor")
             return None
         if wanted is not None and wanted not in loaded:
-            log.warning("%s: no tensor %r in %r; its first is taken", name, wanted, path)
+            warn("%s: no tensor %r in %r; its first is taken", name, wanted, path)
         first = next(iter(loaded))
         tensor = loaded[wanted if wanted is not None and wanted in loaded else first]
         return tensor if store_tensor(Writer(self, name), wanted or path, tensor) == 0 else None

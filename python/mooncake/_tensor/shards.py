@@ -59,7 +59,7 @@ class Request:
         """Stores what is asked for of a tensor in the caller's memory; with a tp axis, the shards of all its ranks."""
         if self.partition is None and not self.axes:
             return store_objects(writer, [key], [address], [size])[0]
-        layout = layout_at(address, size)
+        layout = layout_at(writer.store, address, size)
         if layout is None:
             return writer.refuse(f"the memory for {key!r} holds no tensor")
         if self.axes and self.tp is None:
@@ -68,7 +68,7 @@ class Request:
             if stored is None or tensor is None:
                 return writer.refuse(f"the memory for {key!r} holds no tensor of a known type")
             return writer.write(shard_key(key, self.axes), Elements(stored, tensor).payload())
-        elements = elements_at(address, size)
+        elements = elements_at(writer.store, address, size)
         if elements is None:
             return writer.refuse(f"the memory for {key!r} holds a shard, not a full tensor")
         if self.partition is not None:

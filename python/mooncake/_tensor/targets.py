@@ -7,7 +7,7 @@ import ctypes
 from mooncake._native import BufferHandle
 from mooncake._tensor.dtype import Tensor
 from mooncake._tensor.layout import Layout
-from mooncake._tensor.native import NativeStore
+from mooncake._tensor.native import NativeStore, may_touch
 from mooncake._tensor.parallel import (
     Axis,
     InvalidAxesError,
@@ -66,7 +66,7 @@ def get_target(store: NativeStore, key: str, target: Target) -> Tensor | None:
 
 def get_target_into(store: NativeStore, key: str, address: int, size: int, target: Target) -> Tensor | None:
     """The tensor that a target asks for, in the caller's memory; None if it is not there, or has no room."""
-    if address == 0:
+    if not may_touch(store, address, size):
         return None
     if target.mode == "as_stored":
         return decode_at(address, store.get_into(key, address, size))

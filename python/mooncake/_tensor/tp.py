@@ -15,9 +15,9 @@ from mooncake._tensor.read import layout_at, memory_at, view
 from mooncake._tensor.write import Writer, first_failure
 
 
-def elements_at(address: int, size: int) -> Elements | None:
+def elements_at(store: NativeStore, address: int, size: int) -> Elements | None:
     """The elements of a tensor that lies, header first, in the caller's memory; None if it holds none, or a shard."""
-    layout = layout_at(address, size)
+    layout = layout_at(store, address, size)
     if layout is None or layout.local_shape != layout.global_shape:
         return None
     tensor = view(memory_at(address, size), layout)
@@ -97,7 +97,7 @@ class _Split:
         code = lengths_code(writer, keys, addresses, sizes)
         if code:
             return [code] * len(keys)
-        found = [elements_at(address, size) for address, size in zip(addresses, sizes, strict=True)]
+        found = [elements_at(writer.store, address, size) for address, size in zip(addresses, sizes, strict=True)]
         return store_all_split(writer, keys, found, self.axis)
 
 

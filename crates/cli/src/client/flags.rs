@@ -1,7 +1,7 @@
 //! The flags of `mooncake_client`.
 
 use clap::{Args, Parser};
-use mooncake_client::HttpAddress;
+use mooncake_client::{HttpAddress, is_served_by_tcp};
 use mooncake_types::ByteSize;
 
 use crate::logging::LogLevel;
@@ -58,7 +58,7 @@ pub struct NodeFlags {
     /// Buffer for copying puts and gets of this process, of which it makes none: bytes, or like 16MB.
     #[arg(long, default_value = "0", value_name = "SIZE")]
     pub local_buffer_size: ByteSize,
-    /// How bytes travel; this build has tcp.
+    /// How bytes travel: tcp, which also serves who asks for rdma or efa.
     #[arg(long, default_value = "tcp", value_name = "NAME")]
     pub protocol: String,
 }
@@ -150,8 +150,8 @@ impl ClientFlags {
                 format!("--tenant_id={}: another tenant than the default one", accepted.tenant_id),
             ),
             (
-                self.node.protocol != "tcp",
-                format!("--protocol={}: another transport than tcp", self.node.protocol),
+                !is_served_by_tcp(&self.node.protocol),
+                format!("--protocol={}: this transport", self.node.protocol),
             ),
         ];
         match wrong.into_iter().find(|(is_wrong, _)| *is_wrong) {

@@ -33,6 +33,7 @@ use clap::Parser;
 use mooncake_client::{EnvError, OpenError};
 use mooncake_memory::MapError;
 
+use crate::exit::{complain, say};
 use args::{PoolTooSmall, ReplayArgs};
 use cluster::ClusterError;
 use drive::Outcome;
@@ -83,7 +84,7 @@ pub fn main(args: &[String]) -> ExitCode {
 
 fn run(args: &ReplayArgs) -> ExitCode {
     if let Some(parent) = args.as_child_of {
-        eprintln!("{}", process::become_child(parent, &args.command));
+        complain(format_args!("{}\n", process::become_child(parent, &args.command)));
         return ExitCode::from(127);
     }
     let stop = match Stop::on_signals() {
@@ -92,7 +93,7 @@ fn run(args: &ReplayArgs) -> ExitCode {
     };
     match replay(args, &stop) {
         Ok(_) | Err(ReplayError::Cluster(ClusterError::Stopped)) if stop.requested() => {
-            eprintln!("mooncake replay: stopped by a signal");
+            complain(format_args!("mooncake replay: stopped by a signal\n"));
             ExitCode::from(INTERRUPTED)
         }
         Ok(true) => ExitCode::SUCCESS,
@@ -102,7 +103,7 @@ fn run(args: &ReplayArgs) -> ExitCode {
 }
 
 fn fail(error: &ReplayError) -> ExitCode {
-    eprintln!("mooncake replay: {error}");
+    complain(format_args!("mooncake replay: {error}\n"));
     ExitCode::FAILURE
 }
 
@@ -124,7 +125,7 @@ fn replay(args: &ReplayArgs, stop: &Stop) -> Result<bool, ReplayError> {
     target.clean(&prefix);
     let evicted = evicted.map(|(after, before)| after.saturating_sub(before));
     let report = report(args, &trace, outcome, &target, evicted);
-    print!("{report}");
+    say(format_args!("{report}"));
     write_json(args, &report)?;
     match failure {
         Some(failure) => Err(failure.into()),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::drive::Counters;
+use crate::exit::complain;
 
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 const TEMPLATE: &str = "{bar:32} {pos}/{len} requests  {msg}  {elapsed} (eta {eta})";
@@ -34,7 +35,8 @@ impl Progress {
             }
             Progress::Lines { requests, started, next } if Instant::now() >= *next => {
                 let done = counters.requests.load(Ordering::Relaxed);
-                eprintln!("{done}/{requests} requests  {}", summary(counters, started.elapsed()));
+                let summary = summary(counters, started.elapsed());
+                complain(format_args!("{done}/{requests} requests  {summary}\n"));
                 *next += LINE_INTERVAL;
             }
             Progress::Lines { .. } => {}

@@ -9,6 +9,7 @@ use super::args::ReplayArgs;
 use super::cluster::{self, CLUSTER_ID, Cluster, ClusterError, Plan};
 use super::stop::Stop;
 use super::trace::Trace;
+use crate::exit::complain;
 
 const DEFAULT_ADMIN_PORT: u16 = 9003;
 const CAPACITY_METRIC: &str = "master_total_capacity_bytes";
@@ -65,7 +66,9 @@ impl Target {
                 store.remove_by_regex(&format!("^{prefix}"), true).map_err(|code| code.to_string())
             });
         if let Err(reason) = removed {
-            eprintln!("mooncake replay: objects with keys in {prefix} stay in the pool: {reason}");
+            complain(format_args!(
+                "mooncake replay: objects with keys in {prefix} stay in the pool: {reason}\n"
+            ));
         }
     }
 

@@ -13,8 +13,8 @@ use super::guest::Guest;
 use super::line::{LineError, receive, send};
 use super::lines::Line;
 use super::protocol::{Call, MAX_BODY_BYTES, MAX_HELLO_BYTES, PROTOCOL_VERSION};
-use super::serve;
 use super::server::{Shared, watch};
+use super::{check_user, serve};
 
 /// How long a dummy may take to say who it is.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,9 +33,6 @@ const MAX_LINES_PER_GUEST: usize = 65;
 
 /// Most dummies at a time.
 const MAX_GUESTS: usize = 128;
-
-/// The user that may do everything anyway.
-const ROOT: u32 = 0;
 
 /// Serves one connection to its end.
 pub(super) fn serve(shared: &Shared, line: &Line) {
@@ -113,13 +110,8 @@ fn peer(line: &Line) -> Result<Option<i32>, Refusal> {
         code: ErrorCode::InternalError,
         message: format!("the system does not tell who connected: {error}"),
     })?;
-    let own = rustix::process::geteuid().as_raw();
-    if peer.uid != own && peer.uid != ROOT {
-        let message =
-            format!("this side serves user {own}, the one that connected is {}", peer.uid);
-        return Err(Refusal { code: ErrorCode::IllegalClient, message });
-    }
-    Ok(peer.pid)
+    let refuse = |message| Refusal { code: ErrorCode::IllegalClient, message };
+    check_user(peer.uid).map_err(refuse).map(|()| peer.pid)
 }
 
 /// The rules of all connections of the pool, for what a dummy shows.

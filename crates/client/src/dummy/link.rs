@@ -1,16 +1,17 @@
 use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
-use mooncake_memory::Region;
+use mooncake_memory::{Region, peer_of};
 use mooncake_types::ErrorCode;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::answer::Answer;
 use super::line::{LineError, is_open, receive, send};
 use super::protocol::{Call, MAX_BODY_BYTES, MAX_HELLO_BYTES, PROTOCOL_VERSION};
-use super::socket_name;
+use super::{check_user, socket_name};
 
 /// How long connecting and the handshake may take, each.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,8 +35,16 @@ pub(super) struct Bond {
     life_line: UnixStream,
     lines: Mutex<Pool>,
     returned: Condvar,
-    /// What was shared, by the address of its first byte.
-    shared: Mutex<BTreeMap<usize, (Weak<Region>, u32)>>,
+    shared: Mutex<Shared>,
+}
+
+/// What the host has mapped. Whoever holds it has the life line to itself.
+#[derive(Default)]
+struct Shared {
+    /// By the address of the first byte.
+    regions: BTreeMap<usize, (Weak<Region>, u32)>,
+    /// A call on the life line has no answer: one that still comes would be taken for that of the next call.
+    is_over: bool,
 }
 
 #[derive(Default)]
@@ -83,7 +92,7 @@ impl Link {
     /// The bond with the process that is there now.
     pub(super) fn bond(&self) -> Result<Arc<Bond>, CallFailure> {
         let mut held = self.lock();
-        if let Some(bond) = held.as_ref().filter(|bond| is_open(&bond.life_line)) {
+        if let Some(bond) = held.as_ref().filter(|bond| bond.holds()) {
             return Ok(Arc::clone(bond));
         }
         *held = None;
@@ -114,7 +123,7 @@ impl Link {
     pub(super) fn share(&self, bond: &Arc<Bond>, region: &Arc<Region>) -> Result<u32, CallFailure> {
         let address = region.whole().as_ptr().expose_provenance();
         let mut shared = bond.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, map)) = shared.get(&address)
+        if let Some((known, map)) = shared.regions.get(&address)
             && known.ptr_eq(&Arc::downgrade(region))
         {
             return Ok(*map);
@@ -124,10 +133,10 @@ impl Link {
             let message = "memory without a descriptor cannot be shared";
             return Err(CallFailure::refused(ErrorCode::InvalidParams, message));
         };
-        let answer = converse(&bond.life_line, &Call::Share { len: region.len() }, Some(memory));
-        match answer.inspect_err(|_| self.part(bond))? {
+        let call = Call::Share { len: region.len() };
+        match self.call_on_life_line(bond, &mut shared, &call, Some(memory))? {
             Answer::Shared(Ok(map)) => {
-                shared.insert(address, (Arc::downgrade(region), map));
+                shared.regions.insert(address, (Arc::downgrade(region), map));
                 Ok(map)
             }
             Answer::Shared(Err(code)) => {
@@ -138,17 +147,30 @@ impl Link {
     }
 
     /// Lets the host unmap what this process has freed.
-    fn unshare_freed(
-        &self,
-        bond: &Arc<Bond>,
-        shared: &mut BTreeMap<usize, (Weak<Region>, u32)>,
-    ) -> Result<(), CallFailure> {
-        let freed = shared.extract_if(.., |_, (region, _)| region.strong_count() == 0);
+    fn unshare_freed(&self, bond: &Arc<Bond>, shared: &mut Shared) -> Result<(), CallFailure> {
+        let is_freed =
+            |_: &usize, (region, _): &mut (Weak<Region>, u32)| region.strong_count() == 0;
+        let freed: Vec<_> = shared.regions.extract_if(.., is_freed).collect();
         for (_, (_, map)) in freed {
-            let answer = converse(&bond.life_line, &Call::Unshare { map }, None);
-            answer.inspect_err(|_| self.part(bond))?;
+            self.call_on_life_line(bond, shared, &Call::Unshare { map }, None)?;
         }
         Ok(())
+    }
+
+    fn call_on_life_line(
+        &self,
+        bond: &Arc<Bond>,
+        shared: &mut Shared,
+        call: &Call<'_>,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<Answer, CallFailure> {
+        if shared.is_over {
+            return Err(CallFailure::refused(ErrorCode::RpcFail, "an earlier call has no answer"));
+        }
+        converse(&bond.life_line, call, descriptor).inspect_err(|_| {
+            shared.is_over = true;
+            self.part(bond);
+        })
     }
 
     /// Has the next call look for the process anew.
@@ -191,10 +213,14 @@ impl Link {
 
     /// A connection on which the handshake is done, with what the host said.
     fn connect(&self, guest: Option<u128>) -> Result<(UnixStream, u128, String), CallFailure> {
-        let stream = open(self.port).map_err(|error| {
+        let failed = |error: std::io::Error| {
             let name = socket_name(self.port);
             CallFailure::refused(ErrorCode::RpcFail, format!("nobody serves @{name}: {error}"))
-        })?;
+        };
+        let stream = open(self.port).map_err(failed)?;
+        // Any user can take the name of the socket first, to be handed the token and the memory.
+        check_user(peer_of(stream.as_fd()).map_err(failed)?.uid)
+            .map_err(|message| CallFailure::refused(ErrorCode::IllegalClient, message))?;
         let hello = Call::Hello { version: PROTOCOL_VERSION, token: &self.auth_token, guest };
         send(&stream, &hello.encode(), None)?;
         let mut body = Vec::new();
@@ -213,6 +239,15 @@ impl Link {
 }
 
 impl Bond {
+    /// Whether the host is still there, as far as can be told without waiting.
+    fn holds(&self) -> bool {
+        match self.shared.try_lock() {
+            // An answer that is on its way to whoever talks there now is no end.
+            Err(TryLockError::WouldBlock) => true,
+            Ok(_) | Err(TryLockError::Poisoned(_)) => is_open(&self.life_line),
+        }
+    }
+
     /// A connection is free, or gone.
     fn give_back(&self, stream: Option<UnixStream>) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
@@ -237,7 +272,7 @@ fn open(port: u16) -> std::io::Result<UnixStream> {
 fn converse(
     stream: &UnixStream,
     call: &Call<'_>,
-    descriptor: Option<std::os::fd::BorrowedFd<'_>>,
+    descriptor: Option<BorrowedFd<'_>>,
 ) -> Result<Answer, CallFailure> {
     send(stream, &call.encode(), descriptor)?;
     let mut body = Vec::new();

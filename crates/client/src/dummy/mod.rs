@@ -30,5 +30,18 @@ fn socket_name(port: u16) -> String {
     format!("mooncake_client_{port}.sock")
 }
 
+/// Whether a process of this user may be on the other side: one of our own user, or of root, who may do everything
+/// anyway.
+///
+/// # Errors
+/// In words.
+fn check_user(uid: u32) -> Result<(), String> {
+    let own = rustix::process::geteuid();
+    match uid == own.as_raw() || rustix::process::Uid::from_raw(uid).is_root() {
+        true => Ok(()),
+        false => Err(format!("this process is of user {own}, the one on the other side of {uid}")),
+    }
+}
+
 #[cfg(test)]
 mod tests;

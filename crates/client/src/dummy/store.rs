@@ -173,10 +173,14 @@ impl DummyStore {
         self.pool.as_ref().map_or(0, |pool| pool.region().len())
     }
 
-    /// Hands out shared memory until [`DummyStore::free_to_mem_pool`] or the end of this dummy; gives its address. `None`
-    /// if there are not `len_bytes` together.
+    /// Hands out shared memory until [`DummyStore::free_to_mem_pool`] or the drop of this dummy; gives its address. `None`
+    /// if there are not `len_bytes` together, or the dummy is closed.
     #[must_use]
     pub fn alloc_from_mem_pool(&self, len_bytes: u64) -> Option<usize> {
+        // A forked process shares the pool with its parent, which would hand out the same range.
+        if self.is_closed() {
+            return None;
+        }
         self.pool.as_ref()?.alloc(len_bytes)
     }
 
@@ -220,7 +224,7 @@ impl DummyStore {
     }
 
     pub(super) fn bond(&self) -> Result<Arc<Bond>, ErrorCode> {
-        if self.is_forked() || self.closed.load(Ordering::SeqCst) {
+        if self.is_closed() {
             return Err(CLOSED);
         }
         self.link.bond().map_err(|failure| {
@@ -237,6 +241,10 @@ impl DummyStore {
 
     fn registry(&self) -> MutexGuard<'_, Registry> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_forked() || self.closed.load(Ordering::SeqCst)
     }
 
     fn is_forked(&self) -> bool {

@@ -7,8 +7,9 @@ use mooncake_memory::Region;
 
 /// Bytes that are populated beyond the furthest range that a writer took.
 const AHEAD: u64 = 256 << 20;
-/// Bytes populated at a time: a whole number of pages of any size, and short enough to give way often.
-const STEP: u64 = 4 << 20;
+/// Bytes populated at a time: a whole number of pages of the sizes that memory files have, and short enough to give way
+/// often.
+const STEP: u64 = 2 << 20;
 /// Memory that is left to others: a segment larger than the machine is populated as far as it is written.
 const RESERVE: u64 = 512 << 20;
 
@@ -81,7 +82,7 @@ mod tests {
 
     #[test]
     fn every_page_is_there_and_no_byte_has_changed() {
-        let region = Region::anonymous(STEP + (3 << 20)).expect("memory for a test");
+        let region = Region::anonymous(STEP + (1 << 20)).expect("memory for a test");
         region.slice(1 << 20, 5).expect("it lies within").write_from(b"bytes");
         let frontier = Frontier::default();
         assert!(frontier.step(&region) && frontier.step(&region));

@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mooncake_transfer::{Interrupt, ReadTicket, SegmentHost, WriteTicket};
 use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId};
@@ -47,8 +47,24 @@ impl Host {
     /// Serves a segment no longer. Transfers that hold its memory end first; what they wrote is lost. Its memory is
     /// given back with the last of them.
     pub fn take_back(&self, id: SegmentId) {
+        drop(self.withdraw(id));
+    }
+
+    /// As [`Host::take_back`]; waits, `patience` at most, for the last to have given the memory back.
+    pub fn take_back_waiting(&self, id: SegmentId, patience: Duration) {
+        let Some(segment) = self.withdraw(id) else { return };
+        let memory = segment.watch_memory();
+        drop(segment);
+        let started = Instant::now();
+        while memory.strong_count() > 0 && started.elapsed() < patience {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn withdraw(&self, id: SegmentId) -> Option<Arc<Segment>> {
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
-        segments.retain(|segment| segment.id() != id);
+        let position = segments.iter().position(|segment| segment.id() == id)?;
+        Some(segments.remove(position))
     }
 
     /// The highest epoch seen so far.

@@ -2,10 +2,13 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
-
-use mooncake_memory::run_only_when_idle;
+use std::time::Duration;
+use std::{fs, thread};
 
 use super::host::Host;
+
+/// How long the thread waits while others want the processors.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// A thread that has the system provide the pages of all segments shortly before they are written. It starts with the
 /// first segment. Dropping this stops it.
@@ -51,21 +54,39 @@ impl Drop for Populating {
     }
 }
 
+/// The thread gives way by asking, not by a low priority: while the system provides pages it holds a lock of the whole
+/// address space, and a thread that has it and never gets to run would keep all others from starting threads.
 fn work(host: &Host, stop: &AtomicBool) {
-    if let Err(error) = run_only_when_idle() {
-        tracing::debug!(%error, "pages are provided at the priority of everybody else");
-    }
+    let processors = thread::available_parallelism().map_or(1, usize::from);
     while !stop.load(Ordering::Relaxed) {
-        if !step(host) {
-            std::thread::park();
+        if running_threads().is_some_and(|running| running > processors) {
+            thread::park_timeout(PAUSE);
+        } else if !step(host) {
+            thread::park();
         }
     }
+}
+
+/// How many threads of the machine run or want to, this one among them; unknown where the system does not say.
+fn running_threads() -> Option<usize> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
 }
 
 /// One step of work in one segment; false if there is none for now. No segment is held between steps.
 fn step(host: &Host) -> bool {
     host.segments().iter().any(|segment| {
-        segment.frontier().worked_by(std::thread::current());
+        segment.frontier().worked_by(thread::current());
         segment.frontier().step(segment.region())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_thread_runs() {
+        assert!(running_threads().is_some_and(|running| running >= 1));
+    }
 }

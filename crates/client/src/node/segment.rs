@@ -1,5 +1,5 @@
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 use mooncake_memory::Region;
@@ -49,6 +49,11 @@ impl Segment {
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.region.len()
+    }
+
+    /// Tells whether anybody still holds the memory.
+    pub(super) fn watch_memory(&self) -> Weak<Region> {
+        Arc::downgrade(&self.region)
     }
 
     pub(super) fn region(&self) -> &Region {

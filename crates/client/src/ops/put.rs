@@ -13,8 +13,8 @@ use super::{CallError, MoveError, Op, Step, unexpected};
 
 /// Puts objects: ask for ranges, write them, make them visible.
 ///
-/// A replica whose write failed is reported when the put ends. If all replicas of an object failed, its put is
-/// revoked and tried once more without the segments that failed. A key that is taken, or stands earlier in the
+/// A replica whose write failed is reported when the put ends. If all replicas of an object failed, or are gone by the
+/// time the put ends, it is revoked and tried once more without the segments that failed. A key that is taken, or stands earlier in the
 /// same batch, is answered with [`ErrorCode::ObjectAlreadyExists`].
 ///
 /// An upsert takes the place of the object that has the key. Of items of one key in one call the last is stored, and
@@ -223,9 +223,13 @@ impl<'a> PutOp<'a> {
     }
 
     fn on_ended(&mut self, statuses: &[Result<(), ErrorCode>]) {
-        let written = self.granted.iter().filter(|put| put.fate == Fate::Written);
+        let written = self.granted.iter_mut().filter(|put| put.fate == Fate::Written);
         for (put, status) in written.zip(statuses) {
             self.results[put.position] = *status;
+            if *status == Err(ErrorCode::ObjectNotFound) && !self.is_retry {
+                // All segments that it was written to have left the pool meanwhile, or its master has.
+                put.fate = Fate::Failed;
+            }
         }
         self.phase = Phase::Revoke;
     }

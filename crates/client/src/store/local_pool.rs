@@ -30,14 +30,16 @@ impl Store {
         self.local_pool.len_bytes
     }
 
-    /// Hands out memory of the local buffer until [`Store::free_to_mem_pool`] or the end of this store; gives its address.
-    /// `None` if there are not `len_bytes` together.
+    /// Hands out memory of the local buffer until [`Store::free_to_mem_pool`] or the drop of this store; gives its address.
+    /// `None` if there are not `len_bytes` together, or the store is closed.
     #[must_use]
     pub fn alloc_from_mem_pool(&self, len_bytes: u64) -> Option<usize> {
+        // Also for a forked process: it shares the memory with its parent, which would hand out the same range.
+        self.session()?;
         self.local_pool.mapped()?.alloc(len_bytes)
     }
 
-    /// Takes back what was handed out at this address; false if nothing was.
+    /// Takes back what was handed out at this address, also after [`Store::close`]; false if nothing was.
     pub fn free_to_mem_pool(&self, address: usize) -> bool {
         self.local_pool.pool.get().and_then(Option::as_ref).is_some_and(|pool| pool.free(address))
     }

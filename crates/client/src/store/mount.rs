@@ -40,6 +40,9 @@ enum Origin {
     Allocation,
 }
 
+/// Longest wait of an unmount for transfers to let go of the memory, so that the same file can be lent again at once.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
+
 /// What was lent since the store was opened, and is not taken back.
 pub(super) struct Mounts {
     hostname: String,
@@ -61,11 +64,12 @@ impl Mounts {
 impl Store {
     /// Lends `len_bytes` of a file, or of an object in `/dev/shm`, from `offset` on. What the pool keeps there is written
     /// to the file; what is in it before is overwritten. The file must not be cut short while it is lent: touching bytes
-    /// that are gone ends the process. `location` names where the memory lies; nothing depends on it.
+    /// that are gone ends the process. Room for all of it is taken at once. `location` names where the memory lies;
+    /// nothing depends on it.
     ///
     /// # Errors
-    /// [`ErrorCode::FileNotFound`], [`ErrorCode::FileOpenFail`]; [`ErrorCode::InvalidParams`] if the file is no plain one
-    /// or too short, `offset` is not at a page, or no segment has that length;
+    /// [`ErrorCode::FileNotFound`], [`ErrorCode::FileOpenFail`]; [`ErrorCode::InternalError`] if its filesystem has no
+    /// room for it; [`ErrorCode::InvalidParams`] if the file is no plain one or too short, `offset` is not at a page, or no segment has that length;
     /// [`ErrorCode::SegmentAlreadyExists`] if a part of the range is lent already, by whatever process;
     /// [`ErrorCode::UnavailableInCurrentStatus`] if the store is closed or lends 256 segments already; what the master
     /// answers.
@@ -252,7 +256,7 @@ impl Session {
             Err(error) => Err(error.code()),
         };
         match result {
-            Ok(()) if grace_ms == 0 => self.host.take_back(id),
+            Ok(()) if grace_ms == 0 => self.host.take_back_waiting(id, RELEASE_PATIENCE),
             Ok(()) => {
                 let due = self.clock.now().after_ms(grace_ms);
                 self.heartbeat.change(vec![Change::Retire(id, due)]);

@@ -1,5 +1,5 @@
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 use mooncake_types::{ErrorCode, KeyVersion, PutItem, ReplicateConfig, Tick};
@@ -84,7 +84,8 @@ impl PutSessions {
         self.puts.lock().expect("no holder of the put sessions panicked")
     }
 
-    /// Takes places for these items; gives by item why it has none, and the expired puts that had them before.
+    /// Takes places for these items; gives by item why it has none, and the expired puts that had them before. Items
+    /// of one key share a place: which of them gets the key is for the master to say.
     fn reserve<'a>(
         &self,
         items: &[PutItem<'a>],
@@ -94,10 +95,14 @@ impl PutSessions {
         if puts.by_key.len() + items.len() > MAX_PUT_SESSIONS {
             puts.by_key.retain(|_, slot| !slot.has_expired(now));
         }
+        let mut taken = HashSet::with_capacity(items.len());
         let mut expired = Vec::new();
         let reserved = items.iter().map(|item| {
-            let before = puts.reserve(item.key, now)?;
-            expired.extend(before.map(|put| put.revocation(item.key)));
+            if !taken.contains(item.key) {
+                let before = puts.reserve(item.key, now)?;
+                expired.extend(before.map(|put| put.revocation(item.key)));
+                taken.insert(item.key);
+            }
             Ok(())
         });
         (reserved.collect(), expired)
@@ -120,7 +125,10 @@ impl PutSessions {
                 Ok(())
             }
             Err(code) => {
-                puts.by_key.remove(key);
+                // Unless an earlier item of the call got the key.
+                if matches!(puts.by_key.get(key), Some(Slot::Starting)) {
+                    puts.by_key.remove(key);
+                }
                 Err(code)
             }
         });
@@ -141,7 +149,7 @@ impl PutSessions {
         };
         let waited = self.written.wait_while(puts, is_busy);
         let mut puts = waited.expect("no holder of the put sessions panicked");
-        let mut seen = std::collections::HashSet::with_capacity(keys.len());
+        let mut seen = HashSet::with_capacity(keys.len());
         keys.iter().map(|key| seen.insert(*key).then(|| puts.open(key).cloned())?).collect()
     }
 
@@ -195,7 +203,7 @@ impl Session {
 impl Store {
     /// Starts puts that are written part by part: each item is a key and the object's length.
     ///
-    /// Codes as [`Store::put`], and [`ErrorCode::InvalidParams`] for a key that has a session of this store,
+    /// Codes as [`Store::put`], and [`ErrorCode::InvalidParams`] for a key that had a session of this store before,
     /// [`ErrorCode::NoAvailableHandle`] also if the store has 65,536 sessions open. A session that takes longer than
     /// [`crate::StoreConfig::put_session_timeout`] is over.
     pub fn put_session_start(

@@ -50,12 +50,16 @@ pub(super) struct Fragments<'a, 'k> {
 
 impl<'a, 'k> Fragments<'a, 'k> {
     pub(super) fn new(items: &'a [Ranged<'k>]) -> Self {
-        let starts = items.iter().map(|item| {
-            let lens = item.fragments.iter().map(|fragment| fragment.slice.len() as u64);
-            lens.scan(0, |at, len| Some(std::mem::replace(at, *at + len))).collect()
-        });
-        Self { items, starts: starts.collect() }
+        let lens = |item: &'a Ranged<'k>| {
+            item.fragments.iter().map(|fragment| fragment.slice.len() as u64)
+        };
+        Self { items, starts: items.iter().map(|item| starts(lens(item))).collect() }
     }
+}
+
+/// Where fragments of these lengths start. Callers may name more bytes than there can be.
+fn starts(lens: impl Iterator<Item = u64>) -> Vec<u64> {
+    lens.scan(0_u64, |at, len| Some(std::mem::replace(at, at.saturating_add(len)))).collect()
 }
 
 impl Memory for Fragments<'_, '_> {
@@ -115,6 +119,12 @@ fn of_fragment(object_len: Result<u64, ErrorCode>, part: &Part) -> Result<u64, E
 mod tests {
     use super::*;
     use mooncake_memory::Buffer;
+
+    #[test]
+    fn fragments_of_more_bytes_than_there_can_be_have_places() {
+        let half = 1 << 63;
+        assert_eq!(starts([half, half, 1, 2].into_iter()), [0, half, u64::MAX, u64::MAX]);
+    }
 
     #[test]
     fn a_place_among_fragments_is_found_wherever_they_are_cut() {

@@ -297,7 +297,7 @@ fn say_hello_as_another_user() {
     let mut raw = Raw::connect(port);
     raw.say(1, &hello(1, TOKEN, None));
     let (kind, body) = raw.hear().expect("an answer");
-    let told = "this side serves user 0, the one that connected is 65534";
+    let told = "this process is of user 0, the one on the other side of 65534";
     assert!(kind == REFUSED && String::from_utf8_lossy(&body).contains(told), "{kind} {body:?}");
     assert!(raw.hear().is_none());
 }

@@ -3,6 +3,7 @@
 
 mod calls;
 mod deaths;
+mod host;
 mod hostile;
 #[allow(dead_code, reason = "the tests of stores use all of it")]
 #[path = "../sockets/master.rs"]

@@ -145,6 +145,25 @@ fn a_put_that_failed_everywhere_is_revoked_and_tried_once_more_elsewhere() {
 }
 
 #[test]
+fn a_put_whose_segments_left_before_it_ended_is_tried_once_more() {
+    let items = [item("a"), item("b")];
+    let gone = Err(ErrorCode::ObjectNotFound);
+    for (ended, expected) in [(Ok(()), Ok(())), (gone, gone)] {
+        let grants = granted(vec![grant(5, &[(0, 0, 0, 10)]), grant(6, &[(0, 1, 0, 10)])]);
+        let turns = vec![
+            Turn::Call(0, start(&["a", "b"], &[]), grants),
+            Turn::Write(0, 1, vec![(0, 0, 0), (1, 1, 0)], vec![OK, OK]),
+            Turn::Call(0, end(&[("a", 5, 0), ("b", 6, 0)]), statuses(vec![Ok(()), gone])),
+            Turn::Call(0, revoke(&[("b", 6)]), statuses(vec![gone])),
+            Turn::Call(0, start(&["b"], &[]), granted(vec![grant(7, &[(0, 2, 0, 10)])])),
+            Turn::Write(0, 1, vec![(1, 2, 0)], vec![OK]),
+            Turn::Call(0, end(&[("b", 7, 0)]), statuses(vec![ended])),
+        ];
+        assert_eq!(play_put(&items, turns), [Ok(()), expected]);
+    }
+}
+
+#[test]
 fn a_segment_that_refused_one_grant_may_be_granted_again() {
     let items = [item("a")];
     let refused = MoveError::Refused(ErrorCode::InvalidVersion);
@@ -234,7 +253,7 @@ fn every_position_has_its_own_result() {
         Turn::Call(
             0,
             end(&[("a", 5, 0), ("late", 6, 0)]),
-            statuses(vec![Ok(()), Err(ErrorCode::ObjectNotFound)]),
+            statuses(vec![Ok(()), Err(ErrorCode::IllegalClient)]),
         ),
     ];
     let expected = vec![
@@ -244,7 +263,7 @@ fn every_position_has_its_own_result() {
         Err(ErrorCode::ObjectAlreadyExists),
         Err(ErrorCode::InvalidParams),
         Err(ErrorCode::NoAvailableHandle),
-        Err(ErrorCode::ObjectNotFound),
+        Err(ErrorCode::IllegalClient),
     ];
     assert_eq!(play_put(&items, turns), expected);
 }

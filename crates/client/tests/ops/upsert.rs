@@ -34,7 +34,7 @@ fn the_last_item_of_a_key_is_stored_and_its_result_is_that_of_all() {
         PutItem::new("a", 40),
     ];
     for (ended, of_a) in
-        [(Ok(()), Ok(())), (Err(ErrorCode::ObjectNotFound), Err(ErrorCode::ObjectNotFound))]
+        [(Ok(()), Ok(())), (Err(ErrorCode::IllegalClient), Err(ErrorCode::IllegalClient))]
     {
         let turns = vec![
             Turn::Call(

@@ -176,6 +176,29 @@ fn a_taken_port_and_an_unknown_host_are_named() {
 }
 
 #[test]
+fn a_store_that_does_not_open_frees_the_port() {
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = {
+        let probe = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        probe.local_addr().expect("bound").port()
+    };
+    let http = Some(HttpAddress { host: "127.0.0.1".to_owned(), port });
+    let master = nobody.local_addr().expect("bound").to_string();
+    let rpc_connect_timeout = Duration::from_millis(10);
+    drop(nobody);
+    for attempt in 0..20 {
+        let config = StoreConfig {
+            http: http.clone(),
+            master: master.clone(),
+            rpc_connect_timeout,
+            ..StoreConfig::default()
+        };
+        let error = Store::open(config).expect_err("there is no master");
+        assert!(matches!(error, OpenError::MasterUnreachable { .. }), "{attempt}: {error}");
+    }
+}
+
+#[test]
 fn closing_a_store_frees_the_port() {
     let master = Master::start();
     let (store, address) = open(&master);

@@ -151,7 +151,7 @@ fn calls_that_make_no_sense_have_their_codes_and_change_nothing() {
         ErrorCode::ObjectAlreadyExists,
         ErrorCode::InvalidKey,
         ErrorCode::InvalidParams,
-        ErrorCode::InvalidParams,
+        ErrorCode::ObjectAlreadyExists,
         ErrorCode::NoAvailableHandle,
     ];
     let refused = codes.map(Err);
@@ -299,4 +299,23 @@ fn closing_a_store_gives_up_what_it_was_putting() {
     assert_eq!(client.put_session_revoke(&["a"]), [Err(closed)]);
     assert_eq!(start(&client, "a", 1000, 1), Err(closed));
     assert_eq!(put(&node, "a", 10, 1), Ok(()), "the key is free at once");
+}
+
+#[test]
+fn of_items_of_one_key_the_first_that_can_be_gets_the_session() {
+    let master = Master::start();
+    let client = open(&master, 4 << 20);
+    let keys = [("a", 10), ("a", 20), ("b", 0), ("b", 30), ("a", 40), ("b", 50)];
+    let items = keys.map(|(key, len)| PutItem::new(key, len));
+    let taken = Err(ErrorCode::ObjectAlreadyExists);
+    assert_eq!(
+        client.put_session_start(&items, &ReplicateConfig::default()),
+        [Ok(()), taken, Err(ErrorCode::InvalidParams), Ok(()), taken, taken]
+    );
+    for (key, len) in [("a", 10), ("b", 30)] {
+        assert_eq!(write(&client, key, &bytes_of(key, len), 0, len), Ok(len as u64));
+        assert_eq!(end(&client, key), Ok(()));
+        assert_eq!(get(&client, key), Ok(content(key, len)));
+    }
+    master.with_meta(|meta| assert_eq!(meta.check(), Ok(())));
 }

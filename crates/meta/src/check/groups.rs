@@ -39,6 +39,10 @@ impl Meta {
             ensure("hard-pinned members are counted", hard == group.hard as usize, || {
                 format!("group {slot}: {hard}, {} counted", group.hard)
             })?;
+            let soft = group.members.iter().filter(|&&id| self.soft_pin_in_force(id)).count();
+            ensure("soft-pinned members are counted", soft == group.soft as usize, || {
+                format!("group {slot}: {soft}, {} counted", group.soft)
+            })?;
             ensure(
                 "a group is leased as long as any member",
                 done().all(|object| object.touched <= group.leased_until.max(self.now)),

@@ -1,9 +1,10 @@
 //! Groups: leased together, evicted together.
 
+use mooncake_meta::Config;
 use mooncake_types::{ErrorCode, PutItem, PutMode, ReplicateConfig, limits};
 
 use crate::world::{ALICE, BOB, World};
-use crate::{KIB, pool};
+use crate::{KIB, pool, pool_with};
 
 fn upsert(world: &mut World, key: &str, group: &str) -> Result<(), ErrorCode> {
     let put = PutItem { key, len: KIB, group };
@@ -46,6 +47,47 @@ fn a_newcomer_is_leased_by_the_next_access() {
 }
 
 #[test]
+fn newcomers_are_leased_one_by_one_and_not_their_whole_group_again() {
+    let mut world = pool(1, 2 << 20);
+    let key = |number: usize| format!("{number:04}");
+    for number in 0..1_000 {
+        world.put_member(&key(number), KIB, "g").unwrap();
+    }
+    world.get(&key(0)).unwrap();
+    for number in 1_000..1_010 {
+        world.advance(1);
+        world.put_member(&key(number), KIB, "g").unwrap();
+        world.get(&key(0)).unwrap();
+        world.check();
+    }
+    let leased = |world: &mut World, number| {
+        world.remove(&key(number), false) == Err(ErrorCode::ObjectHasLease)
+    };
+    assert!((1_000..1_010).all(|number| leased(&mut world, number)), "newcomers are leased");
+    world.advance(4_990);
+    assert!(!leased(&mut world, 1), "what was there before keeps the lease that it had");
+    assert!(leased(&mut world, 1_000));
+    world.check();
+}
+
+#[test]
+fn newcomers_that_went_before_the_next_access_are_forgotten() {
+    let mut world = pool(1, 64 * KIB);
+    world.put_member("a", KIB, "g").unwrap();
+    world.get("a").unwrap();
+    for _ in 0..10 {
+        world.put_member("b", KIB, "g").unwrap();
+        assert_eq!(world.remove("b", false), Ok(()), "nobody has accessed the group since");
+    }
+    world.put("stranger", KIB).unwrap();
+    world.put_member("c", KIB, "g").unwrap();
+    world.get("a").unwrap();
+    assert_eq!(world.remove("stranger", false), Ok(()));
+    assert_eq!(world.remove("c", false), Err(ErrorCode::ObjectHasLease));
+    world.check();
+}
+
+#[test]
 fn eviction_takes_the_whole_group() {
     let mut world = pool(1, 64 * KIB);
     for (key, group) in [("a", "g"), ("x", ""), ("b", "g"), ("y", "")] {
@@ -81,6 +123,23 @@ fn a_group_with_a_leased_or_hard_pinned_member_is_passed_over() {
         assert_eq!(world.keys(), ["a", "b"]);
         world.check();
     }
+}
+
+#[test]
+fn the_watermark_takes_groups_one_at_a_time() {
+    let config =
+        Config { eviction_high_watermark_ratio: 0.5, eviction_ratio: 0.5, ..Config::default() };
+    let mut world = pool_with(1, 4 << 20, config);
+    for (number, group) in (0..2_050).zip(["a", "b", "c", "d", "e"].map(|g| [g; 512]).concat()) {
+        world.put_member(&number.to_string(), KIB, group).unwrap();
+    }
+    let mut evicted = Vec::new();
+    while world.meta.poll_timeout() == Some(world.now) {
+        world.meta.handle_timeout(world.now);
+        evicted.push(world.meta.stats().counters.evicted_keys);
+    }
+    assert_eq!(evicted, [512, 1_024, 1_536, 2_048, 2_050]);
+    world.check();
 }
 
 #[test]

@@ -335,8 +335,9 @@ fn targets_make_room_and_are_tried_again_if_there_is_none() {
         assert!(world.fetch_tasks(ALICE).orders.is_empty());
         assert!(has_tasks(&mut world, ALICE));
         assert_eq!(world.meta.stats().used_bytes, used, "what was reserved is given back");
+        world.advance(500);
     }
-    world.advance(5_000);
+    world.advance(4_000);
     assert_eq!(world.fetch_tasks(ALICE).orders.len(), 1);
     assert_eq!(world.version("old"), None);
     assert_eq!(world.end_task(ALICE, id, Ok(())), Ok(()));
@@ -349,9 +350,40 @@ fn targets_make_room_and_are_tried_again_if_there_is_none() {
     world.put_with(ALICE, "hard", 48 * KIB, hard).unwrap();
     let id = world.create_task(copy("k", &["node-4:12345"])).unwrap();
     for _ in 0..3 {
-        assert!(world.fetch_tasks(ALICE).orders.is_empty());
+        assert_eq!(status(&mut world, id).0, TaskStatus::Pending);
+        for _ in 0..3 {
+            assert!(world.fetch_tasks(ALICE).orders.is_empty(), "tried once in half a second");
+        }
+        world.advance(500);
     }
     assert_eq!(status(&mut world, id), failed("NO_AVAILABLE_HANDLE (-200)"));
+    world.check();
+}
+
+#[test]
+fn a_task_that_cannot_be_handed_out_keeps_none_behind_it_waiting() {
+    let mut world = world_with(calm());
+    let hard = ReplicateConfig {
+        hard_pin: true,
+        preferred_segments: vec!["node-4:12345"],
+        ..ReplicateConfig::default()
+    };
+    world.put_with(ALICE, "hard", 64 * KIB, hard).unwrap();
+    for key in ["roomless", "hopeless", "third"] {
+        put_on(&mut world, key, KIB, &["node-1:12345"]);
+    }
+    let roomless = world.create_task(copy("roomless", &["node-4:12345"])).unwrap();
+    let hopeless = world.create_task(copy("hopeless", &["node-2:12345"])).unwrap();
+    let third = world.create_task(copy("third", &["node-3:12345"])).unwrap();
+    world.unmount(BOB, 2, 0).unwrap();
+    let mut fetch = || match world.ask(ALICE, &Request::FetchTasks { limit: 1 }) {
+        Reply::TasksFetched(fetched) => fetched.orders,
+        other => panic!("{other:?}"),
+    };
+    let fetched: Vec<TaskId> = fetch().iter().map(|order| order.id).collect();
+    assert_eq!((fetched, fetch().len()), (vec![third], 0));
+    assert_eq!(status(&mut world, roomless).0, TaskStatus::Pending);
+    assert_eq!(status(&mut world, hopeless), failed("SEGMENT_NOT_FOUND (-101)"));
     world.check();
 }
 
@@ -443,5 +475,26 @@ fn a_group_may_be_evicted_for_the_copy_of_one_of_its_members() {
     assert_eq!(status(&mut world, id), failed("REPLICA_IS_GONE (-712)"));
     assert_eq!(world.keys(), ["k"]);
     assert_eq!(world.meta.stats().used_bytes, 16 * KIB);
+    world.check();
+}
+
+#[test]
+fn no_object_gets_more_replicas_than_there_may_be() {
+    let mut world = World::new(calm());
+    let count = u128::from(limits::MAX_REPLICAS) + 1;
+    for id in 1..=count {
+        world.mount(ALICE, id, 64 * KIB).expect("the segment is a new one");
+    }
+    put_on(&mut world, "k", KIB, &["node-1:12345"]);
+    let names: Vec<String> = (2..=count).map(|id| format!("node-{id}:12345")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    assert_eq!(world.create_task(copy("k", &names)), Err(ErrorCode::InvalidParams));
+    let id = world.create_task(copy("k", &names[1..])).unwrap();
+    assert_eq!(world.fetch_tasks(ALICE).orders[0].targets.len(), names.len() - 1);
+    world.check();
+    assert_eq!(world.end_task(ALICE, id, Ok(())), Ok(()));
+    assert_eq!(world.holders("k").len(), limits::MAX_REPLICAS as usize);
+    let move_one = moving("k", "node-1:12345", "node-2:12345");
+    assert_eq!(world.create_task(move_one), Err(ErrorCode::InvalidParams), "for a while one more");
     world.check();
 }

@@ -102,7 +102,8 @@ impl TransferEngine {
     /// Starts the engine: it listens on a free port of the host that `local_hostname` names.
     ///
     /// With `metadata_server="P2PHANDSHAKE"` peers call this engine `host:port` with the port of `get_rpc_port`. With
-    /// `"http://host:port/metadata"` its name is `local_hostname` as it is. `protocol` is "tcp". `device_name` is accepted and
+    /// `"http://host:port/metadata"` its name is `local_hostname` as it is. `protocol` is "tcp"; "rdma" and "efa" are
+    /// taken for it. `device_name` is accepted and
     /// changes nothing.
     ///
     /// Returns 0, or -1: the protocol or the metadata server is not in this build, the host has no such name or no

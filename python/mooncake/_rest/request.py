@@ -108,6 +108,9 @@ async def read_object(request: web.Request) -> dict[str, Any]:
         body = await asyncio.wait_for(request.json(), BODY_SECONDS)
     except asyncio.TimeoutError:
         raise RequestError(408, f"The body did not come within {BODY_SECONDS:g} s") from None
+    # Chunks or compression that are none, a connection that breaks.
+    except (web.RequestPayloadError, ConnectionError):
+        raise RequestError(400, "The body cannot be read") from None
     # Text that is no JSON, bytes that are no text, an unknown charset, brackets without end.
     except (ValueError, LookupError, RecursionError):
         raise RequestError(400, "Malformed JSON body") from None

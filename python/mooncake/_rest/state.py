@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol
 
-from mooncake._rest_request import RequestError
+from mooncake._rest.request import RequestError
 from mooncake.mooncake_config import MooncakeConfig
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from mooncake._rest_request import RequestError, answer, checked, endpoint, in_thread, read_object, success, text_of
-from mooncake._rest_state import RestState, Store
+from mooncake._rest.request import RequestError, answer, checked, endpoint, in_thread, read_object, success, text_of
+from mooncake._rest.state import RestState, Store
 
 
 class ObjectEndpoints(RestState):

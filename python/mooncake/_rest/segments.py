@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from mooncake._rest_request import (
+from mooncake._rest.request import (
     RequestError,
     answer,
     checked,
@@ -21,7 +21,7 @@ from mooncake._rest_request import (
     success,
     text_of,
 )
-from mooncake._rest_state import RestState
+from mooncake._rest.state import RestState
 
 # What the store answers where a segment of it lies over the same bytes.
 SEGMENT_ALREADY_EXISTS = -102

@@ -1,0 +1,158 @@
+"""LMCache's connector and look-up client for the store, unmodified, on CPU memory and without vLLM.
+
+Usage: lmcache_store.py --logs FOLDER --out FILE. Run it with the Python of the environment of the engines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from outcome import Outcome
+from pool import MIB, Pool
+from process import end_on_sigterm
+
+CHUNK_TOKENS = 256
+LAYERS, HEADS, HEAD_SIZE = 4, 4, 64
+CHUNKS = 5
+ANSWER_SECONDS = 60
+DEVICE_REFUSAL = "No supported cpu connector found."
+
+
+def engine_config(pool: Pool, save_chunk_meta: bool) -> Any:
+    """The address stands there under LMCache's own names alone."""
+    from lmcache.v1.config import LMCacheEngineConfig
+
+    extra = {
+        "local_hostname": "127.0.0.1",
+        "metadata_server": "P2PHANDSHAKE",
+        "protocol": "tcp",
+        "device_name": "",
+        "global_segment_size": 0,
+        "local_buffer_size": 64 * MIB,
+        "master_server_address": pool.master_address,
+        "transfer_timeout": 10,
+        "save_chunk_meta": save_chunk_meta,
+        "mooncake_prefer_local_alloc": True,
+    }
+    return LMCacheEngineConfig.from_dict(
+        {
+            "chunk_size": CHUNK_TOKENS,
+            "local_cpu": True,
+            "max_local_cpu_size": 0.25,
+            "remote_url": f"mooncakestore://{pool.master_address}/",
+            "remote_serde": "naive",
+            "extra_config": extra,
+        }
+    )
+
+
+def engine_metadata() -> Any:
+    from lmcache.v1.metadata import LMCacheMetadata
+
+    return LMCacheMetadata("tiny", 1, 1, 0, 0, torch.bfloat16, (LAYERS, 2, CHUNK_TOKENS, HEADS, HEAD_SIZE))
+
+
+def key(number: int) -> Any:
+    from lmcache.utils import CacheEngineKey
+
+    return CacheEngineKey("tiny", 1, 0, number, torch.bfloat16)
+
+
+class Runs:
+    def __init__(self, outcome: Outcome, pool: Pool) -> None:
+        self.outcome, self.pool = outcome, pool
+
+    def connector(self, save_chunk_meta: bool) -> None:
+        """Chunks of 256 tokens through the connector, with LMCache's header in the object or without."""
+        from lmcache.v1.storage_backend.connector.mooncakestore_connector import MooncakestoreConnector
+        from lmcache.v1.storage_backend.local_cpu_backend import LocalCPUBackend
+
+        config = engine_config(self.pool, save_chunk_meta)
+        memory = LocalCPUBackend(config, engine_metadata(), dst_device="cpu")
+        loop = asyncio.new_event_loop()
+        connector = MooncakestoreConnector(loop, memory, config)
+        shapes = (connector.meta_shapes, connector.meta_dtypes, connector.meta_fmt)
+        chunks = [memory.allocate(*shapes) for _ in range(CHUNKS)]
+        for chunk in chunks:
+            chunk.raw_tensor.copy_(torch.randint(0, 255, chunk.raw_tensor.shape, dtype=torch.uint8))
+        calls = self.chunk_calls("meta" if save_chunk_meta else "plain", connector, chunks, 1000 * save_chunk_meta)
+        loop.run_until_complete(asyncio.wait_for(calls, ANSWER_SECONDS))
+        loop.close()
+
+    async def chunk_calls(self, name: str, connector: Any, chunks: list[Any], first: int) -> None:
+        keys = [key(first + number) for number in range(1, CHUNKS + 1)]
+        missing = key(first + 999)
+        found = [await connector.exists(each) for each in keys]
+        self.outcome.equal(f"{name}: no chunk exists", found, [False] * CHUNKS)
+        await connector.batched_put(keys[:-1], chunks[:-1])
+        await connector.put(keys[-1], chunks[-1])
+        found = [await connector.exists(each) for each in keys]
+        self.outcome.equal(f"{name}: all chunks exist", found, [True] * CHUNKS)
+        run = await connector.batched_async_contains("lookup", [*keys, missing])
+        self.outcome.equal(f"{name}: the run of chunks that exist", run, CHUNKS)
+        got = await connector.batched_get([*keys, missing])
+        equal = [
+            torch.equal(here.raw_tensor, there.raw_tensor) for here, there in zip(got, chunks, strict=False) if here
+        ]
+        self.outcome.equal(f"{name}: a miss is None", [each is None for each in got], [False] * CHUNKS + [True])
+        self.outcome.equal(f"{name}: bytes", equal, [True] * CHUNKS)
+        await connector.close()
+
+    def lookup(self) -> None:
+        """LMCache's look-up client passes the master's address under LMCache's own name, and nothing else."""
+        from lmcache.v1.lookup_client.mooncake_lookup_client import MooncakeLookupClient
+        from mooncake.store import MooncakeDistributedStore
+
+        client = MooncakeLookupClient(engine_config(self.pool, True), engine_metadata(), self.pool.master_address)
+        tokens = list(range(3 * CHUNK_TOKENS + 10))
+        self.outcome.equal("look-up client: nothing is there", client.lookup(tokens), 0)
+        store = MooncakeDistributedStore()
+        code = store.setup("127.0.0.1", "P2PHANDSHAKE", 0, 16 * MIB, "tcp", "", self.pool.master_address)
+        names = [each.to_string() for _, _, each in client.token_database.process_tokens(tokens)][:2]
+        self.outcome.equal(
+            "look-up client: two chunks are put", (code, [store.put(n, b"x") for n in names]), (0, [0, 0])
+        )
+        self.outcome.equal("look-up client: the tokens of two chunks", client.lookup(tokens), 2 * CHUNK_TOKENS)
+        store.close()
+
+    def in_vllm(self) -> None:
+        """What stops LMCache inside of vLLM on the CPU: it has no way to the KV cache of that device."""
+        from lmcache.utils import EngineType
+        from lmcache.v1.gpu_connector import CreateGPUConnector
+
+        try:
+            CreateGPUConnector(engine_config(self.pool, True), engine_metadata(), EngineType.VLLM)
+            refusal = "made"
+        except RuntimeError as error:
+            refusal = str(error)
+        self.outcome.equal("LMCache inside of vLLM refuses the CPU", refusal, DEVICE_REFUSAL)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--logs", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="where the outcome goes, as JSON")
+    arguments = parser.parse_args()
+    end_on_sigterm()
+    os.environ["LMCACHE_TRACK_USAGE"] = "false"
+    outcome = Outcome("LMCache")
+    with Pool(arguments.logs, [128 * MIB]) as pool:
+        runs = Runs(outcome, pool)
+        outcome.section("connector, plain chunks", lambda: runs.connector(save_chunk_meta=False))
+        outcome.section("connector, chunks with a header", lambda: runs.connector(save_chunk_meta=True))
+        outcome.section("look-up client", runs.lookup)
+        outcome.section("inside of vLLM", runs.in_vllm)
+    outcome.write(arguments.out)
+    # LMCache's threads are not to outlive the result.
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

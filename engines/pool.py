@@ -1,0 +1,116 @@
+"""A pool on free ports of 127.0.0.1: one master and its storage nodes, stopped by their pids.
+
+The commands are those of the environment whose Python runs this.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from process import EngineProcess, free_port
+
+COMMANDS = Path(sys.executable).parent
+MIB = 1 << 20
+START_SECONDS = 60.0
+LOCAL_BUFFER_BYTES = 256 * MIB
+# What the store's processes and the engines need to stay on the loopback interface.
+LOOPBACK = {"MC_TCP_BIND_ADDRESS": "127.0.0.1", "MOONCAKE_REQUESTER_LOCAL_HOSTNAME": "127.0.0.1"}
+
+
+class Pool:
+    """Use it in a `with`: it is ready inside of it and gone after it. Logs go into the folder `logs`."""
+
+    def __init__(self, logs: Path, node_bytes: list[int], master_flags: tuple[str, ...] = ()) -> None:
+        self.logs = logs
+        self.node_bytes = node_bytes
+        self.master_flags = master_flags
+        self.rpc_port, self.http_port = free_port(), free_port()
+        self.nodes: list[EngineProcess] = []
+        self.master: EngineProcess | None = None
+
+    @property
+    def master_address(self) -> str:
+        return f"127.0.0.1:{self.rpc_port}"
+
+    def start_master(self) -> None:
+        """Also after it was killed: on the same ports."""
+        self.master = EngineProcess(
+            [
+                str(COMMANDS / "mooncake_master"),
+                f"--rpc_port={self.rpc_port}",
+                "--rpc_address=127.0.0.1",
+                f"--metrics_port={self.http_port}",
+                "--metrics_host=127.0.0.1",
+                *self.master_flags,
+            ],
+            self.logs / f"master-{self.rpc_port}.log",
+            LOOPBACK,
+        )
+        self.master.wait_ready(lambda: self.http("/health") is not None, START_SECONDS)
+
+    def start_node(self, segment_bytes: int) -> EngineProcess:
+        """A storage node whose segment is mounted."""
+        before = len(self.segments())
+        node = EngineProcess(
+            [
+                str(COMMANDS / "mooncake_client"),
+                "--host=127.0.0.1",
+                f"--master_server_address={self.master_address}",
+                f"--global_segment_size={segment_bytes}",
+            ],
+            self.logs / f"node-{self.rpc_port}-{len(self.nodes)}.log",
+            LOOPBACK,
+        )
+        self.nodes.append(node)
+        node.wait_ready(lambda: len(self.segments()) > before, START_SECONDS)
+        return node
+
+    def http(self, path: str) -> str | None:
+        """What the master's admin server answers; None if it does not."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=5) as reply:
+                text: str = reply.read().decode()
+                return text
+        except (urllib.error.URLError, OSError):
+            return None
+
+    def segments(self) -> list[str]:
+        return (self.http("/get_all_segments") or "").split()
+
+    def keys(self) -> list[str]:
+        """The keys of all complete objects."""
+        return (self.http("/get_all_keys") or "").split()
+
+    def write_config(self, embedded_bytes: int) -> Path:
+        """A file for `MOONCAKE_CONFIG_PATH`: engines lend `embedded_bytes` each, or nothing and use the nodes."""
+        path = self.logs / f"mooncake-{self.rpc_port}-{embedded_bytes}.json"
+        config = {
+            "metadata_server": "P2PHANDSHAKE",
+            "master_server_address": self.master_address,
+            "protocol": "tcp",
+            "device_name": "",
+            "mode": "embedded" if embedded_bytes else "standalone-store",
+            "global_segment_size": embedded_bytes,
+            "local_buffer_size": LOCAL_BUFFER_BYTES,
+        }
+        path.write_text(json.dumps(config, indent=1))
+        return path
+
+    def __enter__(self) -> Pool:
+        try:
+            self.start_master()
+            for segment_bytes in self.node_bytes:
+                self.start_node(segment_bytes)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in [*self.nodes, self.master]:
+            if process is not None:
+                process.stop()

@@ -1,0 +1,108 @@
+"""A process with its output in a file, a limit on every wait, and an end by its process group."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+STOP_SECONDS = 20.0
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that was free a moment ago, outside of the range that the system hands out."""
+    while True:
+        port = random.randint(20_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    """Polls until the condition holds. Raises TimeoutError that names `what` if it does not within `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {seconds:.0f} s: {what}")
+        time.sleep(0.05)
+
+
+def end_on_sigterm() -> None:
+    """SIGTERM leaves every `with` as an error does, so that a script that is stopped stops what it started."""
+
+    def leave(*_: object) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, leave)
+
+
+class EngineProcess:
+    """A command that runs in a session of its own, so that its children end with it."""
+
+    def __init__(self, command: Sequence[str], log: Path, env: dict[str, str] | None = None) -> None:
+        self.name = Path(command[0]).name
+        self.log = log
+        with log.open("w") as output:
+            self.process = subprocess.Popen(
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(env or {})},
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def wait_ready(self, ready: Callable[[], bool], seconds: float) -> None:
+        """Returns once `ready`. Raises RuntimeError if the process ends first, TimeoutError if it takes too long."""
+
+        def is_ready() -> bool:
+            if self.ended():
+                raise RuntimeError(f"{self.name} ended with status {self.process.returncode}, see {self.log}")
+            return ready()
+
+        wait_until(is_ready, seconds, f"{self.name} is ready, see {self.log}")
+
+    def wait(self, seconds: float) -> int:
+        """The exit status. Raises TimeoutError if it takes longer than `seconds`; the process is still there then."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"{self.name} ran longer than {seconds:.0f} s, see {self.log}") from None
+
+    def kill(self) -> None:
+        """SIGKILL for the whole group: no goodbye."""
+        self._signal(signal.SIGKILL)
+        self.process.wait(STOP_SECONDS)
+
+    def stop(self, patience_seconds: float = STOP_SECONDS) -> None:
+        """SIGTERM for the command, then SIGKILL for what is left of its group."""
+        if not self.ended():
+            self.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(patience_seconds)
+        self.kill()
+
+    def _signal(self, number: int) -> None:
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            return

@@ -1,0 +1,44 @@
+"""How the commands read the values of their flags. A wrong one is an `argparse.ArgumentTypeError` that quotes it."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+
+
+def port(text: str) -> int:
+    """A TCP port; 0 stands for any free one."""
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to 65535")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A finite number of seconds that is not negative."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return number
+
+
+def count(most: int) -> Callable[[str], int]:
+    """Reads whole numbers from 1 to `most`."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or not 0 < int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {most}")
+        return int(text)
+
+    return read
+
+
+def definition(text: str) -> tuple[str, str]:
+    """Key and value of `key=value`."""
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form key=value")
+    return key, value

@@ -1,0 +1,54 @@
+"""Waiting for the master without keeping the event loop from signals, as a store's setup does."""
+
+from __future__ import annotations
+
+import asyncio
+from urllib.parse import urlsplit
+
+from mooncake._rest.request import logger
+
+RETRY_SECONDS = 1.0
+CONNECT_SECONDS = 2.0
+
+
+async def wait(event: asyncio.Event, seconds: float) -> None:
+    """Until the event, and no longer than this."""
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except asyncio.TimeoutError:
+        return
+
+
+async def await_master(address: str, seconds: float, stopping: asyncio.Event) -> None:
+    """Waits until something listens at one of the master's addresses, for so long at most, or until `stopping`.
+
+    An address of another kind than `host:port` is left to the setup.
+    """
+    if stopping.is_set():
+        return
+    deadline = asyncio.get_running_loop().time() + seconds
+    try:
+        places = [urlsplit(f"//{one.strip()}") for one in address.split(",")]
+        masters = [(place.hostname, place.port) for place in places]
+    except ValueError:
+        return
+    if not all(host and port for host, port in masters):
+        return
+    while not stopping.is_set():
+        for host, port in masters:
+            if await _listens(host, port):
+                return
+        left = deadline - asyncio.get_running_loop().time()
+        if left <= 0:
+            return
+        logger.info("No master listens at %s; waiting for another %.0f s", address, left)
+        await wait(stopping, min(RETRY_SECONDS, left))
+
+
+async def _listens(host: str | None, port: int | None) -> bool:
+    try:
+        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), CONNECT_SECONDS)
+    except (OSError, asyncio.TimeoutError, UnicodeError):
+        return False
+    writer.close()
+    return True

@@ -1,0 +1,70 @@
+"""A column of rows of different lengths: their values one after the other, and the offset where each row begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from mooncake._structured.array import Array, np
+
+# Arrays and buffers under the names that their codec gives them.
+Payload: TypeAlias = dict[str, Any]
+
+
+@dataclass
+class EncodedColumn:
+    """A column as it is stored: its parts become members of the structured object."""
+
+    codec: str
+    rows: int
+    payload: Payload
+    metadata: dict[str, Any]
+
+
+def offsets_of(lengths: Iterable[int]) -> Array:
+    """Where rows of these lengths begin, and where the last one ends."""
+    sizes = np.fromiter(lengths, dtype=np.int64)
+    offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    return offsets
+
+
+def nulls_of(values: Sequence[object]) -> Array:
+    """Which rows are None."""
+    return np.fromiter((value is None for value in values), dtype=np.bool_, count=len(values))
+
+
+def flags(payload: Mapping[str, Any], name: str, rows: int, codec: str) -> list[bool]:
+    """A part with one truth for each row. Raises ValueError unless it has as many."""
+    found = np.asarray(part(payload, name, codec))
+    if found.dtype != np.bool_ or found.shape != (rows,):
+        raise ValueError(f"{codec} {name} length {found.size} does not match rows {rows}")
+    result: list[bool] = found.tolist()
+    return result
+
+
+def check_offsets(payload: Mapping[str, Any], name: str, rows: int, codec: str) -> Array:
+    """The offsets of so many rows. Raises ValueError unless they rise from 0."""
+    found = np.asarray(part(payload, name, codec))
+    if found.dtype.kind not in "iu" or found.ndim != 1 or len(found) != rows + 1:
+        raise ValueError(f"{codec} {name} length {found.size} does not match rows {rows}")
+    if found[0] != 0 or bool((found[1:] < found[:-1]).any()):
+        raise ValueError(f"{codec} {name} do not rise from 0")
+    return found
+
+
+def bounds(payload: Mapping[str, Any], name: str, rows: int, total: int, codec: str) -> list[int]:
+    """The offsets of so many rows of `total` values. Raises ValueError unless they rise from 0 to just that."""
+    found = check_offsets(payload, name, rows, codec)
+    if int(found[-1]) != total:
+        raise ValueError(f"{codec} {name} end at {int(found[-1])}, the data at {total}")
+    result: list[int] = found.tolist()
+    return result
+
+
+def part(payload: Mapping[str, Any], name: str, codec: str) -> Any:
+    """A part of a column. Raises ValueError if it is missing."""
+    if name not in payload:
+        raise ValueError(f"{codec} payload is missing {name}")
+    return payload[name]

@@ -1,0 +1,185 @@
+"""Payloads read from a store: straight into the memory that they are for where it can, else by way of `get`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from mooncake._structured.array import Array, DType, byte_array, length_bytes, memory_at, np
+from mooncake._structured.chunk import Fragments, Range, fragments
+from mooncake._structured.lease import LeaseOwner, pool_array
+from mooncake._structured.manifest import PayloadSpec
+from mooncake._structured.source import RawDestination, TensorObjectBuffer
+from mooncake._structured.status import INVALID_PARAMS_ERROR, check_count, check_length, check_status
+
+
+class Reader:
+    """Reads payloads of one store. RuntimeError if the store does not deliver all the bytes."""
+
+    def __init__(self, store: Any, pool: Any) -> None:
+        self._store = store
+        self._pool = pool
+
+    def whole(self, payload: PayloadSpec) -> bytes:
+        """All bytes of a payload."""
+        size = payload["bytes"]
+        if size == 0:
+            return b""
+        target = np.empty(size, dtype=np.uint8)
+        if not self._batch_get_into(payload, target):
+            self._copy(fragments(payload, [Range(0, 0, size)]), target)
+        content: bytes = target.tobytes()
+        return content
+
+    def whole_as_array(self, payload: PayloadSpec) -> Array | bytes:
+        """As `whole`; as an array, in leased memory if there is a pool, for stores that have registered memory."""
+        leased = self.into_pool(payload, np.dtype(np.uint8), (payload["bytes"],), 0)
+        if leased is not None or payload["bytes"] == 0 or not callable(self._call("_get_pyclient_capsule")):
+            return self.whole(payload) if leased is None else leased
+        return np.frombuffer(bytearray(self.whole(payload)), dtype=np.uint8)
+
+    def part(self, payload: PayloadSpec, offset: int, length: int) -> bytes:
+        """`length` bytes from `offset`."""
+        target = np.empty(length, dtype=np.uint8)
+        self.into(payload, target, [Range(offset, 0, length)])
+        content: bytes = target.tobytes()
+        return content
+
+    def into(self, payload: PayloadSpec, target: Array, ranges: Sequence[Range]) -> None:
+        """Reads the ranges into a byte array, which is registered with the store as long as that takes."""
+        found = fragments(payload, ranges)
+        if not found:
+            return
+        if self._can_register():
+            with self._registered(target) as address:
+                if self._get_into(found, address, len(target)) or self._get_ranges(found, address):
+                    return
+        self._copy(found, target)
+
+    def into_memory(
+        self, payload: PayloadSpec, into: RawDestination | TensorObjectBuffer, ranges: Sequence[Range]
+    ) -> None:
+        """Reads the ranges into the caller's memory, registered by the caller or as long as that takes.
+
+        Raises ValueError if it is too small.
+        """
+        found = fragments(payload, ranges)
+        needed = max((part.target + part.length for part in ranges), default=0)
+        if into.size < needed:
+            raise ValueError(f"destination has {into.size} bytes, expected at least {needed}")
+        memory = memory_at(into.ptr, into.size, into.owner)
+        if not found:
+            return
+        if isinstance(into, RawDestination) and into.pre_registered:
+            done = self._get_ranges(found, into.ptr)
+        elif self._can_register():
+            with self._registered(memory) as address:
+                done = self._get_ranges(found, address)
+        else:
+            done = False
+        if not done:
+            self._copy(found, memory)
+
+    def into_pool(self, payload: PayloadSpec, dtype: DType, shape: tuple[int, ...], offset: int) -> Array | None:
+        """An array in leased memory; None if there is no pool with room for it, or no way to read into it."""
+        size = length_bytes(shape, dtype)
+        found = fragments(payload, [Range(offset, 0, size)])
+        if size == 0 or self._pool is None or not callable(self._call("get_into_ranges")):
+            return None
+        try:
+            owner = LeaseOwner(self._pool.acquire(size))
+        except RuntimeError:
+            return None
+        try:
+            self._get_ranges(found, owner.lease.ptr)
+            return pool_array(owner, dtype, shape)
+        except BaseException:
+            owner.release()
+            raise
+
+    def tensor(self, payload: PayloadSpec) -> Any:
+        """The tensor that `put_tensor` stored. RuntimeError if the store cannot get one, or if it is gone."""
+        get_tensor = self._call("get_tensor")
+        if not callable(get_tensor):
+            raise RuntimeError("structured tensor payload does not support get_tensor")
+        tensor = get_tensor(payload["key"])
+        if tensor is None:
+            raise RuntimeError(f"get_tensor failed for {payload['key']}")
+        return tensor
+
+    def tensor_into(self, payload: PayloadSpec, address: int, size: int) -> Any:
+        """As `tensor`, in the caller's memory."""
+        get_tensor_into = self._call("get_tensor_into")
+        if not callable(get_tensor_into):
+            raise RuntimeError("structured tensor payload does not support get_tensor_into")
+        tensor = get_tensor_into(payload["key"], address, size)
+        if tensor is None:
+            raise RuntimeError(f"get_tensor_into failed for {payload['key']}")
+        return tensor
+
+    def _call(self, name: str) -> Any:
+        return getattr(self._store, name, None)
+
+    def _can_register(self) -> bool:
+        return callable(self._call("register_buffer")) and callable(self._call("unregister_buffer"))
+
+    @contextmanager
+    def _registered(self, target: Array) -> Iterator[int]:
+        """The address of a byte array that the store may write. The caller may have registered it before."""
+        address = int(target.ctypes.data)
+        status = self._store.register_buffer(address, len(target))
+        if status == INVALID_PARAMS_ERROR:
+            yield address
+            return
+        check_status(status, "register_buffer", "the memory to read into")
+        try:
+            yield address
+        except BaseException:
+            self._store.unregister_buffer(address)
+            raise
+        check_status(self._store.unregister_buffer(address), "unregister_buffer", "the memory read into")
+
+    def _batch_get_into(self, payload: PayloadSpec, target: Array) -> bool:
+        batch_get_into = self._call("batch_get_into")
+        if not callable(batch_get_into) or not self._can_register():
+            return False
+        found = fragments(payload, [Range(0, 0, len(target))])
+        with self._registered(target) as address:
+            addresses = [address + part.ranges[0].target for part in found]
+            results = batch_get_into([part.key for part in found], addresses, [part.size for part in found])
+            check_count(results, "batch_get_into", len(found))
+            for part, actual in zip(found, results, strict=True):
+                check_length(actual, "batch_get_into", part.key, part.size)
+        return True
+
+    def _get_into(self, found: list[Fragments], address: int, size: int) -> bool:
+        """Reads one whole chunk that fills the memory; False if this is none, or if the store has no such call."""
+        get_into = self._call("get_into")
+        part = found[0]
+        if len(found) > 1 or part.ranges != [Range(0, 0, size)] or part.size != size or not callable(get_into):
+            return False
+        check_length(get_into(part.key, address, size), "get_into", part.key, size)
+        return True
+
+    def _get_ranges(self, found: list[Fragments], address: int) -> bool:
+        """Reads the fragments; False if the store has no call for that."""
+        get_into_ranges = self._call("get_into_ranges")
+        if not callable(get_into_ranges):
+            return False
+        targets = [[part.target for part in chunk.ranges] for chunk in found]
+        sources = [[part.source for part in chunk.ranges] for chunk in found]
+        sizes = [[part.length for part in chunk.ranges] for chunk in found]
+        results = get_into_ranges([address], [[chunk.key for chunk in found]], [targets], [sources], [sizes])
+        check_count(results, "get_into_ranges", 1)
+        check_count(results[0], "get_into_ranges", len(found))
+        for chunk, expected, actual in zip(found, sizes, results[0], strict=True):
+            check_length(list(actual), "get_into_ranges", chunk.key, expected)
+        return True
+
+    def _copy(self, found: list[Fragments], target: Array) -> None:
+        for chunk in found:
+            content = byte_array(self._store.get(chunk.key))
+            check_length(len(content), "get", chunk.key, chunk.size)
+            for source, start, length in chunk.ranges:
+                target[start : start + length] = content[source : source + length]

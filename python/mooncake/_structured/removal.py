@@ -1,0 +1,50 @@
+"""Removal of many keys, of which some may be gone already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mooncake._structured.status import MISSING_OBJECT_ERROR, check_count
+
+_GONE = (None, 0, MISSING_OBJECT_ERROR)
+
+
+def remove_keys(store: Any, keys: Sequence[str], *, strict: bool) -> None:
+    """Removes the keys, also those that somebody reads. What the one call for all leaves behind is removed one by one.
+
+    If `strict`, raises RuntimeError for what remains, and whatever the store raises; otherwise nothing.
+    """
+    pending = list(dict.fromkeys(keys))
+    try:
+        pending = _remove_together(store, pending)
+    except Exception:
+        if strict:
+            raise
+    failed: list[tuple[str, Any]] = []
+    for key in pending:
+        try:
+            status = store.remove(key, True)
+        except KeyError:
+            continue
+        except Exception:
+            if strict:
+                raise
+            continue
+        if status not in _GONE:
+            failed.append((key, status))
+    if failed and strict:
+        raise RuntimeError(f"failed to remove {len(failed)} Mooncake keys: {failed[:3]}")
+
+
+def _remove_together(store: Any, keys: list[str]) -> list[str]:
+    """Removes what one call can; returns what it left."""
+    batch_remove = getattr(store, "batch_remove", None)
+    if not callable(batch_remove) or not keys:
+        return keys
+    try:
+        results = batch_remove(keys, True)
+    except TypeError:
+        results = batch_remove(keys)
+    check_count(results, "batch_remove", len(keys))
+    return [key for key, status in zip(keys, results, strict=True) if status not in _GONE]

@@ -1,0 +1,271 @@
+"""The class that callers use: bundles, structured objects and batches over one store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+from mooncake._structured import batch, gather, lease
+from mooncake._structured.bundle import BundleRef, BundleStore, Transport
+from mooncake._structured.gather import Selection
+from mooncake._structured.manifest import RemoteBundleRef, checked_prefix
+from mooncake._structured.members import Members
+from mooncake._structured.policy import (
+    DEFAULT_BUNDLE_CHUNK_BYTES,
+    BundleTransferPolicy,
+    checked,
+    checked_chunk_bytes,
+)
+from mooncake._structured.refs import DataProtoRefLike, MooncakeDataProtoRef, resolved
+from mooncake._structured.schema import FieldSchema
+from mooncake._structured.spec import (
+    StructuredMemberSlice,
+    StructuredObjectPayload,
+    StructuredObjectReadSpec,
+    StructuredObjectResult,
+)
+from mooncake._structured.stage import Destination, append_stage, put_object, put_stage
+
+_WRAPPED = "__mooncake_wrapped_object__"
+
+Rows: TypeAlias = slice | StructuredMemberSlice | Sequence[int] | None
+PayloadType: TypeAlias = Literal["dataproto", "dict"]
+
+
+class StoreCalls(Protocol):
+    """The least that a store must offer. All faster calls of `MooncakeDistributedStore` are used where they are."""
+
+    def put(self, key: str, value: Any, config: Any = None) -> int: ...
+
+    def get(self, key: str) -> bytes: ...
+
+    def remove(self, key: str, force: bool = False) -> int: ...
+
+
+class MooncakeBundleTransfer:
+    """Stores structured objects under `key_prefix`, in chunks of `default_chunk_bytes`.
+
+    With a `buffer_pool`, bytes go by way of it, and arrays are read into leased memory, which they keep until
+    `release_result`, or until none of them is left.
+    """
+
+    def __init__(
+        self,
+        store: StoreCalls,
+        key_prefix: str = "bundle",
+        default_chunk_bytes: int = DEFAULT_BUNDLE_CHUNK_BYTES,
+        buffer_pool: Any = None,
+    ) -> None:
+        """Raises ValueError for an empty prefix and for chunks without a length."""
+        self.store = store
+        self.key_prefix = checked_prefix(key_prefix)
+        self.default_chunk_bytes = checked_chunk_bytes(default_chunk_bytes)
+        self._transport = Transport(store, buffer_pool)
+        self._bundle_store = BundleStore(self._transport, self.key_prefix, self.default_chunk_bytes)
+
+    def put_bundle(
+        self,
+        meta: bytes | bytearray | memoryview,
+        buffers: Mapping[str, Any],
+        partition: str = "default",
+        chunk_bytes: int | None = None,
+        policy: BundleTransferPolicy | None = None,
+        max_inflight_put: int | None = None,
+        config: Any = None,
+    ) -> RemoteBundleRef:
+        """Stores named buffers and some bytes about them.
+
+        Raises ValueError for names that can be no part of a key, TypeError for what is no buffer, RuntimeError if the
+        store does not take it all. Nothing is left behind then.
+        """
+        return self._bundle_store.put_bundle(
+            meta,
+            buffers,
+            partition=partition,
+            chunk_bytes=chunk_bytes,
+            policy=checked(policy, max_inflight_put),
+            config=config,
+        )
+
+    def remove_bundle(self, ref: BundleRef) -> None:
+        """Removes a bundle. ValueError if its manifest is missing or damaged, RuntimeError if the store keeps a key."""
+        self._bundle_store.remove_bundle(ref)
+
+    def put_structured_object(
+        self,
+        payload: StructuredObjectPayload,
+        partition: str = "default",
+        chunk_bytes: int | None = None,
+        policy: BundleTransferPolicy | None = None,
+        max_inflight_put: int | None = None,
+        config: Any = None,
+    ) -> RemoteBundleRef:
+        """Stores metadata and named members: arrays, tensors, bytes. Raises as `put_bundle`."""
+        to = Destination("", partition, "", chunk_bytes, checked(policy, max_inflight_put), config)
+        return put_object(self._bundle_store, payload, to)
+
+    def put_object(
+        self,
+        obj: Any,
+        partition: str = "default",
+        chunk_bytes: int | None = None,
+        policy: BundleTransferPolicy | None = None,
+        max_inflight_put: int | None = None,
+        config: Any = None,
+    ) -> RemoteBundleRef:
+        """Stores a mapping of members, or one array, tensor or piece of bytes. Raises as `put_bundle`."""
+        if isinstance(obj, Mapping):
+            payload = StructuredObjectPayload(buffers=obj)
+        else:
+            payload = StructuredObjectPayload(metadata={_WRAPPED: True}, buffers={"value": obj})
+        return self.put_structured_object(payload, partition, chunk_bytes, policy, max_inflight_put, config)
+
+    def get_object(self, ref: BundleRef) -> Any:
+        """What `put_object` stored. Raises as `materialize`."""
+        result = self.materialize(self.read_spec(ref))
+        return result.objects["value"] if result.metadata.get(_WRAPPED) else result.objects
+
+    def read_spec(self, ref: BundleRef) -> StructuredObjectReadSpec:
+        """What to read of a structured object: all, until some of it is selected. Reads nothing."""
+        return StructuredObjectReadSpec(ref=ref)
+
+    def materialize(self, spec: StructuredObjectReadSpec) -> StructuredObjectResult:
+        """Reads what the specification says.
+
+        Bytes come as a `uint8` array, from stores without registered memory as `bytes`. Raises KeyError for members
+        that are not there, ValueError for what is damaged or cannot be sliced, RuntimeError for what the store does not
+        deliver.
+        """
+        return self.materialize_into(spec, None)
+
+    def materialize_into(
+        self, spec: StructuredObjectReadSpec, destinations: Mapping[str, Any] | None
+    ) -> StructuredObjectResult:
+        """As `materialize`, into the caller's arrays or memory for the members that `destinations` names."""
+        if spec.member_names is not None and not spec.member_names:
+            raise ValueError("structured read spec selected no members")
+        members = Members(self._bundle_store, spec.ref)
+        into, slices = destinations or {}, dict(spec.member_slices)
+        names = members.names(spec.member_names)
+        objects = {name: members.read(name, slices.get(name), into.get(name)) for name in names}
+        return StructuredObjectResult(metadata=dict(members.metadata), objects=objects)
+
+    @staticmethod
+    def release_result(result: Any) -> None:
+        """Gives the leased memory of a result back, at once. None of its arrays may be used afterwards."""
+        lease.release_result(result)
+
+    def put(
+        self,
+        data: Any,
+        *,
+        type: PayloadType = "dataproto",  # noqa: A002 - the name that callers use
+        namespace: str = "default",
+        partition: str = "default",
+        stage: str = "default",
+        chunk_bytes: int | None = None,
+        policy: BundleTransferPolicy | None = None,
+        config: Any = None,
+        field_schemas: Mapping[str, FieldSchema] | None = None,
+    ) -> MooncakeDataProtoRef:
+        """Stores a batch: an object or a dict with sections, or, as "dict", a flat one.
+
+        Raises ValueError or TypeError for fields that cannot be stored as they are, RuntimeError if the store does not
+        take them all.
+        """
+        if _checked_type(type) == "dict":
+            data = batch.from_flat(data, field_schemas)
+        to = Destination(namespace, partition, stage, chunk_bytes, policy, config)
+        return put_stage(self._bundle_store, batch.split(data, field_schemas), to, field_schemas)
+
+    def get(
+        self,
+        ref: DataProtoRefLike,
+        *,
+        type: PayloadType = "dataproto",  # noqa: A002 - the name that callers use
+        fields: Sequence[str] | None = None,
+        batch_fields: Sequence[str] | None = None,
+        non_tensor_fields: Sequence[str] | None = None,
+        meta_info_keys: Sequence[str] | None = None,
+        data_cls: Any = None,
+        destinations: Mapping[str, Any] | None = None,
+        rows: Rows = None,
+    ) -> Any:
+        """The selected fields and rows of a batch, with sections or, as "dict", flat.
+
+        Raises KeyError for fields that are not there, IndexError for rows that are not, ValueError for what is damaged
+        or in two sections of a flat dict, RuntimeError for what the store does not deliver.
+        """
+        wanted = Selection(fields, batch_fields, non_tensor_fields, meta_info_keys, rows, destinations or {})
+        is_flat = _checked_type(type) == "dict"
+        sections = gather.read_batch(self._bundle_store, resolved(ref), wanted)
+        return batch.to_flat(sections) if is_flat else batch.built(sections, data_cls)
+
+    def put_dataproto(
+        self,
+        data: Any,
+        *,
+        namespace: str = "default",
+        partition: str = "default",
+        stage: str = "default",
+        chunk_bytes: int | None = None,
+        policy: BundleTransferPolicy | None = None,
+        field_schemas: Mapping[str, FieldSchema] | None = None,
+        config: Any = None,
+    ) -> MooncakeDataProtoRef:
+        """As `put`, for an object or a dict with sections."""
+        to = Destination(namespace, partition, stage, chunk_bytes, policy, config)
+        return put_stage(self._bundle_store, batch.split(data, field_schemas), to, field_schemas)
+
+    def append_dataproto_fields(
+        self,
+        ref: DataProtoRefLike,
+        data: Any,
+        *,
+        stage: str,
+        overwrite: bool = False,
+        chunk_bytes: int | None = None,
+        policy: BundleTransferPolicy | None = None,
+        field_schemas: Mapping[str, FieldSchema] | None = None,
+        config: Any = None,
+    ) -> MooncakeDataProtoRef:
+        """Adds fields to a batch. Returns the new handle; the old one remains good, but for a stage overwritten.
+
+        Raises as `put`, and ValueError for fields that are there already, or that `overwrite` would lose.
+        """
+        old = resolved(ref)
+        to = Destination(old.namespace, old.partition, stage, chunk_bytes, policy, config)
+        fields = batch.split(data, field_schemas)
+        return append_stage(self._bundle_store, old, fields, to, field_schemas, overwrite=overwrite)
+
+    def dataproto_manifest_view(self, ref: DataProtoRefLike) -> dict[str, Any]:
+        """Types, shapes and places of the fields, as the manifests have them. ValueError if one is damaged."""
+        return gather.manifest_view(self._bundle_store, resolved(ref))
+
+    def get_dataproto(
+        self,
+        ref: DataProtoRefLike,
+        *,
+        fields: Sequence[str] | None = None,
+        batch_fields: Sequence[str] | None = None,
+        non_tensor_fields: Sequence[str] | None = None,
+        meta_info_keys: Sequence[str] | None = None,
+        data_cls: Any = None,
+        destinations: Mapping[str, Any] | None = None,
+        rows: Rows = None,
+    ) -> Any:
+        """As `get`, with sections."""
+        wanted = Selection(fields, batch_fields, non_tensor_fields, meta_info_keys, rows, destinations or {})
+        return batch.built(gather.read_batch(self._bundle_store, resolved(ref), wanted), data_cls)
+
+    def cleanup_dataproto(self, ref: DataProtoRefLike) -> None:
+        """Removes all stages of a batch. Raises as `remove_bundle`."""
+        bundles = {bundle.manifest_key: bundle for bundle in resolved(ref).stage_refs.values()}
+        for bundle in bundles.values():
+            self.remove_bundle(bundle)
+
+
+def _checked_type(payload_type: str) -> str:
+    if payload_type not in ("dataproto", "dict"):
+        raise ValueError(f"unsupported Mooncake payload type: {payload_type!r}")
+    return payload_type

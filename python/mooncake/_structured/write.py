@@ -1,0 +1,149 @@
+"""Payloads written to a store, by way of leased memory where there is a pool, else by `put`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
+
+from mooncake._structured.array import byte_array
+from mooncake._structured.chunk import Chunk, chunk_size, joined, split
+from mooncake._structured.manifest import chunk_keys, payload_spec
+from mooncake._structured.policy import MAX_WRITERS, BundleTransferPolicy, put_mode
+from mooncake._structured.removal import remove_keys
+from mooncake._structured.replaceable import concat_into, has_tensor_codec
+from mooncake._structured.source import TensorObjectBuffer, TensorPayload
+from mooncake._structured.status import INVALID_PARAMS_ERROR, check_status, check_statuses
+from mooncake._structured.tensor import parts_of, tensor_header_bytes
+from mooncake._structured.torch_tensor import saved
+from mooncake._structured.write_config import call_write, config_for_keys
+
+
+class Writer:
+    """Writes payloads. What raises leaves none of the payload's keys behind, as far as the store lets it."""
+
+    def __init__(self, store: Any, pool: Any) -> None:
+        self._store = store
+        self._pool = pool
+
+    def put_one(self, key: str, value: bytes | memoryview, config: Any) -> None:
+        """Stores one small object. Raises RuntimeError if the store does not take it."""
+        status = call_write(self._store.put, key, value, config=config_for_keys(config, 1))
+        check_status(status, "put", key)
+
+    def put_arrays(
+        self, key: str, arrays: Chunk, chunk_bytes: int, policy: BundleTransferPolicy, config: Any
+    ) -> dict[str, Any]:
+        """Stores byte arrays, one after the other, in chunks. Returns what the manifest says of them."""
+        chunks = split(arrays, chunk_bytes)
+        if not chunks:
+            return {"key": key, "bytes": 0, "chunks": []}
+        if policy.copy_mode == "zero_copy":
+            raise RuntimeError("zero-copy put requires tensor-object buffers")
+        spec = payload_spec(key, [chunk_size(chunk) for chunk in chunks])
+        keys = chunk_keys(spec)
+        try:
+            self._put_chunks(keys, chunks, policy, config)
+        except BaseException:
+            remove_keys(self._store, keys, strict=False)
+            raise
+        return spec
+
+    def put_tensor(
+        self, key: str, source: TensorPayload | TensorObjectBuffer, policy: BundleTransferPolicy, config: Any
+    ) -> dict[str, Any]:
+        """Stores a tensor. Returns what the manifest says of it.
+
+        Raises ValueError if the policy forbids to copy a tensor that lies in no registered memory.
+        """
+        if isinstance(source, TensorObjectBuffer):
+            self._put_buffer(key, source, config)
+            return payload_spec(key, [source.size])
+        if policy.copy_mode == "zero_copy":
+            raise ValueError("zero-copy structured tensor fields require a BufferPool tensor-object buffer")
+        spec = None if policy.copy_mode == "copy" else self._put_tensor_directly(key, source, config)
+        return spec or self._put_serialized(key, source, policy, config)
+
+    def _put_buffer(self, key: str, source: TensorObjectBuffer, config: Any) -> None:
+        config = config_for_keys(config, 1)
+        put_tensor_from = getattr(self._store, "put_tensor_from", None)
+        if config is None and callable(put_tensor_from):
+            check_status(put_tensor_from(key, source.ptr, source.size), "put_tensor_from", key)
+            return
+        put_from = getattr(self._store, "put_from", None)
+        if not callable(put_from):
+            raise RuntimeError("put_from is unavailable")
+        check_status(call_write(put_from, key, source.ptr, source.size, config=config), "put_from", key)
+
+    def _put_tensor_directly(self, key: str, source: TensorPayload, config: Any) -> dict[str, Any] | None:
+        """Stores a tensor with the store's own call; None if it has none, or none for such tensors."""
+        put = getattr(self._store, "put_tensor" if config is None else "pub_tensor", None)
+        if not callable(put):
+            return None
+        status = call_write(put, key, source.tensor, config=config_for_keys(config, 1))
+        if status == INVALID_PARAMS_ERROR:
+            return None
+        check_status(status, "put_tensor", key)
+        tensor, header_bytes = source.tensor, tensor_header_bytes()
+        spec = payload_spec(key, [header_bytes + int(tensor.nbytes)])
+        shape = [int(dim) for dim in tensor.shape]
+        return {**spec, "kind": "tensor", "dtype": str(tensor.dtype), "shape": shape, "metadata_bytes": header_bytes}
+
+    def _put_serialized(
+        self, key: str, source: TensorPayload, policy: BundleTransferPolicy, config: Any
+    ) -> dict[str, Any]:
+        """Stores a tensor as bytes: header and elements, or what `torch.save` writes for those that have no header."""
+        parts = parts_of(source.tensor) if has_tensor_codec() and source.tensor.dim() else None
+        if parts is None:
+            content = memoryview(saved(source.tensor))
+            return {**self._put_whole(key, [content], policy, config), "format": "torch_save"}
+        return {**self._put_whole(key, parts.buffers, policy, config), "metadata_bytes": len(parts.header)}
+
+    def _put_whole(
+        self, key: str, buffers: Sequence[memoryview], policy: BundleTransferPolicy, config: Any
+    ) -> dict[str, Any]:
+        arrays = [byte_array(buffer) for buffer in buffers]
+        return self.put_arrays(key, arrays, max(chunk_size(arrays), 1), policy, config)
+
+    def _put_chunks(self, keys: list[str], chunks: list[Chunk], policy: BundleTransferPolicy, config: Any) -> None:
+        workers = min(policy.max_inflight_put, len(chunks), MAX_WRITERS)
+        has_call = callable(getattr(self._store, "batch_put_from", None))
+        leased = policy.copy_mode != "copy" and has_call and self._pool is not None
+        if workers < 2 or put_mode([chunk_size(chunk) for chunk in chunks], policy) == "batch":
+            for key, chunk in zip(keys, chunks, strict=True):
+                self._put_chunk(key, chunk, leased, config)
+            return
+        with ThreadPoolExecutor(workers) as executor:
+            futures = [
+                executor.submit(self._put_chunk, key, chunk, leased, config)
+                for key, chunk in zip(keys, chunks, strict=True)
+            ]
+            try:
+                for future in as_completed(futures):
+                    future.result()
+            except BaseException:
+                for future in futures:
+                    future.cancel()
+                raise
+
+    def _put_chunk(self, key: str, chunk: Chunk, leased: bool, config: Any) -> None:
+        """Stores one chunk from leased memory, so that the store need not copy it again; by `put` if there is none."""
+        size = chunk_size(chunk)
+        lease = self._lease(size) if leased else None
+        if lease is None:
+            self.put_one(key, joined(chunk), config)
+            return
+        try:
+            concat_into(chunk, lease.ptr, size)
+            statuses = call_write(
+                self._store.batch_put_from, [key], [lease.ptr], [size], config=config_for_keys(config, 1)
+            )
+            check_statuses(statuses, "batch_put_from", [key])
+        finally:
+            lease.release()
+
+    def _lease(self, size: int) -> Any:
+        try:
+            return self._pool.acquire(size)
+        except RuntimeError:
+            return None

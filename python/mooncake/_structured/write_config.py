@@ -1,0 +1,108 @@
+"""The configuration of a write, when one logical object is many keys: they all join the object's one group."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import uuid
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+_ONE_GROUP = (
+    "structured object store config.group_ids must contain exactly one logical group id; "
+    "it is expanded across internal Mooncake keys"
+)
+
+
+def config_for_keys(config: Any, key_count: int) -> Any:
+    """The configuration for a write of so many keys: `group_ids` names the group once for each of them.
+
+    The caller's own configuration is never changed. Raises ValueError if it names several groups.
+    """
+    raw = getattr(config, "group_ids", None)
+    if config is None or key_count <= 0 or raw is None:
+        return config
+    group_ids = [raw] if isinstance(raw, str) else list(raw)
+    if len(group_ids) > 1:
+        raise ValueError(_ONE_GROUP)
+    if key_count == 1 and group_ids and not isinstance(raw, str):
+        return config
+    expanded = _copied(config)
+    expanded.group_ids = group_ids * key_count or None
+    return expanded
+
+
+def config_in_group(config: Any, group_id: str | None) -> Any:
+    """The configuration for a write into this group; unchanged if there is none.
+
+    Raises ValueError if the configuration names another group.
+    """
+    if group_id is None:
+        return config
+    configured = getattr(config_for_keys(config, 1), "group_ids", None)
+    if configured and configured[0] and configured[0] != group_id:
+        raise ValueError("config.group_ids conflicts with the DataProto storage group")
+    grouped = _new_config() if config is None else _copied(config)
+    grouped.group_ids = [group_id]
+    return grouped
+
+
+def new_group_id(config: Any) -> str | None:
+    """The group for a new object: the one that the configuration names, else a new one.
+
+    None if it names the empty group, which means none. Raises ValueError if it names several, or no text.
+    """
+    raw = getattr(config, "group_ids", None)
+    if raw is None:
+        return _fresh_group_id()
+    try:
+        group_ids = [raw] if isinstance(raw, str) else list(raw)
+    except TypeError as error:
+        raise ValueError("structured object store config.group_ids must contain strings") from error
+    if len(group_ids) > 1:
+        raise ValueError(_ONE_GROUP)
+    if not group_ids or group_ids[0] is None:
+        return _fresh_group_id()
+    if not isinstance(group_ids[0], str):
+        raise ValueError("structured object store config.group_ids must contain strings")
+    return group_ids[0] or None
+
+
+def call_write(write: Callable[..., Any], *arguments: Any, config: Any) -> Any:
+    """Calls the write, with the configuration if there is one: not every store takes one."""
+    return write(*arguments) if config is None else write(*arguments, config=config)
+
+
+def _fresh_group_id() -> str:
+    return f"structured-{uuid.uuid4().hex}"
+
+
+def _new_config() -> Any:
+    try:
+        return importlib.import_module("mooncake.store").ReplicateConfig()
+    except ImportError:
+        return SimpleNamespace()
+
+
+def _copied(config: Any) -> Any:
+    try:
+        return copy.copy(config)
+    except TypeError:
+        pass
+    try:
+        copied = type(config)()
+    except Exception as error:
+        raise TypeError("structured object store config must be copyable or default-constructible") from error
+    for name in _settable(config):
+        try:
+            setattr(copied, name, getattr(config, name))
+        except (AttributeError, TypeError, ValueError) as error:
+            raise TypeError(f"structured object store config field {name!r} is not writable") from error
+    return copied
+
+
+def _settable(config: Any) -> list[str]:
+    """What makes up a configuration that cannot be copied: its attributes and its properties with a setter."""
+    names = [name for name in dir(type(config)) if hasattr(getattr(type(config), name, None), "__set__")]
+    return [name for name in dict.fromkeys([*names, *getattr(config, "__dict__", {})]) if not name.startswith("_")]

@@ -1,0 +1,102 @@
+"""Structured objects in the store: arrays, tensors and bytes under one manifest, and batches of named fields.
+
+`MooncakeBundleTransfer` puts and gets them. A batch is put once and known by a small handle that other processes use to
+get the fields and rows they need. NumPy is needed; torch and msgpack only for what they store.
+"""
+
+from __future__ import annotations
+
+from mooncake._fast_copy import concat_arrays_into as _concat_arrays_into
+from mooncake._structured.byte_ragged import decode_msgpack as _decode_msgpack_ragged_values
+from mooncake._structured.byte_ragged import encode_msgpack as _encode_msgpack_ragged_values
+from mooncake._structured.codec import encode_with_schema as _encode_with_schema
+from mooncake._structured.field import STRUCTURED_FIELD_SPECS_KEY
+from mooncake._structured.infer import MISSING, infer_structure
+from mooncake._structured.infer import choose_leaf_codec as _choose_leaf_codec
+from mooncake._structured.infer import escape_key as _escape_key
+from mooncake._structured.manifest import RemoteBundleRef
+from mooncake._structured.manifest import decode_manifest as _decode_manifest
+from mooncake._structured.policy import (
+    AUTO_PARALLEL_MIN_BYTES,
+    AUTO_PARALLEL_MIN_CHUNKS,
+    DEFAULT_BUNDLE_CHUNK_BYTES,
+    BundleTransferPolicy,
+)
+from mooncake._structured.refs import (
+    DATAPROTO_REF_HANDLE_TYPE,
+    DATAPROTO_REF_HANDLE_VERSION,
+    STORAGE_GROUP_ID,
+    DataProtoRefLike,
+    MooncakeDataProtoRef,
+    StructuredFieldLocation,
+    export_dataproto_ref,
+    import_dataproto_ref,
+    is_dataproto_ref_handle,
+)
+from mooncake._structured.schema import FieldSchema
+from mooncake._structured.source import DirectCopyPayload as _DirectCopyPayload
+from mooncake._structured.source import MultiBufferPayload as _MultiBufferPayload
+from mooncake._structured.source import raw_destination, tensor_object_buffer
+from mooncake._structured.spec import (
+    StructuredMemberSlice,
+    StructuredObjectPayload,
+    StructuredObjectReadSpec,
+    StructuredObjectResult,
+)
+from mooncake._structured.status import MISSING_OBJECT_ERROR
+from mooncake._structured.tensor import store_has_codec as _has_tensor_codec_helpers
+from mooncake._structured.transfer import MooncakeBundleTransfer
+from mooncake._structured.transfer import StoreCalls as BundleStore
+from mooncake._structured.typed_ragged import decode as _decode_typed_ragged_values
+from mooncake._structured.typed_ragged import encode as _encode_typed_ragged_values
+from mooncake._structured.typed_ragged import encode_regular_rows as _encode_typed_ragged_regular_ndarray_rows
+from mooncake._structured.write_config import config_for_keys as _config_for_grouped_keys
+
+export_ref = export_dataproto_ref
+import_ref = import_dataproto_ref
+
+__all__ = [
+    "AUTO_PARALLEL_MIN_BYTES",
+    "AUTO_PARALLEL_MIN_CHUNKS",
+    "DATAPROTO_REF_HANDLE_TYPE",
+    "DATAPROTO_REF_HANDLE_VERSION",
+    "DEFAULT_BUNDLE_CHUNK_BYTES",
+    "MISSING",
+    "MISSING_OBJECT_ERROR",
+    "STORAGE_GROUP_ID",
+    "STRUCTURED_FIELD_SPECS_KEY",
+    "BundleStore",
+    "BundleTransferPolicy",
+    "DataProtoRefLike",
+    "FieldSchema",
+    "MooncakeBundleTransfer",
+    "MooncakeDataProtoRef",
+    "RemoteBundleRef",
+    "StructuredFieldLocation",
+    "StructuredMemberSlice",
+    "StructuredObjectPayload",
+    "StructuredObjectReadSpec",
+    "StructuredObjectResult",
+    "_DirectCopyPayload",
+    "_MultiBufferPayload",
+    "_choose_leaf_codec",
+    "_concat_arrays_into",
+    "_config_for_grouped_keys",
+    "_decode_manifest",
+    "_decode_msgpack_ragged_values",
+    "_decode_typed_ragged_values",
+    "_encode_msgpack_ragged_values",
+    "_encode_typed_ragged_regular_ndarray_rows",
+    "_encode_typed_ragged_values",
+    "_encode_with_schema",
+    "_escape_key",
+    "_has_tensor_codec_helpers",
+    "export_dataproto_ref",
+    "export_ref",
+    "import_dataproto_ref",
+    "import_ref",
+    "infer_structure",
+    "is_dataproto_ref_handle",
+    "raw_destination",
+    "tensor_object_buffer",
+]

@@ -1,0 +1,69 @@
+"""What `kv_connector_extra_config` may hold, and what the role allows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+MAX_LOOKUP_TIMEOUT_MS = 60_000
+MAX_RECV_THREADS = 64
+MAX_REPLICAS = 16
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options with their defaults. Raises ValueError for a value out of its range."""
+
+    use_layerwise: bool = False
+    load_async: bool = True
+    consumer_is_to_put: bool = False
+    save_decode_cache: bool = False
+    cache_prefix: str = ""
+    preferred_segment: str = ""
+    replica_num: int = 1
+    recv_threads: int = 1
+    lookup_timeout_ms: int = 200
+
+    def __post_init__(self) -> None:
+        _check_range("replica_num", self.replica_num, MAX_REPLICAS)
+        _check_range("recv_threads", self.recv_threads, MAX_RECV_THREADS)
+        _check_range("lookup_timeout_ms", self.lookup_timeout_ms, MAX_LOOKUP_TIMEOUT_MS)
+
+    @staticmethod
+    def from_extra_config(extra: Mapping[str, Any]) -> Options:
+        """Raises ValueError for a name that is no option, a value of another type, or one out of its range."""
+        known = {field.name: type(field.default) for field in fields(Options)}
+        for name, value in extra.items():
+            if name not in known:
+                raise ValueError(f"kv_connector_extra_config: no option {name!r}; there are {', '.join(known)}")
+            if type(value) is not known[name]:
+                raise ValueError(f"kv_connector_extra_config: {name}={value!r} is not of type {known[name].__name__}")
+        return Options(**extra)
+
+    def saves(self, kv_role: str | None) -> bool:
+        """Whether an instance of this role stores what it computed."""
+        return kv_role in ("kv_producer", "kv_both") or self.consumer_is_to_put
+
+    @property
+    def loads_between_steps(self) -> bool:
+        """Layers can be loaded one by one only within the step that uses them."""
+        return self.load_async and not self.use_layerwise
+
+
+def _check_range(name: str, value: int, largest: int) -> None:
+    if not 1 <= value <= largest:
+        raise ValueError(f"kv_connector_extra_config: {name}={value} is not from 1 to {largest}")
+
+
+def model_tag(model: str, cache_prefix: str, shape: Mapping[str, object]) -> str:
+    """`[{cache_prefix}@]{last part of the model's path}-{8 hex digits}`
+
+    The digits are a digest of `shape`, JSON values that decide how the bytes of a block are to be read: two instances
+    whose types or layouts differ never share a key. They do not tell two sets of weights apart; the prefix may.
+    """
+    digest = hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:8]
+    name = f"{model.rstrip('/').rsplit('/', 1)[-1]}-{digest}"
+    return f"{cache_prefix}@{name}" if cache_prefix else name

@@ -1,0 +1,237 @@
+"""The class that vLLM makes, once in the process of its scheduler and once in each worker."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+    KVConnectorBase_V1,
+    KVConnectorMetadata,
+    KVConnectorRole,
+)
+from vllm.v1.kv_cache_interface import FullAttentionSpec
+
+from mooncake.store import ReplicateConfig
+from mooncake.vllm.config import Options, model_tag
+from mooncake.vllm.connect import connect, read_config
+from mooncake.vllm.device import block_layout, block_shape, register
+from mooncake.vllm.key import Topology
+from mooncake.vllm.lookup import LookupClient, socket_name
+from mooncake.vllm.plan import StepPlan
+from mooncake.vllm.pool import Pool
+from mooncake.vllm.scheduler import Rules, Scheduler
+from mooncake.vllm.worker import Place, Worker
+
+if TYPE_CHECKING:
+    import torch
+
+logger = logging.getLogger(__name__)
+
+
+class PlanMetadata(KVConnectorMetadata):
+    """A plan on its way to the workers."""
+
+    def __init__(self, plan: StepPlan) -> None:
+        self.plan = plan
+
+
+class MooncakeStoreConnector(KVConnectorBase_V1):
+    """Keeps blocks of KV cache in the pool, and gets them from there instead of computing them.
+
+    Raises ValueError for options and models that it does not support, RuntimeError if the store cannot be set up.
+    """
+
+    def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any = None) -> None:
+        given = {"vllm_config": vllm_config, "role": role, "kv_cache_config": kv_cache_config}
+        taken = inspect.signature(KVConnectorBase_V1.__init__).parameters
+        super().__init__(**{name: value for name, value in given.items() if name in taken})
+        transfer = vllm_config.kv_transfer_config
+        self._vllm = vllm_config
+        self._cache = kv_cache_config
+        self._options = Options.from_extra_config(transfer.kv_connector_extra_config)
+        self._can_put = self._options.saves(transfer.kv_role)
+        self._scheduler: Scheduler | None = None
+        self._client: LookupClient | None = None
+        self._worker: Worker | None = None
+        self._store: Any = None
+        self._check_supported()
+        if role == KVConnectorRole.SCHEDULER:
+            self._client = LookupClient(socket_name(transfer.engine_id), self._options.lookup_timeout_ms)
+            self._scheduler = Scheduler(self._rules(), self._client.count)
+        else:
+            self._store = connect(read_config(_own_address()))
+
+    @property
+    def requires_kv_delivery(self) -> bool:
+        """A block that is not stored is computed again, so no request has to wait for its save."""
+        return False
+
+    @classmethod
+    def requires_piecewise_for_cudagraph(cls, extra_config: dict[str, Any]) -> bool:
+        """Layers are announced from within the forward pass."""
+        return bool(extra_config.get("use_layerwise", False))
+
+    def shutdown(self) -> None:
+        """Stores what waits for it, for 10 s at most, and leaves the pool."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+        if self._client is not None:
+            self._client.close()
+
+    # The scheduler's half.
+
+    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
+        """How many more tokens the pool holds, and whether they are loaded between steps."""
+        return self._of_scheduler().matched(request, num_computed_tokens)
+
+    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+        """Notes the blocks that are to be filled from the pool."""
+        self._of_scheduler().allocated(request, blocks.get_block_ids()[0], num_external_tokens)
+
+    def build_connector_meta(self, scheduler_output: Any) -> PlanMetadata:
+        """The plan of a step."""
+        return PlanMetadata(self._of_scheduler().plan(scheduler_output))
+
+    def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
+        """Whether the blocks have to stay until `get_finished` names the request."""
+        return self._of_scheduler().finished(request.request_id), None
+
+    def update_connector_output(self, connector_output: Any) -> None:
+        """Notes what the workers reported."""
+        self._of_scheduler().loaded(connector_output.finished_recving or ())
+
+    def reset_cache(self) -> bool | None:
+        """Removes the blocks of this model from the pool. Returns whether it worked; None in a worker."""
+        return None if self._client is None else self._client.reset()
+
+    # The worker's half.
+
+    def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
+        """Meets the memory; nothing is moved before. Raises ValueError where the pool could not move it."""
+        layout = block_layout(kv_caches, self._num_blocks())
+        register(self._store, kv_caches)
+        config = ReplicateConfig()
+        config.replica_num = self._options.replica_num
+        config.preferred_segment = self._options.preferred_segment
+        shape = {"block": block_shape(kv_caches, layout), **self._shape()}
+        model = model_tag(self._vllm.model_config.model, self._options.cache_prefix, shape)
+        place = Place(model, self._vllm.parallel_config.rank, self._topology())
+        self._worker = Worker(Pool(self._store, config), layout, place, self._options, self._can_put)
+        if place.rank == 0:
+            self._worker.serve_lookups(socket_name(self._vllm.kv_transfer_config.engine_id))
+        logger.info("%s: blocks of %d bytes in %d layers", model, layout.block_bytes, len(layout.layers))
+
+    def handle_preemptions(self, kv_connector_metadata: KVConnectorMetadata) -> None:
+        """Returns once the blocks that requests lost are not read any more."""
+        if self._worker is not None:
+            self._worker.wait_for_preempted(_plan_of(kv_connector_metadata))
+
+    def bind_connector_metadata(self, connector_metadata: KVConnectorMetadata) -> None:
+        """A step begins."""
+        super().bind_connector_metadata(connector_metadata)
+        if self._worker is not None:
+            self._worker.begin(_plan_of(connector_metadata))
+
+    def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
+        """Starts the loads of the step."""
+        if self._worker is not None:
+            self._worker.load()
+
+    def wait_for_layer_load(self, layer_name: str) -> None:
+        """Returns once the layer is loaded."""
+        if self._worker is not None:
+            self._worker.wait_for_layer(layer_name)
+
+    def save_kv_layer(self, layer_name: str, kv_layer: torch.Tensor, attn_metadata: Any, **kwargs: Any) -> None:
+        """Starts to store the layer, in the layer-wise mode."""
+        if self._worker is not None:
+            self._worker.save_layer(layer_name)
+
+    def wait_for_save(self) -> None:
+        """Starts to store what the step completed. It does not wait: the blocks stay until `get_finished`."""
+        if self._worker is not None:
+            self._worker.save()
+
+    def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
+        """The requests that `request_finished` held and whose saves are over, and the requests that are loaded."""
+        if self._worker is None:
+            return None, None
+        saved, loaded = self._worker.take_finished()
+        return saved or None, loaded or None
+
+    def get_block_ids_with_load_errors(self) -> set[int]:
+        """The blocks that vLLM has to compute after all."""
+        return set() if self._worker is None else self._worker.take_failed_blocks()
+
+    # What vLLM's configuration says.
+
+    def _of_scheduler(self) -> Scheduler:
+        if self._scheduler is None:
+            raise RuntimeError("this connector was made for a worker")
+        return self._scheduler
+
+    def _rules(self) -> Rules:
+        options = self._options
+        return Rules(self._block_tokens(), self._can_put, options.save_decode_cache, options.loads_between_steps)
+
+    def _block_tokens(self) -> int:
+        return int(self._vllm.cache_config.block_size * self._topology().dcp_size)
+
+    def _num_blocks(self) -> int:
+        blocks = getattr(self._cache, "num_blocks", None) or self._vllm.cache_config.num_gpu_blocks
+        return int(blocks)
+
+    def _topology(self) -> Topology:
+        parallel, model = self._vllm.parallel_config, self._vllm.model_config
+        return Topology(
+            tp_size=parallel.tensor_parallel_size,
+            pp_size=parallel.pipeline_parallel_size,
+            dcp_size=getattr(parallel, "decode_context_parallel_size", 1),
+            kv_heads=1 if getattr(model, "use_mla", False) else model.get_total_num_kv_heads(),
+        )
+
+    def _shape(self) -> dict[str, object]:
+        """What decides, beside the tensors, how the bytes of a block are to be read."""
+        topology = self._topology()
+        layers = self._vllm.model_config.hf_text_config.num_hidden_layers
+        sizes = [topology.tp_size, topology.pp_size, topology.dcp_size, topology.kv_heads, layers]
+        return {"sizes": sizes, "tokens": self._block_tokens(), "type": str(self._vllm.cache_config.cache_dtype)}
+
+    def _check_supported(self) -> None:
+        parallel = self._vllm.parallel_config
+        if getattr(parallel, "prefill_context_parallel_size", 1) > 1:
+            raise ValueError("mooncake.vllm does not support prefill context parallelism")
+        ranks = parallel.tensor_parallel_size * parallel.pipeline_parallel_size
+        if ranks > 1 and not self._options.loads_between_steps:
+            # A rank cannot know within the step that another one's load failed, and would store what came of it.
+            raise ValueError("mooncake.vllm needs load_async and no use_layerwise with more than one rank")
+        groups = self._cache.kv_cache_groups if self._cache is not None else []
+        specs = [spec for group in groups for spec in _specs(group.kv_cache_spec)]
+        if len(groups) > 1 or not all(isinstance(spec, FullAttentionSpec) for spec in specs):
+            kinds = ", ".join(sorted({type(spec).__name__ for spec in specs}))
+            raise ValueError(f"mooncake.vllm supports one group of full attention; this model has {kinds}")
+
+
+def _specs(spec: Any) -> Iterable[Any]:
+    """The kinds of a group's layers."""
+    inner = getattr(spec, "kv_cache_specs", None)
+    return inner.values() if isinstance(inner, dict) else [spec]
+
+
+def _plan_of(metadata: KVConnectorMetadata) -> StepPlan:
+    return metadata.plan if isinstance(metadata, PlanMetadata) else StepPlan()
+
+
+def _own_address() -> str:
+    try:
+        from vllm.utils.network_utils import get_ip
+    except ImportError:
+        from vllm.utils import get_ip
+    return str(get_ip())

@@ -1,0 +1,219 @@
+"""Layer by layer, while the model runs: a layer is loaded while the ones before it are computed, and stored while the
+ones after it are.
+
+An object is written in a session, which publishes it when all of its layers are there, and read in one. So the keys
+and the objects are the same as without layers, and instances of both kinds share them.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from mooncake.vllm.bad_blocks import BadBlocks
+from mooncake.vllm.layout import BlockLayout
+from mooncake.vllm.pending import PendingSaves
+from mooncake.vllm.pool import Pool, Ranges
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+
+
+class LayerThread:
+    """Runs what it is given, one after the other."""
+
+    def __init__(self, name: str) -> None:
+        # Not bounded by a number: a step adds one entry for each layer.
+        self.jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.thread.start()
+
+    def submit(self, job: Callable[[], None]) -> None:
+        self.jobs.put(job)
+
+    def is_alive(self) -> bool:
+        return self.thread.is_alive()
+
+    def close(self, seconds: float) -> None:
+        """Ends the thread after what waits; returns after `seconds` even if that takes longer."""
+        self.jobs.put(None)
+        self.thread.join(seconds)
+
+    def _run(self) -> None:
+        while (job := self.jobs.get()) is not None:
+            try:
+                job()
+            except Exception:
+                logger.exception("a layer could not be moved")
+
+
+class LayerSave:
+    """The saves of one step. Its methods run on the thread that sends, in the order start, layer, finish."""
+
+    def __init__(self, pool: Pool, layout: BlockLayout, saves: Mapping[str, Sequence[tuple[str, int]]]) -> None:
+        """`saves` has keys and block ids for each request."""
+        self.pool = pool
+        self.layout = layout
+        self.saves = saves
+        self.open: dict[str, int] = {}
+        self.written: set[int] = set()
+
+    def start(self) -> None:
+        """Opens a session for each block that the pool does not hold; of blocks with one key, for the first."""
+        by_key: dict[str, int] = {}
+        for blocks in self.saves.values():
+            for key, block_id in blocks:
+                by_key.setdefault(key, block_id)
+        missing = self.pool.missing(list(by_key))
+        started = self.pool.start_puts(missing, self.layout.block_bytes)
+        self.open = {key: by_key[key] for key in missing if key in started}
+
+    def layer(self, place: int) -> None:
+        """Writes a layer of all blocks."""
+        if place in self.written or not self.open:
+            return
+        self.written.add(place)
+        ranges: dict[str, Ranges] = {
+            key: self.layout.layer_buffers(place, block_id) for key, block_id in self.open.items()
+        }
+        self._revoke(set(self.open) - self.pool.put_ranges(ranges))
+
+    def finish(self, refused_blocks: set[int]) -> None:
+        """Writes the layers that nobody announced and publishes the blocks, but for those of `refused_blocks`."""
+        self._revoke({key for key, block_id in self.open.items() if block_id in refused_blocks})
+        for place in range(len(self.layout.layers)):
+            self.layer(place)
+        if self.open:
+            self.pool.end_puts(list(self.open))
+            self.open = {}
+
+    def _revoke(self, keys: set[str]) -> None:
+        if keys:
+            self.pool.revoke_puts(sorted(keys))
+            self.open = {key: block_id for key, block_id in self.open.items() if key not in keys}
+
+
+class LayerSender:
+    """Saves the blocks of a step while it runs."""
+
+    def __init__(self, pool: Pool, layout: BlockLayout, pending: PendingSaves) -> None:
+        self.pool = pool
+        self.layout = layout
+        self.pending = pending
+        self.thread = LayerThread("mooncake-send-layers")
+        self.step: LayerSave | None = None
+
+    def begin(self, saves: Mapping[str, Sequence[tuple[str, int]]]) -> None:
+        """A step that will complete these blocks begins; keys and block ids by request."""
+        self.step = LayerSave(self.pool, self.layout, saves) if saves else None
+        if self.step is not None:
+            for request_id in saves:
+                self.pending.begin(request_id)
+            self.thread.submit(self.step.start)
+
+    def layer(self, place: int) -> None:
+        """A layer of the step has been computed."""
+        step = self.step
+        if step is not None:
+            self.thread.submit(lambda: step.layer(place))
+
+    def end(self, refused_blocks: set[int]) -> None:
+        """The step has been computed. Returns at once."""
+        step, self.step = self.step, None
+        if step is not None:
+            self.thread.submit(lambda: self._finish(step, refused_blocks))
+
+    def _finish(self, step: LayerSave, refused_blocks: set[int]) -> None:
+        try:
+            step.finish(refused_blocks)
+        finally:
+            for request_id in step.saves:
+                self.pending.end(request_id)
+
+
+class LayerLoad:
+    """The loads of one step. `run` is for the thread that receives."""
+
+    def __init__(self, pool: Pool, layout: BlockLayout, bad: BadBlocks, blocks: Sequence[tuple[str, int]]) -> None:
+        self.pool = pool
+        self.layout = layout
+        self.bad = bad
+        self.blocks = blocks
+        self.ready = [threading.Event() for _ in layout.layers]
+
+    def run(self) -> None:
+        """Loads all layers. A block whose layer fails is done with; the others go on."""
+        by_key: dict[str, list[int]] = {}
+        for key, block_id in self.blocks:
+            by_key.setdefault(key, []).append(block_id)
+        good: set[str] = set()
+        try:
+            good = self.pool.start_gets(list(by_key))
+            opened = sorted(good)
+            for place, ready in enumerate(self.ready):
+                ranges = {key: self._ranges(place, by_key[key]) for key in by_key if key in good}
+                good = self.pool.get_ranges(ranges) if ranges else good
+                ready.set()
+            self.pool.end_gets(opened)
+        except Exception:
+            good = set()
+            raise
+        finally:
+            self.bad.load(block_id for key in by_key if key in good for block_id in by_key[key])
+            self.bad.fail(block_id for key in by_key if key not in good for block_id in by_key[key])
+            for ready in self.ready:
+                ready.set()
+
+    def _ranges(self, place: int, block_ids: Sequence[int]) -> Ranges:
+        """One layer of an object, into all the blocks that want it."""
+        ranges: Ranges = ([], [], [])
+        for block_id in block_ids:
+            for column, part in zip(ranges, self.layout.layer_buffers(place, block_id), strict=True):
+                column += part
+        return ranges
+
+
+class LayerReceiver:
+    """Loads the blocks of a step while it runs."""
+
+    def __init__(self, pool: Pool, layout: BlockLayout, bad: BadBlocks) -> None:
+        self.pool = pool
+        self.layout = layout
+        self.bad = bad
+        self.thread = LayerThread("mooncake-receive-layers")
+        self.step: LayerLoad | None = None
+        self.over = threading.Event()
+
+    def begin(self, blocks: Sequence[tuple[str, int]]) -> None:
+        """A step that reads these blocks, given as keys and block ids, begins."""
+        if not blocks:
+            return
+        self.step = step = LayerLoad(self.pool, self.layout, self.bad, blocks)
+        self.over = over = threading.Event()
+
+        def run() -> None:
+            try:
+                step.run()
+            finally:
+                over.set()
+
+        self.thread.submit(run)
+
+    def wait(self, place: int) -> None:
+        """Returns once the layer is loaded, or known not to be."""
+        if self.step is not None:
+            self._wait(self.step.ready[place])
+
+    def end(self) -> None:
+        """Returns once all layers are loaded, and those that failed are known."""
+        if self.step is not None:
+            self._wait(self.over)
+            self.step = None
+
+    def _wait(self, event: threading.Event) -> None:
+        # No other limit: blocks that are still being written must not be used. The store's calls have limits.
+        while not event.wait(POLL_SECONDS) and self.thread.is_alive():
+            logger.warning("still waiting for a layer")

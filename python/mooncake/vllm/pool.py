@@ -1,0 +1,183 @@
+"""The calls of the store that the connector makes. Whatever the store does, nothing raises: a block is there or not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, TypeVar
+
+logger = logging.getLogger(__name__)
+
+# Keys in one call, so that a long prompt does not make one long call.
+BATCH_KEYS = 512
+ALREADY_EXISTS = -705
+NOT_DONE = -1
+
+Item = TypeVar("Item")
+# Addresses and lengths; addresses, lengths and offsets in the object.
+Buffers = tuple[list[int], list[int]]
+Ranges = tuple[list[int], list[int], list[int]]
+
+
+class Store(Protocol):
+    """The part of `mooncake.store.MooncakeDistributedStore` that is used."""
+
+    def batch_is_exist(self, keys: list[str]) -> list[int]: ...
+    def batch_put_from_multi_buffers(
+        self, keys: list[str], all_buffer_ptrs: list[list[int]], all_sizes: list[list[int]], config: Any
+    ) -> list[int]: ...
+    def batch_get_into_multi_buffers(
+        self, keys: list[str], all_buffer_ptrs: list[list[int]], all_sizes: list[list[int]]
+    ) -> list[int]: ...
+    def batch_put_session_start(self, keys: list[str], sizes: list[int], config: Any) -> list[int]: ...
+    def batch_put_from_multi_buffer_ranges(
+        self,
+        keys: list[str],
+        all_buffer_ptrs: list[list[int]],
+        all_sizes: list[list[int]],
+        all_dst_offsets: list[list[int]],
+    ) -> list[int]: ...
+    def batch_put_session_end(self, keys: list[str]) -> list[int]: ...
+    def batch_put_session_revoke(self, keys: list[str]) -> list[int]: ...
+    def batch_get_session_start(self, keys: list[str]) -> list[int]: ...
+    def batch_get_into_multi_buffer_ranges(
+        self,
+        keys: list[str],
+        all_buffer_ptrs: list[list[int]],
+        all_sizes: list[list[int]],
+        all_src_offsets: list[list[int]],
+    ) -> list[int]: ...
+    def batch_get_session_end(self, keys: list[str]) -> int: ...
+    def remove_by_regex(self, regex_pattern: str, force: bool) -> int: ...
+
+
+def batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """The items in runs of at most `BATCH_KEYS`."""
+    for start in range(0, len(items), BATCH_KEYS):
+        yield items[start : start + BATCH_KEYS]
+
+
+class Pool:
+    """A store with the replication that puts ask for, `config` being a `ReplicateConfig`.
+
+    All methods take keys in a batch of any length and return the keys for which the call succeeded.
+    """
+
+    def __init__(self, store: Store, config: Any) -> None:
+        self.store = store
+        self.config = config
+
+    def leading(self, keys: Sequence[str]) -> int:
+        """How many keys from the first on exist without a gap."""
+        found = 0
+        for batch in batches(keys):
+            codes = self._call("batch_is_exist", list(batch))
+            for code in codes:
+                if code != 1:
+                    return found
+                found += 1
+        return found
+
+    def missing(self, keys: Sequence[str]) -> list[str]:
+        """Those that do not exist, each once. A key whose existence is not known counts as missing."""
+        distinct = list(dict.fromkeys(keys))
+        absent = []
+        for batch in batches(distinct):
+            codes = self._call("batch_is_exist", list(batch))
+            absent += [key for key, code in zip(batch, codes, strict=True) if code != 1]
+        return absent
+
+    def put(self, blocks: dict[str, Buffers]) -> set[str]:
+        stored = set()
+        for batch in batches(list(blocks)):
+            pointers, lengths = [blocks[key][0] for key in batch], [blocks[key][1] for key in batch]
+            codes = self._call("batch_put_from_multi_buffers", list(batch), pointers, lengths, self.config)
+            stored |= self._good("put", batch, [code >= 0 for code in codes], codes)
+        return stored
+
+    def get(self, blocks: dict[str, Buffers]) -> set[str]:
+        """Keys whose object filled its buffers exactly."""
+        loaded = set()
+        for batch in batches(list(blocks)):
+            pointers, lengths = [blocks[key][0] for key in batch], [blocks[key][1] for key in batch]
+            codes = self._call("batch_get_into_multi_buffers", list(batch), pointers, lengths)
+            whole = [code == sum(sizes) for code, sizes in zip(codes, lengths, strict=True)]
+            loaded |= self._good("get", batch, whole, codes)
+        return loaded
+
+    def start_puts(self, keys: Sequence[str], length: int) -> set[str]:
+        """Keys that are this client's to write. Those that exist or are being written by another are not among them."""
+        started = set()
+        for batch in batches(keys):
+            codes = self._call("batch_put_session_start", list(batch), [length] * len(batch), self.config)
+            fine = [code in (0, ALREADY_EXISTS) for code in codes]
+            self._good("start putting", batch, fine, codes)
+            started |= {key for key, code in zip(batch, codes, strict=True) if code == 0}
+        return started
+
+    def put_ranges(self, ranges: dict[str, Ranges]) -> set[str]:
+        return self._ranges("batch_put_from_multi_buffer_ranges", ranges)
+
+    def end_puts(self, keys: Sequence[str]) -> set[str]:
+        ended = set()
+        for batch in batches(keys):
+            codes = self._call("batch_put_session_end", list(batch))
+            ended |= self._good("end putting", batch, [code == 0 for code in codes], codes)
+        return ended
+
+    def revoke_puts(self, keys: Sequence[str]) -> None:
+        for batch in batches(keys):
+            self._call("batch_put_session_revoke", list(batch))
+
+    def start_gets(self, keys: Sequence[str]) -> set[str]:
+        started = set()
+        for batch in batches(keys):
+            codes = self._call("batch_get_session_start", list(batch))
+            started |= self._good("start getting", batch, [code == 0 for code in codes], codes)
+        return started
+
+    def get_ranges(self, ranges: dict[str, Ranges]) -> set[str]:
+        return self._ranges("batch_get_into_multi_buffer_ranges", ranges)
+
+    def end_gets(self, keys: Sequence[str]) -> None:
+        for batch in batches(keys):
+            try:
+                self.store.batch_get_session_end(list(batch))
+            except Exception:
+                logger.exception("batch_get_session_end failed")
+
+    def remove(self, pattern: str) -> bool:
+        """Removes the keys that match a regular expression, leased ones too. Returns whether it worked."""
+        try:
+            return self.store.remove_by_regex(pattern, True) >= 0
+        except Exception:
+            logger.exception("remove_by_regex failed")
+            return False
+
+    def _ranges(self, call: str, ranges: dict[str, Ranges]) -> set[str]:
+        done = set()
+        for batch in batches(list(ranges)):
+            columns = [[ranges[key][column] for key in batch] for column in range(3)]
+            codes = self._call(call, list(batch), *columns)
+            whole = [code == sum(lengths) for code, lengths in zip(codes, columns[1], strict=True)]
+            done |= self._good(call, batch, whole, codes)
+        return done
+
+    def _call(self, name: str, keys: list[str], *arguments: Any) -> list[int]:
+        """The codes of a call, one for each key whatever happens."""
+        try:
+            codes: list[int] = getattr(self.store, name)(keys, *arguments)
+        except Exception:
+            logger.exception("%s failed", name)
+            return [NOT_DONE] * len(keys)
+        if len(codes) != len(keys):
+            logger.error("%s gave %d results for %d keys", name, len(codes), len(keys))
+            return [NOT_DONE] * len(keys)
+        return codes
+
+    @staticmethod
+    def _good(what: str, keys: Sequence[str], good: list[bool], codes: list[int]) -> set[str]:
+        bad = [(key, code) for key, code, fine in zip(keys, codes, good, strict=True) if not fine]
+        if bad:
+            logger.warning("could not %s %d of %d blocks, the first is %s: %d", what, len(bad), len(keys), *bad[0])
+        return {key for key, fine in zip(keys, good, strict=True) if fine}

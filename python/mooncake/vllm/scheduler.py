@@ -1,0 +1,190 @@
+"""What is loaded and what is saved: the connector's half in the process of vLLM's scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from mooncake.vllm.plan import Load, Save, StepPlan
+
+
+class Request(Protocol):
+    """What is read of `vllm.v1.request.Request`."""
+
+    @property
+    def request_id(self) -> str: ...
+    @property
+    def num_tokens(self) -> int: ...
+    @property
+    def num_prompt_tokens(self) -> int: ...
+    @property
+    def block_hashes(self) -> Sequence[bytes]: ...
+
+
+@dataclass(frozen=True)
+class Rules:
+    """`block_tokens` is the number of tokens that a block and its hash stand for."""
+
+    block_tokens: int
+    saves: bool
+    save_decode_cache: bool
+    loads_between_steps: bool
+
+
+@dataclass
+class Tracker:
+    """How far a request is. `saved` counts the blocks up to which saves were planned; `loaded` is set by its load."""
+
+    request: Request
+    block_ids: list[int] = field(default_factory=list)
+    saved: int = 0
+    computed_from: int | None = None
+    loaded: bool = False
+
+    def restart(self) -> None:
+        """After a preemption: its blocks are gone."""
+        self.block_ids = []
+        self.saved = 0
+        self.computed_from = None
+        self.loaded = False
+
+    def save(self, computed_tokens: int, scheduled_tokens: int, rules: Rules) -> Save | None:
+        """The blocks that this step completes; None if it completes none.
+
+        `computed_tokens` may be less than before: what failed to load is computed again, and then saved again.
+        """
+        first_computed = computed_tokens // rules.block_tokens
+        self.saved = min(self.saved, first_computed)
+        if self.computed_from is None or first_computed < self.computed_from:
+            self.computed_from = first_computed
+        limit = self.request.num_tokens if rules.save_decode_cache else self.request.num_prompt_tokens
+        end = min(computed_tokens + scheduled_tokens, limit) // rules.block_tokens
+        # Tokens that are only guessed, by speculative decoding, have no hash yet.
+        end = min(end, len(self.request.block_hashes), len(self.block_ids))
+        if end <= self.saved:
+            return None
+        hashes = tuple(bytes(block_hash) for block_hash in self.request.block_hashes[self.saved : end])
+        save = Save(self.saved, tuple(self.block_ids[:end]), hashes, min(self.computed_from, end))
+        self.saved, self.computed_from = end, None
+        return save
+
+
+class Scheduler:
+    """`count` asks how many of these blocks, from the first on, are in the pool."""
+
+    def __init__(self, rules: Rules, count: Callable[[Sequence[bytes]], int]) -> None:
+        self.rules = rules
+        self.count = count
+        self._trackers: dict[str, Tracker] = {}
+        self._local_blocks: dict[str, int] = {}
+        self._loads: dict[str, Load] = {}
+        self._loading: set[str] = set()
+        self._saving: set[str] = set()
+        self._held: set[str] = set()
+
+    def matched(self, request: Request, computed_tokens: int) -> tuple[int, bool]:
+        """How many tokens beyond the computed ones can be loaded, and whether that happens between steps.
+
+        At least one token is left to compute, as the next one is sampled from it. A request that was loaded and comes
+        back with its blocks lost to a failed load is not loaded again, or it might go round for ever.
+        """
+        tracker = self._trackers.get(request.request_id)
+        if tracker is not None and tracker.loaded:
+            return 0, False
+        block_tokens = self.rules.block_tokens
+        blocks = min((request.num_tokens - 1) // block_tokens, len(request.block_hashes))
+        if blocks * block_tokens <= computed_tokens:
+            return 0, False
+        hit_tokens = self.count(request.block_hashes[:blocks]) * block_tokens - computed_tokens
+        if hit_tokens <= 0:
+            return 0, False
+        self._local_blocks[request.request_id] = computed_tokens // block_tokens
+        return hit_tokens, self.rules.loads_between_steps
+
+    def allocated(self, request: Request, block_ids: Sequence[int], external_tokens: int) -> None:
+        """The request has these blocks; those that come after its local hit are to be loaded, for `external_tokens`.
+
+        Called a second time after a load between steps, then with 0 tokens.
+        """
+        tracker = self._trackers.setdefault(request.request_id, Tracker(request))
+        first = self._local_blocks.pop(request.request_id, 0)
+        if external_tokens <= 0:
+            return
+        tracker.loaded = True
+        last = first + external_tokens // self.rules.block_tokens
+        hashes = tuple(bytes(block_hash) for block_hash in request.block_hashes[first:last])
+        self._loads[request.request_id] = Load(tuple(block_ids[first:last]), hashes, self.rules.loads_between_steps)
+        if self.rules.loads_between_steps:
+            self._loading.add(request.request_id)
+
+    def loaded(self, request_ids: Iterable[str]) -> None:
+        """The workers reported that the loads of these, between steps, are over."""
+        self._loading.difference_update(request_ids)
+
+    def finished(self, request_id: str) -> bool:
+        """The request is over. Returns whether its blocks must stay until the workers report that its saves are.
+
+        They stay without that while it is loaded; its saves were over before it was preempted and loaded again.
+        """
+        self._local_blocks.pop(request_id, None)
+        self._trackers.pop(request_id, None)
+        is_held = request_id in self._saving and request_id not in self._loading
+        self._saving.discard(request_id)
+        if is_held:
+            self._held.add(request_id)
+        return is_held
+
+    def plan(self, output: Any) -> StepPlan:
+        """The plan for one `SchedulerOutput`."""
+        plan = StepPlan(loads=self._loads, preempted=self._preempted(output) & self._saving, held=self._held)
+        self._loads, self._held = {}, set()
+        if not self.rules.saves:
+            return plan
+        for new in output.scheduled_new_reqs:
+            self._plan_save(plan, new.req_id, new.block_ids, True, new.num_computed_tokens, output)
+        cached = output.scheduled_cached_reqs
+        resumed = _resumed(cached)
+        for place, request_id in enumerate(cached.req_ids):
+            blocks, computed_tokens = cached.new_block_ids[place], cached.num_computed_tokens[place]
+            self._plan_save(plan, request_id, blocks, request_id in resumed, computed_tokens, output)
+        self._saving.update(plan.saves)
+        return plan
+
+    def _plan_save(
+        self,
+        plan: StepPlan,
+        request_id: str,
+        blocks: tuple[list[int], ...] | None,
+        is_whole_table: bool,
+        computed_tokens: int,
+        output: Any,
+    ) -> None:
+        tracker = self._trackers.get(request_id)
+        if tracker is None:
+            return
+        if is_whole_table:
+            tracker.block_ids = []
+        tracker.block_ids += blocks[0] if blocks else []
+        save = tracker.save(computed_tokens, output.num_scheduled_tokens[request_id], self.rules)
+        if save is not None:
+            plan.saves[request_id] = save
+
+    def _preempted(self, output: Any) -> set[str]:
+        """Requests that lost their blocks. Where vLLM does not tell, those that may have: all that do not run."""
+        told = getattr(output, "preempted_req_ids", None)
+        if told is None:
+            return self._saving - set(output.num_scheduled_tokens)
+        for request_id in told:
+            if request_id in self._trackers:
+                self._trackers[request_id].restart()
+        return set(told)
+
+
+def _resumed(cached: Any) -> set[str]:
+    """The requests whose blocks are all new, in the form of newer and of older versions of vLLM."""
+    if hasattr(cached, "resumed_req_ids"):
+        return set(cached.resumed_req_ids)
+    return {
+        request_id for request_id, again in zip(cached.req_ids, cached.resumed_from_preemption, strict=True) if again
+    }

@@ -1,0 +1,147 @@
+"""Moves blocks between the KV cache and the pool: the connector's half in a worker of vLLM."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mooncake.vllm.bad_blocks import BadBlocks
+from mooncake.vllm.config import Options
+from mooncake.vllm.key import KeySpace, Topology
+from mooncake.vllm.layerwise import LayerReceiver, LayerSender
+from mooncake.vllm.layout import BlockLayout
+from mooncake.vllm.lookup import LookupServer
+from mooncake.vllm.pending import PendingSaves
+from mooncake.vllm.plan import Load, Save, StepPlan
+from mooncake.vllm.pool import Pool
+from mooncake.vllm.receive import Receiver, load
+from mooncake.vllm.send import Sender
+
+logger = logging.getLogger(__name__)
+
+CLOSE_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which worker this is. `model` is the first part of its keys."""
+
+    model: str
+    rank: int
+    topology: Topology
+
+
+class Worker:
+    """Its methods are called by the engine's thread, in the order of a step: begin, load, the layers, save, take."""
+
+    def __init__(self, pool: Pool, layout: BlockLayout, place: Place, options: Options, can_put: bool) -> None:
+        self.pool = pool
+        self.layout = layout
+        self.place = place
+        self.can_put = can_put
+        self.keys = KeySpace(place.model, place.topology.shard(place.rank))
+        self.bad = BadBlocks()
+        self.pending = PendingSaves()
+        self.plan = StepPlan()
+        self.sender = Sender(pool, layout, self.pending) if not options.use_layerwise else None
+        self.layer_sender = LayerSender(pool, layout, self.pending) if options.use_layerwise else None
+        self.receiver = Receiver(pool, layout, self.bad, options.recv_threads) if options.loads_between_steps else None
+        self.layer_receiver = LayerReceiver(pool, layout, self.bad) if options.use_layerwise else None
+        self.lookup: LookupServer | None = None
+
+    def serve_lookups(self, name: str) -> None:
+        """Answers the scheduler from now on. For worker 0. Raises OSError if the socket cannot be made."""
+        spaces = [KeySpace(self.place.model, shard) for shard in self.place.topology.shards()]
+        pattern = f"^{re.escape(self.place.model)}@"
+
+        def count(hashes: list[bytes]) -> int:
+            # The keys of a block's parts stand together, so that what leads without a gap is blocks.
+            keys = [key for parts in zip(*(space.keys(hashes) for space in spaces), strict=True) for key in parts]
+            return self.pool.leading(keys) // len(spaces)
+
+        self.lookup = LookupServer(name, count, lambda: self.pool.remove(pattern))
+
+    def wait_for_preempted(self, plan: StepPlan) -> None:
+        """Returns once the blocks that requests lost are not read any more."""
+        sender = self.sender or self.layer_sender
+        if plan.preempted and sender is not None:
+            alive = sender.is_alive if isinstance(sender, Sender) else sender.thread.is_alive
+            self.pending.wait(plan.preempted, alive)
+
+    def begin(self, plan: StepPlan) -> None:
+        """A step begins."""
+        self.plan = plan
+        self.pending.finish(plan.held)
+        self.wait_for_preempted(plan)
+        if self.layer_sender is not None and self.can_put:
+            saves = {request_id: self._to_save(save) for request_id, save in plan.saves.items()}
+            self.layer_sender.begin(saves)
+
+    def load(self) -> None:
+        """Starts the loads of the step; those that are not between steps and not by layers are done on return."""
+        within = []
+        for request_id, part in self.plan.loads.items():
+            if part.between_steps and self.receiver is not None:
+                self.receiver.submit(request_id, self._to_load(part))
+            else:
+                within += self._to_load(part)
+        if self.layer_receiver is not None:
+            self.layer_receiver.begin(within)
+        elif within:
+            load(self.pool, self.layout, self.bad, within)
+
+    def wait_for_layer(self, name: str) -> None:
+        """Returns once this layer of all blocks is loaded."""
+        if self.layer_receiver is not None and name in self.layout.index:
+            self.layer_receiver.wait(self.layout.index[name])
+
+    def save_layer(self, name: str) -> None:
+        """The step has computed this layer."""
+        if self.layer_sender is not None and name in self.layout.index:
+            self.layer_sender.layer(self.layout.index[name])
+
+    def save(self) -> None:
+        """The step has been computed: stores what it completed, unless it was computed from blocks that are bad."""
+        if self.layer_receiver is not None:
+            self.layer_receiver.end()
+        refused: set[int] = set()
+        for request_id, save in self.plan.saves.items():
+            admitted = self.bad.admit(save)
+            if not admitted:
+                refused.update(save.block_ids)
+            if self.sender is not None and self.can_put:
+                self.sender.submit(request_id, self._to_save(save) if admitted else [])
+        if self.layer_sender is not None:
+            self.layer_sender.end(refused)
+        self.plan = StepPlan()
+
+    def take_finished(self) -> tuple[set[str], set[str]]:
+        """The held requests whose saves are over, and the requests whose loads between steps are; each once."""
+        loaded = self.receiver.take_finished() if self.receiver is not None else set()
+        return self.pending.take_finished(), loaded
+
+    def take_failed_blocks(self) -> set[int]:
+        """The blocks that could not be loaded, since the last call."""
+        return self.bad.take_failed()
+
+    def close(self) -> None:
+        """Ends the threads, after the saves that wait if they take no longer than 10 s."""
+        for part in (self.sender, self.receiver):
+            if part is not None:
+                part.close(CLOSE_SECONDS)
+        for layers in (self.layer_sender, self.layer_receiver):
+            if layers is not None:
+                layers.thread.close(CLOSE_SECONDS)
+        if self.lookup is not None:
+            self.lookup.close()
+
+    def _to_load(self, part: Load) -> list[tuple[str, int]]:
+        return list(zip(self.keys.keys(part.hashes), part.block_ids, strict=True))
+
+    def _to_save(self, save: Save) -> Sequence[tuple[str, int]]:
+        """Keys and block ids of this rank's turn."""
+        pairs = zip(self.keys.keys(save.hashes), save.block_ids[save.first_block :], strict=True)
+        topology, rank = self.place.topology, self.place.rank
+        return [pair for index, pair in enumerate(pairs, save.first_block) if topology.writes(rank, index)]

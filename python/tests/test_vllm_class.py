@@ -1,0 +1,226 @@
+"""The class that vLLM makes, on a stand-in for the modules that it imports of vLLM."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import types
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from cluster import Cluster, Memory, content, wait_until
+from mooncake.vllm.device import block_layout, block_shape, register
+from mooncake.vllm.plan import StepPlan
+
+SECONDS = 10.0
+BLOCKS, BLOCK_BYTES, BLOCK_TOKENS = 8, 4096, 4
+
+
+class FullAttentionSpec:
+    pass
+
+
+class SlidingWindowSpec:
+    pass
+
+
+class Base:
+    """What the connector uses of `KVConnectorBase_V1`."""
+
+    def __init__(self, vllm_config: Any, role: str, kv_cache_config: Any) -> None:
+        self.given = (vllm_config, role, kv_cache_config)
+        self.bound: object = None
+
+    def bind_connector_metadata(self, connector_metadata: object) -> None:
+        self.bound = connector_metadata
+
+
+class Tensor:
+    """What is read of a tensor: bytes of registered memory, in blocks."""
+
+    def __init__(self, memory: Memory, device: str = "cpu", dtype: str = "uint8", inner: int = 1) -> None:
+        self.memory = memory
+        self.device = SimpleNamespace(type=device)
+        self.dtype = dtype
+        self.shape = [BLOCKS, BLOCK_BYTES // inner, inner]
+        self.strides = [BLOCK_BYTES, 1, BLOCK_BYTES // inner]
+
+    def data_ptr(self) -> int:
+        return self.memory.address
+
+    def stride(self) -> tuple[int, ...]:
+        return tuple(self.strides)
+
+    def element_size(self) -> int:
+        return 1
+
+    def untyped_storage(self) -> Tensor:
+        return self
+
+    def nbytes(self) -> int:
+        return self.memory.size
+
+
+@pytest.fixture
+def connector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The class, from `mooncake.vllm` as vLLM finds it."""
+    base = {
+        "KVConnectorBase_V1": Base,
+        "KVConnectorMetadata": object,
+        "KVConnectorRole": SimpleNamespace(SCHEDULER="s"),
+    }
+    contents: dict[str, dict[str, Any]] = {
+        "vllm.distributed.kv_transfer.kv_connector.v1.base": base,
+        "vllm.v1.kv_cache_interface": {"FullAttentionSpec": FullAttentionSpec},
+        "vllm.utils.network_utils": {"get_ip": lambda: "localhost"},
+    }
+    for name, values in contents.items():
+        parts = name.split(".")
+        for end in range(1, len(parts) + 1):
+            module = types.ModuleType(".".join(parts[:end]))
+            monkeypatch.setitem(sys.modules, module.__name__, module)
+        vars(sys.modules[name]).update(values)
+    monkeypatch.delitem(sys.modules, "mooncake.vllm.connector", raising=False)
+    yield importlib.import_module("mooncake.vllm").MooncakeStoreConnector
+    sys.modules.pop("mooncake.vllm.connector", None)
+
+
+def vllm_config(extra: dict[str, Any] | None = None, role: str = "kv_both", **parallel: int) -> SimpleNamespace:
+    sizes = {"tensor_parallel_size": 1, "pipeline_parallel_size": 1, "rank": 0, **parallel}
+    return SimpleNamespace(
+        kv_transfer_config=SimpleNamespace(
+            kv_connector_extra_config=extra or {}, kv_role=role, engine_id=uuid.uuid4().hex
+        ),
+        cache_config=SimpleNamespace(block_size=BLOCK_TOKENS, cache_dtype="auto", num_gpu_blocks=BLOCKS),
+        parallel_config=SimpleNamespace(**sizes),
+        model_config=SimpleNamespace(
+            model="/models/m",
+            get_total_num_kv_heads=lambda: 2,
+            hf_text_config=SimpleNamespace(num_hidden_layers=2),
+        ),
+    )
+
+
+def cache_config(*specs: object) -> SimpleNamespace:
+    return SimpleNamespace(num_blocks=BLOCKS, kv_cache_groups=[SimpleNamespace(kv_cache_spec=spec) for spec in specs])
+
+
+@pytest.mark.parametrize(
+    ("config", "cache", "message"),
+    [
+        (vllm_config({"backend": "x"}), cache_config(FullAttentionSpec()), "no option 'backend'"),
+        (vllm_config(prefill_context_parallel_size=2), cache_config(FullAttentionSpec()), "prefill context"),
+        (vllm_config({"load_async": False}, tensor_parallel_size=2), cache_config(FullAttentionSpec()), "one rank"),
+        (vllm_config({"use_layerwise": True}, pipeline_parallel_size=2), cache_config(FullAttentionSpec()), "one rank"),
+        (vllm_config(), cache_config(SlidingWindowSpec()), "has SlidingWindowSpec"),
+        (vllm_config(), cache_config(FullAttentionSpec(), FullAttentionSpec()), "one group"),
+        (
+            vllm_config(),
+            cache_config(SimpleNamespace(kv_cache_specs={"a": FullAttentionSpec(), "b": SlidingWindowSpec()})),
+            "has FullAttentionSpec, SlidingWindowSpec",
+        ),
+    ],
+)
+def test_what_it_does_not_support(connector: Any, config: Any, cache: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        connector(config, "s", cache)
+
+
+def test_what_it_tells_vllm(connector: Any) -> None:
+    made = connector(vllm_config(), "s", cache_config(FullAttentionSpec()))
+    assert (made.requires_kv_delivery, made.get_block_ids_with_load_errors(), made.get_finished(set())) == (
+        False,
+        set(),
+        (None, None),
+    )
+    layers = [connector.requires_piecewise_for_cudagraph(extra) for extra in ({}, {"use_layerwise": True})]
+    assert layers == [False, True]
+    assert made.reset_cache() is False, "no worker answers"
+    made.shutdown()
+
+
+def test_both_halves_on_a_real_pool(
+    connector: Any, cluster: Cluster, store: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mooncake.json"
+    settings = {"master_server_address": cluster.master_address, "global_segment_size": 0, "local_buffer_size": "64MB"}
+    path.write_text(json.dumps(settings))
+    monkeypatch.setenv("MOONCAKE_CONFIG_PATH", str(path))
+    config, cache = vllm_config(), cache_config(FullAttentionSpec())
+    scheduler, worker = connector(config, "s", cache), connector(config, "w", cache)
+    memory = Memory(BLOCKS * BLOCK_BYTES)
+    worker.register_kv_caches({"layers.0": Tensor(memory)})
+    request = SimpleNamespace(request_id="r", num_tokens=9, num_prompt_tokens=9, block_hashes=[b"a", b"b"])
+    assert scheduler.get_num_new_matched_tokens(request, 0) == (0, False)
+    scheduler.update_state_after_alloc(request, SimpleNamespace(get_block_ids=lambda: ([3, 4, 5],)), 0)
+    new = SimpleNamespace(req_id="r", block_ids=([3, 4, 5],), num_computed_tokens=0)
+    run(scheduler, worker, [new], {"r": 9}, lambda: memory.write(3 * BLOCK_BYTES, content("a b", 2 * BLOCK_BYTES)))
+    assert scheduler.request_finished(request, [3, 4, 5]) == (True, None)
+    run(scheduler, worker, [], {})
+    wait_until(lambda: worker.get_finished(set()) == ({"r"}, None), SECONDS, "the blocks are stored")
+
+    again = SimpleNamespace(request_id="s", num_tokens=9, num_prompt_tokens=9, block_hashes=[b"a", b"b"])
+    assert scheduler.get_num_new_matched_tokens(again, 0) == (8, True)
+    scheduler.update_state_after_alloc(again, SimpleNamespace(get_block_ids=lambda: ([0, 1],)), 8)
+    run(scheduler, worker, [], {})
+    wait_until(lambda: worker.get_finished(set()) == (None, {"s"}), SECONDS, "the blocks are loaded")
+    assert worker.get_block_ids_with_load_errors() == set()
+    assert memory.read(0, 2 * BLOCK_BYTES) == content("a b", 2 * BLOCK_BYTES)
+    scheduler.update_connector_output(SimpleNamespace(finished_recving={"s"}))
+    assert scheduler.reset_cache() is True
+    assert (cluster.http("/get_all_keys") or "").split() == []
+    worker.shutdown()
+    scheduler.shutdown()
+
+
+def run(scheduler: Any, worker: Any, new: list[Any], scheduled: dict[str, int], compute: Any = lambda: None) -> None:
+    """One step, in vLLM's order of calls."""
+    cached = SimpleNamespace(req_ids=[], resumed_req_ids=set(), new_block_ids=[], num_computed_tokens=[])
+    output = SimpleNamespace(
+        scheduled_new_reqs=new,
+        scheduled_cached_reqs=cached,
+        num_scheduled_tokens=scheduled,
+        finished_req_ids=set(),
+        preempted_req_ids=set(),
+    )
+    metadata = scheduler.build_connector_meta(output)
+    assert isinstance(metadata.plan, StepPlan)
+    worker.handle_preemptions(metadata)
+    worker.bind_connector_metadata(metadata)
+    worker.wait_for_layer_load("layers.0")
+    compute()
+    worker.save_kv_layer("layers.0", None, None)
+    worker.start_load_kv(None)
+    worker.wait_for_save()
+
+
+# Tensors
+
+
+def test_the_tensors_of_a_cache() -> None:
+    one, two = Memory(BLOCKS * BLOCK_BYTES), Memory(BLOCKS * BLOCK_BYTES)
+    caches = {"a": Tensor(one), "b": [Tensor(two)], "c": Tensor(one)}
+    layout = block_layout(caches, BLOCKS)
+    assert (layout.block_bytes, layout.index) == (2 * BLOCK_BYTES, {"a": 0, "b": 1, "c": 0})
+    registered: list[tuple[int, int]] = []
+
+    def register_buffer(address: int, length: int) -> int:
+        registered.append((address, length))
+        return 0
+
+    register(SimpleNamespace(register_buffer=register_buffer), caches)
+    assert registered == [(one.address, one.size), (two.address, two.size)]
+    shapes = [
+        block_shape({"a": tensor}, block_layout({"a": tensor}, BLOCKS))
+        for tensor in (Tensor(one), Tensor(two), Tensor(one, dtype="int8"), Tensor(one, inner=2))
+    ]
+    assert shapes[0] == shapes[1]
+    assert len({repr(shape) for shape in shapes}) == 3
+    for wrong, message in ((Tensor(one, device="cuda"), "only memory of the host"), ([Tensor(one)] * 2, "2 tensors")):
+        with pytest.raises(ValueError, match=message):
+            block_layout({"a": wrong}, BLOCKS)

@@ -1,0 +1,407 @@
+"""The worker of the connector for vLLM, without vLLM: it moves blocks of real memory through a real pool."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from cluster import MIB, Cluster, Memory, content, wait_until
+from mooncake.store import MooncakeDistributedStore, ReplicateConfig
+from mooncake.vllm.config import Options
+from mooncake.vllm.key import Topology
+from mooncake.vllm.layout import BlockLayout, Layer
+from mooncake.vllm.lookup import (
+    FRAME,
+    LOOKUP,
+    MAX_HASHES,
+    MAX_PAYLOAD_BYTES,
+    LookupClient,
+    LookupServer,
+    decode_hashes,
+    encode_hashes,
+    socket_name,
+)
+from mooncake.vllm.pending import PendingSaves
+from mooncake.vllm.plan import Load, Save, StepPlan
+from mooncake.vllm.pool import Pool
+from mooncake.vllm.worker import Place, Worker
+
+SECONDS = 10.0
+BLOCKS, LAYERS, PIECE_BYTES = 16, 3, 4096
+# A block of a layer lies in two pieces, keys and values, which are half of the layer apart.
+LAYER_BYTES = 2 * BLOCKS * PIECE_BYTES
+NAMES = [f"model.layers.{number}.attn" for number in range(LAYERS)]
+WHOLE = Options()
+WITHIN = Options(load_async=False)
+LAYERED = Options(use_layerwise=True)
+
+
+class Calls:
+    """A store that notes the names of the calls, and lets a test break one of them."""
+
+    def __init__(self, store: MooncakeDistributedStore) -> None:
+        self.store = store
+        self.names: list[str] = []
+        self.broken: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            self.names.append(name)
+            if name in self.broken:
+                return self.broken[name](*arguments)
+            return getattr(self.store, name)(*arguments)
+
+        return call
+
+
+class Instance:
+    """A worker with a KV cache of its own, in which each block holds what its name says, and steps to run."""
+
+    def __init__(self, cluster: Cluster, options: Options, model: str, can_put: bool = True) -> None:
+        self.memory = Memory(LAYERS * LAYER_BYTES)
+        store = cluster.store()
+        assert store.register_buffer(self.memory.address, self.memory.size) == 0
+        self.calls = Calls(store)
+        layers = {}
+        for number, name in enumerate(NAMES):
+            address = self.memory.address + number * LAYER_BYTES
+            layers[name] = Layer.of(address, [2, BLOCKS, PIECE_BYTES], [LAYER_BYTES // 2, PIECE_BYTES, 1], 1, BLOCKS)
+        self.layout = BlockLayout(layers)
+        place = Place(model, 0, Topology())
+        self.worker = Worker(Pool(self.calls, ReplicateConfig()), self.layout, place, options, can_put)
+
+    def write(self, block_id: int, name: str) -> None:
+        """What the model computes for a block."""
+        value = content(name, self.layout.block_bytes)
+        for address, length, offset in self._pieces(block_id):
+            self.memory.write(address - self.memory.address, value[offset : offset + length])
+
+    def read(self, block_id: int) -> bytes:
+        return b"".join(
+            self.memory.read(address - self.memory.address, length) for address, length, _ in self._pieces(block_id)
+        )
+
+    def _pieces(self, block_id: int) -> list[tuple[int, int, int]]:
+        addresses, lengths = self.layout.buffers(block_id)
+        return [
+            (address, length, number * PIECE_BYTES)
+            for number, (address, length) in enumerate(zip(addresses, lengths, strict=True))
+        ]
+
+    def step(self, plan: StepPlan, computed: dict[int, str] | None = None) -> set[int]:
+        """One step in vLLM's order; it computes blocks layer by layer. Returns the blocks that failed to load."""
+        worker = self.worker
+        worker.begin(plan)
+        worker.load()
+        for name in NAMES:
+            worker.wait_for_layer(name)
+            for block_id, value in (computed or {}).items() if name == NAMES[0] else ():
+                self.write(block_id, value)
+            worker.save_layer(name)
+        worker.save()
+        wanted = {request_id for request_id, load in plan.loads.items() if load.between_steps}
+        loaded: set[str] = set()
+
+        def all_loaded() -> bool:
+            loaded.update(worker.take_finished()[1])
+            return loaded >= wanted
+
+        wait_until(all_loaded, SECONDS, "the loads are over")
+        return worker.take_failed_blocks()
+
+    def finish(self, request_id: str) -> None:
+        """Returns once the saves of the request are over."""
+        self.worker.begin(StepPlan(held={request_id}))
+        wait_until(lambda: request_id in self.worker.take_finished()[0], SECONDS, "the saves are over")
+
+
+@pytest.fixture
+def model(store: MooncakeDistributedStore) -> str:
+    """A model of which the pool, which is empty, holds nothing."""
+    return f"m-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def make(cluster: Cluster, model: str) -> Iterator[Any]:
+    made: list[Instance] = []
+
+    def instance(options: Options, can_put: bool = True) -> Instance:
+        made.append(Instance(cluster, options, model, can_put))
+        return made[-1]
+
+    yield instance
+    for one in made:
+        one.worker.close()
+        assert one.calls.store.unregister_buffer(one.memory.address) == 0
+
+
+def hashes(*names: str) -> tuple[bytes, ...]:
+    return tuple(name.encode() for name in names)
+
+
+def save(first: int, block_ids: tuple[int, ...], *names: str, computed_from: int | None = None) -> Save:
+    return Save(first, block_ids, hashes(*names), first if computed_from is None else computed_from)
+
+
+def load(options: Options, block_ids: tuple[int, ...], *names: str) -> Load:
+    return Load(block_ids, hashes(*names), options.loads_between_steps)
+
+
+@pytest.mark.parametrize("target", [WHOLE, WITHIN, LAYERED], ids=["between", "within", "layers"])
+@pytest.mark.parametrize("source", [WHOLE, LAYERED], ids=["whole", "layers"])
+def test_what_one_instance_stored_another_one_loads_in_any_mode(make: Any, source: Options, target: Options) -> None:
+    writer, reader = make(source), make(target)
+    assert writer.step(StepPlan(saves={"w": save(0, (5, 2, 9), "a", "b", "c")}), {5: "a", 2: "b", 9: "c"}) == set()
+    writer.finish("w")
+    # Two requests share a prefix, and a block each is on top.
+    loads = {"r": load(target, (1, 4, 3), "a", "b", "c"), "s": load(target, (0, 7), "a", "b")}
+    assert reader.step(StepPlan(loads=loads)) == set()
+    wanted = {1: "a", 4: "b", 3: "c", 0: "a", 7: "b"}
+    found = {block_id: reader.read(block_id) for block_id in wanted}
+    assert found == {block_id: content(name, reader.layout.block_bytes) for block_id, name in wanted.items()}
+    assert set(reader.read(8)) == {0}
+
+
+@pytest.mark.parametrize("options", [WHOLE, LAYERED], ids=["whole", "layers"])
+def test_what_the_pool_holds_is_not_stored_again(make: Any, options: Options) -> None:
+    first, second = make(options), make(options)
+    first.step(StepPlan(saves={"r": save(0, (1, 2), "a", "b")}), {1: "a", 2: "b"})
+    first.finish("r")
+    second.step(StepPlan(saves={"r": save(0, (1, 2), "a", "b")}), {1: "a", 2: "b"})
+    second.finish("r")
+    assert second.calls.names == ["batch_is_exist"]
+    # Within a step, too: of two requests with one prefix, one is stored.
+    saves = {"s": save(0, (3, 4), "c", "d"), "t": save(0, (5, 6), "c", "e")}
+    second.step(StepPlan(saves=saves), {3: "c", 4: "d", 5: "c", 6: "e"})
+    second.finish("s")
+    second.finish("t")
+    reader = make(WITHIN)
+    assert reader.step(StepPlan(loads={"r": load(WITHIN, (0, 1, 2), "c", "d", "e")})) == set()
+    assert [reader.read(i) for i in range(3)] == [content(name, reader.layout.block_bytes) for name in "cde"]
+
+
+@pytest.mark.parametrize("options", [WHOLE, WITHIN, LAYERED], ids=["between", "within", "layers"])
+def test_what_came_of_blocks_that_are_not_there_is_not_stored(make: Any, options: Options) -> None:
+    writer, reader = make(WHOLE), make(options)
+    writer.step(StepPlan(saves={"w": save(0, (1, 2), "a", "b")}), {1: "a", 2: "b"})
+    writer.finish("w")
+    plan = StepPlan(loads={"r": load(options, (1, 2, 3), "a", "b", "gone")})
+    if not options.loads_between_steps:
+        plan.saves = {"r": save(3, (1, 2, 3, 4), "wrong"), "s": save(0, (5,), "fine")}
+    assert reader.step(plan, {4: "wrong", 5: "fine"}) == {3}
+    assert [reader.read(i) for i in (1, 2)] == [content(name, reader.layout.block_bytes) for name in "ab"]
+    if plan.saves:
+        reader.finish("r")
+        reader.finish("s")
+        exists = reader.calls.store.batch_is_exist(reader.worker.keys.keys(hashes("wrong", "gone", "fine")))
+        assert exists == [0, 0, 1]
+    # Computed again from the lost block on, it is stored.
+    reader.step(StepPlan(saves={"r": save(2, (1, 2, 3, 4), "gone", "wrong")}), {3: "gone", 4: "wrong"})
+    reader.finish("r")
+    assert reader.calls.store.batch_is_exist(reader.worker.keys.keys(hashes("gone", "wrong"))) == [1, 1]
+
+
+@pytest.mark.parametrize("options", [WITHIN, LAYERED], ids=["within", "layers"])
+@pytest.mark.parametrize("failure", ["raises", "short", "too few"])
+def test_a_store_that_fails_costs_only_the_load(make: Any, options: Options, failure: str) -> None:
+    writer, reader = make(WHOLE), make(options)
+    writer.step(StepPlan(saves={"w": save(0, (1, 2), "a", "b")}), {1: "a", 2: "b"})
+    writer.finish("w")
+    call = "batch_get_into_multi_buffer_ranges" if options.use_layerwise else "batch_get_into_multi_buffers"
+
+    def fail(keys: list[str], *_: Any) -> list[int]:
+        if failure == "raises":
+            raise RuntimeError("of a test")
+        return [PIECE_BYTES] * (len(keys) if failure == "short" else 1)
+
+    reader.calls.broken[call] = fail
+    plan = StepPlan(loads={"r": load(options, (1, 2), "a", "b")})
+    assert reader.step(plan) == {1, 2}
+    del reader.calls.broken[call]
+    assert reader.step(plan) == set()
+    assert [reader.read(i) for i in (1, 2)] == [content(name, reader.layout.block_bytes) for name in "ab"]
+
+
+def test_layers_that_nobody_announced_are_stored_at_the_end(make: Any) -> None:
+    writer = make(LAYERED)
+    writer.write(1, "a")
+    writer.worker.begin(StepPlan(saves={"r": save(0, (1,), "a")}))
+    writer.worker.save_layer(NAMES[1])
+    writer.worker.save_layer("an encoder's")
+    writer.worker.save()
+    writer.finish("r")
+    assert writer.calls.store.get(writer.worker.keys.key(b"a")) == content("a", writer.layout.block_bytes)
+
+
+def test_a_block_whose_layer_cannot_be_written_is_not_published(make: Any) -> None:
+    writer = make(LAYERED)
+    writes: list[int] = []
+
+    def second_fails(keys: list[str], *arguments: Any) -> list[int]:
+        writes.append(len(keys))
+        if len(writes) == 2:
+            return [-800] * len(keys)
+        codes: list[int] = writer.calls.store.batch_put_from_multi_buffer_ranges(keys, *arguments)
+        return codes
+
+    writer.calls.broken["batch_put_from_multi_buffer_ranges"] = second_fails
+    writer.step(StepPlan(saves={"r": save(0, (1, 2), "a", "b")}), {1: "a", 2: "b"})
+    writer.finish("r")
+    keys = writer.worker.keys.keys(hashes("a", "b"))
+    assert (writes, writer.calls.store.batch_is_exist(keys)) == ([2, 2], [0, 0])
+    # Nothing is left open: the next step can store them.
+    writer.step(StepPlan(saves={"r": save(0, (1, 2), "a", "b")}), {1: "a", 2: "b"})
+    writer.finish("r")
+    assert writer.calls.store.batch_is_exist(keys) == [1, 1]
+
+
+@pytest.mark.parametrize("options", [WHOLE, LAYERED], ids=["whole", "layers"])
+def test_a_step_waits_for_the_saves_of_what_was_preempted(make: Any, options: Options) -> None:
+    writer = make(options)
+    held, call = threading.Event(), "batch_is_exist"
+
+    def wait(keys: list[str]) -> list[int]:
+        assert held.wait(SECONDS)
+        return [0] * len(keys)
+
+    writer.calls.broken[call] = wait
+    writer.step(StepPlan(saves={"r": save(0, (1,), "a")}), {1: "a"})
+    begun = threading.Event()
+
+    def next_step() -> None:
+        writer.worker.begin(StepPlan(preempted={"r"}))
+        begun.set()
+
+    threading.Thread(target=next_step, daemon=True).start()
+    assert not begun.wait(0.1)
+    held.set()
+    assert begun.wait(SECONDS)
+    writer.write(1, "another")
+    writer.finish("r")
+    assert writer.calls.store.get(writer.worker.keys.key(b"a")) == content("a", writer.layout.block_bytes)
+
+
+def test_a_consumer_stores_nothing(make: Any) -> None:
+    for options in (WHOLE, LAYERED):
+        consumer = make(options, can_put=False)
+        consumer.step(StepPlan(saves={"r": save(0, (1,), "a")}), {1: "a"})
+        consumer.finish("r")
+        assert consumer.calls.names == []
+
+
+def test_saves_that_are_over_are_reported_once() -> None:
+    pending = PendingSaves()
+    for request_id in ("a", "a", "b"):
+        pending.begin(request_id)
+    pending.finish({"a", "no save"})
+    assert pending.take_finished() == {"no save"}
+    pending.end("a")
+    pending.end("b")
+    assert pending.take_finished() == set()
+    pending.end("a")
+    assert [pending.take_finished(), pending.take_finished()] == [{"a"}, set()]
+    pending.finish({"b"})
+    assert pending.take_finished() == {"b"}
+    pending.begin("c")
+    pending.wait(["c"], lambda: False)
+
+
+# Look-ups
+
+
+def test_the_scheduler_asks_the_worker(make: Any) -> None:
+    instance = make(WHOLE)
+    name = socket_name(uuid.uuid4().hex)
+    client = LookupClient(name, 5000)
+    assert client.count([b"a"]) == 0, "nobody answers yet"
+    client.quiet_until = 0.0
+    instance.worker.serve_lookups(name)
+    instance.step(StepPlan(saves={"r": save(0, (1, 2, 3), "a", "b", "d")}), {1: "a", 2: "b", 3: "d"})
+    instance.finish("r")
+    asked = [hashes("a", "b", "d"), hashes("a", "b", "c", "d"), hashes("c"), ()]
+    assert [client.count(one) for one in asked] == [3, 2, 0, 0]
+    assert instance.calls.store.put("other", b"value") == 0
+    assert client.reset() is True
+    assert [client.count(asked[0]), instance.calls.store.is_exist("other")] == [0, 1]
+    client.close()
+
+
+def test_a_block_counts_only_if_all_its_parts_are_there(cluster: Cluster, model: str) -> None:
+    store = cluster.store()
+    name = socket_name(uuid.uuid4().hex)
+    topology = Topology(tp_size=2, kv_heads=2)
+    layout = BlockLayout({"l": Layer(0, 8, ((0, 8),))})
+    worker = Worker(Pool(store, ReplicateConfig()), layout, Place(model, 0, topology), WHOLE, True)
+    worker.serve_lookups(name)
+    part = f"{model}@pcp0@dcp0@head_or_tp_rank:{{}}@pp_rank:0@{{}}"
+    for rank, block in ((0, b"a"), (1, b"a"), (0, b"b")):
+        assert store.put(part.format(rank, block.hex()), b"value") == 0
+    client = LookupClient(name, 5000)
+    assert client.count(hashes("a", "b")) == 1
+    client.close()
+    worker.close()
+
+
+def test_an_answer_that_takes_too_long_counts_as_none_and_spares_the_next_question() -> None:
+    release = threading.Event()
+    name = socket_name(uuid.uuid4().hex)
+    server = LookupServer(name, lambda found: len(found) if release.wait(SECONDS) else 0, lambda: True)
+    client = LookupClient(name, 100)
+    begin = time.monotonic()
+    assert client.count([b"a"]) == 0
+    assert client.count([b"a"]) == 0
+    assert time.monotonic() - begin < 0.3
+    release.set()
+    client.timeout_ms = 5000
+    wait_until(lambda: client.count([b"a"]) == 1, SECONDS, "it asks again")
+    client.close()
+    server.close()
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        FRAME.pack(9, 0),
+        FRAME.pack(LOOKUP, MAX_PAYLOAD_BYTES + 1),
+        FRAME.pack(LOOKUP, 2) + b"\x00a",
+        FRAME.pack(LOOKUP, 0),
+        FRAME.pack(LOOKUP, 100) + b"\x01",
+    ],
+    ids=["kind", "length", "payload", "empty", "cut off"],
+)
+def test_a_question_that_is_wrong_ends_its_connection_only(frame: bytes) -> None:
+    name = socket_name(uuid.uuid4().hex)
+    server = LookupServer(name, len, lambda: True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as wrong:
+        wrong.connect(name)
+        wrong.settimeout(SECONDS)
+        wrong.sendall(frame)
+        assert wrong.recv(1) == b""
+    client = LookupClient(name, 5000)
+    assert client.count([b"a"]) == 1
+    client.close()
+    server.close()
+
+
+def test_hashes_on_their_way() -> None:
+    for several in ([], [b"a"], [b"ab", b"cd"], [bytes([i % 256]) * 64 for i in range(1000)]):
+        assert decode_hashes(encode_hashes(several)) == several
+    assert len(decode_hashes(encode_hashes([b"a"] * (MAX_HASHES + 1)))) == MAX_HASHES
+    for wrong in ([b"a", b"ab"], [b""], [b"a" * 65]):
+        with pytest.raises(ValueError, match="one length"):
+            encode_hashes(wrong)
+    for payload in (b"", b"\x02abc", b"\x00a", b"\x41" + b"a" * 65):
+        with pytest.raises(ValueError, match="not a list"):
+            decode_hashes(payload)
+
+
+def test_batches_are_cut(make: Any) -> None:
+    assert 3 * LAYERS * 2 * PIECE_BYTES < MIB
+    instance = make(WHOLE)
+    keys = [f"{instance.worker.keys.model}-{number}" for number in range(1100)]
+    assert [instance.worker.pool.missing(keys + keys[:5]), instance.calls.names] == [keys, ["batch_is_exist"] * 3]
