@@ -1,9 +1,11 @@
 """Arguments of a wrong type raise a TypeError that names the argument; nothing else raises."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from cluster import Cluster, Memory
 from mooncake.store import MooncakeDistributedStore, ReplicateConfig
 
 CALLS: dict[str, tuple[list[Any], dict[str, list[Any]]]] = {
@@ -45,6 +47,70 @@ CALLS: dict[str, tuple[list[Any], dict[str, list[Any]]]] = {
     "remove_all": ([True], {"force": ["yes"]}),
     "register_buffer": ([1, 1], {"buffer_ptr": [None, -1, "1"], "size": [None, -1, 1 << 64]}),
     "unregister_buffer": ([1], {"buffer_ptr": [None, -1, "1"]}),
+    "put_from_with_metadata": (
+        ["k", 1, 1, 1, 1],
+        {
+            "key": [None],
+            "buffer_ptr": [None, -1],
+            "metadata_buffer_ptr": ["1"],
+            "size": [1.5],
+            "metadata_size": [None, 1 << 64],
+        },
+    ),
+    "upsert": (["k", b"v"], {"key": [None, 5], "value": [None, "text", 5]}),
+    "upsert_parts": (["k", b"v"], {"key": [None, 5], "parts": [None, "text", 5]}),
+    "upsert_batch": ([["k"], [b"v"]], {"keys": [None, "k", [None]], "values": [None, b"v", [None]]}),
+    "upsert_from": (["k", 1, 1], {"key": [None], "buffer_ptr": [None, -1], "size": [None, "1"]}),
+    "batch_upsert_from": (
+        [["k"], [1], [1]],
+        {"keys": [None, "k"], "buffer_ptrs": [None, [None]], "sizes": [None, [-1]]},
+    ),
+    "batch_upsert_from_multi_buffers": (
+        [["k"], [[1]], [[1]]],
+        {"keys": [None], "all_buffer_ptrs": [None, [1]], "all_sizes": [None, [1], [[-1]]]},
+    ),
+    "batch_put_session_start": ([["k"], [1]], {"keys": [None, "k"], "sizes": [None, 1, [-1]]}),
+    "batch_put_from_multi_buffer_ranges": (
+        [["k"], [[1]], [[1]], [[0]]],
+        {"keys": [None], "all_buffer_ptrs": [[1]], "all_sizes": [[1]], "all_dst_offsets": [None, [0], [[-1]]]},
+    ),
+    "batch_put_session_end": ([["k"]], {"keys": [None, "k", [5]]}),
+    "batch_put_session_revoke": ([["k"]], {"keys": [None, "k", [5]]}),
+    "batch_get_session_start": ([["k"]], {"keys": [None, "k", [5]]}),
+    "batch_get_into_multi_buffer_ranges": (
+        [["k"], [[1]], [[1]], [[0]]],
+        {"keys": [None], "all_buffer_ptrs": [[1]], "all_sizes": [[1]], "all_src_offsets": [None, [0], [[-1]]]},
+    ),
+    "batch_get_session_end": ([["k"]], {"keys": [None, "k", [5]]}),
+    "get_into_ranges": (
+        [[1], [["k"]], [[[0]]], [[[0]]], [[[1]]]],
+        {
+            "buffer_ptrs": [None, 1, [None]],
+            "all_keys": [None, ["k"], [[5]]],
+            "all_dst_offsets": [None, [0], [[0]]],
+            "all_src_offsets": [None, [[[-1]]]],
+            "all_sizes": [None, [[["1"]]]],
+        },
+    ),
+    "get_replica_desc": (["k"], {"key": [None, 5]}),
+    "batch_get_replica_desc": ([["k"]], {"keys": [None, "k", [5]]}),
+    "batch_replica_clear": ([["k"], "s"], {"keys": [None, "k"], "segment_name": [5, ["s"]]}),
+    "create_copy_task": (["k", ["s"]], {"key": [None], "targets": [None, "s", [5]]}),
+    "create_move_task": (["k", "s", "t"], {"key": [None], "source": [5], "target": [None]}),
+    "query_task": ([(1, 2)], {"task_id": [None, 1, (1,), ("a", "b"), (-1, 2)]}),
+    "mount_segment": (
+        ["/none", 4096, 0, "tcp", ""],
+        {"path": [None, 5], "size": [None, -1], "offset": ["0", -1], "protocol": [5], "location": [5]},
+    ),
+    "allocate_and_mount_segment": ([4096, "tcp", ""], {"size": [None, -1], "protocol": [5], "location": [5]}),
+    "unmount_segment": ([["1-2"], 0], {"segment_ids": [None, "1-2", [5]], "grace_period_seconds": ["1", -1]}),
+    "unmount_and_free_segment": ([["1-2"], 0], {"segment_ids": [None, "1-2"], "grace_period_seconds": ["1", -1]}),
+    "alloc_from_mem_pool": ([1], {"size": [None, -1, "1"]}),
+    "setup_dummy": (
+        [1, 1, "h"],
+        {"mem_pool_size": [None, -1], "local_buffer_size": ["1"], "server_address": [None, 5]},
+    ),
+    "init_all": (["none", "", 0], {"protocol": [None, 5], "device_name": [5], "mount_segment_size": ["1", -1]}),
 }
 BAD = [
     pytest.param(method, position, name, value, id=f"{method}-{name}-{value!r}")
@@ -69,7 +135,7 @@ def test_a_wrong_type_is_named(method: str, position: int, name: str, value: obj
     assert str(error.value).startswith(f"{method}(): incompatible function arguments: '{name}' must ")
 
 
-@pytest.mark.parametrize("method", ["put", "put_parts", "put_batch", "put_from", "batch_put_from"])
+@pytest.mark.parametrize("method", [name for name in CALLS if name.startswith(("put", "upsert", "batch_upsert"))])
 def test_a_wrong_config_is_named(method: str) -> None:
     for config in (5, [5], "config"):
         with pytest.raises(TypeError, match="'config' must be a ReplicateConfig"):
@@ -90,6 +156,87 @@ def test_a_missing_argument_is_named(method: str) -> None:
     if first != "force":
         with pytest.raises(TypeError, match=first):
             method_of(method)()
+
+
+# What a method answers instead of a result, for the arguments above; of numbers any that is negative.
+REFUSED: dict[str, Any] = {
+    "get": b"",
+    "get_batch": [b""],
+    "get_buffer": None,
+    "batch_get_buffer": [None],
+    "get_replica_desc": [],
+    "batch_get_replica_desc": {},
+    "batch_replica_clear": [],
+    "alloc_from_mem_pool": 0,
+}
+# These need no pool, or make a store of their own.
+ALONE = {"register_buffer", "unregister_buffer", "alloc_from_mem_pool", "setup_dummy", "init_all"}
+
+
+def is_refusal(method: str, answer: Any) -> bool:
+    if method in REFUSED:
+        return bool(answer == REFUSED[method])
+    match answer:
+        case int():
+            return answer < 0
+        case dict():
+            return answer["ret"] < 0 and answer["segment_ids"] == []
+        case tuple():
+            return answer[0] in (None, (0, 0)) and answer[1] < 0
+        case list():
+            return len(answer) == 1 and is_refusal("", answer[0])
+    return False
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_a_store_that_is_not_set_up_refuses(method: str) -> None:
+    assert is_refusal(method, method_of(method)(*CALLS[method][0]))
+
+
+@pytest.mark.parametrize("method", sorted(set(CALLS) - {"setup_dummy", "init_all"}))
+def test_a_store_that_is_closed_refuses(cluster: Cluster, method: str) -> None:
+    store = MooncakeDistributedStore()
+    assert cluster.setup(store) == 0
+    assert store.close() == 0
+    assert is_refusal(method, getattr(store, method)(*CALLS[method][0]))
+
+
+def test_every_method_answers_without_a_master() -> None:
+    """At once, since its connection is refused: nothing waits for its whole time limit."""
+    memory = Memory(4096)
+    with Cluster() as cluster:
+        store = cluster.store()
+        cluster.master.kill()
+        for method in sorted(set(CALLS) - ALONE):
+            arguments = with_memory(CALLS[method][0], memory.address)
+            start = time.monotonic()
+            answer = getattr(store, method)(*arguments)
+            taken = time.monotonic() - start
+            assert taken < 10, f"{method}: {taken} s"
+            if method != "batch_get_session_end":
+                assert is_refusal(method, answer), f"{method}: {answer}"
+
+
+def with_memory(argument: Any, address: int) -> Any:
+    """The same argument, where it is an address one that may be read and written."""
+    if isinstance(argument, list):
+        return [with_memory(item, address) for item in argument]
+    return address if type(argument) is int and argument == 1 else argument
+
+
+LENGTHS = [
+    name
+    for name, (good, _) in CALLS.items()
+    if len(good) > 1 and all(isinstance(part, list) for part in good[:2])
+    if name != "get_into_ranges"  # its shapes are in test_ranges.py
+]
+
+
+@pytest.mark.parametrize("method", LENGTHS)
+def test_lists_of_different_lengths_are_refused_for_every_key(store: MooncakeDistributedStore, method: str) -> None:
+    arguments = [*CALLS[method][0]]
+    arguments[0] = ["k", "l", "m"]
+    assert getattr(store, method)(*arguments) in (-600, [-600] * 3)
 
 
 def test_lists_may_be_any_ordered_iterable() -> None:
