@@ -37,8 +37,8 @@ impl MooncakeDistributedStore {
     /// With `enable_client_http_server` the store serves `/health`, `/metrics` and `/metrics/summary` over HTTP on
     /// `client_http_port` of all addresses.
     ///
-    /// `protocol` is 'tcp', or 'rpc_only' for a client that moves no bytes. Other ones are refused, unless the environment
-    /// variable `MC_FORCE_TCP` is set: then all are taken for 'tcp'.
+    /// `protocol` is 'tcp', or 'rpc_only' for a client that moves no bytes. 'rdma' and 'efa' are taken for 'tcp', with a
+    /// warning. Other ones are refused, unless the environment variable `MC_FORCE_TCP` is set: then all are taken for it.
     ///
     /// Returns 0; -600 if an argument has a wrong value; -1 if the master cannot be reached or a port is taken.
     #[pyo3(
