@@ -1,5 +1,7 @@
 use std::fmt;
 
+use mooncake_types::host_port::{join, split};
+
 use crate::OpenError;
 
 /// A host and a port, as written in a configuration; IPv6 literals stand in brackets there and without them here.
@@ -15,50 +17,6 @@ impl fmt::Display for HostPort {
     }
 }
 
-/// `host:port`, with brackets around an IPv6 literal.
-pub(crate) fn join(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
-}
-
-/// The host, and the port if there is one, of `host`, `host:port`, `[v6]`, `[v6]:port` or a bare IPv6 literal.
-pub(crate) fn split(text: &str) -> Result<(String, Option<u16>), &'static str> {
-    if text.chars().any(|letter| letter.is_whitespace() || letter == '/' || letter == ',') {
-        return Err("it must be host:port, without spaces, slashes or a scheme");
-    }
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let (host, after) = rest.split_once(']').ok_or("a bracket is not closed")?;
-            if host.parse::<std::net::Ipv6Addr>().is_err() {
-                return Err("what stands in brackets is not an IPv6 address");
-            }
-            let port = match after.strip_prefix(':') {
-                Some(port) => Some(port),
-                None if after.is_empty() => None,
-                None => return Err("a colon and a port must follow the bracket"),
-            };
-            (host, port)
-        }
-        // More than one colon without brackets can only be an IPv6 literal without a port.
-        None if text.matches(':').count() > 1 => match text.parse::<std::net::Ipv6Addr>() {
-            Ok(_) => (text, None),
-            Err(_) => return Err("an IPv6 address with a port needs brackets around the address"),
-        },
-        None => match text.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (text, None),
-        },
-    };
-    let port = port.map(parse_port).transpose()?;
-    Ok((host.to_owned(), port))
-}
-
-fn parse_port(text: &str) -> Result<u16, &'static str> {
-    match text.parse::<u16>() {
-        Ok(port) if port > 0 => Ok(port),
-        _ => Err("the port must be a number from 1 to 65535"),
-    }
-}
-
 /// The addresses of the master: `host:port[,host:port]`.
 pub(crate) fn parse_masters(text: &str) -> Result<Vec<HostPort>, OpenError> {
     let error = |reason| OpenError::Address { what: "the master", text: text.to_owned(), reason };
@@ -69,7 +27,7 @@ pub(crate) fn parse_masters(text: &str) -> Result<Vec<HostPort>, OpenError> {
             if host.is_empty() {
                 return Err(error("it names no host"));
             }
-            Ok(HostPort { host, port })
+            Ok(HostPort { host: host.to_owned(), port })
         })
         .collect()
 }
@@ -77,35 +35,6 @@ pub(crate) fn parse_masters(text: &str) -> Result<Vec<HostPort>, OpenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hosts_and_ports_are_told_apart() {
-        for (text, host, port) in [
-            ("localhost", "localhost", None),
-            ("localhost:12345", "localhost", Some(12345)),
-            ("", "", None),
-            ("10.0.0.1:1", "10.0.0.1", Some(1)),
-            ("[::1]:50051", "::1", Some(50051)),
-            ("[::1]", "::1", None),
-            ("fe80::1", "fe80::1", None),
-        ] {
-            assert_eq!(split(text), Ok((host.to_owned(), port)), "{text}");
-        }
-        for text in [
-            "a:b",
-            "a:0",
-            "a:65536",
-            "a:",
-            "[::1",
-            "[::1]5",
-            "[x]:1",
-            "::1:x:5",
-            "a b",
-            "http://a:1",
-        ] {
-            assert!(split(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn masters_are_a_list_and_each_has_a_port() {

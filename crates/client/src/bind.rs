@@ -2,10 +2,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 
+use mooncake_types::host_port::{is_unspecified, join, split};
 use socket2::{Domain, Socket, Type};
 
 use crate::OpenError;
-use crate::address::{join, split};
 use crate::chance::Chance;
 
 /// Connections that may wait to be accepted.
@@ -44,8 +44,9 @@ pub(crate) fn bind(wish: &Wish<'_>, chance: &mut Chance) -> Result<Bound, OpenEr
         text: wish.local_hostname.to_owned(),
         reason,
     })?;
-    let addresses = addresses_of(wish, &host)?;
-    let advertised = if is_unspecified(&host) { wish.towards_master.to_string() } else { host };
+    let addresses = addresses_of(wish, host)?;
+    let advertised =
+        if is_unspecified(host) { wish.towards_master.to_string() } else { host.to_owned() };
     let advertised = match wish.advertise {
         Some(text) => split_advertised(text)?,
         None => (advertised, None),
@@ -92,8 +93,8 @@ pub(crate) fn split_advertised(text: &str) -> Result<(String, Option<u16>), Open
         reason,
     };
     match split(text).map_err(error)? {
-        (host, _) if is_unspecified(&host) => Err(error("it names no host that others can reach")),
-        told => Ok(told),
+        (host, _) if is_unspecified(host) => Err(error("it names no host that others can reach")),
+        (host, port) => Ok((host.to_owned(), port)),
     }
 }
 
@@ -105,7 +106,7 @@ fn addresses_of(wish: &Wish<'_>, host: &str) -> Result<Vec<IpAddr>, OpenError> {
             text: address.to_owned(),
             reason,
         })?;
-        return resolve(&host);
+        return resolve(host);
     }
     if is_unspecified(host) {
         return Ok(vec![any_like(wish.towards_master)]);
@@ -136,10 +137,6 @@ fn means_itself_everywhere(host: &str) -> bool {
 
 fn is_loopback(address: &IpAddr) -> bool {
     address.to_canonical().is_loopback()
-}
-
-fn is_unspecified(host: &str) -> bool {
-    host.is_empty() || host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified())
 }
 
 fn any_like(address: IpAddr) -> IpAddr {

@@ -1,9 +1,9 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 
+use mooncake_types::host_port::{is_unspecified, join, split};
 use socket2::{Domain, Socket, Type};
 
-use crate::address::{host_of, is_unspecified, join};
 use crate::{EngineConfig, OpenError};
 
 /// Connections that may wait to be accepted.
@@ -130,6 +130,15 @@ fn own_address(directory: Option<&str>) -> IpAddr {
         Some(socket.local_addr().ok()?.ip())
     };
     ask().unwrap_or(Ipv4Addr::LOCALHOST.into())
+}
+
+/// The host of a `local_hostname`.
+fn host_of(text: &str) -> Result<&str, OpenError> {
+    let (host, _) = split(text).map_err(|reason| OpenError::Address {
+        text: text.to_owned(),
+        reason: reason.to_owned(),
+    })?;
+    Ok(host)
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@
 
 #![forbid(unsafe_code)]
 
-mod address;
 mod batches;
 mod bind;
 mod config;

@@ -3,10 +3,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mooncake_transfer::TransferError;
 use mooncake_types::ErrorCode;
+use mooncake_types::host_port::split;
 use mooncake_types::limits::MAX_NAME_BYTES;
 
 use crate::PeerError;
-use crate::address::split;
 use crate::host::Directory;
 use crate::metadata::MetadataServer;
 use crate::mover::{Mover, Route};

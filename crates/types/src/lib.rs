@@ -9,6 +9,7 @@
 
 mod byte_size;
 mod error;
+pub mod host_port;
 mod ids;
 pub mod limits;
 mod put;

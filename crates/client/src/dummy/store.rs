@@ -7,9 +7,9 @@ use mooncake_types::{ErrorCode, limits};
 
 use super::link::{Bond, CallFailure, Link};
 use super::stage::Stage;
-use crate::address::split;
 use crate::mem_pool::MemPool;
 use crate::registry::Registry;
+use mooncake_types::host_port::split;
 
 /// What a call on a closed dummy is answered with.
 pub(super) const CLOSED: ErrorCode = ErrorCode::UnavailableInCurrentStatus;

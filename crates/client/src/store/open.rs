@@ -6,6 +6,7 @@ use mooncake_memory::Region;
 use mooncake_transfer::{
     LocalTransport, Paths, SegmentHost, ServerConfig, TcpConfig, TcpTransport,
 };
+use mooncake_types::host_port::split;
 use mooncake_types::{ClientId, SegmentId, limits};
 use mooncake_wire::{Hello, PROTOCOL_VERSION, Role};
 
@@ -14,7 +15,7 @@ use super::mount::Mounts;
 use super::put_session::PutSessions;
 use super::serving::Serving;
 use super::session::Session;
-use crate::address::{HostPort, parse_masters, split};
+use crate::address::{HostPort, parse_masters};
 use crate::bind::{Bound, Wish, bind, split_advertised};
 use crate::chance::Chance;
 use crate::clock::Clock;
