@@ -180,9 +180,9 @@ def is_refusal(method: str, answer: Any) -> bool:
         case int():
             return answer < 0
         case dict():
-            return answer["ret"] < 0 and answer["segment_ids"] == []
+            return bool(answer["ret"] < 0 and answer["segment_ids"] == [])
         case tuple():
-            return answer[0] in (None, (0, 0)) and answer[1] < 0
+            return bool(answer[0] in (None, (0, 0)) and answer[1] < 0)
         case list():
             return len(answer) == 1 and is_refusal("", answer[0])
     return False
