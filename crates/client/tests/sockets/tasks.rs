@@ -174,7 +174,8 @@ fn replicas_are_cleared_by_the_client_that_put_them() {
     let nodes = [open(&master, 4 << 20), open(&master, 4 << 20)];
     let client = open(&master, 0);
     let config = ReplicateConfig { replica_num: 2, ..ReplicateConfig::default() };
-    for key in ["a", "b"] {
+    // "b" first: when "a" is old enough to be cleared, "b" is too.
+    for key in ["b", "a"] {
         assert_eq!(client.put_bytes(key, b"value", &config), Ok(()));
     }
     assert_eq!(nodes[0].clear_replicas(&["a"], ""), [Err(ErrorCode::IllegalClient)]);
