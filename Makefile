@@ -14,10 +14,11 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build check check-rust check-python check-licences test test-rust test-python demo bench engines clean
+.PHONY: help setup build check check-rust check-python check-licences test test-rust test-python demo \
+    bench bench-scale bench-check engines clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(WHEEL) ## make .venv with the tools, the commands and the Python package
 
@@ -59,6 +60,12 @@ bench: ## measure this machine: the figures of docs/performance.md
 	cargo bench --locked --package mooncake-alloc --package mooncake-meta --package mooncake-wire --bench '*'
 	$(PYTHON) bench/round_trip.py
 	$(PYTHON) bench/compare.py $(ARGS)
+
+bench-scale: ## what an operation costs with more objects, segments, clients and bytes; ARGS="--quick" for a look
+	$(PYTHON) bench/scale.py $(ARGS)
+
+bench-check: ## count the instructions of the hottest operations, against bench/instructions.json; needs valgrind
+	$(PYTHON) bench/instructions.py $(ARGS)
 
 engines: ## run vLLM, SGLang and LMCache on the store; installs 8 GB from PyPI into .engines; ARGS="--help" lists the options
 	$(PYTHON) engines/run.py $(ARGS)

@@ -15,7 +15,16 @@ import sys
 import sysconfig
 import time
 
-from compare import CPP_PACKAGE, HOME, ROOT, ensure_environment, ensure_rust, ensure_system_libraries, python_of, run
+from environment import (
+    CPP_PACKAGE,
+    HOME,
+    ROOT,
+    ensure_environment,
+    ensure_rust,
+    ensure_system_libraries,
+    python_of,
+    run,
+)
 
 PACKAGES = {"cpp": "C++", "rust": "Rust"}
 SETUP = """

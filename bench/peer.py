@@ -15,6 +15,7 @@ put. It is the script behind the goals that `compare.py` prints, with waiting fo
 
 import argparse
 import json
+import os
 import pathlib
 import signal
 import socket
@@ -29,13 +30,16 @@ BATCHES = ((65536, 128, 10), (1 << 20, 64, 10))
 BUFFER_BYTES = 256 << 20
 SMALL_BATCH = 1000
 SMALL_BYTES = 64
+# A quick run has this share of the calls.
+QUICK = 10
+EXISTS = 3000
 LONG_KEY = "Qwen/Qwen3-32B@pcp0@dcp0@head_or_tp_rank:0@pp_rank:0@{:064x}"
 START_DEADLINE_S = 60
 
 
-def free_port():
+def free_port(host="127.0.0.1"):
     with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
+        s.bind((host, 0))
         return s.getsockname()[1]
 
 
@@ -49,13 +53,13 @@ def connect(args, segment_bytes, buffer_bytes):
 
     store = MooncakeDistributedStore()
     code = store.setup(
-        f"127.0.0.1:{free_port()}",
-        f"http://127.0.0.1:{args.http_port}/metadata",
+        f"{args.host}:{free_port(args.host)}",
+        f"http://{args.master_host}:{args.http_port}/metadata",
         segment_bytes,
         buffer_bytes,
         "tcp",
         "",
-        f"127.0.0.1:{args.master_port}",
+        f"{args.master_host}:{args.master_port}",
     )
     if code != 0:
         sys.exit(f"setup failed: {code}")
@@ -83,11 +87,19 @@ def expect(value, wanted):
         sys.exit(f"expected {wanted!r}, got {value!r}")
 
 
+def cpu_seconds(pid):
+    """CPU time of a process so far, of all its threads that ever were, to the nanosecond."""
+    return time.clock_gettime(~pid << 3 | 2)
+
+
 class Client:
-    def __init__(self, store):
+    def __init__(self, store, quick, others):
         import numpy as np
 
         self.store = store
+        self.quick = quick
+        # The processes whose CPU time is asked for, by name.
+        self.pids = {"client": os.getpid(), **others}
         self.source = np.random.default_rng(7).integers(0, 255, BUFFER_BYTES, dtype=np.uint8)
         self.target = np.zeros(BUFFER_BYTES, dtype=np.uint8)
         for array in (self.source, self.target):
@@ -102,9 +114,21 @@ class Client:
         for key in keys:
             self.store.remove(key, True)
 
+    def count(self, full):
+        return max(4, full // QUICK) if self.quick else full
+
+    def cpu(self):
+        return {name: cpu_seconds(pid) for name, pid in self.pids.items()}
+
+    def cost(self, since, moved):
+        """CPU seconds of each process for each GB, since an earlier `cpu()`."""
+        now = self.cpu()
+        return {f"{name}_s_per_GB": (now[name] - since[name]) / moved * 1e9 for name in now}
+
     def ones(self, out):
-        """Objects one by one: put, first get, get of keys that were read before."""
-        for size, count in SIZES.items():
+        """Objects one by one: put, first get, get of 16 keys in turn, get of one key."""
+        for size, full in SIZES.items():
+            count = self.count(full)
             keys = [f"one-{size}-{i}" for i in range(count)]
 
             def put(i, size=size, keys=keys):
@@ -116,9 +140,11 @@ class Client:
             puts = timed(lambda i=i, put=put: put(i) for i in range(count))
             gets = timed(lambda key=key, get=get: get(key) for key in keys)
             self.expect_bytes((count - 1) % 4 * size, size, f"get_into of {size}")
-            again = timed(lambda key=keys[i % 16], get=get: get(key) for i in range(count))
-            self.expect_bytes((count - 1) % 16 % 4 * size, size, f"repeated get_into of {size}")
-            for name, seconds in (("put", puts), ("get", gets), ("get_again", again)):
+            again = timed(lambda key=keys[i % 16 % count], get=get: get(key) for i in range(count))
+            self.expect_bytes((count - 1) % 16 % min(count, 16) % 4 * size, size, f"repeated get_into of {size}")
+            same = timed(lambda get=get, key=keys[1]: get(key) for _ in range(count))
+            self.expect_bytes(size, size, f"get_into of one key of {size}")
+            for name, seconds in (("put", puts), ("get", gets), ("get_again", again), ("get_same", same)):
                 out[f"{name}_{size}"] = {
                     "p50_us": quantile(seconds, 0.5) * 1e6,
                     "p99_us": quantile(seconds, 0.99) * 1e6,
@@ -128,7 +154,8 @@ class Client:
 
     def batches(self, out):
         store = self.store
-        for size, batch, rounds in BATCHES:
+        for size, batch, full in BATCHES:
+            rounds = self.count(full)
             groups = [[f"b-{size}-{r}-{i}" for i in range(batch)] for r in range(rounds)]
             sizes = [size] * batch
             sp = [self.src + i * size for i in range(batch)]
@@ -141,12 +168,17 @@ class Client:
             def get(keys, dp=dp, sizes=sizes):
                 expect(store.batch_get_into(keys, dp, sizes), sizes)
 
+            moved = batch * size * rounds
+            begin = self.cpu()
             puts = timed(lambda keys=keys, put=put: put(keys) for keys in groups)
+            out[f"cost_put_{batch}x{size}"] = self.cost(begin, moved)
+            begin = self.cpu()
             gets = timed(lambda keys=keys, get=get: get(keys) for keys in groups)
+            out[f"cost_get_{batch}x{size}"] = self.cost(begin, moved)
             self.expect_bytes(0, batch * size, f"batch_get_into of {batch} x {size}")
-            for name, seconds in (("put", puts), ("get", gets)):
-                figure = {"GBps": batch * size * rounds / sum(seconds) / 1e9}
-                out[f"batch_{name}_{batch}x{size}"] = figure
+            again = timed(lambda get=get, keys=groups[0]: get(keys) for _ in range(rounds))
+            for name, seconds in (("put", puts), ("get", gets), ("get_again", again)):
+                out[f"batch_{name}_{batch}x{size}"] = {"GBps": moved / sum(seconds) / 1e9}
             for group in groups:
                 self.remove(group)
 
@@ -162,7 +194,7 @@ class Client:
         asks = timed(lambda g=g: expect(store.batch_is_exist(g), found) for g in groups)
         out["small_put"] = {"objects_per_s": len(groups) * SMALL_BATCH / sum(puts)}
         out["batch_exist"] = {"keys_per_s": len(groups) * SMALL_BATCH / sum(asks)}
-        ones = timed(lambda: expect(store.is_exist(groups[0][0]), 1) for _ in range(3000))
+        ones = timed(lambda: expect(store.is_exist(groups[0][0]), 1) for _ in range(self.count(EXISTS)))
         out["exist"] = {"ops_per_s": len(ones) / sum(ones), "p50_us": quantile(ones, 0.5) * 1e6}
 
 
@@ -170,19 +202,29 @@ def client(args):
     started = time.perf_counter()
     store = connect(args, 0, 512 << 20)
     out = {"setup": {"ms": (time.perf_counter() - started) * 1e3}}
-    measuring = Client(store)
+    measuring = Client(store, args.quick, {"node": args.node_pid, "master": args.master_pid})
     measuring.ones(out)
     measuring.batches(out)
     measuring.small(out, args.small)
+    out["peak_rss"] = {f"{name}_MiB": peak_rss_bytes(pid) / (1 << 20) for name, pid in measuring.pids.items()}
     store.close()
     print("RESULT " + json.dumps(out), flush=True)
 
 
-def rss_bytes(pid):
+def status_bytes(pid, field):
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
+        if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+def rss_bytes(pid):
+    return status_bytes(pid, "VmRSS")
+
+
+def peak_rss_bytes(pid):
+    """The most that a process ever had resident; of a node, the pages of its segment count."""
+    return status_bytes(pid, "VmHWM")
 
 
 def wait_for_port(port, process):
@@ -234,8 +276,9 @@ def measure(args, started, log):
     started.append(server)
     wait_for_node(server, log)
     before = rss_bytes(master.pid)
+    pids = ["--master-pid", str(master.pid), "--node-pid", str(server.pid)]
     run = subprocess.run(
-        [*me, "client", *ports, "--small", str(args.small)],
+        [*me, "client", *ports, "--small", str(args.small), *pids, *(["--quick"] if args.quick else [])],
         capture_output=True,
         text=True,
         timeout=570,
@@ -263,6 +306,11 @@ def main():
     parser.add_argument("role", nargs="?", default="all", choices=("all", "node", "client"))
     parser.add_argument("--master-port", type=int)
     parser.add_argument("--http-port", type=int)
+    parser.add_argument("--host", default="127.0.0.1", help="this process's address")
+    parser.add_argument("--master-host", default="127.0.0.1")
+    parser.add_argument("--master-pid", type=int)
+    parser.add_argument("--node-pid", type=int)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the calls")
     parser.add_argument("--segment", type=int, default=4 << 30)
     parser.add_argument("--small", type=int, default=100_000, help="small objects to store")
     parser.add_argument("--json", help="write the figures here")

@@ -1,0 +1,20 @@
+//! Keys as engines make them, 120 bytes long.
+
+/// Keys of one request.
+pub(crate) const BATCH: usize = 1000;
+
+/// The key of a number.
+pub(crate) fn key(number: usize) -> String {
+    format!("Qwen/Qwen3-32B@pcp0@dcp0@head_or_tp_rank:0@pp_rank:0@{number:0>67x}")
+}
+
+/// `batches` batches of keys, one after the other, from the number `first` on.
+pub(crate) fn batches(first: usize, batches: usize) -> Vec<Vec<String>> {
+    let batch = |at: usize| (0..BATCH).map(|i| key(first + at * BATCH + i)).collect();
+    (0..batches).map(batch).collect()
+}
+
+/// A batch as requests have it.
+pub(crate) fn borrowed(batch: &[String]) -> Vec<&str> {
+    batch.iter().map(String::as_str).collect()
+}

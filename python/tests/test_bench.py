@@ -1,0 +1,232 @@
+"""The parts of the benchmarks that measure nothing: medians, ratios, verdicts, tables, plots."""
+
+import xml.etree.ElementTree as ElementTree
+
+import compare
+import instructions
+import plot
+import pytest
+import scale
+import table
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_medians_are_of_each_field_and_need_every_run() -> None:
+    runs = [
+        {"get": {"us": 3.0, "GBps": 1.0}, "put": {"us": 9.0}},
+        {"get": {"us": 1.0, "GBps": 5.0}},
+        {"get": {"us": 2.0, "GBps": 3.0}, "put": {"us": 7.0}},
+    ]
+    assert table.medians(runs) == {"get": {"us": 2.0, "GBps": 3.0}}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "unit", "expected"),
+    [
+        (50.0, 100.0, "us", 2.0),
+        (100.0, 50.0, "us", 0.5),
+        (3.0, 1.5, "GB/s", 2.0),
+        (1.0, 4.0, "k/s", 0.25),
+        (0.5, 2.0, "s/GB", 4.0),
+        (None, 4.0, "us", None),
+        (4.0, None, "us", None),
+        (0.0, 4.0, "us", None),
+    ],
+)
+def test_a_ratio_is_above_one_where_ours_is_better(
+    ours: float | None, theirs: float | None, unit: str, expected: float | None
+) -> None:
+    assert table.times_better(ours, theirs, unit) == expected
+
+
+@pytest.mark.parametrize(
+    ("ours", "goal", "unit", "expected"),
+    [
+        (45.0, 45.0, "us", "<= 45, met"),
+        (45.1, 45.0, "us", "<= 45, missed"),
+        (2.8, 2.8, "GB/s", ">= 2.8, met"),
+        (2.7, 2.8, "GB/s", ">= 2.8, missed"),
+        (None, 2.8, "GB/s", ">= 2.8"),
+        (1.0, None, "us", "-"),
+    ],
+)
+def test_a_goal_is_an_upper_bound_of_times_and_a_lower_one_of_rates(
+    ours: float | None, goal: float | None, unit: str, expected: str
+) -> None:
+    assert table.verdict(ours, goal, unit) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(None, "-"), (0.0123, "0.0123"), (9.876, "9.88"), (99.94, "99.9"), (100.4, "100"), (12345.6, "12,346")],
+)
+def test_a_cell_has_three_digits_or_so(value: float | None, expected: str) -> None:
+    assert table.cell(value) == expected
+
+
+def test_a_table_is_markdown() -> None:
+    assert table.markdown([["a", "b"], ["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
+
+
+@pytest.mark.parametrize(("costs", "expected"), [([2.0, 3.0], 1.5), ([2.0], None), ([], None), ([0.0, 3.0], None)])
+def test_growth_is_of_the_last_over_the_first(costs: list[float], expected: float | None) -> None:
+    assert table.growth(costs) == expected
+
+
+@pytest.mark.parametrize(
+    ("kept", "now", "expected"),
+    [
+        (None, 100.0, "new"),
+        (100.0, None, "gone"),
+        (100.0, 103.0, "same"),
+        (100.0, 103.1, "more"),
+        (100.0, 97.0, "same"),
+        (100.0, 96.9, "fewer"),
+    ],
+)
+def test_instructions_may_differ_by_the_tolerance(kept: float | None, now: float | None, expected: str) -> None:
+    assert instructions.verdict(kept, now) == expected
+
+
+def test_an_operation_that_is_gone_is_named_too() -> None:
+    assert instructions.compare({"a": 1.0, "old": 5.0}, {"a": 1.0, "b": 2.0}) == {
+        "a": "same",
+        "b": "new",
+        "old": "gone",
+    }
+
+
+def figures(us: float) -> dict[str, dict[str, float]]:
+    return {"get_4096": {"p50_us": us, "p99_us": us, "GBps": 1.0}}
+
+
+def test_a_row_holds_ours_against_the_others_and_the_goal() -> None:
+    row = compare.Row("get", "get_4096", "p50_us", "us", 45)
+    of = {"cpp": figures(180), "cpp_pool": figures(90), "rust_tcp": figures(60)}
+    assert compare.line(row, of, "rust_tcp") == ["get", "us", "180", "90", "60", "3.00", "1.50", "<= 45, missed"]
+
+
+def test_a_row_of_one_package_alone_has_no_ratio() -> None:
+    row = compare.Row("get", "get_4096", "p50_us", "us", 45)
+    assert compare.line(row, {"cpp": figures(180)}, "rust") == ["get", "us", "180", "<= 45"]
+    assert compare.line(row, {"rust": figures(40)}, "rust") == ["get", "us", "40", "<= 45, met"]
+    assert compare.line(row, {"rust": {}}, "rust") == ["get", "us", "-", "<= 45"]
+
+
+def test_every_table_leaves_out_the_way_that_it_is_not_about() -> None:
+    of = {"cpp": figures(180), "rust_tcp": figures(60), "rust": figures(30)}
+    heads = [line for line in compare.report(of).splitlines() if line.startswith("| work")]
+    assert heads == [
+        "| work | unit | C++ | Rust, TCP | times better than C++ | goal |",
+        "| work | unit | C++ | Rust | times better than C++ | goal |",
+        "| work | unit | C++ | Rust, TCP | Rust | times better than C++ | goal |",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (1, 10, [1, 2, 5, 10]),
+        (10_000, 2_000_000, [1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6]),
+        (1, 1e5, [1, 10, 100, 1e3, 1e4, 1e5]),
+        (3, 4, [3]),
+    ],
+)
+def test_ticks_of_a_logarithmic_axis_are_round(low: float, high: float, expected: list[float]) -> None:
+    assert plot.log_ticks(low, high) == pytest.approx(expected)
+
+
+def test_ticks_are_never_more_than_asked_for() -> None:
+    for power in range(1, 16):
+        assert 1 <= len(plot.log_ticks(1, 10.0**power)) <= 8
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(1, 0.0), (100, 50.0), (10_000, 100.0), (10, 25.0)],
+    ids=["low", "middle", "high", "quarter"],
+)
+def test_positions_are_logarithmic(value: float, expected: float) -> None:
+    assert plot.log_position(value, (1, 10_000), 0, 100) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("values", [[5.0], [5.0, 5.0], [1.0, 1000.0], [1e-9, 1e9]])
+def test_an_axis_has_room_for_its_values(values: list[float]) -> None:
+    low, high = plot.log_bounds(values)
+    assert low < min(values)
+    assert high > max(values)
+    assert high / low >= 3.99
+
+
+@pytest.mark.parametrize(
+    ("value", "number", "length"), [(5, "5", "5 B"), (4096, "4.096k", "4 KiB"), (2e6, "2M", "1.90735 MiB")]
+)
+def test_ticks_have_short_labels(value: float, number: str, length: str) -> None:
+    assert (plot.number(value), plot.length(value)) == (number, length)
+
+
+@pytest.mark.parametrize(
+    ("high", "expected"),
+    [(4.4, [0, 1, 2, 3, 4, 5]), (1, [0, 0.2, 0.4, 0.6, 0.8, 1]), (600, [0, 100, 200, 300, 400, 500, 600])],
+)
+def test_bars_stand_under_the_last_tick(high: float, expected: list[float]) -> None:
+    assert plot.linear_ticks(high) == pytest.approx(expected)
+
+
+def test_ticks_stand_at_the_values_as_far_as_there_is_room() -> None:
+    assert plot.value_ticks([4, 1, 2, 2], 6) == [1, 2, 4]
+    assert plot.value_ticks([float(value) for value in range(12)], 5) == [0, 3, 6, 9]
+
+
+def test_lines_put_every_point_into_its_panel() -> None:
+    series = {"C++ & pool": [(1.0, 10.0), (100.0, 1000.0)], "Rust": [(100.0, 10.0), (1.0, 1.0)]}
+    panels = [
+        plot.Panel("by <objects>", "objects", "us", series),
+        plot.Panel("2", "x", "y", {"Rust": [(4096.0, 3.0)]}, True),
+    ]
+    root = ElementTree.fromstring(plot.lines("Cost", panels))
+    assert root.tag == SVG + "svg"
+    width, height = float(root.attrib["width"]), float(root.attrib["height"])
+    drawn = [
+        tuple(map(float, pair.split(",")))
+        for line in root.iter(SVG + "polyline")
+        for pair in line.attrib["points"].split()
+    ]
+    assert len(drawn) == 5
+    assert all(0 < x < width and 0 < y < height for x, y in drawn)
+    # A line goes from left to right, and up where values grow.
+    assert drawn[2][0] < drawn[3][0]
+    assert drawn[2][1] > drawn[3][1]
+    words = [text.text for text in root.iter(SVG + "text")]
+    assert {"Cost", "by <objects>", "C++ & pool", "Rust", "4 KiB"} <= set(words)
+
+
+def test_bars_are_as_tall_as_their_values() -> None:
+    root = ElementTree.fromstring(plot.bars("Rates", "GB/s", {"get": {"C++": 1.5, "Rust": 3.0}, "put": {"Rust": 6.0}}))
+    heights = [float(bar.attrib["height"]) for bar in root.iter(SVG + "rect")]
+    assert len(heights) == 3
+    assert heights[1] == pytest.approx(2 * heights[0], abs=0.2)
+    assert heights[2] == pytest.approx(4 * heights[0], abs=0.2)
+
+
+def point(us: float) -> dict[str, float]:
+    return dict.fromkeys(scale.WORKS, us)
+
+
+def test_growth_is_held_against_the_goal() -> None:
+    of: scale.Figures = {
+        "objects": {"rust": [(10_000, point(1.0)), (1_000_000, {**point(1.2), "get": 1.4})]},
+        "segments": {"rust": [(1, point(2.0)), (16, point(2.0))], "cpp": [(1, point(1.0)), (4, point(9.0))]},
+    }
+    rows = scale.growth_table(of).splitlines()[2:]
+    assert rows == [
+        "| 10k objects | 1M objects | Rust | 1.2 | 1.4 | 1.2 | 1.2 | 1.2 | 1.2 | missed |",
+        "| 1 segments | 16 segments | Rust | 1 | 1 | 1 | 1 | 1 | 1 | met |",
+    ]
+
+
+def test_the_plot_of_scale_has_what_was_measured() -> None:
+    of: scale.Figures = {axis: {"rust": [(4096, point(1.0)), (65536, point(2.0))]} for axis in scale.AXES}
+    root = ElementTree.fromstring(scale.plot(of))
+    assert len(list(root.iter(SVG + "polyline"))) == 6
