@@ -1,7 +1,9 @@
 """A master, nodes and clients of either package, for a benchmark to tell what to do. All of them end with the pool."""
 
+import ctypes
 import json
 import pathlib
+import signal
 import subprocess
 import tempfile
 import threading
@@ -15,6 +17,12 @@ from environment import VARIANTS, python_of, variables_of
 HERE = pathlib.Path(__file__).resolve().parent
 NOBODY: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 ANSWER_DEADLINE_S = 600
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Has the kernel kill this process when the benchmark is gone."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Place(NamedTuple):
@@ -86,9 +94,10 @@ class Client:
 class Pool:
     """A master, its nodes, and the clients that were asked for. Use it in a `with`."""
 
-    def __init__(self, variant: str, server: Place = HERE_PLACE, flags: tuple[str, ...] = ()) -> None:
+    def __init__(self, variant: str, server: Place = HERE_PLACE, python: str | None = None) -> None:
+        """`python` is the interpreter of another environment than the variant's."""
         self.variables, self.server = variables_of(variant), server
-        self.python = str(python_of(VARIANTS[variant][1]))
+        self.python = python or str(python_of(VARIANTS[variant][1]))
         self.log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
         self.processes: list[subprocess.Popen[Any]] = []
         self.clients: list[Client] = []
@@ -96,11 +105,11 @@ class Pool:
         rpc, http, metrics = self.ports
         listen = [f"--rpc_port={rpc}", f"--http_metadata_server_port={http}", f"--metrics_port={metrics}"]
         program = str(pathlib.Path(self.python).with_name("mooncake_master"))
-        command = [*server.enter, program, *listen, "--enable_http_metadata_server=true", *flags]
+        command = [*server.enter, program, *listen, "--enable_http_metadata_server=true"]
         self.master = self.start(command, **NOBODY)
 
     def start(self, command: list[str], **kwargs: Any) -> "subprocess.Popen[Any]":
-        process = subprocess.Popen(command, env=self.variables, **kwargs)
+        process = subprocess.Popen(command, env=self.variables, preexec_fn=die_with_parent, **kwargs)
         self.processes.append(process)
         return process
 
