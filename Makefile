@@ -15,7 +15,7 @@ ARGS ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup build check check-rust check-python check-licences test test-rust test-python demo \
-    bench bench-scale bench-check engines clean
+    bench bench-scale bench-check bench-all engines clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,7 +56,7 @@ test-python: $(WHEEL) $(TORCH)
 demo: $(WHEEL) ## replay real requests against a pool of several processes; ARGS="--help" lists the options
 	$(BIN)/mooncake replay $(ARGS)
 
-bench: ## measure this machine: the figures of docs/performance.md
+bench: ## this project beside the C++ package, and its parts; ARGS=--quick for a look
 	cargo bench --locked --package mooncake-alloc --package mooncake-meta --package mooncake-wire --bench '*'
 	$(PYTHON) bench/round_trip.py
 	$(PYTHON) bench/compare.py $(ARGS)
@@ -66,6 +66,9 @@ bench-scale: ## what an operation costs with more objects, segments, clients and
 
 bench-check: ## count the instructions of the hottest operations, against bench/instructions.json; needs valgrind
 	$(PYTHON) bench/instructions.py $(ARGS)
+
+bench-all: ## every figure of docs/performance.md, into .bench/report.md: an hour, on a machine that does nothing else
+	$(PYTHON) bench/everything.py $(ARGS)
 
 engines: ## run vLLM, SGLang and LMCache on the store; installs 8 GB from PyPI into .engines; ARGS="--help" lists the options
 	$(PYTHON) engines/run.py $(ARGS)

@@ -4,8 +4,11 @@ import xml.etree.ElementTree as ElementTree
 
 import compare
 import instructions
+import link
+import master_load
 import plot
 import pytest
+import python_overhead
 import scale
 import table
 
@@ -230,3 +233,51 @@ def test_the_plot_of_scale_has_what_was_measured() -> None:
     of: scale.Figures = {axis: {"rust": [(4096, point(1.0)), (65536, point(2.0))]} for axis in scale.AXES}
     root = ElementTree.fromstring(scale.plot(of))
     assert len(list(root.iter(SVG + "polyline"))) == 6
+
+
+def test_a_link_is_met_where_every_way_of_ours_reaches_the_goal() -> None:
+    good, bad = {"put": 0.95, "get": 0.90}, {"put": 0.95, "get": 0.899}
+    by_delay = {
+        "none": {"raw": {"get": 0.96}, "cpp": bad, "rust_tcp": good},
+        "2 ms": {"raw": {"get": 0.9}, "rust_tcp": bad},
+    }
+    of_none = {"none": by_delay["none"]}
+    assert link.report(of_none, 64, 1000).splitlines()[2:] == [
+        "| none | batch_put_from 64 x 1 MiB | 96.0% | 95.0% | 95.0% | met |",
+        "| none | batch_get_into 64 x 1 MiB | 96.0% | 89.9% | 90.0% | met |",
+    ]
+    of_delay = {"2 ms": by_delay["2 ms"]}
+    assert link.report(of_delay, 64, 1000).splitlines()[2:] == [
+        "| 2 ms | batch_put_from 64 x 1 MiB | 90.0% | 95.0% | met |",
+        "| 2 ms | batch_get_into 64 x 1 MiB | 90.0% | 89.9% | missed |",
+    ]
+
+
+def test_figures_of_the_load_are_pairs_of_name_and_value() -> None:
+    assert master_load.parse("keys_per_s 1000 p50_us 17 own_cpus 0.25") == {
+        "keys_per_s": 1000.0,
+        "p50_us": 17.0,
+        "own_cpus": 0.25,
+    }
+    with pytest.raises(ValueError, match="shorter"):
+        master_load.parse("keys_per_s 1000 p50_us")
+
+
+def test_a_line_of_the_load_has_a_dash_for_what_is_not_known() -> None:
+    measured = [(master_load.Case("put", 1000, 4, 16), {"requests_per_s": 1234.0, "keys_per_s": 1234000.0})]
+    assert master_load.report(measured).splitlines()[2:] == [
+        "| put_start, put_end, remove | 1,000 | 4 | 16 | 1,234 | 1,234,000 | - | - | - | - | - |"
+    ]
+
+
+def test_an_overhead_that_cannot_be_measured_is_a_dash() -> None:
+    of_call = {"cpp": None, "rust": 12.5}
+    kinds = {"us": dict.fromkeys(python_overhead.WORKS, of_call)}
+    lines = python_overhead.report(kinds, ["cpp", "rust"]).splitlines()
+    assert lines[0] == "| call | us, C++ | us, Rust |"
+    assert lines[2:] == [f"| {what} | - | 12.5 |" for what, _, _ in python_overhead.WORKS.values()]
+
+
+def test_a_median_leaves_out_what_failed() -> None:
+    assert python_overhead.median([3.0, None, 1.0, 2.0]) == 2.0
+    assert python_overhead.median([None, None]) is None

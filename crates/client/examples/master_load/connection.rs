@@ -1,0 +1,123 @@
+//! A connection to the master that sends without waiting for the answers.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use mooncake_types::{ClientId, Reply, Request};
+use mooncake_wire::{
+    HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role, decode_refusal, decode_reply,
+    encode_hello, encode_request,
+};
+
+/// No answer takes longer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why the load could not be run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LoadError {
+    /// The command line makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// The master cannot be reached, or went away.
+    #[error("the connection to the master failed: {0}")]
+    Io(#[from] io::Error),
+    /// The master said what it should not have.
+    #[error("the answer to {to} was {got}")]
+    Answer {
+        /// What was asked.
+        to: &'static str,
+        /// What came.
+        got: String,
+    },
+}
+
+pub(crate) struct Connection {
+    stream: TcpStream,
+    out: Vec<u8>,
+    body: Vec<u8>,
+    last_id: u64,
+}
+
+impl Connection {
+    /// Connects and shakes hands.
+    ///
+    /// # Errors
+    /// If nobody listens there, or the master refuses.
+    pub(crate) fn open(master: &str, client: ClientId) -> Result<Self, LoadError> {
+        let stream = TcpStream::connect(master)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut opened = Self { stream, out: Vec::new(), body: Vec::new(), last_id: 0 };
+        let hello = Hello {
+            protocol_version: PROTOCOL_VERSION,
+            cluster_id: mooncake_client::StoreConfig::default().cluster_id,
+            role: Role::Client,
+            client,
+            auth_token: String::new(),
+        };
+        encode_hello(&mut opened.out, 0, &hello);
+        opened.flush()?;
+        let header = opened.frame()?;
+        if header.kind == Kind::Welcome {
+            return Ok(opened);
+        }
+        let refusal = decode_refusal(&opened.body);
+        let got = refusal.map_or_else(|error| error.to_string(), |refusal| refusal.to_string());
+        Err(LoadError::Answer { to: "the handshake", got })
+    }
+
+    /// Queues a request; returns its id.
+    pub(crate) fn queue(&mut self, request: &Request<'_>) -> u64 {
+        self.last_id += 1;
+        encode_request(&mut self.out, self.last_id, request);
+        self.last_id
+    }
+
+    /// Sends what is queued.
+    ///
+    /// # Errors
+    /// If the connection is broken.
+    pub(crate) fn flush(&mut self) -> Result<(), LoadError> {
+        self.stream.write_all(&self.out)?;
+        self.out.clear();
+        Ok(())
+    }
+
+    /// The next answer, with the id of its request.
+    ///
+    /// # Errors
+    /// If the connection is broken, or what came is no answer.
+    pub(crate) fn answer(&mut self) -> Result<(u64, Reply), LoadError> {
+        let header = self.frame()?;
+        let wrong = |got: String| LoadError::Answer { to: "a request", got };
+        if header.kind != Kind::Reply {
+            return Err(wrong(format!("a frame of kind {:?}", header.kind)));
+        }
+        let body = std::mem::take(&mut self.body);
+        let reply = decode_reply(body.into()).map_err(|error| wrong(error.to_string()))?;
+        Ok((header.request_id, reply))
+    }
+
+    /// Asks and waits.
+    ///
+    /// # Errors
+    /// Those of [`Connection::flush`] and [`Connection::answer`].
+    pub(crate) fn call(&mut self, request: &Request<'_>) -> Result<Reply, LoadError> {
+        self.queue(request);
+        self.flush()?;
+        Ok(self.answer()?.1)
+    }
+
+    /// Reads a frame; its body is in `self.body`.
+    fn frame(&mut self) -> Result<Header, LoadError> {
+        let mut header = [0; HEADER_LEN];
+        self.stream.read_exact(&mut header)?;
+        let header = Header::decode(&header)
+            .map_err(|error| LoadError::Answer { to: "a request", got: error.to_string() })?;
+        self.body.resize(header.body_len as usize, 0);
+        self.stream.read_exact(&mut self.body)?;
+        Ok(header)
+    }
+}
