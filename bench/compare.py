@@ -31,7 +31,7 @@ from environment import (
     run,
     variables_of,
 )
-from table import Figures, cell, markdown, medians, times_better, verdict
+from table import LOWER_IS_BETTER, Figures, cell, markdown, medians, times_better, verdict
 
 PEER = pathlib.Path(__file__).resolve().parent / "peer.py"
 ROUND_TIMEOUT_S = 700
@@ -47,6 +47,11 @@ class Row(NamedTuple):
     # In the unit; for a machine with 2 cores and loopback TCP.
     goal: float | None = None
     divisor: float = 1
+
+    def value(self, figures: Figures) -> float | None:
+        """The figure in the row's unit; none if it was not measured."""
+        fields = figures.get(self.figure)
+        return fields[self.field] / self.divisor if fields and self.field in fields else None
 
 
 class Table(NamedTuple):
@@ -141,12 +146,7 @@ def others(variants: Iterable[str]) -> list[str]:
 
 def line(row: Row, figures: Mapping[str, Figures], ours: str) -> list[str]:
     """The cells of a row: each variant's value, how many times better ours is than the others, the goal."""
-
-    def value(variant: str) -> float | None:
-        fields = figures[variant].get(row.figure)
-        return fields[row.field] / row.divisor if fields and row.field in fields else None
-
-    values = {variant: value(variant) for variant in figures}
+    values = {variant: row.value(of) for variant, of in figures.items()}
     cells = [row.work, row.unit, *(cell(value) for value in values.values())]
     own = values.get(ours)
     if ours in values:
@@ -172,6 +172,23 @@ def report(figures: Mapping[str, Figures]) -> str:
     return "\n\n".join(parts)
 
 
+def summary(figures: Mapping[str, Figures]) -> str:
+    """One table of every goal: what it is, ours, theirs at their better setting, and whether it was met."""
+    rows = [["work", "unit", "goal", "Rust", "C++, its better setting", "times better", "met"]]
+    for shown in TABLES:
+        for row in (row for row in shown.rows if row.goal is not None and shown.ours in figures):
+            lower = row.unit in LOWER_IS_BETTER
+            ours = row.value(figures[shown.ours])
+            known = [value for v in others(figures) if (value := row.value(figures[v])) is not None]
+            theirs = (min if lower else max)(known) if known else None
+            ratio = times_better(ours, theirs, row.unit)
+            said = verdict(ours, row.goal, row.unit).partition(", ")
+            way = " (shared memory)" if shown.rows is SHARED else ""
+            cells = [said[0], cell(ours), cell(theirs), "-" if ratio is None else f"{ratio:.2f}", said[2] or "-"]
+            rows.append([row.work + way, row.unit, *cells])
+    return markdown(rows)
+
+
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, help="rounds, each of all variants [3; 1 if quick]")
@@ -179,8 +196,11 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--small", type=int, help="small objects to store [100000; 10000 if quick]")
     parser.add_argument("--json", type=pathlib.Path, help="figures [.bench/figures.json]")
     parser.add_argument("--from-json", type=pathlib.Path, help="print the tables of an earlier run; measure nothing")
+    parser.add_argument("--summary", action="store_true", help="with --from-json: the table of goals alone")
     add_arguments(parser)
     args = parser.parse_args()
+    if args.summary and not args.from_json:
+        parser.error("--summary goes with --from-json")
     args.rounds = args.rounds if args.rounds is not None else 1 if args.quick else 3
     args.small = args.small or (10_000 if args.quick else 100_000)
     if args.rounds < 1:
@@ -191,7 +211,8 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     args = parse_arguments()
     if args.from_json:
-        print(report(json.loads(args.from_json.read_text())["medians"]))
+        stored = json.loads(args.from_json.read_text())["medians"]
+        print(summary(stored) if args.summary else report(stored))
         return
     variants = prepare(args)
     rounds: dict[str, list[dict[str, dict[str, float]]]] = {variant: [] for variant in variants}

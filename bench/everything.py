@@ -3,8 +3,10 @@
 
     python3 bench/everything.py              # about an hour, on a machine that does nothing else
     python3 bench/everything.py --quick      # a quarter of an hour, to see that all of it works
+    python3 bench/everything.py --write      # and put the figures into docs/performance.md
 
 Writes .bench/report.md, a section for each with its command; one that fails is named there and does not end the rest.
+docs/performance.md has `<!-- figures: TITLE -->` and `<!-- end -->` around the figures of each section.
 """
 
 import argparse
@@ -13,10 +15,12 @@ import sys
 
 from environment import HOME, ROOT, machine
 
+DOCUMENT = ROOT / "docs" / "performance.md"
 CARGO = ["cargo", "bench", "--locked", "--package"]
 # By section: the command, and what a quick run adds to it.
 SECTIONS: dict[str, tuple[list[str], list[str]]] = {
     "Beside the C++ package": (["bench/compare.py"], ["--quick"]),
+    "Summary": (["bench/compare.py", "--summary", "--from-json", ".bench/figures.json"], []),
     "The raw limit of small operations": (["bench/round_trip.py"], []),
     "As the work grows": (["bench/scale.py", "--as-installed"], ["--quick"]),
     "A slow link": (["bench/link.py", "--as-installed"], ["--rounds", "1", "--batch", "16"]),
@@ -30,29 +34,43 @@ SECTIONS: dict[str, tuple[list[str], list[str]]] = {
 }
 
 
-def section(title: str, command: list[str]) -> tuple[str, bool]:
-    """Runs a command; its section, and whether it succeeded. What goes to standard error is shown, not kept."""
-    print(f"== {title}: {' '.join(command)}", file=sys.stderr, flush=True)
+def run(command: list[str]) -> tuple[str, int]:
+    """What a command printed, as Markdown, and its status. What goes to standard error is shown, not kept."""
     runs = command if command[0] == "cargo" else [sys.executable, *command]
     done = subprocess.run(runs, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    shown = " ".join(command if command[0] == "cargo" else ["python3", *command])
-    ended = "" if done.returncode == 0 else f"\n\nIt ended with status {done.returncode}."
     text = done.stdout.strip()
-    body = text if "| --- |" in text else f"```\n{text}\n```"
-    return f"## {title}\n\n`{shown}`\n\n{body}{ended}\n", done.returncode == 0
+    return text if "|---" in text.replace(" ", "") else f"```\n{text}\n```", done.returncode
+
+
+def filled(document: str, title: str, figures: str) -> str:
+    """The document with these figures between the marks of that title; as it is if it has no such marks."""
+    begin, end = f"<!-- figures: {title} -->\n", "<!-- end -->"
+    before, mark, rest = document.partition(begin)
+    if not mark or end not in rest:
+        return document
+    return f"{before}{mark}{figures}\n{rest[rest.index(end) :]}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="less of everything: not for publishing")
+    parser.add_argument("--write", action="store_true", help="put the figures into docs/performance.md")
     args = parser.parse_args()
+    if args.quick and args.write:
+        parser.error("figures of a quick run are not for docs/performance.md")
     HOME.mkdir(exist_ok=True)
     target, parts, failed = HOME / "report.md", [f"{machine()}.\n"], []
     for title, (command, quick) in SECTIONS.items():
-        text, is_good = section(title, [*command, *(quick if args.quick else [])])
-        parts.append(text)
-        if not is_good:
+        command = [*command, *(quick if args.quick else [])]
+        shown = " ".join(command if command[0] == "cargo" else ["python3", *command])
+        print(f"== {title}: {shown}", file=sys.stderr, flush=True)
+        figures, status = run(command)
+        if status != 0:
             failed.append(title)
+            figures += f"\n\nIt ended with status {status}."
+        elif args.write:
+            DOCUMENT.write_text(filled(DOCUMENT.read_text(), title, figures))
+        parts.append(f"## {title}\n\n`{shown}`\n\n{figures}\n")
         target.write_text("\n".join(parts))
     print(f"written to {target}")
     if failed:

@@ -3,6 +3,7 @@
 import xml.etree.ElementTree as ElementTree
 
 import compare
+import everything
 import instructions
 import link
 import master_load
@@ -125,6 +126,36 @@ def test_every_table_leaves_out_the_way_that_it_is_not_about() -> None:
         "| work | unit | C++ | Rust | times better than C++ | goal |",
         "| work | unit | C++ | Rust, TCP | Rust | times better than C++ | goal |",
     ]
+
+
+def test_the_summary_has_every_goal_and_their_better_setting() -> None:
+    of = {
+        "cpp": {**figures(180), "get_1048576": {"p50_us": 900.0, "GBps": 1.1}},
+        "cpp_pool": {**figures(200), "get_1048576": {"p50_us": 800.0, "GBps": 1.3}},
+        "rust_tcp": {**figures(40), "get_1048576": {"p50_us": 400.0, "GBps": 2.6}},
+        "rust": {"get_1048576": {"p50_us": 50.0, "GBps": 13.0}},
+    }
+    lines = compare.summary(of).splitlines()
+    goals = sum(row.goal is not None for shown in compare.TABLES for row in shown.rows)
+    assert len(lines) == 2 + goals
+    assert "| get_into 4 KiB, p50 | us | <= 45 | 40 | 180 | 4.50 | met |" in lines
+    assert "| get_into 1 MiB, p50 | us | <= 340 | 400 | 800 | 2.00 | missed |" in lines
+    assert "| get_into 1 MiB (shared memory) | GB/s | >= 12 | 13 | 1.3 | 10.00 | met |" in lines
+    assert "| setup | ms | <= 100 | - | - | - | - |" in lines
+
+
+def test_figures_stand_between_their_marks() -> None:
+    document = "# P\n<!-- figures: A -->\nold\n<!-- end -->\ntext\n<!-- figures: B -->\n<!-- end -->\n"
+    once = everything.filled(document, "A", "| new |")
+    assert once == document.replace("old", "| new |")
+    assert everything.filled(once, "A", "| new |") == once
+    assert everything.filled(document, "B", "b") == document.replace("B -->\n", "B -->\nb\n")
+    assert everything.filled(document, "C", "c") == document
+
+
+def test_every_section_has_its_marks_in_the_document() -> None:
+    document = everything.DOCUMENT.read_text()
+    assert [title for title in everything.SECTIONS if document.count(f"<!-- figures: {title} -->") != 1] == []
 
 
 @pytest.mark.parametrize(
