@@ -149,6 +149,10 @@ class Pool:
         """What all processes of the pool have used so far, its clients included."""
         return sum(float(peer.cpu_seconds(process.pid)) for process in self.processes if process.poll() is None)
 
+    def master_cpu_seconds(self) -> float:
+        """What the master has used so far."""
+        return float(peer.cpu_seconds(self.master.pid))
+
     def ask_all(self, do: str, arguments: list[dict[str, int]]) -> tuple[float, list[Answer]]:
         """Has each client do its own, all at once; the seconds until the last has answered, and the answers."""
         begin = time.monotonic()
