@@ -4,9 +4,9 @@
 Works on any package that offers `mooncake.store.MooncakeDistributedStore`, so that two of them can be compared;
 `compare.py` beside this file does so. By hand:
 
-    python3 -m venv /tmp/peer
-    /tmp/peer/bin/pip install mooncake-transfer-engine-non-cuda==0.3.13.post1 numpy
-    /tmp/peer/bin/python bench/peer.py --json a.json    # and the same with this project's own environment
+    python3 -m venv peer
+    peer/bin/pip install mooncake-transfer-engine-non-cuda==0.3.13.post1 numpy
+    peer/bin/python bench/peer.py --json a.json    # and the same with this project's own environment
 
 Starts a master and one storage node of its own (the package's `mooncake_master`, from the bin folder of the
 environment that runs this file) on free ports, and stops them. Every value that is read is compared with what was

@@ -1,5 +1,7 @@
 """The parts of the benchmarks that measure nothing: medians, ratios, verdicts, tables, plots."""
 
+import shutil
+import sys
 import xml.etree.ElementTree as ElementTree
 
 import compare
@@ -99,6 +101,13 @@ def test_an_operation_that_is_gone_is_named_too() -> None:
         "b": "new",
         "old": "gone",
     }
+
+
+def test_without_valgrind_the_check_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(sys, "argv", ["instructions.py"])
+    with pytest.raises(SystemExit, match="apt-get install valgrind"):
+        instructions.main()
 
 
 def figures(us: float) -> dict[str, dict[str, float]]:
