@@ -5,6 +5,7 @@
 //! ```text
 //! cargo bench -p mooncake-transfer --bench io_uring                  # every case
 //! cargo bench -p mooncake-transfer --bench io_uring -- --rounds 100 1x4096 64x1048576
+//! cargo bench -p mooncake-transfer --bench io_uring -- one spinning many cards nowhere
 //! ```
 //!
 //! Network cards that only exist in a namespace need root; their tables are left out otherwise.
@@ -18,6 +19,7 @@ mod ring_server;
 mod rounds;
 mod shape;
 mod sockets;
+mod table;
 mod usage;
 
 use link::Link;
@@ -25,6 +27,7 @@ use ring::Setup;
 use rounds::{Case, ClientKind, ServerKind, Variant, run};
 use shape::Shape;
 use sockets::Receive;
+use table::{Table, print_side_by_side};
 
 /// The ring as an engine would set it up.
 const DEFERRED: Setup =
@@ -60,9 +63,10 @@ const ONE: [Variant; 10] = [
     rings("rings, deferred, zero copy", Setup { zero_copy: true, ..DEFERRED }),
 ];
 
-/// A thread of the kernel takes the submissions: apart from the others, whose processors it would take.
-const POLLED: [Variant; 2] = [
+/// Those that wait actively: wherever the scheduler puts them, as a thread of the kernel needs a processor of its own.
+const SPINNING: [Variant; 3] = [
     SOCKETS,
+    at_the_client("sockets, spinning", ClientKind::Sockets(Receive::Spinning)),
     at_the_client(
         "ring, SQPOLL, at the client",
         ClientKind::Ring(Setup { deferred: false, sqpoll: true, ..DEFERRED }),
@@ -84,7 +88,7 @@ const fn at_the_server(name: &'static str, setup: Setup) -> Variant {
 }
 
 /// Cards that are not loopback: what differs there is the send without a copy.
-const VETH: [Variant; 3] = [
+const CARDS: [Variant; 3] = [
     SOCKETS,
     rings("rings, deferred", DEFERRED),
     rings("rings, deferred, zero copy", Setup { zero_copy: true, ..DEFERRED }),
@@ -100,27 +104,32 @@ fn main() {
         Ok(time) => println!("A thread's ring takes {:.1} us to make.", time.as_secs_f64() * 1e6),
         Err(error) => return println!("This system has no io_uring: {error}"),
     }
-    let is_wanted = |shape: Shape| {
-        wanted.is_empty() || wanted.contains(&format!("{}x{}", shape.ranges, shape.len))
-    };
+    let is_wanted = |word: &str| wanted.is_empty() || wanted.iter().any(|wanted| wanted == word);
     let singles = [shape(1, 4 << 10), shape(1, 64 << 10), shape(1, 1 << 20)];
     let batches = [shape(64, 1 << 20), shape(128, 64 << 10), shape(1000, 64)];
-    for shape in singles.into_iter().chain(batches).filter(|&shape| is_wanted(shape)) {
-        run(Case { shape, connections: 1, link: Link::Loopback }, &ONE, rounds);
-    }
-    for shape in singles.into_iter().filter(|&shape| is_wanted(shape)) {
-        run(Case { shape, connections: 1, link: Link::Loopback }, &POLLED, rounds);
-    }
-    for connections in [8, 64] {
-        for shape in singles.into_iter().filter(|&shape| is_wanted(shape)) {
-            run(Case { shape, connections, link: Link::Loopback }, &MANY, rounds);
-        }
-    }
-    for shape in [singles[2], batches[0]].into_iter().filter(|&shape| is_wanted(shape)) {
-        run(Case { shape, connections: 1, link: Link::Veth }, &VETH, rounds);
-    }
-    if wanted.is_empty() || wanted.iter().any(|word| word == "nowhere") {
+    let run_all = |shapes: &[Shape], case: Case, group: &str, variants: &[Variant]| {
+        let is_wanted = |shape: &&Shape| {
+            is_wanted(group) || is_wanted(&format!("{}x{}", shape.ranges, shape.len))
+        };
+        let shapes = shapes.iter().filter(is_wanted);
+        let tables = shapes.map(|&shape| run(Case { shape, ..case }, variants, rounds));
+        tables.flatten().collect::<Vec<Table>>()
+    };
+    let case =
+        |connections| Case { shape: singles[0], connections, link: Link::Loopback, is_free: false };
+    let one = run_all(&[&singles[..], &batches[..]].concat(), case(1), "one", &ONE);
+    let free = Case { is_free: true, ..case(1) };
+    let spinning = run_all(&singles, free, "spinning", &SPINNING);
+    let mut many = run_all(&singles, case(8), "many", &MANY);
+    many.extend(run_all(&singles, case(64), "many", &MANY));
+    let cards = Case { link: Link::Veth, ..case(1) };
+    let cards = run_all(&[singles[2], batches[0]], cards, "cards", &CARDS);
+    if is_wanted("nowhere") {
         nowhere::run(rounds);
+    }
+    for tables in [one, spinning, many, cards] {
+        print_side_by_side(&tables, "CPU", |cost| cost.cpu_us);
+        print_side_by_side(&tables, "Wall time", |cost| cost.wall_us);
     }
 }
 

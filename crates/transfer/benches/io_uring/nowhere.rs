@@ -3,12 +3,13 @@
 
 use std::io;
 use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, cqueue, opcode, types};
 use mooncake_memory::Buffer;
 
-use crate::rounds::quartiles;
+use crate::table::quartiles;
 use crate::{link, usage};
 
 /// Bytes of a datagram.
@@ -20,10 +21,15 @@ const MEMORY: usize = 64 << 20;
 /// Datagrams that are sent by one call.
 const BATCH: usize = 16;
 
+/// `SO_EE_CODE_ZEROCOPY_COPIED`.
+const ZEROCOPY_COPIED: u8 = 1;
+
 #[derive(Clone, Copy)]
 enum Way {
     /// `send`, one call each.
     Send,
+    /// The same without a copy (`MSG_ZEROCOPY`).
+    SendZeroCopy,
     /// Plain sends of a ring.
     Ring,
     /// Sends without a copy.
@@ -32,8 +38,9 @@ enum Way {
     ZeroCopyFixed,
 }
 
-const WAYS: [(&str, Way); 4] = [
+const WAYS: [(&str, Way); 5] = [
     ("send", Way::Send),
+    ("send, zero copy", Way::SendZeroCopy),
     ("ring", Way::Ring),
     ("ring, zero copy", Way::ZeroCopy),
     ("ring, zero copy, registered memory", Way::ZeroCopyFixed),
@@ -80,8 +87,17 @@ pub(crate) fn run(rounds: usize) {
 impl Sender {
     fn new() -> io::Result<Sender> {
         let socket = link::to_nowhere()?;
+        let on = 1_i32;
+        // SAFETY: the option is a number, which outlives the call.
+        let result = unsafe {
+            let (value, len) = ((&raw const on).cast(), size_of_val(&on) as libc::socklen_t);
+            libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ZEROCOPY, value, len)
+        };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
         let ring = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(64)?;
-        ring.submitter().register_files(&[std::os::fd::AsRawFd::as_raw_fd(&socket)])?;
+        ring.submitter().register_files(&[socket.as_raw_fd()])?;
         let memory = Buffer::from_vec(vec![7; MEMORY]);
         let all = libc::iovec { iov_base: memory.raw().as_ptr().cast(), iov_len: MEMORY };
         // SAFETY: the memory lies beside the ring in one struct, and all sends are waited for.
@@ -94,14 +110,60 @@ impl Sender {
         let offsets: Vec<usize> = (0..MEMORY / DATAGRAM).map(|index| index * DATAGRAM).collect();
         for batch in offsets.chunks(BATCH) {
             if let Way::Send = way {
-                for &offset in batch {
-                    self.socket.send(&self.memory.as_slice()[offset..offset + DATAGRAM])?;
-                }
+                self.send_each(batch, 0)?;
+            } else if let Way::SendZeroCopy = way {
+                self.send_each(batch, libc::MSG_ZEROCOPY)?;
+                self.wait_for_ends(batch.len() as u64)?;
             } else {
                 self.send_batch(batch, way)?;
             }
         }
         Ok((usage::of_process() - cpu, begin.elapsed()))
+    }
+
+    fn send_each(&self, offsets: &[usize], flags: i32) -> io::Result<()> {
+        for &offset in offsets {
+            let bytes = self.memory.raw().sub(offset, DATAGRAM);
+            // SAFETY: the memory lives as long as `self`, and all sends are waited for.
+            let sent = unsafe {
+                libc::send(self.socket.as_raw_fd(), bytes.as_ptr().cast(), DATAGRAM, flags)
+            };
+            if sent < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what the kernel tells of sends without a copy out of the socket's error queue: runs of them.
+    fn wait_for_ends(&mut self, mut open: u64) -> io::Result<()> {
+        while open > 0 {
+            let mut control = [0_u64; 16];
+            // SAFETY: a msghdr is plain numbers and pointers; all zero means no address and no pieces.
+            let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = size_of_val(&control) as _;
+            let socket = self.socket.as_raw_fd();
+            // SAFETY: the message names the control data alone, which outlives the call.
+            let result = unsafe { libc::recvmsg(socket, &raw mut message, libc::MSG_ERRQUEUE) };
+            if result < 0 {
+                let error = io::Error::last_os_error();
+                if error.kind() == io::ErrorKind::WouldBlock {
+                    continue;
+                }
+                return Err(error);
+            }
+            // SAFETY: the kernel has filled the control data with a header and, as one was asked for, an extended error.
+            let end = unsafe {
+                let header = libc::CMSG_FIRSTHDR(&raw const message);
+                libc::CMSG_DATA(header).cast::<libc::sock_extended_err>().read_unaligned()
+            };
+            let count = u64::from(end.ee_data.wrapping_sub(end.ee_info)) + 1;
+            self.ended += count;
+            self.copied += if end.ee_code == ZEROCOPY_COPIED { count } else { 0 };
+            open = open.saturating_sub(count);
+        }
+        Ok(())
     }
 
     fn send_batch(&mut self, offsets: &[usize], way: Way) -> io::Result<()> {
@@ -112,8 +174,8 @@ impl Sender {
             // `IORING_SEND_ZC_REPORT_USAGE`
             let zero_copy = opcode::SendZc::new(socket, bytes, len).buf_index(buffer).zc_flags(8);
             let entry = match way {
-                Way::Send | Way::Ring => opcode::Send::new(socket, bytes, len).build(),
-                Way::ZeroCopy | Way::ZeroCopyFixed => zero_copy.build(),
+                Way::Ring => opcode::Send::new(socket, bytes, len).build(),
+                _ => zero_copy.build(),
             };
             // SAFETY: the memory lies beside the ring, and all sends are waited for.
             unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)?;

@@ -1,5 +1,6 @@
 //! Runs the variants of a case in turn, and prints what each of them cost.
 
+use std::fmt;
 use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use crate::place::Place;
 use crate::ring::Setup;
 use crate::shape::{Arena, Shape};
 use crate::sockets::Receive;
+use crate::table::{Cost, Table};
 use crate::{ring_client, ring_server, sockets, usage};
 
 /// How a client works.
@@ -36,18 +38,28 @@ pub(crate) struct Variant {
     pub(crate) server: ServerKind,
 }
 
-impl Variant {
-    fn uses_kernel_thread(&self) -> bool {
-        matches!(self.client, ClientKind::Ring(Setup { sqpoll: true, .. }))
-    }
-}
-
 /// One table.
 #[derive(Clone, Copy)]
 pub(crate) struct Case {
     pub(crate) shape: Shape,
     pub(crate) connections: usize,
     pub(crate) link: Link,
+    /// May the two ends and the kernel's threads run wherever the scheduler wants them to?
+    pub(crate) is_free: bool,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shape { ranges, len } = self.shape;
+        write!(f, "{ranges} x {len} B")?;
+        if self.connections > 1 {
+            write!(f, ", {} connections", self.connections)?;
+        }
+        if self.link == Link::Veth {
+            write!(f, ", virtual cards")?;
+        }
+        if self.is_free { write!(f, ", on any processor") } else { Ok(()) }
+    }
 }
 
 /// About how long one variant works in a round.
@@ -55,15 +67,6 @@ const TURN: Duration = Duration::from_millis(12);
 
 /// Between two turns: what the one before left to do is done.
 const REST: Duration = Duration::from_millis(3);
-
-/// What one turn cost, for each operation.
-#[derive(Clone, Copy, Default)]
-struct Cost {
-    calls: f64,
-    wall_us: f64,
-    cpu_us: f64,
-    client_cpu_us: f64,
-}
 
 enum Client {
     Sockets(Box<sockets::Client>),
@@ -140,7 +143,7 @@ impl Stand {
         let (near, far): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         // Two hosts share no processor, and where the scheduler puts two threads costs more than what they call.
         let here = Place::here()?;
-        let places = if variant.uses_kernel_thread() { [here; 2] } else { here.ends() };
+        let places = if case.is_free { [here; 2] } else { here.ends() };
         places[1].enter()?;
         match variant.server {
             ServerKind::Threads => sockets::serve_by_threads(far, source),
@@ -172,22 +175,20 @@ impl Stand {
     }
 }
 
-/// Measures one case and prints its table.
-pub(crate) fn run(case: Case, variants: &[Variant], rounds: usize) {
-    let link = if case.link == Link::Veth { "a pair of virtual cards" } else { "loopback" };
-    let Shape { ranges, len } = case.shape;
-    println!("\n{ranges} x {len} B, {} connection(s), {link}\n", case.connections);
+/// Measures one case, prints its table and hands it out; nothing if it cannot be set up here.
+pub(crate) fn run(case: Case, variants: &[Variant], rounds: usize) -> Option<Table> {
     let source = Arc::new(Arena::filled(case.shape));
     let stands: io::Result<Vec<Stand>> =
         variants.iter().map(|variant| Stand::new(*variant, case, &source)).collect();
     let mut stands = match stands {
         Ok(stands) => stands,
         Err(error) => {
-            println!("left out: {error}");
-            return;
+            println!("\n{case}: left out: {error}");
+            return None;
         }
     };
-    let warm = stands[0].turn(1).wall_us.max(stands[0].turn(4).wall_us);
+    let warm = [1, 4, 4, 4].map(|count| stands[0].turn(count).wall_us);
+    let warm = warm.into_iter().fold(f64::INFINITY, f64::min);
     let turn_us = TURN.as_secs_f64() * 1e6 / case.connections as f64;
     let count = ((turn_us / warm) as u64).clamp(1, 10_000);
     for stand in &stands {
@@ -203,37 +204,8 @@ pub(crate) fn run(case: Case, variants: &[Variant], rounds: usize) {
             stands[turn].costs.push(cost);
         }
     }
-    print(&stands);
-}
-
-fn print(stands: &[Stand]) {
-    println!(
-        "| variant | calls/op | CPU us/op | of the client | CPU, ratio | wall us/op | wall, ratio |"
-    );
-    println!("|---|---|---|---|---|---|---|");
-    for stand in stands {
-        let of = |get: fn(&Cost) -> f64| quartiles(stand.costs.iter().map(get).collect())[1];
-        let ratio = |get: fn(&Cost) -> f64| {
-            let pairs = stand.costs.iter().zip(&stands[0].costs);
-            let [low, median, high] = quartiles(pairs.map(|(a, b)| get(a) / get(b)).collect());
-            format!("{median:.2} ({low:.2}-{high:.2})")
-        };
-        println!(
-            "| {} | {:.1} | {:.1} | {:.1} | {} | {:.1} | {} |",
-            stand.name,
-            of(|cost| cost.calls),
-            of(|cost| cost.cpu_us),
-            of(|cost| cost.client_cpu_us),
-            ratio(|cost| cost.cpu_us),
-            of(|cost| cost.wall_us),
-            ratio(|cost| cost.wall_us),
-        );
-    }
-}
-
-/// The lower quartile, the median and the upper quartile.
-pub(crate) fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
-    values.sort_by(f64::total_cmp);
-    let last = values.len() - 1;
-    [1, 2, 3].map(|quarter| values[last * quarter / 4])
+    let rows = stands.into_iter().map(|stand| (stand.name, stand.costs)).collect();
+    let table = Table { title: case.to_string(), rows };
+    table.print();
+    Some(table)
 }

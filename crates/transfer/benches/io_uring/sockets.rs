@@ -4,12 +4,16 @@ use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use mooncake_memory::{Buffer, RawSlice, RecvBatch, SendBatch, Wait};
 
 use crate::ring::Message;
 use crate::shape::{AHEAD, Arena, Reply, SMALL_BYTES, Unsent};
 use crate::usage::count_call;
+
+/// How long a client spins at most.
+const SPIN: Duration = Duration::from_micros(50);
 
 /// How a client receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +24,8 @@ pub(crate) enum Receive {
     All,
     /// Small replies to one buffer, and then to their places.
     Gathered,
+    /// As the transport does, but for a while it asks again and again before it sleeps.
+    Spinning,
 }
 
 /// The client's half: each operation on the caller's thread.
@@ -69,8 +75,17 @@ impl Client {
     }
 
     fn recv(&mut self) -> io::Result<usize> {
+        if self.receive == Receive::Spinning {
+            let begin = Instant::now();
+            while begin.elapsed() < SPIN {
+                match recv(&self.stream, &self.window, Wait::Now) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    result => return result,
+                }
+            }
+        }
         if self.receive != Receive::All {
-            return recv(&self.stream, &self.window);
+            return recv(&self.stream, &self.window, Wait::Block);
         }
         let message = self.message.replace(self.window.iter().copied());
         count_call();
@@ -86,7 +101,7 @@ impl Client {
     /// Receives to one buffer, no more than the reply lacks, and copies.
     fn gather(&mut self) -> io::Result<()> {
         let place = self.gathered.raw().sub(0, self.reply.missing());
-        let count = recv(&self.stream, &[place])?;
+        let count = recv(&self.stream, &[place], Wait::Block)?;
         self.reply.copy_in(place.sub(0, count));
         Ok(())
     }
@@ -106,13 +121,13 @@ impl Client {
     }
 }
 
-fn recv(stream: &TcpStream, window: &[RawSlice]) -> io::Result<usize> {
+fn recv(stream: &TcpStream, window: &[RawSlice], wait: Wait) -> io::Result<usize> {
     let mut batch = RecvBatch::new();
     for &piece in window {
         assert!(batch.push(piece), "a window fits");
     }
     count_call();
-    batch.recv(stream.as_fd(), Wait::Block)
+    batch.recv(stream.as_fd(), wait)
 }
 
 /// The server's half of one connection: requests in, replies out.
