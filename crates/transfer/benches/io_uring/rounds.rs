@@ -85,12 +85,11 @@ impl Client {
         })
     }
 
-    fn operate(&mut self) {
-        let result = match self {
+    fn operate(&mut self) -> io::Result<()> {
+        match self {
             Client::Sockets(client) => client.operate(),
             Client::Ring(client) => client.operate(),
-        };
-        result.expect("the server serves");
+        }
     }
 }
 
@@ -101,24 +100,38 @@ struct Caller {
 }
 
 impl Caller {
-    fn start(stream: TcpStream, source: &Arc<Arena>, shape: Shape, kind: ClientKind) -> Caller {
+    fn start(
+        stream: TcpStream,
+        source: &Arc<Arena>,
+        shape: Shape,
+        kind: ClientKind,
+    ) -> io::Result<Caller> {
         let (orders, ordered) = channel::<u64>();
         let (answer, answers) = channel();
+        let (started, start) = channel();
         let source = Arc::clone(source);
         std::thread::spawn(move || {
             let arena = Arc::new(Arena::empty(shape));
-            let mut client = Client::new(stream, Arc::clone(&arena), kind).expect("a client");
-            client.operate();
+            let first = Client::new(stream, Arc::clone(&arena), kind).and_then(|mut client| {
+                client.operate()?;
+                Ok(client)
+            });
+            let mut client = match first {
+                Ok(client) => client,
+                Err(error) => return started.send(Err(error)).expect("waited for"),
+            };
             check(&arena, &source);
+            started.send(Ok(())).expect("waited for");
             for count in ordered {
                 let begin = usage::of_thread();
                 for _ in 0..count {
-                    client.operate();
+                    client.operate().expect("the server serves");
                 }
                 answer.send(usage::of_thread() - begin).expect("waited for");
             }
         });
-        Caller { orders, answers }
+        start.recv().expect("the bytes are right")?;
+        Ok(Caller { orders, answers })
     }
 }
 
@@ -139,22 +152,12 @@ struct Stand {
 
 impl Stand {
     fn new(variant: Variant, case: Case, source: &Arc<Arena>) -> io::Result<Stand> {
-        let pairs = case.link.connect(case.connections)?;
-        let (near, far): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         // Two hosts share no processor, and where the scheduler puts two threads costs more than what they call.
         let here = Place::here()?;
         let places = if case.is_free { [here; 2] } else { here.ends() };
-        places[1].enter()?;
-        match variant.server {
-            ServerKind::Threads => sockets::serve_by_threads(far, source),
-            ServerKind::Epoll => sockets::serve_by_epoll(far, source)?,
-            ServerKind::Ring(setup) => ring_server::serve(far, source, setup)?,
-        }
-        places[0].enter()?;
-        let caller = |stream| Caller::start(stream, source, case.shape, variant.client);
-        let callers = near.into_iter().map(caller).collect();
+        let callers = start(variant, case, source, places);
         here.enter()?;
-        Ok(Stand { name: variant.name, callers, costs: Vec::new() })
+        Ok(Stand { name: variant.name, callers: callers?, costs: Vec::new() })
     }
 
     fn turn(&self, count: u64) -> Cost {
@@ -175,18 +178,41 @@ impl Stand {
     }
 }
 
+/// Starts clients and a server at the places `[client's, server's]`, and leaves the calling thread at one of them.
+fn start(
+    variant: Variant,
+    case: Case,
+    source: &Arc<Arena>,
+    places: [Place; 2],
+) -> io::Result<Vec<Caller>> {
+    let pairs = case.link.connect(case.connections)?;
+    let (near, far): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+    places[1].enter()?;
+    match variant.server {
+        ServerKind::Threads => sockets::serve_by_threads(far, source),
+        ServerKind::Epoll => sockets::serve_by_epoll(far, source)?,
+        ServerKind::Ring(setup) => ring_server::serve(far, source, setup)?,
+    }
+    places[0].enter()?;
+    let caller = |stream| Caller::start(stream, source, case.shape, variant.client);
+    near.into_iter().map(caller).collect()
+}
+
 /// Measures one case, prints its table and hands it out; nothing if it cannot be set up here.
 pub(crate) fn run(case: Case, variants: &[Variant], rounds: usize) -> Option<Table> {
     let source = Arc::new(Arena::filled(case.shape));
-    let stands: io::Result<Vec<Stand>> =
-        variants.iter().map(|variant| Stand::new(*variant, case, &source)).collect();
-    let mut stands = match stands {
-        Ok(stands) => stands,
-        Err(error) => {
-            println!("\n{case}: left out: {error}");
-            return None;
+    let mut stands = Vec::new();
+    for variant in variants {
+        match Stand::new(*variant, case, &source) {
+            Ok(stand) => stands.push(stand),
+            Err(error) => {
+                println!("\n{case}: {}: left out: {error}", variant.name);
+                if stands.is_empty() {
+                    return None;
+                }
+            }
         }
-    };
+    }
     let warm = [1, 4, 4, 4].map(|count| stands[0].turn(count).wall_us);
     let warm = warm.into_iter().fold(f64::INFINITY, f64::min);
     let turn_us = TURN.as_secs_f64() * 1e6 / case.connections as f64;

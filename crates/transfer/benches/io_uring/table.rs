@@ -50,8 +50,11 @@ pub(crate) fn print_side_by_side(tables: &[Table], what: &str, get: fn(&Cost) ->
     println!("\n{what}, ratio to the first row: median (quartiles)\n");
     let titles: Vec<&str> = tables.iter().map(|table| table.title.as_str()).collect();
     println!("| variant | {} |\n|{}", titles.join(" | "), "---|".repeat(tables.len() + 1));
-    for (index, (name, _)) in first.rows.iter().enumerate() {
-        let ratio = |table: &Table| table.ratio(&table.rows[index].1, get);
+    for (name, _) in &first.rows {
+        let ratio = |table: &Table| {
+            let row = table.rows.iter().find(|(other, _)| other == name);
+            row.map_or("left out".to_owned(), |(_, costs)| table.ratio(costs, get))
+        };
         let ratios: Vec<String> = tables.iter().map(ratio).collect();
         println!("| {name} | {} |", ratios.join(" | "));
     }
