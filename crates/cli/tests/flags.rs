@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "tests are no public interface")]
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use mooncake_cli::command_line::{UsageError, Variable};
 use mooncake_cli::{client, master};
@@ -41,7 +42,7 @@ fn the_defaults_are_those_of_the_documentation() {
 fn every_flag_of_the_pool_arrives() {
     let args = "-rpc_port=1234|--rpc-address|127.0.0.1|--metrics_port=4321|--metrics-host=127.0.0.2|\
                 --cluster_id=blue|--auth_token=x|--norpc_enable_tcp_no_delay|--rpc_conn_timeout_seconds=7|\
-                --max_connections=9|--enable_metric_reporting=no|--default_kv_lease_ttl=500|\
+                --max_connections=9|--busy_poll_us=30|--enable_metric_reporting=no|--default_kv_lease_ttl=500|\
                 --default_kv_soft_pin_ttl=1m|--max_kv_soft_pin_ttl=3600000|\
                 --allow_evict_soft_pinned_objects=0|--eviction_ratio=0.1|--eviction_high_watermark_ratio=1|\
                 --memory_allocator=cachelib|--allocation_strategy=free_ratio_first|--client_ttl=3|\
@@ -67,6 +68,7 @@ fn every_flag_of_the_pool_arrives() {
         idle_timeout_ms: 7_000,
         frame_timeout_ms: 30_000,
         max_connections: 9,
+        busy_poll: Duration::from_micros(30),
         report_metrics: false,
         pool: PoolConfig {
             lease_ttl_ms: 500,

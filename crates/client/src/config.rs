@@ -1,6 +1,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use mooncake_types::BusyWait;
+
 /// How a [`crate::Store`] is set up. Read once, by [`crate::Store::open`]; nothing below looks at the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreConfig {
@@ -45,6 +47,9 @@ pub struct StoreConfig {
     pub lanes_per_peer: usize,
     /// Most payload bytes on their way on one connection.
     pub bytes_in_flight: u64,
+    /// How long a thread that waits for a small message looks for it before it sleeps, where messages come fast; zero:
+    /// not at all. See [`BusyWait`].
+    pub busy_poll: Duration,
 }
 
 /// Where the HTTP server of a store listens.
@@ -76,6 +81,7 @@ impl Default for StoreConfig {
             put_session_timeout: Duration::from_secs(30),
             lanes_per_peer: 4,
             bytes_in_flight: 8 << 20,
+            busy_poll: BusyWait::DEFAULT_LIMIT,
         }
     }
 }
@@ -95,7 +101,8 @@ pub struct EnvError {
 impl StoreConfig {
     /// The defaults, changed by what the environment says: `MC_RPC_TIMEOUT_MS`, `MC_RPC_CONNECT_TIMEOUT_MS`
     /// (milliseconds), `MC_TRANSFER_TIMEOUT`, `MC_STORE_PUT_SESSION_TIMEOUT` (seconds), `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`,
-    /// `MOONCAKE_ADVERTISE_ADDRESS`, `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN`, `MC_STORE_CLIENT_MIN_PORT` and `MC_STORE_CLIENT_MAX_PORT`.
+    /// `MOONCAKE_ADVERTISE_ADDRESS`, `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN`, `MC_STORE_CLIENT_MIN_PORT`,
+    /// `MC_STORE_CLIENT_MAX_PORT` and `MOONCAKE_BUSY_POLL_US` (microseconds).
     pub fn from_env() -> Result<Self, EnvError> {
         Self::from_variables(|name| std::env::var(name).ok())
     }
@@ -132,6 +139,11 @@ impl StoreConfig {
         }
         if let Some(lanes) = number("MC_TCP_LANES_PER_PEER")? {
             config.lanes_per_peer = lanes as usize;
+        }
+        if let Some(value) = text("MOONCAKE_BUSY_POLL_US") {
+            let (name, wanted) = ("MOONCAKE_BUSY_POLL_US", BusyWait::WANTED);
+            let limit = BusyWait::parse_limit(&value);
+            config.busy_poll = limit.ok_or(EnvError { name, value, wanted })?;
         }
         let first = port("MC_STORE_CLIENT_MIN_PORT")?.unwrap_or(*config.ports.start());
         let last = port("MC_STORE_CLIENT_MAX_PORT")?.unwrap_or(*config.ports.end());
@@ -177,6 +189,7 @@ mod tests {
             ("MOONCAKE_AUTH_TOKEN", "secret"),
             ("MC_STORE_CLIENT_MIN_PORT", "20000"),
             ("MC_STORE_CLIENT_MAX_PORT", "20010"),
+            ("MOONCAKE_BUSY_POLL_US", "0"),
         ]);
         let expected = StoreConfig {
             rpc_timeout: Duration::from_millis(1500),
@@ -189,6 +202,7 @@ mod tests {
             cluster_id: "blue".to_owned(),
             auth_token: "secret".to_owned(),
             ports: 20_000..=20_010,
+            busy_poll: Duration::ZERO,
             ..StoreConfig::default()
         };
         assert_eq!(config, Ok(expected));
@@ -201,6 +215,7 @@ mod tests {
             ("MC_RPC_TIMEOUT_MS", "0", "a whole number above zero"),
             ("MC_TRANSFER_TIMEOUT", "-1", "a whole number above zero"),
             ("MC_STORE_CLIENT_MIN_PORT", "70000", "a port from 1 to 65535"),
+            ("MOONCAKE_BUSY_POLL_US", "1001", BusyWait::WANTED),
         ] {
             let error = EnvError { name, value: value.to_owned(), wanted };
             assert_eq!(with(&[(name, value)]), Err(error));

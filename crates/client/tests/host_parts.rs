@@ -35,7 +35,8 @@ impl Rig {
         let host = Arc::new(Host::new(vec![Segment::new(SEGMENT, region)]));
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let (cluster_id, auth_token) = ("cluster".to_owned(), String::new());
-        let config = ServerConfig { cluster_id, auth_token, max_connections: 8 };
+        let config =
+            ServerConfig { cluster_id, auth_token, max_connections: 8, ..ServerConfig::default() };
         let server = DataServer::start(listener, Arc::clone(&host) as _, config);
         let server = server.expect("it listens");
         Self { endpoint: server.local_addr().to_string().into(), host, _server: server }

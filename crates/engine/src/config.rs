@@ -2,6 +2,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use mooncake_transfer::is_served_by_tcp;
+use mooncake_types::BusyWait;
 use thiserror::Error;
 
 use crate::OpenError;
@@ -67,6 +68,8 @@ pub struct EngineConfig {
     pub lanes_per_peer: usize,
     /// Whether every protocol that is asked for is taken for "tcp".
     pub force_tcp: bool,
+    /// How long a thread that waits for a small message looks for it before it sleeps; zero: not at all.
+    pub busy_poll: Duration,
 }
 
 impl Default for EngineConfig {
@@ -82,6 +85,7 @@ impl Default for EngineConfig {
             connect_timeout: Duration::from_secs(3),
             lanes_per_peer: 4,
             force_tcp: false,
+            busy_poll: BusyWait::DEFAULT_LIMIT,
         }
     }
 }
@@ -104,7 +108,7 @@ pub struct EnvError {
 impl EngineConfig {
     /// The defaults, changed by what the environment says: `MC_TRANSFER_TIMEOUT` (seconds; at least 5 are taken),
     /// `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`, `MC_METADATA_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN`, `MC_FORCE_TCP`,
-    /// `MC_MIN_PRC_PORT` and `MC_MAX_PRC_PORT`.
+    /// `MC_MIN_PRC_PORT`, `MC_MAX_PRC_PORT` and `MOONCAKE_BUSY_POLL_US` (microseconds).
     ///
     /// # Errors
     /// The first variable whose value makes no sense.
@@ -133,6 +137,11 @@ impl EngineConfig {
         }
         if let Some(lanes) = number("MC_TCP_LANES_PER_PEER", ABOVE_ZERO, u32::MAX)? {
             config.lanes_per_peer = lanes as usize;
+        }
+        if let Some(value) = text("MOONCAKE_BUSY_POLL_US") {
+            let (name, wanted) = ("MOONCAKE_BUSY_POLL_US", BusyWait::WANTED);
+            let limit = BusyWait::parse_limit(&value);
+            config.busy_poll = limit.ok_or(EnvError { name, value, wanted })?;
         }
         let port = |name, default: u16| {
             let port = number(name, "a port from 1 to 65535", u16::MAX.into())?;
@@ -191,6 +200,7 @@ mod tests {
             ("MC_FORCE_TCP", "true"),
             ("MC_MIN_PRC_PORT", "20000"),
             ("MC_MAX_PRC_PORT", "20010"),
+            ("MOONCAKE_BUSY_POLL_US", "50"),
         ]);
         let expected = EngineConfig {
             transfer_timeout: Duration::from_secs(70),
@@ -200,6 +210,7 @@ mod tests {
             auth_token: "secret".to_owned(),
             force_tcp: true,
             ports: 20_000..=20_010,
+            busy_poll: Duration::from_micros(50),
             ..EngineConfig::default()
         };
         assert_eq!(config, Ok(expected));
@@ -215,6 +226,7 @@ mod tests {
             ("MC_TCP_LANES_PER_PEER", "-1"),
             ("MC_MIN_PRC_PORT", "70000"),
             ("MC_MIN_PRC_PORT", "17001"),
+            ("MOONCAKE_BUSY_POLL_US", "1001"),
         ] {
             assert_eq!(with(&[(name, value)]).map_err(|error| error.name), Err(name), "{value}");
         }

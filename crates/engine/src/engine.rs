@@ -69,6 +69,7 @@ impl Engine {
         let server_config = ServerConfig {
             cluster_id: CLUSTER.to_owned(),
             auth_token: config.auth_token.clone(),
+            busy_poll: config.busy_poll,
             ..ServerConfig::default()
         };
         let server = DataServer::start(bound.listener, host.clone(), server_config)
@@ -278,6 +279,7 @@ fn tcp_config(config: EngineConfig, client: ClientId) -> TcpConfig {
         lanes_per_peer: config.lanes_per_peer,
         connect_timeout: config.connect_timeout,
         transfer_timeout: config.transfer_timeout,
+        busy_poll: config.busy_poll,
         ..TcpConfig::default()
     }
 }

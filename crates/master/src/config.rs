@@ -1,3 +1,7 @@
+use std::time::Duration;
+
+use mooncake_types::BusyWait;
+
 /// Connections that a master serves at a time unless it is told otherwise.
 pub const DEFAULT_MAX_CONNECTIONS: usize = 16_384;
 
@@ -40,6 +44,8 @@ pub struct Config {
     pub max_connections: usize,
     /// Whether a line of metrics is logged every 10 s.
     pub report_metrics: bool,
+    /// How long to look for the next request before sleeping, where requests come fast; zero: not at all.
+    pub busy_poll: Duration,
     /// The rules of the pool.
     pub pool: mooncake_meta::Config,
 }
@@ -59,6 +65,7 @@ impl Default for Config {
             frame_timeout_ms: 30_000,
             max_connections: DEFAULT_MAX_CONNECTIONS,
             report_metrics: true,
+            busy_poll: BusyWait::DEFAULT_LIMIT,
             pool: mooncake_meta::Config::default(),
         }
     }

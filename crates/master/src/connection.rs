@@ -95,6 +95,7 @@ impl Connection {
                 let _ = self.flush().await;
                 return end;
             }
+            self.shell.lookout.on_answered();
             match self.receive().await {
                 Ok(0) if self.input.rest().is_empty() => return End::Closed,
                 Ok(0) => {
@@ -102,7 +103,7 @@ impl Connection {
                     let message = format!("the connection ended {len} bytes into a frame");
                     return End::Malformed { request_id: 0, message };
                 }
-                Ok(_) => {}
+                Ok(_) => self.shell.lookout.on_arrival(),
                 Err(end) => return end,
             }
         }

@@ -18,6 +18,7 @@ mod config;
 mod connection;
 mod handshake;
 mod input;
+mod lookout;
 mod metadata_server;
 mod metrics;
 mod owner;

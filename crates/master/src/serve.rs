@@ -28,7 +28,7 @@ use crate::metadata_server::{Cleanup, Registry};
 use crate::owner::Owner;
 use crate::refuse::refuse;
 use crate::shell::Shell;
-use crate::{connection, metadata_server, summary, timer};
+use crate::{connection, lookout, metadata_server, summary, timer};
 
 /// How long connections have to take their last replies when the master stops.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -77,6 +77,7 @@ impl Master {
         let listener = TcpListener::from_std(self.rpc)?;
         let mut core = JoinSet::new();
         core.spawn_local(timer::run(Rc::clone(&shell)));
+        core.spawn_local(lookout::run(Rc::clone(&shell)));
         core.spawn_local(ask::answer(Rc::clone(&shell), questions));
         if report {
             core.spawn_local(report_metrics(asker));

@@ -6,6 +6,7 @@ use mooncake_types::Tick;
 use tokio::sync::{Notify, watch};
 
 use crate::config::Config;
+use crate::lookout::Lookout;
 use crate::owner::Owner;
 
 /// See the module.
@@ -20,16 +21,19 @@ pub(crate) struct Shell {
     pub(crate) earlier: Notify,
     /// What the timer waits for.
     pub(crate) armed: Cell<Option<Tick>>,
+    pub(crate) lookout: Lookout,
 }
 
 impl Shell {
     pub(crate) fn new(config: Config, owner: Owner, stopping: watch::Receiver<bool>) -> Shell {
+        let lookout = Lookout::new(config.busy_poll);
         Shell {
             config,
             owner: RefCell::new(owner),
             stopping,
             earlier: Notify::new(),
             armed: Cell::new(None),
+            lookout,
         }
     }
 

@@ -9,7 +9,7 @@
 //! caller's buffer) beside it until the last use; for a region that is an `Arc<Region>`.
 //!
 //! Enter at [`Region`] for a segment's memory, at [`SliceList`] for the scatter/gather lists of callers, and at
-//! [`SendBatch`] and [`RecvBatch`] for sockets.
+//! [`SendBatch`], [`RecvBatch`] and [`Watch`] for sockets.
 
 mod batch;
 mod buffer;
@@ -23,6 +23,7 @@ mod poll;
 mod region;
 mod slice;
 mod slice_list;
+mod watch;
 
 pub use batch::{MAX_BATCH_SLICES, RecvBatch, SendBatch, Wait};
 pub use buffer::Buffer;
@@ -36,3 +37,4 @@ pub use poll::{Interest, poll_sockets};
 pub use region::{MapError, OutOfBounds, Region};
 pub use slice::RawSlice;
 pub use slice_list::SliceList;
+pub use watch::Watch;

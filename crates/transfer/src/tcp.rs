@@ -2,9 +2,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES};
-use mooncake_types::{ClientId, Epoch, ErrorCode};
+use mooncake_types::{BusyWait, ClientId, Epoch, ErrorCode};
 
-use crate::client::{Exchange, Lease, Peers, ReadExchange, WriteExchange, drive};
+use crate::client::{Exchange, Lease, Peers, Purpose, ReadExchange, WriteExchange, drive};
 use crate::plan::{FrameLimits, PeerPlan, plan};
 use crate::{ReadOp, TransferError, Transport, WriteOp};
 
@@ -25,6 +25,8 @@ pub struct TcpConfig {
     pub connect_timeout: Duration,
     /// How long one call may take, plus a second for each 16 MiB that it moves.
     pub transfer_timeout: Duration,
+    /// How long to look for a reply before sleeping for it (see [`mooncake_memory::Watch`]); zero: not at all.
+    pub busy_poll: Duration,
 }
 
 impl Default for TcpConfig {
@@ -37,6 +39,7 @@ impl Default for TcpConfig {
             bytes_in_flight: 8 << 20,
             connect_timeout: Duration::from_secs(1),
             transfer_timeout: Duration::from_secs(30),
+            busy_poll: BusyWait::DEFAULT_LIMIT,
         }
     }
 }
@@ -68,7 +71,7 @@ impl TcpTransport {
     ) -> Vec<Result<(), TransferError>> {
         let sizes = ops.iter().map(|op| (&op.endpoint, op.range.len, op.dst.total_len()));
         let in_flight = self.peers.config().bytes_in_flight;
-        self.run(ops.len(), sizes, wanted, |lease, plan| {
+        self.run(Purpose::Read, sizes, wanted, |lease, plan| {
             ReadExchange::new(lease, ops, plan, in_flight)
         })
     }
@@ -82,7 +85,7 @@ impl TcpTransport {
     ) -> Vec<Result<(), TransferError>> {
         let sizes = ops.iter().map(|op| (&op.endpoint, op.range.len, op.src.total_len()));
         let in_flight = self.peers.config().bytes_in_flight;
-        self.run(ops.len(), sizes, wanted, |lease, plan| {
+        self.run(Purpose::Write, sizes, wanted, |lease, plan| {
             WriteExchange::new(lease, (epoch, ops), plan, in_flight)
         })
     }
@@ -91,13 +94,13 @@ impl TcpTransport {
     /// each peer, and brings the results into the order of the operations.
     fn run<'a, E: Exchange>(
         &self,
-        count: usize,
-        sizes: impl Iterator<Item = (&'a Arc<str>, u64, u64)>,
+        purpose: Purpose,
+        sizes: impl ExactSizeIterator<Item = (&'a Arc<str>, u64, u64)>,
         wanted: impl Fn(usize) -> bool,
         begin: impl Fn(Lease, PeerPlan) -> E,
     ) -> Vec<Result<(), TransferError>> {
         // What is left like this was never planned.
-        let mut results = vec![Err(TransferError::Refused(ErrorCode::InvalidParams)); count];
+        let mut results = vec![Err(TransferError::Refused(ErrorCode::InvalidParams)); sizes.len()];
         let ops: Vec<_> = sizes
             .enumerate()
             .filter(|&(position, (_, len, memory))| len == memory && wanted(position))
@@ -106,7 +109,7 @@ impl TcpTransport {
         let deadline = self.deadline(ops.iter().map(|&(.., len)| len));
         let mut exchanges = Vec::with_capacity(1);
         for plan in plan(ops, self.frame_limits()) {
-            match self.peers.lease(&plan.endpoint, deadline) {
+            match self.peers.lease(&plan.endpoint, purpose, deadline) {
                 Ok(lease) => exchanges.push(begin(lease, plan)),
                 Err(error) => {
                     for position in plan.positions {

@@ -1,12 +1,13 @@
 //! The words that every other crate speaks: ids, versions, ticks, error codes, limits, and the requests and
 //! replies of the master as plain data.
 //!
-//! There is no I/O, no clock and no dependency here. Enter at [`Request`] and [`Reply`] for what the master
+//! There is no I/O, no clock and no dependency here; [`BusyWait`] is told the time. Enter at [`Request`] and [`Reply`] for what the master
 //! is asked and answers, at [`RangeRead`] and [`RangeWrite`] for what a storage node is asked, and at
 //! [`ErrorCode`] for what can go wrong.
 
 #![forbid(unsafe_code)]
 
+mod busy_wait;
 mod byte_size;
 mod error;
 pub mod host_port;
@@ -20,6 +21,7 @@ mod state;
 mod task;
 mod tick;
 
+pub use busy_wait::BusyWait;
 pub use byte_size::{ByteSize, ByteSizeError};
 pub use error::ErrorCode;
 pub use ids::{ClientId, Epoch, SegmentId, Version};

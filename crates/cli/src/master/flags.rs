@@ -1,7 +1,7 @@
 //! The flags of `mooncake_master`. Names and defaults are those that operators of the C++ store know.
 
 use clap::{Args, Parser, ValueEnum};
-use mooncake_types::ByteSize;
+use mooncake_types::{BusyWait, ByteSize};
 
 use crate::logging::LogLevel;
 use crate::quantity::{Milliseconds, Switch};
@@ -72,6 +72,11 @@ pub struct RpcFlags {
     /// Most connections served at a time.
     #[arg(long, default_value_t = mooncake_master::DEFAULT_MAX_CONNECTIONS, value_name = "COUNT")]
     pub max_connections: usize,
+    /// How long to look for the next request before sleeping while requests come fast, in microseconds up to 1000; 0:
+    /// not at all. Also read from MOONCAKE_BUSY_POLL_US.
+    #[arg(long, default_value_t = BusyWait::DEFAULT_LIMIT.as_micros() as u64, value_name = "MICROSECONDS",
+        value_parser = clap::value_parser!(u64).range(..=BusyWait::LONGEST_LIMIT_US))]
+    pub busy_poll_us: u64,
     /// Name of the cluster; clients of another are refused.
     #[arg(long, default_value = "mooncake_cluster", value_name = "NAME")]
     pub cluster_id: String,

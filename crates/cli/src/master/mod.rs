@@ -27,6 +27,7 @@ pub fn main(args: &[String]) -> ExitCode {
     let variable = |flag, name| Variable { flag, value: std::env::var(name).ok() };
     let variables = [
         variable("auth_token", "MOONCAKE_AUTH_TOKEN"),
+        variable("busy_poll_us", "MOONCAKE_BUSY_POLL_US"),
         variable("metadata_cluster_id", "MC_METADATA_CLUSTER_ID"),
     ];
     let flags = match parse(args, &variables) {

@@ -1,5 +1,7 @@
 //! From flags to the master's configuration.
 
+use std::time::Duration;
+
 use mooncake_master::{Config, MetadataServer};
 use mooncake_meta::{AllocatorKind, Config as PoolConfig, Strategy};
 
@@ -45,6 +47,7 @@ impl MasterFlags {
             tcp_no_delay: self.rpc.rpc_enable_tcp_no_delay.0,
             idle_timeout_ms: self.rpc.rpc_conn_timeout_seconds.saturating_mul(1_000),
             max_connections: self.rpc.max_connections,
+            busy_poll: Duration::from_micros(self.rpc.busy_poll_us),
             report_metrics: self.admin.enable_metric_reporting.0,
             pool: self.pool_config(),
             ..Config::default()

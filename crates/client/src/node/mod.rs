@@ -3,6 +3,7 @@
 //! [`Ledger`] is pure and holds the rules; [`Host`] puts a lock, a wait and real memory around it and is what
 //! transports talk to.
 
+mod bell;
 mod coverage;
 mod entry;
 mod frontier;

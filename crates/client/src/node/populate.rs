@@ -5,6 +5,8 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use std::{fs, thread};
 
+use mooncake_memory::Watch;
+
 use super::host::Host;
 
 /// How long the thread waits while others want the processors.
@@ -59,7 +61,8 @@ impl Drop for Populating {
 fn work(host: &Host, stop: &AtomicBool) {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     while !stop.load(Ordering::Relaxed) {
-        if running_threads().is_some_and(|running| running > processors) {
+        // Those who look for a message give way.
+        if running_threads().is_some_and(|running| running > processors + Watch::looking()) {
             thread::park_timeout(PAUSE);
         } else if !step(host) {
             thread::park();

@@ -1,11 +1,12 @@
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 use mooncake_memory::Region;
 use mooncake_transfer::{Interrupt, ReadTicket, WriteTicket};
 use mooncake_types::{ErrorCode, RangeRead, RangeWrite, SegmentId};
 
+use super::bell::Bell;
 use super::frontier::Frontier;
 use super::ledger::{Clearance, Held, Ledger};
 
@@ -16,7 +17,7 @@ pub struct Segment {
     frontier: Frontier,
     books: Mutex<Books>,
     /// Told whenever a writer has stopped.
-    stopped: Condvar,
+    stopped: Bell,
 }
 
 struct Books {
@@ -35,7 +36,7 @@ impl Segment {
             region: Arc::new(region),
             frontier: Frontier::default(),
             books,
-            stopped: Condvar::new(),
+            stopped: Bell::default(),
         }
     }
 
@@ -103,12 +104,11 @@ impl Segment {
             if left.is_zero() {
                 break ErrorCode::ObjectReplicaBusy;
             }
-            let woken = self.stopped.wait_timeout(books, left);
-            books = woken.expect("no holder of the ledger panicked").0;
+            books = self.stopped.wait(books, left);
         };
         books.ledger.abandon(ticket);
         books.interrupts.remove(&ticket);
-        self.stopped.notify_all();
+        self.stopped.ring();
         Err(refusal)
     }
 
@@ -116,7 +116,7 @@ impl Segment {
         let mut books = self.lock();
         books.interrupts.remove(&ticket);
         let completed = books.ledger.complete(ticket, checksums);
-        self.stopped.notify_all();
+        self.stopped.ring();
         completed
     }
 
@@ -124,7 +124,7 @@ impl Segment {
         let mut books = self.lock();
         books.interrupts.remove(&ticket);
         books.ledger.abandon(ticket);
-        self.stopped.notify_all();
+        self.stopped.ring();
     }
 
     pub(super) fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {

@@ -1,9 +1,11 @@
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use mooncake_memory::{RecvBatch, Watch};
 use mooncake_types::{Reply, Request};
 use mooncake_wire::{HEADER_LEN, Header, Kind};
 use socket2::SockRef;
@@ -16,10 +18,16 @@ const INBOX_BYTES: usize = 64 << 10;
 /// Longest request buffer that is kept for the next request.
 const KEPT_OUTBOX_BYTES: usize = 1 << 20;
 
+/// A connection that was used this recently is taken to be open.
+const FRESH: Duration = Duration::from_millis(1);
+
 /// One connection to the master, used by one thread at a time. After any error it is of no more use.
 pub(crate) struct Connection {
     stream: TcpStream,
     timeout: Duration,
+    watch: Watch,
+    /// When the last reply came.
+    used: Instant,
     last_id: u64,
     outbox: Vec<u8>,
     inbox: Box<[u8]>,
@@ -42,8 +50,13 @@ pub(crate) struct Frame {
 }
 
 impl Connection {
-    /// Takes a connected stream over. Every call on it may take up to `timeout`.
-    pub(crate) fn new(stream: TcpStream, timeout: Duration) -> io::Result<Self> {
+    /// Takes a connected stream over. Every call on it may take up to `timeout`; a reply is looked for up to
+    /// `busy_poll` before it is slept for.
+    pub(crate) fn new(
+        stream: TcpStream,
+        timeout: Duration,
+        busy_poll: Duration,
+    ) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(timeout))?;
         stream.set_write_timeout(Some(timeout))?;
@@ -51,7 +64,9 @@ impl Connection {
         socket.set_tcp_user_timeout(Some(timeout.max(Duration::from_secs(5))))?;
         socket.set_keepalive(true)?;
         let inbox = vec![0; INBOX_BYTES].into_boxed_slice();
-        Ok(Self { stream, timeout, last_id: 0, outbox: Vec::new(), inbox })
+        let watch = Watch::new(busy_poll);
+        let used = Instant::now();
+        Ok(Self { stream, timeout, watch, used, last_id: 0, outbox: Vec::new(), inbox })
     }
 
     /// Changes how long each call may take.
@@ -73,6 +88,9 @@ impl Connection {
 
     /// Whether an idle connection is still open and silent, as far as this side knows.
     pub(crate) fn is_fresh(&self) -> bool {
+        if self.used.elapsed() < FRESH {
+            return true;
+        }
         let mut byte = [MaybeUninit::uninit()];
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
         let peeked = SockRef::from(&self.stream).recv_with_flags(&mut byte, flags);
@@ -104,6 +122,7 @@ impl Connection {
         encode(&mut self.outbox, self.last_id);
         self.send(started)?;
         let frame = self.receive(started)?;
+        self.used = Instant::now();
         if frame.header.request_id != self.last_id {
             let reason = format!(
                 "the reply to request {} came in place of that to {}",
@@ -162,7 +181,7 @@ impl Connection {
         let mut at = arrived;
         while at < body_len {
             self.check_deadline(started)?;
-            let read = self.stream.read(&mut body[at..]);
+            let read = recv(&mut self.watch, &self.stream, &mut body[at..]);
             at += self.count(read, at)?;
         }
         Ok(Frame { header, body: body.into() })
@@ -172,7 +191,7 @@ impl Connection {
         if filled > 0 {
             self.check_deadline(started)?;
         }
-        let read = self.stream.read(&mut self.inbox[filled..]);
+        let read = recv(&mut self.watch, &self.stream, &mut self.inbox[filled..]);
         self.count(read, filled)
     }
 
@@ -183,12 +202,11 @@ impl Connection {
             closed_before_reply: closed && already == 0,
         };
         match read {
-            Ok(0) => {
+            Ok(count) => Ok(count),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 let reason = "it closed the connection".to_owned();
                 Err(failure(CallError::Unreachable { reason }, true))
             }
-            Ok(count) => Ok(count),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
             Err(error) => Err(failure(self.name(&error), is_closed(&error))),
         }
     }
@@ -210,6 +228,14 @@ impl Connection {
             _ => CallError::Unreachable { reason: error.to_string() },
         }
     }
+}
+
+fn recv(watch: &mut Watch, stream: &TcpStream, bytes: &mut [u8]) -> io::Result<usize> {
+    let mut batch = RecvBatch::new();
+    let pushed = batch.push_bytes(bytes);
+    debug_assert!(pushed);
+    let socket = stream.as_fd();
+    watch.wait(|wait| batch.recv(socket, wait), |error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
 fn is_closed(error: &io::Error) -> bool {

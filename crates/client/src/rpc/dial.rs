@@ -17,6 +17,8 @@ pub(crate) struct Dialer {
     pub(crate) attempt_timeout: Duration,
     /// How long each call on the connection may take.
     pub(crate) call_timeout: Duration,
+    /// How long to look for a reply before sleeping for it; zero: not at all.
+    pub(crate) busy_poll: Duration,
 }
 
 /// Why there is no connection.
@@ -59,7 +61,7 @@ impl Dialer {
         if stream.local_addr()? == stream.peer_addr()? {
             return Err(io::Error::from(io::ErrorKind::ConnectionRefused));
         }
-        Connection::new(stream, within)
+        Connection::new(stream, within, self.busy_poll)
     }
 
     fn greet(

@@ -3,7 +3,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request};
+use mooncake_types::{BusyWait, ClientId, Epoch, ErrorCode, Reply, Request};
 use mooncake_wire::{HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role, Welcome};
 
 use super::{Dialer, Pool};
@@ -49,6 +49,7 @@ fn pool(scripts: Vec<Script>) -> (Pool, mpsc::Receiver<()>) {
         },
         attempt_timeout: Duration::from_secs(2),
         call_timeout: TIMEOUT,
+        busy_poll: BusyWait::DEFAULT_LIMIT,
     };
     (Pool::new(dialer, Arc::new(Metrics::new())), arrivals)
 }

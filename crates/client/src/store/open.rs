@@ -138,6 +138,7 @@ impl Opening {
             },
             attempt_timeout: self.config.rpc_connect_timeout.min(LONGEST_ATTEMPT),
             call_timeout,
+            busy_poll: self.config.busy_poll,
         }
     }
 
@@ -184,6 +185,7 @@ impl Opening {
             cluster_id: self.config.cluster_id.clone(),
             auth_token: self.config.auth_token.clone(),
             max_connections: MAX_SERVED_CONNECTIONS,
+            busy_poll: self.config.busy_poll,
         }
     }
 
@@ -257,6 +259,7 @@ impl Opening {
             bytes_in_flight: self.config.bytes_in_flight,
             connect_timeout: NODE_CONNECT_TIMEOUT,
             transfer_timeout: self.config.transfer_timeout,
+            busy_poll: self.config.busy_poll,
         });
         Paths { local: Some(LocalTransport::new(host)), tcp }
     }

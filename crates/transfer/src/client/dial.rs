@@ -26,7 +26,7 @@ pub(super) fn dial(endpoint: &Arc<str>, config: &TcpConfig) -> Result<Lane, Faul
     let wait = (config.transfer_timeout / 8).clamp(Duration::from_millis(5), LONGEST_WAIT);
     stream.set_read_timeout(Some(wait))?;
     stream.set_write_timeout(Some(wait))?;
-    Ok(Lane::new(stream, Arc::clone(endpoint)))
+    Ok(Lane::new(stream, Arc::clone(endpoint), config.busy_poll))
 }
 
 /// Tries each address of the endpoint in turn.

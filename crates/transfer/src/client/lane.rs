@@ -3,7 +3,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{RecvBatch, Wait};
+use mooncake_memory::{RecvBatch, Wait, Watch};
 
 use super::Fault;
 use super::inbound::Inbound;
@@ -19,14 +19,16 @@ pub(crate) struct Lane {
     pub(super) endpoint: Arc<str>,
     pub(super) inbound: Inbound,
     pub(super) outbound: Outbound,
+    watch: Watch,
     next_id: u64,
     used: Instant,
 }
 
 impl Lane {
-    pub(super) fn new(stream: TcpStream, endpoint: Arc<str>) -> Self {
+    pub(super) fn new(stream: TcpStream, endpoint: Arc<str>, busy_poll: Duration) -> Self {
         let (inbound, outbound) = (Inbound::default(), Outbound::default());
-        Self { stream, endpoint, inbound, outbound, next_id: 1, used: Instant::now() }
+        let (watch, used) = (Watch::new(busy_poll), Instant::now());
+        Self { stream, endpoint, inbound, outbound, watch, next_id: 1, used }
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
@@ -38,7 +40,13 @@ impl Lane {
     }
 
     pub(super) fn recv(&mut self, wait: Wait) -> Result<(), Fault> {
-        self.inbound.recv(self.stream.as_fd(), wait)
+        let socket = self.stream.as_fd();
+        match wait {
+            Wait::Now => self.inbound.recv(socket, wait),
+            Wait::Block => {
+                self.watch.wait(|wait| self.inbound.recv(socket, wait), Fault::is_not_ready)
+            }
+        }
     }
 
     pub(super) fn next_id(&mut self) -> u64 {

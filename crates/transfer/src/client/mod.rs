@@ -8,6 +8,7 @@ mod lane;
 mod outbound;
 mod peers;
 mod read;
+mod shares;
 mod stepwise;
 mod write;
 
@@ -15,4 +16,5 @@ pub(crate) use drive::{Exchange, drive};
 pub(crate) use fault::Fault;
 pub(crate) use peers::{Lease, Peers};
 pub(crate) use read::ReadExchange;
+pub(crate) use shares::Purpose;
 pub(crate) use write::WriteExchange;

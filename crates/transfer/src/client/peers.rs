@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::dial::dial;
 use super::lane::Lane;
+use super::shares::{Purpose, Shares};
 use crate::{TcpConfig, TransferError};
 
 /// A peer that could not be reached, or refused, is not asked again for this long.
@@ -21,7 +22,8 @@ pub(crate) struct Peers {
 struct Peer {
     endpoint: Arc<str>,
     state: Mutex<PeerState>,
-    freed: Condvar,
+    /// For calls that want to read, and to write.
+    freed: [Condvar; 2],
 }
 
 #[derive(Default)]
@@ -29,12 +31,14 @@ struct PeerState {
     idle: Vec<Lane>,
     /// Lanes that exist or are being opened, idle ones included.
     lanes: usize,
+    shares: Shares,
     suspect: Option<(Instant, TransferError)>,
 }
 
 /// The use of one lane. Unless it is given back with [`Lease::give_back`], the lane is closed.
 pub(crate) struct Lease {
     peer: Arc<Peer>,
+    purpose: Purpose,
     lane: Option<Lane>,
 }
 
@@ -51,8 +55,13 @@ impl Lease {
     pub(crate) fn give_back(mut self) {
         if let Some(mut lane) = self.lane.take() {
             lane.rest();
-            self.peer.lock().idle.push(lane);
-            self.peer.freed.notify_one();
+            let mut state = self.peer.lock();
+            state.idle.push(lane);
+            state.shares.give_back(self.purpose);
+            let waiting = state.shares.waiting();
+            drop(state);
+            // Waking costs a system call, also where nobody waits.
+            waiting.for_each(|purpose| self.peer.freed[purpose as usize].notify_one());
         }
     }
 }
@@ -60,7 +69,7 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if self.lane.take().is_some() {
-            self.peer.forget_lane();
+            self.peer.forget_lane(self.purpose);
         }
     }
 }
@@ -75,32 +84,34 @@ impl Peers {
     }
 
     /// A lane to the peer: an idle one, or a new one if there are not too many, or the next that another call gives
-    /// back before the deadline.
+    /// back before the deadline. Reads and writes each leave a lane to the other (see [`Shares`]).
     pub(crate) fn lease(
         &self,
         endpoint: &Arc<str>,
+        purpose: Purpose,
         deadline: Instant,
     ) -> Result<Lease, TransferError> {
         let peer = self.peer(endpoint);
         let mut state = peer.lock();
-        loop {
-            // The lane used last: its buffers and its window are warm.
-            while let Some(lane) = state.idle.pop() {
-                if lane.is_alive() {
-                    drop(state);
-                    return Ok(Lease { peer, lane: Some(lane) });
-                }
-                state.lanes -= 1;
-            }
-            if state.lanes < self.config.lanes_per_peer.max(1) {
-                break;
-            }
+        let most = self.config.lanes_per_peer.max(1);
+        while !state.shares.may_take(purpose, most) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(TransferError::TimedOut { endpoint: Arc::clone(endpoint) });
             }
-            let waited = peer.freed.wait_timeout(state, left);
+            state.shares.begin_waiting(purpose);
+            let waited = peer.freed[purpose as usize].wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.shares.end_waiting(purpose);
+        }
+        // The lane used last: its buffers and its window are warm.
+        while let Some(lane) = state.idle.pop() {
+            if lane.is_alive() {
+                state.shares.take(purpose);
+                drop(state);
+                return Ok(Lease { peer, purpose, lane: Some(lane) });
+            }
+            state.lanes -= 1;
         }
         if let Some((until, error)) = &state.suspect {
             if Instant::now() < *until {
@@ -109,17 +120,18 @@ impl Peers {
             state.suspect = None;
         }
         state.lanes += 1;
+        state.shares.take(purpose);
         drop(state);
-        self.open(peer)
+        self.open(peer, purpose)
     }
 
-    fn open(&self, peer: Arc<Peer>) -> Result<Lease, TransferError> {
+    fn open(&self, peer: Arc<Peer>, purpose: Purpose) -> Result<Lease, TransferError> {
         match dial(&peer.endpoint, &self.config) {
-            Ok(lane) => Ok(Lease { peer, lane: Some(lane) }),
+            Ok(lane) => Ok(Lease { peer, purpose, lane: Some(lane) }),
             Err(fault) => {
                 let error = fault.explain(&peer.endpoint);
                 peer.lock().suspect = Some((Instant::now() + SUSPICION, error.clone()));
-                peer.forget_lane();
+                peer.forget_lane(purpose);
                 Err(error)
             }
         }
@@ -136,7 +148,7 @@ impl Peers {
         let peer = Arc::new(Peer {
             endpoint: Arc::clone(endpoint),
             state: Mutex::default(),
-            freed: Condvar::new(),
+            freed: Default::default(),
         });
         peers.insert(Arc::clone(endpoint), Arc::clone(&peer));
         peer
@@ -148,9 +160,12 @@ impl Peer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn forget_lane(&self) {
-        self.lock().lanes -= 1;
+    fn forget_lane(&self, purpose: Purpose) {
+        let mut state = self.lock();
+        state.lanes -= 1;
+        state.shares.give_back(purpose);
+        drop(state);
         // All of them: the first to wake may find the peer suspect and leave without waking the next.
-        self.freed.notify_all();
+        self.freed.iter().for_each(Condvar::notify_all);
     }
 }

@@ -91,7 +91,7 @@ impl Service {
         host: Arc<dyn SegmentHost>,
         config: Arc<ServerConfig>,
     ) -> Self {
-        let inbox = Inbox::new();
+        let inbox = Inbox::new(config.busy_poll);
         let (sums, out, bounce) = (ChunkSums::default(), Vec::new(), Vec::new());
         Self { connection, host, config, inbox, sums, out, bounce }
     }
@@ -129,7 +129,7 @@ impl Service {
     /// Waits for the next frame for as long as it takes, once it has begun for as long as it moves.
     fn next_header(&mut self) -> Result<Header, End> {
         while self.inbox.is_empty() {
-            match self.inbox.fill(&self.connection.stream, 1) {
+            match self.inbox.await_request(&self.connection.stream) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => result?,
             }

@@ -1,8 +1,9 @@
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
-use mooncake_memory::{RawSlice, RecvBatch, Wait};
+use mooncake_memory::{RawSlice, RecvBatch, Watch};
 
 /// Bytes held between the socket and whoever wants them.
 const CAPACITY: usize = 64 << 10;
@@ -20,11 +21,16 @@ pub(super) struct Inbox {
     start: usize,
     end: usize,
     large: Vec<u8>,
+    /// Waits for the next request, and for what a request still lacks.
+    between: Watch,
+    within: Watch,
 }
 
 impl Inbox {
-    pub(super) fn new() -> Self {
-        Self { bytes: vec![0; CAPACITY], start: 0, end: 0, large: Vec::new() }
+    pub(super) fn new(busy_poll: Duration) -> Self {
+        let (between, within) = (Watch::new(busy_poll), Watch::new(busy_poll));
+        let (bytes, large) = (vec![0; CAPACITY], Vec::new());
+        Self { bytes, start: 0, end: 0, large, between, within }
     }
 
     /// Is nothing held?
@@ -35,6 +41,17 @@ impl Inbox {
     /// Bytes held.
     pub(super) fn len(&self) -> usize {
         self.end - self.start
+    }
+
+    /// Receives the first bytes of a request. Nothing may be held.
+    pub(super) fn await_request(&mut self, stream: &TcpStream) -> io::Result<()> {
+        debug_assert!(self.is_empty());
+        let mut batch = RecvBatch::new();
+        let pushed = batch.push_bytes(&mut self.bytes[..AHEAD]);
+        debug_assert!(pushed);
+        (self.start, self.end) = (0, 0);
+        self.end = recv(&mut self.between, &mut batch, stream)?;
+        Ok(())
     }
 
     /// Receives until `len` bytes are held, at most the buffer's capacity.
@@ -51,7 +68,7 @@ impl Inbox {
             let mut batch = RecvBatch::new();
             let pushed = batch.push_bytes(&mut self.bytes[self.end..limit]);
             debug_assert!(pushed);
-            self.end += batch.recv(stream.as_fd(), Wait::Block)?;
+            self.end += recv(&mut self.within, &mut batch, stream)?;
         }
         Ok(())
     }
@@ -83,7 +100,7 @@ impl Inbox {
                 let mut batch = RecvBatch::new();
                 let pushed = batch.push_bytes(&mut self.large[got..]);
                 debug_assert!(pushed);
-                got += batch.recv(stream.as_fd(), Wait::Block)?;
+                got += recv(&mut self.within, &mut batch, stream)?;
             }
         }
         Ok(&self.large)
@@ -107,7 +124,7 @@ impl Inbox {
         let mut batch = RecvBatch::new();
         let pushed = batch.push(dst) && batch.push_bytes(&mut self.bytes[..ahead.min(AHEAD)]);
         debug_assert!(pushed);
-        let count = batch.recv(stream.as_fd(), Wait::Block)?;
+        let count = recv(&mut self.within, &mut batch, stream)?;
         self.end = count.saturating_sub(dst.len());
         Ok(count.min(dst.len()))
     }
@@ -124,4 +141,9 @@ impl Inbox {
         }
         Ok(())
     }
+}
+
+fn recv(watch: &mut Watch, batch: &mut RecvBatch<'_>, stream: &TcpStream) -> io::Result<usize> {
+    let socket = stream.as_fd();
+    watch.wait(|wait| batch.recv(socket, wait), |error| error.kind() == io::ErrorKind::WouldBlock)
 }

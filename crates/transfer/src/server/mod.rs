@@ -14,7 +14,9 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
+use mooncake_types::BusyWait;
 use socket2::SockRef;
 
 use crate::SegmentHost;
@@ -30,11 +32,19 @@ pub struct ServerConfig {
     pub auth_token: String,
     /// Most connections at a time; further ones are refused.
     pub max_connections: usize,
+    /// How long to look for the next request before sleeping for it (see [`mooncake_memory::Watch`]); zero: not at
+    /// all.
+    pub busy_poll: Duration,
 }
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        Self { cluster_id: String::new(), auth_token: String::new(), max_connections: 1024 }
+        Self {
+            cluster_id: String::new(),
+            auth_token: String::new(),
+            max_connections: 1024,
+            busy_poll: BusyWait::DEFAULT_LIMIT,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tests over real sockets on loopback, and in one process.
 
 mod contract;
+mod lanes;
 mod parts;
 mod peers_that_fail;
 mod raw_peer;

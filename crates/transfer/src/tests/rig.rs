@@ -39,7 +39,12 @@ impl Node {
 }
 
 pub(super) fn server_config() -> ServerConfig {
-    ServerConfig { cluster_id: CLUSTER.into(), auth_token: TOKEN.into(), max_connections: 64 }
+    ServerConfig {
+        cluster_id: CLUSTER.into(),
+        auth_token: TOKEN.into(),
+        max_connections: 64,
+        ..ServerConfig::default()
+    }
 }
 
 pub(super) fn tcp_config() -> TcpConfig {

@@ -1,0 +1,142 @@
+//! What a master, a node and a client take of the processors when they have nothing to do, or little.
+
+#![allow(missing_docs, reason = "tests are no public interface")]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use mooncake_client::{
+    Buffer, GetTarget, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
+};
+
+/// A running program. Dropping it kills it.
+struct Program {
+    child: Child,
+    log: BufReader<std::process::ChildStderr>,
+}
+
+impl Program {
+    fn start(path: &str, args: &[&str]) -> Program {
+        let mut command = Command::new(path);
+        command.args(args).env_remove("MOONCAKE_BUSY_POLL_US").env_remove("MOONCAKE_AUTH_TOKEN");
+        command.env_remove("MC_STORE_CLUSTER_ID").stdin(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program exists");
+        let log = BufReader::new(child.stderr.take().expect("a pipe"));
+        Program { child, log }
+    }
+
+    /// The next logged line that holds `word`.
+    fn line(&mut self, word: &str) -> String {
+        let mut line = String::new();
+        while !line.contains(word) {
+            line.clear();
+            let read = self.log.read_line(&mut line).expect("a log is text");
+            assert!(read > 0, "it ended before it logged {word:?}");
+        }
+        line
+    }
+
+    fn processor_time(&self) -> Duration {
+        processor_time(&self.child.id().to_string())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What all threads of a process have had of the processors.
+fn processor_time(process: &str) -> Duration {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("it runs");
+    let of_task = |task: std::io::Result<std::fs::DirEntry>| {
+        let path = task.expect("a task").path().join("schedstat");
+        // A thread may end at any time.
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
+    };
+    Duration::from_nanos(tasks.map(of_task).sum())
+}
+
+/// A pool of three processes, this one among them.
+struct Pool {
+    master: Program,
+    node: Program,
+    client: Store,
+    room: Buffer,
+}
+
+impl Pool {
+    fn start() -> Pool {
+        let args = [
+            "--rpc_port=0",
+            "--port=0",
+            "--metrics_port=0",
+            "--rpc_address=127.0.0.1",
+            "--metrics_host=127.0.0.1",
+        ];
+        let mut master = Program::start(env!("CARGO_BIN_EXE_mooncake_master"), &args);
+        let line = master.line("the master serves");
+        let (_, address) = line.split_once("rpc_addr=").expect("it says where");
+        let address = address.split(' ').next().expect("an address").to_owned();
+        let flag = format!("--master_server_address={address}");
+        let args = ["--host=127.0.0.1", "--global_segment_size=8MB", "--port=0", &flag];
+        let mut node = Program::start(env!("CARGO_BIN_EXE_mooncake_client"), &args);
+        node.line("the storage node is ready");
+        let config = StoreConfig { master: address, segment_bytes: 0, ..StoreConfig::default() };
+        let client = Store::open(config).expect("the master is there");
+        let room = Buffer::zeroed(4096);
+        let source = PutSource::new("key", SliceList::from(room.raw()));
+        assert_eq!(client.put(&[source], &ReplicateConfig::default()), [Ok(())]);
+        Pool { master, node, client, room }
+    }
+
+    fn get(&self) {
+        let target = GetTarget { key: "key", dst: SliceList::from(self.room.raw()) };
+        assert_eq!(self.client.get_into(&[target]), [Ok(4096)]);
+    }
+
+    fn get_for(&self, time: Duration) {
+        let begun = Instant::now();
+        while begun.elapsed() < time {
+            self.get();
+        }
+    }
+
+    /// What master, node and client take of one processor while `work` is done, each as a share.
+    fn shares(&self, work: impl FnOnce()) -> [f64; 3] {
+        let times =
+            || [self.master.processor_time(), self.node.processor_time(), processor_time("self")];
+        let (before, begun) = (times(), Instant::now());
+        work();
+        let (after, wall) = (times(), begun.elapsed());
+        std::array::from_fn(|i| (after[i] - before[i]).as_secs_f64() / wall.as_secs_f64())
+    }
+}
+
+#[test]
+fn looking_for_messages_costs_an_idle_pool_nothing_and_a_slow_one_little() {
+    let pool = Pool::start();
+    // For a while the node has pages provided ahead of the first put, if others leave it the processors.
+    let idle = (0..5).map(|_| {
+        // All three have learned that messages come fast.
+        pool.get_for(Duration::from_millis(200));
+        pool.shares(|| std::thread::sleep(Duration::from_secs(1)))
+    });
+    let idle: Vec<[f64; 3]> = idle.collect();
+    let is_idle = |shares: &[f64; 3]| shares.iter().all(|share| *share < 0.03);
+    assert!(idle.iter().any(is_idle), "master, node and client take {idle:?}");
+
+    let slow = pool.shares(|| {
+        for _ in 0..1000 {
+            pool.get();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    println!("idle {idle:?}, at 1 kHz {slow:?}");
+    assert!(slow.iter().all(|share| *share < 0.15), "master, node and client take {slow:?}");
+}

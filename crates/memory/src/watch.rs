@@ -1,0 +1,193 @@
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use mooncake_types::BusyWait;
+
+use crate::Wait;
+
+/// A processor that was given away and comes back later than this was wanted by somebody else.
+const LATE: Duration = Duration::from_micros(20);
+
+/// Threads of this process that are looking.
+static LOOKING: AtomicUsize = AtomicUsize::new(0);
+
+/// Waits for something on one socket again and again: looks for it for a while where [`BusyWait`] says so, and then
+/// sleeps. Between two looks the processor is offered to others. At most half of the processors of a process look at a
+/// time, and none where there is only one.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch {
+    policy: BusyWait,
+}
+
+/// The right to look.
+struct Permit;
+
+impl Permit {
+    fn take() -> Option<Self> {
+        static MOST: OnceLock<usize> = OnceLock::new();
+        let most = *MOST
+            .get_or_init(|| std::thread::available_parallelism().map_or(0, |all| all.get() / 2));
+        if LOOKING.fetch_add(1, Ordering::Relaxed) < most {
+            return Some(Self);
+        }
+        LOOKING.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        LOOKING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Watch {
+    /// Looks for `limit` at most before each sleep; zero: never.
+    #[must_use]
+    pub const fn new(limit: Duration) -> Self {
+        Self { policy: BusyWait::new(limit) }
+    }
+
+    /// Threads of this process that are looking now. They run, but give way to others.
+    #[must_use]
+    pub fn looking() -> usize {
+        LOOKING.load(Ordering::Relaxed)
+    }
+
+    /// Takes `step` with [`Wait::Now`] for as long as looking pays and it is not ready, which `is_not_ready` tells of
+    /// its error, and then once with [`Wait::Block`].
+    ///
+    /// # Errors
+    /// Those of the step that was taken last.
+    pub fn wait<T, E>(
+        &mut self,
+        mut step: impl FnMut(Wait) -> Result<T, E>,
+        is_not_ready: impl Fn(&E) -> bool,
+    ) -> Result<T, E> {
+        let started = Instant::now();
+        let looked = self.look(started, || match step(Wait::Now) {
+            Err(error) if is_not_ready(&error) => None,
+            answer => Some(answer),
+        });
+        let answer = looked.unwrap_or_else(|| step(Wait::Block));
+        self.policy.on_wait(started.elapsed());
+        answer
+    }
+
+    fn look<T>(&mut self, started: Instant, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+        let budget = self.policy.budget();
+        if budget.is_zero() {
+            return None;
+        }
+        let _permit = Permit::take()?;
+        let mut before = started;
+        loop {
+            if let Some(found) = look() {
+                return Some(found);
+            }
+            std::thread::yield_now();
+            let now = Instant::now();
+            if now - started >= budget {
+                return None;
+            }
+            // Whoever had the processor may have been the one who is waited for.
+            if now - before >= LATE {
+                let found = look();
+                if found.is_none() {
+                    self.policy.on_crowd();
+                }
+                return found;
+            }
+            before = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    /// A step that is ready when it was taken `looks` times, or when it may sleep; it counts both.
+    fn after<'a>(
+        looks: usize,
+        taken: &'a mut Vec<Wait>,
+    ) -> impl FnMut(Wait) -> Result<(), &'static str> + 'a {
+        move |wait| {
+            taken.push(wait);
+            match wait {
+                Wait::Now if taken.len() <= looks => Err("not ready"),
+                _ => Ok(()),
+            }
+        }
+    }
+
+    fn trusting() -> Watch {
+        let mut watch = Watch::new(LIMIT);
+        (0..8).for_each(|_| watch.policy.on_wait(Duration::ZERO));
+        watch
+    }
+
+    #[test]
+    fn it_sleeps_at_once_until_waits_were_short() {
+        let mut watch = Watch::new(LIMIT);
+        for _ in 0..4 {
+            let mut taken = Vec::new();
+            watch.wait(after(0, &mut taken), |error| *error == "not ready").unwrap();
+            assert_eq!(taken, [Wait::Block]);
+        }
+        let mut taken = Vec::new();
+        watch.wait(after(0, &mut taken), |error| *error == "not ready").unwrap();
+        // Without a second processor there is nothing to look with.
+        let looks = std::thread::available_parallelism().is_ok_and(|all| all.get() > 1);
+        assert_eq!(taken, [if looks { Wait::Now } else { Wait::Block }]);
+    }
+
+    #[test]
+    fn it_never_looks_without_a_limit() {
+        let mut watch = Watch::new(Duration::ZERO);
+        for _ in 0..20 {
+            let mut taken = Vec::new();
+            watch.wait(after(0, &mut taken), |_| true).unwrap();
+            assert_eq!(taken, [Wait::Block]);
+        }
+    }
+
+    #[test]
+    fn a_look_that_takes_too_long_ends_in_sleep() {
+        let mut watch = Watch { policy: BusyWait::new(Duration::from_micros(50)) };
+        (0..8).for_each(|_| watch.policy.on_wait(Duration::ZERO));
+        let mut taken = Vec::new();
+        watch.wait(after(usize::MAX, &mut taken), |_| true).unwrap();
+        assert_eq!(taken.last(), Some(&Wait::Block));
+    }
+
+    #[test]
+    fn an_error_that_is_not_about_readiness_ends_the_wait() {
+        let mut count = 0;
+        let mut fail = |_| {
+            count += 1;
+            Err::<(), _>("broken")
+        };
+        assert_eq!(trusting().wait(&mut fail, |error| *error == "not ready"), Err("broken"));
+        assert_eq!(count, 1);
+    }
+
+    #[test]
+    fn permits_are_given_back() {
+        let most = std::thread::available_parallelism().map_or(0, |all| all.get() / 2);
+        for _ in 0..100 {
+            let taken: Vec<Option<Permit>> = (0..most + 3).map(|_| Permit::take()).collect();
+            assert!(taken.iter().flatten().count() <= most);
+        }
+        for _ in 0..3 * most {
+            drop(Permit::take());
+        }
+        let begin = Instant::now();
+        while most > 0 && Permit::take().is_none() {
+            assert!(begin.elapsed() < LIMIT, "a permit was lost");
+        }
+    }
+}
