@@ -11,7 +11,7 @@ use tokio::task::yield_now;
 use crate::shell::Shell;
 
 /// A processor that was given away and comes back later than this was wanted by somebody else.
-const LATE: Duration = Duration::from_micros(20);
+const LATE: Duration = Duration::from_micros(50);
 
 /// When requests came and were answered, on all connections.
 #[derive(Debug)]
@@ -70,12 +70,7 @@ impl Lookout {
             let before = Instant::now();
             std::thread::yield_now();
             if before.elapsed() >= LATE {
-                // Whoever had the processor may have sent a request.
-                yield_now().await;
-                if self.arrivals.get() == seen {
-                    self.on_crowd();
-                }
-                return;
+                return self.on_crowd();
             }
         }
     }

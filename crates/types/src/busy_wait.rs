@@ -5,7 +5,8 @@ use std::time::Duration;
 /// A processor that went to sleep takes tens of microseconds to wake, which is longer than a small request takes on the
 /// wire. Looking pays where waits are short, and only there: this looks after a few short waits in a row, and stops
 /// after one or two that were long. So a wait that is never answered costs nothing, one that is answered at a slow pace
-/// costs nothing, and a pause in a fast sequence costs at most the limit.
+/// costs nothing, and a pause in a fast sequence costs at most the limit. Where others want the processor it sleeps: who
+/// sleeps is woken ahead of those who run, who looks stands behind them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -19,18 +20,27 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusyWait {
     limit: Duration,
-    /// Short waits that lately outnumbered the long ones; below zero while others want the processor.
-    trust: i8,
+    /// Short waits that lately outnumbered the long ones.
+    trust: u8,
+    /// Waits without a look that are still to come after a crowd.
+    barred: u16,
+    /// As many there will be after the next crowd.
+    next_bar: u16,
+    /// Good looks since a crowd, or since `next_bar` was lowered.
+    calm: u16,
 }
 
 /// Short waits in a row after which it looks.
-const ENOUGH_TRUST: i8 = 4;
+const ENOUGH_TRUST: u8 = 4;
 
 /// More short waits than this count no further, so that two long ones end it.
-const MOST_TRUST: i8 = 8;
+const MOST_TRUST: u8 = 8;
 
-/// Where trust stands after others wanted the processor.
-const CROWDED_TRUST: i8 = -60;
+/// Waits without a look after a crowd: the fewest, and the most, where one crowd follows another.
+const BARS: std::ops::RangeInclusive<u16> = 64..=8192;
+
+/// Good looks that halve the bar again.
+const CALM: u16 = 1024;
 
 impl BusyWait {
     /// What is looked for at most unless somebody says otherwise: above a round trip between two hosts of one rack, and
@@ -53,27 +63,39 @@ impl BusyWait {
     /// Looks for `limit` at most; never if that is zero. It trusts nothing yet.
     #[must_use]
     pub const fn new(limit: Duration) -> Self {
-        Self { limit, trust: 0 }
+        Self { limit, trust: 0, barred: 0, next_bar: *BARS.start(), calm: 0 }
     }
 
     /// How long to look now; zero: sleep at once.
     #[must_use]
     pub fn budget(&self) -> Duration {
-        if self.trust >= ENOUGH_TRUST { self.limit } else { Duration::ZERO }
+        let looks = self.barred == 0 && self.trust >= ENOUGH_TRUST;
+        if looks { self.limit } else { Duration::ZERO }
     }
 
     /// A wait took this long, from its beginning to the answer, with or without sleep. Up to twice the limit is short:
     /// a sleep has its waking in it.
     pub fn on_wait(&mut self, took: Duration) {
-        self.trust = match took <= self.limit.saturating_mul(2) {
-            true => (self.trust + 1).min(MOST_TRUST),
-            false => self.trust.min(0).max(self.trust / 2),
-        };
+        if self.barred > 0 {
+            self.barred -= 1;
+            return;
+        }
+        if took > self.limit.saturating_mul(2) {
+            self.trust /= 2;
+            return;
+        }
+        self.trust = (self.trust + 1).min(MOST_TRUST);
+        self.calm += 1;
+        if self.calm == CALM {
+            (self.calm, self.next_bar) = (0, (self.next_bar / 2).max(*BARS.start()));
+        }
     }
 
-    /// The processor was given away between two looks and came back late: others want it.
+    /// The processor was given away between two looks and came back late: others want it. The more often that happens,
+    /// the longer it does not look.
     pub fn on_crowd(&mut self) {
-        self.trust = CROWDED_TRUST;
+        (self.trust, self.calm, self.barred) = (0, 0, self.next_bar);
+        self.next_bar = (self.next_bar * 2).min(*BARS.end());
     }
 }
 
@@ -126,13 +148,23 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_ends_it_for_a_while() {
+    fn a_crowd_ends_it_for_longer_each_time() {
         let mut wait = BusyWait::new(LIMIT);
         assert_eq!(looks(&mut wait, [SHORT; 8]), 4);
+        for barred in [64, 128, 256, 512, 1024, 2048, 4096, 8192, 8192] {
+            wait.on_crowd();
+            assert_eq!(looks(&mut wait, vec![SHORT; barred + 4]), 0, "{barred}");
+            assert_eq!(looks(&mut wait, [SHORT; 4]), 4, "{barred}");
+        }
+    }
+
+    #[test]
+    fn crowds_are_forgotten_while_there_is_none() {
+        let mut wait = BusyWait::new(LIMIT);
+        (0..20).for_each(|_| wait.on_crowd());
+        assert_eq!(looks(&mut wait, vec![SHORT; 8192 + 8 * 1024]), 8 * 1024 - 4);
         wait.on_crowd();
-        assert_eq!(looks(&mut wait, [SHORT; 100]), 36);
-        wait.on_crowd();
-        assert_eq!(looks(&mut wait, [LONG; 10]), 0);
+        assert_eq!(looks(&mut wait, [SHORT; 100]), 32);
     }
 
     #[test]

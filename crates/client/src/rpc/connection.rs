@@ -18,8 +18,8 @@ const INBOX_BYTES: usize = 64 << 10;
 /// Longest request buffer that is kept for the next request.
 const KEPT_OUTBOX_BYTES: usize = 1 << 20;
 
-/// A connection that was used this recently is taken to be open.
-const FRESH: Duration = Duration::from_millis(1);
+/// See [`Connection::was_used_lately`].
+const LATELY: Duration = Duration::from_millis(1);
 
 /// One connection to the master, used by one thread at a time. After any error it is of no more use.
 pub(crate) struct Connection {
@@ -86,11 +86,13 @@ impl Connection {
         self.stream.try_clone()
     }
 
+    /// Whether the last reply came so lately that the connection is most likely open.
+    pub(crate) fn was_used_lately(&self) -> bool {
+        self.used.elapsed() < LATELY
+    }
+
     /// Whether an idle connection is still open and silent, as far as this side knows.
     pub(crate) fn is_fresh(&self) -> bool {
-        if self.used.elapsed() < FRESH {
-            return true;
-        }
         let mut byte = [MaybeUninit::uninit()];
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
         let peeked = SockRef::from(&self.stream).recv_with_flags(&mut byte, flags);

@@ -36,7 +36,7 @@ impl Pool {
     }
 
     fn call_twice_at_most(&self, request: &Request<'_>) -> Result<Reply, CallError> {
-        if let Some(connection) = self.take_idle() {
+        if let Some(connection) = self.take_idle(is_idempotent(request)) {
             match self.call_on(connection, request) {
                 Ok(reply) => return Ok(reply),
                 Err(failure) if may_try_again(&failure, request) => {}
@@ -65,11 +65,12 @@ impl Pool {
         Ok(reply)
     }
 
-    fn take_idle(&self) -> Option<Connection> {
+    /// An idle connection. One that was used lately is not looked at if the request may be sent again anyway.
+    fn take_idle(&self, may_repeat: bool) -> Option<Connection> {
         loop {
             // The lock is not held while the socket is looked at.
             let connection = self.lock().pop()?;
-            if connection.is_fresh() {
+            if may_repeat && connection.was_used_lately() || connection.is_fresh() {
                 return Some(connection);
             }
         }
