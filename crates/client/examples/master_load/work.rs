@@ -58,7 +58,7 @@ impl Stage {
                 let end = |(key, &version)| PutEnd { key, version, failed_replicas: 0 };
                 Request::PutEnd { puts: all().zip(versions).map(end).collect() }
             }
-            Self::Remove => Request::Remove { keys: all().collect(), force: true },
+            Self::Remove => Request::Remove { keys: all().collect(), force: false },
         }
     }
 
