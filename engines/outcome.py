@@ -31,21 +31,39 @@ class Timing:
 
 
 @dataclass
+class Table:
+    """Figures side by side, as text."""
+
+    title: str
+    head: list[str]
+    rows: list[list[str]]
+
+    def markdown(self) -> str:
+        lines = [self.head, ["---"] * len(self.head), *self.rows]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+@dataclass
 class Outcome:
     """Collects for one subject, such as `vLLM`."""
 
     subject: str
     checks: list[Check] = field(default_factory=list)
     timings: list[Timing] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
 
     def equal(self, sentence: str, found: object, wanted: object) -> None:
         """Notes that `found` has to equal `wanted`."""
-        holds = found == wanted
-        self.checks.append(Check(self.subject, sentence, holds, "" if holds else f"{found!r} instead of {wanted!r}"))
-        print(
-            f"  {'ok' if holds else 'FAILED'}: {sentence}" + ("" if holds else f": {found!r}, not {wanted!r}"),
-            flush=True,
-        )
+        self.check(sentence, found == wanted, f"{found!r} instead of {wanted!r}")
+
+    def check(self, sentence: str, holds: bool, found: str) -> None:
+        """Notes whether the sentence holds, and what was found if it does not."""
+        self.checks.append(Check(self.subject, sentence, holds, "" if holds else found))
+        print(f"  {'ok' if holds else 'FAILED'}: {sentence}" + ("" if holds else f": {found}"), flush=True)
+
+    def table(self, table: Table) -> None:
+        self.tables.append(table)
+        print(f"\n{table.title}\n\n{table.markdown()}\n", flush=True)
 
     def time(self, case: str, times_ms: list[float], pool_tokens: int = 0, local_tokens: int = 0) -> None:
         self.timings.append(Timing(self.subject, case, times_ms, pool_tokens, local_tokens))
@@ -71,4 +89,5 @@ class Outcome:
             stored["subject"],
             [Check(**check) for check in stored["checks"]],
             [Timing(**timing) for timing in stored["timings"]],
+            [Table(**table) for table in stored["tables"]],
         )

@@ -1,19 +1,15 @@
-"""A pool on free ports of 127.0.0.1: one master and its storage nodes, stopped by their pids.
-
-The commands are those of the environment whose Python runs this.
-"""
+"""A pool on free ports of 127.0.0.1: one master and its storage nodes, stopped by their pids."""
 
 from __future__ import annotations
 
 import json
-import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
 
+from package import OURS, Package
 from process import EngineProcess, free_port
 
-COMMANDS = Path(sys.executable).parent
 MIB = 1 << 20
 START_SECONDS = 60.0
 LOCAL_BUFFER_BYTES = 256 * MIB
@@ -24,13 +20,13 @@ LOOPBACK = {"MC_TCP_BIND_ADDRESS": "127.0.0.1", "MOONCAKE_REQUESTER_LOCAL_HOSTNA
 class Pool:
     """Use it in a `with`: it is ready inside of it and gone after it. Logs go into the folder `logs`."""
 
-    def __init__(self, logs: Path, node_bytes: list[int], master_flags: tuple[str, ...] = ()) -> None:
+    def __init__(self, logs: Path, node_bytes: list[int], package: Package = OURS) -> None:
         self.logs = logs
         self.node_bytes = node_bytes
-        self.master_flags = master_flags
+        self.package = package
         self.rpc_port, self.http_port = free_port(), free_port()
         self.nodes: list[EngineProcess] = []
-        self.master: EngineProcess | None = None
+        self.masters: list[EngineProcess] = []
 
     @property
     def master_address(self) -> str:
@@ -38,36 +34,42 @@ class Pool:
 
     def start_master(self) -> None:
         """Also after it was killed: on the same ports."""
-        self.master = EngineProcess(
+        master = EngineProcess(
             [
-                str(COMMANDS / "mooncake_master"),
+                str(self.package.commands / "mooncake_master"),
                 f"--rpc_port={self.rpc_port}",
                 "--rpc_address=127.0.0.1",
                 f"--metrics_port={self.http_port}",
                 "--metrics_host=127.0.0.1",
-                *self.master_flags,
             ],
-            self.logs / f"master-{self.rpc_port}.log",
-            LOOPBACK,
+            self.logs / f"master-{self.rpc_port}-{len(self.masters)}.log",
+            self._env(),
         )
-        self.master.wait_ready(lambda: self.http("/health") is not None, START_SECONDS)
+        self.masters.append(master)
+        master.wait_ready(lambda: self.http("/health") is not None, START_SECONDS)
 
     def start_node(self, segment_bytes: int) -> EngineProcess:
         """A storage node whose segment is mounted."""
-        before = len(self.segments())
+        before = set(self.segments())
         node = EngineProcess(
             [
-                str(COMMANDS / "mooncake_client"),
+                str(self.package.commands / "mooncake_client"),
                 "--host=127.0.0.1",
+                f"--port={free_port()}",
+                "--metadata_server=P2PHANDSHAKE",
+                "--protocol=tcp",
                 f"--master_server_address={self.master_address}",
                 f"--global_segment_size={segment_bytes}",
             ],
             self.logs / f"node-{self.rpc_port}-{len(self.nodes)}.log",
-            LOOPBACK,
+            self._env(),
         )
         self.nodes.append(node)
-        node.wait_ready(lambda: len(self.segments()) > before, START_SECONDS)
+        node.wait_ready(lambda: bool(set(self.segments()) - before), START_SECONDS)
         return node
+
+    def _env(self) -> dict[str, str]:
+        return {**LOOPBACK, **self.package.variables}
 
     def http(self, path: str) -> str | None:
         """What the master's admin server answers; None if it does not."""
@@ -111,6 +113,5 @@ class Pool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in [*self.nodes, self.master]:
-            if process is not None:
-                process.stop()
+        for process in [*self.nodes, *self.masters]:
+            process.stop()

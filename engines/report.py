@@ -43,9 +43,13 @@ def check_rows(outcomes: Sequence[Outcome]) -> list[str]:
     return rows + [f"\nFAILED: {check.subject}: {check.sentence}: {check.found}" for check in broken]
 
 
+def tables(outcomes: Sequence[Outcome]) -> list[str]:
+    return [f"{table.title}\n\n{table.markdown()}\n" for outcome in outcomes for table in outcome.tables]
+
+
 def report(outcomes: Sequence[Outcome]) -> str:
-    """The machine, the times, the checks."""
-    return "\n".join([f"{machine()}\n", *timing_rows(outcomes), "", *check_rows(outcomes), ""])
+    """The machine, the times, the packages side by side, the checks."""
+    return "\n".join([f"{machine()}\n", *timing_rows(outcomes), "", *tables(outcomes), *check_rows(outcomes), ""])
 
 
 def all_hold(outcomes: Sequence[Outcome]) -> bool:

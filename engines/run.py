@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Runs real inference engines on the store, unmodified, on the CPU, and prints a table. `make engines` does the same.
 
-    python3 engines/run.py                 # installs if needed, then runs all: about 20 minutes on 2 cores
-    python3 engines/run.py --only vllm     # one engine
+    python3 engines/run.py                 # installs if needed, then runs all: under 40 minutes on 2 quiet cores
+    python3 engines/run.py --only vllm     # one part
+    python3 engines/run.py --quick         # the smaller model, one round of each measurement
 
 The exit status is 1 if anything that is checked does not hold. Environment: ENGINES, the folder of the environment
 (default: .engines), with its logs.
@@ -17,7 +18,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from install import HERE, InstallError, folder, install, models, python
+from install import HERE, InstallError, cpp_python, folder, install, install_cpp, models, python
 from outcome import Outcome
 from process import EngineProcess
 from report import all_hold, report
@@ -28,20 +29,38 @@ CLEAN_UP_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Engine:
-    """A script of this folder, and how long it may run."""
+    """A script of this folder, how long it may run, and which options it takes."""
 
     script: str
     subject: str
     seconds: float
-    arguments: tuple[str, ...] = ()
+    options: frozenset[str] = frozenset()
 
 
 ENGINES = {
-    "vllm": Engine("vllm_store.py", "vLLM", 2400, ("--models", str(models()))),
-    "connector": Engine("vllm_connector.py", "mooncake.vllm", 2400, ("--models", str(models()))),
+    "vllm": Engine("vllm_store.py", "vLLM", 2400, frozenset({"models", "shape"})),
+    "connector": Engine("vllm_connector.py", "mooncake.vllm", 2400, frozenset({"models"})),
+    "ttft": Engine("vllm_ttft.py", "vLLM, TTFT", 2400, frozenset({"models", "shapes", "rounds", "cpp"})),
+    "faults": Engine("vllm_faults.py", "vLLM, faults", 2400, frozenset({"models", "rounds", "cpp"})),
+    "multi-turn": Engine("vllm_multi_turn.py", "vLLM, multi-turn", 2400, frozenset({"models", "load", "cpp"})),
     "sglang": Engine("sglang_store.py", "SGLang", 900),
     "lmcache": Engine("lmcache_store.py", "LMCache", 600),
 }
+QUICK_LOAD = ("--conversations=4", "--turns=3")
+
+
+def arguments_of(engine: Engine, given: argparse.Namespace, with_cpp: bool) -> list[str]:
+    """What its script is told."""
+    told = {
+        "models": [f"--models={models()}"],
+        # The larger model is run by the part that measures it.
+        "shape": ["--shapes=gqa"],
+        "shapes": [f"--shapes={'gqa' if given.quick else given.shapes}"],
+        "rounds": ["--rounds=1"] if given.quick else [],
+        "load": [*QUICK_LOAD] if given.quick else [],
+        "cpp": [f"--cpp={cpp_python()}"] if with_cpp else [],
+    }
+    return [argument for option, arguments in told.items() if option in engine.options for argument in arguments]
 
 
 def run_engine(name: str, logs: Path, more: list[str]) -> Outcome:
@@ -50,7 +69,7 @@ def run_engine(name: str, logs: Path, more: list[str]) -> Outcome:
     out, log = logs / f"{name}.json", logs / f"{name}.log"
     print(f"{engine.subject}: at most {engine.seconds / 60:.0f} minutes, progress in {log}", flush=True)
     command = [str(python()), str(HERE / engine.script), "--logs", str(logs), "--out", str(out)]
-    process = EngineProcess([*command, *engine.arguments, *more], log, {"PYTHONDONTWRITEBYTECODE": "1"})
+    process = EngineProcess([*command, *more], log, {"PYTHONDONTWRITEBYTECODE": "1"})
     begin = time.monotonic()
     try:
         status = process.wait(engine.seconds)
@@ -67,32 +86,52 @@ def run_engine(name: str, logs: Path, more: list[str]) -> Outcome:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=sorted(ENGINES), action="append", help="this engine; may be given again")
-    parser.add_argument("--skip-install", action="store_true", help="take the environment as it is")
+    parser.add_argument("--only", choices=sorted(ENGINES), action="append", help="this part; may be given again")
+    parser.add_argument("--skip-install", action="store_true", help="take the engines and the wheel as they are")
     parser.add_argument("--wheel", type=Path, help="install this wheel of the project instead of building one")
-    parser.add_argument("--shapes", default="gqa,mha", help="vLLM's models: gqa (48 MiB a prompt), mha (144 MiB)")
+    parser.add_argument(
+        "--shapes", default="gqa,mha", help="models of the part ttft: gqa (48 MiB a prompt), mha (144 MiB)"
+    )
+    parser.add_argument("--quick", action="store_true", help="gqa alone, one round of each measurement")
+    parser.add_argument("--without-cpp", action="store_true", help="no comparison with the C++ package")
     return parser.parse_args()
 
 
-def main() -> int:
-    arguments = parse()
-    if not arguments.skip_install:
+def has_cpp() -> bool:
+    """Whether the C++ package can be compared with; where it is not there, it is installed. Says why not."""
+    try:
+        install_cpp()
+    except (InstallError, OSError, subprocess.TimeoutExpired) as error:
+        print(f"engines: without the C++ package: {error}", file=sys.stderr)
+        return False
+    return True
+
+
+def run_all(names: list[str], logs: Path, given: argparse.Namespace) -> list[Outcome]:
+    compares = any("cpp" in ENGINES[name].options for name in names)
+    with_cpp = compares and not given.without_cpp and has_cpp()
+    outcomes = []
+    for name in names:
         try:
-            install(arguments.wheel)
+            outcomes.append(run_engine(name, logs, arguments_of(ENGINES[name], given, with_cpp)))
+        except TimeoutError as error:
+            late = Outcome(ENGINES[name].subject)
+            late.equal("ends in time", str(error), "in time")
+            outcomes.append(late)
+    return outcomes
+
+
+def main() -> int:
+    given = parse()
+    if not given.skip_install:
+        try:
+            install(given.wheel)
         except (InstallError, OSError, subprocess.TimeoutExpired) as error:
             print(f"engines: {error}", file=sys.stderr)
             return 1
     logs = folder() / "logs" / time.strftime("%Y%m%d-%H%M%S")
     logs.mkdir(parents=True)
-    outcomes = []
-    for name in arguments.only or ENGINES:
-        more = ["--shapes", arguments.shapes] if name == "vllm" else []
-        try:
-            outcomes.append(run_engine(name, logs, more))
-        except TimeoutError as error:
-            late = Outcome(ENGINES[name].subject)
-            late.equal("ends in time", str(error), "in time")
-            outcomes.append(late)
+    outcomes = run_all(given.only or list(ENGINES), logs, given)
     text = report(outcomes)
     (logs / "report.md").write_text(text)
     print(f"\n{text}\nLogs: {logs}")

@@ -60,8 +60,8 @@ class ConnectorServer(VllmServer):
 
 CHUNKED = (f"--max-num-batched-tokens={CHUNK_TOKENS}",)
 SMALL = (f"--num-gpu-blocks-override={SMALL_BLOCKS}", f"--max-model-len={SMALL_MODEL_TOKENS}")
-LAYERS = {"use_layerwise": True}
-WITHIN = {"load_async": False}
+LAYERS: dict[str, object] = {"use_layerwise": True}
+WITHIN: dict[str, object] = {"load_async": False}
 
 
 @dataclass

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
+from package import ENGINES_PYTHON, Package
 from pool import LOOPBACK
 from process import EngineProcess, free_port, wait_until
 
 START_SECONDS = 300.0
 ANSWER_SECONDS = 300.0
 METRICS_SECONDS = 20.0
+FORGET_SECONDS = 60.0
 MODEL_TOKENS = 8192
 BLOCK_TOKENS = 128
 # Threads beyond these make a model of this size slower.
 MAX_CORES = 8
 RECORDER = Path(__file__).parent / "recorder"
+VLLM_COMMAND = ENGINES_PYTHON.parent / "vllm"
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,22 @@ class Answer:
     local_tokens: int
 
 
-def cores() -> str:
-    return ",".join(str(core) for core in sorted(os.sched_getaffinity(0))[:MAX_CORES])
+@dataclass(frozen=True)
+class Stream:
+    """The tokens of one greedy completion, the time to the first one, and the mean time between two, in ms."""
+
+    tokens: list[int]
+    ttft_ms: float
+    itl_ms: float
+
+
+def cores() -> list[int]:
+    return sorted(os.sched_getaffinity(0))
+
+
+def core_list(chosen: list[int]) -> str:
+    """As vLLM takes it."""
+    return ",".join(map(str, chosen[:MAX_CORES]))
 
 
 class VllmServer:
@@ -55,7 +71,7 @@ class VllmServer:
         self.model = model
         self.log = logs / f"vllm-{name}.log"
         self.port = free_port()
-        self.command = [str(Path(sys.executable).parent / "vllm"), "serve", str(model), *self._flags()]
+        self.command = [str(ENGINES_PYTHON), str(VLLM_COMMAND), "serve", str(model), *self._flags()]
         self.env = self._env()
         if config is not None:
             transfer = {
@@ -92,11 +108,17 @@ class VllmServer:
             "DO_NOT_TRACK": "1",
             "VLLM_HOST_IP": "127.0.0.1",
             "VLLM_CPU_KVCACHE_SPACE": "1",
-            "VLLM_CPU_OMP_THREADS_BIND": cores(),
+            "VLLM_CPU_OMP_THREADS_BIND": core_list(cores()),
             # The resets of the caches are behind it.
             "VLLM_SERVER_DEV_MODE": "1",
             "PYTHONHASHSEED": "0",
         }
+
+    def on(self, package: Package) -> VllmServer:
+        """This server, with the store of that package."""
+        self.command[0] = str(package.python)
+        self.env.update(package.variables)
+        return self
 
     def __enter__(self) -> VllmServer:
         self.process = EngineProcess(self.command, self.log, self.env)
@@ -135,13 +157,17 @@ class VllmServer:
             found[key] = found.get(key, 0.0) + float(value)
         return found
 
+    def operation(self, operation: str, part: str) -> float:
+        """A counter of the connector's operations, such as `keys_total` of `save_put`; 0 before the first one."""
+        return self.metrics().get(f"vllm:mooncake_store_operation_{part}:{operation}", 0.0)
+
     def complete(self, prompt: list[int], max_tokens: int = 16) -> Answer:
         """A greedy completion, streamed. Raises OSError if the server refuses or breaks off.
 
         One request at a time: whose tokens came from where is read from the server's counters.
         """
         before = self.metrics()
-        tokens, ttft_ms = self._stream(prompt, max_tokens)
+        answer = self.stream(prompt, max_tokens)
         name = "vllm:prefix_cache_queries_total"
         queried = before.get(name, 0.0) + len(prompt)
         wait_until(lambda: self.metrics().get(name, 0.0) >= queried, METRICS_SECONDS, "vLLM counts the request")
@@ -154,9 +180,10 @@ class VllmServer:
             grown("vllm:external_prefix_cache_hits_total"),
             grown("vllm:prefix_cache_hits_total"),
         )
-        return Answer(tokens, ttft_ms, pool_tokens, local_tokens)
+        return Answer(answer.tokens, answer.ttft_ms, pool_tokens, local_tokens)
 
-    def _stream(self, prompt: list[int], max_tokens: int) -> tuple[list[int], float]:
+    def stream(self, prompt: list[int], max_tokens: int) -> Stream:
+        """A greedy completion. Any number at a time. Raises OSError if the server refuses or breaks off."""
         body = {
             "model": "tiny",
             "prompt": prompt,
@@ -170,8 +197,7 @@ class VllmServer:
             self._url("/v1/completions"), json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
         tokens: list[int] = []
-        ttft_ms = 0.0
-        begin = time.perf_counter()
+        begin = first = last = time.perf_counter()
         with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as reply:
             for line in reply:
                 event = line.removeprefix(b"data: ").strip()
@@ -181,9 +207,14 @@ class VllmServer:
                 if "error" in message:
                     raise OSError(f"vLLM {self.name}: {message['error']}")
                 for choice in message["choices"]:
-                    ttft_ms = ttft_ms or (time.perf_counter() - begin) * 1e3
+                    last = time.perf_counter()
+                    first = first if tokens else last
                     tokens += choice.get("token_ids") or []
-        return tokens, ttft_ms
+        return Stream(tokens, (first - begin) * 1e3, (last - first) * 1e3 / max(len(tokens) - 1, 1))
+
+    def forget(self) -> None:
+        """Empties the engine's own prefix cache, once nothing holds a block of it. Raises TimeoutError."""
+        wait_until(lambda: self.reset(external=False), FORGET_SECONDS, f"vLLM {self.name} empties its own cache")
 
     def reset(self, external: bool) -> bool:
         """Empties the engine's own prefix cache, and the pool too with `external`. False if vLLM says it failed."""

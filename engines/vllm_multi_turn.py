@@ -1,0 +1,237 @@
+"""Conversations that grow, over two vLLM instances behind round-robin: without a pool, and with each package's.
+
+Usage: vllm_multi_turn.py --models FOLDER --logs FOLDER --out FILE [--cpp PYTHON] [--conversations N] [--turns N], with
+the Python of the engines' environment. Writes `multi-turn.json`, `multi-turn.md` and `multi-turn.svg` into the folder
+of the logs.
+
+Each turn of a conversation goes to the other instance than the one before. An instance's own cache holds less than the
+conversations that it meets between two turns of one of them, so without a pool each turn computes its whole prompt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from comparison import Figures, Row, compare
+from multi_turn_plot import plot
+from outcome import Outcome
+from package import ENGINES_PYTHON, OURS, Package, cpp_package
+from pool import MIB, Pool
+from process import end_on_sigterm
+from report import machine
+from vllm_server import VllmServer, core_list, cores
+from vllm_store import tokens
+
+SHAPE = "gqa"
+INSTANCES = 2
+# Requests that one instance works on at once, so that one's prefill meets another one's decoding.
+IN_FLIGHT = 2
+FIRST_TOKENS = 1024
+OUTPUT_TOKENS = 32
+# With the answer before it, a turn is 1,024 tokens longer than the last one.
+TURN_TOKENS = 1024 - OUTPUT_TOKENS
+# 16,384 tokens, 192 MiB: two prompts of 6,144 tokens and their answers fit, eight do not.
+OWN_CACHE_BLOCKS = 128
+BATCH_TOKENS = 2048
+NODE_BYTES = 1024 * MIB
+NO_POOL = Package("no pool", ENGINES_PYTHON, ours=False)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One answered request."""
+
+    turn: int
+    tokens: int
+    ttft_ms: float
+    itl_ms: float
+
+
+@dataclass
+class Conversation:
+    """What was said so far, by both."""
+
+    number: int
+    said: list[int] = field(default_factory=list)
+
+    def ask(self, server: VllmServer, turn: int) -> Sample:
+        """One turn. Raises OSError if it fails."""
+        count = TURN_TOKENS if self.said else FIRST_TOKENS
+        self.said += tokens(f"conversation {self.number} turn {turn}", count)
+        answer = server.stream(self.said, OUTPUT_TOKENS)
+        sample = Sample(turn, len(self.said) + len(answer.tokens), answer.ttft_ms, answer.itl_ms)
+        self.said += answer.tokens
+        return sample
+
+
+@dataclass
+class Bench:
+    """The same load for all packages."""
+
+    model: Path
+    logs: Path
+    conversations: int
+    turns: int
+
+    def run(self, package: Package) -> dict[str, float]:
+        """The figures of one package, or without a pool."""
+        with ExitStack() as stack:
+            config = None
+            if package != NO_POOL:
+                pool = stack.enter_context(Pool(self.logs, [NODE_BYTES], package))
+                config = pool.write_config(embedded_bytes=0)
+            print(f"  {package.name}: {INSTANCES} vLLM instances start", flush=True)
+            servers = self.start(stack, package, config)
+            for server in servers:
+                server.complete(tokens("warm-up", FIRST_TOKENS))
+            return self.converse(package, servers)
+
+    def start(self, stack: ExitStack, package: Package, config: Path | None) -> list[VllmServer]:
+        """Instances with as many cores each, and a cache of their own that is too small."""
+        mine = cores()
+        each = max(len(mine) // INSTANCES, 1)
+        servers = []
+        for number in range(INSTANCES):
+            name = f"multi-turn-{number}-{package.file_name}"
+            server = VllmServer(name, self.model, self.logs, config).on(package)
+            server.command += [
+                f"--num-gpu-blocks-override={OWN_CACHE_BLOCKS}",
+                f"--max-num-batched-tokens={BATCH_TOKENS}",
+            ]
+            begin = number * each % len(mine)
+            server.env["VLLM_CPU_OMP_THREADS_BIND"] = core_list(mine[begin : begin + each])
+            servers.append(server)
+        with ThreadPoolExecutor(INSTANCES) as threads:
+            entered = [threads.submit(server.__enter__) for server in servers]
+        # Those that started have to be stopped, also where another one did not.
+        for future in entered:
+            if future.exception() is None:
+                stack.push(future.result())
+        return [future.result() for future in entered]
+
+    def converse(self, package: Package, servers: Sequence[VllmServer]) -> dict[str, float]:
+        before = [server.metrics() for server in servers]
+        conversations = [Conversation(number) for number in range(self.conversations)]
+        samples: list[Sample] = []
+        seconds: list[float] = []
+        with ExitStack() as stack:
+            workers = [stack.enter_context(ThreadPoolExecutor(IN_FLIGHT)) for _ in servers]
+            for turn in range(self.turns):
+                begin = time.monotonic()
+                asked: list[Future[Sample]] = []
+                for conversation in conversations:
+                    instance = (conversation.number + turn) % INSTANCES
+                    asked.append(workers[instance].submit(conversation.ask, servers[instance], turn))
+                answered = [future.result() for future in asked]
+                seconds.append(time.monotonic() - begin)
+                samples += answered
+                ttft_ms = statistics.mean(sample.ttft_ms for sample in answered)
+                done = f"turn {turn + 1} of {self.turns}: {seconds[-1]:.0f} s"
+                print(f"  {package.name}, {done}, mean TTFT {ttft_ms:.0f} ms", flush=True)
+        figures = {
+            **phase("first", samples[: self.conversations], seconds[0]),
+            **phase("later", samples[self.conversations :], sum(seconds[1:])),
+        }
+        return {**figures, **sources(servers, before)}
+
+
+def phase(name: str, samples: Sequence[Sample], seconds: float) -> dict[str, float]:
+    return {
+        f"{name}_ttft": statistics.mean(sample.ttft_ms for sample in samples),
+        f"{name}_rate": sum(sample.tokens for sample in samples) / seconds,
+        f"{name}_itl": statistics.mean(sample.itl_ms for sample in samples),
+    }
+
+
+def sources(servers: Sequence[VllmServer], before: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The shares of all prompt tokens, in percent, that came from the pool and from the engines' own caches."""
+
+    def grown(metric: str) -> float:
+        return sum(
+            server.metrics().get(metric, 0.0) - old.get(metric, 0.0)
+            for server, old in zip(servers, before, strict=True)
+        )
+
+    prompts = grown("vllm:prompt_tokens_total")
+    return {
+        "pool": grown("vllm:external_prefix_cache_hits_total") / prompts * 100,
+        "local": grown("vllm:prefix_cache_hits_total") / prompts * 100,
+    }
+
+
+ROWS = [
+    Row("first_ttft", "first turn: mean TTFT", "ms"),
+    Row("first_rate", "first turn: tokens in and out", "tokens/s"),
+    Row("first_itl", "first turn: mean ITL", "ms"),
+    Row("later_ttft", "later turns: mean TTFT", "ms"),
+    Row("later_rate", "later turns: tokens in and out", "tokens/s"),
+    Row("later_itl", "later turns: mean ITL", "ms"),
+    Row("pool", "prompt tokens from the pool", "%"),
+    Row("local", "prompt tokens from the engines' own caches", "%"),
+]
+# Against no pool, in percent of it.
+CHANGES = [
+    Row("later_ttft_change", "later turns: TTFT against no pool", "%", -50),
+    Row("later_rate_change", "later turns: throughput against no pool", "%", 20, at_least=True),
+    Row("later_itl_change", "later turns: ITL against no pool", "%"),
+]
+
+
+def changes(figures: Figures, without: Figures) -> dict[str, float]:
+    names = ("later_ttft", "later_rate", "later_itl")
+    return {f"{name}_change": (figures[name] / without[name] - 1) * 100 for name in names}
+
+
+def run(outcome: Outcome, bench: Bench, packages: Sequence[Package]) -> None:
+    """All packages in turn. What the C++ package breaks costs its column, not the run."""
+    found: list[tuple[Package, Figures]] = []
+    for package in packages:
+        try:
+            figures = bench.run(package)
+        except (OSError, RuntimeError, KeyError) as error:
+            if package.ours or package == NO_POOL:
+                raise
+            print(f"  {package.name}: left out: {type(error).__name__}: {error}", flush=True)
+            continue
+        without = found[0][1] if found else figures
+        found.append((package, {**figures, **(changes(figures, without) if found else {})}))
+    compare(outcome, "Multi-turn", [*ROWS, *CHANGES], found)
+    write(outcome, bench, found)
+
+
+def write(outcome: Outcome, bench: Bench, found: Sequence[tuple[Package, Figures]]) -> None:
+    figures = {package.name: dict(each) for package, each in found}
+    load = {**asdict(bench), "model": bench.model.name, "logs": str(bench.logs)}
+    stored = {"machine": machine(), "load": load, "figures": figures}
+    (bench.logs / "multi-turn.json").write_text(json.dumps(stored, indent=1))
+    (bench.logs / "multi-turn.md").write_text(f"{machine()}\n\n{outcome.tables[-1].markdown()}\n")
+    (bench.logs / "multi-turn.svg").write_text(plot(figures))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", type=Path, required=True)
+    parser.add_argument("--logs", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--cpp", type=Path, help="the Python of an environment with the C++ package")
+    parser.add_argument("--conversations", type=int, default=8)
+    parser.add_argument("--turns", type=int, default=6)
+    arguments = parser.parse_args()
+    end_on_sigterm()
+    outcome = Outcome("vLLM, multi-turn")
+    packages = [NO_POOL, *([cpp_package(arguments.cpp)] if arguments.cpp else []), OURS]
+    bench = Bench(arguments.models / SHAPE, arguments.logs, arguments.conversations, arguments.turns)
+    outcome.section("multi-turn", lambda: run(outcome, bench, packages))
+    outcome.write(arguments.out)
+
+
+if __name__ == "__main__":
+    main()

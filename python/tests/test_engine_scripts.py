@@ -1,0 +1,86 @@
+"""The parts of `engines/` that need no engine: limits on figures, outcomes, the plot, what the scripts are told."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ENGINES = Path(__file__).resolve().parents[2] / "engines"
+
+
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Imports a module of `engines/` by its name."""
+    monkeypatch.syspath_prepend(str(ENGINES))
+    return importlib.import_module
+
+
+@pytest.mark.parametrize(
+    ("limits", "ours", "tcp", "holds"),
+    [
+        ({}, 1e9, 1e9, []),
+        ({"limit": 20}, 20, 20, [True, True]),
+        ({"limit": 20}, 20.1, 19, [False, True]),
+        ({"limit": 20, "tcp_limit": 35}, 21, 35, [False, True]),
+        ({"limit": 20, "tcp_limit": 35}, 20, 36, [True, False]),
+        ({"limit": 6, "at_least": True}, 6, 5, [True, False]),
+        ({"limit": 6, "at_least": True}, None, 7, [False, True]),
+    ],
+)
+def test_limits_are_checked_for_this_project_alone(
+    engines: Any, limits: dict[str, Any], ours: float | None, tcp: float, holds: list[bool]
+) -> None:
+    comparison, package, outcomes = engines("comparison"), engines("package"), engines("outcome")
+    outcome = outcomes.Outcome("subject")
+    found = [
+        (package.OURS, {} if ours is None else {"key": ours}),
+        (package.OURS_TCP, {"key": tcp}),
+        (package.cpp_package(Path("python")), {"key": 1e12}),
+    ]
+    comparison.compare(outcome, "title", [comparison.Row("key", "case", "ms", **limits)], found)
+    assert [check.holds for check in outcome.checks] == holds
+
+
+def test_an_outcome_is_read_as_it_was_written(engines: Any, tmp_path: Path) -> None:
+    outcomes = engines("outcome")
+    outcome = outcomes.Outcome("subject")
+    outcome.equal("holds", 1, 1)
+    outcome.equal("does not", 1, 2)
+    outcome.time("case", [1.5], 2, 3)
+    outcome.table(outcomes.Table("title", ["", "unit"], [["row", "ms"]]))
+    outcome.write(tmp_path / "outcome.json")
+    assert outcomes.Outcome.read(tmp_path / "outcome.json") == outcome
+
+
+@pytest.mark.parametrize("names", [["no pool", "this project"], ["no pool", "C++ package", "this project"]])
+def test_the_plot_has_a_bar_for_each_figure(engines: Any, names: list[str]) -> None:
+    keys = [f"{group}_{figure}" for group in ("first", "later") for figure in ("ttft", "rate", "itl")]
+    figures = {name: {key: 100.0 + number for number, key in enumerate(keys)} for name in names}
+    svg = ET.fromstring(engines("multi_turn_plot").plot(figures))
+    space = "{http://www.w3.org/2000/svg}"
+    bars_and_legend = len(names) * (len(keys) + 1)
+    assert len(svg.findall(f"{space}rect")) == bars_and_legend
+    assert set(names) < {text.text for text in svg.findall(f"{space}text")}
+
+
+@pytest.mark.parametrize(
+    ("name", "quick", "with_cpp", "told"),
+    [
+        ("sglang", False, True, []),
+        ("vllm", False, True, ["--models", "--shapes=gqa"]),
+        ("ttft", False, True, ["--models", "--shapes=gqa,mha", "--cpp"]),
+        ("ttft", True, False, ["--models", "--shapes=gqa", "--rounds=1"]),
+        ("multi-turn", True, True, ["--models", "--conversations=4", "--turns=3", "--cpp"]),
+    ],
+)
+def test_scripts_are_told_what_they_take(engines: Any, name: str, quick: bool, with_cpp: bool, told: list[str]) -> None:
+    run = engines("run")
+    given = argparse.Namespace(quick=quick, shapes="gqa,mha")
+    found = run.arguments_of(run.ENGINES[name], given, with_cpp)
+    # The paths are those of the machine.
+    assert [each.partition("=")[0] if each.startswith(("--models", "--cpp")) else each for each in found] == told
