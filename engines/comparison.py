@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from outcome import Outcome, Table
-from package import OURS, OURS_TCP, Package
+from store_package import OURS, OURS_TCP, Package
 
 Figures = Mapping[str, float]
 

@@ -7,8 +7,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from package import OURS, Package
 from process import EngineProcess, free_port
+from store_package import OURS, Package
 
 MIB = 1 << 20
 START_SECONDS = 60.0

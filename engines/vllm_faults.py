@@ -19,9 +19,9 @@ from pathlib import Path
 
 from comparison import Figures, Row, compare
 from outcome import Outcome
-from package import OURS, Package, cpp_package
 from pool import MIB, Pool
 from process import end_on_sigterm, wait_until
+from store_package import OURS, Package, cpp_package
 from vllm_server import BLOCK_TOKENS, Answer, VllmServer
 from vllm_store import prompt, tokens
 

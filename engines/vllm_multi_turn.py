@@ -23,10 +23,10 @@ from pathlib import Path
 from comparison import Figures, Row, compare
 from multi_turn_plot import plot
 from outcome import Outcome
-from package import ENGINES_PYTHON, OURS, Package, cpp_package
 from pool import MIB, Pool
 from process import end_on_sigterm
 from report import machine
+from store_package import ENGINES_PYTHON, OURS, Package, cpp_package
 from vllm_server import VllmServer, core_list, cores
 from vllm_store import tokens
 

@@ -10,9 +10,9 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
-from package import ENGINES_PYTHON, Package
 from pool import LOOPBACK
 from process import EngineProcess, free_port, wait_until
+from store_package import ENGINES_PYTHON, Package
 
 START_SECONDS = 300.0
 ANSWER_SECONDS = 300.0

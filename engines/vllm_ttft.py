@@ -19,9 +19,9 @@ from pathlib import Path
 
 from comparison import Row, compare
 from outcome import Outcome
-from package import OURS, OURS_TCP, Package, cpp_package
 from pool import LOOPBACK, MIB, Pool
 from process import end_on_sigterm
+from store_package import OURS, OURS_TCP, Package, cpp_package
 from vllm_faults import save
 from vllm_server import VllmServer
 from vllm_store import PREFIX_TOKENS, prompt, sources

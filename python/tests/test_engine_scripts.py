@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,15 @@ ENGINES = Path(__file__).resolve().parents[2] / "engines"
 
 
 @pytest.fixture
-def engines(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Imports a module of `engines/` by its name."""
+def engines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Imports a module of `engines/` by its name. They are forgotten again: `bench/` has some of the same names."""
+    names = {path.stem for path in ENGINES.glob("*.py")}
+    others = {name: sys.modules.pop(name) for name in names & set(sys.modules)}
     monkeypatch.syspath_prepend(str(ENGINES))
-    return importlib.import_module
+    yield importlib.import_module
+    for name in names & set(sys.modules):
+        del sys.modules[name]
+    sys.modules.update(others)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +42,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_limits_are_checked_for_this_project_alone(
     engines: Any, limits: dict[str, Any], ours: float | None, tcp: float, holds: list[bool]
 ) -> None:
-    comparison, package, outcomes = engines("comparison"), engines("package"), engines("outcome")
+    comparison, package, outcomes = engines("comparison"), engines("store_package"), engines("outcome")
     outcome = outcomes.Outcome("subject")
     found = [
         (package.OURS, {} if ours is None else {"key": ours}),
