@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from http.client import HTTPException
 from pathlib import Path
 
 from comparison import Figures, Row, compare
@@ -50,7 +51,7 @@ def attempt(server: VllmServer, ids: list[int]) -> Answer | None:
     """None if the request fails."""
     try:
         answer = server.complete(ids)
-    except OSError as error:
+    except (OSError, HTTPException) as error:
         print(f"  a request failed: {error}", flush=True)
         return None
     return answer if len(answer.tokens) == OUTPUT_TOKENS else None
@@ -260,7 +261,7 @@ def run(outcome: Outcome, scenario: Scenario, stages: list[Stage]) -> None:
         stage.say("begins")
         try:
             found.append((stage.package, scenario.run(stage)))
-        except (OSError, RuntimeError, KeyError) as error:
+        except Exception as error:
             traceback.print_exc()
             found.append((stage.package, {}))
             text = f"{scenario.title}, {stage.package.name}: runs to its end"

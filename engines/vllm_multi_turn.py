@@ -196,7 +196,7 @@ def run(outcome: Outcome, bench: Bench, packages: Sequence[Package]) -> None:
     for package in packages:
         try:
             figures = bench.run(package)
-        except (OSError, RuntimeError, KeyError) as error:
+        except Exception as error:
             if package.ours or package == NO_POOL:
                 raise
             print(f"  {package.name}: left out: {type(error).__name__}: {error}", flush=True)
