@@ -65,6 +65,18 @@ class EngineProcess:
     def pid(self) -> int:
         return self.process.pid
 
+    def cpu_seconds(self) -> float:
+        """The processor time that its living processes took so far, children included."""
+        ticks = 0
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            # One may end while it is read.
+            with contextlib.suppress(OSError):
+                # After the name, which stands in brackets: state, parent, group, session, ...
+                fields = stat.read_text().rpartition(")")[2].split()
+                if int(fields[3]) == self.pid:
+                    ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def output(self) -> str:
         return self.log.read_text(errors="replace")
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from comparison import Figures, Row, compare
@@ -49,8 +49,8 @@ NO_POOL = Package("no pool", ENGINES_PYTHON, ours=False)
 class Sample:
     """One answered request."""
 
-    turn: int
     tokens: int
+    answer_tokens: int
     ttft_ms: float
     itl_ms: float
 
@@ -67,7 +67,7 @@ class Conversation:
         count = TURN_TOKENS if self.said else FIRST_TOKENS
         self.said += tokens(f"conversation {self.number} turn {turn}", count)
         answer = server.stream(self.said, OUTPUT_TOKENS)
-        sample = Sample(turn, len(self.said) + len(answer.tokens), answer.ttft_ms, answer.itl_ms)
+        sample = Sample(len(self.said) + len(answer.tokens), len(answer.tokens), answer.ttft_ms, answer.itl_ms)
         self.said += answer.tokens
         return sample
 
@@ -122,6 +122,7 @@ class Bench:
         conversations = [Conversation(number) for number in range(self.conversations)]
         samples: list[Sample] = []
         seconds: list[float] = []
+        cpu_seconds = [cpu(servers)]
         with ExitStack() as stack:
             workers = [stack.enter_context(ThreadPoolExecutor(IN_FLIGHT)) for _ in servers]
             for turn in range(self.turns):
@@ -132,6 +133,7 @@ class Bench:
                     asked.append(workers[instance].submit(conversation.ask, servers[instance], turn))
                 answered = [future.result() for future in asked]
                 seconds.append(time.monotonic() - begin)
+                cpu_seconds.append(cpu(servers))
                 samples += answered
                 ttft_ms = statistics.mean(sample.ttft_ms for sample in answered)
                 done = f"turn {turn + 1} of {self.turns}: {seconds[-1]:.0f} s"
@@ -139,8 +141,16 @@ class Bench:
         figures = {
             **phase("first", samples[: self.conversations], seconds[0]),
             **phase("later", samples[self.conversations :], sum(seconds[1:])),
+            "short": sum(sample.answer_tokens < OUTPUT_TOKENS for sample in samples),
+            "first_cpu": cpu_seconds[1] - cpu_seconds[0],
+            "later_cpu": cpu_seconds[-1] - cpu_seconds[1],
         }
         return {**figures, **sources(servers, before)}
+
+
+def cpu(servers: Sequence[VllmServer]) -> float:
+    """Processor seconds so far. Other load of the machine changes them less than it does all times."""
+    return sum(server.process.cpu_seconds() for server in servers)
 
 
 def phase(name: str, samples: Sequence[Sample], seconds: float) -> dict[str, float]:
@@ -171,9 +181,12 @@ ROWS = [
     Row("first_ttft", "first turn: mean TTFT", "ms"),
     Row("first_rate", "first turn: tokens in and out", "tokens/s"),
     Row("first_itl", "first turn: mean ITL", "ms"),
+    Row("first_cpu", "first turn: processor time of vLLM", "s"),
     Row("later_ttft", "later turns: mean TTFT", "ms"),
     Row("later_rate", "later turns: tokens in and out", "tokens/s"),
     Row("later_itl", "later turns: mean ITL", "ms"),
+    Row("later_cpu", "later turns: processor time of vLLM", "s"),
+    Row("short", "answers shorter than asked for", "", 0),
     Row("pool", "prompt tokens from the pool", "%"),
     Row("local", "prompt tokens from the engines' own caches", "%"),
 ]
@@ -182,11 +195,14 @@ CHANGES = [
     Row("later_ttft_change", "later turns: TTFT against no pool", "%", -50),
     Row("later_rate_change", "later turns: throughput against no pool", "%", 20, at_least=True),
     Row("later_itl_change", "later turns: ITL against no pool", "%"),
+    Row("later_cpu_change", "later turns: processor time against no pool", "%"),
 ]
+# A shorter load may fit into the engines' own caches, and has no limits.
+CONVERSATIONS, TURNS = 8, 6
 
 
 def changes(figures: Figures, without: Figures) -> dict[str, float]:
-    names = ("later_ttft", "later_rate", "later_itl")
+    names = ("later_ttft", "later_rate", "later_itl", "later_cpu")
     return {f"{name}_change": (figures[name] / without[name] - 1) * 100 for name in names}
 
 
@@ -203,7 +219,9 @@ def run(outcome: Outcome, bench: Bench, packages: Sequence[Package]) -> None:
             continue
         without = found[0][1] if found else figures
         found.append((package, {**figures, **(changes(figures, without) if found else {})}))
-    compare(outcome, "Multi-turn", [*ROWS, *CHANGES], found)
+    whole = bench.conversations >= CONVERSATIONS and bench.turns >= TURNS
+    rows = [*ROWS, *(CHANGES if whole else [replace(row, limit=None) for row in CHANGES])]
+    compare(outcome, "Multi-turn", rows, found)
     write(outcome, bench, found)
 
 
@@ -222,8 +240,8 @@ def main() -> None:
     parser.add_argument("--logs", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--cpp", type=Path, help="the Python of an environment with the C++ package")
-    parser.add_argument("--conversations", type=int, default=8)
-    parser.add_argument("--turns", type=int, default=6)
+    parser.add_argument("--conversations", type=int, default=CONVERSATIONS)
+    parser.add_argument("--turns", type=int, default=TURNS)
     arguments = parser.parse_args()
     end_on_sigterm()
     outcome = Outcome("vLLM, multi-turn")
