@@ -25,6 +25,7 @@ from report import all_hold, report
 
 # A script ends its own processes first.
 CLEAN_UP_SECONDS = 120.0
+POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -63,16 +64,38 @@ def arguments_of(engine: Engine, given: argparse.Namespace, with_cpp: bool) -> l
     return [argument for option, arguments in told.items() if option in engine.options for argument in arguments]
 
 
+def follow(process: EngineProcess, subject: str, seconds: float) -> int:
+    """Prints what its script says of its progress, and returns its exit status. Raises TimeoutError after `seconds`.
+
+    What engines log there, and checks that hold, are left out.
+    """
+    deadline = time.monotonic() + seconds
+    shown = 0
+    while True:
+        ended = process.ended()
+        text = process.output()
+        whole = text.rfind("\n") + 1
+        for line in text[shown:whole].splitlines():
+            if line.startswith((subject, "  ")) and not line.startswith(("  ok: ", "   ", '  File "')):
+                print(line, flush=True)
+        shown = max(shown, whole)
+        if ended:
+            return process.wait(0)
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{process.name} ran longer than {seconds:.0f} s, see {process.log}")
+        time.sleep(POLL_SECONDS)
+
+
 def run_engine(name: str, logs: Path, more: list[str]) -> Outcome:
     """What its script found. A script that does not come to its end is a failed check."""
     engine = ENGINES[name]
     out, log = logs / f"{name}.json", logs / f"{name}.log"
-    print(f"{engine.subject}: at most {engine.seconds / 60:.0f} minutes, progress in {log}", flush=True)
+    print(f"{engine.subject}: at most {engine.seconds / 60:.0f} minutes, log in {log}", flush=True)
     command = [str(python()), str(HERE / engine.script), "--logs", str(logs), "--out", str(out)]
     process = EngineProcess([*command, *more], log, {"PYTHONDONTWRITEBYTECODE": "1"})
     begin = time.monotonic()
     try:
-        status = process.wait(engine.seconds)
+        status = follow(process, engine.subject, engine.seconds)
     finally:
         process.stop(CLEAN_UP_SECONDS)
     print(f"{engine.subject}: done after {time.monotonic() - begin:.0f} s", flush=True)

@@ -91,3 +91,33 @@ def test_scripts_are_told_what_they_take(engines: Any, name: str, quick: bool, w
     found = run.arguments_of(run.ENGINES[name], given, with_cpp)
     # The paths are those of the machine.
     assert [each.partition("=")[0] if each.startswith(("--models", "--cpp")) else each for each in found] == told
+
+
+def test_progress_is_what_a_script_says_itself(
+    engines: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, process = engines("run"), engines("process")
+    lines = [
+        "vLLM: nodes",
+        "  cold: 5 ms",
+        "  ok: holds",
+        "  FAILED: does not",
+        "INFO of an engine",
+        "    deep",
+    ]
+    code = f"import sys; print({chr(10).join(lines)!r}); sys.exit(3)"
+    script = process.EngineProcess([sys.executable, "-c", code], tmp_path / "script.log")
+    assert run.follow(script, "vLLM", 60) == 3
+    assert capsys.readouterr().out.splitlines() == ["vLLM: nodes", "  cold: 5 ms", "  FAILED: does not"]
+
+
+def test_a_script_that_runs_too_long_is_an_error(engines: Any, tmp_path: Path) -> None:
+    run, process = engines("run"), engines("process")
+    script = process.EngineProcess([sys.executable, "-c", "input()"], tmp_path / "script.log", {})
+    slow = process.EngineProcess(["sleep", "60"], tmp_path / "slow.log")
+    try:
+        with pytest.raises(TimeoutError):
+            run.follow(slow, "vLLM", 0)
+        assert run.follow(script, "vLLM", 60) == 1
+    finally:
+        slow.kill()
