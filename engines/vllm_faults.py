@@ -194,6 +194,7 @@ def small_pool(stage: Stage) -> Figures:
         "refused": refused,
         "held": held,
         "hits": sum(count == SHORT_TOKENS for count in hit_tokens),
+        "parts": sum(count > 0 for count in hit_tokens),
         "tokens": sum(hit_tokens),
         "failed_loads": failed_loads,
     }
@@ -247,6 +248,7 @@ SCENARIOS = {
             Row("refused", "blocks refused in the first pass", "", 0),
             Row("held", f"blocks held after it, of {SMALL_POOL_PROMPTS * SHORT_TOKENS // BLOCK_TOKENS}", ""),
             Row("hits", "prompts that hit as a whole, newest first", "", 6, at_least=True),
+            Row("parts", "prompts that hit as a whole or in part", ""),
             Row("tokens", "tokens from the pool", ""),
             Row("failed_loads", "blocks that failed to load", "", 0),
         ),
