@@ -1,9 +1,14 @@
-//! Eviction: the least recently used replica of a segment goes first, found without looking at any other.
+//! Eviction: the replica of a segment that is least likely to be of use soon goes first.
+//!
+//! Each segment has a queue for every [class](crate::class), in the order of last use. Of the heads of the queues, the
+//! one goes whose class and age are [worth](crate::reuse) least; while nothing has been learned, that is the least
+//! recently used. No other replicas are looked at.
 
-use mooncake_types::Tick;
+use std::cmp::Reverse;
+use std::ops::Range;
 
 use crate::Meta;
-use crate::record::{ObjectState, QueueKind};
+use crate::record::{ObjectState, PINNED_PLACES, PLAIN_PLACES, QueueKind};
 use crate::slab::NONE;
 
 /// Victims that the watermark takes between two requests. A group counts as its objects, and is never split.
@@ -12,8 +17,15 @@ const VICTIMS_PER_TURN: usize = 256;
 /// Victims that are passed over, because of their groups, before eviction takes none.
 const MOST_PASSED_OVER: usize = 256;
 
-const PLAIN: [QueueKind; 2] = [QueueKind::Fresh, QueueKind::Leased];
-const PINNED: [QueueKind; 2] = [QueueKind::PinnedFresh, QueueKind::PinnedLeased];
+/// Segments among which a put that finds no room chooses.
+const CHOICES: usize = 2;
+
+/// The order in which ranges are evicted, the least first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Standing {
+    worth: u32,
+    younger: Reverse<u64>,
+}
 
 impl Meta {
     /// Evicts one replica that lies, at least in part, on this segment, or a whole group of objects one of which does.
@@ -41,9 +53,12 @@ impl Meta {
     }
 
     fn evict_replicas(&mut self, object: u32, set: u32) {
+        let uses = self.class_of(object).uses();
         self.counters.evicted_bytes += self.free_replicas(object, set);
         if self.objects[object].first_range == NONE {
             self.counters.evicted_keys += 1;
+            let hash = self.index.hash(&self.objects[object].key);
+            self.ghosts.note(hash, uses, self.objects.len());
             self.drop_object(object);
         }
     }
@@ -52,9 +67,9 @@ impl Meta {
     /// queue of what has no lease, so that they are not met again soon.
     fn pick_victim(&mut self, slot: u32, pinned_too: bool) -> Option<u32> {
         let mut passed = Vec::new();
-        let mut victim = self.victim(slot, PLAIN, pinned_too, &mut passed);
+        let mut victim = self.victim(slot, PLAIN_PLACES, pinned_too, &mut passed);
         if victim.is_none() && pinned_too {
-            victim = self.victim(slot, PINNED, pinned_too, &mut passed);
+            victim = self.victim(slot, PINNED_PLACES, pinned_too, &mut passed);
         }
         for id in passed {
             self.pass_over(id);
@@ -62,28 +77,39 @@ impl Meta {
         victim
     }
 
-    /// The least recently used range of two queues, each in the order of last use. Those in the first have no
-    /// lease; the head of the second has the earliest lease to end.
+    /// Puts first, of the first few segments, the one whose next victim is worth least. With two choices instead of one,
+    /// segments that were filled by chance give up much the same as one large segment would.
+    pub(crate) fn put_least_first(&self, order: &mut [u32]) {
+        let standings = order.iter().take(CHOICES).map(|&slot| self.least_standing(slot));
+        let standings = standings.enumerate().filter_map(|(place, least)| Some((least?, place)));
+        if let Some((_, place)) = standings.min() {
+            order.swap(0, place);
+        }
+    }
+
+    fn least_standing(&self, slot: u32) -> Option<Standing> {
+        let queues = &self.segments[slot].queues[PLAIN_PLACES];
+        queues.iter().filter_map(|queue| self.standing(queue.head)).min()
+    }
+
+    /// Of the heads of some of a segment's queues, the range that is worth least, or the one that was used longest
+    /// ago among those. The head of a queue is its oldest; that of a queue of the leased has the earliest lease to end.
     fn victim(
         &self,
         slot: u32,
-        kinds: [QueueKind; 2],
+        places: Range<usize>,
         pinned_too: bool,
         passed: &mut Vec<u32>,
     ) -> Option<u32> {
-        let queues = &self.segments[slot].queues;
-        let head = |kind: QueueKind| kind.on_segment().map_or(NONE, |place| queues[place].head);
-        let mut heads = kinds.map(head);
-        let touched = |id: u32| -> Option<Tick> {
-            let until = (id != NONE).then(|| self.objects[self.ranges[id].object].touched)?;
-            (until <= self.now).then_some(until)
-        };
+        let mut heads = [NONE; PLAIN_PLACES.end];
+        for (head, queue) in heads.iter_mut().zip(&self.segments[slot].queues[places]) {
+            *head = queue.head;
+        }
+        let mut standings = heads.map(|head| self.standing(head));
         loop {
-            let first = match heads.map(touched) {
-                [None, None] => return None,
-                [Some(fresh), Some(leased)] => usize::from(leased < fresh),
-                [fresh, _] => usize::from(fresh.is_none()),
-            };
+            let standing = |&place: &usize| standings[place];
+            let least = |a: &usize, b: &usize| standing(a).cmp(&standing(b));
+            let first = (0..heads.len()).filter(|place| standing(place).is_some()).min_by(least)?;
             let id = heads[first];
             let group = self.objects[self.ranges[id].object].group;
             if group == NONE || !self.group_stays(group, pinned_too) {
@@ -94,7 +120,22 @@ impl Meta {
             }
             passed.push(id);
             heads[first] = self.ranges[id].next;
+            standings[first] = self.standing(heads[first]);
         }
+    }
+
+    /// How a range compares with others, unless it is leased: the least goes first.
+    fn standing(&self, id: u32) -> Option<Standing> {
+        let range = (id != NONE).then(|| &self.ranges[id])?;
+        if range.queue != QueueKind::Fresh && self.objects[range.object].touched > self.now {
+            return None;
+        }
+        let age = range.stamp.age(self.uses);
+        // Worth is never negative, so its bits are in its order.
+        Some(Standing {
+            worth: self.reuse.worth(range.class, age).to_bits(),
+            younger: Reverse(age),
+        })
     }
 
     /// A range of the segment was reserved: it may be crowded now.

@@ -24,8 +24,12 @@ impl Index {
         }
     }
 
+    pub(crate) fn hash(&self, key: &str) -> u64 {
+        self.state.hash_one(key)
+    }
+
     pub(crate) fn get(&self, objects: &Slab<Object>, key: &str) -> Option<u32> {
-        let hash = self.state.hash_one(key);
+        let hash = self.hash(key);
         self.shards[shard(hash)].find(hash, |&id| &*objects[id].key == key).copied()
     }
 

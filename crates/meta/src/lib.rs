@@ -6,7 +6,8 @@
 //! drive it a million steps a second and replay every one.
 //!
 //! Enter at [`Meta`]. Each file is one verb or noun of the master: `put`, `read`, `remove`, `place`, `evict`,
-//! `mount`, `timeout`, `pin`, `upsert`, `group`, `clear`, `task_create`, `task_fetch`, `task_end`; `record` has what is kept for each object; `check` has the invariants.
+//! `mount`, `timeout`, `pin`, `upsert`, `group`, `clear`, `task_create`, `task_fetch`, `task_end`; `record` has what is kept for each object;
+//! `class`, `reuse` and `ghosts` have what eviction knows about the use of objects; `check` has the invariants.
 //!
 //! Costs: a look-up, a grant and an eviction each touch only the objects that they are about. The queues in which
 //! objects stand are threaded through their records.
@@ -14,9 +15,11 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod class;
 mod clear;
 mod config;
 mod evict;
+mod ghosts;
 mod group;
 mod index;
 mod meta;
@@ -32,6 +35,7 @@ mod record;
 mod remove;
 mod reply;
 mod report;
+mod reuse;
 mod rng;
 mod segments;
 mod slab;

@@ -7,12 +7,14 @@ use hashbrown::HashMap;
 use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, Tick, Version, limits};
 
 use crate::config::Config;
+use crate::ghosts::Ghosts;
 use crate::group::{self, Groups};
 use crate::index::Index;
 use crate::pattern::Patterns;
 use crate::pin::SoftPins;
 use crate::queue::Queue;
 use crate::record::{Object, Range};
+use crate::reuse::Reuse;
 use crate::rng::Rng;
 use crate::segments::{Clients, Segments};
 use crate::slab::Slab;
@@ -35,6 +37,10 @@ pub struct Meta {
     pub(crate) objects: Slab<Object>,
     pub(crate) ranges: Slab<Range>,
     pub(crate) index: Index,
+    /// Uses of all objects together: the time by which eviction goes.
+    pub(crate) uses: u64,
+    pub(crate) reuse: Reuse,
+    pub(crate) ghosts: Ghosts,
     pub(crate) beside: Beside,
     /// Objects that were replaced and wait for their readers.
     pub(crate) replaced: usize,
@@ -75,6 +81,9 @@ impl Meta {
             objects: Slab::new(),
             ranges: Slab::new(),
             index: Index::new(config.seed),
+            uses: 0,
+            reuse: Reuse::new(),
+            ghosts: Ghosts::new(),
             beside: Beside::default(),
             replaced: 0,
             groups: Groups::default(),
@@ -123,15 +132,13 @@ impl Meta {
             }
             Request::PutStart(start) => self.put_start(from, start),
             Request::PutEnd { puts } => {
-                Reply::Statuses(puts.iter().map(|put| self.put_end(from, put)).collect())
+                Reply::Statuses(in_reverse(puts, |put| self.put_end(from, put)))
             }
             Request::PutRevoke { puts } => {
                 Reply::Statuses(puts.iter().map(|put| self.put_revoke(from, put)).collect())
             }
             Request::GetReplicaList { keys } => self.get_replica_list(keys),
-            Request::ExistKey { keys } => {
-                Reply::Exist(keys.iter().map(|key| self.exist(key)).collect())
-            }
+            Request::ExistKey { keys } => Reply::Exist(in_reverse(keys, |key| self.exist(key))),
             Request::Remove { keys, force } => {
                 Reply::Statuses(keys.iter().map(|key| self.remove(key, *force)).collect())
             }
@@ -161,6 +168,14 @@ impl Meta {
         self.granted += 1;
         Version { epoch: self.epoch, counter: self.granted }
     }
+}
+
+/// Does the same for each item, from the last to the first, so that the first is the most recently used one: blocks
+/// of a prompt are worth nothing without those before them. Returns the results in the order of the items.
+fn in_reverse<T, R>(items: &[T], act: impl FnMut(&T) -> R) -> Vec<R> {
+    let mut results: Vec<R> = items.iter().rev().map(act).collect();
+    results.reverse();
+    results
 }
 
 fn keys_of(request: &Request<'_>) -> usize {

@@ -79,7 +79,7 @@ impl Meta {
             client: from,
             state: SegmentState::Ok,
             allocator,
-            queues: [Queue::default(); SEGMENT_QUEUES.len()],
+            queues: [Queue::default(); SEGMENT_QUEUES],
         });
         Ok(())
     }

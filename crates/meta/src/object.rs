@@ -3,6 +3,8 @@
 use mooncake_types::{Located, Placement};
 
 use crate::Meta;
+use crate::class::{Class, Stamp};
+use crate::queue::Queue;
 use crate::record::{ObjectState, Pin, QueueKind, Range};
 use crate::reply::AddressTable;
 use crate::slab::NONE;
@@ -62,27 +64,28 @@ impl Meta {
     }
 
     fn leave_queue(&mut self, id: u32) {
-        let Range { queue, segment, .. } = self.ranges[id];
+        let Range { queue, segment, class, .. } = self.ranges[id];
         let queue = match queue {
             QueueKind::Out => return,
             QueueKind::Processing => &mut self.processing,
             QueueKind::Releasing => &mut self.releasing,
-            on_segment => segment_queue(&mut self.segments[segment].queues, on_segment),
+            on_segment => segment_queue(&mut self.segments[segment].queues, on_segment, class),
         };
         queue.remove(&mut self.ranges, id);
         self.ranges[id].queue = QueueKind::Out;
     }
 
     fn join_queue(&mut self, id: u32, kind: QueueKind) {
-        let segment = self.ranges[id].segment;
+        let Range { segment, class, .. } = self.ranges[id];
         let queue = match kind {
             QueueKind::Out => return,
             QueueKind::Processing => &mut self.processing,
             QueueKind::Releasing => &mut self.releasing,
-            on_segment => segment_queue(&mut self.segments[segment].queues, on_segment),
+            on_segment => segment_queue(&mut self.segments[segment].queues, on_segment, class),
         };
         queue.push_back(&mut self.ranges, id);
-        self.ranges[id].queue = kind;
+        let range = &mut self.ranges[id];
+        (range.queue, range.stamp) = (kind, Stamp::at(self.uses));
     }
 
     /// Moves a range to the end of a queue.
@@ -97,6 +100,33 @@ impl Meta {
         while at != NONE {
             self.enqueue(at, kind);
             at = self.ranges[at].sibling;
+        }
+    }
+
+    /// The class of an object, which has a range.
+    pub(crate) fn class_of(&self, object: u32) -> Class {
+        self.ranges[self.objects[object].first_range].class
+    }
+
+    /// Counts one more use of an object, whose ranges are to join other queues next.
+    pub(crate) fn count_use(&mut self, object: u32) {
+        let class = self.class_of(object).used();
+        let mut at = self.objects[object].first_range;
+        while at != NONE {
+            self.leave_queue(at);
+            self.ranges[at].class = class;
+            at = self.ranges[at].sibling;
+        }
+        self.learn_use(object);
+    }
+
+    /// An object was used, or became readable: time goes on, and if its key is one of the sample, something is learned.
+    pub(crate) fn learn_use(&mut self, object: u32) {
+        self.uses += 1;
+        let class = self.class_of(object);
+        if self.reuse.samples(class) {
+            let hash = self.index.hash(&self.objects[object].key);
+            self.reuse.note_use(hash, class, self.uses, self.objects.len());
         }
     }
 
@@ -174,7 +204,7 @@ impl Meta {
     }
 }
 
-fn segment_queue(queues: &mut [crate::queue::Queue], kind: QueueKind) -> &mut crate::queue::Queue {
-    let place = kind.on_segment().expect("the kind is one of a segment's queues");
+fn segment_queue(queues: &mut [Queue], kind: QueueKind, class: Class) -> &mut Queue {
+    let place = kind.on_segment(class).expect("the kind is one of a segment's queues");
     &mut queues[place]
 }

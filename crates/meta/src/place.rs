@@ -88,7 +88,7 @@ impl Meta {
                 return Some(vec![piece]);
             }
         }
-        let order = self.probe_order(preferred, avoided, start);
+        let mut order = self.probe_order(preferred, avoided, start);
         if striped && order.len() > 1 {
             let width = order.len().min(limits::MAX_STRIPES).min(len.div_ceil(threshold) as usize);
             if let Some(pieces) = self.stripe_evenly(len, &order[..width]) {
@@ -100,6 +100,9 @@ impl Meta {
         }
         if let Some(pieces) = self.scatter(len, &order, EASY_PIECES, false) {
             return Some(pieces);
+        }
+        if preferred.is_empty() {
+            self.put_least_first(&mut order);
         }
         if let Some(piece) = self.evict_for(len, &order) {
             return Some(vec![piece]);

@@ -6,6 +6,7 @@ use mooncake_types::{
 };
 
 use crate::Meta;
+use crate::class::{Class, Stamp};
 use crate::meta::check_key;
 use crate::pin;
 use crate::place::{Piece, Wish};
@@ -45,14 +46,16 @@ impl Meta {
             mode: start.mode,
         };
         let mut table = AddressTable::default();
-        let grant = |item| self.grant(item, &order, &mut table);
-        let results = start.puts.iter().map(grant).collect();
+        let last = start.puts.len().saturating_sub(1);
+        let grant = |(place, item)| self.grant(item, place == last, &order, &mut table);
+        let results = start.puts.iter().enumerate().map(grant).collect();
         Reply::Granted { results, segments: table.into_addresses() }
     }
 
     fn grant(
         &mut self,
         item: &PutItem<'_>,
+        last: bool,
         order: &Order,
         table: &mut AddressTable,
     ) -> Result<Grant, ErrorCode> {
@@ -76,7 +79,7 @@ impl Meta {
         if replicas.len() < order.wish.replicas {
             self.counters.partial_allocations += 1;
         }
-        let object = self.insert(item, order, &replicas);
+        let object = self.insert(item, last, order, &replicas);
         let placements =
             self.ranges_of(object).map(|(_, range)| self.placement(range, table)).collect();
         Ok(Grant { version: self.objects[object].version, placements })
@@ -95,7 +98,13 @@ impl Meta {
         }
     }
 
-    fn insert(&mut self, item: &PutItem<'_>, order: &Order, replicas: &[Vec<Piece>]) -> u32 {
+    fn insert(
+        &mut self,
+        item: &PutItem<'_>,
+        last: bool,
+        order: &Order,
+        replicas: &[Vec<Piece>],
+    ) -> u32 {
         let version = self.next_version();
         let object = self.objects.insert(Object {
             key: item.key.into(),
@@ -110,15 +119,18 @@ impl Meta {
             data_type: order.data_type,
             mode: order.mode,
         });
-        self.attach(
-            object,
-            replicas.iter().enumerate().map(|(number, pieces)| (number, &**pieces)),
-        );
         // Looked up again: what held the key may have been evicted to make room.
         let holder = match order.mode {
             PutMode::Insert => None,
             PutMode::Upsert => self.find(item.key),
         };
+        let hash = self.index.hash(item.key);
+        let uses = match holder {
+            None => self.ghosts.take(hash).map_or(0, |uses| uses + 1),
+            Some(holder) => self.class_of(holder).uses(),
+        };
+        let numbered = replicas.iter().enumerate().map(|(number, pieces)| (number, &**pieces));
+        self.attach(object, Class::new(hash, uses, last), numbered);
         match holder {
             None => {
                 self.index.insert(&self.objects, object);
@@ -140,6 +152,7 @@ impl Meta {
     pub(crate) fn attach<'a>(
         &mut self,
         object: u32,
+        class: Class,
         replicas: impl DoubleEndedIterator<Item = (usize, &'a [Piece])>,
     ) {
         let mut sibling = NONE;
@@ -155,6 +168,8 @@ impl Meta {
                     next: NONE,
                     replica: replica as u8,
                     queue: QueueKind::Out,
+                    class,
+                    stamp: Stamp::at(self.uses),
                 });
             }
         }
@@ -191,6 +206,7 @@ impl Meta {
         }
         self.count_in_group(object);
         self.begin_soft_pin(object);
+        self.learn_use(object);
         self.requeue(object, self.queue_after(object, false));
         Ok(())
     }

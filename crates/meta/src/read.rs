@@ -1,6 +1,6 @@
 //! Reading: where objects lie, whether they exist, and the lease that both grant.
 
-use mooncake_types::{ErrorCode, Located, Reply};
+use mooncake_types::{ErrorCode, Reply};
 
 use crate::Meta;
 use crate::meta::check_key;
@@ -11,7 +11,17 @@ use crate::slab::NONE;
 impl Meta {
     pub(crate) fn get_replica_list(&mut self, keys: &[&str]) -> Reply {
         let mut table = AddressTable::default();
-        let results = keys.iter().map(|key| self.read(key, &mut table)).collect();
+        let found: Vec<Result<u32, ErrorCode>> =
+            keys.iter().map(|key| self.find_complete(key)).collect();
+        let locate =
+            |found: &Result<u32, ErrorCode>| found.map(|object| self.locate(object, &mut table));
+        let results = found.iter().map(locate).collect();
+        // From the last to the first, so that the first is the most recently used one.
+        for object in found.into_iter().rev().flatten() {
+            self.access(object);
+            self.counters.lookup_hits += 1;
+            self.counters.lookup_hit_bytes += self.objects[object].len;
+        }
         Reply::Located {
             results,
             segments: table.into_addresses(),
@@ -19,17 +29,14 @@ impl Meta {
         }
     }
 
-    fn read(&mut self, key: &str, table: &mut AddressTable) -> Result<Located, ErrorCode> {
+    fn find_complete(&mut self, key: &str) -> Result<u32, ErrorCode> {
         check_key(key)?;
         self.counters.lookups += 1;
         let object = self.find_living(key).ok_or(ErrorCode::ObjectNotFound)?;
         if self.objects[object].state != ObjectState::Complete {
             return Err(ErrorCode::ReplicaIsNotReady);
         }
-        self.access(object);
-        self.counters.lookup_hits += 1;
-        self.counters.lookup_hit_bytes += self.objects[object].len;
-        Ok(self.locate(object, table))
+        Ok(object)
     }
 
     pub(crate) fn exist(&mut self, key: &str) -> Result<bool, ErrorCode> {
@@ -67,8 +74,13 @@ impl Meta {
         if self.objects[object].touched >= until {
             return;
         }
+        // Accesses under one lease belong to one use: who looks up keys reads them next, in several processes perhaps.
+        let under_lease = self.is_leased(object);
         self.objects[object].touched = until;
         self.slide_soft_pin(object);
+        if !under_lease {
+            self.count_use(object);
+        }
         self.requeue(object, self.queue_after(object, true));
     }
 

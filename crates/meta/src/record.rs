@@ -4,6 +4,8 @@
 use mooncake_alloc::Handle;
 use mooncake_types::{PutMode, Tick, Version};
 
+use crate::class::{CLASSES, Class, Stamp};
+
 /// One put, from its grant until its last range is free.
 #[derive(Debug)]
 pub(crate) struct Object {
@@ -79,6 +81,10 @@ pub(crate) struct Range {
     pub(crate) next: u32,
     pub(crate) replica: u8,
     pub(crate) queue: QueueKind,
+    /// What eviction goes by; the same in all ranges of a finished object.
+    pub(crate) class: Class,
+    /// When it joined its queue.
+    pub(crate) stamp: Stamp,
 }
 
 /// The queue that a range stands in.
@@ -90,9 +96,9 @@ pub(crate) enum QueueKind {
     Processing,
     /// The first range of a discarded put, in the order of the starts.
     Releasing,
-    /// On its segment, evictable, not read since it was put or last pinned.
+    /// On its segment, evictable, not read since it was put or last pinned. Each class has a queue.
     Fresh,
-    /// On its segment, read; in the order of the ends of the leases.
+    /// On its segment, read; in the order of the ends of the leases. Each class has a queue.
     Leased,
     /// As `Fresh`, soft-pinned.
     PinnedFresh,
@@ -105,29 +111,28 @@ pub(crate) enum QueueKind {
 }
 
 impl QueueKind {
-    /// The place among a segment's queues.
-    pub(crate) fn on_segment(self) -> Option<usize> {
+    /// The place among a segment's queues of those of this kind and class.
+    pub(crate) fn on_segment(self, class: Class) -> Option<usize> {
         match self {
-            QueueKind::Fresh => Some(0),
-            QueueKind::Leased => Some(1),
-            QueueKind::PinnedFresh => Some(2),
-            QueueKind::PinnedLeased => Some(3),
-            QueueKind::Hard => Some(4),
-            QueueKind::Replaced => Some(5),
+            QueueKind::Fresh => Some(class.index()),
+            QueueKind::Leased => Some(CLASSES + class.index()),
+            QueueKind::PinnedFresh => Some(PINNED_PLACES.start),
+            QueueKind::PinnedLeased => Some(PINNED_PLACES.start + 1),
+            QueueKind::Hard => Some(PINNED_PLACES.end),
+            QueueKind::Replaced => Some(REPLACED_PLACE),
             QueueKind::Out | QueueKind::Processing | QueueKind::Releasing => None,
         }
     }
 }
 
+/// The places of what is evicted first, and of that which goes when nothing else is left.
+pub(crate) const PLAIN_PLACES: std::ops::Range<usize> = 0..2 * CLASSES;
+pub(crate) const PINNED_PLACES: std::ops::Range<usize> = 2 * CLASSES..2 * CLASSES + 2;
+/// The place of what was replaced.
+pub(crate) const REPLACED_PLACE: usize = PINNED_PLACES.end + 1;
+
 /// Queues that each segment has.
-pub(crate) const SEGMENT_QUEUES: [QueueKind; 6] = [
-    QueueKind::Fresh,
-    QueueKind::Leased,
-    QueueKind::PinnedFresh,
-    QueueKind::PinnedLeased,
-    QueueKind::Hard,
-    QueueKind::Replaced,
-];
+pub(crate) const SEGMENT_QUEUES: usize = REPLACED_PLACE + 1;
 
 #[cfg(test)]
 mod tests {

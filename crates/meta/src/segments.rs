@@ -22,7 +22,7 @@ pub(crate) struct Segment {
     pub(crate) client: ClientId,
     pub(crate) state: SegmentState,
     pub(crate) allocator: Allocator,
-    pub(crate) queues: [Queue; SEGMENT_QUEUES.len()],
+    pub(crate) queues: [Queue; SEGMENT_QUEUES],
 }
 
 impl Segment {

@@ -70,6 +70,7 @@ impl Meta {
     fn adopt(&mut self, object: u32, copy: u32) {
         let adopted: Vec<u32> = self.ranges_of(copy).map(|(id, _)| id).collect();
         let last = self.ranges_of(object).last().map(|(id, _)| id);
+        let class = self.class_of(object);
         match last {
             None => self.objects[object].first_range = adopted[0],
             Some(last) => self.ranges[last].sibling = adopted[0],
@@ -77,7 +78,8 @@ impl Meta {
         self.objects[copy].first_range = NONE;
         self.drop_object(copy);
         for &id in &adopted {
-            self.ranges[id].object = object;
+            let range = &mut self.ranges[id];
+            (range.object, range.class) = (object, class);
         }
         if self.is_leased(object) {
             // Only the end of the queue of the leased may be joined, so this counts as a read.

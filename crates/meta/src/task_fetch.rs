@@ -177,7 +177,7 @@ impl Meta {
             mode: PutMode::Insert,
         };
         let copy = self.objects.insert(copy);
-        self.attach(copy, numbered.into_iter());
+        self.attach(copy, self.class_of(object), numbered.into_iter());
         copy
     }
 }

@@ -123,7 +123,7 @@ impl Meta {
         for _ in 0..REPLICAS_PER_TURN {
             let Some(&slot) = self.segments.dying.first() else { return };
             let queues = &self.segments[slot].queues;
-            let head = (0..SEGMENT_QUEUES.len()).map(|i| queues[i].head).find(|&head| head != NONE);
+            let head = (0..SEGMENT_QUEUES).map(|i| queues[i].head).find(|&head| head != NONE);
             let Some(head) = head else {
                 self.segments.dying.remove(&slot);
                 continue;

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use mooncake_types::{ErrorCode, PutItem, PutMode, Tick, Version};
 
 use crate::Meta;
-use crate::record::{ObjectState, Pin, QueueKind};
+use crate::record::{ObjectState, Pin, QueueKind, REPLACED_PLACE};
 use crate::slab::NONE;
 use crate::timeout::Timer;
 
@@ -152,8 +152,7 @@ impl Meta {
 
     /// Frees what is left on a segment of one replaced object. Returns the bytes that came free there.
     pub(crate) fn give_up_replaced(&mut self, slot: u32) -> Option<u64> {
-        let place = QueueKind::Replaced.on_segment()?;
-        let head = self.segments[slot].queues[place].head;
+        let head = self.segments[slot].queues[REPLACED_PLACE].head;
         if head == NONE {
             return None;
         }

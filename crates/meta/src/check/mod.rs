@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::Meta;
-use crate::record::{ObjectState, Pin, QueueKind, SEGMENT_QUEUES};
+use crate::record::{ObjectState, Pin, QueueKind};
 use crate::slab::NONE;
 
 /// A sentence that is not true, and what shows it.
@@ -86,6 +86,11 @@ impl Meta {
                 ensure("a range names its object", range.object == id, || {
                     format!("range {range_id} of object {id} names {}", range.object)
                 })?;
+                ensure(
+                    "the ranges of an object are of one class",
+                    range.class == self.class_of(id),
+                    || format!("range {range_id} of object {id}: {:?}", range.class),
+                )?;
             }
             ensure("an object has a replica", !bytes.is_empty(), || format!("object {id}"))?;
             ensure(
@@ -162,16 +167,20 @@ impl Meta {
     fn every_queue_is_in_order(&self) -> Check {
         let touched = |id: u32| self.objects[self.ranges[id].object].touched;
         for (slot, segment) in self.segments.iter() {
-            for (queue, kind) in segment.queues.iter().zip(SEGMENT_QUEUES) {
+            for (place, queue) in segment.queues.iter().enumerate() {
                 let members: Vec<u32> = queue.iter(&self.ranges).collect();
                 ensure(
-                    "a queue holds ranges of its segment and kind, and as many as it says",
+                    "a queue holds ranges of its segment, kind and class, and as many as it says",
                     members.len() == queue.len as usize
                         && members.iter().all(|&id| {
-                            (self.ranges[id].segment, self.ranges[id].queue) == (slot, kind)
+                            let range = &self.ranges[id];
+                            let right = range.queue.on_segment(range.class);
+                            (range.segment, right) == (slot, Some(place))
                         }),
-                    || format!("slot {slot}, {kind:?}: {members:?}"),
+                    || format!("slot {slot}, queue {place}: {members:?}"),
                 )?;
+                let Some(&first) = members.first() else { continue };
+                let kind = self.ranges[first].queue;
                 let sorted = members.windows(2).all(|pair| touched(pair[0]) <= touched(pair[1]));
                 let ordered = matches!(
                     kind,

@@ -1,7 +1,9 @@
 //! Eviction and pins.
 
 use mooncake_meta::Config;
-use mooncake_types::{ErrorCode, ReplicateConfig, SoftPin};
+use mooncake_types::{
+    ErrorCode, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig, Reply, Request, SoftPin,
+};
 
 use crate::world::ALICE;
 use crate::{KIB, pool, pool_with, soft};
@@ -22,6 +24,43 @@ fn a_full_pool_evicts_the_least_recently_used() {
     let counters = world.meta.stats().counters;
     assert_eq!((counters.evicted_keys, counters.evicted_bytes), (3, 48 * KIB));
     world.check();
+}
+
+#[test]
+fn a_batch_loses_its_last_blocks_first_however_it_was_used() {
+    for read in [None, Some(false), Some(true)] {
+        let mut world = pool(1, 64 * KIB);
+        let keys = ["a", "b", "c", "d"];
+        let start = PutStart {
+            puts: keys.map(|key| PutItem::new(key, 16 * KIB)).to_vec(),
+            config: ReplicateConfig::default(),
+            mode: PutMode::Insert,
+        };
+        let Reply::Granted { results, .. } = world.ask(ALICE, &Request::PutStart(start)) else {
+            panic!("a wrong kind of reply");
+        };
+        let end = |(key, grant): (&'static str, Result<mooncake_types::Grant, ErrorCode>)| PutEnd {
+            key,
+            version: grant.unwrap().version,
+            failed_replicas: 0,
+        };
+        let puts = keys.into_iter().zip(results).map(end).collect();
+        world.ask(ALICE, &Request::PutEnd { puts });
+        let keys = keys.to_vec();
+        match read {
+            None => {}
+            Some(false) => drop(world.ask(ALICE, &Request::ExistKey { keys })),
+            Some(true) => drop(world.ask(ALICE, &Request::GetReplicaList { keys })),
+        }
+        world.advance(5_001);
+        for (new, left) in
+            [("e", ["a", "b", "c", "e"]), ("f", ["a", "b", "e", "f"]), ("g", ["a", "e", "f", "g"])]
+        {
+            world.put(new, 16 * KIB).unwrap();
+            assert_eq!(world.keys(), left, "read: {read:?}");
+        }
+        world.check();
+    }
 }
 
 #[test]

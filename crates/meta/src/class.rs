@@ -1,0 +1,112 @@
+//! What an object's own history says about it: the class that eviction learns about.
+
+/// Classes that there are.
+pub(crate) const CLASSES: usize = (MOST_USES as usize + 1) * 2;
+
+/// Uses that are told apart; more count as this many.
+pub(crate) const MOST_USES: u8 = 3;
+
+const USES: u8 = 0b11;
+const LAST: u8 = 0b100;
+const RARITY_SHIFT: u32 = 3;
+const MOST_RARITY: u32 = 31;
+
+/// How often an object has been used, whether it was the last of its batch, and how rarely keys such as its own are
+/// sampled; in one byte.
+///
+/// The last block of a prompt is seldom used again: where it is not full, the next prompt has another in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Class(u8);
+
+impl Class {
+    /// The class of an object of a key with this hash, which was used `uses` times before.
+    pub(crate) fn new(hash: u64, uses: u8, last: bool) -> Self {
+        let rarity = (scatter(hash) >> 16).trailing_zeros().min(MOST_RARITY) as u8;
+        Self((rarity << RARITY_SHIFT) | (u8::from(last) * LAST) | uses.min(MOST_USES))
+    }
+
+    /// The class after one more use.
+    pub(crate) fn used(self) -> Self {
+        Self(self.0 + u8::from(self.uses() < MOST_USES))
+    }
+
+    /// Uses, at most [`MOST_USES`].
+    pub(crate) fn uses(self) -> u8 {
+        self.0 & USES
+    }
+
+    /// A number below [`CLASSES`].
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0 & (LAST | USES))
+    }
+
+    /// How many times the set of keys of at least this rarity is half of a larger one: one key in two to this power
+    /// is as rare.
+    pub(crate) fn rarity(self) -> u32 {
+        u32::from(self.0 >> RARITY_SHIFT)
+    }
+}
+
+/// Spreads a hash again, so that choices made by it do not go with those that the index makes by it.
+pub(crate) fn scatter(hash: u64) -> u64 {
+    hash.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// When something was used, counted in uses of any object; in five bytes, which last for a trillion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp([u8; 5]);
+
+impl Stamp {
+    pub(crate) fn at(uses: u64) -> Self {
+        let [a, b, c, d, e, ..] = uses.to_le_bytes();
+        Self([a, b, c, d, e])
+    }
+
+    /// Uses from this one to one that came later.
+    pub(crate) fn age(self, now: u64) -> u64 {
+        let [a, b, c, d, e] = self.0;
+        let at = u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]);
+        now.wrapping_sub(at) & (u64::MAX >> 24)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_counts_uses_and_keeps_the_rest() {
+        for (last, first_index) in [(false, 0), (true, 4)] {
+            let mut class = Class::new(0x1234_5678_9ABC_DEF0, 0, last);
+            let rarity = class.rarity();
+            for index in [0, 1, 2, 3, 3] {
+                assert_eq!((class.index(), class.rarity()), (first_index + index, rarity));
+                class = class.used();
+            }
+        }
+        assert_eq!(Class::new(7, 200, false).uses(), MOST_USES);
+    }
+
+    #[test]
+    fn half_of_the_keys_are_of_each_further_rarity() {
+        let mut counts = [0u32; 8];
+        for hash in 0..1u64 << 16 {
+            let hash = hash.wrapping_mul(0xD134_2543_DE82_EF95);
+            if let Some(count) = counts.get_mut(Class::new(hash, 0, false).rarity() as usize) {
+                *count += 1;
+            }
+        }
+        for (rarity, &count) in counts.iter().enumerate() {
+            let expected = 1 << (15 - rarity);
+            assert!(count.abs_diff(expected) < expected / 4 + 32, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn ages_are_right_across_the_end_of_the_count() {
+        let last = (1u64 << 40) - 1;
+        for (at, now, age) in [(0, 0, 0), (5, 12, 7), (last, last + 3, 3), (last - 1, last, 1)] {
+            assert_eq!(Stamp::at(at).age(now), age, "{at} {now}");
+        }
+    }
+}
