@@ -3,11 +3,15 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
+use std::hint::black_box;
 
-use crate::record::Object;
-use crate::slab::Slab;
+use crate::record::{Object, Range};
+use crate::slab::{NONE, Slab};
 
 const SHARDS: usize = 256;
+
+/// Look-ups that wait for memory together.
+const AT_ONCE: usize = 32;
 
 #[derive(Debug)]
 pub(crate) struct Index {
@@ -31,6 +35,38 @@ impl Index {
     pub(crate) fn get(&self, objects: &Slab<Object>, key: &str) -> Option<u32> {
         let hash = self.hash(key);
         self.shards[shard(hash)].find(hash, |&id| &*objects[id].key == key).copied()
+    }
+
+    /// Has the processor fetch what look-ups of these keys will read, of many keys at once: in a large pool nearly every
+    /// step of a look-up waits for memory, and one look-up after the other would wait for each.
+    pub(crate) fn fetch_ahead<'k>(
+        &self,
+        objects: &Slab<Object>,
+        ranges: &Slab<Range>,
+        mut keys: impl Iterator<Item = &'k str>,
+    ) {
+        loop {
+            let (mut hashes, mut guesses) = ([0; AT_ONCE], [NONE; AT_ONCE]);
+            let mut count = 0;
+            for (hash, key) in hashes.iter_mut().zip(keys.by_ref()) {
+                *hash = self.hash(key);
+                count += 1;
+            }
+            // Seven bits of the hash are compared here; it is seldom another key's object.
+            for (guess, &hash) in guesses.iter_mut().zip(&hashes[..count]) {
+                *guess = self.shards[shard(hash)].find(hash, |_| true).copied().unwrap_or(NONE);
+            }
+            let found = guesses.iter().filter_map(|&guess| objects.get(guess));
+            let read = found.filter_map(|object| {
+                let key = object.key.as_bytes();
+                let range = ranges.get(object.first_range)?;
+                Some(u32::from(key[0] ^ key[key.len() - 1]) ^ range.next)
+            });
+            black_box(read.fold(0, |all, one| all ^ one));
+            if count < AT_ONCE {
+                return;
+            }
+        }
     }
 
     /// The key must not be in the index.

@@ -23,6 +23,13 @@ use crate::task::Tasks;
 use crate::timeout::Timer;
 use crate::upsert::Beside;
 
+/// Objects whose records the processor's caches hold no more.
+const LARGE_POOL: usize = 1 << 16;
+/// Keys from which on a request is worth fetching ahead for.
+const LARGE_BATCH: usize = 8;
+/// Keys that are fetched ahead: what more there is would push out what is read first.
+const MOST_AHEAD: usize = 2_048;
+
 /// The master's state: who lends what, which objects there are, where they lie, who may read or write them.
 ///
 /// One owner, no locks, no clock: time comes with every call and never goes back. The methods come in four kinds:
@@ -124,6 +131,7 @@ impl Meta {
             return Reply::Refused(ErrorCode::InvalidParams);
         }
         self.refreshes_left = group::REFRESHES_PER_REQUEST;
+        self.fetch_ahead(request);
         match request {
             Request::Ping { segments } => self.ping(from, segments),
             Request::MountSegment(mount) => Reply::Done(self.mount(from, mount)),
@@ -156,6 +164,30 @@ impl Meta {
             },
             Request::FetchTasks { limit } => self.fetch_tasks(from, *limit),
             Request::EndTask { id, outcome } => Reply::Done(self.end_task(from, *id, *outcome)),
+        }
+    }
+
+    /// Has the processor fetch what the look-ups of a batch will read, where it is not likely to be near anyway.
+    fn fetch_ahead(&self, request: &Request<'_>) {
+        if self.objects.len() < LARGE_POOL || keys_of(request) < LARGE_BATCH {
+            return;
+        }
+        let (index, objects, ranges) = (&self.index, &self.objects, &self.ranges);
+        match request {
+            Request::ExistKey { keys }
+            | Request::GetReplicaList { keys }
+            | Request::Remove { keys, .. } => {
+                index.fetch_ahead(objects, ranges, keys.iter().copied().take(MOST_AHEAD));
+            }
+            Request::PutStart(start) => {
+                let keys = start.puts.iter().map(|put| put.key);
+                index.fetch_ahead(objects, ranges, keys.take(MOST_AHEAD));
+            }
+            Request::PutEnd { puts } => {
+                let keys = puts.iter().rev().map(|put| put.key);
+                index.fetch_ahead(objects, ranges, keys.take(MOST_AHEAD));
+            }
+            _ => {}
         }
     }
 

@@ -2,8 +2,8 @@
 
 use mooncake_meta::Config;
 use mooncake_types::{
-    ErrorCode, PutItem, PutMode, PutStart, ReplicateConfig, Reply, Request, SegmentId, SoftPin,
-    Tick, limits,
+    ErrorCode, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig, Reply, Request, SegmentId,
+    SoftPin, Tick, limits,
 };
 
 use crate::world::{ALICE, BOB};
@@ -170,4 +170,40 @@ fn time_that_goes_back_changes_nothing() {
     world.now = Tick(0);
     assert_eq!(world.remove("k", false), Err(ErrorCode::ObjectHasLease));
     world.check();
+}
+
+/// Batches in a pool so large that what their look-ups read is fetched ahead.
+#[test]
+fn batches_in_a_large_pool_are_answered_key_by_key() {
+    const OBJECTS: usize = 70_000;
+    let mut world = pool(1, OBJECTS as u64 * KIB);
+    let keys: Vec<String> = (0..OBJECTS).map(|number| format!("{number:05}")).collect();
+    let long = "x".repeat(limits::MAX_KEY_BYTES + 1);
+    for keys in keys.chunks(1_000) {
+        let puts = keys.iter().map(|key| PutItem::new(key, 1)).collect();
+        let start = PutStart { puts, config: ReplicateConfig::default(), mode: PutMode::Insert };
+        let Reply::Granted { results, .. } = world.ask(ALICE, &Request::PutStart(start)) else {
+            panic!("a wrong kind of reply");
+        };
+        let ends = keys.iter().zip(results).map(|(key, grant)| PutEnd {
+            key,
+            version: grant.unwrap().version,
+            failed_replicas: 0,
+        });
+        let puts = ends.collect::<Vec<_>>();
+        let statuses = world.ask(ALICE, &Request::PutEnd { puts });
+        assert_eq!(statuses, Reply::Statuses(vec![Ok(()); 1_000]));
+    }
+    let mut asked = vec!["", "nobody's", &long];
+    let mut expected = vec![Err(ErrorCode::InvalidKey), Ok(false), Err(ErrorCode::InvalidKey)];
+    asked.extend(keys.iter().step_by(25).map(String::as_str));
+    expected.resize(asked.len(), Ok(true));
+    let exist = world.ask(BOB, &Request::ExistKey { keys: asked.clone() });
+    assert_eq!(exist, Reply::Exist(expected.clone()));
+    let Reply::Located { results, .. } = world.ask(BOB, &Request::GetReplicaList { keys: asked })
+    else {
+        panic!("a wrong kind of reply");
+    };
+    let found: Vec<bool> = results.iter().map(Result::is_ok).collect();
+    assert_eq!(found, expected.iter().map(|exists| *exists == Ok(true)).collect::<Vec<_>>());
 }
