@@ -9,7 +9,7 @@ use mooncake_wire::encode_read;
 
 use super::raw_peer::{connect_and_greet, read_frame};
 use super::rig::{Node, Object, all_ok, read_all, tcp, tcp_config, write_all};
-use crate::client::{Peers, Purpose};
+use crate::client::{Lease, Peers, Purpose};
 use crate::{TcpConfig, TcpTransport, TransferError};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -31,7 +31,7 @@ fn writes_leave_one_lane_to_reads() {
     let read = lend(Purpose::Read);
     assert_eq!(lease(Purpose::Read, Instant::now()), full);
     read.give_back();
-    writes.into_iter().for_each(|write| write.give_back());
+    writes.into_iter().for_each(Lease::give_back);
     let _reads = [(); 4].map(|()| lend(Purpose::Read));
     assert_eq!(lease(Purpose::Write, Instant::now()), full);
 }
@@ -94,7 +94,7 @@ fn reads_overtake_writes_that_wait() {
             lend(Purpose::Read).give_back();
         }
         assert_eq!(served.load(Ordering::SeqCst), 0);
-        held.into_iter().for_each(|write| write.give_back());
+        held.into_iter().for_each(Lease::give_back);
     });
     assert_eq!(served.into_inner(), WRITERS);
 }
