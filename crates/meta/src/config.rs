@@ -33,7 +33,8 @@ pub struct Config {
     pub allow_evict_soft_pinned: bool,
     /// Share of a segment that is freed beyond the watermark once it is passed.
     pub eviction_ratio: f64,
-    /// Used share of a segment above which eviction starts without waiting for a put to fail.
+    /// Used share of a segment above which eviction starts without waiting for a put to find no room. One: never, since
+    /// a put that evicts takes as many victims as it needs and looks at no others.
     pub eviction_high_watermark_ratio: f64,
     /// How ranges are carved out of segments.
     pub allocator: AllocatorKind,
@@ -71,7 +72,7 @@ impl Default for Config {
             max_soft_pin_ttl_ms: 86_400_000,
             allow_evict_soft_pinned: true,
             eviction_ratio: 0.05,
-            eviction_high_watermark_ratio: 0.90,
+            eviction_high_watermark_ratio: 1.0,
             allocator: AllocatorKind::default(),
             strategy: Strategy::default(),
             client_ttl_ms: 10_000,

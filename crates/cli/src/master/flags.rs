@@ -142,7 +142,7 @@ pub struct ObjectFlags {
     #[arg(long, default_value_t = 0.05, value_name = "RATIO")]
     pub eviction_ratio: f64,
     /// Used share of a segment above which eviction starts, 0 to 1; 1: only when a put finds no room.
-    #[arg(long, default_value_t = 0.90, value_name = "RATIO")]
+    #[arg(long, default_value_t = 1.0, value_name = "RATIO")]
     pub eviction_high_watermark_ratio: f64,
     /// A put that has not ended after this long no longer holds its key, in seconds.
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
