@@ -90,7 +90,11 @@ fn bytes_that_are_no_hello_are_refused() {
     let master = start();
     let header = |kind, body_len| Header { kind, flags: 0, body_len, request_id: 5 }.encode();
     let mut ping = Vec::new();
-    mooncake_wire::encode_request(&mut ping, 1, &Request::Ping { segments: vec![] });
+    mooncake_wire::encode_request(
+        &mut ping,
+        1,
+        &Request::Ping { segments: vec![], unreachable: vec![] },
+    );
     let mut unreadable = header(Kind::Hello, 4).to_vec();
     unreadable.extend([0xff; 4]);
     let mut unknown_kind = header(Kind::Hello, 0);

@@ -33,7 +33,7 @@ const MOST_AHEAD: usize = 2_048;
 /// The master's state: who lends what, which objects there are, where they lie, who may read or write them.
 ///
 /// One owner, no locks, no clock: time comes with every call and never goes back. The methods come in four kinds:
-/// `handle` and `handle_timeout` change the state, `poll_timeout` says when the latter is due, the getters and
+/// `handle`, `handle_disconnect` and `handle_timeout` change the state, `poll_timeout` says when the latter is due, the getters and
 /// [`Meta::check`] only look.
 #[derive(Debug)]
 pub struct Meta {
@@ -133,7 +133,7 @@ impl Meta {
         self.refreshes_left = group::REFRESHES_PER_REQUEST;
         self.fetch_ahead(request);
         match request {
-            Request::Ping { segments } => self.ping(from, segments),
+            Request::Ping { segments, unreachable } => self.ping(from, segments, unreachable),
             Request::MountSegment(mount) => Reply::Done(self.mount(from, mount)),
             Request::UnmountSegment { id, grace_ms } => {
                 Reply::Done(self.unmount(from, *id, *grace_ms))
@@ -212,7 +212,7 @@ fn in_reverse<T, R>(items: &[T], act: impl FnMut(&T) -> R) -> Vec<R> {
 
 fn keys_of(request: &Request<'_>) -> usize {
     match request {
-        Request::Ping { segments } => segments.len(),
+        Request::Ping { segments, unreachable } => segments.len().max(unreachable.len()),
         Request::PutStart(start) => start.puts.len(),
         Request::PutEnd { puts } => puts.len(),
         Request::PutRevoke { puts } => puts.len(),

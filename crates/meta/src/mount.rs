@@ -35,7 +35,14 @@ impl Meta {
         self.clients.get(client).map_or(0, |client| client.number)
     }
 
-    pub(crate) fn ping(&self, from: ClientId, hosted: &[SegmentId]) -> Reply {
+    pub(crate) fn ping(
+        &mut self,
+        from: ClientId,
+        hosted: &[SegmentId],
+        unreachable: &[SegmentId],
+    ) -> Reply {
+        self.see(from);
+        self.doubt(unreachable);
         let lent = |id: &SegmentId| {
             self.segments.find(*id).is_some_and(|slot| self.segments[slot].client == from)
         };
@@ -78,6 +85,7 @@ impl Meta {
             endpoint: mount.endpoint.into(),
             client: from,
             state: SegmentState::Ok,
+            in_sight: self.clients.get(from).is_none_or(|client| client.in_sight),
             allocator,
             queues: [Queue::default(); SEGMENT_QUEUES],
         });
@@ -127,6 +135,7 @@ impl Meta {
                 self.expired_segments.push(name);
             }
         }
+        self.clear_doubt(client);
         self.clients.forget(client);
         self.tasks.bereaved.insert(client);
     }

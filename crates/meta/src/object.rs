@@ -7,6 +7,7 @@ use crate::class::{Class, Stamp};
 use crate::queue::Queue;
 use crate::record::{ObjectState, Pin, QueueKind, Range};
 use crate::reply::AddressTable;
+use crate::segments::Segment;
 use crate::slab::NONE;
 
 impl Meta {
@@ -24,28 +25,43 @@ impl Meta {
         })
     }
 
-    /// The set of replicas that cannot be read whole, as bits.
+    /// The set of replicas that no longer exist whole, as bits.
     pub(crate) fn dead_replicas(&self, object: u32) -> u32 {
-        let lost = |range: &Range| !self.segments[range.segment].serves();
+        self.replicas_unless(object, Segment::is_mounted)
+    }
+
+    /// The set of replicas that cannot be read whole now, as bits: the dead, and those out of sight.
+    pub(crate) fn unreadable_replicas(&self, object: u32) -> u32 {
+        self.replicas_unless(object, Segment::serves)
+    }
+
+    /// The replicas that lie, at least in part, on segments that are not as they should be, as bits.
+    fn replicas_unless(&self, object: u32, is_right: impl Fn(&Segment) -> bool) -> u32 {
         self.ranges_of(object)
-            .filter(|(_, range)| lost(range))
+            .filter(|(_, range)| !is_right(&self.segments[range.segment]))
             .fold(0, |set, (_, range)| set | 1 << range.replica)
     }
 
     /// Whether the object is finished and at least one replica can be read.
     pub(crate) fn is_readable(&self, object: u32) -> bool {
-        let record = &self.objects[object];
-        if record.state != ObjectState::Complete {
-            return false;
-        }
-        let dead = self.dead_replicas(object);
-        dead == 0 || self.ranges_of(object).any(|(_, range)| dead & 1 << range.replica == 0)
+        self.objects[object].state == ObjectState::Complete
+            && self.has_replica_but(object, self.unreadable_replicas(object))
     }
 
-    /// Where the living replicas of an object lie.
+    /// Whether the object is finished and at least one replica exists, in sight or not.
+    pub(crate) fn lives(&self, object: u32) -> bool {
+        self.objects[object].state == ObjectState::Complete
+            && self.has_replica_but(object, self.dead_replicas(object))
+    }
+
+    fn has_replica_but(&self, object: u32, set: u32) -> bool {
+        set == 0 || self.ranges_of(object).any(|(_, range)| set & 1 << range.replica == 0)
+    }
+
+    /// Where the replicas of an object lie that can be read.
     pub(crate) fn locate(&self, object: u32, table: &mut AddressTable) -> Located {
         let record = &self.objects[object];
-        let dead = self.dead_replicas(object);
+        let dead = self.unreadable_replicas(object);
         let placements = self
             .ranges_of(object)
             .filter(|(_, range)| dead & 1 << range.replica == 0)
@@ -197,7 +213,7 @@ impl Meta {
         self.objects.remove(object);
     }
 
-    /// Drops an object none of whose replicas can be read any more.
+    /// Drops an object none of whose replicas exists any more.
     pub(crate) fn drop_lost(&mut self, object: u32) {
         self.counters.lost_keys += 1;
         self.drop_object(object);

@@ -1,7 +1,7 @@
 //! Placement: which ranges of which segments a new object gets.
 
 use mooncake_alloc::Handle;
-use mooncake_types::{ReplicateConfig, SegmentState, limits};
+use mooncake_types::{ReplicateConfig, limits};
 
 use crate::Meta;
 use crate::config::Strategy;
@@ -132,8 +132,7 @@ impl Meta {
 
     /// The slots to try, best first; those that are not preferred from the place `start` of the list on.
     fn probe_order(&mut self, preferred: &[u32], avoided: &[u32], start: usize) -> Vec<u32> {
-        let usable =
-            |slot: &u32| !avoided.contains(slot) && self.segments[*slot].state == SegmentState::Ok;
+        let usable = |slot: &u32| !avoided.contains(slot) && self.segments[*slot].takes_puts();
         let mut order: Vec<u32> = preferred.iter().copied().filter(usable).collect();
         let grantable = self.segments.grantable();
         let first = order.len();

@@ -13,6 +13,7 @@ use crate::place::{Piece, Wish};
 use crate::record::{Object, ObjectState, Pin, QueueKind, Range};
 use crate::reply::AddressTable;
 use crate::slab::NONE;
+use crate::upsert::MOST_BESIDE;
 
 /// What all puts of one request share.
 struct Order {
@@ -65,7 +66,7 @@ impl Meta {
             return Err(ErrorCode::InvalidParams);
         }
         match order.mode {
-            PutMode::Insert if self.find_holder(item.key).is_some() => {
+            PutMode::Insert if self.is_taken(item.key) => {
                 return Err(ErrorCode::ObjectAlreadyExists);
             }
             PutMode::Insert => {}
@@ -98,6 +99,14 @@ impl Meta {
         }
     }
 
+    /// Whether a key is that of something to be read, or is being written. An object out of sight does not count.
+    fn is_taken(&mut self, key: &str) -> bool {
+        let Some(holder) = self.find_holder(key) else { return false };
+        let is_hidden =
+            self.objects[holder].state == ObjectState::Complete && !self.is_readable(holder);
+        !is_hidden || self.heir(key).is_some() || self.beside(key).len() >= MOST_BESIDE
+    }
+
     fn insert(
         &mut self,
         item: &PutItem<'_>,
@@ -120,10 +129,7 @@ impl Meta {
             mode: order.mode,
         });
         // Looked up again: what held the key may have been evicted to make room.
-        let holder = match order.mode {
-            PutMode::Insert => None,
-            PutMode::Upsert => self.find(item.key),
-        };
+        let holder = self.find(item.key);
         let hash = self.index.hash(item.key);
         let uses = match holder {
             None => self.ghosts.take(hash).map_or(0, |uses| uses + 1),
@@ -132,14 +138,12 @@ impl Meta {
         let numbered = replicas.iter().enumerate().map(|(number, pieces)| (number, &**pieces));
         self.attach(object, Class::new(hash, uses, last), numbered);
         match holder {
-            None => {
-                self.index.insert(&self.objects, object);
-                self.join_group(object, item.group);
-            }
-            Some(holder) => {
-                self.put_beside(object, ObjectState::Waiting);
-                self.join_group_of(object, holder);
-            }
+            None => self.index.insert(&self.objects, object),
+            Some(_) => self.put_beside(object, ObjectState::Waiting),
+        }
+        match (holder, order.mode) {
+            (Some(holder), PutMode::Upsert) => self.join_group_of(object, holder),
+            _ => self.join_group(object, item.group),
         }
         self.requeue_put(object, QueueKind::Processing);
         if let Some(soft_pin) = order.soft_pin {

@@ -32,7 +32,7 @@ impl Meta {
     fn find_complete(&mut self, key: &str) -> Result<u32, ErrorCode> {
         check_key(key)?;
         self.counters.lookups += 1;
-        let object = self.find_living(key).ok_or(ErrorCode::ObjectNotFound)?;
+        let object = self.find_readable(key).ok_or(ErrorCode::ObjectNotFound)?;
         if self.objects[object].state != ObjectState::Complete {
             return Err(ErrorCode::ReplicaIsNotReady);
         }
@@ -41,7 +41,7 @@ impl Meta {
 
     pub(crate) fn exist(&mut self, key: &str) -> Result<bool, ErrorCode> {
         check_key(key)?;
-        let Some(object) = self.find_living(key) else { return Ok(false) };
+        let Some(object) = self.find_readable(key) else { return Ok(false) };
         if self.objects[object].state != ObjectState::Complete {
             return Ok(false);
         }
@@ -49,14 +49,24 @@ impl Meta {
         Ok(true)
     }
 
-    /// The object of a key; a finished one that no segment holds any more is dropped on the way.
+    /// The object of a key, in sight or not; a finished one that no segment holds any more is dropped on the way.
     pub(crate) fn find_living(&mut self, key: &str) -> Option<u32> {
         loop {
             let object = self.find(key)?;
-            if self.objects[object].state != ObjectState::Complete || self.is_readable(object) {
+            if self.objects[object].state != ObjectState::Complete || self.lives(object) {
                 return Some(object);
             }
             self.drop_lost(object);
+        }
+    }
+
+    /// The object of a key as readers see it: a finished one out of sight is not there, but a put that is to take its
+    /// place may be.
+    pub(crate) fn find_readable(&mut self, key: &str) -> Option<u32> {
+        let object = self.find_living(key)?;
+        match self.objects[object].state == ObjectState::Complete && !self.is_readable(object) {
+            true => self.heir(key),
+            false => Some(object),
         }
     }
 

@@ -45,7 +45,12 @@ impl Meta {
             let object = next;
             next += 1;
             let Some(record) = self.objects.get(object) else { continue };
-            if record.state != ObjectState::Complete || !self.is_readable(object) {
+            // What is out of sight is not listed, but must not come back once all was removed.
+            let is_met = match scan.action {
+                ScanAction::List => self.is_readable(object),
+                ScanAction::Remove { .. } => self.lives(object),
+            };
+            if !is_met {
                 continue;
             }
             if let Some(pattern) = &pattern {

@@ -19,8 +19,10 @@ pub struct SegmentReport {
     pub endpoint: Arc<str>,
     /// The client that lends it.
     pub client: ClientId,
-    /// Whether it takes puts and serves gets.
+    /// Whether it takes puts and serves gets, while it is in sight.
     pub state: SegmentState,
+    /// Whether its node is heard of; if not, its bytes cannot be read until it is.
+    pub in_sight: bool,
     /// Bytes reserved.
     pub used: u64,
     /// Bytes in all.
@@ -43,17 +45,18 @@ pub struct KeyReport {
 }
 
 impl Meta {
-    /// All segments that serve gets, in the order of their names.
+    /// All segments that serve gets, or would if they were in sight, in the order of their names.
     #[must_use]
     pub fn segments(&self) -> Vec<SegmentReport> {
-        let serving = self.segments.iter().map(|(_, segment)| segment).filter(|s| s.serves());
-        let mut reports: Vec<SegmentReport> = serving
+        let mounted = self.segments.iter().map(|(_, segment)| segment).filter(|s| s.is_mounted());
+        let mut reports: Vec<SegmentReport> = mounted
             .map(|segment| SegmentReport {
                 id: segment.id,
                 name: Arc::clone(&segment.name),
                 endpoint: Arc::clone(&segment.endpoint),
                 client: segment.client,
                 state: segment.state,
+                in_sight: segment.in_sight,
                 used: segment.allocator.used(),
                 capacity: segment.allocator.capacity(),
                 ranges: segment.allocator.allocations(),

@@ -21,17 +21,29 @@ pub(crate) struct Segment {
     pub(crate) endpoint: Arc<str>,
     pub(crate) client: ClientId,
     pub(crate) state: SegmentState,
+    /// Whether its client is. Out of sight its bytes are neither readable nor lost.
+    pub(crate) in_sight: bool,
     pub(crate) allocator: Allocator,
     pub(crate) queues: [Queue; SEGMENT_QUEUES],
 }
 
 impl Segment {
-    /// Whether its bytes may be read.
-    pub(crate) fn serves(&self) -> bool {
+    /// Whether its bytes are there, in sight or not.
+    pub(crate) fn is_mounted(&self) -> bool {
         matches!(
             self.state,
             SegmentState::Ok | SegmentState::Draining | SegmentState::GracefullyUnmounting
         )
+    }
+
+    /// Whether its bytes may be read.
+    pub(crate) fn serves(&self) -> bool {
+        self.in_sight && self.is_mounted()
+    }
+
+    /// Whether new objects may be put there.
+    pub(crate) fn takes_puts(&self) -> bool {
+        self.in_sight && self.state == SegmentState::Ok
     }
 
     pub(crate) fn address(&self) -> SegmentAddress {
@@ -50,7 +62,7 @@ pub(crate) struct Segments {
     /// Segments that are not unmounting.
     by_id: FixedMap<SegmentId, u32>,
     by_name: BTreeMap<Arc<str>, Vec<u32>>,
-    /// Slots that take puts, in the order of their mounting but for gaps that the last one filled.
+    /// Slots that take puts, in the order in which they began to.
     grantable: Vec<u32>,
     /// Slots above the high watermark.
     pub(crate) crowded: BTreeSet<u32>,
@@ -100,10 +112,27 @@ impl Segments {
 
     pub(crate) fn mount(&mut self, segment: Segment) {
         let (id, name) = (segment.id, Arc::clone(&segment.name));
+        let takes_puts = segment.takes_puts();
         let slot = self.slots.insert(segment);
         self.by_id.insert(id, slot);
         self.by_name.entry(name).or_default().push(slot);
-        self.grantable.push(slot);
+        if takes_puts {
+            self.grantable.push(slot);
+        }
+    }
+
+    /// The slot is out of sight: no puts, no reads, no evictions.
+    pub(crate) fn hide(&mut self, slot: u32) {
+        self.slots[slot].in_sight = false;
+        self.stop_granting(slot);
+    }
+
+    /// The slot is in sight again.
+    pub(crate) fn show(&mut self, slot: u32) {
+        self.slots[slot].in_sight = true;
+        if self.slots[slot].takes_puts() {
+            self.grantable.push(slot);
+        }
     }
 
     /// No more puts go to the slot.
@@ -161,6 +190,10 @@ pub(crate) struct Client {
     pub(crate) last_heard: Tick,
     /// It was silent for its whole time to live and got another one.
     spared: bool,
+    /// The connection of its last ping is open, as far as the master knows.
+    pub(crate) in_sight: bool,
+    /// Others could not reach it: when it is out of sight unless it pings.
+    pub(crate) doubted_until: Option<Tick>,
 }
 
 /// All living clients.
@@ -189,8 +222,29 @@ impl Clients {
             return false;
         }
         self.next_number = self.next_number.wrapping_add(1);
-        self.known.insert(id, Client { number: self.next_number, last_heard: now, spared: false });
+        let number = self.next_number;
+        let (spared, in_sight, doubted_until) = (false, true, None);
+        let client = Client { number, last_heard: now, spared, in_sight, doubted_until };
+        self.known.insert(id, client);
         true
+    }
+
+    /// Notes whether a client is in sight. True if it was not so before.
+    pub(crate) fn set_in_sight(&mut self, id: ClientId, in_sight: bool) -> bool {
+        let Some(client) = self.known.get_mut(&id) else { return false };
+        std::mem::replace(&mut client.in_sight, in_sight) != in_sight
+    }
+
+    /// Doubts a client that is in sight and not doubted yet. True if it was one.
+    pub(crate) fn doubt(&mut self, id: ClientId, until: Tick) -> bool {
+        let unsuspected = |client: &&mut Client| client.in_sight && client.doubted_until.is_none();
+        let client = self.known.get_mut(&id).filter(unsuspected);
+        client.map(|client| client.doubted_until = Some(until)).is_some()
+    }
+
+    /// Doubts a client no longer. Gives the end of the doubt, if there was one.
+    pub(crate) fn believe(&mut self, id: ClientId) -> Option<Tick> {
+        self.known.get_mut(&id)?.doubted_until.take()
     }
 
     /// Whether there are several, and none was heard of for this long.

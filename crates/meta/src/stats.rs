@@ -40,7 +40,7 @@ pub struct Counters {
 pub struct Stats {
     /// Counters since the start.
     pub counters: Counters,
-    /// Objects in the index, finished or not.
+    /// Objects in the index, finished or not, in sight or not.
     pub keys: usize,
     /// Objects whose soft pin is in force.
     pub soft_pinned_keys: usize,
@@ -58,12 +58,14 @@ pub struct Stats {
     pub pending_tasks: usize,
     /// Tasks that clients work on.
     pub processing_tasks: usize,
-    /// Bytes reserved in all segments.
+    /// Bytes reserved in all segments in sight.
     pub used_bytes: u64,
-    /// Bytes of all segments.
+    /// Bytes of all segments in sight.
     pub capacity_bytes: u64,
     /// Mounted segments.
     pub segments: usize,
+    /// Of those, segments whose nodes are not heard of: their bytes cannot be read until they are.
+    pub segments_out_of_sight: usize,
     /// Living clients.
     pub clients: usize,
 }
@@ -72,7 +74,8 @@ impl Meta {
     /// The counters and gauges. Takes time in proportion to the number of segments.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let mounted = || self.segments.iter().map(|(_, segment)| segment).filter(|s| s.serves());
+        let mounted = || self.segments.iter().map(|(_, s)| s).filter(|s| s.is_mounted());
+        let serving = || mounted().filter(|segment| segment.in_sight);
         Stats {
             counters: self.counters,
             keys: self.index.len(),
@@ -84,9 +87,10 @@ impl Meta {
             groups: self.groups.slots.len(),
             pending_tasks: self.tasks.pending.len(),
             processing_tasks: self.tasks.processing.len(),
-            used_bytes: mounted().map(|segment| segment.allocator.used()).sum(),
-            capacity_bytes: mounted().map(|segment| segment.allocator.capacity()).sum(),
+            used_bytes: serving().map(|segment| segment.allocator.used()).sum(),
+            capacity_bytes: serving().map(|segment| segment.allocator.capacity()).sum(),
             segments: self.segments.len(),
+            segments_out_of_sight: mounted().filter(|segment| !segment.in_sight).count(),
             clients: self.clients.len(),
         }
     }

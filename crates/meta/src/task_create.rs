@@ -1,8 +1,6 @@
 //! Creating copy and move tasks.
 
-use mooncake_types::{
-    ClientId, CreateTask, ErrorCode, SegmentState, TaskId, TaskKind, TaskStatus, limits,
-};
+use mooncake_types::{ClientId, CreateTask, ErrorCode, TaskId, TaskKind, TaskStatus, limits};
 
 use crate::Meta;
 use crate::meta::check_key;
@@ -22,7 +20,7 @@ impl Meta {
         if targets.is_empty() || targets.len() > limits::MAX_REPLICAS as usize {
             return Err(ErrorCode::InvalidParams);
         }
-        let object = self.find_living(wanted.key).ok_or(ErrorCode::ObjectNotFound)?;
+        let object = self.find_readable(wanted.key).ok_or(ErrorCode::ObjectNotFound)?;
         if self.objects[object].state != ObjectState::Complete {
             return Err(ErrorCode::ReplicaIsNotReady);
         }
@@ -94,7 +92,7 @@ impl Meta {
         if slots.is_empty() {
             return Err(ErrorCode::InvalidParams);
         }
-        match slots.iter().any(|&slot| self.segments[slot].state == SegmentState::Ok) {
+        match slots.iter().any(|&slot| self.segments[slot].takes_puts()) {
             true => Ok(()),
             false => Err(ErrorCode::UnavailableInCurrentStatus),
         }
@@ -106,7 +104,7 @@ impl Meta {
         object: u32,
         host: Option<ClientId>,
     ) -> Option<(u8, ClientId)> {
-        let dead = self.dead_replicas(object);
+        let dead = self.unreadable_replicas(object);
         let living = || {
             self.ranges_of(object)
                 .filter(|(_, range)| dead & 1 << range.replica == 0)
@@ -129,7 +127,7 @@ impl Meta {
         if self.replicas_on(object, target) != 0 {
             return Err(ErrorCode::ReplicaAlreadyExists);
         }
-        let living = set & !self.dead_replicas(object);
+        let living = set & !self.unreadable_replicas(object);
         let mut there =
             self.ranges_of(object).filter(|(_, range)| living & 1 << range.replica != 0);
         Ok(there

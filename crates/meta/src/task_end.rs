@@ -49,7 +49,7 @@ impl Meta {
     fn join_copy(&mut self, number: u64) -> Result<(), ErrorCode> {
         let task = &self.tasks.known[&number];
         let (object, copy, moved) = (task.object, task.copy, task.moved);
-        if !self.is_readable(object) {
+        if !self.lives(object) {
             return Err(ErrorCode::ReplicaIsGone);
         }
         let lost = self.dead_replicas(copy);

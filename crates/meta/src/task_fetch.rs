@@ -1,8 +1,7 @@
 //! Handing tasks out to the clients that carry them out.
 
 use mooncake_types::{
-    ClientId, ErrorCode, PutMode, Reply, SegmentState, TaskKind, TaskOrder, TaskOrders, TaskStatus,
-    limits,
+    ClientId, ErrorCode, PutMode, Reply, TaskKind, TaskOrder, TaskOrders, TaskStatus, limits,
 };
 
 use crate::Meta;
@@ -13,8 +12,8 @@ use crate::slab::NONE;
 
 /// Why a pending task cannot be handed out now.
 enum Held {
-    /// There is no room for its replicas; there may be later.
-    NoRoom,
+    /// There is no room for its replicas, or one is out of sight; it may be otherwise later.
+    Later(ErrorCode),
     /// It can never be carried out.
     Hopeless(ErrorCode),
     /// There is nothing left to do.
@@ -59,13 +58,13 @@ impl Meta {
         let code = match held {
             Held::Done => return self.finish_task(number, TaskStatus::Success, String::new()),
             Held::Hopeless(code) => code,
-            Held::NoRoom => {
+            Held::Later(code) => {
                 task.attempts += 1;
                 task.retry_at = self.now.after_ms(RETRY_MS);
                 if task.attempts <= self.config.max_task_retries {
                     return;
                 }
-                ErrorCode::NoAvailableHandle
+                code
             }
         };
         self.finish_task(number, TaskStatus::Failed, code.to_string());
@@ -80,7 +79,10 @@ impl Meta {
                 self.move_source(object, &task.source, &task.targets[0]).map_err(Held::Hopeless)?
             }
         };
-        let (source, _) = source.ok_or(Held::Hopeless(ErrorCode::ReplicaNotFound))?;
+        let (source, _) = source.ok_or_else(|| match self.lives(object) {
+            true => Held::Later(ErrorCode::ReplicaNotFound),
+            false => Held::Hopeless(ErrorCode::ReplicaNotFound),
+        })?;
         let replicas = self.place_targets(number)?;
         let copy = self.insert_copy(object, assigned, &replicas);
         self.clear_task_timer(number);
@@ -118,19 +120,15 @@ impl Meta {
                 continue;
             }
             let slots: Vec<u32> = self.segments.named(&name).to_vec();
-            let takes = |slot: &u32| self.segments[*slot].state == SegmentState::Ok;
+            let takes = |slot: &u32| self.segments[*slot].takes_puts();
             let usable: Vec<u32> = slots.iter().copied().filter(takes).collect();
             if usable.is_empty() {
                 self.unreserve(&pieces);
-                let gone = slots.is_empty();
-                return Err(Held::Hopeless(match gone {
-                    true => ErrorCode::SegmentNotFound,
-                    false => ErrorCode::UnavailableInCurrentStatus,
-                }));
+                return Err(self.why_unusable(&slots));
             }
             let Some(piece) = self.place_on(len, &usable) else {
                 self.unreserve(&pieces);
-                return Err(Held::NoRoom);
+                return Err(Held::Later(ErrorCode::NoAvailableHandle));
             };
             pieces.push(piece);
         }
@@ -142,6 +140,16 @@ impl Meta {
                 self.unreserve(&pieces);
                 Err(Held::Hopeless(ErrorCode::ReplicaIsGone))
             }
+        }
+    }
+
+    /// Why none of the segments of a name takes a replica.
+    fn why_unusable(&self, slots: &[u32]) -> Held {
+        let hidden = |&slot: &u32| !self.segments[slot].in_sight;
+        match slots.iter().any(hidden) {
+            _ if slots.is_empty() => Held::Hopeless(ErrorCode::SegmentNotFound),
+            true => Held::Later(ErrorCode::UnavailableInCurrentStatus),
+            false => Held::Hopeless(ErrorCode::UnavailableInCurrentStatus),
         }
     }
 

@@ -27,6 +27,8 @@ pub(crate) enum Timer {
     Replaced(u32),
     /// A task has been waiting, or worked on, for too long.
     Task(u64),
+    /// A client that others could not reach has not pinged since.
+    Doubt(ClientId),
 }
 
 impl Meta {
@@ -80,6 +82,7 @@ impl Meta {
                 Timer::SoftPin(object) => self.soft_pin_due(object),
                 Timer::Replaced(object) => self.drop_object(object),
                 Timer::Task(number) => self.task_due(number),
+                Timer::Doubt(client) => self.doubt_due(client, entry.0),
             }
         }
     }

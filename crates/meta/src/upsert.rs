@@ -4,6 +4,8 @@
 //! meet it. The others are puts that have not ended, kept here by key. While there is one that may yet become
 //! readable, some object holds the key. Versions of a key become readable in growing order: a put that was overtaken
 //! by a newer one never does.
+//!
+//! An insert of a key whose object is out of sight goes the same way: it takes the place of what nobody can read.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -24,7 +26,9 @@ impl Meta {
     /// Whether an upsert of this key may start, beside the object that holds it or in a free key.
     pub(crate) fn admit_upsert(&mut self, item: &PutItem<'_>) -> Result<(), ErrorCode> {
         let Some(holder) = self.find_holder(item.key) else { return Ok(()) };
-        self.ensure_no_task(holder)?;
+        if self.is_readable(holder) {
+            self.ensure_no_task(holder)?;
+        }
         if !item.group.is_empty() && self.group_name(holder) != Some(item.group) {
             return Err(ErrorCode::InvalidParams);
         }
@@ -111,7 +115,7 @@ impl Meta {
         }
         let holder = self.find(&self.objects[object].key);
         let holder = holder.expect("somebody holds the key while an upsert waits");
-        if self.is_readable(holder) {
+        if self.objects[object].mode == PutMode::Upsert && self.lives(holder) {
             self.inherit_pin(holder, object);
         }
         self.index.remove(&self.objects, holder);
@@ -125,7 +129,7 @@ impl Meta {
 
     /// Puts away an object whose key was just taken: for good, or until its readers are done.
     fn replace(&mut self, object: u32) {
-        let leased = self.is_leased(object) && self.is_readable(object);
+        let leased = self.is_leased(object) && self.lives(object);
         self.forget_soft_pin(object);
         self.leave_group(object);
         let record = &mut self.objects[object];

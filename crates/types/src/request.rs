@@ -7,6 +7,9 @@ pub enum Request<'a> {
     Ping {
         /// The segments that the client hosts.
         segments: Vec<SegmentId>,
+        /// Segments of others whose nodes the client could not reach since its last ping. A node that does not ping soon
+        /// after that is out of sight until it does.
+        unreachable: Vec<SegmentId>,
     },
     /// Lend a segment to the pool. Mounting one that is mounted already changes nothing.
     MountSegment(MountSegment<'a>),

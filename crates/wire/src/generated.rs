@@ -91,6 +91,10 @@ pub struct PingRequest {
     /// The segments that the client hosts, 16 bytes each, so that the master can ask for those it misses.
     #[prost(bytes = "bytes", tag = "1")]
     pub segment_ids: ::prost::bytes::Bytes,
+    /// Segments of others whose nodes the client could not reach since its last ping, 16 bytes each. A node that does not
+    /// ping soon after that is out of sight until it does.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub unreachable_segment_ids: ::prost::bytes::Bytes,
 }
 /// Lends a segment to the pool.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -33,7 +33,10 @@ impl RequestMessage {
     /// If a key or a group is not UTF-8, a column has not as many elements as there are keys, or a number means nothing.
     pub fn request(&self) -> Result<Request<'_>, DecodeError> {
         Ok(match &self.operation {
-            Operation::Ping(ping) => Request::Ping { segments: segments(&ping.segment_ids)? },
+            Operation::Ping(ping) => Request::Ping {
+                segments: segments("segment_ids", &ping.segment_ids)?,
+                unreachable: segments("unreachable_segment_ids", &ping.unreachable_segment_ids)?,
+            },
             Operation::MountSegment(mount) => Request::MountSegment(mount_segment(mount)?),
             Operation::UnmountSegment(unmount) => Request::UnmountSegment {
                 id: SegmentId(column::to_id("segment_id", &unmount.segment_id)?),
@@ -66,8 +69,8 @@ fn keys(keys: &[Bytes]) -> Result<Vec<&str>, DecodeError> {
     keys.iter().enumerate().map(column::to_key).collect()
 }
 
-fn segments(ids: &[u8]) -> Result<Vec<SegmentId>, DecodeError> {
-    column::to_segment_list("segment_ids", ids, MAX_SEGMENTS)
+fn segments(what: &'static str, ids: &[u8]) -> Result<Vec<SegmentId>, DecodeError> {
+    column::to_segment_list(what, ids, MAX_SEGMENTS)
 }
 
 fn task_id(id: &[u8]) -> Result<TaskId, DecodeError> {
@@ -133,7 +136,7 @@ fn replicate_config(config: &proto::ReplicateConfig) -> Result<ReplicateConfig<'
         soft_pin,
         hard_pin: config.with_hard_pin,
         preferred_segments: config.preferred_segments.iter().map(String::as_str).collect(),
-        excluded_segments: segments(&config.excluded_segment_ids)?,
+        excluded_segments: segments("excluded_segment_ids", &config.excluded_segment_ids)?,
         data_type,
     })
 }

@@ -33,9 +33,12 @@ pub(crate) mod tag {
 pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>) {
     let frame = (Kind::Request, request_id);
     match request {
-        Request::Ping { segments } => {
-            let segment_ids = column::from_segments(segments.iter().copied());
-            frame::append_in(out, frame, tag::PING, &proto::PingRequest { segment_ids });
+        Request::Ping { segments, unreachable } => {
+            let message = proto::PingRequest {
+                segment_ids: column::from_segments(segments.iter().copied()),
+                unreachable_segment_ids: column::from_segments(unreachable.iter().copied()),
+            };
+            frame::append_in(out, frame, tag::PING, &message);
         }
         Request::MountSegment(mount) => {
             frame::append_in(out, frame, tag::MOUNT_SEGMENT, &mount_segment(mount));

@@ -150,7 +150,7 @@ mod tests {
     fn one_key_and_several_are_told_apart() {
         let scan = |pattern, action| Request::Scan(Scan { pattern, action, cursor: 0, limit: 1 });
         let cases = [
-            (Request::Ping { segments: vec![] }, Operation::Ping),
+            (Request::Ping { segments: vec![], unreachable: vec![] }, Operation::Ping),
             (Request::ExistKey { keys: vec!["a"] }, Operation::ExistKey),
             (Request::ExistKey { keys: vec!["a", "b"] }, Operation::BatchExistKey),
             (Request::Remove { keys: vec!["a"], force: true }, Operation::Remove),

@@ -79,7 +79,7 @@ impl Running {
 
     /// Asserts that the master still serves everyone else.
     pub fn assert_serves(&self) {
-        let reply = self.connect(99).ask(&Request::Ping { segments: vec![] });
+        let reply = self.connect(99).ask(&Request::Ping { segments: vec![], unreachable: vec![] });
         assert!(matches!(reply, Reply::Pong(_)), "{reply:?}");
         assert_eq!(get(self.admin, "/health").status, 200);
     }

@@ -1,6 +1,7 @@
 //! The invariants, each a named sentence.
 
 mod groups;
+mod sight;
 mod tasks;
 mod upserts;
 
@@ -45,6 +46,8 @@ impl Meta {
         self.every_queue_is_in_order()?;
         self.every_put_beside_a_key_is_kept_by_key()?;
         self.every_group_knows_its_members()?;
+        self.every_segment_is_seen_as_its_client_is()?;
+        self.every_doubt_has_its_timer()?;
         self.every_task_is_where_its_status_says()
     }
 

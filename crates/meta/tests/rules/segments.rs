@@ -121,7 +121,7 @@ fn a_node_that_obeyed_a_later_leader_raises_the_epoch() {
 #[test]
 fn more_clients_than_the_limit_are_refused() {
     let mut world = pool(1, 64 * KIB);
-    let ping = Request::Ping { segments: vec![] };
+    let ping = Request::Ping { segments: vec![], unreachable: vec![] };
     for i in 10..10 + limits::MAX_CLIENTS as u128 {
         world.ask(ClientId(i), &ping);
     }

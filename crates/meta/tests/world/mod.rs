@@ -46,10 +46,26 @@ impl World {
     }
 
     pub(crate) fn ping(&mut self, from: ClientId, segments: &[SegmentId]) -> bool {
-        match self.ask(from, &Request::Ping { segments: segments.to_vec() }) {
+        self.report(from, segments, &[])
+    }
+
+    /// A ping that names segments whose nodes could not be reached.
+    pub(crate) fn report(
+        &mut self,
+        from: ClientId,
+        segments: &[SegmentId],
+        unreachable: &[SegmentId],
+    ) -> bool {
+        let (segments, unreachable) = (segments.to_vec(), unreachable.to_vec());
+        match self.ask(from, &Request::Ping { segments, unreachable }) {
             Reply::Pong(pong) => pong.need_remount,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// The connection of the client's last ping ends.
+    pub(crate) fn disconnect(&mut self, client: ClientId) {
+        self.meta.handle_disconnect(self.now, client);
     }
 
     pub(crate) fn mount(&mut self, from: ClientId, id: u128, len: u64) -> Result<(), ErrorCode> {

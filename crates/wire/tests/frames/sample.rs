@@ -60,8 +60,9 @@ fn segments() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         seen_epoch: Epoch(41),
     };
     [
-        ("ping", Request::Ping { segments: vec![SEGMENT, OTHER] }),
-        ("ping, no segments", Request::Ping { segments: vec![] }),
+        ("ping", Request::Ping { segments: vec![SEGMENT, OTHER], unreachable: vec![] }),
+        ("ping, no segments", Request::Ping { segments: vec![], unreachable: vec![] }),
+        ("ping, unreachable", Request::Ping { segments: vec![SEGMENT], unreachable: vec![OTHER] }),
         ("mount segment", Request::MountSegment(mount)),
         ("unmount segment", Request::UnmountSegment { id: SEGMENT, grace_ms: 30_000 }),
     ]

@@ -96,7 +96,8 @@ fn refusal() -> impl Strategy<Value = Refusal> {
 fn request() -> impl Strategy<Value = Request<'static>> {
     let keys = || vec(text(), 0..9);
     prop_oneof![
-        vec(segment_id(), 0..5).prop_map(|segments| Request::Ping { segments }),
+        (vec(segment_id(), 0..5), vec(segment_id(), 0..3))
+            .prop_map(|(segments, unreachable)| Request::Ping { segments, unreachable }),
         mount_segment().prop_map(Request::MountSegment),
         (segment_id(), number())
             .prop_map(|(id, grace_ms)| Request::UnmountSegment { id, grace_ms }),

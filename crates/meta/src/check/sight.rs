@@ -1,0 +1,54 @@
+use std::collections::BTreeSet;
+
+use super::{Check, ensure};
+use crate::Meta;
+use crate::timeout::Timer;
+
+impl Meta {
+    pub(super) fn every_segment_is_seen_as_its_client_is(&self) -> Check {
+        for (slot, segment) in self.segments.iter().filter(|(_, segment)| segment.is_mounted()) {
+            let client = self.clients.get(segment.client);
+            ensure(
+                "a mounted segment is in sight if its client is",
+                client.is_some_and(|client| client.in_sight == segment.in_sight),
+                || format!("segment slot {slot}, in sight: {}, {client:?}", segment.in_sight),
+            )?;
+        }
+        let takes = |(slot, segment): (u32, &crate::segments::Segment)| {
+            (segment.is_mounted() && segment.takes_puts()).then_some(slot)
+        };
+        let expected: BTreeSet<u32> = self.segments.iter().filter_map(takes).collect();
+        let granted = self.segments.grantable();
+        ensure(
+            "puts go to all segments that take them, and to no other",
+            granted.len() == expected.len() && granted.iter().all(|slot| expected.contains(slot)),
+            || format!("{granted:?}, {expected:?}"),
+        )?;
+        let crowded = &self.segments.crowded;
+        ensure("only where puts go there are evictions", crowded.is_subset(&expected), || {
+            format!("{crowded:?}, {expected:?}")
+        })
+    }
+
+    pub(super) fn every_doubt_has_its_timer(&self) -> Check {
+        for (slot, segment) in self.segments.iter() {
+            let host = segment.client;
+            let due = self.clients.get(host).and_then(|client| client.doubted_until);
+            ensure(
+                "the doubt about a segment's client ends",
+                due.is_none_or(|due| self.timers.contains(&(due, Timer::Doubt(host)))),
+                || format!("segment slot {slot}: {due:?}"),
+            )?;
+        }
+        for &(due, timer) in &self.timers {
+            let Timer::Doubt(id) = timer else { continue };
+            let client = self.clients.get(id);
+            ensure(
+                "who is doubted is a client in sight",
+                client.is_some_and(|it| it.in_sight && it.doubted_until == Some(due)),
+                || format!("{id}: {client:?}"),
+            )?;
+        }
+        Ok(())
+    }
+}

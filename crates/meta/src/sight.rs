@@ -1,0 +1,77 @@
+//! Sight: which nodes the master has lost sight of. Their replicas cannot be read and nothing is granted there, but
+//! nothing is dropped either: their next ping brings all of it back, until their time to live is over.
+//!
+//! A node is out of sight once the connection of its last ping has ended, or if others could not reach it and it then
+//! does not ping for a while. What others say never hides a node that pings.
+
+use mooncake_types::{ClientId, SegmentId, Tick};
+
+use crate::Meta;
+use crate::timeout::Timer;
+
+/// A node that others could not reach has this long to ping. Nodes ping twice in this time.
+const DOUBT_MS: u64 = 500;
+
+/// A timer that fires this late says that the master was held up: pings may have come that it has not seen.
+const HELD_UP_MS: u64 = 100;
+
+impl Meta {
+    /// The connection over which the client's last ping came has ended: its segments are out of sight until it pings
+    /// again.
+    pub fn handle_disconnect(&mut self, now: Tick, client: ClientId) {
+        self.advance(now);
+        self.lose_sight(client);
+    }
+
+    /// A ping of a client.
+    pub(crate) fn see(&mut self, client: ClientId) {
+        self.clear_doubt(client);
+        if !self.clients.set_in_sight(client, true) {
+            return;
+        }
+        for slot in self.segments.of_client(client) {
+            self.segments.show(slot);
+            self.note_use(slot);
+        }
+    }
+
+    fn lose_sight(&mut self, client: ClientId) {
+        self.clear_doubt(client);
+        if !self.clients.set_in_sight(client, false) {
+            return;
+        }
+        for slot in self.segments.of_client(client) {
+            self.segments.hide(slot);
+        }
+    }
+
+    /// Somebody could not reach these segments. Those that are not mounted are no news.
+    pub(crate) fn doubt(&mut self, segments: &[SegmentId]) {
+        for &id in segments {
+            let Some(slot) = self.segments.find(id) else { continue };
+            let host = self.segments[slot].client;
+            let due = self.now.after_ms(DOUBT_MS);
+            if self.clients.doubt(host, due) {
+                self.timers.insert((due, Timer::Doubt(host)));
+            }
+        }
+    }
+
+    /// A node that is doubted has not pinged in time.
+    pub(crate) fn doubt_due(&mut self, client: ClientId, due: Tick) {
+        self.clients.believe(client);
+        if self.now.since_ms(due) < HELD_UP_MS {
+            return self.lose_sight(client);
+        }
+        let due = self.now.after_ms(DOUBT_MS / 2);
+        if self.clients.doubt(client, due) {
+            self.timers.insert((due, Timer::Doubt(client)));
+        }
+    }
+
+    pub(crate) fn clear_doubt(&mut self, client: ClientId) {
+        if let Some(due) = self.clients.believe(client) {
+            self.timers.remove(&(due, Timer::Doubt(client)));
+        }
+    }
+}
