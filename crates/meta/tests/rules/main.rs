@@ -7,6 +7,7 @@ mod place;
 mod put;
 mod scan;
 mod segments;
+mod sight;
 mod task;
 mod upsert;
 #[path = "../world/mod.rs"]
