@@ -72,6 +72,12 @@ impl Meta {
         self.clients.len()
     }
 
+    /// Whether a key is that of a finished object that nobody can read as long as its nodes are out of sight.
+    #[must_use]
+    pub fn is_out_of_sight(&self, key: &str) -> bool {
+        self.find(key).is_some_and(|object| self.lives(object) && !self.is_readable(object))
+    }
+
     /// Looks at a key without granting a lease.
     #[must_use]
     pub fn peek(&self, key: &str) -> Option<KeyReport> {

@@ -127,12 +127,14 @@ impl Segments {
         self.stop_granting(slot);
     }
 
-    /// The slot is in sight again.
-    pub(crate) fn show(&mut self, slot: u32) {
+    /// The slot is in sight again. True if it takes puts.
+    pub(crate) fn show(&mut self, slot: u32) -> bool {
         self.slots[slot].in_sight = true;
-        if self.slots[slot].takes_puts() {
+        let takes_puts = self.slots[slot].takes_puts();
+        if takes_puts {
             self.grantable.push(slot);
         }
+        takes_puts
     }
 
     /// No more puts go to the slot.

@@ -30,8 +30,9 @@ impl Meta {
             return;
         }
         for slot in self.segments.of_client(client) {
-            self.segments.show(slot);
-            self.note_use(slot);
+            if self.segments.show(slot) {
+                self.note_use(slot);
+            }
         }
     }
 

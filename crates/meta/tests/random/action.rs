@@ -45,6 +45,15 @@ pub(crate) enum Action {
     Ping {
         client: u128,
     },
+    /// The connection of a client's last ping ends.
+    Disconnect {
+        client: u128,
+    },
+    /// A client says that it cannot reach these segments.
+    Report {
+        client: u128,
+        id: u128,
+    },
     Mount {
         client: u128,
         id: u128,
@@ -105,9 +114,11 @@ pub(crate) fn draw(dice: &mut Dice) -> Action {
     let client = 1 + u128::from(dice.roll(CLIENTS as u64));
     let id = 1 + u128::from(dice.roll(SEGMENTS as u64));
     let key = dice.roll(KEYS);
-    match dice.roll(128) {
-        0..12 => Action::Advance { ms: [1, 10, 400, 3_000, 9_000, 40_000][dice.roll(6) as usize] },
+    match dice.roll(134) {
+        0..12 => Action::Advance { ms: [1, 10, 500, 3_000, 9_000, 40_000][dice.roll(6) as usize] },
         12..18 => Action::Ping { client },
+        128..131 => Action::Disconnect { client },
+        131..134 => Action::Report { client, id },
         18..23 => Action::Mount { client, id, len: LENS[dice.roll(3) as usize] * KIB },
         23..25 => Action::Unmount { client, id, grace_ms: dice.roll(2) * 5_000 },
         25..59 => Action::Start(draw_start(dice, client, key, id)),

@@ -9,6 +9,7 @@ mod action;
 mod model;
 mod puts;
 mod reads;
+mod sight;
 mod tasks;
 #[path = "../world/mod.rs"]
 mod world;
@@ -34,8 +35,10 @@ impl Run {
     fn step(&mut self, action: &Action) {
         match action {
             Action::Advance { ms } => self.world.advance(*ms),
-            Action::Ping { client } => {
-                self.world.ping(ClientId(*client), &[]);
+            Action::Ping { client } => self.ping(ClientId(*client)),
+            Action::Disconnect { client } => self.disconnect(ClientId(*client)),
+            Action::Report { client, id } => {
+                self.world.report(ClientId(*client), &[], &segments_of(*id));
             }
             Action::Mount { client, id, len } => {
                 let _ = self.world.mount(ClientId(*client), segment(*id, *len), *len);

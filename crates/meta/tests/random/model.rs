@@ -1,6 +1,6 @@
 //! What callers were told, and what they may rely on because of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mooncake_meta::Config;
 use mooncake_types::{
@@ -26,7 +26,20 @@ pub(crate) struct Put {
     pub(crate) group: &'static str,
     /// A newer version of its key has become readable.
     pub(crate) overtaken: bool,
+    /// Where it was granted, and what is left of that.
+    pub(crate) granted: Vec<Extent>,
     pub(crate) extents: Vec<Extent>,
+}
+
+impl Put {
+    /// The extents of the replicas that did not fail and are whole.
+    pub(crate) fn kept(&self, failed: u32) -> Vec<Extent> {
+        let placed = || self.grant.placements.iter().zip(&self.granted);
+        let lost = placed().filter(|(_, extent)| !self.extents.contains(extent));
+        let lost = lost.fold(failed, |set, (placement, _)| set | 1 << placement.replica);
+        let kept = placed().filter(|(placement, _)| lost & 1 << placement.replica == 0);
+        kept.map(|(_, extent)| *extent).collect()
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -72,6 +85,8 @@ pub(crate) struct Model {
     /// Ranges of discarded puts, with the moment from which they may be granted again.
     pub(crate) held_back: Vec<(Tick, Extent)>,
     pub(crate) last_version: Version,
+    /// Segments out of sight.
+    pub(crate) hidden: BTreeSet<SegmentId>,
 }
 
 pub(crate) struct Run {
@@ -83,7 +98,10 @@ pub(crate) struct Run {
 }
 
 /// What random worlds must have met to have tested anything.
-pub(crate) const RARE: [&str; 12] = [
+pub(crate) const RARE: [&str; 15] = [
+    "an object went out of sight",
+    "an object came back into sight",
+    "a put took the place of what was out of sight",
     "an insert came too late",
     "an upsert was overtaken",
     "an upsert replaced a leased object",
@@ -165,6 +183,7 @@ impl Run {
     pub(crate) fn learn(&mut self) {
         let now = self.world.now;
         let mounted: Vec<SegmentId> = self.world.meta.segments().iter().map(|s| s.id).collect();
+        self.learn_of_sight();
         self.learn_of_puts(&mounted);
         self.learn_of_objects(&mounted);
         self.learn_of_tasks(&mounted);
@@ -201,9 +220,14 @@ impl Run {
             let report = self.world.meta.peek(key);
             let same = report.filter(|report| report.complete);
             let Some(report) = same else {
+                if self.world.meta.is_out_of_sight(key) {
+                    let left = self.model.known_extents(object, &[], mounted);
+                    assert!(!left.is_empty(), "{key} is in sight: {object:?}");
+                    gone.push((key.clone(), Some(left)));
+                    continue;
+                }
                 let lost = object.extents.iter().any(|extent| !mounted.contains(&extent.0));
-                let protected =
-                    self.model.is_protected(object, now, |key| self.world.version(key).is_some());
+                let protected = self.model.is_protected(object, now, |key| self.world.holds(key));
                 assert!(lost || !protected, "{key} is protected and gone: {object:?}");
                 if !lost && !object.group.is_empty() {
                     evicted_groups.push(object.group);
@@ -218,7 +242,7 @@ impl Run {
             let there = left.iter().filter(|extent| mounted.contains(&extent.0));
             let moved = there.filter(|extent| !object.extents.contains(extent)).count();
             assert_eq!(moved, 0, "{key} moved");
-            gone.push((key.clone(), Some(left)));
+            gone.push((key.clone(), Some(self.model.known_extents(object, &left, mounted))));
         }
         for (key, left) in gone {
             match left {
@@ -266,7 +290,7 @@ impl Run {
     /// A key without an object is free unless somebody writes it.
     pub(crate) fn nothing_else_holds_a_key(&self) {
         for key in (0..crate::action::KEYS).map(crate::action::name) {
-            if self.model.objects.contains_key(&key) {
+            if self.model.readable(&key).is_some() {
                 continue;
             }
             let found = self.world.meta.peek(&key).map(|report| report.complete);
@@ -279,11 +303,12 @@ impl Run {
         let sizes: BTreeMap<SegmentId, u64> =
             self.world.meta.segments().iter().map(|s| (s.id, s.capacity)).collect();
         let model = &self.model;
-        let objects = model.objects.values().flat_map(|object| &object.extents);
+        let objects: Vec<Extent> =
+            model.objects.values().flat_map(|object| model.certain_extents(object)).collect();
         let running = model.running.iter().flat_map(|put| &put.extents);
         let copies = model.tasks.iter().flat_map(|task| &task.extents);
         let held = model.held_back.iter().map(|(_, extent)| extent);
-        let taken: Vec<&Extent> = objects.chain(running).chain(copies).chain(held).collect();
+        let taken: Vec<&Extent> = objects.iter().chain(running).chain(copies).chain(held).collect();
         for extent in granted {
             assert!(extent.1 + extent.2 <= sizes[&extent.0], "{extent:?} leaves its segment");
             assert!(!excluded.contains(&extent.0), "{extent:?} was excluded");

@@ -48,9 +48,11 @@ impl Run {
 
     fn refusal(&self, key: &str, mode: PutMode, group: &str) -> Option<ErrorCode> {
         let holder = self.model.group_of(key)?;
+        let is_readable = self.model.readable(key).is_some();
         match mode {
+            PutMode::Insert if !is_readable && self.model.waiting(key).is_none() => None,
             PutMode::Insert => Some(ErrorCode::ObjectAlreadyExists),
-            PutMode::Upsert if self.model.has_task(key) => {
+            PutMode::Upsert if is_readable && self.model.has_task(key) => {
                 Some(ErrorCode::ObjectHasReplicationTask)
             }
             PutMode::Upsert if !group.is_empty() && group != holder => {
@@ -70,6 +72,8 @@ impl Run {
         let key = name(start.key);
         let extents = extents(&placed.what.placements, &placed.segments);
         self.ranges_are_free(&extents, excluded);
+        let hidden = extents.iter().find(|extent| self.model.hidden.contains(&extent.0));
+        assert_eq!(hidden, None, "nothing is granted out of sight");
         assert!(placed.what.version > self.model.last_version, "versions grow");
         self.model.last_version = placed.what.version;
         let put = Put {
@@ -79,7 +83,11 @@ impl Run {
             started: self.world.now,
             mode,
             hard: start.pin == 3,
-            group: self.model.group_of(&key).unwrap_or(start.group),
+            group: match mode {
+                PutMode::Insert => start.group,
+                PutMode::Upsert => self.model.group_of(&key).unwrap_or(start.group),
+            },
+            granted: extents.clone(),
             overtaken: false,
             extents,
             key,
@@ -94,7 +102,7 @@ impl Run {
             .meta
             .segments()
             .into_iter()
-            .filter(|s| s.state == SegmentState::Ok && !excluded.contains(&s.id))
+            .filter(|s| s.in_sight && s.state == SegmentState::Ok && !excluded.contains(&s.id))
             .collect();
         if usable.iter().all(|segment| segment.capacity < len) {
             return;
@@ -112,7 +120,8 @@ impl Run {
                 && object.spared_until <= self.world.now
                 && self.model.spared_groups.get(object.group).is_none_or(|t| *t <= self.world.now)
                 && (settled || object.group.is_empty());
-            let there = object.extents.iter().any(|extent| large.contains(&extent.0));
+            let extents = self.model.certain_extents(object);
+            let there = extents.iter().any(|extent| large.contains(&extent.0));
             assert!(!(evictable && there), "no room for {len} bytes, but {key} is evictable");
         }
     }
@@ -157,18 +166,17 @@ impl Run {
     }
 
     fn ended(&mut self, put: &Put, failed: u32) {
-        let report = self.world.meta.peek(&put.key).expect("an ended put is there");
-        assert_eq!((report.complete, report.located.version), (true, put.grant.version));
-        let left = extents(&report.located.placements, &report.segments);
-        let kept = |p: &&Placement| failed & 1 << p.replica == 0;
-        let wanted = put.grant.placements.iter().filter(kept).count();
-        assert!(left.len() <= wanted, "{}: a failed replica is readable", put.key);
+        let kept = put.kept(failed);
         let older =
             |other: &&mut Put| other.key == put.key && other.grant.version < put.grant.version;
         self.model.running.iter_mut().filter(older).for_each(|other| other.overtaken = true);
         let old = self.model.objects.remove(&put.key);
-        if old.is_some() {
-            self.meet("an upsert replaced an object");
+        match &old {
+            Some(old) if self.model.is_out_of_sight(old) => {
+                self.meet("a put took the place of what was out of sight");
+            }
+            Some(_) => self.meet("an upsert replaced an object"),
+            None => {}
         }
         assert!(old.as_ref().is_none_or(|old| old.version < put.grant.version), "versions grow");
         let object = Object {
@@ -178,10 +186,19 @@ impl Run {
             ended: self.world.now,
             leased_until: self.world.now,
             spared_until: self.world.now,
-            hard: put.hard || old.is_some_and(|old| old.hard),
+            hard: put.hard || old.is_some_and(|old| old.hard && put.mode == PutMode::Upsert),
             group: put.group,
-            extents: left,
+            extents: kept,
         };
+        let report = self.world.meta.peek(&put.key).filter(|report| report.complete);
+        if let Some(report) = report {
+            assert_eq!(report.located.version, put.grant.version);
+            let left = extents(&report.located.placements, &report.segments);
+            assert_eq!(left, self.model.extents_in_sight(&object), "{}", put.key);
+        } else {
+            assert!(self.world.meta.is_out_of_sight(&put.key), "an ended put is there");
+            assert!(self.model.is_out_of_sight(&object), "{object:?} is in sight");
+        }
         self.model.objects.insert(put.key.clone(), object);
     }
 

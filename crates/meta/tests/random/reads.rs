@@ -7,10 +7,11 @@ use crate::model::{Run, extents};
 impl Run {
     pub(crate) fn get(&mut self, key: &str) {
         let result = self.world.get(key);
-        match (result, self.model.objects.get(key)) {
+        match (result, self.model.readable(key)) {
             (Ok(placed), Some(object)) => {
                 assert_eq!(placed.what.version, object.version);
-                assert_eq!(extents(&placed.what.placements, &placed.segments), object.extents);
+                let expected = self.model.extents_in_sight(object);
+                assert_eq!(extents(&placed.what.placements, &placed.segments), expected);
                 self.model.lease(key, self.world.now, self.config.lease_ttl_ms);
             }
             (Err(ErrorCode::ReplicaIsNotReady), None) => {
@@ -25,7 +26,7 @@ impl Run {
 
     pub(crate) fn exist(&mut self, key: &str) {
         let found = self.world.exist(key);
-        assert_eq!(found, self.model.objects.contains_key(key), "{key}");
+        assert_eq!(found, self.model.readable(key).is_some(), "{key}");
         if found {
             self.model.lease(key, self.world.now, self.config.lease_ttl_ms);
         }
@@ -62,7 +63,7 @@ impl Run {
         for key in keys {
             let object = &self.model.objects[&key];
             let stays = (object.leased_until > now && !force) || self.model.has_task(&key);
-            let there = self.world.version(&key).is_some();
+            let there = self.world.holds(&key);
             let may_stay = !force && object.spared_until > now;
             assert!(there == stays || (there && may_stay), "{key}: {object:?}");
             if !there {
@@ -95,7 +96,7 @@ impl Run {
                 assert!(object.writer == client && object.leased_until <= now, "{object:?}");
                 let there = |id| named.is_none_or(|segment| segment.id == id);
                 object.extents.retain(|extent| !there(extent.0));
-                let gone = self.world.version(key).is_none();
+                let gone = !self.world.holds(key);
                 assert!(!gone || named.is_some() || object.extents.is_empty());
                 if gone {
                     self.model.objects.remove(key);

@@ -23,7 +23,7 @@ impl Run {
             targets: (1..=if moves { targets.min(1) } else { targets }).map(place).collect(),
         };
         let result = self.world.create_task(wanted);
-        let object = self.model.objects.get(key);
+        let object = self.model.readable(key);
         let waits = self.model.waiting(key).is_some();
         match (result, object) {
             (Ok(id), Some(object)) => {

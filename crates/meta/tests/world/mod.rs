@@ -206,6 +206,11 @@ impl World {
         self.meta.peek(key).filter(|report| report.complete).map(|report| report.located.version)
     }
 
+    /// Whether a finished object holds the key, in sight or not.
+    pub(crate) fn holds(&self, key: &str) -> bool {
+        self.version(key).is_some() || self.meta.is_out_of_sight(key)
+    }
+
     pub(crate) fn start(
         &mut self,
         from: ClientId,

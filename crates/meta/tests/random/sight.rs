@@ -1,0 +1,101 @@
+//! Nodes that come into sight and leave it, beside the model.
+
+use std::collections::BTreeSet;
+
+use mooncake_types::{ClientId, SegmentId};
+
+use crate::model::{Extent, Model, Object, Run};
+
+/// The extents of an object, replica by replica.
+pub(crate) fn replicas(object: &Object) -> Vec<Vec<Extent>> {
+    let (mut all, mut replica, mut len) = (Vec::new(), Vec::new(), 0);
+    for extent in &object.extents {
+        replica.push(*extent);
+        len += extent.2;
+        if len == object.len {
+            all.push(std::mem::take(&mut replica));
+            len = 0;
+        }
+    }
+    assert_eq!(len, 0, "{object:?} has half a replica");
+    all
+}
+
+impl Model {
+    fn is_hidden(&self, replica: &[Extent]) -> bool {
+        replica.iter().any(|extent| self.hidden.contains(&extent.0))
+    }
+
+    /// Whether an object has replicas, and all of them are out of sight.
+    pub(crate) fn is_out_of_sight(&self, object: &Object) -> bool {
+        let replicas = replicas(object);
+        !replicas.is_empty() && replicas.iter().all(|replica| self.is_hidden(replica))
+    }
+
+    /// The object that readers get.
+    pub(crate) fn readable(&self, key: &str) -> Option<&Object> {
+        self.objects.get(key).filter(|object| !self.is_out_of_sight(object))
+    }
+
+    /// What readers are told of where an object lies.
+    pub(crate) fn extents_in_sight(&self, object: &Object) -> Vec<Extent> {
+        let in_sight = |replica: &Vec<Extent>| !self.is_hidden(replica);
+        replicas(object).into_iter().filter(in_sight).flatten().collect()
+    }
+
+    /// The extents that an object has for certain: a stripe in sight may have been evicted with its replica out of sight.
+    pub(crate) fn certain_extents(&self, object: &Object) -> Vec<Extent> {
+        let is_certain = |replica: &Vec<Extent>| {
+            let hidden = replica.iter().filter(|extent| self.hidden.contains(&extent.0)).count();
+            hidden == 0 || hidden == replica.len()
+        };
+        replicas(object).into_iter().filter(is_certain).flatten().collect()
+    }
+
+    /// The extents of an object, now that the master names these; those of replicas out of sight are as they were.
+    pub(crate) fn known_extents(
+        &self,
+        object: &Object,
+        named: &[Extent],
+        mounted: &[SegmentId],
+    ) -> Vec<Extent> {
+        let stays = |replica: &Vec<Extent>| {
+            let is_named = replica.iter().all(|extent| named.contains(extent));
+            let is_mounted = replica.iter().all(|extent| mounted.contains(&extent.0));
+            is_named || (is_mounted && self.is_hidden(replica))
+        };
+        replicas(object).into_iter().filter(stays).flatten().collect()
+    }
+}
+
+impl Run {
+    pub(crate) fn disconnect(&mut self, client: ClientId) {
+        self.world.disconnect(client);
+        let lent = self.world.meta.segments().into_iter().filter(|s| s.client == client);
+        assert!(lent.into_iter().all(|segment| !segment.in_sight), "{client} is out of sight");
+    }
+
+    pub(crate) fn ping(&mut self, client: ClientId) {
+        self.world.ping(client, &[]);
+        let lent = self.world.meta.segments().into_iter().filter(|s| s.client == client);
+        assert!(lent.into_iter().all(|segment| segment.in_sight), "{client} is in sight");
+    }
+
+    /// Which segments are out of sight now.
+    pub(crate) fn learn_of_sight(&mut self) {
+        let reports = self.world.meta.segments();
+        let hidden = reports.iter().filter(|report| !report.in_sight).map(|report| report.id);
+        let hidden: BTreeSet<SegmentId> = hidden.collect();
+        let before = std::mem::replace(&mut self.model.hidden, hidden);
+        for key in (0..crate::action::KEYS).map(crate::action::name) {
+            let Some(object) = self.model.objects.get(&key) else { continue };
+            let was_hidden = object.extents.iter().any(|extent| before.contains(&extent.0));
+            let is_hidden = self.model.is_out_of_sight(object);
+            match (was_hidden, is_hidden) {
+                (false, true) => self.meet("an object went out of sight"),
+                (true, false) => self.meet("an object came back into sight"),
+                _ => {}
+            }
+        }
+    }
+}
