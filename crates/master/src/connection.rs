@@ -17,6 +17,7 @@ use crate::handshake::{self, Rejected};
 use crate::input::{Frame, Input};
 use crate::refuse::{last_words, malformed, refuse};
 use crate::shell::Shell;
+use crate::sight::ConnectionId;
 
 /// Replies are written out when they have grown to this, in bytes. One reply may be longer.
 const WRITE_BYTES: usize = 256 << 10;
@@ -58,7 +59,10 @@ pub(crate) async fn run(shell: Rc<Shell>, stream: TcpStream, peer: SocketAddr) {
         }
     };
     debug!(%peer, %client, "connected");
-    match connection.serve(client).await {
+    let number = connection.shell.owner.borrow_mut().connect();
+    let end = connection.serve(client, number).await;
+    connection.shell.owner.borrow_mut().disconnect(number, client);
+    match end {
         End::Closed => debug!(%peer, %client, "disconnected"),
         End::Idle => debug!(%peer, %client, "closed: nothing came for too long"),
         End::Io(error) => debug!(%peer, %client, %error, "lost"),
@@ -88,9 +92,9 @@ impl Connection {
         }
     }
 
-    async fn serve(&mut self, client: ClientId) -> End {
+    async fn serve(&mut self, client: ClientId, number: ConnectionId) -> End {
         loop {
-            if let Err(end) = self.answer_all(client).await {
+            if let Err(end) = self.answer_all(client, number).await {
                 // What was answered before still counts.
                 let _ = self.flush().await;
                 return end;
@@ -129,7 +133,7 @@ impl Connection {
     }
 
     /// Answers every frame that is here and writes the answers.
-    async fn answer_all(&mut self, client: ClientId) -> Result<(), End> {
+    async fn answer_all(&mut self, client: ClientId, number: ConnectionId) -> Result<(), End> {
         let mut turn = Instant::now();
         loop {
             let frame = self
@@ -137,7 +141,7 @@ impl Connection {
                 .next_frame(limits::MAX_FRAME_BODY_BYTES)
                 .map_err(|error| End::Malformed { request_id: 0, message: error.to_string() })?;
             let Some(frame) = frame else { break };
-            self.answer(client, frame)?;
+            self.answer(client, number, frame)?;
             let over = turn.elapsed() >= TURN;
             if over || self.output.len() >= WRITE_BYTES {
                 self.flush().await.map_err(End::Io)?;
@@ -150,7 +154,7 @@ impl Connection {
         self.flush().await.map_err(End::Io)
     }
 
-    fn answer(&mut self, client: ClientId, frame: Frame) -> Result<(), End> {
+    fn answer(&mut self, client: ClientId, number: ConnectionId, frame: Frame) -> Result<(), End> {
         let request_id = frame.header.request_id;
         let refused = |message: String| End::Malformed { request_id, message };
         if frame.header.kind != Kind::Request {
@@ -161,7 +165,7 @@ impl Connection {
         };
         let message = mooncake_wire::decode_request(frame.body).map_err(unreadable)?;
         let request: Request<'_> = message.request().map_err(unreadable)?;
-        let reply = self.shell.owner.borrow_mut().handle(client, &request);
+        let reply = self.shell.owner.borrow_mut().handle_over(number, client, &request);
         mooncake_wire::encode_reply(&mut self.output, request_id, &reply);
         Ok(())
     }

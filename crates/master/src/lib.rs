@@ -25,6 +25,7 @@ mod owner;
 mod refuse;
 mod serve;
 mod shell;
+mod sight;
 mod summary;
 mod timer;
 

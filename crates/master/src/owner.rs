@@ -8,6 +8,7 @@ use mooncake_types::{ClientId, Reply, Request, Tick, limits};
 use crate::clock::Clock;
 use crate::metadata_server::Cleanup;
 use crate::metrics::{RpcMetrics, Snapshot};
+use crate::sight::{ConnectionId, Pings};
 
 /// Most objects that one page of a scan looks at, whatever was asked: one page takes no longer than a few hundred
 /// microseconds, and between two pages others are served.
@@ -19,6 +20,7 @@ pub(crate) struct Owner {
     pub(crate) meta: Meta,
     clock: Clock,
     metrics: RpcMetrics,
+    pings: Pings,
     /// Told of the clients that died.
     cleanup: Option<Cleanup>,
 }
@@ -27,7 +29,8 @@ const _: () = assert!(SCAN_PAGE_OBJECTS <= limits::MAX_SCAN_OBJECTS);
 
 impl Owner {
     pub(crate) fn new(meta: Meta, clock: Clock, cleanup: Option<Cleanup>) -> Owner {
-        Owner { meta, clock, metrics: RpcMetrics::default(), cleanup }
+        let (metrics, pings) = (RpcMetrics::default(), Pings::default());
+        Owner { meta, clock, metrics, pings, cleanup }
     }
 
     /// Answers one request and measures how long that took.
@@ -44,6 +47,32 @@ impl Owner {
         };
         self.metrics.record(request, &reply, begun.elapsed());
         reply
+    }
+
+    /// A number for a new connection.
+    pub(crate) fn connect(&mut self) -> ConnectionId {
+        self.pings.number()
+    }
+
+    /// Answers one request that came over a connection.
+    pub(crate) fn handle_over(
+        &mut self,
+        connection: ConnectionId,
+        from: ClientId,
+        request: &Request<'_>,
+    ) -> Reply {
+        let reply = self.handle(from, request);
+        if matches!(reply, Reply::Pong(_)) {
+            self.pings.note(from, connection);
+        }
+        reply
+    }
+
+    /// A connection of a client has ended. If its last ping came over it, nobody can read there until it pings again.
+    pub(crate) fn disconnect(&mut self, connection: ConnectionId, client: ClientId) {
+        if self.pings.end(client, connection) {
+            self.meta.handle_disconnect(self.clock.tick(Instant::now()), client);
+        }
     }
 
     /// Does what is due.

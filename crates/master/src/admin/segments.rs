@@ -10,9 +10,10 @@ use super::error::Failure;
 use super::parameters::Parameters;
 use super::server::State;
 
-/// `GET /get_all_segments`: one name a line; segments that share a name are one line.
+/// `GET /get_all_segments`: one name a line; segments that share a name are one line. Those out of sight are left out.
 pub(super) async fn get_all_segments(Extract(state): Extract<State>) -> Result<String, Failure> {
-    let reports = state.asker.ask(|owner| owner.meta.segments()).await?;
+    let mut reports = state.asker.ask(|owner| owner.meta.segments()).await?;
+    reports.retain(|report| report.in_sight);
     let mut names: Vec<&str> = reports.iter().map(|report| report.name.as_ref()).collect();
     names.dedup();
     Ok(names.iter().map(|name| format!("{name}\n")).collect())
@@ -35,6 +36,7 @@ struct Detail {
     te_endpoint: String,
     protocol: &'static str,
     status: &'static str,
+    in_sight: bool,
     allocator_used_bytes: u64,
     allocator_capacity_bytes: u64,
     allocator_usage_percent: f64,
@@ -53,6 +55,7 @@ impl From<&SegmentReport> for Detail {
             te_endpoint: report.endpoint.to_string(),
             protocol: "tcp",
             status: state_name(report.state),
+            in_sight: report.in_sight,
             allocator_used_bytes: report.used,
             allocator_capacity_bytes: report.capacity,
             allocator_usage_percent: match report.capacity {
@@ -72,7 +75,8 @@ pub(super) async fn get_segments_detail(
     Ok(Json(Details { total_segments: segments.len(), segments }))
 }
 
-/// `GET /query_segment?segment=S`: used bytes and capacity of all segments of that name.
+/// `GET /query_segment?segment=S`: used bytes and capacity of all segments of that name, and whether one is out of
+/// sight.
 pub(super) async fn query_segment(
     Extract(state): Extract<State>,
     parameters: Parameters,
@@ -81,7 +85,9 @@ pub(super) async fn query_segment(
     let reports = named(&state, name).await?;
     let used: u64 = reports.iter().map(|report| report.used).sum();
     let capacity: u64 = reports.iter().map(|report| report.capacity).sum();
-    Ok(format!("{name}\nUsed(bytes): {used}\nCapacity(bytes) : {capacity}\n"))
+    let hidden = reports.iter().filter(|report| !report.in_sight).count();
+    let notice = if hidden == 0 { String::new() } else { format!("Out of sight: {hidden}\n") };
+    Ok(format!("{name}\nUsed(bytes): {used}\nCapacity(bytes) : {capacity}\n{notice}"))
 }
 
 #[derive(Serialize)]
@@ -107,7 +113,7 @@ pub(super) async fn status(
         status: first.state as u8,
         status_name: state_name(first.state),
         error_code: 0,
-        error_message: "",
+        error_message: if first.in_sight { "" } else { "out of sight" },
     }))
 }
 

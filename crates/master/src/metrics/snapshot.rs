@@ -9,7 +9,7 @@ use super::rpc::RpcMetrics;
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) stats: Stats,
-    /// Used bytes and capacity by segment name; several segments may share one.
+    /// Used bytes and capacity by segment name, of those in sight; several segments may share one.
     pub(crate) segments: BTreeMap<Arc<str>, (u64, u64)>,
     pub(crate) rpc: RpcMetrics,
 }
@@ -17,7 +17,7 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     pub(crate) fn new(stats: Stats, reports: &[SegmentReport], rpc: RpcMetrics) -> Snapshot {
         let mut segments: BTreeMap<Arc<str>, (u64, u64)> = BTreeMap::new();
-        for report in reports {
+        for report in reports.iter().filter(|report| report.in_sight) {
             let (used, capacity) = segments.entry(Arc::clone(&report.name)).or_default();
             *used += report.used;
             *capacity += report.capacity;

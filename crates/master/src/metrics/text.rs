@@ -21,8 +21,16 @@ impl Snapshot {
 
     fn gauges(&self, out: &mut Metrics<'_, '_>) -> fmt::Result {
         let stats = &self.stats;
-        out.gauge("master_allocated_bytes", "Bytes reserved in all segments", stats.used_bytes)?;
-        out.gauge("master_total_capacity_bytes", "Bytes of all segments", stats.capacity_bytes)?;
+        out.gauge(
+            "master_allocated_bytes",
+            "Bytes reserved in all segments in sight",
+            stats.used_bytes,
+        )?;
+        out.gauge(
+            "master_total_capacity_bytes",
+            "Bytes of all segments in sight",
+            stats.capacity_bytes,
+        )?;
         out.gauge("master_allocated_file_size_bytes", "Bytes of objects on disk", 0)?;
         out.gauge("master_total_file_capacity_bytes", "Bytes of disk lent", 0)?;
         out.gauge("master_key_count", "Objects", stats.keys as u64)?;
@@ -38,6 +46,11 @@ impl Snapshot {
         )?;
         out.gauge("master_active_clients", "Living clients", stats.clients as u64)?;
         out.gauge("master_segment_count", "Mounted segments", stats.segments as u64)?;
+        out.gauge(
+            "master_segments_out_of_sight",
+            "Mounted segments whose nodes are not heard of: nothing there can be read until they are",
+            stats.segments_out_of_sight as u64,
+        )?;
         out.gauge("mem_cache_nums_", "Objects in memory", stats.keys as u64)?;
         out.gauge("file_cache_nums_", "Objects on disk", 0)
     }
