@@ -2,9 +2,10 @@ use std::time::Instant;
 
 use mooncake_memory::SliceList;
 use mooncake_transfer::{Paths, ReadOp, TransferError, Transport, WriteOp};
-use mooncake_types::{Epoch, ErrorCode};
+use mooncake_types::{Epoch, ErrorCode, SegmentId};
 
 use crate::clock::Clock;
+use crate::heartbeat::Heartbeat;
 use crate::metrics::{Extent, Metrics};
 use crate::ops::{CallError, Deposit, Fetch, MoveError, Op, Step};
 use crate::rpc::Pool;
@@ -23,6 +24,8 @@ pub(crate) struct Ways<'w> {
     pub(crate) paths: &'w Paths,
     /// What counts the transfers that callers ask for.
     pub(crate) metrics: Option<&'w Metrics>,
+    /// What tells the master of nodes that cannot be reached.
+    pub(crate) heartbeat: Option<&'w Heartbeat>,
 }
 
 impl Ways<'_> {
@@ -61,6 +64,7 @@ impl Ways<'_> {
         if let Some(metrics) = self.metrics {
             metrics.on_read(extent, moved, started.elapsed());
         }
+        self.report(ops.iter().map(|op| op.range.segment), &results);
         let mut results = results.into_iter().map(|result| result.map_err(why));
         has_room
             .into_iter()
@@ -91,8 +95,28 @@ impl Ways<'_> {
         if let Some(metrics) = self.metrics {
             metrics.on_write(extent, moved, started.elapsed());
         }
+        self.report(ops.iter().map(|op| op.range.segment), &results);
         results.into_iter().map(|result| result.map_err(why)).collect()
     }
+
+    /// Tells the master which of these segments could not be reached.
+    fn report(
+        &self,
+        segments: impl Iterator<Item = SegmentId>,
+        results: &[Result<(), TransferError>],
+    ) {
+        let Some(heartbeat) = self.heartbeat else { return };
+        let failed = segments.zip(results).filter(|(_, result)| is_out_of_reach(result));
+        let segments: Vec<SegmentId> = failed.map(|(segment, _)| segment).collect();
+        if !segments.is_empty() {
+            heartbeat.report(&segments);
+        }
+    }
+}
+
+/// Whether the node did not answer. One that did answer is not lost, whatever it said.
+fn is_out_of_reach(result: &Result<(), TransferError>) -> bool {
+    matches!(result, Err(TransferError::Unreachable { .. } | TransferError::TimedOut { .. }))
 }
 
 /// The bytes of the ranges that were moved, of these lengths.

@@ -2,7 +2,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mooncake_types::{Epoch, SegmentId, Tick};
 
@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::membership::{Deed, Lent, Membership};
 use crate::node::Host;
 use crate::ops::CallError;
+use crate::reports::Reports;
 use crate::rpc::{Connection, DialError, Dialer};
 use crate::tasks::Tasks;
 
@@ -102,9 +103,11 @@ struct Shared {
     well: Arc<AtomicBool>,
 }
 
+#[derive(Default)]
 struct State {
     stopping: bool,
     changes: Vec<Change>,
+    reports: Reports,
     /// The connection in use, so that stopping need not wait for a reply.
     in_use: Option<TcpStream>,
 }
@@ -113,7 +116,7 @@ impl Heartbeat {
     /// Goes on with a bond on a thread of its own.
     pub(crate) fn start(bond: Bond, tasks: Arc<Tasks>) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
-            state: Mutex::new(State { stopping: false, changes: Vec::new(), in_use: None }),
+            state: Mutex::new(State::default()),
             wake: Condvar::new(),
             changed: Condvar::new(),
             well: Arc::new(AtomicBool::new(bond.membership.is_well())),
@@ -145,6 +148,16 @@ impl Heartbeat {
         let waited = self.shared.changed.wait_timeout_while(state, CHANGE_PATIENCE, waiting);
         let (state, waited) = waited.expect("no holder of the heartbeat's state panicked");
         !state.stopping && !waited.timed_out()
+    }
+
+    /// Tells the master, with a ping of its own, that the nodes of these segments could not be reached. Waits for nothing.
+    pub(crate) fn report(&self, segments: &[SegmentId]) {
+        let now = Instant::now();
+        let mut state = self.shared.lock();
+        let news = segments.iter().filter(|&&segment| state.reports.add(segment, now)).count();
+        if news > 0 {
+            self.shared.wake.notify_all();
+        }
     }
 
     /// Stops pinging; returns when the thread is gone.
@@ -202,6 +215,7 @@ impl Shared {
 
     fn make_changes(&self, bond: &mut Bond, retiring: &mut Vec<(SegmentId, Tick)>) {
         let mut state = self.lock();
+        bond.membership.report(state.reports.take());
         if state.changes.is_empty() {
             return;
         }
@@ -225,7 +239,9 @@ impl Shared {
 
     fn rest(&self, wait: Duration) {
         let state = self.lock();
-        let idle = |state: &mut State| !state.stopping && state.changes.is_empty();
+        let idle = |state: &mut State| {
+            !state.stopping && state.changes.is_empty() && state.reports.is_empty()
+        };
         drop(self.wake.wait_timeout_while(state, wait, idle));
     }
 

@@ -49,6 +49,7 @@ pub mod node;
 mod open_error;
 pub mod ops;
 mod registry;
+mod reports;
 mod rpc;
 mod store;
 mod tasks;

@@ -119,7 +119,8 @@ impl Tasks {
     }
 
     fn ways(&self) -> Ways<'_> {
-        Ways { clock: &self.clock, pool: &self.pool, paths: &self.paths, metrics: None }
+        let Self { clock, pool, paths, .. } = self;
+        Ways { clock, pool, paths, metrics: None, heartbeat: None }
     }
 
     fn is_stopping(&self) -> bool {

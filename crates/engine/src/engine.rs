@@ -280,6 +280,7 @@ fn tcp_config(config: EngineConfig, client: ClientId) -> TcpConfig {
         connect_timeout: config.connect_timeout,
         transfer_timeout: config.transfer_timeout,
         busy_poll: config.busy_poll,
+        silence_timeout: config.transfer_timeout,
         ..TcpConfig::default()
     }
 }

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES};
 use mooncake_types::{BusyWait, ClientId, Epoch, ErrorCode};
 
-use crate::client::{Exchange, Lease, Peers, Purpose, ReadExchange, WriteExchange, drive};
+use crate::client::{
+    Exchange, Lease, Patience, Peers, Purpose, ReadExchange, WriteExchange, drive,
+};
 use crate::plan::{FrameLimits, PeerPlan, plan};
 use crate::{ReadOp, TransferError, Transport, WriteOp};
 
@@ -27,6 +29,8 @@ pub struct TcpConfig {
     pub transfer_timeout: Duration,
     /// How long to look for a reply before sleeping for it (see [`mooncake_memory::Watch`]); zero: not at all.
     pub busy_poll: Duration,
+    /// How long a call waits for a node without that a byte moves. A slow transfer that moves goes on.
+    pub silence_timeout: Duration,
 }
 
 impl Default for TcpConfig {
@@ -40,6 +44,7 @@ impl Default for TcpConfig {
             connect_timeout: Duration::from_secs(1),
             transfer_timeout: Duration::from_secs(30),
             busy_poll: BusyWait::DEFAULT_LIMIT,
+            silence_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -118,7 +123,8 @@ impl TcpTransport {
                 }
             }
         }
-        drive(&mut exchanges, deadline);
+        let silence = self.peers.config().silence_timeout;
+        drive(&mut exchanges, Patience { deadline, silence });
         for exchange in exchanges {
             for (position, result) in exchange.finish() {
                 results[position] = result;

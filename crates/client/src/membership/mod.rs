@@ -13,6 +13,10 @@ use crate::ops::CallError;
 /// Time between two pings, in milliseconds; shorter if the master's patience with clients is.
 const PING_INTERVAL_MS: u64 = 1000;
 
+/// The same for a client that lends segments: the master takes it to be gone if others cannot reach it and no ping
+/// comes for half a second.
+const NODE_PING_INTERVAL_MS: u64 = 250;
+
 /// Pings that fit into the time after which the master gives a client up.
 const PINGS_PER_TTL: u64 = 3;
 
@@ -62,6 +66,8 @@ pub struct Membership {
     mount_refusal: Option<(usize, ErrorCode)>,
     /// Segments that the master may have and is to forget.
     disowned: Vec<SegmentId>,
+    /// Segments of others whose nodes could not be reached; the next ping names them.
+    unreachable: Vec<SegmentId>,
     last_ping_answered: bool,
     has_tasks: bool,
 }
@@ -94,6 +100,7 @@ impl Membership {
             next_mount: 0,
             mount_refusal: None,
             disowned: Vec::new(),
+            unreachable: Vec::new(),
             last_ping_answered: false,
             has_tasks: false,
         }
@@ -132,6 +139,13 @@ impl Membership {
     /// Has the master unmount a segment that it may have mounted, as soon as it can be reached.
     pub fn disown(&mut self, id: SegmentId) {
         self.disowned.push(id);
+    }
+
+    /// Has the master told, by a ping at once, that the nodes of these segments could not be reached.
+    pub fn report(&mut self, segments: Vec<SegmentId>) {
+        if !segments.is_empty() {
+            self.unreachable = segments;
+        }
     }
 
     /// Takes note of a leader's epoch that was met elsewhere.
@@ -183,12 +197,13 @@ impl Membership {
                     self.set_asked(Asked::Unmount);
                     return Deed::Call(Request::UnmountSegment { id, grace_ms: 0 });
                 }
-                if now < ping_at {
+                if now < ping_at && self.unreachable.is_empty() {
                     return Deed::Wait { until: ping_at };
                 }
                 self.set_asked(Asked::Ping { at: now });
                 let segments = self.segments.iter().map(|segment| segment.id).collect();
-                Deed::Call(Request::Ping { segments })
+                let unreachable = std::mem::take(&mut self.unreachable);
+                Deed::Call(Request::Ping { segments, unreachable })
             }
         }
     }
@@ -228,7 +243,9 @@ impl Membership {
         self.backoff.reset();
         self.last_ping_answered = true;
         self.has_tasks = pong.has_tasks;
-        let interval_ms = (pong.client_ttl_ms / PINGS_PER_TTL).clamp(10, PING_INTERVAL_MS);
+        let longest_ms =
+            if self.segments.is_empty() { PING_INTERVAL_MS } else { NODE_PING_INTERVAL_MS };
+        let interval_ms = (pong.client_ttl_ms / PINGS_PER_TTL).clamp(10, longest_ms);
         let ping_at = asked_at.after_ms(interval_ms);
         self.bond = Bond::Joined { address, ping_at, asked: None };
         // A leader that is behind what the nodes have seen learns it from the mount, and must catch up.

@@ -60,8 +60,9 @@ impl Session {
 
     /// As [`Session::drive`], for callers that want their memory back.
     pub(super) fn drive_with<'a>(&self, op: &mut impl Op<'a>, memory: &mut impl Memory) {
-        let Self { clock, pool, paths, metrics, .. } = self;
-        Ways { clock, pool, paths, metrics: Some(metrics) }.drive(op, memory);
+        let Self { clock, pool, paths, metrics, heartbeat, .. } = self;
+        let (metrics, heartbeat) = (Some(&**metrics), Some(heartbeat));
+        Ways { clock, pool, paths, metrics, heartbeat }.drive(op, memory);
     }
 
     /// Leaves the pool: nothing is pinged any more, the segments are taken back, and nobody is served.

@@ -14,8 +14,9 @@ use super::Fault;
 use super::lane::Lane;
 use crate::{TcpConfig, stream};
 
-/// How often a waiting call looks at its deadline.
-const LONGEST_WAIT: Duration = Duration::from_millis(250);
+/// How often a waiting call looks at its deadline and at its lane's silence.
+const WAITS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(5)..=Duration::from_millis(250);
 
 /// Connects and shakes hands.
 pub(super) fn dial(endpoint: &Arc<str>, config: &TcpConfig) -> Result<Lane, Fault> {
@@ -23,7 +24,8 @@ pub(super) fn dial(endpoint: &Arc<str>, config: &TcpConfig) -> Result<Lane, Faul
     let stream = connect(endpoint, deadline)?;
     stream::tune(&stream)?;
     shake_hands(&stream, config, deadline)?;
-    let wait = (config.transfer_timeout / 8).clamp(Duration::from_millis(5), LONGEST_WAIT);
+    let wait = config.transfer_timeout.min(config.silence_timeout) / 8;
+    let wait = wait.clamp(*WAITS.start(), *WAITS.end());
     stream.set_read_timeout(Some(wait))?;
     stream.set_write_timeout(Some(wait))?;
     Ok(Lane::new(stream, Arc::clone(endpoint), config.busy_poll))

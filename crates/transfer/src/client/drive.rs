@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_memory::{Interest, Wait, poll_sockets};
 
-use super::Fault;
+use super::{Fault, Pulse};
 use crate::TransferError;
 
 /// What one call has to say to, and to hear from, one peer. All methods do one bit of work and remember how far they
@@ -11,6 +11,9 @@ use crate::TransferError;
 pub(crate) trait Exchange {
     /// The lane's socket.
     fn socket(&self) -> BorrowedFd<'_>;
+
+    /// Whether bytes still move on the lane.
+    fn pulse(&mut self) -> &mut Pulse;
 
     /// What can be done next; nothing once it is finished or has failed.
     fn interest(&self) -> Interest;
@@ -28,25 +31,60 @@ pub(crate) trait Exchange {
     fn finish(self) -> impl Iterator<Item = (usize, Result<(), TransferError>)>;
 }
 
-/// Runs exchanges to their ends, or to the deadline. One exchange that only sends or only receives waits in that one
-/// system call; otherwise sends are tried first and then whatever is ready is done.
-pub(crate) fn drive(exchanges: &mut [impl Exchange], deadline: Instant) {
+/// How long exchanges may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// All of them.
+    pub(crate) deadline: Instant,
+    /// Each, without that a byte moves.
+    pub(crate) silence: Duration,
+}
+
+/// A wait looks this many times whether it has been silent for too long.
+const LOOKS: u32 = 8;
+
+/// Runs exchanges to their ends, as long as they move and the deadline has not passed. One exchange that only sends or
+/// only receives waits in that one system call; otherwise sends are tried first and then whatever is ready is done.
+pub(crate) fn drive(exchanges: &mut [impl Exchange], patience: Patience) {
+    let Patience { deadline, silence } = patience;
     loop {
+        let now = Instant::now();
+        for exchange in exchanges.iter_mut().filter(|exchange| is_active(&**exchange)) {
+            if exchange.pulse().is_silent(now, silence) {
+                try_once_more(exchange);
+            }
+        }
         let mut active = exchanges.iter_mut().filter(|exchange| is_active(&**exchange));
         let Some(first) = active.next() else { return };
         let alone = active.next().is_none();
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(now);
         if left.is_zero() {
             for exchange in exchanges.iter_mut().filter(|exchange| is_active(&**exchange)) {
                 exchange.fail(&Fault::TimedOut);
             }
             return;
         }
+        let wait = left.min(silence / LOOKS);
         if alone {
-            advance_alone(first, left);
+            advance_alone(first, wait);
         } else {
-            advance_all(exchanges, left);
+            advance_all(exchanges, wait);
         }
+    }
+}
+
+/// Ends an exchange that has been silent for too long, unless something moves now: this process may have been stopped
+/// itself.
+fn try_once_more(exchange: &mut impl Exchange) {
+    let Interest { read, write } = exchange.interest();
+    if write {
+        settle(exchange, |e| e.send(Wait::Now));
+    }
+    if read {
+        settle(exchange, |e| e.recv(Wait::Now));
+    }
+    if is_active(exchange) && !exchange.pulse().has_moved() {
+        exchange.fail(&Fault::Silent);
     }
 }
 
@@ -54,20 +92,20 @@ fn is_active(exchange: &impl Exchange) -> bool {
     exchange.interest() != Interest::default()
 }
 
-fn advance_alone(exchange: &mut impl Exchange, left: Duration) {
+fn advance_alone(exchange: &mut impl Exchange, wait: Duration) {
     match exchange.interest() {
         Interest { read: true, write: false } => settle(exchange, |e| e.recv(Wait::Block)),
         Interest { read: false, write: true } => settle(exchange, |e| e.send(Wait::Block)),
         _ => {
             settle(exchange, |e| e.send(Wait::Now));
             if exchange.interest() == (Interest { read: true, write: true }) {
-                advance_all(std::slice::from_mut(exchange), left);
+                advance_all(std::slice::from_mut(exchange), wait);
             }
         }
     }
 }
 
-fn advance_all(exchanges: &mut [impl Exchange], left: Duration) {
+fn advance_all(exchanges: &mut [impl Exchange], wait: Duration) {
     for exchange in exchanges.iter_mut().filter(|exchange| exchange.interest().write) {
         settle(exchange, |e| e.send(Wait::Now));
     }
@@ -76,7 +114,7 @@ fn advance_all(exchanges: &mut [impl Exchange], left: Duration) {
     if sockets.iter().all(|(_, interest)| *interest == Interest::default()) {
         return;
     }
-    let polled = poll_sockets(&mut sockets, left);
+    let polled = poll_sockets(&mut sockets, wait);
     let ready: Vec<Interest> = sockets.into_iter().map(|(_, ready)| ready).collect();
     for (exchange, ready) in exchanges.iter_mut().zip(ready) {
         match &polled {
@@ -92,7 +130,8 @@ fn advance_all(exchanges: &mut [impl Exchange], left: Duration) {
 /// A step that could not be taken yet is no failure.
 fn settle<E: Exchange>(exchange: &mut E, step: impl FnOnce(&mut E) -> Result<(), Fault>) {
     match step(exchange) {
-        Err(fault) if !fault.is_not_ready() => exchange.fail(&fault),
-        _ => {}
+        Ok(()) => exchange.pulse().beat(),
+        Err(fault) if fault.is_not_ready() => {}
+        Err(fault) => exchange.fail(&fault),
     }
 }

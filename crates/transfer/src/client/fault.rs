@@ -13,6 +13,8 @@ pub(crate) enum Fault {
     Io(io::Error),
     /// The deadline has passed.
     TimedOut,
+    /// Something was awaited, and nothing moved for too long.
+    Silent,
     /// The peer said why it closes the connection.
     Refused(ErrorCode),
     /// The peer broke the protocol.
@@ -46,7 +48,7 @@ impl Fault {
     pub(crate) fn explain(&self, endpoint: &Arc<str>) -> TransferError {
         let endpoint = Arc::clone(endpoint);
         match self {
-            Fault::TimedOut => TransferError::TimedOut { endpoint },
+            Fault::TimedOut | Fault::Silent => TransferError::TimedOut { endpoint },
             Fault::Refused(code) => TransferError::Refused(*code),
             Fault::Protocol(reason) => TransferError::Protocol { endpoint, reason: reason.clone() },
             Fault::Io(error) if is_bad_address(error) => {

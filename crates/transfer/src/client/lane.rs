@@ -8,6 +8,7 @@ use mooncake_memory::{RecvBatch, Wait, Watch};
 use super::Fault;
 use super::inbound::Inbound;
 use super::outbound::Outbound;
+use super::pulse::Pulse;
 
 /// A lane that was used this recently is taken to be alive.
 const FRESH: Duration = Duration::from_millis(1);
@@ -20,6 +21,7 @@ pub(crate) struct Lane {
     pub(super) inbound: Inbound,
     pub(super) outbound: Outbound,
     watch: Watch,
+    pub(super) pulse: Pulse,
     next_id: u64,
     used: Instant,
 }
@@ -27,8 +29,8 @@ pub(crate) struct Lane {
 impl Lane {
     pub(super) fn new(stream: TcpStream, endpoint: Arc<str>, busy_poll: Duration) -> Self {
         let (inbound, outbound) = (Inbound::default(), Outbound::default());
-        let (watch, used) = (Watch::new(busy_poll), Instant::now());
-        Self { stream, endpoint, inbound, outbound, watch, next_id: 1, used }
+        let (watch, pulse, used) = (Watch::new(busy_poll), Pulse::new(), Instant::now());
+        Self { stream, endpoint, inbound, outbound, watch, pulse, next_id: 1, used }
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
@@ -57,6 +59,7 @@ impl Lane {
     /// Notes that the lane goes back to the others.
     pub(super) fn rest(&mut self) {
         self.used = Instant::now();
+        self.pulse.beat();
     }
 
     /// Is the other side still there, and silent as it must be between frames?

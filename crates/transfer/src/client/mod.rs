@@ -7,14 +7,16 @@ mod inbound;
 mod lane;
 mod outbound;
 mod peers;
+mod pulse;
 mod read;
 mod shares;
 mod stepwise;
 mod write;
 
-pub(crate) use drive::{Exchange, drive};
+pub(crate) use drive::{Exchange, Patience, drive};
 pub(crate) use fault::Fault;
 pub(crate) use peers::{Lease, Peers};
+pub(crate) use pulse::Pulse;
 pub(crate) use read::ReadExchange;
 pub(crate) use shares::Purpose;
 pub(crate) use write::WriteExchange;

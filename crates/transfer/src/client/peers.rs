@@ -2,12 +2,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::Fault;
 use super::dial::dial;
 use super::lane::Lane;
 use super::shares::{Purpose, Shares};
 use crate::{TcpConfig, TransferError};
 
-/// A peer that could not be reached, or refused, is not asked again for this long.
+/// A peer that could not be reached, refused, or fell silent is not connected to again for this long.
 const SUSPICION: Duration = Duration::from_secs(1);
 
 /// Peers that are remembered; beyond this, those without a connection are forgotten.
@@ -35,6 +36,14 @@ struct PeerState {
     suspect: Option<(Instant, TransferError)>,
 }
 
+impl PeerState {
+    /// Why the peer is not to be connected to now.
+    fn suspicion(&mut self) -> Option<TransferError> {
+        self.suspect.take_if(|(until, _)| Instant::now() >= *until);
+        self.suspect.as_ref().map(|(_, error)| error.clone())
+    }
+}
+
 /// The use of one lane. Unless it is given back with [`Lease::give_back`], the lane is closed.
 pub(crate) struct Lease {
     peer: Arc<Peer>,
@@ -49,6 +58,16 @@ impl Lease {
 
     pub(crate) fn as_lane(&self) -> &Lane {
         self.lane.as_ref().expect("a lease holds its lane until it is given back")
+    }
+
+    /// The lane has failed. If it was silent, so will be all lanes to this peer: none is used again for a while.
+    pub(crate) fn doubt(&self, fault: &Fault, error: &TransferError) {
+        if matches!(fault, Fault::Silent) {
+            let mut state = self.peer.lock();
+            state.suspect = Some((Instant::now() + SUSPICION, error.clone()));
+            state.lanes -= state.idle.len();
+            state.idle.clear();
+        }
     }
 
     /// The lane is between frames and may be used again.
@@ -95,6 +114,11 @@ impl Peers {
         let mut state = peer.lock();
         let most = self.config.lanes_per_peer.max(1);
         while !state.shares.may_take(purpose, most) {
+            if state.idle.is_empty()
+                && let Some(error) = state.suspicion()
+            {
+                return Err(error);
+            }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(TransferError::TimedOut { endpoint: Arc::clone(endpoint) });
@@ -113,11 +137,8 @@ impl Peers {
             }
             state.lanes -= 1;
         }
-        if let Some((until, error)) = &state.suspect {
-            if Instant::now() < *until {
-                return Err(error.clone());
-            }
-            state.suspect = None;
+        if let Some(error) = state.suspicion() {
+            return Err(error);
         }
         state.lanes += 1;
         state.shares.take(purpose);

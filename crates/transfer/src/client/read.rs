@@ -8,7 +8,7 @@ use mooncake_wire::encode_read;
 
 use super::inbound::{Awaited, Outcome};
 use super::peers::Lease;
-use super::{Exchange, Fault};
+use super::{Exchange, Fault, Pulse};
 use crate::plan::PeerPlan;
 use crate::{ReadOp, TransferError};
 
@@ -100,6 +100,10 @@ impl Exchange for ReadExchange<'_> {
         self.lease.as_lane().socket()
     }
 
+    fn pulse(&mut self) -> &mut Pulse {
+        &mut self.lease.lane().pulse
+    }
+
     fn interest(&self) -> Interest {
         if self.results.len() == self.plan.positions.len() {
             return Interest::default();
@@ -129,6 +133,7 @@ impl Exchange for ReadExchange<'_> {
     fn fail(&mut self, fault: &Fault) {
         self.clean = false;
         let error = fault.explain(&self.plan.endpoint);
+        self.lease.doubt(fault, &error);
         self.results.resize(self.plan.positions.len(), Err(error));
     }
 

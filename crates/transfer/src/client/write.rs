@@ -9,7 +9,7 @@ use mooncake_wire::encode_write;
 
 use super::inbound::{Awaited, Outcome};
 use super::peers::Lease;
-use super::{Exchange, Fault};
+use super::{Exchange, Fault, Pulse};
 use crate::plan::{FramePlan, PeerPlan};
 use crate::sums::encode_sums;
 use crate::{TransferError, WriteOp};
@@ -209,6 +209,10 @@ impl Exchange for WriteExchange<'_> {
         self.lease.as_lane().socket()
     }
 
+    fn pulse(&mut self) -> &mut Pulse {
+        &mut self.lease.lane().pulse
+    }
+
     fn interest(&self) -> Interest {
         if self.results.len() == self.plan.positions.len() {
             return Interest::default();
@@ -243,6 +247,7 @@ impl Exchange for WriteExchange<'_> {
     fn fail(&mut self, fault: &Fault) {
         self.clean = false;
         let error = fault.explain(&self.plan.endpoint);
+        self.lease.doubt(fault, &error);
         self.results.resize(self.plan.positions.len(), Err(error));
     }
 

@@ -7,4 +7,5 @@ mod peers_that_fail;
 mod raw_peer;
 mod rig;
 mod server_under_attack;
+mod silence;
 mod writers_that_meet;

@@ -39,7 +39,7 @@ fn impatient() -> TcpTransport {
 }
 
 /// A whole and right reply, given the id of the request.
-fn good_reply(id: u64) -> Vec<u8> {
+pub(super) fn good_reply(id: u64) -> Vec<u8> {
     let bytes = crate::testing::pattern("key", version(1), 0, LEN as usize);
     let mut reply = Vec::new();
     encode_read_reply(&mut reply, id, &[Ok(())]);
