@@ -40,6 +40,8 @@ pub struct StoreConfig {
     pub rpc_connect_timeout: Duration,
     /// How long the transfer of one call may take as a whole, plus one second for each 16 MiB that it moves.
     pub transfer_timeout: Duration,
+    /// How long a transfer waits for a node without that a byte moves, before the node counts as out of reach.
+    pub transfer_silence: Duration,
     /// How long a put that is written part by part may take. The master gives puts up by its own flag
     /// `--put_start_discard_timeout_sec`; longer than that is of no use.
     pub put_session_timeout: Duration,
@@ -78,6 +80,7 @@ impl Default for StoreConfig {
             rpc_timeout: Duration::from_secs(30),
             rpc_connect_timeout: Duration::from_secs(10),
             transfer_timeout: Duration::from_secs(30),
+            transfer_silence: Duration::from_millis(700),
             put_session_timeout: Duration::from_secs(30),
             lanes_per_peer: 4,
             bytes_in_flight: 8 << 20,
@@ -100,6 +103,7 @@ pub struct EnvError {
 
 impl StoreConfig {
     /// The defaults, changed by what the environment says: `MC_RPC_TIMEOUT_MS`, `MC_RPC_CONNECT_TIMEOUT_MS`
+    /// and `MC_TRANSFER_SILENCE_MS`
     /// (milliseconds), `MC_TRANSFER_TIMEOUT`, `MC_STORE_PUT_SESSION_TIMEOUT` (seconds), `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`,
     /// `MOONCAKE_ADVERTISE_ADDRESS`, `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN`, `MC_STORE_CLIENT_MIN_PORT`,
     /// `MC_STORE_CLIENT_MAX_PORT` and `MOONCAKE_BUSY_POLL_US` (microseconds).
@@ -133,6 +137,9 @@ impl StoreConfig {
         }
         if let Some(seconds) = number("MC_TRANSFER_TIMEOUT")? {
             config.transfer_timeout = Duration::from_secs(seconds.into());
+        }
+        if let Some(ms) = number("MC_TRANSFER_SILENCE_MS")? {
+            config.transfer_silence = Duration::from_millis(ms.into());
         }
         if let Some(seconds) = number("MC_STORE_PUT_SESSION_TIMEOUT")? {
             config.put_session_timeout = Duration::from_secs(seconds.into());
@@ -181,6 +188,7 @@ mod tests {
             ("MC_RPC_TIMEOUT_MS", "1500"),
             ("MC_RPC_CONNECT_TIMEOUT_MS", "250"),
             ("MC_TRANSFER_TIMEOUT", "7"),
+            ("MC_TRANSFER_SILENCE_MS", "2500"),
             ("MC_STORE_PUT_SESSION_TIMEOUT", "90"),
             ("MC_TCP_LANES_PER_PEER", "2"),
             ("MC_TCP_BIND_ADDRESS", "10.0.0.5"),
@@ -195,6 +203,7 @@ mod tests {
             rpc_timeout: Duration::from_millis(1500),
             rpc_connect_timeout: Duration::from_millis(250),
             transfer_timeout: Duration::from_secs(7),
+            transfer_silence: Duration::from_millis(2500),
             put_session_timeout: Duration::from_secs(90),
             lanes_per_peer: 2,
             bind_address: Some("10.0.0.5".to_owned()),

@@ -207,7 +207,7 @@ fn a_client_that_lends_nothing_only_pings() {
     assert_eq!(deed(&mut membership, 0), "ping for 0");
     membership.on_reply(Tick(0), pong(false, 5));
     assert!(membership.is_settled());
-    assert_eq!(deed(&mut membership, 0), "wait until 1000");
+    assert_eq!(deed(&mut membership, 0), "wait until 250");
 }
 
 #[test]
@@ -277,5 +277,33 @@ fn a_disowned_segment_is_unmounted_as_soon_as_the_master_can_be_reached() {
     membership.on_reply(Tick(10), pong(false, 5));
     assert_eq!(deed(&mut membership, 10), "unmount 7");
     membership.on_reply(Tick(10), Ok(Reply::Done(Err(ErrorCode::SegmentNotFound))));
-    assert_eq!(deed(&mut membership, 10), "wait until 1010");
+    assert_eq!(deed(&mut membership, 10), "wait until 260");
+}
+
+#[test]
+fn a_client_that_lends_nothing_pings_each_second() {
+    let mut membership = Membership::new(1, Chance::new(1));
+    assert_eq!(deed(&mut membership, 0), "connect 0");
+    membership.on_connected(Tick(0), Some(Epoch(5)));
+    assert_eq!(deed(&mut membership, 0), "ping for 0");
+    membership.on_reply(Tick(0), pong(false, 5));
+    assert_eq!(deed(&mut membership, 0), "wait until 1000");
+}
+
+#[test]
+fn a_node_that_cannot_be_reached_is_reported_at_once_and_once() {
+    let mut membership = membership();
+    membership.report(vec![SegmentId(8)]);
+    assert_eq!(deed(&mut membership, 0), "connect 0");
+    membership.on_connected(Tick(0), Some(Epoch(5)));
+    assert_eq!(deed(&mut membership, 0), "ping for 2 that cannot reach 1");
+    membership.on_reply(Tick(0), pong(true, 5));
+    mount_both(&mut membership, 0, 5);
+    assert_eq!(deed(&mut membership, 0), "wait until 250");
+    membership.report(vec![SegmentId(8), SegmentId(9)]);
+    membership.report(Vec::new());
+    assert_eq!(deed(&mut membership, 10), "ping for 2 that cannot reach 2");
+    membership.on_reply(Tick(10), pong(false, 5));
+    assert_eq!(deed(&mut membership, 10), "wait until 260");
+    assert_eq!(deed(&mut membership, 260), "ping for 2");
 }

@@ -37,11 +37,8 @@ const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest wait for the master when leaving.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long connecting to a node may take. With what follows a get meets a node that vanished in less than a second.
+/// How long connecting to a node may take. A get then meets a node that vanished in less than a second.
 const NODE_CONNECT_TIMEOUT: Duration = Duration::from_millis(600);
-
-/// How long a transfer waits for a node without that a byte moves.
-const NODE_SILENCE_TIMEOUT: Duration = Duration::from_millis(700);
 
 /// Most connections that a node serves: two thousand busy clients with four lanes each. A connection costs a thread
 /// with a small stack and a descriptor.
@@ -263,7 +260,7 @@ impl Opening {
             connect_timeout: NODE_CONNECT_TIMEOUT,
             transfer_timeout: self.config.transfer_timeout,
             busy_poll: self.config.busy_poll,
-            silence_timeout: NODE_SILENCE_TIMEOUT,
+            silence_timeout: self.config.transfer_silence,
         });
         Paths { local: Some(LocalTransport::new(host)), tcp }
     }
