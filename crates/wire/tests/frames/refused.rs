@@ -101,6 +101,8 @@ fn lists_that_are_too_long() {
     let ids = vec![0; (MAX_SEGMENTS + 1) * 16];
     let ping = empty().message(1, empty().bytes(1, &ids));
     check(Kind::Request, ping, too_many("segment_ids", MAX_SEGMENTS));
+    let ping = empty().message(1, empty().bytes(2, &ids));
+    check(Kind::Request, ping, too_many("unreachable_segment_ids", MAX_SEGMENTS));
 
     let segments = empty().times(MAX_SEGMENTS + 1, |body| body.bytes(8, b""));
     for (tag, lists) in [(3, 1), (5, 1), (7, 2), (11, 3)] {
@@ -193,6 +195,8 @@ fn columns_of_different_lengths() {
     }
     let ping = empty().message(1, empty().bytes(1, &[0; 17]));
     check(Kind::Request, ping, length("segment_ids", 16, 17));
+    let ping = empty().message(1, empty().bytes(2, &[0; 15]));
+    check(Kind::Request, ping, length("unreachable_segment_ids", 0, 15));
     let mount = empty().message(2, empty().bytes(1, &[0; 15]));
     check(Kind::Request, mount, length("segment_id", 16, 15));
     check(
