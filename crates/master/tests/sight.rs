@@ -132,7 +132,7 @@ fn operators_see_which_segments_are_out_of_sight() {
     assert_eq!((&detail()["in_sight"], &detail()["status"]), (&json!(false), &json!("OK")));
     assert_eq!(
         get(master.admin, "/query_segment?segment=node-a").body,
-        "node-a\nUsed(bytes): 4096\nCapacity(bytes) : 65536\nOut of sight: 1\n"
+        "node-a\nUsed(bytes): 100\nCapacity(bytes) : 65536\nOut of sight: 1\n"
     );
     let status = get(master.admin, "/api/v1/segments/status?segment=node-a").json();
     assert_eq!(status["error_message"], "out of sight");
