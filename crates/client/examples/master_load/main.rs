@@ -67,7 +67,7 @@ fn run(arguments: &Arguments) -> Result<Figures, LoadError> {
             while stopped.recv_timeout(PING_EVERY)
                 == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
             {
-                control.call(&Request::Ping { segments: vec![SEGMENT] })?;
+                control.call(&Request::Ping { segments: vec![SEGMENT], unreachable: vec![] })?;
             }
             control.call(&Request::UnmountSegment { id: SEGMENT, grace_ms: 0 })
         });
