@@ -52,6 +52,8 @@ pub struct StoreConfig {
     /// How long a thread that waits for a small message looks for it before it sleeps, where messages come fast; zero:
     /// not at all. See [`BusyWait`].
     pub busy_poll: Duration,
+    /// Whether gets use again what the master has said of where objects lie, for as long as the lease lasts.
+    pub route_cache: bool,
 }
 
 /// Where the HTTP server of a store listens.
@@ -85,6 +87,7 @@ impl Default for StoreConfig {
             lanes_per_peer: 4,
             bytes_in_flight: 8 << 20,
             busy_poll: BusyWait::DEFAULT_LIMIT,
+            route_cache: true,
         }
     }
 }
@@ -106,7 +109,7 @@ impl StoreConfig {
     /// and `MC_TRANSFER_SILENCE_MS`
     /// (milliseconds), `MC_TRANSFER_TIMEOUT`, `MC_STORE_PUT_SESSION_TIMEOUT` (seconds), `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`,
     /// `MOONCAKE_ADVERTISE_ADDRESS`, `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN`, `MC_STORE_CLIENT_MIN_PORT`,
-    /// `MC_STORE_CLIENT_MAX_PORT` and `MOONCAKE_BUSY_POLL_US` (microseconds).
+    /// `MC_STORE_CLIENT_MAX_PORT`, `MOONCAKE_BUSY_POLL_US` (microseconds) and `MOONCAKE_ROUTE_CACHE` (0 or 1).
     pub fn from_env() -> Result<Self, EnvError> {
         Self::from_variables(|name| std::env::var(name).ok())
     }
@@ -152,6 +155,9 @@ impl StoreConfig {
             let limit = BusyWait::parse_limit(&value);
             config.busy_poll = limit.ok_or(EnvError { name, value, wanted })?;
         }
+        if let Some(value) = text("MOONCAKE_ROUTE_CACHE") {
+            config.route_cache = switch("MOONCAKE_ROUTE_CACHE", value)?;
+        }
         let first = port("MC_STORE_CLIENT_MIN_PORT")?.unwrap_or(*config.ports.start());
         let last = port("MC_STORE_CLIENT_MAX_PORT")?.unwrap_or(*config.ports.end());
         config.ports = first..=last;
@@ -162,6 +168,14 @@ impl StoreConfig {
         }
         config.auth_token = text("MOONCAKE_AUTH_TOKEN").unwrap_or_default();
         Ok(config)
+    }
+}
+
+fn switch(name: &'static str, value: String) -> Result<bool, EnvError> {
+    match value.to_ascii_lowercase().as_str() {
+        "1" | "true" | "on" | "yes" => Ok(true),
+        "0" | "false" | "off" | "no" => Ok(false),
+        _ => Err(EnvError { name, value, wanted: "0 or 1" }),
     }
 }
 
@@ -198,6 +212,7 @@ mod tests {
             ("MC_STORE_CLIENT_MIN_PORT", "20000"),
             ("MC_STORE_CLIENT_MAX_PORT", "20010"),
             ("MOONCAKE_BUSY_POLL_US", "0"),
+            ("MOONCAKE_ROUTE_CACHE", "0"),
         ]);
         let expected = StoreConfig {
             rpc_timeout: Duration::from_millis(1500),
@@ -212,6 +227,7 @@ mod tests {
             auth_token: "secret".to_owned(),
             ports: 20_000..=20_010,
             busy_poll: Duration::ZERO,
+            route_cache: false,
             ..StoreConfig::default()
         };
         assert_eq!(config, Ok(expected));
@@ -225,6 +241,7 @@ mod tests {
             ("MC_TRANSFER_TIMEOUT", "-1", "a whole number above zero"),
             ("MC_STORE_CLIENT_MIN_PORT", "70000", "a port from 1 to 65535"),
             ("MOONCAKE_BUSY_POLL_US", "1001", BusyWait::WANTED),
+            ("MOONCAKE_ROUTE_CACHE", "2", "0 or 1"),
         ] {
             let error = EnvError { name, value: value.to_owned(), wanted };
             assert_eq!(with(&[(name, value)]), Err(error));

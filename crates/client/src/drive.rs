@@ -1,13 +1,13 @@
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mooncake_memory::SliceList;
-use mooncake_transfer::{Paths, ReadOp, TransferError, Transport, WriteOp};
+use mooncake_transfer::{DropOp, Paths, ReadOp, TransferError, Transport, WriteOp};
 use mooncake_types::{Epoch, ErrorCode, SegmentId};
 
 use crate::clock::Clock;
 use crate::heartbeat::Heartbeat;
 use crate::metrics::{Extent, Metrics};
-use crate::ops::{CallError, Deposit, Fetch, MoveError, Op, Step};
+use crate::ops::{CallError, Deposit, Discard, Fetch, MoveError, Op, Step};
 use crate::rpc::Pool;
 
 /// Where the bytes of the items of a batch come from or go to.
@@ -44,9 +44,21 @@ impl Ways<'_> {
                 Step::Write(epoch, deposits) => {
                     op.on_transfer(self.write(epoch, deposits, memory));
                 }
+                Step::Drop(discards) => op.on_transfer(self.drop_entries(discards)),
+                Step::Wait(until) => {
+                    let wait_ms = until.since_ms(self.clock.now());
+                    std::thread::sleep(Duration::from_millis(wait_ms));
+                }
                 Step::Done => return,
             }
         }
+    }
+
+    fn drop_entries(&self, discards: Vec<Discard>) -> Vec<Result<(), MoveError>> {
+        let op = |Discard { endpoint, range }| DropOp { endpoint, range };
+        let ops: Vec<DropOp> = discards.into_iter().map(op).collect();
+        let results = self.paths.drop_ranges(&ops);
+        results.into_iter().map(|result| result.map_err(why)).collect()
     }
 
     fn read(&self, fetches: Vec<Fetch>, memory: &mut impl Memory) -> Vec<Result<(), MoveError>> {
@@ -134,6 +146,7 @@ fn why(error: TransferError) -> MoveError {
         TransferError::Refused(code) => MoveError::Refused(code),
         TransferError::BadMemory { .. } => MoveError::Refused(ErrorCode::InvalidParams),
         TransferError::Unreachable { .. }
+        | TransferError::Deserted { .. }
         | TransferError::TimedOut { .. }
         | TransferError::Corrupt { .. }
         | TransferError::Protocol { .. } => MoveError::Broken,
@@ -167,6 +180,7 @@ mod tests {
                 TransferError::Unreachable { endpoint: endpoint(), reason: reason() },
                 MoveError::Broken,
             ),
+            (TransferError::Deserted { endpoint: endpoint() }, MoveError::Broken),
             (TransferError::TimedOut { endpoint: endpoint() }, MoveError::Broken),
             (TransferError::Corrupt { endpoint: endpoint() }, MoveError::Broken),
             (TransferError::Protocol { endpoint: endpoint(), reason: reason() }, MoveError::Broken),

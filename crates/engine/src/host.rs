@@ -2,7 +2,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mooncake_memory::{Buffer, RawSlice, Region};
 use mooncake_transfer::{Interrupt, ReadTicket, SegmentHost, WriteTicket};
-use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, Version};
+use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 use crate::Note;
 use crate::mailbox::{HEAD_BYTES, MAX_NOTE_BYTES, Mailbox};
@@ -196,6 +196,9 @@ impl SegmentHost for Host {
     }
 
     /// A ticket holds the registration, so the memory is what it was.
+    /// What is registered here is nobody's entry.
+    fn drop_range(&self, _range: &RangeDrop) {}
+
     fn still_holds(&self, _ticket: &ReadTicket) -> bool {
         true
     }

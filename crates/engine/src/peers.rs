@@ -100,11 +100,13 @@ impl Peers {
     /// A transfer with the peer has failed: if that may be because of its address, the name is looked up again next
     /// time.
     pub(crate) fn note_failure(&self, name: &str, error: &TransferError) {
-        use TransferError::{Protocol, Refused, TimedOut, Unreachable};
+        use TransferError::{Deserted, Protocol, Refused, TimedOut, Unreachable};
         let elsewhere =
             [ErrorCode::SegmentNotFound, ErrorCode::InvalidParams, ErrorCode::IllegalClient];
         match error {
-            Unreachable { .. } | TimedOut { .. } | Protocol { .. } => self.forget(name),
+            Unreachable { .. } | Deserted { .. } | TimedOut { .. } | Protocol { .. } => {
+                self.forget(name);
+            }
             Refused(code) if elsewhere.contains(code) => self.forget(name),
             _ => {}
         }

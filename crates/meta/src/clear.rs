@@ -23,7 +23,7 @@ impl Meta {
         if self.objects[object].state != ObjectState::Complete {
             return Err(ErrorCode::ReplicaIsNotReady);
         }
-        if self.is_young(object) {
+        if self.is_young(object) || !self.leaving.of_key(key).is_empty() {
             return Err(ErrorCode::ObjectHasLease);
         }
         self.ensure_no_task(object)?;

@@ -29,11 +29,8 @@ struct Standing {
 
 impl Meta {
     /// Evicts one replica that lies, at least in part, on this segment, or a whole group of objects one of which does.
-    /// What was replaced goes before. Returns the bytes that came free there.
+    /// Returns the bytes that came free there.
     pub(crate) fn evict_one(&mut self, slot: u32, need: bool) -> Option<u64> {
-        if let Some(bytes) = self.give_up_replaced(slot) {
-            return Some(bytes);
-        }
         self.counters.evictions_attempted += 1;
         let victim = self.pick_victim(slot, need && self.config.allow_evict_soft_pinned)?;
         let before = self.segments[slot].allocator.used();

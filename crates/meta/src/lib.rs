@@ -32,6 +32,7 @@ mod put;
 mod queue;
 mod read;
 mod record;
+mod remains;
 mod remove;
 mod reply;
 mod report;

@@ -14,6 +14,7 @@ use crate::pattern::Patterns;
 use crate::pin::SoftPins;
 use crate::queue::Queue;
 use crate::record::{Object, Range};
+use crate::remains::{Gathered, Leaving};
 use crate::reuse::Reuse;
 use crate::rng::Rng;
 use crate::segments::{Clients, Segments};
@@ -49,8 +50,7 @@ pub struct Meta {
     pub(crate) reuse: Reuse,
     pub(crate) ghosts: Ghosts,
     pub(crate) beside: Beside,
-    /// Objects that were replaced and wait for their readers.
-    pub(crate) replaced: usize,
+    pub(crate) leaving: Leaving,
     pub(crate) groups: Groups,
     /// How many more leases this request may prolong only because of a group.
     pub(crate) refreshes_left: usize,
@@ -92,7 +92,7 @@ impl Meta {
             reuse: Reuse::new(),
             ghosts: Ghosts::new(),
             beside: Beside::default(),
-            replaced: 0,
+            leaving: Leaving::default(),
             groups: Groups::default(),
             refreshes_left: 0,
             tasks: Tasks::default(),
@@ -140,7 +140,10 @@ impl Meta {
             }
             Request::PutStart(start) => self.put_start(from, start),
             Request::PutEnd { puts } => {
-                Reply::Statuses(in_reverse(puts, |put| self.put_end(from, put)))
+                let mut gathered = Gathered::default();
+                let end = |put| self.put_end(from, put, &mut gathered);
+                let results = in_reverse(puts, end);
+                gathered.into_reply(self.now, results)
             }
             Request::PutRevoke { puts } => {
                 Reply::Statuses(puts.iter().map(|put| self.put_revoke(from, put)).collect())
@@ -148,8 +151,12 @@ impl Meta {
             Request::GetReplicaList { keys } => self.get_replica_list(keys),
             Request::ExistKey { keys } => Reply::Exist(in_reverse(keys, |key| self.exist(key))),
             Request::Remove { keys, force } => {
-                Reply::Statuses(keys.iter().map(|key| self.remove(key, *force)).collect())
+                let mut gathered = Gathered::default();
+                let remove = |key: &&str| self.remove(key, *force, &mut gathered);
+                let results = keys.iter().map(remove).collect();
+                gathered.into_reply(self.now, results)
             }
+            Request::Dropped { versions } => self.dropped(versions),
             Request::Scan(scan) => self.scan(scan),
             Request::ClearReplicas { keys, segment } => {
                 Reply::Statuses(keys.iter().map(|key| self.clear(from, key, segment)).collect())
@@ -163,7 +170,7 @@ impl Meta {
                 None => Reply::Refused(ErrorCode::TaskNotFound),
             },
             Request::FetchTasks { limit } => self.fetch_tasks(from, *limit),
-            Request::EndTask { id, outcome } => Reply::Done(self.end_task(from, *id, *outcome)),
+            Request::EndTask { id, outcome } => self.end_task(from, *id, *outcome),
         }
     }
 
@@ -216,6 +223,7 @@ fn keys_of(request: &Request<'_>) -> usize {
         Request::PutStart(start) => start.puts.len(),
         Request::PutEnd { puts } => puts.len(),
         Request::PutRevoke { puts } => puts.len(),
+        Request::Dropped { versions } => versions.len(),
         Request::GetReplicaList { keys }
         | Request::ExistKey { keys }
         | Request::Remove { keys, .. }

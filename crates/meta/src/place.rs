@@ -161,23 +161,8 @@ impl Meta {
         }
     }
 
-    /// Gives up replaced objects until one segment has a range of `len` bytes.
-    fn give_up_for(&mut self, len: u64, order: &[u32]) -> Option<Piece> {
-        for &slot in order {
-            while self.replaced > 0 && self.give_up_replaced(slot).is_some() {
-                if let Some(piece) = self.reserve(slot, len) {
-                    return Some(piece);
-                }
-            }
-        }
-        None
-    }
-
-    /// Evicts until one segment has a range of `len` bytes. What was replaced goes before anything that is alive.
+    /// Evicts until one segment has a range of `len` bytes.
     fn evict_for(&mut self, len: u64, order: &[u32]) -> Option<Piece> {
-        if let Some(piece) = self.give_up_for(len, order) {
-            return Some(piece);
-        }
         for bound in [len.saturating_mul(PATIENCE), u64::MAX] {
             for &slot in order {
                 if self.segments[slot].allocator.capacity() < len {

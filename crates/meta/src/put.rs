@@ -11,6 +11,7 @@ use crate::meta::check_key;
 use crate::pin;
 use crate::place::{Piece, Wish};
 use crate::record::{Object, ObjectState, Pin, QueueKind, Range};
+use crate::remains::Gathered;
 use crate::reply::AddressTable;
 use crate::slab::NONE;
 use crate::upsert::MOST_BESIDE;
@@ -180,7 +181,12 @@ impl Meta {
         self.objects[object].first_range = sibling;
     }
 
-    pub(crate) fn put_end(&mut self, from: ClientId, put: &PutEnd<'_>) -> Result<(), ErrorCode> {
+    pub(crate) fn put_end(
+        &mut self,
+        from: ClientId,
+        put: &PutEnd<'_>,
+        gathered: &mut Gathered,
+    ) -> Result<(), ErrorCode> {
         let object = match self.own_put(from, put.key, put.version) {
             Err(ErrorCode::ObjectNotFound) if self.was_overtaken(put) => {
                 return Err(ErrorCode::ObjectAlreadyExists);
@@ -188,8 +194,15 @@ impl Meta {
             found => found?,
         };
         match self.objects[object].state {
-            ObjectState::Complete => return Ok(()),
-            ObjectState::Overtaken => return self.end_overtaken(object),
+            ObjectState::Complete => {
+                self.gather_leaving(put.key, gathered);
+                return Ok(());
+            }
+            ObjectState::Overtaken => {
+                self.gather_leaving(put.key, gathered);
+                return self.end_overtaken(object);
+            }
+            ObjectState::Waiting => self.ensure_none_leaves(put.key, gathered)?,
             _ => {}
         }
         let lost = put.failed_replicas | self.dead_replicas(object);
@@ -212,6 +225,18 @@ impl Meta {
         self.begin_soft_pin(object);
         self.learn_use(object);
         self.requeue(object, self.queue_after(object, false));
+        self.gather_leaving(put.key, gathered);
+        Ok(())
+    }
+
+    /// Refuses to replace an object whose own predecessors may not be dropped yet: who wants to replace it drops them
+    /// and comes again.
+    fn ensure_none_leaves(&self, key: &str, gathered: &mut Gathered) -> Result<(), ErrorCode> {
+        let leased = self.find(key).is_some_and(|holder| self.is_leased(holder));
+        if leased && !self.leaving.of_key(key).is_empty() {
+            self.gather_leaving(key, gathered);
+            return Err(ErrorCode::ObjectReplicaBusy);
+        }
         Ok(())
     }
 

@@ -15,18 +15,23 @@ impl Meta {
             keys.iter().map(|key| self.find_complete(key)).collect();
         let locate =
             |found: &Result<u32, ErrorCode>| found.map(|object| self.locate(object, &mut table));
-        let results = found.iter().map(locate).collect();
+        let mut results: Vec<_> = found.iter().map(locate).collect();
         // From the last to the first, so that the first is the most recently used one.
         for object in found.into_iter().rev().flatten() {
             self.access(object);
             self.counters.lookup_hits += 1;
             self.counters.lookup_hit_bytes += self.objects[object].len;
         }
-        Reply::Located {
-            results,
-            segments: table.into_addresses(),
-            lease_ms: self.config.lease_ttl_ms,
+        let mut successors = Vec::new();
+        let mut until = self.now.after_ms(self.config.lease_ttl_ms);
+        if self.leaving.len() > 0 {
+            for (item, found) in keys.iter().copied().enumerate().zip(&mut results) {
+                let end = self.precede(item, found, (&mut successors, &mut table));
+                until = end.map_or(until, |end| until.min(end));
+            }
         }
+        let (segments, lease_ms) = (table.into_addresses(), until.since_ms(self.now));
+        Reply::Located { results, successors, segments, lease_ms }
     }
 
     fn find_complete(&mut self, key: &str) -> Result<u32, ErrorCode> {

@@ -13,7 +13,6 @@ pub(crate) struct Object {
     pub(crate) version: Version,
     pub(crate) len: u64,
     /// While the put runs: when it started. Afterwards: the end of the last lease, or the moment it became readable.
-    /// Once another version took its place: that moment.
     pub(crate) touched: Tick,
     /// Its first range; the others follow by [`Range::sibling`], replica by replica, in the order of the bytes.
     pub(crate) first_range: u32,
@@ -39,7 +38,7 @@ pub(crate) enum ObjectState {
     Overtaken,
     /// Given up by timeout; its ranges wait until no writer can touch them.
     Discarded,
-    /// Another version took its place while it was leased; its ranges wait for the readers.
+    /// Removed, or another version took its place, while it was leased; its ranges wait until its nodes have dropped it.
     Replaced,
     /// Not an object of its own: the replicas that a task is making of one.
     Copying,
@@ -106,7 +105,7 @@ pub(crate) enum QueueKind {
     PinnedLeased,
     /// On its segment, hard-pinned: never evicted.
     Hard,
-    /// On its segment, of a version that was replaced, in the order of that; given up before anything is evicted.
+    /// On its segment, of a version that is leaving.
     Replaced,
 }
 

@@ -5,16 +5,29 @@ use mooncake_types::{ErrorCode, Reply, Scan, ScanAction, ScanPage, limits};
 use crate::Meta;
 use crate::meta::check_key;
 use crate::record::ObjectState;
+use crate::remains::{Gathered, MOST_LEAVING};
 use crate::reply::AddressTable;
 
 impl Meta {
-    pub(crate) fn remove(&mut self, key: &str, force: bool) -> Result<(), ErrorCode> {
+    pub(crate) fn remove(
+        &mut self,
+        key: &str,
+        force: bool,
+        gathered: &mut Gathered,
+    ) -> Result<(), ErrorCode> {
         check_key(key)?;
+        // Whoever removed these may have died before the nodes had dropped them.
+        self.gather_leaving(key, gathered);
         let object = self.find_living(key).ok_or(ErrorCode::ObjectNotFound)?;
-        self.remove_object(object, force)
+        self.remove_object(object, force, gathered)
     }
 
-    fn remove_object(&mut self, object: u32, force: bool) -> Result<(), ErrorCode> {
+    fn remove_object(
+        &mut self,
+        object: u32,
+        force: bool,
+        gathered: &mut Gathered,
+    ) -> Result<(), ErrorCode> {
         if self.objects[object].state != ObjectState::Complete {
             return Err(ErrorCode::ReplicaIsNotReady);
         }
@@ -22,7 +35,16 @@ impl Meta {
             return Err(ErrorCode::ObjectHasLease);
         }
         self.ensure_no_task(object)?;
-        self.drop_object(object);
+        if !force {
+            self.drop_object(object);
+            return Ok(());
+        }
+        self.gather(object, u32::MAX, gathered);
+        if self.leaving.of_key(&self.objects[object].key).len() >= MOST_LEAVING {
+            return Err(ErrorCode::ObjectReplicaBusy);
+        }
+        self.leave_key(object);
+        self.retire(object);
         Ok(())
     }
 
@@ -38,8 +60,9 @@ impl Meta {
         let end = start.saturating_add(limit).min(self.objects.end());
         let (mut page, mut table) = (ScanPage::default(), AddressTable::default());
         let (mut next, mut listed_bytes, mut matched_bytes) = (start, 0, 0);
+        let mut gathered = Gathered::default();
         while next < end
-            && listed_bytes < limits::MAX_SCAN_PAGE_BYTES
+            && listed_bytes + gathered.len_bytes() < limits::MAX_SCAN_PAGE_BYTES
             && matched_bytes < limits::MAX_SCAN_MATCHED_BYTES
         {
             let object = next;
@@ -67,11 +90,14 @@ impl Meta {
                     page.objects.push((key, located));
                 }
                 ScanAction::Remove { force } => {
-                    page.removed += u64::from(self.remove_object(object, force).is_ok());
+                    self.gather_leaving(&self.objects[object].key, &mut gathered);
+                    let removed = self.remove_object(object, force, &mut gathered);
+                    page.removed += u64::from(removed.is_ok());
                 }
             }
         }
         page.next_cursor = (next < self.objects.end()).then_some(u64::from(next));
+        page.remains = gathered.into_remains(self.now);
         page.segments = table.into_addresses();
         Reply::Scanned(page)
     }

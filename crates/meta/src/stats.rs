@@ -50,7 +50,7 @@ pub struct Stats {
     pub discarded_puts: usize,
     /// Bytes of those ranges.
     pub discarded_bytes: u64,
-    /// Objects that were replaced and wait for their readers.
+    /// Versions that were replaced or removed while they were leased, and that nodes may still hold.
     pub replaced_objects: usize,
     /// Groups of objects.
     pub groups: usize,
@@ -83,7 +83,7 @@ impl Meta {
             running_puts: self.processing.len as usize,
             discarded_puts: self.releasing.len as usize,
             discarded_bytes: self.releasing_bytes,
-            replaced_objects: self.replaced,
+            replaced_objects: self.leaving.len(),
             groups: self.groups.slots.len(),
             pending_tasks: self.tasks.pending.len(),
             processing_tasks: self.tasks.processing.len(),

@@ -1,14 +1,23 @@
 //! The end of tasks: by their clients, by time, and with what they were about.
 
-use mooncake_types::{ClientId, ErrorCode, TaskId, TaskStatus, Tick};
+use mooncake_types::{ClientId, ErrorCode, Reply, TaskId, TaskStatus, Tick};
 
 use crate::Meta;
 use crate::record::{ObjectState, QueueKind};
+use crate::remains::Gathered;
 use crate::slab::NONE;
 use crate::task::Tasks;
 
 /// Tasks of dead clients that fail between two requests.
 const TASKS_PER_TURN: usize = 256;
+
+/// What the end of a task has come to.
+enum Joined {
+    /// It is done.
+    Whole,
+    /// The source of the move is still to be dropped by its nodes.
+    SourceStays,
+}
 
 impl Meta {
     pub(crate) fn end_task(
@@ -16,6 +25,21 @@ impl Meta {
         from: ClientId,
         id: TaskId,
         outcome: Result<(), ErrorCode>,
+    ) -> Reply {
+        let mut gathered = Gathered::default();
+        let result = self.end_task_with(from, id, outcome, &mut gathered);
+        match gathered.into_reply(self.now, vec![result]) {
+            Reply::Statuses(_) => Reply::Done(result),
+            remaining => remaining,
+        }
+    }
+
+    fn end_task_with(
+        &mut self,
+        from: ClientId,
+        id: TaskId,
+        outcome: Result<(), ErrorCode>,
+        gathered: &mut Gathered,
     ) -> Result<(), ErrorCode> {
         let task = self.tasks.get(id).ok_or(ErrorCode::TaskNotFound)?;
         if task.assigned != from {
@@ -27,10 +51,18 @@ impl Meta {
             TaskStatus::Failed | TaskStatus::Success => return Ok(()),
         }
         let number = Tasks::number(id);
-        let result = outcome.and_then(|()| self.join_copy(number));
-        let Err(code) = result else {
-            self.finish_task(number, TaskStatus::Success, String::new());
+        if outcome.is_ok() && task.copy == NONE {
+            self.finish_move(number);
             return Ok(());
+        }
+        let result = outcome.and_then(|()| self.join_copy(number, gathered));
+        let code = match result {
+            Ok(Joined::Whole) => {
+                self.finish_task(number, TaskStatus::Success, String::new());
+                return Ok(());
+            }
+            Ok(Joined::SourceStays) => return Ok(()),
+            Err(code) => code,
         };
         let copy = self.take_copy(number);
         if copy != NONE {
@@ -45,8 +77,22 @@ impl Meta {
         std::mem::replace(&mut task.copy, NONE)
     }
 
-    /// Makes the new replicas of a task replicas of its object.
-    fn join_copy(&mut self, number: u64) -> Result<(), ErrorCode> {
+    /// The nodes have dropped the source of a move whose new replica is one of its object already.
+    fn finish_move(&mut self, number: u64) {
+        let task = &self.tasks.known[&number];
+        let (object, moved) = (task.object, task.moved.expect("only a move is ended twice"));
+        if self.ranges_of(object).all(|(_, range)| range.replica == moved) {
+            // The new replica is lost meanwhile. Without its object the task fails.
+            self.drop_lost(object);
+            return;
+        }
+        self.free_replicas(object, 1 << moved);
+        self.finish_task(number, TaskStatus::Success, String::new());
+    }
+
+    /// Makes the new replicas of a task replicas of its object. Readers may have routes to the source of a move: it is
+    /// named as a replica until the nodes have dropped it.
+    fn join_copy(&mut self, number: u64, gathered: &mut Gathered) -> Result<Joined, ErrorCode> {
         let task = &self.tasks.known[&number];
         let (object, copy, moved) = (task.object, task.copy, task.moved);
         if !self.lives(object) {
@@ -60,10 +106,13 @@ impl Meta {
         }
         self.take_copy(number);
         self.adopt(object, copy);
-        if let Some(replica) = moved {
-            self.free_replicas(object, 1 << replica);
+        let Some(replica) = moved else { return Ok(Joined::Whole) };
+        if self.is_leased(object) {
+            self.gather(object, 1 << replica, gathered);
+            return Ok(Joined::SourceStays);
         }
-        Ok(())
+        self.free_replicas(object, 1 << replica);
+        Ok(Joined::Whole)
     }
 
     /// Gives the ranges of a copy to its object, behind those that it has.

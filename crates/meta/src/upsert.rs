@@ -9,12 +9,10 @@
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use mooncake_types::{ErrorCode, PutItem, PutMode, Tick, Version};
+use mooncake_types::{ErrorCode, PutItem, PutMode, Version};
 
 use crate::Meta;
-use crate::record::{ObjectState, Pin, QueueKind, REPLACED_PLACE};
-use crate::slab::NONE;
-use crate::timeout::Timer;
+use crate::record::{ObjectState, Pin};
 
 /// Most puts of one key beside the object that holds it.
 pub(crate) const MOST_BESIDE: usize = 64;
@@ -121,52 +119,10 @@ impl Meta {
         self.index.remove(&self.objects, holder);
         self.lose_task(holder);
         match self.objects[holder].state {
-            ObjectState::Complete => self.replace(holder),
+            ObjectState::Complete => self.retire(holder),
             _ => self.put_beside(holder, ObjectState::Overtaken),
         }
         self.index.insert(&self.objects, object);
-    }
-
-    /// Puts away an object whose key was just taken: for good, or until its readers are done.
-    fn replace(&mut self, object: u32) {
-        let leased = self.is_leased(object) && self.lives(object);
-        self.forget_soft_pin(object);
-        self.leave_group(object);
-        let record = &mut self.objects[object];
-        (record.state, record.touched) = (ObjectState::Replaced, self.now);
-        self.replaced += 1;
-        self.requeue(object, QueueKind::Replaced);
-        self.timers.insert(self.replaced_timer(object));
-        if !leased {
-            self.drop_object(object);
-        }
-    }
-
-    /// The timer of a replaced object: it is free when the last lease that it may have been read under is over.
-    fn replaced_timer(&self, object: u32) -> (Tick, Timer) {
-        let due = self.objects[object].touched.after_ms(self.config.lease_ttl_ms);
-        (due, Timer::Replaced(object))
-    }
-
-    /// A replaced object is going, at its time or before it.
-    pub(crate) fn forget_replaced(&mut self, object: u32) {
-        self.replaced -= 1;
-        self.timers.remove(&self.replaced_timer(object));
-    }
-
-    /// Frees what is left on a segment of one replaced object. Returns the bytes that came free there.
-    pub(crate) fn give_up_replaced(&mut self, slot: u32) -> Option<u64> {
-        let head = self.segments[slot].queues[REPLACED_PLACE].head;
-        if head == NONE {
-            return None;
-        }
-        let before = self.segments[slot].allocator.used();
-        let (object, replica) = (self.ranges[head].object, self.ranges[head].replica);
-        self.free_replicas(object, 1 << replica);
-        if self.objects[object].first_range == NONE {
-            self.drop_object(object);
-        }
-        Some(before - self.segments[slot].allocator.used())
     }
 
     /// The pin of a new version: what it asked for, or what the old one has.

@@ -12,7 +12,7 @@ use mooncake_transfer::{
     DataServer, Interrupt, ReadOp, ReadTicket, SegmentHost, ServerConfig, TcpConfig, TcpTransport,
     Transport, WriteOp, WriteTicket,
 };
-use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, Version};
+use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 const SEGMENT: SegmentId = SegmentId(1);
 const EPOCH: Epoch = Epoch(1);
@@ -75,6 +75,8 @@ impl SegmentHost for FlatHost {
         let grant = version;
         Ok(ReadTicket { memory, region, checksums, segment, offset, version, grant })
     }
+
+    fn drop_range(&self, _range: &RangeDrop) {}
 
     fn still_holds(&self, ticket: &ReadTicket) -> bool {
         let entries = self.entries.lock().expect("no panic");

@@ -21,6 +21,12 @@ pub enum TransferError {
         /// What happened.
         reason: String,
     },
+    /// Nobody listens there: its host is up, and has turned the connection down.
+    #[error("nobody serves at {endpoint}")]
+    Deserted {
+        /// The node, `host:port`.
+        endpoint: Arc<str>,
+    },
     /// The node did not answer in time. A write may yet complete there.
     #[error("{endpoint} did not answer in time")]
     TimedOut {

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use mooncake_memory::{RawSlice, Region};
-use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, Version};
+use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 /// What a node offers to transports: its segments and the ledgers of what they hold. A ledger belongs to the host;
 /// a transport only moves bytes while it holds a ticket.
@@ -51,6 +51,11 @@ pub trait SegmentHost: Send + Sync {
     /// `ObjectNotFound` if the ledger does not hold that version there, complete; `SegmentNotFound`; `InvalidParams` if
     /// the range runs past the end of its entry.
     fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode>;
+
+    /// Drops an entry: when this returns nobody finds that version there any more, and who has begun to read it learns
+    /// so from [`SegmentHost::still_holds`]. Whatever else lies there stays. A segment that is not the host's has nothing
+    /// to drop.
+    fn drop_range(&self, range: &RangeDrop);
 
     /// Has the ledger held the ticket's entry all the time since it was given out? Asked after the bytes were copied.
     fn still_holds(&self, ticket: &ReadTicket) -> bool;

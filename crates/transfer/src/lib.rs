@@ -34,7 +34,7 @@ mod tests;
 pub use error::TransferError;
 pub use host::{Interrupt, ReadTicket, SegmentHost, WriteTicket};
 pub use local::LocalTransport;
-pub use op::{ReadOp, WriteOp};
+pub use op::{DropOp, ReadOp, WriteOp};
 pub use paths::Paths;
 pub use protocol::is_served_by_tcp;
 pub use server::{DataServer, ServerConfig};

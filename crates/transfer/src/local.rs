@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mooncake_memory::{RawSlice, SliceList, append_checked, copy_checked, crc32c};
 use mooncake_types::{Epoch, ErrorCode, SegmentId, limits::CHUNK_BYTES};
 
-use crate::{Interrupt, ReadOp, SegmentHost, TransferError, Transport, WriteOp};
+use crate::{DropOp, Interrupt, ReadOp, SegmentHost, TransferError, Transport, WriteOp};
 
 /// Copies between callers' memory and segments of this process. Endpoints are not looked at.
 ///
@@ -49,6 +49,10 @@ impl LocalTransport {
         }
         copy_out(ticket.memory, &op.dst)?;
         if self.host.still_holds(&ticket) { Ok(()) } else { Err(TransferError::Stale) }
+    }
+
+    pub(crate) fn drop_one(&self, op: &DropOp) {
+        self.host.drop_range(&op.range);
     }
 
     pub(crate) fn write_one(&self, epoch: Epoch, op: &WriteOp<'_>) -> Result<(), TransferError> {

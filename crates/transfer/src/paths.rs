@@ -1,6 +1,6 @@
 use mooncake_types::{Epoch, SegmentId};
 
-use crate::{LocalTransport, ReadOp, TcpTransport, TransferError, Transport, WriteOp};
+use crate::{DropOp, LocalTransport, ReadOp, TcpTransport, TransferError, Transport, WriteOp};
 
 /// Every way to nodes that this process has: a copy for its own segments, TCP for all others.
 pub struct Paths {
@@ -13,6 +13,21 @@ pub struct Paths {
 impl Paths {
     fn local_for(&self, segment: SegmentId) -> Option<&LocalTransport> {
         self.local.as_ref().filter(|local| local.owns(segment))
+    }
+
+    /// Has nodes drop entries, by whichever way is nearest; see [`TcpTransport::drop_ranges`].
+    #[must_use]
+    pub fn drop_ranges(&self, ops: &[DropOp]) -> Vec<Result<(), TransferError>> {
+        let drop_here = |op: &DropOp| {
+            let local = self.local_for(op.range.segment)?;
+            local.drop_one(op);
+            Some(Ok(()))
+        };
+        let local: Vec<_> = ops.iter().map(drop_here).collect();
+        let away = |position: usize| local[position].is_none();
+        let mut results = self.tcp.drop_where(ops, away);
+        settle(&mut results, local);
+        results
     }
 }
 

@@ -5,10 +5,10 @@ use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES};
 use mooncake_types::{BusyWait, ClientId, Epoch, ErrorCode};
 
 use crate::client::{
-    Exchange, Lease, Patience, Peers, Purpose, ReadExchange, WriteExchange, drive,
+    DropExchange, Exchange, Lease, Patience, Peers, Purpose, ReadExchange, WriteExchange, drive,
 };
 use crate::plan::{FrameLimits, PeerPlan, plan};
-use crate::{ReadOp, TransferError, Transport, WriteOp};
+use crate::{DropOp, ReadOp, TransferError, Transport, WriteOp};
 
 /// How a [`TcpTransport`] behaves.
 #[derive(Clone, Debug)]
@@ -49,6 +49,9 @@ impl Default for TcpConfig {
     }
 }
 
+/// How long one attempt to have entries dropped may take. Whoever waits for it tries again.
+const DROP_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Bytes that a call may take another second for, beyond its timeout.
 const SLOWEST_BYTES_PER_SECOND: u64 = 16 << 20;
 
@@ -75,8 +78,8 @@ impl TcpTransport {
         wanted: impl Fn(usize) -> bool,
     ) -> Vec<Result<(), TransferError>> {
         let sizes = ops.iter().map(|op| (&op.endpoint, op.range.len, op.dst.total_len()));
-        let in_flight = self.peers.config().bytes_in_flight;
-        self.run(Purpose::Read, sizes, wanted, |lease, plan| {
+        let (in_flight, timeout) = self.limits();
+        self.run((Purpose::Read, timeout), sizes, wanted, |lease, plan| {
             ReadExchange::new(lease, ops, plan, in_flight)
         })
     }
@@ -89,17 +92,42 @@ impl TcpTransport {
         wanted: impl Fn(usize) -> bool,
     ) -> Vec<Result<(), TransferError>> {
         let sizes = ops.iter().map(|op| (&op.endpoint, op.range.len, op.src.total_len()));
-        let in_flight = self.peers.config().bytes_in_flight;
-        self.run(Purpose::Write, sizes, wanted, |lease, plan| {
+        let (in_flight, timeout) = self.limits();
+        self.run((Purpose::Write, timeout), sizes, wanted, |lease, plan| {
             WriteExchange::new(lease, (epoch, ops), plan, in_flight)
         })
+    }
+
+    /// Has nodes drop entries. `Ok` means: nobody finds that version there any more. So it is too if nobody listens at the
+    /// endpoint: the process whose memory it was is gone.
+    #[must_use]
+    pub fn drop_ranges(&self, ops: &[DropOp]) -> Vec<Result<(), TransferError>> {
+        self.drop_where(ops, |_| true)
+    }
+
+    /// [`TcpTransport::drop_ranges`] of the operations at the positions that are wanted; the other results mean nothing.
+    pub(crate) fn drop_where(
+        &self,
+        ops: &[DropOp],
+        wanted: impl Fn(usize) -> bool,
+    ) -> Vec<Result<(), TransferError>> {
+        let sizes = ops.iter().map(|op| (&op.endpoint, 0, 0));
+        let timeout = self.peers.config().transfer_timeout.min(DROP_TIMEOUT);
+        let begin = |lease, plan| DropExchange::new(lease, ops, plan);
+        let mut results = self.run((Purpose::Write, timeout), sizes, wanted, begin);
+        for result in &mut results {
+            if matches!(result, Err(TransferError::Deserted { .. })) {
+                *result = Ok(());
+            }
+        }
+        results
     }
 
     /// Plans operations, given as `(endpoint, bytes of the range, bytes of the caller's memory)`, runs one exchange with
     /// each peer, and brings the results into the order of the operations.
     fn run<'a, E: Exchange>(
         &self,
-        purpose: Purpose,
+        (purpose, timeout): (Purpose, Duration),
         sizes: impl ExactSizeIterator<Item = (&'a Arc<str>, u64, u64)>,
         wanted: impl Fn(usize) -> bool,
         begin: impl Fn(Lease, PeerPlan) -> E,
@@ -111,7 +139,7 @@ impl TcpTransport {
             .filter(|&(position, (_, len, memory))| len == memory && wanted(position))
             .map(|(position, (endpoint, len, _))| (position, endpoint, len))
             .collect();
-        let deadline = self.deadline(ops.iter().map(|&(.., len)| len));
+        let deadline = deadline(timeout, ops.iter().map(|&(.., len)| len));
         let mut exchanges = Vec::with_capacity(1);
         for plan in plan(ops, self.frame_limits()) {
             match self.peers.lease(&plan.endpoint, purpose, deadline) {
@@ -133,16 +161,22 @@ impl TcpTransport {
         results
     }
 
+    /// Bytes in flight on one connection, and the time that a call may take.
+    fn limits(&self) -> (u64, Duration) {
+        let config = self.peers.config();
+        (config.bytes_in_flight, config.transfer_timeout)
+    }
+
     fn frame_limits(&self) -> FrameLimits {
         let share = self.peers.config().bytes_in_flight / FRAMES_IN_FLIGHT;
         FrameLimits { ranges: MAX_FRAME_RANGES, payload: share.min(MAX_FRAME_PAYLOAD_BYTES) }
     }
+}
 
-    fn deadline(&self, lens: impl Iterator<Item = u64>) -> Instant {
-        let bytes = lens.fold(0, u64::saturating_add);
-        let extra = Duration::from_millis(bytes / (SLOWEST_BYTES_PER_SECOND / 1000));
-        Instant::now() + self.peers.config().transfer_timeout + extra
-    }
+fn deadline(timeout: Duration, lens: impl Iterator<Item = u64>) -> Instant {
+    let bytes = lens.fold(0, u64::saturating_add);
+    let extra = Duration::from_millis(bytes / (SLOWEST_BYTES_PER_SECOND / 1000));
+    Instant::now() + timeout + extra
 }
 
 impl Transport for TcpTransport {

@@ -26,8 +26,10 @@ pub use byte_size::{ByteSize, ByteSizeError};
 pub use error::ErrorCode;
 pub use ids::{ClientId, Epoch, SegmentId, Version};
 pub use put::{ReplicateConfig, SoftPin};
-pub use range::{RangeRead, RangeWrite};
-pub use reply::{Grant, Located, Placement, Pong, Reply, ScanPage, SegmentAddress};
+pub use range::{RangeDrop, RangeRead, RangeWrite};
+pub use reply::{
+    Grant, Located, Placement, Pong, RemainingRange, Remains, Reply, ScanPage, SegmentAddress,
+};
 pub use request::{
     CreateTask, KeyVersion, MountSegment, PutEnd, PutItem, PutMode, PutStart, Request, Scan,
     ScanAction,

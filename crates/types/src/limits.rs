@@ -25,6 +25,9 @@ pub const MIN_STRIPE_BYTES: u64 = 64 << 10;
 /// Most keys in one request to the master. Clients split longer batches.
 pub const MAX_BATCH_KEYS: usize = 4096;
 
+/// Most newer versions of keys that one reply about places names beside those that are asked for.
+pub const MAX_SUCCESSORS: usize = 4096;
+
 /// Most objects that one page of a scan looks at.
 pub const MAX_SCAN_OBJECTS: u32 = 16_384;
 

@@ -18,6 +18,17 @@ pub struct RangeRead {
     pub len: u64,
 }
 
+/// A ledger entry that a storage node is to drop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RangeDrop {
+    /// The segment that holds the entry.
+    pub segment: SegmentId,
+    /// Where the entry starts in its segment, in bytes.
+    pub offset: u64,
+    /// The version to be dropped. Whatever else lies there stays.
+    pub version: Version,
+}
+
 /// A write of one ledger entry, or of a part of it, at a storage node. An entry is complete when every byte of it has
 /// been written under the same grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

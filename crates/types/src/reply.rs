@@ -7,7 +7,7 @@ use crate::{Epoch, ErrorCode, SegmentId, TaskId, TaskOrders, TaskReport, Version
 pub enum Reply {
     /// To [`crate::Request::Ping`].
     Pong(Pong),
-    /// To a mount, an unmount or [`crate::Request::EndTask`].
+    /// To a mount, an unmount, [`crate::Request::Dropped`] or [`crate::Request::EndTask`].
     Done(Result<(), ErrorCode>),
     /// To [`crate::Request::PutStart`].
     Granted {
@@ -19,10 +19,21 @@ pub enum Reply {
     /// To [`crate::Request::PutEnd`], [`crate::Request::PutRevoke`],
     /// [`crate::Request::Remove`] and [`crate::Request::ClearReplicas`].
     Statuses(Vec<Result<(), ErrorCode>>),
+    /// To [`crate::Request::PutEnd`], [`crate::Request::Remove`] and [`crate::Request::EndTask`], instead of their plain
+    /// results: nodes still hold what went, and readers may have routes to it.
+    Remaining {
+        /// One result per key, or one of the task.
+        results: Vec<Result<(), ErrorCode>>,
+        /// What the nodes are to drop before anybody is told of the results that are good.
+        remains: Remains,
+    },
     /// To [`crate::Request::GetReplicaList`].
     Located {
         /// One result per key.
         results: Vec<Result<Located, ErrorCode>>,
+        /// Newer versions of some of these keys, each with the position of its key; those of one key in growing order.
+        /// One may be read only once all replicas of all older versions of its key were found dropped.
+        successors: Vec<(u32, Located)>,
         /// The segments that the placements point into.
         segments: Vec<SegmentAddress>,
         /// How long the leases last, in milliseconds from the moment the request was sent.
@@ -99,6 +110,29 @@ pub struct Located {
     pub placements: Vec<Placement>,
 }
 
+/// Ranges of versions that are gone for the master, as long as their nodes may still hold them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remains {
+    /// The ranges.
+    pub ranges: Vec<RemainingRange>,
+    /// The segments that the ranges point into.
+    pub segments: Vec<SegmentAddress>,
+    /// How long from now somebody may still have a route to them, in milliseconds; zero if nobody has. After that they
+    /// count as dropped, and their ranges are free.
+    pub lease_ms: u64,
+}
+
+/// See [`Remains`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemainingRange {
+    /// Index into the list of segments.
+    pub segment: u32,
+    /// Where the range starts in its segment, in bytes.
+    pub offset: u64,
+    /// The version that lies there.
+    pub version: Version,
+}
+
 /// See [`Reply::Scanned`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScanPage {
@@ -106,6 +140,8 @@ pub struct ScanPage {
     pub next_cursor: Option<u64>,
     /// How many objects this page removed.
     pub removed: u64,
+    /// What the nodes still hold of those that were removed; see [`Reply::Remaining`].
+    pub remains: Remains,
     /// The objects that were found, for [`crate::ScanAction::List`].
     pub objects: Vec<(String, Located)>,
     /// The segments that the placements point into.

@@ -49,6 +49,11 @@ pub enum Request<'a> {
         /// Remove leased objects too.
         force: bool,
     },
+    /// The nodes no longer hold these versions: what [`crate::Remains`] named of them was dropped. Their ranges are free.
+    Dropped {
+        /// The versions; those that the master does not know are passed over.
+        versions: Vec<Version>,
+    },
     /// One page of a walk over all objects.
     Scan(Scan<'a>),
     /// Drop the replicas of objects that this client put, unless they are leased. An object with no replica left is

@@ -66,6 +66,7 @@ fn replies() {
         (
             "GetReplicaList reply",
             Reply::Located {
+                successors: vec![],
                 results: located
                     .map(|(version, placements)| {
                         Ok(Located { version, len: OBJECT_BYTES, placements })

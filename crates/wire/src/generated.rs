@@ -45,7 +45,7 @@ pub struct RefusalResponse {
 pub struct Request {
     #[prost(
         oneof = "request::Operation",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17"
     )]
     pub operation: ::core::option::Option<request::Operation>,
 }
@@ -83,6 +83,8 @@ pub mod request {
         FetchTasks(super::FetchTasksRequest),
         #[prost(message, tag = "15")]
         EndTask(super::EndTaskRequest),
+        #[prost(message, tag = "17")]
+        Dropped(super::DroppedRequest),
     }
 }
 /// A heartbeat.
@@ -209,6 +211,13 @@ pub struct RemoveRequest {
     #[prost(bool, tag = "2")]
     pub force: bool,
 }
+/// The nodes no longer hold what `Remains` named of these versions: their ranges are free.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DroppedRequest {
+    /// Two numbers per version.
+    #[prost(fixed64, repeated, tag = "1")]
+    pub versions: ::prost::alloc::vec::Vec<u64>,
+}
 /// One page of a walk over all objects. "Get replica list by regex", "remove by regex" and "remove all" are such walks,
 /// so that none of them holds up other requests.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -276,7 +285,7 @@ pub struct EndTaskRequest {
 /// The body of a REPLY frame.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Response {
-    #[prost(oneof = "response::Result", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
+    #[prost(oneof = "response::Result", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
     pub result: ::core::option::Option<response::Result>,
 }
 /// Nested message and enum types in `Response`.
@@ -286,7 +295,7 @@ pub mod response {
         /// To Ping.
         #[prost(message, tag = "1")]
         Pong(super::PingResponse),
-        /// To MountSegment, UnmountSegment and EndTask.
+        /// To MountSegment, UnmountSegment, Dropped and EndTask.
         #[prost(message, tag = "2")]
         Done(super::StatusResponse),
         /// To PutStart.
@@ -316,6 +325,9 @@ pub mod response {
         /// To FetchTasks.
         #[prost(message, tag = "11")]
         TasksFetched(super::FetchTasksResponse),
+        /// To PutEnd, Remove and EndTask, instead of their plain results.
+        #[prost(message, tag = "12")]
+        Remaining(super::RemainingResponse),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -396,9 +408,38 @@ pub struct PutStartResponse {
     #[prost(message, optional, tag = "1")]
     pub replica_lists: ::core::option::Option<ReplicaLists>,
 }
+/// Ranges of versions that are gone for the master, as long as their nodes may still hold them.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Remains {
+    /// Per range: its segment, as an index into `segments`.
+    #[prost(fixed32, repeated, tag = "1")]
+    pub range_segments: ::prost::alloc::vec::Vec<u32>,
+    /// Per range: where it starts in its segment, in bytes.
+    #[prost(fixed64, repeated, tag = "2")]
+    pub range_offsets: ::prost::alloc::vec::Vec<u64>,
+    /// Per range: the version that lies there, two numbers.
+    #[prost(fixed64, repeated, tag = "3")]
+    pub versions: ::prost::alloc::vec::Vec<u64>,
+    /// The segments that the ranges point to, each once.
+    #[prost(message, repeated, tag = "4")]
+    pub segments: ::prost::alloc::vec::Vec<SegmentInfo>,
+    /// How long from now somebody may still have a route to them; 0 if nobody has.
+    #[prost(uint64, tag = "5")]
+    pub lease_ttl_ms: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RemainingResponse {
+    /// One result per key, or one of the task.
+    #[prost(sint32, repeated, tag = "1")]
+    pub status_codes: ::prost::alloc::vec::Vec<i32>,
+    /// What the nodes are to drop before anybody is told of the results that are good. Required.
+    #[prost(message, optional, tag = "2")]
+    pub remains: ::core::option::Option<Remains>,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetReplicaListResponse {
-    /// The complete replicas. Required.
+    /// The complete replicas, one row per key; then those of newer versions of some of the keys, one row for each of
+    /// `successor_keys`. Such a version may be read only once all replicas of all older ones were found dropped. Required.
     #[prost(message, optional, tag = "1")]
     pub replica_lists: ::core::option::Option<ReplicaLists>,
     /// The objects' lengths in bytes, per object whose status is 0.
@@ -407,6 +448,9 @@ pub struct GetReplicaListResponse {
     /// How long the leases last from the moment the request was sent.
     #[prost(uint64, tag = "3")]
     pub lease_ttl_ms: u64,
+    /// Per newer version: the position of its key.
+    #[prost(fixed32, repeated, tag = "4")]
+    pub successor_keys: ::prost::alloc::vec::Vec<u32>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExistKeyResponse {
@@ -434,6 +478,9 @@ pub struct ScanResponse {
     /// Objects that this page removed.
     #[prost(uint64, tag = "5")]
     pub removed_count: u64,
+    /// What the nodes are to drop before anybody is told of them; absent if there is nothing.
+    #[prost(message, optional, tag = "6")]
+    pub remains: ::core::option::Option<Remains>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CreateTaskResponse {
@@ -558,6 +605,19 @@ pub struct WriteParts {
     /// What orders the writers of a range; two numbers per range.
     #[prost(fixed64, repeated, tag = "4")]
     pub grants: ::prost::alloc::vec::Vec<u64>,
+}
+/// The body of a DROP frame: entries that readers must not find any more. Whatever else lies in these places stays.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DropRequest {
+    /// The segment of each range, 16 bytes each.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub segment_ids: ::prost::bytes::Bytes,
+    /// Where the ledger entry starts in its segment, in bytes.
+    #[prost(fixed64, repeated, tag = "2")]
+    pub offsets: ::prost::alloc::vec::Vec<u64>,
+    /// The version to be dropped; two numbers per range.
+    #[prost(fixed64, repeated, tag = "3")]
+    pub versions: ::prost::alloc::vec::Vec<u64>,
 }
 /// Who opened the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

@@ -53,6 +53,10 @@ kinds! {
     Write = 34,
     /// From a node: one result per range.
     WriteReply = 35,
+    /// To a node: entries to be dropped.
+    Drop = 36,
+    /// From a node: one result per range.
+    DropReply = 37,
 }
 
 impl Kind {
@@ -64,9 +68,9 @@ impl Kind {
         match self {
             Kind::Hello | Kind::Welcome | Kind::Refusal => MAX_HANDSHAKE_BODY_BYTES,
             Kind::Request | Kind::Reply => MAX_FRAME_BODY_BYTES,
-            Kind::Read => RANGES * 128,
+            Kind::Read | Kind::Drop => RANGES * 128,
             Kind::Write => RANGES * (MAX_KEY_BYTES as u32 + 128),
-            Kind::ReadReply | Kind::WriteReply => RANGES * 16,
+            Kind::ReadReply | Kind::WriteReply | Kind::DropReply => RANGES * 16,
         }
     }
 }

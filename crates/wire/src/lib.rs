@@ -31,6 +31,7 @@
 
 mod column;
 mod decode_error;
+mod drop;
 mod frame;
 // Written by prost-build from `proto/mooncake.proto`; `crates/protogen` says how and holds them together.
 #[rustfmt::skip]
@@ -44,6 +45,7 @@ mod generated;
 mod handshake;
 mod header;
 mod read;
+mod remains;
 mod replica_lists;
 mod reply_decode;
 mod reply_encode;
@@ -55,6 +57,7 @@ mod task;
 mod write;
 
 pub use decode_error::DecodeError;
+pub use drop::{decode_drop, decode_drop_reply, encode_drop, encode_drop_reply};
 pub use handshake::{
     Expected, Hello, PROTOCOL_VERSION, Refusal, Role, Welcome, decode_hello, decode_refusal,
     decode_welcome, encode_hello, encode_refusal, encode_welcome,

@@ -49,7 +49,7 @@ fn push(lists: &mut proto::ReplicaLists, version: Version, placements: &[Placeme
     }
 }
 
-fn from_segment(segment: &SegmentAddress) -> proto::SegmentInfo {
+pub(crate) fn from_segment(segment: &SegmentAddress) -> proto::SegmentInfo {
     proto::SegmentInfo {
         segment_id: column::from_id(segment.id.0),
         segment_name: String::from(&*segment.name),
@@ -110,7 +110,7 @@ fn check_handles(lists: &proto::ReplicaLists) -> Result<(), DecodeError> {
     check_all("handle_segments", &lists.handle_segments, segment)
 }
 
-fn check_all(
+pub(crate) fn check_all(
     what: &'static str,
     column: &[u32],
     holds: impl Fn(&u32) -> bool,
@@ -131,7 +131,7 @@ fn to_placements(lists: &proto::ReplicaLists, handles: Range<usize>) -> Vec<Plac
         .collect()
 }
 
-fn to_segment(segment: &proto::SegmentInfo) -> Result<SegmentAddress, DecodeError> {
+pub(crate) fn to_segment(segment: &proto::SegmentInfo) -> Result<SegmentAddress, DecodeError> {
     Ok(SegmentAddress {
         id: SegmentId(column::to_id("segment_id", &segment.segment_id)?),
         name: segment.segment_name.as_str().into(),

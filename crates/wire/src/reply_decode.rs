@@ -1,11 +1,11 @@
 use bytes::Bytes;
-use mooncake_types::limits::{MAX_BATCH_KEYS, MAX_SCAN_OBJECTS};
+use mooncake_types::limits::{MAX_BATCH_KEYS, MAX_SCAN_OBJECTS, MAX_SUCCESSORS};
 use mooncake_types::{Epoch, ErrorCode, Grant, Located, Pong, Reply, ScanPage, SegmentAddress};
 use prost::Message;
 
 use crate::generated::response;
 use crate::reply_encode::exists;
-use crate::{DecodeError, column, generated as proto, replica_lists, shape, status, task};
+use crate::{DecodeError, column, generated as proto, remains, replica_lists, shape, status, task};
 
 /// The body of a [`crate::Kind::Reply`] frame. Whether it answers what was asked, with one result for each key, is for
 /// the caller to check.
@@ -33,6 +33,13 @@ pub fn decode_reply(body: Bytes) -> Result<Reply, DecodeError> {
         response::Result::Statuses(list) => {
             Reply::Statuses(status::to_results(list, MAX_BATCH_KEYS)?)
         }
+        response::Result::Remaining(remaining) => {
+            let proto::RemainingResponse { status_codes, remains } = remaining;
+            let list = proto::StatusListResponse { status_codes };
+            let remains = remains.ok_or(DecodeError::Missing { what: "remains" })?;
+            let results = status::to_results(list, MAX_BATCH_KEYS)?;
+            Reply::Remaining { results, remains: remains::to_remains(&remains)? }
+        }
         response::Result::Located(located) => to_located(located)?,
         response::Result::Exist(exist) => Reply::Exist(to_exist(&exist)?),
         response::Result::Scanned(page) => Reply::Scanned(to_page(page)?),
@@ -45,9 +52,25 @@ pub fn decode_reply(body: Bytes) -> Result<Reply, DecodeError> {
 
 fn to_located(message: proto::GetReplicaListResponse) -> Result<Reply, DecodeError> {
     let lists = replica_lists::required(message.replica_lists)?;
-    let lens = &message.value_lengths;
-    let (results, segments) = to_places(&lists, lens, MAX_BATCH_KEYS)?;
-    Ok(Reply::Located { results, segments, lease_ms: message.lease_ttl_ms })
+    let (lens, keys) = (&message.value_lengths, &message.successor_keys);
+    let (mut results, segments) = to_places(&lists, lens, MAX_BATCH_KEYS + MAX_SUCCESSORS)?;
+    let what = "successor_keys";
+    let count = results.len().checked_sub(keys.len());
+    let count = count.ok_or(DecodeError::TooMany { what, limit: results.len() })?;
+    if count > MAX_BATCH_KEYS || keys.len() > MAX_SUCCESSORS {
+        return Err(DecodeError::TooMany { what: "status_codes", limit: MAX_BATCH_KEYS });
+    }
+    let newer = results.split_off(count).into_iter().zip(keys);
+    let successor = |(place, &key): (Result<Located, ErrorCode>, &u32)| match place {
+        Ok(located) if (key as usize) < count => Ok((key, located)),
+        Ok(_) => Err(DecodeError::OutOfRange { what, value: key.into() }),
+        Err(code) => {
+            let what = "status_codes";
+            Err(DecodeError::OutOfRange { what, value: code.number().into() })
+        }
+    };
+    let successors = newer.map(successor).collect::<Result<_, _>>()?;
+    Ok(Reply::Located { results, successors, segments, lease_ms: message.lease_ttl_ms })
 }
 
 type Places = (Vec<Result<Located, ErrorCode>>, Vec<SegmentAddress>);
@@ -103,6 +126,7 @@ fn to_page(message: proto::ScanResponse) -> Result<ScanPage, DecodeError> {
     Ok(ScanPage {
         next_cursor: message.next_cursor,
         removed: message.removed_count,
+        remains: message.remains.as_ref().map(remains::to_remains).transpose()?.unwrap_or_default(),
         objects: objects.collect::<Result<_, DecodeError>>()?,
         segments,
     })

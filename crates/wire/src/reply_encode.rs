@@ -1,8 +1,8 @@
 use mooncake_types::limits::MAX_FRAME_BODY_BYTES;
-use mooncake_types::{ErrorCode, Located, Pong, Reply, ScanPage, SegmentAddress};
+use mooncake_types::{ErrorCode, Located, Pong, Remains, Reply, ScanPage, SegmentAddress};
 use prost::Message;
 
-use crate::{Kind, frame, generated as proto, replica_lists, status, task};
+use crate::{Kind, frame, generated as proto, remains, replica_lists, status, task};
 
 /// The field numbers of the results in the message `Response`.
 pub(crate) mod tag {
@@ -17,6 +17,7 @@ pub(crate) mod tag {
     pub(crate) const TASK_CREATED: u32 = 9;
     pub(crate) const TASK_REPORTED: u32 = 10;
     pub(crate) const TASKS_FETCHED: u32 = 11;
+    pub(crate) const REMAINING: u32 = 12;
 }
 
 /// The bytes of `ExistKeyResponse::exists`.
@@ -47,8 +48,17 @@ pub fn encode_reply(out: &mut Vec<u8>, request_id: u64, reply: &Reply) {
             fit.append(tag::GRANTED, &proto::PutStartResponse { replica_lists });
         }
         Reply::Statuses(results) => fit.append(tag::STATUSES, &status::from_results(results)),
-        Reply::Located { results, segments, lease_ms } => {
-            fit.append(tag::LOCATED, &from_located(results, segments, *lease_ms));
+        Reply::Remaining { results, remains } => {
+            let message = proto::RemainingResponse {
+                status_codes: status::from_results(results).status_codes,
+                remains: Some(remains::from_remains(remains)),
+            };
+            fit.append(tag::REMAINING, &message);
+        }
+        Reply::Located { results, successors, segments, lease_ms } => {
+            let mut located = from_located((results, successors), segments);
+            located.lease_ttl_ms = *lease_ms;
+            fit.append(tag::LOCATED, &located);
         }
         Reply::Exist(results) => fit.append(tag::EXIST, &from_exist(results)),
         Reply::Scanned(page) => fit.append(tag::SCANNED, &from_page(page)),
@@ -91,18 +101,19 @@ fn from_pong(pong: &Pong) -> proto::PingResponse {
 }
 
 fn from_located(
-    results: &[Result<Located, ErrorCode>],
+    (results, successors): (&[Result<Located, ErrorCode>], &[(u32, Located)]),
     segments: &[SegmentAddress],
-    lease_ms: u64,
 ) -> proto::GetReplicaListResponse {
-    let rows = results.iter().map(|result| match result {
-        Ok(located) => Ok((located.version, &located.placements[..])),
-        Err(code) => Err(*code),
-    });
+    let found = results.iter().flatten().chain(successors.iter().map(|(_, located)| located));
+    let rows = results.iter().map(|result| result.as_ref().map_err(|code| *code));
+    let mut rows: Vec<_> = rows.collect();
+    rows.extend(successors.iter().map(|(_, located)| Ok(located)));
+    let rows = rows.iter().map(|row| row.map(|it| (it.version, &it.placements[..])));
     proto::GetReplicaListResponse {
         replica_lists: Some(replica_lists::from_rows(rows, segments)),
-        value_lengths: results.iter().flatten().map(|located| located.len).collect(),
-        lease_ttl_ms: lease_ms,
+        value_lengths: found.map(|located| located.len).collect(),
+        lease_ttl_ms: 0,
+        successor_keys: successors.iter().map(|(position, _)| *position).collect(),
     }
 }
 
@@ -130,5 +141,6 @@ fn from_page(page: &ScanPage) -> proto::ScanResponse {
         value_lengths: page.objects.iter().map(|(_, at)| at.len).collect(),
         next_cursor: page.next_cursor,
         removed_count: page.removed,
+        remains: (page.remains != Remains::default()).then(|| remains::from_remains(&page.remains)),
     }
 }

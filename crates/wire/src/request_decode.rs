@@ -1,8 +1,8 @@
 use bytes::Bytes;
-use mooncake_types::limits::MAX_SEGMENTS;
+use mooncake_types::limits::{MAX_BATCH_KEYS, MAX_SEGMENTS};
 use mooncake_types::{
     CreateTask, Epoch, KeyVersion, MountSegment, PutEnd, PutItem, PutMode, PutStart,
-    ReplicateConfig, Request, Scan, ScanAction, SegmentId, SoftPin, TaskId,
+    ReplicateConfig, Request, Scan, ScanAction, SegmentId, SoftPin, TaskId, Version,
 };
 use prost::Message;
 
@@ -50,6 +50,7 @@ impl RequestMessage {
             Operation::Remove(remove) => {
                 Request::Remove { keys: keys(&remove.keys)?, force: remove.force }
             }
+            Operation::Dropped(dropped) => Request::Dropped { versions: versions(dropped)? },
             Operation::Scan(page) => Request::Scan(scan(page)?),
             Operation::ClearReplicas(clear) => {
                 Request::ClearReplicas { keys: keys(&clear.keys)?, segment: &clear.segment_name }
@@ -71,6 +72,14 @@ fn keys(keys: &[Bytes]) -> Result<Vec<&str>, DecodeError> {
 
 fn segments(what: &'static str, ids: &[u8]) -> Result<Vec<SegmentId>, DecodeError> {
     column::to_segment_list(what, ids, MAX_SEGMENTS)
+}
+
+fn versions(dropped: &proto::DroppedRequest) -> Result<Vec<Version>, DecodeError> {
+    let (what, count) = ("versions", dropped.versions.len() / 2);
+    if count > MAX_BATCH_KEYS {
+        return Err(DecodeError::TooMany { what, limit: MAX_BATCH_KEYS });
+    }
+    Ok(column::to_versions(what, &dropped.versions, count)?.collect())
 }
 
 fn task_id(id: &[u8]) -> Result<TaskId, DecodeError> {

@@ -23,6 +23,7 @@ pub(crate) mod tag {
     pub(crate) const QUERY_TASK: u32 = 13;
     pub(crate) const FETCH_TASKS: u32 = 14;
     pub(crate) const END_TASK: u32 = 15;
+    pub(crate) const DROPPED: u32 = 17;
 }
 
 /// Appends a [`Kind::Request`] frame.
@@ -74,6 +75,10 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
         Request::Remove { keys, force } => {
             let rest = proto::RemoveRequest { keys: Vec::new(), force: *force };
             frame::append_keyed(out, frame, Some(tag::REMOVE), keys.iter().copied(), &rest);
+        }
+        Request::Dropped { versions } => {
+            let versions = column::from_versions(versions.iter().copied());
+            frame::append_in(out, frame, tag::DROPPED, &proto::DroppedRequest { versions });
         }
         Request::Scan(page) => frame::append_in(out, frame, tag::SCAN, &scan(page)),
         Request::ClearReplicas { keys, segment } => {

@@ -20,7 +20,7 @@ pub(crate) struct Field {
 }
 
 /// The most fields that one message here lists.
-const MAX_FIELDS: usize = 15;
+const MAX_FIELDS: usize = 17;
 
 const fn list(tag: u32, what: &'static str, limit: usize) -> Field {
     Field { tag, what, limit, fields: &[] }
@@ -58,9 +58,12 @@ pub(crate) const REQUEST: &[Field] = &[
     one(13, "query_task", &[]),
     one(14, "fetch_tasks", &[]),
     one(15, "end_task", &[]),
+    one(17, "dropped", &[]),
 ];
 
 const REPLICA_LISTS: &[Field] = &[list(8, "segments", MAX_SEGMENTS)];
+
+const REMAINS: &[Field] = &[list(4, "segments", MAX_SEGMENTS)];
 
 pub(crate) const RESPONSE: &[Field] = &[
     one(1, "pong", &[]),
@@ -72,7 +75,11 @@ pub(crate) const RESPONSE: &[Field] = &[
     one(
         7,
         "scanned",
-        &[list(1, "keys", MAX_SCAN_OBJECTS as usize), one(2, "replica_lists", REPLICA_LISTS)],
+        &[
+            list(1, "keys", MAX_SCAN_OBJECTS as usize),
+            one(2, "replica_lists", REPLICA_LISTS),
+            one(6, "remains", REMAINS),
+        ],
     ),
     one(8, "refused", &[]),
     one(9, "task_created", &[]),
@@ -82,6 +89,7 @@ pub(crate) const RESPONSE: &[Field] = &[
         "tasks_fetched",
         &[list(1, "keys", MAX_FETCHED_TASKS as usize), one(3, "replica_lists", REPLICA_LISTS)],
     ),
+    one(12, "remaining", &[one(2, "remains", REMAINS)]),
 ];
 
 pub(crate) const WRITE: &[Field] = &[list(1, "keys", MAX_FRAME_RANGES), one(9, "parts", &[])];

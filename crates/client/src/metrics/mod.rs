@@ -42,6 +42,10 @@ pub(crate) struct Metrics {
     read_bytes: AtomicU64,
     /// Bytes of the ranges that were written, each replica by itself.
     written_bytes: AtomicU64,
+    /// Items of gets that began with a known route, that had none, and whose known route led nowhere.
+    route_hits: AtomicU64,
+    route_misses: AtomicU64,
+    route_stale: AtomicU64,
     get: Histogram,
     batch_get: Histogram,
     put: Histogram,
@@ -56,6 +60,9 @@ impl Metrics {
             since: Instant::now(),
             read_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
+            route_hits: AtomicU64::new(0),
+            route_misses: AtomicU64::new(0),
+            route_stale: AtomicU64::new(0),
             get: Histogram::new(),
             batch_get: Histogram::new(),
             put: Histogram::new(),
@@ -71,6 +78,13 @@ impl Metrics {
             Extent::One => self.get.observe(took),
             Extent::Several => self.batch_get.observe(took),
         }
+    }
+
+    /// Gets began with as many known routes, and without as many; of those known so many led nowhere.
+    pub(crate) fn on_routes(&self, hits: usize, misses: usize, stale: usize) {
+        self.route_hits.fetch_add(hits as u64, Ordering::Relaxed);
+        self.route_misses.fetch_add(misses as u64, Ordering::Relaxed);
+        self.route_stale.fetch_add(stale as u64, Ordering::Relaxed);
     }
 
     /// Ranges were written: `bytes` of them are in place.

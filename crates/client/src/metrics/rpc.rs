@@ -21,6 +21,7 @@ pub(super) enum Rpc {
     GetAllKeys,
     ExistKey,
     BatchExistKey,
+    Dropped,
     Remove,
     BatchRemove,
     RemoveByRegex,
@@ -56,6 +57,7 @@ impl Rpc {
         (Self::GetAllKeys, "GetAllKeys"),
         (Self::ExistKey, "ExistKey"),
         (Self::BatchExistKey, "BatchExistKey"),
+        (Self::Dropped, "Dropped"),
         (Self::Remove, "Remove"),
         (Self::BatchRemove, "BatchRemove"),
         (Self::RemoveByRegex, "RemoveByRegex"),
@@ -91,6 +93,7 @@ impl Rpc {
                 either(keys.len(), Self::GetReplicaList, Self::BatchGetReplicaList)
             }
             Request::ExistKey { keys } => either(keys.len(), Self::ExistKey, Self::BatchExistKey),
+            Request::Dropped { .. } => Self::Dropped,
             Request::Remove { keys, .. } => either(keys.len(), Self::Remove, Self::BatchRemove),
             Request::Scan(scan) => match (scan.action, scan.pattern) {
                 (ScanAction::List, Some(_)) => Self::GetReplicaListByRegex,

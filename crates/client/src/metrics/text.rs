@@ -23,6 +23,21 @@ impl Metrics {
         let counters = [
             ("mooncake_transfer_read_bytes", "Bytes read from nodes", &self.read_bytes),
             ("mooncake_transfer_write_bytes", "Bytes written to nodes", &self.written_bytes),
+            (
+                "mooncake_client_route_cache_hits",
+                "Objects got by a known route, without asking the master",
+                &self.route_hits,
+            ),
+            (
+                "mooncake_client_route_cache_misses",
+                "Objects got without a known route",
+                &self.route_misses,
+            ),
+            (
+                "mooncake_client_route_cache_stale",
+                "Known routes that no longer led to their objects",
+                &self.route_stale,
+            ),
         ];
         for (name, help, value) in counters {
             out.counter(name, help, value.load(Ordering::Relaxed))?;

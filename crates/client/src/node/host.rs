@@ -3,7 +3,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use mooncake_transfer::{Interrupt, ReadTicket, SegmentHost, WriteTicket};
-use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId};
+use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId};
 
 use super::segment::Segment;
 
@@ -123,6 +123,12 @@ impl SegmentHost for Host {
         // A segment that is not here is as stale a route as a version that is not in it.
         let segment = self.segment(range.segment).map_err(|_| ErrorCode::ObjectNotFound)?;
         segment.begin_read(range)
+    }
+
+    fn drop_range(&self, range: &RangeDrop) {
+        if let Ok(segment) = self.segment(range.segment) {
+            segment.drop_version(range.offset, range.version);
+        }
     }
 
     fn still_holds(&self, ticket: &ReadTicket) -> bool {

@@ -209,6 +209,14 @@ impl Ledger {
         found.is_some_and(|entry| entry.holds(version) && entry.grant == grant)
     }
 
+    /// Drops the entry that starts there if it is that version, complete: it is not found any more. Older writers are
+    /// still kept out of its range. Anything else stays as it is.
+    pub fn drop_version(&mut self, offset: u64, version: Version) {
+        if let Some(entry) = self.entries.get_mut(&offset).filter(|entry| entry.holds(version)) {
+            *entry = entry.fence(entry.len);
+        }
+    }
+
     /// All entries by their offsets, in order.
     pub fn entries(&self) -> impl Iterator<Item = (u64, &Entry)> {
         self.entries.iter().map(|(&offset, entry)| (offset, entry))

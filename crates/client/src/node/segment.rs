@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_memory::Region;
 use mooncake_transfer::{Interrupt, ReadTicket, WriteTicket};
-use mooncake_types::{ErrorCode, RangeRead, RangeWrite, SegmentId};
+use mooncake_types::{ErrorCode, RangeRead, RangeWrite, SegmentId, Version};
 
 use super::bell::Bell;
 use super::frontier::Frontier;
@@ -134,6 +134,10 @@ impl Segment {
         let RangeRead { segment, offset, version, .. } = *range;
         let region = Arc::clone(&self.region);
         Ok(ReadTicket { memory, region, checksums, segment, offset, version, grant })
+    }
+
+    pub(super) fn drop_version(&self, offset: u64, version: Version) {
+        self.lock().ledger.drop_version(offset, version);
     }
 
     pub(super) fn still_holds(&self, ticket: &ReadTicket) -> bool {

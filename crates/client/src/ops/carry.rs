@@ -2,11 +2,12 @@ use std::sync::Arc;
 
 use mooncake_types::{Epoch, ErrorCode, Located, Reply, Request, SegmentAddress, TaskOrder, Tick};
 
+use super::dropping::discards;
 use super::granted::Granted;
 use super::place::replicas;
 use super::route::Route;
 use super::span::Span;
-use super::{CallError, MoveError, Op, Step};
+use super::{CallError, Discard, MoveError, Op, Step};
 
 /// Carries out one copy or move task: reads the source replica, writes all targets, tells the master how it ended.
 ///
@@ -22,6 +23,8 @@ pub struct CarryOp<'a> {
     /// Bytes of the object that are in place at all targets.
     carried: u64,
     phase: Phase,
+    /// What is to be dropped before a move has ended.
+    remains: Vec<Discard>,
     outcome: Result<(), ErrorCode>,
 }
 
@@ -30,6 +33,8 @@ enum Phase {
     Read,
     Write,
     End,
+    /// Readers may have routes to the source of a move: its nodes drop it before the master forgets it.
+    Drop,
     Ended,
 }
 
@@ -53,12 +58,21 @@ impl<'a> CarryOp<'a> {
         let makes_sense = has_one_source && source.is_some() && targets.makes_sense();
         let outcome = if makes_sense { Ok(()) } else { Err(ErrorCode::InternalError) };
         let phase = if makes_sense { Phase::Read } else { Phase::End };
-        Self { order, source, targets, window_bytes, carried: 0, phase, outcome }
+        Self {
+            order,
+            source,
+            targets,
+            window_bytes,
+            carried: 0,
+            phase,
+            remains: Vec::new(),
+            outcome,
+        }
     }
 
     /// Gives the task up: nothing but the report to the master is left to do.
     pub fn cancel(&mut self) {
-        if self.phase != Phase::Ended && self.outcome.is_ok() {
+        if !matches!(self.phase, Phase::Drop | Phase::Ended) && self.outcome.is_ok() {
             self.fail(ErrorCode::UnavailableInCurrentStatus);
         }
     }
@@ -101,12 +115,22 @@ impl<'a> Op<'a> for CarryOp<'a> {
             Phase::Read => self.read(),
             Phase::Write => self.write(),
             Phase::End => Step::Call(Request::EndTask { id: self.order.id, outcome: self.outcome }),
+            Phase::Drop => Step::Drop(self.remains.clone()),
             Phase::Ended => Step::Done,
         }
     }
 
     fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
         self.phase = Phase::Ended;
+        if let Ok(Reply::Remaining { remains, .. }) = &reply
+            && self.remains.is_empty()
+        {
+            self.remains = discards(remains);
+            if !self.remains.is_empty() {
+                self.phase = Phase::Drop;
+                return;
+            }
+        }
         let told = match reply {
             Ok(Reply::Done(done)) => done,
             Ok(other) => Err(super::unexpected(&other)),
@@ -116,6 +140,12 @@ impl<'a> Op<'a> for CarryOp<'a> {
     }
 
     fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
+        if self.phase == Phase::Drop {
+            self.phase = Phase::End;
+            let failed = results.iter().any(Result::is_err);
+            self.outcome = if failed { Err(ErrorCode::TransferFail) } else { Ok(()) };
+            return;
+        }
         let is_read = self.phase == Phase::Read;
         if let Some(error) = results.into_iter().find_map(Result::err) {
             return self.fail(match error {

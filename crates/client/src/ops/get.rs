@@ -1,15 +1,16 @@
 use std::sync::Arc;
 
-use mooncake_types::{ErrorCode, Located, Reply, Request, SegmentAddress, SegmentId, Tick};
+use mooncake_types::{ErrorCode, Located, Reply, Request, SegmentId, Tick};
 
 use super::batches::{Batches, check_key};
-use super::route::{Place, Route};
-use super::span::{Part, Span, spans};
-use super::{CallError, Fetch, MoveError, Op, Step, unexpected};
+use super::in_get::{InGet, RouteTerms, has_all, worst};
+use super::route::Route;
+use super::span::Part;
+use super::{CallError, MoveError, Op, Step, unexpected};
 use crate::chance::Chance;
 
 /// Most transfers that one item may cost before it is given up, whatever new places the master names.
-const MAX_ATTEMPTS: u32 = 2 * mooncake_types::limits::MAX_REPLICAS + 2;
+pub(super) const MAX_ATTEMPTS: u32 = 2 * mooncake_types::limits::MAX_REPLICAS + 2;
 
 /// Most lookups in a row without a transfer between them: more say that leases are too short to be used.
 const MAX_IDLE_LOOKUPS: u32 = 2;
@@ -50,7 +51,11 @@ impl<'a> GetItem<'a> {
 }
 
 impl Want<'_> {
-    fn fits(&self, object_len: u64) -> bool {
+    const fn is_whole(&self) -> bool {
+        matches!(self, Self::Whole { .. })
+    }
+
+    pub(super) fn fits(&self, object_len: u64) -> bool {
         match self {
             Self::Whole { capacity } => capacity.is_none_or(|room| room >= object_len),
             Self::Parts(_) => true,
@@ -61,8 +66,10 @@ impl Want<'_> {
 /// Gets objects: look up, read, fail over.
 ///
 /// A replica on this node comes first, the others are spread by chance. A replica that fails is followed by the
-/// next; when all have failed, by one fresh lookup, which may name others; then by an error. A route is not used
-/// after its lease has run out; a fresh one is looked up instead.
+/// next; when all have failed, by one fresh lookup, which may name others, and by further ones for as long as each names a
+/// newer version; then by an error. A route is not used
+/// after its lease has run out; a fresh one is looked up instead. A version that is to replace another is read only
+/// once all replicas of the older one were found dropped.
 ///
 /// With routes that the caller holds ([`GetOp::held`]) the master is never asked.
 #[derive(Debug)]
@@ -73,27 +80,15 @@ pub struct GetOp<'a> {
     batches: Batches,
     /// The routes are the caller's; there is no lookup.
     is_held: bool,
+    /// Routes of the cache, by position; fewer than items if there are none left.
+    cached: Vec<Option<Arc<Route>>>,
     pending: Vec<InGet>,
     asked_at: Tick,
     results: Vec<Result<u64, ErrorCode>>,
-}
-
-/// One item under way.
-#[derive(Debug)]
-struct InGet {
-    position: usize,
-    route: Option<Route>,
-    /// Which placements of the route are being read.
-    reading: std::ops::Range<usize>,
-    /// How many ranges that are.
-    fetches: usize,
-    /// Where reading failed since the last lookup that was made because everything had failed.
-    failed: Vec<Place>,
-    looked_afresh: bool,
-    idle_lookups: u32,
-    attempts: u32,
-    /// What to answer if nothing is left to try.
-    verdict: ErrorCode,
+    /// Routes that were looked up and have led to the bytes, by position.
+    learned: Vec<(usize, Arc<Route>)>,
+    /// Items whose cached routes did not.
+    outdated: Vec<usize>,
 }
 
 impl<'a> GetOp<'a> {
@@ -115,10 +110,31 @@ impl<'a> GetOp<'a> {
             chance,
             batches: Batches::new(order),
             is_held: false,
+            cached: Vec::new(),
             pending: Vec::new(),
             asked_at: Tick::ZERO,
             results,
+            learned: Vec::new(),
+            outdated: Vec::new(),
         }
+    }
+
+    /// Begins with these routes, one for each item that has one, and asks the master only for those that have none, or
+    /// whose route leads nowhere any more. The routes may be used at this moment.
+    #[must_use]
+    pub fn with_routes(self, cached: Vec<Option<Arc<Route>>>) -> Self {
+        Self { cached, ..self }
+    }
+
+    /// The routes that were looked up on the way and may be used again, by position.
+    pub fn take_learned(&mut self) -> Vec<(usize, Arc<Route>)> {
+        std::mem::take(&mut self.learned)
+    }
+
+    /// The items whose routes, of those that this began with, led nowhere.
+    #[must_use]
+    pub fn outdated(&self) -> &[usize] {
+        &self.outdated
     }
 
     /// Gets `items` by routes that were looked up before. An item without one, or with a part past the end of the
@@ -142,9 +158,8 @@ impl<'a> GetOp<'a> {
             let route = route.filter(|route| has_all(&item.want, route.object_len()));
             op.results.push(Err(ErrorCode::InvalidParams));
             if let Some(route) = route {
-                let mut item = InGet { looked_afresh: true, ..InGet::new(position) };
-                item.route = Some(route);
-                let chosen = item.choose(own, &mut op.chance);
+                let mut item = InGet::held(position, Arc::new(route));
+                let chosen = item.choose(own, &mut op.chance, &items[position].want);
                 chosen.expect("a route has a replica, and none has failed");
                 op.pending.push(item);
             }
@@ -153,9 +168,19 @@ impl<'a> GetOp<'a> {
     }
 
     fn begin_batch(&mut self) {
-        let items = self.items;
+        let Self { items, own, cached, chance, .. } = self;
         let taken = self.batches.take(|position| items[position].key.len());
-        self.pending = taken.into_iter().map(InGet::new).collect();
+        let begin = |position: usize| {
+            let mut item = InGet::new(position);
+            let route = cached.get_mut(position).and_then(Option::take);
+            if let Some(route) = route.filter(|it| items[position].want.fits(it.object_len())) {
+                item.begin_with(route);
+                let chosen = item.choose(own, chance, &items[position].want);
+                chosen.expect("a route has a replica, and none has failed");
+            }
+            item
+        };
+        self.pending = taken.into_iter().map(begin).collect();
     }
 
     /// Drops routes that may not be used and answers items for which nothing is left to try.
@@ -200,17 +225,27 @@ impl<'a> GetOp<'a> {
         Step::Read(fetches)
     }
 
-    fn accept(&mut self, results: Vec<Result<Located, ErrorCode>>, terms: &RouteTerms) {
-        let mut results = results.into_iter();
+    fn accept(
+        &mut self,
+        results: Vec<Result<Located, ErrorCode>>,
+        successors: Vec<(u32, Located)>,
+        terms: &RouteTerms,
+    ) {
+        let mut results = results.into_iter().zip(0..);
+        let mut successors = successors.into_iter().peekable();
         let Self { pending, results: answers, items, own, chance, .. } = self;
         pending.retain_mut(|item| {
             if item.route.is_some() {
                 return true;
             }
             let want = &items[item.position].want;
-            let found = results.next().expect("one result per key was checked");
-            let taken = found.and_then(|located| item.take_route(located, terms, want));
-            match taken.and_then(|()| item.choose(own, chance)) {
+            let (found, index) = results.next().expect("one result per key was checked");
+            let mut newer = Vec::new();
+            while let Some((_, located)) = successors.next_if(|(key, _)| *key == index) {
+                newer.push(located);
+            }
+            let taken = found.and_then(|located| item.take_route(located, newer, terms));
+            match taken.and_then(|()| item.choose(own, chance, want)) {
                 Ok(()) => true,
                 Err(code) => {
                     answers[item.position] = Err(code);
@@ -253,9 +288,12 @@ impl<'a> Op<'a> for GetOp<'a> {
     fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
         let waiting = self.pending.iter().filter(|item| item.route.is_none()).count();
         match reply {
-            Ok(Reply::Located { results, segments, lease_ms }) if results.len() == waiting => {
+            Ok(Reply::Located { results, successors, segments, lease_ms })
+                if results.len() == waiting =>
+            {
                 let lease_end = self.asked_at.after_ms(lease_ms);
-                self.accept(results, &RouteTerms { segments: segments.into(), lease_end });
+                let terms = RouteTerms { segments: segments.into(), lease_end };
+                self.accept(results, successors, &terms);
             }
             Ok(other) => self.fail_lookup(unexpected(&other)),
             Err(error) => {
@@ -269,16 +307,22 @@ impl<'a> Op<'a> for GetOp<'a> {
 
     fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
         let mut rest = results.as_slice();
-        let Self { pending, results: answers, own, chance, .. } = self;
+        let Self { pending, results: answers, own, chance, items, learned, outdated, .. } = self;
         pending.retain_mut(|item| {
             let (mine, after) = rest.split_at(item.fetches);
             rest = after;
             let Some(error) = worst(mine) else {
                 answers[item.position] = Ok(item.route().object_len());
+                learned.extend(item.lasting_route().map(|route| (item.position, route)));
                 return false;
             };
-            item.fail_replica(error);
-            if let Err(code) = item.choose(own, chance) {
+            if item.is_cached {
+                outdated.push(item.position);
+            }
+            let is_all_of_it = items[item.position].want.is_whole() || item.reading.len() == 1;
+            let all_stale = mine.iter().all(|result| *result == Err(MoveError::Stale));
+            item.fail_replica(error, is_all_of_it && all_stale);
+            if let Err(code) = item.choose(own, chance, &items[item.position].want) {
                 answers[item.position] = Err(code);
                 return false;
             }
@@ -290,111 +334,4 @@ impl<'a> Op<'a> for GetOp<'a> {
     fn finish(self) -> Self::Output {
         self.results
     }
-}
-
-/// What the results of one lookup share.
-struct RouteTerms {
-    segments: Arc<[SegmentAddress]>,
-    lease_end: Tick,
-}
-
-impl InGet {
-    fn new(position: usize) -> Self {
-        Self {
-            position,
-            route: None,
-            reading: 0..0,
-            fetches: 0,
-            failed: Vec::new(),
-            looked_afresh: false,
-            idle_lookups: 0,
-            attempts: 0,
-            verdict: ErrorCode::ObjectNotFound,
-        }
-    }
-
-    fn route(&self) -> &Route {
-        self.route.as_ref().expect("an item that is read has a route")
-    }
-
-    fn drop_expired(&mut self, now: Tick) {
-        self.route.take_if(|route| now >= route.lease_end());
-    }
-
-    fn take_route(
-        &mut self,
-        located: Located,
-        terms: &RouteTerms,
-        want: &Want<'_>,
-    ) -> Result<(), ErrorCode> {
-        self.idle_lookups += 1;
-        let route = Route::new(located, &terms.segments, terms.lease_end)?;
-        if !want.fits(route.object_len()) {
-            return Err(ErrorCode::InvalidParams);
-        }
-        self.route = Some(route);
-        Ok(())
-    }
-
-    /// Settles which replica is read next. When all have failed, the route is dropped, once, so that a fresh one
-    /// is looked up; after that the item has failed for good.
-    fn choose(&mut self, own: &[SegmentId], chance: &mut Chance) -> Result<(), ErrorCode> {
-        let Some(route) = &self.route else { return Ok(()) };
-        if let Some(reading) = route.choose(own, chance, &self.failed) {
-            self.reading = reading;
-            return Ok(());
-        }
-        self.route = None;
-        if self.looked_afresh || self.attempts >= MAX_ATTEMPTS {
-            return Err(self.verdict);
-        }
-        self.looked_afresh = true;
-        self.failed.clear();
-        Ok(())
-    }
-
-    fn fail_replica(&mut self, error: MoveError) {
-        let place = self.route().place(&self.reading);
-        self.failed.push(place);
-        match error {
-            // A stale route says nothing against a worse reason met at another replica.
-            MoveError::Stale => {}
-            MoveError::Refused(ErrorCode::Ok) => self.verdict = ErrorCode::InternalError,
-            MoveError::Refused(code) => self.verdict = code,
-            MoveError::Broken => self.verdict = ErrorCode::TransferFail,
-        }
-    }
-
-    fn fetches_into(&mut self, want: &Want<'_>, fetches: &mut Vec<Fetch>) {
-        let before = fetches.len();
-        let route = self.route();
-        match want {
-            Want::Whole { .. } => {
-                let whole = [Span::whole(route.object_len())];
-                route.fetches_into(self.position, &self.reading, &whole, fetches);
-            }
-            Want::Parts(parts) => {
-                let spans = spans(parts, route.object_len());
-                route.fetches_into(self.position, &self.reading, &spans, fetches);
-            }
-        }
-        self.fetches = fetches.len() - before;
-    }
-}
-
-fn has_all(want: &Want<'_>, object_len: u64) -> bool {
-    match want {
-        Want::Whole { .. } => want.fits(object_len),
-        Want::Parts(parts) => parts.iter().all(|part| part.lies_within(object_len)),
-    }
-}
-
-/// The error of a replica whose ranges had these results: what is certain outweighs what is stale.
-fn worst(results: &[Result<(), MoveError>]) -> Option<MoveError> {
-    let errors = results.iter().filter_map(|result| result.err());
-    errors.max_by_key(|error| match error {
-        MoveError::Stale => 0,
-        MoveError::Refused(_) => 1,
-        MoveError::Broken => 2,
-    })
 }

@@ -32,7 +32,7 @@ impl<'a> Verb<'a> for Hold {
         reply: Reply,
     ) -> Result<Vec<Result<Route, ErrorCode>>, Reply> {
         match reply {
-            Reply::Located { results, segments, lease_ms } => {
+            Reply::Located { results, segments, lease_ms, .. } => {
                 let segments: Arc<[SegmentAddress]> = segments.into();
                 let lease_end = asked_at.after_ms(lease_ms);
                 let routes =

@@ -53,6 +53,15 @@ impl<'a, V: Verb<'a>> Keyed<'a, V> {
         }
     }
 
+    /// What was answered well by the last reply ends with `code` instead.
+    pub(super) fn fail_good(&mut self, code: ErrorCode) {
+        for &position in &self.asked {
+            if self.results[position].is_ok() {
+                self.results[position] = Err(code);
+            }
+        }
+    }
+
     fn fail_asked(&mut self, code: ErrorCode) {
         for &position in &self.asked {
             self.results[position] = Err(code);

@@ -12,8 +12,8 @@
 //!     loop {
 //!         match op.next(now) {
 //!             Step::Call(request) => op.on_reply(now, ask(request)),
-//!             Step::Read(_) | Step::Write(..) => unreachable!("this verb moves no bytes"),
 //!             Step::Done => return op.finish(),
+//!             _ => unreachable!("this verb moves no bytes"),
 //!         }
 //!     }
 //! }
@@ -28,10 +28,12 @@ mod batches;
 mod carry;
 mod clear;
 mod coverage;
+mod dropping;
 mod exist;
 mod get;
 mod granted;
 mod hold;
+mod in_get;
 mod keyed;
 mod locate;
 mod open_put;
@@ -42,13 +44,14 @@ mod put_parts;
 mod put_session;
 mod remove;
 mod route;
+mod route_cache;
 mod scan;
 mod span;
 mod task;
 
 use std::sync::Arc;
 
-use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, Reply, Request, Tick};
+use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Reply, Request, Tick};
 
 pub use carry::CarryOp;
 pub use clear::ClearOp;
@@ -63,6 +66,7 @@ pub use put_parts::{PartsItem, PutPartsOp};
 pub use put_session::{CloseOp, Closed, Closing, StartOp};
 pub use remove::RemoveOp;
 pub use route::Route;
+pub use route_cache::{CacheLimits, RouteCache};
 pub use scan::{ListOp, RemoveScanOp};
 pub use span::Part;
 pub use task::TaskOp;
@@ -78,7 +82,7 @@ pub trait Op<'a> {
     /// The outcome of the last [`Step::Call`].
     fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>);
 
-    /// The outcome of the last [`Step::Read`] or [`Step::Write`], by position.
+    /// The outcome of the last [`Step::Read`], [`Step::Write`] or [`Step::Drop`], by position. A [`Step::Wait`] has none.
     fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>);
 
     /// The answer, after [`Step::Done`].
@@ -94,6 +98,10 @@ pub enum Step<'a> {
     Read(Vec<Fetch>),
     /// Write ranges to nodes, under the epoch of their grants.
     Write(Epoch, Vec<Deposit<'a>>),
+    /// Have nodes drop entries.
+    Drop(Vec<Discard>),
+    /// Do nothing until this moment.
+    Wait(Tick),
     /// Nothing: the answer is there.
     Done,
 }
@@ -112,6 +120,15 @@ pub struct Fetch {
     pub at: u64,
     /// Length of the whole object in bytes.
     pub object_len: u64,
+}
+
+/// One entry to be dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Discard {
+    /// The node that may hold it.
+    pub endpoint: Arc<str>,
+    /// What to drop.
+    pub range: RangeDrop,
 }
 
 /// One range to write.

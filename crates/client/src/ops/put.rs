@@ -6,12 +6,17 @@ use mooncake_types::{
 };
 
 use super::batches::Batches;
+use super::dropping::Dropping;
 use super::granted::Granted;
 use super::put_check::{check_config, check_item, keep_last};
 use super::span::Span;
 use super::{CallError, MoveError, Op, Step, unexpected};
 
-/// Puts objects: ask for ranges, write them, make them visible.
+/// How often the end of a put is asked for: each time but the last it had to wait until something older was dropped.
+pub(super) const MOST_END_ROUNDS: u32 = 64;
+
+/// Puts objects: ask for ranges, write them, make them visible; have the nodes drop what readers may hold of older
+/// versions.
 ///
 /// A replica whose write failed is reported when the put ends. If all replicas of an object failed, or are gone by the
 /// time the put ends, it is revoked and tried once more without the segments that failed. A key that is taken, or stands earlier in the
@@ -33,6 +38,9 @@ pub struct PutOp<'a> {
     asked: Vec<usize>,
     is_retry: bool,
     granted: Vec<InPut>,
+    dropping: Option<Dropping>,
+    /// How often the ends of this batch were asked for.
+    end_rounds: u32,
     results: Vec<Result<(), ErrorCode>>,
 }
 
@@ -42,6 +50,8 @@ enum Phase {
     Start,
     Write,
     End,
+    /// What the ended puts took the place of is dropped by its nodes.
+    Drop,
     Revoke,
 }
 
@@ -61,6 +71,10 @@ enum Fate {
     Writing,
     /// At least one replica is in place.
     Written,
+    /// The master has said what becomes of it.
+    Ended,
+    /// It could not be ended, and another grant would not help.
+    Refused,
     /// No replica is in place; another grant may help.
     Failed,
     /// The grant made no sense.
@@ -106,6 +120,8 @@ impl<'a> PutOp<'a> {
             asked: Vec::new(),
             is_retry: false,
             granted: Vec::new(),
+            dropping: None,
+            end_rounds: 0,
             results,
         }
     }
@@ -165,7 +181,7 @@ impl<'a> PutOp<'a> {
         let puts: Vec<KeyVersion<'a>> = self
             .granted
             .iter()
-            .filter(|put| put.fate != Fate::Written)
+            .filter(|put| put.fate != Fate::Ended)
             .map(|put| KeyVersion {
                 key: self.items[put.position].key,
                 version: put.granted.version,
@@ -186,10 +202,11 @@ impl<'a> PutOp<'a> {
                 }
                 Fate::Failed => self.results[put.position] = Err(ErrorCode::TransferFail),
                 Fate::Senseless => self.results[put.position] = Err(ErrorCode::InternalError),
-                Fate::Unwritten | Fate::Writing | Fate::Written => {}
+                Fate::Unwritten | Fate::Writing | Fate::Written | Fate::Ended | Fate::Refused => {}
             }
         }
         self.is_retry = retry_is_due && !self.asked.is_empty();
+        self.end_rounds = 0;
         self.phase = Phase::Start;
     }
 
@@ -226,12 +243,38 @@ impl<'a> PutOp<'a> {
         let written = self.granted.iter_mut().filter(|put| put.fate == Fate::Written);
         for (put, status) in written.zip(statuses) {
             self.results[put.position] = *status;
-            if *status == Err(ErrorCode::ObjectNotFound) && !self.is_retry {
+            put.fate = match status {
                 // All segments that it was written to have left the pool meanwhile, or its master has.
-                put.fate = Fate::Failed;
+                Err(ErrorCode::ObjectNotFound) if !self.is_retry => Fate::Failed,
+                // What it is to replace has itself replaced something that is not dropped yet.
+                Err(ErrorCode::ObjectReplicaBusy) if self.end_rounds < MOST_END_ROUNDS => {
+                    Fate::Written
+                }
+                Err(ErrorCode::ObjectReplicaBusy) => Fate::Refused,
+                _ => Fate::Ended,
+            };
+        }
+        self.end_rounds += 1;
+        self.phase = Phase::Drop;
+    }
+
+    /// The next step of dropping; none when it is over.
+    fn drop_replaced(&mut self, now: Tick) -> Option<Step<'a>> {
+        let dropping = self.dropping.as_mut()?;
+        let step = dropping.next(now);
+        if let (None, Err(code)) = (&step, dropping.verdict()) {
+            for put in self.granted.iter().filter(|put| put.fate == Fate::Ended) {
+                let result = &mut self.results[put.position];
+                *result = result.and(Err(code));
             }
         }
-        self.phase = Phase::Revoke;
+        step
+    }
+
+    /// What follows when all is dropped: the ends that had to wait for it, or the revocations.
+    fn after_drop(&mut self) -> Phase {
+        self.dropping = None;
+        if self.written_count() > 0 { Phase::End } else { Phase::Revoke }
     }
 
     fn fail_all(&mut self, positions: &[usize], code: ErrorCode) {
@@ -249,14 +292,13 @@ impl<'a> PutOp<'a> {
         for put in std::mem::take(&mut self.granted) {
             let failed = put.fate == Fate::Failed;
             let code = if failed { ErrorCode::TransferFail } else { code };
-            // Once the ends have been answered only what was to be revoked is still open.
-            if self.phase != Phase::Revoke || put.fate != Fate::Written {
+            if put.fate != Fate::Ended {
                 self.results[put.position] = Err(code);
             }
         }
         let rest = self.batches.take_rest();
         self.fail_all(&rest, code);
-        self.is_retry = false;
+        (self.is_retry, self.end_rounds) = (false, 0);
         self.phase = Phase::Start;
     }
 
@@ -268,7 +310,7 @@ impl<'a> PutOp<'a> {
                 self.fail_all(&asked, code);
                 self.is_retry = false;
             }
-            Phase::Write => unreachable!("nothing is asked of the master while writing"),
+            Phase::Write | Phase::Drop => unreachable!("nothing of it is asked of the master"),
             Phase::End => {
                 let count = self.granted.len();
                 self.on_ended(&vec![Err(code); count]);
@@ -285,7 +327,7 @@ impl<'a> PutOp<'a> {
 impl<'a> Op<'a> for PutOp<'a> {
     type Output = Vec<Result<(), ErrorCode>>;
 
-    fn next(&mut self, _now: Tick) -> Step<'a> {
+    fn next(&mut self, now: Tick) -> Step<'a> {
         loop {
             match self.phase {
                 Phase::Start => return self.start(),
@@ -297,6 +339,10 @@ impl<'a> Op<'a> for PutOp<'a> {
                     Some(step) => return step,
                     None => self.phase = Phase::Revoke,
                 },
+                Phase::Drop => match self.drop_replaced(now) {
+                    Some(step) => return step,
+                    None => self.phase = self.after_drop(),
+                },
                 Phase::Revoke => match self.revoke() {
                     Some(step) => return step,
                     None => self.end_batch(),
@@ -305,7 +351,10 @@ impl<'a> Op<'a> for PutOp<'a> {
         }
     }
 
-    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
+    fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
+        if let Some(dropping) = &mut self.dropping {
+            return dropping.on_told(reply.is_ok());
+        }
         let reply = match reply {
             Ok(reply) => reply,
             Err(error) => return self.give_up(error.code()),
@@ -319,6 +368,12 @@ impl<'a> Op<'a> for PutOp<'a> {
             (Phase::End, Reply::Statuses(statuses)) if statuses.len() == self.written_count() => {
                 self.on_ended(&statuses);
             }
+            (Phase::End, Reply::Remaining { results, remains })
+                if results.len() == self.written_count() =>
+            {
+                self.dropping = Some(Dropping::new(&remains, now));
+                self.on_ended(&results);
+            }
             // Whatever became of the revoke: what was granted is released after a while.
             (Phase::Revoke, _) => self.end_batch(),
             (_, other) => self.on_refused(unexpected(&other)),
@@ -326,6 +381,9 @@ impl<'a> Op<'a> for PutOp<'a> {
     }
 
     fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
+        if let Some(dropping) = &mut self.dropping {
+            return dropping.on_dropped(&results);
+        }
         let mut rest = results.as_slice();
         let mut unreachable_segments = Vec::new();
         for put in self.granted.iter_mut().filter(|put| put.fate == Fate::Writing) {

@@ -6,8 +6,10 @@ use mooncake_types::{
 };
 
 use super::batches::Batches;
+use super::dropping::Dropping;
 use super::granted::Granted;
 use super::open_put::OpenPut;
+use super::put::MOST_END_ROUNDS;
 use super::put_check::{check_config, check_item};
 use super::{CallError, MoveError, Op, Step, unexpected};
 
@@ -152,6 +154,10 @@ pub struct CloseOp<'a> {
     ends: Batches,
     revokes: Batches,
     asked: Vec<usize>,
+    dropping: Option<Dropping>,
+    /// Ends that had to wait until something older was dropped, and how often that was.
+    again: Vec<usize>,
+    rounds: u32,
     results: Vec<Closed>,
 }
 
@@ -166,7 +172,39 @@ impl<'a> CloseOp<'a> {
             ends: Batches::new(ends),
             revokes: Batches::new(revokes),
             asked: Vec::new(),
+            dropping: None,
+            again: Vec::new(),
+            rounds: 0,
             results: vec![Closed::Unknown(ErrorCode::InternalError); closings.len()],
+        }
+    }
+}
+
+impl CloseOp<'_> {
+    fn settle(&mut self, statuses: Vec<Result<(), ErrorCode>>) {
+        for (&at, status) in self.asked.iter().zip(statuses) {
+            self.results[at] = match status {
+                Err(code @ ErrorCode::ObjectReplicaBusy) => {
+                    // What it is to replace has itself replaced something that is not dropped yet.
+                    self.again.push(at);
+                    Closed::Unknown(code)
+                }
+                status => Closed::Settled(status),
+            };
+        }
+        self.rounds += u32::from(!self.again.is_empty());
+        if self.rounds >= MOST_END_ROUNDS {
+            self.again.clear();
+        }
+    }
+
+    fn after_drop(&mut self, verdict: Result<(), ErrorCode>) {
+        self.dropping = None;
+        let Err(code) = verdict else { return };
+        for &at in &self.asked {
+            if self.results[at] == Closed::Settled(Ok(())) {
+                self.results[at] = Closed::Unknown(code);
+            }
         }
     }
 }
@@ -174,13 +212,23 @@ impl<'a> CloseOp<'a> {
 impl<'a> Op<'a> for CloseOp<'a> {
     type Output = Vec<Closed>;
 
-    fn next(&mut self, _now: Tick) -> Step<'a> {
+    fn next(&mut self, now: Tick) -> Step<'a> {
+        if let Some(dropping) = &mut self.dropping {
+            if let Some(step) = dropping.next(now) {
+                return step;
+            }
+            let verdict = dropping.verdict();
+            self.after_drop(verdict);
+        }
         let closings = self.closings;
         let key_len = |at: usize| match closings[at] {
             Closing::End(put) => put.key.len(),
             Closing::Revoke(put) => put.key.len(),
         };
-        self.asked = self.ends.take(key_len);
+        self.asked = match self.again.is_empty() {
+            true => self.ends.take(key_len),
+            false => std::mem::take(&mut self.again),
+        };
         let end = |&at: &usize| match closings[at] {
             Closing::End(put) => Some(put),
             Closing::Revoke(_) => None,
@@ -201,13 +249,17 @@ impl<'a> Op<'a> for CloseOp<'a> {
         Step::Done
     }
 
-    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
+    fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
+        if let Some(dropping) = &mut self.dropping {
+            return dropping.on_told(reply.is_ok());
+        }
         let code = match reply {
             Ok(Reply::Statuses(statuses)) if statuses.len() == self.asked.len() => {
-                for (&at, status) in self.asked.iter().zip(statuses) {
-                    self.results[at] = Closed::Settled(status);
-                }
-                return;
+                return self.settle(statuses);
+            }
+            Ok(Reply::Remaining { results, remains }) if results.len() == self.asked.len() => {
+                self.dropping = Some(Dropping::new(&remains, now));
+                return self.settle(results);
             }
             Ok(other) => unexpected(&other),
             Err(error) => {
@@ -221,8 +273,9 @@ impl<'a> Op<'a> for CloseOp<'a> {
         }
     }
 
-    fn on_transfer(&mut self, _results: Vec<Result<(), MoveError>>) {
-        unreachable!("closing moves no bytes");
+    fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
+        let dropping = self.dropping.as_mut();
+        dropping.expect("nothing else is done at nodes").on_dropped(&results);
     }
 
     fn finish(self) -> Self::Output {

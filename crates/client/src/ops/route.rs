@@ -10,6 +10,9 @@ use super::place::{is_own, placements_are_whole, replicas};
 use super::span::{Span, cut};
 use crate::chance::Chance;
 
+/// What a segment's address takes, in bytes, about.
+const SEGMENT_BYTES: usize = 128;
+
 /// Where one version of an object lies, and how long that may be relied on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
@@ -28,7 +31,7 @@ pub(super) struct Place {
 
 impl Route {
     /// A route told by the master; an internal error if it makes no sense.
-    pub(super) fn new(
+    pub(crate) fn new(
         located: Located,
         segments: &Arc<[SegmentAddress]>,
         lease_end: Tick,
@@ -67,12 +70,44 @@ impl Route {
         }
     }
 
-    /// The placements of the replica to read: one of this node, else any, none that `failed` names.
+    /// Where each replica starts.
+    pub(super) fn places(&self) -> impl Iterator<Item = Place> {
+        let mut start = 0;
+        replicas(&self.located.placements).map(move |ranges| {
+            let replica = start..start + ranges.len();
+            start = replica.end;
+            self.place(&replica)
+        })
+    }
+
+    /// Bytes of memory that it takes, about.
+    pub(super) fn len_bytes(&self) -> usize {
+        size_of::<Self>()
+            + size_of_val(&*self.located.placements)
+            + SEGMENT_BYTES * self.segments.len().min(self.located.placements.len())
+    }
+
+    /// The same route, without segments that it does not need.
+    pub(super) fn compact(&self) -> Option<Self> {
+        let wanted = self.located.placements.len();
+        if self.segments.len() <= wanted {
+            return None;
+        }
+        let mut located = self.located.clone();
+        let mut segments = Vec::with_capacity(wanted);
+        for (range, number) in located.placements.iter_mut().zip(0..) {
+            segments.push(self.segments[range.segment as usize].clone());
+            range.segment = number;
+        }
+        Some(Self { located, segments: segments.into(), lease_end: self.lease_end })
+    }
+
+    /// The placements of the replica to read: one of this node, else any, none that has failed.
     pub(super) fn choose(
         &self,
         own: &[SegmentId],
         chance: &mut Chance,
-        failed: &[Place],
+        has_failed: impl Fn(&Place) -> bool,
     ) -> Option<Range<usize>> {
         let mut chosen = None;
         let mut candidates = 0;
@@ -80,7 +115,7 @@ impl Route {
         for ranges in replicas(&self.located.placements) {
             let reading = start..start + ranges.len();
             start = reading.end;
-            if failed.contains(&self.place(&reading)) {
+            if has_failed(&self.place(&reading)) {
                 continue;
             }
             if is_own(ranges, &self.segments, own) {

@@ -108,6 +108,7 @@ fn is_idempotent(request: &Request<'_>) -> bool {
         Request::Ping { .. }
         | Request::MountSegment(_)
         | Request::GetReplicaList { .. }
+        | Request::Dropped { .. }
         | Request::ExistKey { .. }
         | Request::QueryTask { .. } => true,
         Request::Scan(scan) => scan.action == ScanAction::List,

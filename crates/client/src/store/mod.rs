@@ -7,6 +7,7 @@ mod open;
 mod pattern;
 mod put_session;
 mod ranged;
+mod renewal;
 mod serving;
 mod session;
 mod task;
@@ -22,7 +23,7 @@ pub use item::{GetTarget, Health, PutSource};
 pub use mount::{AllocatedSegments, parse_segment_id};
 pub use ranged::{Fragment, Ranged};
 
-use crate::ops::{ExistOp, GetItem, GetOp, ListOp, LocateOp, Op, PutOp, RemoveOp, RemoveScanOp};
+use crate::ops::{ExistOp, GetItem, ListOp, LocateOp, PutOp, RemoveOp, RemoveScanOp};
 use crate::registry::Registry;
 use crate::{ObjectLocation, OpenError, StoreConfig};
 use local_pool::LocalPool;
@@ -142,7 +143,9 @@ impl Store {
         config: &ReplicateConfig<'_>,
     ) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
-        session.drive(PutOp::upsert(&named(items), config), items)
+        let upserted = session.drive(PutOp::upsert(&named(items), config), items);
+        session.routes.forget(items.iter().map(|item| item.key));
+        upserted
     }
 
     /// Puts a copy of `value`.
@@ -171,7 +174,8 @@ impl Store {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
         let named: Vec<GetItem<'_>> =
             items.iter().map(|item| GetItem::whole(item.key, Some(item.dst.total_len()))).collect();
-        session.drive(GetOp::new(&named, &session.own(), session.chance()), items)
+        let mut items = items;
+        session.get(&named, &mut items)
     }
 
     /// Gets objects into buffers of their lengths. Codes as [`Store::get_into`], and [`ErrorCode::BufferOverflow`] if
@@ -181,10 +185,8 @@ impl Store {
         let Some(session) = self.session() else { return closed() };
         let named: Vec<GetItem<'_>> = keys.iter().map(|key| GetItem::whole(key, None)).collect();
         let mut buffers = Buffers(keys.iter().map(|_| None).collect());
-        let own = session.own();
-        let mut op = GetOp::new(&named, &own, session.chance());
-        session.drive_with(&mut op, &mut buffers);
-        let filled = op.finish().into_iter().zip(buffers.0);
+        let results = session.get(&named, &mut buffers);
+        let filled = results.into_iter().zip(buffers.0);
         filled
             .map(|(result, buffer)| result.map(|_| buffer.expect("what was read has a buffer")))
             .collect()
@@ -214,7 +216,9 @@ impl Store {
     /// [`ErrorCode::ObjectHasLease`] unless `force` is set, [`ErrorCode::ReplicaIsNotReady`] for one that is being put.
     pub fn remove(&self, keys: &[&str], force: bool) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
-        session.drive(RemoveOp::new(keys, force), NoMemory)
+        let removed = session.drive(RemoveOp::new(keys, force), NoMemory);
+        session.routes.forget(keys.iter().copied());
+        removed
     }
 
     /// Removes all objects, leased ones only if `force` is set; gives their number.
@@ -239,6 +243,7 @@ impl Store {
     fn remove_scanned(&self, pattern: Option<&str>, force: bool) -> Result<u64, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
         let removed = session.drive(RemoveScanOp::new(pattern, force), NoMemory);
+        session.routes.clear();
         pattern::warn_if_refused(pattern, &removed);
         removed
     }

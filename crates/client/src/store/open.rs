@@ -13,6 +13,7 @@ use mooncake_wire::{Hello, PROTOCOL_VERSION, Role};
 use super::get_session::GetSessions;
 use super::mount::Mounts;
 use super::put_session::PutSessions;
+use super::renewal::Renewal;
 use super::serving::Serving;
 use super::session::Session;
 use crate::address::{HostPort, parse_masters};
@@ -24,6 +25,7 @@ use crate::http::Http;
 use crate::membership::{Lent, Membership};
 use crate::metrics::Metrics;
 use crate::node::{Host, Populating, Segment};
+use crate::ops::{CacheLimits, RouteCache};
 use crate::rpc::{DialError, Dialer, Pool};
 use crate::tasks::Tasks;
 use crate::{OpenError, StoreConfig};
@@ -78,7 +80,11 @@ pub(super) fn open(config: StoreConfig) -> Result<(Session, String), OpenError> 
     if let Some(http) = &http {
         http.opened(heartbeat.well());
     }
+    let routes = Arc::new(RouteCache::new(opening.route_limits()));
+    let renewal = Arc::new(opening.renewal(&host, &metrics, &routes));
     let session = Session {
+        routes,
+        renewal,
         populating,
         clock: opening.clock,
         mounts: Mounts::new(hostname.clone(), endpoint),
@@ -247,6 +253,21 @@ impl Opening {
         let dialer = self.dialer(self.config.rpc_timeout.min(HEARTBEAT_TIMEOUT));
         let pool = Pool::new(dialer, Arc::clone(metrics));
         Tasks::new(self.clock, pool, self.paths(host, 1))
+    }
+
+    fn route_limits(&self) -> CacheLimits {
+        if self.config.route_cache { CacheLimits::default() } else { CacheLimits::NONE }
+    }
+
+    fn renewal(
+        &self,
+        host: &Arc<Host>,
+        metrics: &Arc<Metrics>,
+        routes: &Arc<RouteCache>,
+    ) -> Renewal {
+        let dialer = self.dialer(self.config.rpc_timeout.min(HEARTBEAT_TIMEOUT));
+        let pool = Pool::new(dialer, Arc::clone(metrics));
+        Renewal::new(self.clock, pool, Arc::clone(host), Arc::clone(routes))
     }
 
     fn paths(&self, host: &Arc<Host>, lanes_per_peer: usize) -> Paths {

@@ -3,7 +3,7 @@ use mooncake_types::ErrorCode;
 
 use super::{CLOSED, Store};
 use crate::drive::Memory;
-use crate::ops::{GetItem, GetOp, Op, Part};
+use crate::ops::{GetItem, Part};
 
 /// Bytes of an object, and their place in the caller's memory.
 #[derive(Clone, Copy, Debug)]
@@ -95,10 +95,7 @@ impl Store {
                 let wanted = items.iter().zip(&parts);
                 let wanted: Vec<GetItem<'_>> =
                     wanted.map(|(item, parts)| GetItem::parts(item.key, parts)).collect();
-                let own = session.own();
-                let mut op = GetOp::new(&wanted, &own, session.chance());
-                session.drive_with(&mut op, &mut Fragments::new(items));
-                op.finish()
+                session.get(&wanted, &mut Fragments::new(items))
             }
         };
         let of_item = |(found, parts): (Result<u64, ErrorCode>, &Vec<Part>)| {

@@ -2,11 +2,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mooncake_transfer::Paths;
-use mooncake_types::{Request, SegmentId, limits};
+use mooncake_types::{ErrorCode, Request, SegmentId, limits};
 
 use super::get_session::GetSessions;
 use super::mount::Mounts;
 use super::put_session::PutSessions;
+use super::renewal::Renewal;
 use super::serving::Serving;
 use crate::chance::Chance;
 use crate::clock::Clock;
@@ -15,7 +16,7 @@ use crate::heartbeat::Heartbeat;
 use crate::http::Http;
 use crate::metrics::Metrics;
 use crate::node::{Host, Populating};
-use crate::ops::{CallError, Op};
+use crate::ops::{CallError, GetItem, GetOp, Op, RouteCache};
 use crate::rpc::{Dialer, Pool};
 use crate::tasks::Tasks;
 
@@ -39,6 +40,8 @@ pub(super) struct Session {
     pub(super) goodbye: Dialer,
     pub(super) populating: Populating,
     pub(super) choices: AtomicU64,
+    pub(super) routes: Arc<RouteCache>,
+    pub(super) renewal: Arc<Renewal>,
 }
 
 impl Session {
@@ -65,6 +68,40 @@ impl Session {
         Ways { clock, pool, paths, metrics, heartbeat }.drive(op, memory);
     }
 
+    /// Gets objects, or parts of them, by routes that are known or looked up.
+    pub(super) fn get(
+        &self,
+        items: &[GetItem<'_>],
+        memory: &mut impl Memory,
+    ) -> Vec<Result<u64, ErrorCode>> {
+        let own = self.own();
+        let mut op = GetOp::new(items, &own, self.chance());
+        if !self.routes.is_on() {
+            self.drive_with(&mut op, memory);
+            return op.finish();
+        }
+        let (key_of, epoch) = (|position: usize| items[position].key, self.host.epoch());
+        let keys = items.iter().map(|item| item.key);
+        let (known, is_due) = self.routes.find(keys, self.clock.now(), epoch);
+        if is_due {
+            self.renewal.wake();
+        }
+        let hits = known.iter().flatten().count();
+        let mut op = op.with_routes(known);
+        self.drive_with(&mut op, memory);
+        let outdated = op.outdated();
+        self.metrics.on_routes(hits, items.len() - hits, outdated.len());
+        if !outdated.is_empty() {
+            self.routes.forget(outdated.iter().map(|&position| key_of(position)));
+        }
+        let learned = op.take_learned();
+        if !learned.is_empty() {
+            let learned = learned.into_iter().map(|(position, route)| (key_of(position), route));
+            self.routes.keep(learned, self.clock.now(), epoch);
+        }
+        op.finish()
+    }
+
     /// Leaves the pool: nothing is pinged any more, the segments are taken back, and nobody is served.
     pub(super) fn leave(&self) {
         if let Some(http) = &self.http {
@@ -73,6 +110,7 @@ impl Session {
         // First of all the heartbeat: it would mount the segments again.
         self.heartbeat.stop();
         self.tasks.stop();
+        self.renewal.stop();
         if let Err(error) = self.say_goodbye() {
             tracing::info!(%error, "the master was not told that this client leaves");
         }

@@ -22,6 +22,7 @@ pub(crate) enum Operation {
     CreateMoveTask,
     QueryTask,
     FetchTasks,
+    Dropped,
     UpdateTask,
     BatchPutStart,
     BatchPutEnd,
@@ -53,6 +54,7 @@ impl Operation {
         (Operation::CreateMoveTask, "create_move_task"),
         (Operation::QueryTask, "query_task"),
         (Operation::FetchTasks, "fetch_tasks"),
+        (Operation::Dropped, "dropped"),
         (Operation::UpdateTask, "update_task"),
         (Operation::BatchPutStart, "batch_put_start"),
         (Operation::BatchPutEnd, "batch_put_end"),
@@ -93,6 +95,7 @@ impl Operation {
             },
             Request::QueryTask { .. } => Operation::QueryTask,
             Request::FetchTasks { .. } => Operation::FetchTasks,
+            Request::Dropped { .. } => Operation::Dropped,
             Request::EndTask { .. } => Operation::UpdateTask,
         }
     }
@@ -120,7 +123,7 @@ impl Outcome {
             Reply::Refused(_) => Outcome { items: 1, failed: 1 },
             Reply::Done(result) => Outcome { items: 1, failed: result.is_err().into() },
             Reply::Granted { results, .. } => count(results),
-            Reply::Statuses(results) => count(results),
+            Reply::Statuses(results) | Reply::Remaining { results, .. } => count(results),
             Reply::Located { results, .. } => count(results),
             Reply::Exist(results) => count(results),
         }

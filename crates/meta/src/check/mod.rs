@@ -185,12 +185,9 @@ impl Meta {
                 let Some(&first) = members.first() else { continue };
                 let kind = self.ranges[first].queue;
                 let sorted = members.windows(2).all(|pair| touched(pair[0]) <= touched(pair[1]));
-                let ordered = matches!(
-                    kind,
-                    QueueKind::Leased | QueueKind::PinnedLeased | QueueKind::Replaced
-                );
+                let ordered = matches!(kind, QueueKind::Leased | QueueKind::PinnedLeased);
                 ensure(
-                    "leased ranges are in the order of their leases, replaced ones in that of their ends",
+                    "leased ranges are in the order of their leases",
                     sorted || !ordered,
                     || format!("slot {slot}: {members:?}"),
                 )?;

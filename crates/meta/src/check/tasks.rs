@@ -17,7 +17,10 @@ impl Meta {
             let at = (tasks.pending.contains(&entry), tasks.processing.contains(&entry));
             let right = match task.status {
                 TaskStatus::Pending => at == (true, false) && task.copy == NONE,
-                TaskStatus::Processing => at == (false, true) && task.copy != NONE,
+                TaskStatus::Processing => {
+                    let source_stays = task.moved.is_some();
+                    at == (false, true) && (task.copy != NONE || source_stays)
+                }
                 TaskStatus::Failed | TaskStatus::Success => {
                     at == (false, false) && task.copy == NONE
                 }

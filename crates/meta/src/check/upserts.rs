@@ -10,9 +10,15 @@ impl Meta {
         let mut keys = BTreeSet::new();
         let mut replaced = 0;
         for (id, object) in self.objects.iter() {
-            let due = object.touched.after_ms(self.config.lease_ttl_ms);
+            let due = object.touched;
             let is_replaced = object.state == ObjectState::Replaced;
             replaced += usize::from(is_replaced);
+            let leaves = self.leaving.of_key(&object.key).contains(&id);
+            ensure(
+                "what is leaving is kept by key, and nothing else",
+                leaves == is_replaced,
+                || format!("object {id}: {object:?}"),
+            )?;
             ensure(
                 "a replaced object has a timer, and no other",
                 self.timers.contains(&(due, Timer::Replaced(id))) == is_replaced,
@@ -34,8 +40,8 @@ impl Meta {
                 self.check_beside(id)?;
             }
         }
-        ensure("replaced objects are counted", replaced == self.replaced, || {
-            format!("{replaced} replaced, {} counted", self.replaced)
+        ensure("replaced objects are counted", replaced == self.leaving.len(), || {
+            format!("{replaced} replaced, {} counted", self.leaving.len())
         })?;
         ensure(
             "keys without puts beside them are forgotten",

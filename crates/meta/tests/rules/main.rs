@@ -5,6 +5,7 @@ mod evict;
 mod group;
 mod place;
 mod put;
+mod remains;
 mod scan;
 mod segments;
 mod sight;

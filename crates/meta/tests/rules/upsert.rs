@@ -169,7 +169,7 @@ fn when_the_first_of_several_gives_up_the_next_one_holds_the_key() {
 }
 
 #[test]
-fn a_leased_old_version_is_kept_for_its_readers() {
+fn a_leased_old_version_keeps_its_ranges_until_its_lease_is_over() {
     let mut world = pool(1, 64 * KIB);
     world.put("k", 16 * KIB).unwrap();
     world.put("alive", 16 * KIB).unwrap();
@@ -186,22 +186,6 @@ fn a_leased_old_version_is_kept_for_its_readers() {
     world.advance(1);
     let stats = world.meta.stats();
     assert_eq!((stats.replaced_objects, stats.used_bytes), (0, 16 * KIB));
-    world.check();
-}
-
-#[test]
-fn a_replaced_version_goes_before_anything_alive() {
-    let mut world = pool(1, 48 * KIB);
-    let old = world.put("k", 16 * KIB).unwrap();
-    world.put("alive", 16 * KIB).unwrap();
-    world.get("k").unwrap();
-    upsert_with(&mut world, "k", ReplicateConfig::default(), 16 * KIB);
-    let placed = world.put("more", 16 * KIB).unwrap();
-    assert_eq!(placed.what.placements, old.what.placements);
-    assert_eq!(world.keys(), ["alive", "k", "more"]);
-    let stats = world.meta.stats();
-    assert_eq!((stats.replaced_objects, stats.counters.evicted_keys), (0, 0));
-    world.advance(10_000);
     world.check();
 }
 

@@ -5,8 +5,8 @@
 use mooncake_meta::{Config, Meta};
 use mooncake_types::{
     ClientId, CreateTask, Epoch, ErrorCode, Grant, KeyVersion, Located, MountSegment, PutEnd,
-    PutItem, PutMode, PutStart, ReplicateConfig, Reply, Request, Scan, ScanAction, ScanPage,
-    SegmentAddress, SegmentId, TaskId, TaskOrders, TaskReport, Tick, Version,
+    PutItem, PutMode, PutStart, Remains, ReplicateConfig, Reply, Request, Scan, ScanAction,
+    ScanPage, SegmentAddress, SegmentId, TaskId, TaskOrders, TaskReport, Tick, Version,
 };
 
 pub(crate) const ALICE: ClientId = ClientId(1);
@@ -184,6 +184,8 @@ impl World {
     ) -> Result<(), ErrorCode> {
         match self.ask(from, &Request::EndTask { id, outcome }) {
             Reply::Done(result) => result,
+            // The node has dropped the source of a move.
+            Reply::Remaining { .. } => self.end_task(from, id, outcome),
             other => panic!("{other:?}"),
         }
     }
@@ -228,7 +230,16 @@ impl World {
         failed: u32,
     ) -> Result<(), ErrorCode> {
         let put = PutEnd { key, version: grant.version, failed_replicas: failed };
-        statuses(self.ask(from, &Request::PutEnd { puts: vec![put] }))
+        let request = Request::PutEnd { puts: vec![put] };
+        match self.ask(from, &request) {
+            Reply::Remaining { results, remains }
+                if results == [Err(ErrorCode::ObjectReplicaBusy)] =>
+            {
+                self.drop_remains(&remains);
+                statuses(self.ask(from, &request))
+            }
+            reply => statuses(reply),
+        }
     }
 
     pub(crate) fn revoke(
@@ -260,8 +271,9 @@ impl World {
 
     pub(crate) fn get(&mut self, key: &str) -> Result<Placed<Located>, ErrorCode> {
         match self.ask(BOB, &Request::GetReplicaList { keys: vec![key] }) {
-            Reply::Located { mut results, segments, .. } => {
-                results.remove(0).map(|what| Placed { what, segments })
+            Reply::Located { mut results, mut successors, segments, .. } => {
+                let newest = successors.pop().map(|(_, located)| Ok(located));
+                newest.unwrap_or_else(|| results.remove(0)).map(|what| Placed { what, segments })
             }
             other => panic!("{other:?}"),
         }
@@ -276,6 +288,12 @@ impl World {
 
     pub(crate) fn remove(&mut self, key: &str, force: bool) -> Result<(), ErrorCode> {
         statuses(self.ask(BOB, &Request::Remove { keys: vec![key], force }))
+    }
+
+    /// Tells the master that the nodes have dropped all this.
+    pub(crate) fn drop_remains(&mut self, remains: &Remains) {
+        let versions = remains.ranges.iter().map(|range| range.version).collect();
+        assert_eq!(self.ask(BOB, &Request::Dropped { versions }), Reply::Done(Ok(())));
     }
 
     /// Walks over all objects, a page at a time.
@@ -321,7 +339,7 @@ impl World {
 
 fn statuses(reply: Reply) -> Result<(), ErrorCode> {
     match reply {
-        Reply::Statuses(results) => results[0],
+        Reply::Statuses(results) | Reply::Remaining { results, .. } => results[0],
         other => panic!("{other:?}"),
     }
 }

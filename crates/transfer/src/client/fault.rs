@@ -54,6 +54,9 @@ impl Fault {
             Fault::Io(error) if is_bad_address(error) => {
                 TransferError::BadMemory { reason: error.to_string() }
             }
+            Fault::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                TransferError::Deserted { endpoint }
+            }
             Fault::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 let reason = "it closed the connection".to_owned();
                 TransferError::Unreachable { endpoint, reason }

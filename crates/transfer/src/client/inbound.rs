@@ -3,7 +3,8 @@ use std::os::fd::BorrowedFd;
 use mooncake_memory::{RawSlice, RecvBatch, SliceList, Wait};
 use mooncake_types::{ErrorCode, limits::MAX_FRAME_RANGES};
 use mooncake_wire::{
-    DecodeError, decode_read_reply, decode_write_reply, encode_read_reply, encode_write_reply,
+    DecodeError, decode_drop_reply, decode_read_reply, decode_write_reply, encode_drop_reply,
+    encode_read_reply, encode_write_reply,
 };
 
 use super::Fault;
@@ -23,6 +24,8 @@ pub(super) enum Awaited {
     Read,
     /// Statuses alone.
     Write,
+    /// Statuses alone.
+    Drop,
 }
 
 impl Awaited {
@@ -30,6 +33,7 @@ impl Awaited {
         match self {
             Awaited::Read => encode_read_reply(out, request_id, statuses),
             Awaited::Write => encode_write_reply(out, request_id, statuses),
+            Awaited::Drop => encode_drop_reply(out, request_id, statuses),
         }
     }
 
@@ -37,6 +41,7 @@ impl Awaited {
         match self {
             Awaited::Read => decode_read_reply(body),
             Awaited::Write => decode_write_reply(body),
+            Awaited::Drop => decode_drop_reply(body),
         }
     }
 }
@@ -124,7 +129,7 @@ impl Inbound {
         self.head_len = head_len;
         self.trailer_len = match self.awaited {
             Awaited::Read => lens.clone().map(|len| 4 + sums_len(len) as usize).sum(),
-            Awaited::Write => 0,
+            Awaited::Write | Awaited::Drop => 0,
         };
         self.bytes.resize(head_len + self.trailer_len, 0);
         self.sums.restart(lens);
@@ -217,7 +222,7 @@ impl Inbound {
             if let Some(Err(code)) = self.statuses.get(index) {
                 return Outcome::Failed(*code);
             }
-            if self.awaited == Awaited::Write {
+            if self.awaited != Awaited::Read {
                 return Outcome::Done;
             }
             let (status, rest) = trailer.split_at(4);

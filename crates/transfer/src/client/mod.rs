@@ -1,6 +1,7 @@
 //! The side that asks: lanes to peers, and the exchanges that run over them on the caller's own thread.
 
 mod dial;
+mod discard;
 mod drive;
 mod fault;
 mod inbound;
@@ -13,6 +14,7 @@ mod shares;
 mod stepwise;
 mod write;
 
+pub(crate) use discard::DropExchange;
 pub(crate) use drive::{Exchange, Patience, drive};
 pub(crate) use fault::Fault;
 pub(crate) use peers::{Lease, Peers};

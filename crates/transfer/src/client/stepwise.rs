@@ -53,6 +53,7 @@ impl Inbound {
         let expected = match self.awaited {
             Awaited::Read => Kind::ReadReply,
             Awaited::Write => Kind::WriteReply,
+            Awaited::Drop => Kind::DropReply,
         };
         let limit = STATUS_BYTES * (self.ranges.len() as u32 + 2);
         match header.kind {

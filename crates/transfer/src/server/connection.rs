@@ -118,6 +118,7 @@ impl Service {
             match header.kind {
                 Kind::Read => self.serve_read(&header)?,
                 Kind::Write => self.serve_write(&header)?,
+                Kind::Drop => self.serve_drop(&header)?,
                 kind => {
                     let message = format!("a data port takes no {kind:?} frames");
                     return Err(End::broken(header.request_id, message));

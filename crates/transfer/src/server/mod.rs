@@ -2,6 +2,7 @@
 
 mod accept;
 mod connection;
+mod drop;
 mod inbox;
 mod open_write;
 mod read;

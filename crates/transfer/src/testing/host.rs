@@ -3,7 +3,7 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use mooncake_memory::Region;
-use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, Version};
+use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 use super::partial::Partial;
 use crate::{Interrupt, ReadTicket, SegmentHost, WriteTicket};
@@ -317,6 +317,13 @@ impl SegmentHost for MemoryHost {
             hook(self, &ticket);
         }
         Ok(ticket)
+    }
+
+    fn drop_range(&self, range: &RangeDrop) {
+        if let Some(segment) = self.lock().segments.get_mut(&range.segment) {
+            let wanted = (range.offset, range.version);
+            segment.entries.retain(|entry| (entry.range.start, entry.version) != wanted);
+        }
     }
 
     fn still_holds(&self, ticket: &ReadTicket) -> bool {

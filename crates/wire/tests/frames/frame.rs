@@ -1,5 +1,5 @@
 use bytes::Bytes;
-use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, Reply, Request};
+use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Reply, Request};
 use mooncake_wire as wire;
 use mooncake_wire::{DecodeError, HEADER_LEN, Header, Hello, Kind, Refusal, Welcome};
 
@@ -15,6 +15,8 @@ pub(crate) enum Frame<'a> {
     ReadReply(Vec<Result<(), ErrorCode>>),
     Write(Epoch, Vec<RangeWrite<'a>>),
     WriteReply(Vec<Result<(), ErrorCode>>),
+    Drop(Vec<RangeDrop>),
+    DropReply(Vec<Result<(), ErrorCode>>),
 }
 
 impl Frame<'_> {
@@ -32,6 +34,8 @@ impl Frame<'_> {
             Frame::ReadReply(results) => wire::encode_read_reply(out, id, results),
             Frame::Write(epoch, ranges) => wire::encode_write(out, id, *epoch, ranges),
             Frame::WriteReply(results) => wire::encode_write_reply(out, id, results),
+            Frame::Drop(ranges) => wire::encode_drop(out, id, ranges),
+            Frame::DropReply(results) => wire::encode_drop_reply(out, id, results),
         }
         bytes
     }
@@ -60,6 +64,8 @@ pub(crate) fn decode<T>(
             see(Frame::Write(message.epoch(), message.ranges()?))
         }
         Kind::WriteReply => see(Frame::WriteReply(wire::decode_write_reply(body)?)),
+        Kind::Drop => see(Frame::Drop(wire::decode_drop(body)?)),
+        Kind::DropReply => see(Frame::DropReply(wire::decode_drop_reply(body)?)),
     })
 }
 

@@ -3,8 +3,8 @@ use mooncake_types::limits::{
     MAX_TASK_MESSAGE_BYTES,
 };
 use mooncake_types::{
-    Epoch, ErrorCode, PutItem, PutStart, RangeRead, RangeWrite, ReplicateConfig, Reply, Request,
-    SegmentId, TaskOrder, TaskOrders, TaskReport, Version,
+    Epoch, ErrorCode, PutItem, PutStart, RangeDrop, RangeRead, RangeWrite, ReplicateConfig, Reply,
+    Request, SegmentId, TaskOrder, TaskOrders, TaskReport, Version,
 };
 
 use crate::frame::{Frame, decode, split};
@@ -46,7 +46,10 @@ fn a_batch_within_the_limits_fits_a_frame() {
         Frame::Read(vec![read; MAX_FRAME_RANGES]),
         Frame::ReadReply(results.clone()),
         Frame::Write(Epoch(most), vec![write; MAX_FRAME_RANGES]),
-        Frame::WriteReply(results),
+        Frame::WriteReply(results.clone()),
+        Frame::Drop(vec![RangeDrop { segment, offset: most, version }; MAX_FRAME_RANGES]),
+        Frame::DropReply(results),
+        Frame::Request(Request::Dropped { versions: vec![version; MAX_BATCH_KEYS] }),
     ];
     for sent in frames {
         let bytes = sent.encode(1);

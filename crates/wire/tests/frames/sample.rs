@@ -1,8 +1,8 @@
 use mooncake_types::{
     ClientId, CreateTask, Epoch, ErrorCode, Grant, KeyVersion, Located, MountSegment, Placement,
-    Pong, PutEnd, PutItem, PutMode, PutStart, RangeRead, RangeWrite, ReplicateConfig, Reply,
-    Request, Scan, ScanAction, ScanPage, SegmentAddress, SegmentId, SoftPin, TaskId, TaskKind,
-    TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
+    Pong, PutEnd, PutItem, PutMode, PutStart, RangeDrop, RangeRead, RangeWrite, RemainingRange,
+    Remains, ReplicateConfig, Reply, Request, Scan, ScanAction, ScanPage, SegmentAddress,
+    SegmentId, SoftPin, TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
 };
 use mooncake_wire::{Hello, PROTOCOL_VERSION, Refusal, Role, Welcome};
 
@@ -103,6 +103,7 @@ fn objects() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         ("exist key", Request::ExistKey { keys: KEYS.to_vec() }),
         ("exist key, no keys", Request::ExistKey { keys: vec![] }),
         ("remove", Request::Remove { keys: vec![KEYS[0]], force: false }),
+        ("dropped", Request::Dropped { versions: vec![version(), Version::default()] }),
         ("remove, forced", Request::Remove { keys: vec![KEYS[0]], force: true }),
         ("scan, list", Request::Scan(list)),
         ("scan, remove", Request::Scan(remove)),
@@ -181,10 +182,12 @@ fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
     let page = ScanPage {
         next_cursor: Some(1 << 40),
         removed: 0,
+        remains: Remains::default(),
         objects: vec![(KEYS[0].into(), located.clone())],
         segments: addresses(),
     };
     let removed = ScanPage { removed: 16_384, ..ScanPage::default() };
+    let removed_by_force = ScanPage { removed: 2, remains: remains(), ..ScanPage::default() };
     [
         ("pong", Reply::Pong(pong)),
         ("pong, tasks", Reply::Pong(busy)),
@@ -202,11 +205,29 @@ fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
         (
             "located",
             Reply::Located {
-                results: vec![Err(ErrorCode::ObjectNotFound), Ok(located)],
+                results: vec![Err(ErrorCode::ObjectNotFound), Ok(located.clone())],
+                successors: vec![],
                 segments: addresses(),
                 lease_ms: 5000,
             },
         ),
+        (
+            "located, with a newer version",
+            Reply::Located {
+                results: vec![Err(ErrorCode::ObjectNotFound), Ok(located.clone())],
+                successors: vec![(1, Located { len: 9, ..located })],
+                segments: addresses(),
+                lease_ms: 12,
+            },
+        ),
+        (
+            "remaining",
+            Reply::Remaining {
+                results: vec![Ok(()), Err(ErrorCode::ObjectNotFound)],
+                remains: remains(),
+            },
+        ),
+        ("scanned, removed, remaining", Reply::Scanned(removed_by_force)),
         ("exist", Reply::Exist(vec![Ok(true), Ok(false), Err(ErrorCode::InvalidKey)])),
         ("scanned", Reply::Scanned(page)),
         ("scanned, removed", Reply::Scanned(removed)),
@@ -236,6 +257,7 @@ fn data() -> Vec<(&'static str, Frame<'static>)> {
         object_len: 1 << 20,
         object_offset: 1 << 19,
     };
+    let dropped = RangeDrop { segment: SEGMENT, offset: 5 << 30, version: version() };
     let results = || vec![Ok(()), Err(ErrorCode::ObjectNotFound), Err(ErrorCode::TransferFail)];
     let reads = vec![read, RangeRead { segment: OTHER, from: 0, ..read }];
     let striped = vec![read, RangeRead { object_offset: 1 << 30, ..read }];
@@ -250,6 +272,8 @@ fn data() -> Vec<(&'static str, Frame<'static>)> {
         ("write, in parts", Frame::Write(Epoch(42), vec![part, copy, write])),
         ("write, nothing", Frame::Write(Epoch(0), vec![])),
         ("write reply", Frame::WriteReply(results())),
+        ("drop", Frame::Drop(vec![dropped, RangeDrop { segment: OTHER, ..dropped }])),
+        ("drop reply", Frame::DropReply(results())),
     ]
 }
 
@@ -260,6 +284,12 @@ fn version() -> Version {
 fn placements() -> Vec<Placement> {
     let place = |replica, segment, offset| Placement { replica, segment, offset, len: 1 << 19 };
     vec![place(0, 0, 0), place(0, 1, 1 << 35), place(31, 1, u64::MAX)]
+}
+
+fn remains() -> Remains {
+    let range = |segment, offset| RemainingRange { segment, offset, version: version() };
+    let ranges = vec![range(1, 0), range(0, 1 << 35)];
+    Remains { ranges, segments: addresses(), lease_ms: 4990 }
 }
 
 fn addresses() -> Vec<SegmentAddress> {

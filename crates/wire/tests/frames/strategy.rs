@@ -5,9 +5,9 @@ use std::sync::Arc;
 use mooncake_types::limits::MAX_REPLICAS;
 use mooncake_types::{
     ClientId, CreateTask, Epoch, ErrorCode, Grant, KeyVersion, Located, MountSegment, Placement,
-    Pong, PutEnd, PutItem, PutMode, PutStart, RangeRead, RangeWrite, ReplicateConfig, Reply,
-    Request, Scan, ScanAction, ScanPage, SegmentAddress, SegmentId, SoftPin, TaskId, TaskKind,
-    TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
+    Pong, PutEnd, PutItem, PutMode, PutStart, RangeDrop, RangeRead, RangeWrite, RemainingRange,
+    Remains, ReplicateConfig, Reply, Request, Scan, ScanAction, ScanPage, SegmentAddress,
+    SegmentId, SoftPin, TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
 };
 use mooncake_wire::{Hello, PROTOCOL_VERSION, Refusal, Role, Welcome};
 use proptest::collection::vec;
@@ -28,6 +28,8 @@ pub(crate) fn frame() -> impl Strategy<Value = Frame<'static>> {
         1 => vec(status(), 0..9).prop_map(Frame::ReadReply),
         2 => (epoch(), vec(range_write(), 0..6)).prop_map(|(epoch, ranges)| Frame::Write(epoch, ranges)),
         1 => vec(status(), 0..9).prop_map(Frame::WriteReply),
+        1 => vec(range_drop(), 0..6).prop_map(Frame::Drop),
+        1 => vec(status(), 0..9).prop_map(Frame::DropReply),
     ]
 }
 
@@ -106,6 +108,7 @@ fn request() -> impl Strategy<Value = Request<'static>> {
         vec(key_version(), 0..6).prop_map(|puts| Request::PutRevoke { puts }),
         keys().prop_map(|keys| Request::GetReplicaList { keys }),
         keys().prop_map(|keys| Request::ExistKey { keys }),
+        vec(version(), 0..6).prop_map(|versions| Request::Dropped { versions }),
         (keys(), any::<bool>()).prop_map(|(keys, force)| Request::Remove { keys, force }),
         scan().prop_map(Request::Scan),
         (keys(), text()).prop_map(|(keys, segment)| Request::ClearReplicas { keys, segment }),
@@ -208,9 +211,16 @@ fn reply() -> impl Strategy<Value = Reply> {
         with_segments(|placements| vec(result(grant(placements)), 0..6))
             .prop_map(|(results, segments)| Reply::Granted { results, segments }),
         vec(status(), 0..9).prop_map(Reply::Statuses),
-        (with_segments(|placements| vec(result(located(placements)), 0..6)), number()).prop_map(
-            |((results, segments), lease_ms)| Reply::Located { results, segments, lease_ms }
+        (with_segments(places), number()).prop_map(
+            |(((results, successors), segments), lease_ms)| Reply::Located {
+                results,
+                successors,
+                segments,
+                lease_ms,
+            }
         ),
+        (vec(status(), 0..6), remains())
+            .prop_map(|(results, remains)| Reply::Remaining { results, remains }),
         vec(result(any::<bool>()), 0..9).prop_map(Reply::Exist),
         page().prop_map(Reply::Scanned),
         task_id().prop_map(Reply::TaskCreated),
@@ -219,6 +229,43 @@ fn reply() -> impl Strategy<Value = Reply> {
             .prop_map(|(orders, segments)| Reply::TasksFetched(TaskOrders { orders, segments })),
         error().prop_map(Reply::Refused),
     ]
+}
+
+type Places = (Vec<Result<Located, ErrorCode>>, Vec<(u32, Located)>);
+
+/// Results, and newer versions of some of them.
+fn places(placements: BoxedStrategy<Vec<Placement>>) -> BoxedStrategy<Places> {
+    vec(result(located(placements.clone())), 0..6)
+        .prop_flat_map(move |results| {
+            let most = if results.is_empty() { 0 } else { 3 };
+            let position = 0..results.len().max(1) as u32;
+            let successors = vec((position, located(placements.clone())), 0..=most);
+            successors.prop_map(move |successors| (results.clone(), successors))
+        })
+        .boxed()
+}
+
+fn remains() -> impl Strategy<Value = Remains> {
+    let ranges = |placements: BoxedStrategy<Vec<Placement>>| {
+        (placements, version()).prop_map(|(placements, version)| {
+            let range =
+                |it: Placement| RemainingRange { segment: it.segment, offset: it.offset, version };
+            placements.into_iter().map(range).collect()
+        })
+    };
+    (with_segments(ranges), number()).prop_map(|((ranges, segments), lease_ms)| Remains {
+        ranges,
+        segments,
+        lease_ms,
+    })
+}
+
+fn range_drop() -> impl Strategy<Value = RangeDrop> {
+    (segment_id(), number(), version()).prop_map(|(segment, offset, version)| RangeDrop {
+        segment,
+        offset,
+        version,
+    })
 }
 
 fn task_report() -> impl Strategy<Value = TaskReport> {
@@ -255,10 +302,11 @@ fn task_order(placements: BoxedStrategy<Vec<Placement>>) -> impl Strategy<Value 
 
 fn page() -> impl Strategy<Value = ScanPage> {
     let objects = with_segments(|placements| vec((".{0,40}", located(placements)), 0..6));
-    (option::of(number()), number(), objects).prop_map(
-        |(next_cursor, removed, (objects, segments))| ScanPage {
+    (option::of(number()), number(), remains(), objects).prop_map(
+        |(next_cursor, removed, remains, (objects, segments))| ScanPage {
             next_cursor,
             removed,
+            remains,
             objects,
             segments,
         },

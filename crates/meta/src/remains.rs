@@ -1,0 +1,166 @@
+//! What is gone for the master while nodes may still hold it: versions that were removed or replaced under a lease.
+//!
+//! Their ranges stay reserved until the nodes have dropped them or the lease is over. A newer version of the key may be
+//! named before that, but readers must find the older ones dropped first: the moment when the last of their replicas is
+//! dropped is the moment at which the newer version takes their place.
+
+use std::collections::BTreeMap;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use mooncake_types::{ErrorCode, Located, RemainingRange, Remains, Reply, Tick, Version, limits};
+
+use crate::Meta;
+use crate::record::{ObjectState, QueueKind};
+use crate::reply::AddressTable;
+use crate::timeout::Timer;
+
+/// Most versions of one key that are leaving at a time.
+pub(crate) const MOST_LEAVING: usize = 8;
+
+/// The objects that are leaving.
+#[derive(Debug, Default)]
+pub(crate) struct Leaving {
+    by_version: BTreeMap<Version, u32>,
+    /// In the order of their versions.
+    by_key: HashMap<Box<str>, Vec<u32>, FixedState>,
+}
+
+impl Leaving {
+    pub(crate) fn len(&self) -> usize {
+        self.by_version.len()
+    }
+
+    /// The versions of a key that are leaving, oldest first.
+    pub(crate) fn of_key(&self, key: &str) -> &[u32] {
+        if self.by_version.is_empty() {
+            return &[];
+        }
+        self.by_key.get(key).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Gathers what the nodes are to drop because of one request.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    ranges: Vec<RemainingRange>,
+    table: AddressTable,
+    until: Tick,
+}
+
+impl Gathered {
+    /// Bytes that it takes in a reply.
+    pub(crate) fn len_bytes(&self) -> usize {
+        size_of_val(&*self.ranges)
+    }
+
+    pub(crate) fn into_remains(mut self, now: Tick) -> Remains {
+        self.ranges.sort_unstable_by_key(|range| (range.version, range.segment, range.offset));
+        self.ranges.dedup();
+        let (ranges, segments) = (self.ranges, self.table.into_addresses());
+        Remains { ranges, segments, lease_ms: self.until.since_ms(now) }
+    }
+
+    /// The reply to a request with these results.
+    pub(crate) fn into_reply(self, now: Tick, results: Vec<Result<(), ErrorCode>>) -> Reply {
+        match self.ranges.is_empty() {
+            true => Reply::Statuses(results),
+            false => Reply::Remaining { results, remains: self.into_remains(now) },
+        }
+    }
+}
+
+impl Meta {
+    /// Names what a node may hold of an object, and the end of the lease on it.
+    pub(crate) fn gather(&self, object: u32, replicas: u32, gathered: &mut Gathered) {
+        let record = &self.objects[object];
+        gathered.until = gathered.until.max(record.touched);
+        let dead = self.dead_replicas(object);
+        let wanted = self.ranges_of(object).filter(|(_, range)| {
+            let replica = 1 << range.replica;
+            replicas & replica != 0 && dead & replica == 0
+        });
+        gathered.ranges.extend(wanted.map(|(_, range)| RemainingRange {
+            segment: gathered.table.position(&self.segments, range.segment),
+            offset: self.segments[range.segment].allocator.range(range.handle).offset,
+            version: record.version,
+        }));
+    }
+
+    /// Names all that is leaving of a key.
+    pub(crate) fn gather_leaving(&self, key: &str, gathered: &mut Gathered) {
+        for &object in self.leaving.of_key(key) {
+            self.gather(object, u32::MAX, gathered);
+        }
+    }
+
+    /// Puts away a finished object that has just lost its key: for good, or until no reader can have a route to it.
+    pub(crate) fn retire(&mut self, object: u32) {
+        let stays = self.is_leased(object) && self.lives(object);
+        self.forget_soft_pin(object);
+        self.leave_group(object);
+        let record = &mut self.objects[object];
+        record.state = ObjectState::Replaced;
+        let (version, key) = (record.version, record.key.clone());
+        self.requeue(object, QueueKind::Replaced);
+        self.timers.insert(self.replaced_timer(object));
+        self.leaving.by_version.insert(version, object);
+        let versions = self.leaving.by_key.entry(key).or_default();
+        let objects = &self.objects;
+        let place = versions.partition_point(|&other| objects[other].version < version);
+        versions.insert(place, object);
+        if !stays {
+            self.drop_object(object);
+        }
+    }
+
+    /// The timer of an object that is leaving: nobody can have a route to it once its lease is over.
+    pub(crate) fn replaced_timer(&self, object: u32) -> (Tick, Timer) {
+        (self.objects[object].touched, Timer::Replaced(object))
+    }
+
+    /// An object that was leaving has left.
+    pub(crate) fn forget_replaced(&mut self, object: u32) {
+        self.timers.remove(&self.replaced_timer(object));
+        let record = &self.objects[object];
+        self.leaving.by_version.remove(&record.version);
+        let versions = self.leaving.by_key.get_mut(&record.key);
+        let versions = versions.expect("what is leaving is kept by key");
+        versions.retain(|&other| other != object);
+        if versions.is_empty() {
+            self.leaving.by_key.remove(&record.key);
+        }
+    }
+
+    /// The nodes have dropped these versions.
+    pub(crate) fn dropped(&mut self, versions: &[Version]) -> Reply {
+        for version in versions {
+            if let Some(&object) = self.leaving.by_version.get(version) {
+                self.drop_object(object);
+            }
+        }
+        Reply::Done(Ok(()))
+    }
+
+    /// Puts the versions of a key that are leaving before the one that was found. Gives the moment from which on none of
+    /// their routes may be used, if there are any.
+    pub(crate) fn precede(
+        &self,
+        (position, key): (usize, &str),
+        found: &mut Result<Located, ErrorCode>,
+        (successors, table): (&mut Vec<(u32, Located)>, &mut AddressTable),
+    ) -> Option<Tick> {
+        let leaving = self.leaving.of_key(key);
+        let newest = found.as_ref().ok().filter(|_| !leaving.is_empty())?.clone();
+        if successors.len() + leaving.len() > limits::MAX_SUCCESSORS {
+            *found = Err(ErrorCode::ObjectReplicaBusy);
+            return None;
+        }
+        let older = leaving.iter().map(|&object| self.locate(object, table));
+        let chain: Vec<Located> = older.filter(|it| !it.placements.is_empty()).collect();
+        let mut chain = chain.into_iter().chain([newest]);
+        *found = Ok(chain.next().expect("the newest is there"));
+        successors.extend(chain.map(|located| (position as u32, located)));
+        leaving.iter().map(|&object| self.objects[object].touched).min()
+    }
+}

@@ -1,0 +1,18 @@
+use mooncake_wire::{Header, decode_drop, encode_drop_reply};
+
+use super::connection::{End, Service};
+use crate::stream;
+
+impl Service {
+    /// Drops entries, and says so once none of them can be found.
+    pub(super) fn serve_drop(&mut self, header: &Header) -> Result<(), End> {
+        let id = header.request_id;
+        let ranges = decode_drop(self.body(header)?).map_err(|error| End::body(id, &error))?;
+        for range in &ranges {
+            self.host.drop_range(range);
+        }
+        self.out.clear();
+        encode_drop_reply(&mut self.out, id, &vec![Ok(()); ranges.len()]);
+        Ok(stream::send_all(self.connection.stream(), &self.out, &[], false)?)
+    }
+}

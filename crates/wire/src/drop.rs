@@ -1,0 +1,49 @@
+use mooncake_types::limits::MAX_FRAME_RANGES;
+use mooncake_types::{ErrorCode, RangeDrop};
+use prost::Message;
+
+use crate::{DecodeError, Kind, column, frame, generated as proto, status};
+
+/// Appends a [`Kind::Drop`] frame.
+///
+/// # Panics
+/// If the body would be longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. It is not if the caller keeps to
+/// [`MAX_FRAME_RANGES`].
+pub fn encode_drop(out: &mut Vec<u8>, request_id: u64, ranges: &[RangeDrop]) {
+    let message = proto::DropRequest {
+        segment_ids: column::from_segments(ranges.iter().map(|range| range.segment)),
+        offsets: ranges.iter().map(|range| range.offset).collect(),
+        versions: column::from_versions(ranges.iter().map(|range| range.version)),
+    };
+    frame::append(out, Kind::Drop, request_id, &message);
+}
+
+/// The body of a [`Kind::Drop`] frame. Whether the ranges lie in their segments is for the node to check.
+///
+/// # Errors
+/// If the body is no such message, or holds more than [`MAX_FRAME_RANGES`].
+pub fn decode_drop(body: &[u8]) -> Result<Vec<RangeDrop>, DecodeError> {
+    let message = proto::DropRequest::decode(body)?;
+    let count = message.offsets.len();
+    if count > MAX_FRAME_RANGES {
+        return Err(DecodeError::TooMany { what: "offsets", limit: MAX_FRAME_RANGES });
+    }
+    let segments = column::to_segments("segment_ids", &message.segment_ids, count)?;
+    let versions = column::to_versions("versions", &message.versions, count)?;
+    let rows = segments.zip(&message.offsets).zip(versions);
+    Ok(rows.map(|((segment, &offset), version)| RangeDrop { segment, offset, version }).collect())
+}
+
+/// Appends a [`Kind::DropReply`] frame: one result per range, in the order of the request.
+pub fn encode_drop_reply(out: &mut Vec<u8>, request_id: u64, results: &[Result<(), ErrorCode>]) {
+    frame::append(out, Kind::DropReply, request_id, &status::from_results(results));
+}
+
+/// The body of a [`Kind::DropReply`] frame. Whether it has one result for each range that was sent is for the caller to
+/// check.
+///
+/// # Errors
+/// If the body is no such message, or holds more than [`MAX_FRAME_RANGES`].
+pub fn decode_drop_reply(body: &[u8]) -> Result<Vec<Result<(), ErrorCode>>, DecodeError> {
+    status::to_results(proto::StatusListResponse::decode(body)?, MAX_FRAME_RANGES)
+}
