@@ -19,7 +19,7 @@ fn a_client_mounts_puts_and_finds() {
     let reply = rpc.ask(&Request::ExistKey { keys: vec!["one", "three"] });
     assert_eq!(reply, Reply::Exist(vec![Ok(true), Ok(false)]));
     let reply = rpc.ask(&Request::GetReplicaList { keys: vec!["one", "three", ""] });
-    let Reply::Located { results, segments, lease_ms } = reply else { panic!("{reply:?}") };
+    let Reply::Located { results, segments, lease_ms, .. } = reply else { panic!("{reply:?}") };
     let lens: Vec<_> =
         results.into_iter().map(|result| result.map(|located| located.len)).collect();
     assert_eq!(lens, vec![Ok(4096), Err(ErrorCode::ObjectNotFound), Err(ErrorCode::InvalidKey)]);

@@ -20,7 +20,8 @@ pub(crate) fn append_in(
     message: &impl Message,
 ) {
     let len = message.encoded_len();
-    begin(out, kind, request_id, delimited_len(len));
+    // The key of a field from 16 up has two bytes.
+    begin(out, kind, request_id, delimited_len(len) + usize::from(tag >= 16));
     put_key(out, tag, len);
     put(out, message);
 }
@@ -71,10 +72,13 @@ fn begin(out: &mut Vec<u8>, kind: Kind, request_id: u64, body_len: usize) {
 
 /// Appends the key of field `tag`, which holds `len` bytes, and that length.
 fn put_key(out: &mut Vec<u8>, tag: u32, len: usize) {
-    const LENGTH_DELIMITED: u8 = 2;
-    assert!(tag < 16, "the key of a field from 16 up has two bytes");
-    out.push((tag as u8) << 3 | LENGTH_DELIMITED);
-    let mut rest = len;
+    const LENGTH_DELIMITED: u32 = 2;
+    assert!(tag < 2048, "the key of a field has two bytes at most");
+    put_varint(out, (tag << 3 | LENGTH_DELIMITED) as usize);
+    put_varint(out, len);
+}
+
+fn put_varint(out: &mut Vec<u8>, mut rest: usize) {
     while rest >= 0x80 {
         out.push(rest as u8 | 0x80);
         rest >>= 7;

@@ -127,6 +127,7 @@ fn replies_come_back_and_connections_are_used_again() {
 fn a_reply_longer_than_any_buffer_comes_whole() {
     let statuses = |count| Reply::Statuses(vec![Err(ErrorCode::ObjectHasLease); count]);
     let located = Reply::Located {
+        successors: vec![],
         results: vec![Err(ErrorCode::ObjectNotFound); 4096],
         segments: (0..4000)
             .map(|number| mooncake_types::SegmentAddress {

@@ -127,7 +127,10 @@ mod tests {
         let located = Located { version: Version::default(), len: 10, placements };
         let segment = SegmentAddress { id: SegmentId(1), name: "n".into(), endpoint: "e".into() };
         let (results, segments) = (vec![Ok(located)], vec![segment]);
-        op.on_reply(Tick(100), Ok(Reply::Located { results, segments, lease_ms: 5000 }));
+        op.on_reply(
+            Tick(100),
+            Ok(Reply::Located { results, successors: vec![], segments, lease_ms: 5000 }),
+        );
         op.finish().remove(0).expect("the reply makes sense")
     }
 

@@ -1,6 +1,8 @@
 use mooncake_client::ops::{RemoveOp, RemoveScanOp};
 use mooncake_types::{ClientId, SegmentId, Tick};
 
+use crate::cached::Routes;
+use crate::get::Reader;
 use crate::key::{KEYS, some_keys};
 use crate::pool::Pool;
 use crate::task::{Task, leak};
@@ -11,6 +13,7 @@ pub(crate) struct Actor {
     client: ClientId,
     own: &'static [SegmentId],
     task: Option<Task>,
+    routes: Routes,
     asleep_until: Tick,
 }
 
@@ -22,7 +25,7 @@ impl Actor {
     }
 
     pub(crate) fn pure(client: ClientId) -> Self {
-        Self { client, own: &[], task: None, asleep_until: Tick::ZERO }
+        Self { client, own: &[], task: None, routes: Routes::new(), asleep_until: Tick::ZERO }
     }
 
     /// Dies and comes back with its node.
@@ -40,6 +43,7 @@ impl Actor {
         if let Some(task) = self.task.take() {
             task.forsake(pool);
         }
+        self.routes = Routes::new();
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -71,6 +75,17 @@ impl Actor {
         self.advance(pool, faults);
     }
 
+    fn reader(&self) -> Reader {
+        Reader { own: self.own, routes: self.routes.clone() }
+    }
+
+    /// A client that lends nothing dies, and another comes in its place.
+    pub(crate) fn be_another(&mut self, pool: &mut Pool) {
+        self.die(pool);
+        pool.forget_removals(self.client);
+        self.asleep_until = Tick::ZERO;
+    }
+
     fn begin(&self, pool: &mut Pool) -> Task {
         if !self.own.is_empty() && pool.chance.below(8) == 0 {
             return carry::carry_out(pool);
@@ -78,14 +93,14 @@ impl Actor {
         match pool.chance.below(40) {
             0..10 => put::random(pool),
             10..14 => put::session(pool),
-            14..30 => get::random(self.own, pool),
+            14..30 => get::random(&self.reader(), pool),
             30..33 => get::session(self.own, pool),
             33..37 => carry::create(pool),
             37 => carry::clear(pool),
-            38 if pool.chance.below(5) == 0 => remove_some(pool),
+            38 if pool.chance.below(5) == 0 => remove_some(pool.chance.below(2) == 0, pool),
             _ => {
                 let force = pool.chance.below(2) == 0;
-                remove(some_keys(&mut pool.chance), force, pool)
+                remove(some_keys(pool), force, pool)
             }
         }
     }
@@ -101,7 +116,7 @@ impl Actor {
         let task = self.task.as_mut().expect("there is something to do");
         if task.advance(self.client, pool, faults) {
             let task = self.task.take().expect("it was there a moment ago");
-            self.task = task.end(pool);
+            self.task = task.end(self.client, pool);
         }
     }
 
@@ -111,7 +126,7 @@ impl Actor {
         let before = pool.tally.clone();
         self.run(put::put(vec![0, 1], vec![300, 40], 2, false, pool), pool);
         self.run(put::put(vec![1, 1], vec![50, 60], 1, true, pool), pool);
-        self.run(get::get(vec![0, 1, 0], self.own, pool), pool);
+        self.run(get::get(vec![0, 1, 0], &self.reader(), pool), pool);
         assert_eq!(pool.tally.puts, before.puts + 4, "{:?}", pool.tally);
         assert_eq!(pool.tally.right, before.right + 3, "{:?}", pool.tally);
     }
@@ -127,9 +142,19 @@ impl Actor {
 
 fn remove(keys: Vec<usize>, force: bool, pool: &Pool) -> Task {
     let names = leak(keys.iter().map(|&key| KEYS[key]).collect());
-    Task::new(RemoveOp::new(names, force), keys, pool, |_, _| None)
+    Task::new(RemoveOp::new(names, force), keys, pool, |removed, after| {
+        let of_key = |key| after.keys.iter().zip(&removed).filter(move |(of, _)| **of == key);
+        // One result of a key that is named twice is good, and the other is a miss.
+        let is_done = |key| of_key(key).any(|(_, result)| result.is_ok());
+        after.pool.acknowledge_removals(after.client, is_done);
+        None
+    })
 }
 
-fn remove_some(pool: &Pool) -> Task {
-    Task::new(RemoveScanOp::new(Some("^[ab]"), false), vec![0], pool, |_, _| None)
+fn remove_some(force: bool, pool: &Pool) -> Task {
+    let op = RemoveScanOp::new(Some("^[ab]"), force);
+    Task::new(op, vec![0], pool, |removed, after| {
+        after.pool.acknowledge_removals(after.client, |_| removed.is_ok());
+        None
+    })
 }

@@ -10,7 +10,7 @@ const WINDOW_BYTES: u64 = 120;
 
 /// Has a random replica copied or moved to a random node.
 pub(crate) fn create(pool: &mut Pool) -> Task {
-    let key = any_key(&mut pool.chance);
+    let key = any_key(pool);
     let (source, target) = (any_name(pool), any_name(pool));
     let op = match pool.chance.below(2) {
         0 => TaskOp::copy(KEYS[key], &[target]),
@@ -45,8 +45,11 @@ fn carry(order: TaskOrder, segments: Vec<SegmentAddress>, pool: &mut Pool) -> Ta
 
 /// Drops the replicas of an object, or those in one segment.
 pub(crate) fn clear(pool: &mut Pool) -> Task {
-    let key = any_key(&mut pool.chance);
+    let key = any_key(pool);
     let segment = if pool.chance.below(2) == 0 { "" } else { any_name(pool) };
     let op = ClearOp::new(leak(vec![KEYS[key]]), segment);
-    Task::new(op, vec![key], pool, |_, _| None)
+    Task::new(op, vec![key], pool, |cleared, after| {
+        after.pool.acknowledge_removals(after.client, |_| cleared[0].is_ok());
+        None
+    })
 }

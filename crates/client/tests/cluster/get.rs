@@ -2,6 +2,7 @@ use mooncake_client::ops::{GetItem, GetOp, HoldOp, Part, Route};
 use mooncake_client::{Chance, Version};
 use mooncake_types::{ErrorCode, SegmentId};
 
+use crate::cached::{CachedGet, Routes};
 use crate::cell::{Wanted, one_version};
 use crate::key::{KEYS, MAX_LEN, any_key, some_keys};
 use crate::pool::Pool;
@@ -9,18 +10,24 @@ use crate::task::{After, Task, leak};
 
 type Own = &'static [SegmentId];
 
+/// Who gets: the segments of its process, and the routes that it knows.
+pub(crate) struct Reader {
+    pub(crate) own: Own,
+    pub(crate) routes: Routes,
+}
+
 /// Gets of whole objects or of parts of them.
-pub(crate) fn random(own: Own, pool: &mut Pool) -> Task {
-    let keys = some_keys(&mut pool.chance);
+pub(crate) fn random(reader: &Reader, pool: &mut Pool) -> Task {
+    let keys = some_keys(pool);
     match pool.chance.below(3) {
-        0 => ranges(keys, own, pool),
-        _ => get(keys, own, pool),
+        0 => ranges(keys, reader, pool),
+        _ => get(keys, reader, pool),
     }
 }
 
-pub(crate) fn get(keys: Vec<usize>, own: Own, pool: &mut Pool) -> Task {
+pub(crate) fn get(keys: Vec<usize>, reader: &Reader, pool: &mut Pool) -> Task {
     let items = keys.iter().map(|&key| GetItem::whole(KEYS[key], Some(MAX_LEN)));
-    let op = GetOp::new(leak(items.collect()), own, Chance::new(pool.chance.bits()));
+    let op = begin(leak(items.collect()), &keys, reader, pool);
     Task::new(op, keys, pool, |results, mut after| {
         for (position, result) in results.into_iter().enumerate() {
             let whole = |len| vec![(Part { from: 0, len }, Wanted(true))];
@@ -28,6 +35,16 @@ pub(crate) fn get(keys: Vec<usize>, own: Own, pool: &mut Pool) -> Task {
         }
         None
     })
+}
+
+fn begin(
+    items: &'static [GetItem<'static>],
+    keys: &[usize],
+    reader: &Reader,
+    pool: &mut Pool,
+) -> CachedGet {
+    let op = GetOp::new(items, reader.own, Chance::new(pool.chance.bits()));
+    reader.routes.get(op, keys, pool.now, &mut pool.tally.hits)
 }
 
 /// A few parts, some of them past the end of most objects.
@@ -39,10 +56,10 @@ fn random_parts(chance: &mut Chance) -> &'static [Part] {
     leak((0..1 + chance.below(4)).map(|_| part(chance)).collect())
 }
 
-fn ranges(keys: Vec<usize>, own: Own, pool: &mut Pool) -> Task {
+fn ranges(keys: Vec<usize>, reader: &Reader, pool: &mut Pool) -> Task {
     let parts: Vec<_> = keys.iter().map(|_| random_parts(&mut pool.chance)).collect();
     let items = keys.iter().zip(&parts).map(|(&key, parts)| GetItem::parts(KEYS[key], parts));
-    let op = GetOp::new(leak(items.collect()), own, Chance::new(pool.chance.bits()));
+    let op = begin(leak(items.collect()), &keys, reader, pool);
     Task::new(op, keys, pool, move |results, mut after| {
         for (position, result) in results.into_iter().enumerate() {
             let found = result.map(|len| there(parts[position], len));
@@ -59,7 +76,7 @@ fn there(parts: &[Part], object_len: u64) -> Vec<(Part, Wanted)> {
 
 /// A route that is held, and several reads of parts by it.
 pub(crate) fn session(own: Own, pool: &mut Pool) -> Task {
-    let key = any_key(&mut pool.chance);
+    let key = any_key(pool);
     let op = HoldOp::new(leak(vec![KEYS[key]]));
     Task::new(op, vec![key], pool, move |found, mut after| {
         let began_at = after.began_at;
@@ -97,6 +114,11 @@ fn held(session: Session, pool: &mut Pool) -> Task {
             after.pool.tally.expired += 1;
             return None;
         }
+        if results[0] == Err(ErrorCode::ObjectNotFound) {
+            // What the session began with was replaced or removed.
+            after.pool.tally.missed += 1;
+            return None;
+        }
         let version = check(0, results[0].map(|len| there(&parts, len)), &mut after);
         if let Some(version) = version {
             assert_eq!(version, session.route.version(), "a session reads one version");
@@ -119,13 +141,16 @@ fn check(
         Ok(parts) => parts,
         Err(code) => {
             after.pool.tally.count_failed_get(code);
+            if code == ErrorCode::ObjectNotFound {
+                after.pool.check_miss(after.keys[position], after.began_at);
+            }
             return None;
         }
     };
     let (key, cells) = (after.keys[position], &after.buffers[position]);
     let version = one_version(key, &parts, cells);
     let version = version.unwrap_or_else(|cell| panic!("{cell:?} among {parts:?} of key {key}"))?;
-    after.pool.check_version(version, after.began_at);
+    after.pool.check_version(key, version, after.began_at);
     after.pool.tally.right += 1;
     Some(version)
 }

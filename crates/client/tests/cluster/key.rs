@@ -1,4 +1,4 @@
-use mooncake_client::Chance;
+use crate::pool::Pool;
 
 /// The keys that everything is about.
 pub(crate) const KEYS: [&str; 40] = [
@@ -10,11 +10,11 @@ pub(crate) const KEYS: [&str; 40] = [
 /// Longest object in bytes.
 pub(crate) const MAX_LEN: u64 = 700;
 
-pub(crate) fn any_key(chance: &mut Chance) -> usize {
-    chance.below(KEYS.len() as u64) as usize
+pub(crate) fn any_key(pool: &mut Pool) -> usize {
+    pool.chance.below(pool.keys as u64) as usize
 }
 
 /// A few keys, some of them twice.
-pub(crate) fn some_keys(chance: &mut Chance) -> Vec<usize> {
-    (0..1 + chance.below(4)).map(|_| any_key(chance)).collect()
+pub(crate) fn some_keys(pool: &mut Pool) -> Vec<usize> {
+    (0..1 + pool.chance.below(4)).map(|_| any_key(pool)).collect()
 }

@@ -5,9 +5,12 @@
 //! A run follows from one number, which is printed; `MOONCAKE_TEST_SEED` repeats it.
 
 mod actor;
+mod cached;
 mod carry;
 mod cell;
 mod get;
+mod histories;
+mod history;
 mod key;
 mod moves;
 mod node;
@@ -37,9 +40,12 @@ pub(crate) struct Faults {
     pub(crate) stall_in: u64,
     /// Everybody loses up to a second, one in this many steps.
     pub(crate) jump_in: u64,
+    /// A client that lends nothing dies in the middle of whatever it does, one in this many steps.
+    pub(crate) death_in: u64,
 }
 
-const CALM: Faults = Faults { lost_call_in: 0, node_in: 0, master_in: 0, stall_in: 0, jump_in: 0 };
+const CALM: Faults =
+    Faults { lost_call_in: 0, node_in: 0, master_in: 0, stall_in: 0, jump_in: 0, death_in: 0 };
 
 struct World {
     pool: Pool,
@@ -66,7 +72,14 @@ impl World {
             }
         }
         let count = self.actors.len() as u64;
-        let actor = &mut self.actors[self.pool.chance.below(count) as usize];
+        let chosen = self.pool.chance.below(count) as usize;
+        if self.pool.happens(faults.death_in) {
+            // Those whose nodes die follow them.
+            let pure = self.actors.len() - NODES;
+            let index = NODES + self.pool.chance.below(pure as u64) as usize;
+            self.actors[index].be_another(&mut self.pool);
+        }
+        let actor = &mut self.actors[chosen];
         if actor.is_writing() && self.pool.happens(faults.stall_in) {
             actor.stall(&mut self.pool);
         }
@@ -151,8 +164,14 @@ fn writers_that_sleep_until_their_ranges_are_others_harm_nobody() {
 
 #[test]
 fn a_master_that_comes_back_knowing_nothing_costs_misses_and_no_wrong_byte() {
-    let faults =
-        Faults { master_in: 2_000, lost_call_in: 200, stall_in: 100, node_in: 1_000, jump_in: 300 };
+    let faults = Faults {
+        master_in: 2_000,
+        lost_call_in: 200,
+        stall_in: 100,
+        node_in: 1_000,
+        jump_in: 300,
+        ..CALM
+    };
     let refused_writes = run_all(&faults, 50);
     assert!(refused_writes > 0, "no grant of an old master was ever refused");
 }

@@ -1,12 +1,16 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use mooncake_client::membership::Membership;
-use mooncake_client::ops::CallError;
+use mooncake_client::ops::{CallError, MoveError};
 use mooncake_client::{Chance, Version};
 use mooncake_meta::{Config, Meta};
-use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, SegmentId, Tick};
+use mooncake_types::{
+    ClientId, Epoch, ErrorCode, RangeDrop, Reply, Request, ScanAction, SegmentId, Tick,
+};
 
 use crate::Faults;
+use crate::history::{History, Removal};
+use crate::key::KEYS;
 use crate::node::{Master, Node, beat};
 
 /// How gets and writes ended.
@@ -21,6 +25,10 @@ pub(crate) struct Tally {
     pub(crate) failovers: u64,
     /// Objects that were written part by part and published.
     pub(crate) sessions: u64,
+    /// Items of gets that began with a known route.
+    pub(crate) hits: u64,
+    /// Entries that nodes were asked to drop.
+    pub(crate) drops: u64,
     /// Reads by routes that were held.
     pub(crate) held_reads: u64,
     /// Routes whose leases were over before all was read.
@@ -56,15 +64,25 @@ pub(crate) struct Pool {
     meta: Meta,
     master_is_up: bool,
     incarnations: u128,
-    /// Versions whose puts ended, and the step at which it was acknowledged that they were removed or replaced.
-    committed: BTreeMap<Version, Option<u64>>,
-    by_key: BTreeMap<String, BTreeSet<Version>>,
+    pub(crate) history: History,
+    /// How many of the keys are used.
+    pub(crate) keys: usize,
+    /// Nodes are not asked to drop anything: a mistake that must show.
+    pub(crate) skips_drops: bool,
+    /// Whether a miss of a key that was there all the time is a mistake.
+    pub(crate) judges_misses: bool,
+    /// What clients had removed, or ended, and were not told of yet.
+    removals: Vec<(ClientId, Removal)>,
+    ends: BTreeMap<(ClientId, usize), Version>,
 }
+
+/// How long a lease lasts.
+const LEASE_MS: u64 = 500;
 
 /// Short times, so that everything that time brings about is met.
 fn config(chance: &mut Chance) -> Config {
     Config {
-        lease_ttl_ms: 500,
+        lease_ttl_ms: LEASE_MS,
         put_discard_ms: 4_000,
         put_release_ms: 8_000,
         pending_task_ms: 20_000,
@@ -87,8 +105,12 @@ impl Pool {
             meta,
             master_is_up: true,
             incarnations: 0,
-            committed: BTreeMap::new(),
-            by_key: BTreeMap::new(),
+            history: History::default(),
+            keys: KEYS.len(),
+            skips_drops: false,
+            judges_misses: false,
+            removals: Vec::new(),
+            ends: BTreeMap::new(),
         };
         for _ in 0..nodes {
             let node = pool.fresh_node();
@@ -136,6 +158,7 @@ impl Pool {
         }
         self.beat();
         self.meta.check().expect("the master's invariants hold");
+        self.note_absent();
     }
 
     fn trouble_a_node(&mut self) {
@@ -166,6 +189,7 @@ impl Pool {
     fn trouble_the_master(&mut self) {
         self.master_is_up = !self.master_is_up;
         if self.master_is_up {
+            self.history.lose_master(self.now.after_ms(LEASE_MS));
             let epoch = Epoch(self.meta.epoch().0 + 1 + self.chance.below(3));
             self.meta = Meta::new(config(&mut self.chance), epoch);
         }
@@ -216,50 +240,114 @@ impl Pool {
             return Err(CallError::Unreachable { reason: "the request was lost".to_owned() });
         }
         self.pass_time();
+        let before = self.held_keys(request);
         let reply = self.meta.handle(self.now, client, request);
-        self.note(request, &reply);
+        self.note(client, request, &reply, &before);
+        self.note_absent();
         if self.happens(faults.lost_call_in) {
             return Err(CallError::TimedOut { after_ms: 1 });
         }
         Ok(reply)
     }
 
-    /// Learns what was committed and what was removed, whether or not the client hears of it.
-    fn note(&mut self, request: &Request<'_>, reply: &Reply) {
-        let Reply::Statuses(statuses) = reply else { return };
-        match request {
-            Request::PutEnd { puts } => {
-                for (put, _) in puts.iter().zip(statuses).filter(|(_, status)| status.is_ok()) {
-                    self.note_committed(put.key, put.version);
-                }
+    fn is_there(&self, key: usize) -> bool {
+        self.meta.peek(KEYS[key]).is_some_and(|report| report.complete)
+    }
+
+    /// The keys that a request may empty, of those that are there.
+    fn held_keys(&self, request: &Request<'_>) -> Vec<usize> {
+        let all = 0..KEYS.len();
+        let may_empty = |key: &usize| match request {
+            Request::Remove { keys, .. } | Request::ClearReplicas { keys, .. } => {
+                keys.contains(&KEYS[*key])
             }
-            Request::Remove { keys, .. } => {
-                for (key, _) in keys.iter().zip(statuses).filter(|(_, status)| status.is_ok()) {
-                    for version in self.by_key.remove(*key).unwrap_or_default() {
-                        self.committed.insert(version, Some(self.steps));
-                    }
-                }
+            Request::Scan(scan) => scan.action != ScanAction::List,
+            _ => false,
+        };
+        all.filter(may_empty).filter(|&key| self.is_there(key)).collect()
+    }
+
+    /// Learns what was ended and what was removed, whether or not the client hears of it.
+    fn note(&mut self, client: ClientId, request: &Request<'_>, reply: &Reply, before: &[usize]) {
+        for &key in before {
+            if !self.is_there(key) {
+                let removal = self.history.remove(key);
+                self.removals.push((client, removal));
             }
-            _ => {}
+        }
+        let (Reply::Statuses(results) | Reply::Remaining { results, .. }) = reply else { return };
+        if let Request::PutEnd { puts } = request {
+            for (put, _) in puts.iter().zip(results).filter(|(_, status)| status.is_ok()) {
+                let key = KEYS.iter().position(|key| *key == put.key).expect("it is one of them");
+                self.history.end(key, put.version);
+                self.ends.insert((client, key), put.version);
+            }
         }
     }
 
-    /// The newest version of a key that was ended is what readers get from now on.
-    fn note_committed(&mut self, key: &str, version: Version) {
-        self.committed.entry(version).or_insert(None);
-        let versions = self.by_key.entry(key.to_owned()).or_default();
-        versions.insert(version);
-        while versions.len() > 1 {
-            let older = versions.pop_first().expect("there are two");
-            self.committed.entry(older).and_modify(|gone_at| *gone_at = Some(self.steps));
+    /// A client was told that what it put under a key is in place.
+    pub(crate) fn acknowledge_put(&mut self, client: ClientId, key: usize) {
+        if let Some(&version) = self.ends.get(&(client, key)) {
+            self.history.know(key, version, self.steps);
+        }
+    }
+
+    /// A client was told what became of removals: those of these keys are done.
+    pub(crate) fn acknowledge_removals(
+        &mut self,
+        client: ClientId,
+        is_done: impl Fn(usize) -> bool,
+    ) {
+        let told = self.removals.extract_if(.., |(of, _)| *of == client);
+        for (_, removal) in told.filter(|(_, removal)| is_done(removal.key)) {
+            self.history.acknowledge(&removal, self.steps);
+        }
+    }
+
+    /// A client died, and will be told of nothing.
+    pub(crate) fn forget_removals(&mut self, client: ClientId) {
+        self.removals.retain(|(of, _)| *of != client);
+    }
+
+    fn note_absent(&mut self) {
+        if self.judges_misses {
+            for key in (0..self.keys).filter(|&key| !self.is_there(key)).collect::<Vec<_>>() {
+                self.history.absent(key, self.steps);
+            }
         }
     }
 
     /// A get that began at that step returned this version.
-    pub(crate) fn check_version(&self, version: Version, began_at: u64) {
-        let gone_at = self.committed.get(&version).expect("only what was committed is read");
-        let was_there = gone_at.is_none_or(|gone_at| gone_at >= began_at);
-        assert!(was_there, "{version} was removed or replaced before the get began");
+    pub(crate) fn check_version(&mut self, key: usize, version: Version, began_at: u64) {
+        self.history.check(key, version, began_at, self.now);
+        self.history.know(key, version, self.steps);
+    }
+
+    /// A get that began at that step found nothing.
+    pub(crate) fn check_miss(&self, key: usize, began_at: u64) {
+        if self.judges_misses {
+            self.history.check_miss(key, began_at);
+        }
+    }
+
+    /// A client has a node drop an entry; either way may fail.
+    pub(crate) fn drop_entry(
+        &mut self,
+        range: &RangeDrop,
+        faults: &Faults,
+    ) -> Result<(), MoveError> {
+        if self.happens(faults.lost_call_in) {
+            return Err(MoveError::Broken);
+        }
+        let skips = self.skips_drops;
+        let Some(node) = self.node_of(range.segment) else { return Err(MoveError::Broken) };
+        if !skips {
+            node.ledger.drop_version(range.offset, range.version);
+        }
+        match self.happens(faults.lost_call_in) {
+            true => Err(MoveError::Broken),
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn node_of(&mut self, segment: SegmentId) -> Option<&mut Node> {

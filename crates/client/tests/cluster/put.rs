@@ -16,15 +16,18 @@ fn config(replica_num: u32) -> ReplicateConfig<'static> {
 }
 
 fn tally(results: Vec<Result<(), ErrorCode>>, after: After<'_>) -> Option<Task> {
-    for result in results {
+    for (result, &key) in results.into_iter().zip(&after.keys) {
         after.pool.tally.count_put(result);
+        if result.is_ok() {
+            after.pool.acknowledge_put(after.client, key);
+        }
     }
     None
 }
 
 /// Puts or upserts of random keys and lengths.
 pub(crate) fn random(pool: &mut Pool) -> Task {
-    let keys = some_keys(&mut pool.chance);
+    let keys = some_keys(pool);
     let lens = keys.iter().map(|_| 1 + pool.chance.below(MAX_LEN)).collect();
     let replicas = 1 + pool.chance.below(3) as u32;
     let upserts = pool.chance.below(2) == 0;
@@ -49,7 +52,7 @@ pub(crate) fn put(
 
 /// A put that is written part by part, in random order; now and then a part is left out.
 pub(crate) fn session(pool: &mut Pool) -> Task {
-    let (key, len) = (any_key(&mut pool.chance), 1 + pool.chance.below(MAX_LEN));
+    let (key, len) = (any_key(pool), 1 + pool.chance.below(MAX_LEN));
     let items = leak(vec![PutItem::new(KEYS[key], len)]);
     let op = StartOp::new(items, &config(1 + pool.chance.below(2) as u32), SESSION_TTL_MS);
     Task::new(op, vec![key], pool, move |started, after| match started.into_iter().next()? {
@@ -118,6 +121,7 @@ impl Session {
             Closed::Unknown(_) if after.pool.chance.below(2) == 0 => Some(self.close(after.pool)),
             Closed::Settled(Ok(())) if matches!(closing, Closing::End(_)) => {
                 after.pool.tally.sessions += 1;
+                after.pool.acknowledge_put(after.client, self.key);
                 None
             }
             _ => None,

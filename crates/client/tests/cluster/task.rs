@@ -1,4 +1,4 @@
-use mooncake_client::ops::{CallError, MoveError, Op, Step};
+use mooncake_client::ops::{CallError, Discard, MoveError, Op, Step};
 use mooncake_types::{ClientId, Epoch, Reply, Tick};
 
 use crate::Faults;
@@ -19,6 +19,7 @@ pub(crate) struct Task {
 
 /// What an operation came to.
 pub(crate) struct After<'p> {
+    pub(crate) client: ClientId,
     pub(crate) pool: &'p mut Pool,
     pub(crate) keys: Vec<usize>,
     pub(crate) buffers: Vec<Vec<Cell>>,
@@ -60,6 +61,8 @@ enum UnderWay {
     Nothing,
     Reads(Vec<Read>),
     Writes(Epoch, Vec<Write>),
+    Drops(Vec<(Discard, Option<Result<(), MoveError>>)>),
+    Pause(Tick),
 }
 
 /// Operations borrow what they are about; a test may leak it.
@@ -104,7 +107,7 @@ impl Task {
 
     /// Does one small thing; true when everything is done.
     pub(crate) fn advance(&mut self, client: ClientId, pool: &mut Pool, faults: &Faults) -> bool {
-        if self.move_bytes(pool) {
+        if self.move_bytes(pool, faults) {
             return false;
         }
         match self.driven.next(pool.now) {
@@ -124,16 +127,36 @@ impl Task {
                 });
                 self.under_way = UnderWay::Writes(epoch, writes.collect());
             }
+            Step::Drop(discards) if discards.is_empty() => self.driven.on_transfer(Vec::new()),
+            Step::Drop(discards) => {
+                pool.tally.drops += discards.len() as u64;
+                let drops = discards.into_iter().map(|discard| (discard, None));
+                self.under_way = UnderWay::Drops(drops.collect());
+            }
+            Step::Wait(until) => self.under_way = UnderWay::Pause(until),
             Step::Done => return true,
         }
         false
     }
 
     /// Goes on with the transfer that is under way; false if there is none.
-    fn move_bytes(&mut self, pool: &mut Pool) -> bool {
+    fn move_bytes(&mut self, pool: &mut Pool, faults: &Faults) -> bool {
         let (buffers, failed) = (&mut self.buffers, |it: &&Result<(), MoveError>| it.is_err());
         let results: Option<Vec<_>> = match &mut self.under_way {
             UnderWay::Nothing => return false,
+            UnderWay::Pause(until) if pool.now < *until => return true,
+            UnderWay::Pause(_) => {
+                self.under_way = UnderWay::Nothing;
+                return true;
+            }
+            UnderWay::Drops(drops) => {
+                let index = pool.chance.below(drops.len() as u64) as usize;
+                let (discard, result) = &mut drops[index];
+                if result.is_none() {
+                    *result = Some(pool.drop_entry(&discard.range, faults));
+                }
+                drops.iter().map(|(_, result)| *result).collect()
+            }
             UnderWay::Reads(reads) => {
                 let index = pool.chance.below(reads.len() as u64) as usize;
                 reads[index].step(buffers, pool);
@@ -156,8 +179,8 @@ impl Task {
     }
 
     /// What follows.
-    pub(crate) fn end(self, pool: &mut Pool) -> Option<Task> {
+    pub(crate) fn end(self, client: ClientId, pool: &mut Pool) -> Option<Task> {
         let Self { driven, keys, buffers, began_at, .. } = self;
-        driven.end(After { pool, keys, buffers, began_at })
+        driven.end(After { client, pool, keys, buffers, began_at })
     }
 }

@@ -96,7 +96,12 @@ fn the_next_replica_comes_before_a_fresh_lookup() {
         Turn::Call(
             3,
             look(&["a"]),
-            Ok(Reply::Located { results: vec![Err(MISS)], segments: vec![], lease_ms: 5000 }),
+            Ok(Reply::Located {
+                results: vec![Err(MISS)],
+                successors: vec![],
+                segments: vec![],
+                lease_ms: 5000,
+            }),
         ),
     ];
     assert_eq!(play_get(&items, turns), vec![Err(MISS)]);

@@ -29,7 +29,12 @@ fn what_is_found_on_all_pages_is_listed() {
         let object =
             |key: &&str| ((*key).to_owned(), located(7, 10, &[(0, 1, 0, 10)]).expect("it is one"));
         let objects = keys.iter().map(object).collect();
-        Ok(Reply::Scanned(ScanPage { next_cursor, removed: 0, objects, segments: segments() }))
+        Ok(Reply::Scanned(ScanPage {
+            next_cursor,
+            objects,
+            segments: segments(),
+            ..ScanPage::default()
+        }))
     };
     let turns = vec![
         Turn::Call(0, ask(None, ScanAction::List, 0), page(Some(1), &["a", "b"])),

@@ -78,7 +78,7 @@ pub(crate) fn located(counter: u64, len: u64, ranges: &[Range]) -> Result<Locate
 
 /// A reply to a lookup, with leases of five seconds.
 pub(crate) fn found(results: Vec<Result<Located, ErrorCode>>) -> Result<Reply, CallError> {
-    Ok(Reply::Located { results, segments: segments(), lease_ms: 5000 })
+    Ok(Reply::Located { results, successors: vec![], segments: segments(), lease_ms: 5000 })
 }
 
 pub(crate) fn grant(counter: u64, ranges: &[Range]) -> Result<Grant, ErrorCode> {

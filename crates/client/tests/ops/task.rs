@@ -55,6 +55,7 @@ fn steps(order: &TaskOrder, window_bytes: u64) -> Vec<Vec<(u64, u64, u64, u64)>>
                 steps.push(deposits.iter().map(place).collect());
                 op.on_transfer(vec![OK; deposits.len()]);
             }
+            Step::Drop(_) | Step::Wait(_) => panic!("there is nothing to drop"),
             Step::Call(request) => {
                 assert_eq!(request, Request::EndTask { id: TaskId(77), outcome: Ok(()) });
                 op.on_reply(Tick(0), Ok(Reply::Done(Ok(()))));

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State as Extract;
 use mooncake_types::{ClientId, ErrorCode, Reply, Request, Scan, ScanAction};
 use serde::Serialize;
+use tokio::time::{Duration, Instant, sleep_until};
 
 use super::error::Failure;
 use super::parameters::Parameters;
@@ -16,7 +17,7 @@ pub(super) struct Removed {
     removed_count: u64,
 }
 
-/// Removes all objects, leased ones only with `force`, page by page.
+/// Removes all objects, leased ones only with `force`, page by page. The answer comes when no client can read them.
 pub(super) async fn remove_all(
     Extract(state): Extract<State>,
     parameters: Parameters,
@@ -28,6 +29,7 @@ pub(super) async fn remove_all(
         return Err(Failure::not_found(ErrorCode::TenantNotRegistered, message));
     }
     let (mut removed_count, mut next) = (0, Some(0));
+    let mut gone_at = Instant::now();
     while let Some(cursor) = next {
         let page = move || Scan {
             pattern: None,
@@ -42,11 +44,15 @@ pub(super) async fn remove_all(
         {
             Reply::Scanned(page) => {
                 removed_count += page.removed;
+                gone_at =
+                    gone_at.max(Instant::now() + Duration::from_millis(page.remains.lease_ms));
                 next = page.next_cursor;
             }
             Reply::Refused(code) => return Err(Failure::internal(code, code.name())),
             other => unreachable!("a scan is answered by a page, not by {other:?}"),
         }
     }
+    // The master cannot have nodes drop anything: until the leases are over, clients may read what they have routes to.
+    sleep_until(gone_at).await;
     Ok(Json(Removed { success: true, removed_count }))
 }
