@@ -10,6 +10,7 @@ mod pool;
 mod put_session;
 mod ranges;
 mod rig;
+mod routes;
 mod stalled;
 mod tasks;
 mod upsert;

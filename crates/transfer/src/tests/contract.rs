@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mooncake_memory::{Buffer, RawSlice, SliceList};
 use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES};
-use mooncake_types::{Epoch, ErrorCode, SegmentId};
+use mooncake_types::{Epoch, ErrorCode, RangeDrop, SegmentId};
 use mooncake_wire::{decode_welcome, encode_hello};
 
 use super::raw_peer::{connect, hello, read_frame};
@@ -13,7 +13,7 @@ use super::rig::{
     EPOCH, Node, Object, all_ok, read_all, scatter, tcp, version, wait_until, write_all,
 };
 use crate::testing::{first_mismatch, pattern};
-use crate::{LocalTransport, Paths, SegmentHost, TransferError, Transport};
+use crate::{DropOp, LocalTransport, Paths, SegmentHost, TransferError, Transport};
 
 const MIB: u64 = 1 << 20;
 
@@ -54,6 +54,50 @@ fn an_empty_range_can_be_written_and_read() {
         assert_eq!(write_all(transport, &objects), all_ok(2));
         assert_eq!(read_all(transport, &objects), all_ok(2));
     });
+}
+
+#[test]
+fn what_was_dropped_is_stale_and_what_lies_beside_it_stays() {
+    let here = Node::start(1, MIB);
+    let there = Node::start(2, MIB);
+    let host = Arc::clone(&here.host) as Arc<dyn SegmentHost>;
+    let paths = Paths { local: Some(LocalTransport::new(host)), tcp: tcp() };
+    for node in [&here, &there] {
+        let objects = [Object::at(node, 0, 100, 1), Object::at(node, 100, 100, 2)];
+        assert_eq!(write_all(&paths, &objects), all_ok(2));
+        let dropped = |object: &Object, version| DropOp {
+            endpoint: Arc::clone(&object.endpoint),
+            range: RangeDrop { segment: object.segment, offset: object.offset, version },
+        };
+        let another = dropped(&objects[1], objects[0].version);
+        let first = dropped(&objects[0], objects[0].version);
+        assert_eq!(paths.drop_ranges(&[another, first.clone(), first]), all_ok(3));
+        let expected = vec![Err(TransferError::Stale), Ok(())];
+        assert_eq!(read_all(&paths, &objects), expected);
+    }
+    assert_eq!(paths.drop_ranges(&[]), []);
+}
+
+#[test]
+fn more_drops_than_fit_a_frame_are_answered_one_by_one() {
+    let node = Node::start(1, MIB);
+    let range =
+        RangeDrop { segment: node.segment, offset: 0, version: Object::at(&node, 0, 1, 1).version };
+    let op = DropOp { endpoint: Arc::clone(&node.endpoint), range };
+    let count = 2 * MAX_FRAME_RANGES + 1;
+    assert_eq!(tcp().drop_ranges(&vec![op; count]), all_ok(count));
+}
+
+#[test]
+fn where_nobody_listens_there_is_nothing_to_drop_and_nothing_to_read() {
+    let node = Node::start(1, MIB);
+    let object = Object::at(&node, 0, 100, 1);
+    let range = RangeDrop { segment: node.segment, offset: 0, version: object.version };
+    let op = DropOp { endpoint: Arc::clone(&node.endpoint), range };
+    drop(node);
+    assert_eq!(tcp().drop_ranges(&[op]), all_ok(1));
+    let endpoint = Arc::clone(&object.endpoint);
+    assert_eq!(read_all(&tcp(), &[object]), [Err(TransferError::Deserted { endpoint })]);
 }
 
 #[test]
