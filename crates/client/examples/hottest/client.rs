@@ -49,6 +49,7 @@ fn drive<'a, O: Op<'a>>(mut op: O, reply: &Reply) -> O::Output {
             Step::Call(_) => op.on_reply(NOW, Ok(reply.clone())),
             Step::Read(fetches) => op.on_transfer(fetches.iter().map(|_| Ok(())).collect()),
             Step::Write(_, deposits) => op.on_transfer(deposits.iter().map(|_| Ok(())).collect()),
+            Step::Drop(_) | Step::Wait(_) => unreachable!("nothing is removed"),
             Step::Done => return op.finish(),
         }
     }
@@ -78,7 +79,7 @@ fn get(rounds: usize) {
     let name: Arc<str> = "10.0.0.1:12345".into();
     let segments = vec![SegmentAddress { id: SEGMENT, name: name.clone(), endpoint: name }];
     let results = (0..BATCH).map(located).collect();
-    let reply = Reply::Located { results, segments, lease_ms: 5000 };
+    let reply = Reply::Located { results, successors: vec![], segments, lease_ms: 5000 };
     for _ in 0..rounds {
         black_box(drive(GetOp::new(black_box(&items), &[], Chance::new(7)), &reply));
     }

@@ -56,7 +56,8 @@ fn located() -> Reply {
         Ok(Located { version, len: OBJECT_BYTES, placements })
     };
     let segments = (0..16).map(segment).collect();
-    Reply::Located { results: (0..BATCH).map(at).collect(), segments, lease_ms: 5000 }
+    let results = (0..BATCH).map(at).collect();
+    Reply::Located { results, successors: vec![], segments, lease_ms: 5000 }
 }
 
 /// Encodes a frame again and again, as a connection does.
