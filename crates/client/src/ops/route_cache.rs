@@ -85,11 +85,8 @@ impl RouteCache {
         now: Tick,
         epoch: Epoch,
     ) -> (Vec<Option<Arc<Route>>>, bool) {
-        let mut forgotten = None;
         let mut state = self.lock();
-        if state.epoch < epoch {
-            forgotten = Some(std::mem::replace(&mut *state, State { epoch, ..State::default() }));
-        }
+        let forgotten = state.see(epoch);
         let half = self.half();
         let found = keys.map(|key| state.find(key, now, half)).collect();
         let is_due = !state.due.is_empty();
@@ -114,6 +111,7 @@ impl RouteCache {
         if epoch < state.epoch {
             return;
         }
+        let outdated = state.see(epoch);
         for (key, route) in routes {
             let route = route.compact().map_or(route, Arc::new);
             let Some(entry) = Entry::new(route, now) else { continue };
@@ -123,7 +121,7 @@ impl RouteCache {
         }
         drop(state);
         // Outside of the lock: it may be many.
-        drop(forgotten);
+        drop((forgotten, outdated));
     }
 
     /// Forgets the routes of these keys.
@@ -179,6 +177,12 @@ impl RouteCache {
 }
 
 impl State {
+    /// Forgets the routes of older leaders; gives what is forgotten.
+    fn see(&mut self, epoch: Epoch) -> Option<State> {
+        let is_newer = self.epoch < epoch;
+        is_newer.then(|| std::mem::replace(self, State { epoch, ..State::default() }))
+    }
+
     fn find(&mut self, key: &str, now: Tick, half: CacheLimits) -> Option<Arc<Route>> {
         if !self.young.routes.contains_key(key)
             && let Some((key, entry)) = self.old.take(key)

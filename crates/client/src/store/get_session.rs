@@ -84,7 +84,8 @@ impl Store {
     ///
     /// Codes: [`ErrorCode::InvalidParams`] for a key without a session and for a fragment past the end of the object,
     /// which fails the whole item; [`ErrorCode::LeaseExpired`] if the lease is over, which ends the session;
-    /// [`ErrorCode::ObjectNotFound`] if the object went although it was leased; [`ErrorCode::TransferFail`] if no
+    /// [`ErrorCode::ObjectNotFound`] if the object was removed by
+    /// force or replaced since the session was started; [`ErrorCode::TransferFail`] if no
     /// replica could be read.
     pub fn get_session_read(&self, items: &[Ranged<'_>]) -> Vec<Result<u64, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
