@@ -97,7 +97,7 @@ impl Meta {
             }
         }
         page.next_cursor = (next < self.objects.end()).then_some(u64::from(next));
-        page.remains = gathered.into_remains(self.now);
+        page.remains = Box::new(gathered.into_remains(self.now));
         page.segments = table.into_addresses();
         Reply::Scanned(page)
     }

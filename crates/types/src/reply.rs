@@ -141,7 +141,7 @@ pub struct ScanPage {
     /// How many objects this page removed.
     pub removed: u64,
     /// What the nodes still hold of those that were removed; see [`Reply::Remaining`].
-    pub remains: Remains,
+    pub remains: Box<Remains>,
     /// The objects that were found, for [`crate::ScanAction::List`].
     pub objects: Vec<(String, Located)>,
     /// The segments that the placements point into.

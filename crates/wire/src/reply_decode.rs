@@ -1,6 +1,8 @@
 use bytes::Bytes;
 use mooncake_types::limits::{MAX_BATCH_KEYS, MAX_SCAN_OBJECTS, MAX_SUCCESSORS};
-use mooncake_types::{Epoch, ErrorCode, Grant, Located, Pong, Reply, ScanPage, SegmentAddress};
+use mooncake_types::{
+    Epoch, ErrorCode, Grant, Located, Pong, Remains, Reply, ScanPage, SegmentAddress,
+};
 use prost::Message;
 
 use crate::generated::response;
@@ -126,8 +128,12 @@ fn to_page(message: proto::ScanResponse) -> Result<ScanPage, DecodeError> {
     Ok(ScanPage {
         next_cursor: message.next_cursor,
         removed: message.removed_count,
-        remains: message.remains.as_ref().map(remains::to_remains).transpose()?.unwrap_or_default(),
+        remains: Box::new(to_remains_if_any(message.remains.as_ref())?),
         objects: objects.collect::<Result<_, DecodeError>>()?,
         segments,
     })
+}
+
+fn to_remains_if_any(message: Option<&proto::Remains>) -> Result<Remains, DecodeError> {
+    message.map(remains::to_remains).transpose().map(Option::unwrap_or_default)
 }

@@ -56,7 +56,7 @@ pub fn encode_reply(out: &mut Vec<u8>, request_id: u64, reply: &Reply) {
             fit.append(tag::REMAINING, &message);
         }
         Reply::Located { results, successors, segments, lease_ms } => {
-            let mut located = from_located((results, successors), segments);
+            let mut located = from_located(results, successors, segments);
             located.lease_ttl_ms = *lease_ms;
             fit.append(tag::LOCATED, &located);
         }
@@ -101,7 +101,8 @@ fn from_pong(pong: &Pong) -> proto::PingResponse {
 }
 
 fn from_located(
-    (results, successors): (&[Result<Located, ErrorCode>], &[(u32, Located)]),
+    results: &[Result<Located, ErrorCode>],
+    successors: &[(u32, Located)],
     segments: &[SegmentAddress],
 ) -> proto::GetReplicaListResponse {
     let found = results.iter().flatten().chain(successors.iter().map(|(_, located)| located));
@@ -141,6 +142,7 @@ fn from_page(page: &ScanPage) -> proto::ScanResponse {
         value_lengths: page.objects.iter().map(|(_, at)| at.len).collect(),
         next_cursor: page.next_cursor,
         removed_count: page.removed,
-        remains: (page.remains != Remains::default()).then(|| remains::from_remains(&page.remains)),
+        remains: (*page.remains != Remains::default())
+            .then(|| remains::from_remains(&page.remains)),
     }
 }

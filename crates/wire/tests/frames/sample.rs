@@ -182,12 +182,13 @@ fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
     let page = ScanPage {
         next_cursor: Some(1 << 40),
         removed: 0,
-        remains: Remains::default(),
+        remains: Box::default(),
         objects: vec![(KEYS[0].into(), located.clone())],
         segments: addresses(),
     };
     let removed = ScanPage { removed: 16_384, ..ScanPage::default() };
-    let removed_by_force = ScanPage { removed: 2, remains: remains(), ..ScanPage::default() };
+    let removed_by_force =
+        ScanPage { removed: 2, remains: Box::new(remains()), ..ScanPage::default() };
     [
         ("pong", Reply::Pong(pong)),
         ("pong, tasks", Reply::Pong(busy)),

@@ -306,7 +306,7 @@ fn page() -> impl Strategy<Value = ScanPage> {
         |(next_cursor, removed, remains, (objects, segments))| ScanPage {
             next_cursor,
             removed,
-            remains,
+            remains: Box::new(remains),
             objects,
             segments,
         },
