@@ -141,8 +141,7 @@ impl Meta {
             Request::PutStart(start) => self.put_start(from, start),
             Request::PutEnd { puts } => {
                 let mut gathered = Gathered::default();
-                let end = |put| self.put_end(from, put, &mut gathered);
-                let results = in_reverse(puts, end);
+                let results = in_reverse(puts, |put| self.put_end(from, put, &mut gathered));
                 gathered.into_reply(self.now, results)
             }
             Request::PutRevoke { puts } => {

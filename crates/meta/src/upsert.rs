@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 use mooncake_types::{ErrorCode, PutItem, PutMode, Version};
 
 use crate::Meta;
-use crate::record::{ObjectState, Pin};
+use crate::record::{ObjectState, Pin, QueueKind};
 
 /// Most puts of one key beside the object that holds it.
 pub(crate) const MOST_BESIDE: usize = 64;

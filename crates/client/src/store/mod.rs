@@ -214,6 +214,10 @@ impl Store {
 
     /// Removes objects. Besides the codes of all calls: [`ErrorCode::ObjectNotFound`],
     /// [`ErrorCode::ObjectHasLease`] unless `force` is set, [`ErrorCode::ReplicaIsNotReady`] for one that is being put.
+    ///
+    /// When this returns no client reads what was removed any more. For that nodes drop leased objects, and one that does
+    /// not answer is waited for until the lease is over; [`ErrorCode::RpcTimeout`] if that takes more than 30 seconds, with
+    /// the objects gone from the master.
     pub fn remove(&self, keys: &[&str], force: bool) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
         let removed = session.drive(RemoveOp::new(keys, force), NoMemory);
