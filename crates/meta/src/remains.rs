@@ -132,6 +132,15 @@ impl Meta {
         }
     }
 
+    /// Where the replicas of an object lie that its nodes may yet drop, whether or not they are in sight.
+    fn locate_leaving(&self, object: u32, table: &mut AddressTable) -> Located {
+        let record = &self.objects[object];
+        let dead = self.dead_replicas(object);
+        let there = self.ranges_of(object).filter(|(_, range)| dead & 1 << range.replica == 0);
+        let placements = there.map(|(_, range)| self.placement(range, table)).collect();
+        Located { version: record.version, len: record.len, placements }
+    }
+
     /// The nodes have dropped these versions.
     pub(crate) fn dropped(&mut self, versions: &[Version]) -> Reply {
         for version in versions {
@@ -156,7 +165,7 @@ impl Meta {
             *found = Err(ErrorCode::ObjectReplicaBusy);
             return None;
         }
-        let older = leaving.iter().map(|&object| self.locate(object, table));
+        let older = leaving.iter().map(|&object| self.locate_leaving(object, table));
         let chain: Vec<Located> = older.filter(|it| !it.placements.is_empty()).collect();
         let mut chain = chain.into_iter().chain([newest]);
         *found = Ok(chain.next().expect("the newest is there"));

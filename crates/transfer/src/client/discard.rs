@@ -7,7 +7,7 @@ use mooncake_wire::encode_drop;
 
 use super::inbound::{Awaited, Outcome};
 use super::peers::Lease;
-use super::{Exchange, Fault};
+use super::{Exchange, Fault, Pulse};
 use crate::plan::PeerPlan;
 use crate::{DropOp, TransferError};
 
@@ -60,6 +60,10 @@ impl<'a> DropExchange<'a> {
 impl Exchange for DropExchange<'_> {
     fn socket(&self) -> BorrowedFd<'_> {
         self.lease.as_lane().socket()
+    }
+
+    fn pulse(&mut self) -> &mut Pulse {
+        &mut self.lease.lane().pulse
     }
 
     fn interest(&self) -> Interest {
