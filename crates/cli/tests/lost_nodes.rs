@@ -53,6 +53,27 @@ impl Program {
     fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process id");
         kill_process(pid, signal).expect("the process runs");
+        if signal == Signal::STOP {
+            self.wait_until_stopped();
+        }
+    }
+
+    /// A thread that runs on another processor stops a moment after the signal was sent.
+    fn wait_until_stopped(&self) {
+        let begun = Instant::now();
+        while !self.threads_are_stopped() {
+            assert!(begun.elapsed() < PATIENCE, "the process goes on");
+            std::thread::yield_now();
+        }
+    }
+
+    fn threads_are_stopped(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        threads.expect("the process runs").flatten().all(|thread| {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            // The name before it is in parentheses and may hold anything.
+            stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+        })
     }
 }
 
