@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use mooncake_types::{
     CreateTask, KeyVersion, MountSegment, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig,
-    Request, Scan, ScanAction, SoftPin,
+    Request, Scan, ScanAction, SoftPin, Version,
 };
 
 use crate::{Kind, column, frame, generated as proto, status, task};
@@ -77,8 +77,7 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
             frame::append_keyed(out, frame, Some(tag::REMOVE), keys.iter().copied(), &rest);
         }
         Request::Dropped { versions } => {
-            let versions = column::from_versions(versions.iter().copied());
-            frame::append_in(out, frame, tag::DROPPED, &proto::DroppedRequest { versions });
+            frame::append_in(out, frame, tag::DROPPED, &dropped(versions));
         }
         Request::Scan(page) => frame::append_in(out, frame, tag::SCAN, &scan(page)),
         Request::ClearReplicas { keys, segment } => {
@@ -95,8 +94,7 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
             frame::append_in(out, frame, tag::QUERY_TASK, &message);
         }
         Request::FetchTasks { limit } => {
-            let message = proto::FetchTasksRequest { limit: *limit };
-            frame::append_in(out, frame, tag::FETCH_TASKS, &message);
+            frame::append_in(out, frame, tag::FETCH_TASKS, &fetch_tasks(*limit));
         }
         Request::EndTask { id, outcome } => {
             let status_code = status::from_result(*outcome);
@@ -104,6 +102,14 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
             frame::append_in(out, frame, tag::END_TASK, &message);
         }
     }
+}
+
+fn dropped(versions: &[Version]) -> proto::DroppedRequest {
+    proto::DroppedRequest { versions: column::from_versions(versions.iter().copied()) }
+}
+
+fn fetch_tasks(limit: u32) -> proto::FetchTasksRequest {
+    proto::FetchTasksRequest { limit }
 }
 
 fn mount_segment(mount: &MountSegment<'_>) -> proto::MountSegmentRequest {
