@@ -6,10 +6,12 @@
 
 #![forbid(unsafe_code)]
 
+mod admin;
 mod arguments;
 pub mod client;
 pub mod command_line;
 pub mod config_file;
+pub mod doctor;
 mod exit;
 pub mod gflags;
 mod glog;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::exit::{complain, say};
 use crate::nearest::nearest;
-use crate::{client, master, replay};
+use crate::{client, doctor, master, replay};
 
 struct Program {
     name: &'static str,
@@ -23,6 +23,11 @@ const PROGRAMS: &[Program] = &[
         name: "replay",
         about: "Replay real requests against a pool and check every byte",
         main: replay::main,
+    },
+    Program {
+        name: "doctor",
+        about: "Say which way bytes take to each segment, and why",
+        main: doctor::main,
     },
 ];
 

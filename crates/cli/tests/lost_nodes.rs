@@ -110,6 +110,8 @@ impl Pool {
         let config = StoreConfig {
             master: address.clone(),
             segment_bytes: 0,
+            // As from another host: memory that is shared can be read while its process is paused.
+            transports: "tcp".parse().expect("a transport"),
             ..StoreConfig::from_variables(|_| None).expect("the defaults make sense")
         };
         let store = Store::open(config).expect("the master serves");

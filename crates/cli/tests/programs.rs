@@ -381,3 +381,57 @@ fn a_storage_node_of_another_cluster_or_without_a_master_says_so() {
     let text = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert!(text.contains(&nobody), "{text}");
 }
+
+#[test]
+fn a_doctor_says_which_way_bytes_take_and_when_a_node_cannot_be_reached() {
+    let master = master(MASTER, &[]);
+    let address = format!("--master_server_address={}", master.rpc);
+    let door = format!("-port={}", free_port());
+    let args = ["--host=127.0.0.1", &address, "--global_segment_size=16MB", &door];
+    let mut node = Program::start(CLIENT, &args);
+    node.line("the storage node is ready");
+    let doctor = |transports: &str| {
+        let args = ["doctor", "--master", &master.rpc, "--master-http", &master.admin];
+        let mut command = Command::new(MOONCAKE);
+        command.args(args).env("MOONCAKE_TRANSPORTS", transports);
+        let output = command.output().expect("the program exists");
+        let text =
+            String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        (output.status.code(), text.into_owned())
+    };
+    let here = "it is on this host and belongs to this user; ";
+    let found = [
+        ("", "shm", format!("{here}its memory is mapped here")),
+        ("process_vm", "process_vm", format!("{here}the kernel copies its memory")),
+        ("tcp", "tcp", "it is on this host and belongs to this user; allowed are only tcp".into()),
+    ];
+    for (transports, way, why) in found {
+        let (code, text) = doctor(transports);
+        assert_eq!(code, Some(0), "{text}");
+        assert!(
+            text.contains(": 1 segments\n") && text.contains("(16 MiB) at 127.0.0.1:"),
+            "{text}"
+        );
+        assert!(text.contains(&format!("  way         {way}\n  because     {why}")), "{text}");
+        assert!(text.contains("  round trip  ") && !text.contains("no answer"), "{text}");
+    }
+    let (code, text) = doctor("shm,carrier-pigeon");
+    assert_eq!(code, Some(1), "{text}");
+    assert!(
+        text.contains("MOONCAKE_TRANSPORTS") && text.contains("shm, process_vm and tcp"),
+        "{text}"
+    );
+    node.child.kill().expect("it runs");
+    node.end();
+    let (code, text) = doctor("");
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("  way         none\n  because     127.0.0.1:"), "{text}");
+    let args = ["doctor", "--master", "127.0.0.1:1"];
+    let nobody = output(MOONCAKE, &args);
+    assert_eq!(nobody.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&nobody.stderr).into_owned();
+    assert!(
+        text.starts_with("mooncake doctor: the master: 127.0.0.1:1 cannot be reached"),
+        "{text}"
+    );
+}

@@ -1,6 +1,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use mooncake_transfer::Transports;
 use mooncake_types::BusyWait;
 
 /// How a [`crate::Store`] is set up. Read once, by [`crate::Store::open`]; nothing below looks at the environment.
@@ -54,6 +55,9 @@ pub struct StoreConfig {
     pub busy_poll: Duration,
     /// Whether gets use again what the master has said of where objects lie, for as long as the lease lasts.
     pub route_cache: bool,
+    /// The ways to memory of other processes that are used; memory is shared with those of this host only if one of them
+    /// needs it.
+    pub transports: Transports,
 }
 
 /// Where the HTTP server of a store listens.
@@ -88,6 +92,7 @@ impl Default for StoreConfig {
             bytes_in_flight: 8 << 20,
             busy_poll: BusyWait::DEFAULT_LIMIT,
             route_cache: true,
+            transports: Transports::default(),
         }
     }
 }
@@ -108,8 +113,9 @@ impl StoreConfig {
     /// The defaults, changed by what the environment says: `MC_RPC_TIMEOUT_MS`, `MC_RPC_CONNECT_TIMEOUT_MS`
     /// and `MC_TRANSFER_SILENCE_MS`
     /// (milliseconds), `MC_TRANSFER_TIMEOUT`, `MC_STORE_PUT_SESSION_TIMEOUT` (seconds), `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`,
-    /// `MOONCAKE_ADVERTISE_ADDRESS`, `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN`, `MC_STORE_CLIENT_MIN_PORT`,
-    /// `MC_STORE_CLIENT_MAX_PORT`, `MOONCAKE_BUSY_POLL_US` (microseconds) and `MOONCAKE_ROUTE_CACHE` (0 or 1).
+    /// `MOONCAKE_ADVERTISE_ADDRESS`, `MOONCAKE_TRANSPORTS`, `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN`,
+    /// `MC_STORE_CLIENT_MIN_PORT`, `MC_STORE_CLIENT_MAX_PORT`, `MOONCAKE_BUSY_POLL_US` (microseconds) and
+    /// `MOONCAKE_ROUTE_CACHE` (0 or 1).
     pub fn from_env() -> Result<Self, EnvError> {
         Self::from_variables(|name| std::env::var(name).ok())
     }
@@ -167,6 +173,11 @@ impl StoreConfig {
             config.cluster_id = cluster_id;
         }
         config.auth_token = text("MOONCAKE_AUTH_TOKEN").unwrap_or_default();
+        if let Some(value) = text("MOONCAKE_TRANSPORTS") {
+            let wanted = "one or more of shm, process_vm and tcp, with commas between them";
+            let refusal = EnvError { name: "MOONCAKE_TRANSPORTS", value: value.clone(), wanted };
+            config.transports = value.parse().map_err(|_| refusal)?;
+        }
         Ok(config)
     }
 }
@@ -213,6 +224,7 @@ mod tests {
             ("MC_STORE_CLIENT_MAX_PORT", "20010"),
             ("MOONCAKE_BUSY_POLL_US", "0"),
             ("MOONCAKE_ROUTE_CACHE", "0"),
+            ("MOONCAKE_TRANSPORTS", "process_vm,tcp"),
         ]);
         let expected = StoreConfig {
             rpc_timeout: Duration::from_millis(1500),
@@ -228,6 +240,7 @@ mod tests {
             ports: 20_000..=20_010,
             busy_poll: Duration::ZERO,
             route_cache: false,
+            transports: "process_vm,tcp".parse().expect("names of transports"),
             ..StoreConfig::default()
         };
         assert_eq!(config, Ok(expected));
@@ -242,6 +255,11 @@ mod tests {
             ("MC_STORE_CLIENT_MIN_PORT", "70000", "a port from 1 to 65535"),
             ("MOONCAKE_BUSY_POLL_US", "1001", BusyWait::WANTED),
             ("MOONCAKE_ROUTE_CACHE", "2", "0 or 1"),
+            (
+                "MOONCAKE_TRANSPORTS",
+                "shm,rdma",
+                "one or more of shm, process_vm and tcp, with commas between them",
+            ),
         ] {
             let error = EnvError { name, value: value.to_owned(), wanted };
             assert_eq!(with(&[(name, value)]), Err(error));

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use mooncake_client::node::{Host, Segment};
 use mooncake_client::{Buffer, Region};
 use mooncake_transfer::{
-    DataServer, LocalTransport, ReadOp, SegmentHost, ServerConfig, TcpConfig, TcpTransport,
-    TransferError, Transport, WriteOp,
+    DataServer, LocalTransport, Paths, ReadOp, SegmentHost, ServerConfig, TcpConfig, TcpTransport,
+    TransferError, Transport, Transports, Way, WriteOp,
 };
 use mooncake_types::limits::CHUNK_BYTES;
 use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, Version};
@@ -22,7 +22,7 @@ impl mooncake_transfer::Interrupt for Nobody {
     fn interrupt(&self) {}
 }
 
-/// A host of one segment, reached in two ways.
+/// A host of one segment, reached in three ways.
 struct Rig {
     host: Arc<Host>,
     endpoint: Arc<str>,
@@ -42,10 +42,11 @@ impl Rig {
         Self { endpoint: server.local_addr().to_string().into(), host, _server: server }
     }
 
-    fn ways(&self) -> [Box<dyn Transport>; 2] {
+    fn ways(&self) -> [Box<dyn Transport>; 3] {
         let config = TcpConfig { cluster_id: "cluster".to_owned(), ..TcpConfig::default() };
         let local = LocalTransport::new(Arc::clone(&self.host) as _);
-        [Box::new(local), Box::new(TcpTransport::new(config))]
+        let near = Paths::new(None, config.clone(), Transports::from(Way::Shm));
+        [Box::new(local), Box::new(TcpTransport::new(config)), Box::new(near)]
     }
 
     fn write(&self, way: &dyn Transport, range: RangeWrite<'_>) -> Result<(), TransferError> {

@@ -70,6 +70,7 @@ impl Engine {
             cluster_id: CLUSTER.to_owned(),
             auth_token: config.auth_token.clone(),
             busy_poll: config.busy_poll,
+            local_socket: false,
             ..ServerConfig::default()
         };
         let server = DataServer::start(bound.listener, host.clone(), server_config)

@@ -50,6 +50,7 @@ pub(crate) async fn admit(
         protocol_version: mooncake_wire::PROTOCOL_VERSION,
         epoch: shell.owner.borrow().meta.epoch(),
         software_version: env!("CARGO_PKG_VERSION").to_owned(),
+        local_socket: None,
     };
     mooncake_wire::encode_welcome(out, request_id, &welcome);
     Ok(hello.client)

@@ -52,11 +52,12 @@ impl Region {
         check_kind(&memory, len)?;
         check_len(&memory, 0, len)?;
         // Many processes may hand memory over; it costs no descriptor for as long as it is mapped.
-        Region::map(memory, 0, size).map(Region::without_descriptor)
+        let region = Region::map(memory, 0, size)?;
+        Ok(region.without_descriptor().not_inherited())
     }
 }
 
-fn size_of(len: u64) -> Result<usize, MapError> {
+pub(crate) fn size_of(len: u64) -> Result<usize, MapError> {
     match usize::try_from(len) {
         Ok(0) => Err(MapError::Empty),
         Ok(size) if isize::try_from(size).is_ok() => Ok(size),
@@ -78,7 +79,7 @@ fn stat_of(file: &OwnedFd, len: u64) -> Result<libc::stat, MapError> {
     }
 }
 
-fn check_len(file: &OwnedFd, offset: u64, len: u64) -> Result<(), MapError> {
+pub(crate) fn check_len(file: &OwnedFd, offset: u64, len: u64) -> Result<(), MapError> {
     let stat = stat_of(file, len)?;
     if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
         return Err(MapError::WrongKind { wanted: "a plain file" });
@@ -146,7 +147,7 @@ fn room_for(file: &OwnedFd, len: u64) -> Result<u64, MapError> {
 }
 
 /// Memory with ordinary pages that nobody can shrink. No file of a mounted filesystem can be sealed against that.
-fn check_kind(memory: &OwnedFd, len: u64) -> Result<(), MapError> {
+pub(crate) fn check_kind(memory: &OwnedFd, len: u64) -> Result<(), MapError> {
     // SAFETY: a `statfs` is plain numbers, and all of them are zero until the call fills them in.
     let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: writes one `statfs`, which is ours and as large as that.

@@ -33,6 +33,13 @@ pub fn peer_of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     Ok(Peer { pid: Some(peer.pid).filter(|&pid| pid > 0), uid: peer.uid })
 }
 
+/// The user that others see this process as.
+#[must_use]
+pub fn own_uid() -> u32 {
+    // SAFETY: asks for a number.
+    unsafe { libc::geteuid() }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
@@ -45,8 +52,7 @@ mod tests {
         let (left, _right) = UnixStream::pair().unwrap();
         let peer = peer_of(left.as_fd()).unwrap();
         assert_eq!(peer.pid, i32::try_from(std::process::id()).ok());
-        // SAFETY: asks for a number.
-        assert_eq!(peer.uid, unsafe { libc::geteuid() });
+        assert_eq!(peer.uid, own_uid());
     }
 
     #[test]

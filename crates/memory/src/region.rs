@@ -1,6 +1,7 @@
+use std::ffi::CStr;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
 use thiserror::Error;
@@ -16,6 +17,7 @@ pub struct Region {
     ptr: NonNull<u8>,
     len: usize,
     memory: Memory,
+    emptied_at_end: bool,
 }
 
 /// What keeps the bytes where they are.
@@ -105,19 +107,56 @@ impl Region {
     /// # Errors
     /// If `len` is zero or too large, or the system has not the address space or the descriptor.
     pub fn anonymous(len: u64) -> Result<Region, MapError> {
+        let (memory, size) = Region::create(c"mooncake-segment", len)?;
+        seal(&memory, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL, len)?;
+        Region::map(memory, 0, size)
+    }
+
+    /// As [`Region::anonymous`], but only this mapping can ever be written, and pages are of the ordinary size: most of
+    /// them are never touched.
+    pub(crate) fn readable_by_others(len: u64) -> Result<Region, MapError> {
+        let (memory, size) = Region::create(c"mooncake-slots", len)?;
+        let ptr = map_shared(&memory, 0, size, libc::PROT_READ | libc::PROT_WRITE)?;
+        let region = Region::of_mapping(ptr, size, Some(memory));
+        let memory = region.descriptor().expect("it was given one");
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE;
+        seal(&memory, seals | libc::F_SEAL_SEAL, len)?;
+        Ok(region)
+    }
+
+    /// Maps memory that another process made, to be read only. Nobody may be given a slice of it.
+    pub(crate) fn read_only(memory: &OwnedFd, size: usize) -> Result<Region, MapError> {
+        let ptr = map_shared(memory, 0, size, libc::PROT_READ)?;
+        Ok(Region::of_mapping(ptr, size, None).not_inherited())
+    }
+
+    /// Children of this process do not get the mapping: they have no use for it, and would keep the memory from being
+    /// freed.
+    pub(crate) fn not_inherited(self) -> Region {
+        // SAFETY: exactly the mapping of this region; the advice changes nothing here. If the system refuses, children have
+        // it.
+        let _ = unsafe { libc::madvise(self.ptr.as_ptr().cast(), self.len, libc::MADV_DONTFORK) };
+        self
+    }
+
+    fn of_mapping(ptr: NonNull<u8>, len: usize, memory: Option<OwnedFd>) -> Region {
+        Region { ptr, len, memory: Memory::Mapped(memory), emptied_at_end: false }
+    }
+
+    /// A descriptor of `len` zero bytes, and that length.
+    fn create(name: &CStr, len: u64) -> Result<(OwnedFd, usize), MapError> {
         if len == 0 {
             return Err(MapError::Empty);
         }
         let too_large = MapError::TooLarge { len };
         let size = usize::try_from(len).map_err(|_| too_large.clone())?;
         let file_size = libc::off_t::try_from(len).map_err(|_| too_large)?;
-        let memory = create_memory(len)?;
+        let memory = create_memory(name, len)?;
         // SAFETY: resizes a file that only we have; no memory is involved.
         if unsafe { libc::ftruncate(raw(&memory), file_size) } != 0 {
             return Err(last_error("ftruncate", len));
         }
-        seal(&memory, len)?;
-        Region::map(memory, 0, size)
+        Ok((memory, size))
     }
 
     /// Maps `size` bytes of a file from `offset` on, as [`Region::anonymous`] does with its own.
@@ -126,8 +165,18 @@ impl Region {
         offset: libc::off_t,
         size: usize,
     ) -> Result<Region, MapError> {
-        let ptr = map_shared(&memory, offset, size)?;
-        Ok(Region { ptr, len: size, memory: Memory::Mapped(Some(memory)) })
+        let ptr = map_shared(&memory, offset, size, libc::PROT_READ | libc::PROT_WRITE)?;
+        advise_large_pages(ptr, size);
+        Ok(Region::of_mapping(ptr, size, Some(memory)))
+    }
+
+    /// Gives the pages back to the system when the region is dropped, even if other processes still have them mapped:
+    /// they find zeros there then. For memory that others do not trust once they are told that it is no longer lent.
+    /// Changes nothing for memory without a descriptor, and must not be asked for a file's.
+    #[must_use]
+    pub fn emptied_at_end(mut self) -> Region {
+        self.emptied_at_end = true;
+        self
     }
 
     /// Closes the descriptor; the memory stays mapped.
@@ -147,7 +196,8 @@ impl Region {
     ) -> Result<Region, MapError> {
         let ptr = NonNull::new(bytes.as_ptr()).filter(|_| !bytes.is_empty());
         let ptr = ptr.ok_or(MapError::Empty)?;
-        Ok(Region { ptr, len: bytes.len(), memory: Memory::Lent(keeper) })
+        let memory = Memory::Lent(keeper);
+        Ok(Region { ptr, len: bytes.len(), memory, emptied_at_end: false })
     }
 
     /// Length in bytes.
@@ -209,21 +259,39 @@ impl Region {
     }
 }
 
+impl Region {
+    /// As [`Region::descriptor`], if nobody can make the memory shorter: what [`Region::received`] takes.
+    #[must_use]
+    pub fn sealed_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        let memory = self.descriptor()?;
+        // SAFETY: only asks about the descriptor; no memory is involved.
+        let seals = unsafe { libc::fcntl(memory.as_raw_fd(), libc::F_GET_SEALS) };
+        (seals >= 0 && seals & libc::F_SEAL_SHRINK != 0).then_some(memory)
+    }
+}
+
 impl Drop for Region {
     fn drop(&mut self) {
         if matches!(self.memory, Memory::Lent(_)) {
             return;
         }
-        // SAFETY: exactly the mapping made in `map`; nobody uses its slices any more, as the docs demand.
+        if let (true, Some(memory)) = (self.emptied_at_end, self.descriptor()) {
+            let len = libc::off_t::try_from(self.len).unwrap_or(libc::off_t::MAX);
+            let holes = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            // SAFETY: frees pages of a memory file; nobody here uses slices of them any more, as the docs demand. If the
+            // system refuses, they are freed with the last mapping.
+            let _ = unsafe { libc::fallocate(memory.as_raw_fd(), holes, 0, len) };
+        }
+        // SAFETY: exactly the mapping made in `map_shared`; nobody uses its slices any more, as the docs demand.
         let result = unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.len) };
         assert_eq!(result, 0, "the whole of a mapping can always be unmapped");
     }
 }
 
-fn create_memory(len: u64) -> Result<OwnedFd, MapError> {
+fn create_memory(name: &CStr, len: u64) -> Result<OwnedFd, MapError> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is a NUL-terminated string that lives through the call.
-    let fd = unsafe { libc::memfd_create(c"mooncake-segment".as_ptr(), flags) };
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), flags) };
     if fd < 0 {
         return Err(last_error("memfd_create", len));
     }
@@ -231,17 +299,20 @@ fn create_memory(len: u64) -> Result<OwnedFd, MapError> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-fn seal(memory: &OwnedFd, len: u64) -> Result<(), MapError> {
-    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+fn seal(memory: &impl AsRawFd, seals: libc::c_int, len: u64) -> Result<(), MapError> {
     // SAFETY: changes what may be done to a file that only we have; no memory is involved.
-    match unsafe { libc::fcntl(raw(memory), libc::F_ADD_SEALS, seals) } {
+    match unsafe { libc::fcntl(memory.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
         0 => Ok(()),
         _ => Err(last_error("F_ADD_SEALS", len)),
     }
 }
 
-fn map_shared(memory: &OwnedFd, offset: libc::off_t, size: usize) -> Result<NonNull<u8>, MapError> {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
+fn map_shared(
+    memory: &OwnedFd,
+    offset: libc::off_t,
+    size: usize,
+    protection: libc::c_int,
+) -> Result<NonNull<u8>, MapError> {
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
     let ptr =
@@ -249,9 +320,13 @@ fn map_shared(memory: &OwnedFd, offset: libc::off_t, size: usize) -> Result<NonN
     if ptr == libc::MAP_FAILED {
         return Err(last_error("mmap", size as u64));
     }
-    // SAFETY: exactly the new mapping. Large pages make the first touch cheaper; where there are none, nothing is lost.
-    let _ = unsafe { libc::madvise(ptr, size, libc::MADV_HUGEPAGE) };
     Ok(NonNull::new(ptr.cast()).expect("the kernel maps nothing at address zero unasked"))
+}
+
+/// Large pages make the first touch cheaper; where there are none, nothing is lost.
+fn advise_large_pages(ptr: NonNull<u8>, size: usize) {
+    // SAFETY: exactly a mapping that was just made; the advice changes no byte.
+    let _ = unsafe { libc::madvise(ptr.as_ptr().cast(), size, libc::MADV_HUGEPAGE) };
 }
 
 pub(crate) fn raw(memory: &OwnedFd) -> libc::c_int {

@@ -1,13 +1,15 @@
 use std::sync::Arc;
 
-use mooncake_memory::{RawSlice, Region};
+use mooncake_memory::{RawSlice, Region, SlotTable};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 /// What a node offers to transports: its segments and the ledgers of what they hold. A ledger belongs to the host;
 /// a transport only moves bytes while it holds a ticket.
 ///
-/// A transport never holds one ticket while it begins a write: it completes or abandons each first. So a host may make
-/// `begin_write` wait until an older writer has left.
+/// A transport that receives bytes never holds one ticket while it begins a write: it completes or abandons each first. So
+/// a host may make `begin_write` wait until an older writer has left. For a peer that puts bytes in
+/// place by itself tickets of several ranges are held, those of newer grants begun first, so that no two such wait for each
+/// other.
 pub trait SegmentHost: Send + Sync {
     /// Is this segment one of the host's?
     fn owns(&self, segment: SegmentId) -> bool;
@@ -59,6 +61,22 @@ pub trait SegmentHost: Send + Sync {
 
     /// Has the ledger held the ticket's entry all the time since it was given out? Asked after the bytes were copied.
     fn still_holds(&self, ticket: &ReadTicket) -> bool;
+
+    /// How other processes of this host reach the memory of a segment by themselves; `None` if they do not.
+    fn share(&self, segment: SegmentId) -> Option<SharedSegment> {
+        let _ = segment;
+        None
+    }
+}
+
+/// A segment that other processes read without asking.
+#[derive(Clone, Debug)]
+pub struct SharedSegment {
+    /// Its memory.
+    pub region: Arc<Region>,
+    /// What of it can be read. The host takes a range out of it before it drops the entry in its ledger, and so before
+    /// anybody may change a byte of it.
+    pub slots: Arc<SlotTable>,
 }
 
 /// Makes a writer leave its range soon: it will complete or abandon its ticket without waiting for anything.

@@ -15,6 +15,8 @@
 mod error;
 mod host;
 mod local;
+mod local_socket;
+mod near;
 mod op;
 mod paths;
 mod protocol;
@@ -22,6 +24,7 @@ mod tcp;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod transport;
+mod transports;
 
 mod client;
 mod plan;
@@ -32,11 +35,13 @@ mod sums;
 mod tests;
 
 pub use error::TransferError;
-pub use host::{Interrupt, ReadTicket, SegmentHost, WriteTicket};
+pub use host::{Interrupt, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
 pub use local::LocalTransport;
+pub use near::{Distance, Reach};
 pub use op::{DropOp, ReadOp, WriteOp};
-pub use paths::Paths;
+pub use paths::{Examination, Paths};
 pub use protocol::is_served_by_tcp;
 pub use server::{DataServer, ServerConfig};
 pub use tcp::{TcpConfig, TcpTransport};
 pub use transport::Transport;
+pub use transports::{Transports, TransportsError, Way};

@@ -1,21 +1,71 @@
-use mooncake_types::{Epoch, SegmentId};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use crate::{DropOp, LocalTransport, ReadOp, TcpTransport, TransferError, Transport, WriteOp};
+use mooncake_memory::SliceList;
+use mooncake_types::{Epoch, RangeRead, SegmentId, Version};
 
-/// Every way to nodes that this process has: a copy for its own segments, TCP for all others.
+use crate::near::{Distance, Near, Reach};
+use crate::{
+    DropOp, LocalTransport, ReadOp, TcpConfig, TcpTransport, TransferError, Transport, Transports,
+    Way, WriteOp,
+};
+
+/// Every way to nodes that this process has: a copy for its own segments, shared memory for those of its host, TCP for
+/// all others.
 pub struct Paths {
-    /// To this process's own segments, if it hosts any.
-    pub local: Option<LocalTransport>,
-    /// To everybody else's.
-    pub tcp: TcpTransport,
+    local: Option<LocalTransport>,
+    near: Near,
+    tcp: TcpTransport,
+    ways: Transports,
 }
 
 impl Paths {
+    /// The ways that `ways` allows, and a copy for the segments of `local`. TCP is used in any case to ask a node once
+    /// where it runs.
+    #[must_use]
+    pub fn new(local: Option<LocalTransport>, config: TcpConfig, ways: Transports) -> Self {
+        let near = Near::new(config.clone(), ways.clone());
+        Self { local, near, tcp: TcpTransport::new(config), ways }
+    }
+
+    /// How far a peer is, asked if that is not known.
+    #[must_use]
+    pub fn distance(&self, endpoint: &Arc<str>) -> Distance {
+        self.near.distance(endpoint, &self.tcp)
+    }
+
+    /// Which way reads of a segment at a node take, why, and how long an empty question takes.
+    #[must_use]
+    pub fn examine(&self, endpoint: &Arc<str>, segment: SegmentId) -> Examination {
+        let distance = self.distance(endpoint);
+        let (way, mut why) = (self.ways.allows(Way::Tcp).then_some(Way::Tcp), distance.to_string());
+        let (way, round_trip) = match &distance {
+            Distance::Unreachable(_) => (None, None),
+            Distance::Near(met) if !self.ways.near().is_empty() => {
+                let reach = self.near.reach(met, segment);
+                why = format!("{why}; {reach}");
+                let way = match reach {
+                    Reach::Kernel { .. } => Way::ProcessVm,
+                    Reach::Mapped | Reach::LocalSocket { .. } => Way::Shm,
+                };
+                (Some(way), round_trip(|| self.near.ask(met, empty_read(endpoint, segment))))
+            }
+            _ => {
+                let ask = || self.tcp.read(&[empty_read(endpoint, segment)]).remove(0);
+                (way, round_trip(ask))
+            }
+        };
+        if self.ways != Transports::default() {
+            why = format!("{why}; allowed are only {}", self.ways);
+        }
+        Examination { way, why, round_trip }
+    }
+
     fn local_for(&self, segment: SegmentId) -> Option<&LocalTransport> {
         self.local.as_ref().filter(|local| local.owns(segment))
     }
 
-    /// Has nodes drop entries, by whichever way is nearest; see [`TcpTransport::drop_ranges`].
+    /// Has nodes drop entries, those of this process at once and all others by TCP; see [`TcpTransport::drop_ranges`].
     #[must_use]
     pub fn drop_ranges(&self, ops: &[DropOp]) -> Vec<Result<(), TransferError>> {
         let drop_here = |op: &DropOp| {
@@ -23,43 +73,91 @@ impl Paths {
             local.drop_one(op);
             Some(Ok(()))
         };
-        let local: Vec<_> = ops.iter().map(drop_here).collect();
-        let away = |position: usize| local[position].is_none();
-        let mut results = self.tcp.drop_where(ops, away);
-        settle(&mut results, local);
-        results
+        let local: Vec<Option<Result<(), TransferError>>> = ops.iter().map(drop_here).collect();
+        let results = self.tcp.drop_where(ops, |position| local[position].is_none());
+        local.into_iter().zip(results).map(|(local, result)| local.unwrap_or(result)).collect()
     }
+
+    /// Takes what is left to TCP, if that is allowed, and gives all results.
+    fn finish<'a>(
+        &self,
+        settled: Vec<Option<Result<(), TransferError>>>,
+        endpoint: impl Fn(usize) -> &'a Arc<str>,
+        by_tcp: impl FnOnce(&dyn Fn(usize) -> bool) -> Vec<Result<(), TransferError>>,
+    ) -> Vec<Result<(), TransferError>> {
+        if self.ways.allows(Way::Tcp) {
+            if settled.iter().all(Option::is_some) {
+                return settled.into_iter().flatten().collect();
+            }
+            let results = by_tcp(&|position| settled[position].is_none());
+            let all = settled.into_iter().zip(results);
+            return all.map(|(settled, result)| settled.unwrap_or(result)).collect();
+        }
+        let no_way = |position: usize| {
+            let endpoint = endpoint(position);
+            let distance = self.distance(endpoint);
+            let reason =
+                format!("{distance}, and only these transports are allowed: {}", self.ways);
+            Err(TransferError::Unreachable { endpoint: Arc::clone(endpoint), reason })
+        };
+        let all = settled.into_iter().enumerate();
+        all.map(|(position, settled)| settled.unwrap_or_else(|| no_way(position))).collect()
+    }
+}
+
+/// How one segment is reached from here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Examination {
+    /// The way that reads take; frames over a node's local socket count as shared memory. `None`: there is none.
+    pub way: Option<Way>,
+    /// Why that one, in words.
+    pub why: String,
+    /// The shortest of a few empty questions to the node; `None` if it gave no answer.
+    pub round_trip: Option<Duration>,
+}
+
+/// Questions of which the fastest answer counts.
+const QUESTIONS: usize = 5;
+
+fn round_trip(ask: impl Fn() -> Result<(), TransferError>) -> Option<Duration> {
+    let time = |_| {
+        let start = Instant::now();
+        let answered =
+            matches!(ask(), Ok(()) | Err(TransferError::Stale | TransferError::Refused(_)));
+        answered.then(|| start.elapsed())
+    };
+    (0..QUESTIONS).filter_map(time).min()
+}
+
+/// A read of what no version is: the node has to look, and has nothing to send.
+fn empty_read(endpoint: &Arc<str>, segment: SegmentId) -> ReadOp {
+    let version = Version::default();
+    let range = RangeRead { segment, offset: 0, version, object_offset: 0, from: 0, len: 0 };
+    ReadOp { endpoint: Arc::clone(endpoint), range, dst: SliceList::default() }
 }
 
 impl Transport for Paths {
     fn read(&self, ops: &[ReadOp]) -> Vec<Result<(), TransferError>> {
-        let local: Vec<_> =
+        let mut settled: Vec<_> =
             ops.iter().map(|op| Some(self.local_for(op.range.segment)?.read_one(op))).collect();
-        let away = |position: usize| local[position].is_none();
-        let mut results = self.tcp.read_where(ops, away);
-        settle(&mut results, local);
-        results
+        self.near.read(ops, &mut settled, &self.tcp);
+        self.finish(
+            settled,
+            |position| &ops[position].endpoint,
+            |away| self.tcp.read_where(ops, away),
+        )
     }
 
     fn write(&self, epoch: Epoch, ops: &[WriteOp<'_>]) -> Vec<Result<(), TransferError>> {
-        let local: Vec<_> = ops
+        let mut settled: Vec<_> = ops
             .iter()
             .map(|op| Some(self.local_for(op.range.segment)?.write_one(epoch, op)))
             .collect();
-        let away = |position: usize| local[position].is_none();
-        let mut results = self.tcp.write_where(epoch, ops, away);
-        settle(&mut results, local);
-        results
-    }
-}
-
-fn settle(
-    results: &mut [Result<(), TransferError>],
-    local: Vec<Option<Result<(), TransferError>>>,
-) {
-    for (result, local) in results.iter_mut().zip(local) {
-        if let Some(local) = local {
-            *result = local;
-        }
+        self.near.write(epoch, ops, &mut settled, &self.tcp);
+        self.finish(
+            settled,
+            |position| &ops[position].endpoint,
+            |away| self.tcp.write_where(epoch, ops, away),
+        )
     }
 }

@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES};
 use mooncake_types::{BusyWait, ClientId, Epoch, ErrorCode};
+use mooncake_wire::LocalSocket;
 
 use crate::client::{
     DropExchange, Exchange, Lease, Patience, Peers, Purpose, ReadExchange, WriteExchange, drive,
@@ -69,6 +70,19 @@ impl TcpTransport {
     #[must_use]
     pub fn new(config: TcpConfig) -> Self {
         Self { peers: Peers::new(config) }
+    }
+
+    /// Where processes of the node's own host find it, as it says itself. Asks it if there is no connection yet.
+    pub(crate) fn local_socket_of(
+        &self,
+        endpoint: &Arc<str>,
+    ) -> Result<Option<LocalSocket>, TransferError> {
+        let timeout = self.peers.config().transfer_timeout;
+        let deadline = deadline(timeout, std::iter::empty());
+        let lease = self.peers.lease(endpoint, Purpose::Read, deadline)?;
+        let socket = lease.as_lane().local_socket.clone();
+        lease.give_back();
+        Ok(socket)
     }
 
     /// [`Transport::read`] of the operations at the positions that are wanted; the other results mean nothing.

@@ -29,6 +29,22 @@ pub struct WelcomeResponse {
     /// The master's epoch, or the highest that a node has seen. Always present.
     #[prost(fixed64, optional, tag = "3")]
     pub epoch: ::core::option::Option<u64>,
+    /// Where processes of the same host find a node; absent if it takes no such connections.
+    #[prost(message, optional, tag = "4")]
+    pub local_socket: ::core::option::Option<LocalSocket>,
+}
+/// A Unix socket of a node, in the namespace of names that no file has.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LocalSocket {
+    /// The boot of the host's kernel.
+    #[prost(string, tag = "1")]
+    pub boot_id: ::prost::alloc::string::String,
+    /// The network namespace that the socket's name is in.
+    #[prost(fixed64, tag = "2")]
+    pub network_namespace: u64,
+    /// The node's server, as 16 bytes: new each time one starts, and a part of the socket's name.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub instance: ::prost::bytes::Bytes,
 }
 /// The answer after which the connection is closed.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -618,6 +634,29 @@ pub struct DropRequest {
     /// The version to be dropped; two numbers per range.
     #[prost(fixed64, repeated, tag = "3")]
     pub versions: ::prost::alloc::vec::Vec<u64>,
+}
+/// The body of a SHARE frame: asks for a segment's memory.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ShareRequest {
+    /// The segment's incarnation, as 16 bytes.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub segment_id: ::prost::bytes::Bytes,
+}
+/// The body of a SHARE_REPLY frame. Unless the status says otherwise, descriptors come with its first byte: that of the
+/// table of what can be read without asking, and then that of the memory if `has_memory`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ShareResponse {
+    /// Length of the segment, in bytes.
+    #[prost(fixed64, tag = "1")]
+    pub len: u64,
+    /// Where the memory lies in the address space of the node.
+    #[prost(fixed64, tag = "2")]
+    pub address: u64,
+    #[prost(bool, tag = "3")]
+    pub has_memory: bool,
+    /// Always present; 0 if the segment is shared.
+    #[prost(sint32, optional, tag = "4")]
+    pub status_code: ::core::option::Option<i32>,
 }
 /// Who opened the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

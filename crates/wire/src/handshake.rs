@@ -55,6 +55,19 @@ pub struct Welcome {
     pub epoch: Epoch,
     /// For logs; nothing may depend on it.
     pub software_version: String,
+    /// Where processes of the same host find a node, if it takes such connections.
+    pub local_socket: Option<LocalSocket>,
+}
+
+/// A Unix socket of a node, in the namespace of names that no file has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalSocket {
+    /// The boot of the host's kernel.
+    pub boot_id: String,
+    /// The network namespace that the socket's name is in.
+    pub network_namespace: u64,
+    /// The node's server: new each time one starts.
+    pub instance: u128,
 }
 
 /// The answer after which a connection is closed.
@@ -138,6 +151,11 @@ pub fn encode_welcome(out: &mut Vec<u8>, request_id: u64, welcome: &Welcome) {
         protocol_version: welcome.protocol_version,
         software_version: welcome.software_version.clone(),
         epoch: Some(welcome.epoch.0),
+        local_socket: welcome.local_socket.as_ref().map(|socket| proto::LocalSocket {
+            boot_id: socket.boot_id.clone(),
+            network_namespace: socket.network_namespace,
+            instance: column::from_id(socket.instance),
+        }),
     };
     frame::append(out, Kind::Welcome, request_id, &message);
 }
@@ -198,7 +216,14 @@ pub fn decode_welcome(body: &[u8]) -> Result<Welcome, DecodeError> {
         protocol_version: message.protocol_version,
         epoch: Epoch(epoch),
         software_version: message.software_version,
+        local_socket: message.local_socket.map(to_local_socket).transpose()?,
     })
+}
+
+fn to_local_socket(socket: proto::LocalSocket) -> Result<LocalSocket, DecodeError> {
+    let instance = column::to_id("instance", &socket.instance)?;
+    let (boot_id, network_namespace) = (socket.boot_id, socket.network_namespace);
+    Ok(LocalSocket { boot_id, network_namespace, instance })
 }
 
 /// The body of a [`Kind::Refusal`] frame.

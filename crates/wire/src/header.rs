@@ -57,6 +57,18 @@ kinds! {
     Drop = 36,
     /// From a node: one result per range.
     DropReply = 37,
+    /// To a node, on its local socket: asks for a segment's memory.
+    Share = 40,
+    /// From a node: a [`crate::Shared`], and descriptors.
+    ShareReply = 41,
+    /// To a node, on its local socket: ranges that the sender is going to write in place.
+    Begin = 42,
+    /// From a node: one result per range.
+    BeginReply = 43,
+    /// To a node, on its local socket: one result per range that was begun.
+    Complete = 44,
+    /// From a node: one result per range that was begun.
+    CompleteReply = 45,
 }
 
 impl Kind {
@@ -69,8 +81,10 @@ impl Kind {
             Kind::Hello | Kind::Welcome | Kind::Refusal => MAX_HANDSHAKE_BODY_BYTES,
             Kind::Request | Kind::Reply => MAX_FRAME_BODY_BYTES,
             Kind::Read | Kind::Drop => RANGES * 128,
-            Kind::Write => RANGES * (MAX_KEY_BYTES as u32 + 128),
+            Kind::Write | Kind::Begin => RANGES * (MAX_KEY_BYTES as u32 + 128),
             Kind::ReadReply | Kind::WriteReply | Kind::DropReply => RANGES * 16,
+            Kind::BeginReply | Kind::Complete | Kind::CompleteReply => RANGES * 16,
+            Kind::Share | Kind::ShareReply => 256,
         }
     }
 }

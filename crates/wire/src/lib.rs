@@ -44,6 +44,7 @@ mod frame;
 mod generated;
 mod handshake;
 mod header;
+mod in_place;
 mod read;
 mod remains;
 mod replica_lists;
@@ -52,6 +53,7 @@ mod reply_encode;
 mod request_decode;
 mod request_encode;
 mod shape;
+mod share;
 mod status;
 mod task;
 mod write;
@@ -59,13 +61,18 @@ mod write;
 pub use decode_error::DecodeError;
 pub use drop::{decode_drop, decode_drop_reply, encode_drop, encode_drop_reply};
 pub use handshake::{
-    Expected, Hello, PROTOCOL_VERSION, Refusal, Role, Welcome, decode_hello, decode_refusal,
-    decode_welcome, encode_hello, encode_refusal, encode_welcome,
+    Expected, Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Welcome, decode_hello,
+    decode_refusal, decode_welcome, encode_hello, encode_refusal, encode_welcome,
 };
 pub use header::{FrameError, HEADER_LEN, Header, Kind, MAX_HANDSHAKE_BODY_BYTES};
+pub use in_place::{
+    decode_begin_reply, decode_complete, decode_complete_reply, encode_begin, encode_begin_reply,
+    encode_complete, encode_complete_reply,
+};
 pub use read::{decode_read, decode_read_reply, encode_read, encode_read_reply};
 pub use reply_decode::decode_reply;
 pub use reply_encode::encode_reply;
 pub use request_decode::{RequestMessage, decode_request};
 pub use request_encode::encode_request;
+pub use share::{Shared, decode_share, decode_share_reply, encode_share, encode_share_reply};
 pub use write::{WriteMessage, decode_write, decode_write_reply, encode_write, encode_write_reply};

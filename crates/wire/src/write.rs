@@ -12,6 +12,15 @@ use crate::{DecodeError, Kind, column, frame, generated as proto, shape, status}
 /// If the body would be longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. It is not if the caller keeps to
 /// [`MAX_FRAME_RANGES`] and the limit on the length of a key.
 pub fn encode_write(out: &mut Vec<u8>, request_id: u64, epoch: Epoch, ranges: &[RangeWrite<'_>]) {
+    append_ranges(out, (Kind::Write, request_id), epoch, ranges);
+}
+
+pub(crate) fn append_ranges(
+    out: &mut Vec<u8>,
+    head: (Kind, u64),
+    epoch: Epoch,
+    ranges: &[RangeWrite<'_>],
+) {
     let mut in_parts = false;
     let versions = column::from_versions(ranges.iter().map(|range| {
         in_parts |= is_part(range);
@@ -31,7 +40,7 @@ pub fn encode_write(out: &mut Vec<u8>, request_id: u64, epoch: Epoch, ranges: &[
         parts,
     };
     let keys = ranges.iter().map(|range| range.key);
-    frame::append_keyed(out, (Kind::Write, request_id), None, keys, &rest);
+    frame::append_keyed(out, head, None, keys, &rest);
 }
 
 /// Whether a range needs more said of it than most: they are written whole, under their own version.
@@ -48,14 +57,14 @@ fn from_parts(ranges: &[RangeWrite<'_>]) -> proto::WriteParts {
     }
 }
 
-/// The body of a [`Kind::Write`] frame. It owns the bytes that its ranges borrow.
+/// The body of a [`Kind::Write`] or [`Kind::Begin`] frame. It owns the bytes that its ranges borrow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteMessage {
     epoch: Epoch,
     message: proto::WriteRequest,
 }
 
-/// The body of a [`Kind::Write`] frame. Keys are not copied; they keep the frame alive.
+/// The body of a [`Kind::Write`] or [`Kind::Begin`] frame. Keys are not copied; they keep the frame alive.
 ///
 /// # Errors
 /// If the body is no such message, or holds more than [`MAX_FRAME_RANGES`].

@@ -7,9 +7,9 @@ use std::process::ExitStatus;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::admin;
 use super::process::{Process, SpawnError};
 use super::stop::Stop;
+use crate::admin;
 
 /// Master and nodes must serve this soon after their start.
 const START_DEADLINE: Duration = Duration::from_secs(20);

@@ -5,7 +5,6 @@
 //! knows which put a get may return, `oracle` says what other caches would have hit, and `report` is the table.
 //! Enter at [`main`].
 
-mod admin;
 mod args;
 mod cluster;
 mod content;

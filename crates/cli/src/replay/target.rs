@@ -4,14 +4,13 @@ use mooncake_client::{Store, StoreConfig};
 use mooncake_types::limits::MIN_SEGMENT_BYTES;
 
 use super::ReplayError;
-use super::admin;
 use super::args::ReplayArgs;
 use super::cluster::{self, CLUSTER_ID, Cluster, ClusterError, Plan};
 use super::stop::Stop;
 use super::trace::Trace;
+use crate::admin;
 use crate::exit::complain;
 
-const DEFAULT_ADMIN_PORT: u16 = 9003;
 const CAPACITY_METRIC: &str = "master_total_capacity_bytes";
 const EVICTION_METRIC: &str = "master_evicted_key_count";
 
@@ -77,7 +76,7 @@ impl Target {
         if let Some(id) = &args.cluster_id {
             config.cluster_id.clone_from(id);
         }
-        let admin = args.master_http.clone().unwrap_or_else(|| beside(master));
+        let admin = args.master_http.clone().unwrap_or_else(|| admin::beside(master));
         let capacity = || admin::metric(&admin::get(&admin, "/metrics").ok()?, CAPACITY_METRIC);
         let pool_bytes = args.pool_bytes.or_else(capacity);
         Target { cluster: None, admin, config, nodes: None, pool_bytes }
@@ -112,30 +111,5 @@ fn pure_client(host: &str, master: &str, config: StoreConfig) -> StoreConfig {
         segment_bytes: 0,
         local_buffer_bytes: 0,
         ..config
-    }
-}
-
-/// The default admin address of the first master in a list.
-fn beside(master: &str) -> String {
-    let first = master.split(',').next().unwrap_or(master);
-    let host = first.rsplit_once(':').map_or(first, |(host, _)| host);
-    format!("{host}:{DEFAULT_ADMIN_PORT}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_admin_server_is_sought_on_the_masters_host() {
-        let rows = [
-            ("10.0.0.1:50051", "10.0.0.1:9003"),
-            ("a:1,b:2", "a:9003"),
-            ("[::1]:50051", "[::1]:9003"),
-            ("host", "host:9003"),
-        ];
-        for (master, expected) in rows {
-            assert_eq!(beside(master), expected);
-        }
     }
 }

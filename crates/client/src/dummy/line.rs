@@ -1,14 +1,11 @@
 //! Frames, and descriptors, over a socket between two processes of one host.
 
-use std::io::{self, IoSlice, IoSliceMut, Read};
-use std::mem::MaybeUninit;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
-};
+use mooncake_memory::{Wait, recv_with_descriptors, send_with_descriptors};
+use rustix::net::{RecvFlags, recv};
 
 use super::protocol::{HEAD_LEN, Head, Malformed};
 
@@ -47,23 +44,8 @@ pub(super) fn send(
     frame: &[u8],
     descriptor: Option<BorrowedFd<'_>>,
 ) -> Result<(), LineError> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let descriptors = descriptor.map(|descriptor| [descriptor]);
-    let mut sent = 0;
-    while sent < frame.len() {
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        if let (0, Some(descriptors)) = (sent, &descriptors) {
-            let fits = control.push(SendAncillaryMessage::ScmRights(descriptors));
-            assert!(fits, "there is room for one descriptor");
-        }
-        let bytes = [IoSlice::new(&frame[sent..])];
-        match sendmsg(stream, &bytes, &mut control, SendFlags::NOSIGNAL) {
-            Ok(count) => sent += count,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(io::Error::from(error).into()),
-        }
-    }
-    Ok(())
+    let descriptors = descriptor.as_slice();
+    Ok(send_with_descriptors(stream.as_fd(), frame, descriptors)?)
 }
 
 /// What [`receive`] received, besides the body.
@@ -101,31 +83,23 @@ pub(super) fn receive(
 }
 
 fn receive_head(stream: &UnixStream) -> Result<([u8; HEAD_LEN], Option<OwnedFd>), LineError> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut head = [0; HEAD_LEN];
-    let mut descriptor = None;
+    let mut descriptors = Vec::new();
     let mut filled = 0;
     while filled < HEAD_LEN {
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut room = [IoSliceMut::new(&mut head[filled..])];
-        let count = match recvmsg(stream, &mut room, &mut control, RecvFlags::CMSG_CLOEXEC) {
-            Ok(message) => message.bytes,
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(error) => return Err(io::Error::from(error).into()),
-        };
-        for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-                // Those that nobody asked for are closed at once.
-                descriptor = descriptors.last().or(descriptor);
-            }
-        }
-        match (count, filled) {
-            (0, 0) => return Err(LineError::Closed),
-            (0, _) => return Err(LineError::Broken("it ended within a frame".to_owned())),
-            _ => filled += count,
+        match recv_with_descriptors(
+            stream.as_fd(),
+            &mut head[filled..],
+            &mut descriptors,
+            Wait::Block,
+        )? {
+            0 if filled == 0 => return Err(LineError::Closed),
+            0 => return Err(LineError::Broken("it ended within a frame".to_owned())),
+            count => filled += count,
         }
     }
-    Ok((head, descriptor))
+    // Those that nobody asked for are closed at once.
+    Ok((head, descriptors.pop()))
 }
 
 /// Whether the other side is still there, as far as can be told without waiting.

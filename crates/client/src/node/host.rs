@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use mooncake_transfer::{Interrupt, ReadTicket, SegmentHost, WriteTicket};
+use mooncake_transfer::{Interrupt, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId};
 
 use super::segment::Segment;
@@ -64,7 +64,9 @@ impl Host {
     fn withdraw(&self, id: SegmentId) -> Option<Arc<Segment>> {
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
         let position = segments.iter().position(|segment| segment.id() == id)?;
-        Some(segments.remove(position))
+        let segment = segments.remove(position);
+        segment.close();
+        Some(segment)
     }
 
     /// The highest epoch seen so far.
@@ -133,5 +135,9 @@ impl SegmentHost for Host {
 
     fn still_holds(&self, ticket: &ReadTicket) -> bool {
         self.segment(ticket.segment).is_ok_and(|segment| segment.still_holds(ticket))
+    }
+
+    fn share(&self, segment: SegmentId) -> Option<SharedSegment> {
+        self.segment(segment).ok()?.share()
     }
 }

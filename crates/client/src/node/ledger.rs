@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mooncake_types::{ErrorCode, RangeRead, RangeWrite, Version, limits};
 
-use super::entry::{Entry, is_whole};
+use super::entry::{Entry, EntryState, is_whole};
 
 /// What one segment's memory holds: non-overlapping ranges, each with the grant that it obeys.
 ///
@@ -43,6 +43,8 @@ pub struct Begun {
     pub ticket: u64,
     /// The older writers that this one has superseded, to be told to stop.
     pub superseded: Vec<u64>,
+    /// Where the entries started that were complete, and are dropped.
+    pub dropped: Vec<u64>,
 }
 
 /// What a reader finds.
@@ -90,16 +92,17 @@ impl Ledger {
         let entry = range.offset..range.offset + range.entry_len;
         let start = range.offset + range.from;
         let part = start..start + range.len;
-        let superseded = if self.is_further_part(range) {
+        let (mut superseded, mut dropped) = (Vec::new(), Vec::new());
+        if self.is_further_part(range) {
             self.join(range.offset, &part)?;
-            Vec::new()
         } else {
-            self.take(&entry, range)?
-        };
+            dropped = self.take(&entry, range)?;
+            superseded = self.supersede_writers(&entry);
+        }
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         self.writers.insert(ticket, Writer { entry, part, superseded: false });
-        Ok(Begun { ticket, superseded })
+        Ok(Begun { ticket, superseded, dropped })
     }
 
     fn is_further_part(&self, range: &RangeWrite<'_>) -> bool {
@@ -117,19 +120,22 @@ impl Ledger {
         entry.begin_part(&(part.start - offset..part.end - offset))
     }
 
-    /// Makes a new entry in the place of all that overlap it, and names the writers that are superseded by it.
+    /// Makes a new entry in the place of all that overlap it, and names those of them that were complete.
     fn take(&mut self, wanted: &Range<u64>, range: &RangeWrite<'_>) -> Result<Vec<u64>, ErrorCode> {
         let overlapped = self.overlapped(wanted);
         let refusal = overlapped.iter().find_map(|at| self.entries[at].refusal(*at, range));
         if let Some(code) = refusal {
             return Err(code);
         }
+        let mut dropped = Vec::new();
         for offset in overlapped {
+            if self.entries[&offset].state == EntryState::Complete {
+                dropped.push(offset);
+            }
             self.drop_entry(offset, wanted);
         }
-        let superseded = self.supersede_writers(wanted);
         self.entries.insert(range.offset, Entry::writing(range));
-        Ok(superseded)
+        Ok(dropped)
     }
 
     /// Whether the writer may change bytes now.
@@ -147,6 +153,21 @@ impl Ledger {
             .values()
             .any(|other| other.superseded && overlap(&other.part, &writer.part));
         if blocked { Clearance::Wait } else { Clearance::Clear }
+    }
+
+    /// Where the entry starts that a writer is at work in, or was before it was superseded.
+    ///
+    /// # Panics
+    /// If the ticket was completed or abandoned.
+    #[must_use]
+    pub fn offset_of(&self, ticket: u64) -> u64 {
+        self.writers.get(&ticket).expect("the ticket is open").entry.start
+    }
+
+    /// The entry that starts here, if all of it can be read.
+    #[must_use]
+    pub fn complete_at(&self, offset: u64) -> Option<&Entry> {
+        self.entries.get(&offset).filter(|entry| entry.state == EntryState::Complete)
     }
 
     /// Ends a write: all bytes of its part are in place. `checksums` is kept if the part is the whole entry and there is

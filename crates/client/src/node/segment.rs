@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
-use mooncake_memory::Region;
-use mooncake_transfer::{Interrupt, ReadTicket, WriteTicket};
+use mooncake_memory::{Region, SlotRow, SlotTable};
+use mooncake_transfer::{Interrupt, ReadTicket, SharedSegment, WriteTicket};
 use mooncake_types::{ErrorCode, RangeRead, RangeWrite, SegmentId, Version};
 
 use super::bell::Bell;
@@ -15,6 +15,8 @@ pub struct Segment {
     id: SegmentId,
     region: Arc<Region>,
     frontier: Frontier,
+    /// What other processes of this host read by; it changes under the lock of the books only.
+    slots: Option<Arc<SlotTable>>,
     books: Mutex<Books>,
     /// Told whenever a writer has stopped.
     stopped: Bell,
@@ -31,12 +33,29 @@ impl Segment {
     pub fn new(id: SegmentId, region: Region) -> Self {
         let ledger = Ledger::new(region.len());
         let books = Mutex::new(Books { ledger, interrupts: BTreeMap::new() });
+        let slots = SlotTable::new(region.len()).inspect_err(|error| {
+            tracing::info!(%error, "other processes of this host read this segment by message");
+        });
         Self {
             id,
             region: Arc::new(region),
             frontier: Frontier::default(),
+            slots: slots.ok().map(Arc::new),
             books,
             stopped: Bell::default(),
+        }
+    }
+
+    /// What other processes of this host need to read it by themselves.
+    pub(super) fn share(&self) -> Option<SharedSegment> {
+        let slots = Arc::clone(self.slots.as_ref()?);
+        Some(SharedSegment { region: Arc::clone(&self.region), slots })
+    }
+
+    /// Tells other processes that what they have mapped is no longer lent. Its memory goes later.
+    pub(super) fn close(&self) {
+        if let Some(slots) = &self.slots {
+            slots.close();
         }
     }
 
@@ -74,6 +93,10 @@ impl Segment {
     ) -> Result<WriteTicket, ErrorCode> {
         let mut books = self.lock();
         let begun = books.ledger.begin(range)?;
+        // Before this writer, or one that it waits for, can have changed a byte of what others read by themselves.
+        if let Some(slots) = &self.slots {
+            begun.dropped.iter().for_each(|&offset| slots.withdraw(offset));
+        }
         self.frontier.reach(range.offset + range.from + range.len);
         books.interrupts.insert(begun.ticket, interrupt);
         // Under the lock, so that none of them ends meanwhile and something else is interrupted in its place.
@@ -115,9 +138,21 @@ impl Segment {
     pub(super) fn complete_write(&self, ticket: u64, checksums: Vec<u32>) -> Result<(), ErrorCode> {
         let mut books = self.lock();
         books.interrupts.remove(&ticket);
+        let offset = books.ledger.offset_of(ticket);
         let completed = books.ledger.complete(ticket, checksums);
+        if completed.is_ok() {
+            self.publish(&books.ledger, offset);
+        }
         self.stopped.ring();
         completed
+    }
+
+    /// Lets other processes read the entry that starts here by themselves, if all of it is there.
+    fn publish(&self, ledger: &Ledger, offset: u64) {
+        if let (Some(slots), Some(entry)) = (&self.slots, ledger.complete_at(offset)) {
+            let (len, version, object_offset) = (entry.len, entry.version, entry.object_offset);
+            slots.publish(&SlotRow { offset, len, version, object_offset });
+        }
     }
 
     pub(super) fn abandon_write(&self, ticket: u64) {
@@ -137,7 +172,11 @@ impl Segment {
     }
 
     pub(super) fn drop_version(&self, offset: u64, version: Version) {
-        self.lock().ledger.drop_version(offset, version);
+        let mut books = self.lock();
+        books.ledger.drop_version(offset, version);
+        if let (Some(slots), None) = (&self.slots, books.ledger.complete_at(offset)) {
+            slots.withdraw(offset);
+        }
     }
 
     pub(super) fn still_holds(&self, ticket: &ReadTicket) -> bool {
@@ -146,6 +185,13 @@ impl Segment {
 
     fn lock(&self) -> MutexGuard<'_, Books> {
         self.books.lock().expect("no holder of the ledger panicked")
+    }
+}
+
+impl Drop for Segment {
+    /// Before its memory is given back: others would find other bytes where the table says that theirs lie.
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

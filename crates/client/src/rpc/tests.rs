@@ -57,7 +57,12 @@ fn pool(scripts: Vec<Script>) -> (Pool, mpsc::Receiver<()>) {
 fn play(mut stream: TcpStream, script: Script, arrived: &mpsc::Sender<()>) {
     let mut out = Vec::new();
     let software_version = String::new();
-    let welcome = Welcome { protocol_version: PROTOCOL_VERSION, epoch: Epoch(1), software_version };
+    let welcome = Welcome {
+        protocol_version: PROTOCOL_VERSION,
+        epoch: Epoch(1),
+        software_version,
+        local_socket: None,
+    };
     let hello = read_frame(&mut stream).expect("a hello comes first");
     mooncake_wire::encode_welcome(&mut out, hello.request_id, &welcome);
     stream.write_all(&out).expect("the client listens");

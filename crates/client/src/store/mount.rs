@@ -117,7 +117,7 @@ impl Store {
             ErrorCode::InternalError
         })?;
         tracing::debug!(len_bytes, location, "more memory is lent");
-        let ids = vec![session.lend(region, Origin::Allocation)?];
+        let ids = vec![session.lend(region.emptied_at_end(), Origin::Allocation)?];
         Ok(AllocatedSegments { ids, len_bytes })
     }
 

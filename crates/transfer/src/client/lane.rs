@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mooncake_memory::{RecvBatch, Wait, Watch};
+use mooncake_wire::LocalSocket;
 
 use super::Fault;
 use super::inbound::Inbound;
@@ -18,6 +19,8 @@ const FRESH: Duration = Duration::from_millis(1);
 pub(crate) struct Lane {
     stream: TcpStream,
     pub(super) endpoint: Arc<str>,
+    /// Where processes of the peer's host find it.
+    pub(crate) local_socket: Option<LocalSocket>,
     pub(super) inbound: Inbound,
     pub(super) outbound: Outbound,
     watch: Watch,
@@ -27,10 +30,15 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(super) fn new(stream: TcpStream, endpoint: Arc<str>, busy_poll: Duration) -> Self {
+    pub(super) fn new(
+        stream: TcpStream,
+        endpoint: Arc<str>,
+        local_socket: Option<LocalSocket>,
+        busy_poll: Duration,
+    ) -> Self {
         let (inbound, outbound) = (Inbound::default(), Outbound::default());
         let (watch, pulse, used) = (Watch::new(busy_poll), Pulse::new(), Instant::now());
-        Self { stream, endpoint, inbound, outbound, watch, pulse, next_id: 1, used }
+        Self { stream, endpoint, local_socket, inbound, outbound, watch, pulse, next_id: 1, used }
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {

@@ -1,15 +1,18 @@
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mooncake_types::ErrorCode;
 use mooncake_wire::Refusal;
+use socket2::SockRef;
 
-use super::connection::{Connection, Service};
+use super::connection::{Connection, Origin, Service};
 use super::registry::{Membership, Registry};
-use super::{ServerConfig, refuse};
-use crate::{SegmentHost, stream};
+use super::{Site, refuse};
+use crate::{local_socket, stream};
 
 /// Stack of a thread that serves one connection; its buffers are on the heap.
 pub(super) const STACK_BYTES: usize = 256 << 10;
@@ -20,21 +23,51 @@ const MAX_REFUSING: usize = 32;
 /// How long to wait when the system has no descriptor or thread left for another connection.
 const BACK_OFF: Duration = Duration::from_millis(20);
 
+/// Where connections come in.
+pub(super) enum Listener {
+    Tcp(TcpListener),
+    Local(UnixListener),
+}
+
+impl Listener {
+    /// The next connection. The standard library's TCP stream does for any socket what is done here with it.
+    fn accept(&self) -> io::Result<(TcpStream, Origin)> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream::tune(&stream)?;
+                Ok((stream, Origin::Tcp))
+            }
+            Listener::Local(listener) => {
+                let (stream, _) = listener.accept()?;
+                Ok((OwnedFd::from(stream).into(), Origin::Local))
+            }
+        }
+    }
+
+    /// Wakes the thread that accepts; a listener that was shut down already is as good.
+    pub(super) fn shut_down(&self) {
+        let _ = match self {
+            Listener::Tcp(listener) => SockRef::from(listener).shutdown(Shutdown::Both),
+            Listener::Local(listener) => SockRef::from(listener).shutdown(Shutdown::Both),
+        };
+    }
+}
+
 /// The thread that lets connections in.
 pub(super) struct Acceptor {
-    pub(super) listener: Arc<TcpListener>,
+    pub(super) listener: Arc<Listener>,
     pub(super) registry: Arc<Registry>,
-    pub(super) host: Arc<dyn SegmentHost>,
-    pub(super) config: Arc<ServerConfig>,
+    pub(super) site: Arc<Site>,
 }
 
 impl Acceptor {
     pub(super) fn run(self) {
         while !self.registry.is_closed() {
             match self.listener.accept() {
-                Ok((stream, peer)) => {
-                    if let Err(error) = self.admit(stream) {
-                        tracing::warn!(%peer, %error, "a connection could not be served");
+                Ok((stream, origin)) => {
+                    if let Err(error) = self.admit(stream, origin) {
+                        tracing::warn!(?origin, %error, "a connection could not be served");
                     }
                 }
                 Err(error) if is_passing(&error) => {}
@@ -49,16 +82,25 @@ impl Acceptor {
         }
     }
 
-    fn admit(&self, stream: TcpStream) -> io::Result<()> {
-        stream::tune(&stream)?;
-        let open = self.registry.open();
-        if open >= self.config.max_connections.saturating_add(MAX_REFUSING) {
+    fn admit(&self, stream: TcpStream, origin: Origin) -> io::Result<()> {
+        let (open, most) = (self.registry.open(), self.site.config.max_connections);
+        if open >= most.saturating_add(MAX_REFUSING) {
             return Err(io::Error::other("too many connections"));
         }
-        let connection = Arc::new(Connection::new(stream));
+        let refusal = if open >= most {
+            let message = format!("the node serves {most} connections already");
+            Some(Refusal { code: ErrorCode::UnavailableInCurrentStatus, message })
+        } else if origin == Origin::Local {
+            local_socket::check_user(stream.as_fd()).err().map(|stranger| Refusal {
+                code: ErrorCode::IllegalClient,
+                message: stranger.to_string(),
+            })
+        } else {
+            None
+        };
+        let connection = Arc::new(Connection::new(stream, origin));
         let Some(membership) = self.registry.enter(&connection) else { return Ok(()) };
-        let is_full = open >= self.config.max_connections;
-        let thread = self.spawn(connection, membership, is_full)?;
+        let thread = self.spawn(connection, membership, refusal)?;
         self.registry.keep(thread);
         Ok(())
     }
@@ -67,18 +109,17 @@ impl Acceptor {
         &self,
         connection: Arc<Connection>,
         membership: Membership,
-        is_full: bool,
+        refusal: Option<Refusal>,
     ) -> io::Result<std::thread::JoinHandle<()>> {
-        let (host, config) = (Arc::clone(&self.host), Arc::clone(&self.config));
+        let site = Arc::clone(&self.site);
         let serve = move || {
             let _membership = membership;
-            if is_full {
-                let message =
-                    format!("the node serves {} connections already", config.max_connections);
-                let code = ErrorCode::UnavailableInCurrentStatus;
-                refuse::refuse(connection.stream(), 0, &Refusal { code, message });
-            } else {
-                Service::new(connection, host, config).run();
+            match refusal {
+                Some(refusal) => {
+                    tracing::info!(%refusal, "a connection is refused");
+                    refuse::refuse(connection.stream(), 0, &refusal);
+                }
+                None => Service::new(connection, site).run(),
             }
         };
         std::thread::Builder::new().name("data".into()).stack_size(STACK_BYTES).spawn(serve)

@@ -8,22 +8,31 @@ use mooncake_types::ErrorCode;
 use mooncake_wire::{DecodeError, FrameError, HEADER_LEN, Header, Kind, Refusal};
 
 use super::inbox::Inbox;
-use super::{ServerConfig, refuse};
+use super::{Site, refuse};
 use crate::sums::ChunkSums;
 use crate::{Interrupt, SegmentHost};
 
 /// A peer that stops in the middle of a frame, or takes no more of a reply, is given up after this long.
 const STALL: Duration = Duration::from_secs(30);
 
+/// Which way a connection came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    Tcp,
+    /// By the local socket, from a process of this user.
+    Local,
+}
+
 /// One client's connection.
 pub(super) struct Connection {
     stream: TcpStream,
+    origin: Origin,
     interrupted: AtomicBool,
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream) -> Self {
-        Self { stream, interrupted: AtomicBool::new(false) }
+    pub(super) fn new(stream: TcpStream, origin: Origin) -> Self {
+        Self { stream, origin, interrupted: AtomicBool::new(false) }
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -76,7 +85,7 @@ impl End {
 pub(super) struct Service {
     pub(super) connection: Arc<Connection>,
     pub(super) host: Arc<dyn SegmentHost>,
-    pub(super) config: Arc<ServerConfig>,
+    pub(super) site: Arc<Site>,
     pub(super) inbox: Inbox,
     pub(super) sums: ChunkSums,
     /// What is about to be sent, from the heap.
@@ -86,14 +95,10 @@ pub(super) struct Service {
 }
 
 impl Service {
-    pub(super) fn new(
-        connection: Arc<Connection>,
-        host: Arc<dyn SegmentHost>,
-        config: Arc<ServerConfig>,
-    ) -> Self {
-        let inbox = Inbox::new(config.busy_poll);
+    pub(super) fn new(connection: Arc<Connection>, site: Arc<Site>) -> Self {
+        let (host, inbox) = (Arc::clone(&site.host), Inbox::new(site.config.busy_poll));
         let (sums, out, bounce) = (ChunkSums::default(), Vec::new(), Vec::new());
-        Self { connection, host, config, inbox, sums, out, bounce }
+        Self { connection, host, site, inbox, sums, out, bounce }
     }
 
     pub(super) fn run(mut self) {
@@ -113,12 +118,15 @@ impl Service {
     fn serve(&mut self) -> Result<std::convert::Infallible, End> {
         self.connection.stream.set_read_timeout(Some(STALL))?;
         self.connection.stream.set_write_timeout(Some(STALL))?;
+        let is_local = self.connection.origin == Origin::Local;
         loop {
             let header = self.next_header()?;
             match header.kind {
                 Kind::Read => self.serve_read(&header)?,
                 Kind::Write => self.serve_write(&header)?,
                 Kind::Drop => self.serve_drop(&header)?,
+                Kind::Share if is_local => self.serve_share(&header)?,
+                Kind::Begin if is_local => self.serve_begin(&header)?,
                 kind => {
                     let message = format!("a data port takes no {kind:?} frames");
                     return Err(End::broken(header.request_id, message));
@@ -128,7 +136,7 @@ impl Service {
     }
 
     /// Waits for the next frame for as long as it takes, once it has begun for as long as it moves.
-    fn next_header(&mut self) -> Result<Header, End> {
+    pub(super) fn next_header(&mut self) -> Result<Header, End> {
         while self.inbox.is_empty() {
             match self.inbox.await_request(&self.connection.stream) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

@@ -3,25 +3,27 @@
 mod accept;
 mod connection;
 mod drop;
+mod in_place;
 mod inbox;
 mod open_write;
 mod read;
 mod refuse;
 mod registry;
+mod share;
 mod welcome;
 mod write;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mooncake_types::BusyWait;
-use socket2::SockRef;
+use mooncake_wire::LocalSocket;
 
-use crate::SegmentHost;
-use accept::Acceptor;
+use crate::{SegmentHost, local_socket};
+use accept::{Acceptor, Listener};
 use registry::Registry;
 
 /// How a [`DataServer`] behaves.
@@ -36,6 +38,8 @@ pub struct ServerConfig {
     /// How long to look for the next request before sleeping for it (see [`mooncake_memory::Watch`]); zero: not at
     /// all.
     pub busy_poll: Duration,
+    /// Whether processes of the same user on this host may come by a Unix socket, and have the memory shared with them.
+    pub local_socket: bool,
 }
 
 impl Default for ServerConfig {
@@ -45,20 +49,29 @@ impl Default for ServerConfig {
             auth_token: String::new(),
             max_connections: 1024,
             busy_poll: BusyWait::DEFAULT_LIMIT,
+            local_socket: true,
         }
     }
+}
+
+/// What all connections of a server share.
+struct Site {
+    host: Arc<dyn SegmentHost>,
+    config: ServerConfig,
+    /// What peers are told to find the local socket by, if there is one.
+    local_socket: Option<LocalSocket>,
 }
 
 /// Serves a node's data port. Dropping it stops it.
 pub struct DataServer {
     address: SocketAddr,
-    listener: Arc<TcpListener>,
+    listeners: Vec<Arc<Listener>>,
     registry: Arc<Registry>,
-    acceptor: Mutex<Option<JoinHandle<()>>>,
+    acceptors: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl DataServer {
-    /// Serves `listener` until [`DataServer::stop`] or drop.
+    /// Serves `listener` until [`DataServer::stop`] or drop, and a local socket beside it if the system has one.
     ///
     /// # Errors
     /// The system's, if it has no thread or descriptor.
@@ -69,19 +82,39 @@ impl DataServer {
     ) -> io::Result<DataServer> {
         listener.set_nonblocking(false)?;
         let address = listener.local_addr()?;
-        let listener = Arc::new(listener);
+        let mut listeners = vec![Arc::new(Listener::Tcp(listener))];
+        let mut door = None;
+        if config.local_socket {
+            match local_socket::listen() {
+                Ok((listener, socket)) => {
+                    listeners.push(Arc::new(Listener::Local(listener)));
+                    door = Some(socket);
+                }
+                Err(error) => tracing::info!(%error, "processes of this host come by TCP"),
+            }
+        }
         let registry = Arc::new(Registry::default());
-        let acceptor = Acceptor {
-            listener: Arc::clone(&listener),
+        let server = DataServer {
+            address,
+            listeners: listeners.clone(),
             registry: Arc::clone(&registry),
-            host,
-            config: Arc::new(config),
+            acceptors: Mutex::default(),
         };
-        let thread = std::thread::Builder::new()
-            .name("data-accept".into())
-            .stack_size(accept::STACK_BYTES)
-            .spawn(move || acceptor.run())?;
-        Ok(DataServer { address, listener, registry, acceptor: Mutex::new(Some(thread)) })
+        let site = Arc::new(Site { host, config, local_socket: door });
+        for listener in listeners {
+            let (registry, site) = (Arc::clone(&registry), Arc::clone(&site));
+            let acceptor = Acceptor { listener, registry, site };
+            let thread = std::thread::Builder::new()
+                .name("data-accept".into())
+                .stack_size(accept::STACK_BYTES)
+                .spawn(move || acceptor.run())?;
+            server.acceptors().push(thread);
+        }
+        Ok(server)
+    }
+
+    fn acceptors(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.acceptors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where it serves.
@@ -93,10 +126,11 @@ impl DataServer {
     /// Closes all connections and returns when nothing of them is under way any more. Doing it again changes nothing.
     pub fn stop(&self) {
         self.registry.close();
-        // Wakes the accepting thread; a listener that was shut down already is as good.
-        let _ = SockRef::from(&*self.listener).shutdown(std::net::Shutdown::Both);
-        let thread = self.acceptor.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
+        for listener in &self.listeners {
+            listener.shut_down();
+        }
+        let threads = std::mem::take(&mut *self.acceptors());
+        for thread in threads {
             // A thread that panicked has said so already.
             let _ = thread.join();
         }

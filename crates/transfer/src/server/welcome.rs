@@ -25,7 +25,7 @@ impl Service {
         self.fill_by(deadline, header.body_len as usize)?;
         let hello = decode_hello(self.inbox.take(header.body_len as usize))
             .map_err(|error| End::body(id, &error))?;
-        let (cluster_id, auth_token) = (&self.config.cluster_id, &self.config.auth_token);
+        let (cluster_id, auth_token) = (&self.site.config.cluster_id, &self.site.config.auth_token);
         hello
             .check(&Expected { cluster_id, auth_token })
             .map_err(|refusal| End::Refused(id, refusal))?;
@@ -33,6 +33,7 @@ impl Service {
             protocol_version: PROTOCOL_VERSION,
             epoch: self.host.epoch(),
             software_version: env!("CARGO_PKG_VERSION").to_owned(),
+            local_socket: self.site.local_socket.clone(),
         };
         self.out.clear();
         encode_welcome(&mut self.out, id, &welcome);

@@ -1,12 +1,14 @@
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use mooncake_memory::Region;
+use mooncake_memory::{Region, SlotRow, SlotTable};
+use mooncake_types::limits::CHUNK_BYTES;
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 use super::partial::Partial;
-use crate::{Interrupt, ReadTicket, SegmentHost, WriteTicket};
+use crate::{Interrupt, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
 
 /// Called when a read has got its ticket, before a byte is copied.
 type ReadHook = Box<dyn Fn(&MemoryHost, &ReadTicket) + Send + Sync>;
@@ -16,6 +18,7 @@ type ReadHook = Box<dyn Fn(&MemoryHost, &ReadTicket) + Send + Sync>;
 pub struct MemoryHost {
     state: Mutex<State>,
     left: Condvar,
+    reads: AtomicUsize,
     hook: Mutex<Option<Arc<ReadHook>>>,
 }
 
@@ -28,6 +31,7 @@ struct State {
 
 struct Segment {
     region: Arc<Region>,
+    slots: Arc<SlotTable>,
     entries: Vec<Entry>,
     partials: Vec<Partial>,
     /// The newest grant that began in each range.
@@ -69,8 +73,14 @@ impl MemoryHost {
         Arc::new(host)
     }
 
-    /// Runs `hook` between the ticket and the copy of every read from now on.
+    /// Runs `hook` between the ticket and the copy of every read from now on. What is complete is taken out of the tables
+    /// that other processes read, so that they ask too.
     pub fn on_read(&self, hook: impl Fn(&MemoryHost, &ReadTicket) + Send + Sync + 'static) {
+        for segment in self.lock().segments.values() {
+            for entry in &segment.entries {
+                segment.slots.withdraw(entry.range.start);
+            }
+        }
         let hook: ReadHook = Box::new(hook);
         *self.hook.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(hook));
     }
@@ -78,7 +88,16 @@ impl MemoryHost {
     /// Drops every entry of a segment, as a removal would.
     pub fn drop_entries(&self, segment: SegmentId) {
         if let Some(segment) = self.lock().segments.get_mut(&segment) {
-            segment.entries.clear();
+            segment.keep_entries(|_| false);
+        }
+    }
+
+    /// Begins anew: nothing is held, and no grant has been seen.
+    pub fn forget(&self, segment: SegmentId) {
+        if let Some(segment) = self.lock().segments.get_mut(&segment) {
+            segment.keep_entries(|_| false);
+            segment.partials.clear();
+            segment.begun.clear();
         }
     }
 
@@ -86,6 +105,12 @@ impl MemoryHost {
     #[must_use]
     pub fn region(&self, segment: SegmentId) -> Option<Arc<Region>> {
         Some(Arc::clone(&self.lock().segments.get(&segment)?.region))
+    }
+
+    /// How often it was asked where a range lies.
+    #[must_use]
+    pub fn reads(&self) -> usize {
+        self.reads.load(Ordering::SeqCst)
     }
 
     /// Writers that have begun and neither completed nor abandoned.
@@ -134,8 +159,20 @@ impl Writer {
 
 impl Segment {
     fn new(region: Arc<Region>) -> Self {
+        let slots = Arc::new(SlotTable::new(region.len()).expect("memory for a test"));
         let (entries, partials) = (Vec::new(), Vec::new());
-        Self { region, entries, partials, begun: Vec::new(), writers: Vec::new() }
+        Self { region, slots, entries, partials, begun: Vec::new(), writers: Vec::new() }
+    }
+
+    fn keep_entries(&mut self, keep: impl Fn(&Entry) -> bool) {
+        let slots = &self.slots;
+        self.entries.retain(|entry| {
+            let keeps = keep(entry);
+            if !keeps {
+                slots.withdraw(entry.range.start);
+            }
+            keeps
+        });
     }
 
     fn check(&self, range: &RangeWrite<'_>) -> Result<(), ErrorCode> {
@@ -161,7 +198,7 @@ impl Segment {
         let stays = |other: &Range<u64>| !overlap(other, &writer.entry);
         self.begun.retain(|(other, _)| *other != writer.entry);
         self.begun.push((writer.entry.clone(), writer.grant));
-        self.entries.retain(|entry| stays(&entry.range));
+        self.keep_entries(|entry| stays(&entry.range));
         self.partials.retain(|partial| {
             stays(&partial.entry) || (!writer.is_whole() && writer.is_of(partial))
         });
@@ -211,7 +248,9 @@ impl Segment {
 
     fn complete(&mut self, writer: Writer, checksums: Vec<u32>) {
         let checksums = if writer.is_whole() {
-            Some(checksums.into())
+            Some(checksums.into()).filter(|sums: &Arc<[u32]>| {
+                sums.len() as u64 == (writer.entry.end - writer.entry.start).div_ceil(CHUNK_BYTES)
+            })
         } else {
             let index = self.partials.iter().position(|partial| writer.is_of(partial));
             let index = index.expect("a writer that was not superseded has its entry");
@@ -222,6 +261,12 @@ impl Segment {
             None
         };
         let (range, version, grant) = (writer.entry, writer.version, writer.grant);
+        self.slots.publish(&SlotRow {
+            offset: range.start,
+            len: range.end - range.start,
+            version,
+            object_offset: 0,
+        });
         self.entries.push(Entry { range, version, grant, checksums });
     }
 }
@@ -268,11 +313,10 @@ impl SegmentHost for MemoryHost {
     }
 
     fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode> {
-        debug_assert_eq!(
-            checksums,
-            ticket.memory.chunk_crcs(),
-            "checksums are those of the memory"
-        );
+        if !checksums.is_empty() {
+            let found = ticket.memory.chunk_crcs();
+            debug_assert_eq!(checksums, found, "checksums are those of the memory");
+        }
         let mut state = self.lock();
         let writer = Self::take_writer(&mut state, &ticket).ok_or(ErrorCode::InternalError)?;
         self.left.notify_all();
@@ -290,6 +334,7 @@ impl SegmentHost for MemoryHost {
     }
 
     fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
         let ticket = {
             let state = self.lock();
             let segment = state.segments.get(&range.segment).ok_or(ErrorCode::SegmentNotFound)?;
@@ -322,7 +367,7 @@ impl SegmentHost for MemoryHost {
     fn drop_range(&self, range: &RangeDrop) {
         if let Some(segment) = self.lock().segments.get_mut(&range.segment) {
             let wanted = (range.offset, range.version);
-            segment.entries.retain(|entry| (entry.range.start, entry.version) != wanted);
+            segment.keep_entries(|entry| (entry.range.start, entry.version) != wanted);
         }
     }
 
@@ -333,5 +378,11 @@ impl SegmentHost for MemoryHost {
             let mut entries = segment.entries.iter();
             entries.any(|entry| (entry.range.start, entry.version, entry.grant) == wanted)
         })
+    }
+
+    fn share(&self, segment: SegmentId) -> Option<SharedSegment> {
+        let state = self.lock();
+        let Segment { region, slots, .. } = state.segments.get(&segment)?;
+        Some(SharedSegment { region: Arc::clone(region), slots: Arc::clone(slots) })
     }
 }

@@ -10,10 +10,11 @@ use mooncake_wire::{decode_welcome, encode_hello};
 
 use super::raw_peer::{connect, hello, read_frame};
 use super::rig::{
-    EPOCH, Node, Object, all_ok, read_all, scatter, tcp, version, wait_until, write_all,
+    EPOCH, Node, Object, all_ok, by, read_all, scatter, tcp, tcp_config, version, wait_until,
+    write_all,
 };
 use crate::testing::{first_mismatch, pattern};
-use crate::{DropOp, LocalTransport, Paths, SegmentHost, TransferError, Transport};
+use crate::{DropOp, LocalTransport, Paths, SegmentHost, TransferError, Transport, Transports};
 
 const MIB: u64 = 1 << 20;
 
@@ -26,9 +27,12 @@ pub(super) fn on_every_transport(promise: impl Fn(&dyn Transport, &Node)) {
     promise(&tcp(), &node);
     let node = Node::start(1, 64 * MIB);
     let host = Arc::clone(&node.host) as Arc<dyn SegmentHost>;
-    promise(&Paths { local: Some(LocalTransport::new(host)), tcp: tcp() }, &node);
-    let node = Node::start(1, 64 * MIB);
-    promise(&Paths { local: None, tcp: tcp() }, &node);
+    let local = LocalTransport::new(host);
+    promise(&Paths::new(Some(local), tcp_config(), Transports::default()), &node);
+    for ways in ["tcp", "shm", "process_vm", "shm,process_vm,tcp"] {
+        let node = Node::start(1, 64 * MIB);
+        promise(&by(ways), &node);
+    }
 }
 
 #[test]
@@ -61,7 +65,8 @@ fn what_was_dropped_is_stale_and_what_lies_beside_it_stays() {
     let here = Node::start(1, MIB);
     let there = Node::start(2, MIB);
     let host = Arc::clone(&here.host) as Arc<dyn SegmentHost>;
-    let paths = Paths { local: Some(LocalTransport::new(host)), tcp: tcp() };
+    let local = LocalTransport::new(host);
+    let paths = Paths::new(Some(local), tcp_config(), Transports::default());
     for node in [&here, &there] {
         let objects = [Object::at(node, 0, 100, 1), Object::at(node, 100, 100, 2)];
         assert_eq!(write_all(&paths, &objects), all_ok(2));
@@ -364,7 +369,7 @@ fn several_peers_serve_one_call() {
 fn own_segments_and_others_mix_in_one_call() {
     let nodes: Vec<Node> = (1..=2).map(|id| Node::start(id, 16 * MIB)).collect();
     let local = LocalTransport::new(Arc::clone(&nodes[0].host) as Arc<dyn SegmentHost>);
-    let transport = Paths { local: Some(local), tcp: tcp() };
+    let transport = Paths::new(Some(local), tcp_config(), Transports::default());
     let mut objects: Vec<Object> = (0..20)
         .map(|i| Object::at(&nodes[i % 2], i as u64 * 100_000, 99_999, i as u64 + 1))
         .collect();

@@ -2,6 +2,9 @@
 
 mod contract;
 mod lanes;
+mod near;
+mod near_attacks;
+mod near_processes;
 mod parts;
 mod peers_that_fail;
 mod raw_peer;

@@ -13,6 +13,7 @@ use mooncake_wire::{
 };
 
 use super::rig::{CLUSTER, TOKEN};
+use crate::local_socket;
 
 /// Reads one frame's header and body.
 pub(super) fn read_frame(stream: &mut TcpStream) -> io::Result<(Header, Vec<u8>)> {
@@ -41,6 +42,7 @@ impl FakeNode {
                 protocol_version: PROTOCOL_VERSION,
                 epoch: Epoch(0),
                 software_version: String::new(),
+                local_socket: None,
             };
             let mut frame = Vec::new();
             encode_welcome(&mut frame, hello.request_id, &welcome);
@@ -87,6 +89,15 @@ pub(super) fn connect(endpoint: &str) -> TcpStream {
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
     stream.set_nodelay(true).unwrap();
+    stream
+}
+
+/// A client that was let in by the node's local socket.
+pub(super) fn connect_nearby(endpoint: &str) -> TcpStream {
+    let config = super::rig::tcp_config();
+    let socket = crate::client::open(endpoint, &config).unwrap().1.local_socket.unwrap();
+    let (stream, _) = crate::client::open(&local_socket::endpoint_of(&socket), &config).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     stream
 }
 

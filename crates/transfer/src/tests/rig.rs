@@ -7,7 +7,7 @@ use mooncake_types::{Epoch, RangeRead, RangeWrite, SegmentId, Version};
 
 use crate::testing::{MemoryHost, first_mismatch, pattern};
 use crate::{
-    DataServer, ReadOp, SegmentHost, ServerConfig, TcpConfig, TcpTransport, TransferError,
+    DataServer, Paths, ReadOp, SegmentHost, ServerConfig, TcpConfig, TcpTransport, TransferError,
     Transport, WriteOp,
 };
 
@@ -58,6 +58,11 @@ pub(super) fn tcp_config() -> TcpConfig {
 
 pub(super) fn tcp() -> TcpTransport {
     TcpTransport::new(tcp_config())
+}
+
+/// The ways that these names allow, and no others.
+pub(super) fn by(ways: &str) -> Paths {
+    Paths::new(None, tcp_config(), ways.parse().unwrap())
 }
 
 pub(super) fn version(counter: u64) -> Version {

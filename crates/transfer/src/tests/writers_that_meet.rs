@@ -9,7 +9,7 @@ use mooncake_types::ErrorCode;
 use mooncake_wire::encode_write;
 
 use super::raw_peer::connect_and_greet;
-use super::rig::{EPOCH, Node, Object, all_ok, read_all, tcp, version, wait_until, write_all};
+use super::rig::{EPOCH, Node, Object, all_ok, by, read_all, tcp, version, wait_until, write_all};
 use crate::testing::first_mismatch;
 use crate::{LocalTransport, SegmentHost, TransferError, Transport};
 
@@ -31,7 +31,7 @@ fn frame(objects: &[Object]) -> Vec<u8> {
 fn a_zombie_is_interrupted_by_a_newer_writer() {
     let node = Node::start(1, 8 << 20);
     let local = LocalTransport::new(Arc::clone(&node.host) as Arc<dyn SegmentHost>);
-    let ways: [&dyn Transport; 2] = [&tcp(), &local];
+    let ways: [&dyn Transport; 3] = [&tcp(), &local, &by("shm")];
     for (round, way) in ways.into_iter().enumerate() {
         let round = round as u64 * 10;
         let old = Object::at(&node, 1 << 20, 2 << 20, round + 1);

@@ -1,7 +1,9 @@
 use bytes::Bytes;
-use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Reply, Request};
+use mooncake_types::{
+    Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Reply, Request, SegmentId,
+};
 use mooncake_wire as wire;
-use mooncake_wire::{DecodeError, HEADER_LEN, Header, Hello, Kind, Refusal, Welcome};
+use mooncake_wire::{DecodeError, HEADER_LEN, Header, Hello, Kind, Refusal, Shared, Welcome};
 
 /// What a frame of each kind carries.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +19,12 @@ pub(crate) enum Frame<'a> {
     WriteReply(Vec<Result<(), ErrorCode>>),
     Drop(Vec<RangeDrop>),
     DropReply(Vec<Result<(), ErrorCode>>),
+    Share(SegmentId),
+    ShareReply(Result<Shared, ErrorCode>),
+    Begin(Epoch, Vec<RangeWrite<'a>>),
+    BeginReply(Vec<Result<(), ErrorCode>>),
+    Complete(Vec<Result<(), ErrorCode>>),
+    CompleteReply(Vec<Result<(), ErrorCode>>),
 }
 
 impl Frame<'_> {
@@ -36,6 +44,12 @@ impl Frame<'_> {
             Frame::WriteReply(results) => wire::encode_write_reply(out, id, results),
             Frame::Drop(ranges) => wire::encode_drop(out, id, ranges),
             Frame::DropReply(results) => wire::encode_drop_reply(out, id, results),
+            Frame::Share(segment) => wire::encode_share(out, id, *segment),
+            Frame::ShareReply(answer) => wire::encode_share_reply(out, id, *answer),
+            Frame::Begin(epoch, ranges) => wire::encode_begin(out, id, *epoch, ranges),
+            Frame::BeginReply(results) => wire::encode_begin_reply(out, id, results),
+            Frame::Complete(results) => wire::encode_complete(out, id, results),
+            Frame::CompleteReply(results) => wire::encode_complete_reply(out, id, results),
         }
         bytes
     }
@@ -66,6 +80,15 @@ pub(crate) fn decode<T>(
         Kind::WriteReply => see(Frame::WriteReply(wire::decode_write_reply(body)?)),
         Kind::Drop => see(Frame::Drop(wire::decode_drop(body)?)),
         Kind::DropReply => see(Frame::DropReply(wire::decode_drop_reply(body)?)),
+        Kind::Share => see(Frame::Share(wire::decode_share(body)?)),
+        Kind::ShareReply => see(Frame::ShareReply(wire::decode_share_reply(body)?)),
+        Kind::Begin => {
+            let message = wire::decode_write(owned())?;
+            see(Frame::Begin(message.epoch(), message.ranges()?))
+        }
+        Kind::BeginReply => see(Frame::BeginReply(wire::decode_begin_reply(body)?)),
+        Kind::Complete => see(Frame::Complete(wire::decode_complete(body)?)),
+        Kind::CompleteReply => see(Frame::CompleteReply(wire::decode_complete_reply(body)?)),
     })
 }
 

@@ -16,9 +16,21 @@ fn a_body_that_is_cut_short_is_refused() {
             let Ok(accepted) = decode(header.kind, &body[..len], |frame| frame.encode(1)) else {
                 continue;
             };
+            // A node without a local socket does not name one.
+            if header.kind == Kind::Welcome && accepted[HEADER_LEN..] == body[..len] {
+                continue;
+            }
             // No bytes at all are how protobuf writes an empty list. Whoever asked knows how many results it needs.
-            let lists =
-                [Kind::Read, Kind::ReadReply, Kind::WriteReply, Kind::Drop, Kind::DropReply];
+            let lists = [
+                Kind::Drop,
+                Kind::DropReply,
+                Kind::Read,
+                Kind::ReadReply,
+                Kind::WriteReply,
+                Kind::BeginReply,
+                Kind::Complete,
+                Kind::CompleteReply,
+            ];
             assert!(len == 0 && lists.contains(&header.kind), "{name}, cut to {len} bytes");
             assert_eq!(accepted.len(), HEADER_LEN, "{name}, cut to {len} bytes");
         }

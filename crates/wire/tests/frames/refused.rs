@@ -130,7 +130,11 @@ fn lists_that_are_too_long() {
     check(Kind::Read, empty().column64(2, &vec![0; limit + 1]), too_many("offsets", limit));
     let list = empty().bytes(1, &vec![1; limit + 1]);
     check(Kind::ReadReply, list.clone(), too_many("status_codes", limit));
-    check(Kind::WriteReply, list, too_many("status_codes", limit));
+    check(Kind::WriteReply, list.clone(), too_many("status_codes", limit));
+    for kind in [Kind::BeginReply, Kind::Complete, Kind::CompleteReply] {
+        check(kind, list.clone(), too_many("status_codes", limit));
+    }
+    check(Kind::Begin, keys(limit + 1), too_many("keys", limit));
 }
 
 /// Protobuf merges sub-messages that stand twice, and lists would grow past their limits that way.
@@ -171,6 +175,11 @@ fn fields_that_are_missing() {
     check(Kind::Welcome, empty().varint(1, 1), missing("epoch"));
     check(Kind::Refusal, empty().bytes(1, b"why"), missing("status_code"));
     check(Kind::Write, empty(), missing("epoch"));
+    check(Kind::Begin, empty(), missing("epoch"));
+    check(Kind::Share, empty(), missing("segment_id"));
+    check(Kind::ShareReply, empty(), missing("status_code"));
+    let nowhere = empty().varint(1, 1).fixed64(3, 7).message(4, empty());
+    check(Kind::Welcome, nowhere, missing("instance"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use mooncake_types::{
     Remains, ReplicateConfig, Reply, Request, Scan, ScanAction, ScanPage, SegmentAddress,
     SegmentId, SoftPin, TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
 };
-use mooncake_wire::{Hello, PROTOCOL_VERSION, Refusal, Role, Welcome};
+use mooncake_wire::{Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
 
 use crate::frame::Frame;
 
@@ -39,7 +39,14 @@ fn handshake() -> Vec<(&'static str, Frame<'static>)> {
         protocol_version: PROTOCOL_VERSION,
         epoch: Epoch(42),
         software_version: "0.1.0".into(),
+        local_socket: None,
     };
+    let local_socket = LocalSocket {
+        boot_id: "d3c4b5a6-0000-4000-8000-123456789abc".into(),
+        network_namespace: 4_026_531_840,
+        instance: 0x0011_2233_4455_6677_8899_AABB_CCDD_EEFF,
+    };
+    let near = Welcome { local_socket: Some(local_socket), ..welcome.clone() };
     let refusal = Refusal { code: ErrorCode::IllegalClient, message: "who are you?".into() };
     let first = Welcome { epoch: Epoch(0), software_version: "".into(), ..welcome.clone() };
     vec![
@@ -47,6 +54,7 @@ fn handshake() -> Vec<(&'static str, Frame<'static>)> {
         ("hello, no secrets", Frame::Hello(plain)),
         ("welcome", Frame::Welcome(welcome)),
         ("welcome, no epoch yet", Frame::Welcome(first)),
+        ("welcome, with a local socket", Frame::Welcome(near)),
         ("refusal", Frame::Refusal(refusal)),
     ]
 }
@@ -265,6 +273,7 @@ fn data() -> Vec<(&'static str, Frame<'static>)> {
     let writes = vec![write, RangeWrite { key: KEYS[2], object_offset: 0, ..write }];
     let part = RangeWrite { from: 1 << 18, len: 1 << 18, ..write };
     let copy = RangeWrite { grant: Version { counter: u64::MAX, ..version() }, ..write };
+    let shared = Shared { len: 3 << 30, address: 0x7fff_1234_5000, has_memory: true };
     vec![
         ("read", Frame::Read(reads)),
         ("read, striped", Frame::Read(striped)),
@@ -275,6 +284,13 @@ fn data() -> Vec<(&'static str, Frame<'static>)> {
         ("write reply", Frame::WriteReply(results())),
         ("drop", Frame::Drop(vec![dropped, RangeDrop { segment: OTHER, ..dropped }])),
         ("drop reply", Frame::DropReply(results())),
+        ("share", Frame::Share(SEGMENT)),
+        ("share reply", Frame::ShareReply(Ok(shared))),
+        ("share reply, refused", Frame::ShareReply(Err(ErrorCode::SegmentNotFound))),
+        ("begin", Frame::Begin(Epoch(42), vec![part, write])),
+        ("begin reply", Frame::BeginReply(results())),
+        ("complete", Frame::Complete(results())),
+        ("complete reply", Frame::CompleteReply(results())),
     ]
 }
 

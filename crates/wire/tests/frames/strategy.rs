@@ -9,7 +9,7 @@ use mooncake_types::{
     Remains, ReplicateConfig, Reply, Request, Scan, ScanAction, ScanPage, SegmentAddress,
     SegmentId, SoftPin, TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
 };
-use mooncake_wire::{Hello, PROTOCOL_VERSION, Refusal, Role, Welcome};
+use mooncake_wire::{Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -30,6 +30,11 @@ pub(crate) fn frame() -> impl Strategy<Value = Frame<'static>> {
         1 => vec(status(), 0..9).prop_map(Frame::WriteReply),
         1 => vec(range_drop(), 0..6).prop_map(Frame::Drop),
         1 => vec(status(), 0..9).prop_map(Frame::DropReply),
+        1 => segment_id().prop_map(Frame::Share),
+        1 => shared().prop_map(Frame::ShareReply),
+        1 => vec(status(), 0..9).prop_map(Frame::BeginReply),
+        1 => vec(status(), 0..9).prop_map(Frame::Complete),
+        1 => vec(status(), 0..9).prop_map(Frame::CompleteReply),
     ]
 }
 
@@ -86,9 +91,26 @@ fn hello() -> impl Strategy<Value = Hello> {
 }
 
 fn welcome() -> impl Strategy<Value = Welcome> {
-    (any::<u32>(), epoch(), ".{0,20}").prop_map(|(protocol_version, epoch, software_version)| {
-        Welcome { protocol_version, epoch, software_version }
+    (any::<u32>(), epoch(), ".{0,20}", proptest::option::of(local_socket())).prop_map(
+        |(protocol_version, epoch, software_version, local_socket)| Welcome {
+            protocol_version,
+            epoch,
+            software_version,
+            local_socket,
+        },
+    )
+}
+
+fn local_socket() -> impl Strategy<Value = LocalSocket> {
+    (".{0,40}", number(), any::<u128>()).prop_map(|(boot_id, network_namespace, instance)| {
+        LocalSocket { boot_id, network_namespace, instance }
     })
+}
+
+fn shared() -> impl Strategy<Value = Result<Shared, ErrorCode>> {
+    let shared = (number(), number(), any::<bool>());
+    let shared = shared.prop_map(|(len, address, has_memory)| Shared { len, address, has_memory });
+    prop_oneof![3 => shared.prop_map(Ok), 1 => error().prop_map(Err)]
 }
 
 fn refusal() -> impl Strategy<Value = Refusal> {

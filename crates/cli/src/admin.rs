@@ -1,4 +1,4 @@
-//! The master's admin HTTP server, as far as a replay asks it.
+//! The master's admin HTTP server, as far as the programs here ask it.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -6,19 +6,28 @@ use std::time::Duration;
 
 /// Largest answer that is read, in bytes.
 const MAX_ANSWER_BYTES: u64 = 16 << 20;
+/// `--metrics_port` of a master that is not told otherwise.
+const DEFAULT_PORT: u16 = 9003;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why the admin server gave no usable answer.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum AdminError {
+pub(crate) enum AdminError {
     #[error("cannot reach http://{address}{path}: {reason}")]
     Unreachable { address: String, path: String, reason: String },
     #[error("http://{address}{path} answered {status:?}")]
     Refused { address: String, path: String, status: String },
 }
 
+/// Where a master serves admin HTTP unless it is told otherwise; of several, the first.
+pub(crate) fn beside(master: &str) -> String {
+    let first = master.split(',').next().unwrap_or(master);
+    let host = first.rsplit_once(':').map_or(first, |(host, _)| host);
+    format!("{host}:{DEFAULT_PORT}")
+}
+
 /// The body of `GET path` at `address` (host:port).
-pub(super) fn get(address: &str, path: &str) -> Result<String, AdminError> {
+pub(crate) fn get(address: &str, path: &str) -> Result<String, AdminError> {
     let answer = fetch(address, path).map_err(|error| AdminError::Unreachable {
         address: address.to_owned(),
         path: path.to_owned(),
@@ -36,7 +45,7 @@ pub(super) fn get(address: &str, path: &str) -> Result<String, AdminError> {
 
 /// The sum of all samples of a metric in Prometheus text, whether or not it carries the suffix of counters;
 /// absent if there is none.
-pub(super) fn metric(text: &str, name: &str) -> Option<u64> {
+pub(crate) fn metric(text: &str, name: &str) -> Option<u64> {
     let values = text.lines().filter_map(|line| {
         let (series, value) = line.rsplit_once(' ')?;
         let found = series.split('{').next()?;
@@ -78,6 +87,19 @@ mod tests {
             stream.write_all(answer.as_bytes()).unwrap();
         });
         address
+    }
+
+    #[test]
+    fn the_admin_server_is_sought_on_the_masters_host() {
+        let rows = [
+            ("10.0.0.1:50051", "10.0.0.1:9003"),
+            ("a:1,b:2", "a:9003"),
+            ("[::1]:50051", "[::1]:9003"),
+            ("host", "host:9003"),
+        ];
+        for (master, expected) in rows {
+            assert_eq!(beside(master), expected);
+        }
     }
 
     #[test]

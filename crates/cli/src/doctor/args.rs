@@ -1,0 +1,26 @@
+//! The command line of `mooncake doctor`.
+
+use clap::Parser;
+
+/// Say which way this host would take to each segment of a pool, and why.
+///
+/// Between processes of one host and one user the memory of a node is mapped and copied directly (shm); where it
+/// cannot be mapped, the kernel copies it (process_vm); all other bytes travel by tcp. For each segment that the master
+/// knows, this asks its node where it runs, connects as a client would, and prints the way, the reason, and how long an
+/// empty question takes. Run it as the user, and in the container, of the engine that is too slow.
+///
+/// MOONCAKE_TRANSPORTS, MOONCAKE_AUTH_TOKEN and MC_STORE_CLUSTER_ID count as they do for a client. The exit status is 1 if
+/// the master or a node cannot be reached.
+#[derive(Debug, Parser)]
+#[command(name = "mooncake doctor", max_term_width = 110)]
+pub(super) struct DoctorArgs {
+    /// The master, where clients and nodes reach it.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:50051")]
+    pub(super) master: String,
+    /// Where the master serves its metrics, from which the segments are learnt [default: its host, port 9003].
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(super) master_http: Option<String>,
+    /// The cluster id of the pool [default: that of clients].
+    #[arg(long, value_name = "ID")]
+    pub(super) cluster_id: Option<String>,
+}

@@ -1,0 +1,92 @@
+//! `mooncake doctor`: which way bytes would take from this host to each segment of a pool, and why. Enter at [`main`].
+
+mod args;
+mod segments;
+
+use std::fmt::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use mooncake_client::StoreConfig;
+use mooncake_transfer::{Distance, Paths, TcpConfig};
+use mooncake_types::{ByteSize, ClientId};
+
+use crate::admin;
+use crate::exit::{complain, say};
+use args::DoctorArgs;
+use segments::Listed;
+
+/// Runs the program; `args` are without its name. The status is 0 if the master and all nodes could be reached, 1 if not,
+/// and 2 for wrong arguments.
+#[must_use]
+pub fn main(args: &[String]) -> ExitCode {
+    let name = "mooncake doctor".to_owned();
+    let args = match DoctorArgs::try_parse_from(std::iter::once(&name).chain(args)) {
+        Ok(args) => args,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    match examine(&args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(reason) => {
+            complain(format_args!("mooncake doctor: {reason}\n"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints what is found, and says whether all nodes could be reached.
+fn examine(args: &DoctorArgs) -> Result<bool, String> {
+    let mut config = StoreConfig::from_env().map_err(|error| error.to_string())?;
+    if let Some(cluster_id) = &args.cluster_id {
+        config.cluster_id.clone_from(cluster_id);
+    }
+    let tcp = TcpConfig {
+        cluster_id: config.cluster_id,
+        auth_token: config.auth_token,
+        // It only shakes hands and reads: nothing is remembered under this name.
+        client: ClientId(u128::from(std::process::id())),
+        transfer_timeout: config.transfer_timeout,
+        ..TcpConfig::default()
+    };
+    let paths = Paths::new(None, tcp, config.transports.clone());
+    // A master shakes hands as nodes do.
+    if let Distance::Unreachable(error) = paths.distance(&args.master.as_str().into()) {
+        return Err(format!("the master: {error}"));
+    }
+    let http = args.master_http.clone().unwrap_or_else(|| admin::beside(&args.master));
+    let listed = segments::list(&http).map_err(|error| error.to_string())?;
+    say(format_args!(
+        "master {}: {} segments\nthis process: user {}, transports {}\n",
+        args.master,
+        listed.len(),
+        mooncake_memory::own_uid(),
+        config.transports
+    ));
+    let mut all_reached = true;
+    for segment in &listed {
+        let (text, reached) = describe(&paths, segment);
+        say(format_args!("\n{text}"));
+        all_reached &= reached;
+    }
+    Ok(all_reached)
+}
+
+fn describe(paths: &Paths, segment: &Listed) -> (String, bool) {
+    let endpoint: Arc<str> = segment.endpoint.as_str().into();
+    let found = paths.examine(&endpoint, segment.id);
+    let size = ByteSize(segment.len_bytes);
+    let mut text =
+        format!("segment {} of {} ({size}) at {}\n", segment.id, segment.name, segment.endpoint);
+    let way = found.way.map_or("none", |way| way.name());
+    let _ = writeln!(text, "  way         {way}\n  because     {}", found.why);
+    let _ = match found.round_trip {
+        Some(time) => writeln!(text, "  round trip  {:.1} us", time.as_secs_f64() * 1e6),
+        None => writeln!(text, "  round trip  no answer"),
+    };
+    (text, found.round_trip.is_some() && found.way.is_some())
+}

@@ -1,0 +1,85 @@
+//! The segments of a pool, as its master lists them for operators.
+
+use mooncake_client::{SegmentId, parse_segment_id};
+use serde::Deserialize;
+
+use crate::admin::{self, AdminError};
+
+/// Most segments that are examined.
+const MAX_SEGMENTS: usize = 4096;
+
+/// A segment and where it is reached.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) id: SegmentId,
+    pub(super) name: String,
+    pub(super) endpoint: String,
+    pub(super) len_bytes: u64,
+}
+
+/// Why they are not known.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ListError {
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+    #[error("http://{address} does not answer as a master does: {reason}")]
+    Malformed { address: String, reason: String },
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    segments: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    segment_name: String,
+    segment_id: String,
+    te_endpoint: String,
+    size_bytes: u64,
+}
+
+/// The segments of the pool whose master serves admin HTTP at this address.
+pub(super) fn list(address: &str) -> Result<Vec<Listed>, ListError> {
+    let text = admin::get(address, "/get_segments_detail")?;
+    read(&text).map_err(|reason| ListError::Malformed { address: address.to_owned(), reason })
+}
+
+fn read(text: &str) -> Result<Vec<Listed>, String> {
+    let answer: Answer = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let listed = answer.segments.into_iter().take(MAX_SEGMENTS).map(|row| {
+        let id = parse_segment_id(&row.segment_id);
+        let id = id.map_err(|_| format!("{:?} is no id of a segment", row.segment_id))?;
+        let (name, endpoint) = (row.segment_name, row.te_endpoint);
+        Ok(Listed { id, name, endpoint, len_bytes: row.size_bytes })
+    });
+    listed.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_master_lists_is_read() {
+        let text = r#"{"total_segments":1,"segments":[{"segment_name":"a:1","segment_id":
+            "0000000000000000000000000000002a","client_id":"7","size_bytes":1024,"te_endpoint":"b:2"}]}"#;
+        let expected = Listed {
+            id: SegmentId(42),
+            name: "a:1".into(),
+            endpoint: "b:2".into(),
+            len_bytes: 1024,
+        };
+        assert_eq!(read(text), Ok(vec![expected]));
+        assert_eq!(read(r#"{"segments":[]}"#), Ok(vec![]));
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused() {
+        for text in ["", "ok", "[]", r#"{"segments":[{}]}"#] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        let text = r#"{"segments":[{"segment_name":"a","segment_id":"x","te_endpoint":"b","size_bytes":1}]}"#;
+        assert_eq!(read(text), Err(r#""x" is no id of a segment"#.to_owned()));
+    }
+}

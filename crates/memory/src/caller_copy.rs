@@ -1,0 +1,117 @@
+//! Copies to and from memory that a caller named: memory that is not there is an error instead of a crash.
+
+use std::io;
+
+use crate::{RawSlice, copy_checked, page_bytes};
+
+/// From this length on it is cheaper to have the system look at the caller's pages and then copy plainly than to have it
+/// copy.
+const PROBE_BYTES: usize = 16 << 10;
+
+/// Copies to the caller's memory. A caller that takes its memory away in the middle of it ends its own process.
+///
+/// # Errors
+/// The system's (`EFAULT` for memory that is not mapped, or not to be written); what was copied before is unspecified.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn copy_to_caller(src: RawSlice, dst: RawSlice) -> io::Result<()> {
+    copy(src, dst, dst, libc::MADV_POPULATE_WRITE)
+}
+
+/// Copies from the caller's memory; as [`copy_to_caller`].
+///
+/// # Errors
+/// As [`copy_to_caller`].
+///
+/// # Panics
+/// If the lengths differ.
+pub fn copy_from_caller(src: RawSlice, dst: RawSlice) -> io::Result<()> {
+    copy(src, dst, src, libc::MADV_POPULATE_READ)
+}
+
+fn copy(src: RawSlice, dst: RawSlice, callers: RawSlice, advice: libc::c_int) -> io::Result<()> {
+    if src.len() >= PROBE_BYTES && is_there(callers, advice) {
+        src.copy_to(dst);
+        return Ok(());
+    }
+    // Either short, or not there, or of a kind or on a system that cannot be asked.
+    copy_checked(src, dst)
+}
+
+/// Has the system provide all pages of a range, which it can only if they are mapped and may be used that way.
+fn is_there(range: RawSlice, advice: libc::c_int) -> bool {
+    let page = page_bytes() as usize;
+    let skew = range.as_ptr().addr() % page;
+    let Some(len) = range.len().checked_add(skew) else { return false };
+    let start = range.as_ptr().wrapping_sub(skew);
+    // SAFETY: populating changes no byte of whatever memory it is; the system checks the range.
+    unsafe { libc::madvise(start.cast(), len, advice) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Buffer, Region};
+
+    #[test]
+    fn bytes_are_copied_both_ways() {
+        for len in [0, 1, PROBE_BYTES - 1, PROBE_BYTES, PROBE_BYTES + 1, 300_001] {
+            let bytes: Vec<u8> = (0..len).map(|i| (i * 3 + i / 256) as u8).collect();
+            let src = Buffer::from_vec(bytes);
+            let (there, back) = (Buffer::zeroed(len), Buffer::zeroed(len));
+            copy_from_caller(src.raw(), there.raw()).unwrap();
+            copy_to_caller(there.raw(), back.raw()).unwrap();
+            assert_eq!(back.as_slice(), src.as_slice());
+        }
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_an_error() {
+        for len in [64, PROBE_BYTES, 1 << 20] {
+            let (ours, nowhere) = (Buffer::zeroed(len), RawSlice::unmapped(len));
+            let errors =
+                [copy_to_caller(ours.raw(), nowhere), copy_from_caller(nowhere, ours.raw())];
+            let errors = errors.map(|result| result.unwrap_err().raw_os_error());
+            assert_eq!(errors, [Some(libc::EFAULT); 2], "{len}");
+        }
+    }
+
+    /// A buffer whose last pages the caller has unmapped.
+    #[test]
+    fn memory_that_ends_early_is_an_error() {
+        let len = 8 * page_bytes() as usize;
+        let region = Region::anonymous(len as u64).unwrap();
+        let start = region.whole().as_ptr();
+        let longer = len + 64 * page_bytes() as usize;
+        // SAFETY: only the system is given this range, of which the end belongs to nobody we know.
+        let beyond = unsafe { RawSlice::new(start, longer) };
+        // SAFETY: takes the last page away; nobody else has a slice of it.
+        unsafe { libc::munmap(start.add(len / 2).cast(), len / 2) };
+        let ours = Buffer::zeroed(longer);
+        copy_to_caller(ours.raw(), beyond).expect_err("half of it is gone");
+        std::mem::forget(region);
+    }
+
+    #[test]
+    fn memory_that_must_not_be_written_is_an_error() {
+        let text: &'static [u8] = include_bytes!("../Cargo.toml");
+        // SAFETY: only the system is given this range, which it must not write.
+        let constant = unsafe { RawSlice::new(text.as_ptr().cast_mut(), text.len()) };
+        let ours = Buffer::zeroed(text.len());
+        copy_to_caller(ours.raw(), constant).expect_err("constants stay as they are");
+        let page = Buffer::zeroed(64 << 10);
+        let start = page.raw().as_ptr().wrapping_add(page_bytes() as usize);
+        let start = start.wrapping_sub(start.addr() % page_bytes() as usize);
+        let len = 32 << 10;
+        // SAFETY: pages within the buffer, which nobody writes until they may be written again.
+        unsafe { assert_eq!(libc::mprotect(start.cast(), len, libc::PROT_READ), 0) };
+        // SAFETY: within the buffer; only the system writes there, or does not.
+        let locked = unsafe { RawSlice::new(start, len) };
+        let ours = Buffer::zeroed(len);
+        copy_to_caller(ours.raw(), locked).expect_err("it must not be written");
+        copy_from_caller(locked, ours.raw()).expect("it may be read");
+        // SAFETY: as above.
+        unsafe { libc::mprotect(start.cast(), len, libc::PROT_READ | libc::PROT_WRITE) };
+    }
+}

@@ -1,0 +1,108 @@
+//! Writes that this process makes by itself, in a node's memory that is mapped here.
+
+use std::sync::Arc;
+
+use mooncake_memory::copy_from_caller;
+use mooncake_types::{Epoch, ErrorCode, RangeWrite};
+use mooncake_wire::{
+    Kind, decode_begin_reply, decode_complete_reply, encode_begin, encode_complete,
+};
+
+use super::line::Line;
+use super::neighbour::Neighbour;
+use super::segment::NearSegment;
+use crate::client::Fault;
+use crate::{TransferError, WriteOp};
+
+/// A range shorter than this goes to the node as it is: that takes one question, and this way takes two.
+pub(super) const MIN_BYTES: u64 = 64 << 10;
+
+/// Most bytes copied between two looks at whether the node asked this side to stop.
+const STEP_BYTES: usize = 1 << 20;
+
+/// Most ranges that are begun together: none of them is readable before all are in place.
+const MAX_RANGES: usize = 64;
+
+/// A write into memory that is mapped here.
+pub(super) struct Placed<'a> {
+    pub(super) op: &'a WriteOp<'a>,
+    pub(super) segment: Arc<NearSegment>,
+}
+
+/// Writes ranges of segments of one node; the results are in their order.
+pub(super) fn write(
+    neighbour: &Neighbour,
+    epoch: Epoch,
+    placed: &[Placed<'_>],
+) -> Vec<Result<(), TransferError>> {
+    let write_some = |placed: &[Placed<'_>]| match attempt(neighbour, epoch, placed) {
+        Ok(results) => results,
+        Err(fault) => placed.iter().map(|placed| Err(fault.explain(&placed.op.endpoint))).collect(),
+    };
+    placed.chunks(MAX_RANGES).flat_map(write_some).collect()
+}
+
+/// Asks for the ranges, copies, and says so. On a fault the connection ends, and the node gives up what was begun.
+fn attempt(
+    neighbour: &Neighbour,
+    epoch: Epoch,
+    placed: &[Placed<'_>],
+) -> Result<Vec<Result<(), TransferError>>, Fault> {
+    let mut line = neighbour.line()?;
+    let ranges: Vec<RangeWrite<'_>> = placed.iter().map(|placed| placed.op.range).collect();
+    let begin = |out: &mut Vec<u8>, id| encode_begin(out, id, epoch, &ranges);
+    let begun = decode_begin_reply(line.ask(begin, Kind::BeginReply)?)?;
+    check_count(begun.len(), placed.len())?;
+    let mut copied = Vec::with_capacity(placed.len());
+    for (placed, begun) in placed.iter().zip(begun) {
+        copied.push(match begun {
+            Ok(()) => copy_in(&line, placed)?,
+            Err(code) => Err(TransferError::Refused(code)),
+        });
+    }
+    let done: Vec<Result<(), ErrorCode>> = copied
+        .iter()
+        .map(|copied| copied.as_ref().map_err(|_| ErrorCode::TransferFail).copied())
+        .collect();
+    let complete = |out: &mut Vec<u8>, id| encode_complete(out, id, &done);
+    let completed = decode_complete_reply(line.ask(complete, Kind::CompleteReply)?)?;
+    check_count(completed.len(), placed.len())?;
+    neighbour.give_back(line);
+    let both = copied.into_iter().zip(completed);
+    Ok(both.map(|(copied, done)| copied.and(done.map_err(TransferError::Refused))).collect())
+}
+
+fn check_count(found: usize, expected: usize) -> Result<(), Fault> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Fault::Protocol(format!("{found} results came for {expected} ranges")))
+}
+
+/// Copies one range. What the caller's memory does not give is an error of its own; a node that wants this side to stop
+/// is one of the connection.
+fn copy_in(line: &Line, placed: &Placed<'_>) -> Result<Result<(), TransferError>, Fault> {
+    let range = &placed.op.range;
+    let start = range.offset.checked_add(range.from);
+    let region = placed.segment.region();
+    let memory = region.zip(start).and_then(|(region, start)| region.slice(start, range.len).ok());
+    let Some(memory) = memory else {
+        return Ok(Err(TransferError::Refused(ErrorCode::InternalError)));
+    };
+    let mut from = 0;
+    while from < memory.len() {
+        if !line.is_quiet() {
+            return Err(Fault::Io(std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        let step = memory.sub(from, STEP_BYTES.min(memory.len() - from));
+        let mut at = 0;
+        for piece in placed.op.src.sub(from as u64, step.len() as u64) {
+            if let Err(error) = copy_from_caller(piece, step.sub(at, piece.len())) {
+                return Ok(Err(TransferError::BadMemory { reason: error.to_string() }));
+            }
+            at += piece.len();
+        }
+        from += step.len();
+    }
+    Ok(Ok(()))
+}

@@ -1,0 +1,235 @@
+use std::collections::HashMap;
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use mooncake_memory::{Interest, RecvBatch, Wait, peer_of, poll_sockets};
+use mooncake_types::{ErrorCode, SegmentId};
+use mooncake_wire::{Kind, LocalSocket, decode_share_reply, encode_share};
+
+use super::line::Line;
+use super::segment::{Look, NearSegment};
+use crate::client::Fault;
+use crate::{ReadOp, TcpConfig, local_socket};
+
+/// Stack of the thread that watches one node.
+const STACK_BYTES: usize = 64 << 10;
+
+/// Segments of one node that are mapped; further ones are read by message.
+const MAX_SEGMENTS: usize = 1024;
+
+/// How often segments that are no longer lent are looked for, to be let go.
+const PRUNE: Duration = Duration::from_secs(1);
+
+/// Connections that are kept for the next to ask.
+const MAX_IDLE_LINES: usize = 8;
+
+/// A node on this host, of this user, for as long as its process lives.
+pub(super) struct Neighbour {
+    /// Its local socket as an endpoint.
+    pub(super) endpoint: Arc<str>,
+    pub(super) pid: Option<i32>,
+    config: Arc<TcpConfig>,
+    known: Arc<Known>,
+    /// Nothing is said on it; it breaks with the node.
+    tether: TcpStream,
+    lines: Mutex<Vec<Line>>,
+    /// Whether the kernel may be asked for bytes of its process, as far as is known.
+    kernel_copies: AtomicBool,
+    /// Held while a segment is being asked for, so that it is mapped once.
+    asking: Mutex<()>,
+}
+
+/// What is known of the node while it lives.
+struct Known {
+    alive: AtomicBool,
+    /// `None`: it cannot be reached without asking.
+    segments: RwLock<HashMap<SegmentId, Option<Arc<NearSegment>>>>,
+}
+
+impl Neighbour {
+    /// Connects, makes sure that it is the same node, and begins to watch it.
+    pub(super) fn meet(socket: &LocalSocket, config: &Arc<TcpConfig>) -> Result<Neighbour, Fault> {
+        let endpoint: Arc<str> = local_socket::endpoint_of(socket).into();
+        let (line, welcome) = Line::open(&endpoint, config)?;
+        if welcome.local_socket.as_ref() != Some(socket) {
+            return Err(Fault::Protocol("another node answers on its local socket".to_owned()));
+        }
+        let tether = line.stream().try_clone()?;
+        tether.set_read_timeout(Some(PRUNE))?;
+        let pid = peer_of(tether.as_fd()).ok().and_then(|peer| peer.pid);
+        let known = Arc::new(Known { alive: AtomicBool::new(true), segments: RwLock::default() });
+        let watched = Arc::clone(&known);
+        std::thread::Builder::new()
+            .name("mooncake-near".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn(move || watch(&line, &watched))?;
+        Ok(Neighbour {
+            endpoint,
+            pid,
+            config: Arc::clone(config),
+            known,
+            tether,
+            lines: Mutex::default(),
+            kernel_copies: AtomicBool::new(true),
+            asking: Mutex::default(),
+        })
+    }
+
+    /// Whether the node's process lives, as far as its socket tells.
+    pub(super) fn is_alive(&self) -> bool {
+        self.known.alive.load(Ordering::Acquire)
+    }
+
+    /// A segment, mapped if it is asked for the first time.
+    pub(super) fn segment(&self, id: SegmentId) -> Option<Arc<NearSegment>> {
+        if let Some(found) = self.known.segment(id) {
+            return found.filter(|segment| !segment.is_closed());
+        }
+        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = self.known.segment(id) {
+            return found;
+        }
+        match self.ask_for(id) {
+            Ok(Ok(segment)) => self.known.keep(id, segment),
+            // It is no longer lent, or not yet, or the socket broke: to be asked for again.
+            Ok(Err(code)) => {
+                tracing::debug!(segment = %id, %code, "a segment of this host is not shared");
+                None
+            }
+            Err(fault) => {
+                tracing::debug!(segment = %id, ?fault, "a segment of this host is not shared");
+                None
+            }
+        }
+    }
+
+    /// Reads a range of one of its segments by a copy that the kernel makes, if it does.
+    pub(super) fn read_by_kernel(&self, segment: &NearSegment, op: &ReadOp) -> Look {
+        let may = self.kernel_copies.load(Ordering::Relaxed);
+        let Some(pid) = self.pid.filter(|_| may) else { return Look::Unknown };
+        match segment.read_by_kernel(op, pid, || self.is_alive_now()) {
+            Ok(look) => look,
+            // Memory that is not there, here or there: the node will say.
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Look::Unknown,
+            Err(error) => {
+                tracing::info!(pid, %error, "the kernel copies no memory of this process");
+                self.kernel_copies.store(false, Ordering::Relaxed);
+                Look::Unknown
+            }
+        }
+    }
+
+    /// As [`Neighbour::is_alive`], and not a moment late.
+    fn is_alive_now(&self) -> bool {
+        let read = Interest { read: true, write: false };
+        let mut sockets = [(self.tether.as_fd(), read)];
+        let polled = poll_sockets(&mut sockets, Duration::ZERO);
+        polled.is_ok() && !sockets[0].1.read && self.is_alive()
+    }
+
+    /// Lets go of a segment that is no longer lent.
+    pub(super) fn forget(&self, id: SegmentId) {
+        self.known.segments.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    }
+
+    fn ask_for(&self, id: SegmentId) -> Result<Result<Option<Arc<NearSegment>>, ErrorCode>, Fault> {
+        let mut line = self.line()?;
+        let body = line.ask(|out, request| encode_share(out, request, id), Kind::ShareReply)?;
+        let shared = match decode_share_reply(body)? {
+            Ok(shared) => shared,
+            Err(code) => {
+                self.give_back(line);
+                return Ok(Err(code));
+            }
+        };
+        let descriptors = line.take_descriptors();
+        self.give_back(line);
+        let mapped = NearSegment::map(&shared, descriptors).map(Arc::new);
+        Ok(Ok(mapped
+            .inspect_err(|error| {
+                tracing::warn!(segment = %id, %error, "a segment of this host cannot be mapped");
+            })
+            .ok()))
+    }
+
+    /// A connection to ask on.
+    pub(super) fn line(&self) -> Result<Line, Fault> {
+        while let Some(line) = { self.idle().pop() } {
+            if line.is_quiet() {
+                return Ok(line);
+            }
+        }
+        Line::open(&self.endpoint, &self.config).map(|(line, _)| line)
+    }
+
+    /// The connection is between two questions and may be used again.
+    pub(super) fn give_back(&self, line: Line) {
+        let mut idle = self.idle();
+        if idle.len() < MAX_IDLE_LINES {
+            idle.push(line);
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Line>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        // Ends the thread that watches.
+        let _ = self.tether.shutdown(Shutdown::Both);
+    }
+}
+
+impl Known {
+    fn segment(&self, id: SegmentId) -> Option<Option<Arc<NearSegment>>> {
+        self.segments.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    }
+
+    fn keep(&self, id: SegmentId, segment: Option<Arc<NearSegment>>) -> Option<Arc<NearSegment>> {
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock: whoever clears the map has said before that the node is gone.
+        if !self.alive.load(Ordering::Acquire) {
+            return None;
+        }
+        if segments.len() < MAX_SEGMENTS {
+            segments.insert(id, segment.clone());
+        }
+        segment
+    }
+
+    fn prune(&self) {
+        let is_closed = |segment: &Option<Arc<NearSegment>>| {
+            segment.as_ref().is_some_and(|segment| segment.is_closed())
+        };
+        let known = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let any = known.values().any(is_closed);
+        drop(known);
+        if any {
+            let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+            segments.retain(|_, segment| !is_closed(segment));
+        }
+    }
+}
+
+/// Waits until the node says something, which it never does, or its process ends. Its memory is let go then: it would
+/// stay with the system for as long as it is mapped anywhere.
+fn watch(line: &Line, known: &Known) {
+    let mut byte = [0];
+    loop {
+        let mut batch = RecvBatch::new();
+        let pushed = batch.push_bytes(&mut byte);
+        debug_assert!(pushed);
+        match batch.recv(line.stream().as_fd(), Wait::Block) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => known.prune(),
+            _ => break,
+        }
+    }
+    known.alive.store(false, Ordering::Release);
+    known.segments.write().unwrap_or_else(PoisonError::into_inner).clear();
+}

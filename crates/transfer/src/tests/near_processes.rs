@@ -1,0 +1,167 @@
+//! Node, reader and writer as processes of their own, some of which are killed, or belong to another user.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::rig::{Node, Object, all_ok, by, read_all, version, wait_until, write_all};
+use crate::testing::pattern;
+use crate::{Distance, TransferError};
+
+const ROLE: &str = "MOONCAKE_TEST_ROLE";
+const LEN: u64 = 3 << 20;
+
+/// This test program again, in another role, as another user if one is named. Killed when dropped.
+struct Process {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Process {
+    fn start(role: &str, user: Option<u32>) -> Process {
+        let program = std::env::current_exe().unwrap();
+        let mut command = Command::new(program);
+        command.args(["--exact", "tests::near_processes::role", "--ignored", "--nocapture"]);
+        command.env(ROLE, role).current_dir("/").stdout(Stdio::piped()).stderr(Stdio::null());
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Process { child, lines }
+    }
+
+    /// What it says next, behind this word.
+    fn says(&mut self, word: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(self.lines.read_line(&mut line).unwrap() > 0, "it ended before it said {word}");
+            // The harness begins a line of its own.
+            if let Some((_, rest)) = line.split_once(&format!("{word}=")) {
+                return rest.trim().to_owned();
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn object(endpoint: &Arc<str>, counter: u64) -> Object {
+    Object {
+        endpoint: Arc::clone(endpoint),
+        segment: mooncake_types::SegmentId(1),
+        offset: 0,
+        len: LEN,
+        key: "key".to_owned(),
+        version: version(counter),
+    }
+}
+
+/// What the other processes do.
+#[test]
+#[ignore = "it is what the other processes of these tests do"]
+fn role() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let (role, endpoint) = role.split_once(' ').unwrap_or((&role, ""));
+    let endpoint: Arc<str> = endpoint.into();
+    match role {
+        "node" => {
+            let node = Node::start(1, 16 << 20);
+            println!("endpoint={}", node.endpoint);
+            std::thread::sleep(Duration::from_secs(60));
+        }
+        "writer" => {
+            let transport = by("shm");
+            println!("begins=");
+            for counter in 1.. {
+                let results = write_all(&transport, &[object(&endpoint, counter)]);
+                println!("wrote={counter} {results:?}");
+            }
+        }
+        "stranger" => {
+            let object = [object(&endpoint, 1)];
+            println!("distance={:?}", by("shm").distance(&endpoint));
+            println!("shm={:?}", read_all(&by("shm"), &object));
+            println!("default={:?}", read_all(&by("shm,process_vm,tcp"), &object));
+        }
+        other => panic!("there is no role {other}"),
+    }
+}
+
+#[test]
+fn bytes_of_a_node_that_was_killed_are_not_read_for_long() {
+    let mut node = Process::start("node", None);
+    let endpoint: Arc<str> = node.says("endpoint").into();
+    for ways in ["shm", "process_vm"] {
+        let (transport, object) = (by(ways), [object(&endpoint, 1)]);
+        if ways == "shm" {
+            assert_eq!(write_all(&transport, &object), all_ok(1));
+        }
+        assert_eq!(read_all(&transport, &object), all_ok(1), "{ways}");
+        assert!(matches!(transport.distance(&endpoint), Distance::Near(_)));
+    }
+    let (transport, object) = (by("shm,tcp"), [object(&endpoint, 1)]);
+    assert_eq!(read_all(&transport, &object), all_ok(1));
+    let pid = node.child.id();
+    let maps = || std::fs::read_to_string("/proc/self/maps").unwrap();
+    assert!(maps().contains("mooncake-segment"), "{pid}");
+    drop(node);
+    let killed = Instant::now();
+    // What is read meanwhile is right; `read_all` compares it.
+    wait_until("the node is missed", || {
+        matches!(read_all(&transport, &object)[..], [Err(TransferError::Unreachable { .. })])
+    });
+    assert!(killed.elapsed() < Duration::from_secs(2), "{:?}", killed.elapsed());
+}
+
+/// Writers are killed wherever they are; what can be read afterwards is a version that one of them wrote as a whole.
+#[test]
+fn writers_that_are_killed_leave_whole_versions_or_none() {
+    let node = Node::start(1, 16 << 20);
+    let transport = by("shm");
+    for round in 0..6_u32 {
+        let role = format!("writer {}", node.endpoint);
+        let mut writer = Process::start(&role, None);
+        writer.says("begins");
+        let pause = Duration::from_micros(u64::from(round) * 1700 + 300);
+        std::thread::park_timeout(pause);
+        drop(writer);
+        wait_until("no writer is left", || node.host.writers() == 0);
+        let region = node.host.region(node.segment).unwrap();
+        for (offset, found) in node.host.entries(node.segment) {
+            let expected = pattern("key", found, 0, LEN as usize);
+            let bytes = region.slice(offset, LEN).unwrap().to_vec();
+            assert!(bytes == expected, "round {round}: {found:?} is torn");
+            let held = Object { version: found, ..object(&node.endpoint, 0) };
+            assert_eq!(read_all(&transport, &[held]), all_ok(1));
+        }
+        node.host.forget(node.segment);
+    }
+}
+
+/// Another user's process is refused, both where it may go on by TCP and where not. Needs a user who may take others'
+/// places; without, there is nothing to be tried.
+#[test]
+fn another_user_does_not_get_at_the_memory() {
+    if mooncake_memory::own_uid() != 0 {
+        return;
+    }
+    let node = Node::start(1, 16 << 20);
+    assert_eq!(write_all(&by("shm"), &[object(&node.endpoint, 1)]), all_ok(1));
+    let mut stranger = Process::start(&format!("stranger {}", node.endpoint), Some(65_534));
+    assert_eq!(
+        stranger.says("distance"),
+        r#"NotLetIn("memory is shared between processes of one user only: this side is user 65534, the other 0")"#
+    );
+    assert!(stranger.says("shm").contains("only these transports are allowed: shm"));
+    assert_eq!(stranger.says("default"), "[Ok(())]");
+    assert_eq!(node.host.reads(), 1, "it came by TCP");
+}
