@@ -1,5 +1,6 @@
 """Arguments of a wrong type raise a TypeError that names the argument; nothing else raises."""
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -239,9 +240,87 @@ def test_lists_of_different_lengths_are_refused_for_every_key(store: MooncakeDis
     assert getattr(store, method)(*arguments) in (-600, [-600] * 3)
 
 
+class Keys(list[Any]):
+    """A list of another class."""
+
+
+class Key(str):
+    """A str of another class."""
+
+
+@pytest.mark.parametrize("lent", [list, tuple, iter, Keys])
+def test_answers_are_in_the_order_of_the_keys(store: MooncakeDistributedStore, lent: Callable[[Any], Any]) -> None:
+    names = [f"order-{at}-\u00e9\u4e2d" for at in range(7)]
+    for at in (1, 2, 5):
+        assert store.put(names[at], bytes(at)) == 0
+    keys = [names[0], Key(names[1]), names[2].encode(), *names[3:]]
+    answers = store.batch_is_exist(lent(keys))
+    assert answers == [0, 1, 1, 0, 0, 1, 0]
+    assert {type(answer) for answer in answers} == {int}
+    assert store.batch_is_exist(lent(keys[1:3])) == [1, 1]
+    assert store.batch_is_exist(lent([])) == []
+
+
+def test_the_position_of_a_wrong_item_is_named() -> None:
+    with pytest.raises(TypeError, match=r"'keys' must hold a str that UTF-8 can hold at position 2, not 5"):
+        method_of("batch_is_exist")(["a", "b", 5, None])
+    with pytest.raises(TypeError, match=r"'all_sizes' must hold an integer .* at position 1, not NoneType"):
+        method_of("batch_get_into_multi_buffers")(["a", "b"], [[1], [1]], [[1, 1], [1, None]])
+
+
+def test_items_that_a_generator_gave_before_a_wrong_one_are_all_that_is_read() -> None:
+    read = []
+
+    def keys() -> Any:
+        for key in ("a", 5, "b"):
+            read.append(key)
+            yield key
+
+    with pytest.raises(TypeError, match="at position 1"):
+        method_of("batch_is_exist")(keys())
+    assert read == ["a", 5]
+
+
+def test_a_list_that_its_items_empty_is_read_as_it_was() -> None:
+    sizes: list[Any] = []
+
+    class Emptying:
+        def __index__(self) -> int:
+            sizes.clear()
+            return 1
+
+    sizes.extend([Emptying(), 1, 1])
+    assert method_of("batch_get_into")(["a", "b", "c"], [1, 1, 1], sizes) == [-600] * 3
+    assert sizes == []
+
+
+def test_keys_that_another_thread_drops_during_a_call_are_the_ones_asked_for(store: MooncakeDistributedStore) -> None:
+    def names(turn: int) -> list[str]:
+        return [f"turn-{turn % 2}-{at:0200d}" for at in range(100)]
+
+    for key in names(0):
+        assert store.put(key, key.encode()) == 0
+    keys, ended = names(0), threading.Event()
+
+    def replace() -> None:
+        turn = 0
+        while not ended.is_set():
+            turn += 1
+            keys[:] = names(turn)
+
+    replacing = threading.Thread(target=replace)
+    replacing.start()
+    try:
+        answers = [store.batch_is_exist(keys) for _ in range(300)]
+    finally:
+        ended.set()
+        replacing.join()
+    assert {tuple(answer) for answer in answers} <= {(0,) * 100, (1,) * 100}
+
+
 def test_lists_may_be_any_ordered_iterable() -> None:
     batch_is_exist = method_of("batch_is_exist")
-    for keys in (["a", "b"], ("a", "b"), iter(["a", "b"]), {"a": 1, "b": 2}.keys()):
+    for keys in (["a", "b"], ("a", "b"), iter(["a", "b"]), {"a": 1, "b": 2}.keys(), Keys(["a", "b"])):
         assert batch_is_exist(keys) == [-600, -600]
 
 

@@ -5,14 +5,15 @@
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PySet, PyString, PyTuple};
 
 use crate::buffer::LentBuffer;
 use crate::replicate_config::{ReplicateConfig, Rules};
+use crate::rows::Rows;
+use crate::scalar;
+use crate::texts::{TEXT, Texts};
 
 const NUMBER: &str = "an integer from 0 to 2**64 - 1";
-const TEXT: &str = "a str that UTF-8 can hold";
 /// Longest piece of a value that an error shows, in characters.
 const SHOWN_CHARS: usize = 60;
 
@@ -37,38 +38,44 @@ pub(crate) const fn argument(function: &'static str, name: &'static str) -> Argu
 
 impl Argument {
     /// A key or another text, borrowed from the Python object. Bytes are taken for UTF-8.
-    pub(crate) fn text(self, value: &Bound<'_, PyAny>) -> PyResult<PyBackedStr> {
-        text(value).ok_or_else(|| self.wrong(TEXT, value))
+    pub(crate) fn text<'a>(self, value: &'a Bound<'_, PyAny>) -> PyResult<&'a str> {
+        scalar::text(value.as_borrowed()).ok_or_else(|| self.wrong(TEXT, value))
     }
 
-    /// A list of keys.
-    pub(crate) fn texts(self, value: &Bound<'_, PyAny>) -> PyResult<Vec<PyBackedStr>> {
-        self.list(value, "a list of str", |item| text(item).ok_or(TEXT))
+    /// A list of keys, to be read with [`Texts::strs`].
+    pub(crate) fn texts<'py>(self, value: &Bound<'py, PyAny>) -> PyResult<Texts<'py>> {
+        if let Some(items) = items(value) {
+            return Ok(Texts::new(self, items));
+        }
+        let items = self.list(value, "a list of str", |item| {
+            scalar::text(item.as_borrowed()).map(|_| item.clone()).ok_or(TEXT)
+        })?;
+        Ok(Texts::new(self, PyTuple::new(value.py(), items)?))
     }
 
     /// An unsigned integer: an `int`, or anything with `__index__`, like NumPy's integers.
     pub(crate) fn number(self, value: &Bound<'_, PyAny>) -> PyResult<u64> {
-        value.extract().map_err(|_| self.wrong(NUMBER, value))
+        scalar::number(value.as_borrowed()).ok_or_else(|| self.wrong(NUMBER, value))
     }
 
     /// A list of unsigned integers.
     pub(crate) fn numbers(self, value: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
-        self.list(value, "a list of int", |item| item.extract().map_err(|_| NUMBER))
+        let mut numbers = Vec::with_capacity(expected_items(value));
+        self.append_numbers(value, &mut numbers)?;
+        Ok(numbers)
     }
 
     /// A list of lists of unsigned integers.
-    pub(crate) fn number_lists(self, value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u64>>> {
-        const LISTS: &str = "a list of lists of int";
-        let mut lists = Vec::with_capacity(expected_items(value));
-        self.each(value, LISTS, |item| {
-            lists.push(self.numbers(item)?);
-            Ok(())
+    pub(crate) fn number_lists(self, value: &Bound<'_, PyAny>) -> PyResult<Rows> {
+        let mut rows = Rows::with_capacity(expected_items(value));
+        self.each(value, "a list of lists of int", |item| {
+            rows.push_with(|numbers| self.append_numbers(item, numbers))
         })?;
-        Ok(lists)
+        Ok(rows)
     }
 
     /// A list of lists of lists of unsigned integers.
-    pub(crate) fn number_grids(self, value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<Vec<u64>>>> {
+    pub(crate) fn number_grids(self, value: &Bound<'_, PyAny>) -> PyResult<Vec<Rows>> {
         let mut grids = Vec::with_capacity(expected_items(value));
         self.each(value, "a list of lists of lists of int", |item| {
             grids.push(self.number_lists(item)?);
@@ -77,11 +84,13 @@ impl Argument {
         Ok(grids)
     }
 
-    /// A list of lists of keys.
-    pub(crate) fn text_lists(self, value: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<PyBackedStr>>> {
+    /// A list of lists of keys. Every item is a text.
+    pub(crate) fn text_lists<'py>(self, value: &Bound<'py, PyAny>) -> PyResult<Vec<Texts<'py>>> {
         let mut lists = Vec::with_capacity(expected_items(value));
         self.each(value, "a list of lists of str", |item| {
-            lists.push(self.texts(item)?);
+            let texts = self.texts(item)?;
+            texts.strs()?;
+            lists.push(texts);
             Ok(())
         })?;
         Ok(lists)
@@ -135,34 +144,58 @@ impl Argument {
         })
     }
 
-    fn list<T>(
+    /// The error for an item of a list that is not `wanted`.
+    pub(crate) fn wrong_item(
         self,
-        value: &Bound<'_, PyAny>,
         wanted: &str,
-        convert: impl Fn(&Bound<'_, PyAny>) -> Result<T, &'static str>,
+        position: usize,
+        item: &Bound<'_, PyAny>,
+    ) -> PyErr {
+        self.refuse(&format!("must hold {wanted} at position {position}, not {}", described(item)))
+    }
+
+    fn append_numbers(self, value: &Bound<'_, PyAny>, numbers: &mut Vec<u64>) -> PyResult<()> {
+        self.append(value, "a list of int", numbers, |item| {
+            scalar::number(item.as_borrowed()).ok_or(NUMBER)
+        })
+    }
+
+    fn list<'py, T>(
+        self,
+        value: &Bound<'py, PyAny>,
+        wanted: &str,
+        convert: impl Fn(&Bound<'py, PyAny>) -> Result<T, &'static str>,
     ) -> PyResult<Vec<T>> {
         let mut items = Vec::with_capacity(expected_items(value));
-        self.each(value, wanted, |item| {
-            items.push(convert(item).map_err(|wanted| {
-                let (position, got) = (items.len(), described(item));
-                self.refuse(&format!("must hold {wanted} at position {position}, not {got}"))
-            })?);
-            Ok(())
-        })?;
+        self.append(value, wanted, &mut items, convert)?;
         Ok(items)
     }
 
-    fn each(
+    fn append<'py, T>(
         self,
-        value: &Bound<'_, PyAny>,
+        value: &Bound<'py, PyAny>,
         wanted: &str,
-        mut visit: impl FnMut(&Bound<'_, PyAny>) -> PyResult<()>,
+        items: &mut Vec<T>,
+        convert: impl Fn(&Bound<'py, PyAny>) -> Result<T, &'static str>,
     ) -> PyResult<()> {
-        if let Ok(list) = value.cast::<PyList>() {
-            return list.iter().try_for_each(|item| visit(&item));
-        }
-        if let Ok(tuple) = value.cast::<PyTuple>() {
-            return tuple.iter().try_for_each(|item| visit(&item));
+        let before = items.len();
+        self.each(value, wanted, |item| {
+            let converted = convert(item);
+            items.push(
+                converted.map_err(|wanted| self.wrong_item(wanted, items.len() - before, item))?,
+            );
+            Ok(())
+        })
+    }
+
+    fn each<'py>(
+        self,
+        value: &Bound<'py, PyAny>,
+        wanted: &str,
+        mut visit: impl FnMut(&Bound<'py, PyAny>) -> PyResult<()>,
+    ) -> PyResult<()> {
+        if let Some(items) = items(value) {
+            return items.iter_borrowed().try_for_each(|item| visit(&item));
         }
         let unordered = value.is_instance_of::<PyDict>() || value.is_instance_of::<PySet>();
         if unordered || value.is_instance_of::<PyString>() || value.is_instance_of::<PyBytes>() {
@@ -176,17 +209,17 @@ impl Argument {
     }
 }
 
+/// The items of a list or a tuple as they are now: code that runs meanwhile may change the list.
+fn items<'py>(value: &Bound<'py, PyAny>) -> Option<Bound<'py, PyTuple>> {
+    match value.cast::<PyList>() {
+        Ok(list) => Some(list.to_tuple()),
+        Err(_) => value.cast::<PyTuple>().ok().cloned(),
+    }
+}
+
 /// Room to make at once for the items of a sequence. Its own word is not trusted beyond a common batch.
 fn expected_items(value: &Bound<'_, PyAny>) -> usize {
     value.len().unwrap_or(0).min(4096)
-}
-
-fn text(value: &Bound<'_, PyAny>) -> Option<PyBackedStr> {
-    if let Ok(text) = value.cast::<PyString>() {
-        return PyBackedStr::try_from(text.clone()).ok();
-    }
-    let utf8 = std::str::from_utf8(value.cast::<PyBytes>().ok()?.as_bytes()).ok()?;
-    PyBackedStr::try_from(PyString::new(value.py(), utf8)).ok()
 }
 
 /// What an error says about `value`: a number or a text itself, the type of anything else.

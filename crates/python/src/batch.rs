@@ -2,15 +2,16 @@
 
 use mooncake_client::ErrorCode;
 
+use crate::codes::Codes;
+
 /// Runs `operation` on the items that are fit, and gives one result per item, in order.
 pub(crate) fn run<T, R>(
-    items: Vec<Result<T, ErrorCode>>,
+    items: impl Iterator<Item = Result<T, ErrorCode>>,
     operation: impl FnOnce(&[T]) -> Vec<Result<R, ErrorCode>>,
 ) -> Vec<Result<R, ErrorCode>> {
-    let mut fit = Vec::with_capacity(items.len());
+    let mut fit = Vec::with_capacity(items.size_hint().0);
     let mut refused = Vec::new();
-    let count = items.len();
-    for (position, item) in items.into_iter().enumerate() {
+    for (position, item) in items.enumerate() {
         match item {
             Ok(item) => fit.push(item),
             Err(code) => refused.push((position, code)),
@@ -21,6 +22,7 @@ pub(crate) fn run<T, R>(
     if refused.is_empty() {
         return results;
     }
+    let count = fit.len() + refused.len();
     let (mut results, mut refused) = (results.into_iter(), refused.into_iter().peekable());
     let next = |position| match refused.next_if(|&(refused, _)| refused == position) {
         Some((_, code)) => Err(code),
@@ -56,15 +58,15 @@ pub(crate) fn found(result: Result<bool, ErrorCode>) -> i32 {
 }
 
 /// The answer to lists whose lengths differ: the same refusal for every key.
-pub(crate) fn lengths_differ(
+pub(crate) fn lengths_differ<T: From<i32> + Clone>(
     operation: &str,
     keys: usize,
     addresses: usize,
     sizes: usize,
-) -> Option<Vec<i32>> {
+) -> Option<Codes<T>> {
     if keys == addresses && keys == sizes {
         return None;
     }
     tracing::warn!("{operation}: {keys} keys, but {addresses} addresses and {sizes} sizes");
-    Some(vec![ErrorCode::InvalidParams.number(); keys])
+    Some(Codes::same(ErrorCode::InvalidParams.number().into(), keys))
 }

@@ -1,4 +1,4 @@
-//! Python's memory as slices for transfers, and Rust's memory lent to Python. The only unsafe code of this crate.
+//! Python's memory as slices for transfers, and Rust's memory lent to Python.
 
 #![allow(unsafe_code, reason = "Python's buffer protocol is pointers")]
 

@@ -2,12 +2,12 @@
 
 use mooncake_client::{Buffer, Door, ErrorCode, GetTarget, SliceList};
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedStr;
 use pyo3::types::PyBytes;
 
 use crate::argument::argument;
 use crate::batch;
 use crate::buffer::{BufferHandle, memory_at, memory_list_at};
+use crate::codes::Codes;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
 #[pymethods]
@@ -25,7 +25,8 @@ impl MooncakeDistributedStore {
         py: Python<'py>,
         keys: &Bound<'py, PyAny>,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let keys = argument("get_batch", "keys").texts(keys)?;
+        let held = argument("get_batch", "keys").texts(keys)?;
+        let keys = held.strs()?;
         let buffers = self.buffers(py, "get_batch", &keys);
         Ok(buffers.iter().map(|buffer| bytes(py, buffer.as_ref())).collect())
     }
@@ -43,7 +44,8 @@ impl MooncakeDistributedStore {
         py: Python<'_>,
         keys: &Bound<'_, PyAny>,
     ) -> PyResult<Vec<Option<BufferHandle>>> {
-        let keys = argument("batch_get_buffer", "keys").texts(keys)?;
+        let held = argument("batch_get_buffer", "keys").texts(keys)?;
+        let keys = held.strs()?;
         let buffers = self.buffers(py, "batch_get_buffer", &keys);
         Ok(buffers.into_iter().map(|buffer| buffer.map(BufferHandle::new)).collect())
     }
@@ -69,7 +71,7 @@ impl MooncakeDistributedStore {
             let target = memory_at(&store, address, size).map(SliceList::from);
             get_many(&store, std::slice::from_ref(&key), std::iter::once(target))
         });
-        Ok(codes.first().copied().unwrap_or(i64::from(INVALID_PARAMS)))
+        Ok(codes.first().unwrap_or(i64::from(INVALID_PARAMS)))
     }
 
     /// Reads several objects, each into one range of memory, as `get_into`.
@@ -81,17 +83,18 @@ impl MooncakeDistributedStore {
         keys: &Bound<'_, PyAny>,
         buffer_ptrs: &Bound<'_, PyAny>,
         sizes: &Bound<'_, PyAny>,
-    ) -> PyResult<Vec<i64>> {
+    ) -> PyResult<Codes<i64>> {
         const NAME: &str = "batch_get_into";
-        let keys = argument(NAME, "keys").texts(keys)?;
+        let held = argument(NAME, "keys").texts(keys)?;
+        let keys = held.strs()?;
         let addresses = argument(NAME, "buffer_ptrs").numbers(buffer_ptrs)?;
         let sizes = argument(NAME, "sizes").numbers(sizes)?;
         let Some(store) = self.store_for(NAME) else {
-            return Ok(vec![i64::from(INVALID_PARAMS); keys.len()]);
+            return Ok(Codes::same(i64::from(INVALID_PARAMS), keys.len()));
         };
         if let Some(refused) = batch::lengths_differ(NAME, keys.len(), addresses.len(), sizes.len())
         {
-            return Ok(refused.into_iter().map(i64::from).collect());
+            return Ok(refused);
         }
         Ok(py.detach(|| {
             let ranges = addresses.iter().zip(&sizes);
@@ -117,23 +120,24 @@ impl MooncakeDistributedStore {
         all_buffer_ptrs: &Bound<'_, PyAny>,
         all_sizes: &Bound<'_, PyAny>,
         prefer_alloc_in_same_node: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Vec<i64>> {
+    ) -> PyResult<Codes<i64>> {
         const NAME: &str = "batch_get_into_multi_buffers";
-        let keys = argument(NAME, "keys").texts(keys)?;
+        let held = argument(NAME, "keys").texts(keys)?;
+        let keys = held.strs()?;
         let addresses = argument(NAME, "all_buffer_ptrs").number_lists(all_buffer_ptrs)?;
         let sizes = argument(NAME, "all_sizes").number_lists(all_sizes)?;
         if let Some(flag) = prefer_alloc_in_same_node {
             argument(NAME, "prefer_alloc_in_same_node").flag(flag)?;
         }
         let Some(store) = self.store_for(NAME) else {
-            return Ok(vec![i64::from(INVALID_PARAMS); keys.len()]);
+            return Ok(Codes::same(i64::from(INVALID_PARAMS), keys.len()));
         };
         if let Some(refused) = batch::lengths_differ(NAME, keys.len(), addresses.len(), sizes.len())
         {
-            return Ok(refused.into_iter().map(i64::from).collect());
+            return Ok(refused);
         }
         Ok(py.detach(|| {
-            let ranges = addresses.iter().zip(&sizes);
+            let ranges = addresses.iter().zip(sizes.iter());
             let targets = ranges.map(|(addresses, sizes)| memory_list_at(&store, addresses, sizes));
             get_many(&store, &keys, targets)
         }))
@@ -143,18 +147,19 @@ impl MooncakeDistributedStore {
     fn is_exist(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<i32> {
         let key = argument("is_exist", "key").text(key)?;
         let Some(store) = self.store_for("is_exist") else { return Ok(INVALID_PARAMS) };
-        let results = py.detach(|| store.exist(&[key.as_str()]));
+        let results = py.detach(|| store.exist(&[key]));
         Ok(results.into_iter().next().map_or(INVALID_PARAMS, batch::found))
     }
 
     /// A list of what `is_exist` says of each key, in one round trip.
-    fn batch_is_exist(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<Vec<i32>> {
-        let keys = argument("batch_is_exist", "keys").texts(keys)?;
+    fn batch_is_exist(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<Codes<i32>> {
+        let held = argument("batch_is_exist", "keys").texts(keys)?;
+        let keys = held.strs()?;
         let Some(store) = self.store_for("batch_is_exist") else {
-            return Ok(vec![INVALID_PARAMS; keys.len()]);
+            return Ok(Codes::same(INVALID_PARAMS, keys.len()));
         };
         Ok(py.detach(|| {
-            let results = store.exist(&strs(&keys));
+            let results = store.exist(&keys);
             results.into_iter().map(batch::found).collect()
         }))
     }
@@ -165,7 +170,7 @@ impl MooncakeDistributedStore {
         let Some(store) = self.store_for("get_size") else {
             return Ok(i64::from(INVALID_PARAMS));
         };
-        Ok(batch::counted(py.detach(|| store.size(&key))))
+        Ok(batch::counted(py.detach(|| store.size(key))))
     }
 
     /// How many objects were read from disks of other nodes: 0, this build has no such disks.
@@ -176,17 +181,12 @@ impl MooncakeDistributedStore {
 
 impl MooncakeDistributedStore {
     /// One buffer per key; none for a miss and for any failure.
-    fn buffers(
-        &self,
-        py: Python<'_>,
-        operation: &str,
-        keys: &[PyBackedStr],
-    ) -> Vec<Option<Buffer>> {
+    fn buffers(&self, py: Python<'_>, operation: &str, keys: &[&str]) -> Vec<Option<Buffer>> {
         let Some(store) = self.copying_store(operation) else {
             return keys.iter().map(|_| None).collect();
         };
         py.detach(|| {
-            let results = store.get(&strs(keys));
+            let results = store.get(keys);
             let found = keys.iter().zip(results).map(|(key, result)| {
                 result.inspect_err(|&code| log_failure(operation, key, code)).ok()
             });
@@ -197,11 +197,11 @@ impl MooncakeDistributedStore {
 
 fn get_many(
     store: &Door,
-    keys: &[PyBackedStr],
+    keys: &[&str],
     targets: impl Iterator<Item = Result<SliceList, ErrorCode>>,
-) -> Vec<i64> {
-    let targets = keys.iter().zip(targets).map(|(key, dst)| Ok(GetTarget { key, dst: dst? }));
-    let results = batch::run(targets.collect(), |targets| store.get_into(targets));
+) -> Codes<i64> {
+    let targets = keys.iter().zip(targets).map(|(&key, dst)| Ok(GetTarget { key, dst: dst? }));
+    let results = batch::run(targets, |targets| store.get_into(targets));
     results.into_iter().map(batch::counted).collect()
 }
 
@@ -214,9 +214,4 @@ fn log_failure(operation: &str, key: &str, code: ErrorCode) {
 
 fn bytes<'py>(py: Python<'py>, buffer: Option<&Buffer>) -> Bound<'py, PyBytes> {
     PyBytes::new(py, buffer.map_or(&[], Buffer::as_slice))
-}
-
-/// The keys as the store takes them.
-pub(crate) fn strs(keys: &[PyBackedStr]) -> Vec<&str> {
-    keys.iter().map(PyBackedStr::as_str).collect()
 }

@@ -6,13 +6,14 @@
 //! argument of a wrong type raises, a `TypeError` that names the argument.
 //!
 //! Enter at `store.rs` for the class that callers use; its methods lie in modules named after
-//! what they do. All unsafe code is in `buffer.rs` and `engine/memory.rs`.
+//! what they do. All unsafe code is in `buffer.rs`, `scalar.rs` and `engine/memory.rs`.
 
 #![deny(unsafe_code)]
 
 mod argument;
 mod batch;
 mod buffer;
+mod codes;
 mod engine;
 mod get;
 mod host_memory;
@@ -24,11 +25,14 @@ mod register;
 mod remove;
 mod replica;
 mod replicate_config;
+mod rows;
+mod scalar;
 mod segment;
 mod session;
 mod setup;
 mod store;
 mod task;
+mod texts;
 mod upsert;
 mod write;
 

@@ -102,7 +102,7 @@ impl MooncakeDistributedStore {
         argument("init_all", "device_name").text(device_name)?;
         let size =
             mount_segment_size.map(|size| argument("init_all", "mount_segment_size").number(size));
-        let setup = Setup::for_trials(&protocol, size.transpose()?);
+        let setup = Setup::for_trials(protocol, size.transpose()?);
         Ok(self.finish_setup(py, "init_all", || self.open(setup)))
     }
 

@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::argument::argument;
+use crate::codes::Codes;
 use crate::store::MooncakeDistributedStore;
 use crate::write::{Method, Verb};
 
@@ -99,7 +100,7 @@ impl MooncakeDistributedStore {
             argument(NAME, "size").number(size)?,
         ];
         let rules = argument(NAME, "config").rules(config)?;
-        Ok(self.write_gathered(py, put(NAME), &key, (&addresses, &sizes), &rules))
+        Ok(self.write_gathered(py, put(NAME), key, (&addresses, &sizes), &rules))
     }
 
     /// Stores several objects, each from one range of memory, as `put_from`.
@@ -113,7 +114,7 @@ impl MooncakeDistributedStore {
         buffer_ptrs: &Bound<'_, PyAny>,
         sizes: &Bound<'_, PyAny>,
         config: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Vec<i32>> {
+    ) -> PyResult<Codes<i32>> {
         self.write_many_from(py, put("batch_put_from"), (keys, buffer_ptrs, sizes), config)
     }
 
@@ -128,7 +129,7 @@ impl MooncakeDistributedStore {
         all_buffer_ptrs: &Bound<'_, PyAny>,
         all_sizes: &Bound<'_, PyAny>,
         config: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Vec<i32>> {
+    ) -> PyResult<Codes<i32>> {
         let method = put("batch_put_from_multi_buffers");
         self.write_many_gathered(py, method, (keys, all_buffer_ptrs, all_sizes), config)
     }

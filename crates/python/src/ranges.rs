@@ -2,22 +2,23 @@
 
 use mooncake_client::{Door, ErrorCode, Fragment, Ranged};
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedStr;
 
 use crate::argument::argument;
 use crate::batch;
 use crate::buffer::memory_at;
+use crate::rows::Rows;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
+use crate::texts::Texts;
 
 /// Numbers by destination buffer, key and fragment.
-type Grid = Vec<Vec<Vec<u64>>>;
+type Grid = Vec<Rows>;
 /// Results in the same shape.
 type Codes = Vec<Vec<Vec<i64>>>;
 
 /// What is to be read, as the caller said it: of one shape, as far as it was checked.
-struct Wanted {
+struct Wanted<'a> {
     addresses: Vec<u64>,
-    keys: Vec<Vec<PyBackedStr>>,
+    keys: Vec<Vec<&'a str>>,
     dst_offsets: Grid,
     src_offsets: Grid,
     sizes: Grid,
@@ -43,9 +44,11 @@ impl MooncakeDistributedStore {
         all_sizes: &Bound<'_, PyAny>,
     ) -> PyResult<Codes> {
         const NAME: &str = "get_into_ranges";
+        let addresses = argument(NAME, "buffer_ptrs").numbers(buffer_ptrs)?;
+        let lists = argument(NAME, "all_keys").text_lists(all_keys)?;
         let wanted = Wanted {
-            addresses: argument(NAME, "buffer_ptrs").numbers(buffer_ptrs)?,
-            keys: argument(NAME, "all_keys").text_lists(all_keys)?,
+            addresses,
+            keys: lists.iter().map(Texts::strs).collect::<PyResult<_>>()?,
             dst_offsets: argument(NAME, "all_dst_offsets").number_grids(all_dst_offsets)?,
             src_offsets: argument(NAME, "all_src_offsets").number_grids(all_src_offsets)?,
             sizes: argument(NAME, "all_sizes").number_grids(all_sizes)?,
@@ -59,23 +62,22 @@ impl MooncakeDistributedStore {
     }
 }
 
-impl Wanted {
+impl Wanted<'_> {
     fn is_of_one_shape(&self) -> bool {
         let buffers = self.addresses.len();
         let as_long = |grid: &Grid| {
-            let as_keys =
-                |(row, keys): (&Vec<Vec<u64>>, &Vec<PyBackedStr>)| row.len() == keys.len();
+            let as_keys = |(rows, keys): (&Rows, &Vec<&str>)| rows.len() == keys.len();
             grid.len() == buffers && grid.iter().zip(&self.keys).all(as_keys)
         };
         let grids = [&self.dst_offsets, &self.src_offsets, &self.sizes];
         self.keys.len() == buffers
             && grids.into_iter().all(as_long)
-            && self.dst_offsets.iter().flatten().zip(self.sizes.iter().flatten()).all(same_len)
-            && self.src_offsets.iter().flatten().zip(self.sizes.iter().flatten()).all(same_len)
+            && rows(&self.dst_offsets).zip(rows(&self.sizes)).all(same_len)
+            && rows(&self.src_offsets).zip(rows(&self.sizes)).all(same_len)
     }
 
     fn refused(&self) -> Codes {
-        let row = |fragments: &Vec<u64>| vec![i64::from(INVALID_PARAMS); fragments.len()];
+        let row = |fragments: &[u64]| vec![i64::from(INVALID_PARAMS); fragments.len()];
         self.dst_offsets.iter().map(|rows| rows.iter().map(row).collect()).collect()
     }
 
@@ -83,7 +85,7 @@ impl Wanted {
         let mut codes = self.refused();
         let (mut items, mut places) = (Vec::new(), Vec::new());
         for (buffer, keys) in self.keys.iter().enumerate() {
-            for (position, key) in keys.iter().enumerate() {
+            for (position, &key) in keys.iter().enumerate() {
                 let (fragments, fit) = self.fragments(store, buffer, position);
                 if !fragments.is_empty() {
                     items.push(Ranged { key, fragments });
@@ -101,12 +103,12 @@ impl Wanted {
 
     /// The fragments of one key that name memory which may be used, and their positions.
     fn fragments(&self, store: &Door, buffer: usize, key: usize) -> (Vec<Fragment>, Vec<usize>) {
-        let offsets = &self.dst_offsets[buffer][key];
-        let sizes = &self.sizes[buffer][key];
+        let offsets = self.dst_offsets[buffer].row(key);
+        let sizes = self.sizes[buffer].row(key);
         let fragment = |(position, (&offset, &size)): (usize, (&u64, &u64))| {
             let address = self.addresses[buffer].checked_add(offset);
             let slice = memory_at(store, address.ok_or(ErrorCode::InvalidParams)?, size)?;
-            let object_offset = self.src_offsets[buffer][key][position];
+            let object_offset = self.src_offsets[buffer].row(key)[position];
             Ok::<_, ErrorCode>((Fragment { object_offset, slice }, position))
         };
         let fragments = offsets.iter().zip(sizes).enumerate().map(fragment);
@@ -114,6 +116,10 @@ impl Wanted {
     }
 }
 
-fn same_len((one, other): (&Vec<u64>, &Vec<u64>)) -> bool {
+fn rows(grid: &Grid) -> impl Iterator<Item = &[u64]> {
+    grid.iter().flat_map(Rows::iter)
+}
+
+fn same_len((one, other): (&[u64], &[u64])) -> bool {
     one.len() == other.len()
 }

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 
 use crate::argument::argument;
 use crate::batch;
-use crate::get::strs;
+use crate::codes::Codes;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
 #[pymethods]
@@ -23,7 +23,7 @@ impl MooncakeDistributedStore {
         let key = argument("remove", "key").text(key)?;
         let force = flag("remove", force)?;
         let Some(store) = self.store_for("remove") else { return Ok(INVALID_PARAMS) };
-        let results = py.detach(|| store.remove(&[key.as_str()], force));
+        let results = py.detach(|| store.remove(&[key], force));
         Ok(results.into_iter().next().map_or(INVALID_PARAMS, batch::done))
     }
 
@@ -34,14 +34,15 @@ impl MooncakeDistributedStore {
         py: Python<'_>,
         keys: &Bound<'_, PyAny>,
         force: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Vec<i32>> {
-        let keys = argument("batch_remove", "keys").texts(keys)?;
+    ) -> PyResult<Codes<i32>> {
+        let held = argument("batch_remove", "keys").texts(keys)?;
+        let keys = held.strs()?;
         let force = flag("batch_remove", force)?;
         let Some(store) = self.store_for("batch_remove") else {
-            return Ok(vec![INVALID_PARAMS; keys.len()]);
+            return Ok(Codes::same(INVALID_PARAMS, keys.len()));
         };
         Ok(py.detach(|| {
-            let results = store.remove(&strs(&keys), force);
+            let results = store.remove(&keys, force);
             results.into_iter().map(batch::done).collect()
         }))
     }
@@ -61,9 +62,9 @@ impl MooncakeDistributedStore {
         let Some(store) = self.store_for("remove_by_regex") else {
             return Ok(i64::from(INVALID_PARAMS));
         };
-        let result = py.detach(|| store.remove_by_regex(&pattern, force));
+        let result = py.detach(|| store.remove_by_regex(pattern, force));
         if let Err(code) = result {
-            tracing::warn!("remove_by_regex: {:?}: {code}", pattern.as_str());
+            tracing::warn!("remove_by_regex: {pattern:?}: {code}");
         }
         Ok(batch::counted(result))
     }

@@ -6,7 +6,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use crate::argument::argument;
-use crate::get::strs;
 use crate::replicate_config::member;
 use crate::store::MooncakeDistributedStore;
 
@@ -135,7 +134,7 @@ impl MooncakeDistributedStore {
     ) -> PyResult<Vec<ReplicaDescriptor>> {
         let key = argument("get_replica_desc", "key").text(key)?;
         let Some(store) = self.store_for("get_replica_desc") else { return Ok(Vec::new()) };
-        let located = py.detach(|| store.locate(&[key.as_str()]));
+        let located = py.detach(|| store.locate(&[key]));
         Ok(located.iter().flatten().next().map(ReplicaDescriptor::all_of).unwrap_or_default())
     }
 
@@ -146,10 +145,11 @@ impl MooncakeDistributedStore {
         py: Python<'py>,
         keys: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let keys = argument("batch_get_replica_desc", "keys").texts(keys)?;
+        let held = argument("batch_get_replica_desc", "keys").texts(keys)?;
+        let keys = held.strs()?;
         let found = PyDict::new(py);
         let Some(store) = self.store_for("batch_get_replica_desc") else { return Ok(found) };
-        let located = py.detach(|| store.locate(&strs(&keys)));
+        let located = py.detach(|| store.locate(&keys));
         for (key, location) in keys.iter().zip(&located) {
             if let Ok(location) = location {
                 let replicas = ReplicaDescriptor::all_of(location);
@@ -171,12 +171,13 @@ impl MooncakeDistributedStore {
         segment_name: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Vec<String>> {
         const NAME: &str = "batch_replica_clear";
-        let keys = argument(NAME, "keys").texts(keys)?;
+        let held = argument(NAME, "keys").texts(keys)?;
+        let keys = held.strs()?;
         let segment = segment_name.map(|name| argument(NAME, "segment_name").text(name));
         let segment = segment.transpose()?;
         let Some(store) = self.store_for(NAME) else { return Ok(Vec::new()) };
-        let segment = segment.as_deref().unwrap_or("");
-        let results = py.detach(|| store.clear_replicas(&strs(&keys), segment));
+        let segment = segment.unwrap_or("");
+        let results = py.detach(|| store.clear_replicas(&keys, segment));
         let cleared = keys.iter().zip(results).filter(|(key, result)| match result {
             Ok(()) => true,
             Err(code) => {

@@ -184,7 +184,7 @@ const fn attribute(name: &'static str) -> Argument {
 }
 
 fn texts(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
-    Ok(attribute(name).texts(value)?.iter().map(ToString::to_string).collect())
+    Ok(attribute(name).texts(value)?.strs()?.into_iter().map(str::to_owned).collect())
 }
 
 /// The member of the Python enumeration `class` with this number.

@@ -40,9 +40,8 @@ impl MooncakeDistributedStore {
         let offset = offset.transpose()?.unwrap_or(0);
         let location =
             location.map(|location| argument(NAME, "location").text(location)).transpose()?;
-        let location = location.as_deref().unwrap_or("");
+        let location = location.unwrap_or("");
         let is_tcp = is_tcp(NAME, protocol)?;
-        let path = path.as_str();
         let store = self.store_for(NAME);
         let mounted = match store.filter(|_| is_tcp) {
             Some(store) => {
@@ -69,7 +68,7 @@ impl MooncakeDistributedStore {
         let size = argument(NAME, "size").number(size)?;
         let location =
             location.map(|location| argument(NAME, "location").text(location)).transpose()?;
-        let location = location.as_deref().unwrap_or("");
+        let location = location.unwrap_or("");
         let is_tcp = is_tcp(NAME, protocol)?;
         let store = self.store_for(NAME);
         let mounted = match store.filter(|_| is_tcp) {
@@ -142,6 +141,7 @@ impl MooncakeDistributedStore {
         unmount: Unmount,
     ) -> PyResult<i32> {
         let ids = argument(name, "segment_ids").texts(segment_ids)?;
+        let ids = ids.strs()?;
         let grace = grace_period_seconds
             .map(|seconds| argument(name, "grace_period_seconds").number(seconds));
         let grace = Duration::from_secs(grace.transpose()?.unwrap_or(0));
@@ -156,7 +156,7 @@ impl MooncakeDistributedStore {
 fn is_tcp(name: &'static str, protocol: Option<Value<'_, '_>>) -> PyResult<bool> {
     let protocol =
         protocol.map(|protocol| argument(name, "protocol").text(protocol)).transpose()?;
-    let protocol = protocol.as_deref().unwrap_or("tcp");
+    let protocol = protocol.unwrap_or("tcp");
     let served = is_served_by_tcp(protocol);
     if !served {
         tracing::error!("{name}: protocol {protocol:?} is not supported in this build; use 'tcp'");

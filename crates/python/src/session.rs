@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use crate::argument::argument;
 use crate::batch;
 use crate::buffer::memory_at;
-use crate::get::strs;
+use crate::codes::Codes;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
 type Value<'a, 'py> = &'a Bound<'py, PyAny>;
@@ -28,24 +28,25 @@ impl MooncakeDistributedStore {
         keys: &Bound<'_, PyAny>,
         sizes: &Bound<'_, PyAny>,
         config: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Vec<i32>> {
+    ) -> PyResult<Codes<i32>> {
         const NAME: &str = "batch_put_session_start";
-        let keys = argument(NAME, "keys").texts(keys)?;
+        let held = argument(NAME, "keys").texts(keys)?;
+        let keys = held.strs()?;
         let sizes = argument(NAME, "sizes").numbers(sizes)?;
         let rules = argument(NAME, "config").rules(config)?;
-        let refused = vec![INVALID_PARAMS; keys.len()];
-        let Some(store) = self.store_for(NAME) else { return Ok(refused) };
+        let refused = || Codes::same(INVALID_PARAMS, keys.len());
+        let Some(store) = self.store_for(NAME) else { return Ok(refused()) };
         if keys.len() != sizes.len() {
             tracing::warn!("{NAME}: {} keys, but {} sizes", keys.len(), sizes.len());
-            return Ok(refused);
+            return Ok(refused());
         }
-        let Ok(config) = rules.for_many(NAME, keys.len()) else { return Ok(refused) };
+        let Ok(config) = rules.for_many(NAME, keys.len()) else { return Ok(refused()) };
         Ok(py.detach(|| {
             let items = keys
                 .iter()
                 .zip(&sizes)
                 .enumerate()
-                .map(|(position, (key, &len))| PutItem { key, len, group: rules.group(position) });
+                .map(|(position, (&key, &len))| PutItem { key, len, group: rules.group(position) });
             let items: Vec<_> = items.collect();
             store.put_session_start(&items, &config).into_iter().map(batch::done).collect()
         }))
@@ -63,7 +64,7 @@ impl MooncakeDistributedStore {
         all_buffer_ptrs: &Bound<'_, PyAny>,
         all_sizes: &Bound<'_, PyAny>,
         all_dst_offsets: &Bound<'_, PyAny>,
-    ) -> PyResult<Vec<i64>> {
+    ) -> PyResult<Codes<i64>> {
         const NAME: &str = "batch_put_from_multi_buffer_ranges";
         let offsets = (all_dst_offsets, "all_dst_offsets");
         self.move_parts(
@@ -78,14 +79,18 @@ impl MooncakeDistributedStore {
     /// Makes objects visible whose bytes have all been written. An object with bytes missing is dropped.
     ///
     /// Returns a list of 0 or a negative code per key: -700 if bytes are missing, -600 if there is no such session.
-    fn batch_put_session_end(&self, py: Python<'_>, keys: Value<'_, '_>) -> PyResult<Vec<i32>> {
+    fn batch_put_session_end(&self, py: Python<'_>, keys: Value<'_, '_>) -> PyResult<Codes<i32>> {
         self.close_sessions(py, "batch_put_session_end", keys, Door::put_session_end)
     }
 
     /// Drops objects whose sessions are open.
     ///
     /// Returns a list of 0 or a negative code per key: -600 if there is no such session.
-    fn batch_put_session_revoke(&self, py: Python<'_>, keys: Value<'_, '_>) -> PyResult<Vec<i32>> {
+    fn batch_put_session_revoke(
+        &self,
+        py: Python<'_>,
+        keys: Value<'_, '_>,
+    ) -> PyResult<Codes<i32>> {
         self.close_sessions(py, "batch_put_session_revoke", keys, Door::put_session_revoke)
     }
 
@@ -93,12 +98,15 @@ impl MooncakeDistributedStore {
     /// lease.
     ///
     /// Returns a list of 0 or a negative code per key: -704 if there is no such object.
-    fn batch_get_session_start(&self, py: Python<'_>, keys: Value<'_, '_>) -> PyResult<Vec<i32>> {
+    fn batch_get_session_start(&self, py: Python<'_>, keys: Value<'_, '_>) -> PyResult<Codes<i32>> {
         const NAME: &str = "batch_get_session_start";
-        let keys = argument(NAME, "keys").texts(keys)?;
-        let Some(store) = self.store_for(NAME) else { return Ok(vec![INVALID_PARAMS; keys.len()]) };
+        let held = argument(NAME, "keys").texts(keys)?;
+        let keys = held.strs()?;
+        let Some(store) = self.store_for(NAME) else {
+            return Ok(Codes::same(INVALID_PARAMS, keys.len()));
+        };
         Ok(py.detach(|| {
-            let found = store.get_session_start(&strs(&keys));
+            let found = store.get_session_start(&keys);
             found.into_iter().map(|found| batch::done(found.map(|_| ()))).collect()
         }))
     }
@@ -115,7 +123,7 @@ impl MooncakeDistributedStore {
         all_buffer_ptrs: &Bound<'_, PyAny>,
         all_sizes: &Bound<'_, PyAny>,
         all_src_offsets: &Bound<'_, PyAny>,
-    ) -> PyResult<Vec<i64>> {
+    ) -> PyResult<Codes<i64>> {
         const NAME: &str = "batch_get_into_multi_buffer_ranges";
         let offsets = (all_src_offsets, "all_src_offsets");
         self.move_parts(
@@ -130,11 +138,12 @@ impl MooncakeDistributedStore {
     /// Ends sessions of `batch_get_session_start`. Returns 0, also for keys that have none; -600 if the store is not
     /// set up.
     fn batch_get_session_end(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<i32> {
-        let keys = argument("batch_get_session_end", "keys").texts(keys)?;
+        let held = argument("batch_get_session_end", "keys").texts(keys)?;
+        let keys = held.strs()?;
         let Some(store) = self.store_for("batch_get_session_end") else {
             return Ok(INVALID_PARAMS);
         };
-        Ok(batch::done(py.detach(|| store.get_session_end(&strs(&keys)))))
+        Ok(batch::done(py.detach(|| store.get_session_end(&keys))))
     }
 }
 
@@ -146,23 +155,24 @@ impl MooncakeDistributedStore {
         (keys, all_buffer_ptrs, all_sizes): (Value<'_, '_>, Value<'_, '_>, Value<'_, '_>),
         (all_offsets, offsets_name): (Value<'_, '_>, &'static str),
         move_all: Move,
-    ) -> PyResult<Vec<i64>> {
-        let keys = argument(name, "keys").texts(keys)?;
+    ) -> PyResult<Codes<i64>> {
+        let held = argument(name, "keys").texts(keys)?;
+        let keys = held.strs()?;
         let addresses = argument(name, "all_buffer_ptrs").number_lists(all_buffer_ptrs)?;
         let sizes = argument(name, "all_sizes").number_lists(all_sizes)?;
         let offsets = argument(name, offsets_name).number_lists(all_offsets)?;
-        let refused = vec![i64::from(INVALID_PARAMS); keys.len()];
-        let Some(store) = self.store_for(name) else { return Ok(refused) };
+        let refused = || Codes::same(i64::from(INVALID_PARAMS), keys.len());
+        let Some(store) = self.store_for(name) else { return Ok(refused()) };
         if [addresses.len(), sizes.len(), offsets.len()] != [keys.len(); 3] {
             tracing::warn!("{name}: the lists differ in length");
-            return Ok(refused);
+            return Ok(refused());
         }
         Ok(py.detach(|| {
-            let items = keys.iter().enumerate().map(|(at, key)| {
-                let fragments = parts(&store, &addresses[at], &sizes[at], &offsets[at])?;
-                Ok(Ranged { key: key.as_str(), fragments })
+            let items = keys.iter().enumerate().map(|(at, &key)| {
+                let fragments = parts(&store, addresses.row(at), sizes.row(at), offsets.row(at))?;
+                Ok(Ranged { key, fragments })
             });
-            let results = batch::run(items.collect(), |items| move_all(&store, items));
+            let results = batch::run(items, |items| move_all(&store, items));
             results.into_iter().map(batch::counted).collect()
         }))
     }
@@ -173,10 +183,13 @@ impl MooncakeDistributedStore {
         name: &'static str,
         keys: Value<'_, '_>,
         close: Close,
-    ) -> PyResult<Vec<i32>> {
-        let keys = argument(name, "keys").texts(keys)?;
-        let Some(store) = self.store_for(name) else { return Ok(vec![INVALID_PARAMS; keys.len()]) };
-        Ok(py.detach(|| close(&store, &strs(&keys)).into_iter().map(batch::stored).collect()))
+    ) -> PyResult<Codes<i32>> {
+        let held = argument(name, "keys").texts(keys)?;
+        let keys = held.strs()?;
+        let Some(store) = self.store_for(name) else {
+            return Ok(Codes::same(INVALID_PARAMS, keys.len()));
+        };
+        Ok(py.detach(|| close(&store, &keys).into_iter().map(batch::stored).collect()))
     }
 }
 

@@ -170,7 +170,8 @@ impl Setup {
             protocol: text(4)?.to_string(),
             master_server_addr: text(6)?.to_string(),
             metadata_server: text(1)?.to_string(),
-            tenant_id: optional_text(10)?.map_or_else(default_tenant, |tenant| tenant.to_string()),
+            tenant_id: optional_text(10)?
+                .map_or_else(default_tenant, std::string::ToString::to_string),
             engine: engine(values[7].as_ref())?,
             http_port: flag(11)?.then_some(http_port),
             ignored: ignored(flag(8)?),

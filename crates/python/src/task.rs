@@ -6,7 +6,6 @@ use mooncake_client::{ErrorCode, TaskId, TaskReport};
 use pyo3::prelude::*;
 
 use crate::argument::argument;
-use crate::get::strs;
 use crate::replicate_config::member;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
@@ -104,11 +103,12 @@ impl MooncakeDistributedStore {
         targets: &Bound<'_, PyAny>,
     ) -> PyResult<(Halves, i32)> {
         let key = argument("create_copy_task", "key").text(key)?;
-        let targets = argument("create_copy_task", "targets").texts(targets)?;
+        let held = argument("create_copy_task", "targets").texts(targets)?;
+        let targets = held.strs()?;
         let Some(store) = self.store_for("create_copy_task") else {
             return Ok(((0, 0), INVALID_PARAMS));
         };
-        Ok(created(py.detach(|| store.create_copy_task(&key, &strs(&targets)))))
+        Ok(created(py.detach(|| store.create_copy_task(key, &targets))))
     }
 
     /// Has the pool move an object's replica from the segment named `source` to the one named `target`, in the
@@ -128,7 +128,7 @@ impl MooncakeDistributedStore {
         let Some(store) = self.store_for("create_move_task") else {
             return Ok(((0, 0), INVALID_PARAMS));
         };
-        Ok(created(py.detach(|| store.create_move_task(&key, &source, &target))))
+        Ok(created(py.detach(|| store.create_move_task(key, source, target))))
     }
 
     /// How far is the task with this id, a tuple of two integers?

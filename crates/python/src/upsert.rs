@@ -6,6 +6,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::codes::Codes;
 use crate::store::MooncakeDistributedStore;
 use crate::write::{Method, Verb};
 
@@ -80,7 +81,7 @@ impl MooncakeDistributedStore {
         buffer_ptrs: &Bound<'_, PyAny>,
         sizes: &Bound<'_, PyAny>,
         config: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Vec<i32>> {
+    ) -> PyResult<Codes<i32>> {
         self.write_many_from(py, upsert("batch_upsert_from"), (keys, buffer_ptrs, sizes), config)
     }
 
@@ -95,7 +96,7 @@ impl MooncakeDistributedStore {
         all_buffer_ptrs: &Bound<'_, PyAny>,
         all_sizes: &Bound<'_, PyAny>,
         config: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Vec<i32>> {
+    ) -> PyResult<Codes<i32>> {
         let method = upsert("batch_upsert_from_multi_buffers");
         self.write_many_gathered(py, method, (keys, all_buffer_ptrs, all_sizes), config)
     }

@@ -3,12 +3,12 @@
 use mooncake_client::{Door, ErrorCode, PutSource, SliceList};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedStr;
 use pyo3::types::PyTuple;
 
 use crate::argument::argument;
 use crate::batch;
 use crate::buffer::{LentBuffer, memory_at, memory_list_at};
+use crate::codes::Codes;
 use crate::replicate_config::Rules;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
@@ -53,7 +53,7 @@ impl MooncakeDistributedStore {
         let rules = argument(method.name, "config").rules(config)?;
         let Some(store) = self.copying_store(method.name) else { return Ok(INVALID_PARAMS) };
         let call = Call { method, store: &store, rules: &rules };
-        Ok(py.detach(|| call.one(&key, SliceList::from(value.slice()))))
+        Ok(py.detach(|| call.one(key, SliceList::from(value.slice()))))
     }
 
     /// Writes the concatenation of bytes-like parts; nothing at all if they are empty.
@@ -79,7 +79,7 @@ impl MooncakeDistributedStore {
             return Ok(0);
         }
         let call = Call { method, store: &store, rules: &rules };
-        Ok(py.detach(|| call.one(&key, SliceList::from(slices))))
+        Ok(py.detach(|| call.one(key, SliceList::from(slices))))
     }
 
     /// Writes copies of several bytes-like values; gives 0 or the first error.
@@ -89,7 +89,8 @@ impl MooncakeDistributedStore {
         method: Method,
         (keys, values, config): (Value<'_, '_>, Value<'_, '_>, Config<'_, '_>),
     ) -> PyResult<i32> {
-        let keys = argument(method.name, "keys").texts(keys)?;
+        let held = argument(method.name, "keys").texts(keys)?;
+        let keys = held.strs()?;
         let values = argument(method.name, "values").buffers(values)?;
         let rules = argument(method.name, "config").rules(config)?;
         let Some(store) = self.copying_store(method.name) else { return Ok(INVALID_PARAMS) };
@@ -105,7 +106,7 @@ impl MooncakeDistributedStore {
             });
             call.many(&keys, slices)
         });
-        Ok(codes.into_iter().find(|&code| code != 0).unwrap_or(0))
+        Ok(codes.find(|code| code != 0).unwrap_or(0))
     }
 
     /// Writes the `size` bytes at `buffer_ptr`.
@@ -123,7 +124,7 @@ impl MooncakeDistributedStore {
         let Some(store) = self.store_for(method.name) else { return Ok(INVALID_PARAMS) };
         let call = Call { method, store: &store, rules: &rules };
         Ok(py.detach(|| match memory_at(&store, address, size) {
-            Ok(slice) => call.one(&key, SliceList::from(slice)),
+            Ok(slice) => call.one(key, SliceList::from(slice)),
             Err(code) => code.number(),
         }))
     }
@@ -133,7 +134,7 @@ impl MooncakeDistributedStore {
         &self,
         py: Python<'_>,
         method: Method,
-        key: &PyBackedStr,
+        key: &str,
         (addresses, sizes): (&[u64], &[u64]),
         rules: &Rules,
     ) -> i32 {
@@ -152,8 +153,9 @@ impl MooncakeDistributedStore {
         method: Method,
         (keys, buffer_ptrs, sizes): (Value<'_, '_>, Value<'_, '_>, Value<'_, '_>),
         config: Config<'_, '_>,
-    ) -> PyResult<Vec<i32>> {
-        let keys = argument(method.name, "keys").texts(keys)?;
+    ) -> PyResult<Codes<i32>> {
+        let held = argument(method.name, "keys").texts(keys)?;
+        let keys = held.strs()?;
         let addresses = argument(method.name, "buffer_ptrs").numbers(buffer_ptrs)?;
         let sizes = argument(method.name, "sizes").numbers(sizes)?;
         let rules = argument(method.name, "config").rules(config)?;
@@ -178,8 +180,9 @@ impl MooncakeDistributedStore {
         method: Method,
         (keys, all_buffer_ptrs, all_sizes): (Value<'_, '_>, Value<'_, '_>, Value<'_, '_>),
         config: Config<'_, '_>,
-    ) -> PyResult<Vec<i32>> {
-        let keys = argument(method.name, "keys").texts(keys)?;
+    ) -> PyResult<Codes<i32>> {
+        let held = argument(method.name, "keys").texts(keys)?;
+        let keys = held.strs()?;
         let addresses = argument(method.name, "all_buffer_ptrs").number_lists(all_buffer_ptrs)?;
         let sizes = argument(method.name, "all_sizes").number_lists(all_sizes)?;
         let rules = argument(method.name, "config").rules(config)?;
@@ -190,15 +193,15 @@ impl MooncakeDistributedStore {
         }
         let call = Call { method, store: &store, rules: &rules };
         Ok(py.detach(|| {
-            let ranges = addresses.iter().zip(&sizes);
+            let ranges = addresses.iter().zip(sizes.iter());
             let slices = ranges.map(|(addresses, sizes)| memory_list_at(&store, addresses, sizes));
             call.many(&keys, slices)
         }))
     }
 }
 
-fn refused(keys: &[PyBackedStr]) -> Vec<i32> {
-    vec![INVALID_PARAMS; keys.len()]
+fn refused(keys: &[&str]) -> Codes<i32> {
+    Codes::same(INVALID_PARAMS, keys.len())
 }
 
 impl Call<'_> {
@@ -217,19 +220,19 @@ impl Call<'_> {
 
     fn many(
         &self,
-        keys: &[PyBackedStr],
+        keys: &[&str],
         slices: impl Iterator<Item = Result<SliceList, ErrorCode>>,
-    ) -> Vec<i32> {
+    ) -> Codes<i32> {
         let config = match self.rules.for_many(self.method.name, keys.len()) {
             Ok(config) => config,
-            Err(code) => return vec![code.number(); keys.len()],
+            Err(code) => return Codes::same(code.number(), keys.len()),
         };
-        let sources = keys.iter().zip(slices).enumerate().map(|(position, (key, src))| {
+        let sources = keys.iter().zip(slices).enumerate().map(|(position, (&key, src))| {
             let src = src?;
             self.check(key, &src)?;
-            Ok(PutSource { key: key.as_str(), src, group: self.rules.group(position) })
+            Ok(PutSource { key, src, group: self.rules.group(position) })
         });
-        let results = batch::run(sources.collect(), |sources| self.write(sources, &config));
+        let results = batch::run(sources, |sources| self.write(sources, &config));
         results.into_iter().map(batch::stored).collect()
     }
 

@@ -20,10 +20,10 @@ impl TransferEngine {
         let function = order.function;
         let Some(engine) = self.engine_for(function) else { return NONE };
         let Some(pieces) = order.pieces else { return NONE };
-        match py.detach(|| engine.submit(&order.peer, opcode, &pieces)) {
+        match py.detach(|| engine.submit(order.peer, opcode, &pieces)) {
             Ok(number) => number,
             Err(error) => {
-                tracing::error!("{function}: {}: {error}", &*order.peer);
+                tracing::error!("{function}: {}: {error}", order.peer);
                 NONE
             }
         }

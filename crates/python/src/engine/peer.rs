@@ -19,7 +19,7 @@ impl TransferEngine {
         const NAME: &str = "get_first_buffer_address";
         let peer = argument(NAME, "segment_name").text(segment_name)?;
         let Some(engine) = self.engine_for(NAME) else { return Ok(0) };
-        Ok(py.detach(|| engine.first_buffer(&peer)).unwrap_or_else(|error| {
+        Ok(py.detach(|| engine.first_buffer(peer)).unwrap_or_else(|error| {
             tracing::info!("{NAME}: {error}");
             0
         }))
@@ -31,7 +31,7 @@ impl TransferEngine {
     fn send_probe(&self, py: Python<'_>, peer_server_name: &Bound<'_, PyAny>) -> PyResult<i32> {
         let peer = argument("send_probe", "peer_server_name").text(peer_server_name)?;
         let Some(engine) = self.engine_for("send_probe") else { return Ok(FAILED) };
-        Ok(code::of("send_probe", py.detach(|| engine.probe(&peer))))
+        Ok(code::of("send_probe", py.detach(|| engine.probe(peer))))
     }
 
     /// The NUMA nodes of this host with the RDMA devices near to them and further away, as JSON. `device_name` may hold

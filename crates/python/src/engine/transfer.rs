@@ -2,16 +2,15 @@
 
 use mooncake_engine::{Note, Opcode, Piece};
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedStr;
 
 use super::code::FAILED;
 use super::{TransferEngine, TransferNotify};
 use crate::argument::argument;
 
 /// What a transfer is told by its arguments.
-pub(super) struct Order {
+pub(super) struct Order<'a> {
     pub(super) function: &'static str,
-    pub(super) peer: PyBackedStr,
+    pub(super) peer: &'a str,
     /// `None` if the lists differ in length.
     pub(super) pieces: Option<Vec<Piece>>,
 }
@@ -19,10 +18,10 @@ pub(super) struct Order {
 /// The arguments of a method that moves one piece: address here, address there, length.
 type One<'a, 'py> = [&'a Bound<'py, PyAny>; 3];
 
-impl Order {
+impl<'a> Order<'a> {
     pub(super) fn of_one(
         function: &'static str,
-        peer: &Bound<'_, PyAny>,
+        peer: &'a Bound<'_, PyAny>,
         [buffer, peer_buffer_address, length]: One<'_, '_>,
         transport_hint: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
@@ -35,7 +34,7 @@ impl Order {
 
     pub(super) fn of_many(
         function: &'static str,
-        peer: &Bound<'_, PyAny>,
+        peer: &'a Bound<'_, PyAny>,
         [buffers, peer_buffer_addresses, lengths]: One<'_, '_>,
         transport_hint: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
@@ -54,7 +53,7 @@ impl Order {
 
     fn new(
         function: &'static str,
-        peer: &Bound<'_, PyAny>,
+        peer: &'a Bound<'_, PyAny>,
         pieces: Option<Vec<Piece>>,
         transport_hint: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
@@ -82,11 +81,11 @@ impl TransferEngine {
         let function = order.function;
         let Some(engine) = self.engine_for(function) else { return FAILED };
         let Some(pieces) = order.pieces else { return FAILED };
-        let run = || engine.transfer(&order.peer, opcode, &pieces, note.as_ref());
+        let run = || engine.transfer(order.peer, opcode, &pieces, note.as_ref());
         match py.detach(run) {
             Ok(()) => 0,
             Err(error) => {
-                tracing::error!("{function}: {}: {error}", &*order.peer);
+                tracing::error!("{function}: {}: {error}", order.peer);
                 FAILED
             }
         }

@@ -4,7 +4,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use mooncake_engine::{Engine, EngineConfig, Metadata, OpenError};
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedStr;
 
 use super::TransferEngineHandle;
 use super::code::FAILED;
@@ -41,10 +40,10 @@ impl TransferEngine {
     fn open(&self, wish: &Wish) -> Result<(), OpenError> {
         let config = EngineConfig {
             local_hostname: wish.local_hostname.to_string(),
-            metadata: Metadata::parse(&wish.metadata_server, &wish.metadata_type)?,
+            metadata: Metadata::parse(wish.metadata_server, wish.metadata_type)?,
             ..EngineConfig::from_env()?
         };
-        config.check_protocol(&wish.protocol)?;
+        config.check_protocol(wish.protocol)?;
         let engine = Arc::new(Engine::open(config)?);
         let mut slot = self.open.write().unwrap_or_else(PoisonError::into_inner);
         if slot.is_some() {
@@ -71,15 +70,15 @@ impl TransferEngine {
 }
 
 /// The arguments of `initialize`.
-struct Wish {
-    local_hostname: PyBackedStr,
-    metadata_server: PyBackedStr,
-    protocol: PyBackedStr,
-    metadata_type: String,
+struct Wish<'a> {
+    local_hostname: &'a str,
+    metadata_server: &'a str,
+    protocol: &'a str,
+    metadata_type: &'a str,
 }
 
 /// The arguments that both forms have: hostname, metadata server, protocol and devices.
-fn wish(function: &'static str, arguments: [&Bound<'_, PyAny>; 4]) -> PyResult<Wish> {
+fn wish<'a>(function: &'static str, arguments: [&'a Bound<'_, PyAny>; 4]) -> PyResult<Wish<'a>> {
     let [local_hostname, metadata_server, protocol, device_name] = arguments;
     if !device_name.is_none() {
         argument(function, "device_name").text(device_name)?;
@@ -88,7 +87,7 @@ fn wish(function: &'static str, arguments: [&Bound<'_, PyAny>; 4]) -> PyResult<W
         local_hostname: argument(function, "local_hostname").text(local_hostname)?,
         metadata_server: argument(function, "metadata_server").text(metadata_server)?,
         protocol: argument(function, "protocol").text(protocol)?,
-        metadata_type: DEFAULT_METADATA.to_owned(),
+        metadata_type: DEFAULT_METADATA,
     })
 }
 
@@ -133,8 +132,7 @@ impl TransferEngine {
     ) -> PyResult<i32> {
         let arguments = [local_hostname, metadata_server, protocol, device_name];
         let metadata_type = argument("initialize_ext", "metadata_type").text(metadata_type)?;
-        let wish =
-            Wish { metadata_type: metadata_type.to_string(), ..wish("initialize_ext", arguments)? };
+        let wish = Wish { metadata_type, ..wish("initialize_ext", arguments)? };
         Ok(self.initialize_as(py, &wish))
     }
 

@@ -1,0 +1,53 @@
+//! Lists of numbers as results.
+
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+/// The result of a batch: a Python list of one number per item.
+///
+/// Most batches end alike for all items. The list is made of the first number alone, which costs next to nothing per
+/// item, and only the others are then put into their places.
+pub(crate) struct Codes<T>(Vec<T>);
+
+impl<T: Clone> Codes<T> {
+    /// The same number for each of `count` items.
+    pub(crate) fn same(code: T, count: usize) -> Self {
+        Self(vec![code; count])
+    }
+}
+
+impl<T: Copy> Codes<T> {
+    /// The number of the first item, if there is one.
+    pub(crate) fn first(&self) -> Option<T> {
+        self.0.first().copied()
+    }
+
+    /// The first number that is as wanted.
+    pub(crate) fn find(&self, is_wanted: impl Fn(T) -> bool) -> Option<T> {
+        self.0.iter().copied().find(|&code| is_wanted(code))
+    }
+}
+
+impl<T> FromIterator<T> for Codes<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(codes: I) -> Self {
+        Self(codes.into_iter().collect())
+    }
+}
+
+impl<'py, T: IntoPyObject<'py> + Copy + PartialEq> IntoPyObject<'py> for Codes<T> {
+    type Target = PyList;
+    type Output = Bound<'py, PyList>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
+        let Some(&first) = self.0.first() else { return Ok(PyList::empty(py)) };
+        let repeated = PyList::new(py, [first])?.into_sequence().repeat(self.0.len())?;
+        let list = repeated.cast_into::<PyList>()?;
+        for (position, &code) in self.0.iter().enumerate() {
+            if code != first {
+                list.set_item(position, code)?;
+            }
+        }
+        Ok(list)
+    }
+}
