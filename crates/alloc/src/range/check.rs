@@ -16,6 +16,11 @@ impl RangeAllocator {
     /// # Errors
     /// A sentence that names the first invariant found broken.
     pub fn check(&self) -> Result<(), String> {
+        if self.spare.is_some() {
+            let mut settled = self.clone();
+            settled.settle();
+            return settled.check();
+        }
         let census = self.check_chain()?;
         let (vacant, vacant_holes) = self.nodes.count_vacant()?;
         if self.nodes.places() != (1 + census.live + vacant, census.holes + vacant_holes) {
@@ -74,7 +79,8 @@ impl RangeAllocator {
                 Some((live.prev, end.checked_sub(live.offset)?, live.next))
             }
             Kind::Hole(at) => {
-                self.nodes.get_hole(at).map(|hole| (hole.prev, hole.range.len, hole.next))
+                let hole = self.nodes.get_hole(at)?;
+                Some((Link::live(hole.prev), hole.range.len, Link::live(hole.next)))
             }
         }
     }

@@ -6,6 +6,7 @@ pub(crate) const SUBDIVISIONS: u32 = 1 << SUB_BITS;
 const SUB_BITS: u32 = 5;
 
 /// One more than the greatest class.
+#[cfg(test)]
 const END: u32 = (64 - SUB_BITS + 1) * SUBDIVISIONS;
 
 /// The class that holds `len`.
@@ -17,13 +18,13 @@ pub(crate) fn floor(len: u64) -> u32 {
     (shift + 1) * SUBDIVISIONS + ((len >> shift) as u32 & (SUBDIVISIONS - 1))
 }
 
-/// The lowest class of which every member is at least `len`.
-pub(crate) fn ceil(len: u64) -> u32 {
-    if len < u64::from(SUBDIVISIONS) {
-        return len as u32;
-    }
-    let width = 1 << (len.ilog2() - SUB_BITS);
-    len.checked_add(width - 1).map_or(END, floor)
+/// The class that holds `len`, and the lowest class of which every member is at least `len`: the same if `len` is
+/// the shortest of its class, else the next.
+pub(crate) fn around(len: u64) -> (u32, u32) {
+    let own = floor(len);
+    let shift = (len | u64::from(SUBDIVISIONS)).ilog2() - SUB_BITS;
+    let is_shortest = len & ((1 << shift) - 1) == 0;
+    (own, own + u32::from(!is_shortest))
 }
 
 #[cfg(test)]
@@ -40,14 +41,11 @@ mod tests {
     fn classes_are_ordered_and_leave_no_length_out() {
         for class in 1..END {
             let len = shortest(class);
-            assert_eq!((floor(len), ceil(len)), (class, class), "length {len}");
-            assert_eq!(floor(len - 1), class - 1, "length {}", len - 1);
-            assert_eq!(
-                ceil(len - 1),
-                if shortest(class - 1) == len - 1 { class - 1 } else { class }
-            );
+            assert_eq!((floor(len), around(len)), (class, (class, class)), "length {len}");
+            let above = if shortest(class - 1) == len - 1 { class - 1 } else { class };
+            assert_eq!(around(len - 1), (class - 1, above), "length {}", len - 1);
         }
-        assert_eq!((floor(u64::MAX), ceil(u64::MAX)), (END - 1, END));
+        assert_eq!(around(u64::MAX), (END - 1, END));
     }
 
     #[test]

@@ -6,7 +6,8 @@ const MAX_GRANULE: u64 = 4096;
 pub(crate) fn reserve_len(len: u64) -> u64 {
     debug_assert!(len > 0);
     let granule = if len < 128 { 1 } else { (1 << (len.ilog2() - 6)).min(MAX_GRANULE) };
-    len.checked_next_multiple_of(granule).unwrap_or(len)
+    // A granule is a power of two, so that rounding takes no division.
+    len.checked_add(granule - 1).map_or(len, |end| end & !(granule - 1))
 }
 
 #[cfg(test)]

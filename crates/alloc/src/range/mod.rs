@@ -5,11 +5,13 @@ mod free_lists;
 mod granule;
 mod nodes;
 mod recover;
+mod spare;
 
 use crate::{Allocation, Handle, Range};
 use free_index::{FreeIndex, Worth};
 use free_lists::FreeLists;
 use nodes::{Hole, Link, Live, MAX_LIVE, NIL, Nodes, SENTINEL};
+use spare::Spare;
 
 /// How many holes of the very class of a length are tried before a higher class is cut up.
 const NEAR_STEPS: u32 = 4;
@@ -25,12 +27,16 @@ const LAST_STEPS: u32 = 32;
 /// looks at more of its own class: `None` means that no hole is longer than `len` by 1/32 or more, and that any that
 /// fits hides behind 32 others of nearly the same length.
 ///
+/// The range that was freed last stays as it is for one call more: if that call asks for its very length, it gets it.
+///
 /// A live range costs 16 bytes and a hole 32, in tables that grow by an eighth; besides, an allocator has tables of
 /// at most 8 KiB.
 #[derive(Clone, Debug)]
 pub struct RangeAllocator {
     nodes: Nodes,
     lists: FreeLists,
+    /// The range that was freed last, if it is no hole yet.
+    spare: Option<Spare>,
     index: Option<Box<FreeIndex>>,
     used: u64,
     live: u32,
@@ -40,10 +46,10 @@ impl RangeAllocator {
     /// An arena of `len` bytes, all free. An arena of no bytes serves nothing.
     pub fn new(len: u64) -> RangeAllocator {
         let (nodes, lists) = (Nodes::new(len), FreeLists::new(len));
-        let mut allocator = RangeAllocator { nodes, lists, index: None, used: 0, live: 0 };
+        let mut allocator =
+            RangeAllocator { nodes, lists, spare: None, index: None, used: 0, live: 0 };
         if len > 0 {
-            let ends = Link::live(SENTINEL);
-            allocator.insert_hole(Range { offset: 0, len }, ends, ends);
+            allocator.insert_hole(Range { offset: 0, len }, SENTINEL, SENTINEL);
         }
         allocator
     }
@@ -66,6 +72,10 @@ impl RangeAllocator {
 
     /// Reserves `rounded` bytes, or a whole hole of at least `len`.
     fn alloc_rounded(&mut self, len: u64, rounded: u64) -> Option<Allocation> {
+        if let Some(allocation) = self.take_spare(rounded) {
+            return Some(allocation);
+        }
+        self.settle();
         if self.live == MAX_LIVE {
             return None;
         }
@@ -73,7 +83,7 @@ impl RangeAllocator {
         let Hole { range: Range { offset, len: free }, prev, next, .. } = *self.nodes.hole(at);
         let place = if free <= rounded {
             self.remove_hole(at);
-            self.nodes.insert(offset, prev, next)
+            self.nodes.insert(offset, prev, Link::live(next))
         } else {
             self.resize_hole(at, Range { offset: offset + rounded, len: free - rounded });
             self.nodes.insert(offset, prev, Link::hole(at))
@@ -85,7 +95,7 @@ impl RangeAllocator {
 
     /// A hole of at least `rounded` bytes, else one of at least `len`.
     fn find(&self, len: u64, rounded: u64) -> Option<u32> {
-        let (own, above) = (class::floor(rounded), class::ceil(rounded));
+        let (own, above) = class::around(rounded);
         if own != above
             && let Some(near) = self.walk(own, rounded, NEAR_STEPS)
         {
@@ -115,39 +125,6 @@ impl RangeAllocator {
         None
     }
 
-    /// Gives a range back.
-    ///
-    /// # Panics
-    /// If `handle` names no live range.
-    pub fn free(&mut self, handle: Handle) {
-        let at = self.expect_live(handle);
-        let Live { offset, prev, next } = *self.nodes.live(at);
-        let freed = Range { offset, len: self.nodes.start(next) - offset };
-        self.used -= freed.len;
-        self.live -= 1;
-        self.nodes.vacate(at);
-        match (prev.as_hole(), next.as_hole()) {
-            (None, None) => self.insert_hole(freed, prev, next),
-            (None, Some(after)) => {
-                let len = freed.len + self.nodes.hole(after).range.len;
-                self.resize_hole(after, Range { offset, len });
-                self.nodes.join(prev, next);
-            }
-            (Some(before), None) => {
-                let range = self.nodes.hole(before).range;
-                self.resize_hole(before, Range { len: range.len + freed.len, ..range });
-                self.nodes.join(prev, next);
-            }
-            (Some(before), Some(after)) => {
-                let (range, removed) = (self.nodes.hole(before).range, *self.nodes.hole(after));
-                self.remove_hole(after);
-                let len = range.len + freed.len + removed.range.len;
-                self.resize_hole(before, Range { len, ..range });
-                self.nodes.join(prev, removed.next);
-            }
-        }
-    }
-
     /// The range that is reserved under `handle`: what was asked for, rounded up.
     ///
     /// # Panics
@@ -160,10 +137,11 @@ impl RangeAllocator {
     /// A length such that [`alloc`](Self::alloc) satisfies it now, and every shorter one; 0 if nothing is free.
     /// The longest hole is at most 1/32 longer.
     pub fn largest_free(&self) -> u64 {
-        match self.lists.last() {
+        let hole = match self.lists.last() {
             NIL => 0,
             at => self.nodes.hole(at).range.len,
-        }
+        };
+        hole.max(self.spare.map_or(0, |spare| spare.len))
     }
 
     /// Bytes reserved, what was added by rounding included.
@@ -190,14 +168,14 @@ impl RangeAllocator {
     fn expect_live(&self, handle: Handle) -> u32 {
         let at = handle.index();
         assert!(
-            self.nodes.get(at).is_some(),
+            self.nodes.get(at).is_some() && !self.is_spare(at),
             "handle {at} names no live range: it was freed before, or another allocator returned it"
         );
         at
     }
 
     /// Puts a hole between two live ranges.
-    fn insert_hole(&mut self, range: Range, prev: Link, next: Link) {
+    fn insert_hole(&mut self, range: Range, prev: u32, next: u32) {
         let at = self.nodes.insert_hole(range, prev, next);
         self.lists.push(&mut self.nodes, at);
         self.reindex(None, Some((range.offset, at)));

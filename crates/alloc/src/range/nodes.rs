@@ -53,12 +53,14 @@ pub(crate) struct Live {
     pub(crate) next: Link,
 }
 
-/// A free range. Its neighbours are live.
+/// A free range.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hole {
     pub(crate) range: Range,
-    pub(crate) prev: Link,
-    pub(crate) next: Link,
+    /// The live range that ends where this one starts.
+    pub(crate) prev: u32,
+    /// The live range that starts where this one ends.
+    pub(crate) next: u32,
     /// Neighbours in the list of its size class. A vacant place keeps the next vacant one in `list_next`.
     pub(crate) list_prev: u32,
     pub(crate) list_next: u32,
@@ -108,6 +110,10 @@ impl Nodes {
         &self.live[at as usize]
     }
 
+    pub(crate) fn live_mut(&mut self, at: u32) -> &mut Live {
+        &mut self.live[at as usize]
+    }
+
     pub(crate) fn hole(&self, at: u32) -> &Hole {
         &self.holes[at as usize]
     }
@@ -129,55 +135,40 @@ impl Nodes {
         }
     }
 
-    fn set_prev(&mut self, link: Link, prev: Link) {
-        match link.kind() {
-            Kind::Live(at) => self.live[at as usize].prev = prev,
-            Kind::Hole(at) => self.holes[at as usize].prev = prev,
-        }
-    }
-
-    fn set_next(&mut self, link: Link, next: Link) {
-        match link.kind() {
-            Kind::Live(at) => self.live[at as usize].next = next,
-            Kind::Hole(at) => self.holes[at as usize].next = next,
-        }
-    }
-
-    /// Makes two ranges neighbours.
-    pub(crate) fn join(&mut self, prev: Link, next: Link) {
-        self.set_next(prev, next);
-        self.set_prev(next, prev);
-    }
-
-    /// Puts a live range between two others, to which it is made known. Returns its place.
-    pub(crate) fn insert(&mut self, offset: u64, prev: Link, next: Link) -> u32 {
-        let live = Live { offset, prev, next };
+    /// Puts a live range behind another and before what is there, to both of which it is made known. Returns its place.
+    pub(crate) fn insert(&mut self, offset: u64, prev: u32, next: Link) -> u32 {
+        let live = Live { offset, prev: Link::live(prev), next };
         let mut at = self.vacant_live;
         if at == NIL {
             at = self.live.len() as u32;
             growth::push(&mut self.live, live);
         } else {
-            self.vacant_live = self.live(at).next.0;
-            self.live[at as usize] = live;
+            let place = &mut self.live[at as usize];
+            self.vacant_live = place.next.0;
+            *place = live;
         }
-        self.set_next(prev, Link::live(at));
-        self.set_prev(next, Link::live(at));
+        self.live_mut(prev).next = Link::live(at);
+        match next.kind() {
+            Kind::Live(next) => self.live_mut(next).prev = Link::live(at),
+            Kind::Hole(next) => self.hole_mut(next).prev = at,
+        }
         at
     }
 
-    /// Puts a hole between two live ranges, to which it is made known. Returns its place; it is in no list yet.
-    pub(crate) fn insert_hole(&mut self, range: Range, prev: Link, next: Link) -> u32 {
+    /// Puts a hole between its neighbours, to which it is made known. Returns its place; it is in no list yet.
+    pub(crate) fn insert_hole(&mut self, range: Range, prev: u32, next: u32) -> u32 {
         let hole = Hole { range, prev, next, list_prev: NIL, list_next: NIL };
         let mut at = self.vacant_hole;
         if at == NIL {
             at = self.holes.len() as u32;
             growth::push(&mut self.holes, hole);
         } else {
-            self.vacant_hole = self.hole(at).list_next;
-            self.holes[at as usize] = hole;
+            let place = &mut self.holes[at as usize];
+            self.vacant_hole = place.list_next;
+            *place = hole;
         }
-        self.set_next(prev, Link::hole(at));
-        self.set_prev(next, Link::hole(at));
+        self.live_mut(prev).next = Link::hole(at);
+        self.live_mut(next).prev = Link::hole(at);
         at
     }
 

@@ -14,6 +14,7 @@ impl RangeAllocator {
         if len == 0 || end > self.capacity() || self.live == MAX_LIVE {
             return None;
         }
+        self.settle();
         let nodes = &self.nodes;
         let at = self.index.get_or_insert_with(|| Box::new(index_of(nodes))).find(offset)?;
         let Hole { range, prev, next, .. } = *self.nodes.hole(at);
@@ -22,13 +23,12 @@ impl RangeAllocator {
             return None;
         }
         self.remove_hole(at);
-        let place = self.nodes.insert(offset, prev, next);
-        let found = Link::live(place);
+        let place = self.nodes.insert(offset, prev, Link::live(next));
         if range.offset < offset {
-            self.insert_hole(Range { len: offset - range.offset, ..range }, prev, found);
+            self.insert_hole(Range { len: offset - range.offset, ..range }, prev, place);
         }
         if end < range_end {
-            self.insert_hole(Range { offset: end, len: range_end - end }, found, next);
+            self.insert_hole(Range { offset: end, len: range_end - end }, place, next);
         }
         self.used += len;
         self.live += 1;

@@ -1,4 +1,4 @@
-use mooncake_alloc::{Handle, RangeAllocator, SlabAllocator};
+use mooncake_alloc::{Handle, Range, RangeAllocator, SlabAllocator};
 
 use crate::chance::{self, Chance};
 
@@ -28,6 +28,32 @@ fn ranges_of_one_length_fill_the_arena() {
         assert!(usable >= if len > 7 { 0.98 } else { 0.85 }, "{len} bytes: {usable}");
         arena.check().unwrap();
     }
+}
+
+#[test]
+fn a_range_of_the_length_that_was_freed_last_takes_its_place() {
+    let mut arena = RangeAllocator::new(1000);
+    let [_, second, _] = [100, 100, 100].map(|len| arena.alloc(len).unwrap());
+    arena.free(second.handle);
+    assert_eq!((arena.used(), arena.allocations()), (200, 2));
+    arena.check().unwrap();
+    assert_eq!(arena.alloc(100), Some(second), "the same handle and the same place");
+    assert_eq!(arena.range(second.handle), Range { offset: 100, len: 100 });
+    arena.free(second.handle);
+    assert_eq!(arena.alloc(101).unwrap().offset, 300, "too long for it");
+    assert_eq!(arena.alloc(60).unwrap().offset, 100, "it was not lost");
+    arena.check().unwrap();
+}
+
+#[test]
+fn the_range_that_was_freed_last_counts_as_free() {
+    let mut arena = RangeAllocator::new(300);
+    let [_, second, third] = [100, 100, 100].map(|len| arena.alloc(len).unwrap());
+    arena.free(second.handle);
+    assert_eq!(arena.largest_free(), 100);
+    arena.free(third.handle);
+    assert_eq!(arena.largest_free(), 200, "it is joined with its neighbour");
+    arena.check().unwrap();
 }
 
 #[test]

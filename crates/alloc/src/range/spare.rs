@@ -1,0 +1,82 @@
+use super::nodes::{Kind, Live};
+use super::{Range, RangeAllocator};
+use crate::{Allocation, Handle};
+
+/// The range that was freed last, between two live ones, while nothing else has happened. It is still in the chain of
+/// neighbours as it was and in no list, so that to reserve a range of its very length is to name it again: in a full
+/// segment of equal objects every eviction is followed by that.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spare {
+    at: u32,
+    pub(crate) len: u64,
+}
+
+impl RangeAllocator {
+    /// Gives a range back.
+    ///
+    /// # Panics
+    /// If `handle` names no live range.
+    pub fn free(&mut self, handle: Handle) {
+        let at = self.expect_live(handle);
+        self.settle();
+        let Live { offset, prev, next } = *self.nodes.live(at);
+        let len = self.nodes.start(next) - offset;
+        self.used -= len;
+        self.live -= 1;
+        if prev.as_hole().is_none() && next.as_hole().is_none() {
+            self.spare = Some(Spare { at, len });
+        } else {
+            self.release(Spare { at, len });
+        }
+    }
+
+    pub(crate) fn is_spare(&self, at: u32) -> bool {
+        self.spare.is_some_and(|spare| spare.at == at)
+    }
+
+    /// Reserves the spare range, if there is one of exactly that length.
+    pub(crate) fn take_spare(&mut self, len: u64) -> Option<Allocation> {
+        let Spare { at, .. } = self.spare.take_if(|spare| spare.len == len)?;
+        self.used += len;
+        self.live += 1;
+        self.reindex(None, None);
+        Some(Allocation { handle: Handle::new(at), offset: self.nodes.live(at).offset })
+    }
+
+    /// Makes the spare range, if there is one, a hole as any other.
+    pub(crate) fn settle(&mut self) {
+        if let Some(spare) = self.spare.take() {
+            self.release(spare);
+        }
+    }
+
+    /// Makes a range that is no longer counted as live a hole, joined with those beside it.
+    fn release(&mut self, Spare { at, len }: Spare) {
+        let Live { offset, prev, next } = *self.nodes.live(at);
+        let freed = Range { offset, len };
+        self.nodes.vacate(at);
+        match (prev.kind(), next.kind()) {
+            (Kind::Live(before), Kind::Live(after)) => self.insert_hole(freed, before, after),
+            (Kind::Live(before), Kind::Hole(after)) => {
+                let len = freed.len + self.nodes.hole(after).range.len;
+                self.resize_hole(after, Range { offset, len });
+                self.nodes.live_mut(before).next = next;
+                self.nodes.hole_mut(after).prev = before;
+            }
+            (Kind::Hole(before), Kind::Live(after)) => {
+                let range = self.nodes.hole(before).range;
+                self.resize_hole(before, Range { len: range.len + freed.len, ..range });
+                self.nodes.hole_mut(before).next = after;
+                self.nodes.live_mut(after).prev = prev;
+            }
+            (Kind::Hole(before), Kind::Hole(after)) => {
+                let (range, removed) = (self.nodes.hole(before).range, *self.nodes.hole(after));
+                self.remove_hole(after);
+                let len = range.len + freed.len + removed.range.len;
+                self.resize_hole(before, Range { len, ..range });
+                self.nodes.hole_mut(before).next = removed.next;
+                self.nodes.live_mut(removed.next).prev = prev;
+            }
+        }
+    }
+}
