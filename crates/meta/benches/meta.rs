@@ -1,6 +1,6 @@
 //! The state machine in process: nanoseconds per key and bytes per object.
 //!
-//! `cargo bench -p mooncake-meta [-- OBJECTS]`. Batches of 1,000 keys of 120 bytes; the time of building the
+//! `cargo bench -p mooncake-meta [-- OBJECTS]`, or `-- placement` for the last row alone. Batches of 1,000 keys of 120 bytes; the time of building the
 //! requests is not counted, that of building the replies is.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark needs a clock")]
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use mooncake_meta::{Config, Meta};
 use mooncake_types::{
-    ClientId, Epoch, MountSegment, PutEnd, PutItem, PutStart, ReplicateConfig, Reply, Request,
-    Scan, ScanAction, SegmentId, Tick,
+    ClientId, Epoch, KeyVersion, MountSegment, PutEnd, PutItem, PutStart, ReplicateConfig, Reply,
+    Request, Scan, ScanAction, SegmentId, Tick,
 };
 
 const BATCH: usize = 1_000;
@@ -126,9 +126,39 @@ fn measure(objects: usize, segments: usize) {
     );
 }
 
+/// Starts puts over 16 segments in a pool that is otherwise empty and revokes them, which is not timed: little but
+/// placement.
+fn measure_placement() {
+    const ROUNDS: usize = 300;
+    let keys: Vec<String> = (0..BATCH).map(key).collect();
+    let mut meta = pool(16, BATCH * 16);
+    let config = ReplicateConfig::default();
+    let mode = mooncake_types::PutMode::Insert;
+    let mut best = Duration::MAX;
+    for _ in 0..ROUNDS {
+        let puts = keys.iter().map(|key| PutItem::new(key, OBJECT_BYTES)).collect();
+        let request = Request::PutStart(PutStart { puts, config: config.clone(), mode });
+        let start = Instant::now();
+        let reply = meta.handle(Tick(1), CLIENT, &request);
+        best = best.min(start.elapsed());
+        let Reply::Granted { results, .. } = reply else { panic!("{reply:?}") };
+        let granted = keys.iter().zip(results);
+        let revoked = granted.map(|(key, grant)| KeyVersion {
+            key,
+            version: grant.expect("there is room for all").version,
+        });
+        meta.handle(Tick(1), CLIENT, &Request::PutRevoke { puts: revoked.collect() });
+    }
+    let per_key = best.as_nanos() as f64 / BATCH as f64;
+    println!("placement over 16 segments, best of {ROUNDS} batches: {per_key:.0} ns per put_start");
+}
+
 /// Each row in a process of its own, so that resident memory is that of the row.
 fn main() {
     let numbers: Vec<usize> = std::env::args().filter_map(|text| text.parse().ok()).collect();
+    if std::env::args().any(|text| text == "placement") {
+        return measure_placement();
+    }
     if let [objects, segments] = numbers[..] {
         return measure(objects, segments);
     }
@@ -143,4 +173,5 @@ fn main() {
         let status = std::process::Command::new(program).args(row).status();
         assert!(status.is_ok_and(|status| status.success()), "a row failed");
     }
+    measure_placement();
 }

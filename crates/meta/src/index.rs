@@ -33,7 +33,11 @@ impl Index {
     }
 
     pub(crate) fn get(&self, objects: &Slab<Object>, key: &str) -> Option<u32> {
-        let hash = self.hash(key);
+        self.get_hashed(objects, key, self.hash(key))
+    }
+
+    /// As [`get`](Self::get), for who has the key's hash already.
+    pub(crate) fn get_hashed(&self, objects: &Slab<Object>, key: &str, hash: u64) -> Option<u32> {
         self.shards[shard(hash)].find(hash, |&id| &*objects[id].key == key).copied()
     }
 
@@ -71,7 +75,11 @@ impl Index {
 
     /// The key must not be in the index.
     pub(crate) fn insert(&mut self, objects: &Slab<Object>, id: u32) {
-        let hash = self.state.hash_one(&*objects[id].key);
+        self.insert_hashed(objects, id, self.hash(&objects[id].key));
+    }
+
+    /// As [`insert`](Self::insert), for who has the key's hash already.
+    pub(crate) fn insert_hashed(&mut self, objects: &Slab<Object>, id: u32, hash: u64) {
         let state = &self.state;
         self.shards[shard(hash)].insert_unique(hash, id, |&id| state.hash_one(&*objects[id].key));
     }

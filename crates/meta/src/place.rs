@@ -2,6 +2,7 @@
 
 use mooncake_alloc::Handle;
 use mooncake_types::{ReplicateConfig, limits};
+use smallvec::{SmallVec, smallvec};
 
 use crate::Meta;
 use crate::config::Strategy;
@@ -24,6 +25,9 @@ pub(crate) struct Piece {
     pub(crate) handle: Handle,
     pub(crate) len: u64,
 }
+
+/// The ranges of one replica, in the order of the bytes: nearly always one, which needs no memory of its own.
+pub(crate) type Pieces = SmallVec<[Piece; 1]>;
 
 /// What a put asks of placement.
 pub(crate) struct Wish {
@@ -49,13 +53,15 @@ impl Meta {
 
     /// Reserves ranges for as many of the wished replicas as there is room for, evicting where need be. No two
     /// replicas share a segment.
-    pub(crate) fn place(&mut self, len: u64, wish: &Wish) -> Vec<Vec<Piece>> {
+    pub(crate) fn place(&mut self, len: u64, wish: &Wish) -> SmallVec<[Pieces; 1]> {
         let mut avoided = wish.avoided.clone();
-        let mut replicas = Vec::with_capacity(wish.replicas.min(self.segments.len()));
+        let mut replicas: SmallVec<[Pieces; 1]> = SmallVec::new();
         while replicas.len() < wish.replicas.min(self.segments.grantable().len()) {
             let placed = self.place_replica(len, &wish.preferred, &avoided, replicas.is_empty());
             let Some(pieces) = placed else { break };
-            avoided.extend(pieces.iter().map(|piece| piece.segment));
+            if replicas.len() + 1 < wish.replicas {
+                avoided.extend(pieces.iter().map(|piece| piece.segment));
+            }
             replicas.push(pieces);
         }
         for piece in replicas.iter().flatten() {
@@ -78,14 +84,14 @@ impl Meta {
         preferred: &[u32],
         avoided: &[u32],
         first: bool,
-    ) -> Option<Vec<Piece>> {
+    ) -> Option<Pieces> {
         let start = self.rng.below(self.segments.grantable().len());
         let threshold = self.config.stripe_threshold_bytes;
         let striped = threshold > 0 && len > threshold;
         if !striped && preferred.is_empty() && self.config.strategy == Strategy::Random {
             // The common case, without a list of candidates.
             if let Some(piece) = self.first_fit(len, start, avoided) {
-                return Some(vec![piece]);
+                return Some(smallvec![piece]);
             }
         }
         let mut order = self.probe_order(preferred, avoided, start);
@@ -96,7 +102,7 @@ impl Meta {
             }
         }
         if let Some(piece) = order.iter().find_map(|&segment| self.reserve(segment, len)) {
-            return Some(vec![piece]);
+            return Some(smallvec![piece]);
         }
         if let Some(pieces) = self.scatter(len, &order, EASY_PIECES, false) {
             return Some(pieces);
@@ -105,7 +111,7 @@ impl Meta {
             self.put_least_first(&mut order);
         }
         if let Some(piece) = self.evict_for(len, &order) {
-            return Some(vec![piece]);
+            return Some(smallvec![piece]);
         }
         // Only for its first replica is an object worth clearing whole segments.
         let capacity = |slot: &u32| self.segments[*slot].allocator.capacity();
@@ -182,9 +188,9 @@ impl Meta {
     }
 
     /// Equal stripes, one on each of the segments.
-    fn stripe_evenly(&mut self, len: u64, order: &[u32]) -> Option<Vec<Piece>> {
+    fn stripe_evenly(&mut self, len: u64, order: &[u32]) -> Option<Pieces> {
         let stripe = len.div_ceil(order.len() as u64).max(limits::MIN_STRIPE_BYTES);
-        let mut pieces = Vec::with_capacity(order.len());
+        let mut pieces = Pieces::with_capacity(order.len());
         let mut left = len;
         for &slot in order {
             let take = stripe.min(left);
@@ -204,12 +210,12 @@ impl Meta {
 
     /// Ranges wherever there are some, at most about `most` of them: for an object for which no segment has a range that
     /// large. With `evict`, others make room.
-    fn scatter(&mut self, len: u64, order: &[u32], most: u64, evict: bool) -> Option<Vec<Piece>> {
+    fn scatter(&mut self, len: u64, order: &[u32], most: u64, evict: bool) -> Option<Pieces> {
         if len < 2 * limits::MIN_STRIPE_BYTES {
             return None;
         }
         let least = limits::MIN_STRIPE_BYTES.max(len / most);
-        let mut pieces = Vec::new();
+        let mut pieces = Pieces::new();
         let mut left = len;
         for &slot in order {
             while left > 0 && pieces.len() < limits::MAX_STRIPES {

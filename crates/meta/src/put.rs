@@ -9,7 +9,7 @@ use crate::Meta;
 use crate::class::{Class, Stamp};
 use crate::meta::check_key;
 use crate::pin;
-use crate::place::{Piece, Wish};
+use crate::place::{Piece, Pieces, Wish};
 use crate::record::{Object, ObjectState, Pin, QueueKind, Range};
 use crate::remains::Gathered;
 use crate::reply::AddressTable;
@@ -113,7 +113,7 @@ impl Meta {
         item: &PutItem<'_>,
         last: bool,
         order: &Order,
-        replicas: &[Vec<Piece>],
+        replicas: &[Pieces],
     ) -> u32 {
         let version = self.next_version();
         let object = self.objects.insert(Object {
@@ -130,8 +130,8 @@ impl Meta {
             mode: order.mode,
         });
         // Looked up again: what held the key may have been evicted to make room.
-        let holder = self.find(item.key);
         let hash = self.index.hash(item.key);
+        let holder = self.index.get_hashed(&self.objects, item.key, hash);
         let uses = match holder {
             None => self.ghosts.take(hash).map_or(0, |uses| uses + 1),
             Some(holder) => self.class_of(holder).uses(),
@@ -139,7 +139,7 @@ impl Meta {
         let numbered = replicas.iter().enumerate().map(|(number, pieces)| (number, &**pieces));
         self.attach(object, Class::new(hash, uses, last), numbered);
         match holder {
-            None => self.index.insert(&self.objects, object),
+            None => self.index.insert_hashed(&self.objects, object, hash),
             Some(_) => self.put_beside(object, ObjectState::Waiting),
         }
         match (holder, order.mode) {
