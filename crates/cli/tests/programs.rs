@@ -425,13 +425,16 @@ fn a_doctor_says_which_way_bytes_take_and_when_a_node_cannot_be_reached() {
     node.end();
     let (code, text) = doctor("");
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("  way         none\n  because     127.0.0.1:"), "{text}");
+    assert!(
+        text.contains("  way         none\n  because     nobody serves at 127.0.0.1:"),
+        "{text}"
+    );
     let args = ["doctor", "--master", "127.0.0.1:1"];
     let nobody = output(MOONCAKE, &args);
     assert_eq!(nobody.status.code(), Some(1));
     let text = String::from_utf8_lossy(&nobody.stderr).into_owned();
     assert!(
-        text.starts_with("mooncake doctor: the master: 127.0.0.1:1 cannot be reached"),
+        text.starts_with("mooncake doctor: the master: nobody serves at 127.0.0.1:1"),
         "{text}"
     );
 }

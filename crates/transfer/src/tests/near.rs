@@ -90,8 +90,11 @@ fn a_node_that_stops_is_noticed() {
     node.server.stop();
     wait_until("the memory is let go", || {
         let held = node.host.region(node.segment).map(|region| Arc::strong_count(&region));
-        matches!(read_all(&transport, &object)[..], [Err(TransferError::Unreachable { .. })])
-            && held == Some(2)
+        let missed = matches!(
+            read_all(&transport, &object)[..],
+            [Err(TransferError::Unreachable { .. } | TransferError::Deserted { .. })]
+        );
+        missed && held == Some(2)
     });
 }
 
