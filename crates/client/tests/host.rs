@@ -64,6 +64,20 @@ fn clients_are_told_the_highest_epoch_seen() {
     assert_eq!(told.epoch(), Epoch(9));
 }
 
+/// Others may replace what lies there as soon as the master knows that the segment goes.
+#[test]
+fn a_segment_is_not_read_any_more_when_the_master_is_told_that_it_goes() {
+    let host = host();
+    let written = version(1, 1);
+    let ticket = host.begin_write(Epoch(1), &write(written), flag()).expect("it is free");
+    host.complete_write(ticket, Vec::new()).expect("nobody else is at work");
+    assert!(host.begin_read(&read(written)).is_ok());
+    let tell = || host.begin_read(&read(written)).map(|_| ());
+    let told = host.take_back_waiting(SEGMENT, Duration::from_secs(1), tell);
+    assert_eq!(told, Err(ErrorCode::ObjectNotFound));
+    assert_eq!(host.take_back_waiting(SEGMENT, Duration::ZERO, || 5), 5, "it is told all the same");
+}
+
 /// Tells a channel, as a transport that is waited for would find out.
 struct Teller(mpsc::Sender<()>);
 

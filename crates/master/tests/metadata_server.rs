@@ -115,7 +115,7 @@ fn a_taken_port_is_named_with_its_flag() {
 
 #[test]
 fn a_dead_client_takes_its_metadata_with_it() {
-    let pool = PoolConfig { client_ttl_ms: 200, ..PoolConfig::default() };
+    let pool = PoolConfig { client_ttl_ms: 200, lease_ttl_ms: 100, ..PoolConfig::default() };
     let cleanup_prefix = Some("mooncake/".to_owned());
     let metadata_server = Some(MetadataServer { cleanup_prefix, ..server() });
     let master = start_with(Config { pool, metadata_server, ..config() });

@@ -118,7 +118,7 @@ fn connections_over_the_limit_are_told_so() {
 
 #[test]
 fn a_client_that_falls_silent_loses_its_segment_in_time() {
-    let pool = PoolConfig { client_ttl_ms: 200, ..PoolConfig::default() };
+    let pool = PoolConfig { client_ttl_ms: 200, lease_ttl_ms: 100, ..PoolConfig::default() };
     let master = start_with(Config { pool, ..config() });
     master.connect(1).mount(5, "node-a", 1 << 20);
     assert_eq!(get(master.admin, "/get_all_segments").body, "node-a\n");

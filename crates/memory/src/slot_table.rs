@@ -65,6 +65,8 @@ impl SlotTable {
     /// Says to all readers, for good, that the segment is no longer lent.
     pub fn close(&self) {
         self.words.closed().store(1, Ordering::SeqCst);
+        // What the caller lets happen to the segment comes after this for everybody.
+        fence(Ordering::SeqCst);
     }
 
     fn set(&self, index: usize, row: &SlotRow) {

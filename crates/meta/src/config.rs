@@ -40,7 +40,8 @@ pub struct Config {
     pub allocator: AllocatorKind,
     /// Which segment a replica goes to.
     pub strategy: Strategy,
-    /// A client that has not been heard of for this long is dead.
+    /// A client that has not been heard of for this long is dead, if it has been out of sight for the length of a lease;
+    /// otherwise it is out of sight from then on, and dead that much later.
     pub client_ttl_ms: u64,
     /// A put that has not ended after this long no longer holds its key.
     pub put_discard_ms: u64,

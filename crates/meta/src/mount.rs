@@ -123,7 +123,7 @@ impl Meta {
         Ok(())
     }
 
-    /// A client has not been heard of for too long: its segments are lost.
+    /// A client has not been heard of for too long, and nobody has a route to its segments: they are lost.
     pub(crate) fn bury(&mut self, client: ClientId) {
         for slot in self.segments.of_client(client) {
             let name = Arc::clone(&self.segments[slot].name);

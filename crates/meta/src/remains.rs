@@ -4,7 +4,7 @@
 //! named before that, but readers must find the older ones dropped first: the moment when the last of their replicas is
 //! dropped is the moment at which the newer version takes their place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -44,6 +44,8 @@ impl Leaving {
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     ranges: Vec<RemainingRange>,
+    /// What was leaving already and is gathered: a request may name its key many times.
+    leaving: BTreeSet<Version>,
     table: AddressTable,
     until: Tick,
 }
@@ -90,7 +92,9 @@ impl Meta {
     /// Names all that is leaving of a key.
     pub(crate) fn gather_leaving(&self, key: &str, gathered: &mut Gathered) {
         for &object in self.leaving.of_key(key) {
-            self.gather(object, u32::MAX, gathered);
+            if gathered.leaving.insert(self.objects[object].version) {
+                self.gather(object, u32::MAX, gathered);
+            }
         }
     }
 

@@ -39,10 +39,10 @@ impl Meta {
             self.drop_object(object);
             return Ok(());
         }
-        self.gather(object, u32::MAX, gathered);
         if self.leaving.of_key(&self.objects[object].key).len() >= MOST_LEAVING {
             return Err(ErrorCode::ObjectReplicaBusy);
         }
+        self.gather(object, u32::MAX, gathered);
         self.leave_key(object);
         self.retire(object);
         Ok(())

@@ -194,6 +194,8 @@ pub(crate) struct Client {
     spared: bool,
     /// The connection of its last ping is open, as far as the master knows.
     pub(crate) in_sight: bool,
+    /// When that changed last.
+    pub(crate) sight_changed: Tick,
     /// Others could not reach it: when it is out of sight unless it pings.
     pub(crate) doubted_until: Option<Tick>,
 }
@@ -226,15 +228,18 @@ impl Clients {
         self.next_number = self.next_number.wrapping_add(1);
         let number = self.next_number;
         let (spared, in_sight, doubted_until) = (false, true, None);
-        let client = Client { number, last_heard: now, spared, in_sight, doubted_until };
+        let (last_heard, sight_changed) = (now, now);
+        let client = Client { number, last_heard, spared, in_sight, sight_changed, doubted_until };
         self.known.insert(id, client);
         true
     }
 
     /// Notes whether a client is in sight. True if it was not so before.
-    pub(crate) fn set_in_sight(&mut self, id: ClientId, in_sight: bool) -> bool {
-        let Some(client) = self.known.get_mut(&id) else { return false };
-        std::mem::replace(&mut client.in_sight, in_sight) != in_sight
+    pub(crate) fn set_in_sight(&mut self, id: ClientId, in_sight: bool, now: Tick) -> bool {
+        let other = |client: &&mut Client| client.in_sight != in_sight;
+        let Some(client) = self.known.get_mut(&id).filter(other) else { return false };
+        (client.in_sight, client.sight_changed) = (in_sight, now);
+        true
     }
 
     /// Doubts a client that is in sight and not doubted yet. True if it was one.

@@ -26,7 +26,7 @@ impl Meta {
     /// A ping of a client.
     pub(crate) fn see(&mut self, client: ClientId) {
         self.clear_doubt(client);
-        if !self.clients.set_in_sight(client, true) {
+        if !self.clients.set_in_sight(client, true, self.now) {
             return;
         }
         for slot in self.segments.of_client(client) {
@@ -38,12 +38,23 @@ impl Meta {
 
     fn lose_sight(&mut self, client: ClientId) {
         self.clear_doubt(client);
-        if !self.clients.set_in_sight(client, false) {
+        if !self.clients.set_in_sight(client, false, self.now) {
             return;
         }
         for slot in self.segments.of_client(client) {
             self.segments.hide(slot);
         }
+    }
+
+    /// Loses sight of a client that was silent for its time to live. Gives the moment at which the last route to its
+    /// segments ends, if that is still to come: what only the master cannot hear may go on serving readers until then.
+    pub(crate) fn lose_sight_of_silent(&mut self, client: ClientId) -> Option<Tick> {
+        if self.segments.of_client(client).is_empty() {
+            return None;
+        }
+        self.lose_sight(client);
+        let lost = self.clients.get(client)?.sight_changed;
+        Some(lost.after_ms(self.config.lease_ttl_ms)).filter(|&end| end > self.now)
     }
 
     /// Somebody could not reach these segments. Those that are not mounted are no news.

@@ -96,6 +96,8 @@ impl Meta {
         } else if self.clients.all_silent_for(self.now, ttl_ms / 2) && self.clients.spare(client) {
             // All of them at once: it is rather the master that was cut off or held up. They have one more time to live.
             self.timers.insert((self.now.after_ms(ttl_ms), Timer::Client(client)));
+        } else if let Some(end) = self.lose_sight_of_silent(client) {
+            self.timers.insert((end, Timer::Client(client)));
         } else {
             self.bury(client);
         }

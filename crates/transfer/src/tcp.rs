@@ -93,9 +93,8 @@ impl TcpTransport {
     ) -> Vec<Result<(), TransferError>> {
         let sizes = ops.iter().map(|op| (&op.endpoint, op.range.len, op.dst.total_len()));
         let (in_flight, timeout) = self.limits();
-        self.run((Purpose::Read, timeout), sizes, wanted, |lease, plan| {
-            ReadExchange::new(lease, ops, plan, in_flight)
-        })
+        let begin = |lease, plan| ReadExchange::new(lease, ops, plan, in_flight);
+        self.run((Purpose::Read, timeout), sizes, wanted, begin).0
     }
 
     /// [`Transport::write`] of the operations at the positions that are wanted; the other results mean nothing.
@@ -105,11 +104,39 @@ impl TcpTransport {
         ops: &[WriteOp<'_>],
         wanted: impl Fn(usize) -> bool,
     ) -> Vec<Result<(), TransferError>> {
+        self.run_writes(epoch, ops, wanted).0
+    }
+
+    /// [`Transport::write`]; `None` for operations of which nothing has begun, because their node was not reached and
+    /// there is time left to try another way.
+    pub(crate) fn write_if_reached(
+        &self,
+        epoch: Epoch,
+        ops: &[WriteOp<'_>],
+    ) -> Vec<Option<Result<(), TransferError>>> {
+        let (results, unreached) = self.run_writes(epoch, ops, |_| true);
+        let mut results: Vec<_> = results.into_iter().map(Some).collect();
+        for position in unreached {
+            results[position] = None;
+        }
+        results
+    }
+
+    fn run_writes(
+        &self,
+        epoch: Epoch,
+        ops: &[WriteOp<'_>],
+        wanted: impl Fn(usize) -> bool,
+    ) -> (Vec<Result<(), TransferError>>, Vec<usize>) {
         let sizes = ops.iter().map(|op| (&op.endpoint, op.range.len, op.src.total_len()));
         let (in_flight, timeout) = self.limits();
-        self.run((Purpose::Write, timeout), sizes, wanted, |lease, plan| {
-            WriteExchange::new(lease, (epoch, ops), plan, in_flight)
-        })
+        let begin = |lease, plan| WriteExchange::new(lease, (epoch, ops), plan, in_flight);
+        self.run((Purpose::Write, timeout), sizes, wanted, begin)
+    }
+
+    /// Closes idle connections to a node that is gone for good.
+    pub(crate) fn forget(&self, endpoint: &str) {
+        self.peers.forget(endpoint);
     }
 
     /// Has nodes drop entries. `Ok` means: nobody finds that version there any more. So it is too if nobody listens at the
@@ -128,7 +155,7 @@ impl TcpTransport {
         let sizes = ops.iter().map(|op| (&op.endpoint, 0, 0));
         let timeout = self.peers.config().transfer_timeout.min(DROP_TIMEOUT);
         let begin = |lease, plan| DropExchange::new(lease, ops, plan);
-        let mut results = self.run((Purpose::Write, timeout), sizes, wanted, begin);
+        let (mut results, _) = self.run((Purpose::Write, timeout), sizes, wanted, begin);
         for result in &mut results {
             if matches!(result, Err(TransferError::Deserted { .. })) {
                 *result = Ok(());
@@ -138,14 +165,15 @@ impl TcpTransport {
     }
 
     /// Plans operations, given as `(endpoint, bytes of the range, bytes of the caller's memory)`, runs one exchange with
-    /// each peer, and brings the results into the order of the operations.
+    /// each peer, and brings the results into the order of the operations. Also gives the positions of those whose peer
+    /// could not be connected to before the deadline: nothing of them has begun.
     fn run<'a, E: Exchange>(
         &self,
         (purpose, timeout): (Purpose, Duration),
         sizes: impl ExactSizeIterator<Item = (&'a Arc<str>, u64, u64)>,
         wanted: impl Fn(usize) -> bool,
         begin: impl Fn(Lease, PeerPlan) -> E,
-    ) -> Vec<Result<(), TransferError>> {
+    ) -> (Vec<Result<(), TransferError>>, Vec<usize>) {
         // What is left like this was never planned.
         let mut results = vec![Err(TransferError::Refused(ErrorCode::InvalidParams)); sizes.len()];
         let ops: Vec<_> = sizes
@@ -154,13 +182,16 @@ impl TcpTransport {
             .map(|(position, (endpoint, len, _))| (position, endpoint, len))
             .collect();
         let deadline = deadline(timeout, ops.iter().map(|&(.., len)| len));
-        let mut exchanges = Vec::with_capacity(1);
+        let (mut exchanges, mut unreached) = (Vec::with_capacity(1), Vec::new());
         for plan in plan(ops, self.frame_limits()) {
             match self.peers.lease(&plan.endpoint, purpose, deadline) {
                 Ok(lease) => exchanges.push(begin(lease, plan)),
                 Err(error) => {
-                    for position in plan.positions {
+                    for &position in &plan.positions {
                         results[position] = Err(error.clone());
+                    }
+                    if Instant::now() < deadline {
+                        unreached.extend(plan.positions);
                     }
                 }
             }
@@ -172,7 +203,7 @@ impl TcpTransport {
                 results[position] = result;
             }
         }
-        results
+        (results, unreached)
     }
 
     /// Bytes in flight on one connection, and the time that a call may take.

@@ -50,15 +50,24 @@ impl Host {
         drop(self.withdraw(id));
     }
 
-    /// As [`Host::take_back`]; waits, `patience` at most, for the last to have given the memory back.
-    pub fn take_back_waiting(&self, id: SegmentId, patience: Duration) {
-        let Some(segment) = self.withdraw(id) else { return };
+    /// As [`Host::take_back`]; does `next` once it is served no longer, and then waits, `patience` at most, for the last
+    /// to have given the memory back.
+    pub fn take_back_waiting<T>(
+        &self,
+        id: SegmentId,
+        patience: Duration,
+        next: impl FnOnce() -> T,
+    ) -> T {
+        let withdrawn = self.withdraw(id);
+        let done = next();
+        let Some(segment) = withdrawn else { return done };
         let memory = segment.watch_memory();
         drop(segment);
         let started = Instant::now();
         while memory.strong_count() > 0 && started.elapsed() < patience {
             std::thread::sleep(Duration::from_millis(1));
         }
+        done
     }
 
     fn withdraw(&self, id: SegmentId) -> Option<Arc<Segment>> {

@@ -7,6 +7,7 @@ use mooncake_types::{Reply, Request, ScanAction};
 use super::connection::{CallFailure, Connection};
 use super::dial::Dialer;
 use crate::metrics::Metrics;
+use crate::node::Host;
 use crate::ops::CallError;
 
 /// Most idle connections that are kept; more threads than that make and drop their own.
@@ -16,14 +17,17 @@ const MAX_IDLE_CONNECTIONS: usize = 64;
 pub(crate) struct Pool {
     dialer: Dialer,
     metrics: Arc<Metrics>,
+    /// Told of every leader that is met: what was learned from the one before may be outdated from then on.
+    host: Arc<Host>,
     idle: Mutex<Vec<Connection>>,
     /// The address that answered last.
     address: AtomicUsize,
 }
 
 impl Pool {
-    pub(crate) fn new(dialer: Dialer, metrics: Arc<Metrics>) -> Self {
-        Self { dialer, metrics, idle: Mutex::new(Vec::new()), address: AtomicUsize::new(0) }
+    pub(crate) fn new(dialer: Dialer, metrics: Arc<Metrics>, host: Arc<Host>) -> Self {
+        let (idle, address) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
+        Self { dialer, metrics, host, idle, address }
     }
 
     /// Asks the master. A connection that turned out to be closed is replaced once, if the master cannot have acted
@@ -58,6 +62,12 @@ impl Pool {
         request: &Request<'_>,
     ) -> Result<Reply, CallFailure> {
         let reply = connection.call(request)?;
+        // A leader can change its epoch without closing a connection.
+        if let Reply::Granted { results, .. } = &reply
+            && let Some(grant) = results.iter().flatten().next()
+        {
+            self.host.see_epoch(grant.version.epoch);
+        }
         let mut idle = self.lock();
         if idle.len() < MAX_IDLE_CONNECTIONS {
             idle.push(connection);
@@ -83,7 +93,8 @@ impl Pool {
         let mut reason = String::new();
         for address in (0..count).map(|step| (first + step) % count) {
             match self.dialer.dial(address) {
-                Ok((connection, _)) => {
+                Ok((connection, epoch)) => {
+                    self.host.see_epoch(epoch);
                     self.address.store(address, Ordering::Relaxed);
                     return Ok(connection);
                 }
@@ -112,6 +123,8 @@ fn is_idempotent(request: &Request<'_>) -> bool {
         | Request::ExistKey { .. }
         | Request::QueryTask { .. } => true,
         Request::Scan(scan) => scan.action == ScanAction::List,
+        // Told twice that a move is done, the master would take its source to be dropped.
+        Request::EndTask { outcome, .. } => outcome.is_err(),
         Request::UnmountSegment { .. }
         | Request::PutStart(_)
         | Request::PutEnd { .. }
@@ -119,7 +132,6 @@ fn is_idempotent(request: &Request<'_>) -> bool {
         | Request::Remove { .. }
         | Request::ClearReplicas { .. }
         | Request::CreateTask(_)
-        | Request::FetchTasks { .. }
-        | Request::EndTask { .. } => false,
+        | Request::FetchTasks { .. } => false,
     }
 }

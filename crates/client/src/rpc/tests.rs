@@ -3,12 +3,16 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use mooncake_types::{BusyWait, ClientId, Epoch, ErrorCode, Reply, Request};
+use mooncake_types::{
+    BusyWait, ClientId, Epoch, ErrorCode, Grant, PutItem, PutMode, PutStart, ReplicateConfig,
+    Reply, Request, TaskId, Version,
+};
 use mooncake_wire::{HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role, Welcome};
 
 use super::{Dialer, Pool};
 use crate::address::HostPort;
 use crate::metrics::Metrics;
+use crate::node::Host;
 use crate::ops::CallError;
 
 const TIMEOUT: Duration = Duration::from_millis(200);
@@ -28,6 +32,10 @@ enum Answer {
 
 /// A pool whose master plays one script per connection; the channel tells of every request that arrived.
 fn pool(scripts: Vec<Script>) -> (Pool, mpsc::Receiver<()>) {
+    pool_of(Arc::new(Host::new(Vec::new())), scripts)
+}
+
+fn pool_of(host: Arc<Host>, scripts: Vec<Script>) -> (Pool, mpsc::Receiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port();
     let (arrived, arrivals) = mpsc::channel();
@@ -51,7 +59,7 @@ fn pool(scripts: Vec<Script>) -> (Pool, mpsc::Receiver<()>) {
         call_timeout: TIMEOUT,
         busy_poll: BusyWait::DEFAULT_LIMIT,
     };
-    (Pool::new(dialer, Arc::new(Metrics::new())), arrivals)
+    (Pool::new(dialer, Arc::new(Metrics::new()), host), arrivals)
 }
 
 fn play(mut stream: TcpStream, script: Script, arrived: &mpsc::Sender<()>) {
@@ -210,11 +218,34 @@ fn a_call_takes_no_longer_than_its_timeout_however_slowly_the_reply_comes() {
 fn only_what_may_be_done_twice_is_sent_twice() {
     // The second request finds a connection that closes under it.
     let closing = || vec![Answer::Reply(yes()), Answer::Bytes(Vec::new())];
-    for (request, is_repeated) in [(exist(), true), (remove(), false)] {
+    let end = |outcome| Request::EndTask { id: TaskId(1), outcome };
+    for (request, is_repeated) in [
+        (exist(), true),
+        (remove(), false),
+        (end(Err(ErrorCode::TransferFail)), true),
+        (end(Ok(())), false),
+    ] {
         let (pool, arrivals) = pool(vec![closing(), vec![Answer::Reply(yes())]]);
         assert_eq!(pool.call(&exist()), Ok(yes()));
         let reply = pool.call(&request);
         assert_eq!(reply.is_ok(), is_repeated, "{reply:?}");
         assert_eq!(arrivals.try_iter().count(), if is_repeated { 3 } else { 2 });
     }
+}
+
+#[test]
+fn a_leader_that_only_the_pool_has_met_outdates_the_routes_of_the_one_before() {
+    let version = Version { epoch: Epoch(3), counter: 1 };
+    let results = vec![Ok(Grant { version, placements: Vec::new() })];
+    let granted = Reply::Granted { results, segments: Vec::new() };
+    let host = Arc::new(Host::new(Vec::new()));
+    let script = vec![Answer::Reply(yes()), Answer::Reply(granted.clone())];
+    let (pool, _arrivals) = pool_of(Arc::clone(&host), vec![script]);
+    assert_eq!(host.epoch(), Epoch(0));
+    assert_eq!(pool.call(&exist()), Ok(yes()));
+    assert_eq!(host.epoch(), Epoch(1), "it was named when they connected");
+    let puts = vec![PutItem::new("key", 1)];
+    let start = PutStart { puts, config: ReplicateConfig::default(), mode: PutMode::Insert };
+    assert_eq!(pool.call(&Request::PutStart(start)), Ok(granted));
+    assert_eq!(host.epoch(), Epoch(3), "its grants are of a later one");
 }

@@ -127,7 +127,8 @@ impl Store {
     /// # Errors
     /// [`ErrorCode::SegmentNotFound`] if one of them is no such segment; nothing has changed then.
     /// [`ErrorCode::UnavailableInCurrentStatus`] if the store is closed. What the master answers, or
-    /// [`ErrorCode::RpcFail`]: the segments that it did not take back stay lent.
+    /// [`ErrorCode::RpcFail`]: the segments that it did not take back stay lent if `grace` is not zero. If it is, they are
+    /// served no longer, and the master is told as soon as it can be reached; unmounting them again is no fault.
     pub fn unmount_segment(&self, ids: &[SegmentId], grace: Duration) -> Result<(), ErrorCode> {
         self.session().ok_or(CLOSED)?.unmount_all(ids, grace, Origin::File)
     }
@@ -246,28 +247,37 @@ impl Session {
         results.into_iter().collect()
     }
 
+    /// The segment is served no longer than the master has it: what is replaced afterwards must not be read here by
+    /// routes of before.
     fn unmount_one(&self, lent: Lent, grace_ms: u64, origin: Origin) -> Result<(), ErrorCode> {
         let id = lent.id;
-        let result = match self.pool.call(&Request::UnmountSegment { id, grace_ms }) {
+        let due = self.clock.now().after_ms(grace_ms);
+        let tell = || self.tell_unmount(id, grace_ms);
+        let result = match grace_ms {
+            0 => self.host.take_back_waiting(id, RELEASE_PATIENCE, tell),
+            _ => tell(),
+        };
+        let change = match result {
+            Ok(()) if grace_ms == 0 => return Ok(()),
+            Ok(()) => Change::Retire(id, due),
+            Err(code) => {
+                tracing::warn!(segment = lent.name, %code, "the segment was not unmounted");
+                self.mounts.lock().insert(id, (origin, lent.clone()));
+                if grace_ms == 0 { Change::Disown(id) } else { Change::Lend(lent) }
+            }
+        };
+        self.heartbeat.change(vec![change]);
+        result
+    }
+
+    fn tell_unmount(&self, id: SegmentId, grace_ms: u64) -> Result<(), ErrorCode> {
+        match self.pool.call(&Request::UnmountSegment { id, grace_ms }) {
             // A master that forgot the segment has nothing to take back.
             Ok(Reply::Done(Ok(()) | Err(ErrorCode::SegmentNotFound))) => Ok(()),
             Ok(Reply::Done(Err(code)) | Reply::Refused(code)) => Err(code),
             Ok(_) => Err(ErrorCode::InternalError),
             Err(error) => Err(error.code()),
-        };
-        match result {
-            Ok(()) if grace_ms == 0 => self.host.take_back_waiting(id, RELEASE_PATIENCE),
-            Ok(()) => {
-                let due = self.clock.now().after_ms(grace_ms);
-                self.heartbeat.change(vec![Change::Retire(id, due)]);
-            }
-            Err(code) => {
-                tracing::warn!(segment = lent.name, %code, "the segment was not unmounted");
-                self.mounts.lock().insert(id, (origin, lent.clone()));
-                self.heartbeat.change(vec![Change::Lend(lent)]);
-            }
         }
-        result
     }
 }
 

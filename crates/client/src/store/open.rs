@@ -86,7 +86,7 @@ pub(super) fn open(config: StoreConfig) -> Result<(Session, String), OpenError> 
         populating,
         clock: opening.clock,
         mounts: Mounts::new(hostname.clone(), endpoint),
-        pool: Pool::new(opening.dialer(opening.config.rpc_timeout), Arc::clone(&metrics)),
+        pool: opening.pool(opening.config.rpc_timeout, &host, &metrics),
         metrics,
         http,
         paths: opening.paths(&host, opening.config.lanes_per_peer),
@@ -247,10 +247,14 @@ impl Opening {
         Ok(())
     }
 
+    fn pool(&self, call_timeout: Duration, host: &Arc<Host>, metrics: &Arc<Metrics>) -> Pool {
+        Pool::new(self.dialer(call_timeout), Arc::clone(metrics), Arc::clone(host))
+    }
+
     /// What tasks need: ways of their own, one connection to each node.
     fn tasks(&self, host: &Arc<Host>, metrics: &Arc<Metrics>) -> Tasks {
-        let dialer = self.dialer(self.config.rpc_timeout.min(HEARTBEAT_TIMEOUT));
-        let pool = Pool::new(dialer, Arc::clone(metrics));
+        let timeout = self.config.rpc_timeout.min(HEARTBEAT_TIMEOUT);
+        let pool = self.pool(timeout, host, metrics);
         Tasks::new(self.clock, pool, self.paths(host, 1))
     }
 
@@ -264,8 +268,8 @@ impl Opening {
         metrics: &Arc<Metrics>,
         routes: &Arc<RouteCache>,
     ) -> Renewal {
-        let dialer = self.dialer(self.config.rpc_timeout.min(HEARTBEAT_TIMEOUT));
-        let pool = Pool::new(dialer, Arc::clone(metrics));
+        let timeout = self.config.rpc_timeout.min(HEARTBEAT_TIMEOUT);
+        let pool = self.pool(timeout, host, metrics);
         Renewal::new(self.clock, pool, Arc::clone(host), Arc::clone(routes))
     }
 

@@ -111,7 +111,13 @@ impl Session {
         self.heartbeat.stop();
         self.tasks.stop();
         self.renewal.stop();
-        if let Err(error) = self.say_goodbye() {
+        let own = self.own();
+        // Giving back much memory takes long, and is left for the end.
+        let _lent = self.host.segments();
+        // Before the master knows: it has nobody drop what lies in segments that are gone, so what is replaced then could
+        // be read here by routes of before.
+        own.iter().for_each(|&id| self.host.take_back(id));
+        if let Err(error) = self.say_goodbye(own) {
             tracing::info!(%error, "the master was not told that this client leaves");
         }
         self.pool.clear();
@@ -121,9 +127,9 @@ impl Session {
         }
     }
 
-    /// Gives up what is being put and takes the segments back.
-    fn say_goodbye(&self) -> Result<(), CallError> {
-        let (puts, own) = (self.puts.close(), self.own());
+    /// Gives up what is being put and has the master forget the segments.
+    fn say_goodbye(&self, own: Vec<SegmentId>) -> Result<(), CallError> {
+        let puts = self.puts.close();
         if puts.is_empty() && own.is_empty() {
             return Ok(());
         }

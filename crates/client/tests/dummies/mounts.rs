@@ -166,7 +166,7 @@ fn what_was_lent_at_run_time_is_mounted_again_after_a_restart_of_the_master() {
 }
 
 #[test]
-fn without_a_master_nothing_is_lent_or_taken_back() {
+fn without_a_master_nothing_is_lent_and_what_is_taken_back_is_served_no_longer() {
     let _turn = turn();
     let mut master = Master::start();
     let config = StoreConfig {
@@ -182,10 +182,10 @@ fn without_a_master_nothing_is_lent_or_taken_back() {
     assert_eq!(timed_out, Err(ErrorCode::RpcTimeout));
     master.stop();
     assert_eq!(node.unmount_and_free_segment(&ids, NOW), Err(ErrorCode::RpcFail));
-    assert_eq!(mappings(std::process::id()), before + 1, "only what may be lent is kept");
+    assert_eq!(mappings(std::process::id()), before, "what is served no longer is given back");
     let master = master.restart(|_| Meta::new(master::config(), Epoch(9)));
-    eventually("what was not taken back is lent again", || granted(&master) == [MIB, 4 * MIB]);
-    assert_eq!(node.unmount_and_free_segment(&ids, NOW), Ok(()));
+    eventually("the rest is lent to the new master", || granted(&master) == [MIB]);
+    assert_eq!(node.unmount_and_free_segment(&ids, NOW), Ok(()), "once more is no fault");
     assert_eq!(granted(&master), [MIB]);
 }
 

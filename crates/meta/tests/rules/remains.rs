@@ -212,9 +212,30 @@ fn versions_of_one_key_that_are_leaving_are_bounded() {
     world.put("k", KIB).unwrap();
     world.get("k").unwrap();
     let (results, remains) = remove(&mut world, "k", true);
-    assert_eq!((results, remains.ranges.len()), (vec![Err(ErrorCode::ObjectReplicaBusy)], 9));
+    assert_eq!((results, remains.ranges.len()), (vec![Err(ErrorCode::ObjectReplicaBusy)], 8));
     world.advance(5_000);
     assert_eq!(remove(&mut world, "k", true).0, OK);
+    world.check();
+}
+
+#[test]
+fn a_removal_that_is_refused_does_not_have_the_living_object_dropped() {
+    let mut world = pool(1, 64 * KIB);
+    for _ in 0..8 {
+        world.put("k", KIB).unwrap();
+        world.get("k").unwrap();
+        assert_eq!(remove(&mut world, "k", true).0, OK);
+    }
+    let living = world.put("k", KIB).unwrap().what.version;
+    world.get("k").unwrap();
+    let named = versions(&remove(&mut world, "k", true).1);
+    assert_eq!((named.len(), named.contains(&living)), (8, false));
+    let action = ScanAction::Remove { force: true };
+    let scan = Scan { pattern: None, action, cursor: 0, limit: 100 };
+    let Reply::Scanned(page) = world.ask(BOB, &Request::Scan(scan)) else { panic!("no page") };
+    assert_eq!((page.removed, versions(&page.remains)), (0, named));
+    world.drop_remains(&page.remains);
+    assert_eq!(chain(&mut world, "k").0, [living]);
     world.check();
 }
 

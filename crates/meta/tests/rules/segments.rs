@@ -57,6 +57,11 @@ fn a_silent_client_is_dead_after_its_time_to_live_and_may_come_back() {
     assert!(world.exist("k"));
     world.advance(1);
     assert!(!world.exist("k"));
+    world.advance(4_999);
+    assert!(!world.exist("k"));
+    assert_eq!(world.meta.segments().len(), 1, "a reader may have a route to it");
+    world.advance(1);
+    assert_eq!(world.meta.segments(), []);
     assert!(world.ping(ALICE, &[SegmentId(1)]), "it is asked to mount again");
     assert_eq!(world.mount(ALICE, 1, 64 * KIB), Ok(()));
     assert!(!world.ping(ALICE, &[SegmentId(1)]));
@@ -75,12 +80,17 @@ fn when_all_are_silent_at_once_they_get_one_more_time_to_live() {
     world.advance(5_000);
     world.ping(ALICE, &[SegmentId(1)]);
     world.advance(5_000);
-    assert_eq!(world.meta.clients(), 1, "one alone is dead");
+    assert_eq!(world.meta.stats().segments_out_of_sight, 1, "one alone is as good as dead");
+    world.ping(ALICE, &[SegmentId(1)]);
+    world.advance(5_000);
+    assert_eq!(world.meta.clients(), 1, "nobody can have a route to it");
     world.mount(BOB, 2, 64 * KIB).unwrap();
     world.advance(10_000);
     assert_eq!(world.meta.clients(), 2);
     world.advance(10_000);
-    assert_eq!(world.meta.clients(), 0, "it is one more, not one after the other");
+    assert_eq!(world.meta.stats().segments_out_of_sight, 2, "not one after the other");
+    world.advance(5_000);
+    assert_eq!(world.meta.clients(), 0);
     world.check();
 }
 
@@ -149,6 +159,11 @@ fn segments_of_dead_clients_are_named_once_unless_somebody_took_their_name_over(
     assert_eq!(world.ask(BOB, &Request::MountSegment(again)), Reply::Done(Ok(())));
     assert!(world.meta.take_expired_segments().is_empty());
     world.advance(4_500);
+    assert!(world.meta.take_expired_segments().is_empty(), "it is only out of sight");
+    world.ping(BOB, &[]);
+    world.advance(4_000);
+    world.ping(BOB, &[]);
+    world.advance(1_000);
     assert_eq!(world.meta.clients(), 1, "the silent one is dead");
     assert_eq!(world.meta.take_expired_segments(), vec!["node-1:12345".into()]);
     assert!(world.meta.take_expired_segments().is_empty());

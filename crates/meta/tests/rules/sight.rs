@@ -2,8 +2,8 @@
 
 use mooncake_meta::Config;
 use mooncake_types::{
-    CreateTask, ErrorCode, PutItem, PutMode, ReplicateConfig, ScanAction, SegmentId, TaskKind,
-    TaskStatus,
+    CreateTask, ErrorCode, PutItem, PutMode, ReplicateConfig, Reply, Request, ScanAction,
+    SegmentId, TaskKind, TaskStatus,
 };
 
 use crate::world::{ALICE, BOB, World};
@@ -285,6 +285,29 @@ fn a_node_out_of_sight_is_dead_after_its_time_to_live() {
     world.check();
 }
 
+#[test]
+fn what_a_silent_node_may_still_serve_is_not_given_up_before_the_lease_on_it_is_over() {
+    let mut world = two_nodes();
+    put_on_bobs(&mut world, "k");
+    world.advance(9_900);
+    world.ping(ALICE, &[SegmentId(1)]);
+    // The reader's sign of life is not the node's.
+    let keys = vec!["k"];
+    let read = world.ask(ALICE, &Request::GetReplicaList { keys: keys.clone() });
+    assert!(matches!(&read, Reply::Located { results, .. } if results[0].is_ok()), "{read:?}");
+    world.advance(100);
+    assert!(matches!(
+        world.ask(ALICE, &Request::GetReplicaList { keys }),
+        Reply::Located { results, .. } if results == [Err(NOT_FOUND)]
+    ));
+    assert_eq!(world.meta.stats().counters.lost_keys, 0, "it is out of sight only");
+    world.advance(4_900);
+    world.ping(ALICE, &[SegmentId(1)]);
+    assert!(!world.ping(BOB, &[SegmentId(2)]), "nothing has to be mounted again");
+    assert!(world.exist("k"), "it came back");
+    world.check();
+}
+
 fn copy<'a>(key: &'a str, target: &'a str) -> CreateTask<'a> {
     CreateTask { key, kind: TaskKind::Copy, source: "", targets: vec![target] }
 }
@@ -389,6 +412,11 @@ fn a_client_that_died_takes_the_doubt_about_it_along() {
     world.advance(9_900);
     world.report(ALICE, &[SegmentId(1)], &[SegmentId(2)]);
     world.advance(100);
+    assert_eq!(world.meta.stats().segments_out_of_sight, 1);
+    world.check();
+    world.advance(4_000);
+    world.ping(ALICE, &[SegmentId(1)]);
+    world.advance(1_000);
     assert_eq!(world.meta.clients(), 1);
     world.check();
     world.mount(BOB, 2, 64 * KIB).expect("it may come back");

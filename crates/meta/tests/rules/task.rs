@@ -277,7 +277,7 @@ fn the_tasks_of_a_dead_client_fail() {
     let fetched = world.create_task(copy("two", &["node-3:12345"])).unwrap();
     world.fetch_tasks(ALICE);
     let pending = world.create_task(copy("three", &["node-3:12345"])).unwrap();
-    for _ in 0..4 {
+    for _ in 0..5 {
         world.advance(5_000);
         world.ping(BOB, &[]);
         world.ping(CAROL, &[]);

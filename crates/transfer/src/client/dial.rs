@@ -43,17 +43,24 @@ pub(crate) fn open(endpoint: &str, config: &TcpConfig) -> Result<(TcpStream, Wel
     Ok((stream, welcome))
 }
 
-/// Tries each address of the endpoint in turn.
+/// Tries each address of the endpoint in turn. The connection counts as refused only if it was at every one.
 fn connect(endpoint: &str, deadline: Instant) -> Result<TcpStream, Fault> {
-    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let mut failure: Option<io::Error> = None;
     for address in endpoint.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, left(deadline)?) {
             Ok(stream) => return Ok(stream),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(Fault::TimedOut),
-            Err(error) => failure = error,
+            Err(error) => {
+                failure = failure.filter(|known| !is_refused(known)).or(Some(error));
+            }
         }
     }
-    Err(failure.into())
+    let no_address = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    Err(failure.unwrap_or_else(no_address).into())
+}
+
+fn is_refused(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
 }
 
 fn left(deadline: Instant) -> Result<Duration, Fault> {

@@ -40,7 +40,15 @@ impl PeerState {
     /// Why the peer is not to be connected to now.
     fn suspicion(&mut self) -> Option<TransferError> {
         self.suspect.take_if(|(until, _)| Instant::now() >= *until);
-        self.suspect.as_ref().map(|(_, error)| error.clone())
+        let (_, error) = self.suspect.as_ref()?;
+        Some(match error {
+            // Somebody may have begun to serve there since: only who has just looked may say that nobody does.
+            TransferError::Deserted { endpoint } => TransferError::Unreachable {
+                endpoint: Arc::clone(endpoint),
+                reason: "nobody served there a moment ago".to_owned(),
+            },
+            error => error.clone(),
+        })
     }
 }
 
@@ -156,6 +164,14 @@ impl Peers {
                 Err(error)
             }
         }
+    }
+
+    /// Closes the idle lanes to a peer that is gone for good; those in use are closed when they are given back.
+    pub(crate) fn forget(&self, endpoint: &str) {
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let forgotten = peers.remove(endpoint);
+        drop(peers);
+        drop(forgotten);
     }
 
     fn peer(&self, endpoint: &Arc<str>) -> Arc<Peer> {

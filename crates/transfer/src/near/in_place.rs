@@ -8,10 +8,12 @@ use mooncake_wire::{
     Kind, decode_begin_reply, decode_complete_reply, encode_begin, encode_complete,
 };
 
+use super::Settled;
 use super::line::Line;
 use super::neighbour::Neighbour;
 use super::segment::NearSegment;
 use crate::client::Fault;
+use crate::plan::MAX_BEGIN_RANGES;
 use crate::{TransferError, WriteOp};
 
 /// A range shorter than this goes to the node as it is: that takes one question, and this way takes two.
@@ -20,35 +22,39 @@ pub(super) const MIN_BYTES: u64 = 64 << 10;
 /// Most bytes copied between two looks at whether the node asked this side to stop.
 const STEP_BYTES: usize = 1 << 20;
 
-/// Most ranges that are begun together: none of them is readable before all are in place.
-const MAX_RANGES: usize = 64;
-
 /// A write into memory that is mapped here.
 pub(super) struct Placed<'a> {
     pub(super) op: &'a WriteOp<'a>,
     pub(super) segment: Arc<NearSegment>,
 }
 
-/// Writes ranges of segments of one node; the results are in their order.
-pub(super) fn write(
-    neighbour: &Neighbour,
-    epoch: Epoch,
-    placed: &[Placed<'_>],
-) -> Vec<Result<(), TransferError>> {
-    let write_some = |placed: &[Placed<'_>]| match attempt(neighbour, epoch, placed) {
-        Ok(results) => results,
-        Err(fault) => placed.iter().map(|placed| Err(fault.explain(&placed.op.endpoint))).collect(),
+/// Writes ranges of segments of one node; the results are in their order. Those are not settled that did not begin for
+/// want of a connection.
+pub(super) fn write(neighbour: &Neighbour, epoch: Epoch, placed: &[Placed<'_>]) -> Settled {
+    let write_some = |placed: &[Placed<'_>]| -> Settled {
+        let line = match neighbour.line() {
+            Ok(line) => line,
+            Err(fault) => {
+                tracing::debug!(?fault, "a node of this host cannot be asked for ranges");
+                return vec![None; placed.len()];
+            }
+        };
+        match attempt(neighbour, line, (epoch, placed)) {
+            Ok(results) => results.into_iter().map(Some).collect(),
+            Err(fault) => {
+                placed.iter().map(|placed| Some(Err(fault.explain(&placed.op.endpoint)))).collect()
+            }
+        }
     };
-    placed.chunks(MAX_RANGES).flat_map(write_some).collect()
+    placed.chunks(MAX_BEGIN_RANGES).flat_map(write_some).collect()
 }
 
 /// Asks for the ranges, copies, and says so. On a fault the connection ends, and the node gives up what was begun.
 fn attempt(
     neighbour: &Neighbour,
-    epoch: Epoch,
-    placed: &[Placed<'_>],
+    mut line: Line,
+    (epoch, placed): (Epoch, &[Placed<'_>]),
 ) -> Result<Vec<Result<(), TransferError>>, Fault> {
-    let mut line = neighbour.line()?;
     let ranges: Vec<RangeWrite<'_>> = placed.iter().map(|placed| placed.op.range).collect();
     let begin = |out: &mut Vec<u8>, id| encode_begin(out, id, epoch, &ranges);
     let begun = decode_begin_reply(line.ask(begin, Kind::BeginReply)?)?;

@@ -3,6 +3,7 @@
 //! [`Near`] finds out which nodes are; a [`neighbour::Neighbour`] is one of them for as long as its process lives. What
 //! cannot be read or written in the mapped memory goes as frames over the node's local socket.
 
+mod doubts;
 mod in_place;
 mod line;
 mod neighbour;
@@ -11,7 +12,8 @@ mod segment;
 mod standing;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use mooncake_types::{Epoch, ErrorCode};
 
@@ -26,8 +28,11 @@ use segment::{Look, NearSegment};
 pub use standing::Distance;
 use standing::{Met, Peer};
 
-/// Peers that are remembered; beyond this, all others count as far.
+/// Peers that are remembered; beyond this, all others count as far until some of these are out of date.
 const MAX_PEERS: usize = 4096;
+
+/// How often those that are out of date are looked for, where there are too many.
+const SWEEP: Duration = Duration::from_secs(1);
 
 /// Result of each operation; `None` for those that are for another transport.
 type Settled = Vec<Option<Result<(), TransferError>>>;
@@ -39,25 +44,30 @@ pub(crate) struct Near {
     config: Arc<TcpConfig>,
     ways: Transports,
     /// Frames over local sockets.
-    sockets: TcpTransport,
+    sockets: Arc<TcpTransport>,
     peers: RwLock<HashMap<Arc<str>, Arc<Peer>>>,
+    /// When too many peers were looked through last.
+    swept: Mutex<Option<Instant>>,
 }
 
 impl Near {
     pub(crate) fn new(config: TcpConfig, ways: Transports) -> Self {
         Self {
             here: local_socket::host().ok(),
-            sockets: TcpTransport::new(config.clone()),
+            sockets: Arc::new(TcpTransport::new(config.clone())),
             config: Arc::new(config),
             ways,
             peers: RwLock::default(),
+            swept: Mutex::default(),
         }
     }
 
     /// How far a peer is. It is asked by TCP if that is not known.
     pub(crate) fn distance(&self, endpoint: &Arc<str>, tcp: &TcpTransport) -> Distance {
         let Some(peer) = self.peer(endpoint) else { return Distance::TooManyPeers };
-        peer.distance(|| standing::measure(endpoint, tcp, self.here.as_ref(), &self.config))
+        peer.distance(|| {
+            standing::measure(endpoint, tcp, self.here.as_ref(), (&self.config, &self.sockets))
+        })
     }
 
     fn neighbour(&self, endpoint: &Arc<str>, tcp: &TcpTransport) -> Option<Arc<Neighbour>> {
@@ -75,9 +85,24 @@ impl Near {
         drop(known);
         let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
         if peers.len() >= MAX_PEERS && !peers.contains_key(endpoint) {
-            return None;
+            if !self.may_sweep() {
+                return None;
+            }
+            peers.retain(|_, peer| peer.is_current());
+            if peers.len() >= MAX_PEERS {
+                return None;
+            }
         }
         Some(Arc::clone(peers.entry(Arc::clone(endpoint)).or_default()))
+    }
+
+    fn may_sweep(&self) -> bool {
+        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        if swept.is_some_and(|swept| swept.elapsed() < SWEEP) {
+            return false;
+        }
+        *swept = Some(Instant::now());
+        true
     }
 
     /// Reads what lies at nodes of this host, of those operations that are not settled.
@@ -85,8 +110,8 @@ impl Near {
         if self.ways.near().is_empty() {
             return;
         }
-        let mut by_message: Vec<(usize, ReadOp)> = Vec::new();
-        let mut last: Option<(&Arc<str>, Option<Arc<Neighbour>>)> = None;
+        let mut visits: Vec<Visit> = Vec::new();
+        let mut last: Option<(&Arc<str>, Option<usize>)> = None;
         for (position, op) in ops.iter().enumerate() {
             if settled[position].is_some() {
                 continue;
@@ -95,18 +120,38 @@ impl Near {
                 settled[position] = Some(Err(TransferError::Refused(ErrorCode::InvalidParams)));
                 continue;
             }
-            let known = last.take().filter(|(endpoint, _)| Arc::ptr_eq(endpoint, &op.endpoint));
-            let known = known.unwrap_or_else(|| (&op.endpoint, self.neighbour(&op.endpoint, tcp)));
-            if let Some(neighbour) = &known.1 {
-                match self.look(neighbour, op) {
-                    Look::Over(result) => settled[position] = Some(result),
-                    Look::Unknown => {
-                        let endpoint = Arc::clone(&neighbour.endpoint);
-                        by_message.push((position, ReadOp { endpoint, ..op.clone() }));
-                    }
-                }
-            }
+            let known = last.filter(|(endpoint, _)| Arc::ptr_eq(endpoint, &op.endpoint));
+            let known = known.unwrap_or_else(|| {
+                let neighbour = self.neighbour(&op.endpoint, tcp);
+                (&op.endpoint, neighbour.map(|neighbour| Visit::among(&mut visits, neighbour)))
+            });
             last = Some(known);
+            let Some(index) = known.1 else { continue };
+            let visit = &mut visits[index];
+            match self.look(&visit.neighbour, op) {
+                Look::Over(result) => {
+                    settled[position] = Some(result);
+                    visit.found.push(position);
+                }
+                Look::Unknown => visit.unknown.push(position),
+            }
+        }
+        self.read_by_message(ops, visits, settled);
+    }
+
+    /// Asks nodes for what could not be read without a message, and for what was, of nodes that have died meanwhile.
+    fn read_by_message(&self, ops: &[ReadOp], visits: Vec<Visit>, settled: &mut Settled) {
+        let mut by_message: Vec<(usize, ReadOp)> = Vec::new();
+        for Visit { neighbour, found, mut unknown } in visits {
+            // Of a node that has died nobody takes what was removed out of the table.
+            if !found.is_empty() && !neighbour.is_alive_now() {
+                found.iter().for_each(|&position| settled[position] = None);
+                unknown.extend(found);
+            }
+            by_message.extend(unknown.into_iter().map(|position| {
+                let endpoint = Arc::clone(&neighbour.endpoint);
+                (position, ReadOp { endpoint, ..ops[position].clone() })
+            }));
         }
         if by_message.is_empty() {
             return;
@@ -120,7 +165,7 @@ impl Near {
         }
     }
 
-    /// Reads a range without a message, by the first way that reaches it.
+    /// Reads a range without a message, by the first way that reaches it. It counts if the node is alive afterwards.
     fn look(&self, neighbour: &Neighbour, op: &ReadOp) -> Look {
         let Some(segment) = neighbour.segment(op.range.segment) else { return Look::Unknown };
         let mut looked = Look::Unknown;
@@ -136,8 +181,7 @@ impl Near {
         if segment.is_closed() {
             neighbour.forget(op.range.segment);
         }
-        // Of a node that has died nobody takes what was removed out of the table.
-        if neighbour.is_alive() { looked } else { Look::Unknown }
+        looked
     }
 
     /// Writes to nodes of this host, of those operations that are not settled.
@@ -178,7 +222,7 @@ impl Near {
         for InPlace { neighbour, positions, placed } in in_place.into_values() {
             let results = in_place::write(&neighbour, epoch, &placed);
             for (position, result) in positions.into_iter().zip(results) {
-                settled[position] = Some(result);
+                settled[position] = result;
             }
         }
         self.write_by_message(epoch, by_message, settled);
@@ -201,12 +245,30 @@ impl Near {
             return;
         }
         let (positions, ops): (Vec<usize>, Vec<WriteOp<'_>>) = ops.into_iter().unzip();
-        for (position, result) in positions.into_iter().zip(self.sockets.write(epoch, &ops)) {
-            // Where nobody listened nothing has begun.
-            if !matches!(result, Err(TransferError::Deserted { .. })) {
-                settled[position] = Some(result);
-            }
+        let results = self.sockets.write_if_reached(epoch, &ops);
+        for (position, result) in positions.into_iter().zip(results) {
+            settled[position] = result;
         }
+    }
+}
+
+/// What one call reads at one node without a message, as positions of its operations.
+struct Visit {
+    neighbour: Arc<Neighbour>,
+    /// Those that are over.
+    found: Vec<usize>,
+    /// Those that the node has to be asked for.
+    unknown: Vec<usize>,
+}
+
+impl Visit {
+    /// Which of the visits is the one to this node; a new one if there is none.
+    fn among(visits: &mut Vec<Visit>, neighbour: Arc<Neighbour>) -> usize {
+        let known = visits.iter().rposition(|visit| Arc::ptr_eq(&visit.neighbour, &neighbour));
+        known.unwrap_or_else(|| {
+            visits.push(Visit { neighbour, found: Vec::new(), unknown: Vec::new() });
+            visits.len() - 1
+        })
     }
 }
 
@@ -232,6 +294,24 @@ impl Near {
 }
 
 fn is_broken(result: &Result<(), TransferError>) -> bool {
-    use TransferError::{Deserted, Protocol, Unreachable};
-    matches!(result, Err(Unreachable { .. } | Deserted { .. } | Protocol { .. }))
+    use TransferError::{Deserted, Protocol, Refused, Unreachable};
+    // A node that has too many connections already says that it is unavailable.
+    let full = ErrorCode::UnavailableInCurrentStatus;
+    let broken = matches!(result, Err(Unreachable { .. } | Deserted { .. } | Protocol { .. }));
+    broken || *result == Err(Refused(full))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_peers_that_are_out_of_date_do_not_keep_others_out() {
+        let near = Near::new(TcpConfig::default(), Transports::default());
+        for number in 0..=MAX_PEERS {
+            let endpoint: Arc<str> = format!("node-{number}:1").into();
+            assert!(near.peer(&endpoint).is_some(), "{endpoint}");
+        }
+        assert_eq!(near.peers.read().unwrap().len(), 1);
+    }
 }

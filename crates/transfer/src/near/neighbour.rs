@@ -4,16 +4,17 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mooncake_memory::{Interest, RecvBatch, Wait, peer_of, poll_sockets};
 use mooncake_types::{ErrorCode, SegmentId};
 use mooncake_wire::{Kind, LocalSocket, decode_share_reply, encode_share};
 
+use super::doubts::Doubts;
 use super::line::Line;
 use super::segment::{Look, NearSegment};
 use crate::client::Fault;
-use crate::{ReadOp, TcpConfig, local_socket};
+use crate::{ReadOp, TcpConfig, TcpTransport, local_socket};
 
 /// Stack of the thread that watches one node.
 const STACK_BYTES: usize = 64 << 10;
@@ -36,23 +37,29 @@ pub(super) struct Neighbour {
     known: Arc<Known>,
     /// Nothing is said on it; it breaks with the node.
     tether: TcpStream,
-    lines: Mutex<Vec<Line>>,
     /// Whether the kernel may be asked for bytes of its process, as far as is known.
     kernel_copies: AtomicBool,
     /// Held while a segment is being asked for, so that it is mapped once.
     asking: Mutex<()>,
+    doubts: RwLock<Doubts>,
 }
 
 /// What is known of the node while it lives.
 struct Known {
     alive: AtomicBool,
+    /// Connections on which nothing is being asked.
+    lines: Mutex<Vec<Line>>,
     /// `None`: it cannot be reached without asking.
     segments: RwLock<HashMap<SegmentId, Option<Arc<NearSegment>>>>,
 }
 
 impl Neighbour {
-    /// Connects, makes sure that it is the same node, and begins to watch it.
-    pub(super) fn meet(socket: &LocalSocket, config: &Arc<TcpConfig>) -> Result<Neighbour, Fault> {
+    /// Connects, makes sure that it is the same node, and begins to watch it. When it is gone, `sockets` forgets it too.
+    pub(super) fn meet(
+        socket: &LocalSocket,
+        config: &Arc<TcpConfig>,
+        sockets: &Arc<TcpTransport>,
+    ) -> Result<Neighbour, Fault> {
         let endpoint: Arc<str> = local_socket::endpoint_of(socket).into();
         let (line, welcome) = Line::open(&endpoint, config)?;
         if welcome.local_socket.as_ref() != Some(socket) {
@@ -61,21 +68,29 @@ impl Neighbour {
         let tether = line.stream().try_clone()?;
         tether.set_read_timeout(Some(PRUNE))?;
         let pid = peer_of(tether.as_fd()).ok().and_then(|peer| peer.pid);
-        let known = Arc::new(Known { alive: AtomicBool::new(true), segments: RwLock::default() });
-        let watched = Arc::clone(&known);
+        let known = Arc::new(Known {
+            alive: AtomicBool::new(true),
+            lines: Mutex::default(),
+            segments: RwLock::default(),
+        });
+        let (watched, sockets) = (Arc::clone(&known), Arc::clone(sockets));
+        let name = Arc::clone(&endpoint);
         std::thread::Builder::new()
             .name("mooncake-near".to_owned())
             .stack_size(STACK_BYTES)
-            .spawn(move || watch(&line, &watched))?;
+            .spawn(move || {
+                watch(&line, &watched);
+                sockets.forget(&name);
+            })?;
         Ok(Neighbour {
             endpoint,
             pid,
             config: Arc::clone(config),
             known,
             tether,
-            lines: Mutex::default(),
             kernel_copies: AtomicBool::new(true),
             asking: Mutex::default(),
+            doubts: RwLock::default(),
         })
     }
 
@@ -84,34 +99,51 @@ impl Neighbour {
         self.known.alive.load(Ordering::Acquire)
     }
 
-    /// A segment, mapped if it is asked for the first time.
+    /// A segment, mapped if it is asked for the first time. `None`: what is wanted of it goes by message.
     pub(super) fn segment(&self, id: SegmentId) -> Option<Arc<NearSegment>> {
         if let Some(found) = self.known.segment(id) {
             return found.filter(|segment| !segment.is_closed());
+        }
+        // Nobody waits behind a question that is no use.
+        if !self.may_ask_for(id) {
+            return None;
         }
         let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = self.known.segment(id) {
             return found;
         }
-        match self.ask_for(id) {
+        if !self.may_ask_for(id) {
+            return None;
+        }
+        let asked = self.ask_for(id);
+        let mut doubts = self.doubts.write().unwrap_or_else(PoisonError::into_inner);
+        match asked {
             Ok(Ok(segment)) => self.known.keep(id, segment),
-            // It is no longer lent, or not yet, or the socket broke: to be asked for again.
+            // It is no longer lent, or not yet: to be asked for again, as after a broken socket, but not at once.
             Ok(Err(code)) => {
                 tracing::debug!(segment = %id, %code, "a segment of this host is not shared");
+                doubts.doubt_segment(id, Instant::now());
                 None
             }
             Err(fault) => {
                 tracing::debug!(segment = %id, ?fault, "a segment of this host is not shared");
+                doubts.doubt_node(Instant::now());
                 None
             }
         }
     }
 
-    /// Reads a range of one of its segments by a copy that the kernel makes, if it does.
+    fn may_ask_for(&self, id: SegmentId) -> bool {
+        let doubts = self.doubts.read().unwrap_or_else(PoisonError::into_inner);
+        !doubts.cover(id, Instant::now()) && !self.known.is_full()
+    }
+
+    /// Reads a range of one of its segments by a copy that the kernel makes, if it does. Whose memory it was is only
+    /// known if the node is alive afterwards.
     pub(super) fn read_by_kernel(&self, segment: &NearSegment, op: &ReadOp) -> Look {
         let may = self.kernel_copies.load(Ordering::Relaxed);
         let Some(pid) = self.pid.filter(|_| may) else { return Look::Unknown };
-        match segment.read_by_kernel(op, pid, || self.is_alive_now()) {
+        match segment.read_by_kernel(op, pid) {
             Ok(look) => look,
             // Memory that is not there, here or there: the node will say.
             Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Look::Unknown,
@@ -124,7 +156,7 @@ impl Neighbour {
     }
 
     /// As [`Neighbour::is_alive`], and not a moment late.
-    fn is_alive_now(&self) -> bool {
+    pub(super) fn is_alive_now(&self) -> bool {
         let read = Interest { read: true, write: false };
         let mut sockets = [(self.tether.as_fd(), read)];
         let polled = poll_sockets(&mut sockets, Duration::ZERO);
@@ -158,7 +190,7 @@ impl Neighbour {
 
     /// A connection to ask on.
     pub(super) fn line(&self) -> Result<Line, Fault> {
-        while let Some(line) = { self.idle().pop() } {
+        while let Some(line) = { self.known.idle().pop() } {
             if line.is_quiet() {
                 return Ok(line);
             }
@@ -168,14 +200,11 @@ impl Neighbour {
 
     /// The connection is between two questions and may be used again.
     pub(super) fn give_back(&self, line: Line) {
-        let mut idle = self.idle();
-        if idle.len() < MAX_IDLE_LINES {
+        let mut idle = self.known.idle();
+        // Under the lock: whoever closes them has said before that the node is gone.
+        if self.is_alive() && idle.len() < MAX_IDLE_LINES {
             idle.push(line);
         }
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Line>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -187,6 +216,14 @@ impl Drop for Neighbour {
 }
 
 impl Known {
+    fn idle(&self) -> MutexGuard<'_, Vec<Line>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_full(&self) -> bool {
+        self.segments.read().unwrap_or_else(PoisonError::into_inner).len() >= MAX_SEGMENTS
+    }
+
     fn segment(&self, id: SegmentId) -> Option<Option<Arc<NearSegment>>> {
         self.segments.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }
@@ -197,9 +234,7 @@ impl Known {
         if !self.alive.load(Ordering::Acquire) {
             return None;
         }
-        if segments.len() < MAX_SEGMENTS {
-            segments.insert(id, segment.clone());
-        }
+        segments.insert(id, segment.clone());
         segment
     }
 
@@ -217,8 +252,8 @@ impl Known {
     }
 }
 
-/// Waits until the node says something, which it never does, or its process ends. Its memory is let go then: it would
-/// stay with the system for as long as it is mapped anywhere.
+/// Waits until the node says something, which it never does, or its process ends. Its memory is let go then, which would
+/// stay with the system for as long as it is mapped anywhere, and what lies idle of its connections is closed.
 fn watch(line: &Line, known: &Known) {
     let mut byte = [0];
     loop {
@@ -232,4 +267,5 @@ fn watch(line: &Line, known: &Known) {
     }
     known.alive.store(false, Ordering::Release);
     known.segments.write().unwrap_or_else(PoisonError::into_inner).clear();
+    known.idle().clear();
 }

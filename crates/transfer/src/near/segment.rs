@@ -75,17 +75,12 @@ impl NearSegment {
         Some(Ok(seen))
     }
 
-    /// Has the kernel copy the range out of the memory of the node's process. `is_alive` says, when it is asked, whether
-    /// that process still is the node.
+    /// Has the kernel copy the range out of the memory of the node's process. It counts only if that process still is the
+    /// node afterwards.
     ///
     /// # Errors
     /// The system's, of a copy that was not made.
-    pub(super) fn read_by_kernel(
-        &self,
-        op: &ReadOp,
-        pid: i32,
-        is_alive: impl FnOnce() -> bool,
-    ) -> io::Result<Look> {
+    pub(super) fn read_by_kernel(&self, op: &ReadOp, pid: i32) -> io::Result<Look> {
         let seen = match self.find(&op.range) {
             None => return Ok(Look::Unknown),
             Some(Err(error)) => return Ok(Look::Over(Err(error))),
@@ -100,9 +95,6 @@ impl NearSegment {
         for &piece in op.dst.slices() {
             copy_from_process(pid, address, piece)?;
             address = address.wrapping_add(piece.len() as u64);
-        }
-        if !is_alive() {
-            return Ok(Look::Unknown);
         }
         Ok(Look::Over(if self.still_holds(&seen) { Ok(()) } else { Err(TransferError::Stale) }))
     }

@@ -101,6 +101,11 @@ impl Peer {
         distance
     }
 
+    /// Whether what is known of it holds.
+    pub(super) fn is_current(&self) -> bool {
+        self.known().is_some()
+    }
+
     fn was_far(&self) -> Option<Distance> {
         let standing = self.standing.read().unwrap_or_else(PoisonError::into_inner);
         let distance = &standing.as_ref()?.distance;
@@ -124,7 +129,7 @@ pub(super) fn measure(
     endpoint: &Arc<str>,
     tcp: &TcpTransport,
     here: Option<&(String, u64)>,
-    config: &Arc<TcpConfig>,
+    (config, sockets): (&Arc<TcpConfig>, &Arc<TcpTransport>),
 ) -> Distance {
     let Some((boot_id, network_namespace)) = here else { return Distance::NoHostId };
     let socket = match tcp.local_socket_of(endpoint) {
@@ -138,7 +143,7 @@ pub(super) fn measure(
     if socket.network_namespace != *network_namespace {
         return Distance::OtherNetworkNamespace;
     }
-    let distance = match Neighbour::meet(&socket, config) {
+    let distance = match Neighbour::meet(&socket, config, sockets) {
         Ok(neighbour) => Distance::Near(Met(Arc::new(neighbour))),
         Err(Fault::Refused(ErrorCode::IllegalClient)) => {
             Distance::NotLetIn("does not let this user in".to_owned())

@@ -1,10 +1,15 @@
 //! Writes that the peer makes by itself, in memory that it shares with this process.
 
 use std::cmp::Reverse;
-use std::net::Shutdown;
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use mooncake_memory::{Interest, poll_sockets};
 use mooncake_types::{Epoch, ErrorCode, RangeWrite};
 use mooncake_wire::{
     Header, Kind, decode_complete, decode_write, encode_begin_reply, encode_complete_reply,
@@ -12,41 +17,68 @@ use mooncake_wire::{
 
 use super::connection::{Connection, End, Service};
 use super::open_write::OpenWrite;
+use crate::plan::MAX_BEGIN_RANGES;
 use crate::{Interrupt, SegmentHost, stream};
+
+/// A range that took longer to begin than this had to be waited for: the peer may have gone meanwhile.
+const WAITED: Duration = Duration::from_millis(1);
 
 /// Tells a peer that writes in place to stop. This side goes on listening: until the peer has closed its side, or said
 /// what it completed, it may still be writing, and its tickets stay open.
-struct AskToStop(Arc<Connection>);
+struct AskToStop {
+    connection: Arc<Connection>,
+    asked: AtomicBool,
+}
 
 impl Interrupt for AskToStop {
     fn interrupt(&self) {
+        self.asked.store(true, Ordering::Release);
         // Fails only if the connection has ended already.
-        let _ = self.0.stream().shutdown(Shutdown::Write);
+        let _ = self.connection.stream().shutdown(Shutdown::Write);
     }
 }
 
 type Begun<'a> = Vec<Result<OpenWrite<'a>, ErrorCode>>;
 
 /// Begins all ranges, those of the newest grants first: who waits for an older writer then holds nothing that is older
-/// still, so no two peers can wait for each other. The results are in the order of the ranges.
+/// still, so no two peers can wait for each other. The results are in the order of the ranges. If the peer is gone, or is
+/// asked to stop before it could begin, all are given up.
 fn begin_all<'a>(
     host: &'a dyn SegmentHost,
     epoch: Epoch,
     ranges: &[RangeWrite<'_>],
     connection: &Arc<Connection>,
-) -> Begun<'a> {
-    let stop: Arc<dyn Interrupt> = Arc::new(AskToStop(Arc::clone(connection)));
+) -> io::Result<Begun<'a>> {
+    let asked = AtomicBool::new(false);
+    let stop = Arc::new(AskToStop { connection: Arc::clone(connection), asked });
     let begin = |range: &RangeWrite<'_>| {
-        let ticket = host.begin_write(epoch, range, Arc::clone(&stop))?;
+        let interrupt = Arc::clone(&stop) as Arc<dyn Interrupt>;
+        let ticket = host.begin_write(epoch, range, interrupt)?;
         let is_whole = ticket.memory.len() as u64 == range.len;
         let open = OpenWrite::new(host, ticket);
         if is_whole { Ok(open) } else { Err(ErrorCode::InternalError) }
     };
     let mut order: Vec<usize> = (0..ranges.len()).collect();
     order.sort_by_key(|&index| Reverse(ranges[index].grant));
-    let mut begun: Vec<_> = order.into_iter().map(|index| (index, begin(&ranges[index]))).collect();
+    let mut begun = Vec::with_capacity(order.len());
+    for index in order {
+        let started = Instant::now();
+        begun.push((index, begin(&ranges[index])));
+        let is_stopped = connection.is_interrupted() || stop.asked.load(Ordering::Acquire);
+        let has_waited = started.elapsed() >= WAITED;
+        if is_stopped || (has_waited && has_hung_up(connection.stream())) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+    }
     begun.sort_by_key(|&(index, _)| index);
-    begun.into_iter().map(|(_, begun)| begun).collect()
+    Ok(begun.into_iter().map(|(_, begun)| begun).collect())
+}
+
+/// Whether the peer has closed its side. Otherwise it says nothing while it waits for its answer.
+fn has_hung_up(stream: &TcpStream) -> bool {
+    let mut sockets = [(stream.as_fd(), Interest { read: true, write: false })];
+    let polled = poll_sockets(&mut sockets, Duration::ZERO);
+    polled.is_ok() && sockets[0].1.read && !matches!(stream.peek(&mut [0]), Ok(1))
 }
 
 impl Service {
@@ -56,8 +88,12 @@ impl Service {
         let body = Bytes::copy_from_slice(self.body(header)?);
         let message = decode_write(body).map_err(|error| End::body(id, &error))?;
         let ranges = message.ranges().map_err(|error| End::body(id, &error))?;
+        if ranges.len() > MAX_BEGIN_RANGES {
+            let message = format!("{} ranges are too many to begin together", ranges.len());
+            return Err(End::broken(id, message));
+        }
         let host = Arc::clone(&self.host);
-        let begun = begin_all(&*host, message.epoch(), &ranges, &self.connection);
+        let begun = begin_all(&*host, message.epoch(), &ranges, &self.connection)?;
         let results: Vec<_> =
             begun.iter().map(|begun| begun.as_ref().map(|_| ()).map_err(|&code| code)).collect();
         self.out.clear();

@@ -106,6 +106,21 @@ fn where_nobody_listens_there_is_nothing_to_drop_and_nothing_to_read() {
 }
 
 #[test]
+fn a_drop_is_not_done_because_nobody_listened_a_moment_ago() {
+    let node = Node::start(1, MIB);
+    let object = Object::at(&node, 0, 100, 1);
+    let range = RangeDrop { segment: node.segment, offset: 0, version: object.version };
+    let op = DropOp { endpoint: Arc::clone(&node.endpoint), range };
+    drop(node);
+    let transport = tcp();
+    let endpoint = Arc::clone(&object.endpoint);
+    assert_eq!(read_all(&transport, &[object]), [Err(TransferError::Deserted { endpoint })]);
+    let dropped = || transport.drop_ranges(std::slice::from_ref(&op));
+    assert!(matches!(dropped()[..], [Err(TransferError::Unreachable { .. })]));
+    wait_until("it is connected to again", || dropped() == all_ok(1));
+}
+
+#[test]
 fn nothing_asked_is_nothing_answered() {
     on_every_transport(|transport, _| {
         assert_eq!(transport.read(&[]), []);

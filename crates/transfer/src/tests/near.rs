@@ -98,6 +98,30 @@ fn a_node_that_stops_is_noticed() {
     });
 }
 
+#[test]
+fn what_a_node_that_has_just_stopped_held_is_not_read_from_the_map() {
+    for counter in 1..=20 {
+        let (node, transport) = (Node::start(1, 1 << 20), by("shm"));
+        let object = [Object::at(&node, 0, 100_000, counter)];
+        assert_eq!(write_all(&transport, &object), all_ok(1));
+        assert_eq!(read_all(&transport, &object), all_ok(1));
+        node.server.stop();
+        let results = read_all(&transport, &object);
+        assert!(matches!(results[..], [Err(TransferError::Unreachable { .. })]), "{results:?}");
+    }
+}
+
+#[test]
+fn a_node_that_takes_no_more_connections_is_reached_by_one_that_is_open() {
+    // One by TCP, and one that tells whether the node lives.
+    let config = ServerConfig { max_connections: 2, ..server_config() };
+    let node = Node::with_config(1, 1 << 20, config);
+    let (transport, object) = (by("shm,tcp"), [Object::at(&node, 0, 100_000, 1)]);
+    assert_eq!(write_all(&transport, &object), all_ok(1));
+    assert_eq!(read_all(&transport, &object), all_ok(1));
+    assert_eq!(node.host.reads(), 1);
+}
+
 /// Readers and writers of the same ranges at the same time. What a reader is given is what it asked for, or nothing.
 #[test]
 fn readers_and_writers_that_meet_mix_no_bytes() {

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use mooncake_memory::{SliceList, Wait, recv_with_descriptors};
 use mooncake_types::{ErrorCode, SegmentId};
@@ -13,6 +14,7 @@ use mooncake_wire::{
 
 use super::raw_peer::{connect_and_greet, connect_nearby, read_frame, read_refusal};
 use super::rig::{EPOCH, Node, Object, all_ok, by, read_all, version, wait_until, write_all};
+use crate::plan::MAX_BEGIN_RANGES;
 
 /// A node with one object, and a neighbour that uses it before and after an attack.
 fn attack(attack: impl FnOnce(&Node)) {
@@ -135,6 +137,67 @@ fn a_segment_that_is_not_there_is_not_shared() {
             assert_eq!((answer.is_ok(), descriptors.len()), (expected, 2 * usize::from(expected)));
         }
     });
+}
+
+#[test]
+fn more_ranges_than_begin_together_are_refused() {
+    attack(|node| {
+        let object = |index: u64| Object::at(node, (1 << 20) + index * 8, 8, index + 2);
+        let objects: Vec<Object> = (0..=MAX_BEGIN_RANGES as u64).map(object).collect();
+        let ranges: Vec<_> =
+            objects.iter().map(|object| object.write_op(SliceList::default()).range).collect();
+        let mut stream = connect_nearby(&node.endpoint);
+        send(&mut stream, |out| encode_begin(out, 1, EPOCH, &ranges));
+        refused(&mut stream, "65 ranges are too many to begin together");
+    });
+}
+
+/// Sends a Begin of ranges of which the one at offset 0 has to wait for `zombie`.
+fn begin_and_wait(node: &Node, zombie: &mut TcpStream, objects: &[Object]) -> TcpStream {
+    let ranges: Vec<_> =
+        objects.iter().map(|object| object.write_op(SliceList::default()).range).collect();
+    let mut stream = connect_nearby(&node.endpoint);
+    send(&mut stream, |out| encode_begin(out, 5, EPOCH, &ranges));
+    assert_eq!(zombie.read_to_end(&mut Vec::new()).unwrap(), 0, "the zombie is asked to stop");
+    stream
+}
+
+/// A peer that has gone while its first range was waited for: the ranges behind that are left to others.
+#[test]
+fn a_writer_that_hung_up_while_it_waited_begins_no_more() {
+    let node = Node::start(1, 8 << 20);
+    let mut zombie = connect_nearby(&node.endpoint);
+    assert_eq!(begin(&mut zombie, &[Object::at(&node, 0, 100_000, 1)]), [Ok(())]);
+    let objects = [Object::at(&node, 0, 100_000, 5), Object::at(&node, 1 << 20, 100_000, 4)];
+    let asked = Instant::now();
+    drop(begin_and_wait(&node, &mut zombie, &objects));
+    wait_until("that took a while", || asked.elapsed() > Duration::from_millis(10));
+    drop(zombie);
+    wait_until("no writer is left", || node.host.writers() == 0);
+    // Of an older grant than what was asked for.
+    let older = [Object::at(&node, 1 << 20, 100_000, 3)];
+    assert_eq!(write_all(&by("shm"), &older), all_ok(1));
+}
+
+/// A peer that a newer one asks to stop while its second range is waited for: it gives up all of them.
+#[test]
+fn a_writer_that_is_asked_to_stop_while_it_waits_begins_no_more() {
+    let node = Node::start(1, 8 << 20);
+    let mut zombie = connect_nearby(&node.endpoint);
+    assert_eq!(begin(&mut zombie, &[Object::at(&node, 0, 100_000, 1)]), [Ok(())]);
+    let objects = [(1 << 20, 5), (0, 4), (2 << 20, 3)]
+        .map(|(offset, counter)| Object::at(&node, offset, 100_000, counter));
+    let mut stream = begin_and_wait(&node, &mut zombie, &objects);
+    let newer = [Object::at(&node, 1 << 20, 100_000, 6)];
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_all(&by("shm"), &newer));
+        assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap(), 0, "it is asked to stop");
+        drop(zombie);
+        assert_eq!(writer.join().unwrap(), all_ok(1));
+    });
+    wait_until("no writer is left", || node.host.writers() == 0);
+    let older = [Object::at(&node, 2 << 20, 100_000, 2)];
+    assert_eq!(write_all(&by("shm"), &older), all_ok(1));
 }
 
 /// A range that an older writer in place holds: the newer one waits until that has closed, and no longer.
