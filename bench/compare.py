@@ -84,7 +84,7 @@ TCP = [
     Row("batch_put_from 1000 x 64 B", "small_put", "objects_per_s", "k/s", 300, 1e3),
     Row("batch_is_exist, 1000 keys", "batch_exist", "keys_per_s", "M/s", 2.5, 1e6),
     Row("is_exist, one key", "exist", "ops_per_s", "k/s", 35, 1e3),
-    Row("setup", "setup", "ms", "ms", 100),
+    Row("import and setup", "setup", "ms", "ms", 100),
     Row("master memory per object", "master_bytes_per_object", "bytes", "B", 300),
 ]
 SHARED = [
