@@ -51,9 +51,7 @@ impl Region {
         let size = size_of(len)?;
         check_kind(&memory, len)?;
         check_len(&memory, 0, len)?;
-        // Many processes may hand memory over; it costs no descriptor for as long as it is mapped.
-        let region = Region::map(memory, 0, size)?;
-        Ok(region.without_descriptor().not_inherited())
+        Ok(Region::map(memory, 0, size)?.not_inherited())
     }
 }
 

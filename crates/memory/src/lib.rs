@@ -29,6 +29,7 @@ mod slice_list;
 mod slot;
 mod slot_reader;
 mod slot_table;
+mod unmapped_write;
 mod watch;
 
 pub use batch::{MAX_BATCH_SLICES, RecvBatch, SendBatch, Wait};

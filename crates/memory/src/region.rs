@@ -23,7 +23,7 @@ pub struct Region {
 /// What keeps the bytes where they are.
 #[derive(Debug)]
 enum Memory {
-    /// A mapping of our own, and the descriptor behind it unless that was closed.
+    /// A mapping of our own, and the descriptor behind it if it was kept.
     Mapped(Option<OwnedFd>),
     /// Whatever the lender gave along.
     Lent(#[expect(dead_code, reason = "held for its drop")] Box<dyn fmt::Debug + Send + Sync>),
@@ -179,12 +179,6 @@ impl Region {
         self
     }
 
-    /// Closes the descriptor; the memory stays mapped.
-    pub(crate) fn without_descriptor(mut self) -> Region {
-        self.memory = Memory::Mapped(None);
-        self
-    }
-
     /// Memory that is somebody else's. Nothing is unmapped at the end; `keeper` is dropped then, and not before the last
     /// holder of the region is gone.
     ///
@@ -248,8 +242,7 @@ impl Region {
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// The descriptor behind the memory: another process that maps it sees the same bytes. Lent and
-    /// received memory has none.
+    /// The descriptor behind the memory: another process that maps it sees the same bytes. Lent memory has none.
     #[must_use]
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.memory {

@@ -1,8 +1,9 @@
 //! Writes that this process makes by itself, in a node's memory that is mapped here.
 
+use std::io;
 use std::sync::Arc;
 
-use mooncake_memory::copy_from_caller;
+use mooncake_memory::{Region, SliceList, copy_from_caller};
 use mooncake_types::{Epoch, ErrorCode, RangeWrite};
 use mooncake_wire::{
     Kind, decode_begin_reply, decode_complete_reply, encode_begin, encode_complete,
@@ -20,7 +21,7 @@ use crate::{TransferError, WriteOp};
 pub(super) const MIN_BYTES: u64 = 64 << 10;
 
 /// Most bytes copied between two looks at whether the node asked this side to stop.
-const STEP_BYTES: usize = 1 << 20;
+const STEP_BYTES: u64 = 1 << 20;
 
 /// A write into memory that is mapped here.
 pub(super) struct Placed<'a> {
@@ -91,24 +92,42 @@ fn copy_in(line: &Line, placed: &Placed<'_>) -> Result<Result<(), TransferError>
     let range = &placed.op.range;
     let start = range.offset.checked_add(range.from);
     let region = placed.segment.region();
-    let memory = region.zip(start).and_then(|(region, start)| region.slice(start, range.len).ok());
-    let Some(memory) = memory else {
+    let memory =
+        region.zip(start).filter(|(region, start)| region.slice(*start, range.len).is_ok());
+    let Some((region, start)) = memory else {
         return Ok(Err(TransferError::Refused(ErrorCode::InternalError)));
     };
     let mut from = 0;
-    while from < memory.len() {
+    while from < range.len {
         if !line.is_quiet() {
-            return Err(Fault::Io(std::io::ErrorKind::UnexpectedEof.into()));
+            return Err(Fault::Io(io::ErrorKind::UnexpectedEof.into()));
         }
-        let step = memory.sub(from, STEP_BYTES.min(memory.len() - from));
-        let mut at = 0;
-        for piece in placed.op.src.sub(from as u64, step.len() as u64) {
-            if let Err(error) = copy_from_caller(piece, step.sub(at, piece.len())) {
+        let src = placed.op.src.part(from, STEP_BYTES.min(range.len - from));
+        let by_system = placed.segment.touches().is_one_of_the_first(start + from);
+        match copy_step(region, start + from, &src, by_system) {
+            Ok(copied) => from += copied as u64,
+            Err(error) => {
                 return Ok(Err(TransferError::BadMemory { reason: error.to_string() }));
             }
-            at += piece.len();
         }
-        from += step.len();
     }
     Ok(Ok(()))
+}
+
+/// Copies the first bytes of `src` to `start`, and tells how many.
+fn copy_step(region: &Region, start: u64, src: &SliceList, by_system: bool) -> io::Result<usize> {
+    if by_system {
+        match region.write_unmapped(start, src.slices()) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            result => return result,
+        }
+    }
+    let step = region.slice(start, src.total_len()).map_err(io::Error::other)?;
+    let mut at = 0;
+    for &piece in src.slices() {
+        copy_from_caller(piece, step.sub(at, piece.len()))?;
+        at += piece.len();
+    }
+    Ok(at)
 }

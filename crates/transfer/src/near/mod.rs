@@ -10,6 +10,7 @@ mod neighbour;
 mod reach;
 mod segment;
 mod standing;
+mod touches;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};

@@ -7,6 +7,7 @@ use mooncake_memory::{
 use mooncake_types::{ErrorCode, RangeRead};
 use mooncake_wire::Shared;
 
+use super::touches::Touches;
 use crate::{ReadOp, TransferError};
 
 /// A segment of another process, as far as this one can reach it.
@@ -14,6 +15,8 @@ pub(super) struct NearSegment {
     slots: SlotReader,
     /// Where its memory lies here, if it could be mapped.
     region: Option<Region>,
+    /// How often which parts of it were written here.
+    touches: Touches,
     /// Where it lies in the node's process, and how long it is.
     shared: Shared,
 }
@@ -39,11 +42,16 @@ impl NearSegment {
             tracing::info!(%error, "the memory of a segment on this host cannot be mapped");
             None
         });
-        Ok(Self { slots, region, shared: *shared })
+        let touches = Touches::of(shared.len);
+        Ok(Self { slots, region, touches, shared: *shared })
     }
 
     pub(super) fn region(&self) -> Option<&Region> {
         self.region.as_ref()
+    }
+
+    pub(super) fn touches(&self) -> &Touches {
+        &self.touches
     }
 
     /// Where it starts in the address space of the node's process.

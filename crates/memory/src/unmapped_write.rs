@@ -1,0 +1,92 @@
+//! Writes into the memory of a region that do not touch its mapping.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use crate::batch::MAX_BATCH_SLICES;
+use crate::{RawSlice, Region};
+
+impl Region {
+    /// Has the system copy `pieces`, one behind the other, to the bytes from `offset` on, and tells how many bytes it copied:
+    /// not always all. Cheaper than a copy through the mapping while the pages there were never touched by this process, or
+    /// never at all: no page is looked up, zeroed or mapped first. Pieces that are not there are an error instead of a crash.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] for memory that can only be written through its mapping;
+    /// [`io::ErrorKind::InvalidInput`] if the pieces do not lie within the region; the system's, `EFAULT` for pieces of
+    /// which the first byte is not mapped.
+    pub fn write_unmapped(&self, offset: u64, pieces: &[RawSlice]) -> io::Result<usize> {
+        let pieces = &pieces[..pieces.len().min(MAX_BATCH_SLICES)];
+        let total: usize = pieces.iter().map(RawSlice::len).sum();
+        if self.slice(offset, total as u64).is_err() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let memory = self.descriptor().ok_or(io::ErrorKind::Unsupported)?;
+        let start = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: a RawSlice has the layout of an iovec; the kernel checks the sources. The bytes lie within the region, which
+        // may be written.
+        let count = unsafe {
+            let (first, count) = (pieces.as_ptr().cast(), pieces.len() as libc::c_int);
+            libc::pwritev(memory.as_raw_fd(), first, count, start)
+        };
+        if let Ok(count) = usize::try_from(count) {
+            return Ok(count);
+        }
+        let error = io::Error::last_os_error();
+        // Files of huge pages can only be mapped.
+        let only_mapped = matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EPERM));
+        Err(if only_mapped { io::ErrorKind::Unsupported.into() } else { error })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Buffer;
+
+    fn refusal(region: &Region, offset: u64, pieces: &[RawSlice]) -> io::Error {
+        region.write_unmapped(offset, pieces).unwrap_err()
+    }
+
+    #[test]
+    fn pieces_are_written_in_order_and_seen_through_the_mapping() {
+        let bytes: Vec<u8> = (0..30_000_u32).map(|i| (i * 7 + i / 251) as u8).collect();
+        let src = Buffer::from_vec(bytes.clone());
+        let region = Region::anonymous(40_000).unwrap();
+        let pieces: Vec<RawSlice> = (0..3).map(|i| src.raw().sub(i * 10_000, 10_000)).collect();
+        assert_eq!(region.write_unmapped(5_000, &pieces).unwrap(), 30_000);
+        assert_eq!(region.slice(5_000, 30_000).unwrap().to_vec(), bytes);
+        assert_eq!(region.slice(0, 5_000).unwrap().to_vec(), vec![0; 5_000]);
+        assert_eq!(region.slice(35_000, 5_000).unwrap().to_vec(), vec![0; 5_000]);
+        assert_eq!(region.write_unmapped(40_000, &[]).unwrap(), 0);
+    }
+
+    #[test]
+    fn more_pieces_than_one_call_takes_are_written_in_part() {
+        let src = Buffer::from_vec(vec![9; 1]);
+        let pieces = vec![src.raw(); MAX_BATCH_SLICES + 5];
+        let region = Region::anonymous(pieces.len() as u64).unwrap();
+        assert_eq!(region.write_unmapped(0, &pieces).unwrap(), MAX_BATCH_SLICES);
+    }
+
+    #[test]
+    fn what_does_not_fit_or_is_not_there_is_an_error() {
+        let src = Buffer::zeroed(4096);
+        let region = Region::anonymous(4096).unwrap();
+        for offset in [1, 4096, u64::MAX] {
+            let error = refusal(&region, offset, &[src.raw()]);
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{offset}");
+        }
+        let error = refusal(&region, 0, &[RawSlice::unmapped(4096)]);
+        assert_eq!(error.raw_os_error(), Some(libc::EFAULT));
+    }
+
+    #[test]
+    fn memory_without_a_descriptor_takes_none() {
+        let memory = Buffer::zeroed(4096);
+        let src = Buffer::zeroed(10);
+        let region = Region::lent(memory.raw(), Box::new(())).unwrap();
+        let error = refusal(&region, 0, &[src.raw()]);
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+    }
+}
