@@ -236,9 +236,22 @@ impl Region {
         let part = self
             .slice(offset, len)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
+        self.provide(offset, len)?;
         // SAFETY: the pages lie within the mapping, as `slice` has checked; populating changes no byte.
         let result =
             unsafe { libc::madvise(part.as_ptr().cast(), part.len(), libc::MADV_POPULATE_WRITE) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Has the system find pages for a part of a memory file. That takes most of the time, and unlike mapping them it does
+    /// not hold a lock that keeps other threads from mapping memory or starting threads.
+    fn provide(&self, offset: u64, len: u64) -> io::Result<()> {
+        let Some(memory) = self.sealed_descriptor() else { return Ok(()) };
+        // They fit: the region ends where the file does.
+        let (offset, len) = (offset as libc::off_t, len as libc::off_t);
+        // SAFETY: adds pages where a file of ours has none; bytes that are there stay as they are.
+        let result =
+            unsafe { libc::fallocate(memory.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, offset, len) };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
