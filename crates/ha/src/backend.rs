@@ -1,0 +1,67 @@
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use mooncake_types::Epoch;
+
+use crate::{CoordinatorError, LeaderView, Record, seat::Seat};
+
+/// One attempt to lead.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub(crate) address: String,
+    pub(crate) token: String,
+    /// The least epoch that will do; it is above the recorded one in any case.
+    pub(crate) at_least: Epoch,
+}
+
+impl Claim {
+    pub(crate) fn seat(&self, epoch: Epoch) -> Seat {
+        Seat { address: self.address.clone(), epoch: epoch.0, token: self.token.clone() }
+    }
+}
+
+/// What came of an attempt.
+#[derive(Debug)]
+pub(crate) enum Claimed {
+    Won(Won),
+    /// Somebody else leads, or was quicker.
+    Held(Option<LeaderView>),
+}
+
+/// A place that was taken.
+#[derive(Debug)]
+pub(crate) struct Won {
+    pub(crate) tenure: Box<dyn Tenure>,
+    /// As it is written now, under the new epoch.
+    pub(crate) record: Record,
+    /// From when on the lease counts: a moment before it was asked for.
+    pub(crate) asked_at: Instant,
+}
+
+/// Where masters find out which of them leads.
+///
+/// All calls are bounded in time. Any number of threads may call at once.
+pub(crate) trait Backend: fmt::Debug + Send + Sync {
+    /// Tries once to lead. The record is read after the place is taken or together with it, and the epoch of
+    /// the new leader is in the record, durably, when this returns `Won`.
+    fn claim(&self, claim: &Claim) -> Result<Claimed, CoordinatorError>;
+
+    /// Who leads. Writes nothing.
+    fn leader(&self) -> Result<Option<LeaderView>, CoordinatorError>;
+
+    /// How often it is good to ask.
+    fn poll_every(&self) -> Duration;
+}
+
+/// The place of one leader. Dropping it is like dying, and not like [`Tenure::resign`].
+pub(crate) trait Tenure: fmt::Debug + Send + Sync {
+    /// Makes the lease last from now.
+    fn renew(&self) -> Result<(), CoordinatorError>;
+
+    /// Replaces the record, durably, if this tenure still lasts and nothing else was written in between. The
+    /// calls come one after the other.
+    fn write(&self, record: &Record) -> Result<(), CoordinatorError>;
+
+    /// Gives the place back.
+    fn resign(&self) -> Result<(), CoordinatorError>;
+}

@@ -1,0 +1,153 @@
+use std::fmt;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use mooncake_types::{Epoch, limits};
+
+use crate::backend::{Backend, Claim, Claimed, Won};
+use crate::location::Location;
+use crate::{
+    AddressError, CoordinatorError, LeaderView, Leadership, MemoryStore, Options, file, memory,
+};
+
+/// A master that wants to lead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Where clients reach it, `host:port`, at most 512 bytes.
+    pub address: String,
+}
+
+/// What came of a campaign.
+#[derive(Clone, Debug)]
+pub enum Campaign {
+    /// The candidate leads.
+    Leads(Leadership),
+    /// Somebody else does, or nobody yet.
+    Follows(Option<LeaderView>),
+}
+
+/// The place where masters agree on who leads, and where clients learn it.
+///
+/// Every call blocks, for a bounded time. Any number of threads may use one, and its clones.
+#[derive(Clone)]
+pub struct Coordinator {
+    backend: Arc<dyn Backend>,
+    ttl: Duration,
+}
+
+impl fmt::Debug for Coordinator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.backend.fmt(f)
+    }
+}
+
+/// The coordinator at an address: `etcd://`, `redis://`, `k8s://` or `file://`. Nothing is asked yet.
+///
+/// # Errors
+/// The address or an option cannot be used.
+pub fn connect(address: &str, options: &Options) -> Result<Coordinator, AddressError> {
+    options.check()?;
+    let backend: Arc<dyn Backend> = match address.parse()? {
+        Location::File { folder } => Arc::new(file::Folder::new(&folder, options)),
+        Location::Etcd { .. } | Location::Redis(_) | Location::Kubernetes { .. } => {
+            let reason = "this build has no such coordinator".to_owned();
+            return Err(AddressError::Address { address: address.to_owned(), reason });
+        }
+    };
+    Ok(Coordinator { backend, ttl: options.ttl })
+}
+
+impl Coordinator {
+    /// A coordinator for the threads of one process, for tests.
+    ///
+    /// # Errors
+    /// An option cannot be used.
+    pub fn in_memory(store: &MemoryStore, options: &Options) -> Result<Self, AddressError> {
+        options.check()?;
+        Ok(Self { backend: Arc::new(memory::Shelf::new(store, options)), ttl: options.ttl })
+    }
+
+    /// Tries to lead for as long as `within`, at least once. It returns early when the candidate leads, and when
+    /// another leader is seen than at first.
+    ///
+    /// # Errors
+    /// The coordinator did not answer, or what it holds cannot be used.
+    pub fn campaign(
+        &self,
+        candidate: &Candidate,
+        within: Duration,
+    ) -> Result<Campaign, CoordinatorError> {
+        let deadline = Instant::now() + within;
+        let mut first_seen = None;
+        loop {
+            let seen = match self.backend.claim(&draw_claim(candidate)?)? {
+                Claimed::Won(won) => return self.begin(won),
+                Claimed::Held(seen) => seen,
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || *first_seen.get_or_insert_with(|| seen.clone()) != seen {
+                return Ok(Campaign::Follows(seen));
+            }
+            thread::sleep(left.min(self.backend.poll_every()));
+        }
+    }
+
+    fn begin(&self, won: Won) -> Result<Campaign, CoordinatorError> {
+        let leadership = Leadership::begin(won, Some(self.ttl));
+        if leadership.is_valid() {
+            return Ok(Campaign::Leads(leadership));
+        }
+        leadership.resign()?;
+        let reason = "it took longer to lead than the lease lasts";
+        Err(CoordinatorError::unavailable(format!("{self:?}"), reason))
+    }
+
+    /// Who leads now, as far as the coordinator knows. A leader that died is named for as long as its lease lasts.
+    ///
+    /// # Errors
+    /// The coordinator did not answer, or what it holds cannot be used.
+    pub fn leader(&self) -> Result<Option<LeaderView>, CoordinatorError> {
+        self.backend.leader()
+    }
+
+    /// Waits until another than `known` leads, or nobody does, but no longer than `within`. Returns who leads.
+    ///
+    /// # Errors
+    /// The coordinator did not answer, or what it holds cannot be used.
+    pub fn watch(
+        &self,
+        known: Option<&LeaderView>,
+        within: Duration,
+    ) -> Result<Option<LeaderView>, CoordinatorError> {
+        let deadline = Instant::now() + within;
+        loop {
+            let seen = self.backend.leader()?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || seen.as_ref() != known {
+                return Ok(seen);
+            }
+            thread::sleep(left.min(self.backend.poll_every()));
+        }
+    }
+}
+
+fn draw_claim(candidate: &Candidate) -> Result<Claim, CoordinatorError> {
+    let address = candidate.address.clone();
+    if address.is_empty() || address.len() > limits::MAX_NAME_BYTES {
+        let reason = "an address has 1 to 512 bytes";
+        return Err(CoordinatorError::unavailable(format!("candidate {address:?}"), reason));
+    }
+    let mut token = [0; 16];
+    getrandom::fill(&mut token)
+        .map_err(|error| CoordinatorError::unavailable("the system's random numbers", error))?;
+    let token = format!("{:032x}", u128::from_le_bytes(token));
+    Ok(Claim { address, token, at_least: epoch_of_now() })
+}
+
+/// The wall clock in milliseconds, which is what masters without a coordinator count by. So nodes that change from
+/// such a master to an elected one obey it.
+pub(crate) fn epoch_of_now() -> Epoch {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Epoch(u64::try_from(since.as_millis()).unwrap_or(1).max(1))
+}

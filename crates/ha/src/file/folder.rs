@@ -1,0 +1,253 @@
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mooncake_types::Epoch;
+
+use super::claim_file::{self, ClaimFile, Sight};
+use super::tenure::FileTenure;
+use crate::backend::{Backend, Claim, Claimed, Tenure, Won};
+use crate::{CoordinatorError, LeaderView, Options, Record, durable};
+
+/// Largest record that is read or written, in bytes: all segments that a master serves.
+pub(super) const MAX_RECORD_BYTES: usize = 8 << 20;
+
+/// The number of the record, an empty one, that is made before the first claim: without any, records were lost.
+const NOBODY: u64 = 0;
+
+/// Numbers above this are not those of epochs.
+const HIGHEST_NUMBER: u64 = 1 << 62;
+
+/// Most names in the folder. There are a few of them, unless it is not only this program's.
+const MAX_NAMES: usize = 10_000;
+
+/// A folder on this host, one within it for each cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+    cluster_id: String,
+    ttl: Duration,
+}
+
+/// The numbers of the files that a folder holds, in rising order.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub(super) claims: Vec<u64>,
+    pub(super) records: Vec<u64>,
+    leftovers: Vec<PathBuf>,
+}
+
+impl Listing {
+    /// The highest number of all.
+    pub(super) fn highest(&self) -> u64 {
+        self.claims.last().max(self.records.last()).copied().unwrap_or(0)
+    }
+
+    fn add(&mut self, name: &str, path: PathBuf) {
+        if let Some(number) = name.strip_prefix("leader.").and_then(|text| text.parse().ok()) {
+            self.claims.push(number);
+        } else if let Some(number) = name.strip_prefix("record.").and_then(|text| text.parse().ok())
+        {
+            self.records.push(number);
+        } else if name.starts_with("new.") {
+            self.leftovers.push(path);
+        }
+    }
+}
+
+impl Folder {
+    pub(crate) fn new(path: &Path, options: &Options) -> Self {
+        let cluster_id = options.cluster_id.clone();
+        Self { path: path.join(&cluster_id), cluster_id, ttl: options.ttl }
+    }
+
+    pub(super) fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    pub(super) fn failed(&self, error: impl ToString) -> CoordinatorError {
+        CoordinatorError::unavailable(self.path.display(), error)
+    }
+
+    fn claim_path(&self, epoch: u64) -> PathBuf {
+        self.path.join(format!("leader.{epoch:020}"))
+    }
+
+    fn record_path(&self, epoch: u64) -> PathBuf {
+        self.path.join(format!("record.{epoch:020}"))
+    }
+
+    /// What the folder holds; nothing if there is no folder.
+    pub(super) fn list(&self) -> Result<Listing, CoordinatorError> {
+        let mut listing = Listing::default();
+        let entries = match fs::read_dir(&self.path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(listing),
+            Err(error) => return Err(self.failed(error)),
+        };
+        for (count, entry) in entries.enumerate() {
+            if count >= MAX_NAMES {
+                let reason = format!("the folder holds more than {MAX_NAMES} files");
+                return Err(CoordinatorError::corrupt(self.path.display(), reason));
+            }
+            let entry = entry.map_err(|error| self.failed(error))?;
+            listing.add(&entry.file_name().to_string_lossy(), entry.path());
+        }
+        listing.claims.sort_unstable();
+        listing.records.sort_unstable();
+        match listing.highest() {
+            0..=HIGHEST_NUMBER => Ok(listing),
+            number => {
+                let reason = format!("{number} is no epoch");
+                Err(CoordinatorError::corrupt(self.path.display(), reason))
+            }
+        }
+    }
+
+    /// Whoever of these leads.
+    fn find_leader(&self, claims: &[u64]) -> Result<Option<LeaderView>, CoordinatorError> {
+        for &epoch in claims.iter().rev() {
+            if let Sight::Leads(seat) = claim_file::look(&self.claim_path(epoch))? {
+                return Ok(Some(seat.view()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The record that the leader of this epoch wrote, or none if there is no such file.
+    fn read_record(&self, epoch: u64) -> Result<Option<Record>, CoordinatorError> {
+        let path = self.record_path(epoch);
+        let corrupt = |reason: String| CoordinatorError::corrupt(path.display(), reason);
+        match durable::read(&path, MAX_RECORD_BYTES) {
+            Ok(None) => Ok(None),
+            Ok(Some(_)) if epoch == NOBODY => Ok(Some(Record::empty())),
+            Ok(Some(text)) => match Record::decode(&text, &self.cluster_id) {
+                Ok(record) if record.epoch().0 >= epoch => Ok(Some(record)),
+                Ok(record) => Err(corrupt(format!("it is that of epoch {}", record.epoch()))),
+                Err(reason) => Err(corrupt(reason)),
+            },
+            Err(error) if error.kind() == ErrorKind::FileTooLarge => {
+                Err(corrupt(format!("it is larger than {MAX_RECORD_BYTES} bytes")))
+            }
+            Err(error) => Err(CoordinatorError::unavailable(path.display(), error)),
+        }
+    }
+
+    /// The newest record below an epoch. None: it was removed meanwhile, so somebody else leads.
+    fn newest_record(&self, below: u64) -> Result<Option<Record>, CoordinatorError> {
+        let listing = self.list()?;
+        match listing.records.iter().rev().find(|&&epoch| epoch < below) {
+            Some(&epoch) => self.read_record(epoch),
+            None if listing.highest() > below => Ok(None),
+            None => {
+                let reason = "leaders were here, but no record of theirs";
+                Err(CoordinatorError::corrupt(self.path.display(), reason))
+            }
+        }
+    }
+
+    pub(super) fn write_record(&self, epoch: u64, record: &Record) -> Result<(), CoordinatorError> {
+        let path = self.record_path(epoch);
+        let text = record.encode(&self.cluster_id);
+        let (len_bytes, limit_bytes) = (text.len(), MAX_RECORD_BYTES);
+        if len_bytes > limit_bytes {
+            let place = path.display().to_string();
+            return Err(CoordinatorError::Full { place, len_bytes, limit_bytes });
+        }
+        let by_way_of = self.path.join(format!("new.record.{epoch:020}"));
+        durable::replace(&path, &by_way_of, text.as_bytes())
+            .map_err(|error| CoordinatorError::unavailable(path.display(), error))
+    }
+
+    /// Makes the claim of an epoch, or none if somebody else has it.
+    fn make_claim(&self, claim: &Claim, epoch: u64) -> io::Result<Option<ClaimFile>> {
+        let by_way_of = self.path.join(format!("new.{}", claim.token));
+        let mut made = ClaimFile::prepare(&by_way_of, &claim.seat(Epoch(epoch)), self.ttl)?;
+        Ok(made.link(&self.claim_path(epoch))?.then_some(made))
+    }
+
+    /// Waits until all lower claims are done. They are after a lease, for none of them can be renewed any more.
+    fn outwait(&self, epoch: u64) -> Result<(), CoordinatorError> {
+        let deadline = Instant::now() + self.longest_wait();
+        loop {
+            let claims = self.list()?.claims;
+            let lower: Vec<u64> = claims.into_iter().filter(|&other| other < epoch).collect();
+            let Some(leader) = self.find_leader(&lower)? else { return Ok(()) };
+            if Instant::now() >= deadline {
+                return Err(self.failed(format!("{} does not end to lead", leader.address)));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The others may have been told another length of the lease.
+    fn longest_wait(&self) -> Duration {
+        self.ttl * 2
+    }
+
+    /// Leads under an epoch whose claim was just made, or finds that somebody else does.
+    fn take(&self, tenure: FileTenure) -> Result<Claimed, CoordinatorError> {
+        let epoch = tenure.epoch();
+        if self.list()?.highest() > epoch {
+            return Ok(Claimed::Held(None));
+        }
+        self.outwait(epoch)?;
+        let Some(previous) = self.newest_record(epoch)? else { return Ok(Claimed::Held(None)) };
+        if previous.epoch().0 >= epoch {
+            return Ok(Claimed::Held(None));
+        }
+        let record = previous.succeed(Epoch(epoch));
+        self.write_record(epoch, &record)?;
+        let asked_at = Instant::now();
+        match tenure.renew() {
+            Ok(()) => {}
+            Err(CoordinatorError::Deposed { .. }) => return Ok(Claimed::Held(None)),
+            Err(error) => return Err(error),
+        }
+        self.tidy(epoch);
+        Ok(Claimed::Won(Won { tenure: Box::new(tenure.keep()), record, asked_at }))
+    }
+
+    /// Removes what is of no use below the leader's own files. Best effort: it is only room.
+    fn tidy(&self, epoch: u64) {
+        let Ok(listing) = self.list() else { return };
+        let claims = listing.claims.iter().filter(|&&other| other < epoch);
+        let records = listing.records.iter().filter(|&&other| other < epoch);
+        let lower = claims.map(|&other| self.claim_path(other));
+        for path in lower.chain(records.map(|&other| self.record_path(other))) {
+            let _ = fs::remove_file(path);
+        }
+        for path in listing.leftovers {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl Backend for Folder {
+    fn claim(&self, claim: &Claim) -> Result<Claimed, CoordinatorError> {
+        fs::create_dir_all(&self.path).map_err(|error| self.failed(error))?;
+        let listing = self.list()?;
+        if let Some(leader) = self.find_leader(&listing.claims)? {
+            return Ok(Claimed::Held(Some(leader)));
+        }
+        if listing.claims.is_empty() && listing.records.is_empty() {
+            fs::write(self.record_path(NOBODY), []).map_err(|error| self.failed(error))?;
+        }
+        let Some(previous) = self.newest_record(u64::MAX)? else { return Ok(Claimed::Held(None)) };
+        let above = listing.highest().max(previous.epoch().0) + 1;
+        let epoch = above.max(claim.at_least.0);
+        let made = self.make_claim(claim, epoch).map_err(|error| self.failed(error))?;
+        let Some(file) = made else { return Ok(Claimed::Held(None)) };
+        self.take(FileTenure::new(self.clone(), file, epoch))
+    }
+
+    fn leader(&self) -> Result<Option<LeaderView>, CoordinatorError> {
+        self.find_leader(&self.list()?.claims)
+    }
+
+    fn poll_every(&self) -> Duration {
+        Duration::from_millis(20)
+    }
+}

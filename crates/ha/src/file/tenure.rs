@@ -1,0 +1,65 @@
+use mooncake_types::Epoch;
+
+use super::claim_file::ClaimFile;
+use super::folder::Folder;
+use crate::backend::Tenure;
+use crate::{CoordinatorError, Record};
+
+/// The two files of a leader.
+#[derive(Debug)]
+pub(super) struct FileTenure {
+    folder: Folder,
+    file: ClaimFile,
+    epoch: u64,
+    /// Until the claim has led to a leadership, it is taken away again when this goes.
+    is_kept: bool,
+}
+
+impl FileTenure {
+    pub(super) fn new(folder: Folder, file: ClaimFile, epoch: u64) -> Self {
+        Self { folder, file, epoch, is_kept: false }
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    pub(super) fn keep(mut self) -> Self {
+        self.is_kept = true;
+        self
+    }
+
+    /// Ends the tenure if somebody has a higher number.
+    fn look_up(&self) -> Result<(), CoordinatorError> {
+        let highest = self.folder.list()?.highest();
+        if highest <= self.epoch {
+            return Ok(());
+        }
+        let reason = format!("epoch {highest} has begun");
+        Err(CoordinatorError::Deposed { epoch: Epoch(self.epoch), reason })
+    }
+}
+
+impl Tenure for FileTenure {
+    fn renew(&self) -> Result<(), CoordinatorError> {
+        self.file.stamp(self.folder.ttl()).map_err(|error| self.folder.failed(error))?;
+        self.look_up()
+    }
+
+    fn write(&self, record: &Record) -> Result<(), CoordinatorError> {
+        self.folder.write_record(self.epoch, record)?;
+        self.look_up()
+    }
+
+    fn resign(&self) -> Result<(), CoordinatorError> {
+        self.file.remove().map_err(|error| self.folder.failed(error))
+    }
+}
+
+impl Drop for FileTenure {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            let _ = self.file.remove();
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! A Lease object of Kubernetes as the coordinator.
+
+mod access;
+
+pub use access::KubernetesAccess;

@@ -1,0 +1,226 @@
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mooncake_types::Epoch;
+
+use crate::backend::{Tenure, Won};
+use crate::{Change, CoordinatorError, Record};
+
+/// The part of a lease that its holder uses, in tenths: clocks do not run alike, and who takes over counts by
+/// another one.
+const USED_TENTHS: u32 = 9;
+
+/// How far the validity of a leadership without a lease reaches.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// The right to lead a cluster, under one epoch, for as long as it is renewed.
+///
+/// All clones are the same leadership. When the last one goes without [`Leadership::resign`], the others find out
+/// as they would if the process had died.
+#[derive(Clone)]
+pub struct Leadership {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    epoch: Epoch,
+    /// None: nobody else can lead, so nothing has to be renewed.
+    ttl: Option<Duration>,
+    tenure: Box<dyn Tenure>,
+    record: Mutex<Record>,
+    began: Instant,
+    /// Until when the leadership is valid unless it is over, in nanoseconds after `began`.
+    valid_ns: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl fmt::Debug for Leadership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shared { epoch, tenure, .. } = &*self.shared;
+        f.debug_struct("Leadership").field("epoch", epoch).field("tenure", tenure).finish()
+    }
+}
+
+/// Why [`Leadership::keep`] came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was asked to stop. The lease may still be valid.
+    Stopped,
+    /// Somebody else leads, or may, or it was given back.
+    Deposed,
+    /// The lease could not be renewed in time.
+    Expired,
+}
+
+impl Leadership {
+    pub(crate) fn begin(won: Won, ttl: Option<Duration>) -> Self {
+        let lasts = ttl.map_or(FOR_EVER, used_part);
+        let shared = Shared {
+            epoch: won.record.epoch(),
+            ttl,
+            tenure: won.tenure,
+            record: Mutex::new(won.record),
+            began: won.asked_at,
+            valid_ns: AtomicU64::new(nanoseconds(lasts)),
+            is_over: AtomicBool::new(false),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The number of this leadership: higher than that of all before, and not below the milliseconds of the wall
+    /// clock at its beginning.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.shared.epoch
+    }
+
+    /// Until when nobody else leads, whatever happens. It moves with each renewal.
+    #[must_use]
+    pub fn valid_until(&self) -> Instant {
+        if self.shared.is_over.load(Ordering::Acquire) {
+            return self.shared.began;
+        }
+        self.shared.began + Duration::from_nanos(self.shared.valid_ns.load(Ordering::Acquire))
+    }
+
+    /// Whether the leadership is valid now. Cheap: it is asked before each answer of a master.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        Instant::now() < self.valid_until()
+    }
+
+    /// Makes the lease last from now, and says until when the leadership is valid.
+    ///
+    /// # Errors
+    /// `Deposed`: it is over. Others: it lasts as long as before, and may be renewed again.
+    pub fn renew(&self) -> Result<Instant, CoordinatorError> {
+        let Some(ttl) = self.shared.ttl else { return Ok(self.valid_until()) };
+        self.refuse_if_over()?;
+        let asked_at = Instant::now();
+        self.noticing(self.shared.tenure.renew())?;
+        let lasts = asked_at.duration_since(self.shared.began) + used_part(ttl);
+        self.shared.valid_ns.fetch_max(nanoseconds(lasts), Ordering::AcqRel);
+        Ok(self.valid_until())
+    }
+
+    /// Renews the lease until it ends or `stop` is set. Made to be all that a thread does; `stop` is seen at once
+    /// by a thread that is unparked.
+    pub fn keep(&self, stop: &AtomicBool) -> Ended {
+        let mut failures = 0_u32;
+        loop {
+            if stop.load(Ordering::Acquire) {
+                return Ended::Stopped;
+            }
+            match self.renew() {
+                Ok(_) => failures = 0,
+                Err(CoordinatorError::Deposed { .. }) => return Ended::Deposed,
+                Err(error) => {
+                    if failures == 0 {
+                        tracing::warn!(
+                            epoch = self.epoch().0,
+                            "the lease was not renewed: {error}"
+                        );
+                    }
+                    failures += 1;
+                }
+            }
+            if self.shared.is_over.load(Ordering::Acquire) {
+                return Ended::Deposed;
+            }
+            if !self.is_valid() {
+                return Ended::Expired;
+            }
+            self.wait_for_the_next_renewal(failures, stop);
+        }
+    }
+
+    /// Renewals come four to a lease; one that failed is repeated sooner.
+    fn wait_for_the_next_renewal(&self, failures: u32, stop: &AtomicBool) {
+        let pause = match (self.shared.ttl, failures) {
+            (None, _) => FOR_EVER,
+            (Some(ttl), 0) => ttl / 4,
+            (Some(ttl), _) => ttl / 20,
+        };
+        let until = (Instant::now() + pause).min(self.valid_until());
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || stop.load(Ordering::Acquire) {
+                return;
+            }
+            thread::park_timeout(left);
+        }
+    }
+
+    /// Gives the leadership back, so that another master leads at once. It is over, whatever this returns.
+    ///
+    /// # Errors
+    /// It could not be said; the others wait for the lease.
+    pub fn resign(&self) -> Result<(), CoordinatorError> {
+        if self.shared.is_over.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        // First nobody is answered any more, then somebody else may answer.
+        self.end();
+        // A write that is under way is waited for: the next leader is to see it or refuse it.
+        let _record = self.lock_record();
+        self.shared.tenure.resign()
+    }
+
+    /// The record as it was when the leadership began, with all that was applied since.
+    #[must_use]
+    pub fn record(&self) -> Record {
+        self.lock_record().clone()
+    }
+
+    /// Takes steps of the record: all of them, durably, or none.
+    ///
+    /// # Errors
+    /// `Deposed`: none of them is part of the cluster's record. `Unavailable`: unknown, to be applied again while
+    /// the leadership is valid. `Full`: none.
+    pub fn apply(&self, changes: &[Change]) -> Result<(), CoordinatorError> {
+        self.refuse_if_over()?;
+        let mut record = self.lock_record();
+        let mut next = record.clone();
+        changes.iter().for_each(|&change| next.apply(change));
+        self.noticing(self.shared.tenure.write(&next))?;
+        *record = next;
+        Ok(())
+    }
+
+    fn lock_record(&self) -> MutexGuard<'_, Record> {
+        self.shared.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refuse_if_over(&self) -> Result<(), CoordinatorError> {
+        match self.shared.is_over.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => Err(CoordinatorError::Deposed {
+                epoch: self.shared.epoch,
+                reason: "it was given back or taken before".to_owned(),
+            }),
+        }
+    }
+
+    /// Ends the leadership if this is how it was lost.
+    fn noticing(&self, result: Result<(), CoordinatorError>) -> Result<(), CoordinatorError> {
+        if matches!(result, Err(CoordinatorError::Deposed { .. })) {
+            self.end();
+        }
+        result
+    }
+
+    fn end(&self) {
+        self.shared.is_over.store(true, Ordering::Release);
+    }
+}
+
+fn used_part(ttl: Duration) -> Duration {
+    ttl / 10 * USED_TENTHS
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

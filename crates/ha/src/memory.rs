@@ -1,0 +1,170 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use mooncake_types::Epoch;
+
+use crate::backend::{Backend, Claim, Claimed, Tenure, Won};
+use crate::seat::Seat;
+use crate::{CoordinatorError, LeaderView, Options, Record};
+
+const PLACE: &str = "memory";
+
+/// What coordinators in memory share: a place for each cluster. Clones share it too.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStore {
+    places: Arc<Mutex<Places>>,
+}
+
+#[derive(Debug, Default)]
+struct Places {
+    is_unreachable: bool,
+    clusters: BTreeMap<String, Place>,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    seat: Option<(Vec<u8>, Instant)>,
+    record: Option<Vec<u8>>,
+}
+
+impl MemoryStore {
+    /// Whether calls are answered; at first they are.
+    pub fn set_reachable(&self, is_reachable: bool) {
+        self.lock().is_unreachable = !is_reachable;
+    }
+
+    /// Takes the leadership of a cluster from whoever has it.
+    pub fn depose(&self, cluster_id: &str) {
+        self.lock().place(cluster_id).seat = None;
+    }
+
+    /// Writes any bytes where the leader's name is kept.
+    pub fn spoil_leader(&self, cluster_id: &str, bytes: &[u8]) {
+        let until = Instant::now() + Duration::from_secs(3600);
+        self.lock().place(cluster_id).seat = Some((bytes.to_vec(), until));
+    }
+
+    /// Writes any bytes where the record is kept.
+    pub fn spoil_record(&self, cluster_id: &str, bytes: &[u8]) {
+        self.lock().place(cluster_id).record = Some(bytes.to_vec());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reach(&self) -> Result<MutexGuard<'_, Places>, CoordinatorError> {
+        let places = self.lock();
+        match places.is_unreachable {
+            false => Ok(places),
+            true => Err(CoordinatorError::unavailable(PLACE, "it was made unreachable")),
+        }
+    }
+}
+
+impl Places {
+    fn place(&mut self, cluster_id: &str) -> &mut Place {
+        self.clusters.entry(cluster_id.to_owned()).or_default()
+    }
+}
+
+impl Place {
+    /// The seat, unless its lease is over.
+    fn seat(&mut self) -> Result<Option<Seat>, CoordinatorError> {
+        self.seat.take_if(|(_, until)| *until <= Instant::now());
+        let seat = self.seat.as_ref().map(|(text, _)| Seat::decode(text)).transpose();
+        seat.map_err(|reason| CoordinatorError::corrupt(PLACE, reason))
+    }
+}
+
+/// A coordinator in memory.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    store: MemoryStore,
+    options: Options,
+}
+
+impl Shelf {
+    pub(crate) fn new(store: &MemoryStore, options: &Options) -> Self {
+        Self { store: store.clone(), options: options.clone() }
+    }
+
+    fn take(&self, place: &mut Place, claim: &Claim) -> Result<Won, CoordinatorError> {
+        let cluster_id = &self.options.cluster_id;
+        let record = match &place.record {
+            None => Record::empty(),
+            Some(text) => Record::decode(text, cluster_id)
+                .map_err(|reason| CoordinatorError::corrupt(PLACE, reason))?,
+        };
+        let record = record.succeed(claim.at_least);
+        let seat = claim.seat(record.epoch());
+        let asked_at = Instant::now();
+        place.seat = Some((seat.encode().into_bytes(), asked_at + self.options.ttl));
+        place.record = Some(record.encode(cluster_id).into_bytes());
+        let held = Held { store: self.store.clone(), options: self.options.clone(), seat };
+        Ok(Won { tenure: Box::new(held), record, asked_at })
+    }
+}
+
+impl Backend for Shelf {
+    fn claim(&self, claim: &Claim) -> Result<Claimed, CoordinatorError> {
+        let mut places = self.store.reach()?;
+        let place = places.place(&self.options.cluster_id);
+        match place.seat()? {
+            Some(seat) => Ok(Claimed::Held(Some(seat.view()))),
+            None => self.take(place, claim).map(Claimed::Won),
+        }
+    }
+
+    fn leader(&self) -> Result<Option<LeaderView>, CoordinatorError> {
+        let mut places = self.store.reach()?;
+        let seat = places.place(&self.options.cluster_id).seat()?;
+        Ok(seat.map(|seat| seat.view()))
+    }
+
+    fn poll_every(&self) -> Duration {
+        Duration::from_millis(5)
+    }
+}
+
+#[derive(Debug)]
+struct Held {
+    store: MemoryStore,
+    options: Options,
+    seat: Seat,
+}
+
+impl Held {
+    /// Does something to the place if it is still held.
+    fn with(&self, act: impl FnOnce(&mut Place)) -> Result<(), CoordinatorError> {
+        let mut places = self.store.reach()?;
+        let place = places.place(&self.options.cluster_id);
+        let found = place.seat()?;
+        if found.as_ref() != Some(&self.seat) {
+            let reason = match found {
+                None => "nobody leads".to_owned(),
+                Some(seat) => format!("{} leads under epoch {}", seat.address, seat.epoch),
+            };
+            return Err(CoordinatorError::Deposed { epoch: Epoch(self.seat.epoch), reason });
+        }
+        act(place);
+        Ok(())
+    }
+}
+
+impl Tenure for Held {
+    fn renew(&self) -> Result<(), CoordinatorError> {
+        let until = Instant::now() + self.options.ttl;
+        self.with(|place| place.seat = Some((self.seat.encode().into_bytes(), until)))
+    }
+
+    fn write(&self, record: &Record) -> Result<(), CoordinatorError> {
+        let text = record.encode(&self.options.cluster_id);
+        self.with(|place| place.record = Some(text.into_bytes()))
+    }
+
+    fn resign(&self) -> Result<(), CoordinatorError> {
+        self.with(|place| place.seat = None)
+    }
+}

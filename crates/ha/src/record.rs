@@ -1,0 +1,312 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use mooncake_types::{Epoch, SegmentId};
+use serde::{Deserialize, Serialize};
+
+/// What the text of a record begins with.
+const FORMAT: &str = "mooncake-membership";
+
+/// The layout of the text.
+const LAYOUT: u32 = 1;
+
+/// Epochs above this are damage: they are milliseconds of the wall clock, or a little more.
+const HIGHEST_EPOCH: u64 = 1 << 62;
+
+/// The highest that an epoch seen elsewhere raises a record to. It leaves room for those that follow.
+const HIGHEST_RAISED: Epoch = Epoch(HIGHEST_EPOCH / 2);
+
+/// A segment whose content counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The incarnation.
+    pub segment: SegmentId,
+    /// Whether something of its content was removed or replaced while it could not be told.
+    pub behind: bool,
+}
+
+/// One step from a record to the next. Every step may be repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The segment is a member from now on. One that is a member already stays what it is.
+    Join(SegmentId),
+    /// The segment is no member any more: its content is lost.
+    Strike(SegmentId),
+    /// The segment, if it is a member, is behind.
+    MarkBehind(SegmentId),
+    /// The segment, if it is a member, is behind no more.
+    CaughtUp(SegmentId),
+    /// An epoch that was seen elsewhere: all later leaders get higher ones. It never lowers the record's, and one
+    /// above 2^61 counts as that.
+    RaiseEpoch(Epoch),
+}
+
+/// The membership record: what must outlive every master.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    fresh: bool,
+    epoch: Epoch,
+    /// Whether each member is behind.
+    members: BTreeMap<SegmentId, bool>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    format: String,
+    layout: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    format: String,
+    layout: u32,
+    checksum: u64,
+    content: Content,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    cluster_id: String,
+    epoch: u64,
+    members: Vec<String>,
+    behind: Vec<String>,
+}
+
+impl Content {
+    fn checksum(&self) -> u64 {
+        let text = serde_json::to_vec(self).unwrap_or_default();
+        crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &text)
+    }
+}
+
+impl Record {
+    /// The record of a cluster in which nobody ever led.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self { fresh: true, ..Self::default() }
+    }
+
+    /// Whether nobody led in this cluster before the leadership that this record came with.
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
+    /// The highest epoch that led, or was seen.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// All members, in the order of their ids.
+    pub fn members(&self) -> impl ExactSizeIterator<Item = Member> + '_ {
+        self.members.iter().map(|(&segment, &behind)| Member { segment, behind })
+    }
+
+    /// The member of this id.
+    #[must_use]
+    pub fn member(&self, segment: SegmentId) -> Option<Member> {
+        self.members.get(&segment).map(|&behind| Member { segment, behind })
+    }
+
+    /// Takes one step.
+    pub fn apply(&mut self, change: Change) {
+        match change {
+            Change::Join(segment) => {
+                self.members.entry(segment).or_insert(false);
+            }
+            Change::Strike(segment) => {
+                self.members.remove(&segment);
+            }
+            Change::MarkBehind(segment) => self.set_behind(segment, true),
+            Change::CaughtUp(segment) => self.set_behind(segment, false),
+            Change::RaiseEpoch(epoch) => self.epoch = self.epoch.max(epoch.min(HIGHEST_RAISED)),
+        }
+    }
+
+    fn set_behind(&mut self, segment: SegmentId, behind: bool) {
+        if let Some(found) = self.members.get_mut(&segment) {
+            *found = behind;
+        }
+    }
+
+    /// The record of the leader that follows, under an epoch that is above this record's and at least `at_least`.
+    pub(crate) fn succeed(&self, at_least: Epoch) -> Self {
+        let epoch = Epoch((self.epoch.0 + 1).max(at_least.0));
+        Self { fresh: self.epoch == Epoch(0), epoch, members: self.members.clone() }
+    }
+
+    pub(crate) fn encode(&self, cluster_id: &str) -> String {
+        let content = Content {
+            cluster_id: cluster_id.to_owned(),
+            epoch: self.epoch.0,
+            members: self.members.keys().map(ToString::to_string).collect(),
+            behind: self.members().filter(|m| m.behind).map(|m| m.segment.to_string()).collect(),
+        };
+        let written = Written {
+            format: FORMAT.to_owned(),
+            layout: LAYOUT,
+            checksum: content.checksum(),
+            content,
+        };
+        serde_json::to_string(&written).unwrap_or_default()
+    }
+
+    /// The record that the text holds.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub(crate) fn decode(text: &[u8], cluster_id: &str) -> Result<Self, String> {
+        let no_record = |error: serde_json::Error| format!("it is no membership record ({error})");
+        let head: Head = serde_json::from_slice(text).map_err(no_record)?;
+        if head.format != FORMAT {
+            return Err(format!("it is no membership record but {:?}", head.format));
+        }
+        if head.layout != LAYOUT {
+            return Err(format!("its layout is {}; this version reads {LAYOUT}", head.layout));
+        }
+        let Written { checksum, content, .. } = serde_json::from_slice(text).map_err(no_record)?;
+        if checksum != content.checksum() {
+            return Err("its checksum is wrong: it was damaged or edited".to_owned());
+        }
+        if content.cluster_id != cluster_id {
+            return Err(format!("it is that of the cluster {:?}", content.cluster_id));
+        }
+        Self::from_content(&content)
+    }
+
+    fn from_content(content: &Content) -> Result<Self, String> {
+        if content.epoch == 0 || content.epoch > HIGHEST_EPOCH {
+            return Err(format!("its epoch is {}", content.epoch));
+        }
+        let members = parse_ids(&content.members)?;
+        let behind = parse_ids(&content.behind)?;
+        if !behind.is_subset(&members) {
+            return Err("a segment that is behind is no member".to_owned());
+        }
+        let members = members.iter().map(|id| (*id, behind.contains(id))).collect();
+        Ok(Self { fresh: false, epoch: Epoch(content.epoch), members })
+    }
+}
+
+fn parse_ids(texts: &[String]) -> Result<BTreeSet<SegmentId>, String> {
+    let mut ids = BTreeSet::new();
+    for text in texts {
+        let number = u128::from_str_radix(text, 16);
+        let number = number.map_err(|_| format!("{text:?} is no id of a segment"))?;
+        if !ids.insert(SegmentId(number)) {
+            return Err(format!("the segment {text} stands in it twice"));
+        }
+    }
+    Ok(ids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        let mut record = Record::empty().succeed(Epoch(7));
+        for change in [
+            Change::Join(SegmentId(2)),
+            Change::Join(SegmentId(1)),
+            Change::Join(SegmentId(3)),
+            Change::MarkBehind(SegmentId(3)),
+            Change::MarkBehind(SegmentId(9)),
+        ] {
+            record.apply(change);
+        }
+        record
+    }
+
+    fn member(id: u128, behind: bool) -> Member {
+        Member { segment: SegmentId(id), behind }
+    }
+
+    #[test]
+    fn changes_are_what_they_say_and_may_be_repeated() {
+        let all = [member(1, false), member(2, false), member(3, true)];
+        for (change, expected) in [
+            (Change::Join(SegmentId(3)), all.to_vec()),
+            (Change::Strike(SegmentId(2)), vec![all[0], all[2]]),
+            (Change::Strike(SegmentId(9)), all.to_vec()),
+            (Change::MarkBehind(SegmentId(1)), vec![member(1, true), all[1], all[2]]),
+            (Change::CaughtUp(SegmentId(3)), vec![all[0], all[1], member(3, false)]),
+            (Change::CaughtUp(SegmentId(9)), all.to_vec()),
+        ] {
+            for times in 1..3 {
+                let mut record = record();
+                (0..times).for_each(|_| record.apply(change));
+                assert_eq!(record.members().collect::<Vec<_>>(), expected, "{change:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_epoch_is_raised_and_never_lowered() {
+        let mut record = record();
+        let epochs = [9, 8, 9].map(|epoch| {
+            record.apply(Change::RaiseEpoch(Epoch(epoch)));
+            record.epoch().0
+        });
+        assert_eq!(epochs, [9, 9, 9]);
+    }
+
+    #[test]
+    fn a_record_can_be_read_after_any_epoch_was_seen() {
+        let mut record = record();
+        record.apply(Change::RaiseEpoch(Epoch(u64::MAX)));
+        let next = record.succeed(Epoch(1));
+        assert_eq!(next.epoch(), Epoch((1 << 61) + 1));
+        assert_eq!(Record::decode(next.encode("a").as_bytes(), "a"), Ok(next));
+    }
+
+    #[test]
+    fn a_successor_has_a_higher_epoch_and_the_same_members() {
+        let first = Record::empty().succeed(Epoch(5));
+        assert_eq!((first.is_fresh(), first.epoch()), (true, Epoch(5)));
+        let second = record().succeed(Epoch(5));
+        assert_eq!((second.is_fresh(), second.epoch()), (false, Epoch(8)));
+        assert!(second.members().eq(record().members()));
+    }
+
+    #[test]
+    fn a_record_comes_back_from_its_text() {
+        let text = record().encode("a cluster");
+        let expected = Record { fresh: false, ..record() };
+        assert_eq!(Record::decode(text.as_bytes(), "a cluster"), Ok(expected));
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused_with_the_reason() {
+        let good = record().encode("a");
+        let sealed = |content: Content| {
+            let checksum = content.checksum();
+            let written = Written { format: FORMAT.into(), layout: LAYOUT, checksum, content };
+            serde_json::to_string(&written).expect("plain text")
+        };
+        let content = |epoch, members: &[&str], behind: &[&str]| {
+            let own = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+            Content { cluster_id: "a".into(), epoch, members: own(members), behind: own(behind) }
+        };
+        for (text, reason) in [
+            (String::new(), "no membership record (EOF"),
+            ("garbage".into(), "no membership record"),
+            (good[..good.len() - 9].into(), "no membership record (EOF"),
+            (good.replace(FORMAT, "other"), "no membership record but \"other\""),
+            (good.replace("\"layout\":1", "\"layout\":2"), "its layout is 2; this version reads 1"),
+            (good.replace("\"epoch\":7", "\"epoch\":6"), "its checksum is wrong"),
+            (good.replace("\"content\"", "\"more\":1,\"content\""), "unknown field"),
+            (record().encode("b"), "that of the cluster \"b\""),
+            (sealed(content(0, &[], &[])), "its epoch is 0"),
+            (sealed(content(u64::MAX, &[], &[])), "its epoch is 18446744073709551615"),
+            (sealed(content(1, &["x"], &[])), "\"x\" is no id of a segment"),
+            (sealed(content(1, &["1", "01"], &[])), "the segment 01 stands in it twice"),
+            (sealed(content(1, &["1"], &["2"])), "a segment that is behind is no member"),
+        ] {
+            let refused = Record::decode(text.as_bytes(), "a").expect_err(&text);
+            assert!(refused.contains(reason), "{text}: {refused}");
+        }
+    }
+}

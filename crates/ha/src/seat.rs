@@ -1,0 +1,78 @@
+use mooncake_types::{Epoch, limits};
+use serde::{Deserialize, Serialize};
+
+/// Longest text of a seat that is read, in bytes.
+pub(crate) const MAX_SEAT_BYTES: usize = 4096;
+
+/// Who leads, as a client sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaderView {
+    /// Where the leader serves, `host:port`.
+    pub address: String,
+    /// The epoch under which it began to lead.
+    pub epoch: Epoch,
+}
+
+/// What a leader writes at the place that all candidates want.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Seat {
+    pub(crate) address: String,
+    pub(crate) epoch: u64,
+    /// Drawn for each attempt: tells it from all others, those of the same process too.
+    pub(crate) token: String,
+}
+
+impl Seat {
+    pub(crate) fn view(&self) -> LeaderView {
+        LeaderView { address: self.address.clone(), epoch: Epoch(self.epoch) }
+    }
+
+    pub(crate) fn encode(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The seat that the text holds.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub(crate) fn decode(text: &[u8]) -> Result<Self, String> {
+        if text.len() > MAX_SEAT_BYTES {
+            return Err(format!("it has {} bytes, and names no leader", text.len()));
+        }
+        let seat: Self = serde_json::from_slice(text)
+            .map_err(|error| format!("it names no leader of this program ({error})"))?;
+        let is_address = !seat.address.is_empty() && seat.address.len() <= limits::MAX_NAME_BYTES;
+        match is_address && seat.epoch > 0 {
+            true => Ok(seat),
+            false => Err("it names a leader without an address or an epoch".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seat_comes_back_from_its_text() {
+        let seat = Seat { address: "h:1".into(), epoch: 3, token: "t".into() };
+        assert_eq!(Seat::decode(seat.encode().as_bytes()), Ok(seat));
+    }
+
+    #[test]
+    fn what_is_no_seat_is_refused_with_the_reason() {
+        let long = format!(r#"{{"address":"{}","epoch":1,"token":"t"}}"#, "h".repeat(600));
+        for (text, reason) in [
+            ("", "no leader of this program"),
+            ("10.0.0.1:50051", "no leader of this program"),
+            (r#"{"address":"h:1","epoch":-1,"token":"t"}"#, "no leader of this program"),
+            (r#"{"address":"","epoch":1,"token":"t"}"#, "without an address or an epoch"),
+            (r#"{"address":"h:1","epoch":0,"token":"t"}"#, "without an address or an epoch"),
+            (&long, "without an address or an epoch"),
+            (&" ".repeat(5000), "it has 5000 bytes"),
+        ] {
+            let refused = Seat::decode(text.as_bytes()).expect_err(text);
+            assert!(refused.contains(reason), "{text}: {refused}");
+        }
+    }
+}

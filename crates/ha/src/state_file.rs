@@ -1,0 +1,142 @@
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use mooncake_types::Epoch;
+
+use crate::backend::{Tenure, Won};
+use crate::coordinator::epoch_of_now;
+use crate::{CoordinatorError, Leadership, Record, StateFileError, durable, options};
+
+/// Largest file that is read or written, in bytes: all segments that a master serves.
+const MAX_FILE_BYTES: usize = 8 << 20;
+
+/// The record of a single master, in a file of its host.
+///
+/// It is locked for as long as the master leads, by a file beside it that ends in `.lock`.
+#[derive(Debug)]
+pub struct StateFile {
+    path: PathBuf,
+    cluster_id: String,
+    _lock: File,
+}
+
+impl StateFile {
+    /// Leads with the record of a file, without an election and without a lease. A file that is missing is made,
+    /// with the folders above it. The new epoch is in the file when this returns.
+    ///
+    /// # Errors
+    /// The file cannot be used; each names it. It is left as it is.
+    pub fn lead(path: &Path, cluster_id: &str) -> Result<Leadership, StateFileError> {
+        options::check_cluster_id(cluster_id).map_err(|error| StateFileError::Unusable {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })?;
+        let file = Self::lock(path, cluster_id)?;
+        let record = file.read()?.succeed(epoch_of_now());
+        file.replace(&record).map_err(|error| file.unusable(error))?;
+        let won = Won { tenure: Box::new(file), record, asked_at: Instant::now() };
+        Ok(Leadership::begin(won, None))
+    }
+
+    fn lock(path: &Path, cluster_id: &str) -> Result<Self, StateFileError> {
+        let path = path.to_owned();
+        let opened = make_folder(&path).and_then(|()| {
+            let lock_path = beside(&path, ".lock");
+            OpenOptions::new().create(true).truncate(false).write(true).open(lock_path)
+        });
+        let lock = match opened {
+            Ok(lock) => lock,
+            Err(error) => return Err(StateFileError::Unusable { path, reason: error.to_string() }),
+        };
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path, cluster_id: cluster_id.to_owned(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(StateFileError::InUse { path }),
+            Err(TryLockError::Error(error)) => {
+                Err(StateFileError::Unusable { path, reason: error.to_string() })
+            }
+        }
+    }
+
+    fn unusable(&self, error: impl ToString) -> StateFileError {
+        StateFileError::Unusable { path: self.path.clone(), reason: error.to_string() }
+    }
+
+    fn read(&self) -> Result<Record, StateFileError> {
+        let corrupt = |reason| StateFileError::Corrupt { path: self.path.clone(), reason };
+        match durable::read(&self.path, MAX_FILE_BYTES) {
+            Ok(None) => Ok(Record::empty()),
+            Ok(Some(text)) => Record::decode(&text, &self.cluster_id).map_err(corrupt),
+            Err(error) if error.kind() == ErrorKind::FileTooLarge => {
+                Err(corrupt(format!("it is larger than {MAX_FILE_BYTES} bytes")))
+            }
+            Err(error) => Err(self.unusable(error)),
+        }
+    }
+
+    fn replace(&self, record: &Record) -> io::Result<()> {
+        let text = record.encode(&self.cluster_id);
+        if text.len() > MAX_FILE_BYTES {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
+        durable::replace(&self.path, &beside(&self.path, ".new"), text.as_bytes())
+    }
+}
+
+fn make_folder(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(folder) => fs::create_dir_all(folder),
+        None => Ok(()),
+    }
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+impl Tenure for StateFile {
+    fn renew(&self) -> Result<(), CoordinatorError> {
+        Ok(())
+    }
+
+    fn write(&self, record: &Record) -> Result<(), CoordinatorError> {
+        let place = self.path.display();
+        self.replace(record).map_err(|error| CoordinatorError::unavailable(place, error))
+    }
+
+    fn resign(&self) -> Result<(), CoordinatorError> {
+        Ok(())
+    }
+}
+
+/// A record that goes with the process.
+#[derive(Debug)]
+struct NoFile;
+
+impl Tenure for NoFile {
+    fn renew(&self) -> Result<(), CoordinatorError> {
+        Ok(())
+    }
+
+    fn write(&self, _: &Record) -> Result<(), CoordinatorError> {
+        Ok(())
+    }
+
+    fn resign(&self) -> Result<(), CoordinatorError> {
+        Ok(())
+    }
+}
+
+impl Leadership {
+    /// The leadership of a single master that keeps no record: what it knew is lost with it, and its successor knows
+    /// nothing of this one's members.
+    #[must_use]
+    pub fn unrecorded() -> Self {
+        let record = Record::empty().succeed(epoch_of_now());
+        debug_assert!(record.epoch() > Epoch(0));
+        Self::begin(Won { tenure: Box::new(NoFile), record, asked_at: Instant::now() }, None)
+    }
+}
