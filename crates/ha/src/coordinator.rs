@@ -8,7 +8,8 @@ use mooncake_types::{Epoch, limits};
 use crate::backend::{Backend, Claim, Claimed, Won};
 use crate::location::Location;
 use crate::{
-    AddressError, CoordinatorError, LeaderView, Leadership, MemoryStore, Options, file, memory,
+    AddressError, CoordinatorError, LeaderView, Leadership, MemoryStore, Options, etcd, file,
+    kubernetes, memory, redis,
 };
 
 /// A master that wants to lead.
@@ -50,9 +51,10 @@ pub fn connect(address: &str, options: &Options) -> Result<Coordinator, AddressE
     options.check()?;
     let backend: Arc<dyn Backend> = match address.parse()? {
         Location::File { folder } => Arc::new(file::Folder::new(&folder, options)),
-        Location::Etcd { .. } | Location::Redis(_) | Location::Kubernetes { .. } => {
-            let reason = "this build has no such coordinator".to_owned();
-            return Err(AddressError::Address { address: address.to_owned(), reason });
+        Location::Etcd { endpoints } => Arc::new(etcd::Cluster::new(&endpoints, options)),
+        Location::Redis(server) => Arc::new(redis::Server::new(server, options)),
+        Location::Kubernetes { namespace, lease } => {
+            Arc::new(kubernetes::Lease::new(&namespace, &lease, options)?)
         }
     };
     Ok(Coordinator { backend, ttl: options.ttl })

@@ -21,13 +21,16 @@ mod backend;
 mod coordinator;
 mod durable;
 mod error;
+mod etcd;
 mod file;
+mod http;
 mod kubernetes;
 mod leadership;
 mod location;
 mod memory;
 mod options;
 mod record;
+mod redis;
 mod seat;
 mod state_file;
 

@@ -38,19 +38,16 @@ impl Options {
 
     /// How long one request may take: two of them find the second member of a cluster before a lease that was
     /// renewed at its first quarter is over.
-    #[allow(dead_code)]
     pub(crate) fn request_timeout(&self) -> Duration {
         self.ttl / 4
     }
 
     /// The lease in whole seconds, rounded up.
-    #[allow(dead_code)]
     pub(crate) fn ttl_seconds(&self) -> u64 {
         self.ttl.as_secs() + u64::from(self.ttl.subsec_nanos() > 0)
     }
 
     /// A pause between two questions about who leads.
-    #[allow(dead_code)]
     pub(crate) fn poll_every(&self) -> Duration {
         (self.ttl / 20).clamp(Duration::from_millis(20), Duration::from_millis(200))
     }

@@ -3,8 +3,12 @@
 
 mod candidate;
 mod contract;
+mod etcd;
 mod file;
 mod memory;
+mod redis;
+mod server;
 mod state_file;
+mod stub;
 mod wait;
 mod world;

@@ -1,0 +1,146 @@
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::KubernetesAccess;
+use super::api::{Api, Stored};
+use super::object::Object;
+use super::tenure::Tenancy;
+use crate::backend::{Backend, Claim, Claimed, Won};
+use crate::{AddressError, CoordinatorError, LeaderView, Options, Record};
+
+/// Largest record that is written, in bytes: the API server takes 256 KiB of annotations.
+const MAX_RECORD_BYTES: usize = 240 << 10;
+
+/// A Lease object that masters contend for.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    place: Arc<Place>,
+    options: Options,
+    /// The version of the object that was seen last, and since when it has been seen.
+    seen: Mutex<Option<(String, Instant)>>,
+}
+
+/// The object, and whose record it holds.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) api: Api,
+    cluster_id: String,
+}
+
+impl Place {
+    fn decode_record(&self, object: &Object) -> Result<Record, CoordinatorError> {
+        let Some(text) = object.record() else { return Ok(Record::empty()) };
+        Record::decode(text.as_bytes(), &self.cluster_id).map_err(|error| self.api.corrupt(error))
+    }
+
+    /// The text of a record, unless it is too long.
+    pub(super) fn encode_record(&self, record: &Record) -> Result<String, CoordinatorError> {
+        let text = record.encode(&self.cluster_id);
+        let (len_bytes, limit_bytes) = (text.len(), MAX_RECORD_BYTES);
+        match len_bytes <= limit_bytes {
+            true => Ok(text),
+            false => {
+                let place = format!("an annotation of {:?}", self.api);
+                Err(CoordinatorError::Full { place, len_bytes, limit_bytes })
+            }
+        }
+    }
+}
+
+impl Lease {
+    pub(crate) fn new(
+        namespace: &str,
+        name: &str,
+        options: &Options,
+    ) -> Result<Self, AddressError> {
+        let Some(access) = &options.kubernetes else {
+            let reason = "this is no pod, and nothing else says where it is".to_owned();
+            return Err(AddressError::Kubernetes { reason });
+        };
+        let api = api_of(access, namespace, name, options)?;
+        let place = Place { api, cluster_id: options.cluster_id.clone() };
+        Ok(Self { place: Arc::new(place), options: options.clone(), seen: Mutex::default() })
+    }
+
+    /// Whether the lease is over: the object has been as it is for as long as the lease lasts.
+    fn is_over(&self, object: &Object) -> bool {
+        let now = Instant::now();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*seen {
+            Some((version, since)) if version == object.version() => {
+                now.duration_since(*since) >= object.lasts()
+            }
+            _ => {
+                *seen = Some((object.version().to_owned(), now));
+                false
+            }
+        }
+    }
+
+    fn holder(&self, object: &Object) -> Result<Option<LeaderView>, CoordinatorError> {
+        let is_over = self.is_over(object);
+        let seat = object.seat().map_err(|reason| self.place.api.corrupt(reason))?;
+        Ok(seat.filter(|_| !is_over).map(|seat| seat.view()))
+    }
+
+    /// Writes the object with this claim in it.
+    fn take(&self, claim: &Claim, found: Option<Object>) -> Result<Claimed, CoordinatorError> {
+        let api = &self.place.api;
+        let is_new = found.is_none();
+        let mut object = found.unwrap_or_else(|| Object::new(&api.namespace, &api.name));
+        let record = self.place.decode_record(&object)?.succeed(claim.at_least);
+        let seat = claim.seat(record.epoch());
+        object.set_seat(&seat, self.options.ttl_seconds());
+        object.set_record(&self.place.encode_record(&record)?);
+        let asked_at = Instant::now();
+        let stored = if is_new { api.create(&object) } else { api.replace(&object) };
+        let now = match stored {
+            Ok(Stored::Done(object)) => Some(object),
+            Ok(Stored::Outdated) => return Ok(Claimed::Held(None)),
+            // The answer may be all that was lost.
+            Err(error) => match api.read() {
+                Ok(now) => now,
+                Err(_) => return Err(error),
+            },
+        };
+        match now {
+            Some(object) if object.seat().as_ref() == Ok(&Some(seat.clone())) => {
+                let tenure = Tenancy::new(Arc::clone(&self.place), seat, object);
+                Ok(Claimed::Won(Won { tenure: Box::new(tenure), record, asked_at }))
+            }
+            _ => Ok(Claimed::Held(None)),
+        }
+    }
+}
+
+fn api_of(
+    access: &KubernetesAccess,
+    namespace: &str,
+    name: &str,
+    options: &Options,
+) -> Result<Api, AddressError> {
+    Api::new(access, namespace, name, options.request_timeout())
+}
+
+impl Backend for Lease {
+    fn claim(&self, claim: &Claim) -> Result<Claimed, CoordinatorError> {
+        let found = self.place.api.read()?;
+        if let Some(object) = &found
+            && let Some(view) = self.holder(object)?
+        {
+            return Ok(Claimed::Held(Some(view)));
+        }
+        self.take(claim, found)
+    }
+
+    fn leader(&self) -> Result<Option<LeaderView>, CoordinatorError> {
+        match self.place.api.read()? {
+            Some(object) => self.holder(&object),
+            None => Ok(None),
+        }
+    }
+
+    fn poll_every(&self) -> Duration {
+        self.options.poll_every()
+    }
+}

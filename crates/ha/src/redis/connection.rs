@@ -1,0 +1,111 @@
+use std::io::{self, BufReader, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use super::reply::{Reply, read_reply};
+use crate::location::RedisServer;
+
+/// A connection that is logged in. One that failed is dropped, never used again.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: BufReader<TimedStream>,
+}
+
+/// A stream that no call outlasts.
+#[derive(Debug)]
+struct TimedStream {
+    stream: TcpStream,
+    deadline: Instant,
+}
+
+impl TimedStream {
+    /// What is left; nothing at all is an error, since zero would mean no limit.
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for TimedStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for TimedStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+impl Connection {
+    /// Connects, and logs in if the address says how.
+    pub(super) fn open(server: &RedisServer, within: Duration) -> io::Result<Self> {
+        let deadline = Instant::now() + within;
+        let stream = dial(&server.endpoint, deadline)?;
+        stream.set_nodelay(true)?;
+        let mut connection = Self { stream: BufReader::new(TimedStream { stream, deadline }) };
+        if let Some(password) = &server.password {
+            let user = server.user.as_deref();
+            let words: Vec<&str> = ["AUTH"].into_iter().chain(user).chain([&**password]).collect();
+            connection.expect_ok(&words)?;
+        }
+        if server.database > 0 {
+            connection.expect_ok(&["SELECT", &server.database.to_string()])?;
+        }
+        Ok(connection)
+    }
+
+    /// Sends a command and reads what comes back.
+    pub(super) fn call(&mut self, words: &[&str], within: Duration) -> io::Result<Reply> {
+        self.stream.get_mut().deadline = Instant::now() + within;
+        self.exchange(words)
+    }
+
+    fn expect_ok(&mut self, words: &[&str]) -> io::Result<()> {
+        match self.exchange(words)? {
+            Reply::Text(_) => Ok(()),
+            Reply::Refused(reason) => Err(io::Error::new(ErrorKind::PermissionDenied, reason)),
+            _ => Err(io::Error::new(ErrorKind::InvalidData, "it is no reply of Redis")),
+        }
+    }
+
+    fn exchange(&mut self, words: &[&str]) -> io::Result<Reply> {
+        let mut command = format!("*{}\r\n", words.len());
+        for word in words {
+            command.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+        }
+        self.stream.get_mut().write_all(command.as_bytes())?;
+        read_reply(&mut self.stream).map_err(name_timeout)
+    }
+}
+
+/// The system says "would block" for a read that took too long.
+fn name_timeout(error: io::Error) -> io::Error {
+    match error.kind() {
+        ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
+        _ => error,
+    }
+}
+
+/// Connects to the first address of a name that accepts.
+fn dial(endpoint: &str, deadline: Instant) -> io::Result<TcpStream> {
+    let mut failure = io::Error::new(ErrorKind::NotFound, "the name has no address");
+    for address in endpoint.to_socket_addrs()? {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}

@@ -1,0 +1,71 @@
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mooncake_types::Epoch;
+
+use super::script;
+use super::server::{Answer, Keys, Outcome};
+use crate::backend::Tenure;
+use crate::seat::Seat;
+use crate::{CoordinatorError, Record};
+
+/// How often a write is repeated that found the record changed by an earlier attempt of its own.
+const ATTEMPTS: usize = 3;
+
+/// A leader's key, and the stamp of the record that it wrote last.
+#[derive(Debug)]
+pub(super) struct Tenancy {
+    keys: Arc<Keys>,
+    seat: Seat,
+    stamp: Mutex<String>,
+}
+
+impl Tenancy {
+    pub(super) fn new(keys: Arc<Keys>, seat: Seat, stamp: String) -> Self {
+        Self { keys, seat, stamp: Mutex::new(stamp) }
+    }
+
+    fn deposed_by(&self, answer: &Answer) -> CoordinatorError {
+        let reason = match &answer.seat {
+            Some(seat) => format!("{} leads under epoch {}", seat.address, seat.epoch),
+            None => "its key is gone".to_owned(),
+        };
+        CoordinatorError::Deposed { epoch: Epoch(self.seat.epoch), reason }
+    }
+}
+
+impl Tenure for Tenancy {
+    fn renew(&self) -> Result<(), CoordinatorError> {
+        let ttl_ms = self.keys.ttl.as_millis().to_string();
+        let answer = self.keys.run(script::RENEW, &[&self.seat.encode(), &ttl_ms])?;
+        match answer.outcome {
+            Outcome::Own => Ok(()),
+            Outcome::Held | Outcome::Changed => Err(self.deposed_by(&answer)),
+        }
+    }
+
+    fn write(&self, record: &Record) -> Result<(), CoordinatorError> {
+        let text = self.keys.encode_record(record)?;
+        let seat = self.seat.encode();
+        let mut stamp = self.stamp.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..ATTEMPTS {
+            let answer = self.keys.run(script::WRITE, &[&seat, &stamp, &text])?;
+            match answer.outcome {
+                Outcome::Held => return Err(self.deposed_by(&answer)),
+                Outcome::Changed if answer.stamp.is_empty() => {
+                    return Err(self.keys.record_is_gone());
+                }
+                // Only this leader writes: an attempt whose answer was lost has changed it.
+                Outcome::Changed => *stamp = answer.stamp,
+                Outcome::Own => {
+                    *stamp = answer.stamp;
+                    return Ok(());
+                }
+            }
+        }
+        Err(self.keys.always_changing())
+    }
+
+    fn resign(&self) -> Result<(), CoordinatorError> {
+        self.keys.run(script::RESIGN, &[&self.seat.encode()]).map(|_| ())
+    }
+}

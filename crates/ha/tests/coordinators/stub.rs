@@ -1,0 +1,182 @@
+//! Servers that answer as a test says, and ways to servers that lose answers.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// How long a stub that drips waits between two bytes.
+const DRIP: Duration = Duration::from_millis(20);
+
+/// A request as a stub sees it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HttpRequest {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) authorization: String,
+    pub(crate) body: Vec<u8>,
+}
+
+/// An answer: its status and its body.
+pub(crate) type HttpAnswer = (u16, Vec<u8>);
+
+/// Listens on a free port, and does something with each connection on a thread of its own.
+pub(crate) fn listen(act: impl Fn(TcpStream) + Send + Sync + 'static) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("an address").port();
+    let act = Arc::new(act);
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let act = Arc::clone(&act);
+            thread::spawn(move || act(stream));
+        }
+    });
+    port
+}
+
+/// Reads requests and answers them, until the client goes.
+pub(crate) fn serve_http(
+    stream: impl Read + Write,
+    answer: impl Fn(&HttpRequest) -> HttpAnswer,
+) -> io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let request = read_request(&mut stream)?;
+        let (status, body) = answer(&request);
+        let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n\r\n", body.len());
+        let whole = [head.as_bytes(), &body].concat();
+        stream.get_mut().write_all(&whole)?;
+        stream.get_mut().flush()?;
+    }
+}
+
+fn read_request(stream: &mut impl BufRead) -> io::Result<HttpRequest> {
+    let mut request = HttpRequest::default();
+    let mut first = String::new();
+    if stream.read_line(&mut first)? == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let mut words = first.split(' ').map(str::to_owned);
+    request.method = words.next().unwrap_or_default();
+    request.path = words.next().unwrap_or_default();
+    let mut len = 0;
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line)?;
+        match line.trim().split_once(": ") {
+            None => break,
+            Some((name, value)) => match name.to_ascii_lowercase().as_str() {
+                "content-length" => len = value.parse().unwrap_or(0),
+                "authorization" => value.clone_into(&mut request.authorization),
+                _ => {}
+            },
+        }
+    }
+    request.body = vec![0; len];
+    stream.read_exact(&mut request.body)?;
+    Ok(request)
+}
+
+/// A server that sends these bytes as soon as it is asked, and then nothing more.
+pub(crate) fn says(bytes: &[u8]) -> u16 {
+    let bytes = bytes.to_vec();
+    listen(move |mut stream| {
+        let mut asked = [0; 4096];
+        while stream.read(&mut asked).is_ok_and(|len| len > 0) {
+            let _ = stream.write_all(&bytes);
+        }
+    })
+}
+
+/// A server that sends these bytes one by one, slowly, and then the last one for ever.
+pub(crate) fn drips(bytes: &[u8]) -> u16 {
+    let bytes = bytes.to_vec();
+    listen(move |mut stream| {
+        let mut asked = [0; 4096];
+        let _ = stream.read(&mut asked);
+        let last = bytes.last().copied().unwrap_or(b'x');
+        for byte in bytes.iter().copied().chain(std::iter::repeat(last)) {
+            if stream.write_all(&[byte]).is_err() {
+                return;
+            }
+            thread::sleep(DRIP);
+        }
+    })
+}
+
+/// A server that sends these bytes, and then another as long as it is read.
+pub(crate) fn floods(start: &[u8]) -> u16 {
+    let start = start.to_vec();
+    listen(move |mut stream| {
+        let mut asked = [0; 4096];
+        let _ = stream.read(&mut asked);
+        let _ = stream.write_all(&start);
+        while stream.write_all(&[b'x'; 65_536]).is_ok() {}
+    })
+}
+
+/// A way to a server that can lose an answer: the request arrives, and the connection breaks.
+pub(crate) struct LossyWay {
+    pub(crate) port: u16,
+    /// How many answers to let pass before one is lost.
+    lose_in: Arc<AtomicUsize>,
+    has_lost: Arc<AtomicBool>,
+}
+
+/// No answer is lost.
+const NEVER: usize = usize::MAX;
+
+impl LossyWay {
+    pub(crate) fn to(port: u16) -> Self {
+        let lose_in = Arc::new(AtomicUsize::new(NEVER));
+        let has_lost = Arc::new(AtomicBool::new(false));
+        let (counter, flag) = (Arc::clone(&lose_in), Arc::clone(&has_lost));
+        let port = listen(move |client| {
+            let Ok(server) = TcpStream::connect(("127.0.0.1", port)) else { return };
+            pass(&client, &server, &counter, &flag);
+        });
+        Self { port, lose_in, has_lost }
+    }
+
+    /// Loses one answer, after so many more.
+    pub(crate) fn lose_after(&self, answers: usize) {
+        self.has_lost.store(false, Ordering::SeqCst);
+        self.lose_in.store(answers, Ordering::SeqCst);
+    }
+
+    pub(crate) fn has_lost(&self) -> bool {
+        self.has_lost.load(Ordering::SeqCst)
+    }
+}
+
+fn pass(client: &TcpStream, server: &TcpStream, lose_in: &AtomicUsize, has_lost: &AtomicBool) {
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut from, mut to) = (client, server);
+            let _ = io::copy(&mut from, &mut to);
+            let _ = server.shutdown(Shutdown::Both);
+        });
+        let mut buffer = vec![0; 1 << 20];
+        let mut from = server;
+        while let Ok(len) = from.read(&mut buffer) {
+            let count = |left: usize| match left {
+                NEVER => None,
+                0 => Some(NEVER),
+                more => Some(more - 1),
+            };
+            let was = lose_in.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count);
+            if was == Ok(0) {
+                has_lost.store(true, Ordering::SeqCst);
+                break;
+            }
+            let mut to = client;
+            if len == 0 || to.write_all(&buffer[..len]).is_err() {
+                break;
+            }
+        }
+        let _ = client.shutdown(Shutdown::Both);
+        let _ = server.shutdown(Shutdown::Both);
+    });
+}
