@@ -5,6 +5,7 @@ mod candidate;
 mod contract;
 mod etcd;
 mod file;
+mod kubernetes;
 mod memory;
 mod redis;
 mod server;
