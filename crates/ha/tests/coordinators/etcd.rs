@@ -242,6 +242,24 @@ fn a_write_whose_answer_was_lost_is_found_done_or_repeated() {
 }
 
 #[test]
+fn a_write_that_arrives_late_changes_nothing() {
+    let etcd = Etcd::new();
+    let way = LossyWay::to(etcd.ports[0]);
+    let leadership = lead(&at(&address(&[way.port]), CLUSTER), "a", Duration::ZERO);
+    way.forget();
+    leadership.apply(&join(1)).expect("it leads");
+    let early = way.sent();
+    leadership
+        .apply(&[Change::Strike(SegmentId(1)), Change::Join(SegmentId(2))])
+        .expect("it leads");
+    let answer = way.send_late(&early);
+    assert!(answer.starts_with("HTTP/1.1 200") && !answer.contains("succeeded"), "{answer}");
+    leadership.resign().expect("it leads");
+    let next = lead(&etcd.connect(), "b", Duration::ZERO);
+    assert!(next.record().members().map(|member| member.segment.0).eq([2]));
+}
+
+#[test]
 fn a_key_that_an_operator_removed_ends_the_leadership() {
     let etcd = Etcd::new();
     let leadership = lead(&etcd.connect(), "a", Duration::ZERO);

@@ -210,6 +210,25 @@ fn an_answer_that_was_lost_does_not_lose_what_was_done() {
 }
 
 #[test]
+fn a_write_that_arrives_late_changes_nothing() {
+    let redis = Redis::new();
+    let way = LossyWay::to(redis.port);
+    let coordinator = at(&format!("redis://127.0.0.1:{}", way.port), CLUSTER);
+    let leadership = lead(&coordinator, "a", Duration::ZERO);
+    way.forget();
+    leadership.apply(&join(1)).expect("it leads");
+    let early = way.sent();
+    leadership
+        .apply(&[Change::Strike(SegmentId(1)), Change::Join(SegmentId(2))])
+        .expect("it leads");
+    let answer = way.send_late(&early);
+    assert!(answer.contains("changed"), "{answer}");
+    leadership.resign().expect("it leads");
+    let next = lead(&redis.connect(), "b", Duration::ZERO);
+    assert!(next.record().members().map(|member| member.segment.0).eq([2]));
+}
+
+#[test]
 fn odd_servers_are_errors_in_bounded_time() {
     let ports = [
         ("refuses", free_port()),

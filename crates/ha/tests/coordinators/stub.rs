@@ -2,8 +2,8 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -117,9 +117,12 @@ pub(crate) fn floods(start: &[u8]) -> u16 {
     })
 }
 
-/// A way to a server that can lose an answer: the request arrives, and the connection breaks.
+/// A way to a server that can lose an answer: the request arrives, and the connection breaks. It remembers what
+/// was sent.
 pub(crate) struct LossyWay {
     pub(crate) port: u16,
+    server_port: u16,
+    sent: Arc<Mutex<Vec<u8>>>,
     /// How many answers to let pass before one is lost.
     lose_in: Arc<AtomicUsize>,
     has_lost: Arc<AtomicBool>,
@@ -129,15 +132,36 @@ pub(crate) struct LossyWay {
 const NEVER: usize = usize::MAX;
 
 impl LossyWay {
-    pub(crate) fn to(port: u16) -> Self {
+    pub(crate) fn to(server_port: u16) -> Self {
         let lose_in = Arc::new(AtomicUsize::new(NEVER));
         let has_lost = Arc::new(AtomicBool::new(false));
-        let (counter, flag) = (Arc::clone(&lose_in), Arc::clone(&has_lost));
+        let sent = Arc::<Mutex<Vec<u8>>>::default();
+        let watch = (Arc::clone(&lose_in), Arc::clone(&has_lost), Arc::clone(&sent));
         let port = listen(move |client| {
-            let Ok(server) = TcpStream::connect(("127.0.0.1", port)) else { return };
-            pass(&client, &server, &counter, &flag);
+            let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)) else { return };
+            pass(&client, &server, &watch.0, &watch.1, &watch.2);
         });
-        Self { port, lose_in, has_lost }
+        Self { port, server_port, sent, lose_in, has_lost }
+    }
+
+    /// Forgets what was sent so far.
+    pub(crate) fn forget(&self) {
+        self.sent.lock().expect("no panic").clear();
+    }
+
+    /// What was sent since, to be sent again later, as a network does that was slow.
+    pub(crate) fn sent(&self) -> Vec<u8> {
+        self.sent.lock().expect("no panic").clone()
+    }
+
+    /// Sends bytes to the server, and returns the beginning of its answer.
+    pub(crate) fn send_late(&self, bytes: &[u8]) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.server_port)).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a limit");
+        stream.write_all(bytes).expect("it reads");
+        let mut answer = vec![0; 65_536];
+        let len = stream.read(&mut answer).expect("it answers");
+        String::from_utf8_lossy(&answer[..len]).into_owned()
     }
 
     /// Loses one answer, after so many more.
@@ -151,11 +175,25 @@ impl LossyWay {
     }
 }
 
-fn pass(client: &TcpStream, server: &TcpStream, lose_in: &AtomicUsize, has_lost: &AtomicBool) {
+fn pass(
+    client: &TcpStream,
+    server: &TcpStream,
+    lose_in: &AtomicUsize,
+    has_lost: &AtomicBool,
+    sent: &Mutex<Vec<u8>>,
+) {
     thread::scope(|scope| {
         scope.spawn(|| {
             let (mut from, mut to) = (client, server);
-            let _ = io::copy(&mut from, &mut to);
+            let mut buffer = vec![0; 65_536];
+            while let Ok(len) = from.read(&mut buffer)
+                && len > 0
+            {
+                sent.lock().expect("no panic").extend(&buffer[..len]);
+                if to.write_all(&buffer[..len]).is_err() {
+                    break;
+                }
+            }
             let _ = server.shutdown(Shutdown::Both);
         });
         let mut buffer = vec![0; 1 << 20];
