@@ -224,3 +224,90 @@ fn used_part(ttl: Duration) -> Duration {
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    /// A place whose answers take their time.
+    #[derive(Debug)]
+    struct Slow {
+        takes: Duration,
+        answer: Result<(), CoordinatorError>,
+    }
+
+    impl Slow {
+        fn answer(&self) -> Result<(), CoordinatorError> {
+            thread::sleep(self.takes);
+            self.answer.clone()
+        }
+    }
+
+    impl Tenure for Slow {
+        fn renew(&self) -> Result<(), CoordinatorError> {
+            self.answer()
+        }
+
+        fn write(&self, _: &Record) -> Result<(), CoordinatorError> {
+            self.answer()
+        }
+
+        fn resign(&self) -> Result<(), CoordinatorError> {
+            self.answer()
+        }
+    }
+
+    fn leadership(takes_ms: u64, answer: Result<(), CoordinatorError>) -> Leadership {
+        let tenure = Box::new(Slow { takes: Duration::from_millis(takes_ms), answer });
+        let record = Record::empty().succeed(Epoch(7));
+        Leadership::begin(Won { tenure, record, asked_at: Instant::now() }, Some(TTL))
+    }
+
+    fn deposed() -> CoordinatorError {
+        CoordinatorError::Deposed { epoch: Epoch(7), reason: "test".to_owned() }
+    }
+
+    #[test]
+    fn a_lease_counts_from_before_it_was_asked_for() {
+        const ANSWER_MS: u64 = 50;
+        let leadership = leadership(ANSWER_MS, Ok(()));
+        let asked_at = Instant::now();
+        let until = leadership.renew().expect("it is renewed");
+        let latest = Instant::now() - Duration::from_millis(ANSWER_MS) + TTL / 10 * 9;
+        assert!((asked_at + TTL / 10 * 9..=latest).contains(&until));
+    }
+
+    #[test]
+    fn nothing_is_valid_any_more_once_it_was_found_over() {
+        type Act = fn(&Leadership) -> Result<(), CoordinatorError>;
+        let renew: Act = |leadership| leadership.renew().map(|_| ());
+        let apply: Act = |leadership| leadership.apply(&[]);
+        for act in [renew, apply] {
+            let leadership = leadership(0, Err(deposed()));
+            assert!(leadership.is_valid());
+            assert_eq!(act(&leadership), Err(deposed()));
+            assert!(!leadership.is_valid() && !leadership.clone().is_valid());
+            assert_eq!(leadership.keep(&AtomicBool::new(false)), Ended::Deposed);
+        }
+    }
+
+    #[test]
+    fn a_renewal_that_failed_changes_nothing() {
+        let failure = CoordinatorError::unavailable("a test", "no answer");
+        let leadership = leadership(0, Err(failure.clone()));
+        let until = leadership.valid_until();
+        assert_eq!(leadership.renew(), Err(failure));
+        assert_eq!(leadership.valid_until(), until);
+    }
+
+    #[test]
+    fn a_leadership_that_was_given_back_is_over_though_nobody_could_be_told() {
+        let failure = CoordinatorError::unavailable("a test", "no answer");
+        let leadership = leadership(0, Err(failure.clone()));
+        assert_eq!(leadership.resign(), Err(failure));
+        assert!(!leadership.is_valid());
+        assert!(matches!(leadership.renew(), Err(CoordinatorError::Deposed { .. })));
+    }
+}
