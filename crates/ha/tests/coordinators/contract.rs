@@ -9,7 +9,7 @@ use mooncake_types::{Epoch, SegmentId};
 
 use crate::candidate::Process;
 use crate::wait::wait_for;
-use crate::world::{CLUSTER, TTL, World, candidate, follow, lead};
+use crate::world::{CLUSTER, TTL, World, candidate, ended, follow, lead};
 
 /// Makes a test of each promise for a kind of world.
 #[macro_export]
@@ -168,7 +168,7 @@ pub(crate) fn a_deposed_leader_writes_nothing(world: &dyn World) {
     let refused = first.renew();
     assert!(is_deposed(&refused), "{refused:?}");
     assert!(!first.is_valid());
-    assert_eq!(first.keep(&AtomicBool::new(false)), Ended::Deposed);
+    assert_eq!(ended(&first), Ended::Deposed);
 
     second.renew().expect("it leads");
     second.apply(&[join(3)]).expect("it leads");

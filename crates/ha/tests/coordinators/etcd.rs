@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::server::{Server, free_port};
 use crate::stub::{LossyWay, drips, floods, says};
 use crate::wait::wait_for;
-use crate::world::{CLUSTER, TTL, TestFolder, World, at, candidate, follow, lead, options};
+use crate::world::{CLUSTER, TTL, TestFolder, World, at, candidate, ended, follow, lead, options};
 
 /// How fast a cluster notices that a member is gone.
 #[derive(Clone, Copy)]
@@ -199,7 +199,7 @@ fn without_most_members_nobody_leads() {
     assert!(is_unavailable(&coordinator.leader()));
     assert!(is_unavailable(&coordinator.campaign(&candidate("b"), Duration::ZERO)));
     assert!(began.elapsed() < TTL * 3, "{:?}", began.elapsed());
-    assert_eq!(leadership.keep(&AtomicBool::new(false)), Ended::Expired);
+    assert_eq!(ended(&leadership), Ended::Expired);
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn a_key_that_an_operator_removed_ends_the_leadership() {
     let leadership = lead(&etcd.connect(), "a", Duration::ZERO);
     let key = STANDARD.encode(format!("mooncake-store/{CLUSTER}/master_view"));
     post(etcd.ports[0], "/v3/kv/deleterange", &json!({"key": key})).expect("etcd answers");
-    assert_eq!(leadership.keep(&AtomicBool::new(false)), Ended::Deposed);
+    assert_eq!(ended(&leadership), Ended::Deposed);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::server::free_port;
 use crate::stub::{HttpAnswer, HttpRequest, LossyWay, drips, floods, listen, says, serve_http};
-use crate::world::{CLUSTER, TTL, TestFolder, World, candidate, follow, lead, options};
+use crate::world::{CLUSTER, TTL, TestFolder, World, candidate, ended, follow, lead, options};
 
 const NAMESPACE: &str = "/apis/coordination.k8s.io/v1/namespaces/kv/leases";
 
@@ -199,7 +198,7 @@ fn an_object_that_was_removed_ends_the_leadership() {
     let api = Api::new();
     let leadership = lead(&api.connect(), "a", Duration::ZERO);
     api.lock().objects.clear();
-    assert_eq!(leadership.keep(&AtomicBool::new(false)), Ended::Deposed);
+    assert_eq!(ended(&leadership), Ended::Deposed);
 }
 
 #[test]

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use mooncake_ha::{Coordinator, CoordinatorError, Ended, MemoryStore};
 
-use crate::world::{CLUSTER, TTL, World, lead, options};
+use crate::world::{CLUSTER, TTL, World, ended, lead, options};
 
 struct Memory(MemoryStore);
 
@@ -30,7 +30,7 @@ fn a_leader_lasts_as_long_as_its_lease_when_the_coordinator_is_away() {
     let unknown = leadership.apply(&[]);
     assert!(matches!(unknown, Err(CoordinatorError::Unavailable { .. })), "{unknown:?}");
     assert!(leadership.is_valid());
-    assert_eq!(leadership.keep(&false.into()), Ended::Expired);
+    assert_eq!(ended(&leadership), Ended::Expired);
     assert!(!leadership.is_valid());
 }
 
@@ -51,6 +51,6 @@ fn a_leader_that_was_deposed_finds_out_with_the_next_renewal() {
     let store = MemoryStore::default();
     let leadership = lead(&Memory(store.clone()).connect(), "a", Duration::ZERO);
     store.depose(CLUSTER);
-    assert_eq!(leadership.keep(&false.into()), Ended::Deposed);
+    assert_eq!(ended(&leadership), Ended::Deposed);
     assert!(!leadership.is_valid());
 }

@@ -1,6 +1,5 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use mooncake_ha::{Change, Coordinator, CoordinatorError, Ended, Options};
@@ -10,7 +9,7 @@ use rustix::process::Signal;
 use crate::server::{Server, free_port};
 use crate::stub::{LossyWay, drips, floods, says};
 use crate::wait::wait_for;
-use crate::world::{CLUSTER, TTL, TestFolder, World, at, candidate, follow, lead, options};
+use crate::world::{CLUSTER, TTL, TestFolder, World, at, candidate, ended, follow, lead, options};
 
 /// A Redis server that keeps nothing on disk.
 struct Redis {
@@ -143,7 +142,7 @@ fn a_server_that_stands_still_is_an_error_in_bounded_time() {
     assert!(is_unavailable(&coordinator.leader()));
     assert!(is_unavailable(&leadership.apply(&join(1))));
     assert!(began.elapsed() < TTL * 2, "{:?}", began.elapsed());
-    assert_eq!(leadership.keep(&AtomicBool::new(false)), Ended::Expired);
+    assert_eq!(ended(&leadership), Ended::Expired);
     redis.server.signal(Signal::CONT);
     let second = follow(&coordinator, "b", TTL * 2);
     assert!(matches!(leadership.apply(&join(2)), Err(CoordinatorError::Deposed { .. })));

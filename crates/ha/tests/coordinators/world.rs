@@ -1,7 +1,9 @@
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use mooncake_ha::{Campaign, Candidate, Coordinator, Leadership, Options, connect};
+use mooncake_ha::{Campaign, Candidate, Coordinator, Ended, Leadership, Options, connect};
 
 /// The length of the leases, unless a test says otherwise.
 pub(crate) const TTL: Duration = Duration::from_secs(1);
@@ -89,4 +91,20 @@ impl Drop for TestFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// How a leadership ends by itself: it is kept until then, but not for ever.
+pub(crate) fn ended(leadership: &Leadership) -> Ended {
+    let stop = AtomicBool::new(false);
+    let (leadership, stop) = (leadership, &stop);
+    thread::scope(|scope| {
+        let keeper = scope.spawn(move || leadership.keep(stop));
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !keeper.is_finished() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
+        stop.store(true, Ordering::Release);
+        keeper.thread().unpark();
+        keeper.join().expect("no panic")
+    })
 }
