@@ -11,10 +11,13 @@ SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 PYTHON_CODE := python packaging bench engines
 # What the demo, the benchmarks and the engines are told.
 ARGS ?=
+# The servers that tests start themselves, and how they are installed.
+SERVER_PACKAGES := etcd-server redis-server
+AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build check check-rust check-python check-licences test test-rust test-python demo \
+.PHONY: help setup build check check-rust check-python check-licences servers test test-rust test-python demo \
     bench bench-scale bench-check bench-all engines clean
 
 help: ## show this list
@@ -44,7 +47,13 @@ check-licences:
 
 test: build check test-rust test-python ## run everything: checks, Rust tests, Python tests, processes
 
-test-rust:
+servers: ## install etcd and Redis, which tests start, from Debian's packages; as root, or by sudo
+	@if ! command -v etcd >/dev/null || ! command -v redis-server >/dev/null; then set -x; \
+	    $(AS_ROOT) apt-get update && \
+	    $(AS_ROOT) env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends $(SERVER_PACKAGES) \
+	|| { echo "the tests need etcd and redis-server on the PATH; as root: apt-get install $(SERVER_PACKAGES)" >&2; exit 1; }; fi
+
+test-rust: servers
 	@if cargo nextest --version >/dev/null 2>&1; then set -x; cargo nextest run --workspace --locked; \
 	else set -x; cargo test --workspace --lib --bins --tests --examples --locked; fi
 	cargo test --workspace --doc --locked

@@ -45,6 +45,8 @@ pub(super) struct TxnAnswer {
 struct Header {
     #[serde(deserialize_with = "number")]
     revision: i64,
+    #[serde(deserialize_with = "number", alias = "raftTerm")]
+    raft_term: i64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -74,6 +76,11 @@ impl TxnAnswer {
     /// The revision of the store after the transaction.
     pub(super) fn revision(&self) -> i64 {
         self.header.revision
+    }
+
+    /// The election that the member which answered knows of.
+    pub(super) fn term(&self) -> i64 {
+        self.header.raft_term
     }
 
     /// What the read at this place of the transaction found.
@@ -106,8 +113,16 @@ pub(super) struct KeepAliveAnswer {
 /// A lease after its renewal; it has no time left if it was over before.
 #[derive(Debug, Deserialize)]
 pub(super) struct KeepAlive {
+    header: Header,
     #[serde(default, rename = "TTL", deserialize_with = "number")]
     pub(super) ttl_seconds: i64,
+}
+
+impl KeepAlive {
+    /// The election that the member which answered knows of.
+    pub(super) fn term(&self) -> i64 {
+        self.header.raft_term
+    }
 }
 
 /// 64-bit numbers stand in quotation marks in the JSON of protobuf.

@@ -60,12 +60,17 @@ impl Tenure for Tenancy {
         if answer.result.ttl_seconds <= 0 {
             return Err(self.deposed("its lease is over".to_owned()));
         }
-        // The lease alone says nothing: somebody may have removed the key.
+        // The lease alone says nothing: somebody may have removed the key. And a member that leads no more, but does
+        // not know it yet, renews leases that its successor lets end; a transaction goes through all of them.
+        let renewed_in = answer.result.term();
         let answer = self.keys.txn(&[created_at(&self.keys.leader, self.made_at)], &[])?;
-        if answer.succeeded {
-            return Ok(());
+        if !answer.succeeded {
+            return Err(self.deposed_by(&self.keys.found(answer)?));
         }
-        Err(self.deposed_by(&self.keys.found(answer)?))
+        match answer.term() == renewed_in {
+            true => Ok(()),
+            false => Err(CoordinatorError::unavailable("etcd", "it has just elected a leader")),
+        }
     }
 
     fn write(&self, record: &Record) -> Result<(), CoordinatorError> {

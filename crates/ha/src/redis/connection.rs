@@ -1,5 +1,7 @@
 use std::io::{self, BufReader, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::reply::{Reply, read_reply};
@@ -96,16 +98,31 @@ fn name_timeout(error: io::Error) -> io::Error {
 
 /// Connects to the first address of a name that accepts.
 fn dial(endpoint: &str, deadline: Instant) -> io::Result<TcpStream> {
+    let left = || match deadline.saturating_duration_since(Instant::now()) {
+        Duration::ZERO => Err(io::Error::from(ErrorKind::TimedOut)),
+        left => Ok(left),
+    };
     let mut failure = io::Error::new(ErrorKind::NotFound, "the name has no address");
-    for address in endpoint.to_socket_addrs()? {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(ErrorKind::TimedOut.into());
-        }
-        match TcpStream::connect_timeout(&address, left) {
+    for address in look_up(endpoint, left()?)? {
+        match TcpStream::connect_timeout(&address, left()?) {
             Ok(stream) => return Ok(stream),
             Err(error) => failure = error,
         }
     }
     Err(failure)
+}
+
+/// The addresses of a name. The system has its own patience with name servers, so a thread waits for it.
+fn look_up(endpoint: &str, within: Duration) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = endpoint.parse() {
+        return Ok(vec![address]);
+    }
+    let (sender, receiver) = mpsc::channel();
+    let name = endpoint.to_owned();
+    thread::Builder::new().spawn(move || {
+        let found = name.to_socket_addrs().map(Iterator::collect);
+        // Nobody listens any more if it took too long.
+        let _ = sender.send(found);
+    })?;
+    receiver.recv_timeout(within).unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
 }

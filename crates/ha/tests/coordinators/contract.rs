@@ -9,7 +9,7 @@ use mooncake_types::{Epoch, SegmentId};
 
 use crate::candidate::Process;
 use crate::wait::wait_for;
-use crate::world::{CLUSTER, TTL, World, candidate, ended, follow, lead};
+use crate::world::{CLUSTER, Keeper, TTL, World, candidate, ended, follow, lead};
 
 /// Makes a test of each promise for a kind of world.
 #[macro_export]
@@ -141,19 +141,14 @@ pub(crate) fn a_leader_that_resigns_is_followed_at_once(world: &dyn World) {
 
 pub(crate) fn a_leader_that_renews_stays(world: &dyn World) {
     let leadership = lead(&world.connect(), "a", Duration::ZERO);
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let keeper = scope.spawn(|| leadership.keep(&stop));
-        let within = TTL * 3 + world.slack();
-        match world.connect().campaign(&candidate("b"), within) {
-            Ok(Campaign::Follows(Some(seen))) => assert_eq!(seen.epoch, leadership.epoch()),
-            other => panic!("{other:?}"),
-        }
-        assert!(leadership.is_valid());
-        stop.store(true, Ordering::Release);
-        keeper.thread().unpark();
-        assert_eq!(keeper.join().expect("no panic"), Ended::Stopped);
-    });
+    let keeper = Keeper::of(&leadership);
+    let within = TTL * 3 + world.slack();
+    match world.connect().campaign(&candidate("b"), within) {
+        Ok(Campaign::Follows(Some(seen))) => assert_eq!(seen.epoch, leadership.epoch()),
+        other => panic!("{other:?}"),
+    }
+    assert!(leadership.is_valid());
+    assert_eq!(keeper.stop(), Ended::Stopped);
 }
 
 pub(crate) fn a_deposed_leader_writes_nothing(world: &dyn World) {
@@ -214,21 +209,18 @@ pub(crate) fn watchers_see_leaders_come_and_go(world: &dyn World) {
 
 pub(crate) fn a_campaign_ends_early_when_the_leader_changes(world: &dyn World) {
     let first = lead(&world.connect(), "a", Duration::ZERO);
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let campaigner = scope.spawn(|| {
-            let began = Instant::now();
-            let ended = world.connect().campaign(&candidate("b"), Duration::from_secs(60));
-            (ended, began.elapsed())
-        });
-        let keeper = scope.spawn(|| first.keep(&stop));
-        first.resign().expect("it leads");
-        let (ended, took) = campaigner.join().expect("no panic");
-        assert!(matches!(ended, Ok(Campaign::Leads(_))), "{ended:?}");
-        assert!(took < Duration::from_secs(20), "{took:?}");
-        keeper.thread().unpark();
-        assert_eq!(keeper.join().expect("no panic"), Ended::Deposed);
+    let keeper = Keeper::of(&first);
+    let coordinator = world.connect();
+    let campaigner = thread::spawn(move || {
+        let began = Instant::now();
+        let ended = coordinator.campaign(&candidate("b"), Duration::from_secs(60));
+        (ended, began.elapsed())
     });
+    first.resign().expect("it leads");
+    let (ended, took) = campaigner.join().expect("no panic");
+    assert!(matches!(ended, Ok(Campaign::Leads(_))), "{ended:?}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert_eq!(keeper.finish(), Ended::Deposed);
 }
 
 pub(crate) fn the_record_survives_its_leaders(world: &dyn World) {
@@ -258,9 +250,10 @@ pub(crate) fn renewals_and_writes_do_not_hinder_each_other(world: &dyn World) {
     const WRITES: u128 = 20;
     let leadership = lead(&world.connect(), "a", Duration::ZERO);
     let is_done = AtomicBool::new(false);
+    let deadline = Instant::now() + Duration::from_secs(60);
     thread::scope(|scope| {
         let renewer = scope.spawn(|| {
-            while !is_done.load(Ordering::Acquire) {
+            while !is_done.load(Ordering::Acquire) && Instant::now() < deadline {
                 leadership.renew()?;
             }
             Ok::<(), CoordinatorError>(())

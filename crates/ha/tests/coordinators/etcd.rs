@@ -1,4 +1,3 @@
-use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,9 +9,11 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::server::{Server, free_port};
-use crate::stub::{LossyWay, drips, floods, says};
+use crate::stub::{HttpAnswer, LossyWay, drips, floods, listen, says, serve_http};
 use crate::wait::wait_for;
-use crate::world::{CLUSTER, TTL, TestFolder, World, at, candidate, ended, follow, lead, options};
+use crate::world::{
+    CLUSTER, Keeper, TTL, TestFolder, World, at, candidate, ended, follow, lead, options,
+};
 
 /// How fast a cluster notices that a member is gone.
 #[derive(Clone, Copy)]
@@ -142,30 +143,25 @@ fn goes_on_without(fault: impl Fn(&mut Server), member: usize) {
     let options = Options { ttl: TTL * 3, ..options(CLUSTER) };
     let coordinator = connect(&etcd.address(), &options).expect("an address");
     let leadership = lead(&coordinator, "a", Duration::from_secs(5));
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let keeper = scope.spawn(|| leadership.keep(&stop));
-        fault(&mut etcd.members[member]);
-        let until = Instant::now() + options.ttl * 2;
-        let mut id = 0;
-        while Instant::now() < until {
-            id += 1;
-            wait_for("a write", options.ttl, || {
-                assert!(leadership.is_valid(), "the lease was lost with member {member}");
-                match leadership.apply(&join(id)) {
-                    Ok(()) => Some(()),
-                    Err(CoordinatorError::Unavailable { .. }) => None,
-                    Err(error) => panic!("{error}"),
-                }
-            });
-            thread::sleep(Duration::from_millis(50));
-        }
-        let seen = connect(&etcd.address(), &options).expect("an address").leader();
-        assert_eq!(seen.map(|view| view.map(|view| view.epoch)), Ok(Some(leadership.epoch())));
-        stop.store(true, std::sync::atomic::Ordering::Release);
-        keeper.thread().unpark();
-        assert_eq!(keeper.join().expect("no panic"), Ended::Stopped);
-    });
+    let keeper = Keeper::of(&leadership);
+    fault(&mut etcd.members[member]);
+    let until = Instant::now() + options.ttl * 2;
+    let mut id = 0;
+    while Instant::now() < until {
+        id += 1;
+        wait_for("a write", options.ttl, || {
+            assert!(leadership.is_valid(), "the lease was lost with member {member}");
+            match leadership.apply(&join(id)) {
+                Ok(()) => Some(()),
+                Err(CoordinatorError::Unavailable { .. }) => None,
+                Err(error) => panic!("{error}"),
+            }
+        });
+        thread::sleep(Duration::from_millis(50));
+    }
+    let seen = connect(&etcd.address(), &options).expect("an address").leader();
+    assert_eq!(seen.map(|view| view.map(|view| view.epoch)), Ok(Some(leadership.epoch())));
+    assert_eq!(keeper.stop(), Ended::Stopped);
     etcd.members[member].signal(Signal::CONT);
     leadership.resign().expect("it leads");
     let next = lead(&coordinator, "b", Duration::from_secs(5));
@@ -292,6 +288,48 @@ fn a_record_that_is_too_large_is_refused_and_changes_nothing() {
     leadership.resign().expect("it leads");
     let next = lead(&etcd.connect(), "b", Duration::ZERO);
     assert_eq!(next.record().members().len(), 20_001);
+}
+
+/// What a member answers that was elected in this term, for a cluster in which nobody leads.
+fn answer_of_term(path: &str, term: u64) -> HttpAnswer {
+    let header = json!({"revision": "7", "raft_term": term.to_string()});
+    let answer = match path {
+        "/v3/lease/grant" => json!({"header": header, "ID": "1", "TTL": "5"}),
+        "/v3/lease/keepalive" => json!({"result": {"header": header, "ID": "1", "TTL": "5"}}),
+        "/v3/kv/txn" => {
+            let parts = [json!({"response_range": {}}), json!({"response_range": {}})];
+            json!({"header": header, "succeeded": true, "responses": parts})
+        }
+        _ => json!({"header": header}),
+    };
+    (200, answer.to_string().into_bytes())
+}
+
+#[test]
+fn a_renewal_by_a_member_of_an_older_term_does_not_count() {
+    for (renewed_in, counts) in [(3, true), (2, false), (4, false)] {
+        let port = listen(move |stream| {
+            let _ = serve_http(stream, |request| {
+                let term = if request.path.ends_with("keepalive") { renewed_in } else { 3 };
+                let mut answer = answer_of_term(&request.path, term);
+                if !String::from_utf8_lossy(&request.body).contains("\"success\":[{") {
+                    // The transaction that only asks whether the key is the leader's.
+                    let bare =
+                        json!({"header": {"revision": "7", "raft_term": "3"}, "succeeded": true});
+                    if request.path == "/v3/kv/txn" {
+                        answer.1 = bare.to_string().into_bytes();
+                    }
+                }
+                answer
+            });
+        });
+        let leadership = lead(&at(&address(&[port]), CLUSTER), "a", Duration::ZERO);
+        let before = leadership.valid_until();
+        let renewed = leadership.renew();
+        assert_eq!(renewed.is_ok(), counts, "renewed in term {renewed_in}: {renewed:?}");
+        assert!(counts || is_unavailable(&renewed));
+        assert_eq!(leadership.valid_until() > before, counts);
+    }
 }
 
 #[test]

@@ -175,6 +175,13 @@ fn connections_that_the_server_closed_are_replaced() {
 }
 
 #[test]
+fn a_name_is_looked_up() {
+    let redis = Redis::new();
+    assert_eq!(at(&format!("redis://localhost:{}", redis.port), CLUSTER).leader(), Ok(None));
+    assert!(is_unavailable(&at("redis://no-such-host.invalid", CLUSTER).leader()));
+}
+
+#[test]
 fn a_password_and_a_database_are_used() {
     let redis = Redis::told(&["--requirepass", "p@ss:word/"]);
     let port = redis.port;

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use mooncake_ha::{Campaign, Candidate, Coordinator, Ended, Leadership, Options, connect};
@@ -93,18 +94,48 @@ impl Drop for TestFolder {
     }
 }
 
-/// How a leadership ends by itself: it is kept until then, but not for ever.
+/// How a leadership ends by itself.
 pub(crate) fn ended(leadership: &Leadership) -> Ended {
-    let stop = AtomicBool::new(false);
-    let (leadership, stop) = (leadership, &stop);
-    thread::scope(|scope| {
-        let keeper = scope.spawn(move || leadership.keep(stop));
+    Keeper::of(leadership).finish()
+}
+
+/// A thread that keeps a leadership, until the value goes.
+pub(crate) struct Keeper {
+    thread: JoinHandle<Ended>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Keeper {
+    pub(crate) fn of(leadership: &Leadership) -> Self {
+        let (leadership, stop) = (leadership.clone(), Arc::<AtomicBool>::default());
+        let own = Arc::clone(&stop);
+        Self { thread: thread::spawn(move || leadership.keep(&own)), stop }
+    }
+
+    /// How it ended by itself. It is waited for, but not for ever.
+    pub(crate) fn finish(self) -> Ended {
         let deadline = Instant::now() + Duration::from_secs(30);
-        while !keeper.is_finished() && Instant::now() < deadline {
+        while !self.thread.is_finished() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
         }
-        stop.store(true, Ordering::Release);
-        keeper.thread().unpark();
-        keeper.join().expect("no panic")
-    })
+        self.stop()
+    }
+
+    /// How it ended, if it has; it is stopped otherwise.
+    pub(crate) fn stop(mut self) -> Ended {
+        self.tell();
+        let idle = thread::spawn(|| Ended::Stopped);
+        std::mem::replace(&mut self.thread, idle).join().expect("no panic")
+    }
+
+    fn tell(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.thread.thread().unpark();
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.tell();
+    }
 }
