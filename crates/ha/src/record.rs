@@ -279,6 +279,20 @@ mod tests {
     }
 
     #[test]
+    fn a_record_in_which_a_byte_has_changed_is_not_believed() {
+        let good = record().encode("a").into_bytes();
+        for place in 0..good.len() {
+            for other in [good[place] ^ 1, good[place] ^ 0x20, b'"', b'0', b' ', 0, 255] {
+                let mut text = good.clone();
+                text[place] = other;
+                let read = Record::decode(&text, "a");
+                assert!(other == good[place] || read.is_err(), "{other} at {place}: {read:?}");
+            }
+            assert!(Record::decode(&good[..place], "a").is_err(), "{place} bytes");
+        }
+    }
+
+    #[test]
     fn what_is_no_record_is_refused_with_the_reason() {
         let good = record().encode("a");
         let sealed = |content: Content| {

@@ -71,7 +71,7 @@ impl Folder {
         CoordinatorError::unavailable(self.path.display(), error)
     }
 
-    fn claim_path(&self, epoch: u64) -> PathBuf {
+    pub(super) fn claim_path(&self, epoch: u64) -> PathBuf {
         self.path.join(format!("leader.{epoch:020}"))
     }
 
@@ -162,7 +162,7 @@ impl Folder {
     }
 
     /// Makes the claim of an epoch, or none if somebody else has it.
-    fn make_claim(&self, claim: &Claim, epoch: u64) -> io::Result<Option<ClaimFile>> {
+    pub(super) fn make_claim(&self, claim: &Claim, epoch: u64) -> io::Result<Option<ClaimFile>> {
         let by_way_of = self.path.join(format!("new.{}", claim.token));
         let mut made = ClaimFile::prepare(&by_way_of, &claim.seat(Epoch(epoch)), self.ttl)?;
         Ok(made.link(&self.claim_path(epoch))?.then_some(made))
@@ -188,7 +188,7 @@ impl Folder {
     }
 
     /// Leads under an epoch whose claim was just made, or finds that somebody else does.
-    fn take(&self, tenure: FileTenure) -> Result<Claimed, CoordinatorError> {
+    pub(super) fn take(&self, tenure: FileTenure) -> Result<Claimed, CoordinatorError> {
         let epoch = tenure.epoch();
         if self.list()?.highest() > epoch {
             return Ok(Claimed::Held(None));

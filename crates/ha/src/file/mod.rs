@@ -23,15 +23,17 @@ pub(crate) use folder::Folder;
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::path::PathBuf;
     use std::sync::Mutex;
     use std::time::{Duration, Instant};
     use std::{env, fs, process, thread};
 
     use mooncake_types::Epoch;
 
+    use super::tenure::FileTenure;
     use super::*;
-    use crate::backend::{Backend, Claim, Claimed};
-    use crate::{Leadership, Options};
+    use crate::backend::{Backend, Claim, Claimed, Won};
+    use crate::{CoordinatorError, Leadership, Options};
 
     /// Short, so that leases end in the middle of everything.
     const TTL: Duration = Duration::from_millis(4);
@@ -56,8 +58,7 @@ mod tests {
         let mut random = seed;
         let mut terms = 0;
         while Instant::now() < until {
-            let token = format!("{seed}-{terms}-{random}");
-            let claim = Claim { address: "a:1".to_owned(), token, at_least: Epoch(1) };
+            let claim = claim(&format!("{seed}-{terms}-{random}"));
             let Ok(Claimed::Won(won)) = folder.claim(&claim) else { continue };
             terms += 1;
             let leadership = Leadership::begin(won, Some(TTL));
@@ -75,13 +76,84 @@ mod tests {
         terms
     }
 
+    /// A folder of a test, removed with the value.
+    struct TestFolder(PathBuf);
+
+    impl TestFolder {
+        fn new() -> Self {
+            let unique = getrandom::u64().expect("random numbers");
+            Self(env::temp_dir().join(format!("mooncake-ha-{}-{unique:x}", process::id())))
+        }
+
+        fn folder(&self, ttl: Duration) -> Folder {
+            Folder::new(&self.0, &Options { ttl, ..Options::new("a") })
+        }
+    }
+
+    impl Drop for TestFolder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn claim(token: &str) -> Claim {
+        Claim { address: "a:1".to_owned(), token: token.to_owned(), at_least: Epoch(1) }
+    }
+
+    fn won(claimed: Result<Claimed, CoordinatorError>) -> Won {
+        match claimed {
+            Ok(Claimed::Won(won)) => won,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A claim that was made while others were not looked at, as by a process that was paused after it looked.
+    fn made_blindly(folder: &Folder, epoch: u64) -> FileTenure {
+        let file = folder.make_claim(&claim("blind"), epoch).expect("a folder");
+        FileTenure::new(folder.clone(), file.expect("nobody has it"), epoch)
+    }
+
+    #[test]
+    fn a_renewal_between_look_and_claim_is_waited_for() {
+        const TTL: Duration = Duration::from_millis(200);
+        // With and without a claim between them that came to nothing.
+        for above in [1, 2] {
+            let place = TestFolder::new();
+            let folder = place.folder(TTL);
+            let first = Leadership::begin(won(folder.claim(&claim("first"))), Some(TTL));
+            let epoch = first.epoch().0 + above;
+            if above == 2 {
+                fs::write(folder.claim_path(epoch - 1), "").expect("a file");
+            }
+            let second =
+                Leadership::begin(won(folder.take(made_blindly(&folder, epoch))), Some(TTL));
+            assert!(Instant::now() >= first.valid_until(), "both lead, {above} apart");
+            assert_eq!(second.epoch(), Epoch(epoch));
+            assert!(matches!(first.renew(), Err(CoordinatorError::Deposed { .. })));
+        }
+    }
+
+    #[test]
+    fn a_claim_that_is_made_during_a_renewal_or_a_write_ends_the_leadership() {
+        let place = TestFolder::new();
+        let folder = place.folder(TTL);
+        fs::create_dir_all(place.0.join("a")).expect("a folder");
+        let tenure = made_blindly(&folder, 7);
+        assert_eq!(tenure.then_look_up(|| Ok(())), Ok(()));
+        let mut other = None;
+        let found = tenure.then_look_up(|| {
+            other = Some(made_blindly(&folder, 8));
+            Ok(())
+        });
+        assert!(matches!(found, Err(CoordinatorError::Deposed { .. })), "{found:?}");
+    }
+
     #[test]
     fn no_two_lead_at_once_however_late_they_renew() {
         let seed = getrandom::u64().expect("random numbers");
         println!("seed {seed}");
-        let path = env::temp_dir().join(format!("mooncake-ha-{}-{seed:x}", process::id()));
-        let options = Options { ttl: TTL, ..Options::new("a") };
-        let (folder, beliefs) = (Folder::new(&path, &options), Beliefs::default());
+        let place = TestFolder::new();
+        let (folder, beliefs) = (place.folder(TTL), Beliefs::default());
         let until = Instant::now() + Duration::from_secs(2);
         let terms: u32 = thread::scope(|scope| {
             let contenders = [1, 2, 3].map(|number| {
@@ -90,7 +162,6 @@ mod tests {
             });
             contenders.into_iter().map(|thread| thread.join().expect("no panic")).sum()
         });
-        fs::remove_dir_all(&path).expect("a folder");
         assert!(terms > 10, "only {terms} leaderships");
     }
 }

@@ -29,6 +29,15 @@ impl FileTenure {
         self
     }
 
+    /// Does something first, and only then looks for higher numbers: whoever has one did not see it done, or is seen.
+    pub(super) fn then_look_up(
+        &self,
+        act: impl FnOnce() -> Result<(), CoordinatorError>,
+    ) -> Result<(), CoordinatorError> {
+        act()?;
+        self.look_up()
+    }
+
     /// Ends the tenure if somebody has a higher number.
     fn look_up(&self) -> Result<(), CoordinatorError> {
         let highest = self.folder.list()?.highest();
@@ -42,13 +51,12 @@ impl FileTenure {
 
 impl Tenure for FileTenure {
     fn renew(&self) -> Result<(), CoordinatorError> {
-        self.file.stamp(self.folder.ttl()).map_err(|error| self.folder.failed(error))?;
-        self.look_up()
+        let stamp = || self.file.stamp(self.folder.ttl());
+        self.then_look_up(|| stamp().map_err(|error| self.folder.failed(error)))
     }
 
     fn write(&self, record: &Record) -> Result<(), CoordinatorError> {
-        self.folder.write_record(self.epoch, record)?;
-        self.look_up()
+        self.then_look_up(|| self.folder.write_record(self.epoch, record))
     }
 
     fn resign(&self) -> Result<(), CoordinatorError> {

@@ -21,6 +21,7 @@ macro_rules! contract {
             a_leader_that_is_gone_is_followed_when_its_lease_is_over,
             a_leader_that_resigns_is_followed_at_once,
             a_leader_that_renews_stays,
+            a_resignation_that_comes_late_takes_nothing_away,
             a_deposed_leader_writes_nothing,
             epochs_grow_with_every_leadership,
             watchers_see_leaders_come_and_go,
@@ -149,6 +150,17 @@ pub(crate) fn a_leader_that_renews_stays(world: &dyn World) {
     }
     assert!(leadership.is_valid());
     assert_eq!(keeper.stop(), Ended::Stopped);
+}
+
+pub(crate) fn a_resignation_that_comes_late_takes_nothing_away(world: &dyn World) {
+    let first = lead(&world.connect(), "a", Duration::ZERO);
+    let second = follow(&world.connect(), "b", TTL + world.slack());
+    second.apply(&[join(1)]).expect("it leads");
+    // It does not know yet that it leads no more, and may be told or not.
+    let _ = first.resign();
+    second.renew().expect("its place was taken away");
+    let seen = world.connect().leader().expect("an answer");
+    assert_eq!(seen.map(|view| view.epoch), Some(second.epoch()));
 }
 
 pub(crate) fn a_deposed_leader_writes_nothing(world: &dyn World) {

@@ -137,6 +137,17 @@ fn a_change_that_was_not_written_did_not_happen() {
 }
 
 #[test]
+fn a_crash_in_the_middle_of_a_write_leaves_the_record_of_before() {
+    let (_folder, path) = place();
+    let first = open(&path);
+    first.apply(&[Change::Join(SegmentId(1))]).expect("a file");
+    drop(first);
+    let text = fs::read(&path).expect("a file");
+    fs::write(path.with_file_name("membership.json.new"), &text[..text.len() / 2]).expect("a file");
+    assert!(open(&path).record().members().map(|m| m.segment).eq([SegmentId(1)]));
+}
+
+#[test]
 fn a_leadership_without_a_file_keeps_its_record_in_memory() {
     let leadership = Leadership::unrecorded();
     leadership.apply(&[Change::Join(SegmentId(1))]).expect("memory");
