@@ -31,6 +31,13 @@ impl Allocator {
         either!(self, a => a.alloc_at(offset, len))
     }
 
+    /// Reserves the range that [`alloc`](Self::alloc) has once given for `len` bytes at `offset`, rounded up as it was then
+    /// but not past `free_until`, where the next range in use starts. `None` as in [`alloc_at`](Self::alloc_at), or if the
+    /// bytes reach past `free_until`.
+    pub fn occupy(&mut self, offset: u64, len: u64, free_until: u64) -> Option<Allocation> {
+        either!(self, a => a.occupy(offset, len, free_until))
+    }
+
     /// Gives a range back.
     ///
     /// # Panics

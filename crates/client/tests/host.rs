@@ -33,6 +33,7 @@ fn write(version: Version) -> RangeWrite<'static> {
         grant: version,
         object_len: 4096,
         object_offset: 0,
+        attributes: &[],
     }
 }
 

@@ -96,6 +96,7 @@ fn part(from: u64, len: u64, counter: u64) -> RangeWrite<'static> {
         grant: version(counter),
         object_len: LEN,
         object_offset: 0,
+        attributes: &[],
     }
 }
 

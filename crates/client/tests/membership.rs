@@ -3,7 +3,9 @@
 use mooncake_client::Chance;
 use mooncake_client::membership::{Deed, Lent, Membership};
 use mooncake_client::ops::CallError;
-use mooncake_types::{Epoch, ErrorCode, MountSegment, Pong, Reply, Request, SegmentId, Tick};
+use mooncake_types::{
+    Epoch, ErrorCode, MountOutcome, MountSegment, Pong, Reply, Request, SegmentId, Tick,
+};
 
 fn lent(number: u128) -> Lent {
     Lent {
@@ -20,7 +22,12 @@ fn pong(need_remount: bool, epoch: u64) -> Result<Reply, CallError> {
         epoch: Epoch(epoch),
         client_ttl_ms: 10_000,
         has_tasks: false,
+        has_drops: false,
     }))
+}
+
+fn mounted() -> Result<Reply, CallError> {
+    Ok(Reply::Mounted(MountOutcome::Ready))
 }
 
 fn gone() -> Result<Reply, CallError> {
@@ -68,7 +75,7 @@ fn mount_both(membership: &mut Membership, now: u64, seen: u64) {
         assert!(!membership.is_settled());
         let mount = format!("mount {segment} having seen {seen}");
         assert_eq!(deed(membership, now), mount);
-        membership.on_reply(Tick(now), Ok(Reply::Done(Ok(()))));
+        membership.on_reply(Tick(now), mounted());
     }
 }
 
@@ -92,7 +99,13 @@ fn a_master_without_patience_is_pinged_more_often() {
     let mut membership = membership();
     settle(&mut membership, 0, 5);
     assert_eq!(deed(&mut membership, 1000), "ping for 2");
-    let pong = Pong { need_remount: false, epoch: Epoch(5), client_ttl_ms: 300, has_tasks: false };
+    let pong = Pong {
+        need_remount: false,
+        epoch: Epoch(5),
+        client_ttl_ms: 300,
+        has_tasks: false,
+        has_drops: false,
+    };
     membership.on_reply(Tick(1000), Ok(Reply::Pong(pong)));
     assert_eq!(deed(&mut membership, 1000), "wait until 1100");
 }
@@ -189,7 +202,7 @@ fn a_segment_that_is_refused_is_named_and_tried_again_when_the_master_asks() {
     assert_eq!(deed(&mut membership, 0), "mount 1 having seen 5");
     membership.on_reply(Tick(0), Ok(Reply::Done(Err(ErrorCode::SegmentAlreadyExists))));
     assert_eq!(deed(&mut membership, 0), "mount 2 having seen 5");
-    membership.on_reply(Tick(0), Ok(Reply::Done(Ok(()))));
+    membership.on_reply(Tick(0), mounted());
     assert!(membership.is_settled());
     assert_eq!(membership.mount_refusal(), Some((&lent(1), ErrorCode::SegmentAlreadyExists)));
     assert_eq!(deed(&mut membership, 1000), "ping for 2");
@@ -220,7 +233,7 @@ fn a_segment_that_was_lent_later_is_named_and_mounted_again_like_the_first() {
     membership.on_reply(Tick(1000), pong(true, 5));
     mount_both(&mut membership, 1000, 5);
     assert_eq!(deed(&mut membership, 1000), "mount 3 having seen 5");
-    membership.on_reply(Tick(1000), Ok(Reply::Done(Ok(()))));
+    membership.on_reply(Tick(1000), mounted());
     assert!(membership.is_settled());
 }
 
@@ -254,12 +267,12 @@ fn a_segment_taken_back_between_two_mounts_leaves_the_rest_to_be_mounted() {
     assert_eq!(deed(&mut membership, 0), "ping for 3");
     membership.on_reply(Tick(0), pong(true, 5));
     assert_eq!(deed(&mut membership, 0), "mount 1 having seen 5");
-    membership.on_reply(Tick(0), Ok(Reply::Done(Ok(()))));
+    membership.on_reply(Tick(0), mounted());
     membership.take_back(SegmentId(1));
     membership.lend_also(lent(4));
     for segment in [2, 3, 4] {
         assert_eq!(deed(&mut membership, 0), format!("mount {segment} having seen 5"));
-        membership.on_reply(Tick(0), Ok(Reply::Done(Ok(()))));
+        membership.on_reply(Tick(0), mounted());
     }
     assert!(membership.is_settled());
 }

@@ -43,6 +43,7 @@ fn range(offset: u64, entry_len: u64, counter: u64) -> RangeWrite<'static> {
         grant: version,
         object_len: entry_len + 7,
         object_offset: 7,
+        attributes: &[],
     }
 }
 

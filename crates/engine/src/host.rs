@@ -56,6 +56,7 @@ fn write(segment: SegmentId, offset: u64, len: u64) -> RangeWrite<'static> {
         grant: VERSION,
         object_len: len,
         object_offset: 0,
+        attributes: &[],
     }
 }
 

@@ -38,6 +38,7 @@ fn pool(segments: usize, objects: usize) -> Meta {
             endpoint: &name,
             len: (objects as u64 * OBJECT_BYTES).div_ceil(segments as u64) + 256 * OBJECT_BYTES,
             seen_epoch: Epoch(0),
+            is_empty: true,
         };
         meta.handle(Tick(0), CLIENT, &Request::MountSegment(mount));
     }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, Tick, Version, limits};
+use mooncake_types::{
+    ClientId, Epoch, ErrorCode, MountOutcome, Reply, Request, Tick, Version, limits,
+};
 
 use crate::config::Config;
 use crate::ghosts::Ghosts;
@@ -134,7 +136,12 @@ impl Meta {
         self.fetch_ahead(request);
         match request {
             Request::Ping { segments, unreachable } => self.ping(from, segments, unreachable),
-            Request::MountSegment(mount) => Reply::Done(self.mount(from, mount)),
+            Request::MountSegment(mount) => match self.mount(from, mount) {
+                Ok(()) => Reply::Mounted(MountOutcome::Ready),
+                Err(code) => Reply::Done(Err(code)),
+            },
+            Request::ReportInventory(_) => Reply::Done(Err(ErrorCode::SegmentNotFound)),
+            Request::FetchDrops { .. } => Reply::Drops(Vec::new()),
             Request::UnmountSegment { id, grace_ms } => {
                 Reply::Done(self.unmount(from, *id, *grace_ms))
             }
@@ -155,7 +162,7 @@ impl Meta {
                 let results = keys.iter().map(remove).collect();
                 gathered.into_reply(self.now, results)
             }
-            Request::Dropped { versions } => self.dropped(versions),
+            Request::Dropped { dropped } => self.dropped(dropped),
             Request::Scan(scan) => self.scan(scan),
             Request::ClearReplicas { keys, segment } => {
                 Reply::Statuses(keys.iter().map(|key| self.clear(from, key, segment)).collect())
@@ -222,7 +229,8 @@ fn keys_of(request: &Request<'_>) -> usize {
         Request::PutStart(start) => start.puts.len(),
         Request::PutEnd { puts } => puts.len(),
         Request::PutRevoke { puts } => puts.len(),
-        Request::Dropped { versions } => versions.len(),
+        Request::ReportInventory(page) => page.entries.len(),
+        Request::Dropped { dropped } | Request::FetchDrops { dropped, .. } => dropped.len(),
         Request::GetReplicaList { keys }
         | Request::ExistKey { keys }
         | Request::Remove { keys, .. }

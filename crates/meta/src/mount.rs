@@ -50,6 +50,7 @@ impl Meta {
             need_remount: !hosted.iter().all(lent),
             epoch: self.epoch,
             has_tasks: self.tasks.next_pending(from, 0).is_some(),
+            has_drops: false,
             client_ttl_ms: self.config.client_ttl_ms,
         })
     }

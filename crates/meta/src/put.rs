@@ -84,7 +84,8 @@ impl Meta {
         let object = self.insert(item, last, order, &replicas);
         let placements =
             self.ranges_of(object).map(|(_, range)| self.placement(range, table)).collect();
-        Ok(Grant { version: self.objects[object].version, placements })
+        let version = self.objects[object].version;
+        Ok(Grant { version, placements, attributes: Vec::new() })
     }
 
     /// What holds a key: a readable object or a put that is young. What holds it otherwise goes.

@@ -8,10 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use mooncake_types::{ErrorCode, Located, RemainingRange, Remains, Reply, Tick, Version, limits};
+use mooncake_types::{
+    ErrorCode, Located, RangeDrop, RemainingRange, Remains, Reply, Tick, Version, limits,
+};
 
 use crate::Meta;
-use crate::record::{ObjectState, QueueKind};
+use crate::record::{ObjectState, QueueKind, Range};
 use crate::reply::AddressTable;
 use crate::timeout::Timer;
 
@@ -145,10 +147,19 @@ impl Meta {
         Located { version: record.version, len: record.len, placements }
     }
 
-    /// The nodes have dropped these versions.
-    pub(crate) fn dropped(&mut self, versions: &[Version]) -> Reply {
+    /// The nodes have dropped these. A version that is leaving has left once all of its ranges are among them.
+    pub(crate) fn dropped(&mut self, dropped: &[RangeDrop]) -> Reply {
+        let gone: BTreeSet<RangeDrop> = dropped.iter().copied().collect();
+        let versions: BTreeSet<Version> = dropped.iter().map(|range| range.version).collect();
         for version in versions {
-            if let Some(&object) = self.leaving.by_version.get(version) {
+            let Some(&object) = self.leaving.by_version.get(&version) else { continue };
+            let is_gone = |(_, range): (u32, &Range)| {
+                let segment = &self.segments[range.segment];
+                let offset = segment.allocator.range(range.handle).offset;
+                !segment.is_mounted()
+                    || gone.contains(&RangeDrop { segment: segment.id, offset, version })
+            };
+            if self.ranges_of(object).all(is_gone) {
                 self.drop_object(object);
             }
         }

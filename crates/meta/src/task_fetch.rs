@@ -101,7 +101,7 @@ impl Meta {
         let written = self.ranges_of(copy);
         let targets = written.map(|(_, range)| self.placement(range, table)).collect();
         let grant = self.next_version();
-        Ok(TaskOrder { id, key, version, len, grant, source, targets })
+        Ok(TaskOrder { id, key, version, len, grant, source, targets, attributes: Vec::new() })
     }
 
     /// Reserves one range on each of the target segments that hold no replica.

@@ -132,6 +132,7 @@ impl Load {
                 grant: version,
                 object_len,
                 object_offset,
+                attributes: &[],
             };
             let src = self.memory.raw().sub(i * self.len, self.len).into();
             WriteOp { endpoint: Arc::clone(&self.endpoint), range, src }

@@ -12,6 +12,7 @@ mod byte_size;
 mod error;
 pub mod host_port;
 mod ids;
+mod inventory;
 pub mod limits;
 mod put;
 mod range;
@@ -25,6 +26,7 @@ pub use busy_wait::BusyWait;
 pub use byte_size::{ByteSize, ByteSizeError};
 pub use error::ErrorCode;
 pub use ids::{ClientId, Epoch, SegmentId, Version};
+pub use inventory::{EntryState, InventoryEntry, InventoryPage, MountOutcome};
 pub use put::{ReplicateConfig, SoftPin};
 pub use range::{RangeDrop, RangeRead, RangeWrite};
 pub use reply::{

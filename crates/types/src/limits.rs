@@ -69,6 +69,18 @@ pub const MAX_GROUP_BYTES: usize = 1024;
 /// Most objects of one group.
 pub const MAX_GROUP_OBJECTS: usize = 1024;
 
+/// Longest attributes of an object, in bytes: the name of its group, and what is known of its pins.
+pub const MAX_ATTRIBUTES_BYTES: usize = MAX_GROUP_BYTES + 64;
+
+/// Most entries in one page of an inventory.
+pub const MAX_INVENTORY_PAGE_ENTRIES: usize = 4096;
+
+/// Keys and attributes that one page of an inventory holds, in bytes; the entry that passes it is the page's last.
+pub const MAX_INVENTORY_PAGE_BYTES: usize = 1 << 20;
+
+/// Most ledger entries that a node is told to drop at once.
+pub const MAX_FETCHED_DROPS: u32 = 4096;
+
 /// Most tasks that are handed out at once.
 pub const MAX_FETCHED_TASKS: u32 = 64;
 

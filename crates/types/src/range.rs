@@ -54,4 +54,6 @@ pub struct RangeWrite<'a> {
     pub object_len: u64,
     /// Where this range's bytes lie in the object, in bytes; zero unless the object is striped.
     pub object_offset: u64,
+    /// What the master gave with the grant, for the node to keep; see [`crate::Grant::attributes`].
+    pub attributes: &'a [u8],
 }

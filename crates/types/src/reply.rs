@@ -1,14 +1,21 @@
 use std::sync::Arc;
 
-use crate::{Epoch, ErrorCode, SegmentId, TaskId, TaskOrders, TaskReport, Version};
+use crate::{
+    Epoch, ErrorCode, MountOutcome, RangeDrop, SegmentId, TaskId, TaskOrders, TaskReport, Version,
+};
 
 /// What the master answers. Lists of results stand in the order of what was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// To [`crate::Request::Ping`].
     Pong(Pong),
-    /// To a mount, an unmount, [`crate::Request::Dropped`] or [`crate::Request::EndTask`].
+    /// To a mount that failed, an unmount, [`crate::Request::ReportInventory`], [`crate::Request::Dropped`] or
+    /// [`crate::Request::EndTask`].
     Done(Result<(), ErrorCode>),
+    /// To [`crate::Request::MountSegment`].
+    Mounted(MountOutcome),
+    /// To [`crate::Request::FetchDrops`]: what is to be dropped next.
+    Drops(Vec<RangeDrop>),
     /// To [`crate::Request::PutStart`].
     Granted {
         /// One result per put.
@@ -19,8 +26,8 @@ pub enum Reply {
     /// To [`crate::Request::PutEnd`], [`crate::Request::PutRevoke`],
     /// [`crate::Request::Remove`] and [`crate::Request::ClearReplicas`].
     Statuses(Vec<Result<(), ErrorCode>>),
-    /// To [`crate::Request::PutEnd`], [`crate::Request::Remove`] and [`crate::Request::EndTask`], instead of their plain
-    /// results: nodes still hold what went, and readers may have routes to it.
+    /// To [`crate::Request::PutEnd`], [`crate::Request::Remove`], [`crate::Request::ClearReplicas`] and
+    /// [`crate::Request::EndTask`], instead of their plain results: nodes still hold what went.
     Remaining {
         /// One result per key, or one of the task.
         results: Vec<Result<(), ErrorCode>>,
@@ -64,6 +71,8 @@ pub struct Pong {
     pub client_ttl_ms: u64,
     /// Tasks wait for this client to fetch them.
     pub has_tasks: bool,
+    /// Ledger entries of this client's segments wait to be dropped: see [`crate::Request::FetchDrops`].
+    pub has_drops: bool,
 }
 
 /// A segment that placements point to.
@@ -97,6 +106,9 @@ pub struct Grant {
     pub version: Version,
     /// Where to write; every replica holds the whole object.
     pub placements: Vec<Placement>,
+    /// What a later leader is to know of the object: opaque bytes that go with every write of it, and that its nodes
+    /// keep. At most [`crate::limits::MAX_ATTRIBUTES_BYTES`], nearly always none.
+    pub attributes: Vec<u8>,
 }
 
 /// Where one object lies.
@@ -117,8 +129,7 @@ pub struct Remains {
     pub ranges: Vec<RemainingRange>,
     /// The segments that the ranges point into.
     pub segments: Vec<SegmentAddress>,
-    /// How long from now somebody may still have a route to them, in milliseconds; zero if nobody has. After that they
-    /// count as dropped, and their ranges are free.
+    /// How long from now somebody may still have a route to them, in milliseconds; zero if nobody has.
     pub lease_ms: u64,
 }
 

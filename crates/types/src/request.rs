@@ -1,4 +1,7 @@
-use crate::{Epoch, ErrorCode, ReplicateConfig, SegmentId, TaskId, TaskKind, Version};
+use crate::{
+    Epoch, ErrorCode, InventoryPage, RangeDrop, ReplicateConfig, SegmentId, TaskId, TaskKind,
+    Version,
+};
 
 /// What a client or a node asks of the master. Every operation on keys is a batch; results are by position.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +16,17 @@ pub enum Request<'a> {
     },
     /// Lend a segment to the pool. Mounting one that is mounted already changes nothing.
     MountSegment(MountSegment<'a>),
+    /// One page of what a mounted segment's ledger holds, as the master wanted. What was reported can be read from then
+    /// on; the last page ends it.
+    ReportInventory(InventoryPage<'a>),
+    /// What are the nodes of this client to drop from their ledgers? Nobody waits for these, but a later leader must not
+    /// find them.
+    FetchDrops {
+        /// What they have dropped since the last time.
+        dropped: Vec<RangeDrop>,
+        /// No more than this many; [`crate::limits::MAX_FETCHED_DROPS`] bounds it.
+        limit: u32,
+    },
     /// Take a segment back. Its replicas are gone when the reply arrives, or when `grace_ms` has passed.
     UnmountSegment {
         /// The segment.
@@ -49,10 +63,10 @@ pub enum Request<'a> {
         /// Remove leased objects too.
         force: bool,
     },
-    /// The nodes no longer hold these versions: what [`crate::Remains`] named of them was dropped. Their ranges are free.
+    /// The nodes no longer hold these, which [`crate::Remains`] named: their ranges are free.
     Dropped {
-        /// The versions; those that the master does not know are passed over.
-        versions: Vec<Version>,
+        /// What was dropped, at most [`crate::limits::MAX_FETCHED_DROPS`]; what the master does not know is passed over.
+        dropped: Vec<RangeDrop>,
     },
     /// One page of a walk over all objects.
     Scan(Scan<'a>),
@@ -98,6 +112,8 @@ pub struct MountSegment<'a> {
     pub len: u64,
     /// The highest epoch that the node has obeyed. The master must lead with a higher one.
     pub seen_epoch: Epoch,
+    /// Its ledger holds no entry, neither complete nor being written.
+    pub is_empty: bool,
 }
 
 /// See [`Request::PutStart`].

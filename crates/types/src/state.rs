@@ -34,4 +34,6 @@ pub enum SegmentState {
     GracefullyUnmounting = 4,
     /// It serves nothing; the master is forgetting its objects.
     Unmounting = 5,
+    /// Its node is telling the master what lies there: it serves what was told, and takes no puts.
+    Recovering = 6,
 }

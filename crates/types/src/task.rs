@@ -74,6 +74,8 @@ pub struct TaskOrder {
     pub source: Vec<Placement>,
     /// The replicas to be written.
     pub targets: Vec<Placement>,
+    /// What goes with the writes to the targets; see [`crate::Grant::attributes`].
+    pub attributes: Vec<u8>,
 }
 
 /// The answer to [`crate::Request::FetchTasks`].

@@ -80,7 +80,9 @@ fn replies() {
             "PutStart reply",
             Reply::Granted {
                 results: grants
-                    .map(|(version, placements)| Ok(Grant { version, placements }))
+                    .map(|(version, placements)| {
+                        Ok(Grant { version, placements, attributes: Vec::new() })
+                    })
                     .collect(),
                 segments,
             },
@@ -116,6 +118,7 @@ fn ranges(keys: &[&str]) {
         grant: version,
         object_len: OBJECT_BYTES,
         object_offset: 0,
+        attributes: &[],
     });
     let (reads, writes): (Vec<_>, Vec<_>) = (reads.collect(), writes.collect());
     let mut parts = writes.clone();

@@ -1,6 +1,7 @@
 //! Columns: one list per member of a structure, instead of a list of structures.
 
 use bytes::Bytes;
+use mooncake_types::limits::MAX_ATTRIBUTES_BYTES;
 use mooncake_types::{Epoch, SegmentId, Version};
 
 use crate::DecodeError;
@@ -86,6 +87,31 @@ pub(crate) fn to_versions<'a>(
     check_len(what, column, count * 2)?;
     let pairs = column.as_chunks::<2>().0.iter();
     Ok(pairs.map(|&[epoch, counter]| Version { epoch: Epoch(epoch), counter }))
+}
+
+/// A column of attributes, which is absent if all of them are empty.
+pub(crate) fn from_attributes<'a>(
+    attributes: impl Iterator<Item = &'a [u8]> + Clone,
+) -> Vec<Bytes> {
+    match attributes.clone().all(<[u8]>::is_empty) {
+        true => Vec::new(),
+        false => attributes.map(Bytes::copy_from_slice).collect(),
+    }
+}
+
+/// The attributes of a column, which must hold `count` unless it is absent.
+pub(crate) fn to_attributes(
+    column: &[Bytes],
+    count: usize,
+) -> Result<impl Iterator<Item = &[u8]>, DecodeError> {
+    let (what, limit) = ("attributes", MAX_ATTRIBUTES_BYTES);
+    if !column.is_empty() {
+        check_len(what, column, count)?;
+    }
+    if column.iter().any(|bytes| bytes.len() > limit) {
+        return Err(DecodeError::TooMany { what, limit });
+    }
+    Ok(column.iter().map(|bytes| &bytes[..]).chain(std::iter::repeat(&[][..])))
 }
 
 /// Refuses a column that has not as many elements as the table has rows.

@@ -10,12 +10,7 @@ use crate::{DecodeError, Kind, column, frame, generated as proto, status};
 /// If the body would be longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. It is not if the caller keeps to
 /// [`MAX_FRAME_RANGES`].
 pub fn encode_drop(out: &mut Vec<u8>, request_id: u64, ranges: &[RangeDrop]) {
-    let message = proto::DropRequest {
-        segment_ids: column::from_segments(ranges.iter().map(|range| range.segment)),
-        offsets: ranges.iter().map(|range| range.offset).collect(),
-        versions: column::from_versions(ranges.iter().map(|range| range.version)),
-    };
-    frame::append(out, Kind::Drop, request_id, &message);
+    frame::append(out, Kind::Drop, request_id, &from_drops(ranges));
 }
 
 /// The body of a [`Kind::Drop`] frame. Whether the ranges lie in their segments is for the node to check.
@@ -23,14 +18,33 @@ pub fn encode_drop(out: &mut Vec<u8>, request_id: u64, ranges: &[RangeDrop]) {
 /// # Errors
 /// If the body is no such message, or holds more than [`MAX_FRAME_RANGES`].
 pub fn decode_drop(body: &[u8]) -> Result<Vec<RangeDrop>, DecodeError> {
-    let message = proto::DropRequest::decode(body)?;
-    let count = message.offsets.len();
-    if count > MAX_FRAME_RANGES {
-        return Err(DecodeError::TooMany { what: "offsets", limit: MAX_FRAME_RANGES });
+    let proto::DropRequest { segment_ids, offsets, versions } = proto::DropRequest::decode(body)?;
+    to_drops(&segment_ids, &offsets, &versions, MAX_FRAME_RANGES)
+}
+
+/// The columns of a list of entries, as the message of a [`Kind::Drop`] frame has them.
+pub(crate) fn from_drops(ranges: &[RangeDrop]) -> proto::DropRequest {
+    proto::DropRequest {
+        segment_ids: column::from_segments(ranges.iter().map(|range| range.segment)),
+        offsets: ranges.iter().map(|range| range.offset).collect(),
+        versions: column::from_versions(ranges.iter().map(|range| range.version)),
     }
-    let segments = column::to_segments("segment_ids", &message.segment_ids, count)?;
-    let versions = column::to_versions("versions", &message.versions, count)?;
-    let rows = segments.zip(&message.offsets).zip(versions);
+}
+
+/// The entries that columns name, at most `limit`.
+pub(crate) fn to_drops(
+    segment_ids: &[u8],
+    offsets: &[u64],
+    versions: &[u64],
+    limit: usize,
+) -> Result<Vec<RangeDrop>, DecodeError> {
+    let count = offsets.len();
+    if count > limit {
+        return Err(DecodeError::TooMany { what: "offsets", limit });
+    }
+    let segments = column::to_segments("segment_ids", segment_ids, count)?;
+    let versions = column::to_versions("versions", versions, count)?;
+    let rows = segments.zip(offsets).zip(versions);
     Ok(rows.map(|((segment, &offset), version)| RangeDrop { segment, offset, version }).collect())
 }
 

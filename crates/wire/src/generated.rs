@@ -61,7 +61,7 @@ pub struct RefusalResponse {
 pub struct Request {
     #[prost(
         oneof = "request::Operation",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19"
     )]
     pub operation: ::core::option::Option<request::Operation>,
 }
@@ -101,6 +101,10 @@ pub mod request {
         EndTask(super::EndTaskRequest),
         #[prost(message, tag = "17")]
         Dropped(super::DroppedRequest),
+        #[prost(message, tag = "18")]
+        ReportInventory(super::ReportInventoryRequest),
+        #[prost(message, tag = "19")]
+        FetchDrops(super::FetchDropsRequest),
     }
 }
 /// A heartbeat.
@@ -132,6 +136,72 @@ pub struct MountSegmentRequest {
     /// The highest epoch that the node has obeyed.
     #[prost(fixed64, tag = "5")]
     pub seen_epoch: u64,
+    /// Its ledger holds no entry, neither complete nor being written.
+    #[prost(bool, tag = "6")]
+    pub is_empty: bool,
+}
+/// One page of what a segment's ledger holds, in the order of the offsets over all pages. One row is one entry. Keys and
+/// attributes stand end to end, so that a page of thousands is a handful of fields.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReportInventoryRequest {
+    /// The segment's incarnation, as 16 bytes.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub segment_id: ::prost::bytes::Bytes,
+    /// The number of the page, from 0, which begins the inventory anew.
+    #[prost(uint32, tag = "2")]
+    pub page: u32,
+    /// No page follows.
+    #[prost(bool, tag = "3")]
+    pub last: bool,
+    /// The keys, as UTF-8, end to end.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub keys: ::prost::bytes::Bytes,
+    /// Per entry: the length of its key, in bytes.
+    #[prost(fixed32, repeated, tag = "5")]
+    pub key_lengths: ::prost::alloc::vec::Vec<u32>,
+    /// Where the range starts in its segment, in bytes.
+    #[prost(fixed64, repeated, tag = "6")]
+    pub offsets: ::prost::alloc::vec::Vec<u64>,
+    /// Length of the range, in bytes.
+    #[prost(fixed64, repeated, tag = "7")]
+    pub sizes: ::prost::alloc::vec::Vec<u64>,
+    /// The version of the object; two numbers per entry.
+    #[prost(fixed64, repeated, tag = "8")]
+    pub versions: ::prost::alloc::vec::Vec<u64>,
+    /// What the range was written under, two numbers per entry. The column is absent if it is the version in all of them.
+    #[prost(fixed64, repeated, tag = "9")]
+    pub grants: ::prost::alloc::vec::Vec<u64>,
+    /// Length of the whole object, in bytes. The column is absent if no object is striped.
+    #[prost(fixed64, repeated, tag = "10")]
+    pub value_lengths: ::prost::alloc::vec::Vec<u64>,
+    /// Where the range's bytes lie in the object, in bytes. The column is absent if no object is striped.
+    #[prost(fixed64, repeated, tag = "11")]
+    pub value_offsets: ::prost::alloc::vec::Vec<u64>,
+    /// One byte per entry: 0 all its bytes are in place, 1 it is being written.
+    #[prost(bytes = "bytes", tag = "12")]
+    pub states: ::prost::bytes::Bytes,
+    /// What the master gave with the grants, end to end.
+    #[prost(bytes = "bytes", tag = "13")]
+    pub attributes: ::prost::bytes::Bytes,
+    /// Per entry: the length of its attributes, in bytes. The column is absent if no entry has any.
+    #[prost(fixed32, repeated, tag = "14")]
+    pub attribute_lengths: ::prost::alloc::vec::Vec<u32>,
+}
+/// Asks what the client's nodes are to drop from their ledgers, and says what they have dropped since the last time.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FetchDropsRequest {
+    /// The segment of each entry that was dropped, 16 bytes each.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub segment_ids: ::prost::bytes::Bytes,
+    /// Where the entry started in its segment, in bytes.
+    #[prost(fixed64, repeated, tag = "2")]
+    pub offsets: ::prost::alloc::vec::Vec<u64>,
+    /// The version that was dropped; two numbers per entry.
+    #[prost(fixed64, repeated, tag = "3")]
+    pub versions: ::prost::alloc::vec::Vec<u64>,
+    /// No more than this many.
+    #[prost(uint32, tag = "4")]
+    pub limit: u32,
 }
 /// Takes a segment back.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -227,12 +297,18 @@ pub struct RemoveRequest {
     #[prost(bool, tag = "2")]
     pub force: bool,
 }
-/// The nodes no longer hold what `Remains` named of these versions: their ranges are free.
+/// The nodes no longer hold these entries, which `Remains` named: their ranges are free.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DroppedRequest {
-    /// Two numbers per version.
+    /// The version that was dropped; two numbers per entry.
     #[prost(fixed64, repeated, tag = "1")]
     pub versions: ::prost::alloc::vec::Vec<u64>,
+    /// The segment of each entry, 16 bytes each.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub segment_ids: ::prost::bytes::Bytes,
+    /// Where the entry started in its segment, in bytes.
+    #[prost(fixed64, repeated, tag = "3")]
+    pub offsets: ::prost::alloc::vec::Vec<u64>,
 }
 /// One page of a walk over all objects. "Get replica list by regex", "remove by regex" and "remove all" are such walks,
 /// so that none of them holds up other requests.
@@ -301,7 +377,10 @@ pub struct EndTaskRequest {
 /// The body of a REPLY frame.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Response {
-    #[prost(oneof = "response::Result", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    #[prost(
+        oneof = "response::Result",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14"
+    )]
     pub result: ::core::option::Option<response::Result>,
 }
 /// Nested message and enum types in `Response`.
@@ -311,7 +390,7 @@ pub mod response {
         /// To Ping.
         #[prost(message, tag = "1")]
         Pong(super::PingResponse),
-        /// To MountSegment, UnmountSegment, Dropped and EndTask.
+        /// To a MountSegment that failed, UnmountSegment, ReportInventory, Dropped and EndTask.
         #[prost(message, tag = "2")]
         Done(super::StatusResponse),
         /// To PutStart.
@@ -341,9 +420,15 @@ pub mod response {
         /// To FetchTasks.
         #[prost(message, tag = "11")]
         TasksFetched(super::FetchTasksResponse),
-        /// To PutEnd, Remove and EndTask, instead of their plain results.
+        /// To PutEnd, Remove, ClearReplicas and EndTask, instead of their plain results.
         #[prost(message, tag = "12")]
         Remaining(super::RemainingResponse),
+        /// To MountSegment.
+        #[prost(message, tag = "13")]
+        Mounted(super::MountSegmentResponse),
+        /// To FetchDrops.
+        #[prost(message, tag = "14")]
+        Drops(super::FetchDropsResponse),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -360,6 +445,28 @@ pub struct PingResponse {
     /// Tasks wait for this client to fetch them.
     #[prost(bool, tag = "4")]
     pub has_tasks: bool,
+    /// Entries of this client's segments wait to be dropped.
+    #[prost(bool, tag = "5")]
+    pub has_drops: bool,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MountSegmentResponse {
+    /// Always present.
+    #[prost(enumeration = "MountOutcome", optional, tag = "1")]
+    pub outcome: ::core::option::Option<i32>,
+}
+/// Entries that are to be dropped. Whatever else lies in these places stays.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FetchDropsResponse {
+    /// The segment of each entry, 16 bytes each.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub segment_ids: ::prost::bytes::Bytes,
+    /// Where the entry starts in its segment, in bytes.
+    #[prost(fixed64, repeated, tag = "2")]
+    pub offsets: ::prost::alloc::vec::Vec<u64>,
+    /// The version to be dropped; two numbers per entry.
+    #[prost(fixed64, repeated, tag = "3")]
+    pub versions: ::prost::alloc::vec::Vec<u64>,
 }
 /// One result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -423,6 +530,9 @@ pub struct PutStartResponse {
     /// Where to write; every replica holds the whole object. Required.
     #[prost(message, optional, tag = "1")]
     pub replica_lists: ::core::option::Option<ReplicaLists>,
+    /// Per object whose status is 0: opaque bytes that go with every write of it. The column is absent if no object has any.
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    pub attributes: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
 }
 /// Ranges of versions that are gone for the master, as long as their nodes may still hold them.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -541,6 +651,9 @@ pub struct FetchTasksResponse {
     /// The objects' lengths in bytes, one per task.
     #[prost(fixed64, repeated, tag = "4")]
     pub value_lengths: ::prost::alloc::vec::Vec<u64>,
+    /// Per task: opaque bytes that go with the writes. The column is absent if no object has any.
+    #[prost(bytes = "bytes", repeated, tag = "5")]
+    pub attributes: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
 }
 /// The body of a READ frame.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -602,7 +715,8 @@ pub struct WriteRequest {
     /// The epoch of the leader that granted all this. Always present.
     #[prost(fixed64, optional, tag = "8")]
     pub epoch: ::core::option::Option<u64>,
-    /// Stands instead of `sizes` if a range of this frame is written in part, or under a grant that is not its version.
+    /// Stands instead of `sizes` if a range of this frame is written in part, under a grant that is not its version, or with
+    /// attributes.
     #[prost(message, optional, tag = "9")]
     pub parts: ::core::option::Option<WriteParts>,
 }
@@ -621,6 +735,9 @@ pub struct WriteParts {
     /// What orders the writers of a range; two numbers per range.
     #[prost(fixed64, repeated, tag = "4")]
     pub grants: ::prost::alloc::vec::Vec<u64>,
+    /// What the master gave with the grants, for the node to keep. The column is absent if no range has any.
+    #[prost(bytes = "bytes", repeated, tag = "5")]
+    pub attributes: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
 }
 /// The body of a DROP frame: entries that readers must not find any more. Whatever else lies in these places stays.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -817,6 +934,39 @@ impl TaskKind {
         match value {
             "TASK_KIND_COPY" => Some(Self::Copy),
             "TASK_KIND_MOVE" => Some(Self::Move),
+            _ => None,
+        }
+    }
+}
+/// What became of a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum MountOutcome {
+    /// There is nothing more to do.
+    Ready = 0,
+    /// The leader does not know what lies there, and wants the inventory.
+    WantsInventory = 1,
+    /// Every entry is to be dropped, and the memory to be mounted under a new id.
+    StartEmpty = 2,
+}
+impl MountOutcome {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Ready => "MOUNT_OUTCOME_READY",
+            Self::WantsInventory => "MOUNT_OUTCOME_WANTS_INVENTORY",
+            Self::StartEmpty => "MOUNT_OUTCOME_START_EMPTY",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "MOUNT_OUTCOME_READY" => Some(Self::Ready),
+            "MOUNT_OUTCOME_WANTS_INVENTORY" => Some(Self::WantsInventory),
+            "MOUNT_OUTCOME_START_EMPTY" => Some(Self::StartEmpty),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@ use prost::Message;
 use crate::{DecodeError, Kind, column, frame, generated as proto, status};
 
 /// The frames and messages that this build speaks. A peer that speaks others is refused.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// Longest message of a refusal, in bytes, so that its frame fits whatever the peer sent.
 const MAX_REFUSAL_BYTES: usize = 4 << 10;
@@ -257,32 +257,32 @@ mod tests {
             assert_eq!(hello.check(&Expected { cluster_id: "ours", auth_token }), Err(refusal));
         };
         check(
-            hello(2, "theirs", ""),
+            hello(1, "theirs", ""),
             "secret",
             ErrorCode::InvalidVersion,
-            "this side speaks protocol version 1, the one that connected speaks 2",
+            "this side speaks protocol version 2, the one that connected speaks 1",
         );
         check(
-            hello(1, "the\nirs", ""),
+            hello(PROTOCOL_VERSION, "the\nirs", ""),
             "secret",
             ErrorCode::InvalidParams,
             r#"this side belongs to cluster "ours", the one that connected to "the\nirs""#,
         );
         check(
-            hello(1, "ours", ""),
+            hello(PROTOCOL_VERSION, "ours", ""),
             "secret",
             ErrorCode::IllegalClient,
             "this side asks for an auth token, the one that connected has none",
         );
         check(
-            hello(1, "ours", "secret"),
+            hello(PROTOCOL_VERSION, "ours", "secret"),
             "",
             ErrorCode::IllegalClient,
             "the one that connected has an auth token, this side has none",
         );
         for guess in ["secre", "secreT", "secrets", "s"] {
             check(
-                hello(1, "ours", guess),
+                hello(PROTOCOL_VERSION, "ours", guess),
                 "secret",
                 ErrorCode::IllegalClient,
                 "the auth token of the one that connected is not that of this side",
@@ -294,13 +294,13 @@ mod tests {
     fn a_peer_that_belongs_may_stay() {
         for auth_token in ["", "secret"] {
             let expected = Expected { cluster_id: "ours", auth_token };
-            assert_eq!(hello(1, "ours", auth_token).check(&expected), Ok(()));
+            assert_eq!(hello(PROTOCOL_VERSION, "ours", auth_token).check(&expected), Ok(()));
         }
     }
 
     #[test]
     fn a_token_is_not_shown_in_logs() {
-        let shown = format!("{:?}", hello(1, "ours", "secret"));
+        let shown = format!("{:?}", hello(PROTOCOL_VERSION, "ours", "secret"));
         assert!(shown.contains("ours") && !shown.contains("secret"), "{shown}");
     }
 

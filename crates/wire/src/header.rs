@@ -1,4 +1,6 @@
-use mooncake_types::limits::{MAX_FRAME_BODY_BYTES, MAX_FRAME_RANGES, MAX_KEY_BYTES};
+use mooncake_types::limits::{
+    MAX_ATTRIBUTES_BYTES, MAX_FRAME_BODY_BYTES, MAX_FRAME_RANGES, MAX_KEY_BYTES,
+};
 
 /// Length of an encoded [`Header`], in bytes.
 pub const HEADER_LEN: usize = 16;
@@ -81,7 +83,9 @@ impl Kind {
             Kind::Hello | Kind::Welcome | Kind::Refusal => MAX_HANDSHAKE_BODY_BYTES,
             Kind::Request | Kind::Reply => MAX_FRAME_BODY_BYTES,
             Kind::Read | Kind::Drop => RANGES * 128,
-            Kind::Write | Kind::Begin => RANGES * (MAX_KEY_BYTES as u32 + 128),
+            Kind::Write | Kind::Begin => {
+                RANGES * ((MAX_KEY_BYTES + MAX_ATTRIBUTES_BYTES) as u32 + 144)
+            }
             Kind::ReadReply | Kind::WriteReply | Kind::DropReply => RANGES * 16,
             Kind::BeginReply | Kind::Complete | Kind::CompleteReply => RANGES * 16,
             Kind::Share | Kind::ShareReply => 256,

@@ -45,6 +45,8 @@ mod generated;
 mod handshake;
 mod header;
 mod in_place;
+mod inventory;
+mod mount;
 mod read;
 mod remains;
 mod replica_lists;

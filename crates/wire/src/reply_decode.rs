@@ -7,7 +7,9 @@ use prost::Message;
 
 use crate::generated::response;
 use crate::reply_encode::exists;
-use crate::{DecodeError, column, generated as proto, remains, replica_lists, shape, status, task};
+use crate::{
+    DecodeError, column, generated as proto, mount, remains, replica_lists, shape, status, task,
+};
 
 /// The body of a [`crate::Kind::Reply`] frame. Whether it answers what was asked, with one result for each key, is for
 /// the caller to check.
@@ -24,14 +26,12 @@ pub fn decode_reply(body: Bytes) -> Result<Reply, DecodeError> {
             epoch: Epoch(pong.epoch),
             client_ttl_ms: pong.client_ttl_ms,
             has_tasks: pong.has_tasks,
+            has_drops: pong.has_drops,
         }),
         response::Result::Done(done) => Reply::Done(status::to_result(done.status_code)),
-        response::Result::Granted(granted) => {
-            let grant = |version, placements| Grant { version, placements };
-            let lists = replica_lists::required(granted.replica_lists)?;
-            let (results, segments) = replica_lists::to_rows(&lists, MAX_BATCH_KEYS, grant)?;
-            Reply::Granted { results, segments }
-        }
+        response::Result::Mounted(mounted) => Reply::Mounted(mount::to_outcome(&mounted)?),
+        response::Result::Drops(drops) => Reply::Drops(mount::to_fetched(&drops)?),
+        response::Result::Granted(granted) => to_granted(granted)?,
         response::Result::Statuses(list) => {
             Reply::Statuses(status::to_results(list, MAX_BATCH_KEYS)?)
         }
@@ -50,6 +50,18 @@ pub fn decode_reply(body: Bytes) -> Result<Reply, DecodeError> {
         response::Result::TasksFetched(tasks) => Reply::TasksFetched(task::to_orders(&tasks)?),
         response::Result::Refused(refused) => Reply::Refused(status::to_error(refused.status_code)),
     })
+}
+
+fn to_granted(granted: proto::PutStartResponse) -> Result<Reply, DecodeError> {
+    let lists = replica_lists::required(granted.replica_lists)?;
+    let found = replica_lists::found(&lists);
+    let mut attributes = column::to_attributes(&granted.attributes, found)?;
+    let grant = |version, placements| {
+        let attributes = attributes.next().unwrap_or_default().to_vec();
+        Grant { version, placements, attributes }
+    };
+    let (results, segments) = replica_lists::to_rows(&lists, MAX_BATCH_KEYS, grant)?;
+    Ok(Reply::Granted { results, segments })
 }
 
 fn to_located(message: proto::GetReplicaListResponse) -> Result<Reply, DecodeError> {

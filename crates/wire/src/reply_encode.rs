@@ -1,8 +1,8 @@
 use mooncake_types::limits::MAX_FRAME_BODY_BYTES;
-use mooncake_types::{ErrorCode, Located, Pong, Remains, Reply, ScanPage, SegmentAddress};
+use mooncake_types::{ErrorCode, Grant, Located, Pong, Remains, Reply, ScanPage, SegmentAddress};
 use prost::Message;
 
-use crate::{Kind, frame, generated as proto, remains, replica_lists, status, task};
+use crate::{Kind, column, frame, generated as proto, mount, remains, replica_lists, status, task};
 
 /// The field numbers of the results in the message `Response`.
 pub(crate) mod tag {
@@ -18,6 +18,8 @@ pub(crate) mod tag {
     pub(crate) const TASK_REPORTED: u32 = 10;
     pub(crate) const TASKS_FETCHED: u32 = 11;
     pub(crate) const REMAINING: u32 = 12;
+    pub(crate) const MOUNTED: u32 = 13;
+    pub(crate) const DROPS: u32 = 14;
 }
 
 /// The bytes of `ExistKeyResponse::exists`.
@@ -39,13 +41,10 @@ pub fn encode_reply(out: &mut Vec<u8>, request_id: u64, reply: &Reply) {
         Reply::Done(result) => {
             fit.append(tag::DONE, &one_status(status::from_result(*result)));
         }
+        Reply::Mounted(outcome) => fit.append(tag::MOUNTED, &mount::from_outcome(*outcome)),
+        Reply::Drops(drops) => fit.append(tag::DROPS, &mount::from_fetched(drops)),
         Reply::Granted { results, segments } => {
-            let rows = results.iter().map(|result| match result {
-                Ok(grant) => Ok((grant.version, &grant.placements[..])),
-                Err(code) => Err(*code),
-            });
-            let replica_lists = Some(replica_lists::from_rows(rows, segments));
-            fit.append(tag::GRANTED, &proto::PutStartResponse { replica_lists });
+            fit.append(tag::GRANTED, &from_granted(results, segments));
         }
         Reply::Statuses(results) => fit.append(tag::STATUSES, &status::from_results(results)),
         Reply::Remaining { results, remains } => {
@@ -97,6 +96,22 @@ fn from_pong(pong: &Pong) -> proto::PingResponse {
         epoch: pong.epoch.0,
         client_ttl_ms: pong.client_ttl_ms,
         has_tasks: pong.has_tasks,
+        has_drops: pong.has_drops,
+    }
+}
+
+fn from_granted(
+    results: &[Result<Grant, ErrorCode>],
+    segments: &[SegmentAddress],
+) -> proto::PutStartResponse {
+    let rows = results.iter().map(|result| match result {
+        Ok(grant) => Ok((grant.version, &grant.placements[..])),
+        Err(code) => Err(*code),
+    });
+    let attributes = results.iter().flatten().map(|grant| &grant.attributes[..]);
+    proto::PutStartResponse {
+        replica_lists: Some(replica_lists::from_rows(rows, segments)),
+        attributes: column::from_attributes(attributes),
     }
 }
 

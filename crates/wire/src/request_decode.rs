@@ -1,13 +1,13 @@
 use bytes::Bytes;
-use mooncake_types::limits::{MAX_BATCH_KEYS, MAX_SEGMENTS};
+use mooncake_types::limits::MAX_SEGMENTS;
 use mooncake_types::{
-    CreateTask, Epoch, KeyVersion, MountSegment, PutEnd, PutItem, PutMode, PutStart,
-    ReplicateConfig, Request, Scan, ScanAction, SegmentId, SoftPin, TaskId, Version,
+    CreateTask, KeyVersion, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig, Request, Scan,
+    ScanAction, SegmentId, SoftPin, TaskId,
 };
 use prost::Message;
 
 use crate::generated::request::Operation;
-use crate::{DecodeError, column, generated as proto, shape, status, task};
+use crate::{DecodeError, column, generated as proto, inventory, mount, shape, status, task};
 
 /// The body of a [`crate::Kind::Request`] frame. It owns the bytes that its [`Request`] borrows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,9 @@ impl RequestMessage {
                 segments: segments("segment_ids", &ping.segment_ids)?,
                 unreachable: segments("unreachable_segment_ids", &ping.unreachable_segment_ids)?,
             },
-            Operation::MountSegment(mount) => Request::MountSegment(mount_segment(mount)?),
+            Operation::MountSegment(mount) => Request::MountSegment(mount::to_mount(mount)?),
+            Operation::ReportInventory(page) => Request::ReportInventory(inventory::to_page(page)?),
+            Operation::FetchDrops(fetch) => mount::to_fetch(fetch)?,
             Operation::UnmountSegment(unmount) => Request::UnmountSegment {
                 id: SegmentId(column::to_id("segment_id", &unmount.segment_id)?),
                 grace_ms: unmount.grace_period_ms,
@@ -50,7 +52,7 @@ impl RequestMessage {
             Operation::Remove(remove) => {
                 Request::Remove { keys: keys(&remove.keys)?, force: remove.force }
             }
-            Operation::Dropped(dropped) => Request::Dropped { versions: versions(dropped)? },
+            Operation::Dropped(dropped) => mount::to_dropped(dropped)?,
             Operation::Scan(page) => Request::Scan(scan(page)?),
             Operation::ClearReplicas(clear) => {
                 Request::ClearReplicas { keys: keys(&clear.keys)?, segment: &clear.segment_name }
@@ -74,14 +76,6 @@ fn segments(what: &'static str, ids: &[u8]) -> Result<Vec<SegmentId>, DecodeErro
     column::to_segment_list(what, ids, MAX_SEGMENTS)
 }
 
-fn versions(dropped: &proto::DroppedRequest) -> Result<Vec<Version>, DecodeError> {
-    let (what, count) = ("versions", dropped.versions.len() / 2);
-    if count > MAX_BATCH_KEYS {
-        return Err(DecodeError::TooMany { what, limit: MAX_BATCH_KEYS });
-    }
-    Ok(column::to_versions(what, &dropped.versions, count)?.collect())
-}
-
 fn task_id(id: &[u8]) -> Result<TaskId, DecodeError> {
     column::to_id("task_id", id).map(TaskId)
 }
@@ -92,16 +86,6 @@ fn create_task(task: &proto::CreateTaskRequest) -> Result<CreateTask<'_>, Decode
         kind: task::to_kind(task.kind)?,
         source: &task.source_segment,
         targets: task.target_segments.iter().map(String::as_str).collect(),
-    })
-}
-
-fn mount_segment(mount: &proto::MountSegmentRequest) -> Result<MountSegment<'_>, DecodeError> {
-    Ok(MountSegment {
-        id: SegmentId(column::to_id("segment_id", &mount.segment_id)?),
-        name: &mount.segment_name,
-        endpoint: &mount.endpoint,
-        len: mount.size,
-        seen_epoch: Epoch(mount.seen_epoch),
     })
 }
 

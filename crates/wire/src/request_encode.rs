@@ -1,10 +1,10 @@
 use bytes::Bytes;
 use mooncake_types::{
-    CreateTask, KeyVersion, MountSegment, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig,
-    Request, Scan, ScanAction, SoftPin, Version,
+    CreateTask, KeyVersion, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig, Request, Scan,
+    ScanAction, SoftPin,
 };
 
-use crate::{Kind, column, frame, generated as proto, status, task};
+use crate::{Kind, column, frame, generated as proto, inventory, mount, status, task};
 
 /// The field numbers of the operations in the message `Request`.
 pub(crate) mod tag {
@@ -24,6 +24,8 @@ pub(crate) mod tag {
     pub(crate) const FETCH_TASKS: u32 = 14;
     pub(crate) const END_TASK: u32 = 15;
     pub(crate) const DROPPED: u32 = 17;
+    pub(crate) const REPORT_INVENTORY: u32 = 18;
+    pub(crate) const FETCH_DROPS: u32 = 19;
 }
 
 /// Appends a [`Kind::Request`] frame.
@@ -42,7 +44,14 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
             frame::append_in(out, frame, tag::PING, &message);
         }
         Request::MountSegment(mount) => {
-            frame::append_in(out, frame, tag::MOUNT_SEGMENT, &mount_segment(mount));
+            frame::append_in(out, frame, tag::MOUNT_SEGMENT, &mount::from_mount(mount));
+        }
+        Request::ReportInventory(page) => {
+            frame::append_in(out, frame, tag::REPORT_INVENTORY, &inventory::from_page(page));
+        }
+        Request::FetchDrops { dropped, limit } => {
+            let message = mount::from_fetch(dropped, *limit);
+            frame::append_in(out, frame, tag::FETCH_DROPS, &message);
         }
         Request::UnmountSegment { id, grace_ms } => {
             let message = proto::UnmountSegmentRequest {
@@ -76,8 +85,8 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
             let rest = proto::RemoveRequest { keys: Vec::new(), force: *force };
             frame::append_keyed(out, frame, Some(tag::REMOVE), keys.iter().copied(), &rest);
         }
-        Request::Dropped { versions } => {
-            frame::append_in(out, frame, tag::DROPPED, &dropped(versions));
+        Request::Dropped { dropped } => {
+            frame::append_in(out, frame, tag::DROPPED, &mount::from_dropped(dropped));
         }
         Request::Scan(page) => frame::append_in(out, frame, tag::SCAN, &scan(page)),
         Request::ClearReplicas { keys, segment } => {
@@ -104,22 +113,8 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
     }
 }
 
-fn dropped(versions: &[Version]) -> proto::DroppedRequest {
-    proto::DroppedRequest { versions: column::from_versions(versions.iter().copied()) }
-}
-
 fn fetch_tasks(limit: u32) -> proto::FetchTasksRequest {
     proto::FetchTasksRequest { limit }
-}
-
-fn mount_segment(mount: &MountSegment<'_>) -> proto::MountSegmentRequest {
-    proto::MountSegmentRequest {
-        segment_id: column::from_id(mount.id.0),
-        segment_name: mount.name.to_owned(),
-        endpoint: mount.endpoint.to_owned(),
-        size: mount.len,
-        seen_epoch: mount.seen_epoch.0,
-    }
 }
 
 fn put_start(start: &PutStart<'_>) -> proto::PutStartRequest {

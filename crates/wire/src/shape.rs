@@ -20,7 +20,7 @@ pub(crate) struct Field {
 }
 
 /// The most fields that one message here lists.
-const MAX_FIELDS: usize = 17;
+const MAX_FIELDS: usize = 19;
 
 const fn list(tag: u32, what: &'static str, limit: usize) -> Field {
     Field { tag, what, limit, fields: &[] }
@@ -59,6 +59,8 @@ pub(crate) const REQUEST: &[Field] = &[
     one(14, "fetch_tasks", &[]),
     one(15, "end_task", &[]),
     one(17, "dropped", &[]),
+    one(18, "report_inventory", &[]),
+    one(19, "fetch_drops", &[]),
 ];
 
 const REPLICA_LISTS: &[Field] = &[list(8, "segments", MAX_SEGMENTS)];
@@ -68,7 +70,11 @@ const REMAINS: &[Field] = &[list(4, "segments", MAX_SEGMENTS)];
 pub(crate) const RESPONSE: &[Field] = &[
     one(1, "pong", &[]),
     one(2, "done", &[]),
-    one(3, "granted", &[one(1, "replica_lists", REPLICA_LISTS)]),
+    one(
+        3,
+        "granted",
+        &[one(1, "replica_lists", REPLICA_LISTS), list(2, "attributes", MAX_BATCH_KEYS)],
+    ),
     one(4, "statuses", &[]),
     one(5, "located", &[one(1, "replica_lists", REPLICA_LISTS)]),
     one(6, "exist", &[]),
@@ -87,12 +93,21 @@ pub(crate) const RESPONSE: &[Field] = &[
     one(
         11,
         "tasks_fetched",
-        &[list(1, "keys", MAX_FETCHED_TASKS as usize), one(3, "replica_lists", REPLICA_LISTS)],
+        &[
+            list(1, "keys", MAX_FETCHED_TASKS as usize),
+            one(3, "replica_lists", REPLICA_LISTS),
+            list(5, "attributes", MAX_FETCHED_TASKS as usize),
+        ],
     ),
     one(12, "remaining", &[one(2, "remains", REMAINS)]),
+    one(13, "mounted", &[]),
+    one(14, "drops", &[]),
 ];
 
-pub(crate) const WRITE: &[Field] = &[list(1, "keys", MAX_FRAME_RANGES), one(9, "parts", &[])];
+pub(crate) const WRITE: &[Field] = &[
+    list(1, "keys", MAX_FRAME_RANGES),
+    one(9, "parts", &[list(5, "attributes", MAX_FRAME_RANGES)]),
+];
 
 /// Refuses a body in which a list of `fields` is too long, or that is not protobuf.
 pub(crate) fn check(body: &[u8], fields: &'static [Field]) -> Result<(), DecodeError> {

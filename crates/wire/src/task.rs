@@ -90,6 +90,7 @@ pub(crate) fn from_orders(tasks: &TaskOrders) -> proto::FetchTasksResponse {
         task_ids: column::from_ids(orders.iter().map(|order| order.id.0)),
         replica_lists: Some(replica_lists::from_rows(rows.into_iter(), &tasks.segments)),
         value_lengths: orders.iter().map(|order| order.len).collect(),
+        attributes: column::from_attributes(orders.iter().map(|order| &order.attributes[..])),
     }
 }
 
@@ -113,11 +114,13 @@ pub(crate) fn to_orders(message: &proto::FetchTasksResponse) -> Result<TaskOrder
             value: code.number().into(),
         })
     });
+    let mut attributes = column::to_attributes(&message.attributes, count)?;
     let mut order = |((key, id), &len): (((usize, &Bytes), u128), &u64)| {
         let mut replica = || rows.next().expect("two rows for each task");
         let ((version, source), (grant, targets)) = (replica()?, replica()?);
         let key = column::to_key(key)?.to_owned();
-        Ok(TaskOrder { id: TaskId(id), key, version, len, grant, source, targets })
+        let attributes = attributes.next().unwrap_or_default().to_vec();
+        Ok(TaskOrder { id: TaskId(id), key, version, len, grant, source, targets, attributes })
     };
     let keys = message.keys.iter().enumerate().zip(ids).zip(&message.value_lengths);
     let orders = keys.map(&mut order).collect::<Result<_, DecodeError>>()?;

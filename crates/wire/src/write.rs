@@ -43,9 +43,10 @@ pub(crate) fn append_ranges(
     frame::append_keyed(out, head, None, keys, &rest);
 }
 
-/// Whether a range needs more said of it than most: they are written whole, under their own version.
+/// Whether a range needs more said of it than most: they are written whole, under their own version, without attributes.
 fn is_part(range: &RangeWrite<'_>) -> bool {
     (range.entry_len, range.from, range.grant) != (range.len, 0, range.version)
+        || !range.attributes.is_empty()
 }
 
 fn from_parts(ranges: &[RangeWrite<'_>]) -> proto::WriteParts {
@@ -54,6 +55,7 @@ fn from_parts(ranges: &[RangeWrite<'_>]) -> proto::WriteParts {
         starts: ranges.iter().map(|range| range.from).collect(),
         sizes: ranges.iter().map(|range| range.len).collect(),
         grants: column::from_versions(ranges.iter().map(|range| range.grant)),
+        attributes: column::from_attributes(ranges.iter().map(|range| range.attributes)),
     }
 }
 
@@ -86,7 +88,7 @@ impl WriteMessage {
     /// is for the node to check.
     ///
     /// # Errors
-    /// If a key is not UTF-8, or a column has not as many elements as there are keys.
+    /// If a key is not UTF-8, a column has not as many elements as there are keys, or attributes are too long.
     pub fn ranges(&self) -> Result<Vec<RangeWrite<'_>>, DecodeError> {
         let message = &self.message;
         let Some(parts) = &message.parts else { return whole_ranges(message, &message.sizes) };
@@ -96,9 +98,10 @@ impl WriteMessage {
         column::check_len("range_sizes", &parts.range_sizes, count)?;
         column::check_len("starts", &parts.starts, count)?;
         let grants = column::to_versions("grants", &parts.grants, count)?;
-        let places = parts.range_sizes.iter().zip(&parts.starts).zip(grants);
-        for (range, ((&entry_len, &from), grant)) in ranges.iter_mut().zip(places) {
-            *range = RangeWrite { entry_len, from, grant, ..*range };
+        let attributes = column::to_attributes(&parts.attributes, count)?;
+        let places = parts.range_sizes.iter().zip(&parts.starts).zip(grants).zip(attributes);
+        for (range, (((&entry_len, &from), grant), attributes)) in ranges.iter_mut().zip(places) {
+            *range = RangeWrite { entry_len, from, grant, attributes, ..*range };
         }
         Ok(ranges)
     }
@@ -135,6 +138,7 @@ fn whole_ranges<'a>(
             grant: version,
             object_len,
             object_offset,
+            attributes: &[],
         });
     }
     Ok(ranges)

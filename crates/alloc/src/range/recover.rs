@@ -1,6 +1,6 @@
-use super::RangeAllocator;
 use super::free_index::FreeIndex;
 use super::nodes::{Hole, Link, MAX_LIVE, Nodes};
+use super::{RangeAllocator, granule};
 use crate::{Allocation, Handle, Range};
 
 impl RangeAllocator {
@@ -33,6 +33,17 @@ impl RangeAllocator {
         self.used += len;
         self.live += 1;
         Some(Allocation { handle: Handle::new(place), offset })
+    }
+
+    /// Reserves the range that [`alloc`](Self::alloc) has once given for `len` bytes at `offset`: rounded up, but not past
+    /// `free_until`, where the next range in use starts. `None` as in [`alloc_at`](Self::alloc_at), or if the bytes reach
+    /// past `free_until`.
+    pub fn occupy(&mut self, offset: u64, len: u64, free_until: u64) -> Option<Allocation> {
+        let room = free_until.min(self.capacity()).checked_sub(offset)?;
+        if len == 0 || room < len {
+            return None;
+        }
+        self.alloc_at(offset, granule::reserve_len(len).min(room))
     }
 }
 

@@ -36,4 +36,11 @@ impl SlabAllocator {
         let taken = self.shelf.slots_mut(slab).take_at(slot);
         taken.then(|| self.slot_taken(class, slab, slot))
     }
+
+    /// As [`alloc_at`](Self::alloc_at): the length that was asked for says which slot it was. `None` too if the bytes reach
+    /// past `free_until`, where the next range in use starts.
+    pub fn occupy(&mut self, offset: u64, len: u64, free_until: u64) -> Option<Allocation> {
+        let room = free_until.checked_sub(offset)?;
+        if room < len { None } else { self.alloc_at(offset, len) }
+    }
 }

@@ -162,7 +162,7 @@ fn expect_no_fit(gaps: &[Range], len: u64) {
 }
 
 /// The documented rounding: to the largest power of two that is at most 1/64 of the length, and at most 4096.
-fn rounded(len: u64) -> u64 {
+pub(crate) fn rounded(len: u64) -> u64 {
     let granule =
         (0..=12).map(|power| 1 << power).rfind(|granule| granule * 64 <= len).unwrap_or(1);
     len.div_ceil(granule) * granule

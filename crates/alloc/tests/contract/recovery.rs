@@ -1,7 +1,7 @@
 use mooncake_alloc::{Allocator, RangeAllocator, SlabAllocator};
 
 use crate::chance::{self, Chance};
-use crate::model::{Live, Model};
+use crate::model::{Live, Model, rounded};
 
 /// An allocator that was in use for a while.
 fn used_for_a_while(mut model: Model, chance: &mut Chance) -> Model {
@@ -47,6 +47,67 @@ fn a_layout_of_slabs_is_rebuilt_in_any_order() {
     let before = used_for_a_while(fresh(), chance);
     recover(&before, fresh(), |live| live.range.len, chance);
     recover(&before, fresh(), |live| live.asked, chance);
+}
+
+/// Rebuilds the layout of `before` from what nodes know: where each range starts and what was asked for.
+fn occupied(before: &Model, mut after: Allocator) -> Vec<(Live, u64)> {
+    let ends = before.live.iter().skip(1).map(|next| next.range.offset);
+    let ends = ends.chain([before.real.capacity()]);
+    let occupy = |(live, free_until): (&Live, u64)| {
+        let (offset, len) = (live.range.offset, live.asked);
+        assert_eq!(after.occupy(offset, len, offset + len - 1), None, "{live:?} past the next");
+        let found = after.occupy(offset, len, free_until).unwrap_or_else(|| panic!("{live:?}"));
+        assert_eq!(after.occupy(offset, len, free_until), None, "{live:?} a second time");
+        after.check().unwrap();
+        (*live, after.range(found.handle).len)
+    };
+    let layout = before.live.iter().zip(ends).map(occupy).collect();
+    assert_eq!(after.allocations(), before.live.len());
+    layout
+}
+
+/// A range that found a hole a little shorter than its rounded length got all of that. Once its neighbour is gone, nothing
+/// says so: it is then as long as it would be now.
+#[test]
+fn a_layout_is_rebuilt_from_what_nodes_know_of_it() {
+    let chance = &mut Chance::new(chance::seed());
+    let before = used_for_a_while(Model::offset(8 << 20), chance);
+    let layout = occupied(&before, Allocator::Offset(RangeAllocator::new(8 << 20)));
+    for (live, len) in &layout {
+        assert!((live.range.len..=rounded(live.asked)).contains(len), "{live:?}: {len}");
+    }
+    let same = layout.iter().filter(|(live, len)| live.range.len == *len).count();
+    assert!(same * 10 >= layout.len() * 9, "{same} of {}", layout.len());
+
+    let before = used_for_a_while(Model::cachelib(8 << 20, 1 << 14), chance);
+    let slabs = SlabAllocator::with_slab_bytes(8 << 20, 1 << 14);
+    let layout = occupied(&before, Allocator::Cachelib(slabs));
+    assert!(layout.iter().all(|(live, len)| live.range.len == *len));
+}
+
+#[test]
+fn a_range_that_cannot_have_been_given_is_not_occupied() {
+    let both = [
+        Allocator::Offset(RangeAllocator::new(1 << 20)),
+        Allocator::Cachelib(SlabAllocator::new(1 << 20)),
+    ];
+    for mut allocator in both {
+        let end = 1 << 20;
+        for (offset, len, free_until) in [
+            (0, 0, end),
+            (0, end + 1, u64::MAX),
+            (end, 64, u64::MAX),
+            (u64::MAX, 2, u64::MAX),
+            (4096, 64, 4095),
+            (4096, 64, 4159),
+            (end - 64, 65, u64::MAX),
+        ] {
+            let found = allocator.occupy(offset, len, free_until);
+            assert_eq!(found, None, "[{offset}, +{len}) until {free_until}");
+        }
+        assert!(allocator.occupy(4096, 64, 4160).is_some());
+        allocator.check().unwrap();
+    }
 }
 
 #[test]

@@ -98,6 +98,7 @@ fn write(at: usize, generation: usize, key: &str) -> RangeWrite<'_> {
         grant: version,
         object_len: OBJECT_BYTES,
         object_offset: 0,
+        attributes: &[],
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mooncake_types::{
-    Epoch, Grant, Located, Placement, PutItem, PutStart, RangeRead, RangeWrite, Reply, Request,
+    Epoch, Located, Placement, PutItem, PutStart, RangeRead, RangeWrite, Reply, Request,
     SegmentAddress, SegmentId, Version,
 };
 use mooncake_wire::{
@@ -51,9 +51,7 @@ fn located() -> Reply {
         let offset = at as u64 * OBJECT_BYTES;
         let placement =
             Placement { replica: 0, segment: (at % 16) as u32, offset, len: OBJECT_BYTES };
-        let Grant { version, placements } =
-            Grant { version: version(at), placements: vec![placement] };
-        Ok(Located { version, len: OBJECT_BYTES, placements })
+        Ok(Located { version: version(at), len: OBJECT_BYTES, placements: vec![placement] })
     };
     let segments = (0..16).map(segment).collect();
     let results = (0..BATCH).map(at).collect();
@@ -132,6 +130,7 @@ fn write_frames(rounds: usize) {
         grant: version(at),
         object_len: OBJECT_BYTES,
         object_offset: 0,
+        attributes: &[],
     };
     let writes: Vec<_> = borrowed(&keys[0]).into_iter().enumerate().map(write).collect();
     for _ in 0..rounds {

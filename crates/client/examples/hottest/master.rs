@@ -61,6 +61,7 @@ fn pool(batches: usize) -> Meta {
             endpoint: &name,
             len: (batches * BATCH / SEGMENTS) as u64 * OBJECT_BYTES,
             seen_epoch: Epoch(0),
+            is_empty: true,
         };
         meta.handle(Tick(0), CLIENT, &Request::MountSegment(mount));
     }

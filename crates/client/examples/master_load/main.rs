@@ -21,7 +21,7 @@ mod work;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use mooncake_types::{ClientId, Epoch, MountSegment, Reply, Request, SegmentId};
+use mooncake_types::{ClientId, Epoch, MountOutcome, MountSegment, Reply, Request, SegmentId};
 
 use crate::arguments::Arguments;
 use crate::connection::{Connection, LoadError};
@@ -55,9 +55,10 @@ fn run(arguments: &Arguments) -> Result<Figures, LoadError> {
         endpoint: NAME,
         len: 2 * work::OBJECT_BYTES * (arguments.objects + arguments.spare()) as u64,
         seen_epoch: Epoch(0),
+        is_empty: true,
     };
     match control.call(&Request::MountSegment(mount))? {
-        Reply::Done(Ok(())) => {}
+        Reply::Mounted(MountOutcome::Ready) => {}
         other => return Err(LoadError::Answer { to: "the mount", got: format!("{other:?}") }),
     }
     let measured = std::thread::scope(|scope| {

@@ -225,7 +225,10 @@ impl Membership {
         };
         match (asked, reply) {
             (Asked::Ping { at }, Ok(Reply::Pong(pong))) => self.on_pong(at, address, &pong),
-            (Asked::Mount { segment }, Ok(Reply::Done(result))) => self.on_mounted(segment, result),
+            (Asked::Mount { segment }, Ok(Reply::Mounted(_))) => self.on_mounted(segment, Ok(())),
+            (Asked::Mount { segment }, Ok(Reply::Done(Err(code)))) => {
+                self.on_mounted(segment, Err(code));
+            }
             (Asked::Unmount, Ok(Reply::Done(_))) => {
                 // Whatever the answer, the master does not have it any more.
                 self.disowned.pop();
@@ -294,6 +297,7 @@ impl Membership {
             endpoint: &segment.endpoint,
             len: segment.len,
             seen_epoch: self.seen_epoch,
+            is_empty: true,
         })
     }
 }

@@ -5,6 +5,8 @@ use mooncake_types::{PutMode, Request, ScanAction, TaskKind};
 pub(super) enum Rpc {
     Ping,
     MountSegment,
+    ReportInventory,
+    FetchDrops,
     UnmountSegment,
     GracefulUnmountSegment,
     PutStart,
@@ -41,6 +43,8 @@ impl Rpc {
     pub(super) const ALL: [(Self, &'static str); Self::COUNT] = [
         (Self::Ping, "Ping"),
         (Self::MountSegment, "MountSegment"),
+        (Self::ReportInventory, "ReportInventory"),
+        (Self::FetchDrops, "FetchDrops"),
         (Self::UnmountSegment, "UnmountSegment"),
         (Self::GracefulUnmountSegment, "GracefulUnmountSegment"),
         (Self::PutStart, "PutStart"),
@@ -77,6 +81,8 @@ impl Rpc {
         match request {
             Request::Ping { .. } => Self::Ping,
             Request::MountSegment(_) => Self::MountSegment,
+            Request::ReportInventory(_) => Self::ReportInventory,
+            Request::FetchDrops { .. } => Self::FetchDrops,
             Request::UnmountSegment { grace_ms: 0, .. } => Self::UnmountSegment,
             Request::UnmountSegment { .. } => Self::GracefulUnmountSegment,
             Request::PutStart(start) => match start.mode {

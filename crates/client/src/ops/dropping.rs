@@ -1,8 +1,6 @@
 use std::sync::Arc;
 
-use mooncake_types::{
-    ErrorCode, RangeDrop, RemainingRange, Remains, Request, Tick, Version, limits,
-};
+use mooncake_types::{ErrorCode, RangeDrop, RemainingRange, Remains, Request, Tick, limits};
 
 use super::{Discard, MoveError, Step};
 
@@ -20,7 +18,7 @@ const LONGEST_WAIT_MS: u64 = 30_000;
 pub(super) struct Dropping {
     left: Vec<Discard>,
     /// What the master is to be told of once all is dropped.
-    versions: Vec<Version>,
+    dropped: Vec<RangeDrop>,
     /// From when on nobody has a route.
     until: Tick,
     give_up_at: Tick,
@@ -43,20 +41,19 @@ pub(super) fn discards(remains: &Remains) -> Vec<Discard> {
 impl Dropping {
     /// Begins with a reply that came at `now`.
     pub(super) fn new(remains: &Remains, now: Tick) -> Self {
-        let mut versions: Vec<Version> = match remains.lease_ms {
+        let left = discards(remains);
+        let dropped = match remains.lease_ms {
             0 => Vec::new(),
-            _ => remains.ranges.iter().map(|range| range.version).collect(),
+            _ => left.iter().map(|discard| discard.range).collect(),
         };
-        versions.sort_unstable();
-        versions.dedup();
         // Clocks run at slightly different rates, and this one counts whole milliseconds.
         let wait_ms = match remains.lease_ms {
             0 => 0,
             lease_ms => lease_ms.saturating_add(lease_ms / 64 + 2),
         };
         Self {
-            left: discards(remains),
-            versions,
+            left,
+            dropped,
             until: now.after_ms(wait_ms),
             give_up_at: now.after_ms(LONGEST_WAIT_MS),
             retry_at: now,
@@ -91,9 +88,9 @@ impl Dropping {
     }
 
     fn tell<'a>(&mut self) -> Option<Step<'a>> {
-        let rest = self.versions.len().saturating_sub(limits::MAX_BATCH_KEYS);
-        let versions = self.versions.split_off(rest);
-        (!versions.is_empty()).then_some(Step::Call(Request::Dropped { versions }))
+        let rest = self.dropped.len().saturating_sub(limits::MAX_FETCHED_DROPS as usize);
+        let dropped = self.dropped.split_off(rest);
+        (!dropped.is_empty()).then_some(Step::Call(Request::Dropped { dropped }))
     }
 
     /// The outcome of [`Step::Drop`].
@@ -106,7 +103,7 @@ impl Dropping {
     /// The master was told, or not: then it waits for the end of the lease.
     pub(super) fn on_told(&mut self, is_answered: bool) {
         if !is_answered {
-            self.versions.clear();
+            self.dropped.clear();
         }
     }
 

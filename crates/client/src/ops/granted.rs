@@ -54,6 +54,7 @@ impl Granted {
                     grant: self.grant,
                     object_len: self.object_len,
                     object_offset: cut.object_offset,
+                    attributes: &[],
                 },
                 at: cut.at,
             });

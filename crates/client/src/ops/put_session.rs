@@ -54,7 +54,7 @@ impl<'a> StartOp<'a> {
         let expires_at = self.asked_at.after_ms(self.ttl_ms);
         for (position, grant) in std::mem::take(&mut self.asked).into_iter().zip(grants) {
             let item = &self.items[position];
-            self.results[position] = grant.and_then(|Grant { version, placements }| {
+            self.results[position] = grant.and_then(|Grant { version, placements, .. }| {
                 let granted = Granted {
                     version,
                     grant: version,

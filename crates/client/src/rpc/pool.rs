@@ -120,12 +120,14 @@ fn is_idempotent(request: &Request<'_>) -> bool {
         | Request::MountSegment(_)
         | Request::GetReplicaList { .. }
         | Request::Dropped { .. }
+        | Request::FetchDrops { .. }
         | Request::ExistKey { .. }
         | Request::QueryTask { .. } => true,
         Request::Scan(scan) => scan.action == ScanAction::List,
         // Told twice that a move is done, the master would take its source to be dropped.
         Request::EndTask { outcome, .. } => outcome.is_err(),
-        Request::UnmountSegment { .. }
+        Request::ReportInventory(_)
+        | Request::UnmountSegment { .. }
         | Request::PutStart(_)
         | Request::PutEnd { .. }
         | Request::PutRevoke { .. }

@@ -215,9 +215,10 @@ impl Session {
             endpoint: &lent.endpoint,
             len: lent.len,
             seen_epoch: self.host.epoch(),
+            is_empty: true,
         });
         let code = match self.pool.call(&request) {
-            Ok(Reply::Done(Ok(()))) => return Ok(()),
+            Ok(Reply::Mounted(_)) => return Ok(()),
             Ok(Reply::Done(Err(code)) | Reply::Refused(code)) => code,
             // Whether it is mounted is unknown; the master must not go on placing objects in it.
             Ok(_) => self.disown(lent.id, ErrorCode::InternalError),

@@ -36,6 +36,7 @@ fn write(offset: u64, len: u64, counter: u64) -> RangeWrite<'static> {
         grant: version(counter),
         object_len: len,
         object_offset: 0,
+        attributes: &[],
     }
 }
 

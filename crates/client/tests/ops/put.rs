@@ -62,6 +62,7 @@ fn a_put_is_a_grant_a_write_and_an_end() {
         grant: version(5),
         object_len: 10,
         object_offset: 0,
+        attributes: &[],
     };
     let first = RangeWrite { segment: SegmentId(2), offset: 0, entry_len: 4, len: 4, ..whole };
     let second = RangeWrite { offset: 32, entry_len: 6, len: 6, object_offset: 4, ..first };
@@ -274,7 +275,7 @@ fn grants_of_different_leaders_are_written_under_their_own_epochs() {
     let of_epoch = |epoch, counter, segment| {
         let version = Version { epoch: Epoch(epoch), counter };
         let placements = vec![Placement { replica: 0, segment, offset: 0, len: 10 }];
-        Ok(Grant { version, placements })
+        Ok(Grant { version, placements, attributes: Vec::new() })
     };
     let grants = vec![of_epoch(1, 9, 0), of_epoch(2, 1, 1), of_epoch(1, 10, 2)];
     let mut op = PutOp::new(&items, &ReplicateConfig::default());

@@ -82,7 +82,7 @@ pub(crate) fn found(results: Vec<Result<Located, ErrorCode>>) -> Result<Reply, C
 }
 
 pub(crate) fn grant(counter: u64, ranges: &[Range]) -> Result<Grant, ErrorCode> {
-    Ok(Grant { version: version(counter), placements: placements(ranges) })
+    Ok(Grant { version: version(counter), placements: placements(ranges), attributes: Vec::new() })
 }
 
 pub(crate) fn granted(results: Vec<Result<Grant, ErrorCode>>) -> Result<Reply, CallError> {

@@ -21,6 +21,7 @@ fn order() -> TaskOrder {
         grant: version(9),
         source: vec![range(3, 0, 64, 10)],
         targets: vec![range(0, 1, 0, 4), range(0, 1, 32, 6), range(1, 2, 16, 10)],
+        attributes: Vec::new(),
     }
 }
 

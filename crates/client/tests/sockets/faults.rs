@@ -6,7 +6,9 @@ use mooncake_client::node::Host;
 use mooncake_client::{ErrorCode, Health, ReplicateConfig, Store, StoreConfig};
 use mooncake_meta::Meta;
 use mooncake_transfer::{DataServer, ServerConfig};
-use mooncake_types::{ClientId, Epoch, MountSegment, Reply, Request, SegmentId, Tick};
+use mooncake_types::{
+    ClientId, Epoch, MountOutcome, MountSegment, Reply, Request, SegmentId, Tick,
+};
 
 use crate::master::{self, CLUSTER, Master, TOKEN};
 use crate::rig::{config, content, eventually, get, open, put};
@@ -79,10 +81,11 @@ fn full_node(master: &Master) -> DataServer {
         endpoint: &endpoint,
         len: 16 << 20,
         seen_epoch: Epoch(0),
+        is_empty: true,
     };
     let request = Request::MountSegment(mount);
     let reply = master.with_meta(|meta| meta.handle(Tick(0), ClientId(77), &request));
-    assert_eq!(reply, Reply::Done(Ok(())));
+    assert_eq!(reply, Reply::Mounted(MountOutcome::Ready));
     server
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use mooncake_client::{Buffer, ErrorCode, ReplicateConfig, Store, StoreConfig};
 use mooncake_types::{
-    ClientId, Epoch, MountSegment, PutEnd, PutItem, PutStart, Reply, Request, SegmentId, Tick,
+    ClientId, Epoch, MountOutcome, MountSegment, PutEnd, PutItem, PutStart, Reply, Request,
+    SegmentId, Tick,
 };
 use mooncake_wire::{Kind, PROTOCOL_VERSION, Welcome};
 
@@ -39,10 +40,11 @@ impl Peer {
             endpoint: &endpoint,
             len: 2 * LEN as u64,
             seen_epoch: Epoch(0),
+            is_empty: true,
         };
         let request = Request::MountSegment(mount);
         let reply = master.with_meta(|meta| meta.handle(Tick(0), NODE, &request));
-        assert_eq!(reply, Reply::Done(Ok(())));
+        assert_eq!(reply, Reply::Mounted(MountOutcome::Ready));
         let (go_on, told) = channel();
         let (tell, done) = channel();
         let thread = std::thread::spawn(move || {

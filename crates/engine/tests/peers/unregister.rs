@@ -88,6 +88,7 @@ fn stalled_writer(peer: &Engine, start: u64, len: u64, sent: usize) -> TcpStream
         grant: version,
         object_len: len,
         object_offset: 0,
+        attributes: &[],
     };
     frame.clear();
     encode_write(&mut frame, 1, Epoch(0), &[range]);

@@ -137,5 +137,6 @@ fn state_name(state: SegmentState) -> &'static str {
         SegmentState::Drained => "DRAINED",
         SegmentState::GracefullyUnmounting => "GRACEFULLY_UNMOUNTING",
         SegmentState::Unmounting => "UNMOUNTING",
+        SegmentState::Recovering => "RECOVERING",
     }
 }

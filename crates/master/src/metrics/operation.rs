@@ -7,6 +7,8 @@ use mooncake_types::{Reply, Request, ScanAction, TaskKind};
 pub(crate) enum Operation {
     Ping,
     MountSegment,
+    ReportInventory,
+    FetchDrops,
     UnmountSegment,
     PutStart,
     PutEnd,
@@ -39,6 +41,8 @@ impl Operation {
     pub(crate) const ALL: [(Operation, &'static str); Operation::COUNT] = [
         (Operation::Ping, "ping"),
         (Operation::MountSegment, "mount_segment"),
+        (Operation::ReportInventory, "report_inventory"),
+        (Operation::FetchDrops, "fetch_drops"),
         (Operation::UnmountSegment, "unmount_segment"),
         (Operation::PutStart, "put_start"),
         (Operation::PutEnd, "put_end"),
@@ -69,6 +73,8 @@ impl Operation {
         match request {
             Request::Ping { .. } => Operation::Ping,
             Request::MountSegment(_) => Operation::MountSegment,
+            Request::ReportInventory(_) => Operation::ReportInventory,
+            Request::FetchDrops { .. } => Operation::FetchDrops,
             Request::UnmountSegment { .. } => Operation::UnmountSegment,
             Request::PutStart(start) if start.puts.len() == 1 => Operation::PutStart,
             Request::PutStart(_) => Operation::BatchPutStart,
@@ -116,6 +122,8 @@ impl Outcome {
     pub(crate) fn of(reply: &Reply) -> Outcome {
         match reply {
             Reply::Pong(_)
+            | Reply::Mounted(_)
+            | Reply::Drops(_)
             | Reply::Scanned(_)
             | Reply::TaskCreated(_)
             | Reply::TaskReported(_)

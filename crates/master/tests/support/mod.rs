@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use mooncake_master::{Config, Master};
 use mooncake_types::{
-    ClientId, Epoch, ErrorCode, MountSegment, PutEnd, PutItem, PutStart, ReplicateConfig, Reply,
-    Request, SegmentId,
+    ClientId, Epoch, ErrorCode, MountOutcome, MountSegment, PutEnd, PutItem, PutStart,
+    ReplicateConfig, Reply, Request, SegmentId,
 };
 use mooncake_wire::{HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role};
 use tokio::sync::oneshot;
@@ -169,8 +169,10 @@ impl Rpc {
             endpoint: "127.0.0.1:1",
             len,
             seen_epoch: Epoch(0),
+            is_empty: true,
         };
-        assert_eq!(self.ask(&Request::MountSegment(mount)), Reply::Done(Ok(())));
+        let ready = Reply::Mounted(MountOutcome::Ready);
+        assert_eq!(self.ask(&Request::MountSegment(mount)), ready);
     }
 
     /// Puts objects of `len` bytes as far as the master is concerned.

@@ -83,6 +83,7 @@ pub(crate) fn meta_hits(trace: &Trace, capacity: usize, segments: usize) -> usiz
             endpoint: &name,
             len: share * BLOCK_BYTES,
             seen_epoch: Epoch(0),
+            is_empty: true,
         };
         meta.handle(Tick(0), CLIENT, &Request::MountSegment(mount));
     }

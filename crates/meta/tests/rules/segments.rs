@@ -2,12 +2,14 @@
 
 use mooncake_meta::Config;
 use mooncake_types::{
-    ClientId, Epoch, ErrorCode, MountSegment, ReplicateConfig, Reply, Request, SegmentId,
-    SegmentState, limits,
+    ClientId, Epoch, ErrorCode, MountOutcome, MountSegment, ReplicateConfig, Reply, Request,
+    SegmentId, SegmentState, limits,
 };
 
 use crate::world::{ALICE, BOB, World};
 use crate::{KIB, pool};
+
+const READY: Reply = Reply::Mounted(MountOutcome::Ready);
 
 #[test]
 fn an_unmounted_segment_takes_its_objects_along() {
@@ -115,13 +117,14 @@ fn a_node_that_obeyed_a_later_leader_raises_the_epoch() {
         endpoint: "n:1",
         len: 64 * KIB,
         seen_epoch: Epoch(100),
+        is_empty: true,
     };
-    assert_eq!(world.ask(BOB, &Request::MountSegment(mount)), Reply::Done(Ok(())));
+    assert_eq!(world.ask(BOB, &Request::MountSegment(mount)), READY);
     assert_eq!(world.meta.epoch(), Epoch(101));
     let after = world.put("b", 1).unwrap().what.version;
     assert!(after > before && after.epoch == Epoch(101));
     let again = MountSegment { seen_epoch: Epoch(200), ..mount };
-    assert_eq!(world.ask(BOB, &Request::MountSegment(again)), Reply::Done(Ok(())));
+    assert_eq!(world.ask(BOB, &Request::MountSegment(again)), READY);
     assert_eq!(world.meta.epoch(), Epoch(201), "also for a segment that is mounted");
     let absurd = MountSegment { seen_epoch: Epoch(u64::MAX), ..mount };
     let refused = Reply::Done(Err(ErrorCode::InvalidVersion));
@@ -152,11 +155,12 @@ fn segments_of_dead_clients_are_named_once_unless_somebody_took_their_name_over(
         endpoint: "node-2:12345",
         len: 64 * KIB,
         seen_epoch: Epoch(0),
+        is_empty: true,
     };
-    assert_eq!(world.ask(BOB, &Request::MountSegment(again)), Reply::Done(Ok(())));
+    assert_eq!(world.ask(BOB, &Request::MountSegment(again)), READY);
     assert_eq!(world.unmount(BOB, 3, 0), Ok(()), "leaving is not dying");
     world.mount(BOB, 2_000, 64 * KIB).expect("the segment is a new one");
-    assert_eq!(world.ask(BOB, &Request::MountSegment(again)), Reply::Done(Ok(())));
+    assert_eq!(world.ask(BOB, &Request::MountSegment(again)), READY);
     assert!(world.meta.take_expired_segments().is_empty());
     world.advance(4_500);
     assert!(world.meta.take_expired_segments().is_empty(), "it is only out of sight");

@@ -4,9 +4,9 @@
 
 use mooncake_meta::{Config, Meta};
 use mooncake_types::{
-    ClientId, CreateTask, Epoch, ErrorCode, Grant, KeyVersion, Located, MountSegment, PutEnd,
-    PutItem, PutMode, PutStart, Remains, ReplicateConfig, Reply, Request, Scan, ScanAction,
-    ScanPage, SegmentAddress, SegmentId, TaskId, TaskOrders, TaskReport, Tick, Version,
+    ClientId, CreateTask, Epoch, ErrorCode, Grant, KeyVersion, Located, MountOutcome, MountSegment,
+    PutEnd, PutItem, PutMode, PutStart, RangeDrop, Remains, ReplicateConfig, Reply, Request, Scan,
+    ScanAction, ScanPage, SegmentAddress, SegmentId, TaskId, TaskOrders, TaskReport, Tick, Version,
 };
 
 pub(crate) const ALICE: ClientId = ClientId(1);
@@ -76,8 +76,10 @@ impl World {
             endpoint: &name,
             len,
             seen_epoch: Epoch(0),
+            is_empty: true,
         };
         match self.ask(from, &Request::MountSegment(mount)) {
+            Reply::Mounted(MountOutcome::Ready) => Ok(()),
             Reply::Done(result) => result,
             other => panic!("{other:?}"),
         }
@@ -292,8 +294,13 @@ impl World {
 
     /// Tells the master that the nodes have dropped all this.
     pub(crate) fn drop_remains(&mut self, remains: &Remains) {
-        let versions = remains.ranges.iter().map(|range| range.version).collect();
-        assert_eq!(self.ask(BOB, &Request::Dropped { versions }), Reply::Done(Ok(())));
+        let dropped = remains.ranges.iter().map(|range| RangeDrop {
+            segment: remains.segments[range.segment as usize].id,
+            offset: range.offset,
+            version: range.version,
+        });
+        let request = Request::Dropped { dropped: dropped.collect() };
+        assert_eq!(self.ask(BOB, &request), Reply::Done(Ok(())));
     }
 
     /// Walks over all objects, a page at a time.

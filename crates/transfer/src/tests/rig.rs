@@ -110,6 +110,7 @@ impl Object {
             grant: self.version,
             object_len: self.len,
             object_offset: 0,
+            attributes: &[],
         };
         WriteOp { endpoint: Arc::clone(&self.endpoint), range, src }
     }

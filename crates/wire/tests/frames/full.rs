@@ -1,10 +1,11 @@
 use mooncake_types::limits::{
-    MAX_BATCH_KEYS, MAX_FETCHED_TASKS, MAX_FRAME_RANGES, MAX_GROUP_BYTES, MAX_KEY_BYTES,
-    MAX_TASK_MESSAGE_BYTES,
+    MAX_ATTRIBUTES_BYTES, MAX_BATCH_KEYS, MAX_FETCHED_DROPS, MAX_FETCHED_TASKS, MAX_FRAME_RANGES,
+    MAX_GROUP_BYTES, MAX_INVENTORY_PAGE_ENTRIES, MAX_KEY_BYTES, MAX_TASK_MESSAGE_BYTES,
 };
 use mooncake_types::{
-    Epoch, ErrorCode, PutItem, PutStart, RangeDrop, RangeRead, RangeWrite, ReplicateConfig, Reply,
-    Request, SegmentId, TaskOrder, TaskOrders, TaskReport, Version,
+    EntryState, Epoch, ErrorCode, Grant, InventoryEntry, InventoryPage, PutItem, PutStart,
+    RangeDrop, RangeRead, RangeWrite, ReplicateConfig, Reply, Request, SegmentId, TaskOrder,
+    TaskOrders, TaskReport, Version,
 };
 
 use crate::frame::{Frame, decode, split};
@@ -28,6 +29,7 @@ fn a_batch_within_the_limits_fits_a_frame() {
         grant: version,
         object_len: most,
         object_offset: most,
+        attributes: &[0xFF; MAX_ATTRIBUTES_BYTES],
     };
     let group = &*"g".repeat(MAX_GROUP_BYTES);
     let put = PutItem { group, ..PutItem::new(key, most) };
@@ -37,9 +39,29 @@ fn a_batch_within_the_limits_fits_a_frame() {
     let report = TaskReport { created_ms_ago: most, message, ..TaskReport::default() };
     let order = TaskOrder { key: key.into(), version, grant: version, ..TaskOrder::default() };
     let orders = vec![order; MAX_FETCHED_TASKS as usize];
+    let entry = InventoryEntry {
+        offset: most,
+        len: most,
+        key,
+        version,
+        grant: version,
+        object_len: most,
+        object_offset: most,
+        state: EntryState::Writing,
+        attributes: write.attributes,
+    };
+    let entries = vec![entry; MAX_INVENTORY_PAGE_ENTRIES];
+    let page = InventoryPage { segment, page: u32::MAX, last: true, entries };
+    let grant = Grant { version, placements: vec![], attributes: write.attributes.to_vec() };
+    let drops = vec![RangeDrop { segment, offset: most, version }; MAX_FETCHED_DROPS as usize];
     let results = vec![Err(ErrorCode::TenantNotEmpty); MAX_FRAME_RANGES];
     let frames = [
         Frame::Request(Request::PutStart(start)),
+        Frame::Request(Request::ReportInventory(page)),
+        Frame::Request(Request::FetchDrops { dropped: drops.clone(), limit: u32::MAX }),
+        Frame::Request(Request::Dropped { dropped: drops.clone() }),
+        Frame::Reply(Reply::Drops(drops)),
+        Frame::Reply(Reply::Granted { results: vec![Ok(grant); MAX_BATCH_KEYS], segments: vec![] }),
         Frame::Request(Request::ClearReplicas { keys: vec![key; MAX_BATCH_KEYS], segment: key }),
         Frame::Reply(Reply::TaskReported(report)),
         Frame::Reply(Reply::TasksFetched(TaskOrders { orders, segments: vec![] })),
@@ -49,7 +71,6 @@ fn a_batch_within_the_limits_fits_a_frame() {
         Frame::WriteReply(results.clone()),
         Frame::Drop(vec![RangeDrop { segment, offset: most, version }; MAX_FRAME_RANGES]),
         Frame::DropReply(results),
-        Frame::Request(Request::Dropped { versions: vec![version; MAX_BATCH_KEYS] }),
     ];
     for sent in frames {
         let bytes = sent.encode(1);

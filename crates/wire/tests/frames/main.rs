@@ -6,6 +6,7 @@ mod full;
 mod golden;
 mod hostile;
 mod refused;
+mod refused_recovery;
 mod round_trip;
 mod sample;
 mod seed;

@@ -5,7 +5,7 @@ use mooncake_types::limits::{
     MAX_SCAN_OBJECTS, MAX_SEGMENTS, MAX_TASK_MESSAGE_BYTES,
 };
 use mooncake_types::{ErrorCode, PutItem, PutStart, Reply, Request};
-use mooncake_wire::{DecodeError, Kind};
+use mooncake_wire::{DecodeError, Kind, PROTOCOL_VERSION};
 
 use crate::body::Body;
 use crate::frame::{Frame, decode};
@@ -171,7 +171,11 @@ fn fields_that_are_missing() {
     let nameless = empty().message(8, empty());
     check(Kind::Reply, empty().message(3, empty().message(1, nameless)), missing("segment_id"));
     check(Kind::Hello, empty(), missing("protocol_version"));
-    check(Kind::Hello, empty().varint(1, 1).varint(3, 1), missing("client_id"));
+    check(
+        Kind::Hello,
+        empty().varint(1, PROTOCOL_VERSION.into()).varint(3, 1),
+        missing("client_id"),
+    );
     check(Kind::Welcome, empty().varint(1, 1), missing("epoch"));
     check(Kind::Refusal, empty().bytes(1, b"why"), missing("status_code"));
     check(Kind::Write, empty(), missing("epoch"));
@@ -210,7 +214,7 @@ fn columns_of_different_lengths() {
     check(Kind::Request, mount, length("segment_id", 16, 15));
     check(
         Kind::Hello,
-        empty().varint(1, 1).varint(3, 1).bytes(5, &[0]),
+        empty().varint(1, PROTOCOL_VERSION.into()).varint(3, 1).bytes(5, &[0]),
         length("client_id", 16, 1),
     );
 }
@@ -348,7 +352,7 @@ fn numbers_that_mean_nothing() {
     check(Kind::Reply, empty().message(10, report().varint(2, 2)), out_of_range("kind", 2));
     check(Kind::Reply, empty().message(10, report().varint(3, 4)), out_of_range("status", 4));
     for role in [0, 3] {
-        let body = empty().varint(1, 1).varint(3, role as u64).bytes(5, ID);
+        let body = empty().varint(1, PROTOCOL_VERSION.into()).varint(3, role as u64).bytes(5, ID);
         check(Kind::Hello, body, out_of_range("role", role));
     }
     check(Kind::Reply, empty().message(6, empty().bytes(1, &[3])), out_of_range("exists", 3));

@@ -1,8 +1,9 @@
 use mooncake_types::{
-    ClientId, CreateTask, Epoch, ErrorCode, Grant, KeyVersion, Located, MountSegment, Placement,
-    Pong, PutEnd, PutItem, PutMode, PutStart, RangeDrop, RangeRead, RangeWrite, RemainingRange,
-    Remains, ReplicateConfig, Reply, Request, Scan, ScanAction, ScanPage, SegmentAddress,
-    SegmentId, SoftPin, TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
+    ClientId, CreateTask, EntryState, Epoch, ErrorCode, Grant, InventoryEntry, InventoryPage,
+    KeyVersion, Located, MountOutcome, MountSegment, Placement, Pong, PutEnd, PutItem, PutMode,
+    PutStart, RangeDrop, RangeRead, RangeWrite, RemainingRange, Remains, ReplicateConfig, Reply,
+    Request, Scan, ScanAction, ScanPage, SegmentAddress, SegmentId, SoftPin, TaskId, TaskKind,
+    TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
 };
 use mooncake_wire::{Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
 
@@ -66,12 +67,23 @@ fn segments() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         endpoint: "10.0.0.1:12345",
         len: 3 << 30,
         seen_epoch: Epoch(41),
+        is_empty: true,
     };
+    let empty_page = InventoryPage { segment: OTHER, last: true, ..InventoryPage::default() };
     [
         ("ping", Request::Ping { segments: vec![SEGMENT, OTHER], unreachable: vec![] }),
         ("ping, no segments", Request::Ping { segments: vec![], unreachable: vec![] }),
         ("ping, unreachable", Request::Ping { segments: vec![SEGMENT], unreachable: vec![OTHER] }),
         ("mount segment", Request::MountSegment(mount)),
+        (
+            "mount segment, not empty",
+            Request::MountSegment(MountSegment { is_empty: false, ..mount }),
+        ),
+        ("report inventory", Request::ReportInventory(page())),
+        ("report inventory, all columns", Request::ReportInventory(full_page())),
+        ("report inventory, nothing", Request::ReportInventory(empty_page)),
+        ("fetch drops", Request::FetchDrops { dropped: vec![drop_of(SEGMENT)], limit: 4096 }),
+        ("fetch drops, none dropped", Request::FetchDrops { dropped: vec![], limit: 1 }),
         ("unmount segment", Request::UnmountSegment { id: SEGMENT, grace_ms: 30_000 }),
     ]
     .into_iter()
@@ -111,7 +123,7 @@ fn objects() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         ("exist key", Request::ExistKey { keys: KEYS.to_vec() }),
         ("exist key, no keys", Request::ExistKey { keys: vec![] }),
         ("remove", Request::Remove { keys: vec![KEYS[0]], force: false }),
-        ("dropped", Request::Dropped { versions: vec![version(), Version::default()] }),
+        ("dropped", Request::Dropped { dropped: vec![drop_of(SEGMENT), drop_of(OTHER)] }),
         ("remove, forced", Request::Remove { keys: vec![KEYS[0]], force: true }),
         ("scan, list", Request::Scan(list)),
         ("scan, remove", Request::Scan(remove)),
@@ -168,24 +180,35 @@ fn task_replies() -> impl Iterator<Item = (&'static str, Reply)> {
         grant: Version { counter: 0x0102_0304_0506_0709, ..version() },
         source: placements()[..1].to_vec(),
         targets: placements()[1..].to_vec(),
+        attributes: Vec::new(),
     };
+    let noted = TaskOrder { attributes: vec![9; 3], ..order.clone() };
     let bare = TaskOrder { key: KEYS[2].into(), ..TaskOrder::default() };
+    let noted = TaskOrders { orders: vec![noted, bare.clone()], segments: addresses() };
     let orders = TaskOrders { orders: vec![order, bare], segments: addresses() };
     [
         ("task created", Reply::TaskCreated(TASK)),
         ("task reported", Reply::TaskReported(report)),
         ("task reported, pending", Reply::TaskReported(pending)),
         ("tasks fetched", Reply::TasksFetched(orders)),
+        ("tasks fetched, with attributes", Reply::TasksFetched(noted)),
         ("tasks fetched, none", Reply::TasksFetched(TaskOrders::default())),
     ]
     .into_iter()
 }
 
 fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
-    let pong =
-        Pong { need_remount: true, epoch: Epoch(42), client_ttl_ms: 10_000, has_tasks: false };
+    let pong = Pong {
+        need_remount: true,
+        epoch: Epoch(42),
+        client_ttl_ms: 10_000,
+        has_tasks: false,
+        has_drops: false,
+    };
     let busy = Pong { has_tasks: true, ..pong };
-    let grant = Grant { version: version(), placements: placements() };
+    let holding = Pong { has_drops: true, ..pong };
+    let grant = Grant { version: version(), placements: placements(), attributes: Vec::new() };
+    let noted = Grant { attributes: vec![3, 1, 4], ..grant.clone() };
     let located = Located { version: version(), len: 1 << 20, placements: placements() };
     let page = ScanPage {
         next_cursor: Some(1 << 40),
@@ -200,12 +223,25 @@ fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
     [
         ("pong", Reply::Pong(pong)),
         ("pong, tasks", Reply::Pong(busy)),
+        ("pong, drops", Reply::Pong(holding)),
+        ("mounted", Reply::Mounted(MountOutcome::Ready)),
+        ("mounted, wants inventory", Reply::Mounted(MountOutcome::WantsInventory)),
+        ("mounted, start empty", Reply::Mounted(MountOutcome::StartEmpty)),
+        ("drops", Reply::Drops(vec![drop_of(SEGMENT), drop_of(OTHER)])),
+        ("drops, none", Reply::Drops(vec![])),
         ("done", Reply::Done(Ok(()))),
         ("done, not", Reply::Done(Err(ErrorCode::SegmentNotFound))),
         (
             "granted",
             Reply::Granted {
                 results: vec![Ok(grant), Err(ErrorCode::NoAvailableHandle), Ok(Grant::default())],
+                segments: addresses(),
+            },
+        ),
+        (
+            "granted, with attributes",
+            Reply::Granted {
+                results: vec![Err(ErrorCode::NoAvailableHandle), Ok(noted), Ok(Grant::default())],
                 segments: addresses(),
             },
         ),
@@ -265,13 +301,14 @@ fn data() -> Vec<(&'static str, Frame<'static>)> {
         grant: version(),
         object_len: 1 << 20,
         object_offset: 1 << 19,
+        attributes: &[],
     };
-    let dropped = RangeDrop { segment: SEGMENT, offset: 5 << 30, version: version() };
     let results = || vec![Ok(()), Err(ErrorCode::ObjectNotFound), Err(ErrorCode::TransferFail)];
     let reads = vec![read, RangeRead { segment: OTHER, from: 0, ..read }];
     let striped = vec![read, RangeRead { object_offset: 1 << 30, ..read }];
     let writes = vec![write, RangeWrite { key: KEYS[2], object_offset: 0, ..write }];
     let part = RangeWrite { from: 1 << 18, len: 1 << 18, ..write };
+    let noted = RangeWrite { attributes: &[7, 7], ..write };
     let copy = RangeWrite { grant: Version { counter: u64::MAX, ..version() }, ..write };
     let shared = Shared { len: 3 << 30, address: 0x7fff_1234_5000, has_memory: true };
     vec![
@@ -280,18 +317,52 @@ fn data() -> Vec<(&'static str, Frame<'static>)> {
         ("read reply", Frame::ReadReply(results())),
         ("write", Frame::Write(Epoch(42), writes)),
         ("write, in parts", Frame::Write(Epoch(42), vec![part, copy, write])),
+        ("write, with attributes", Frame::Write(Epoch(42), vec![write, noted])),
         ("write, nothing", Frame::Write(Epoch(0), vec![])),
         ("write reply", Frame::WriteReply(results())),
-        ("drop", Frame::Drop(vec![dropped, RangeDrop { segment: OTHER, ..dropped }])),
+        ("drop", Frame::Drop(vec![drop_of(SEGMENT), drop_of(OTHER)])),
         ("drop reply", Frame::DropReply(results())),
         ("share", Frame::Share(SEGMENT)),
         ("share reply", Frame::ShareReply(Ok(shared))),
         ("share reply, refused", Frame::ShareReply(Err(ErrorCode::SegmentNotFound))),
         ("begin", Frame::Begin(Epoch(42), vec![part, write])),
+        ("begin, with attributes", Frame::Begin(Epoch(42), vec![noted])),
         ("begin reply", Frame::BeginReply(results())),
         ("complete", Frame::Complete(results())),
         ("complete reply", Frame::CompleteReply(results())),
     ]
+}
+
+fn drop_of(segment: SegmentId) -> RangeDrop {
+    RangeDrop { segment, offset: 5 << 30, version: version() }
+}
+
+fn entry() -> InventoryEntry<'static> {
+    InventoryEntry {
+        offset: 5 << 30,
+        len: 1 << 19,
+        key: KEYS[0],
+        version: version(),
+        grant: version(),
+        object_len: 1 << 19,
+        object_offset: 0,
+        state: EntryState::Complete,
+        attributes: &[],
+    }
+}
+
+fn page() -> InventoryPage<'static> {
+    let other = InventoryEntry { offset: 6 << 30, key: KEYS[2], ..entry() };
+    InventoryPage { segment: SEGMENT, page: 1, last: false, entries: vec![entry(), other] }
+}
+
+/// A page with every column that most pages do without.
+fn full_page() -> InventoryPage<'static> {
+    let grant = Version { counter: u64::MAX, ..version() };
+    let (state, attributes) = (EntryState::Writing, &[2, 7, 1][..]);
+    let stripe = InventoryEntry { object_len: 1 << 20, object_offset: 1 << 19, ..entry() };
+    let writing = InventoryEntry { offset: 6 << 30, grant, state, attributes, ..entry() };
+    InventoryPage { last: true, entries: vec![stripe, writing], ..page() }
 }
 
 fn version() -> Version {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use mooncake_types::limits::MAX_REPLICAS;
 use mooncake_types::{
-    ClientId, CreateTask, Epoch, ErrorCode, Grant, KeyVersion, Located, MountSegment, Placement,
-    Pong, PutEnd, PutItem, PutMode, PutStart, RangeDrop, RangeRead, RangeWrite, RemainingRange,
-    Remains, ReplicateConfig, Reply, Request, Scan, ScanAction, ScanPage, SegmentAddress,
-    SegmentId, SoftPin, TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
+    ClientId, CreateTask, EntryState, Epoch, ErrorCode, Grant, InventoryEntry, InventoryPage,
+    KeyVersion, Located, MountOutcome, MountSegment, Placement, Pong, PutEnd, PutItem, PutMode,
+    PutStart, RangeDrop, RangeRead, RangeWrite, RemainingRange, Remains, ReplicateConfig, Reply,
+    Request, Scan, ScanAction, ScanPage, SegmentAddress, SegmentId, SoftPin, TaskId, TaskKind,
+    TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
 };
 use mooncake_wire::{Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
 use proptest::collection::vec;
@@ -123,6 +124,9 @@ fn request() -> impl Strategy<Value = Request<'static>> {
         (vec(segment_id(), 0..5), vec(segment_id(), 0..3))
             .prop_map(|(segments, unreachable)| Request::Ping { segments, unreachable }),
         mount_segment().prop_map(Request::MountSegment),
+        inventory_page().prop_map(Request::ReportInventory),
+        (vec(range_drop(), 0..6), any::<u32>())
+            .prop_map(|(dropped, limit)| Request::FetchDrops { dropped, limit }),
         (segment_id(), number())
             .prop_map(|(id, grace_ms)| Request::UnmountSegment { id, grace_ms }),
         put_start().prop_map(Request::PutStart),
@@ -130,7 +134,7 @@ fn request() -> impl Strategy<Value = Request<'static>> {
         vec(key_version(), 0..6).prop_map(|puts| Request::PutRevoke { puts }),
         keys().prop_map(|keys| Request::GetReplicaList { keys }),
         keys().prop_map(|keys| Request::ExistKey { keys }),
-        vec(version(), 0..6).prop_map(|versions| Request::Dropped { versions }),
+        vec(range_drop(), 0..6).prop_map(|dropped| Request::Dropped { dropped }),
         (keys(), any::<bool>()).prop_map(|(keys, force)| Request::Remove { keys, force }),
         scan().prop_map(Request::Scan),
         (keys(), text()).prop_map(|(keys, segment)| Request::ClearReplicas { keys, segment }),
@@ -155,15 +159,55 @@ fn create_task() -> impl Strategy<Value = CreateTask<'static>> {
 }
 
 fn mount_segment() -> impl Strategy<Value = MountSegment<'static>> {
-    (segment_id(), text(), text(), number(), epoch()).prop_map(
-        |(id, name, endpoint, len, seen_epoch)| MountSegment {
+    (segment_id(), text(), text(), number(), epoch(), any::<bool>()).prop_map(
+        |(id, name, endpoint, len, seen_epoch, is_empty)| MountSegment {
             id,
             name,
             endpoint,
             len,
             seen_epoch,
+            is_empty,
         },
     )
+}
+
+fn inventory_page() -> impl Strategy<Value = InventoryPage<'static>> {
+    let plain = inventory_entry().prop_map(|entry| InventoryEntry {
+        grant: entry.version,
+        object_len: entry.len,
+        object_offset: 0,
+        attributes: &[],
+        ..entry
+    });
+    let entries = prop_oneof![vec(plain, 0..6), vec(inventory_entry(), 0..6)];
+    (segment_id(), any::<u32>(), any::<bool>(), entries)
+        .prop_map(|(segment, page, last, entries)| InventoryPage { segment, page, last, entries })
+}
+
+fn inventory_entry() -> impl Strategy<Value = InventoryEntry<'static>> {
+    let state = select(&[EntryState::Complete, EntryState::Writing]);
+    let place = (number(), number());
+    let object = (number(), number());
+    (place, text(), version(), version(), object, (state, attributes())).prop_map(
+        |((offset, len), key, version, grant, (object_len, object_offset), (state, attributes))| {
+            InventoryEntry {
+                offset,
+                len,
+                key,
+                version,
+                grant,
+                object_len,
+                object_offset,
+                state,
+                attributes,
+            }
+        },
+    )
+}
+
+/// Attributes that live as long as the test process.
+fn attributes() -> impl Strategy<Value = &'static [u8]> {
+    vec(any::<u8>(), 0..9).prop_map(|bytes| &*bytes.leak())
 }
 
 fn put_start() -> impl Strategy<Value = PutStart<'static>> {
@@ -219,17 +263,21 @@ fn scan() -> impl Strategy<Value = Scan<'static>> {
 }
 
 fn reply() -> impl Strategy<Value = Reply> {
-    let pong = (any::<bool>(), epoch(), number(), any::<bool>()).prop_map(
-        |(need_remount, epoch, client_ttl_ms, has_tasks)| Pong {
+    let pong = (any::<bool>(), epoch(), number(), any::<bool>(), any::<bool>()).prop_map(
+        |(need_remount, epoch, client_ttl_ms, has_tasks, has_drops)| Pong {
             need_remount,
             epoch,
             client_ttl_ms,
             has_tasks,
+            has_drops,
         },
     );
     prop_oneof![
         pong.prop_map(Reply::Pong),
         status().prop_map(Reply::Done),
+        select(&[MountOutcome::Ready, MountOutcome::WantsInventory, MountOutcome::StartEmpty])
+            .prop_map(Reply::Mounted),
+        vec(range_drop(), 0..6).prop_map(Reply::Drops),
         with_segments(|placements| vec(result(grant(placements)), 0..6))
             .prop_map(|(results, segments)| Reply::Granted { results, segments }),
         vec(status(), 0..9).prop_map(Reply::Statuses),
@@ -309,8 +357,9 @@ fn task_report() -> impl Strategy<Value = TaskReport> {
 
 fn task_order(placements: BoxedStrategy<Vec<Placement>>) -> impl Strategy<Value = TaskOrder> {
     let places = (placements.clone(), placements);
-    (task_id(), ".{0,40}", version(), number(), version(), places).prop_map(
-        |(id, key, version, len, grant, (source, targets))| TaskOrder {
+    let text = (".{0,40}", vec(any::<u8>(), 0..4));
+    (task_id(), text, version(), number(), version(), places).prop_map(
+        |(id, (key, attributes), version, len, grant, (source, targets))| TaskOrder {
             id,
             key,
             version,
@@ -318,6 +367,7 @@ fn task_order(placements: BoxedStrategy<Vec<Placement>>) -> impl Strategy<Value 
             grant,
             source,
             targets,
+            attributes,
         },
     )
 }
@@ -352,7 +402,12 @@ fn with_segments<T: std::fmt::Debug, S: Strategy<Value = T>>(
 }
 
 fn grant(placements: BoxedStrategy<Vec<Placement>>) -> impl Strategy<Value = Grant> {
-    (version(), placements).prop_map(|(version, placements)| Grant { version, placements })
+    let attributes = prop_oneof![Just(Vec::new()), vec(any::<u8>(), 0..4)];
+    (version(), placements, attributes).prop_map(|(version, placements, attributes)| Grant {
+        version,
+        placements,
+        attributes,
+    })
 }
 
 fn located(placements: BoxedStrategy<Vec<Placement>>) -> impl Strategy<Value = Located> {
@@ -391,10 +446,13 @@ fn range_write() -> impl Strategy<Value = RangeWrite<'static>> {
                 grant: version,
                 object_len,
                 object_offset,
+                attributes: &[],
             }
         })
         .boxed();
     let part = (whole.clone(), number(), number(), version())
         .prop_map(|(range, entry_len, from, grant)| RangeWrite { entry_len, from, grant, ..range });
-    prop_oneof![3 => whole, 1 => part]
+    let noted = (whole.clone(), attributes())
+        .prop_map(|(range, attributes)| RangeWrite { attributes, ..range });
+    prop_oneof![3 => whole, 1 => part, 1 => noted]
 }

@@ -1,0 +1,64 @@
+use crate::{SegmentId, Version};
+
+/// What became of a mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum MountOutcome {
+    /// The segment is mounted. There is nothing more to do.
+    #[default]
+    Ready = 0,
+    /// The leader does not know what lies there: it wants the whole inventory, see
+    /// [`crate::Request::ReportInventory`]. Until it has it, nothing is granted there.
+    WantsInventory = 1,
+    /// What lies there must not be read any more: every ledger entry is to be dropped, and the memory is to be mounted
+    /// under a new id.
+    StartEmpty = 2,
+}
+
+/// Whether all bytes of a ledger entry are in place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum EntryState {
+    /// They are: it can be read.
+    #[default]
+    Complete = 0,
+    /// A writer has begun and may still be at work.
+    Writing = 1,
+}
+
+/// One page of what a segment's ledger holds, in the order of the offsets over all pages. An entry whose writer gave it
+/// up is not reported.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InventoryPage<'a> {
+    /// The segment.
+    pub segment: SegmentId,
+    /// The number of the page, from 0. Page 0 begins the inventory anew.
+    pub page: u32,
+    /// No page follows.
+    pub last: bool,
+    /// The entries, at most [`crate::limits::MAX_INVENTORY_PAGE_ENTRIES`].
+    pub entries: Vec<InventoryEntry<'a>>,
+}
+
+/// One ledger entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InventoryEntry<'a> {
+    /// Where the range starts in its segment, in bytes.
+    pub offset: u64,
+    /// Length of the range, in bytes.
+    pub len: u64,
+    /// The object's key.
+    pub key: &'a str,
+    /// The version of the object.
+    pub version: Version,
+    /// What the range was written under; see [`crate::RangeWrite::grant`].
+    pub grant: Version,
+    /// Length of the whole object, in bytes.
+    pub object_len: u64,
+    /// Where this range's bytes lie in the object, in bytes; zero unless the object is striped.
+    pub object_offset: u64,
+    /// Whether all its bytes are in place.
+    pub state: EntryState,
+    /// What the master gave with the grant; see [`crate::Grant::attributes`].
+    pub attributes: &'a [u8],
+}

@@ -1,0 +1,86 @@
+//! What becomes of mounts, and what nodes are to drop.
+
+use mooncake_types::limits::MAX_FETCHED_DROPS;
+use mooncake_types::{Epoch, MountOutcome, MountSegment, RangeDrop, Request, SegmentId};
+
+use crate::{DecodeError, column, drop, generated as proto};
+
+const MOST_DROPS: usize = MAX_FETCHED_DROPS as usize;
+
+pub(crate) fn from_mount(mount: &MountSegment<'_>) -> proto::MountSegmentRequest {
+    proto::MountSegmentRequest {
+        segment_id: column::from_id(mount.id.0),
+        segment_name: mount.name.to_owned(),
+        endpoint: mount.endpoint.to_owned(),
+        size: mount.len,
+        seen_epoch: mount.seen_epoch.0,
+        is_empty: mount.is_empty,
+    }
+}
+
+pub(crate) fn to_mount(
+    message: &proto::MountSegmentRequest,
+) -> Result<MountSegment<'_>, DecodeError> {
+    Ok(MountSegment {
+        id: SegmentId(column::to_id("segment_id", &message.segment_id)?),
+        name: &message.segment_name,
+        endpoint: &message.endpoint,
+        len: message.size,
+        seen_epoch: Epoch(message.seen_epoch),
+        is_empty: message.is_empty,
+    })
+}
+
+pub(crate) fn from_outcome(outcome: MountOutcome) -> proto::MountSegmentResponse {
+    let outcome = match outcome {
+        MountOutcome::Ready => proto::MountOutcome::Ready,
+        MountOutcome::WantsInventory => proto::MountOutcome::WantsInventory,
+        MountOutcome::StartEmpty => proto::MountOutcome::StartEmpty,
+    };
+    proto::MountSegmentResponse { outcome: Some(outcome.into()) }
+}
+
+pub(crate) fn to_outcome(
+    message: &proto::MountSegmentResponse,
+) -> Result<MountOutcome, DecodeError> {
+    let what = "outcome";
+    let number = message.outcome.ok_or(DecodeError::Missing { what })?;
+    match proto::MountOutcome::try_from(number) {
+        Ok(proto::MountOutcome::Ready) => Ok(MountOutcome::Ready),
+        Ok(proto::MountOutcome::WantsInventory) => Ok(MountOutcome::WantsInventory),
+        Ok(proto::MountOutcome::StartEmpty) => Ok(MountOutcome::StartEmpty),
+        Err(_) => Err(DecodeError::OutOfRange { what, value: number.into() }),
+    }
+}
+
+pub(crate) fn from_fetch(dropped: &[RangeDrop], limit: u32) -> proto::FetchDropsRequest {
+    let proto::DropRequest { segment_ids, offsets, versions } = drop::from_drops(dropped);
+    proto::FetchDropsRequest { segment_ids, offsets, versions, limit }
+}
+
+pub(crate) fn to_fetch(message: &proto::FetchDropsRequest) -> Result<Request<'_>, DecodeError> {
+    let proto::FetchDropsRequest { segment_ids, offsets, versions, limit } = message;
+    let dropped = drop::to_drops(segment_ids, offsets, versions, MOST_DROPS)?;
+    Ok(Request::FetchDrops { dropped, limit: *limit })
+}
+
+pub(crate) fn from_dropped(dropped: &[RangeDrop]) -> proto::DroppedRequest {
+    let proto::DropRequest { segment_ids, offsets, versions } = drop::from_drops(dropped);
+    proto::DroppedRequest { versions, segment_ids, offsets }
+}
+
+pub(crate) fn to_dropped(message: &proto::DroppedRequest) -> Result<Request<'_>, DecodeError> {
+    let proto::DroppedRequest { versions, segment_ids, offsets } = message;
+    Ok(Request::Dropped { dropped: drop::to_drops(segment_ids, offsets, versions, MOST_DROPS)? })
+}
+
+pub(crate) fn from_fetched(drops: &[RangeDrop]) -> proto::FetchDropsResponse {
+    let proto::DropRequest { segment_ids, offsets, versions } = drop::from_drops(drops);
+    proto::FetchDropsResponse { segment_ids, offsets, versions }
+}
+
+pub(crate) fn to_fetched(
+    message: &proto::FetchDropsResponse,
+) -> Result<Vec<RangeDrop>, DecodeError> {
+    drop::to_drops(&message.segment_ids, &message.offsets, &message.versions, MOST_DROPS)
+}
