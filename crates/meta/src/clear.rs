@@ -5,17 +5,30 @@ use mooncake_types::{ClientId, ErrorCode};
 use crate::Meta;
 use crate::meta::check_key;
 use crate::record::{ObjectState, QueueKind};
+use crate::remains::Gathered;
 use crate::slab::NONE;
 
 impl Meta {
-    /// Drops the replicas of an object on segments of that name, or all of them if it is empty.
+    /// Drops the replicas of an object on segments of that name, or all of them if it is empty. Names what nodes still hold.
     pub(crate) fn clear(
         &mut self,
         from: ClientId,
         key: &str,
         segment: &str,
+        gathered: &mut Gathered,
     ) -> Result<(), ErrorCode> {
         check_key(key)?;
+        let result = self.clear_replicas(from, key, segment);
+        self.gather_undropped(key, None, gathered);
+        result
+    }
+
+    fn clear_replicas(
+        &mut self,
+        from: ClientId,
+        key: &str,
+        segment: &str,
+    ) -> Result<(), ErrorCode> {
         let object = self.find_living(key).ok_or(ErrorCode::ObjectNotFound)?;
         if self.objects[object].writer != self.number_of(from) {
             return Err(ErrorCode::IllegalClient);
@@ -34,6 +47,7 @@ impl Meta {
         if set == 0 {
             return Err(ErrorCode::ReplicaNotFound);
         }
+        self.touch(key);
         self.free_replicas(object, set);
         if self.objects[object].first_range == NONE {
             self.drop_object(object);

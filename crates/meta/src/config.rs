@@ -49,6 +49,9 @@ pub struct Config {
     pub put_release_ms: u64,
     /// Objects longer than this are striped over several segments; zero: only those that fit no segment.
     pub stripe_threshold_bytes: u64,
+    /// A leader that is not the first waits this long for members that do not report before it serves; the length of a
+    /// lease, if that is longer.
+    pub recovery_grace_ms: u64,
     /// Ended tasks that can still be asked about.
     pub max_finished_tasks: usize,
     /// Most tasks that wait for their clients.
@@ -80,6 +83,7 @@ impl Default for Config {
             put_discard_ms: 30_000,
             put_release_ms: 600_000,
             stripe_threshold_bytes: 0,
+            recovery_grace_ms: 1_000,
             max_finished_tasks: 10_000,
             max_pending_tasks: 10_000,
             max_processing_tasks: 10_000,

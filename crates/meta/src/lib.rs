@@ -6,7 +6,7 @@
 //! drive it a million steps a second and replay every one.
 //!
 //! Enter at [`Meta`]. Each file is one verb or noun of the master: `put`, `read`, `remove`, `place`, `evict`,
-//! `mount`, `sight`, `timeout`, `pin`, `upsert`, `group`, `clear`, `task_create`, `task_fetch`, `task_end`; `record` has what is kept for each object;
+//! `mount`, `recover`, `inventory`, `undropped`, `sight`, `timeout`, `pin`, `upsert`, `group`, `clear`, `task_create`, `task_fetch`, `task_end`; `record` has what is kept for each object;
 //! `class`, `reuse` and `ghosts` have what eviction knows about the use of objects; `check` has the invariants.
 //!
 //! Costs: a look-up, a grant and an eviction each touch only the objects that they are about. The queues in which
@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attributes;
 mod check;
 mod class;
 mod clear;
@@ -22,22 +23,27 @@ mod evict;
 mod ghosts;
 mod group;
 mod index;
+mod inventory;
+mod members;
 mod meta;
 mod mount;
 mod object;
 mod pattern;
+mod pieces;
 mod pin;
 mod place;
 mod put;
 mod queue;
 mod read;
 mod record;
+mod recover;
 mod remains;
 mod remove;
 mod reply;
 mod report;
 mod reuse;
 mod rng;
+mod rule;
 mod segments;
 mod sight;
 mod slab;
@@ -47,10 +53,13 @@ mod task_create;
 mod task_end;
 mod task_fetch;
 mod timeout;
+mod undropped;
 mod upsert;
 
 pub use check::Violation;
 pub use config::{AllocatorKind, Config, Strategy};
+pub use members::{Effect, Member, Record};
 pub use meta::Meta;
 pub use report::{KeyReport, SegmentReport};
+pub use rule::Rule;
 pub use stats::{Counters, Stats};

@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use mooncake_types::{
-    ClientId, Epoch, ErrorCode, MountOutcome, Reply, Request, Tick, Version, limits,
-};
+use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, Tick, Version, limits};
 
 use crate::config::Config;
 use crate::ghosts::Ghosts;
 use crate::group::{self, Groups};
 use crate::index::Index;
+use crate::members::Members;
 use crate::pattern::Patterns;
 use crate::pin::SoftPins;
 use crate::queue::Queue;
 use crate::record::{Object, Range};
+use crate::recover::Recovery;
 use crate::remains::{Gathered, Leaving};
 use crate::reuse::Reuse;
 use crate::rng::Rng;
@@ -24,6 +24,7 @@ use crate::slab::Slab;
 use crate::stats::Counters;
 use crate::task::Tasks;
 use crate::timeout::Timer;
+use crate::undropped::Undropped;
 use crate::upsert::Beside;
 
 /// Objects whose records the processor's caches hold no more.
@@ -73,20 +74,34 @@ pub struct Meta {
     pub(crate) patterns: Patterns,
     pub(crate) rng: Rng,
     pub(crate) counters: Counters,
+    pub(crate) members: Members,
+    pub(crate) recovery: Recovery,
+    pub(crate) undropped: Undropped,
+    #[cfg(feature = "mutations")]
+    pub(crate) broken: Option<crate::Rule>,
 }
 
 impl Meta {
-    /// An empty pool led under `epoch`.
+    /// An empty pool led under `epoch`. Nobody keeps a record of its segments: [`Meta::recover`] is for who does.
     ///
     /// # Panics
     /// If the configuration does not [validate](Config::validate).
     #[must_use]
     pub fn new(config: Config, epoch: Epoch) -> Self {
+        Self::unrecorded(config, epoch)
+    }
+
+    pub(crate) fn begin(
+        config: Config,
+        epoch: Epoch,
+        now: Tick,
+        (members, recovery): (Members, Recovery),
+    ) -> Self {
         assert_eq!(config.validate(), Ok(()), "the configuration is validated by the caller");
-        Self {
+        let mut meta = Self {
             epoch,
             granted: 0,
-            now: Tick::ZERO,
+            now,
             objects: Slab::new(),
             ranges: Slab::new(),
             index: Index::new(config.seed),
@@ -110,8 +125,15 @@ impl Meta {
             patterns: Patterns::default(),
             rng: Rng::new(config.seed),
             counters: Counters::default(),
+            members,
+            recovery,
+            undropped: Undropped::default(),
+            #[cfg(feature = "mutations")]
+            broken: None,
             config,
-        }
+        };
+        meta.set_recovery_timers();
+        meta
     }
 
     /// The epoch under which grants are given.
@@ -132,16 +154,16 @@ impl Meta {
         if keys_of(request) > limits::MAX_BATCH_KEYS {
             return Reply::Refused(ErrorCode::InvalidParams);
         }
+        if self.is_too_early(request) {
+            return Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
+        }
         self.refreshes_left = group::REFRESHES_PER_REQUEST;
         self.fetch_ahead(request);
         match request {
             Request::Ping { segments, unreachable } => self.ping(from, segments, unreachable),
-            Request::MountSegment(mount) => match self.mount(from, mount) {
-                Ok(()) => Reply::Mounted(MountOutcome::Ready),
-                Err(code) => Reply::Done(Err(code)),
-            },
-            Request::ReportInventory(_) => Reply::Done(Err(ErrorCode::SegmentNotFound)),
-            Request::FetchDrops { .. } => Reply::Drops(Vec::new()),
+            Request::MountSegment(mount) => self.mount(from, mount),
+            Request::ReportInventory(page) => Reply::Done(self.report_inventory(from, page)),
+            Request::FetchDrops { dropped, limit } => self.fetch_drops(from, dropped, *limit),
             Request::UnmountSegment { id, grace_ms } => {
                 Reply::Done(self.unmount(from, *id, *grace_ms))
             }
@@ -165,7 +187,10 @@ impl Meta {
             Request::Dropped { dropped } => self.dropped(dropped),
             Request::Scan(scan) => self.scan(scan),
             Request::ClearReplicas { keys, segment } => {
-                Reply::Statuses(keys.iter().map(|key| self.clear(from, key, segment)).collect())
+                let mut gathered = Gathered::default();
+                let clear = |key: &&str| self.clear(from, key, segment, &mut gathered);
+                let results = keys.iter().map(clear).collect();
+                gathered.into_reply(self.now, results)
             }
             Request::CreateTask(task) => match self.create_task(task) {
                 Ok(id) => Reply::TaskCreated(id),

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use mooncake_alloc::{Allocator, RangeAllocator, SlabAllocator};
 use mooncake_types::{
-    ClientId, Epoch, ErrorCode, MountSegment, Pong, Reply, SegmentId, SegmentState, limits,
+    ClientId, Epoch, ErrorCode, MountOutcome, MountSegment, Pong, Reply, SegmentId, SegmentState,
+    limits,
 };
 
 use crate::Meta;
 use crate::config::AllocatorKind;
+use crate::members::Effect;
 use crate::queue::Queue;
 use crate::record::SEGMENT_QUEUES;
 use crate::segments::Segment;
@@ -46,20 +48,28 @@ impl Meta {
         let lent = |id: &SegmentId| {
             self.segments.find(*id).is_some_and(|slot| self.segments[slot].client == from)
         };
+        let need_remount = !hosted.iter().all(lent);
         Reply::Pong(Pong {
-            need_remount: !hosted.iter().all(lent),
+            need_remount,
             epoch: self.epoch,
             has_tasks: self.tasks.next_pending(from, 0).is_some(),
-            has_drops: false,
+            has_drops: self.has_drops(hosted),
             client_ttl_ms: self.config.client_ttl_ms,
         })
     }
 
-    pub(crate) fn mount(
+    pub(crate) fn mount(&mut self, from: ClientId, mount: &MountSegment<'_>) -> Reply {
+        match self.try_to_mount(from, mount) {
+            Ok(outcome) => Reply::Mounted(outcome),
+            Err(code) => Reply::Done(Err(code)),
+        }
+    }
+
+    fn try_to_mount(
         &mut self,
         from: ClientId,
         mount: &MountSegment<'_>,
-    ) -> Result<(), ErrorCode> {
+    ) -> Result<MountOutcome, ErrorCode> {
         let named = |text: &str| (1..=limits::MAX_NAME_BYTES).contains(&text.len());
         let lengths = limits::MIN_SEGMENT_BYTES..=limits::MAX_SEGMENT_BYTES;
         if !lengths.contains(&mount.len) || !named(mount.name) || !named(mount.endpoint) {
@@ -67,30 +77,83 @@ impl Meta {
         }
         self.outrank(mount.seen_epoch)?;
         if let Some(slot) = self.segments.find(mount.id) {
-            let known = &self.segments[slot];
-            let same = known.client == from
-                && known.allocator.capacity() == mount.len
-                && known.state == SegmentState::Ok;
-            return if same { Ok(()) } else { Err(ErrorCode::SegmentAlreadyExists) };
+            return self.mount_again(from, mount, slot);
         }
         if self.segments.len() >= limits::MAX_SEGMENTS {
             return Err(ErrorCode::UnavailableInCurrentStatus);
         }
-        let allocator = match self.config.allocator {
-            AllocatorKind::Offset => Allocator::Offset(RangeAllocator::new(mount.len)),
-            AllocatorKind::Cachelib => Allocator::Cachelib(SlabAllocator::new(mount.len)),
-        };
-        self.segments.mount(Segment {
+        let outcome = self.admit(mount);
+        if outcome == MountOutcome::StartEmpty {
+            if self.members.is_behind(mount.id).is_some() {
+                self.emit(Effect::Strike(mount.id));
+            }
+            return Ok(outcome);
+        }
+        if !self.is_joined(mount.id) {
+            return Err(ErrorCode::UnavailableInCurrentStatus);
+        }
+        let slot = self.segments.mount(Segment {
             id: mount.id,
             name: mount.name.into(),
             endpoint: mount.endpoint.into(),
             client: from,
-            state: SegmentState::Ok,
+            state: SegmentState::Recovering,
             in_sight: self.clients.get(from).is_none_or(|client| client.in_sight),
-            allocator,
+            behind: self.members.is_behind(mount.id) == Some(true),
+            struck: false,
+            recovering: None,
+            allocator: self.new_allocator(mount.len),
             queues: [Queue::default(); SEGMENT_QUEUES],
         });
-        Ok(())
+        match outcome {
+            MountOutcome::WantsInventory => self.begin_inventory(slot),
+            _ => self.end_inventory(slot),
+        }
+        Ok(outcome)
+    }
+
+    /// A mount of a segment that is mounted already: by its client, who may not know, or by another to whom the memory
+    /// has passed.
+    fn mount_again(
+        &mut self,
+        from: ClientId,
+        mount: &MountSegment<'_>,
+        slot: u32,
+    ) -> Result<MountOutcome, ErrorCode> {
+        let known = &self.segments[slot];
+        if known.struck {
+            return Ok(MountOutcome::StartEmpty);
+        }
+        let is_whole = matches!(known.state, SegmentState::Ok | SegmentState::Recovering);
+        if known.allocator.capacity() != mount.len || !is_whole {
+            return Err(ErrorCode::SegmentAlreadyExists);
+        }
+        if known.client != from {
+            if known.in_sight {
+                return Err(ErrorCode::SegmentAlreadyExists);
+            }
+            if mount.is_empty {
+                self.strike(slot);
+                return Ok(MountOutcome::StartEmpty);
+            }
+            self.segments.take_over(slot, mount, from);
+            if self.clients.get(from).is_none_or(|client| client.in_sight)
+                && self.segments.show(slot)
+            {
+                self.note_use(slot);
+            }
+        }
+        match self.segments[slot].recovering {
+            None => Ok(MountOutcome::Ready),
+            Some(_) => Ok(MountOutcome::WantsInventory),
+        }
+    }
+
+    pub(crate) fn new_allocator(&self, len: u64) -> Allocator {
+        match self.config.allocator {
+            AllocatorKind::Offset => Allocator::Offset(RangeAllocator::new(len)),
+            AllocatorKind::Cachelib => Allocator::Cachelib(SlabAllocator::new(len)),
+        }
     }
 
     /// Leads under a higher epoch than any that a node has obeyed: it would refuse this leader's grants.
@@ -115,7 +178,8 @@ impl Meta {
             return Err(ErrorCode::IllegalClient);
         }
         if grace_ms == 0 {
-            self.segments.start_unmounting(slot);
+            self.leave_pool(slot);
+            self.emit(Effect::Strike(id));
             return Ok(());
         }
         self.segments.stop_granting(slot);
@@ -124,21 +188,37 @@ impl Meta {
         Ok(())
     }
 
-    /// A client has not been heard of for too long, and nobody has a route to its segments: they are lost.
+    /// The content of a segment counts as lost from here on.
+    pub(crate) fn leave_pool(&mut self, slot: u32) {
+        self.forget_pieces_on(slot);
+        self.undropped.forget(slot);
+        self.segments.start_unmounting(slot);
+    }
+
+    /// A client has not been heard of for too long, and nobody has a route to its segments: once that is recorded, they
+    /// are lost.
     pub(crate) fn bury(&mut self, client: ClientId) {
-        for slot in self.segments.of_client(client) {
-            let name = Arc::clone(&self.segments[slot].name);
-            self.segments.start_unmounting(slot);
-            // A process that came back under the same name before its predecessor was given up lives on.
-            if self.segments.named(&name).is_empty()
-                && self.expired_segments.len() < MAX_EXPIRED_SEGMENTS
-            {
-                self.expired_segments.push(name);
-            }
-        }
         self.clear_doubt(client);
         self.clients.forget(client);
         self.tasks.bereaved.insert(client);
+        for slot in self.segments.of_client(client) {
+            self.strike(slot);
+        }
+    }
+
+    /// A segment was struck from the record.
+    pub(crate) fn lose_struck(&mut self, id: SegmentId) {
+        let Some(slot) = self.segments.find(id).filter(|&slot| self.segments[slot].struck) else {
+            return;
+        };
+        let (name, client) = (Arc::clone(&self.segments[slot].name), self.segments[slot].client);
+        self.leave_pool(slot);
+        // A process that came back under the same name before its predecessor was given up lives on.
+        let is_expired =
+            self.clients.get(client).is_none() && self.segments.named(&name).is_empty();
+        if is_expired && self.expired_segments.len() < MAX_EXPIRED_SEGMENTS {
+            self.expired_segments.push(name);
+        }
     }
 
     /// Names of segments that went away because their clients were silent for too long, since this was last asked. A

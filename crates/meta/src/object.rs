@@ -46,6 +46,7 @@ impl Meta {
     pub(crate) fn is_readable(&self, object: u32) -> bool {
         self.objects[object].state == ObjectState::Complete
             && self.has_replica_but(object, self.unreadable_replicas(object))
+            && !self.recovery.unsettled.contains(&object)
     }
 
     /// Whether the object is finished and at least one replica exists, in sight or not.
@@ -173,7 +174,7 @@ impl Meta {
         }
     }
 
-    /// Frees the replicas in `set` (bits). Returns the bytes of the object that they held. The object stays, even
+    /// Frees the replicas in `set` (bits); what their nodes hold is undropped. Returns the bytes of the object that they held. The object stays, even
     /// with none left. Its put must not be running, or must have left its queue.
     pub(crate) fn free_replicas(&mut self, object: u32, set: u32) -> u64 {
         let (mut at, mut kept, mut freed_bytes) = (self.objects[object].first_range, NONE, 0);
@@ -197,7 +198,12 @@ impl Meta {
     fn free_range(&mut self, id: u32) {
         self.leave_queue(id);
         let range = self.ranges.remove(id);
-        self.segments[range.segment].allocator.free(range.handle);
+        let allocator = &mut self.segments[range.segment].allocator;
+        let offset = allocator.range(range.handle).offset;
+        allocator.free(range.handle);
+        let record = &self.objects[range.object];
+        let (hash, place) = (self.index.hash(&record.key), (offset, record.version));
+        self.leave_undropped(range.segment, place, range.len, hash);
         self.segments.forget_if_empty(range.segment);
     }
 
@@ -210,6 +216,7 @@ impl Meta {
         self.free_replicas(object, u32::MAX);
         self.forget_soft_pin(object);
         self.leave_group(object);
+        self.recovery.unsettled.remove(&object);
         self.objects.remove(object);
     }
 

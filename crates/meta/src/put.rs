@@ -85,7 +85,7 @@ impl Meta {
         let placements =
             self.ranges_of(object).map(|(_, range)| self.placement(range, table)).collect();
         let version = self.objects[object].version;
-        Ok(Grant { version, placements, attributes: Vec::new() })
+        Ok(Grant { version, placements, attributes: self.attributes_of(object) })
     }
 
     /// What holds a key: a readable object or a put that is young. What holds it otherwise goes.
@@ -132,6 +132,7 @@ impl Meta {
         });
         // Looked up again: what held the key may have been evicted to make room.
         let hash = self.index.hash(item.key);
+        self.touch(item.key);
         let holder = self.index.get_hashed(&self.objects, item.key, hash);
         let uses = match holder {
             None => self.ghosts.take(hash).map_or(0, |uses| uses + 1),
@@ -188,6 +189,10 @@ impl Meta {
         put: &PutEnd<'_>,
         gathered: &mut Gathered,
     ) -> Result<(), ErrorCode> {
+        if self.is_complete(put.key, put.version) {
+            self.gather_older(put.key, put.version, gathered);
+            return Ok(());
+        }
         let object = match self.own_put(from, put.key, put.version) {
             Err(ErrorCode::ObjectNotFound) if self.was_overtaken(put) => {
                 return Err(ErrorCode::ObjectAlreadyExists);
@@ -195,13 +200,12 @@ impl Meta {
             found => found?,
         };
         match self.objects[object].state {
-            ObjectState::Complete => {
-                self.gather_leaving(put.key, gathered);
-                return Ok(());
-            }
             ObjectState::Overtaken => {
                 self.gather_leaving(put.key, gathered);
-                return self.end_overtaken(object);
+                let result = self.end_overtaken(object);
+                // Its own entries are as old as any others of the key.
+                self.gather_undropped(put.key, None, gathered);
+                return result;
             }
             ObjectState::Waiting => self.ensure_none_leaves(put.key, gathered)?,
             _ => {}
@@ -213,6 +217,7 @@ impl Meta {
             self.drop_object(object);
             return Err(ErrorCode::ObjectNotFound);
         }
+        self.void_beneath(object);
         if self.objects[object].state == ObjectState::Waiting {
             self.take_key(object);
         }
@@ -226,13 +231,28 @@ impl Meta {
         self.begin_soft_pin(object);
         self.learn_use(object);
         self.requeue(object, self.queue_after(object, false));
-        self.gather_leaving(put.key, gathered);
+        self.gather_older(put.key, put.version, gathered);
         Ok(())
+    }
+
+    /// Whether this version of a key has been completed, by whomever.
+    fn is_complete(&self, key: &str, version: Version) -> bool {
+        self.find(key).is_some_and(|holder| {
+            let record = &self.objects[holder];
+            record.version == version && record.state == ObjectState::Complete
+        })
+    }
+
+    /// Names what nodes may hold of a key's versions before this one.
+    fn gather_older(&mut self, key: &str, version: Version, gathered: &mut Gathered) {
+        self.touch(key);
+        self.gather_leaving(key, gathered);
+        self.gather_undropped(key, Some(version), gathered);
     }
 
     /// Refuses to replace an object whose own predecessors may not be dropped yet: who wants to replace it drops them
     /// and comes again.
-    fn ensure_none_leaves(&self, key: &str, gathered: &mut Gathered) -> Result<(), ErrorCode> {
+    fn ensure_none_leaves(&mut self, key: &str, gathered: &mut Gathered) -> Result<(), ErrorCode> {
         let leased = self.find(key).is_some_and(|holder| self.is_leased(holder));
         if leased && !self.leaving.of_key(key).is_empty() {
             self.gather_leaving(key, gathered);
@@ -278,6 +298,7 @@ impl Meta {
     /// Takes the key from a put that nobody ended. Its ranges stay reserved: its writer may still be at work.
     pub(crate) fn discard(&mut self, object: u32) {
         self.leave_key(object);
+        self.leave_object_undropped(object);
         self.objects[object].state = ObjectState::Discarded;
         self.leave_group(object);
         self.forget_soft_pin(object);

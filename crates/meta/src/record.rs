@@ -42,6 +42,8 @@ pub(crate) enum ObjectState {
     Replaced,
     /// Not an object of its own: the replicas that a task is making of one.
     Copying,
+    /// Not an object yet: stripes that were reported and have not found all their neighbours.
+    Gathering,
 }
 
 impl ObjectState {

@@ -15,6 +15,7 @@ use mooncake_types::{
 use crate::Meta;
 use crate::record::{ObjectState, QueueKind, Range};
 use crate::reply::AddressTable;
+use crate::segments::Segments;
 use crate::timeout::Timer;
 
 /// Most versions of one key that are leaving at a time.
@@ -31,6 +32,11 @@ pub(crate) struct Leaving {
 impl Leaving {
     pub(crate) fn len(&self) -> usize {
         self.by_version.len()
+    }
+
+    /// The object of a version that is leaving.
+    pub(crate) fn of_version(&self, version: Version) -> Option<u32> {
+        self.by_version.get(&version).copied()
     }
 
     /// The versions of a key that are leaving, oldest first.
@@ -58,6 +64,12 @@ impl Gathered {
         size_of_val(&*self.ranges)
     }
 
+    /// Names an entry.
+    pub(crate) fn add(&mut self, segments: &Segments, slot: u32, offset: u64, version: Version) {
+        let segment = self.table.position(segments, slot);
+        self.ranges.push(RemainingRange { segment, offset, version });
+    }
+
     pub(crate) fn into_remains(mut self, now: Tick) -> Remains {
         self.ranges.sort_unstable_by_key(|range| (range.version, range.segment, range.offset));
         self.ranges.dedup();
@@ -76,24 +88,29 @@ impl Gathered {
 
 impl Meta {
     /// Names what a node may hold of an object, and the end of the lease on it.
-    pub(crate) fn gather(&self, object: u32, replicas: u32, gathered: &mut Gathered) {
+    pub(crate) fn gather(&mut self, object: u32, replicas: u32, gathered: &mut Gathered) {
         let record = &self.objects[object];
         gathered.until = gathered.until.max(record.touched);
-        let dead = self.dead_replicas(object);
-        let wanted = self.ranges_of(object).filter(|(_, range)| {
-            let replica = 1 << range.replica;
-            replicas & replica != 0 && dead & replica == 0
-        });
-        gathered.ranges.extend(wanted.map(|(_, range)| RemainingRange {
-            segment: gathered.table.position(&self.segments, range.segment),
-            offset: self.segments[range.segment].allocator.range(range.handle).offset,
-            version: record.version,
-        }));
+        let mut hidden = Vec::new();
+        for (_, range) in self.ranges_of(object) {
+            let segment = &self.segments[range.segment];
+            if replicas & 1 << range.replica == 0 || !segment.is_mounted() {
+                continue;
+            }
+            let offset = segment.allocator.range(range.handle).offset;
+            gathered.add(&self.segments, range.segment, offset, record.version);
+            if !segment.in_sight {
+                hidden.push(range.segment);
+            }
+        }
+        for slot in hidden {
+            self.leave_behind(slot);
+        }
     }
 
     /// Names all that is leaving of a key.
-    pub(crate) fn gather_leaving(&self, key: &str, gathered: &mut Gathered) {
-        for &object in self.leaving.of_key(key) {
+    pub(crate) fn gather_leaving(&mut self, key: &str, gathered: &mut Gathered) {
+        for object in self.leaving.of_key(key).to_vec() {
             if gathered.leaving.insert(self.objects[object].version) {
                 self.gather(object, u32::MAX, gathered);
             }
@@ -152,7 +169,7 @@ impl Meta {
         let gone: BTreeSet<RangeDrop> = dropped.iter().copied().collect();
         let versions: BTreeSet<Version> = dropped.iter().map(|range| range.version).collect();
         for version in versions {
-            let Some(&object) = self.leaving.by_version.get(&version) else { continue };
+            let Some(object) = self.leaving.of_version(version) else { continue };
             let is_gone = |(_, range): (u32, &Range)| {
                 let segment = &self.segments[range.segment];
                 let offset = segment.allocator.range(range.handle).offset;
@@ -161,6 +178,12 @@ impl Meta {
             };
             if self.ranges_of(object).all(is_gone) {
                 self.drop_object(object);
+            }
+        }
+        // What has just left is not undropped either.
+        for range in dropped {
+            if let Some(slot) = self.segments.find(range.segment) {
+                self.undropped.remove(slot, (range.offset, range.version));
             }
         }
         Reply::Done(Ok(()))

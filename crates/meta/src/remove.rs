@@ -18,8 +18,12 @@ impl Meta {
         check_key(key)?;
         // Whoever removed these may have died before the nodes had dropped them.
         self.gather_leaving(key, gathered);
-        let object = self.find_living(key).ok_or(ErrorCode::ObjectNotFound)?;
-        self.remove_object(object, force, gathered)
+        let result = match self.find_living(key) {
+            Some(object) => self.remove_object(object, force, gathered),
+            None => Err(ErrorCode::ObjectNotFound),
+        };
+        self.gather_undropped(key, None, gathered);
+        result
     }
 
     fn remove_object(
@@ -35,11 +39,13 @@ impl Meta {
             return Err(ErrorCode::ObjectHasLease);
         }
         self.ensure_no_task(object)?;
+        let key = self.objects[object].key.clone();
+        self.touch(&key);
         if !force {
             self.drop_object(object);
             return Ok(());
         }
-        if self.leaving.of_key(&self.objects[object].key).len() >= MOST_LEAVING {
+        if self.leaving.of_key(&key).len() >= MOST_LEAVING {
             return Err(ErrorCode::ObjectReplicaBusy);
         }
         self.gather(object, u32::MAX, gathered);
@@ -90,9 +96,11 @@ impl Meta {
                     page.objects.push((key, located));
                 }
                 ScanAction::Remove { force } => {
-                    self.gather_leaving(&self.objects[object].key, &mut gathered);
+                    let key = self.objects[object].key.clone();
+                    self.gather_leaving(&key, &mut gathered);
                     let removed = self.remove_object(object, force, &mut gathered);
                     page.removed += u64::from(removed.is_ok());
+                    self.gather_undropped(&key, None, &mut gathered);
                 }
             }
         }

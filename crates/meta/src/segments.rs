@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use mooncake_alloc::Allocator;
-use mooncake_types::{ClientId, SegmentAddress, SegmentId, SegmentState, Tick};
+use mooncake_types::{ClientId, MountSegment, SegmentAddress, SegmentId, SegmentState, Tick};
 
 use crate::queue::Queue;
 use crate::record::SEGMENT_QUEUES;
@@ -23,8 +23,22 @@ pub(crate) struct Segment {
     pub(crate) state: SegmentState,
     /// Whether its client is. Out of sight its bytes are neither readable nor lost.
     pub(crate) in_sight: bool,
+    /// The membership record says that it is behind: under another leader it would start empty, so nothing is put there.
+    pub(crate) behind: bool,
+    /// Its content is to count as lost once that is recorded.
+    pub(crate) struck: bool,
+    /// While it is recovering: how far its inventory is.
+    pub(crate) recovering: Option<Progress>,
     pub(crate) allocator: Allocator,
     pub(crate) queues: [Queue; SEGMENT_QUEUES],
+}
+
+/// How far an inventory is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    pub(crate) next_page: u32,
+    /// Where the last entry ends, in bytes.
+    pub(crate) end: u64,
 }
 
 impl Segment {
@@ -32,18 +46,38 @@ impl Segment {
     pub(crate) fn is_mounted(&self) -> bool {
         matches!(
             self.state,
-            SegmentState::Ok | SegmentState::Draining | SegmentState::GracefullyUnmounting
+            SegmentState::Ok
+                | SegmentState::Draining
+                | SegmentState::GracefullyUnmounting
+                | SegmentState::Recovering
         )
     }
 
     /// Whether its bytes may be read.
     pub(crate) fn serves(&self) -> bool {
-        self.in_sight && self.is_mounted()
+        self.in_sight && !self.struck && self.is_mounted()
     }
 
     /// Whether new objects may be put there.
     pub(crate) fn takes_puts(&self) -> bool {
-        self.in_sight && self.state == SegmentState::Ok
+        self.in_sight && !self.behind && !self.struck && self.state == SegmentState::Ok
+    }
+
+    /// The same segment with nothing on it.
+    pub(crate) fn anew(&self, allocator: Allocator) -> Segment {
+        Segment {
+            id: self.id,
+            name: Arc::clone(&self.name),
+            endpoint: Arc::clone(&self.endpoint),
+            client: self.client,
+            state: self.state,
+            in_sight: self.in_sight,
+            behind: self.behind,
+            struck: self.struck,
+            recovering: None,
+            allocator,
+            queues: [Queue::default(); SEGMENT_QUEUES],
+        }
     }
 
     pub(crate) fn address(&self) -> SegmentAddress {
@@ -110,7 +144,8 @@ impl Segments {
         self.iter().filter(|(_, segment)| lent(segment)).map(|(slot, _)| slot).collect()
     }
 
-    pub(crate) fn mount(&mut self, segment: Segment) {
+    /// Mounts a segment. Gives its slot.
+    pub(crate) fn mount(&mut self, segment: Segment) -> u32 {
         let (id, name) = (segment.id, Arc::clone(&segment.name));
         let takes_puts = segment.takes_puts();
         let slot = self.slots.insert(segment);
@@ -119,6 +154,48 @@ impl Segments {
         if takes_puts {
             self.grantable.push(slot);
         }
+        slot
+    }
+
+    /// The slot has another host, endpoint or name, and is in sight.
+    pub(crate) fn take_over(&mut self, slot: u32, by: &MountSegment<'_>, client: ClientId) {
+        self.forget_name(slot);
+        let segment = &mut self.slots[slot];
+        (segment.client, segment.name, segment.endpoint) =
+            (client, by.name.into(), by.endpoint.into());
+        let name = Arc::clone(&segment.name);
+        self.by_name.entry(name).or_default().push(slot);
+    }
+
+    fn forget_name(&mut self, slot: u32) {
+        let name = Arc::clone(&self.slots[slot].name);
+        if let Some(slots) = self.by_name.get_mut(&name) {
+            slots.retain(|&other| other != slot);
+            if slots.is_empty() {
+                self.by_name.remove(&name);
+            }
+        }
+    }
+
+    /// The slot is behind, or no longer. True if it takes puts from now on and did not before.
+    pub(crate) fn set_behind(&mut self, slot: u32, behind: bool) -> bool {
+        self.slots[slot].behind = behind;
+        match behind {
+            true => {
+                self.stop_granting(slot);
+                false
+            }
+            false => self.begin_granting(slot),
+        }
+    }
+
+    /// Puts may go to the slot again, if nothing else is in the way. True if they do.
+    pub(crate) fn begin_granting(&mut self, slot: u32) -> bool {
+        let begins = self.slots[slot].takes_puts() && !self.grantable.contains(&slot);
+        if begins {
+            self.grantable.push(slot);
+        }
+        begins
     }
 
     /// The slot is out of sight: no puts, no reads, no evictions.
@@ -130,11 +207,7 @@ impl Segments {
     /// The slot is in sight again. True if it takes puts.
     pub(crate) fn show(&mut self, slot: u32) -> bool {
         self.slots[slot].in_sight = true;
-        let takes_puts = self.slots[slot].takes_puts();
-        if takes_puts {
-            self.grantable.push(slot);
-        }
-        takes_puts
+        self.begin_granting(slot)
     }
 
     /// No more puts go to the slot.
@@ -148,14 +221,8 @@ impl Segments {
         self.stop_granting(slot);
         let segment = &mut self.slots[slot];
         segment.state = SegmentState::Unmounting;
-        let (id, name) = (segment.id, Arc::clone(&segment.name));
-        self.by_id.remove(&id);
-        if let Some(slots) = self.by_name.get_mut(&name) {
-            slots.retain(|&other| other != slot);
-            if slots.is_empty() {
-                self.by_name.remove(&name);
-            }
-        }
+        self.by_id.remove(&segment.id);
+        self.forget_name(slot);
         self.dying.insert(slot);
         self.forget_if_empty(slot);
     }

@@ -66,6 +66,12 @@ pub struct Stats {
     pub segments: usize,
     /// Of those, segments whose nodes are not heard of: their bytes cannot be read until they are.
     pub segments_out_of_sight: usize,
+    /// Of those, segments that are still reporting what they hold.
+    pub segments_recovering: usize,
+    /// Members of the record that have not reported what they hold.
+    pub members_missing: usize,
+    /// Entries that the master forgot and that nodes may still hold.
+    pub undropped_entries: usize,
     /// Living clients.
     pub clients: usize,
 }
@@ -91,6 +97,9 @@ impl Meta {
             capacity_bytes: serving().map(|segment| segment.allocator.capacity()).sum(),
             segments: self.segments.len(),
             segments_out_of_sight: mounted().filter(|segment| !segment.in_sight).count(),
+            segments_recovering: mounted().filter(|s| s.recovering.is_some()).count(),
+            members_missing: self.recovery.missing().len(),
+            undropped_entries: self.undropped.len(),
             clients: self.clients.len(),
         }
     }

@@ -104,6 +104,7 @@ impl Meta {
         if first == NONE {
             return Err(ErrorCode::ReplicaIsGone);
         }
+        self.void_beneath(copy);
         self.take_copy(number);
         self.adopt(object, copy);
         let Some(replica) = moved else { return Ok(Joined::Whole) };
@@ -167,6 +168,7 @@ impl Meta {
 
     /// Its ranges stay reserved as long as those of a put that was given up now.
     fn discard_copy(&mut self, copy: u32) {
+        self.leave_object_undropped(copy);
         let record = &mut self.objects[copy];
         record.state = ObjectState::Discarded;
         record.touched = Tick(self.now.0.saturating_sub(self.config.put_discard_ms));

@@ -101,7 +101,8 @@ impl Meta {
         let written = self.ranges_of(copy);
         let targets = written.map(|(_, range)| self.placement(range, table)).collect();
         let grant = self.next_version();
-        Ok(TaskOrder { id, key, version, len, grant, source, targets, attributes: Vec::new() })
+        let attributes = self.attributes_of(object);
+        Ok(TaskOrder { id, key, version, len, grant, source, targets, attributes })
     }
 
     /// Reserves one range on each of the target segments that hold no replica.
@@ -186,6 +187,7 @@ impl Meta {
         };
         let copy = self.objects.insert(copy);
         self.attach(copy, self.class_of(object), numbered.into_iter());
+        self.expect_anew(copy);
         copy
     }
 }

@@ -3,6 +3,7 @@
 use mooncake_types::{ClientId, SegmentId, SegmentState, Tick};
 
 use crate::Meta;
+use crate::members::Effect;
 use crate::record::{ObjectState, SEGMENT_QUEUES};
 use crate::slab::NONE;
 
@@ -29,6 +30,10 @@ pub(crate) enum Timer {
     Task(u64),
     /// A client that others could not reach has not pinged since.
     Doubt(ClientId),
+    /// Routes from under an earlier leader are over.
+    Settle,
+    /// Members have had their time to report.
+    Window,
 }
 
 impl Meta {
@@ -76,13 +81,16 @@ impl Meta {
                         self.segments[*slot].state == SegmentState::GracefullyUnmounting
                     };
                     if let Some(slot) = self.segments.find(id).filter(unmounting) {
-                        self.segments.start_unmounting(slot);
+                        self.leave_pool(slot);
+                        self.emit(Effect::Strike(id));
                     }
                 }
                 Timer::SoftPin(object) => self.soft_pin_due(object),
                 Timer::Replaced(object) => self.drop_object(object),
                 Timer::Task(number) => self.task_due(number),
                 Timer::Doubt(client) => self.doubt_due(client, entry.0),
+                Timer::Settle => self.settle_due(),
+                Timer::Window => self.close_window(),
             }
         }
     }

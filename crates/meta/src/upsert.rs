@@ -80,7 +80,10 @@ impl Meta {
                 self.pass_key_on(object);
             }
             ObjectState::Waiting | ObjectState::Overtaken => self.leave_beside(object),
-            ObjectState::Discarded | ObjectState::Replaced | ObjectState::Copying => {}
+            ObjectState::Discarded
+            | ObjectState::Replaced
+            | ObjectState::Copying
+            | ObjectState::Gathering => {}
         }
     }
 

@@ -1,6 +1,7 @@
 //! The invariants, each a named sentence.
 
 mod groups;
+mod recovery;
 mod sight;
 mod tasks;
 mod upserts;
@@ -48,7 +49,10 @@ impl Meta {
         self.every_group_knows_its_members()?;
         self.every_segment_is_seen_as_its_client_is()?;
         self.every_doubt_has_its_timer()?;
-        self.every_task_is_where_its_status_says()
+        self.every_task_is_where_its_status_says()?;
+        self.every_member_is_where_it_should_be()?;
+        self.nothing_to_be_read_is_to_be_dropped()?;
+        self.every_stripe_that_waits_is_kept()
     }
 
     fn every_key_leads_to_its_object(&self) -> Check {
@@ -98,7 +102,8 @@ impl Meta {
             ensure("an object has a replica", !bytes.is_empty(), || format!("object {id}"))?;
             ensure(
                 "every replica holds the whole object",
-                bytes.values().all(|&sum| sum == object.len),
+                object.state == ObjectState::Gathering
+                    || bytes.values().all(|&sum| sum == object.len),
                 || format!("object {id} of {} bytes has replicas of {bytes:?}", object.len),
             )?;
         }
@@ -117,7 +122,7 @@ impl Meta {
                 QueueKind::Processing => first && object.state.is_running(),
                 QueueKind::Releasing => first && object.state == ObjectState::Discarded,
                 QueueKind::Out => match object.state {
-                    ObjectState::Copying => true,
+                    ObjectState::Copying | ObjectState::Gathering => true,
                     ObjectState::Discarded => !first,
                     state => !first && state.is_running(),
                 },

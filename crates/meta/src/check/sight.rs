@@ -2,11 +2,13 @@ use std::collections::BTreeSet;
 
 use super::{Check, ensure};
 use crate::Meta;
+use crate::segments::Segment;
 use crate::timeout::Timer;
 
 impl Meta {
     pub(super) fn every_segment_is_seen_as_its_client_is(&self) -> Check {
-        for (slot, segment) in self.segments.iter().filter(|(_, segment)| segment.is_mounted()) {
+        let is_seen = |segment: &Segment| segment.is_mounted() && !segment.struck;
+        for (slot, segment) in self.segments.iter().filter(|(_, segment)| is_seen(segment)) {
             let client = self.clients.get(segment.client);
             ensure(
                 "a mounted segment is in sight if its client is",
@@ -14,7 +16,7 @@ impl Meta {
                 || format!("segment slot {slot}, in sight: {}, {client:?}", segment.in_sight),
             )?;
         }
-        let takes = |(slot, segment): (u32, &crate::segments::Segment)| {
+        let takes = |(slot, segment): (u32, &Segment)| {
             (segment.is_mounted() && segment.takes_puts()).then_some(slot)
         };
         let expected: BTreeSet<u32> = self.segments.iter().filter_map(takes).collect();

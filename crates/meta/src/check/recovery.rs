@@ -1,0 +1,109 @@
+use std::collections::BTreeSet;
+
+use mooncake_types::SegmentState;
+
+use super::{Check, ensure};
+use crate::Meta;
+use crate::members::Effect;
+use crate::record::ObjectState;
+
+impl Meta {
+    pub(super) fn every_member_is_where_it_should_be(&self) -> Check {
+        for (slot, segment) in self.segments.iter().filter(|(_, segment)| segment.is_mounted()) {
+            let behind = self.members.is_behind(segment.id);
+            ensure("a mounted segment is a member", behind == Some(segment.behind), || {
+                format!("segment slot {slot}: behind {}, in the record {behind:?}", segment.behind)
+            })?;
+            let is_recovering = segment.state == SegmentState::Recovering;
+            ensure(
+                "a segment recovers until its last page",
+                is_recovering == segment.recovering.is_some() || segment.takes_puts(),
+                || format!("segment slot {slot}: {:?}", segment.state),
+            )?;
+            ensure(
+                "nothing is put where not all is reserved",
+                segment.recovering.is_none() || !segment.takes_puts(),
+                || format!("segment slot {slot}"),
+            )?;
+            ensure(
+                "what is struck is on its way out of the record",
+                !segment.struck || self.members.is_pending(Effect::Strike(segment.id)),
+                || format!("segment slot {slot}"),
+            )?;
+        }
+        let missing = self.recovery.missing();
+        let is_behind = |member: &crate::Member| member.behind;
+        let behind: BTreeSet<_> = self.members.iter().filter(is_behind).collect();
+        let behind: BTreeSet<_> = behind.into_iter().map(|member| member.segment).collect();
+        ensure(
+            "who serves has heard of every member, or has it marked behind",
+            !self.serves() || missing.is_subset(&behind),
+            || format!("{missing:?} are missing, {behind:?} are behind"),
+        )
+    }
+
+    pub(super) fn nothing_to_be_read_is_to_be_dropped(&self) -> Check {
+        ensure("what is undropped is found by its key", self.undropped.is_sound(), || {
+            format!("{:?}", self.undropped)
+        })?;
+        for (slot, place, len, _) in self.undropped.iter() {
+            let segment = self.segments.iter().find(|&(other, _)| other == slot);
+            let capacity = segment.map(|(_, segment)| segment.allocator.capacity());
+            ensure(
+                "what is undropped lies on a mounted segment",
+                capacity.is_some_and(|capacity| place.0 + len <= capacity)
+                    && self.segments[slot].is_mounted(),
+                || format!("segment slot {slot}: {place:?}"),
+            )?;
+        }
+        let read = |state| matches!(state, ObjectState::Complete | ObjectState::Replaced);
+        for (id, object) in self.objects.iter().filter(|(_, object)| read(object.state)) {
+            for (_, range) in self.ranges_of(id) {
+                let segment = &self.segments[range.segment];
+                let place = (segment.allocator.range(range.handle).offset, object.version);
+                ensure(
+                    "nothing that can be read is to be dropped",
+                    !self.undropped.contains(range.segment, place),
+                    || format!("object {id}: {object:?}, {range:?}"),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn every_stripe_that_waits_is_kept(&self) -> Check {
+        let mut waiting = 0;
+        for (version, pieces) in &self.recovery.pieces {
+            waiting += 1;
+            let object = self.objects.get(pieces.object);
+            let is_right = object
+                .is_some_and(|it| it.state == ObjectState::Gathering && it.version == *version);
+            let held: BTreeSet<u32> = match is_right {
+                true => self.ranges_of(pieces.object).map(|(id, _)| id).collect(),
+                false => BTreeSet::new(),
+            };
+            let found: BTreeSet<u32> = pieces.found.iter().map(|piece| piece.range).collect();
+            ensure("stripes that wait belong to a record of their own", held == found, || {
+                format!("{version}: {pieces:?}, {object:?}")
+            })?;
+            let whole = object.and_then(|object| pieces.replica(object.len));
+            ensure("stripes that make up a replica do not wait", whole.is_none(), || {
+                format!("{version}: {pieces:?}")
+            })?;
+        }
+        let gathering = |object: &&crate::record::Object| object.state == ObjectState::Gathering;
+        let records = self.objects.iter().map(|(_, object)| object).filter(gathering).count();
+        ensure("every record of stripes is known", records == waiting, || {
+            format!("{records} records, {waiting} known")
+        })?;
+        let unsettled = &self.recovery.unsettled;
+        let is_complete =
+            |&id: &u32| self.objects.get(id).is_some_and(|it| it.state == ObjectState::Complete);
+        ensure(
+            "only finished objects wait for older versions",
+            unsettled.iter().all(is_complete)
+                && (unsettled.is_empty() || !self.recovery.has_settled()),
+            || format!("{unsettled:?}"),
+        )
+    }
+}

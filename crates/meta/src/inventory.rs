@@ -1,0 +1,402 @@
+//! Inventories: what nodes say that their segments hold, page by page, as the ground on which a new leader stands.
+//!
+//! What a page reports is reserved and can be read at once. Nothing is granted on a segment before its last page. A page
+//! that makes no sense has its segment struck: then nothing of it may be trusted.
+
+use mooncake_alloc::Handle;
+use mooncake_types::{
+    ClientId, EntryState, ErrorCode, InventoryEntry, InventoryPage, PutMode, SegmentState, Tick,
+    Version, limits,
+};
+
+use crate::attributes::Attributes;
+use crate::class::{Class, Stamp};
+use crate::meta::check_key;
+use crate::pieces::{Found, Pieces};
+use crate::place::Piece;
+use crate::record::{Object, ObjectState, Pin, QueueKind, Range};
+use crate::slab::NONE;
+use crate::{Meta, Rule};
+
+/// What makes no sense.
+struct Nonsense;
+
+/// A version of an object of which something was found.
+#[derive(Clone, Copy)]
+struct Recovered<'a> {
+    key: &'a str,
+    hash: u64,
+    version: Version,
+    /// Length of the object, in bytes.
+    len: u64,
+    attributes: Attributes<'a>,
+}
+
+impl Meta {
+    pub(crate) fn report_inventory(
+        &mut self,
+        from: ClientId,
+        page: &InventoryPage<'_>,
+    ) -> Result<(), ErrorCode> {
+        let mut slot = self.segments.find(page.segment).ok_or(ErrorCode::SegmentNotFound)?;
+        let segment = &self.segments[slot];
+        if segment.client != from {
+            return Err(ErrorCode::IllegalClient);
+        }
+        let progress = segment.recovering.filter(|_| !segment.struck);
+        let progress = progress.ok_or(ErrorCode::UnavailableInCurrentStatus)?;
+        if page.page == 0 && progress.next_page > 0 {
+            slot = self.begin_inventory_anew(slot);
+        }
+        match self.take_page(slot, page) {
+            Ok(()) => Ok(()),
+            Err(Nonsense) => {
+                self.strike(slot);
+                Err(ErrorCode::InvalidParams)
+            }
+        }
+    }
+
+    fn take_page(&mut self, slot: u32, page: &InventoryPage<'_>) -> Result<(), Nonsense> {
+        let mut progress = self.segments[slot].recovering.ok_or(Nonsense)?;
+        if page.page != progress.next_page {
+            return Err(Nonsense);
+        }
+        for (place, entry) in page.entries.iter().enumerate() {
+            let attributes = self.check_entry(entry, progress.end)?;
+            progress.end = entry.offset + entry.len;
+            let free_until = match page.entries.get(place + 1) {
+                Some(next) => next.offset.max(progress.end),
+                None if page.last => self.segments[slot].allocator.capacity(),
+                None => progress.end,
+            };
+            let allocator = &mut self.segments[slot].allocator;
+            let reserved = allocator.occupy(entry.offset, entry.len, free_until);
+            let handle = reserved.ok_or(Nonsense)?.handle;
+            self.recover_entry(slot, entry, handle, attributes)?;
+        }
+        progress.next_page = progress.next_page.checked_add(1).ok_or(Nonsense)?;
+        self.segments[slot].recovering = Some(progress);
+        if page.last {
+            self.end_inventory(slot);
+        }
+        Ok(())
+    }
+
+    /// Whether an entry that begins at `from` at the earliest is one that an earlier leader can have granted.
+    fn check_entry<'a>(
+        &self,
+        entry: &InventoryEntry<'a>,
+        from: u64,
+    ) -> Result<Attributes<'a>, Nonsense> {
+        let end = entry.object_offset.checked_add(entry.len);
+        let is_sound = check_key(entry.key).is_ok()
+            && entry.len > 0
+            && entry.offset >= from
+            && entry.offset.checked_add(entry.len).is_some()
+            && entry.object_len <= limits::MAX_OBJECT_BYTES
+            && end.is_some_and(|end| end <= entry.object_len)
+            && entry.version <= entry.grant
+            && entry.grant.epoch < self.epoch;
+        if !is_sound {
+            return Err(Nonsense);
+        }
+        Attributes::decode(entry.attributes).ok_or(Nonsense)
+    }
+
+    /// The segment has reported all. It takes puts from now on, unless it is marked behind.
+    pub(crate) fn end_inventory(&mut self, slot: u32) {
+        let segment = &mut self.segments[slot];
+        (segment.recovering, segment.state) = (None, SegmentState::Ok);
+        let id = segment.id;
+        if self.segments.begin_granting(slot) {
+            self.note_use(slot);
+        }
+        self.catch_up(slot);
+        self.on_reported(id);
+        self.begin_to_serve_if_all_are_known();
+    }
+
+    /// Forgets what was reported of a segment so far. Gives its new slot.
+    pub(crate) fn begin_inventory_anew(&mut self, slot: u32) -> u32 {
+        let anew =
+            self.segments[slot].anew(self.new_allocator(self.segments[slot].allocator.capacity()));
+        self.leave_pool(slot);
+        let slot = self.segments.mount(anew);
+        self.begin_inventory(slot);
+        slot
+    }
+
+    fn recover_entry(
+        &mut self,
+        slot: u32,
+        entry: &InventoryEntry<'_>,
+        handle: Handle,
+        attributes: Attributes<'_>,
+    ) -> Result<(), Nonsense> {
+        let (key, version, len) = (entry.key, entry.version, entry.object_len);
+        let found = Recovered { key, hash: self.index.hash(key), version, len, attributes };
+        let piece = Piece { segment: slot, handle, len: entry.len };
+        if entry.state == EntryState::Writing {
+            self.hold_back(&found, piece);
+            return Ok(());
+        }
+        let holder = self.index.get_hashed(&self.objects, key, found.hash).unwrap_or(NONE);
+        if self.gives_way(found.hash, holder, version) {
+            self.drop_found(&found, &[piece]);
+            return Ok(());
+        }
+        match entry.len == entry.object_len {
+            true => self.recover_replica(&found, &[piece]),
+            false => self.gather_piece(&found, piece, entry),
+        }
+    }
+
+    /// Reserves a range that was being written for as long as its writer may be at work, like one of a put that was given
+    /// up now. What it writes must not be found by a later leader either.
+    fn hold_back(&mut self, found: &Recovered<'_>, piece: Piece) {
+        if !self.obeys(Rule::WritersAreWaitedFor) {
+            return self.unreserve(&[piece]);
+        }
+        let touched = Tick(self.now.0.saturating_sub(self.config.put_discard_ms));
+        let whole = Recovered { len: piece.len, attributes: Attributes::default(), ..*found };
+        let object = self.insert_found(&whole, ObjectState::Discarded, touched, &[piece]);
+        self.requeue_put(object, QueueKind::Releasing);
+        self.releasing_bytes += piece.len;
+        self.leave_object_undropped(object);
+    }
+
+    /// Has what was found dropped by its node, since nobody may read it.
+    fn drop_found(&mut self, found: &Recovered<'_>, pieces: &[Piece]) {
+        for piece in pieces {
+            let offset = self.segments[piece.segment].allocator.range(piece.handle).offset;
+            let place = (offset, found.version);
+            self.leave_undropped(piece.segment, place, piece.len, found.hash);
+        }
+        self.unreserve(pieces);
+    }
+
+    /// Takes up a whole replica.
+    fn recover_replica(&mut self, found: &Recovered<'_>, pieces: &[Piece]) -> Result<(), Nonsense> {
+        let holder = self.index.get_hashed(&self.objects, found.key, found.hash);
+        let same = holder.filter(|&holder| self.objects[holder].version == found.version);
+        if let Some(object) = same.or_else(|| self.leaving.of_version(found.version)) {
+            return self.add_replica(object, found, pieces);
+        }
+        let until = self.now.after_ms(self.config.lease_ttl_ms);
+        let object = self.insert_found(found, ObjectState::Complete, until, pieces);
+        let wins = |holder: u32| {
+            self.objects[holder].version < found.version && self.obeys(Rule::HighestVersionWins)
+        };
+        match holder {
+            // Nobody has a route to it any more.
+            Some(holder) if !wins(holder) && self.recovery.has_settled() => {
+                self.drop_object(object)
+            }
+            Some(holder) if !wins(holder) => self.retire(object),
+            Some(holder) => {
+                self.index.remove(&self.objects, holder);
+                self.lose_task(holder);
+                self.retire(holder);
+                self.index.insert_hashed(&self.objects, object, found.hash);
+                self.begin_found(object, &found.attributes);
+            }
+            None => {
+                self.index.insert_hashed(&self.objects, object, found.hash);
+                self.begin_found(object, &found.attributes);
+            }
+        }
+        Ok(())
+    }
+
+    /// The record of something that was found.
+    fn insert_found(
+        &mut self,
+        found: &Recovered<'_>,
+        state: ObjectState,
+        touched: Tick,
+        pieces: &[Piece],
+    ) -> u32 {
+        let object = self.objects.insert(Object {
+            key: found.key.into(),
+            version: found.version,
+            len: found.len,
+            touched,
+            first_range: NONE,
+            writer: 0,
+            group: NONE,
+            state,
+            pin: Pin::None,
+            data_type: found.attributes.data_type,
+            mode: PutMode::Insert,
+        });
+        self.attach(object, Class::new(found.hash, 0, false), std::iter::once((0, pieces)));
+        object
+    }
+
+    /// Makes an object that was found readable, as if it had just been read: there may be routes from under the last
+    /// leader.
+    fn begin_found(&mut self, object: u32, attributes: &Attributes<'_>) {
+        let soft_pin = attributes.soft_pin.filter(|&(ttl_ms, _)| ttl_ms > 0);
+        self.objects[object].pin = match soft_pin {
+            _ if attributes.hard_pin => Pin::Hard,
+            Some(_) => Pin::Soft,
+            None => Pin::None,
+        };
+        self.join_group(object, attributes.group);
+        self.count_in_group(object);
+        if let Some((ttl_ms, slides)) = soft_pin.filter(|_| !attributes.hard_pin) {
+            self.note_soft_pin(object, (ttl_ms.min(self.config.max_soft_pin_ttl_ms), slides));
+            self.begin_soft_pin(object);
+        }
+        if attributes.replaces && !self.recovery.has_settled() {
+            self.recovery.unsettled.insert(object);
+        }
+        self.lease_found(object);
+    }
+
+    /// Leases an object from now on.
+    fn lease_found(&mut self, object: u32) {
+        let until = self.now.after_ms(self.config.lease_ttl_ms);
+        let record = &mut self.objects[object];
+        record.touched = until;
+        if record.group != NONE {
+            let group = &mut self.groups.slots[record.group];
+            group.leased_until = group.leased_until.max(until);
+        }
+        self.requeue(object, self.queue_after(object, true));
+    }
+
+    /// A further replica of a version that is known. One that shares a segment with another, or is one too many, is
+    /// dropped.
+    fn add_replica(
+        &mut self,
+        object: u32,
+        found: &Recovered<'_>,
+        pieces: &[Piece],
+    ) -> Result<(), Nonsense> {
+        let record = &self.objects[object];
+        let state = record.state;
+        let is_same = record.len == found.len && *record.key == *found.key;
+        if !is_same || !matches!(state, ObjectState::Complete | ObjectState::Replaced) {
+            return Err(Nonsense);
+        }
+        let shares =
+            |piece: &Piece| self.ranges_of(object).any(|(_, range)| range.segment == piece.segment);
+        let number = self.free_replica_numbers(object).next();
+        let Some(number) = number.filter(|_| !pieces.iter().any(shares)) else {
+            self.drop_found(found, pieces);
+            return Ok(());
+        };
+        let added = self.append(object, number, pieces);
+        match state {
+            ObjectState::Complete => self.lease_found(object),
+            _ => added.into_iter().for_each(|range| self.enqueue(range, QueueKind::Replaced)),
+        }
+        Ok(())
+    }
+
+    /// Makes ranges of the pieces of one replica, behind those that the object has.
+    fn append(&mut self, object: u32, replica: usize, pieces: &[Piece]) -> Vec<u32> {
+        let class = self.class_of(object);
+        let stamp = Stamp::at(self.uses);
+        let mut last = self.ranges_of(object).last().expect("an object has a range").0;
+        let mut added = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let (segment, handle, len) = (piece.segment, piece.handle, piece.len);
+            let (sibling, prev, next, queue) = (NONE, NONE, NONE, QueueKind::Out);
+            let replica = replica as u8;
+            let range = Range {
+                len,
+                object,
+                segment,
+                handle,
+                sibling,
+                prev,
+                next,
+                replica,
+                queue,
+                class,
+                stamp,
+            };
+            let id = self.ranges.insert(range);
+            self.ranges[last].sibling = id;
+            last = id;
+            added.push(id);
+        }
+        added
+    }
+
+    /// Keeps a stripe until its neighbours are there, and makes a replica of them once they are.
+    fn gather_piece(
+        &mut self,
+        found: &Recovered<'_>,
+        piece: Piece,
+        entry: &InventoryEntry<'_>,
+    ) -> Result<(), Nonsense> {
+        let range = match self.recovery.pieces.get(&found.version).map(|pieces| pieces.object) {
+            Some(object) => {
+                let record = &self.objects[object];
+                if record.len != found.len || *record.key != *found.key {
+                    return Err(Nonsense);
+                }
+                self.append(object, 0, &[piece])[0]
+            }
+            None => {
+                let object = self.insert_found(found, ObjectState::Gathering, self.now, &[piece]);
+                let attributes = entry.attributes.to_vec();
+                let pieces = Pieces { object, found: Vec::new(), attributes };
+                self.recovery.pieces.insert(found.version, pieces);
+                self.objects[object].first_range
+            }
+        };
+        let object_offset = entry.object_offset;
+        let piece = Found { object_offset, len: piece.len, segment: piece.segment, range };
+        let pieces = self.recovery.pieces.get_mut(&found.version).expect("it was just put in");
+        pieces.found.push(piece);
+        let Some(chain) = pieces.replica(found.len) else { return Ok(()) };
+        let attributes = pieces.attributes.clone();
+        let whole: Vec<Found> = chain.iter().map(|&place| pieces.found[place]).collect();
+        let pieces: Vec<Piece> =
+            whole.iter().map(|it| self.take_piece(found.version, it.range)).collect();
+        let attributes = Attributes::decode(&attributes).ok_or(Nonsense)?;
+        self.recover_replica(&Recovered { attributes, ..*found }, &pieces)
+    }
+
+    /// Takes a stripe from those that wait. Its range stays reserved.
+    fn take_piece(&mut self, version: Version, range: u32) -> Piece {
+        let pieces = self.recovery.pieces.get_mut(&version).expect("the piece is one of some");
+        pieces.found.retain(|piece| piece.range != range);
+        let (object, is_last) = (pieces.object, pieces.found.is_empty());
+        self.unlink(object, range);
+        let Range { segment, handle, len, .. } = self.ranges.remove(range);
+        if is_last {
+            self.recovery.pieces.remove(&version);
+            self.objects.remove(object);
+        }
+        Piece { segment, handle, len }
+    }
+
+    /// Takes a range, which is in no queue, out of those of its object.
+    fn unlink(&mut self, object: u32, range: u32) {
+        let sibling = self.ranges[range].sibling;
+        let before = self.ranges_of(object).find(|(_, it)| it.sibling == range).map(|(id, _)| id);
+        match before {
+            None => self.objects[object].first_range = sibling,
+            Some(before) => self.ranges[before].sibling = sibling,
+        }
+    }
+
+    /// Forgets the stripes that wait on a segment.
+    pub(crate) fn forget_pieces_on(&mut self, slot: u32) {
+        let waiting = self.recovery.pieces.iter().flat_map(|(&version, pieces)| {
+            let here = pieces.found.iter().filter(|piece| piece.segment == slot);
+            here.map(move |piece| (version, piece.range)).collect::<Vec<_>>()
+        });
+        let waiting: Vec<(Version, u32)> = waiting.collect();
+        for (version, range) in waiting {
+            let piece = self.take_piece(version, range);
+            self.unreserve(&[piece]);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The beginning of a leader that is not the first: from whom it has to hear before it serves, and what it remembers
+//! until everybody has reported.
+//!
+//! Look-ups are answered at once, from what was reported. What changes objects is refused until every member has
+//! reported; if some don't, until nobody has a route from under the last leader any more and the missing are marked
+//! behind. A member that reports later is believed, but for the keys that were touched since. One that does not report
+//! within the window is struck.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
+use mooncake_types::{
+    Epoch, MountOutcome, MountSegment, Request, ScanAction, SegmentId, SegmentState, Tick, Version,
+};
+
+use crate::config::Config;
+use crate::members::{Effect, Members, Record};
+use crate::pieces::Pieces;
+use crate::segments::{Progress, Segment};
+use crate::slab::NONE;
+use crate::timeout::Timer;
+use crate::{Meta, Rule};
+
+/// Most keys that are remembered while members are missing. Once there are more, the missing are struck.
+const MOST_TOUCHED: usize = 1_000_000;
+
+/// What a leader knows of how far its recovery is.
+#[derive(Debug, Default)]
+pub(crate) struct Recovery {
+    /// The record knew of nobody who led before, so segments that it does not name may be what an earlier leader left.
+    is_fresh: bool,
+    /// Members that have not reported all that they hold, but for those that were marked behind by an earlier leader.
+    missing: BTreeSet<SegmentId>,
+    pub(crate) serves: bool,
+    /// Nobody has a route from under an earlier leader any more.
+    has_settled: bool,
+    /// Members may still report, and unknown segments be adopted.
+    is_open: bool,
+    /// Hashes of the keys that were put, removed or cleared while members were missing.
+    touched: HashSet<u64, FixedState>,
+    /// Objects that nobody may read yet: readers may have routes to an older version that was not reported.
+    pub(crate) unsettled: BTreeSet<u32>,
+    /// Stripes that have not found all their neighbours, by the version of their object.
+    pub(crate) pieces: BTreeMap<Version, Pieces>,
+}
+
+impl Recovery {
+    fn new(record: &Record) -> Self {
+        let in_step = record.members.iter().filter(|member| !member.behind);
+        let missing: BTreeSet<SegmentId> = in_step.map(|member| member.segment).collect();
+        Self {
+            is_fresh: record.fresh,
+            serves: record.fresh || missing.is_empty(),
+            has_settled: !record.fresh && missing.is_empty(),
+            is_open: record.fresh || !missing.is_empty(),
+            missing,
+            ..Self::default()
+        }
+    }
+
+    /// Whether a key with this hash was changed while members were missing.
+    pub(crate) fn is_touched(&self, hash: u64) -> bool {
+        self.touched.contains(&hash)
+    }
+
+    /// Whether an object that was granted beside an older version may be read at once.
+    pub(crate) fn has_settled(&self) -> bool {
+        self.has_settled
+    }
+
+    /// Members that have not reported.
+    pub(crate) fn missing(&self) -> &BTreeSet<SegmentId> {
+        &self.missing
+    }
+}
+
+impl Meta {
+    /// A pool whose leader before may have left something in the segments that `record` names. `now` is the moment from
+    /// which recovery counts, on the same clock as every later call.
+    ///
+    /// # Panics
+    /// If the configuration does not [validate](Config::validate).
+    #[must_use]
+    pub fn recover(config: Config, epoch: Epoch, now: Tick, record: &Record) -> Self {
+        let members = Members::recorded(record);
+        Self::begin(config, epoch, now, (members, Recovery::new(record)))
+    }
+
+    /// A pool of which nobody keeps a record.
+    pub(crate) fn unrecorded(config: Config, epoch: Epoch) -> Self {
+        let record = Record { fresh: true, members: Vec::new() };
+        Self::begin(config, epoch, Tick::ZERO, (Members::default(), Recovery::new(&record)))
+    }
+
+    pub(crate) fn set_recovery_timers(&mut self) {
+        if !self.recovery.is_open {
+            return;
+        }
+        let settles_ms = self.config.recovery_grace_ms.max(self.config.lease_ttl_ms);
+        let window_ms = self.config.client_ttl_ms.saturating_add(self.config.lease_ttl_ms);
+        let settles_at = self.now.after_ms(settles_ms);
+        self.timers.insert((settles_at, Timer::Settle));
+        self.timers.insert((self.now.after_ms(window_ms).max(settles_at), Timer::Window));
+    }
+
+    /// Whether requests that change objects are answered. Look-ups always are.
+    #[must_use]
+    pub fn serves(&self) -> bool {
+        self.recovery.serves
+    }
+
+    /// Whether a request has to wait until the leader serves.
+    pub(crate) fn is_too_early(&self, request: &Request<'_>) -> bool {
+        let changes = match request {
+            Request::PutStart(_)
+            | Request::PutEnd { .. }
+            | Request::PutRevoke { .. }
+            | Request::Remove { .. }
+            | Request::ClearReplicas { .. }
+            | Request::CreateTask(_) => true,
+            Request::Scan(scan) => scan.action != ScanAction::List,
+            _ => false,
+        };
+        changes && !self.recovery.serves
+    }
+
+    /// Remembers that a key was changed, as long as somebody may report an older version of it.
+    pub(crate) fn touch(&mut self, key: &str) {
+        if !self.recovery.is_open || !(self.recovery.is_fresh || !self.recovery.missing.is_empty())
+        {
+            return;
+        }
+        let hash = self.index.hash(key);
+        let recovery = &mut self.recovery;
+        recovery.touched.insert(hash);
+        if recovery.touched.len() >= MOST_TOUCHED {
+            self.close_window();
+        }
+    }
+
+    /// What a segment that is not mounted is told.
+    pub(crate) fn admit(&self, mount: &MountSegment<'_>) -> MountOutcome {
+        let id = mount.id;
+        if self.members.is_pending(Effect::Strike(id)) {
+            return MountOutcome::StartEmpty;
+        }
+        let may_report = match self.members.is_behind(id) {
+            // Until the node has seen this epoch, writes of an earlier leader may begin there.
+            Some(_) if mount.is_empty && mount.seen_epoch >= self.epoch => {
+                return MountOutcome::Ready;
+            }
+            Some(is_behind) => !is_behind || self.recovery.missing.contains(&id),
+            None if mount.is_empty => return MountOutcome::Ready,
+            None => self.recovery.is_open && self.recovery.is_fresh,
+        };
+        match may_report {
+            true => MountOutcome::WantsInventory,
+            false => MountOutcome::StartEmpty,
+        }
+    }
+
+    /// Whether a mount would make its segment a member that it is not yet: then the shell has
+    /// [`Effect::Join`](crate::Effect::Join) recorded before it hands in the mount.
+    #[must_use]
+    pub fn must_join(&self, mount: &MountSegment<'_>) -> bool {
+        self.segments.find(mount.id).is_none()
+            && self.members.is_behind(mount.id).is_none()
+            && self.admit(mount) != MountOutcome::StartEmpty
+    }
+
+    /// A member has reported all that it holds, or is no member any more.
+    pub(crate) fn on_reported(&mut self, id: SegmentId) {
+        if self.recovery.missing.remove(&id) && self.recovery.missing.is_empty() {
+            self.settle();
+            if !self.recovery.is_fresh {
+                self.drop_pieces();
+                self.recovery.touched = HashSet::default();
+            }
+        }
+    }
+
+    /// Serves once everybody has reported, or the others are marked behind and their routes are over.
+    pub(crate) fn begin_to_serve_if_all_are_known(&mut self) {
+        if self.recovery.serves {
+            return;
+        }
+        let is_behind = |id: &SegmentId| self.members.is_behind(*id).unwrap_or(true);
+        let is_known = self.recovery.missing.is_empty()
+            || (self.recovery.has_settled && self.recovery.missing.iter().all(is_behind));
+        self.recovery.serves = is_known;
+    }
+
+    fn settle(&mut self) {
+        self.recovery.has_settled = true;
+        self.recovery.unsettled.clear();
+    }
+
+    /// Routes from under an earlier leader are over: who has not reported has to wait no longer for the missing.
+    pub(crate) fn settle_due(&mut self) {
+        self.settle();
+        for id in self.recovery.missing.clone() {
+            self.emit(Effect::MarkBehind(id));
+        }
+        self.begin_to_serve_if_all_are_known();
+    }
+
+    /// Who has not reported by now comes back empty.
+    pub(crate) fn close_window(&mut self) {
+        self.recovery.is_open = false;
+        let unfinished = |(slot, segment): (u32, &Segment)| segment.recovering.map(|_| slot);
+        let unfinished: Vec<u32> = self.segments.iter().filter_map(unfinished).collect();
+        for slot in unfinished {
+            self.strike(slot);
+        }
+        for id in self.recovery.missing.clone() {
+            self.emit(Effect::Strike(id));
+        }
+        self.drop_pieces();
+        self.recovery.touched = HashSet::default();
+    }
+
+    fn drop_pieces(&mut self) {
+        for pieces in std::mem::take(&mut self.recovery.pieces).into_values() {
+            self.drop_object(pieces.object);
+        }
+    }
+
+    /// Takes up an inventory that begins.
+    pub(crate) fn begin_inventory(&mut self, slot: u32) {
+        let segment = &mut self.segments[slot];
+        segment.recovering = Some(Progress::default());
+        segment.state = SegmentState::Recovering;
+        if !self.obeys(Rule::RangesAreReserved) {
+            self.segments[slot].state = SegmentState::Ok;
+            self.segments.begin_granting(slot);
+        }
+    }
+
+    /// Whether what was reported of a key gives way to what happened since this leader began.
+    pub(crate) fn gives_way(&self, hash: u64, holder: u32, version: Version) -> bool {
+        let is_current = holder != NONE && self.objects[holder].version == version;
+        self.recovery.is_touched(hash) && !is_current && self.obeys(Rule::LatecomersGiveWay)
+    }
+}

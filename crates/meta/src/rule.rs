@@ -1,0 +1,37 @@
+//! Rules of recovery that can be broken on purpose, so that a test can show that it would notice.
+
+use crate::Meta;
+
+/// A rule that [`Meta::break_rule`] breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Whoever removes or replaces a key is told of all that nodes may still hold of it.
+    RemovalsReachTheNodes,
+    /// What is reported is reserved before anything is granted there.
+    RangesAreReserved,
+    /// Of the versions of a key the highest is served.
+    HighestVersionWins,
+    /// A range that was being written is held back until its writer can do no harm.
+    WritersAreWaitedFor,
+    /// What was removed or put since the master began is not overruled by a late inventory.
+    LatecomersGiveWay,
+}
+
+impl Meta {
+    /// From now on the state machine does not keep to a rule.
+    #[cfg(feature = "mutations")]
+    pub fn break_rule(&mut self, rule: Rule) {
+        self.broken = Some(rule);
+    }
+
+    #[cfg(feature = "mutations")]
+    pub(crate) fn obeys(&self, rule: Rule) -> bool {
+        self.broken != Some(rule)
+    }
+
+    #[cfg(not(feature = "mutations"))]
+    #[expect(clippy::unused_self, reason = "only a build that can break rules looks")]
+    pub(crate) const fn obeys(&self, _rule: Rule) -> bool {
+        true
+    }
+}

@@ -1,0 +1,257 @@
+//! Entries that the master forgot and that nodes may still hold: what was evicted, removed, replaced, revoked.
+//!
+//! Their ranges may be granted again at once, since nobody has a route to them. But a later leader would find them in an
+//! inventory. So the nodes fetch them and drop them, by and by; and whoever removes or replaces a key has all that is left
+//! of it dropped before it is told. An entry is void once another was completed in its place.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mooncake_types::{ClientId, RangeDrop, Reply, SegmentId, Version, limits};
+
+use crate::record::Range;
+use crate::remains::Gathered;
+use crate::slab::NONE;
+use crate::{Meta, Rule};
+
+/// Most entries of one segment. A node that lets more gather than this is struck.
+pub(crate) const MOST_UNDROPPED: usize = 1 << 20;
+
+/// An entry of a segment: where it starts, and the version that lies there.
+type Place = (u64, Version);
+
+/// What is undropped, by segment and by key.
+#[derive(Debug, Default)]
+pub(crate) struct Undropped {
+    /// By slot of the segment.
+    by_slot: BTreeMap<u32, Entries>,
+    /// By the hash of the key: a key that shares it with another may have entries of that dropped, which harms nobody.
+    by_key: BTreeSet<(u64, u32, Place)>,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    /// Length in bytes, and the hash of the key.
+    known: BTreeMap<Place, (u64, u64)>,
+    /// Where the next list begins, so that every entry gets its turn.
+    next: Place,
+}
+
+impl Undropped {
+    pub(crate) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// Entries of a segment.
+    pub(crate) fn count(&self, slot: u32) -> usize {
+        self.by_slot.get(&slot).map_or(0, |entries| entries.known.len())
+    }
+
+    pub(crate) fn contains(&self, slot: u32, place: Place) -> bool {
+        self.by_slot.get(&slot).is_some_and(|entries| entries.known.contains_key(&place))
+    }
+
+    /// Adds an entry of `len` bytes, of a key with this hash.
+    pub(crate) fn insert(&mut self, slot: u32, place: Place, len: u64, hash: u64) {
+        self.by_slot.entry(slot).or_default().known.insert(place, (len, hash));
+        self.by_key.insert((hash, slot, place));
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32, place: Place) {
+        let Some(entries) = self.by_slot.get_mut(&slot) else { return };
+        let Some((_, hash)) = entries.known.remove(&place) else { return };
+        self.by_key.remove(&(hash, slot, place));
+        if entries.known.is_empty() {
+            self.by_slot.remove(&slot);
+        }
+    }
+
+    /// An entry is complete in this range: its node has dropped what overlapped it. One that begins before another that
+    /// does may be passed over; it is dropped like any other.
+    pub(crate) fn void(&mut self, slot: u32, offset: u64, len: u64) {
+        let Some(entries) = self.by_slot.get(&slot) else { return };
+        let (start, end) = (place_at(offset), place_at(offset.saturating_add(len)));
+        let before = entries.known.range(..start).next_back();
+        let before = before.filter(|&(&(at, _), &(len, _))| at.saturating_add(len) > offset);
+        let inside = entries.known.range(start..end).chain(before);
+        let gone: Vec<Place> = inside.map(|(&place, _)| place).collect();
+        for place in gone {
+            self.remove(slot, place);
+        }
+    }
+
+    /// The segment is gone, and its entries with it.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        let Some(entries) = self.by_slot.remove(&slot) else { return };
+        for (place, (_, hash)) in entries.known {
+            self.by_key.remove(&(hash, slot, place));
+        }
+    }
+
+    /// The entries of a key with this hash, by segment.
+    pub(crate) fn of_key(&self, hash: u64) -> impl Iterator<Item = (u32, Place)> {
+        let first = (hash, 0, place_at(0));
+        let of_key = self.by_key.range(first..).take_while(move |entry| entry.0 == hash);
+        of_key.map(|&(_, slot, place)| (slot, place))
+    }
+
+    /// The slots that have entries.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
+        self.by_slot.keys().copied()
+    }
+
+    /// Up to `limit` entries of a segment: the next ones, from the first on again after the last.
+    fn next_of(&mut self, slot: u32, limit: usize) -> Vec<Place> {
+        let Some(entries) = self.by_slot.get_mut(&slot) else { return Vec::new() };
+        let (next, known) = (entries.next, &entries.known);
+        let behind = known.range(next..).chain(known.range(..next));
+        let places: Vec<Place> = behind.map(|(&place, _)| place).take(limit).collect();
+        if let Some(&(offset, version)) = places.last() {
+            entries.next =
+                (offset, Version { counter: version.counter.saturating_add(1), ..version });
+        }
+        places
+    }
+
+    /// Every entry: its slot, place, length and hash.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Place, u64, u64)> {
+        self.by_slot.iter().flat_map(|(&slot, entries)| {
+            entries.known.iter().map(move |(&place, &(len, hash))| (slot, place, len, hash))
+        })
+    }
+
+    /// Whether the entries by key are just those by segment.
+    pub(crate) fn is_sound(&self) -> bool {
+        let mut count = 0;
+        let known = self.iter().all(|(slot, place, _, hash)| {
+            count += 1;
+            self.by_key.contains(&(hash, slot, place))
+        });
+        known && count == self.by_key.len()
+    }
+}
+
+/// The first place at an offset.
+fn place_at(offset: u64) -> Place {
+    (offset, Version::default())
+}
+
+impl Meta {
+    /// A node may hold this entry, and nobody else knows of it.
+    pub(crate) fn leave_undropped(&mut self, slot: u32, place: Place, len: u64, hash: u64) {
+        if self.segments[slot].is_mounted() {
+            self.undropped.insert(slot, place, len, hash);
+        }
+    }
+
+    /// What the nodes hold of an object that will never be read becomes undropped. Its ranges stay as they are.
+    pub(crate) fn leave_object_undropped(&mut self, object: u32) {
+        let (hash, version) =
+            (self.index.hash(&self.objects[object].key), self.objects[object].version);
+        let place = |(_, range): (u32, &Range)| {
+            let offset = self.segments[range.segment].allocator.range(range.handle).offset;
+            (range.segment, (offset, version), range.len)
+        };
+        let places: Vec<_> = self.ranges_of(object).map(place).collect();
+        for (slot, place, len) in places {
+            self.leave_undropped(slot, place, len, hash);
+        }
+    }
+
+    /// The replicas of an object are complete: what was undropped in their places is void.
+    pub(crate) fn void_beneath(&mut self, object: u32) {
+        if self.undropped.len() == 0 {
+            return;
+        }
+        let mut at = self.objects[object].first_range;
+        while at != NONE {
+            let range = self.ranges[at];
+            let place = self.segments[range.segment].allocator.range(range.handle);
+            self.undropped.void(range.segment, place.offset, range.len);
+            at = range.sibling;
+        }
+    }
+
+    /// Entries of the very version that is written again in the same places are no longer to be dropped.
+    pub(crate) fn expect_anew(&mut self, object: u32) {
+        let version = self.objects[object].version;
+        let place = |(_, range): (u32, &Range)| {
+            let offset = self.segments[range.segment].allocator.range(range.handle).offset;
+            (range.segment, (offset, version))
+        };
+        let places: Vec<(u32, Place)> = self.ranges_of(object).map(place).collect();
+        for (slot, place) in places {
+            self.undropped.remove(slot, place);
+        }
+    }
+
+    /// Names what is undropped of a key, of versions below the one given if there is one. Segments that would start empty
+    /// are left out; those whose nodes cannot be asked are marked so that they would.
+    pub(crate) fn gather_undropped(
+        &mut self,
+        key: &str,
+        below: Option<Version>,
+        gathered: &mut Gathered,
+    ) {
+        if self.undropped.len() == 0 || !self.obeys(Rule::RemovalsReachTheNodes) {
+            return;
+        }
+        let is_older = |version: Version| below.is_none_or(|below| version < below);
+        let of_key = self.undropped.of_key(self.index.hash(key));
+        let found: Vec<(u32, Place)> = of_key
+            .filter(|&(slot, (_, version))| is_older(version) && !self.is_forgiven(slot))
+            .collect();
+        for (slot, (offset, version)) in found {
+            if !self.segments[slot].in_sight {
+                self.leave_behind(slot);
+                if self.is_forgiven(slot) {
+                    continue;
+                }
+            }
+            gathered.add(&self.segments, slot, offset, version);
+        }
+    }
+
+    /// Hands a client what its nodes are to drop, and forgets what they have dropped.
+    pub(crate) fn fetch_drops(
+        &mut self,
+        from: ClientId,
+        dropped: &[RangeDrop],
+        limit: u32,
+    ) -> Reply {
+        for range in dropped {
+            let slot = self.segments.find(range.segment);
+            let own = slot.filter(|&slot| self.segments[slot].client == from);
+            if let Some(slot) = own {
+                self.undropped.remove(slot, (range.offset, range.version));
+                self.catch_up(slot);
+            }
+        }
+        let own = |slot: &u32| self.segments[*slot].client == from && !self.segments[*slot].struck;
+        let slots: Vec<u32> = self.undropped.slots().filter(own).collect();
+        let limit = limit.min(limits::MAX_FETCHED_DROPS) as usize;
+        let mut drops: Vec<RangeDrop> = Vec::new();
+        for slot in slots {
+            let segment = self.segments[slot].id;
+            let places = self.undropped.next_of(slot, limit - drops.len());
+            let drop = |(offset, version)| RangeDrop { segment, offset, version };
+            drops.extend(places.into_iter().map(drop));
+        }
+        Reply::Drops(drops)
+    }
+
+    /// Whether a client has something to drop on one of these segments. One that never does is struck in the end.
+    pub(crate) fn has_drops(&mut self, hosted: &[SegmentId]) -> bool {
+        let mut has_some = false;
+        for &id in hosted {
+            let Some(slot) = self.segments.find(id) else { continue };
+            let count = self.undropped.count(slot);
+            has_some |= count > 0;
+            if count > MOST_UNDROPPED {
+                self.strike(slot);
+            } else {
+                self.catch_up(slot);
+            }
+        }
+        has_some
+    }
+}

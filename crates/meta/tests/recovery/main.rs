@@ -1,0 +1,105 @@
+//! Random worlds whose masters die: nodes with ledgers, clients that have entries dropped before they tell their callers,
+//! a record that is written late. After every event all invariants hold, and nobody reads what an acknowledged call took.
+//!
+//! `MOONCAKE_SEED=n` replays one world; `MOONCAKE_EVENTS=n` sets its length.
+
+#![allow(clippy::disallowed_methods, reason = "the seed may come from outside")]
+
+mod action;
+mod call;
+mod cluster;
+mod node;
+mod promise;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use action::{Dice, draw};
+use cluster::Cluster;
+use mooncake_meta::{AllocatorKind, Config, Rule};
+
+const EVENTS: usize = 4_000;
+
+fn config(seed: u64) -> Config {
+    Config {
+        seed,
+        allocator: if seed % 4 == 3 { AllocatorKind::Cachelib } else { AllocatorKind::Offset },
+        stripe_threshold_bytes: if seed % 3 == 2 { 128 << 10 } else { 0 },
+        ..Config::default()
+    }
+}
+
+/// Runs one world and says how often it met what is rare.
+fn run(seed: u64, events: usize, broken: Option<Rule>) -> BTreeMap<&'static str, u64> {
+    let mut dice = Dice(seed);
+    let mut cluster = Cluster::new(config(seed), broken);
+    for _ in 0..events {
+        let action = draw(&mut dice);
+        cluster.log.push(format!("{action:?}"));
+        cluster.step(&action);
+        cluster.check();
+    }
+    cluster.met
+}
+
+/// As [`run`], with the last events of a world that breaks a promise.
+fn run_loudly(seed: u64, events: usize) -> BTreeMap<&'static str, u64> {
+    let mut dice = Dice(seed);
+    let mut cluster = Cluster::new(config(seed), None);
+    for number in 0..events {
+        let action = draw(&mut dice);
+        cluster.log.push(format!("{action:?}"));
+        let step = AssertUnwindSafe(|| {
+            cluster.step(&action);
+            cluster.check();
+        });
+        if let Err(cause) = catch_unwind(step) {
+            let from = cluster.log.len().saturating_sub(60);
+            cluster.log[from..].iter().for_each(|line| eprintln!("  {line}"));
+            eprintln!("replay: MOONCAKE_SEED={seed} MOONCAKE_EVENTS={}", number + 1);
+            std::panic::resume_unwind(cause);
+        }
+    }
+    cluster.met
+}
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+#[test]
+fn masters_die_and_no_promise_is_broken() {
+    let events = setting("MOONCAKE_EVENTS").map_or(EVENTS, |events| events as usize);
+    if let Some(seed) = setting("MOONCAKE_SEED") {
+        println!("{:#?}", run_loudly(seed, events));
+        return;
+    }
+    let mut met: BTreeMap<&str, u64> = cluster::RARE.map(|what| (what, 0)).into();
+    for seed in 0..24 {
+        for (what, count) in run_loudly(seed, events) {
+            *met.get_mut(what).unwrap_or_else(|| panic!("{what} is not in the list")) += count;
+        }
+    }
+    println!("{met:#?}");
+    assert!(met.values().all(|&count| count > 0), "not everything happened: {met:?}");
+}
+
+/// The worlds show it if a rule of recovery is not kept.
+#[test]
+fn a_broken_rule_is_found() {
+    std::panic::set_hook(Box::new(|_| {}));
+    let rules = [
+        Rule::RemovalsReachTheNodes,
+        Rule::RangesAreReserved,
+        Rule::HighestVersionWins,
+        Rule::WritersAreWaitedFor,
+        Rule::LatecomersGiveWay,
+    ];
+    let found = rules.map(|rule| {
+        let breaks = |seed: &u64| catch_unwind(|| run(*seed, EVENTS, Some(rule))).is_err();
+        (rule, (0..24).find(breaks))
+    });
+    let _ = std::panic::take_hook();
+    println!("{found:?}");
+    assert!(found.iter().all(|(_, seed)| seed.is_some()), "{found:?}");
+}

@@ -1,0 +1,41 @@
+//! What callers were promised, key by key.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mooncake_types::Version;
+
+#[derive(Debug, Default)]
+struct Key {
+    /// The highest version whose put was acknowledged.
+    put: Version,
+    /// The highest version that an acknowledged removal took.
+    removed: Version,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Promises {
+    keys: BTreeMap<String, Key>,
+    /// Versions whose puts were acknowledged. Others may take effect at any time, or never.
+    acknowledged: BTreeSet<Version>,
+}
+
+impl Promises {
+    pub(crate) fn put(&mut self, key: &str, version: Version) {
+        self.acknowledged.insert(version);
+        let promise = self.keys.entry(key.to_owned()).or_default();
+        promise.put = promise.put.max(version);
+    }
+
+    pub(crate) fn removed(&mut self, key: &str, version: Version) {
+        let promise = self.keys.entry(key.to_owned()).or_default();
+        promise.removed = promise.removed.max(version);
+    }
+
+    /// Somebody has read this version.
+    pub(crate) fn read(&self, key: &str, version: Version, how: &str) {
+        let Some(promise) = self.keys.get(key) else { return };
+        let is_old = version < promise.put || version <= promise.removed;
+        let is_stale = is_old && self.acknowledged.contains(&version);
+        assert!(!is_stale, "{version} of {key} was read {how}, but {promise:?}");
+    }
+}
