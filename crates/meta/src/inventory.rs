@@ -183,29 +183,27 @@ impl Meta {
         if let Some(object) = same.or_else(|| self.leaving.of_version(found.version)) {
             return self.add_replica(object, found, pieces);
         }
+        let newer = holder.filter(|&holder| {
+            self.objects[holder].version > found.version && self.obeys(Rule::HighestVersionWins)
+        });
+        if newer.is_some() && self.recovery.has_settled() {
+            // Nobody has a route to it any more.
+            self.drop_found(found, pieces);
+            return Ok(());
+        }
         let until = self.now.after_ms(self.config.lease_ttl_ms);
         let object = self.insert_found(found, ObjectState::Complete, until, pieces);
-        let wins = |holder: u32| {
-            self.objects[holder].version < found.version && self.obeys(Rule::HighestVersionWins)
-        };
-        match holder {
-            // Nobody has a route to it any more.
-            Some(holder) if !wins(holder) && self.recovery.has_settled() => {
-                self.drop_object(object)
-            }
-            Some(holder) if !wins(holder) => self.retire(object),
-            Some(holder) => {
-                self.index.remove(&self.objects, holder);
-                self.lose_task(holder);
-                self.retire(holder);
-                self.index.insert_hashed(&self.objects, object, found.hash);
-                self.begin_found(object, &found.attributes);
-            }
-            None => {
-                self.index.insert_hashed(&self.objects, object, found.hash);
-                self.begin_found(object, &found.attributes);
-            }
+        if newer.is_some() {
+            self.retire(object);
+            return Ok(());
         }
+        if let Some(older) = holder {
+            self.index.remove(&self.objects, older);
+            self.lose_task(older);
+            self.retire(older);
+        }
+        self.index.insert_hashed(&self.objects, object, found.hash);
+        self.begin_found(object, &found.attributes);
         Ok(())
     }
 

@@ -46,7 +46,9 @@ impl Meta {
         self.see(from);
         self.doubt(unreachable);
         let lent = |id: &SegmentId| {
-            self.segments.find(*id).is_some_and(|slot| self.segments[slot].client == from)
+            let slot = self.segments.find(*id);
+            let segment = slot.map(|slot| &self.segments[slot]);
+            segment.is_some_and(|segment| segment.client == from && !segment.struck)
         };
         let need_remount = !hosted.iter().all(lent);
         Reply::Pong(Pong {

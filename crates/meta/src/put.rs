@@ -26,6 +26,14 @@ struct Order {
     mode: PutMode,
 }
 
+/// How a put has ended well.
+enum Ended {
+    /// It is the version of its key.
+    Current,
+    /// It was, for an instant: a newer one took its place before it was told.
+    Overtaken,
+}
+
 impl Meta {
     pub(crate) fn put_start(&mut self, from: ClientId, start: &PutStart<'_>) -> Reply {
         let config = &start.config;
@@ -183,30 +191,47 @@ impl Meta {
         self.objects[object].first_range = sibling;
     }
 
+    /// Ends a put, or says again how it has ended. Names what nodes may hold of older versions in any case: whoever asks
+    /// again may not have had all of it dropped.
     pub(crate) fn put_end(
         &mut self,
         from: ClientId,
         put: &PutEnd<'_>,
         gathered: &mut Gathered,
     ) -> Result<(), ErrorCode> {
-        if self.is_complete(put.key, put.version) {
-            self.gather_older(put.key, put.version, gathered);
-            return Ok(());
+        check_key(put.key)?;
+        let result = self.try_to_end(from, put, gathered);
+        let Version { epoch, counter } = put.version;
+        // What has not become the current version is as old as any other.
+        let below = match result {
+            Ok(Ended::Current) => put.version,
+            _ => Version { epoch, counter: counter.saturating_add(1) },
+        };
+        self.touch(put.key);
+        self.gather_leaving(put.key, gathered);
+        self.gather_undropped(put.key, Some(below), gathered);
+        result.map(|_| ())
+    }
+
+    fn try_to_end(
+        &mut self,
+        from: ClientId,
+        put: &PutEnd<'_>,
+        gathered: &mut Gathered,
+    ) -> Result<Ended, ErrorCode> {
+        let holder = self.find(put.key);
+        let same = holder.filter(|&holder| self.objects[holder].version == put.version);
+        if same.is_some_and(|object| self.objects[object].state == ObjectState::Complete) {
+            return Ok(Ended::Current);
         }
-        let object = match self.own_put(from, put.key, put.version) {
-            Err(ErrorCode::ObjectNotFound) if self.was_overtaken(put) => {
+        let object = match same.or_else(|| self.find_beside(put.key, put.version)) {
+            None if self.was_overtaken(holder, put.version) => {
                 return Err(ErrorCode::ObjectAlreadyExists);
             }
-            found => found?,
+            found => self.ensure_own(from, found)?,
         };
         match self.objects[object].state {
-            ObjectState::Overtaken => {
-                self.gather_leaving(put.key, gathered);
-                let result = self.end_overtaken(object);
-                // Its own entries are as old as any others of the key.
-                self.gather_undropped(put.key, None, gathered);
-                return result;
-            }
+            ObjectState::Overtaken => return self.end_overtaken(object).map(|()| Ended::Overtaken),
             ObjectState::Waiting => self.ensure_none_leaves(put.key, gathered)?,
             _ => {}
         }
@@ -217,6 +242,12 @@ impl Meta {
             self.drop_object(object);
             return Err(ErrorCode::ObjectNotFound);
         }
+        self.complete(object);
+        Ok(Ended::Current)
+    }
+
+    /// Makes a put readable, in the place of what holds its key.
+    fn complete(&mut self, object: u32) {
         self.void_beneath(object);
         if self.objects[object].state == ObjectState::Waiting {
             self.take_key(object);
@@ -231,23 +262,6 @@ impl Meta {
         self.begin_soft_pin(object);
         self.learn_use(object);
         self.requeue(object, self.queue_after(object, false));
-        self.gather_older(put.key, put.version, gathered);
-        Ok(())
-    }
-
-    /// Whether this version of a key has been completed, by whomever.
-    fn is_complete(&self, key: &str, version: Version) -> bool {
-        self.find(key).is_some_and(|holder| {
-            let record = &self.objects[holder];
-            record.version == version && record.state == ObjectState::Complete
-        })
-    }
-
-    /// Names what nodes may hold of a key's versions before this one.
-    fn gather_older(&mut self, key: &str, version: Version, gathered: &mut Gathered) {
-        self.touch(key);
-        self.gather_leaving(key, gathered);
-        self.gather_undropped(key, Some(version), gathered);
     }
 
     /// Refuses to replace an object whose own predecessors may not be dropped yet: who wants to replace it drops them
@@ -262,9 +276,9 @@ impl Meta {
     }
 
     /// Whether a put that is no more lost its key to a newer one that can be read.
-    fn was_overtaken(&self, put: &PutEnd<'_>) -> bool {
-        self.find(put.key).is_some_and(|object| {
-            self.objects[object].version > put.version && self.is_readable(object)
+    fn was_overtaken(&self, holder: Option<u32>, version: Version) -> bool {
+        holder.is_some_and(|object| {
+            self.objects[object].version > version && self.is_readable(object)
         })
     }
 
@@ -273,7 +287,11 @@ impl Meta {
         from: ClientId,
         put: &KeyVersion<'_>,
     ) -> Result<(), ErrorCode> {
-        let object = self.own_put(from, put.key, put.version)?;
+        check_key(put.key)?;
+        let holder = self.find(put.key);
+        let same = holder.filter(|&holder| self.objects[holder].version == put.version);
+        let found = same.or_else(|| self.find_beside(put.key, put.version));
+        let object = self.ensure_own(from, found)?;
         if self.objects[object].state == ObjectState::Complete {
             return Err(ErrorCode::InvalidWrite);
         }
@@ -283,16 +301,12 @@ impl Meta {
     }
 
     /// The object of a put, if it is there and of this client.
-    fn own_put(&self, from: ClientId, key: &str, version: Version) -> Result<u32, ErrorCode> {
-        check_key(key)?;
-        let holder = self.find(key).filter(|&holder| self.objects[holder].version == version);
-        let object = holder.or_else(|| self.find_beside(key, version));
-        let object = object.ok_or(ErrorCode::ObjectNotFound)?;
-        let record = &self.objects[object];
-        if record.writer != self.number_of(from) {
-            return Err(ErrorCode::IllegalClient);
+    fn ensure_own(&self, from: ClientId, found: Option<u32>) -> Result<u32, ErrorCode> {
+        let object = found.ok_or(ErrorCode::ObjectNotFound)?;
+        match self.objects[object].writer == self.number_of(from) {
+            true => Ok(object),
+            false => Err(ErrorCode::IllegalClient),
         }
-        Ok(object)
     }
 
     /// Takes the key from a put that nobody ended. Its ranges stay reserved: its writer may still be at work.

@@ -122,6 +122,7 @@ impl Meta {
         let stays = self.is_leased(object) && self.lives(object);
         self.forget_soft_pin(object);
         self.leave_group(object);
+        self.recovery.unsettled.remove(&object);
         let record = &mut self.objects[object];
         record.state = ObjectState::Replaced;
         let (version, key) = (record.version, record.key.clone());

@@ -23,6 +23,8 @@ pub struct SegmentReport {
     pub state: SegmentState,
     /// Whether its node is heard of; if not, its bytes cannot be read until it is.
     pub in_sight: bool,
+    /// Whether it holds entries that its node has yet to drop, and takes no puts until then.
+    pub behind: bool,
     /// Bytes reserved.
     pub used: u64,
     /// Bytes in all.
@@ -56,7 +58,8 @@ impl Meta {
                 endpoint: Arc::clone(&segment.endpoint),
                 client: segment.client,
                 state: segment.state,
-                in_sight: segment.in_sight,
+                in_sight: segment.in_sight && !segment.struck,
+                behind: segment.behind,
                 used: segment.allocator.used(),
                 capacity: segment.allocator.capacity(),
                 ranges: segment.allocator.allocations(),

@@ -108,7 +108,8 @@ impl Meta {
         self.take_copy(number);
         self.adopt(object, copy);
         let Some(replica) = moved else { return Ok(Joined::Whole) };
-        if self.is_leased(object) {
+        let is_there = self.dead_replicas(object) & 1 << replica == 0;
+        if self.is_leased(object) && is_there {
             self.gather(object, 1 << replica, gathered);
             return Ok(Joined::SourceStays);
         }

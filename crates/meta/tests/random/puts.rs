@@ -102,7 +102,8 @@ impl Run {
             .meta
             .segments()
             .into_iter()
-            .filter(|s| s.in_sight && s.state == SegmentState::Ok && !excluded.contains(&s.id))
+            .filter(|s| s.in_sight && !s.behind && s.state == SegmentState::Ok)
+            .filter(|s| !excluded.contains(&s.id))
             .collect();
         if usable.iter().all(|segment| segment.capacity < len) {
             return;

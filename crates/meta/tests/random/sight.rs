@@ -77,6 +77,7 @@ impl Run {
 
     pub(crate) fn ping(&mut self, client: ClientId) {
         self.world.ping(client, &[]);
+        self.world.fetch_drops(client);
         let lent = self.world.meta.segments().into_iter().filter(|s| s.client == client);
         assert!(lent.into_iter().all(|segment| segment.in_sight), "{client} is in sight");
     }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use mooncake_meta::{Config, Effect, Member, Meta, Record, Rule};
 use mooncake_types::{
-    ClientId, Epoch, Located, MountOutcome, MountSegment, Reply, Request, SegmentAddress,
-    SegmentId, SegmentState, Tick, Version,
+    ClientId, Epoch, ErrorCode, Located, MountOutcome, MountSegment, Reply, Request,
+    SegmentAddress, SegmentId, SegmentState, Tick, Version,
 };
 
 use crate::action::{Action, KEYS, NODES};
@@ -267,6 +267,11 @@ impl Cluster {
         let page = node.page(number, most);
         let (entries, last) = (page.entries.clone(), page.last);
         let reply = self.ask(node.client, &Request::ReportInventory(page));
+        if reply == Reply::Done(Err(ErrorCode::UnavailableInCurrentStatus)) {
+            // It took too long.
+            self.nodes[at].mounted_under = None;
+            return;
+        }
         assert_eq!(reply, Reply::Done(Ok(())), "{entries:?}");
         for entry in &entries {
             if entry.state == mooncake_types::EntryState::Writing {
@@ -392,7 +397,8 @@ impl Cluster {
         self.meet("a master died");
         let kept = self.readable_and_kept();
         self.lead(Epoch(self.meta.epoch().0 + 1), false);
-        self.note(|| format!("epoch {}, record {:?}", self.meta.epoch(), self.record));
+        let record = self.record.clone();
+        self.note(|| format!("the record: {record:?}"));
         if !calm {
             return;
         }

@@ -80,6 +80,7 @@ impl World {
         };
         match self.ask(from, &Request::MountSegment(mount)) {
             Reply::Mounted(MountOutcome::Ready) => Ok(()),
+            Reply::Mounted(MountOutcome::StartEmpty) => Err(ErrorCode::SegmentAlreadyExists),
             Reply::Done(result) => result,
             other => panic!("{other:?}"),
         }
@@ -168,6 +169,20 @@ impl World {
             Reply::TaskReported(report) => Ok(report),
             Reply::Refused(code) => Err(code),
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// Drops all that the client's nodes are to drop, and says so. Gives what it was.
+    pub(crate) fn fetch_drops(&mut self, from: ClientId) -> Vec<RangeDrop> {
+        let (mut dropped, mut all) = (Vec::new(), Vec::new());
+        loop {
+            let fetch = Request::FetchDrops { dropped, limit: 7 };
+            let Reply::Drops(drops) = self.ask(from, &fetch) else { panic!("no drops") };
+            if drops.is_empty() {
+                return all;
+            }
+            all.extend_from_slice(&drops);
+            dropped = drops;
         }
     }
 
