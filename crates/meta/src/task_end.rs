@@ -108,7 +108,10 @@ impl Meta {
         self.take_copy(number);
         self.adopt(object, copy);
         let Some(replica) = moved else { return Ok(Joined::Whole) };
-        let is_there = self.dead_replicas(object) & 1 << replica == 0;
+        // Its segment may have left since, and its ranges with it.
+        let dead = self.dead_replicas(object);
+        let is_there = dead & 1 << replica == 0
+            && self.ranges_of(object).any(|(_, range)| range.replica == replica);
         if self.is_leased(object) && is_there {
             self.gather(object, 1 << replica, gathered);
             return Ok(Joined::SourceStays);

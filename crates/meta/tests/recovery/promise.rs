@@ -20,10 +20,13 @@ pub(crate) struct Promises {
 }
 
 impl Promises {
+    /// A put was acknowledged. One that ran beside others, acknowledged before it, may have come before or after them.
     pub(crate) fn put(&mut self, key: &str, version: Version) {
-        self.acknowledged.insert(version);
         let promise = self.keys.entry(key.to_owned()).or_default();
-        promise.put = promise.put.max(version);
+        if version > promise.put && version > promise.removed {
+            promise.put = version;
+            self.acknowledged.insert(version);
+        }
     }
 
     pub(crate) fn removed(&mut self, key: &str, version: Version) {
