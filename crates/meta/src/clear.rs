@@ -18,6 +18,7 @@ impl Meta {
         gathered: &mut Gathered,
     ) -> Result<(), ErrorCode> {
         check_key(key)?;
+        self.touch(key);
         let result = self.clear_replicas(from, key, segment);
         self.gather_undropped(key, None, gathered);
         result
@@ -47,7 +48,6 @@ impl Meta {
         if set == 0 {
             return Err(ErrorCode::ReplicaNotFound);
         }
-        self.touch(key);
         self.free_replicas(object, set);
         if self.objects[object].first_range == NONE {
             self.drop_object(object);

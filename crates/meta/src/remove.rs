@@ -16,6 +16,8 @@ impl Meta {
         gathered: &mut Gathered,
     ) -> Result<(), ErrorCode> {
         check_key(key)?;
+        // Even if there is nothing: who asks again may mean what somebody will yet report.
+        self.touch(key);
         // Whoever removed these may have died before the nodes had dropped them.
         self.gather_leaving(key, gathered);
         let result = match self.find_living(key) {
@@ -40,7 +42,6 @@ impl Meta {
         }
         self.ensure_no_task(object)?;
         let key = self.objects[object].key.clone();
-        self.touch(&key);
         if !force {
             self.drop_object(object);
             return Ok(());
@@ -97,6 +98,7 @@ impl Meta {
                 }
                 ScanAction::Remove { force } => {
                     let key = self.objects[object].key.clone();
+                    self.touch(&key);
                     self.gather_leaving(&key, &mut gathered);
                     let removed = self.remove_object(object, force, &mut gathered);
                     page.removed += u64::from(removed.is_ok());

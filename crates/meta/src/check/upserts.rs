@@ -19,6 +19,12 @@ impl Meta {
                 leaves == is_replaced,
                 || format!("object {id}: {object:?}"),
             )?;
+            let newer = self.find(&object.key).map(|holder| self.objects[holder].version);
+            ensure(
+                "what is leaving is older than what holds its key",
+                !is_replaced || newer.is_none_or(|newer| newer > object.version),
+                || format!("object {id}: {object:?}, held by {newer:?}"),
+            )?;
             ensure(
                 "a replaced object has a timer, and no other",
                 self.timers.contains(&(due, Timer::Replaced(id))) == is_replaced,

@@ -205,7 +205,13 @@ impl Cluster {
         if results[0] == Err(ErrorCode::ObjectReplicaBusy) {
             return false;
         }
-        let answer = *call.answer.get_or_insert(results[0]);
+        let first = *call.answer.get_or_insert(results[0]);
+        let answer = match (&call.what, results[0]) {
+            // What was removed is gone.
+            (What::Remove { .. }, Err(ErrorCode::ObjectNotFound)) => first,
+            // Another leader knows nothing of it, or of something older.
+            (_, again) => first.and(again),
+        };
         if all_dropped {
             self.acknowledge(call, answer);
         }

@@ -54,7 +54,7 @@ fn run_loudly(seed: u64, events: usize) -> BTreeMap<&'static str, u64> {
             cluster.check();
         });
         if let Err(cause) = catch_unwind(step) {
-            let from = cluster.log.len().saturating_sub(60);
+            let from = cluster.log.len().saturating_sub(200);
             cluster.log[from..].iter().for_each(|line| eprintln!("  {line}"));
             eprintln!("replay: MOONCAKE_SEED={seed} MOONCAKE_EVENTS={}", number + 1);
             std::panic::resume_unwind(cause);
