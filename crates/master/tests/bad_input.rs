@@ -51,7 +51,7 @@ fn a_hello_that_does_not_fit_is_refused_with_both_sides_named() {
         (
             Hello { protocol_version: PROTOCOL_VERSION + 1, ..good.clone() },
             ErrorCode::InvalidVersion,
-            vec!["version 1", "speaks 2"],
+            vec!["speaks protocol version", "the one that connected speaks"],
         ),
         (
             Hello { cluster_id: "blue".to_owned(), ..good.clone() },

@@ -265,7 +265,7 @@ impl Meta {
         self.requeue(object, self.queue_after(object, true));
     }
 
-    /// A further replica of a version that is known. One that shares a segment with another, or is one too many, is
+    /// A further replica of a version that is known. What makes no sense is not reserved any more. One that shares a segment with another, or is one too many, is
     /// dropped.
     fn add_replica(
         &mut self,
@@ -277,6 +277,7 @@ impl Meta {
         let state = record.state;
         let is_same = record.len == found.len && *record.key == *found.key;
         if !is_same || !matches!(state, ObjectState::Complete | ObjectState::Replaced) {
+            self.unreserve(pieces);
             return Err(Nonsense);
         }
         let shares =
@@ -336,6 +337,7 @@ impl Meta {
             Some(object) => {
                 let record = &self.objects[object];
                 if record.len != found.len || *record.key != *found.key {
+                    self.unreserve(&[piece]);
                     return Err(Nonsense);
                 }
                 self.append(object, 0, &[piece])[0]
@@ -357,7 +359,7 @@ impl Meta {
         let whole: Vec<Found> = chain.iter().map(|&place| pieces.found[place]).collect();
         let pieces: Vec<Piece> =
             whole.iter().map(|it| self.take_piece(found.version, it.range)).collect();
-        let attributes = Attributes::decode(&attributes).ok_or(Nonsense)?;
+        let attributes = Attributes::decode(&attributes).unwrap_or_default();
         self.recover_replica(&Recovered { attributes, ..*found }, &pieces)
     }
 

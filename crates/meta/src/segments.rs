@@ -220,7 +220,7 @@ impl Segments {
     pub(crate) fn start_unmounting(&mut self, slot: u32) {
         self.stop_granting(slot);
         let segment = &mut self.slots[slot];
-        segment.state = SegmentState::Unmounting;
+        (segment.state, segment.recovering) = (SegmentState::Unmounting, None);
         self.by_id.remove(&segment.id);
         self.forget_name(slot);
         self.dying.insert(slot);

@@ -5,6 +5,7 @@ mod evict;
 mod group;
 mod place;
 mod put;
+mod recovery;
 mod remains;
 mod scan;
 mod segments;

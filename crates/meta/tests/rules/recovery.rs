@@ -1,0 +1,483 @@
+//! A leader that is not the first.
+
+use mooncake_meta::{Config, Effect, Member, Meta, Record};
+use mooncake_types::{
+    ClientId, EntryState, Epoch, ErrorCode, InventoryEntry, InventoryPage, KeyVersion,
+    MountOutcome, MountSegment, PutEnd, PutItem, PutMode, PutStart, RangeDrop, ReplicateConfig,
+    Reply, Request, SegmentId, SegmentState, SoftPin, Tick, Version, limits,
+};
+
+use crate::KIB;
+use crate::world::{ALICE, BOB, World};
+
+const A: SegmentId = SegmentId(1);
+const B: SegmentId = SegmentId(2);
+const EPOCH: Epoch = Epoch(9);
+const EARLY: Result<(), ErrorCode> = Err(ErrorCode::UnavailableInCurrentStatus);
+
+fn version(counter: u64) -> Version {
+    Version { epoch: Epoch(8), counter }
+}
+
+/// A leader behind one that led these members.
+fn leader(members: &[SegmentId]) -> World {
+    let members = members.iter().map(|&segment| Member { segment, behind: false }).collect();
+    let record = Record { fresh: false, members };
+    let now = Tick(1_000);
+    World { meta: Meta::recover(Config::default(), EPOCH, now, &record), now }
+}
+
+fn mount(world: &mut World, id: SegmentId, is_empty: bool) -> Reply {
+    let name = format!("node-{}:12345", id.0);
+    let mount = MountSegment {
+        id,
+        name: &name,
+        endpoint: &name,
+        len: 256 * KIB,
+        seen_epoch: EPOCH,
+        is_empty,
+    };
+    if world.meta.must_join(&mount) {
+        world.meta.handle_recorded(world.now, Effect::Join(id));
+    }
+    world.ask(ALICE, &Request::MountSegment(mount))
+}
+
+const fn mounted(outcome: MountOutcome) -> Reply {
+    Reply::Mounted(outcome)
+}
+
+fn entry(key: &str, offset: u64, len: u64, counter: u64) -> InventoryEntry<'_> {
+    InventoryEntry {
+        offset,
+        len,
+        key,
+        version: version(counter),
+        grant: version(counter),
+        object_len: len,
+        ..InventoryEntry::default()
+    }
+}
+
+fn page<'a>(segment: SegmentId, page: u32, entries: &[InventoryEntry<'a>]) -> InventoryPage<'a> {
+    InventoryPage { segment, page, last: true, entries: entries.to_vec() }
+}
+
+fn report(world: &mut World, page: InventoryPage<'_>) -> Result<(), ErrorCode> {
+    let reply = world.ask(ALICE, &Request::ReportInventory(page));
+    world.check();
+    match reply {
+        Reply::Done(result) => result,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Mounts a segment and reports all that it holds.
+fn recover(world: &mut World, id: SegmentId, entries: &[InventoryEntry<'_>]) {
+    assert_eq!(mount(world, id, false), mounted(MountOutcome::WantsInventory));
+    assert_eq!(report(world, page(id, 0, entries)), Ok(()));
+}
+
+/// Has all that is to be recorded recorded.
+fn record(world: &mut World) -> Vec<Effect> {
+    let mut all = Vec::new();
+    while world.meta.has_effects() {
+        for effect in world.meta.take_effects() {
+            world.meta.handle_recorded(world.now, effect);
+            all.push(effect);
+        }
+    }
+    world.check();
+    all
+}
+
+/// The result of a request about one key, and what nodes are to drop.
+fn answer(reply: Reply) -> (Result<(), ErrorCode>, Vec<Version>) {
+    match reply {
+        Reply::Statuses(results) => (results[0], vec![]),
+        Reply::Remaining { results, remains } => {
+            (results[0], remains.ranges.iter().map(|range| range.version).collect())
+        }
+        Reply::Refused(code) => (Err(code), vec![]),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn remove(world: &mut World, key: &str) -> (Result<(), ErrorCode>, Vec<Version>) {
+    let reply = world.ask(BOB, &Request::Remove { keys: vec![key], force: true });
+    world.check();
+    answer(reply)
+}
+
+fn end(world: &mut World, key: &str, version: Version) -> (Result<(), ErrorCode>, Vec<Version>) {
+    let put = PutEnd { key, version, failed_replicas: 0 };
+    let reply = world.ask(BOB, &Request::PutEnd { puts: vec![put] });
+    world.check();
+    answer(reply)
+}
+
+/// The versions that a look-up names, in the order in which they are to be tried.
+fn chain(world: &mut World, key: &str) -> Vec<u64> {
+    match world.ask(BOB, &Request::GetReplicaList { keys: vec![key] }) {
+        Reply::Located { results, successors, .. } => {
+            let newer = successors.into_iter().map(|(_, newer)| newer);
+            results.into_iter().flatten().chain(newer).map(|it| it.version.counter).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_was_reported_is_read_at_once_and_changed_once_all_have_reported() {
+    let mut world = leader(&[A, B]);
+    assert_eq!(mount(&mut world, A, false), mounted(MountOutcome::WantsInventory));
+    let state = world.meta.segments()[0].state;
+    assert_eq!(state, SegmentState::Recovering);
+    let first = InventoryPage { last: false, ..page(A, 0, &[entry("a", 0, KIB, 1)]) };
+    assert_eq!(report(&mut world, first), Ok(()));
+    assert_eq!(chain(&mut world, "a"), [1]);
+    let early = [
+        remove(&mut world, "a").0,
+        end(&mut world, "x", version(7)).0,
+        world.start(BOB, "b", KIB).map(|_| ()),
+        world.put("c", KIB).map(|_| ()),
+    ];
+    assert_eq!(early, [EARLY; 4]);
+    assert_eq!(report(&mut world, page(A, 1, &[entry("b", KIB, KIB, 2)])), Ok(()));
+    assert!(!world.meta.serves(), "B may yet report");
+    recover(&mut world, B, &[entry("a", 0, KIB, 1)]);
+    assert!(world.meta.serves());
+    assert_eq!(world.holders("a"), ["node-1:12345", "node-2:12345"]);
+    assert_eq!(world.meta.stats().used_bytes, 3 * KIB);
+    let placed = world.put("c", KIB).expect("there is room");
+    assert!(placed.what.version.epoch == EPOCH);
+    assert_eq!(record(&mut world), []);
+}
+
+#[test]
+fn a_member_that_is_missing_is_marked_behind_once_no_route_to_it_is_left() {
+    let mut world = leader(&[A, B]);
+    recover(&mut world, A, &[entry("a", 0, KIB, 1)]);
+    world.advance(4_999);
+    assert!(!world.meta.has_effects() && !world.meta.serves());
+    world.advance(1);
+    assert!(!world.meta.serves(), "it is not recorded yet");
+    assert_eq!(record(&mut world), [Effect::MarkBehind(B)]);
+    assert!(world.meta.serves());
+    // Late, but in time: what was touched since gives way.
+    world
+        .upsert(BOB, "a", KIB)
+        .map(|placed| end(&mut world, "a", placed.what.version))
+        .unwrap()
+        .0
+        .unwrap();
+    let late = [entry("a", 0, KIB, 1), entry("b", KIB, KIB, 2)];
+    recover(&mut world, B, &late);
+    assert_eq!((chain(&mut world, "b"), world.meta.segments()[1].behind), (vec![2], true));
+    assert_eq!(record(&mut world), [], "it has something to drop");
+    let dropped = RangeDrop { segment: B, offset: 0, version: version(1) };
+    assert!(world.fetch_drops(ALICE).contains(&dropped));
+    assert_eq!(record(&mut world), [Effect::CaughtUp(B)]);
+    assert!(!world.meta.segments()[1].behind);
+}
+
+#[test]
+fn a_member_that_does_not_report_in_time_is_struck() {
+    let mut world = leader(&[A, B]);
+    recover(&mut world, A, &[]);
+    world.advance(5_000);
+    record(&mut world);
+    world.ping(ALICE, &[A]);
+    world.advance(9_000);
+    world.ping(ALICE, &[A]);
+    world.advance(1_000);
+    assert_eq!(mount(&mut world, B, false), mounted(MountOutcome::StartEmpty));
+    assert_eq!(record(&mut world), [Effect::Strike(B)]);
+    assert_eq!(mount(&mut world, B, false), mounted(MountOutcome::StartEmpty));
+    assert_eq!(mount(&mut world, SegmentId(3), true), mounted(MountOutcome::Ready));
+}
+
+#[test]
+fn who_may_come_back_with_what_it_holds() {
+    let behind = Record { fresh: false, members: vec![Member { segment: A, behind: true }] };
+    let fresh = Record { fresh: true, members: vec![] };
+    let known = Record { fresh: false, members: vec![Member { segment: A, behind: false }] };
+    let empty = Record::default();
+    for (record, wait_ms, is_empty, expected) in [
+        (&known, 0, false, MountOutcome::WantsInventory),
+        (&known, 0, true, MountOutcome::Ready),
+        (&known, 15_000, false, MountOutcome::StartEmpty),
+        (&behind, 0, false, MountOutcome::StartEmpty),
+        (&behind, 0, true, MountOutcome::Ready),
+        (&empty, 0, false, MountOutcome::StartEmpty),
+        (&empty, 0, true, MountOutcome::Ready),
+        (&fresh, 0, false, MountOutcome::WantsInventory),
+        (&fresh, 14_999, false, MountOutcome::WantsInventory),
+        (&fresh, 15_000, false, MountOutcome::StartEmpty),
+    ] {
+        let mut world = leader(&[]);
+        world.meta = Meta::recover(Config::default(), EPOCH, world.now, record);
+        world.advance(wait_ms);
+        let outcome = mount(&mut world, A, is_empty);
+        assert_eq!(outcome, mounted(expected), "{record:?} after {wait_ms} ms");
+    }
+}
+
+#[test]
+fn the_highest_version_of_a_key_is_served_behind_those_that_readers_may_hold() {
+    for order in [[1, 2], [2, 1]] {
+        let mut world = leader(&[A, B]);
+        recover(&mut world, A, &[entry("k", 0, KIB, order[0])]);
+        recover(&mut world, B, &[entry("k", 0, KIB, order[1])]);
+        assert_eq!(chain(&mut world, "k"), [1, 2]);
+        assert_eq!(end(&mut world, "k", version(2)), (Ok(()), vec![version(1)]));
+        world.advance(5_000);
+        assert_eq!(chain(&mut world, "k"), [2]);
+        assert_eq!(end(&mut world, "k", version(2)), (Ok(()), vec![version(1)]));
+        assert_eq!(world.fetch_drops(ALICE).len(), 1);
+        assert_eq!(end(&mut world, "k", version(2)), (Ok(()), vec![]));
+        assert_eq!(end(&mut world, "k", version(1)).0, Err(ErrorCode::ObjectAlreadyExists));
+    }
+}
+
+#[test]
+fn what_was_granted_beside_an_older_version_waits_for_the_others() {
+    let mut old = World::new(Config::default());
+    old.mount(ALICE, 1, 256 * KIB).unwrap();
+    let plain = old.put("k", KIB).unwrap().what;
+    assert_eq!(plain.attributes, [0u8; 0]);
+    let attributes = old.upsert(ALICE, "k", KIB).unwrap().what.attributes;
+    let newer = InventoryEntry { attributes: &attributes, ..entry("k", 0, KIB, 2) };
+
+    let mut world = leader(&[A, B]);
+    recover(&mut world, A, &[newer]);
+    assert_eq!(chain(&mut world, "k"), [0u64; 0], "B may hold what readers have routes to");
+    recover(&mut world, B, &[entry("k", 0, KIB, 1)]);
+    assert_eq!(chain(&mut world, "k"), [1, 2]);
+
+    let mut world = leader(&[A, B]);
+    recover(&mut world, A, &[newer]);
+    world.advance(5_000);
+    assert_eq!(chain(&mut world, "k"), [2], "no route is left");
+}
+
+#[test]
+fn pins_groups_and_types_come_back() {
+    let mut old = World::new(Config::default());
+    old.mount(ALICE, 1, 256 * KIB).unwrap();
+    let hard = ReplicateConfig { hard_pin: true, data_type: 7, ..ReplicateConfig::default() };
+    let soft_pin = SoftPin::Enable { ttl_ms: Some(60_000) };
+    let soft = ReplicateConfig { soft_pin, ..ReplicateConfig::default() };
+    let hard = old.start_with(ALICE, "h", KIB, hard).unwrap().what.attributes;
+    let soft = old.start_with(ALICE, "s", KIB, soft).unwrap().what.attributes;
+    let grouped = PutItem { key: "g", len: KIB, group: "group" };
+    let grouped = old.begin(ALICE, grouped, ReplicateConfig::default(), PutMode::Insert);
+    let grouped = grouped.unwrap().what.attributes;
+
+    let mut world = leader(&[A]);
+    let with = |key, offset, attributes| InventoryEntry {
+        attributes,
+        ..entry(key, offset, KIB, 1 + offset)
+    };
+    let entries =
+        [with("h", 0, &hard[..]), with("s", KIB, &soft[..]), with("g", 2 * KIB, &grouped[..])];
+    recover(&mut world, A, &entries);
+    assert_eq!(world.meta.peek("h").unwrap().data_type, 7);
+    let stats = world.meta.stats();
+    assert_eq!((stats.soft_pinned_keys, stats.groups), (1, 1));
+    world.advance(60_000);
+    world.ping(ALICE, &[A]);
+    assert_eq!(world.meta.stats().soft_pinned_keys, 0);
+    let start = PutStart { puts: vec![PutItem::new("new", 256 * KIB)], ..PutStart::default() };
+    let Reply::Granted { results, .. } = world.ask(BOB, &Request::PutStart(start)) else {
+        panic!()
+    };
+    assert_eq!(results, [Err(ErrorCode::NoAvailableHandle)], "what is pinned stays");
+    world.check();
+}
+
+#[test]
+fn a_range_that_is_being_written_is_held_back() {
+    let mut world = leader(&[A]);
+    let writing = InventoryEntry { state: EntryState::Writing, ..entry("w", 0, 200 * KIB, 1) };
+    recover(&mut world, A, &[writing]);
+    assert_eq!(chain(&mut world, "w"), [0u64; 0]);
+    assert_eq!(world.start(BOB, "big", 100 * KIB).map(|_| ()), Err(ErrorCode::NoAvailableHandle));
+    assert_eq!(remove(&mut world, "w"), (Err(ErrorCode::ObjectNotFound), vec![version(1)]));
+    for _ in 0..64 {
+        world.advance(9_000);
+        world.ping(ALICE, &[A]);
+    }
+    assert_eq!(world.start(BOB, "big", 100 * KIB).map(|_| ()), Err(ErrorCode::NoAvailableHandle));
+    for _ in 0..3 {
+        world.advance(9_000);
+        world.ping(ALICE, &[A]);
+    }
+    assert_eq!(world.start(BOB, "big", 100 * KIB).map(|_| ()), Ok(()));
+}
+
+#[test]
+fn stripes_are_read_once_they_have_found_their_neighbours() {
+    let stripe = |offset, object_offset, len| InventoryEntry {
+        object_len: 30 * KIB,
+        object_offset,
+        ..entry("s", offset, len, 1)
+    };
+    let mut world = leader(&[A, B]);
+    recover(&mut world, A, &[stripe(0, 20 * KIB, 10 * KIB), stripe(100 * KIB, 0, 12 * KIB)]);
+    assert_eq!(chain(&mut world, "s"), [0u64; 0]);
+    recover(&mut world, B, &[stripe(0, 12 * KIB, 8 * KIB), entry("t", 8 * KIB, KIB, 2)]);
+    let placements = world.get("s").unwrap().what.placements;
+    let found: Vec<(u64, u64)> = placements.iter().map(|it| (it.offset, it.len)).collect();
+    assert_eq!(found, [(100 * KIB, 12 * KIB), (0, 8 * KIB), (0, 10 * KIB)]);
+
+    let mut world = leader(&[A]);
+    recover(&mut world, A, &[stripe(0, 20 * KIB, 10 * KIB)]);
+    assert_eq!(world.meta.stats().used_bytes, 0, "nobody else will report");
+    assert_eq!(world.fetch_drops(ALICE).len(), 1);
+}
+
+#[test]
+fn an_inventory_that_makes_no_sense_has_its_segment_struck() {
+    let good = entry("k", KIB, KIB, 1);
+    let long = "k".repeat(limits::MAX_KEY_BYTES + 1);
+    let new = Version { epoch: EPOCH, counter: 1 };
+    let cases = [
+        ("overlaps the one before", InventoryEntry { offset: KIB / 2, ..good }),
+        ("past the end", InventoryEntry { offset: 255 * KIB + 1, ..good }),
+        ("an end that overflows", InventoryEntry { offset: u64::MAX, ..good }),
+        ("no bytes", InventoryEntry { len: 0, object_len: 0, ..good }),
+        ("no key", InventoryEntry { key: "", ..good }),
+        ("a long key", InventoryEntry { key: &long, ..good }),
+        ("a version of this leader", InventoryEntry { version: new, grant: new, ..good }),
+        ("a grant of this leader", InventoryEntry { grant: new, ..good }),
+        ("a grant before the version", InventoryEntry { grant: version(0), ..good }),
+        ("longer than its object", InventoryEntry { object_len: KIB - 1, ..good }),
+        ("past the end of its object", InventoryEntry { object_offset: 1, ..good }),
+        ("attributes that nobody gave", InventoryEntry { attributes: &[255, 0], ..good }),
+        (
+            "another length",
+            InventoryEntry { key: "j", version: version(9), grant: version(9), ..good },
+        ),
+    ];
+    for (what, bad) in cases {
+        let mut world = leader(&[A, B]);
+        recover(&mut world, B, &[]);
+        assert_eq!(mount(&mut world, A, false), mounted(MountOutcome::WantsInventory));
+        let first = entry("j", 0, KIB - 1, 9);
+        let result = report(&mut world, page(A, 0, &[first, bad]));
+        assert_eq!(result, Err(ErrorCode::InvalidParams), "{what}");
+        assert!(!world.meta.serves(), "{what}: its entries are there until it is struck");
+        assert_eq!(mount(&mut world, A, false), mounted(MountOutcome::StartEmpty), "{what}");
+        assert_eq!(record(&mut world), [Effect::Strike(A)], "{what}");
+        assert!(world.meta.serves(), "{what}");
+        world.timeouts();
+        assert_eq!(chain(&mut world, "j"), [0u64; 0], "{what}");
+        assert_eq!(mount(&mut world, A, false), mounted(MountOutcome::StartEmpty), "{what}");
+    }
+    for number in [1, 5] {
+        let mut world = leader(&[A]);
+        mount(&mut world, A, false);
+        let result = report(&mut world, page(A, number, &[good]));
+        assert_eq!(result, Err(ErrorCode::InvalidParams), "page {number} comes first");
+    }
+}
+
+#[test]
+fn page_0_begins_an_inventory_anew() {
+    let mut world = leader(&[A]);
+    assert_eq!(mount(&mut world, A, false), mounted(MountOutcome::WantsInventory));
+    let first = InventoryPage { last: false, ..page(A, 0, &[entry("a", 0, KIB, 1)]) };
+    assert_eq!(report(&mut world, first.clone()), Ok(()));
+    assert_eq!(mount(&mut world, A, false), mounted(MountOutcome::WantsInventory));
+    assert_eq!(report(&mut world, page(A, 0, &[entry("b", 0, KIB, 2)])), Ok(()));
+    world.timeouts();
+    assert_eq!((chain(&mut world, "a"), chain(&mut world, "b")), (vec![], vec![2]));
+    assert_eq!(report(&mut world, first), EARLY, "it has ended");
+    let stranger = Request::ReportInventory(page(A, 0, &[]));
+    assert_eq!(world.ask(BOB, &stranger), Reply::Done(Err(ErrorCode::IllegalClient)));
+    let unknown = report(&mut world, page(B, 0, &[]));
+    assert_eq!(unknown, Err(ErrorCode::SegmentNotFound));
+}
+
+#[test]
+fn what_was_evicted_is_named_and_fetched_until_it_is_dropped_or_overwritten() {
+    let mut world = leader(&[]);
+    assert_eq!(mount(&mut world, A, true), mounted(MountOutcome::Ready));
+    let old = world.put("old", 200 * KIB).unwrap().what;
+    let new = world.start(BOB, "new", 100 * KIB).unwrap().what;
+    assert_eq!(world.meta.stats().undropped_entries, 1, "it was evicted");
+    assert_eq!(remove(&mut world, "old"), (Err(ErrorCode::ObjectNotFound), vec![old.version]));
+    assert_eq!(end(&mut world, "new", new.version), (Ok(()), vec![]));
+    assert_eq!(remove(&mut world, "old").1, [], "it is overwritten");
+    let puts =
+        vec![KeyVersion { key: "r", version: world.start(BOB, "r", KIB).unwrap().what.version }];
+    world.ask(BOB, &Request::PutRevoke { puts });
+    let Reply::Pong(pong) =
+        world.ask(ALICE, &Request::Ping { segments: vec![A], unreachable: vec![] })
+    else {
+        panic!("no pong")
+    };
+    assert!(pong.has_drops, "a revoked put may be complete");
+    assert_eq!(
+        world.ask(BOB, &Request::FetchDrops { dropped: vec![], limit: 9 }),
+        Reply::Drops(vec![])
+    );
+    assert_eq!(world.fetch_drops(ALICE).len(), 1);
+    assert_eq!(world.meta.stats().undropped_entries, 0);
+    world.check();
+}
+
+#[test]
+fn nobody_waits_for_a_node_that_cannot_be_asked_once_it_is_marked_behind() {
+    let mut world = leader(&[]);
+    mount(&mut world, A, true);
+    world.put("k", KIB).unwrap();
+    world.disconnect(ALICE);
+    let (result, named) = remove(&mut world, "k");
+    assert_eq!((result, named.len()), (Ok(()), 1));
+    assert_eq!(record(&mut world), [Effect::MarkBehind(A)]);
+    assert_eq!(remove(&mut world, "k"), (Err(ErrorCode::ObjectNotFound), vec![]));
+    world.ping(ALICE, &[A]);
+    assert_eq!(world.start(BOB, "l", KIB).map(|_| ()), Err(ErrorCode::NoAvailableHandle));
+    assert_eq!(world.fetch_drops(ALICE).len(), 1);
+    assert_eq!(record(&mut world), [Effect::CaughtUp(A)]);
+    assert_eq!(world.start(BOB, "l", KIB).map(|_| ()), Ok(()));
+}
+
+#[test]
+fn a_buried_node_is_lost_once_that_is_recorded() {
+    let mut world = leader(&[]);
+    mount(&mut world, A, true);
+    let put = world.put("k", KIB).unwrap().what;
+    world.advance(10_000);
+    world.advance(5_000);
+    assert_eq!(remove(&mut world, "k"), (Ok(()), vec![put.version]), "it may come back");
+    assert_eq!(mount(&mut world, A, false), mounted(MountOutcome::StartEmpty));
+    assert_eq!(record(&mut world), [Effect::Strike(A)]);
+    assert_eq!(remove(&mut world, "k"), (Err(ErrorCode::ObjectNotFound), vec![]));
+    assert_eq!(world.meta.stats().segments, 0);
+}
+
+#[test]
+fn memory_that_passed_to_another_process_keeps_what_it_holds() {
+    let mut world = leader(&[]);
+    mount(&mut world, A, true);
+    world.put("k", KIB).unwrap();
+    let by = |world: &mut World, from: ClientId, is_empty| {
+        let (name, endpoint) = ("node-1:12345", "elsewhere:1");
+        let mount =
+            MountSegment { id: A, name, endpoint, len: 256 * KIB, seen_epoch: EPOCH, is_empty };
+        let reply = world.ask(from, &Request::MountSegment(mount));
+        world.check();
+        reply
+    };
+    let in_use = Reply::Done(Err(ErrorCode::SegmentAlreadyExists));
+    assert_eq!(by(&mut world, BOB, false), in_use, "its host is in sight");
+    world.disconnect(ALICE);
+    assert_eq!(by(&mut world, BOB, false), mounted(MountOutcome::Ready));
+    assert_eq!(&*world.get("k").unwrap().segments[0].endpoint, "elsewhere:1");
+    world.disconnect(BOB);
+    assert_eq!(by(&mut world, ALICE, true), mounted(MountOutcome::StartEmpty), "it is lost");
+    assert_eq!(record(&mut world), [Effect::Strike(A)]);
+}
