@@ -1,7 +1,8 @@
 //! Inventories: what nodes say that their segments hold, page by page, as the ground on which a new leader stands.
 //!
-//! What a page reports is reserved and can be read at once. Nothing is granted on a segment before its last page. A page
-//! that makes no sense has its segment struck: then nothing of it may be trusted.
+//! What a page reports is reserved and can be read at once. Nothing is granted on a segment before its last page. So
+//! nothing new can lie there if the inventory is begun anew: what was reported stands, and the rest follows. A page that
+//! makes no sense has its segment struck: then nothing of it may be trusted.
 
 use mooncake_alloc::Handle;
 use mooncake_types::{
@@ -15,6 +16,7 @@ use crate::meta::check_key;
 use crate::pieces::{Found, Pieces};
 use crate::place::Piece;
 use crate::record::{Object, ObjectState, Pin, QueueKind, Range};
+use crate::segments::Progress;
 use crate::slab::NONE;
 use crate::{Meta, Rule};
 
@@ -38,7 +40,7 @@ impl Meta {
         from: ClientId,
         page: &InventoryPage<'_>,
     ) -> Result<(), ErrorCode> {
-        let mut slot = self.segments.find(page.segment).ok_or(ErrorCode::SegmentNotFound)?;
+        let slot = self.segments.find(page.segment).ok_or(ErrorCode::SegmentNotFound)?;
         let segment = &self.segments[slot];
         if segment.client != from {
             return Err(ErrorCode::IllegalClient);
@@ -46,7 +48,8 @@ impl Meta {
         let progress = segment.recovering.filter(|_| !segment.struck);
         let progress = progress.ok_or(ErrorCode::UnavailableInCurrentStatus)?;
         if page.page == 0 && progress.next_page > 0 {
-            slot = self.begin_inventory_anew(slot);
+            let known_to = progress.known_to.max(progress.end);
+            self.segments[slot].recovering = Some(Progress { known_to, ..Progress::default() });
         }
         match self.take_page(slot, page) {
             Ok(()) => Ok(()),
@@ -65,6 +68,9 @@ impl Meta {
         for (place, entry) in page.entries.iter().enumerate() {
             let attributes = self.check_entry(entry, progress.end)?;
             progress.end = entry.offset + entry.len;
+            if entry.offset < progress.known_to {
+                continue;
+            }
             let free_until = match page.entries.get(place + 1) {
                 Some(next) => next.offset.max(progress.end),
                 None if page.last => self.segments[slot].allocator.capacity(),
@@ -115,16 +121,6 @@ impl Meta {
         self.catch_up(slot);
         self.on_reported(id);
         self.begin_to_serve_if_all_are_known();
-    }
-
-    /// Forgets what was reported of a segment so far. Gives its new slot.
-    pub(crate) fn begin_inventory_anew(&mut self, slot: u32) -> u32 {
-        let anew =
-            self.segments[slot].anew(self.new_allocator(self.segments[slot].allocator.capacity()));
-        self.leave_pool(slot);
-        let slot = self.segments.mount(anew);
-        self.begin_inventory(slot);
-        slot
     }
 
     fn recover_entry(

@@ -39,6 +39,8 @@ pub(crate) struct Progress {
     pub(crate) next_page: u32,
     /// Where the last entry ends, in bytes.
     pub(crate) end: u64,
+    /// What starts before this was reported before the inventory was begun anew.
+    pub(crate) known_to: u64,
 }
 
 impl Segment {
@@ -61,23 +63,6 @@ impl Segment {
     /// Whether new objects may be put there.
     pub(crate) fn takes_puts(&self) -> bool {
         self.in_sight && !self.behind && !self.struck && self.state == SegmentState::Ok
-    }
-
-    /// The same segment with nothing on it.
-    pub(crate) fn anew(&self, allocator: Allocator) -> Segment {
-        Segment {
-            id: self.id,
-            name: Arc::clone(&self.name),
-            endpoint: Arc::clone(&self.endpoint),
-            client: self.client,
-            state: self.state,
-            in_sight: self.in_sight,
-            behind: self.behind,
-            struck: self.struck,
-            recovering: None,
-            allocator,
-            queues: [Queue::default(); SEGMENT_QUEUES],
-        }
     }
 
     pub(crate) fn address(&self) -> SegmentAddress {

@@ -32,7 +32,7 @@ pub enum EntryState {
 pub struct InventoryPage<'a> {
     /// The segment.
     pub segment: SegmentId,
-    /// The number of the page, from 0. Page 0 begins the inventory anew.
+    /// The number of the page, from 0. Page 0 begins the inventory anew; what was reported before is reported again.
     pub page: u32,
     /// No page follows.
     pub last: bool,

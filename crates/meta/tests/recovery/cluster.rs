@@ -53,6 +53,8 @@ pub(crate) struct Cluster {
     unrecorded: VecDeque<Effect>,
     pub(crate) nodes: Vec<Node>,
     numbered: u128,
+    /// Pages that were reported.
+    pages: u64,
     pub(crate) puts: Vec<Put>,
     pub(crate) calls: Vec<Call>,
     routes: Vec<Route>,
@@ -74,6 +76,7 @@ impl Cluster {
             unrecorded: VecDeque::new(),
             nodes,
             numbered: 1_000,
+            pages: 0,
             puts: Vec::new(),
             calls: Vec::new(),
             routes: Vec::new(),
@@ -260,7 +263,8 @@ impl Cluster {
     fn report(&mut self, at: usize, most: usize) {
         let node = self.nodes[at].clone();
         let mut number = node.next_page.expect("it reports");
-        if number > 0 && self.now.0 % 23 == 5 {
+        self.pages += 1;
+        if number > 0 && self.pages.is_multiple_of(23) {
             self.meet("an inventory began anew");
             number = 0;
         }
@@ -386,10 +390,13 @@ impl Cluster {
         }
     }
 
+    /// Whether a route still leads to all bytes, and none of them counts as lost.
     fn is_readable(&self, route: &Route) -> bool {
+        let mounted = self.meta.segments();
         route.places.iter().all(|&(segment, offset, _)| {
             let node = self.node_of(segment).map(|at| &self.nodes[at]);
-            node.is_some_and(|node| node.holds(offset, route.version))
+            mounted.iter().any(|report| report.id == segment)
+                && node.is_some_and(|node| node.holds(offset, route.version))
         })
     }
 
@@ -415,7 +422,9 @@ impl Cluster {
             }
         }
         self.write_record(100);
-        let ghosts = self.record.keys().any(|&segment| self.node_of(segment).is_none());
+        let is_ghost =
+            |(&segment, &behind): (&SegmentId, &bool)| !behind && self.node_of(segment).is_none();
+        let ghosts = self.record.iter().any(is_ghost);
         assert!(ghosts || self.meta.serves(), "all have reported");
         self.meet("all nodes reported to a new leader");
         for (key, version) in kept {

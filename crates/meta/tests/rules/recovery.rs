@@ -384,15 +384,18 @@ fn an_inventory_that_makes_no_sense_has_its_segment_struck() {
 }
 
 #[test]
-fn page_0_begins_an_inventory_anew() {
+fn an_inventory_that_is_begun_anew_goes_on_where_it_was() {
     let mut world = leader(&[A]);
     assert_eq!(mount(&mut world, A, false), mounted(MountOutcome::WantsInventory));
-    let first = InventoryPage { last: false, ..page(A, 0, &[entry("a", 0, KIB, 1)]) };
-    assert_eq!(report(&mut world, first.clone()), Ok(()));
-    assert_eq!(mount(&mut world, A, false), mounted(MountOutcome::WantsInventory));
-    assert_eq!(report(&mut world, page(A, 0, &[entry("b", 0, KIB, 2)])), Ok(()));
-    world.timeouts();
-    assert_eq!((chain(&mut world, "a"), chain(&mut world, "b")), (vec![], vec![2]));
+    let (a, b) = (entry("a", 0, KIB, 1), entry("b", KIB, KIB, 2));
+    let first = InventoryPage { last: false, ..page(A, 0, &[a]) };
+    for _ in 0..2 {
+        assert_eq!(report(&mut world, first.clone()), Ok(()));
+        assert_eq!(mount(&mut world, A, false), mounted(MountOutcome::WantsInventory));
+    }
+    assert_eq!(report(&mut world, page(A, 0, &[a, b])), Ok(()));
+    assert_eq!((chain(&mut world, "a"), chain(&mut world, "b")), (vec![1], vec![2]));
+    assert_eq!(world.meta.stats().used_bytes, 2 * KIB);
     assert_eq!(report(&mut world, first), EARLY, "it has ended");
     let stranger = Request::ReportInventory(page(A, 0, &[]));
     assert_eq!(world.ask(BOB, &stranger), Reply::Done(Err(ErrorCode::IllegalClient)));
