@@ -74,7 +74,10 @@ impl Pieces {
 mod tests {
     use super::*;
 
-    fn pieces(found: &[(u64, u64, u32)]) -> Pieces {
+    /// Place in the object, length, segment.
+    type Piece = (u64, u64, u32);
+
+    fn pieces(found: &[Piece]) -> Pieces {
         let found = found.iter().zip(0..).map(|(&(object_offset, len, segment), range)| Found {
             object_offset,
             len,
@@ -86,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_replica_is_a_chain_of_pieces_from_the_first_byte_to_the_last() {
-        let cases: [(&[(u64, u64, u32)], Option<Vec<usize>>); 7] = [
+        let cases: [(&[Piece], Option<Vec<usize>>); 7] = [
             (&[(0, 10, 1)], Some(vec![0])),
             (&[(4, 6, 2), (0, 4, 1)], Some(vec![1, 0])),
             (&[(0, 4, 1)], None),

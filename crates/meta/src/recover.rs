@@ -127,8 +127,8 @@ impl Meta {
 
     /// Remembers that a key was changed, as long as somebody may report an older version of it.
     pub(crate) fn touch(&mut self, key: &str) {
-        if !self.recovery.is_open || !(self.recovery.is_fresh || !self.recovery.missing.is_empty())
-        {
+        let may_report = self.recovery.is_fresh || !self.recovery.missing.is_empty();
+        if !self.recovery.is_open || !may_report {
             return;
         }
         let hash = self.index.hash(key);

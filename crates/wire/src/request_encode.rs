@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use mooncake_types::{
     CreateTask, KeyVersion, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig, Request, Scan,
-    ScanAction, SoftPin,
+    ScanAction, SegmentId, SoftPin,
 };
 
 use crate::{Kind, column, frame, generated as proto, inventory, mount, status, task};
@@ -37,11 +37,7 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
     let frame = (Kind::Request, request_id);
     match request {
         Request::Ping { segments, unreachable } => {
-            let message = proto::PingRequest {
-                segment_ids: column::from_segments(segments.iter().copied()),
-                unreachable_segment_ids: column::from_segments(unreachable.iter().copied()),
-            };
-            frame::append_in(out, frame, tag::PING, &message);
+            frame::append_in(out, frame, tag::PING, &ping(segments, unreachable));
         }
         Request::MountSegment(mount) => {
             frame::append_in(out, frame, tag::MOUNT_SEGMENT, &mount::from_mount(mount));
@@ -54,11 +50,7 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
             frame::append_in(out, frame, tag::FETCH_DROPS, &message);
         }
         Request::UnmountSegment { id, grace_ms } => {
-            let message = proto::UnmountSegmentRequest {
-                segment_id: column::from_id(id.0),
-                grace_period_ms: *grace_ms,
-            };
-            frame::append_in(out, frame, tag::UNMOUNT_SEGMENT, &message);
+            frame::append_in(out, frame, tag::UNMOUNT_SEGMENT, &unmount_segment(*id, *grace_ms));
         }
         Request::PutStart(start) => {
             let keys = start.puts.iter().map(|put| put.key);
@@ -111,6 +103,17 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
             frame::append_in(out, frame, tag::END_TASK, &message);
         }
     }
+}
+
+fn ping(segments: &[SegmentId], unreachable: &[SegmentId]) -> proto::PingRequest {
+    proto::PingRequest {
+        segment_ids: column::from_segments(segments.iter().copied()),
+        unreachable_segment_ids: column::from_segments(unreachable.iter().copied()),
+    }
+}
+
+fn unmount_segment(id: SegmentId, grace_period_ms: u64) -> proto::UnmountSegmentRequest {
+    proto::UnmountSegmentRequest { segment_id: column::from_id(id.0), grace_period_ms }
 }
 
 fn fetch_tasks(limit: u32) -> proto::FetchTasksRequest {

@@ -22,6 +22,14 @@ impl RangeAllocator {
         if end > range_end {
             return None;
         }
+        self.used += len;
+        self.live += 1;
+        if range.offset == offset && end < range_end {
+            // The usual case, since recovery goes from the first range to the last: the hole begins later.
+            self.resize_hole(at, Range { offset: end, len: range_end - end });
+            let place = self.nodes.insert(offset, prev, Link::hole(at));
+            return Some(Allocation { handle: Handle::new(place), offset });
+        }
         self.remove_hole(at);
         let place = self.nodes.insert(offset, prev, Link::live(next));
         if range.offset < offset {
@@ -30,8 +38,6 @@ impl RangeAllocator {
         if end < range_end {
             self.insert_hole(Range { offset: end, len: range_end - end }, place, next);
         }
-        self.used += len;
-        self.live += 1;
         Some(Allocation { handle: Handle::new(place), offset })
     }
 

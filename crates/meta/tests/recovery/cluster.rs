@@ -33,12 +33,15 @@ pub(crate) const RARE: [&str; 16] = [
     "a reader used a route of an earlier leader",
 ];
 
+/// Segment, offset and length of each range.
+type Places = Vec<(SegmentId, u64, u64)>;
+
 /// A reader knows where a version lies.
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
     pub(crate) key: String,
     pub(crate) version: Version,
-    pub(crate) places: Vec<(SegmentId, u64, u64)>,
+    pub(crate) places: Places,
     pub(crate) until: Tick,
     pub(crate) granted_by: Epoch,
 }
@@ -317,15 +320,11 @@ impl Cluster {
     }
 
     /// A replica that is there, and whether all nodes answered.
-    fn try_read(
-        &self,
-        located: &Located,
-        segments: &[SegmentAddress],
-    ) -> (Option<Vec<(SegmentId, u64, u64)>>, bool) {
+    fn try_read(&self, located: &Located, segments: &[SegmentAddress]) -> (Option<Places>, bool) {
         let mut all_asked = true;
         let replicas = located.placements.chunk_by(|a, b| a.replica == b.replica);
         for replica in replicas {
-            let places: Vec<(SegmentId, u64, u64)> = replica
+            let places: Places = replica
                 .iter()
                 .map(|place| (segments[place.segment as usize].id, place.offset, place.len))
                 .collect();

@@ -22,6 +22,7 @@ pub(crate) fn all() -> Vec<(&'static str, Frame<'static>)> {
     frames.extend(tasks().map(|(name, request)| (name, Frame::Request(request))));
     frames.extend(task_replies().map(|(name, reply)| (name, Frame::Reply(reply))));
     frames.extend(replies().map(|(name, reply)| (name, Frame::Reply(reply))));
+    frames.extend(recovery().map(|(name, reply)| (name, Frame::Reply(reply))));
     frames.extend(data());
     frames
 }
@@ -208,7 +209,6 @@ fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
     let busy = Pong { has_tasks: true, ..pong };
     let holding = Pong { has_drops: true, ..pong };
     let grant = Grant { version: version(), placements: placements(), attributes: Vec::new() };
-    let noted = Grant { attributes: vec![3, 1, 4], ..grant.clone() };
     let located = Located { version: version(), len: 1 << 20, placements: placements() };
     let page = ScanPage {
         next_cursor: Some(1 << 40),
@@ -224,24 +224,12 @@ fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
         ("pong", Reply::Pong(pong)),
         ("pong, tasks", Reply::Pong(busy)),
         ("pong, drops", Reply::Pong(holding)),
-        ("mounted", Reply::Mounted(MountOutcome::Ready)),
-        ("mounted, wants inventory", Reply::Mounted(MountOutcome::WantsInventory)),
-        ("mounted, start empty", Reply::Mounted(MountOutcome::StartEmpty)),
-        ("drops", Reply::Drops(vec![drop_of(SEGMENT), drop_of(OTHER)])),
-        ("drops, none", Reply::Drops(vec![])),
         ("done", Reply::Done(Ok(()))),
         ("done, not", Reply::Done(Err(ErrorCode::SegmentNotFound))),
         (
             "granted",
             Reply::Granted {
                 results: vec![Ok(grant), Err(ErrorCode::NoAvailableHandle), Ok(Grant::default())],
-                segments: addresses(),
-            },
-        ),
-        (
-            "granted, with attributes",
-            Reply::Granted {
-                results: vec![Err(ErrorCode::NoAvailableHandle), Ok(noted), Ok(Grant::default())],
                 segments: addresses(),
             },
         ),
@@ -277,6 +265,26 @@ fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
         ("scanned", Reply::Scanned(page)),
         ("scanned, removed", Reply::Scanned(removed)),
         ("refused", Reply::Refused(ErrorCode::UnavailableInCurrentMode)),
+    ]
+    .into_iter()
+}
+
+/// What recovery is made of.
+fn recovery() -> impl Iterator<Item = (&'static str, Reply)> {
+    let noted = Grant { version: version(), placements: placements(), attributes: vec![3, 1, 4] };
+    [
+        ("mounted", Reply::Mounted(MountOutcome::Ready)),
+        ("mounted, wants inventory", Reply::Mounted(MountOutcome::WantsInventory)),
+        ("mounted, start empty", Reply::Mounted(MountOutcome::StartEmpty)),
+        ("drops", Reply::Drops(vec![drop_of(SEGMENT), drop_of(OTHER)])),
+        ("drops, none", Reply::Drops(vec![])),
+        (
+            "granted, with attributes",
+            Reply::Granted {
+                results: vec![Err(ErrorCode::NoAvailableHandle), Ok(noted), Ok(Grant::default())],
+                segments: addresses(),
+            },
+        ),
     ]
     .into_iter()
 }
