@@ -1,13 +1,14 @@
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mooncake_memory::SliceList;
 use mooncake_transfer::{DropOp, Paths, ReadOp, TransferError, Transport, WriteOp};
-use mooncake_types::{Epoch, ErrorCode, SegmentId};
+use mooncake_types::{Epoch, ErrorCode, RangeWrite, Reply, Request, SegmentId, Tick};
 
 use crate::clock::Clock;
 use crate::heartbeat::Heartbeat;
 use crate::metrics::{Extent, Metrics};
-use crate::ops::{CallError, Deposit, Discard, Fetch, MoveError, Op, Step};
+use crate::ops::{CallError, Deposit, Discard, Fetch, Insistence, MoveError, Op, Step};
 use crate::rpc::Pool;
 
 /// Where the bytes of the items of a batch come from or go to.
@@ -34,10 +35,7 @@ impl Ways<'_> {
         loop {
             match op.next(self.clock.now()) {
                 Step::Call(request) => {
-                    let reply = self.pool.call(&request);
-                    if let Err(error) = &reply {
-                        log_call(error);
-                    }
+                    let reply = self.ask(&request);
                     op.on_reply(self.clock.now(), reply);
                 }
                 Step::Read(fetches) => op.on_transfer(self.read(fetches, memory)),
@@ -45,19 +43,37 @@ impl Ways<'_> {
                     op.on_transfer(self.write(epoch, deposits, memory));
                 }
                 Step::Drop(discards) => op.on_transfer(self.drop_entries(discards)),
-                Step::Wait(until) => {
-                    let wait_ms = until.since_ms(self.clock.now());
-                    std::thread::sleep(Duration::from_millis(wait_ms));
-                }
+                Step::Wait(until) => self.wait(until),
                 Step::Done => return,
             }
         }
+    }
+
+    /// Asks the master, again while it is only beginning.
+    fn ask(&self, request: &Request<'_>) -> Result<Reply, CallError> {
+        let mut insistence = Insistence::default();
+        loop {
+            let reply = self.pool.call(request);
+            if let Err(error) = &reply {
+                log_call(error);
+            }
+            match insistence.again_at(self.clock.now(), request, &reply) {
+                Some(at) => self.wait(at),
+                None => return reply,
+            }
+        }
+    }
+
+    fn wait(&self, until: Tick) {
+        let wait_ms = until.since_ms(self.clock.now());
+        std::thread::sleep(Duration::from_millis(wait_ms));
     }
 
     fn drop_entries(&self, discards: Vec<Discard>) -> Vec<Result<(), MoveError>> {
         let op = |Discard { endpoint, range }| DropOp { endpoint, range };
         let ops: Vec<DropOp> = discards.into_iter().map(op).collect();
         let results = self.paths.drop_ranges(&ops);
+        self.report(ops.iter().map(|op| op.range.segment), &results);
         results.into_iter().map(|result| result.map_err(why)).collect()
     }
 
@@ -95,10 +111,12 @@ impl Ways<'_> {
     ) -> Vec<Result<(), MoveError>> {
         let extent = Extent::of(deposits.iter().map(|deposit| deposit.position));
         let ops: Vec<WriteOp<'_>> = deposits
-            .into_iter()
-            .map(|Deposit { position, endpoint, range, at }| {
-                let part = memory.part(position, at, range.len, range.object_len);
-                WriteOp { endpoint, range, src: part.expect("a put has its bytes") }
+            .iter()
+            .map(|Deposit { position, endpoint, range, at, attributes }| {
+                let part = memory.part(*position, *at, range.len, range.object_len);
+                let (endpoint, src) = (Arc::clone(endpoint), part.expect("a put has its bytes"));
+                let range = RangeWrite { attributes: attributes.bytes(), ..*range };
+                WriteOp { endpoint, range, src }
             })
             .collect();
         let started = Instant::now();
@@ -128,7 +146,8 @@ impl Ways<'_> {
 
 /// Whether the node did not answer. One that did answer is not lost, whatever it said.
 fn is_out_of_reach(result: &Result<(), TransferError>) -> bool {
-    matches!(result, Err(TransferError::Unreachable { .. } | TransferError::TimedOut { .. }))
+    use TransferError::{Deserted, TimedOut, Unreachable};
+    matches!(result, Err(Unreachable { .. } | Deserted { .. } | TimedOut { .. }))
 }
 
 /// The bytes of the ranges that were moved, of these lengths.

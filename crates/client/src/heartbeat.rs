@@ -4,14 +4,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use mooncake_types::{Epoch, SegmentId, Tick};
+use mooncake_transfer::SegmentHost;
+use mooncake_types::{Epoch, InventoryPage, Reply, Request, SegmentId, Tick, limits};
 
 use crate::clock::Clock;
 use crate::membership::{Deed, Lent, Membership};
-use crate::node::Host;
+use crate::node::{Host, Inventory, Listed};
 use crate::ops::CallError;
 use crate::reports::Reports;
 use crate::rpc::{Connection, DialError, Dialer};
+use crate::store::random;
 use crate::tasks::Tasks;
 
 /// Longest wait for a turn to end: it makes one attempt to connect or one call.
@@ -67,15 +69,57 @@ impl Bond {
                 self.connected(dialed)
             }
             Deed::Call(request) => {
-                let connection = self.connection.as_mut().expect("a joined client is connected");
-                let reply = connection.call(&request).map_err(|failure| failure.error);
-                let error = reply.as_ref().err().cloned();
-                self.membership.on_reply(self.clock.now(), reply);
-                error.map_or(Turn::Done, Turn::NotAnswered)
+                let reply = ask(&mut self.connection, &request);
+                self.replied(reply)
+            }
+            Deed::Mount { segment, seen_epoch } => {
+                let request = segment.mount(seen_epoch, self.host.is_empty(segment.id));
+                let reply = ask(&mut self.connection, &request);
+                self.replied(reply)
+            }
+            Deed::Report { segment, page, from } => self.report(segment, page, from),
+            Deed::StartEmpty { segment } => self.start_empty(segment),
+            Deed::Drop(ranges) => {
+                let mut dropped = ranges.to_vec();
+                dropped.retain(|range| self.host.drop_range(range).is_ok());
+                self.membership.on_dropped(dropped);
+                Turn::Done
             }
         };
         self.host.see_epoch(self.membership.seen_epoch());
         turn
+    }
+
+    fn replied(&mut self, reply: Result<Reply, CallError>) -> Turn {
+        let error = reply.as_ref().err().cloned();
+        self.membership.on_reply(self.clock.now(), reply);
+        error.map_or(Turn::Done, Turn::NotAnswered)
+    }
+
+    /// Tells the master what lies in a segment, one page.
+    fn report(&mut self, segment: SegmentId, page: u32, from: u64) -> Turn {
+        let listed = self.host.inventory(segment, from, limits::MAX_INVENTORY_PAGE_ENTRIES);
+        let (reply, next) = match &listed {
+            Ok(Inventory { entries, next }) => {
+                let entries = entries.iter().map(Listed::report).collect();
+                let page = InventoryPage { segment, page, last: next.is_none(), entries };
+                (ask(&mut self.connection, &Request::ReportInventory(page)), *next)
+            }
+            Err(code) => (Ok(Reply::Done(Err(*code))), None),
+        };
+        let error = reply.as_ref().err().cloned();
+        self.membership.on_reported(self.clock.now(), next, reply);
+        error.map_or(Turn::Done, Turn::NotAnswered)
+    }
+
+    fn start_empty(&mut self, segment: SegmentId) -> Turn {
+        let id = random().ok().map(SegmentId);
+        if let Some(id) = id {
+            tracing::warn!(%segment, new = %id, "the master has what lies in the segment dropped");
+            self.host.start_empty(segment, id);
+        }
+        self.membership.on_started_empty(self.clock.now(), id);
+        Turn::Done
     }
 
     fn connected(&mut self, dialed: Result<(Connection, Epoch), DialError>) -> Turn {
@@ -93,6 +137,11 @@ impl Bond {
             }
         }
     }
+}
+
+fn ask(connection: &mut Option<Connection>, request: &Request<'_>) -> Result<Reply, CallError> {
+    let connection = connection.as_mut().expect("a joined client is connected");
+    connection.call(request).map_err(|failure| failure.error)
 }
 
 struct Shared {
@@ -222,7 +271,9 @@ impl Shared {
         for change in state.changes.drain(..) {
             match change {
                 Change::Lend(lent) => bond.membership.lend_also(lent),
-                Change::TakeBack(id) => bond.membership.take_back(id),
+                Change::TakeBack(id) => {
+                    bond.membership.take_back(bond.host.current_id(id).unwrap_or(id));
+                }
                 Change::Disown(id) => bond.membership.disown(id),
                 Change::Retire(id, due) => retiring.push((id, due)),
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mooncake_client::Region;
 use mooncake_client::node::{Host, Segment};
 use mooncake_transfer::{Interrupt, SegmentHost};
-use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, Version};
+use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 const SEGMENT: SegmentId = SegmentId(1);
 
@@ -207,4 +207,59 @@ fn a_waiting_writer_makes_way_for_a_still_newer_one() {
         assert_eq!(third.join().expect("it does not panic"), Ok(Ok(())));
     });
     assert!(host.begin_read(&read(version(1, 3))).is_ok());
+}
+
+const RENAMED: SegmentId = SegmentId(11);
+
+fn range(segment: SegmentId, version: Version) -> RangeWrite<'static> {
+    RangeWrite { segment, ..write(version) }
+}
+
+#[test]
+fn a_segment_that_starts_empty_has_another_id_and_nothing_in_it() {
+    let host = host();
+    put(&host, version(1, 1), 7);
+    assert!(!host.is_empty(SEGMENT));
+    let ticket = host.begin_read(&read(version(1, 1))).expect("it is there");
+    assert!(!host.start_empty(SegmentId(9), RENAMED), "there is no such segment");
+    assert!(host.start_empty(SEGMENT, RENAMED));
+    assert!(!host.still_holds(&ticket));
+    assert!(host.is_empty(RENAMED) && host.owns(RENAMED) && !host.owns(SEGMENT));
+    assert_eq!(host.current_id(SEGMENT), Some(RENAMED));
+    for segment in [SEGMENT, RENAMED] {
+        let read = RangeRead { segment, ..read(version(1, 1)) };
+        assert_eq!(host.begin_read(&read).map(|_| ()), Err(ErrorCode::ObjectNotFound));
+        let drop = RangeDrop { segment, offset: 8192, version: version(1, 1) };
+        assert_eq!(host.drop_range(&drop), Ok(()), "it is gone");
+    }
+    let old = host.begin_write(Epoch(1), &range(SEGMENT, version(1, 9)), flag());
+    assert_eq!(old.map(|_| ()), Err(ErrorCode::SegmentNotFound));
+    let new = host.begin_write(Epoch(1), &range(RENAMED, version(1, 9)), flag());
+    assert_eq!(host.complete_write(new.expect("it is newer"), Vec::new()), Ok(()));
+    let read = RangeRead { segment: RENAMED, ..read(version(1, 9)) };
+    assert!(host.begin_read(&read).is_ok());
+    host.take_back(RENAMED);
+    assert_eq!(host.current_id(SEGMENT), None);
+}
+
+#[test]
+fn who_was_writing_when_a_segment_started_empty_is_stopped_before_anybody_else_writes_there() {
+    let host = host().with_patience(Duration::from_millis(20));
+    let stopped = flag();
+    let old = host.begin_write(Epoch(1), &write(version(1, 1)), Arc::clone(&stopped) as _);
+    let old = old.expect("it is the first");
+    assert!(host.start_empty(SEGMENT, RENAMED));
+    assert!(stopped.0.load(Ordering::SeqCst));
+    let new = || host.begin_write(Epoch(1), &range(RENAMED, version(1, 2)), flag());
+    assert_eq!(new().map(|_| ()), Err(ErrorCode::ObjectReplicaBusy));
+    assert_eq!(host.complete_write(old, Vec::new()), Err(ErrorCode::InvalidVersion));
+    let ticket = new().expect("nobody else is at work any more");
+    assert_eq!(host.complete_write(ticket, Vec::new()), Ok(()));
+}
+
+#[test]
+fn entries_in_segments_of_others_are_not_dropped_here() {
+    let host = host();
+    let drop = RangeDrop { segment: SegmentId(9), offset: 0, version: version(1, 1) };
+    assert_eq!(host.drop_range(&drop), Err(ErrorCode::SegmentNotFound));
 }

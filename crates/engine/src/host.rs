@@ -198,7 +198,9 @@ impl SegmentHost for Host {
 
     /// A ticket holds the registration, so the memory is what it was.
     /// What is registered here is nobody's entry.
-    fn drop_range(&self, _range: &RangeDrop) {}
+    fn drop_range(&self, _range: &RangeDrop) -> Result<(), ErrorCode> {
+        Err(ErrorCode::NotSupported)
+    }
 
     fn still_holds(&self, _ticket: &ReadTicket) -> bool {
         true

@@ -76,7 +76,9 @@ impl SegmentHost for FlatHost {
         Ok(ReadTicket { memory, region, checksums, segment, offset, version, grant })
     }
 
-    fn drop_range(&self, _range: &RangeDrop) {}
+    fn drop_range(&self, _range: &RangeDrop) -> Result<(), ErrorCode> {
+        Ok(())
+    }
 
     fn still_holds(&self, ticket: &ReadTicket) -> bool {
         let entries = self.entries.lock().expect("no panic");

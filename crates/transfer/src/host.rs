@@ -55,9 +55,11 @@ pub trait SegmentHost: Send + Sync {
     fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode>;
 
     /// Drops an entry: when this returns nobody finds that version there any more, and who has begun to read it learns
-    /// so from [`SegmentHost::still_holds`]. Whatever else lies there stays. A segment that is not the host's has nothing
-    /// to drop.
-    fn drop_range(&self, range: &RangeDrop);
+    /// so from [`SegmentHost::still_holds`]. Whatever else lies there stays.
+    ///
+    /// # Errors
+    /// `SegmentNotFound` if the segment is not the host's: whoever has it may still hold the entry.
+    fn drop_range(&self, range: &RangeDrop) -> Result<(), ErrorCode>;
 
     /// Has the ledger held the ticket's entry all the time since it was given out? Asked after the bytes were copied.
     fn still_holds(&self, ticket: &ReadTicket) -> bool;

@@ -51,8 +51,8 @@ impl LocalTransport {
         if self.host.still_holds(&ticket) { Ok(()) } else { Err(TransferError::Stale) }
     }
 
-    pub(crate) fn drop_one(&self, op: &DropOp) {
-        self.host.drop_range(&op.range);
+    pub(crate) fn drop_one(&self, op: &DropOp) -> Result<(), TransferError> {
+        self.host.drop_range(&op.range).map_err(TransferError::Refused)
     }
 
     pub(crate) fn write_one(&self, epoch: Epoch, op: &WriteOp<'_>) -> Result<(), TransferError> {

@@ -68,11 +68,7 @@ impl Paths {
     /// Has nodes drop entries, those of this process at once and all others by TCP; see [`TcpTransport::drop_ranges`].
     #[must_use]
     pub fn drop_ranges(&self, ops: &[DropOp]) -> Vec<Result<(), TransferError>> {
-        let drop_here = |op: &DropOp| {
-            let local = self.local_for(op.range.segment)?;
-            local.drop_one(op);
-            Some(Ok(()))
-        };
+        let drop_here = |op: &DropOp| Some(self.local_for(op.range.segment)?.drop_one(op));
         let local: Vec<Option<Result<(), TransferError>>> = ops.iter().map(drop_here).collect();
         let results = self.tcp.drop_where(ops, |position| local[position].is_none());
         local.into_iter().zip(results).map(|(local, result)| local.unwrap_or(result)).collect()

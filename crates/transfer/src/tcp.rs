@@ -139,8 +139,7 @@ impl TcpTransport {
         self.peers.forget(endpoint);
     }
 
-    /// Has nodes drop entries. `Ok` means: nobody finds that version there any more. So it is too if nobody listens at the
-    /// endpoint: the process whose memory it was is gone.
+    /// Has nodes drop entries. `Ok` means: nobody finds that version there any more.
     #[must_use]
     pub fn drop_ranges(&self, ops: &[DropOp]) -> Vec<Result<(), TransferError>> {
         self.drop_where(ops, |_| true)
@@ -155,13 +154,7 @@ impl TcpTransport {
         let sizes = ops.iter().map(|op| (&op.endpoint, 0, 0));
         let timeout = self.peers.config().transfer_timeout.min(DROP_TIMEOUT);
         let begin = |lease, plan| DropExchange::new(lease, ops, plan);
-        let (mut results, _) = self.run((Purpose::Write, timeout), sizes, wanted, begin);
-        for result in &mut results {
-            if matches!(result, Err(TransferError::Deserted { .. })) {
-                *result = Ok(());
-            }
-        }
-        results
+        self.run((Purpose::Write, timeout), sizes, wanted, begin).0
     }
 
     /// Plans operations, given as `(endpoint, bytes of the range, bytes of the caller's memory)`, runs one exchange with

@@ -3,10 +3,11 @@ use crate::chance::Chance;
 /// The first wait between two attempts, in milliseconds.
 const FIRST_DELAY_MS: u64 = 50;
 
-/// The longest wait between two attempts, in milliseconds.
-const LONGEST_DELAY_MS: u64 = 1000;
+/// The longest wait between two attempts, in milliseconds: a master that is back is found soon, and an attempt where nobody
+/// listens costs next to nothing.
+const LONGEST_DELAY_MS: u64 = 200;
 
-/// Waits that double from 50 ms to 1 s, each shortened by chance by up to a half, so that many clients of one
+/// Waits that double from 50 ms to 200 ms, each shortened by chance by up to a half, so that many clients of one
 /// master do not come back in step.
 #[derive(Clone, Debug)]
 pub struct Backoff {
@@ -39,9 +40,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_a_second_and_start_over() {
+    fn waits_double_up_to_a_fifth_of_a_second_and_start_over() {
         let mut backoff = Backoff::new(Chance::new(3));
-        for longest in [50, 100, 200, 400, 800, 1000, 1000, 1000] {
+        for longest in [50, 100, 200, 200, 200] {
             let delay = backoff.delay_ms();
             assert!((longest / 2..=longest).contains(&delay), "{delay} of {longest}");
         }

@@ -1,11 +1,17 @@
-//! A client's life with the master, as a pure machine: connect, ping, mount, and all of it again when the master
-//! forgot, moved or changed.
+//! A client's life with the master, as a pure machine: connect, ping, mount, tell a new leader what lies in the segments,
+//! drop what it says, and all of it again when the master forgot, moved or changed.
 
 mod backoff;
+mod drops;
+mod mounting;
 
-use mooncake_types::{Epoch, ErrorCode, MountSegment, Pong, Reply, Request, SegmentId, Tick};
+use mooncake_types::{
+    Epoch, ErrorCode, MountSegment, Pong, RangeDrop, Reply, Request, SegmentId, Tick,
+};
 
 pub use backoff::Backoff;
+use drops::Drops;
+use mounting::{Mounting, Stage};
 
 use crate::chance::Chance;
 use crate::ops::CallError;
@@ -33,6 +39,23 @@ pub struct Lent {
     pub len: u64,
 }
 
+impl Lent {
+    /// What asks for it to be mounted by a master, given the highest epoch that its node has seen and whether anything
+    /// lies in it.
+    #[must_use]
+    pub fn mount(&self, seen_epoch: Epoch, is_empty: bool) -> Request<'_> {
+        let Self { id, name, endpoint, len } = self;
+        Request::MountSegment(MountSegment {
+            id: *id,
+            name,
+            endpoint,
+            len: *len,
+            seen_epoch,
+            is_empty,
+        })
+    }
+}
+
 /// What is to be done next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deed<'a> {
@@ -43,6 +66,30 @@ pub enum Deed<'a> {
     },
     /// Ask the master over the connection that was made last.
     Call(Request<'a>),
+    /// Ask it for [`Lent::mount`], once the node obeys no epoch older than this.
+    Mount {
+        /// What is to be mounted.
+        segment: &'a Lent,
+        /// The highest epoch seen.
+        seen_epoch: Epoch,
+    },
+    /// Tell it one page of what lies in a segment. The outcome is for [`Membership::on_reported`].
+    Report {
+        /// Which segment.
+        segment: SegmentId,
+        /// The number of the page.
+        page: u32,
+        /// Where the page begins, in bytes of the segment.
+        from: u64,
+    },
+    /// Drop all that lies in a segment, and call it by an id that was never used. The outcome is for
+    /// [`Membership::on_started_empty`].
+    StartEmpty {
+        /// Its id of before.
+        segment: SegmentId,
+    },
+    /// Drop these entries. The outcome is for [`Membership::on_dropped`].
+    Drop(&'a [RangeDrop]),
     /// Nothing before this moment.
     Wait {
         /// When to ask again.
@@ -61,9 +108,8 @@ pub struct Membership {
     seen_epoch: Epoch,
     /// The leader that the segments were last mounted under.
     mounted_under: Option<Epoch>,
-    /// The segment to be mounted next; past the last one when there is none.
-    next_mount: usize,
-    mount_refusal: Option<(usize, ErrorCode)>,
+    mounting: Mounting,
+    drops: Drops,
     /// Segments that the master may have and is to forget.
     disowned: Vec<SegmentId>,
     /// Segments of others whose nodes could not be reached; the next ping names them.
@@ -81,8 +127,10 @@ enum Bond {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Ping { at: Tick },
-    Mount { segment: usize },
+    Mount,
+    Report,
     Unmount,
+    Drops,
 }
 
 impl Membership {
@@ -97,8 +145,8 @@ impl Membership {
             backoff: Backoff::new(chance),
             seen_epoch: Epoch(0),
             mounted_under: None,
-            next_mount: 0,
-            mount_refusal: None,
+            mounting: Mounting::default(),
+            drops: Drops::default(),
             disowned: Vec::new(),
             unreachable: Vec::new(),
             last_ping_answered: false,
@@ -110,30 +158,20 @@ impl Membership {
     pub fn lend(&mut self, segments: Vec<Lent>) {
         self.segments = segments;
         self.mounted_under = None;
-        self.next_mount = 0;
+        self.mounting.begin();
     }
 
     /// Lends one more segment, which the master has mounted already.
     pub fn lend_also(&mut self, segment: Lent) {
-        let is_settled = self.next_mount >= self.segments.len();
         self.segments.push(segment);
-        if is_settled {
-            self.next_mount = self.segments.len();
-        }
+        self.mounting.on_mounted_elsewhere(self.segments.len() - 1);
     }
 
     /// Lends this segment no longer: it is neither named in pings nor mounted again. Between two deeds only.
     pub fn take_back(&mut self, id: SegmentId) {
         let Some(at) = self.segments.iter().position(|segment| segment.id == id) else { return };
         self.segments.remove(at);
-        if at < self.next_mount {
-            self.next_mount -= 1;
-        }
-        self.mount_refusal = match self.mount_refusal {
-            Some((refused, _)) if refused == at => None,
-            Some((refused, code)) if refused > at => Some((refused - 1, code)),
-            refusal => refusal,
-        };
+        self.mounting.on_taken_back(at);
     }
 
     /// Has the master unmount a segment that it may have mounted, as soon as it can be reached.
@@ -173,13 +211,13 @@ impl Membership {
     /// Whether the master answered and has all segments, or refused them.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.last_ping_answered && self.next_mount >= self.segments.len()
+        self.last_ping_answered && self.mounting.segment() >= self.segments.len()
     }
 
     /// The segment that the master refused when it was last mounted, and why.
     #[must_use]
     pub fn mount_refusal(&self) -> Option<(&Lent, ErrorCode)> {
-        self.mount_refusal.map(|(segment, code)| (&self.segments[segment], code))
+        self.mounting.refusal().map(|(segment, code)| (&self.segments[segment], code))
     }
 
     /// What to do now.
@@ -188,23 +226,58 @@ impl Membership {
             Bond::Apart { try_at, .. } if now < try_at => Deed::Wait { until: try_at },
             Bond::Apart { address, .. } => Deed::Connect { address },
             Bond::Joined { ping_at, .. } => {
-                // The ping comes first: its answer tells whether there is anything to mount.
-                if self.last_ping_answered && self.next_mount < self.segments.len() {
-                    self.set_asked(Asked::Mount { segment: self.next_mount });
-                    return Deed::Call(self.mount());
+                // The ping comes first: its answer tells whether there is anything to mount. It goes on coming while
+                // something is told that takes long.
+                let is_due = now >= ping_at || !self.unreachable.is_empty();
+                match self.last_ping_answered && !is_due {
+                    true => self.work(ping_at),
+                    false => self.ping(now),
                 }
-                if let (true, Some(&id)) = (self.last_ping_answered, self.disowned.last()) {
-                    self.set_asked(Asked::Unmount);
-                    return Deed::Call(Request::UnmountSegment { id, grace_ms: 0 });
-                }
-                if now < ping_at && self.unreachable.is_empty() {
-                    return Deed::Wait { until: ping_at };
-                }
-                self.set_asked(Asked::Ping { at: now });
-                let segments = self.segments.iter().map(|segment| segment.id).collect();
-                let unreachable = std::mem::take(&mut self.unreachable);
-                Deed::Call(Request::Ping { segments, unreachable })
             }
+        }
+    }
+
+    fn ping(&mut self, now: Tick) -> Deed<'_> {
+        self.set_asked(Asked::Ping { at: now });
+        let segments = self.segments.iter().map(|segment| segment.id).collect();
+        let unreachable = std::mem::take(&mut self.unreachable);
+        Deed::Call(Request::Ping { segments, unreachable })
+    }
+
+    /// What there is to do between two pings.
+    fn work(&mut self, ping_at: Tick) -> Deed<'_> {
+        let obeys = self.mounted_under >= Some(self.seen_epoch);
+        if let Some(stage) = self.mounting.stage(self.segments.len(), obeys) {
+            return self.mount(stage);
+        }
+        if let Some(&id) = self.disowned.last() {
+            self.set_asked(Asked::Unmount);
+            return Deed::Call(Request::UnmountSegment { id, grace_ms: 0 });
+        }
+        if !obeys {
+            self.drops.clear();
+        }
+        if let Some(request) = self.drops.fetch() {
+            self.set_asked(Asked::Drops);
+            return Deed::Call(request);
+        }
+        match self.drops.listed() {
+            [] => Deed::Wait { until: ping_at },
+            listed => Deed::Drop(listed),
+        }
+    }
+
+    fn mount(&mut self, stage: Stage) -> Deed<'_> {
+        match stage {
+            Stage::Mount => self.set_asked(Asked::Mount),
+            Stage::Report { .. } => self.set_asked(Asked::Report),
+            Stage::StartEmpty => {}
+        }
+        let segment = &self.segments[self.mounting.segment()];
+        match stage {
+            Stage::Mount => Deed::Mount { segment, seen_epoch: self.seen_epoch },
+            Stage::Report { page, from } => Deed::Report { segment: segment.id, page, from },
+            Stage::StartEmpty => Deed::StartEmpty { segment: segment.id },
         }
     }
 
@@ -218,16 +291,26 @@ impl Membership {
         self.bond = Bond::Joined { address, ping_at: now, asked: None };
     }
 
-    /// The outcome of [`Deed::Call`].
+    /// The outcome of [`Deed::Call`] and [`Deed::Mount`].
     pub fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
         let Bond::Joined { address, asked: Some(asked), .. } = self.bond else {
             unreachable!("a reply belongs to a call")
         };
         match (asked, reply) {
             (Asked::Ping { at }, Ok(Reply::Pong(pong))) => self.on_pong(at, address, &pong),
-            (Asked::Mount { segment }, Ok(Reply::Mounted(_))) => self.on_mounted(segment, Ok(())),
-            (Asked::Mount { segment }, Ok(Reply::Done(Err(code)))) => {
-                self.on_mounted(segment, Err(code));
+            (Asked::Mount, Ok(Reply::Mounted(outcome))) => {
+                let obeys = self.mounted_under >= Some(self.seen_epoch);
+                self.mounting.on_outcome(outcome, obeys);
+                self.set_idle();
+            }
+            (Asked::Mount | Asked::Report, Ok(Reply::Done(Err(code)))) => {
+                // The next pong asks for the segment again.
+                self.mounting.on_refused(code);
+                self.set_idle();
+            }
+            (Asked::Drops, Ok(Reply::Drops(listed))) => {
+                self.drops.on_listed(listed);
+                self.set_idle();
             }
             (Asked::Unmount, Ok(Reply::Done(_))) => {
                 // Whatever the answer, the master does not have it any more.
@@ -235,17 +318,39 @@ impl Membership {
                 self.set_idle();
             }
             // No answer, a refusal or nonsense: this master is not one to stay with.
-            _ => {
-                self.last_ping_answered = false;
-                self.part(now, address);
-            }
+            _ => self.part(now, address),
         }
+    }
+
+    /// The outcome of [`Deed::Report`]: the reply, and where the next page begins if there is one.
+    pub fn on_reported(&mut self, now: Tick, next: Option<u64>, reply: Result<Reply, CallError>) {
+        match reply {
+            Ok(Reply::Done(Ok(()))) => {
+                self.mounting.on_reported(next);
+                self.set_idle();
+            }
+            reply => self.on_reply(now, reply),
+        }
+    }
+
+    /// The outcome of [`Deed::StartEmpty`]: what the segment is called now, or nothing if there is no name for it.
+    pub fn on_started_empty(&mut self, now: Tick, id: Option<SegmentId>) {
+        let Bond::Joined { address, .. } = self.bond else { unreachable!("only a master says so") };
+        let Some(id) = id else { return self.part(now, address) };
+        self.segments[self.mounting.segment()].id = id;
+        self.mounting.on_started_empty();
+    }
+
+    /// The outcome of [`Deed::Drop`]: what nobody finds any more.
+    pub fn on_dropped(&mut self, dropped: Vec<RangeDrop>) {
+        self.drops.on_dropped(dropped);
     }
 
     fn on_pong(&mut self, asked_at: Tick, address: usize, pong: &Pong) {
         self.backoff.reset();
         self.last_ping_answered = true;
         self.has_tasks = pong.has_tasks;
+        self.drops.on_pong(pong.has_drops);
         let longest_ms =
             if self.segments.is_empty() { PING_INTERVAL_MS } else { NODE_PING_INTERVAL_MS };
         let interval_ms = (pong.client_ttl_ms / PINGS_PER_TTL).clamp(10, longest_ms);
@@ -254,24 +359,19 @@ impl Membership {
         // A leader that is behind what the nodes have seen learns it from the mount, and must catch up.
         let is_behind = pong.epoch < self.seen_epoch;
         self.see_epoch(pong.epoch);
-        if pong.need_remount || is_behind || self.mounted_under != Some(pong.epoch) {
-            self.next_mount = 0;
-            self.mount_refusal = None;
+        // While some are still to be mounted it is no news that the master lacks them.
+        let lacks_one = pong.need_remount && self.mounting.segment() >= self.segments.len();
+        if lacks_one || is_behind || self.mounted_under != Some(pong.epoch) {
+            self.mounting.begin();
             self.mounted_under = Some(pong.epoch);
         }
     }
 
-    fn on_mounted(&mut self, segment: usize, result: Result<(), ErrorCode>) {
-        if let Err(code) = result {
-            // The next pong asks for the segment again.
-            self.mount_refusal = Some((segment, code));
-        }
-        self.next_mount = segment + 1;
-        self.set_idle();
-    }
-
     /// The connection is gone or was never made: the next address at once, after a whole round a wait.
     fn part(&mut self, now: Tick, address: usize) {
+        self.last_ping_answered = false;
+        self.mounting.on_parted();
+        self.drops.clear();
         let next = (address + 1) % self.addresses;
         let delay_ms = if next == 0 { self.backoff.delay_ms() } else { 0 };
         self.bond = Bond::Apart { address: next, try_at: now.after_ms(delay_ms) };
@@ -287,17 +387,5 @@ impl Membership {
         if let Bond::Joined { asked, .. } = &mut self.bond {
             *asked = None;
         }
-    }
-
-    fn mount(&self) -> Request<'_> {
-        let segment = &self.segments[self.next_mount];
-        Request::MountSegment(MountSegment {
-            id: segment.id,
-            name: &segment.name,
-            endpoint: &segment.endpoint,
-            len: segment.len,
-            seen_epoch: self.seen_epoch,
-            is_empty: true,
-        })
     }
 }

@@ -24,6 +24,8 @@ pub struct Entry {
     pub state: EntryState,
     /// CRC32C of each chunk of the range, if it was written whole and the writer's transport computed them.
     pub checksums: Option<Arc<[u32]>>,
+    /// What the master gave with the grant, for a later leader.
+    pub attributes: Box<[u8]>,
     /// How far each part is; only while an entry is written in parts.
     parts: Option<Box<Parts>>,
 }
@@ -65,23 +67,35 @@ impl Entry {
             object_offset: range.object_offset,
             state: EntryState::Writing,
             checksums: None,
+            attributes: range.attributes.into(),
             parts: (!is_whole(range)).then(parts),
         }
     }
 
     /// What is left of an entry's range when a newer one took the rest: a fence against older writers.
     pub(super) fn fence(&self, len: u64) -> Self {
+        Self { len, grant: self.grant, ..Self::barrier(self.version) }
+    }
+
+    /// A fence of one byte against the writer of a version that is not wanted any more, and all older ones.
+    pub(super) fn barrier(version: Version) -> Self {
         Self {
-            len,
+            len: 1,
             key: "".into(),
-            version: self.version,
-            grant: self.grant,
+            version,
+            grant: version,
             object_len: 0,
             object_offset: 0,
             state: EntryState::Abandoned,
             checksums: None,
+            attributes: Box::default(),
             parts: None,
         }
+    }
+
+    /// Whether it is more than a fence: its bytes are some object's, or are becoming so.
+    pub(super) fn is_live(&self) -> bool {
+        self.state != EntryState::Abandoned
     }
 
     /// Whether that version lies here, complete.

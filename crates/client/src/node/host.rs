@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use mooncake_transfer::{Interrupt, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId};
 
+use super::inventory::Inventory;
 use super::segment::Segment;
 
 /// Longest wait of a writer for an older one in the same range to stop.
@@ -78,6 +79,42 @@ impl Host {
         Some(segment)
     }
 
+    /// Drops everything that lies in a segment, and calls it by a new id. False if there is no such segment.
+    pub fn start_empty(&self, id: SegmentId, new_id: SegmentId) -> bool {
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(segment) = segments.iter_mut().find(|segment| segment.id() == id) else {
+            return false;
+        };
+        let fresh = segment.start_empty(new_id);
+        *segment = Arc::new(fresh);
+        true
+    }
+
+    /// What a segment is called now that has, or had, this id.
+    #[must_use]
+    pub fn current_id(&self, id: SegmentId) -> Option<SegmentId> {
+        self.called(id).map(|segment| segment.id())
+    }
+
+    /// Whether there is such a segment, and nothing lies in it.
+    #[must_use]
+    pub fn is_empty(&self, id: SegmentId) -> bool {
+        self.segment(id).is_ok_and(|segment| segment.is_empty())
+    }
+
+    /// A page of what lies in a segment; see [`super::Ledger::inventory`].
+    ///
+    /// # Errors
+    /// [`ErrorCode::SegmentNotFound`].
+    pub fn inventory(
+        &self,
+        id: SegmentId,
+        from: u64,
+        limit: usize,
+    ) -> Result<Inventory, ErrorCode> {
+        Ok(self.segment(id)?.inventory(from, limit))
+    }
+
     /// The highest epoch seen so far.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
@@ -93,6 +130,12 @@ impl Host {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
         let found = segments.iter().find(|segment| segment.id() == id);
         found.cloned().ok_or(ErrorCode::SegmentNotFound)
+    }
+
+    /// The segment that has this id, or had it.
+    fn called(&self, id: SegmentId) -> Option<Arc<Segment>> {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        segments.iter().find(|segment| segment.is_called(id)).cloned()
     }
 }
 
@@ -113,19 +156,20 @@ impl SegmentHost for Host {
     ) -> Result<WriteTicket, ErrorCode> {
         let segment = self.segment(range.segment)?;
         self.see_epoch(epoch);
-        if epoch < self.epoch() || range.grant.epoch > epoch {
+        if range.grant.epoch > epoch {
             return Err(ErrorCode::InvalidVersion);
         }
-        segment.begin_write(range, interrupt, self.patience)
+        segment.begin_write(range, interrupt, self.patience, || epoch >= self.epoch())
     }
 
     fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode> {
-        self.segment(ticket.segment)?.complete_write(ticket.id, checksums)
+        let segment = self.called(ticket.segment).ok_or(ErrorCode::SegmentNotFound)?;
+        segment.complete_write(ticket.id, checksums)
     }
 
     fn abandon_write(&self, ticket: WriteTicket) {
         // In a segment that was taken back meanwhile nobody waits for this writer.
-        if let Ok(segment) = self.segment(ticket.segment) {
+        if let Some(segment) = self.called(ticket.segment) {
             segment.abandon_write(ticket.id);
         }
     }
@@ -136,10 +180,13 @@ impl SegmentHost for Host {
         segment.begin_read(range)
     }
 
-    fn drop_range(&self, range: &RangeDrop) {
-        if let Ok(segment) = self.segment(range.segment) {
+    fn drop_range(&self, range: &RangeDrop) -> Result<(), ErrorCode> {
+        // What had a former id was dropped when it lost that.
+        let segment = self.called(range.segment).ok_or(ErrorCode::SegmentNotFound)?;
+        if segment.id() == range.segment {
             segment.drop_version(range.offset, range.version);
         }
+        Ok(())
     }
 
     fn still_holds(&self, ticket: &ReadTicket) -> bool {

@@ -82,7 +82,7 @@ impl Ledger {
     /// [`ErrorCode::InvalidWrite`] if the range does not lie in the segment or in its object, or the part not in the
     /// range, if a part of a complete entry is to be written again, or if the entry would fall into more than
     /// [`limits::MAX_ENTRY_PARTS`] pieces, one for each writer included.
-    /// [`ErrorCode::InvalidKey`] for a key out of bounds.
+    /// [`ErrorCode::InvalidKey`] for a key out of bounds, [`ErrorCode::InvalidParams`] for attributes that are too long.
     /// [`ErrorCode::InvalidVersion`] if a newer grant has begun in a part of the range, or the same one for another
     /// range or object, or if the whole of the range is to be written again. It may be once the first writer has
     /// abandoned it.
@@ -127,13 +127,7 @@ impl Ledger {
         if let Some(code) = refusal {
             return Err(code);
         }
-        let mut dropped = Vec::new();
-        for offset in overlapped {
-            if self.entries[&offset].state == EntryState::Complete {
-                dropped.push(offset);
-            }
-            self.drop_entry(offset, wanted);
-        }
+        let dropped = self.drop_entries(overlapped, wanted);
         self.entries.insert(range.offset, Entry::writing(range));
         Ok(dropped)
     }
@@ -230,17 +224,20 @@ impl Ledger {
         found.is_some_and(|entry| entry.holds(version) && entry.grant == grant)
     }
 
-    /// Drops the entry that starts there if it is that version, complete: it is not found any more. Older writers are
-    /// still kept out of its range. Anything else stays as it is.
-    pub fn drop_version(&mut self, offset: u64, version: Version) {
-        if let Some(entry) = self.entries.get_mut(&offset).filter(|entry| entry.holds(version)) {
-            *entry = entry.fence(entry.len);
-        }
+    /// Whether nothing can be read here and nothing is being written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.entries.values().any(Entry::is_live)
     }
 
     /// All entries by their offsets, in order.
     pub fn entries(&self) -> impl Iterator<Item = (u64, &Entry)> {
-        self.entries.iter().map(|(&offset, entry)| (offset, entry))
+        self.entries_from(0)
+    }
+
+    /// The entries that start at `from` or after it.
+    pub(super) fn entries_from(&self, from: u64) -> impl Iterator<Item = (u64, &Entry)> {
+        self.entries.range(from..).map(|(&offset, entry)| (offset, entry))
     }
 
     fn check(&self, range: &RangeWrite<'_>) -> Result<(), ErrorCode> {
@@ -259,11 +256,39 @@ impl Ledger {
         if range.key.is_empty() || range.key.len() > limits::MAX_KEY_BYTES {
             return Err(ErrorCode::InvalidKey);
         }
+        if range.attributes.len() > limits::MAX_ATTRIBUTES_BYTES {
+            return Err(ErrorCode::InvalidParams);
+        }
         Ok(())
     }
 
+    pub(super) const fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(super) fn entry_at(&self, offset: u64) -> Option<&Entry> {
+        self.entries.get(&offset)
+    }
+
+    /// Puts an entry where nothing else overlaps it, or in the place of one as long.
+    pub(super) fn replace(&mut self, offset: u64, entry: Entry) {
+        self.entries.insert(offset, entry);
+    }
+
+    /// Drops what lies in a range, and names what of it was complete.
+    pub(super) fn drop_entries(&mut self, overlapped: Vec<u64>, wanted: &Range<u64>) -> Vec<u64> {
+        let mut dropped = Vec::new();
+        for offset in overlapped {
+            if self.entries[&offset].state == EntryState::Complete {
+                dropped.push(offset);
+            }
+            self.drop_entry(offset, wanted);
+        }
+        dropped
+    }
+
     /// Offsets of the entries that overlap a range.
-    fn overlapped(&self, wanted: &Range<u64>) -> Vec<u64> {
+    pub(super) fn overlapped(&self, wanted: &Range<u64>) -> Vec<u64> {
         let before_end = self.entries.range(..wanted.end).rev();
         before_end
             .take_while(|(offset, entry)| **offset + entry.len > wanted.start)
@@ -284,7 +309,7 @@ impl Ledger {
     }
 
     /// Marks the writers of entries in a range that were not superseded before, and names them.
-    fn supersede_writers(&mut self, wanted: &Range<u64>) -> Vec<u64> {
+    pub(super) fn supersede_writers(&mut self, wanted: &Range<u64>) -> Vec<u64> {
         let mut superseded = Vec::new();
         for (&ticket, writer) in &mut self.writers {
             if !writer.superseded && overlap(&writer.entry, wanted) {

@@ -5,15 +5,19 @@
 
 mod bell;
 mod coverage;
+mod discard;
 mod entry;
 mod frontier;
 mod host;
+mod inventory;
 mod ledger;
 mod populate;
 mod segment;
 
+pub use discard::Gone;
 pub use entry::{Entry, EntryState};
 pub use host::Host;
+pub use inventory::{Inventory, Listed};
 pub use ledger::{Begun, Clearance, Held, Ledger};
 pub(crate) use populate::Populating;
 pub use segment::Segment;

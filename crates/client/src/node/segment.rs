@@ -8,21 +8,29 @@ use mooncake_types::{ErrorCode, RangeRead, RangeWrite, SegmentId, Version};
 
 use super::bell::Bell;
 use super::frontier::Frontier;
+use super::inventory::Inventory;
 use super::ledger::{Clearance, Held, Ledger};
+
+/// Most former ids that a segment is known by.
+const MAX_FORMER: usize = 64;
 
 /// One lent segment: its memory, its ledger, and the writers at work in it.
 pub struct Segment {
     id: SegmentId,
+    /// What it was called before it started empty: writers of then may still be at work.
+    former: Vec<SegmentId>,
     region: Arc<Region>,
-    frontier: Frontier,
+    frontier: Arc<Frontier>,
     /// What other processes of this host read by; it changes under the lock of the books only.
     slots: Option<Arc<SlotTable>>,
-    books: Mutex<Books>,
+    books: Arc<Mutex<Books>>,
     /// Told whenever a writer has stopped.
-    stopped: Bell,
+    stopped: Arc<Bell>,
 }
 
 struct Books {
+    /// What writers must call the segment.
+    id: SegmentId,
     ledger: Ledger,
     interrupts: BTreeMap<u64, Arc<dyn Interrupt>>,
 }
@@ -32,17 +40,39 @@ impl Segment {
     #[must_use]
     pub fn new(id: SegmentId, region: Region) -> Self {
         let ledger = Ledger::new(region.len());
-        let books = Mutex::new(Books { ledger, interrupts: BTreeMap::new() });
-        let slots = SlotTable::new(region.len()).inspect_err(|error| {
-            tracing::info!(%error, "other processes of this host read this segment by message");
-        });
+        let books = Books { id, ledger, interrupts: BTreeMap::new() };
         Self {
             id,
+            former: Vec::new(),
+            slots: new_slots(&region),
             region: Arc::new(region),
-            frontier: Frontier::default(),
-            slots: slots.ok().map(Arc::new),
-            books,
-            stopped: Bell::default(),
+            frontier: Arc::default(),
+            books: Arc::new(Mutex::new(books)),
+            stopped: Arc::default(),
+        }
+    }
+
+    /// Drops everything that lies here, tells all writers to stop, and gives what the segment is from now on, under
+    /// another id. Nothing begins under the old one any more.
+    pub(super) fn start_empty(&self, id: SegmentId) -> Self {
+        let mut books = self.lock();
+        // Before the ledger lets anybody change a byte.
+        self.close();
+        let gone = books.ledger.drop_all();
+        books.id = id;
+        self.stop(&books, &gone.superseded);
+        drop(books);
+        let mut former = self.former.clone();
+        former.truncate(MAX_FORMER - 1);
+        former.insert(0, self.id);
+        Self {
+            id,
+            former,
+            slots: new_slots(&self.region),
+            region: Arc::clone(&self.region),
+            frontier: Arc::clone(&self.frontier),
+            books: Arc::clone(&self.books),
+            stopped: Arc::clone(&self.stopped),
         }
     }
 
@@ -65,6 +95,23 @@ impl Segment {
         self.id
     }
 
+    /// Whether this is its id, or was.
+    pub(super) fn is_called(&self, id: SegmentId) -> bool {
+        self.id == id || self.former.contains(&id)
+    }
+
+    /// Whether nothing can be read here and nothing is being written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lock().ledger.is_empty()
+    }
+
+    /// See [`Ledger::inventory`]. Nobody writes or reads here while a page is made.
+    #[must_use]
+    pub fn inventory(&self, from: u64, limit: usize) -> Inventory {
+        self.lock().ledger.inventory(from, limit)
+    }
+
     /// Its length in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
@@ -84,14 +131,23 @@ impl Segment {
         &self.frontier
     }
 
-    /// Takes a range, or a part of one, for a writer, and waits, `patience` at most, for older writers in it to stop.
+    /// Takes a range, or a part of one, for a writer whose leader `is_obeyed`, and waits, `patience` at most, for older
+    /// writers in it to stop.
     pub(super) fn begin_write(
         &self,
         range: &RangeWrite<'_>,
         interrupt: Arc<dyn Interrupt>,
         patience: Duration,
+        is_obeyed: impl Fn() -> bool,
     ) -> Result<WriteTicket, ErrorCode> {
         let mut books = self.lock();
+        // Under the lock: a leader that this node has seen gets an inventory that holds all that older ones let begin.
+        if !is_obeyed() {
+            return Err(ErrorCode::InvalidVersion);
+        }
+        if books.id != range.segment {
+            return Err(ErrorCode::SegmentNotFound);
+        }
         let begun = books.ledger.begin(range)?;
         // Before this writer, or one that it waits for, can have changed a byte of what others read by themselves.
         if let Some(slots) = &self.slots {
@@ -100,9 +156,7 @@ impl Segment {
         self.frontier.reach(range.offset + range.from + range.len);
         books.interrupts.insert(begun.ticket, interrupt);
         // Under the lock, so that none of them ends meanwhile and something else is interrupted in its place.
-        for interrupt in books.interrupts_of(&begun.superseded) {
-            interrupt.interrupt();
-        }
+        self.stop(&books, &begun.superseded);
         self.wait_for_clearance(books, begun.ticket, patience)?;
         let memory = self.region.slice(range.offset + range.from, range.len);
         let memory = memory.expect("the ledger takes no range outside of its segment");
@@ -173,9 +227,20 @@ impl Segment {
 
     pub(super) fn drop_version(&self, offset: u64, version: Version) {
         let mut books = self.lock();
-        books.ledger.drop_version(offset, version);
-        if let (Some(slots), None) = (&self.slots, books.ledger.complete_at(offset)) {
-            slots.withdraw(offset);
+        let gone = books.ledger.drop_version(offset, version);
+        if let Some(slots) = &self.slots {
+            gone.dropped.iter().for_each(|&offset| slots.withdraw(offset));
+        }
+        self.stop(&books, &gone.superseded);
+    }
+
+    /// Tells these writers to stop, and those that wait for older ones that they need not any more.
+    fn stop(&self, books: &Books, writers: &[u64]) {
+        for interrupt in books.interrupts_of(writers) {
+            interrupt.interrupt();
+        }
+        if !writers.is_empty() {
+            self.stopped.ring();
         }
     }
 
@@ -186,6 +251,13 @@ impl Segment {
     fn lock(&self) -> MutexGuard<'_, Books> {
         self.books.lock().expect("no holder of the ledger panicked")
     }
+}
+
+fn new_slots(region: &Region) -> Option<Arc<SlotTable>> {
+    let slots = SlotTable::new(region.len()).inspect_err(|error| {
+        tracing::info!(%error, "other processes of this host read this segment by message");
+    });
+    slots.ok().map(Arc::new)
 }
 
 impl Drop for Segment {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use mooncake_types::{Epoch, ErrorCode, Located, Reply, Request, SegmentAddress, TaskOrder, Tick};
 
 use super::dropping::discards;
-use super::granted::Granted;
+use super::granted::{Attributes, Granted};
 use super::place::replicas;
 use super::route::Route;
 use super::span::Span;
@@ -53,6 +53,7 @@ impl<'a> CarryOp<'a> {
             object_len: order.len,
             placements: order.targets.clone(),
             segments,
+            attributes: Attributes::new(order.attributes.clone()),
         };
         let has_one_source = replicas(&order.source).count() == 1;
         let makes_sense = has_one_source && source.is_some() && targets.makes_sense();

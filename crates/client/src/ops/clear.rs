@@ -1,9 +1,9 @@
 use mooncake_types::{ErrorCode, Reply, Request, Tick};
 
-use super::{Keyed, Verb};
+use super::{Erase, Verb};
 
 /// Removal of replicas of objects that this client put.
-pub type ClearOp<'a> = Keyed<'a, Clear<'a>>;
+pub type ClearOp<'a> = Erase<'a, Clear<'a>>;
 
 /// See [`ClearOp`].
 #[derive(Clone, Copy, Debug)]

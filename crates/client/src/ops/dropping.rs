@@ -1,30 +1,57 @@
 use std::sync::Arc;
 
-use mooncake_types::{ErrorCode, RangeDrop, RemainingRange, Remains, Request, Tick, limits};
+use mooncake_types::{ErrorCode, RangeDrop, RemainingRange, Remains, Reply, Request, Tick, limits};
 
-use super::{Discard, MoveError, Step};
+use super::{CallError, Discard, MoveError, Step};
 
 /// How long after a failed attempt the next one comes, in milliseconds.
 const RETRY_MS: u64 = 100;
 
-/// Longest wait for a lease to end, in milliseconds: as long as a request may take by default.
+/// Longest time that nodes are waited for, in milliseconds: as long as a request may take by default.
 const LONGEST_WAIT_MS: u64 = 30_000;
 
-/// Has nodes drop what the master said was left of objects that went, and tells the master.
+/// Has nodes drop what the master said they may hold of objects that went, and tells the master.
 ///
-/// What a node does not confirm is tried again until nobody can have a route to it any more: from then on it is as good
-/// as dropped.
-#[derive(Debug)]
+/// What a node does not confirm is never taken to be dropped: time proves nothing, a later leader could find it there.
+/// Only the master may say that nothing of it is left, which it does when the node is known to come back empty: so it is
+/// asked again, and again, until it names nothing or the time is over.
+#[derive(Debug, Default)]
 pub(super) struct Dropping {
+    round: Option<Round>,
+    /// From the first reply that named anything until all of it is settled.
+    give_up_at: Option<Tick>,
+    /// The master cannot be asked again: the nodes are.
+    asks_nodes_only: bool,
+}
+
+/// What one reply named.
+#[derive(Debug)]
+struct Round {
     left: Vec<Discard>,
-    /// What the master is to be told of once all is dropped.
-    dropped: Vec<RangeDrop>,
-    /// From when on nobody has a route.
-    until: Tick,
-    give_up_at: Tick,
-    retry_at: Tick,
-    is_tried: bool,
-    verdict: Result<(), ErrorCode>,
+    /// What was dropped, and the master is to be told of.
+    done: Vec<RangeDrop>,
+    /// Ranges wait for the end of a lease unless the master is told. Of others it learns from their nodes, soon enough.
+    is_leased: bool,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Drop,
+    Tell,
+    /// The next attempt is due a while after this was met.
+    Wait(Option<Tick>),
+}
+
+/// How a round ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dropped {
+    /// Nobody finds any of it any more.
+    All,
+    /// Not all was confirmed: the master is to be asked the same again.
+    Not,
+    /// Not all was confirmed, and the time is over: what became of it is unknown.
+    TooLate(ErrorCode),
 }
 
 /// What to have dropped, where; what makes no sense is left out.
@@ -39,79 +66,101 @@ pub(super) fn discards(remains: &Remains) -> Vec<Discard> {
 }
 
 impl Dropping {
-    /// Begins with a reply that came at `now`.
-    pub(super) fn new(remains: &Remains, now: Tick) -> Self {
-        let left = discards(remains);
-        let dropped = match remains.lease_ms {
-            0 => Vec::new(),
-            _ => left.iter().map(|discard| discard.range).collect(),
-        };
-        // Clocks run at slightly different rates, and this one counts whole milliseconds.
-        let wait_ms = match remains.lease_ms {
-            0 => 0,
-            lease_ms => lease_ms.saturating_add(lease_ms / 64 + 2),
-        };
-        Self {
-            left,
-            dropped,
-            until: now.after_ms(wait_ms),
-            give_up_at: now.after_ms(LONGEST_WAIT_MS),
-            retry_at: now,
-            is_tried: false,
-            verdict: Ok(()),
+    /// For a request that does not name again what it named once.
+    pub(super) fn at_nodes_only() -> Self {
+        Self { asks_nodes_only: true, ..Self::default() }
+    }
+
+    /// A reply came at `now`: begins a round if it names anything.
+    pub(super) fn on_reply(&mut self, reply: &Result<Reply, CallError>, now: Tick) {
+        match reply {
+            Ok(Reply::Remaining { remains, .. }) => self.begin(remains, now),
+            _ => self.on_nothing_named(),
         }
     }
 
-    /// What to do now; nothing once it is over.
+    /// Begins a round with what a reply that came at `now` named.
+    pub(super) fn begin(&mut self, remains: &Remains, now: Tick) {
+        let (left, is_leased) = (discards(remains), remains.lease_ms > 0);
+        self.round = Some(Round { left, done: Vec::new(), is_leased, stage: Stage::Drop });
+        self.give_up_at.get_or_insert(now.after_ms(LONGEST_WAIT_MS));
+    }
+
+    /// A reply named nothing: nothing is left of what ones before it named.
+    pub(super) fn on_nothing_named(&mut self) {
+        self.give_up_at = None;
+    }
+
+    /// Whether a round is under way.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.round.is_some()
+    }
+
+    /// What to do now; nothing once the round is over, see [`Dropping::end`].
     pub(super) fn next<'a>(&mut self, now: Tick) -> Option<Step<'a>> {
-        if self.left.is_empty() {
-            return self.tell();
+        let round = self.round.as_mut()?;
+        loop {
+            match round.stage {
+                Stage::Drop if !round.left.is_empty() => {
+                    round.stage = Stage::Tell;
+                    return Some(Step::Drop(round.left.clone()));
+                }
+                Stage::Drop => round.stage = Stage::Tell,
+                Stage::Tell => match round.tell() {
+                    Some(step) => return Some(step),
+                    None => round.stage = Stage::Wait(None),
+                },
+                Stage::Wait(_) if round.left.is_empty() => return None,
+                Stage::Wait(_) if self.give_up_at.is_some_and(|at| now >= at) => return None,
+                Stage::Wait(None) => round.stage = Stage::Wait(Some(now.after_ms(RETRY_MS))),
+                Stage::Wait(Some(until)) if now < until => return Some(Step::Wait(until)),
+                Stage::Wait(Some(_)) if self.asks_nodes_only => round.stage = Stage::Drop,
+                Stage::Wait(Some(_)) => return None,
+            }
         }
-        if self.is_tried {
-            if now >= self.until {
-                return None;
-            }
-            if now >= self.give_up_at {
-                self.verdict = Err(ErrorCode::RpcTimeout);
-                return None;
-            }
-            if self.retry_at == Tick::ZERO {
-                self.retry_at = now.after_ms(RETRY_MS);
-            }
-            if now < self.retry_at {
-                return Some(Step::Wait(self.retry_at.min(self.until)));
-            }
-        }
-        self.is_tried = true;
-        self.retry_at = Tick::ZERO;
-        Some(Step::Drop(self.left.clone()))
-    }
-
-    fn tell<'a>(&mut self) -> Option<Step<'a>> {
-        let rest = self.dropped.len().saturating_sub(limits::MAX_FETCHED_DROPS as usize);
-        let dropped = self.dropped.split_off(rest);
-        (!dropped.is_empty()).then_some(Step::Call(Request::Dropped { dropped }))
     }
 
     /// The outcome of [`Step::Drop`].
     pub(super) fn on_dropped(&mut self, results: &[Result<(), MoveError>]) {
-        assert_eq!(results.len(), self.left.len(), "one result per range");
-        let mut results = results.iter();
-        self.left.retain(|_| results.next().is_some_and(Result::is_err));
-    }
-
-    /// The master was told, or not: then it waits for the end of the lease.
-    pub(super) fn on_told(&mut self, is_answered: bool) {
-        if !is_answered {
-            self.dropped.clear();
+        let round = self.round.as_mut().expect("what is dropped is of a round");
+        assert_eq!(results.len(), round.left.len(), "one result per range");
+        let tried = std::mem::take(&mut round.left);
+        for (discard, result) in tried.into_iter().zip(results) {
+            match result {
+                Ok(()) if round.is_leased => round.done.push(discard.range),
+                Ok(()) => {}
+                Err(_) => round.left.push(discard),
+            }
         }
     }
 
-    /// Whether nobody can find any of it; known when it is over.
-    ///
-    /// # Errors
-    /// [`ErrorCode::RpcTimeout`] if the lease takes too long to be waited for.
-    pub(super) fn verdict(&self) -> Result<(), ErrorCode> {
-        self.verdict
+    /// The master was told, or not: then it learns from the nodes.
+    pub(super) fn on_told(&mut self, is_answered: bool) {
+        if let (false, Some(round)) = (is_answered, &mut self.round) {
+            round.done.clear();
+        }
+    }
+
+    /// How the round ended.
+    pub(super) fn end(&mut self, now: Tick) -> Dropped {
+        let round = self.round.take();
+        let is_late = self.give_up_at.is_some_and(|at| now >= at);
+        if round.is_none_or(|round| round.left.is_empty()) {
+            self.give_up_at = None;
+            return Dropped::All;
+        }
+        if is_late {
+            self.give_up_at = None;
+            return Dropped::TooLate(ErrorCode::RpcTimeout);
+        }
+        Dropped::Not
+    }
+}
+
+impl Round {
+    fn tell<'a>(&mut self) -> Option<Step<'a>> {
+        let rest = self.done.len().saturating_sub(limits::MAX_FETCHED_DROPS as usize);
+        let dropped = self.done.split_off(rest);
+        (!dropped.is_empty()).then_some(Step::Call(Request::Dropped { dropped }))
     }
 }

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
-use mooncake_types::{Placement, RangeWrite, SegmentAddress, SegmentId, Version};
+use mooncake_types::{Grant, Placement, RangeDrop, RangeWrite, SegmentAddress, SegmentId, Version};
 
 use super::place::{placements_are_whole, replicas};
 use super::span::{Cut, Span, cut};
-use super::{Deposit, MoveError};
+use super::{Deposit, Discard, MoveError};
 
 /// The ranges that the replicas of one object may be written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,9 +17,42 @@ pub(super) struct Granted {
     pub(super) object_len: u64,
     pub(super) placements: Vec<Placement>,
     pub(super) segments: Arc<[SegmentAddress]>,
+    /// What the nodes are to keep with it.
+    pub(super) attributes: Attributes,
+}
+
+/// Opaque bytes of the master that go with every write of an object, nearly always none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attributes(Option<Arc<[u8]>>);
+
+impl Attributes {
+    /// As the master gave them.
+    #[must_use]
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self((!bytes.is_empty()).then(|| bytes.into()))
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.0.as_deref().unwrap_or_default()
+    }
 }
 
 impl Granted {
+    /// What a put of `object_len` bytes was granted.
+    pub(super) fn of_put(grant: Grant, object_len: u64, segments: &Arc<[SegmentAddress]>) -> Self {
+        let Grant { version, placements, attributes } = grant;
+        Self {
+            version,
+            grant: version,
+            object_len,
+            placements,
+            segments: Arc::clone(segments),
+            attributes: Attributes::new(attributes),
+        }
+    }
+
     /// Whether every replica is whole; nothing else may be asked of one that is not.
     pub(super) fn makes_sense(&self) -> bool {
         placements_are_whole(&self.placements, &self.segments, self.object_len)
@@ -57,6 +90,7 @@ impl Granted {
                     attributes: &[],
                 },
                 at: cut.at,
+                attributes: self.attributes.clone(),
             });
         });
     }
@@ -83,6 +117,17 @@ impl Granted {
         });
         assert!(results.next().is_none(), "one range per result");
         failed
+    }
+
+    /// What nodes may hold of the replicas that `without` does not name.
+    pub(super) fn discards_into(&self, without: u32, discards: &mut Vec<Discard>) {
+        let wanted = self.placements.iter().filter(|range| without & 1 << range.replica == 0);
+        discards.extend(wanted.map(|range| {
+            let segment = &self.segments[range.segment as usize];
+            let (offset, version) = (range.offset, self.version);
+            let range = RangeDrop { segment: segment.id, offset, version };
+            Discard { endpoint: Arc::clone(&segment.endpoint), range }
+        }));
     }
 
     /// Names what of these spans lies in which range, for every replica that `without` does not name.

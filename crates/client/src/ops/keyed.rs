@@ -28,6 +28,8 @@ pub struct Keyed<'a, V: Verb<'a>> {
     batches: Batches,
     asked: Vec<usize>,
     asked_at: Tick,
+    /// The same was asked before, and answered well.
+    is_repeated: bool,
     results: Vec<Result<V::Answer, ErrorCode>>,
 }
 
@@ -49,8 +51,21 @@ impl<'a, V: Verb<'a>> Keyed<'a, V> {
             batches: Batches::new(order),
             asked: Vec::new(),
             asked_at: Tick::ZERO,
+            is_repeated: false,
             results,
         }
+    }
+
+    /// Asks again for what was answered well by the last reply; nothing if there is none.
+    pub(super) fn ask_again(&mut self) -> Option<Step<'a>> {
+        self.asked.retain(|&position| self.results[position].is_ok());
+        self.is_repeated = true;
+        (!self.asked.is_empty()).then(|| self.ask())
+    }
+
+    fn ask(&self) -> Step<'a> {
+        let asked = self.asked.iter().map(|&position| self.keys[position]).collect();
+        Step::Call(self.verb.request(asked))
     }
 
     /// What was answered well by the last reply ends with `code` instead.
@@ -58,6 +73,17 @@ impl<'a, V: Verb<'a>> Keyed<'a, V> {
         for &position in &self.asked {
             if self.results[position].is_ok() {
                 self.results[position] = Err(code);
+            }
+        }
+    }
+
+    /// That what went is not there any more is what was asked for. Anything else is another leader's answer, which may have
+    /// found it again.
+    fn take_repeated(&mut self, answers: Vec<Result<V::Answer, ErrorCode>>) {
+        for (&position, answer) in self.asked.iter().zip(answers) {
+            match answer {
+                Ok(_) | Err(ErrorCode::ObjectNotFound | ErrorCode::ReplicaNotFound) => {}
+                Err(code) => self.results[position] = Err(code),
             }
         }
     }
@@ -76,11 +102,11 @@ impl<'a, V: Verb<'a>> Op<'a> for Keyed<'a, V> {
         let keys = self.keys;
         self.asked_at = now;
         self.asked = self.batches.take(|position| keys[position].len());
-        if self.asked.is_empty() {
-            return Step::Done;
+        self.is_repeated = false;
+        match self.asked.is_empty() {
+            true => Step::Done,
+            false => self.ask(),
         }
-        let asked = self.asked.iter().map(|&position| keys[position]).collect();
-        Step::Call(self.verb.request(asked))
     }
 
     fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
@@ -94,6 +120,9 @@ impl<'a, V: Verb<'a>> Op<'a> for Keyed<'a, V> {
             }
         };
         match self.verb.answers(self.asked_at, reply) {
+            Ok(answers) if answers.len() == self.asked.len() && self.is_repeated => {
+                self.take_repeated(answers);
+            }
             Ok(answers) if answers.len() == self.asked.len() => {
                 for (&position, answer) in self.asked.iter().zip(answers) {
                     self.results[position] = answer;

@@ -28,12 +28,15 @@ mod batches;
 mod carry;
 mod clear;
 mod coverage;
+mod discard;
 mod dropping;
+mod erase;
 mod exist;
 mod get;
 mod granted;
 mod hold;
 mod in_get;
+mod insistence;
 mod keyed;
 mod locate;
 mod open_put;
@@ -55,16 +58,20 @@ use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Reply, 
 
 pub use carry::CarryOp;
 pub use clear::ClearOp;
+pub use discard::DiscardOp;
+pub use erase::Erase;
 pub use exist::ExistOp;
 pub use get::{GetItem, GetOp, Want};
+pub use granted::Attributes;
 pub use hold::HoldOp;
+pub use insistence::Insistence;
 pub use keyed::{Keyed, Verb};
 pub use locate::{LocateOp, ObjectLocation, ReplicaLocation, Stripe};
 pub use open_put::{OpenPut, PartsWrite};
 pub use put::PutOp;
 pub use put_parts::{PartsItem, PutPartsOp};
 pub use put_session::{CloseOp, Closed, Closing, StartOp};
-pub use remove::RemoveOp;
+pub use remove::{Remove, RemoveOp};
 pub use route::Route;
 pub use route_cache::{CacheLimits, RouteCache};
 pub use scan::{ListOp, RemoveScanOp};
@@ -138,11 +145,13 @@ pub struct Deposit<'a> {
     pub position: usize,
     /// The node that takes the range.
     pub endpoint: Arc<str>,
-    /// What to tell it.
+    /// What to tell it, but for the attributes.
     pub range: RangeWrite<'a>,
     /// The place of the bytes in the item's memory: in the object if all of it is written, else among the parts to be
     /// written, which stand one behind the other.
     pub at: u64,
+    /// What the node is to keep with the entry.
+    pub attributes: Attributes,
 }
 
 /// Why the master gave no reply.

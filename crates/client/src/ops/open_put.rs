@@ -3,7 +3,7 @@ use mooncake_types::{Epoch, ErrorCode, KeyVersion, PutEnd, Tick, Version, limits
 use super::coverage::Coverage;
 use super::granted::Granted;
 use super::span::{Part, Span, spans};
-use super::{Deposit, MoveError};
+use super::{Deposit, Discard, MoveError};
 
 /// A put that was granted and is written part by part: what is in place, what is on its way, which replicas failed.
 ///
@@ -151,6 +151,16 @@ impl OpenPut {
         }
         let failed_replicas = self.failed_replicas;
         Ok(PutEnd { key, version: self.granted.version, failed_replicas })
+    }
+
+    /// What nodes may hold of it.
+    #[must_use]
+    pub fn discards(&self) -> Vec<Discard> {
+        let mut discards = Vec::new();
+        if self.covered.pieces() > 0 {
+            self.granted.discards_into(self.failed_replicas, &mut discards);
+        }
+        discards
     }
 
     /// What gives the put up.

@@ -6,7 +6,7 @@ use mooncake_types::{
 };
 
 use super::batches::Batches;
-use super::dropping::Dropping;
+use super::dropping::{Dropped, Dropping};
 use super::granted::Granted;
 use super::put_check::{check_config, check_item, keep_last};
 use super::span::Span;
@@ -38,7 +38,7 @@ pub struct PutOp<'a> {
     asked: Vec<usize>,
     is_retry: bool,
     granted: Vec<InPut>,
-    dropping: Option<Dropping>,
+    dropping: Dropping,
     /// How often the ends of this batch were asked for.
     end_rounds: u32,
     results: Vec<Result<(), ErrorCode>>,
@@ -52,6 +52,8 @@ enum Phase {
     End,
     /// What the ended puts took the place of is dropped by its nodes.
     Drop,
+    /// What was written in vain is dropped, as far as its nodes can be reached.
+    Discard,
     Revoke,
 }
 
@@ -73,6 +75,10 @@ enum Fate {
     Written,
     /// The master has said what becomes of it.
     Ended,
+    /// It was ended, and is ended again: not all is dropped that it took the place of.
+    EndedBefore,
+    /// It was ended, and whether all is dropped that it took the place of cannot be known any more.
+    Unknown,
     /// It could not be ended, and another grant would not help.
     Refused,
     /// No replica is in place; another grant may help.
@@ -120,7 +126,7 @@ impl<'a> PutOp<'a> {
             asked: Vec::new(),
             is_retry: false,
             granted: Vec::new(),
-            dropping: None,
+            dropping: Dropping::default(),
             end_rounds: 0,
             results,
         }
@@ -167,7 +173,7 @@ impl<'a> PutOp<'a> {
         let ends: Vec<PutEnd<'a>> = self
             .granted
             .iter()
-            .filter(|put| put.fate == Fate::Written)
+            .filter(|put| put.is_to_end())
             .map(|put| PutEnd {
                 key: self.items[put.position].key,
                 version: put.granted.version,
@@ -177,11 +183,27 @@ impl<'a> PutOp<'a> {
         (!ends.is_empty()).then_some(Step::Call(Request::PutEnd { puts: ends }))
     }
 
+    /// What nodes hold of puts that came to nothing: a later leader is not to find it.
+    fn discard(&self) -> Option<Step<'a>> {
+        let mut discards = Vec::new();
+        for put in self.granted.iter().filter(|put| self.is_in_vain(put)) {
+            put.granted.discards_into(put.failed_replicas, &mut discards);
+        }
+        (!discards.is_empty()).then_some(Step::Drop(discards))
+    }
+
+    fn is_in_vain(&self, put: &InPut) -> bool {
+        match put.fate {
+            Fate::Ended => self.results[put.position].is_err(),
+            fate => !matches!(fate, Fate::Unknown | Fate::Senseless),
+        }
+    }
+
     fn revoke(&self) -> Option<Step<'a>> {
         let puts: Vec<KeyVersion<'a>> = self
             .granted
             .iter()
-            .filter(|put| put.fate != Fate::Ended)
+            .filter(|put| !matches!(put.fate, Fate::Ended | Fate::Unknown))
             .map(|put| KeyVersion {
                 key: self.items[put.position].key,
                 version: put.granted.version,
@@ -202,7 +224,7 @@ impl<'a> PutOp<'a> {
                 }
                 Fate::Failed => self.results[put.position] = Err(ErrorCode::TransferFail),
                 Fate::Senseless => self.results[put.position] = Err(ErrorCode::InternalError),
-                Fate::Unwritten | Fate::Writing | Fate::Written | Fate::Ended | Fate::Refused => {}
+                _ => {}
             }
         }
         self.is_retry = retry_is_due && !self.asked.is_empty();
@@ -222,13 +244,8 @@ impl<'a> PutOp<'a> {
         for (position, grant) in std::mem::take(&mut self.asked).into_iter().zip(grants) {
             match grant {
                 Ok(grant) => {
-                    let granted = Granted {
-                        version: grant.version,
-                        grant: grant.version,
-                        object_len: self.items[position].len,
-                        placements: grant.placements,
-                        segments: Arc::clone(&segments),
-                    };
+                    let object_len = self.items[position].len;
+                    let granted = Granted::of_put(grant, object_len, &segments);
                     self.granted.push(InPut::new(position, granted));
                 }
                 // That nothing but the failed segments has room is no news to the caller; the failure is.
@@ -240,9 +257,14 @@ impl<'a> PutOp<'a> {
     }
 
     fn on_ended(&mut self, statuses: &[Result<(), ErrorCode>]) {
-        let written = self.granted.iter_mut().filter(|put| put.fate == Fate::Written);
-        for (put, status) in written.zip(statuses) {
+        let to_end = self.granted.iter_mut().filter(|put| put.is_to_end());
+        for (put, status) in to_end.zip(statuses) {
             self.results[put.position] = *status;
+            if put.fate == Fate::EndedBefore {
+                // It has gone since, or another leader does not know it.
+                put.fate = if status.is_ok() { Fate::Ended } else { Fate::Unknown };
+                continue;
+            }
             put.fate = match status {
                 // All segments that it was written to have left the pool meanwhile, or its master has.
                 Err(ErrorCode::ObjectNotFound) if !self.is_retry => Fate::Failed,
@@ -260,21 +282,39 @@ impl<'a> PutOp<'a> {
 
     /// The next step of dropping; none when it is over.
     fn drop_replaced(&mut self, now: Tick) -> Option<Step<'a>> {
-        let dropping = self.dropping.as_mut()?;
-        let step = dropping.next(now);
-        if let (None, Err(code)) = (&step, dropping.verdict()) {
-            for put in self.granted.iter().filter(|put| put.fate == Fate::Ended) {
-                let result = &mut self.results[put.position];
-                *result = result.and(Err(code));
-            }
+        let step = self.dropping.next(now);
+        if step.is_some() {
+            return step;
         }
-        step
+        let dropped = self.dropping.end(now);
+        match dropped {
+            Dropped::All => {}
+            Dropped::Not => {
+                let results = &self.results;
+                let is_good =
+                    |put: &&mut InPut| put.fate == Fate::Ended && results[put.position].is_ok();
+                let good = self.granted.iter_mut().filter(is_good);
+                good.for_each(|put| put.fate = Fate::EndedBefore);
+            }
+            Dropped::TooLate(code) => self.lose_ended(Fate::Ended, code),
+        }
+        None
     }
 
-    /// What follows when all is dropped: the ends that had to wait for it, or the revocations.
-    fn after_drop(&mut self) -> Phase {
-        self.dropping = None;
-        if self.written_count() > 0 { Phase::End } else { Phase::Revoke }
+    /// Puts with this fate that ended well come to an error: what they took the place of may still be found.
+    fn lose_ended(&mut self, fate: Fate, code: ErrorCode) {
+        for put in self.granted.iter_mut().filter(|put| put.fate == fate) {
+            let result = &mut self.results[put.position];
+            if result.is_ok() {
+                (put.fate, *result) = (Fate::Unknown, Err(code));
+            }
+        }
+    }
+
+    /// What follows a round of dropping: the ends that had to wait for it, or have to be asked for again, or the end of
+    /// what came to nothing.
+    fn after_drop(&self) -> Phase {
+        if self.end_count() > 0 { Phase::End } else { Phase::Discard }
     }
 
     fn fail_all(&mut self, positions: &[usize], code: ErrorCode) {
@@ -293,6 +333,7 @@ impl<'a> PutOp<'a> {
             let failed = put.fate == Fate::Failed;
             let code = if failed { ErrorCode::TransferFail } else { code };
             if put.fate != Fate::Ended {
+                // Also what was ended before: nobody can say any more whether all is dropped.
                 self.results[put.position] = Err(code);
             }
         }
@@ -303,24 +344,35 @@ impl<'a> PutOp<'a> {
     }
 
     /// The call of this phase was refused or answered with nonsense.
-    fn on_refused(&mut self, code: ErrorCode) {
+    fn on_refused(&mut self, code: ErrorCode, is_refusal: bool) {
         match self.phase {
             Phase::Start => {
                 let asked = std::mem::take(&mut self.asked);
                 self.fail_all(&asked, code);
                 self.is_retry = false;
             }
-            Phase::Write | Phase::Drop => unreachable!("nothing of it is asked of the master"),
+            Phase::Write | Phase::Drop | Phase::Discard => {
+                unreachable!("nothing of it is asked of the master")
+            }
             Phase::End => {
+                self.lose_ended(Fate::EndedBefore, code);
                 let count = self.granted.len();
+                let written = self.granted.iter_mut().filter(|put| put.fate == Fate::Written);
+                if !is_refusal {
+                    // It may have taken them, and others may read them.
+                    for put in written {
+                        put.fate = Fate::Unknown;
+                        self.results[put.position] = Err(code);
+                    }
+                }
                 self.on_ended(&vec![Err(code); count]);
             }
             Phase::Revoke => self.end_batch(),
         }
     }
 
-    fn written_count(&self) -> usize {
-        self.granted.iter().filter(|put| put.fate == Fate::Written).count()
+    fn end_count(&self) -> usize {
+        self.granted.iter().filter(|put| put.is_to_end()).count()
     }
 }
 
@@ -337,12 +389,18 @@ impl<'a> Op<'a> for PutOp<'a> {
                 },
                 Phase::End => match self.end() {
                     Some(step) => return step,
-                    None => self.phase = Phase::Revoke,
+                    None => self.phase = Phase::Discard,
                 },
                 Phase::Drop => match self.drop_replaced(now) {
                     Some(step) => return step,
                     None => self.phase = self.after_drop(),
                 },
+                Phase::Discard => {
+                    self.phase = Phase::Revoke;
+                    if let Some(step) = self.discard() {
+                        return step;
+                    }
+                }
                 Phase::Revoke => match self.revoke() {
                     Some(step) => return step,
                     None => self.end_batch(),
@@ -352,8 +410,11 @@ impl<'a> Op<'a> for PutOp<'a> {
     }
 
     fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
-        if let Some(dropping) = &mut self.dropping {
-            return dropping.on_told(reply.is_ok());
+        if self.dropping.is_under_way() {
+            return self.dropping.on_told(reply.is_ok());
+        }
+        if self.phase == Phase::End {
+            self.dropping.on_reply(&reply, now);
         }
         let reply = match reply {
             Ok(reply) => reply,
@@ -365,24 +426,27 @@ impl<'a> Op<'a> for PutOp<'a> {
             {
                 self.on_granted(results, segments);
             }
-            (Phase::End, Reply::Statuses(statuses)) if statuses.len() == self.written_count() => {
-                self.on_ended(&statuses);
-            }
-            (Phase::End, Reply::Remaining { results, remains })
-                if results.len() == self.written_count() =>
+            (Phase::End, Reply::Statuses(results) | Reply::Remaining { results, .. })
+                if results.len() == self.end_count() =>
             {
-                self.dropping = Some(Dropping::new(&remains, now));
                 self.on_ended(&results);
             }
             // Whatever became of the revoke: what was granted is released after a while.
             (Phase::Revoke, _) => self.end_batch(),
-            (_, other) => self.on_refused(unexpected(&other)),
+            (_, other) => {
+                let is_refusal = matches!(other, Reply::Refused(_));
+                self.on_refused(unexpected(&other), is_refusal);
+            }
         }
     }
 
     fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
-        if let Some(dropping) = &mut self.dropping {
-            return dropping.on_dropped(&results);
+        if self.dropping.is_under_way() {
+            return self.dropping.on_dropped(&results);
+        }
+        if self.phase == Phase::Revoke {
+            // Those that were not reached tell the master what they hold when it asks.
+            return;
         }
         let mut rest = results.as_slice();
         let mut unreachable_segments = Vec::new();
@@ -411,6 +475,11 @@ impl InPut {
     fn new(position: usize, granted: Granted) -> Self {
         let fate = if granted.makes_sense() { Fate::Unwritten } else { Fate::Senseless };
         Self { position, granted, fate, failed_replicas: 0 }
+    }
+
+    /// Whether its end is to be asked for.
+    fn is_to_end(&self) -> bool {
+        matches!(self.fate, Fate::Written | Fate::EndedBefore)
     }
 
     fn spans(&self) -> [Span; 1] {

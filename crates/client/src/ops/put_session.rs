@@ -6,7 +6,7 @@ use mooncake_types::{
 };
 
 use super::batches::Batches;
-use super::dropping::Dropping;
+use super::dropping::{Dropped, Dropping};
 use super::granted::Granted;
 use super::open_put::OpenPut;
 use super::put::MOST_END_ROUNDS;
@@ -54,14 +54,9 @@ impl<'a> StartOp<'a> {
         let expires_at = self.asked_at.after_ms(self.ttl_ms);
         for (position, grant) in std::mem::take(&mut self.asked).into_iter().zip(grants) {
             let item = &self.items[position];
-            self.results[position] = grant.and_then(|Grant { version, placements, .. }| {
-                let granted = Granted {
-                    version,
-                    grant: version,
-                    object_len: item.len,
-                    placements,
-                    segments: Arc::clone(&segments),
-                };
+            self.results[position] = grant.and_then(|grant| {
+                let version = grant.version;
+                let granted = Granted::of_put(grant, item.len, &segments);
                 if granted.makes_sense() {
                     return Ok(OpenPut::new(granted, expires_at));
                 }
@@ -154,8 +149,9 @@ pub struct CloseOp<'a> {
     ends: Batches,
     revokes: Batches,
     asked: Vec<usize>,
-    dropping: Option<Dropping>,
-    /// Ends that had to wait until something older was dropped, and how often that was.
+    dropping: Dropping,
+    /// Ends that had to wait until something older was dropped, and how often that was; and those that are asked for again
+    /// because it was not.
     again: Vec<usize>,
     rounds: u32,
     results: Vec<Closed>,
@@ -172,7 +168,7 @@ impl<'a> CloseOp<'a> {
             ends: Batches::new(ends),
             revokes: Batches::new(revokes),
             asked: Vec::new(),
-            dropping: None,
+            dropping: Dropping::default(),
             again: Vec::new(),
             rounds: 0,
             results: vec![Closed::Unknown(ErrorCode::InternalError); closings.len()],
@@ -198,12 +194,14 @@ impl CloseOp<'_> {
         }
     }
 
-    fn after_drop(&mut self, verdict: Result<(), ErrorCode>) {
-        self.dropping = None;
-        let Err(code) = verdict else { return };
-        for &at in &self.asked {
-            if self.results[at] == Closed::Settled(Ok(())) {
-                self.results[at] = Closed::Unknown(code);
+    fn after_drop(&mut self, dropped: Dropped) {
+        let good = |&at: &usize| self.results[at] == Closed::Settled(Ok(()));
+        let good: Vec<usize> = self.asked.iter().copied().filter(good).collect();
+        match dropped {
+            Dropped::All => {}
+            Dropped::Not => self.again.extend(good),
+            Dropped::TooLate(code) => {
+                good.into_iter().for_each(|at| self.results[at] = Closed::Unknown(code));
             }
         }
     }
@@ -213,12 +211,12 @@ impl<'a> Op<'a> for CloseOp<'a> {
     type Output = Vec<Closed>;
 
     fn next(&mut self, now: Tick) -> Step<'a> {
-        if let Some(dropping) = &mut self.dropping {
-            if let Some(step) = dropping.next(now) {
+        if self.dropping.is_under_way() {
+            if let Some(step) = self.dropping.next(now) {
                 return step;
             }
-            let verdict = dropping.verdict();
-            self.after_drop(verdict);
+            let dropped = self.dropping.end(now);
+            self.after_drop(dropped);
         }
         let closings = self.closings;
         let key_len = |at: usize| match closings[at] {
@@ -250,15 +248,14 @@ impl<'a> Op<'a> for CloseOp<'a> {
     }
 
     fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
-        if let Some(dropping) = &mut self.dropping {
-            return dropping.on_told(reply.is_ok());
+        if self.dropping.is_under_way() {
+            return self.dropping.on_told(reply.is_ok());
         }
+        self.dropping.on_reply(&reply, now);
         let code = match reply {
-            Ok(Reply::Statuses(statuses)) if statuses.len() == self.asked.len() => {
-                return self.settle(statuses);
-            }
-            Ok(Reply::Remaining { results, remains }) if results.len() == self.asked.len() => {
-                self.dropping = Some(Dropping::new(&remains, now));
+            Ok(Reply::Statuses(results) | Reply::Remaining { results, .. })
+                if results.len() == self.asked.len() =>
+            {
                 return self.settle(results);
             }
             Ok(other) => unexpected(&other),
@@ -274,8 +271,7 @@ impl<'a> Op<'a> for CloseOp<'a> {
     }
 
     fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
-        let dropping = self.dropping.as_mut();
-        dropping.expect("nothing else is done at nodes").on_dropped(&results);
+        self.dropping.on_dropped(&results);
     }
 
     fn finish(self) -> Self::Output {

@@ -1,6 +1,6 @@
 use mooncake_types::{ErrorCode, Reply, Request, Scan, ScanAction, ScanPage, Tick, limits};
 
-use super::dropping::Dropping;
+use super::dropping::{Dropped, Dropping};
 use super::{CallError, MoveError, ObjectLocation, Op, Step, unexpected};
 
 /// A walk over all objects, page by page.
@@ -53,20 +53,21 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Removal of all objects, or of those whose keys a pattern finds. Each page is over when no reader can find any of what
-/// it removed, whatever route it has.
+/// Removal of all objects, or of those whose keys a pattern finds. Each page is over when its nodes have dropped what it
+/// removed.
 #[derive(Debug)]
 pub struct RemoveScanOp<'a> {
     walk: Walk<'a>,
     removed: u64,
-    dropping: Option<Dropping>,
+    dropping: Dropping,
 }
 
 impl<'a> RemoveScanOp<'a> {
     /// Removes objects, all of them if there is no pattern; leased ones only if `force` is set.
     #[must_use]
     pub fn new(pattern: Option<&'a str>, force: bool) -> Self {
-        Self { walk: Walk::new(pattern, ScanAction::Remove { force }), removed: 0, dropping: None }
+        let walk = Walk::new(pattern, ScanAction::Remove { force });
+        Self { walk, removed: 0, dropping: Dropping::at_nodes_only() }
     }
 }
 
@@ -75,32 +76,30 @@ impl<'a> Op<'a> for RemoveScanOp<'a> {
     type Output = Result<u64, ErrorCode>;
 
     fn next(&mut self, now: Tick) -> Step<'a> {
-        if let Some(dropping) = &mut self.dropping {
-            if let Some(step) = dropping.next(now) {
+        if self.dropping.is_under_way() {
+            if let Some(step) = self.dropping.next(now) {
                 return step;
             }
-            if let Err(code) = dropping.verdict() {
-                self.walk.failed = Some(code);
+            if self.dropping.end(now) != Dropped::All {
+                self.walk.failed = Some(ErrorCode::RpcTimeout);
             }
-            self.dropping = None;
         }
         self.walk.next()
     }
 
     fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
-        if let Some(dropping) = &mut self.dropping {
-            return dropping.on_told(reply.is_ok());
+        if self.dropping.is_under_way() {
+            return self.dropping.on_told(reply.is_ok());
         }
         let Some(page) = self.walk.on_reply(reply) else { return };
         self.removed = self.removed.saturating_add(page.removed);
         if !page.remains.ranges.is_empty() {
-            self.dropping = Some(Dropping::new(&page.remains, now));
+            self.dropping.begin(&page.remains, now);
         }
     }
 
     fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
-        let dropping = self.dropping.as_mut();
-        dropping.expect("nothing else is done at nodes").on_dropped(&results);
+        self.dropping.on_dropped(&results);
     }
 
     fn finish(self) -> Self::Output {

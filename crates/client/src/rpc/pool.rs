@@ -118,9 +118,10 @@ fn is_idempotent(request: &Request<'_>) -> bool {
     match request {
         Request::Ping { .. }
         | Request::MountSegment(_)
+        | Request::FetchDrops { .. }
+        | Request::PutEnd { .. }
         | Request::GetReplicaList { .. }
         | Request::Dropped { .. }
-        | Request::FetchDrops { .. }
         | Request::ExistKey { .. }
         | Request::QueryTask { .. } => true,
         Request::Scan(scan) => scan.action == ScanAction::List,
@@ -129,7 +130,6 @@ fn is_idempotent(request: &Request<'_>) -> bool {
         Request::ReportInventory(_)
         | Request::UnmountSegment { .. }
         | Request::PutStart(_)
-        | Request::PutEnd { .. }
         | Request::PutRevoke { .. }
         | Request::Remove { .. }
         | Request::ClearReplicas { .. }

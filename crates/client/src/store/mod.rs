@@ -28,6 +28,7 @@ use crate::registry::Registry;
 use crate::{ObjectLocation, OpenError, StoreConfig};
 use local_pool::LocalPool;
 use memory::{Buffers, NoMemory};
+pub(crate) use open::random;
 use session::Session;
 
 /// What a call on a closed store is answered with.
@@ -215,9 +216,9 @@ impl Store {
     /// Removes objects. Besides the codes of all calls: [`ErrorCode::ObjectNotFound`],
     /// [`ErrorCode::ObjectHasLease`] unless `force` is set, [`ErrorCode::ReplicaIsNotReady`] for one that is being put.
     ///
-    /// When this returns no client reads what was removed any more. For that nodes drop leased objects, and one that does
-    /// not answer is waited for until the lease is over; [`ErrorCode::RpcTimeout`] if that takes more than 30 seconds, with
-    /// the objects gone from the master.
+    /// When this returns no client reads what was removed any more, and no later master finds it. For that the nodes drop
+    /// it. One that does not answer is asked until the master knows that it will come back empty;
+    /// [`ErrorCode::RpcTimeout`] if that takes more than 30 seconds: whether the objects are gone for good is unknown then.
     pub fn remove(&self, keys: &[&str], force: bool) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
         let removed = session.drive(RemoveOp::new(keys, force), NoMemory);

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mooncake_memory::{MapError, Region};
-use mooncake_types::{ErrorCode, MountSegment, Reply, Request, SegmentId, limits};
+use mooncake_types::{ErrorCode, MountOutcome, Reply, Request, SegmentId, limits};
 
 use super::open::random;
 use super::session::Session;
@@ -209,16 +209,9 @@ impl Session {
 
     /// Has the master mount a segment that is served already; if it does not, it is served no longer.
     fn mount(&self, lent: &Lent) -> Result<(), ErrorCode> {
-        let request = Request::MountSegment(MountSegment {
-            id: lent.id,
-            name: &lent.name,
-            endpoint: &lent.endpoint,
-            len: lent.len,
-            seen_epoch: self.host.epoch(),
-            is_empty: true,
-        });
+        let request = lent.mount(self.host.epoch(), true);
         let code = match self.pool.call(&request) {
-            Ok(Reply::Mounted(_)) => return Ok(()),
+            Ok(Reply::Mounted(MountOutcome::Ready)) => return Ok(()),
             Ok(Reply::Done(Err(code)) | Reply::Refused(code)) => code,
             // Whether it is mounted is unknown; the master must not go on placing objects in it.
             Ok(_) => self.disown(lent.id, ErrorCode::InternalError),
@@ -251,7 +244,8 @@ impl Session {
     /// The segment is served no longer than the master has it: what is replaced afterwards must not be read here by
     /// routes of before.
     fn unmount_one(&self, lent: Lent, grace_ms: u64, origin: Origin) -> Result<(), ErrorCode> {
-        let id = lent.id;
+        // It may have started empty since it was mounted; from here on it does not any more.
+        let id = self.host.current_id(lent.id).unwrap_or(lent.id);
         let due = self.clock.now().after_ms(grace_ms);
         let tell = || self.tell_unmount(id, grace_ms);
         let result = match grace_ms {
@@ -263,8 +257,8 @@ impl Session {
             Ok(()) => Change::Retire(id, due),
             Err(code) => {
                 tracing::warn!(segment = lent.name, %code, "the segment was not unmounted");
-                self.mounts.lock().insert(id, (origin, lent.clone()));
-                if grace_ms == 0 { Change::Disown(id) } else { Change::Lend(lent) }
+                self.mounts.lock().insert(lent.id, (origin, lent.clone()));
+                if grace_ms == 0 { Change::Disown(id) } else { Change::Lend(Lent { id, ..lent }) }
             }
         };
         self.heartbeat.change(vec![change]);

@@ -28,8 +28,8 @@ use crate::rpc::{DialError, Dialer, Pool};
 use crate::tasks::Tasks;
 use crate::{OpenError, StoreConfig};
 
-/// Longest attempt to connect to one address of the master.
-const LONGEST_ATTEMPT: Duration = Duration::from_secs(3);
+/// Longest attempt to connect to one address of the master: so long at most a call waits for one that says nothing.
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(1);
 
 /// Longest wait for the answer to a heartbeat; the master gives a client up after ten seconds by default.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -330,7 +330,7 @@ fn thread_error(thread: &'static str) -> impl Fn(std::io::Error) -> OpenError {
     move |error| OpenError::Thread { thread, reason: error.to_string() }
 }
 
-pub(super) fn random() -> Result<u128, OpenError> {
+pub(crate) fn random() -> Result<u128, OpenError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| OpenError::Random { reason: error.to_string() })?;
     Ok(u128::from_le_bytes(bytes))

@@ -8,7 +8,9 @@ use super::memory::NoMemory;
 use super::ranged::{Fragments, Ranged};
 use super::session::Session;
 use super::{CLOSED, Store};
-use crate::ops::{CloseOp, Closed, Closing, Op, OpenPut, PartsItem, PutPartsOp, StartOp};
+use crate::ops::{
+    CloseOp, Closed, Closing, DiscardOp, Op, OpenPut, PartsItem, PutPartsOp, StartOp,
+};
 
 /// Most put sessions that one store has open. Those that have expired make room for others.
 const MAX_PUT_SESSIONS: usize = 1 << 16;
@@ -187,8 +189,14 @@ impl Session {
         self.drive(CloseOp::new(&closings), NoMemory);
     }
 
-    /// Tells the master what becomes of these puts, and forgets those that it has settled. Gives by key its answer.
+    /// Tells the master what becomes of these puts, and forgets those that it has settled. Gives by key its answer. What
+    /// was written of a put that is given up is dropped first, as far as its nodes can be reached.
     fn settle(&self, closings: &[(&str, &OpenPut, Closing<'_>)]) -> Vec<Closed> {
+        let given_up = closings.iter().filter(|(.., it)| matches!(it, Closing::Revoke(_)));
+        let discards: Vec<_> = given_up.flat_map(|(_, put, _)| put.discards()).collect();
+        if !discards.is_empty() {
+            self.drive(DiscardOp::new(discards), NoMemory);
+        }
         let told: Vec<Closing<'_>> = closings.iter().map(|(_, _, closing)| *closing).collect();
         let answers = self.drive(CloseOp::new(&told), NoMemory);
         for ((key, put, _), answer) in closings.iter().zip(&answers) {

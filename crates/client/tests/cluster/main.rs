@@ -92,7 +92,11 @@ impl World {
         for actor in &mut self.actors {
             actor.wake();
         }
-        for _ in 0..5_000 {
+        // What a node that is gone may hold is waited for until the master has buried it, or for half a minute.
+        for _ in 0..40_000 {
+            if self.actors.iter().all(Actor::is_idle) {
+                break;
+            }
             self.pool.step(&CALM);
             for actor in &mut self.actors {
                 actor.finish_step(&mut self.pool);

@@ -2,15 +2,21 @@ use std::collections::BTreeSet;
 
 use mooncake_client::Chance;
 use mooncake_client::membership::{Deed, Lent, Membership};
-use mooncake_client::node::Ledger;
+use mooncake_client::node::{Ledger, Listed};
 use mooncake_client::ops::CallError;
 use mooncake_meta::Meta;
-use mooncake_types::{ClientId, Epoch, ErrorCode, RangeWrite, SegmentId, Tick};
+use mooncake_types::{
+    ClientId, Epoch, ErrorCode, InventoryPage, RangeDrop, RangeWrite, Reply, Request, SegmentId,
+    Tick,
+};
 
 use crate::cell::Cell;
 
 /// Small enough that puts fill it all the time.
 const SEGMENT_BYTES: u64 = 5632;
+
+/// Few, so that inventories have several pages.
+const PAGE_ENTRIES: usize = 3;
 
 /// A storage node: memory, a ledger, a membership; and what its data server is in the middle of.
 pub(crate) struct Node {
@@ -55,11 +61,17 @@ impl Node {
 
     /// What callers know its segment by.
     pub(crate) fn name(&self) -> String {
-        name_of(self.segment)
+        name_of(SegmentId(self.client.0))
     }
 
     pub(crate) fn is_reachable(&self) -> bool {
         self.alive && !self.cut
+    }
+
+    /// Drops an entry that a client or the master named.
+    pub(crate) fn drop_entry(&mut self, range: &RangeDrop) {
+        let Self { segment, ledger, interrupted, .. } = self;
+        Holding { segment, ledger, interrupted }.drop_entry(range);
     }
 
     pub(crate) fn begin(&mut self, epoch: Epoch, range: &RangeWrite<'_>) -> Result<u64, ErrorCode> {
@@ -107,9 +119,32 @@ impl Node {
 
     /// Everything that its heartbeat thread is due to do.
     pub(crate) fn beat(&mut self, now: Tick, master: &mut Master<'_>) {
-        self.membership.see_epoch(self.epoch);
-        beat(&mut self.membership, self.client, now, &mut master.cut_off_if(self.cut));
-        self.epoch = self.epoch.max(self.membership.seen_epoch());
+        let Self { client, segment, ledger, membership, interrupted, epoch, cut, .. } = self;
+        membership.see_epoch(*epoch);
+        let mut holding = Some(Holding { segment, ledger, interrupted });
+        beat(membership, &mut holding, *client, now, &mut master.cut_off_if(*cut));
+        *epoch = membership.seen_epoch().max(*epoch);
+    }
+}
+
+/// What a node has that a heartbeat is about.
+pub(crate) struct Holding<'n> {
+    segment: &'n mut SegmentId,
+    ledger: &'n mut Ledger,
+    interrupted: &'n mut BTreeSet<u64>,
+}
+
+impl Holding<'_> {
+    fn start_empty(&mut self) -> SegmentId {
+        let gone = self.ledger.drop_all();
+        self.interrupted.extend(gone.superseded);
+        self.segment.0 += 1 << 64;
+        *self.segment
+    }
+
+    fn drop_entry(&mut self, range: &RangeDrop) {
+        let gone = self.ledger.drop_version(range.offset, range.version);
+        self.interrupted.extend(gone.superseded);
     }
 }
 
@@ -130,30 +165,69 @@ impl Master<'_> {
             _ => Master::Unreachable,
         }
     }
+
+    fn ask(
+        &mut self,
+        now: Tick,
+        client: ClientId,
+        request: &Request<'_>,
+    ) -> Result<Reply, CallError> {
+        match self {
+            Self::Up(meta) => Ok(meta.handle(now, client, request)),
+            Self::Unreachable => Err(CallError::TimedOut { after_ms: 1 }),
+        }
+    }
+
+    fn epoch(&self) -> Option<Epoch> {
+        match self {
+            Self::Up(meta) => Some(meta.epoch()),
+            Self::Unreachable => None,
+        }
+    }
 }
 
 /// Everything that a heartbeat thread is due to do.
 pub(crate) fn beat(
     membership: &mut Membership,
+    holding: &mut Option<Holding<'_>>,
     client: ClientId,
     now: Tick,
     master: &mut Master<'_>,
 ) {
     loop {
-        match (membership.next(now), &mut *master) {
+        match (membership.next(now), holding.as_mut()) {
             (Deed::Wait { .. }, _) => return,
-            (Deed::Connect { .. }, Master::Up(meta)) => {
-                let epoch = meta.epoch();
-                membership.on_connected(now, Some(epoch));
+            (Deed::Connect { .. }, _) => {
+                let epoch = master.epoch();
+                membership.on_connected(now, epoch);
             }
-            (Deed::Connect { .. }, Master::Unreachable) => membership.on_connected(now, None),
-            (Deed::Call(request), Master::Up(meta)) => {
-                let reply = meta.handle(now, client, &request);
-                membership.on_reply(now, Ok(reply));
+            (Deed::Call(request), _) => {
+                let reply = master.ask(now, client, &request);
+                membership.on_reply(now, reply);
             }
-            (Deed::Call(_), Master::Unreachable) => {
-                membership.on_reply(now, Err(CallError::TimedOut { after_ms: 1 }));
+            (Deed::Mount { segment, seen_epoch }, Some(node)) => {
+                let request = segment.mount(seen_epoch, node.ledger.is_empty());
+                let reply = master.ask(now, client, &request);
+                membership.on_reply(now, reply);
             }
+            (Deed::Report { segment, page, from }, Some(node)) => {
+                let listed = node.ledger.inventory(from, PAGE_ENTRIES);
+                let entries = listed.entries.iter().map(Listed::report).collect();
+                let last = listed.next.is_none();
+                let page = InventoryPage { segment, page, last, entries };
+                let reply = master.ask(now, client, &Request::ReportInventory(page));
+                membership.on_reported(now, listed.next, reply);
+            }
+            (Deed::StartEmpty { .. }, Some(node)) => {
+                let id = node.start_empty();
+                membership.on_started_empty(now, Some(id));
+            }
+            (Deed::Drop(ranges), Some(node)) => {
+                let dropped = ranges.to_vec();
+                dropped.iter().for_each(|range| node.drop_entry(range));
+                membership.on_dropped(dropped);
+            }
+            (_, None) => panic!("it lends nothing"),
         }
     }
 }

@@ -219,7 +219,7 @@ impl Pool {
             node.notice(&mut self.chance);
         }
         for (client, membership) in &mut self.pure_clients {
-            beat(membership, *client, self.now, &mut master);
+            beat(membership, &mut None, *client, self.now, &mut master);
         }
     }
 
@@ -330,19 +330,32 @@ impl Pool {
         }
     }
 
-    /// A client has a node drop an entry; either way may fail.
+    /// A client has a node drop an entry; either way may fail. Then the client tells the master of the node.
     pub(crate) fn drop_entry(
         &mut self,
+        client: ClientId,
         range: &RangeDrop,
         faults: &Faults,
     ) -> Result<(), MoveError> {
+        let dropped = self.try_drop(range, faults);
+        let of_nodes = self.nodes.iter_mut().map(|node| (node.client, &mut node.membership));
+        let others = self.pure_clients.iter_mut().map(|(client, membership)| (*client, membership));
+        if let (Err(_), Some((_, membership))) =
+            (dropped, of_nodes.chain(others).find(|(of, _)| *of == client))
+        {
+            membership.report(vec![range.segment]);
+        }
+        dropped
+    }
+
+    fn try_drop(&mut self, range: &RangeDrop, faults: &Faults) -> Result<(), MoveError> {
         if self.happens(faults.lost_call_in) {
             return Err(MoveError::Broken);
         }
         let skips = self.skips_drops;
         let Some(node) = self.node_of(range.segment) else { return Err(MoveError::Broken) };
         if !skips {
-            node.ledger.drop_version(range.offset, range.version);
+            node.drop_entry(range);
         }
         match self.happens(faults.lost_call_in) {
             true => Err(MoveError::Broken),

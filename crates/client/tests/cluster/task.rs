@@ -107,7 +107,7 @@ impl Task {
 
     /// Does one small thing; true when everything is done.
     pub(crate) fn advance(&mut self, client: ClientId, pool: &mut Pool, faults: &Faults) -> bool {
-        if self.move_bytes(pool, faults) {
+        if self.move_bytes(client, pool, faults) {
             return false;
         }
         match self.driven.next(pool.now) {
@@ -140,7 +140,7 @@ impl Task {
     }
 
     /// Goes on with the transfer that is under way; false if there is none.
-    fn move_bytes(&mut self, pool: &mut Pool, faults: &Faults) -> bool {
+    fn move_bytes(&mut self, client: ClientId, pool: &mut Pool, faults: &Faults) -> bool {
         let (buffers, failed) = (&mut self.buffers, |it: &&Result<(), MoveError>| it.is_err());
         let results: Option<Vec<_>> = match &mut self.under_way {
             UnderWay::Nothing => return false,
@@ -153,7 +153,7 @@ impl Task {
                 let index = pool.chance.below(drops.len() as u64) as usize;
                 let (discard, result) = &mut drops[index];
                 if result.is_none() {
-                    *result = Some(pool.drop_entry(&discard.range, faults));
+                    *result = Some(pool.drop_entry(client, &discard.range, faults));
                 }
                 drops.iter().map(|(_, result)| *result).collect()
             }

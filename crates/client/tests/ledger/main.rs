@@ -1,5 +1,7 @@
 //! The ledger against an oracle that knows bytes only: every sequence of a small segment, and long random ones.
 
+mod drops;
+mod inventory;
 mod oracle;
 mod parts;
 
@@ -259,6 +261,7 @@ fn complete_entries_keep_their_bytes_whatever_zombies_write() {
 fn ranges_outside_of_the_segment_or_the_object_are_refused() {
     let mut ledger = Ledger::new(100);
     let good = write(10, 20, 1);
+    let long_attributes = vec![0; limits::MAX_ATTRIBUTES_BYTES + 1];
     let long_key = "k".repeat(limits::MAX_KEY_BYTES + 1);
     for (range, expected) in [
         (RangeWrite { offset: 81, ..good }, ErrorCode::InvalidWrite),
@@ -278,6 +281,7 @@ fn ranges_outside_of_the_segment_or_the_object_are_refused() {
         (RangeWrite { grant: version(0), ..good }, ErrorCode::InvalidVersion),
         (RangeWrite { key: "", ..good }, ErrorCode::InvalidKey),
         (RangeWrite { key: &long_key, ..good }, ErrorCode::InvalidKey),
+        (RangeWrite { attributes: &long_attributes, ..good }, ErrorCode::InvalidParams),
     ] {
         assert_eq!(ledger.begin(&range), Err(expected), "{range:?}");
     }

@@ -1,5 +1,6 @@
 //! The operations against a scripted master and scripted nodes: what is sent, in what order, and what is answered.
 
+mod dropping;
 mod get;
 mod keyed;
 mod put;

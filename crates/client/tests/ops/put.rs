@@ -151,15 +151,19 @@ fn a_put_whose_segments_left_before_it_ended_is_tried_once_more() {
     let gone = Err(ErrorCode::ObjectNotFound);
     for (ended, expected) in [(Ok(()), Ok(())), (gone, gone)] {
         let grants = granted(vec![grant(5, &[(0, 0, 0, 10)]), grant(6, &[(0, 1, 0, 10)])]);
-        let turns = vec![
+        let mut turns = vec![
             Turn::Call(0, start(&["a", "b"], &[]), grants),
             Turn::Write(0, 1, vec![(0, 0, 0), (1, 1, 0)], vec![OK, OK]),
             Turn::Call(0, end(&[("a", 5, 0), ("b", 6, 0)]), statuses(vec![Ok(()), gone])),
+            Turn::Drop(0, vec![(1, 0, 6)], vec![BROKEN]),
             Turn::Call(0, revoke(&[("b", 6)]), statuses(vec![gone])),
             Turn::Call(0, start(&["b"], &[]), granted(vec![grant(7, &[(0, 2, 0, 10)])])),
             Turn::Write(0, 1, vec![(1, 2, 0)], vec![OK]),
             Turn::Call(0, end(&[("b", 7, 0)]), statuses(vec![ended])),
         ];
+        if ended.is_err() {
+            turns.push(Turn::Drop(0, vec![(2, 0, 7)], vec![OK]));
+        }
         assert_eq!(play_put(&items, turns), [Ok(()), expected]);
     }
 }
@@ -256,6 +260,7 @@ fn every_position_has_its_own_result() {
             end(&[("a", 5, 0), ("late", 6, 0)]),
             statuses(vec![Ok(()), Err(ErrorCode::IllegalClient)]),
         ),
+        Turn::Drop(0, vec![(1, 0, 6)], vec![OK]),
     ];
     let expected = vec![
         Ok(()),

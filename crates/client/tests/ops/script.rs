@@ -3,7 +3,8 @@ use std::sync::Arc;
 use mooncake_client::Version;
 use mooncake_client::ops::{CallError, MoveError, Op, Step};
 use mooncake_types::{
-    Epoch, ErrorCode, Grant, Located, Placement, Reply, Request, SegmentAddress, SegmentId, Tick,
+    Epoch, ErrorCode, Grant, Located, Placement, RangeDrop, RemainingRange, Remains, Reply,
+    Request, SegmentAddress, SegmentId, Tick,
 };
 
 /// One exchange: at this moment the operation must want this, and gets that.
@@ -13,6 +14,10 @@ pub(crate) enum Turn<'a> {
     Read(u64, Vec<(usize, u128, u64)>, Vec<Result<(), MoveError>>),
     /// What is written: epoch; position, segment, offset.
     Write(u64, u64, Vec<(usize, u128, u64)>, Vec<Result<(), MoveError>>),
+    /// What is dropped: segment, offset, number of the version.
+    Drop(u64, Vec<(u128, u64, u64)>, Vec<Result<(), MoveError>>),
+    /// Nothing is done before that moment.
+    Wait(u64, u64),
 }
 
 /// Plays a script to its end, which must be the operation's too.
@@ -43,6 +48,18 @@ pub(crate) fn play<'a, O: Op<'a>>(mut op: O, turns: Vec<Turn<'a>>) -> O::Output 
                     deposits.iter().map(|it| (it.position, it.range.segment.0, it.range.offset));
                 assert_eq!(places.collect::<Vec<_>>(), expected);
                 op.on_transfer(results);
+            }
+            Turn::Drop(at, expected, results) => {
+                now = at;
+                let Step::Drop(discards) = op.next(Tick(now)) else { panic!("it does not drop") };
+                let ranges = discards.iter().map(|it| it.range);
+                let places = ranges.map(|it| (it.segment.0, it.offset, it.version.counter));
+                assert_eq!(places.collect::<Vec<_>>(), expected);
+                op.on_transfer(results);
+            }
+            Turn::Wait(at, until) => {
+                now = at;
+                assert_eq!(op.next(Tick(now)), Step::Wait(Tick(until)));
             }
         }
     }
@@ -82,7 +99,8 @@ pub(crate) fn found(results: Vec<Result<Located, ErrorCode>>) -> Result<Reply, C
 }
 
 pub(crate) fn grant(counter: u64, ranges: &[Range]) -> Result<Grant, ErrorCode> {
-    Ok(Grant { version: version(counter), placements: placements(ranges), attributes: Vec::new() })
+    let (version, placements) = (version(counter), placements(ranges));
+    Ok(Grant { version, placements, ..Grant::default() })
 }
 
 pub(crate) fn granted(results: Vec<Result<Grant, ErrorCode>>) -> Result<Reply, CallError> {
@@ -91,6 +109,32 @@ pub(crate) fn granted(results: Vec<Result<Grant, ErrorCode>>) -> Result<Reply, C
 
 pub(crate) fn statuses(results: Vec<Result<(), ErrorCode>>) -> Result<Reply, CallError> {
     Ok(Reply::Statuses(results))
+}
+
+/// A reply that names these ranges beside its results: segment, offset, number of the version.
+pub(crate) fn remaining(
+    results: Vec<Result<(), ErrorCode>>,
+    ranges: &[(u32, u64, u64)],
+    lease_ms: u64,
+) -> Result<Reply, CallError> {
+    let range =
+        |&(segment, offset, counter)| RemainingRange { segment, offset, version: version(counter) };
+    let ranges = ranges.iter().map(range).collect();
+    Ok(Reply::Remaining { results, remains: Remains { ranges, segments: segments(), lease_ms } })
+}
+
+/// What tells the master that these were dropped.
+pub(crate) fn dropped(ranges: &[(u128, u64, u64)]) -> Request<'static> {
+    let range = |&(segment, offset, counter)| RangeDrop {
+        segment: SegmentId(segment),
+        offset,
+        version: version(counter),
+    };
+    Request::Dropped { dropped: ranges.iter().map(range).collect() }
+}
+
+pub(crate) fn done() -> Result<Reply, CallError> {
+    Ok(Reply::Done(Ok(())))
 }
 
 /// No connection, and no answer in time, with the codes they end in.

@@ -9,6 +9,7 @@ mod patterns;
 mod pool;
 mod put_session;
 mod ranges;
+mod recovery;
 mod rig;
 mod routes;
 mod stalled;

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -5,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use mooncake_meta::{Config, Meta};
-use mooncake_types::{ClientId, Epoch, Tick};
+use mooncake_meta::{Config, Effect, Member, Meta, Record};
+use mooncake_types::{ClientId, Epoch, Request, SegmentId, Tick};
 use mooncake_wire::{Expected, HEADER_LEN, Header, Kind, PROTOCOL_VERSION, Welcome};
 
 pub(crate) const CLUSTER: &str = "test cluster";
@@ -27,6 +28,8 @@ struct Shared {
     stopping: AtomicBool,
     /// Takes requests and answers none.
     mute: AtomicBool,
+    /// The members, and which of them are behind.
+    record: Mutex<BTreeMap<SegmentId, bool>>,
 }
 
 pub(crate) fn config() -> Config {
@@ -39,6 +42,10 @@ impl Master {
     }
 
     pub(crate) fn start_at(address: &str, meta: Meta) -> Self {
+        Self::start_with(address, meta, BTreeMap::new())
+    }
+
+    fn start_with(address: &str, meta: Meta, record: BTreeMap<SegmentId, bool>) -> Self {
         let listener = TcpListener::bind(address).expect("the port is free");
         let address = listener.local_addr().expect("it is bound");
         let shared = Arc::new(Shared {
@@ -48,6 +55,7 @@ impl Master {
             connections: Mutex::default(),
             stopping: AtomicBool::new(false),
             mute: AtomicBool::new(false),
+            record: Mutex::new(record),
         });
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::spawn(move || of_thread.accept());
@@ -78,6 +86,26 @@ impl Master {
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the accepting thread does not panic");
         }
+    }
+
+    /// Stops, and another begins at the same port, which knows nothing but what is recorded of the members, as changed.
+    pub(crate) fn fail(mut self, change: impl FnOnce(&mut BTreeMap<SegmentId, bool>)) -> Self {
+        self.stop();
+        let epoch = Epoch(self.with_meta(|meta| meta.epoch()).0 + 1);
+        let mut members = self.shared.record.lock().expect("no holder panicked").clone();
+        change(&mut members);
+        let of_record = members.iter().map(|(&segment, &behind)| Member { segment, behind });
+        let record = Record { fresh: false, members: of_record.collect() };
+        let address = self.address();
+        drop(self);
+        let meta = Meta::recover(config(), epoch, Tick::ZERO, &record);
+        Self::start_with(&address, meta, members)
+    }
+
+    /// One that keeps a record, which is empty.
+    pub(crate) fn start_recorded() -> Self {
+        let record = Record { fresh: true, members: Vec::new() };
+        Self::start_at("127.0.0.1:0", Meta::recover(config(), Epoch(7), Tick::ZERO, &record))
     }
 
     /// Stops and comes back at the same port with this state.
@@ -160,8 +188,27 @@ impl Shared {
         while meta.poll_timeout().is_some_and(|due| due <= now) {
             meta.handle_timeout(now);
         }
+        if let Request::MountSegment(mount) = &request
+            && meta.must_join(mount)
+        {
+            self.write(&mut meta, now, Effect::Join(mount.id));
+        }
         let reply = meta.handle(now, from, &request);
+        for effect in meta.take_effects() {
+            self.write(&mut meta, now, effect);
+        }
         mooncake_wire::encode_reply(out, request_id, &reply);
+    }
+
+    /// Writes a change into the record, at once.
+    fn write(&self, meta: &mut Meta, now: Tick, effect: Effect) {
+        let mut record = self.record.lock().expect("no holder panicked");
+        match effect {
+            Effect::Join(segment) | Effect::CaughtUp(segment) => record.insert(segment, false),
+            Effect::MarkBehind(segment) => record.insert(segment, true),
+            Effect::Strike(segment) => record.remove(&segment),
+        };
+        meta.handle_recorded(now, effect);
     }
 }
 

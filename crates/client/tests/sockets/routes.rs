@@ -108,7 +108,7 @@ fn a_lease_that_is_used_is_renewed_in_the_background() {
 }
 
 #[test]
-fn a_node_that_was_killed_holds_no_removal_up() {
+fn a_node_that_was_killed_holds_a_removal_up_no_longer_than_its_lease() {
     let master = master();
     let client = open(&master, 0);
     let node = open(&master, 16 << 20);
@@ -121,5 +121,5 @@ fn a_node_that_was_killed_holds_no_removal_up() {
     let begun = Instant::now();
     let removed = client.remove(&["key"], true);
     assert!(matches!(removed[..], [Ok(()) | Err(ErrorCode::ObjectNotFound)]), "{removed:?}");
-    assert!(begun.elapsed() < Duration::from_millis(LEASE_MS / 2), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_millis(LEASE_MS + 2_000), "{:?}", begun.elapsed());
 }

@@ -40,15 +40,7 @@ impl PeerState {
     /// Why the peer is not to be connected to now.
     fn suspicion(&mut self) -> Option<TransferError> {
         self.suspect.take_if(|(until, _)| Instant::now() >= *until);
-        let (_, error) = self.suspect.as_ref()?;
-        Some(match error {
-            // Somebody may have begun to serve there since: only who has just looked may say that nobody does.
-            TransferError::Deserted { endpoint } => TransferError::Unreachable {
-                endpoint: Arc::clone(endpoint),
-                reason: "nobody served there a moment ago".to_owned(),
-            },
-            error => error.clone(),
-        })
+        self.suspect.as_ref().map(|(_, error)| error.clone())
     }
 }
 

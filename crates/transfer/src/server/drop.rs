@@ -4,15 +4,13 @@ use super::connection::{End, Service};
 use crate::stream;
 
 impl Service {
-    /// Drops entries, and says so once none of them can be found.
+    /// Drops entries, and says so once they cannot be found.
     pub(super) fn serve_drop(&mut self, header: &Header) -> Result<(), End> {
         let id = header.request_id;
         let ranges = decode_drop(self.body(header)?).map_err(|error| End::body(id, &error))?;
-        for range in &ranges {
-            self.host.drop_range(range);
-        }
+        let results: Vec<_> = ranges.iter().map(|range| self.host.drop_range(range)).collect();
         self.out.clear();
-        encode_drop_reply(&mut self.out, id, &vec![Ok(()); ranges.len()]);
+        encode_drop_reply(&mut self.out, id, &results);
         Ok(stream::send_all(self.connection.stream(), &self.out, &[], false)?)
     }
 }

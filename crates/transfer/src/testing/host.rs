@@ -364,11 +364,12 @@ impl SegmentHost for MemoryHost {
         Ok(ticket)
     }
 
-    fn drop_range(&self, range: &RangeDrop) {
-        if let Some(segment) = self.lock().segments.get_mut(&range.segment) {
-            let wanted = (range.offset, range.version);
-            segment.keep_entries(|entry| (entry.range.start, entry.version) != wanted);
-        }
+    fn drop_range(&self, range: &RangeDrop) -> Result<(), ErrorCode> {
+        let mut state = self.lock();
+        let segment = state.segments.get_mut(&range.segment).ok_or(ErrorCode::SegmentNotFound)?;
+        let wanted = (range.offset, range.version);
+        segment.keep_entries(|entry| (entry.range.start, entry.version) != wanted);
+        Ok(())
     }
 
     fn still_holds(&self, ticket: &ReadTicket) -> bool {

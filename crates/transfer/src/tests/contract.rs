@@ -94,30 +94,27 @@ fn more_drops_than_fit_a_frame_are_answered_one_by_one() {
 }
 
 #[test]
-fn where_nobody_listens_there_is_nothing_to_drop_and_nothing_to_read() {
+fn where_nobody_listens_nothing_is_dropped_and_nothing_read() {
     let node = Node::start(1, MIB);
     let object = Object::at(&node, 0, 100, 1);
     let range = RangeDrop { segment: node.segment, offset: 0, version: object.version };
     let op = DropOp { endpoint: Arc::clone(&node.endpoint), range };
     drop(node);
-    assert_eq!(tcp().drop_ranges(&[op]), all_ok(1));
     let endpoint = Arc::clone(&object.endpoint);
-    assert_eq!(read_all(&tcp(), &[object]), [Err(TransferError::Deserted { endpoint })]);
+    let deserted = || Err(TransferError::Deserted { endpoint: Arc::clone(&endpoint) });
+    assert_eq!(tcp().drop_ranges(&[op]), [deserted()]);
+    assert_eq!(read_all(&tcp(), &[object]), [deserted()]);
 }
 
 #[test]
-fn a_drop_is_not_done_because_nobody_listened_a_moment_ago() {
+fn a_node_does_not_confirm_drops_in_segments_that_are_not_its_own() {
     let node = Node::start(1, MIB);
     let object = Object::at(&node, 0, 100, 1);
-    let range = RangeDrop { segment: node.segment, offset: 0, version: object.version };
+    let segment = SegmentId(node.segment.0 + 1);
+    let range = RangeDrop { segment, offset: 0, version: object.version };
     let op = DropOp { endpoint: Arc::clone(&node.endpoint), range };
-    drop(node);
-    let transport = tcp();
-    let endpoint = Arc::clone(&object.endpoint);
-    assert_eq!(read_all(&transport, &[object]), [Err(TransferError::Deserted { endpoint })]);
-    let dropped = || transport.drop_ranges(std::slice::from_ref(&op));
-    assert!(matches!(dropped()[..], [Err(TransferError::Unreachable { .. })]));
-    wait_until("it is connected to again", || dropped() == all_ok(1));
+    let refused = Err(TransferError::Refused(ErrorCode::SegmentNotFound));
+    assert_eq!(tcp().drop_ranges(&[op]), [refused]);
 }
 
 #[test]

@@ -1,0 +1,49 @@
+use mooncake_types::{RangeDrop, Request, limits};
+
+/// Entries that the master has this client's nodes drop.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Drops {
+    /// The master has more of them.
+    is_due: bool,
+    listed: Vec<RangeDrop>,
+    /// What is dropped, and is told with the next question.
+    done: Vec<RangeDrop>,
+}
+
+impl Drops {
+    pub(super) fn on_pong(&mut self, has_drops: bool) {
+        self.is_due |= has_drops;
+    }
+
+    /// The question for more, if it is time for it.
+    pub(super) fn fetch(&mut self) -> Option<Request<'static>> {
+        if !self.is_due || !self.listed.is_empty() {
+            return None;
+        }
+        self.is_due = false;
+        let dropped = std::mem::take(&mut self.done);
+        Some(Request::FetchDrops { dropped, limit: limits::MAX_FETCHED_DROPS })
+    }
+
+    /// The answer. After a full list the next is asked for at once, otherwise with the next pong: while much is evicted
+    /// there is always something new.
+    pub(super) fn on_listed(&mut self, listed: Vec<RangeDrop>) {
+        self.is_due = listed.len() >= limits::MAX_FETCHED_DROPS as usize;
+        self.listed = listed;
+    }
+
+    /// What is to be dropped now.
+    pub(super) fn listed(&self) -> &[RangeDrop] {
+        &self.listed
+    }
+
+    pub(super) fn on_dropped(&mut self, dropped: Vec<RangeDrop>) {
+        self.listed.clear();
+        self.done = dropped;
+    }
+
+    /// There is another leader, or another connection: what was not confirmed is named again.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}

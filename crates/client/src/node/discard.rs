@@ -1,0 +1,64 @@
+//! What is taken out of a ledger other than by a write.
+
+use mooncake_types::Version;
+
+use super::entry::Entry;
+use super::ledger::Ledger;
+
+/// What a drop did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gone {
+    /// Where the entries started that were complete.
+    pub dropped: Vec<u64>,
+    /// The writers that must stop: what they write is not wanted any more.
+    pub superseded: Vec<u64>,
+}
+
+impl Ledger {
+    /// Drops that version at that place, where it was granted once: it is not found there any more, and never will be if
+    /// its writer is still at work, or is yet to come under the grant that is the version itself. What is newer stays.
+    pub fn drop_version(&mut self, offset: u64, version: Version) -> Gone {
+        let Some(entry) = self.entry_at(offset).filter(|entry| entry.version == version) else {
+            return self.keep_out(offset, version);
+        };
+        if !entry.is_live() {
+            return Gone::default();
+        }
+        let (range, was_complete) = (offset..offset + entry.len, entry.holds(version));
+        let fence = entry.fence(entry.len);
+        self.replace(offset, fence);
+        let dropped = if was_complete { vec![offset] } else { Vec::new() };
+        Gone { dropped, superseded: self.supersede_writers(&range) }
+    }
+
+    /// Keeps the writer of a version out that has not begun there.
+    fn keep_out(&mut self, offset: u64, version: Version) -> Gone {
+        if offset >= self.len() {
+            return Gone::default();
+        }
+        // One byte is enough: nobody takes a part of a range.
+        let first = offset..offset + 1;
+        let is_newer = |at: &u64| self.entry_at(*at).is_some_and(|entry| entry.grant >= version);
+        let overlapped = self.overlapped(&first);
+        if overlapped.iter().any(is_newer) {
+            return Gone::default();
+        }
+        let dropped = self.drop_entries(overlapped, &first);
+        self.replace(offset, Entry::barrier(version));
+        Gone { dropped, superseded: self.supersede_writers(&first) }
+    }
+
+    /// Drops every entry; older writers are still kept out of their ranges.
+    pub fn drop_all(&mut self) -> Gone {
+        let live = self.entries().filter(|(_, entry)| entry.is_live());
+        let fences: Vec<_> = live
+            .map(|(offset, entry)| (offset, entry.holds(entry.version), entry.fence(entry.len)))
+            .collect();
+        let mut dropped = Vec::new();
+        for (offset, was_complete, fence) in fences {
+            self.replace(offset, fence);
+            dropped.extend(was_complete.then_some(offset));
+        }
+        Gone { dropped, superseded: self.supersede_writers(&(0..self.len())) }
+    }
+}

@@ -1,0 +1,61 @@
+use mooncake_types::{ErrorCode, Reply, Tick};
+
+use super::dropping::{Dropped, Dropping};
+use super::{CallError, Keyed, MoveError, Op, Step, Verb};
+
+/// A request that takes objects away, or replicas of them. A batch is over when no reader can find any of it, whatever
+/// route it has, and no later leader: the nodes have dropped it.
+#[derive(Debug)]
+pub struct Erase<'a, V: Verb<'a, Answer = ()>> {
+    keyed: Keyed<'a, V>,
+    dropping: Dropping,
+}
+
+impl<'a, V: Verb<'a, Answer = ()>> Erase<'a, V> {
+    pub(super) fn with(verb: V, keys: &'a [&'a str]) -> Self {
+        Self { keyed: Keyed::with(verb, keys), dropping: Dropping::default() }
+    }
+}
+
+impl<'a, V: Verb<'a, Answer = ()>> Op<'a> for Erase<'a, V> {
+    type Output = Vec<Result<(), ErrorCode>>;
+
+    fn next(&mut self, now: Tick) -> Step<'a> {
+        if self.dropping.is_under_way() {
+            if let Some(step) = self.dropping.next(now) {
+                return step;
+            }
+            match self.dropping.end(now) {
+                Dropped::All => {}
+                Dropped::Not => {
+                    if let Some(step) = self.keyed.ask_again() {
+                        return step;
+                    }
+                    self.dropping.on_nothing_named();
+                }
+                Dropped::TooLate(code) => self.keyed.fail_good(code),
+            }
+        }
+        self.keyed.next(now)
+    }
+
+    fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
+        if self.dropping.is_under_way() {
+            return self.dropping.on_told(reply.is_ok());
+        }
+        self.dropping.on_reply(&reply, now);
+        let reply = reply.map(|reply| match reply {
+            Reply::Remaining { results, .. } => Reply::Statuses(results),
+            other => other,
+        });
+        self.keyed.on_reply(now, reply);
+    }
+
+    fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
+        self.dropping.on_dropped(&results);
+    }
+
+    fn finish(self) -> Self::Output {
+        self.keyed.finish()
+    }
+}
