@@ -1,0 +1,239 @@
+//! A master that is killed and started again, under nodes and a store that go on.
+
+#![allow(missing_docs, reason = "tests are no public interface")]
+
+mod program;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use mooncake_client::{
+    Buffer, ErrorCode, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
+};
+use program::{PATIENCE, Program};
+
+const NODE_BYTES: usize = 32 << 20;
+
+/// A master with two nodes, and a store that lends nothing.
+struct Pool {
+    master: Program,
+    address: String,
+    _nodes: Vec<Program>,
+    store: Store,
+    /// What is in the pool: by key, which of its values.
+    held: BTreeMap<String, u32>,
+}
+
+fn start_master(port: &str) -> (Program, String) {
+    let port = format!("--rpc_port={port}");
+    let here = ["--metrics_port=0", "--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1"];
+    let args = [here.as_slice(), &[&port, "--port=0"]].concat();
+    let master = Program::start(env!("CARGO_BIN_EXE_mooncake_master"), &args);
+    let line = master.line("the master serves");
+    (master, Program::field(&line, "rpc_addr="))
+}
+
+fn start_node(address: &str) -> Program {
+    let master = format!("--master_server_address={address}");
+    let args = ["--host=127.0.0.1", "--global_segment_size=32MB", "--port=0", &master];
+    let node = Program::start(env!("CARGO_BIN_EXE_mooncake_client"), &args);
+    node.line("the storage node is ready");
+    node
+}
+
+/// Bytes that say of which key they are and which of its values; their length depends on both.
+fn value(key: &str, number: u32) -> Vec<u8> {
+    let text = format!("{key}/{number}/");
+    let len = 1 + text.bytes().map(usize::from).sum::<usize>() * 37 % 60_000;
+    text.bytes().cycle().take(len).collect()
+}
+
+impl Pool {
+    fn start() -> Pool {
+        let (master, address) = start_master("0");
+        let nodes = (0..2).map(|_| start_node(&address)).collect();
+        let config = StoreConfig {
+            master: address.clone(),
+            segment_bytes: 0,
+            ..StoreConfig::from_variables(|_| None).expect("the defaults make sense")
+        };
+        let store = Store::open(config).expect("the master serves");
+        Pool { master, address, _nodes: nodes, store, held: BTreeMap::new() }
+    }
+
+    /// Kills the master and starts another at its port.
+    fn restart_master(&mut self) {
+        self.master.kill();
+        let (_, port) = self.address.rsplit_once(':').expect("it has a port");
+        let (master, address) = start_master(port);
+        assert_eq!(address, self.address);
+        self.master = master;
+    }
+
+    fn try_put(
+        &self,
+        key: &str,
+        number: u32,
+        config: &ReplicateConfig<'_>,
+    ) -> Result<(), ErrorCode> {
+        let value = Buffer::from_vec(value(key, number));
+        let source = PutSource::new(key, SliceList::from(value.raw()));
+        self.store.upsert(&[source], config).remove(0)
+    }
+
+    fn put(&mut self, key: &str, number: u32, config: &ReplicateConfig<'_>) {
+        assert_eq!(self.try_put(key, number, config), Ok(()), "{key}");
+        self.held.insert(key.to_owned(), number);
+    }
+
+    fn remove(&mut self, key: &str) {
+        assert_eq!(self.store.remove(&[key], true), [Ok(())], "{key}");
+        self.held.remove(key);
+    }
+
+    /// Bytes that it gives are those of the value that is held.
+    fn get(&self, key: &str) -> Result<(), ErrorCode> {
+        let got = self.store.get(&[key]).remove(0)?.into_vec();
+        let number = self.held.get(key).copied();
+        let number =
+            number.unwrap_or_else(|| panic!("{key} was removed, and {} bytes came", got.len()));
+        assert!(got == value(key, number), "{key}: not value {number}");
+        Ok(())
+    }
+
+    /// Waits until everything that is held can be read.
+    fn all_are_read(&self) -> Duration {
+        let begun = Instant::now();
+        for key in self.held.keys() {
+            while let Err(code) = self.get(key) {
+                assert!(begun.elapsed() < PATIENCE, "{key}: {code}");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        begun.elapsed()
+    }
+}
+
+fn replicas(replica_num: u32) -> ReplicateConfig<'static> {
+    ReplicateConfig { replica_num, ..ReplicateConfig::default() }
+}
+
+/// Puts objects of one and two replicas, gives some of them other values, and takes some away.
+fn fill(pool: &mut Pool) {
+    for number in 0..200 {
+        pool.put(&format!("key-{number}"), 0, &replicas(1 + number % 2));
+    }
+    for number in (0..200).step_by(5) {
+        pool.put(&format!("key-{number}"), 1, &replicas(1));
+    }
+    for number in (0..200).step_by(7) {
+        pool.remove(&format!("key-{number}"));
+    }
+}
+
+fn none_came_back(pool: &Pool) {
+    for number in (0..200).step_by(7) {
+        assert_eq!(pool.get(&format!("key-{number}")), Err(ErrorCode::ObjectNotFound));
+    }
+}
+
+#[test]
+fn what_was_put_is_there_and_what_was_removed_is_not_after_the_master_was_killed() {
+    let mut pool = Pool::start();
+    fill(&mut pool);
+    pool.restart_master();
+    let took = pool.all_are_read();
+    // Where nothing is recorded of who was a member, what was put beside older values is shown after a lease.
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    none_came_back(&pool);
+    // It is a master like the one before: everything can be done.
+    for number in 0..50 {
+        let key = format!("key-{}", number * 4);
+        pool.put(&key, 2, &replicas(2));
+        pool.put(&format!("new-{number}"), 0, &replicas(1));
+    }
+    pool.remove("key-1");
+    pool.restart_master();
+    pool.all_are_read();
+    assert_eq!(pool.get("key-1"), Err(ErrorCode::ObjectNotFound));
+}
+
+#[test]
+fn what_was_put_once_is_there_within_a_second_or_two() {
+    let mut pool = Pool::start();
+    for number in 0..200 {
+        pool.put(&format!("key-{number}"), 0, &replicas(1 + number % 2));
+    }
+    pool.restart_master();
+    let took = pool.all_are_read();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+#[test]
+fn a_second_death_in_the_middle_of_the_first_recovery_costs_nothing() {
+    let mut pool = Pool::start();
+    fill(&mut pool);
+    for pause_ms in [0, 5, 20, 60, 150] {
+        pool.restart_master();
+        std::thread::sleep(Duration::from_millis(pause_ms));
+    }
+    pool.restart_master();
+    pool.all_are_read();
+    none_came_back(&pool);
+}
+
+#[test]
+fn what_was_pinned_stays_pinned() {
+    let mut pool = Pool::start();
+    let pinned = ReplicateConfig { hard_pin: true, ..replicas(1) };
+    for number in 0..20 {
+        pool.put(&format!("pinned-{number}"), 0, &pinned);
+    }
+    pool.restart_master();
+    pool.all_are_read();
+    let big = Buffer::from_vec(vec![7; 1 << 20]);
+    for number in 0..3 * ((2 * NODE_BYTES) >> 20) {
+        let key = format!("filler-{number}");
+        let source = PutSource::new(&key, SliceList::from(big.raw()));
+        assert_eq!(pool.store.put(&[source], &replicas(1)), [Ok(())], "{key}");
+    }
+    for number in 0..20 {
+        assert_eq!(pool.get(&format!("pinned-{number}")), Ok(()));
+    }
+}
+
+/// Calls while there is no master, and while one comes back.
+#[test]
+fn without_a_master_known_objects_are_read_and_everything_else_ends_soon() {
+    let mut pool = Pool::start();
+    pool.put("known", 0, &replicas(1));
+    pool.put("other", 0, &replicas(1));
+    assert_eq!(pool.get("known"), Ok(()));
+    pool.master.kill();
+    let soon = |what: &str, begun: Instant| {
+        let took = begun.elapsed();
+        assert!(took < Duration::from_millis(500), "{what} took {took:?}");
+    };
+    for _ in 0..100 {
+        let begun = Instant::now();
+        assert_eq!(pool.get("known"), Ok(()));
+        soon("a get of what is known", begun);
+    }
+    let begun = Instant::now();
+    assert_eq!(pool.get("other"), Err(ErrorCode::RpcFail));
+    soon("a get", begun);
+    let begun = Instant::now();
+    assert_eq!(pool.try_put("new", 0, &replicas(1)), Err(ErrorCode::RpcFail));
+    soon("a put", begun);
+    let begun = Instant::now();
+    assert_eq!(pool.store.remove(&["other"], true), [Err(ErrorCode::RpcFail)]);
+    soon("a removal", begun);
+    let begun = Instant::now();
+    assert_eq!(pool.store.exist(&["other"]), [Err(ErrorCode::RpcFail)]);
+    soon("a question", begun);
+    let (_, port) = pool.address.rsplit_once(':').expect("it has a port");
+    pool.master = start_master(port).0;
+    pool.all_are_read();
+    pool.put("new", 0, &replicas(2));
+    assert_eq!(pool.get("new"), Ok(()));
+}
