@@ -143,3 +143,26 @@ fn a_segment_that_is_taken_back_is_closed_for_those_who_mapped_it() {
         assert_eq!(mapped.whole().to_vec(), vec![0; STEP as usize], "the pages are given back");
     }
 }
+
+/// Who has mapped it under its old id reads nothing of it any more; under the new one it has a table of its own.
+#[test]
+fn a_segment_that_starts_empty_is_closed_for_those_who_mapped_it_before() {
+    let (host, _shared, reader) = host();
+    let complete = |range: &RangeWrite<'_>| {
+        let ticket = begin(&host, range).expect("it is newer");
+        assert_eq!(host.complete_write(ticket, Vec::new()), Ok(()));
+    };
+    complete(&range(STEP, STEP, 1));
+    let seen = reader.find(STEP).expect("it is complete");
+    let renamed = SegmentId(2);
+    assert!(host.start_empty(SEGMENT, renamed));
+    assert!(!reader.still_holds(&seen) && reader.is_closed());
+    assert!(host.share(SEGMENT).is_none());
+    let shared = host.share(renamed).expect("it is shared");
+    let table = shared.slots.descriptor().try_clone_to_owned().expect("a descriptor");
+    let fresh = SlotReader::received(&table, STEP * STEPS).expect("it is a table");
+    assert_eq!(fresh.find(STEP), None);
+    complete(&RangeWrite { segment: renamed, ..range(STEP, STEP, 2) });
+    assert_eq!(fresh.find(STEP).map(|seen| seen.row.version.counter), Some(2));
+    assert!(reader.find(STEP).is_none_or(|seen| !reader.still_holds(&seen)));
+}

@@ -50,14 +50,12 @@ impl Ledger {
 
     /// Drops every entry; older writers are still kept out of their ranges.
     pub fn drop_all(&mut self) -> Gone {
-        let live = self.entries().filter(|(_, entry)| entry.is_live());
-        let fences: Vec<_> = live
-            .map(|(offset, entry)| (offset, entry.holds(entry.version), entry.fence(entry.len)))
-            .collect();
         let mut dropped = Vec::new();
-        for (offset, was_complete, fence) in fences {
-            self.replace(offset, fence);
-            dropped.extend(was_complete.then_some(offset));
+        for (offset, entry) in self.entries_mut().filter(|(_, entry)| entry.is_live()) {
+            if entry.holds(entry.version) {
+                dropped.push(offset);
+            }
+            *entry = entry.fence(entry.len);
         }
         Gone { dropped, superseded: self.supersede_writers(&(0..self.len())) }
     }

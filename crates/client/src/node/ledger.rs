@@ -262,6 +262,10 @@ impl Ledger {
         Ok(())
     }
 
+    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = (u64, &mut Entry)> {
+        self.entries.iter_mut().map(|(&offset, entry)| (offset, entry))
+    }
+
     pub(super) const fn len(&self) -> u64 {
         self.len
     }
