@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""What a call from Python costs in the client's process: an empty call, one key, a batch of 1,000 keys.
+"""What a call from Python costs in the client's process: an empty call, one key, a batch of 1,000 keys, an object.
 
     python3 bench/python_overhead.py         # five minutes
 
 The conversion of arguments and results alone is that of the same call on a store that was never set up, which refuses
 it at once; where a package does not survive that, there is a dash. Times are of the whole call, CPU times those of the
-client's process with all its threads: medians of rounds in turn, with a master on the same machine and no object in
-it. Instructions in user space are counted with valgrind's callgrind where it is installed and the package runs under it
-(the C++ package does not): each call is made with two counts, and the difference is what it costs.
+client's process with all its threads: medians of rounds in turn, with a master and a node on the same machine that hold
+no objects but those that are got. Instructions in user space are counted with valgrind's callgrind where it is
+installed and the package runs under it (the C++ package does not): each call is made with two counts, and the
+difference is what it costs.
 """
 
 import argparse
@@ -36,7 +37,14 @@ WORKS = {
     "one_refused": ("is_exist, conversion alone", 20_000, (200, 600)),
     "batch": ("batch_is_exist, 1,000 keys", 100, (10, 30)),
     "batch_refused": ("batch_is_exist, 1,000 keys, conversion alone", 200, (10, 30)),
+    "buffer": ("get_buffer, 1 MiB at another process", 500, (20, 60)),
+    "buffer_read": ("get_buffer, 1 MiB at another process, and a copy of it", 500, (20, 60)),
+    "large": ("get_buffer, 16 MiB at another process", 100, (4, 12)),
+    "large_read": ("get_buffer, 16 MiB at another process, and a copy of it", 100, (4, 12)),
 }
+# Lengths of the objects that are got, and of the segment that they lie in, in bytes.
+OBJECTS = {"buffer": 1 << 20, "large": 16 << 20}
+SEGMENT_BYTES = 256 << 20
 RUN_TIMEOUT_S = 300
 
 
@@ -44,8 +52,14 @@ def call_of(work, args):
     """What is to be called again and again."""
     from mooncake.store import MooncakeDistributedStore
 
-    store = MooncakeDistributedStore() if work.endswith("_refused") else peer.connect(args, 0, 16 << 20)
+    store = MooncakeDistributedStore() if work.endswith("_refused") else peer.connect(args, 0, 64 << 20)
     key = KEYS[0]
+    name = work.removesuffix("_read")
+    if name in OBJECTS:
+        # Left by an earlier run, or put now.
+        peer.expect(store.is_exist(name) == 1 or store.put(name, bytes(OBJECTS[name])) == 0, True)
+        get = store.get_buffer
+        return (lambda: get(name)) if name == work else (lambda: bytes(memoryview(get(name))))
     return {
         "empty": lambda: store.get_hostname(),
         "one": lambda: store.is_exist(key),
@@ -117,6 +131,7 @@ def measure(variants, rounds, has_valgrind):
     for at, variant in enumerate(variants * rounds):
         with testbed.Pool(variant) as pool:
             pool.wait_for_master()
+            pool.add_node(SEGMENT_BYTES)
             for work, (_, calls, _) in WORKS.items():
                 taken[work][variant].append(taken_us(pool, work, calls))
                 if has_valgrind and at < len(variants):

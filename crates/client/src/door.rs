@@ -5,7 +5,8 @@ use mooncake_memory::Buffer;
 use mooncake_types::{ErrorCode, PutItem, ReplicateConfig, SegmentId, TaskId, TaskReport};
 
 use crate::{
-    AllocatedSegments, DummyStore, GetTarget, Health, ObjectLocation, PutSource, Ranged, Store,
+    AllocatedSegments, DummyStore, GetTarget, Health, ObjectBytes, ObjectLocation, PutSource,
+    Ranged, Store,
 };
 
 /// A result for each item of a batch, by position.
@@ -115,6 +116,16 @@ impl Door {
 
     fn batch<T: Clone>(&self, count: usize, call: impl FnOnce(&Store) -> Results<T>) -> Results<T> {
         self.store().map_or_else(|| vec![Err(NOT_A_DUMMYS); count], call)
+    }
+
+    /// See [`Store::get_bytes`]. A dummy copies.
+    pub fn get_bytes(&self, keys: &[&str]) -> Results<ObjectBytes> {
+        match self {
+            Self::Store(store) => store.get_bytes(keys),
+            Self::Dummy(dummy) => {
+                dummy.get(keys).into_iter().map(|copy| copy.map(ObjectBytes::from)).collect()
+            }
+        }
     }
 
     /// See [`Store::get_session_start`].

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mooncake_memory::SliceList;
-use mooncake_transfer::{DropOp, Paths, ReadOp, TransferError, Transport, WriteOp};
+use mooncake_transfer::{DropOp, Paths, ReadOp, TransferError, Transport, View, WriteOp};
 use mooncake_types::{Epoch, ErrorCode, RangeWrite, Reply, Request, SegmentId, Tick};
 
 use crate::clock::Clock;
@@ -16,6 +16,24 @@ pub(crate) trait Memory {
     /// `len` bytes of the memory of the item at `position`, from place `at` on; absent if there is no room. The place is
     /// one in the object of `object_len` bytes, or, if parts are moved, among those.
     fn part(&mut self, position: usize, at: u64, len: u64, object_len: u64) -> Option<SliceList>;
+
+    /// Whether whole objects may be seen where they lie.
+    fn takes_views(&self) -> bool {
+        false
+    }
+
+    /// Takes the object of the item at `position`. Asked only if views are taken.
+    fn take_view(&mut self, position: usize, view: View) {
+        let _ = (position, view);
+    }
+}
+
+/// Whether there is room for what is fetched.
+enum Room {
+    There,
+    Missing,
+    /// It is seen where it lies.
+    NotNeeded,
 }
 
 /// The ways to the master and to the nodes that operations are run over.
@@ -79,28 +97,36 @@ impl Ways<'_> {
 
     fn read(&self, fetches: Vec<Fetch>, memory: &mut impl Memory) -> Vec<Result<(), MoveError>> {
         let extent = Extent::of(fetches.iter().map(|fetch| fetch.position));
+        let started = Instant::now();
+        let mut views = if memory.takes_views() { self.show(&fetches) } else { Vec::new() };
         let mut ops = Vec::with_capacity(fetches.len());
-        let mut has_room = Vec::with_capacity(fetches.len());
-        for Fetch { position, endpoint, range, at, object_len } in fetches {
+        let mut rooms = Vec::with_capacity(fetches.len());
+        let mut seen = 0;
+        for (index, fetch) in fetches.into_iter().enumerate() {
+            let Fetch { position, endpoint, range, at, object_len } = fetch;
+            if let Some(view) = views.get_mut(index).and_then(Option::take) {
+                seen += range.len;
+                memory.take_view(position, view);
+                rooms.push(Room::NotNeeded);
+                continue;
+            }
             let dst = memory.part(position, at, range.len, object_len);
-            has_room.push(dst.is_some());
+            rooms.push(if dst.is_some() { Room::There } else { Room::Missing });
             ops.extend(dst.map(|dst| ReadOp { endpoint, range, dst }));
         }
-        let started = Instant::now();
         let results = self.paths.read(&ops);
-        let moved = bytes_moved(ops.iter().map(|op| op.range.len), &results);
+        let moved = seen + bytes_moved(ops.iter().map(|op| op.range.len), &results);
         if let Some(metrics) = self.metrics {
             metrics.on_read(extent, moved, started.elapsed());
         }
         self.report(ops.iter().map(|op| op.range.segment), &results);
         let mut results = results.into_iter().map(|result| result.map_err(why));
-        has_room
-            .into_iter()
-            .map(|has_room| match has_room {
-                true => results.next().expect("one result per range"),
-                false => Err(MoveError::Refused(ErrorCode::BufferOverflow)),
-            })
-            .collect()
+        let of_room = |room| match room {
+            Room::There => results.next().expect("one result per range"),
+            Room::Missing => Err(MoveError::Refused(ErrorCode::BufferOverflow)),
+            Room::NotNeeded => Ok(()),
+        };
+        rooms.into_iter().map(of_room).collect()
     }
 
     fn write(

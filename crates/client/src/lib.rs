@@ -51,6 +51,7 @@ pub mod ops;
 mod registry;
 mod reports;
 mod rpc;
+mod seen;
 mod store;
 mod tasks;
 
@@ -67,6 +68,7 @@ pub use mooncake_types::{
 };
 pub use open_error::OpenError;
 pub use ops::{ObjectLocation, ReplicaLocation, Stripe};
+pub use seen::ObjectBytes;
 pub use store::{
     AllocatedSegments, Fragment, GetTarget, Health, PutSource, Ranged, Store, parse_segment_id,
 };

@@ -47,6 +47,28 @@ pub fn poll_sockets(
     Ok(())
 }
 
+/// Waits until the peer sends nothing any more, whatever of what it sent before is still to be received, or the connection
+/// has ended.
+///
+/// # Errors
+/// The system's.
+pub fn await_hang_up(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let mut watched = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLRDHUP, revents: 0 };
+    loop {
+        // SAFETY: one entry, as the call is told, that outlives it.
+        match unsafe { libc::poll(&raw mut watched, 1, -1) } {
+            0 => {}
+            1.. => return Ok(()),
+            _ => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -74,5 +96,21 @@ mod tests {
         let mut sockets = [(left.as_fd(), both), (quiet.as_fd(), read)];
         poll_sockets(&mut sockets, Duration::from_secs(10)).unwrap();
         assert_eq!([sockets[0].1, sockets[1].1], [both, none]);
+    }
+
+    #[test]
+    fn a_peer_that_sends_nothing_any_more_is_noticed_behind_what_it_sent() {
+        let (left, mut right) = UnixStream::pair().unwrap();
+        right.write_all(b"x").unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| await_hang_up(left.as_fd()));
+            std::thread::sleep(Duration::from_millis(5));
+            assert!(!waiting.is_finished(), "bytes are no end");
+            right.shutdown(std::net::Shutdown::Write).unwrap();
+            waiting.join().unwrap().unwrap();
+        });
+        let (left, right) = UnixStream::pair().unwrap();
+        drop(right);
+        await_hang_up(left.as_fd()).unwrap();
     }
 }

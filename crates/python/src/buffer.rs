@@ -4,7 +4,7 @@
 
 use std::ffi::c_int;
 
-use mooncake_client::{Buffer, Door, ErrorCode, RawSlice, SliceList};
+use mooncake_client::{Door, ErrorCode, ObjectBytes, RawSlice, SliceList};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -82,17 +82,20 @@ pub(crate) fn memory_list_at(
     pairs.map(|(&address, &len)| memory_at(store, address, len)).collect()
 }
 
-/// The bytes of one object, owned by this handle: they stay when the object is removed. Offers the buffer protocol
-/// (one dimension, items of one byte, writable).
+/// The bytes of one object, this handle's own: they stay when the object is removed, and what is written to them changes
+/// nothing else. Offers the buffer protocol (one dimension, items of one byte, writable).
+///
+/// Those of a large object on this host are not copied: they are seen where they lie until somebody writes them, here or
+/// there.
 #[pyclass(frozen, weakref, module = "mooncake.store")]
 pub(crate) struct BufferHandle {
     /// No Rust reference to the bytes is ever made: Python code may write them.
-    bytes: Buffer,
+    bytes: ObjectBytes,
 }
 
 impl BufferHandle {
     /// Takes the bytes over without a copy.
-    pub(crate) const fn new(bytes: Buffer) -> Self {
+    pub(crate) const fn new(bytes: ObjectBytes) -> Self {
         Self { bytes }
     }
 }

@@ -31,11 +31,12 @@ impl MooncakeDistributedStore {
         Ok(buffers.iter().map(|buffer| bytes(py, buffer.as_ref())).collect())
     }
 
-    /// A handle that owns a copy of the object's bytes; None if there is no such object, or on any failure.
+    /// A handle of the object's bytes, which stay as they are whatever becomes of the object; None if there is no such object,
+    /// or on any failure. A large object that lies on this host is not copied.
     fn get_buffer(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<BufferHandle>> {
         let key = argument("get_buffer", "key").text(key)?;
-        let buffers = self.buffers(py, "get_buffer", std::slice::from_ref(&key));
-        Ok(buffers.into_iter().next().flatten().map(BufferHandle::new))
+        let handles = self.handles(py, "get_buffer", std::slice::from_ref(&key));
+        Ok(handles.into_iter().next().flatten())
     }
 
     /// Handles of several objects, as `get_buffer`.
@@ -46,8 +47,7 @@ impl MooncakeDistributedStore {
     ) -> PyResult<Vec<Option<BufferHandle>>> {
         let held = argument("batch_get_buffer", "keys").texts(keys)?;
         let keys = held.strs()?;
-        let buffers = self.buffers(py, "batch_get_buffer", &keys);
-        Ok(buffers.into_iter().map(|buffer| buffer.map(BufferHandle::new)).collect())
+        Ok(self.handles(py, "batch_get_buffer", &keys))
     }
 
     /// Reads the object into the `size` bytes at `buffer_ptr`, which must stay mapped during the call.
@@ -182,12 +182,27 @@ impl MooncakeDistributedStore {
 impl MooncakeDistributedStore {
     /// One buffer per key; none for a miss and for any failure.
     fn buffers(&self, py: Python<'_>, operation: &str, keys: &[&str]) -> Vec<Option<Buffer>> {
+        self.found(py, operation, keys, |store| store.get(keys))
+    }
+
+    /// One handle per key; none for a miss and for any failure.
+    fn handles(&self, py: Python<'_>, operation: &str, keys: &[&str]) -> Vec<Option<BufferHandle>> {
+        let found = self.found(py, operation, keys, |store| store.get_bytes(keys));
+        found.into_iter().map(|bytes| bytes.map(BufferHandle::new)).collect()
+    }
+
+    fn found<T: Send>(
+        &self,
+        py: Python<'_>,
+        operation: &str,
+        keys: &[&str],
+        get: impl FnOnce(&Door) -> Vec<Result<T, ErrorCode>> + Send,
+    ) -> Vec<Option<T>> {
         let Some(store) = self.copying_store(operation) else {
             return keys.iter().map(|_| None).collect();
         };
         py.detach(|| {
-            let results = store.get(keys);
-            let found = keys.iter().zip(results).map(|(key, result)| {
+            let found = keys.iter().zip(get(&store)).map(|(key, result)| {
                 result.inspect_err(|&code| log_failure(operation, key, code)).ok()
             });
             found.collect()

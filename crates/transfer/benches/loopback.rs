@@ -1,10 +1,12 @@
 //! Reads and writes over loopback beside a bare loop of `read` and `write` on a socket that moves the same bytes in the
-//! same way. `cargo bench -p mooncake-transfer --bench loopback`.
+//! same way. `cargo bench -p mooncake-transfer --bench loopback`. With `-- --halves`, one large object is also moved as two
+//! halves at once, each on a connection of its own, which is the most that splitting objects could bring.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use mooncake_memory::{Buffer, Region};
@@ -191,6 +193,50 @@ fn raw(stream: &mut TcpStream, memory: &mut [u8], is_write: bool) {
     }
 }
 
+/// Moves what `work` moves of each half, both at once on two threads; the median of the time that both take.
+fn median_of_halves(work: impl Fn(usize) + Sync) -> Duration {
+    let (begin, end, stop) = (Barrier::new(2), Barrier::new(2), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            loop {
+                begin.wait();
+                if stop.load(Ordering::SeqCst) {
+                    break;
+                }
+                work(1);
+                end.wait();
+            }
+        });
+        let median = median(|| {
+            begin.wait();
+            work(0);
+            end.wait();
+        });
+        stop.store(true, Ordering::SeqCst);
+        begin.wait();
+        median
+    })
+}
+
+/// The same bytes in one piece, and as two halves that have connections of their own.
+fn halves(transport: &TcpTransport, endpoint: &Arc<str>, len: usize, whole: [Duration; 2]) {
+    let load = Load::new(2, len / 2, endpoint);
+    let version = Version { epoch: EPOCH, counter: 1 };
+    let (writes, reads) = (load.writes(version), load.reads(version));
+    let write = median_of_halves(|half| {
+        let results = transport.write(EPOCH, &writes[half..=half]);
+        assert!(results.iter().all(Result::is_ok), "{results:?}");
+    });
+    let read = median_of_halves(|half| {
+        let results = transport.read(&reads[half..=half]);
+        assert!(results.iter().all(Result::is_ok), "{results:?}");
+    });
+    for (what, halves, whole) in [("write", write, whole[0]), ("read", read, whole[1])] {
+        let (halves, whole) = (halves.as_secs_f64() * 1e6, whole.as_secs_f64() * 1e6);
+        println!("{what:5} 2 halves  : {halves:9.1} us   in one piece {whole:9.1} us");
+    }
+}
+
 fn report(what: &str, load: &Load, ours: Duration, raw: Duration) {
     let rate = |time: Duration| load.bytes() as f64 / time.as_secs_f64() / 1e9;
     println!(
@@ -222,6 +268,7 @@ fn main() {
     std::thread::spawn(move || serve_raw(peer));
 
     let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let splits = std::env::args().any(|argument| argument == "--halves");
     let mut counter = 0;
     for (objects, len) in CASES {
         if only.as_ref().is_some_and(|only| *only != format!("{objects}x{len}")) {
@@ -234,13 +281,16 @@ fn main() {
             let results = transport.write(EPOCH, &load.writes(Version { epoch: EPOCH, counter }));
             assert!(results.iter().all(Result::is_ok), "{results:?}");
         };
-        let ours = median(write);
-        report("write", &load, ours, median(|| raw(&mut stream, &mut memory, true)));
+        let writing = median(write);
+        report("write", &load, writing, median(|| raw(&mut stream, &mut memory, true)));
         let reads = load.reads(Version { epoch: EPOCH, counter });
         let ours = median(|| {
             let results = transport.read(&reads);
             assert!(results.iter().all(Result::is_ok), "{results:?}");
         });
         report("read", &load, ours, median(|| raw(&mut stream, &mut memory, false)));
+        if splits && objects == 1 && len >= 1 << 20 {
+            halves(&transport, &endpoint, len, [writing, ours]);
+        }
     }
 }

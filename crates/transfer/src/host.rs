@@ -64,6 +64,16 @@ pub trait SegmentHost: Send + Sync {
     /// Has the ledger held the ticket's entry all the time since it was given out? Asked after the bytes were copied.
     fn still_holds(&self, ticket: &ReadTicket) -> bool;
 
+    /// Keeps the bytes of `range` as they are until the pin is dropped, whatever becomes of the object: a writer of the
+    /// range waits for that, for a while. It is asked for by `interrupt` when a writer waits, or the segment is taken back.
+    ///
+    /// # Errors
+    /// As [`SegmentHost::begin_read`], and [`ErrorCode::NoAvailableHandle`] if too much is pinned already.
+    fn pin(&self, range: &RangeRead, interrupt: Arc<dyn Interrupt>) -> Result<Pin, ErrorCode> {
+        let _ = (range, interrupt);
+        Err(ErrorCode::NoAvailableHandle)
+    }
+
     /// How other processes of this host reach the memory of a segment by themselves; `None` if they do not.
     fn share(&self, segment: SegmentId) -> Option<SharedSegment> {
         let _ = segment;
@@ -81,7 +91,8 @@ pub struct SharedSegment {
     pub slots: Arc<SlotTable>,
 }
 
-/// Makes a writer leave its range soon: it will complete or abandon its ticket without waiting for anything.
+/// Makes a writer leave its range soon: it will complete or abandon its ticket without waiting for anything. Of who pinned
+/// a range: the pin will be dropped soon.
 pub trait Interrupt: Send + Sync {
     /// Never waits. May be called at any time, more than once, and under the host's lock.
     fn interrupt(&self);
@@ -98,6 +109,14 @@ pub struct WriteTicket {
     pub id: u64,
     /// The segment.
     pub segment: SegmentId,
+}
+
+/// Keeps a range as it is until it is dropped.
+pub struct Pin {
+    /// The segment's memory, which stays mapped and is not emptied.
+    pub region: Arc<Region>,
+    /// Tells the host when it is dropped.
+    pub keeper: Box<dyn Send + Sync>,
 }
 
 /// Where a version lies; it may go at any time.

@@ -25,6 +25,7 @@ mod tcp;
 pub mod testing;
 mod transport;
 mod transports;
+mod view;
 
 mod client;
 mod plan;
@@ -35,13 +36,14 @@ mod sums;
 mod tests;
 
 pub use error::TransferError;
-pub use host::{Interrupt, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
+pub use host::{Interrupt, Pin, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
 pub use local::LocalTransport;
 pub use near::{Distance, Reach};
-pub use op::{DropOp, ReadOp, WriteOp};
+pub use op::{DropOp, ReadOp, ViewOp, WriteOp};
 pub use paths::{Examination, Paths};
 pub use protocol::is_served_by_tcp;
 pub use server::{DataServer, ServerConfig};
 pub use tcp::{TcpConfig, TcpTransport};
 pub use transport::Transport;
 pub use transports::{Transports, TransportsError, Way};
+pub use view::View;

@@ -39,6 +39,10 @@ impl LocalTransport {
         self.host.owns(segment)
     }
 
+    pub(crate) fn host(&self) -> &dyn SegmentHost {
+        &*self.host
+    }
+
     pub(crate) fn read_one(&self, op: &ReadOp) -> Result<(), TransferError> {
         if op.dst.total_len() != op.range.len {
             return Err(TransferError::Refused(ErrorCode::InvalidParams));

@@ -15,6 +15,15 @@ pub struct ReadOp {
     pub dst: SliceList,
 }
 
+/// A range whose bytes are to be seen where they lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewOp {
+    /// The node's data port, `host:port`.
+    pub endpoint: Arc<str>,
+    /// What to see.
+    pub range: RangeRead,
+}
+
 /// A range to be written from the caller's memory.
 #[derive(Clone, Debug)]
 pub struct WriteOp<'a> {

@@ -5,9 +5,10 @@ use mooncake_memory::SliceList;
 use mooncake_types::{Epoch, RangeRead, SegmentId, Version};
 
 use crate::near::{Distance, Near, Reach};
+use crate::view::{OwnViews, View};
 use crate::{
     DropOp, LocalTransport, ReadOp, TcpConfig, TcpTransport, TransferError, Transport, Transports,
-    Way, WriteOp,
+    ViewOp, Way, WriteOp,
 };
 
 /// Every way to nodes that this process has: a copy for its own segments, shared memory for those of its host, TCP for
@@ -17,6 +18,7 @@ pub struct Paths {
     near: Near,
     tcp: TcpTransport,
     ways: Transports,
+    own_views: OwnViews,
 }
 
 impl Paths {
@@ -25,7 +27,8 @@ impl Paths {
     #[must_use]
     pub fn new(local: Option<LocalTransport>, config: TcpConfig, ways: Transports) -> Self {
         let near = Near::new(config.clone(), ways.clone());
-        Self { local, near, tcp: TcpTransport::new(config), ways }
+        let own_views = OwnViews::default();
+        Self { local, near, tcp: TcpTransport::new(config), ways, own_views }
     }
 
     /// How far a peer is, asked if that is not known.
@@ -59,6 +62,21 @@ impl Paths {
             why = format!("{why}; allowed are only {}", self.ways);
         }
         Examination { way, why, round_trip }
+    }
+
+    /// Shows ranges where they lie, without a copy: those of this process's segments and of nodes on this host that keep
+    /// them as they are. `None` for all others; they can be read.
+    #[must_use]
+    pub fn show(&self, ops: &[ViewOp]) -> Vec<Option<View>> {
+        let show_own = |op: &ViewOp| {
+            let local = self.local_for(op.range.segment)?;
+            Some(self.own_views.show(local.host(), &op.range))
+        };
+        let own: Vec<Option<Option<View>>> = ops.iter().map(show_own).collect();
+        let is_away = |position: usize| own[position].is_none();
+        let near = self.near.show(ops, is_away, &self.tcp);
+        let both = own.into_iter().zip(near);
+        both.map(|(own, near)| own.unwrap_or(near)).collect()
     }
 
     fn local_for(&self, segment: SegmentId) -> Option<&LocalTransport> {

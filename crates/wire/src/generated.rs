@@ -775,6 +775,13 @@ pub struct ShareResponse {
     #[prost(sint32, optional, tag = "4")]
     pub status_code: ::core::option::Option<i32>,
 }
+/// The body of an UNPIN frame, which has no answer: ranges that may change again.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UnpinRequest {
+    /// Their numbers. The ranges that a connection asked to be pinned are numbered in turn from 0 on.
+    #[prost(fixed64, repeated, tag = "1")]
+    pub pins: ::prost::alloc::vec::Vec<u64>,
+}
 /// Who opened the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]

@@ -71,6 +71,12 @@ kinds! {
     Complete = 44,
     /// From a node: one result per range that was begun.
     CompleteReply = 45,
+    /// To a node, on its local socket: ranges that are to stay as they are.
+    Pin = 46,
+    /// From a node: one result per range.
+    PinReply = 47,
+    /// To a node, on its local socket: ranges that may change again. There is no answer.
+    Unpin = 48,
 }
 
 impl Kind {
@@ -82,12 +88,13 @@ impl Kind {
         match self {
             Kind::Hello | Kind::Welcome | Kind::Refusal => MAX_HANDSHAKE_BODY_BYTES,
             Kind::Request | Kind::Reply => MAX_FRAME_BODY_BYTES,
-            Kind::Read | Kind::Drop => RANGES * 128,
+            Kind::Read | Kind::Drop | Kind::Pin => RANGES * 128,
             Kind::Write | Kind::Begin => {
                 RANGES * ((MAX_KEY_BYTES + MAX_ATTRIBUTES_BYTES) as u32 + 144)
             }
             Kind::ReadReply | Kind::WriteReply | Kind::DropReply => RANGES * 16,
             Kind::BeginReply | Kind::Complete | Kind::CompleteReply => RANGES * 16,
+            Kind::PinReply | Kind::Unpin => RANGES * 16,
             Kind::Share | Kind::ShareReply => 256,
         }
     }

@@ -47,6 +47,7 @@ mod header;
 mod in_place;
 mod inventory;
 mod mount;
+mod pin;
 mod read;
 mod remains;
 mod replica_lists;
@@ -70,6 +71,9 @@ pub use header::{FrameError, HEADER_LEN, Header, Kind, MAX_HANDSHAKE_BODY_BYTES}
 pub use in_place::{
     decode_begin_reply, decode_complete, decode_complete_reply, encode_begin, encode_begin_reply,
     encode_complete, encode_complete_reply,
+};
+pub use pin::{
+    decode_pin, decode_pin_reply, decode_unpin, encode_pin, encode_pin_reply, encode_unpin,
 };
 pub use read::{decode_read, decode_read_reply, encode_read, encode_read_reply};
 pub use reply_decode::decode_reply;

@@ -10,6 +10,15 @@ use crate::{DecodeError, Kind, column, frame, generated as proto, status};
 /// If the body would be longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. It is not if the caller keeps to
 /// [`MAX_FRAME_RANGES`].
 pub fn encode_read(out: &mut Vec<u8>, request_id: u64, ranges: &[RangeRead]) {
+    append_ranges(out, (Kind::Read, request_id), ranges);
+}
+
+/// Appends a frame of this kind and id about ranges that are there.
+pub(crate) fn append_ranges(
+    out: &mut Vec<u8>,
+    (kind, request_id): (Kind, u64),
+    ranges: &[RangeRead],
+) {
     let is_striped = ranges.iter().any(|range| range.object_offset > 0);
     let mut sizes = ranges.iter().map(|range| range.len).collect();
     let stripes = is_striped.then(|| proto::ReadStripes {
@@ -24,7 +33,7 @@ pub fn encode_read(out: &mut Vec<u8>, request_id: u64, ranges: &[RangeRead]) {
         sizes,
         stripes,
     };
-    frame::append(out, Kind::Read, request_id, &message);
+    frame::append(out, kind, request_id, &message);
 }
 
 /// The body of a [`Kind::Read`] frame. Whether the ranges lie in their segments is for the node to check.

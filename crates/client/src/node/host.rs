@@ -2,10 +2,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use mooncake_transfer::{Interrupt, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
+use mooncake_transfer::{Interrupt, Pin, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId};
 
 use super::inventory::Inventory;
+use super::pinned::pin;
 use super::segment::Segment;
 
 /// Longest wait of a writer for an older one in the same range to stop.
@@ -76,6 +77,7 @@ impl Host {
         let position = segments.iter().position(|segment| segment.id() == id)?;
         let segment = segments.remove(position);
         segment.close();
+        segment.recall();
         Some(segment)
     }
 
@@ -178,6 +180,11 @@ impl SegmentHost for Host {
         // A segment that is not here is as stale a route as a version that is not in it.
         let segment = self.segment(range.segment).map_err(|_| ErrorCode::ObjectNotFound)?;
         segment.begin_read(range)
+    }
+
+    fn pin(&self, range: &RangeRead, interrupt: Arc<dyn Interrupt>) -> Result<Pin, ErrorCode> {
+        let segment = self.segment(range.segment).map_err(|_| ErrorCode::ObjectNotFound)?;
+        pin(segment, range, interrupt)
     }
 
     fn drop_range(&self, range: &RangeDrop) -> Result<(), ErrorCode> {

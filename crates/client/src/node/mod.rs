@@ -11,6 +11,8 @@ mod frontier;
 mod host;
 mod inventory;
 mod ledger;
+mod pinned;
+mod pins;
 mod populate;
 mod segment;
 

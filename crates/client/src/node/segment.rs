@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use super::bell::Bell;
 use super::frontier::Frontier;
 use super::inventory::Inventory;
 use super::ledger::{Clearance, Held, Ledger};
+use super::pins::{PinKey, Pins};
 
 /// Most former ids that a segment is known by.
 const MAX_FORMER: usize = 64;
@@ -33,6 +35,7 @@ struct Books {
     id: SegmentId,
     ledger: Ledger,
     interrupts: BTreeMap<u64, Arc<dyn Interrupt>>,
+    pins: Pins,
 }
 
 impl Segment {
@@ -40,7 +43,8 @@ impl Segment {
     #[must_use]
     pub fn new(id: SegmentId, region: Region) -> Self {
         let ledger = Ledger::new(region.len());
-        let books = Books { id, ledger, interrupts: BTreeMap::new() };
+        let (interrupts, pins) = (BTreeMap::new(), Pins::default());
+        let books = Books { id, ledger, interrupts, pins };
         Self {
             id,
             former: Vec::new(),
@@ -89,6 +93,29 @@ impl Segment {
         }
     }
 
+    /// Asks for all that is pinned, and pins nothing any more.
+    pub(super) fn recall(&self) {
+        self.lock().pins.close();
+    }
+
+    /// Keeps a range as it is until [`Segment::unpin`].
+    pub(super) fn begin_pin(
+        &self,
+        range: &RangeRead,
+        interrupt: Arc<dyn Interrupt>,
+    ) -> Result<(PinKey, Arc<Region>), ErrorCode> {
+        let mut books = self.lock();
+        books.ledger.read(range)?;
+        let start = range.offset + range.from;
+        let key = books.pins.add(&(start..start + range.len), self.len_bytes(), interrupt)?;
+        Ok((key, Arc::clone(&self.region)))
+    }
+
+    pub(super) fn unpin(&self, key: PinKey) {
+        self.lock().pins.remove(key);
+        self.stopped.ring();
+    }
+
     /// The segment's incarnation.
     #[must_use]
     pub const fn id(&self) -> SegmentId {
@@ -132,7 +159,7 @@ impl Segment {
     }
 
     /// Takes a range, or a part of one, for a writer whose leader `is_obeyed`, and waits, `patience` at most, for older
-    /// writers in it to stop.
+    /// writers in it to stop and for those who look at it to let it go.
     pub(super) fn begin_write(
         &self,
         range: &RangeWrite<'_>,
@@ -157,8 +184,11 @@ impl Segment {
         books.interrupts.insert(begun.ticket, interrupt);
         // Under the lock, so that none of them ends meanwhile and something else is interrupted in its place.
         self.stop(&books, &begun.superseded);
-        self.wait_for_clearance(books, begun.ticket, patience)?;
-        let memory = self.region.slice(range.offset + range.from, range.len);
+        let start = range.offset + range.from;
+        let part = start..start + range.len;
+        books.pins.ask(&part);
+        self.wait_for_clearance(books, (begun.ticket, &part), patience)?;
+        let memory = self.region.slice(start, range.len);
         let memory = memory.expect("the ledger takes no range outside of its segment");
         let region = Arc::clone(&self.region);
         Ok(WriteTicket { memory, region, id: begun.ticket, segment: self.id })
@@ -167,17 +197,19 @@ impl Segment {
     fn wait_for_clearance(
         &self,
         mut books: MutexGuard<'_, Books>,
-        ticket: u64,
+        (ticket, part): (u64, &Range<u64>),
         patience: Duration,
     ) -> Result<(), ErrorCode> {
         let started = Instant::now();
         let refusal = loop {
+            let pinned = books.pins.patience(part);
             match books.ledger.clearance(ticket) {
-                Clearance::Clear => return Ok(()),
+                Clearance::Clear if pinned.is_none() => return Ok(()),
                 Clearance::Superseded => break ErrorCode::InvalidVersion,
-                Clearance::Wait => {}
+                Clearance::Clear | Clearance::Wait => {}
             }
             let left = patience.saturating_sub(started.elapsed());
+            let left = pinned.map_or(left, |pinned| left.min(pinned));
             if left.is_zero() {
                 break ErrorCode::ObjectReplicaBusy;
             }

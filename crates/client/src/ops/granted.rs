@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
-use mooncake_types::{Grant, Placement, RangeDrop, RangeWrite, SegmentAddress, SegmentId, Version};
+use mooncake_types::{
+    ErrorCode, Grant, Placement, RangeDrop, RangeWrite, SegmentAddress, SegmentId, Version,
+};
 
 use super::place::{placements_are_whole, replicas};
 use super::span::{Cut, Span, cut};
@@ -96,8 +98,8 @@ impl Granted {
     }
 
     /// The replicas that were not written, given the results of [`Granted::deposits_into`] with the same spans and
-    /// replicas. Adds the segments that could not be written at all to `unreachable`, not those that refused this one
-    /// grant.
+    /// replicas. Adds the segments that could not be written at all to `unreachable`, and those where somebody does
+    /// not let the range go, which may be granted there again; not those that refused this one grant.
     pub(super) fn failed_replicas(
         &self,
         spans: &[Span],
@@ -110,7 +112,8 @@ impl Granted {
         self.each_cut(spans, without, |cut| {
             if let Err(error) = results.next().expect("one result per range") {
                 failed |= 1 << cut.range.replica;
-                if *error == MoveError::Broken {
+                let is_held = MoveError::Refused(ErrorCode::ObjectReplicaBusy);
+                if *error == MoveError::Broken || *error == is_held {
                     unreachable.push(self.segments[cut.range.segment as usize].id);
                 }
             }

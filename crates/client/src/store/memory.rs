@@ -1,4 +1,5 @@
 use mooncake_memory::{Buffer, SliceList};
+use mooncake_transfer::View;
 
 use super::{GetTarget, PutSource};
 use crate::drive::Memory;
@@ -39,6 +40,26 @@ impl Memory for Buffers {
         }
         let whole = SliceList::from(buffer.as_ref()?.raw());
         Some(whole.part(at, len))
+    }
+}
+
+/// Objects where they lie, or in buffers.
+pub(super) struct Places {
+    pub(super) buffers: Buffers,
+    pub(super) views: Vec<Option<View>>,
+}
+
+impl Memory for Places {
+    fn part(&mut self, position: usize, at: u64, len: u64, object_len: u64) -> Option<SliceList> {
+        self.buffers.part(position, at, len, object_len)
+    }
+
+    fn takes_views(&self) -> bool {
+        true
+    }
+
+    fn take_view(&mut self, position: usize, view: View) {
+        self.views[position] = Some(view);
     }
 }
 

@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use mooncake_memory::{Buffer, SliceList};
+use mooncake_transfer::View;
 use mooncake_types::{ErrorCode, PutItem, ReplicateConfig};
 
 pub use item::{GetTarget, Health, PutSource};
@@ -25,9 +26,9 @@ pub use ranged::{Fragment, Ranged};
 
 use crate::ops::{ExistOp, GetItem, ListOp, LocateOp, PutOp, RemoveOp, RemoveScanOp};
 use crate::registry::Registry;
-use crate::{ObjectLocation, OpenError, StoreConfig};
+use crate::{ObjectBytes, ObjectLocation, OpenError, StoreConfig};
 use local_pool::LocalPool;
-use memory::{Buffers, NoMemory};
+use memory::{Buffers, NoMemory, Places};
 pub(crate) use open::random;
 use session::Session;
 
@@ -191,6 +192,23 @@ impl Store {
         filled
             .map(|(result, buffer)| result.map(|_| buffer.expect("what was read has a buffer")))
             .collect()
+    }
+
+    /// Gets objects as [`Store::get`] does, without a copy where that is possible: one of 256 KiB and more that lies in one
+    /// piece in a segment of this process, or of another of this host and user that is mapped here, is seen where it lies.
+    pub fn get_bytes(&self, keys: &[&str]) -> Vec<Result<ObjectBytes, ErrorCode>> {
+        let closed = || keys.iter().map(|_| Err(CLOSED)).collect();
+        let Some(session) = self.session() else { return closed() };
+        let named: Vec<GetItem<'_>> = keys.iter().map(|key| GetItem::whole(key, None)).collect();
+        let buffers = Buffers(keys.iter().map(|_| None).collect());
+        let mut places = Places { buffers, views: keys.iter().map(|_| None).collect() };
+        let results = session.get(&named, &mut places);
+        let found = results.into_iter().zip(places.views).zip(places.buffers.0);
+        let bytes = |((result, view), buffer): ((Result<_, _>, Option<View>), Option<Buffer>)| {
+            let copied = || buffer.expect("what was read has a buffer").into();
+            result.map(|_| view.map_or_else(copied, ObjectBytes::from))
+        };
+        found.map(bytes).collect()
     }
 
     /// Whether objects exist, complete. Protects those that do from eviction and removal for the length of a lease.

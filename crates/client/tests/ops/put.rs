@@ -146,6 +146,24 @@ fn a_put_that_failed_everywhere_is_revoked_and_tried_once_more_elsewhere() {
 }
 
 #[test]
+fn a_segment_whose_range_is_not_let_go_is_not_asked_for_another() {
+    let items = [item("a")];
+    let held = MoveError::Refused(ErrorCode::ObjectReplicaBusy);
+    let fenced = MoveError::Refused(ErrorCode::InvalidVersion);
+    let ended = second_attempt(
+        &items,
+        [fenced, held],
+        &[1],
+        vec![
+            Turn::Call(0, start(&["a"], &[1]), granted(vec![grant(6, &[(0, 0, 0, 10)])])),
+            Turn::Write(0, 1, vec![(0, 0, 0)], vec![OK]),
+            Turn::Call(0, end(&[("a", 6, 0)]), statuses(vec![Ok(())])),
+        ],
+    );
+    assert_eq!(ended, Ok(()));
+}
+
+#[test]
 fn a_put_whose_segments_left_before_it_ended_is_tried_once_more() {
     let items = [item("a"), item("b")];
     let gone = Err(ErrorCode::ObjectNotFound);

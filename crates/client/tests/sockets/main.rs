@@ -15,3 +15,4 @@ mod routes;
 mod stalled;
 mod tasks;
 mod upsert;
+mod views;

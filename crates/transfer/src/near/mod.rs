@@ -7,8 +7,10 @@ mod doubts;
 mod in_place;
 mod line;
 mod neighbour;
+mod pins;
 mod reach;
 mod segment;
+mod show;
 mod standing;
 mod touches;
 

@@ -13,6 +13,7 @@ use mooncake_wire::{Kind, LocalSocket, decode_share_reply, encode_share};
 use super::doubts::Doubts;
 use super::line::Line;
 use super::segment::{Look, NearSegment};
+use super::show::Pinning;
 use crate::client::Fault;
 use crate::{ReadOp, TcpConfig, TcpTransport, local_socket};
 
@@ -42,6 +43,7 @@ pub(super) struct Neighbour {
     /// Held while a segment is being asked for, so that it is mapped once.
     asking: Mutex<()>,
     doubts: RwLock<Doubts>,
+    pub(super) pinning: Pinning,
 }
 
 /// What is known of the node while it lives.
@@ -91,6 +93,7 @@ impl Neighbour {
             kernel_copies: AtomicBool::new(true),
             asking: Mutex::default(),
             doubts: RwLock::default(),
+            pinning: Pinning::default(),
         })
     }
 
@@ -195,6 +198,11 @@ impl Neighbour {
                 return Ok(line);
             }
         }
+        Line::open(&self.endpoint, &self.config).map(|(line, _)| line)
+    }
+
+    /// A connection that ranges are to be pinned by.
+    pub(super) fn pin_line(&self) -> Result<Line, Fault> {
         Line::open(&self.endpoint, &self.config).map(|(line, _)| line)
     }
 

@@ -1,19 +1,20 @@
 use std::io;
 use std::net::{Shutdown, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mooncake_types::ErrorCode;
 use mooncake_wire::{DecodeError, FrameError, HEADER_LEN, Header, Kind, Refusal};
 
 use super::inbox::Inbox;
+use super::pin::Pins;
 use super::{Site, refuse};
 use crate::sums::ChunkSums;
 use crate::{Interrupt, SegmentHost};
 
 /// A peer that stops in the middle of a frame, or takes no more of a reply, is given up after this long.
-const STALL: Duration = Duration::from_secs(30);
+pub(super) const STALL: Duration = Duration::from_secs(30);
 
 /// Which way a connection came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +29,16 @@ pub(super) struct Connection {
     stream: TcpStream,
     origin: Origin,
     interrupted: AtomicBool,
+    /// The peer has to close its side itself: it looks at memory that must not change before.
+    is_kept_open: Mutex<bool>,
+    /// It did not, and was not waited for any more.
+    is_severed: AtomicBool,
 }
 
 impl Connection {
     pub(super) fn new(stream: TcpStream, origin: Origin) -> Self {
-        Self { stream, origin, interrupted: AtomicBool::new(false) }
+        let (interrupted, is_severed) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { stream, origin, interrupted, is_kept_open: Mutex::new(false), is_severed }
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -42,14 +48,41 @@ impl Connection {
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Acquire)
     }
+
+    /// From now on the peer is asked to end the connection, and not cut off.
+    pub(super) fn keep_open(&self) {
+        *self.kept_open() = true;
+    }
+
+    pub(super) fn is_kept_open(&self) -> bool {
+        *self.kept_open()
+    }
+
+    fn kept_open(&self) -> MutexGuard<'_, bool> {
+        self.is_kept_open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cuts off a peer that does not end a connection which it was asked to.
+    pub(super) fn sever(&self) {
+        self.is_severed.store(true, Ordering::SeqCst);
+        // Fails only if the connection has ended already.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    pub(super) fn is_severed(&self) -> bool {
+        self.is_severed.load(Ordering::SeqCst)
+    }
 }
 
 impl Interrupt for Connection {
     fn interrupt(&self) {
         // The flag comes first: bytes that the kernel holds already can still be received after the shutdown.
         self.interrupted.store(true, Ordering::Release);
+        // Held until it is done: a peer that is to be asked is never cut off.
+        let is_kept_open = self.kept_open();
+        let side = if *is_kept_open { Shutdown::Write } else { Shutdown::Both };
         // Fails only if the connection has ended already.
-        let _ = self.stream.shutdown(Shutdown::Both);
+        let _ = self.stream.shutdown(side);
     }
 }
 
@@ -88,6 +121,7 @@ pub(super) struct Service {
     pub(super) site: Arc<Site>,
     pub(super) inbox: Inbox,
     pub(super) sums: ChunkSums,
+    pub(super) pins: Pins,
     /// What is about to be sent, from the heap.
     pub(super) out: Vec<u8>,
     /// A private copy of one chunk of a partial read.
@@ -98,7 +132,8 @@ impl Service {
     pub(super) fn new(connection: Arc<Connection>, site: Arc<Site>) -> Self {
         let (host, inbox) = (Arc::clone(&site.host), Inbox::new(site.config.busy_poll));
         let (sums, out, bounce) = (ChunkSums::default(), Vec::new(), Vec::new());
-        Self { connection, host, site, inbox, sums, out, bounce }
+        let pins = Pins::default();
+        Self { connection, host, site, inbox, sums, pins, out, bounce }
     }
 
     pub(super) fn run(mut self) {
@@ -113,6 +148,7 @@ impl Service {
                 refuse::refuse(self.connection.stream(), request_id, &refusal);
             }
         }
+        self.drop_pins();
     }
 
     fn serve(&mut self) -> Result<std::convert::Infallible, End> {
@@ -122,11 +158,17 @@ impl Service {
         loop {
             let header = self.next_header()?;
             match header.kind {
+                kind if !self.takes(kind) => {
+                    let message = format!("a connection for pins takes no {kind:?} frames");
+                    return Err(End::broken(header.request_id, message));
+                }
                 Kind::Read => self.serve_read(&header)?,
                 Kind::Write => self.serve_write(&header)?,
                 Kind::Drop => self.serve_drop(&header)?,
                 Kind::Share if is_local => self.serve_share(&header)?,
                 Kind::Begin if is_local => self.serve_begin(&header)?,
+                Kind::Pin if is_local => self.serve_pin(&header)?,
+                Kind::Unpin if is_local => self.serve_unpin(&header)?,
                 kind => {
                     let message = format!("a data port takes no {kind:?} frames");
                     return Err(End::broken(header.request_id, message));

@@ -6,6 +6,7 @@ mod drop;
 mod in_place;
 mod inbox;
 mod open_write;
+mod pin;
 mod read;
 mod refuse;
 mod registry;
@@ -25,6 +26,9 @@ use mooncake_wire::LocalSocket;
 use crate::{SegmentHost, local_socket};
 use accept::{Acceptor, Listener};
 use registry::Registry;
+
+/// How long a peer that looks at memory of the node may take to copy it when the server stops.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How a [`DataServer`] behaves.
 #[derive(Clone, Debug)]
@@ -123,7 +127,9 @@ impl DataServer {
         self.address
     }
 
-    /// Closes all connections and returns when nothing of them is under way any more. Doing it again changes nothing.
+    /// Closes all connections and returns when nothing of them is under way any more. A peer that looks at memory of this
+    /// node has two seconds to take copies; what one that does not has pinned is never given back. Doing it again changes
+    /// nothing.
     pub fn stop(&self) {
         self.registry.close();
         for listener in &self.listeners {
@@ -134,6 +140,7 @@ impl DataServer {
             // A thread that panicked has said so already.
             let _ = thread.join();
         }
+        self.registry.sever_after(RELEASE_PATIENCE);
         self.registry.join();
     }
 }

@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use super::connection::Connection;
 use crate::Interrupt;
@@ -69,6 +70,16 @@ impl Registry {
         for connection in state.open.values() {
             connection.interrupt();
         }
+    }
+
+    /// Waits for the connections that their peers have to end, `patience` at most, and then cuts them off.
+    pub(super) fn sever_after(&self, patience: Duration) {
+        let started = Instant::now();
+        let is_open = |connection: &Arc<Connection>| connection.is_kept_open();
+        while started.elapsed() < patience && self.lock().open.values().any(is_open) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.lock().open.values().filter(|it| is_open(it)).for_each(|it| it.sever());
     }
 
     /// Waits for all threads.

@@ -8,7 +8,7 @@ use mooncake_types::limits::CHUNK_BYTES;
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 use super::partial::Partial;
-use crate::{Interrupt, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
+use crate::{Interrupt, Pin, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
 
 /// Called when a read has got its ticket, before a byte is copied.
 type ReadHook = Box<dyn Fn(&MemoryHost, &ReadTicket) + Send + Sync>;
@@ -16,8 +16,8 @@ type ReadHook = Box<dyn Fn(&MemoryHost, &ReadTicket) + Send + Sync>;
 /// A node's memory and ledger, without the node. Slow on purpose where that is simpler.
 #[derive(Default)]
 pub struct MemoryHost {
-    state: Mutex<State>,
-    left: Condvar,
+    state: Arc<Mutex<State>>,
+    left: Arc<Condvar>,
     reads: AtomicUsize,
     hook: Mutex<Option<Arc<ReadHook>>>,
 }
@@ -37,6 +37,7 @@ struct Segment {
     /// The newest grant that began in each range.
     begun: Vec<(Range<u64>, Version)>,
     writers: Vec<Writer>,
+    pins: Vec<Pinned>,
 }
 
 struct Entry {
@@ -54,6 +55,30 @@ struct Writer {
     version: Version,
     grant: Version,
     interrupt: Arc<dyn Interrupt>,
+}
+
+struct Pinned {
+    id: u64,
+    range: Range<u64>,
+    interrupt: Arc<dyn Interrupt>,
+}
+
+/// Tells the host that a range may change again.
+struct Keeper {
+    state: Arc<Mutex<State>>,
+    left: Arc<Condvar>,
+    segment: SegmentId,
+    id: u64,
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(segment) = state.segments.get_mut(&self.segment) {
+            segment.pins.retain(|pin| pin.id != self.id);
+        }
+        self.left.notify_all();
+    }
 }
 
 fn overlap(left: &Range<u64>, right: &Range<u64>) -> bool {
@@ -119,6 +144,12 @@ impl MemoryHost {
         self.lock().segments.values().map(|segment| segment.writers.len()).sum()
     }
 
+    /// Ranges that are to stay as they are.
+    #[must_use]
+    pub fn pins(&self) -> usize {
+        self.lock().segments.values().map(|segment| segment.pins.len()).sum()
+    }
+
     /// The versions that are complete in a segment, by offset.
     #[must_use]
     pub fn entries(&self, segment: SegmentId) -> Vec<(u64, Version)> {
@@ -161,7 +192,15 @@ impl Segment {
     fn new(region: Arc<Region>) -> Self {
         let slots = Arc::new(SlotTable::new(region.len()).expect("memory for a test"));
         let (entries, partials) = (Vec::new(), Vec::new());
-        Self { region, slots, entries, partials, begun: Vec::new(), writers: Vec::new() }
+        Self {
+            region,
+            slots,
+            entries,
+            partials,
+            begun: Vec::new(),
+            writers: Vec::new(),
+            pins: Vec::new(),
+        }
     }
 
     fn keep_entries(&mut self, keep: impl Fn(&Entry) -> bool) {
@@ -230,8 +269,10 @@ impl Segment {
             overlap(&other.entry, &writer.entry)
                 && (writer.is_whole() || other.grant != writer.grant)
         };
-        let there = self.writers.iter().filter(in_the_way);
-        there.inspect(|other| other.interrupt.interrupt()).count() > 0
+        let writers = self.writers.iter().filter(in_the_way).map(|other| &other.interrupt);
+        let pinned = |pin: &&Pinned| overlap(&pin.range, &writer.part);
+        let pins = self.pins.iter().filter(pinned).map(|pin| &pin.interrupt);
+        writers.chain(pins).inspect(|other| other.interrupt()).count() > 0
     }
 
     fn begin(&mut self, writer: Writer) {
@@ -379,6 +420,26 @@ impl SegmentHost for MemoryHost {
             let mut entries = segment.entries.iter();
             entries.any(|entry| (entry.range.start, entry.version, entry.grant) == wanted)
         })
+    }
+
+    fn pin(&self, range: &RangeRead, interrupt: Arc<dyn Interrupt>) -> Result<Pin, ErrorCode> {
+        let mut state = self.lock();
+        state.next_ticket += 1;
+        let id = state.next_ticket;
+        let missing = ErrorCode::SegmentNotFound;
+        let segment = state.segments.get_mut(&range.segment).ok_or(missing)?;
+        let is_it =
+            |entry: &&Entry| (entry.range.start, entry.version) == (range.offset, range.version);
+        let entry = segment.entries.iter().find(is_it).ok_or(ErrorCode::ObjectNotFound)?;
+        let end = range.from.checked_add(range.len).ok_or(ErrorCode::InvalidParams)?;
+        if range.len == 0 || end > entry.range.end - entry.range.start {
+            return Err(ErrorCode::InvalidParams);
+        }
+        let pinned = range.offset + range.from..range.offset + end;
+        segment.pins.push(Pinned { id, range: pinned, interrupt });
+        let (state, left) = (Arc::clone(&self.state), Arc::clone(&self.left));
+        let keeper = Box::new(Keeper { state, left, segment: range.segment, id });
+        Ok(Pin { region: Arc::clone(&segment.region), keeper })
     }
 
     fn share(&self, segment: SegmentId) -> Option<SharedSegment> {

@@ -11,4 +11,6 @@ mod raw_peer;
 mod rig;
 mod server_under_attack;
 mod silence;
+mod view_attacks;
+mod views;
 mod writers_that_meet;

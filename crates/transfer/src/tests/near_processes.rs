@@ -6,9 +6,11 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mooncake_memory::Buffer;
+
 use super::rig::{Node, Object, all_ok, by, read_all, version, wait_until, write_all};
 use crate::testing::pattern;
-use crate::{Distance, TransferError};
+use crate::{Distance, TransferError, View, ViewOp};
 
 const ROLE: &str = "MOONCAKE_TEST_ROLE";
 const LEN: u64 = 3 << 20;
@@ -65,6 +67,18 @@ fn object(endpoint: &Arc<str>, counter: u64) -> Object {
     }
 }
 
+/// What is seen of an object that lies at a node.
+fn see(endpoint: &Arc<str>, counter: u64) -> View {
+    let object = object(endpoint, counter);
+    let range = object.read_op(0, Buffer::zeroed(LEN as usize).raw().into()).range;
+    let endpoint = Arc::clone(endpoint);
+    by("shm").show(&[ViewOp { endpoint, range }]).remove(0).expect("it is there to be seen")
+}
+
+fn is(view: &View, object: &Object) -> bool {
+    view.raw().to_vec() == object.bytes()
+}
+
 /// What the other processes do.
 #[test]
 #[ignore = "it is what the other processes of these tests do"]
@@ -85,6 +99,11 @@ fn role() {
                 let results = write_all(&transport, &[object(&endpoint, counter)]);
                 println!("wrote={counter} {results:?}");
             }
+        }
+        "viewer" => {
+            let (view, object) = (see(&endpoint, 1), object(&endpoint, 1));
+            println!("sees={}", is(&view, &object));
+            std::thread::sleep(Duration::from_secs(60));
         }
         "stranger" => {
             let object = [object(&endpoint, 1)];
@@ -167,4 +186,33 @@ fn another_user_does_not_get_at_the_memory() {
     assert!(stranger.says("shm").contains("only these transports are allowed: shm"));
     assert_eq!(stranger.says("default"), "[Ok(())]");
     assert_eq!(node.host.reads(), 1, "it came by TCP");
+}
+
+#[test]
+fn the_place_of_what_a_killed_process_looked_at_is_free() {
+    let node = Node::start(1, 16 << 20);
+    for counter in (1..10).step_by(2) {
+        let [old, new] = [object(&node.endpoint, 1), object(&node.endpoint, counter + 1)];
+        node.host.forget(node.segment);
+        assert_eq!(write_all(&by("shm"), std::slice::from_ref(&old)), all_ok(1));
+        let mut viewer = Process::start(&format!("viewer {}", node.endpoint), None);
+        assert_eq!(viewer.says("sees"), "true");
+        assert_eq!(node.host.pins(), 1);
+        drop(viewer);
+        assert_eq!(write_all(&by("shm"), &[new]), all_ok(1));
+        assert_eq!(node.host.pins(), 0);
+    }
+}
+
+#[test]
+fn what_lay_at_a_killed_node_is_seen_on() {
+    let mut node = Process::start("node", None);
+    let endpoint: Arc<str> = node.says("endpoint").into();
+    let object = object(&endpoint, 1);
+    assert_eq!(write_all(&by("shm"), std::slice::from_ref(&object)), all_ok(1));
+    let views = [see(&endpoint, 1), see(&endpoint, 1)];
+    drop(node);
+    assert!(views.iter().all(|view| is(view, &object)));
+    wait_until("they are detached", || views.iter().all(View::is_detached));
+    assert!(views.iter().all(|view| is(view, &object)));
 }

@@ -25,6 +25,9 @@ pub(crate) enum Frame<'a> {
     BeginReply(Vec<Result<(), ErrorCode>>),
     Complete(Vec<Result<(), ErrorCode>>),
     CompleteReply(Vec<Result<(), ErrorCode>>),
+    Pin(Vec<RangeRead>),
+    PinReply(Vec<Result<(), ErrorCode>>),
+    Unpin(Vec<u64>),
 }
 
 impl Frame<'_> {
@@ -50,6 +53,9 @@ impl Frame<'_> {
             Frame::BeginReply(results) => wire::encode_begin_reply(out, id, results),
             Frame::Complete(results) => wire::encode_complete(out, id, results),
             Frame::CompleteReply(results) => wire::encode_complete_reply(out, id, results),
+            Frame::Pin(ranges) => wire::encode_pin(out, id, ranges),
+            Frame::PinReply(results) => wire::encode_pin_reply(out, id, results),
+            Frame::Unpin(pins) => wire::encode_unpin(out, id, pins),
         }
         bytes
     }
@@ -89,6 +95,9 @@ pub(crate) fn decode<T>(
         Kind::BeginReply => see(Frame::BeginReply(wire::decode_begin_reply(body)?)),
         Kind::Complete => see(Frame::Complete(wire::decode_complete(body)?)),
         Kind::CompleteReply => see(Frame::CompleteReply(wire::decode_complete_reply(body)?)),
+        Kind::Pin => see(Frame::Pin(wire::decode_pin(body)?)),
+        Kind::PinReply => see(Frame::PinReply(wire::decode_pin_reply(body)?)),
+        Kind::Unpin => see(Frame::Unpin(wire::decode_unpin(body)?)),
     })
 }
 

@@ -70,7 +70,10 @@ fn a_batch_within_the_limits_fits_a_frame() {
         Frame::Write(Epoch(most), vec![write; MAX_FRAME_RANGES]),
         Frame::WriteReply(results.clone()),
         Frame::Drop(vec![RangeDrop { segment, offset: most, version }; MAX_FRAME_RANGES]),
-        Frame::DropReply(results),
+        Frame::DropReply(results.clone()),
+        Frame::Pin(vec![read; MAX_FRAME_RANGES]),
+        Frame::PinReply(results),
+        Frame::Unpin(vec![most; MAX_FRAME_RANGES]),
     ];
     for sent in frames {
         let bytes = sent.encode(1);

@@ -30,6 +30,9 @@ fn a_body_that_is_cut_short_is_refused() {
                 Kind::BeginReply,
                 Kind::Complete,
                 Kind::CompleteReply,
+                Kind::Pin,
+                Kind::PinReply,
+                Kind::Unpin,
             ];
             assert!(len == 0 && lists.contains(&header.kind), "{name}, cut to {len} bytes");
             assert_eq!(accepted.len(), HEADER_LEN, "{name}, cut to {len} bytes");

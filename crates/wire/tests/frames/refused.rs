@@ -135,6 +135,9 @@ fn lists_that_are_too_long() {
         check(kind, list.clone(), too_many("status_codes", limit));
     }
     check(Kind::Begin, keys(limit + 1), too_many("keys", limit));
+    check(Kind::Pin, empty().column64(2, &vec![0; limit + 1]), too_many("offsets", limit));
+    check(Kind::PinReply, list, too_many("status_codes", limit));
+    check(Kind::Unpin, empty().column64(1, &vec![0; limit + 1]), too_many("pins", limit));
 }
 
 /// Protobuf merges sub-messages that stand twice, and lists would grow past their limits that way.

@@ -338,6 +338,9 @@ fn data() -> Vec<(&'static str, Frame<'static>)> {
         ("begin reply", Frame::BeginReply(results())),
         ("complete", Frame::Complete(results())),
         ("complete reply", Frame::CompleteReply(results())),
+        ("pin", Frame::Pin(vec![read, RangeRead { segment: OTHER, ..read }])),
+        ("pin reply", Frame::PinReply(results())),
+        ("unpin", Frame::Unpin(vec![0, 7, u64::MAX])),
     ]
 }
 

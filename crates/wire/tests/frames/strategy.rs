@@ -36,6 +36,9 @@ pub(crate) fn frame() -> impl Strategy<Value = Frame<'static>> {
         1 => vec(status(), 0..9).prop_map(Frame::BeginReply),
         1 => vec(status(), 0..9).prop_map(Frame::Complete),
         1 => vec(status(), 0..9).prop_map(Frame::CompleteReply),
+        1 => vec(range_read(), 0..6).prop_map(Frame::Pin),
+        1 => vec(status(), 0..9).prop_map(Frame::PinReply),
+        1 => vec(number(), 0..9).prop_map(Frame::Unpin),
     ]
 }
 

@@ -1,0 +1,309 @@
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use crate::foreign::{page_bytes, size_of};
+use crate::region::last_error;
+use crate::{MapError, RawSlice, Region, view_fork};
+
+/// Bytes of a region that are seen where they lie, at an address of their own. What is written here changes them for this
+/// view alone: the page is copied then.
+///
+/// Until [`View::detach`] a change of the region's bytes shows here. Whoever makes a view sees to it that there is none.
+/// Then the bytes are the view's own, at the same address, and nobody who looks at them meanwhile notices.
+///
+/// A child of this process that was forked finds the bytes of that moment here.
+#[derive(Debug)]
+pub struct View {
+    ptr: NonNull<u8>,
+    /// Length of the mapping, and where in it the bytes start.
+    mapped: usize,
+    lead: usize,
+    len: usize,
+    is_detached: Arc<AtomicBool>,
+    process: u32,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread; all access goes through raw slices.
+unsafe impl Send for View {}
+// SAFETY: as for Send.
+unsafe impl Sync for View {}
+
+impl View {
+    /// Maps the `len` bytes of a region that start at `offset`.
+    ///
+    /// # Errors
+    /// If there are none, they do not lie within the region, it is no memory that cannot be cut short
+    /// ([`Region::sealed_descriptor`]), or the system refuses.
+    pub fn of(region: &Region, offset: u64, len: u64) -> Result<View, MapError> {
+        let bytes = size_of(len)?;
+        let too_short = MapError::TooShort { offset, len, file_len: region.len() };
+        region.slice(offset, len).map_err(|_| too_short)?;
+        let wrong_kind = MapError::WrongKind { wanted: "sealed memory" };
+        let memory = region.sealed_descriptor().ok_or(wrong_kind)?;
+        let lead = offset % page_bytes();
+        let start = libc::off_t::try_from(offset - lead);
+        let start = start.map_err(|_| MapError::TooLarge { len: offset })?;
+        let mapped = size_of(len + lead)?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_NORESERVE;
+        let (protection, memory) =
+            (libc::PROT_READ | libc::PROT_WRITE, std::os::fd::AsRawFd::as_raw_fd(&memory));
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
+        let ptr =
+            unsafe { libc::mmap(std::ptr::null_mut(), mapped, protection, flags, memory, start) };
+        if ptr == libc::MAP_FAILED {
+            return Err(last_error("mmap", len));
+        }
+        let ptr =
+            NonNull::new(ptr.cast::<u8>()).expect("nothing is mapped at address zero unasked");
+        let is_detached = Arc::new(AtomicBool::new(false));
+        let process = std::process::id();
+        view_fork::enter(ptr.as_ptr().addr(), Detach { ptr, mapped, done: is_detached.clone() });
+        Ok(View { ptr, mapped, lead: lead as usize, len: bytes, is_detached, process })
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Is there nothing in it? Never: an empty view cannot be made.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes. The view must outlive every use of them.
+    #[must_use]
+    pub fn raw(&self) -> RawSlice {
+        // SAFETY: the mapping is readable and writable until drop and holds `lead + len` bytes; who takes the slice keeps the
+        // view, as the docs demand.
+        unsafe { RawSlice::new(self.ptr.as_ptr().add(self.lead), self.len) }
+    }
+
+    /// Whether the bytes are the view's own.
+    #[must_use]
+    pub fn is_detached(&self) -> bool {
+        self.is_detached.load(Ordering::Acquire)
+    }
+
+    /// Makes the bytes the view's own: each page that nobody has written here is copied. From then on the region's may
+    /// change.
+    ///
+    /// # Errors
+    /// The system's, if it has not as much memory; nothing has changed then that could be seen.
+    pub fn detach(&self) -> io::Result<()> {
+        let Self { ptr, mapped, is_detached, .. } = self;
+        Detach { ptr: *ptr, mapped: *mapped, done: is_detached.clone() }.run()
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        // In a forked child a mapping that is not its own is not there, and something else may be.
+        if std::process::id() != self.process && !self.is_detached() {
+            return;
+        }
+        view_fork::leave(self.ptr.as_ptr().addr(), self.process);
+        // SAFETY: exactly the mapping made in `of`; nobody uses its slices any more, as the docs demand.
+        let result = unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.mapped) };
+        assert_eq!(result, 0, "the whole of a mapping can always be unmapped");
+    }
+}
+
+/// What it takes to detach a view, for as long as it is mapped.
+#[derive(Debug)]
+pub(crate) struct Detach {
+    ptr: NonNull<u8>,
+    mapped: usize,
+    done: Arc<AtomicBool>,
+}
+
+// SAFETY: as for `View`, whose mapping this is about.
+unsafe impl Send for Detach {}
+
+impl Detach {
+    pub(crate) fn run(&self) -> io::Result<()> {
+        if self.done.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let advise = |advice| {
+            // SAFETY: exactly the mapping of a view, which is there until the view has left the list of those that are; the
+            // advice changes no byte that can be seen.
+            match unsafe { libc::madvise(self.ptr.as_ptr().cast(), self.mapped, advice) } {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        };
+        match advise(libc::MADV_POPULATE_WRITE) {
+            // Linux before 5.14.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.write_each_page(),
+            result => result?,
+        }
+        self.done.store(true, Ordering::Release);
+        // It was kept from children for as long as it was not its own; if the system refuses, it still is.
+        let _ = advise(libc::MADV_DOFORK);
+        Ok(())
+    }
+
+    /// Keeps the mapping from children.
+    pub(crate) fn keep_from_children(&self) {
+        // SAFETY: exactly the mapping of a view; the advice changes nothing here.
+        let _ =
+            unsafe { libc::madvise(self.ptr.as_ptr().cast(), self.mapped, libc::MADV_DONTFORK) };
+    }
+
+    /// Has the system copy each page by writing to it what stands there.
+    fn write_each_page(&self) {
+        let step = usize::try_from(page_bytes()).expect("a page fits in memory");
+        for at in (0..self.mapped).step_by(step) {
+            // SAFETY: within the mapping; others access it through raw copies, and this changes no byte.
+            let byte = unsafe { AtomicU8::from_ptr(self.ptr.as_ptr().add(at)) };
+            let mut found = byte.load(Ordering::Relaxed);
+            while let Err(other) =
+                byte.compare_exchange_weak(found, found, Ordering::Relaxed, Ordering::Relaxed)
+            {
+                found = other;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(len: u64) -> Region {
+        let region = Region::anonymous(len).unwrap();
+        fill(&region, 1);
+        region
+    }
+
+    /// Bytes that tell their place and a round.
+    fn byte(at: usize, round: usize) -> u8 {
+        (at * 7 + at / 251 + round * 31) as u8
+    }
+
+    fn fill(region: &Region, round: usize) {
+        let bytes: Vec<u8> = (0..region.len() as usize).map(|at| byte(at, round)).collect();
+        region.whole().write_from(&bytes);
+    }
+
+    fn expected(offset: usize, len: usize, round: usize) -> Vec<u8> {
+        (offset..offset + len).map(|at| byte(at, round)).collect()
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_region_until_they_are_its_own() {
+        for (offset, len) in [(0, 1), (0, 4096), (100, 70_000), (4095, 2), (8192, 57_344)] {
+            let region = region(1 << 17);
+            let view = View::of(&region, offset, len).unwrap();
+            let is = |round| view.raw().to_vec() == expected(offset as usize, len as usize, round);
+            assert!(is(1) && view.len() as u64 == len && !view.is_detached());
+            fill(&region, 2);
+            assert!(is(2), "it is no copy");
+            view.detach().unwrap();
+            fill(&region, 3);
+            assert!(is(2) && view.is_detached());
+            drop(region);
+            assert!(is(2));
+        }
+    }
+
+    #[test]
+    fn pages_are_copied_by_the_old_kernels_way_too() {
+        let region = region(1 << 16);
+        let view = View::of(&region, 100, 50_000).unwrap();
+        Detach { ptr: view.ptr, mapped: view.mapped, done: view.is_detached.clone() }
+            .write_each_page();
+        fill(&region, 2);
+        assert!(view.raw().to_vec() == expected(100, 50_000, 1));
+    }
+
+    #[test]
+    fn what_is_written_stays_in_the_view() {
+        let region = region(1 << 16);
+        let view = View::of(&region, 10, 20_000).unwrap();
+        view.raw().sub(5000, 3).write_from(b"own");
+        assert!(region.whole().to_vec() == expected(0, 1 << 16, 1));
+        view.detach().unwrap();
+        fill(&region, 2);
+        let mut seen = expected(10, 20_000, 1);
+        seen[5000..5003].copy_from_slice(b"own");
+        assert!(view.raw().to_vec() == seen);
+    }
+
+    /// A writer that is at work while pages are copied loses nothing.
+    #[test]
+    fn who_writes_while_it_is_detached_loses_nothing() {
+        let region = region(4 << 20);
+        for round in 0..20 {
+            let view = View::of(&region, 0, 4 << 20).unwrap();
+            std::thread::scope(|scope| {
+                let writer = scope.spawn(|| {
+                    for page in 0..1024 {
+                        view.raw().sub(page * 4096 + round, 4).write_from(b"mine");
+                    }
+                });
+                view.detach().unwrap();
+                writer.join().unwrap();
+            });
+            for page in 0..1024 {
+                assert_eq!(view.raw().sub(page * 4096 + round, 4).to_vec(), b"mine", "{page}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_an_error() {
+        let region = region(8192);
+        let short = |offset, len| MapError::TooShort { offset, len, file_len: 8192 };
+        for (offset, len, error) in [
+            (0, 0, MapError::Empty),
+            (0, 8193, short(0, 8193)),
+            (8192, 1, short(8192, 1)),
+            (u64::MAX, 1, short(u64::MAX, 1)),
+        ] {
+            assert_eq!(View::of(&region, offset, len).unwrap_err(), error);
+        }
+        let buffer = crate::Buffer::zeroed(4096);
+        let lent = Region::lent(buffer.raw(), Box::new(())).unwrap();
+        let error = View::of(&lent, 0, 10).unwrap_err();
+        assert_eq!(error, MapError::WrongKind { wanted: "sealed memory" });
+    }
+
+    #[test]
+    fn a_forked_child_finds_the_bytes_of_that_moment() {
+        let region = region(1 << 16);
+        let (view, early) = (View::of(&region, 5, 50_000), View::of(&region, 0, 1));
+        let (view, early) = (view.unwrap(), early.unwrap());
+        let ready = Region::anonymous(1).unwrap();
+        drop(early);
+        // SAFETY: the child only looks at memory, waits, and ends without running anything else.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let at = |bytes: RawSlice, at| {
+                let mut found = [0];
+                bytes.sub(at, 1).read_into(&mut found);
+                found[0]
+            };
+            while at(ready.whole(), 0) != 1 {
+                std::hint::spin_loop();
+            }
+            let is_same = (0..50_000).all(|place| at(view.raw(), place) == byte(place + 5, 1));
+            drop(view);
+            // SAFETY: ends this process at once.
+            unsafe { libc::_exit(if is_same { 0 } else { 1 }) }
+        }
+        assert!(child > 0 && view.is_detached());
+        fill(&region, 2);
+        ready.whole().write_from(&[1]);
+        let mut status = 0;
+        // SAFETY: writes one number, which is ours.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "the child saw other bytes");
+        assert!(view.raw().to_vec() == expected(5, 50_000, 1));
+    }
+}

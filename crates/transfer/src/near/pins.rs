@@ -1,0 +1,245 @@
+//! Ranges that a node keeps as they are for views of this process.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+
+use mooncake_memory::{SendBatch, Wait, await_hang_up};
+use mooncake_types::limits::MAX_FRAME_RANGES;
+use mooncake_types::{ErrorCode, RangeRead};
+use mooncake_wire::{Kind, decode_pin_reply, encode_pin, encode_unpin};
+
+use super::line::Line;
+use super::segment::NearSegment;
+use crate::client::Fault;
+use crate::view::{Hold, Pinned, View};
+
+/// Stack of the thread that waits for a node to want its ranges back.
+const STACK_BYTES: usize = 64 << 10;
+
+/// A connection that ranges are pinned by: all of them for as long as it lasts. When the node ends its side, it wants them
+/// back; then the views of all of them are detached, and only then this side ends too.
+pub(super) struct PinLine {
+    /// Held while something is asked, and until what came of it is in `views`.
+    asker: Mutex<Asker>,
+    /// Numbers of ranges that are to be given back.
+    returned: Mutex<Vec<u64>>,
+    /// What is pinned, by number; `None` once the node wants everything back.
+    views: Mutex<Option<BTreeMap<u64, Weak<Pinned>>>>,
+    socket: TcpStream,
+}
+
+struct Asker {
+    line: Line,
+    /// The number of the next range that is asked for.
+    next: u64,
+    /// Nothing can be asked on it any more. What is pinned stays so.
+    is_broken: bool,
+}
+
+/// A range to be seen, and the segment that it lies in.
+pub(super) type Wanted<'a> = (&'a RangeRead, &'a NearSegment);
+
+/// Why nothing was pinned.
+pub(super) enum NoPins {
+    /// The connection is of no more use; another may be.
+    Over,
+    /// The node cannot be asked.
+    Fault(Fault),
+}
+
+impl NoPins {
+    fn of(fault: Fault) -> Self {
+        match fault {
+            // It wants everything back, or is gone, which the next connection will tell.
+            Fault::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => NoPins::Over,
+            fault => NoPins::Fault(fault),
+        }
+    }
+}
+
+/// Keeps a range of a node as it is.
+struct PinHold {
+    pins: Arc<PinLine>,
+    number: u64,
+}
+
+impl Hold for PinHold {}
+
+impl Drop for PinHold {
+    fn drop(&mut self) {
+        self.pins.give_back(self.number);
+    }
+}
+
+impl PinLine {
+    /// A connection for pins, and a thread that waits for its end.
+    pub(super) fn start(line: Line) -> io::Result<Arc<PinLine>> {
+        let (socket, watched) = (line.stream().try_clone()?, line.stream().try_clone()?);
+        let asker = Asker { line, next: 0, is_broken: false };
+        let pins = Arc::new(PinLine {
+            asker: Mutex::new(asker),
+            returned: Mutex::default(),
+            views: Mutex::new(Some(BTreeMap::new())),
+            socket,
+        });
+        let of_thread = Arc::downgrade(&pins);
+        let watch = move || {
+            // Whatever the system says, the connection is not waited for any more.
+            let _ = await_hang_up(watched.as_fd());
+            if let Some(pins) = of_thread.upgrade() {
+                pins.recall();
+            }
+        };
+        std::thread::Builder::new()
+            .name("mooncake-pins".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn(watch)?;
+        Ok(pins)
+    }
+
+    /// Views of these ranges, as far as the node keeps them as they are.
+    pub(super) fn show(
+        self: &Arc<Self>,
+        wanted: &[Wanted<'_>],
+    ) -> Result<Vec<Option<View>>, NoPins> {
+        let shown = {
+            let mut asker = lock(&self.asker);
+            if asker.is_broken || lock(&self.views).is_none() {
+                return Err(NoPins::Over);
+            }
+            self.send_returned(&mut asker);
+            let ranges: Vec<RangeRead> = wanted.iter().map(|(range, _)| **range).collect();
+            match asker.pin(&ranges) {
+                Ok((first, results)) => {
+                    let rows = wanted.iter().zip(first..).zip(results);
+                    rows.map(|((wanted, number), pinned)| self.view(wanted, number, pinned))
+                        .collect()
+                }
+                Err(fault) => {
+                    asker.is_broken = true;
+                    return Err(NoPins::of(fault));
+                }
+            }
+        };
+        self.flush();
+        Ok(shown)
+    }
+
+    /// The view of a range, if the node has pinned it. The asker is held.
+    fn view(
+        self: &Arc<Self>,
+        (range, segment): &Wanted<'_>,
+        number: u64,
+        pinned: Result<(), ErrorCode>,
+    ) -> Option<View> {
+        pinned.ok()?;
+        let hold = PinHold { pins: Arc::clone(self), number };
+        let start = range.offset.checked_add(range.from)?;
+        let view = mooncake_memory::View::of(segment.region()?, start, range.len).ok()?;
+        let pinned = Pinned::new(view, Box::new(hold));
+        let is_listed = match &mut *lock(&self.views) {
+            Some(views) => {
+                views.insert(number, Arc::downgrade(&pinned));
+                true
+            }
+            None => false,
+        };
+        // The connection lasts until the asker is let go, and so does the pin.
+        (is_listed || pinned.let_go()).then(|| View::new(pinned))
+    }
+
+    /// The node wants everything back, or is gone.
+    fn recall(&self) {
+        let views = lock(&self.views).take().unwrap_or_default();
+        let mut is_done = true;
+        for pinned in views.into_values().filter_map(|view| view.upgrade()) {
+            is_done &= pinned.let_go();
+        }
+        // Who asked meanwhile has let go by itself when this is free, and nobody asks any more.
+        let _asker = lock(&self.asker);
+        if is_done {
+            // Otherwise when the last view has gone. Fails only if the connection has ended.
+            let _ = self.socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// The range may change. Never waits for the node.
+    fn give_back(&self, number: u64) {
+        if let Some(views) = &mut *lock(&self.views) {
+            views.remove(&number);
+        }
+        lock(&self.returned).push(number);
+        self.flush();
+    }
+
+    /// Tells the node what was given back. If somebody is asking, that thread does so when it is done.
+    fn flush(&self) {
+        while !lock(&self.returned).is_empty() {
+            let mut asker = match self.asker.try_lock() {
+                Ok(asker) => asker,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
+            if !self.send_returned(&mut asker) {
+                return;
+            }
+        }
+    }
+
+    /// False if the node takes nothing now; it is told with what is asked next.
+    fn send_returned(&self, asker: &mut Asker) -> bool {
+        let mut returned = lock(&self.returned);
+        let count = returned.len().min(MAX_FRAME_RANGES);
+        if count == 0 {
+            return true;
+        }
+        let is_sent = asker.unpin(&returned[..count]);
+        if is_sent {
+            returned.drain(..count);
+        }
+        is_sent
+    }
+}
+
+impl Asker {
+    /// Asks for ranges; gives the number of the first, and what the node says of each.
+    fn pin(&mut self, ranges: &[RangeRead]) -> Result<(u64, Vec<Result<(), ErrorCode>>), Fault> {
+        let body = self.line.ask(|out, id| encode_pin(out, id, ranges), Kind::PinReply)?;
+        let results = decode_pin_reply(body)?;
+        if results.len() != ranges.len() {
+            let message = format!("{} results came for {} pins", results.len(), ranges.len());
+            return Err(Fault::Protocol(message));
+        }
+        let first = self.next;
+        self.next += ranges.len() as u64;
+        Ok((first, results))
+    }
+
+    /// Sends, if the node takes it now; false if not.
+    fn unpin(&mut self, numbers: &[u64]) -> bool {
+        if self.is_broken {
+            return false;
+        }
+        let mut frame = Vec::new();
+        encode_unpin(&mut frame, 0, numbers);
+        let mut batch = SendBatch::new();
+        let pushed = batch.push_bytes(&frame);
+        debug_assert!(pushed);
+        match batch.send(self.line.stream().as_fd(), Wait::Now, false) {
+            Ok(sent) if sent == frame.len() => true,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            // Cut short, or the node is gone: what is pinned is given back with the connection.
+            _ => {
+                self.is_broken = true;
+                false
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

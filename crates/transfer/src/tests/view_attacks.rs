@@ -1,0 +1,170 @@
+//! What a node does with neighbours that pin ranges and then break the rules, or do nothing any more.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use mooncake_memory::Buffer;
+use mooncake_types::{ErrorCode, RangeRead};
+use mooncake_wire::{
+    Kind, Refusal, decode_pin_reply, encode_pin, encode_read, encode_share, encode_unpin,
+};
+
+use super::raw_peer::{connect_and_greet, connect_nearby, read_frame, read_refusal};
+use super::rig::{Node, Object, all_ok, by, read_all, tcp, version, wait_until, write_all};
+
+/// A node with one object.
+fn node() -> (Node, Object) {
+    let node = Node::start(1, 1 << 20);
+    let object = Object::at(&node, 4096, 100_000, 1);
+    assert_eq!(write_all(&tcp(), std::slice::from_ref(&object)), all_ok(1));
+    (node, object)
+}
+
+fn range(object: &Object) -> RangeRead {
+    object.read_op(0, Buffer::zeroed(object.len as usize).raw().into()).range
+}
+
+fn send(stream: &mut TcpStream, encode: impl FnOnce(&mut Vec<u8>)) {
+    let mut frame = Vec::new();
+    encode(&mut frame);
+    stream.write_all(&frame).unwrap();
+}
+
+fn pin(stream: &mut TcpStream, ranges: &[RangeRead]) -> Vec<Result<(), ErrorCode>> {
+    send(stream, |out| encode_pin(out, 5, ranges));
+    let (header, body) = read_frame(stream).unwrap();
+    assert_eq!((header.kind, header.request_id), (Kind::PinReply, 5));
+    decode_pin_reply(&body).unwrap()
+}
+
+/// A node's neighbour that has pinned its object.
+fn pinned(node: &Node, object: &Object) -> TcpStream {
+    let mut stream = connect_nearby(&node.endpoint);
+    assert_eq!(pin(&mut stream, &[range(object)]), [Ok(())]);
+    assert_eq!(node.host.pins(), 1);
+    stream
+}
+
+fn refused(stream: &mut TcpStream, message: &str) {
+    let refusal = Refusal { code: ErrorCode::InvalidParams, message: message.to_owned() };
+    assert_eq!(read_refusal(stream), refusal);
+}
+
+#[test]
+fn pins_are_for_neighbours() {
+    let (node, object) = node();
+    let mut stream = connect_and_greet(&node.endpoint);
+    send(&mut stream, |out| encode_pin(out, 1, &[range(&object)]));
+    refused(&mut stream, "a data port takes no Pin frames");
+    let mut stream = connect_and_greet(&node.endpoint);
+    send(&mut stream, |out| encode_unpin(out, 1, &[0]));
+    refused(&mut stream, "a data port takes no Unpin frames");
+}
+
+#[test]
+fn what_cannot_be_pinned_is_an_answer() {
+    let (node, object) = node();
+    let good = range(&object);
+    let mut stream = connect_nearby(&node.endpoint);
+    let bad = [
+        RangeRead { offset: 0, ..good },
+        RangeRead { version: version(2), ..good },
+        RangeRead { len: good.len + 1, ..good },
+        RangeRead { from: u64::MAX, ..good },
+        RangeRead { len: 0, ..good },
+        RangeRead { segment: mooncake_types::SegmentId(9), ..good },
+        RangeRead { len: 2 << 30, ..good },
+    ];
+    let results = pin(&mut stream, &bad);
+    assert!(results.len() == bad.len() && results.iter().all(Result::is_err), "{results:?}");
+    assert_eq!(pin(&mut stream, &[]), []);
+    assert_eq!(pin(&mut stream, &[good, bad[0], good])[..1], [Ok(())]);
+    assert_eq!(node.host.pins(), 2);
+    // Numbers of what was refused, or never asked for, name nothing.
+    send(&mut stream, |out| encode_unpin(out, 1, &[0, 3, 8, 8, 99, u64::MAX]));
+    assert_eq!(pin(&mut stream, &[]), []);
+    assert_eq!(node.host.pins(), 2);
+    send(&mut stream, |out| encode_unpin(out, 1, &[7, 7, 9]));
+    wait_until("nothing is pinned", || node.host.pins() == 0);
+}
+
+/// It may look at the range until its connection has ended, whatever it says.
+#[test]
+fn a_peer_that_breaks_the_rules_keeps_its_pins_until_it_is_gone() {
+    type Attack = fn(&mut TcpStream, &Object);
+    let attacks: [(Attack, Option<&str>); 5] = [
+        (
+            |stream, object| send(stream, |out| encode_read(out, 1, &[range(object)])),
+            Some("a connection for pins takes no Read frames"),
+        ),
+        (
+            |stream, object| send(stream, |out| encode_share(out, 1, object.segment)),
+            Some("a connection for pins takes no Share frames"),
+        ),
+        (|stream, _| stream.write_all(&[7; 100]).unwrap(), None),
+        (|stream, _| stream.write_all(b"KM.\0\xff\xff\xff\xff\0\0\0\0\0\0\0\0").unwrap(), None),
+        (
+            |stream, _| {
+                let mut frame = Vec::new();
+                encode_unpin(&mut frame, 0, &[1; 100]);
+                stream.write_all(&frame[..40]).unwrap();
+            },
+            None,
+        ),
+    ];
+    for (attack, message) in attacks {
+        let (node, object) = node();
+        let mut stream = pinned(&node, &object);
+        attack(&mut stream, &object);
+        if let Some(message) = message {
+            refused(&mut stream, message);
+        }
+        let newer = [Object { version: version(2), ..object }];
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| write_all(&by("shm"), &newer));
+            // It is told by the end of what the node sends.
+            stream.read_to_end(&mut Vec::new()).unwrap();
+            assert!(!writer.is_finished() && node.host.pins() == 1, "it may still be looking");
+            drop(stream);
+            assert_eq!(writer.join().unwrap(), all_ok(1));
+        });
+        assert_eq!((read_all(&by("shm"), &newer), node.host.pins()), (all_ok(1), 0));
+    }
+}
+
+#[test]
+fn a_peer_that_only_says_nothing_any_more_is_still_looking() {
+    let (node, object) = node();
+    let mut stream = pinned(&node, &object);
+    let newer = [Object { version: version(2), ..object }];
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_all(&tcp(), &newer));
+        assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap(), 0);
+        assert!(!writer.is_finished());
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(writer.join().unwrap(), all_ok(1));
+    });
+}
+
+#[test]
+fn a_node_that_stops_does_not_wait_for_ever_and_never_gives_back_what_is_looked_at() {
+    let (node, object) = node();
+    let stream = pinned(&node, &object);
+    let begun = Instant::now();
+    node.server.stop();
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(10), "{took:?}");
+    drop(stream);
+    assert_eq!(node.host.pins(), 1, "nobody knows whether it has stopped looking");
+}
+
+#[test]
+fn a_peer_that_has_nothing_pinned_does_not_hold_up_a_node_that_stops_for_long() {
+    let (node, object) = node();
+    let mut stream = pinned(&node, &object);
+    send(&mut stream, |out| encode_unpin(out, 1, &[0]));
+    wait_until("nothing is pinned", || node.host.pins() == 0);
+    node.server.stop();
+    assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap(), 0);
+}

@@ -1,0 +1,84 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::Builder;
+
+use mooncake_types::RangeRead;
+
+use super::{Hold, Pinned, View};
+use crate::{Interrupt, Pin, SegmentHost};
+
+/// Stack of the thread that lets ranges go.
+const STACK_BYTES: usize = 64 << 10;
+
+/// Views of segments of this process. Ranges that are wanted back are let go by a thread that comes with the first view and
+/// goes with the last.
+#[derive(Default)]
+pub(crate) struct OwnViews {
+    wanted: OnceLock<Option<Sender<Arc<Recall>>>>,
+}
+
+/// A range is wanted back.
+struct Recall {
+    /// Empty until the view is made.
+    pinned: OnceLock<Weak<Pinned>>,
+    is_wanted: AtomicBool,
+    wanted: Sender<Arc<Recall>>,
+}
+
+impl Recall {
+    fn answer(&self) {
+        let pinned = self.pinned.get().and_then(Weak::upgrade);
+        if pinned.is_some_and(|pinned| !pinned.let_go()) {
+            // The next who wants it asks again.
+            self.is_wanted.store(false, Ordering::SeqCst);
+        }
+    }
+}
+
+/// The way to the thread.
+struct Bell(Arc<Recall>);
+
+impl Interrupt for Bell {
+    fn interrupt(&self) {
+        if !self.0.is_wanted.swap(true, Ordering::SeqCst) {
+            // Fails only if the thread has panicked.
+            let _ = self.0.wanted.send(Arc::clone(&self.0));
+        }
+    }
+}
+
+impl Hold for Pin {}
+
+impl OwnViews {
+    /// Shows a range of one of the host's segments; `None` if it cannot be.
+    pub(crate) fn show(&self, host: &dyn SegmentHost, range: &RangeRead) -> Option<View> {
+        let wanted = self.wanted.get_or_init(start).clone()?;
+        let recall =
+            Arc::new(Recall { pinned: OnceLock::new(), is_wanted: AtomicBool::new(false), wanted });
+        let pin = host.pin(range, Arc::new(Bell(Arc::clone(&recall)))).ok()?;
+        let start = range.offset.checked_add(range.from)?;
+        let view = mooncake_memory::View::of(&pin.region, start, range.len).ok()?;
+        let pinned = Pinned::new(view, Box::new(pin));
+        recall.pinned.get_or_init(|| Arc::downgrade(&pinned));
+        // The thread may have been told before it could be told of what.
+        if recall.is_wanted.load(Ordering::SeqCst) {
+            recall.answer();
+        }
+        Some(View::new(pinned))
+    }
+}
+
+fn start() -> Option<Sender<Arc<Recall>>> {
+    let (sender, receiver) = channel();
+    let thread = Builder::new().name("mooncake-views".to_owned()).stack_size(STACK_BYTES);
+    let started = thread.spawn(move || let_go(&receiver));
+    started.inspect_err(|error| tracing::warn!(%error, "no thread for views")).ok()?;
+    Some(sender)
+}
+
+fn let_go(wanted: &Receiver<Arc<Recall>>) {
+    while let Ok(recall) = wanted.recv() {
+        recall.answer();
+    }
+}
