@@ -2,7 +2,7 @@
 
 use crate::Meta;
 
-/// A rule that [`Meta::break_rule`] breaks.
+/// A rule that a build with the feature `mutations` can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Whoever removes or replaces a key is told of all that nodes may still hold of it.
