@@ -186,6 +186,8 @@ _SOURCES = {
     "tenant_id": _Source("MOONCAKE_TENANT_ID", _parse_text, "default"),
     "enable_client_http_server": _Source("MOONCAKE_ENABLE_CLIENT_HTTP_SERVER", _parse_bool, False),
     "client_http_port": _Source("MOONCAKE_CLIENT_HTTP_PORT", _parse_port, DEFAULT_CLIENT_HTTP_PORT),
+    "segment_path": _Source("MOONCAKE_SEGMENT_PATH", _parse_text, ""),
+    "segment_reset": _Source("MOONCAKE_SEGMENT_RESET", _parse_bool, False),
 }
 
 
@@ -216,6 +218,8 @@ class MooncakeConfig:
     tenant_id: str = "default"
     enable_client_http_server: bool = False
     client_http_port: int = DEFAULT_CLIENT_HTTP_PORT
+    segment_path: str = ""
+    segment_reset: bool = False
 
     def __post_init__(self) -> None:
         for name in ("local_hostname", "metadata_server", "master_server_address", "client_http_port"):

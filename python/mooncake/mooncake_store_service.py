@@ -52,6 +52,8 @@ _SETTINGS = {
     "tenant_id": "tenant_id",
     "enable_client_http_server": "enable_client_http_server",
     "client_http_port": "client_http_port",
+    "segment_path": "segment_path",
+    "segment_reset": "segment_reset",
 }
 
 logger = logging.getLogger("mooncake.mooncake_store_service")

@@ -23,6 +23,8 @@ FULL = {
     "tenant_id": "blue",
     "enable_client_http_server": True,
     "client_http_port": "19300",
+    "segment_path": "/dev/shm/segment",
+    "segment_reset": "on",
 }
 ALL_SET = MooncakeConfig(
     local_hostname="host",
@@ -37,6 +39,8 @@ ALL_SET = MooncakeConfig(
     tenant_id="blue",
     enable_client_http_server=True,
     client_http_port=19_300,
+    segment_path="/dev/shm/segment",
+    segment_reset=True,
 )
 VARIABLES = {
     "MOONCAKE_LOCAL_HOSTNAME": "host",
@@ -51,6 +55,8 @@ VARIABLES = {
     "MOONCAKE_TENANT_ID": "blue",
     "MOONCAKE_ENABLE_CLIENT_HTTP_SERVER": "1",
     "MOONCAKE_CLIENT_HTTP_PORT": "19300",
+    "MOONCAKE_SEGMENT_PATH": "/dev/shm/segment",
+    "MOONCAKE_SEGMENT_RESET": "1",
 }
 
 

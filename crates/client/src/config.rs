@@ -1,4 +1,5 @@
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use mooncake_transfer::Transports;
@@ -15,6 +16,12 @@ pub struct StoreConfig {
     pub master: String,
     /// Memory lent to the pool, in bytes; zero lends none.
     pub segment_bytes: u64,
+    /// The file that the segment lies in, on a filesystem of memory: `/dev/shm/...`, or one of large pages. What was put
+    /// there is there again for the next process with that file. Without one the memory ends with the process. No file if
+    /// no memory is lent.
+    pub segment_path: Option<PathBuf>,
+    /// Whether to begin with an empty segment whatever that file holds.
+    pub segment_reset: bool,
     /// In bytes: what [`crate::Store::alloc_from_mem_pool`] hands memory out of. Zero: no copying calls either
     /// ([`crate::Store::allows_copies`]); otherwise copies are not bounded by it.
     pub local_buffer_bytes: u64,
@@ -75,6 +82,8 @@ impl Default for StoreConfig {
             local_hostname: "localhost".to_owned(),
             master: "127.0.0.1:50051".to_owned(),
             segment_bytes: 16 << 20,
+            segment_path: None,
+            segment_reset: false,
             local_buffer_bytes: 16 << 20,
             cluster_id: "mooncake_cluster".to_owned(),
             auth_token: String::new(),
@@ -114,8 +123,8 @@ impl StoreConfig {
     /// and `MC_TRANSFER_SILENCE_MS`
     /// (milliseconds), `MC_TRANSFER_TIMEOUT`, `MC_STORE_PUT_SESSION_TIMEOUT` (seconds), `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`,
     /// `MOONCAKE_ADVERTISE_ADDRESS`, `MOONCAKE_TRANSPORTS`, `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN`,
-    /// `MC_STORE_CLIENT_MIN_PORT`, `MC_STORE_CLIENT_MAX_PORT`, `MOONCAKE_BUSY_POLL_US` (microseconds) and
-    /// `MOONCAKE_ROUTE_CACHE` (0 or 1).
+    /// `MC_STORE_CLIENT_MIN_PORT`, `MC_STORE_CLIENT_MAX_PORT`, `MOONCAKE_BUSY_POLL_US` (microseconds),
+    /// `MOONCAKE_SEGMENT_PATH`, `MOONCAKE_SEGMENT_RESET` and `MOONCAKE_ROUTE_CACHE` (0 or 1).
     pub fn from_env() -> Result<Self, EnvError> {
         Self::from_variables(|name| std::env::var(name).ok())
     }
@@ -163,6 +172,10 @@ impl StoreConfig {
         }
         if let Some(value) = text("MOONCAKE_ROUTE_CACHE") {
             config.route_cache = switch("MOONCAKE_ROUTE_CACHE", value)?;
+        }
+        config.segment_path = text("MOONCAKE_SEGMENT_PATH").map(PathBuf::from);
+        if let Some(value) = text("MOONCAKE_SEGMENT_RESET") {
+            config.segment_reset = switch("MOONCAKE_SEGMENT_RESET", value)?;
         }
         let first = port("MC_STORE_CLIENT_MIN_PORT")?.unwrap_or(*config.ports.start());
         let last = port("MC_STORE_CLIENT_MAX_PORT")?.unwrap_or(*config.ports.end());
@@ -224,6 +237,8 @@ mod tests {
             ("MC_STORE_CLIENT_MAX_PORT", "20010"),
             ("MOONCAKE_BUSY_POLL_US", "0"),
             ("MOONCAKE_ROUTE_CACHE", "0"),
+            ("MOONCAKE_SEGMENT_PATH", "/dev/shm/a segment"),
+            ("MOONCAKE_SEGMENT_RESET", "true"),
             ("MOONCAKE_TRANSPORTS", "process_vm,tcp"),
         ]);
         let expected = StoreConfig {
@@ -240,6 +255,8 @@ mod tests {
             ports: 20_000..=20_010,
             busy_poll: Duration::ZERO,
             route_cache: false,
+            segment_path: Some("/dev/shm/a segment".into()),
+            segment_reset: true,
             transports: "process_vm,tcp".parse().expect("names of transports"),
             ..StoreConfig::default()
         };
@@ -255,6 +272,7 @@ mod tests {
             ("MC_STORE_CLIENT_MIN_PORT", "70000", "a port from 1 to 65535"),
             ("MOONCAKE_BUSY_POLL_US", "1001", BusyWait::WANTED),
             ("MOONCAKE_ROUTE_CACHE", "2", "0 or 1"),
+            ("MOONCAKE_SEGMENT_RESET", "perhaps", "0 or 1"),
             (
                 "MOONCAKE_TRANSPORTS",
                 "shm,rdma",

@@ -1,6 +1,7 @@
 use std::net::SocketAddr;
 
 use mooncake_http::ListenError;
+use mooncake_memory::NamedSegmentError;
 use mooncake_types::{ErrorCode, limits};
 
 /// Why a [`crate::Store`] could not be opened.
@@ -57,6 +58,14 @@ pub enum OpenError {
         bytes: u64,
         /// What the system said.
         reason: String,
+    },
+    /// The file of a named segment cannot be one.
+    #[error("the segment file {path} cannot be used: {error}{advice}", advice = advice(error))]
+    NamedSegment {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        error: NamedSegmentError,
     },
     /// The system gave no random numbers.
     #[error("the system gives no random numbers: {reason}")]
@@ -151,6 +160,13 @@ impl OpenError {
             | Self::SegmentSize { .. }
             | Self::LocalBufferSize { .. }
             | Self::Ports { .. } => ErrorCode::InvalidParams,
+            Self::NamedSegment { error, .. } => match error {
+                // Others may let go of it, or of the room for it.
+                NamedSegmentError::InUse { .. }
+                | NamedSegmentError::System { .. }
+                | NamedSegmentError::Map(_) => ErrorCode::InternalError,
+                _ => ErrorCode::InvalidParams,
+            },
             Self::MasterUnreachable { .. } => ErrorCode::RpcFail,
             Self::Refused { code, .. } | Self::MountRefused { code, .. } => *code,
             Self::Map { .. }
@@ -162,5 +178,12 @@ impl OpenError {
             | Self::Http(_)
             | Self::Thread { .. } => ErrorCode::InternalError,
         }
+    }
+}
+
+const fn advice(error: &NamedSegmentError) -> &'static str {
+    match error.ends_with_a_reset() {
+        true => "; --segment_reset (MOONCAKE_SEGMENT_RESET=1) puts an empty segment in its place",
+        false => "",
     }
 }

@@ -9,6 +9,9 @@ use crate::{MapError, Region};
 /// the system may have none left at the first touch, and would end the process.
 const TMPFS_MAGIC: libc::c_long = 0x0102_1994;
 
+/// The kind of filesystem whose files are made of large pages.
+const HUGETLBFS_MAGIC: libc::c_long = 0x9584_58f6;
+
 /// Length of a page of this machine, in bytes.
 #[must_use]
 pub fn page_bytes() -> u64 {
@@ -89,8 +92,9 @@ pub(crate) fn check_len(file: &OwnedFd, offset: u64, len: u64) -> Result<(), Map
     }
 }
 
-/// Locks the range for as long as the file is open; the descriptor lives in the region.
-fn take_range(file: &OwnedFd, start: libc::off_t, len: u64) -> Result<(), MapError> {
+/// Locks the range, up to the end of the file if `len` is zero, for as long as the file is open; the descriptor lives in
+/// the region.
+pub(crate) fn take_range(file: &OwnedFd, start: libc::off_t, len: u64) -> Result<(), MapError> {
     // SAFETY: a `flock` is plain numbers; zero is a valid value of each.
     let mut range: libc::flock = unsafe { std::mem::zeroed() };
     range.l_type = libc::F_WRLCK as _;
@@ -108,7 +112,7 @@ fn take_range(file: &OwnedFd, start: libc::off_t, len: u64) -> Result<(), MapErr
 }
 
 /// Has the filesystem set aside what the range takes; a file may be longer than what there is of it.
-fn take_room(file: &OwnedFd, start: libc::off_t, len: u64) -> Result<(), MapError> {
+pub(crate) fn take_room(file: &OwnedFd, start: libc::off_t, len: u64) -> Result<(), MapError> {
     let room = file_offset(len)?;
     // Trying in vain would fill the filesystem.
     if room_for(file, len)? < len {
@@ -146,12 +150,7 @@ fn room_for(file: &OwnedFd, len: u64) -> Result<u64, MapError> {
 
 /// Memory with ordinary pages that nobody can shrink. No file of a mounted filesystem can be sealed against that.
 pub(crate) fn check_kind(memory: &OwnedFd, len: u64) -> Result<(), MapError> {
-    // SAFETY: a `statfs` is plain numbers, and all of them are zero until the call fills them in.
-    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: writes one `statfs`, which is ours and as large as that.
-    if unsafe { libc::fstatfs(raw(memory), &raw mut stat) } != 0 {
-        return Err(last_error("fstatfs", len));
-    }
+    let stat = filesystem_of(memory, len)?;
     if stat.f_type as libc::c_long != TMPFS_MAGIC {
         return Err(MapError::WrongKind { wanted: "memory without a name, of ordinary pages," });
     }
@@ -161,6 +160,23 @@ pub(crate) fn check_kind(memory: &OwnedFd, len: u64) -> Result<(), MapError> {
         return Err(MapError::Unsealed);
     }
     Ok(())
+}
+
+fn filesystem_of(file: &OwnedFd, len: u64) -> Result<libc::statfs, MapError> {
+    // SAFETY: a `statfs` is plain numbers, and all of them are zero until the call fills them in.
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: writes one `statfs`, which is ours and as large as that.
+    match unsafe { libc::fstatfs(raw(file), &raw mut stat) } {
+        0 => Ok(stat),
+        _ => Err(last_error("fstatfs", len)),
+    }
+}
+
+/// Length of the pages that the file is made of, if it lies in a filesystem of large ones.
+pub(crate) fn large_page_bytes(file: &OwnedFd, len: u64) -> Result<Option<u64>, MapError> {
+    let stat = filesystem_of(file, len)?;
+    let is_large = stat.f_type as libc::c_long == HUGETLBFS_MAGIC;
+    Ok(is_large.then_some(stat.f_bsize as u64))
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod checksum;
 mod descriptors;
 mod foreign;
 mod host_memory;
+mod named;
 mod numa;
 mod other_process;
 mod peer;
@@ -42,6 +43,10 @@ pub use checksum::{Crc32c, crc32c};
 pub use descriptors::{MAX_DESCRIPTORS, recv_with_descriptors, send_with_descriptors};
 pub use foreign::page_bytes;
 pub use host_memory::HostMemory;
+pub use named::{
+    MAX_ROW_BYTES, MappedWords, NamedSegment, NamedSegmentError, NamedSegmentWish, Past, Record,
+    RowId, WordMemory,
+};
 pub use numa::bind_to_numa_node;
 pub use other_process::copy_from_process;
 pub use peer::{Peer, own_uid, peer_of};

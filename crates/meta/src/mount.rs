@@ -144,6 +144,9 @@ impl Meta {
             {
                 self.note_use(slot);
             }
+        } else if (&*known.name, &*known.endpoint) != (mount.name, mount.endpoint) {
+            // Its process was started again with the memory of before, and is found at another port.
+            self.segments.take_over(slot, mount, from);
         }
         match self.segments[slot].recovering {
             None => Ok(MountOutcome::Ready),

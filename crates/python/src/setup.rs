@@ -1,6 +1,7 @@
 //! The arguments of `setup`, in both of its forms.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use mooncake_client::{
     DummyError, EnvError, ErrorCode, HttpAddress, OpenError, StoreConfig, is_served_by_tcp,
@@ -62,6 +63,9 @@ pub(crate) struct Setup {
     pub(crate) engine: Option<Py<TransferEngineHandle>>,
     /// The port of the HTTP server, if there is to be one.
     http_port: Option<u64>,
+    /// The file of the segment, if not the environment's. Only a dict can say it.
+    segment_path: Option<String>,
+    segment_reset: bool,
     /// Options that are accepted and have no effect in this build.
     ignored: Vec<&'static str>,
 }
@@ -139,6 +143,8 @@ impl Setup {
             tenant_id: default_tenant(),
             engine: None,
             http_port: None,
+            segment_path: None,
+            segment_reset: false,
             ignored: Vec::new(),
         }
     }
@@ -174,6 +180,8 @@ impl Setup {
                 .map_or_else(default_tenant, std::string::ToString::to_string),
             engine: engine(values[7].as_ref())?,
             http_port: flag(11)?.then_some(http_port),
+            segment_path: None,
+            segment_reset: false,
             ignored: ignored(flag(8)?),
         })
     }
@@ -215,6 +223,8 @@ impl Setup {
         };
         let http_port = flag("enable_client_http_server")?.then_some(http_port);
         let ignored = ignored(flag("enable_ssd_offload")?);
+        let segment_path = text(&["segment_path"])?.filter(|path| !path.is_empty());
+        let segment_reset = flag("segment_reset")?;
         Ok(global_segment_size.and_then(|global_segment_size| {
             Ok(Self {
                 local_hostname,
@@ -226,6 +236,8 @@ impl Setup {
                 tenant_id,
                 engine: None,
                 http_port,
+                segment_path,
+                segment_reset,
                 ignored,
             })
         }))
@@ -261,7 +273,11 @@ impl Setup {
         if !self.ignored.is_empty() {
             tracing::warn!("setup: no effect in this build: {}", self.ignored.join(", "));
         }
+        let environment = StoreConfig::from_env().map_err(SetupError::Environment)?;
+        let segment_path = self.segment_path.as_ref().map(PathBuf::from);
         Ok(StoreConfig {
+            segment_path: segment_path.or_else(|| environment.segment_path.clone()),
+            segment_reset: self.segment_reset || environment.segment_reset,
             local_hostname: self.local_hostname.clone(),
             master: self.master_server_addr.clone(),
             segment_bytes: self.global_segment_size,
@@ -269,7 +285,7 @@ impl Setup {
             http: self.http()?,
             // With a metadata server the C++ package listens elsewhere; without one the port is where others connect.
             port_is_a_name: self.metadata_server != PEER_TO_PEER,
-            ..StoreConfig::from_env().map_err(SetupError::Environment)?
+            ..environment
         })
     }
 

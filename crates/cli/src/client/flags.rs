@@ -55,6 +55,13 @@ pub struct NodeFlags {
     /// Memory lent to the pool: bytes, or like 4GB.
     #[arg(long, default_value = "4 GB", value_name = "SIZE")]
     pub global_segment_size: ByteSize,
+    /// File that the memory lies in, such as /dev/shm/mooncake: what is put there is there again when the node is
+    /// started again with the same file. Empty: the memory ends with the node. Also read from MOONCAKE_SEGMENT_PATH.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "FILE")]
+    pub segment_path: String,
+    /// Begin with an empty segment whatever that file holds. Also read from MOONCAKE_SEGMENT_RESET.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub segment_reset: Switch,
     /// Buffer for copying puts and gets of this process, of which it makes none: bytes, or like 16MB.
     #[arg(long, default_value = "0", value_name = "SIZE")]
     pub local_buffer_size: ByteSize,

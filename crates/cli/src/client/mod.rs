@@ -3,6 +3,7 @@
 mod dummies;
 mod flags;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -26,6 +27,8 @@ pub fn main(args: &[String]) -> ExitCode {
         variable("cluster_id", "MC_STORE_CLUSTER_ID"),
         variable("auth_token", "MOONCAKE_AUTH_TOKEN"),
         variable("advertise_address", "MOONCAKE_ADVERTISE_ADDRESS"),
+        variable("segment_path", "MOONCAKE_SEGMENT_PATH"),
+        variable("segment_reset", "MOONCAKE_SEGMENT_RESET"),
     ];
     let flags = match parse(args, &variables) {
         Ok(flags) => flags,
@@ -59,6 +62,8 @@ fn host(flags: &ClientFlags) -> Result<(), String> {
         advertise_address: Some(flags.node.advertise_address.clone()).filter(|it| !it.is_empty()),
         master: flags.master.master_server_address.clone(),
         segment_bytes: flags.node.global_segment_size.0,
+        segment_path: Some(&flags.node.segment_path).filter(|it| !it.is_empty()).map(PathBuf::from),
+        segment_reset: flags.node.segment_reset.0,
         local_buffer_bytes: flags.node.local_buffer_size.0,
         http: flags.http.address(),
         cluster_id: flags.master.cluster_id.clone(),

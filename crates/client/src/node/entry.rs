@@ -72,6 +72,11 @@ impl Entry {
         }
     }
 
+    /// An entry that an earlier process completed.
+    pub(super) fn restored(range: &RangeWrite<'_>, checksums: Option<Arc<[u32]>>) -> Self {
+        Self { state: EntryState::Complete, checksums, parts: None, ..Self::writing(range) }
+    }
+
     /// What is left of an entry's range when a newer one took the rest: a fence against older writers.
     pub(super) fn fence(&self, len: u64) -> Self {
         Self { len, grant: self.grant, ..Self::barrier(self.version) }

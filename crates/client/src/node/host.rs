@@ -23,8 +23,10 @@ impl Host {
     /// Lends these segments.
     #[must_use]
     pub fn new(segments: Vec<Segment>) -> Self {
+        let epoch = segments.iter().map(Segment::epoch).max().unwrap_or(Epoch(0));
+        segments.iter().for_each(|segment| segment.note_epoch(epoch));
         let segments = RwLock::new(segments.into_iter().map(Arc::new).collect());
-        Self { segments, epoch: AtomicU64::new(0), patience: WRITER_PATIENCE }
+        Self { segments, epoch: AtomicU64::new(epoch.0), patience: WRITER_PATIENCE }
     }
 
     /// Changes how long a writer waits for an older one in the same range to stop; five seconds if this is not
@@ -42,8 +44,12 @@ impl Host {
 
     /// Lends one more segment.
     pub fn lend(&self, segment: Segment) {
+        let segment = Arc::new(segment);
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
-        segments.push(Arc::new(segment));
+        segments.push(Arc::clone(&segment));
+        drop(segments);
+        self.see_epoch(segment.epoch());
+        segment.note_epoch(self.epoch());
     }
 
     /// Serves a segment no longer. Transfers that hold its memory end first; what they wrote is lost. Its memory is
@@ -125,6 +131,10 @@ impl Host {
 
     /// Takes note of a leader; from then on the grants of older ones are refused.
     pub fn see_epoch(&self, epoch: Epoch) {
+        if epoch > self.epoch() {
+            // Before anything is done that it allows: a process that comes after this one obeys no older one either.
+            self.segments().iter().for_each(|segment| segment.note_epoch(epoch));
+        }
         self.epoch.fetch_max(epoch.0, Ordering::SeqCst);
     }
 

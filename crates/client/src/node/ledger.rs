@@ -25,6 +25,8 @@ pub struct Ledger {
     entries: BTreeMap<u64, Entry>,
     writers: BTreeMap<u64, Writer>,
     next_ticket: u64,
+    /// Grants up to this one are refused everywhere.
+    floor: Option<Version>,
 }
 
 #[derive(Clone, Debug)]
@@ -71,7 +73,37 @@ impl Ledger {
     /// The ledger of an empty segment of `len` bytes.
     #[must_use]
     pub const fn new(len: u64) -> Self {
-        Self { len, entries: BTreeMap::new(), writers: BTreeMap::new(), next_ticket: 0 }
+        Self {
+            len,
+            entries: BTreeMap::new(),
+            writers: BTreeMap::new(),
+            next_ticket: 0,
+            floor: None,
+        }
+    }
+
+    /// Puts in an entry that was complete when the process ended that had the segment before.
+    ///
+    /// # Errors
+    /// As [`Ledger::begin`] for what is out of bounds, and [`ErrorCode::InvalidWrite`] for what overlaps another entry.
+    pub(super) fn restore(
+        &mut self,
+        range: &RangeWrite<'_>,
+        checksums: Option<Arc<[u32]>>,
+    ) -> Result<(), ErrorCode> {
+        self.check(range)?;
+        let taken = self.overlapped(&(range.offset..range.offset + range.entry_len));
+        if !is_whole(range) || !taken.is_empty() {
+            return Err(ErrorCode::InvalidWrite);
+        }
+        self.entries.insert(range.offset, Entry::restored(range, checksums));
+        Ok(())
+    }
+
+    /// Refuses this grant and all older ones from now on, wherever they begin: those that had begun somewhere before the
+    /// process ended, whose fences ended with it.
+    pub(super) const fn refuse_up_to(&mut self, floor: Option<Version>) {
+        self.floor = floor;
     }
 
     /// Takes a range, or a part of one, for a writer. The first part under a grant takes all of the range: entries that
@@ -250,7 +282,7 @@ impl Ledger {
         if !is_placed {
             return Err(ErrorCode::InvalidWrite);
         }
-        if range.grant < range.version {
+        if range.grant < range.version || Some(range.grant) <= self.floor {
             return Err(ErrorCode::InvalidVersion);
         }
         if range.key.is_empty() || range.key.len() > limits::MAX_KEY_BYTES {

@@ -10,6 +10,7 @@ mod entry;
 mod frontier;
 mod host;
 mod inventory;
+mod kept;
 mod ledger;
 mod pinned;
 mod pins;

@@ -3,13 +3,15 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{Region, SlotRow, SlotTable};
+use mooncake_memory::{NamedSegment, NamedSegmentError, Region, SlotRow, SlotTable};
 use mooncake_transfer::{Interrupt, ReadTicket, SharedSegment, WriteTicket};
-use mooncake_types::{ErrorCode, RangeRead, RangeWrite, SegmentId, Version};
+use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, Version};
 
 use super::bell::Bell;
+use super::entry::EntryState;
 use super::frontier::Frontier;
 use super::inventory::Inventory;
+use super::kept::Kept;
 use super::ledger::{Clearance, Held, Ledger};
 use super::pins::{PinKey, Pins};
 
@@ -34,6 +36,8 @@ struct Books {
     /// What writers must call the segment.
     id: SegmentId,
     ledger: Ledger,
+    /// What of the ledger outlives this process, if anything does.
+    kept: Option<Kept>,
     interrupts: BTreeMap<u64, Arc<dyn Interrupt>>,
     pins: Pins,
 }
@@ -43,8 +47,29 @@ impl Segment {
     #[must_use]
     pub fn new(id: SegmentId, region: Region) -> Self {
         let ledger = Ledger::new(region.len());
-        let (interrupts, pins) = (BTreeMap::new(), Pins::default());
-        let books = Books { id, ledger, interrupts, pins };
+        Self::of_books(id, region, Books::new(id, ledger, None))
+    }
+
+    /// Lends a named segment, with all that an earlier process completed in it. It is `id` if it is a new one.
+    ///
+    /// # Errors
+    /// [`NamedSegmentError::Damaged`] if what was kept of it is not what was written.
+    pub fn named(id: SegmentId, named: NamedSegment) -> Result<Self, NamedSegmentError> {
+        let len = named.memory.len();
+        let (kept, ledger) = match named.is_new() {
+            true => (Kept::empty(named.words, id), Ledger::new(len)),
+            false => Kept::restore(named.words, len)?,
+        };
+        let id = kept.segment();
+        let books = Books::new(id, ledger, Some(kept));
+        let segment = Self::of_books(id, named.memory, books);
+        let books = segment.lock();
+        books.ledger.entries().for_each(|(offset, _)| segment.publish(&books.ledger, offset));
+        drop(books);
+        Ok(segment)
+    }
+
+    fn of_books(id: SegmentId, region: Region, books: Books) -> Self {
         Self {
             id,
             former: Vec::new(),
@@ -64,6 +89,9 @@ impl Segment {
         self.close();
         let gone = books.ledger.drop_all();
         books.id = id;
+        if let Some(kept) = &mut books.kept {
+            kept.start_empty(id);
+        }
         self.stop(&books, &gone.superseded);
         drop(books);
         let mut former = self.former.clone();
@@ -77,6 +105,33 @@ impl Segment {
             frontier: Arc::clone(&self.frontier),
             books: Arc::clone(&self.books),
             stopped: Arc::clone(&self.stopped),
+        }
+    }
+
+    /// Whether what lies in it outlives this process.
+    #[must_use]
+    pub fn is_named(&self) -> bool {
+        self.lock().kept.is_some()
+    }
+
+    /// How many entries are complete, and their length together in bytes.
+    #[must_use]
+    pub fn complete_entries(&self) -> (usize, u64) {
+        let books = self.lock();
+        let complete =
+            books.ledger.entries().filter(|(_, entry)| entry.state == EntryState::Complete);
+        complete.fold((0, 0), |(count, bytes), (_, entry)| (count + 1, bytes + entry.len))
+    }
+
+    /// The highest epoch that it is known to have obeyed before; zero if that is not known.
+    pub(super) fn epoch(&self) -> Epoch {
+        self.lock().kept.as_ref().map_or(Epoch(0), Kept::epoch)
+    }
+
+    /// An epoch is about to be obeyed here.
+    pub(super) fn note_epoch(&self, epoch: Epoch) {
+        if let Some(kept) = &self.lock().kept {
+            kept.note_epoch(epoch);
         }
     }
 
@@ -176,6 +231,9 @@ impl Segment {
             return Err(ErrorCode::SegmentNotFound);
         }
         let begun = books.ledger.begin(range)?;
+        if let Some(kept) = &mut books.kept {
+            kept.begin(&begun.dropped, range.grant);
+        }
         // Before this writer, or one that it waits for, can have changed a byte of what others read by themselves.
         if let Some(slots) = &self.slots {
             begun.dropped.iter().for_each(|&offset| slots.withdraw(offset));
@@ -227,6 +285,7 @@ impl Segment {
         let offset = books.ledger.offset_of(ticket);
         let completed = books.ledger.complete(ticket, checksums);
         if completed.is_ok() {
+            books.keep(offset);
             self.publish(&books.ledger, offset);
         }
         self.stopped.ring();
@@ -260,6 +319,9 @@ impl Segment {
     pub(super) fn drop_version(&self, offset: u64, version: Version) {
         let mut books = self.lock();
         let gone = books.ledger.drop_version(offset, version);
+        if let Some(kept) = &mut books.kept {
+            kept.drop_entries(&gone.dropped, version);
+        }
         if let Some(slots) = &self.slots {
             gone.dropped.iter().for_each(|&offset| slots.withdraw(offset));
         }
@@ -300,6 +362,17 @@ impl Drop for Segment {
 }
 
 impl Books {
+    fn new(id: SegmentId, ledger: Ledger, kept: Option<Kept>) -> Self {
+        Self { id, ledger, kept, interrupts: BTreeMap::new(), pins: Pins::default() }
+    }
+
+    /// Has the entry that starts here outlive the process, if all of it is there.
+    fn keep(&mut self, offset: u64) {
+        if let (Some(kept), Some(entry)) = (&mut self.kept, self.ledger.complete_at(offset)) {
+            kept.complete(offset, entry);
+        }
+    }
+
     fn interrupts_of(&self, tickets: &[u64]) -> Vec<Arc<dyn Interrupt>> {
         tickets.iter().filter_map(|ticket| self.interrupts.get(ticket)).map(Arc::clone).collect()
     }

@@ -80,7 +80,8 @@ impl Store {
         })
     }
 
-    /// Leaves the pool. What this store's segment held is lost to the others. Calls that are under way end first or
+    /// Leaves the pool. What this store's segment held is lost to the others, unless it is a named one
+    /// ([`StoreConfig::segment_path`]), which waits for the next process with its file. Calls that are under way end first or
     /// fail; later ones are refused. Closing twice does nothing.
     pub fn close(&self) {
         if self.is_forked() {

@@ -1,8 +1,9 @@
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use mooncake_memory::Region;
+use mooncake_memory::{NamedSegment, NamedSegmentError, NamedSegmentWish, Past, Region};
 use mooncake_transfer::{LocalTransport, Paths, SegmentHost, ServerConfig, TcpConfig};
 use mooncake_types::host_port::split;
 use mooncake_types::{ClientId, SegmentId, limits};
@@ -39,6 +40,9 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long connecting to a node may take. A get then meets a node that vanished in less than a second.
 const NODE_CONNECT_TIMEOUT: Duration = Duration::from_millis(600);
+
+/// Longest wait for another process to let go of the segment's file: one that was killed takes a while to go.
+const FILE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Most connections that a node serves: two thousand busy clients with four lanes each. A connection costs a thread
 /// with a small stack and a descriptor.
@@ -120,14 +124,53 @@ impl Opening {
         self.config.segment_bytes > 0
     }
 
-    fn map_segment(&self) -> Result<Vec<Segment>, OpenError> {
+    fn map_segment(&mut self) -> Result<Vec<Segment>, OpenError> {
         if !self.serves() {
             return Ok(Vec::new());
+        }
+        if let Some(path) = self.config.segment_path.clone() {
+            let named = self.named_segment(&path);
+            return named.map(|segment| vec![segment]).map_err(|error| OpenError::NamedSegment {
+                path: path.display().to_string(),
+                error,
+            });
         }
         let bytes = self.config.segment_bytes;
         let region = Region::anonymous(bytes)
             .map_err(|error| OpenError::Map { bytes, reason: error.to_string() })?;
         Ok(vec![Segment::new(self.segment, region.emptied_at_end())])
+    }
+
+    /// Opens the segment's file. Who had it before was the same client to the master.
+    fn named_segment(&mut self, path: &Path) -> Result<Segment, NamedSegmentError> {
+        let begun = Instant::now();
+        let named = NamedSegment::open(&NamedSegmentWish {
+            path: path.to_owned(),
+            len: self.config.segment_bytes,
+            cluster_id: self.config.cluster_id.clone(),
+            segment: self.segment,
+            client: self.client,
+            reset: self.config.segment_reset,
+            patience: FILE_PATIENCE,
+        })?;
+        let (path, past) = (path.display(), named.past);
+        self.client = named.client;
+        let segment = Segment::named(self.segment, named)?;
+        self.segment = segment.id();
+        match past {
+            Past::None => tracing::info!(%path, segment = %segment.id(), "a named segment is made"),
+            Past::EarlierRun => tracing::warn!(
+                %path,
+                "the named segment is of before the machine started, and begins empty"
+            ),
+            Past::Kept => {
+                let (objects, bytes) = segment.complete_entries();
+                let took_ms = begun.elapsed().as_millis() as u64;
+                let segment = segment.id();
+                tracing::info!(%path, %segment, objects, bytes, took_ms, "a named segment is lent again");
+            }
+        }
+        Ok(segment)
     }
 
     fn dialer(&self, call_timeout: Duration) -> Dialer {

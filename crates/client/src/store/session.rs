@@ -113,11 +113,14 @@ impl Session {
         self.renewal.stop();
         let own = self.own();
         // Giving back much memory takes long, and is left for the end.
-        let _lent = self.host.segments();
+        let lent = self.host.segments();
+        // What outlives this process stays the master's: it loses sight of it until the next process has it.
+        let ending = lent.iter().filter(|segment| !segment.is_named()).map(|segment| segment.id());
+        let ending: Vec<SegmentId> = ending.collect();
         // Before the master knows: it has nobody drop what lies in segments that are gone, so what is replaced then could
         // be read here by routes of before.
         own.iter().for_each(|&id| self.host.take_back(id));
-        if let Err(error) = self.say_goodbye(own) {
+        if let Err(error) = self.say_goodbye(ending) {
             tracing::info!(%error, "the master was not told that this client leaves");
         }
         self.pool.clear();
@@ -128,9 +131,9 @@ impl Session {
     }
 
     /// Gives up what is being put and has the master forget the segments.
-    fn say_goodbye(&self, own: Vec<SegmentId>) -> Result<(), CallError> {
+    fn say_goodbye(&self, ending: Vec<SegmentId>) -> Result<(), CallError> {
         let puts = self.puts.close();
-        if puts.is_empty() && own.is_empty() {
+        if puts.is_empty() && ending.is_empty() {
             return Ok(());
         }
         let mut dialed =
@@ -143,7 +146,7 @@ impl Session {
             let request = Request::PutRevoke { puts };
             connection.call(&request).map_err(|failure| failure.error)?;
         }
-        for id in own {
+        for id in ending {
             let request = Request::UnmountSegment { id, grace_ms: 0 };
             connection.call(&request).map_err(|failure| failure.error)?;
         }

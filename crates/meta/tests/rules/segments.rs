@@ -108,6 +108,30 @@ fn mounting_twice_is_fine_only_if_nothing_differs() {
 }
 
 #[test]
+fn a_segment_that_is_mounted_again_may_be_served_elsewhere() {
+    let mut world = World::new(Config::default());
+    world.mount(ALICE, 1, 64 * KIB).expect("the segment is a new one");
+    world.put("a", 1).expect("there is room");
+    world.disconnect(ALICE);
+    let mount = MountSegment {
+        id: SegmentId(1),
+        name: "elsewhere:1",
+        endpoint: "elsewhere:2",
+        len: 64 * KIB,
+        seen_epoch: Epoch(0),
+        is_empty: false,
+    };
+    assert_eq!(world.ask(ALICE, &Request::MountSegment(mount)), READY);
+    assert!(!world.ping(ALICE, &[SegmentId(1)]), "it is known");
+    let segments = world.get("a").expect("it is in sight again").segments;
+    let places: Vec<_> = segments.iter().map(|at| (&*at.name, &*at.endpoint)).collect();
+    assert_eq!(places, [("elsewhere:1", "elsewhere:2")]);
+    world.check();
+    assert_eq!(world.unmount(ALICE, 1, 0), Ok(()));
+    world.check();
+}
+
+#[test]
 fn a_node_that_obeyed_a_later_leader_raises_the_epoch() {
     let mut world = pool(1, 64 * KIB);
     let before = world.put("a", 1).unwrap().what.version;

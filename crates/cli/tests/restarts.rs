@@ -1,0 +1,342 @@
+//! Nodes with a named segment that are killed, or stopped, and started again.
+
+#![allow(missing_docs, reason = "tests are no public interface")]
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use mooncake_client::{
+    Buffer, ErrorCode, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
+};
+use rustix::process::{Pid, Signal, kill_process};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running program. Dropping it kills it.
+struct Program {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Program {
+    fn start(path: &str, args: &[&str]) -> Program {
+        let mut command = Command::new(path);
+        command.args(args).env_remove("MOONCAKE_AUTH_TOKEN").env_remove("MC_STORE_CLUSTER_ID");
+        command.env_remove("MOONCAKE_ADVERTISE_ADDRESS").stdin(Stdio::null());
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("the program exists");
+        let stderr = child.stderr.take().expect("a pipe");
+        let (send, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            let lines = BufReader::new(stderr).lines().map_while(Result::ok);
+            // Read on when nobody listens any more: the program must not stop at a full pipe.
+            lines.for_each(|line| drop(send.send(line)));
+        });
+        Program { child, lines }
+    }
+
+    /// The next logged line that holds `word`.
+    fn line(&self, word: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let line = self.lines.recv_timeout(left);
+            let line = line.unwrap_or_else(|error| panic!("no line with {word}: {error}"));
+            if line.contains(word) {
+                return line;
+            }
+        }
+    }
+
+    /// Ends it by a signal, and waits until it is gone.
+    fn end(mut self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process id");
+        kill_process(pid, signal).expect("the process runs");
+        self.child.wait().expect("our child");
+    }
+
+    /// What it says when it fails.
+    fn failure(mut self) -> String {
+        let status = self.child.wait().expect("our child");
+        assert!(!status.success(), "it has ended well");
+        self.lines.iter().collect::<Vec<String>>().join("\n")
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A master, and its address.
+fn start_master(port: &str) -> (Program, String) {
+    let rpc_port = format!("--rpc_port={port}");
+    let args = [&rpc_port, "--port=0", "--metrics_port=0", "--rpc_address=127.0.0.1"];
+    let args = [&args[..], &["--metrics_host=127.0.0.1"]].concat();
+    let master = Program::start(env!("CARGO_BIN_EXE_mooncake_master"), &args);
+    let line = master.line("the master serves");
+    let (_, rest) = line.split_once("rpc_addr=").expect("its address");
+    let address = rest.split(' ').next().unwrap_or_default().to_owned();
+    (master, address)
+}
+
+/// A master, a store that lends nothing, and the file of a node's segment, which goes at the end.
+struct Scene {
+    file: PathBuf,
+    address: String,
+    store: Store,
+    master: Option<Program>,
+}
+
+const SIZE: &str = "--global_segment_size=64MB";
+
+impl Scene {
+    fn new(name: &str) -> Scene {
+        let file = format!("/dev/shm/mooncake-restarts-{}-{name}", std::process::id());
+        let (master, address) = start_master("0");
+        let store = Store::open(StoreConfig {
+            master: address.clone(),
+            segment_bytes: 0,
+            ..StoreConfig::from_variables(|_| None).expect("the defaults make sense")
+        });
+        let store = store.expect("the master serves");
+        Scene { file: file.into(), address, store, master: Some(master) }
+    }
+
+    /// Kills the master, and then starts another at its port.
+    fn replace_master(&mut self, meanwhile: impl FnOnce()) {
+        self.master.take().expect("a master").end(Signal::KILL);
+        meanwhile();
+        let (_, port) = self.address.rsplit_once(':').expect("a port");
+        self.master = Some(start_master(port).0);
+    }
+
+    fn begin_node(&self, more: &[&str]) -> Program {
+        let master = format!("--master_server_address={}", self.address);
+        let file = format!("--segment_path={}", self.file.display());
+        let mut args = vec!["--host=127.0.0.1", "--port=0", &master, &file];
+        args.extend(more);
+        Program::start(env!("CARGO_BIN_EXE_mooncake_client"), &args)
+    }
+
+    fn node(&self) -> Program {
+        let node = self.begin_node(&[SIZE]);
+        node.line("the storage node is ready");
+        node
+    }
+
+    fn put(&self, key: &str, version: u64) -> Result<(), ErrorCode> {
+        let value = Buffer::from_vec(value(key, version));
+        let source = PutSource::new(key, SliceList::from(value.raw()));
+        self.store.upsert(&[source], &ReplicateConfig::default()).remove(0)
+    }
+
+    /// The version that a get gives. Its bytes are right.
+    fn get(&self, key: &str) -> Result<u64, ErrorCode> {
+        let bytes = self.store.get(&[key]).remove(0)?.into_vec();
+        let text = String::from_utf8_lossy(&bytes[..bytes.len().min(64)]).into_owned();
+        let version = text.split('#').nth(1).expect("a version").parse().expect("a number");
+        assert!(bytes == value(key, version), "{key} of version {version} is wrong");
+        Ok(version)
+    }
+
+    /// Waits until the key can be read.
+    fn wait(&self, key: &str) -> u64 {
+        let begun = Instant::now();
+        loop {
+            match self.get(key) {
+                Ok(version) => return version,
+                Err(error) => assert!(begun.elapsed() < PATIENCE, "{key} never comes: {error}"),
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
+
+/// Bytes that say which key and version they are of; of many lengths, up to a megabyte.
+fn value(key: &str, version: u64) -> Vec<u8> {
+    let seed = key.bytes().fold(version, |sum, byte| sum * 31 + u64::from(byte));
+    let len = 48 + (1_usize << (seed % 21)) + seed as usize % 1000;
+    format!("{key}#{version}#").bytes().cycle().take(len).collect()
+}
+
+#[test]
+fn what_a_node_held_when_it_was_killed_or_stopped_can_be_read_when_it_is_back() {
+    let scene = Scene::new("back");
+    let mut node = scene.node();
+    let keys: Vec<String> = (0..200).map(|number| format!("key-{number}")).collect();
+    for key in &keys {
+        scene.put(key, 1).expect("there is room");
+    }
+    for key in &keys[..50] {
+        scene.put(key, 2).expect("there is room");
+    }
+    assert_eq!(scene.store.remove(&[&keys[199]], true), [Ok(())]);
+    for (round, signal) in [Signal::KILL, Signal::TERM, Signal::KILL].into_iter().enumerate() {
+        // Some of them by routes that are known when the node goes.
+        keys[..20].iter().for_each(|key| assert_eq!(scene.get(key), Ok(2), "{key}"));
+        node.end(signal);
+        let begun = Instant::now();
+        node = scene.begin_node(&[SIZE]);
+        node.line("a named segment is lent again");
+        scene.wait(&keys[0]);
+        for (number, key) in keys[..199].iter().enumerate() {
+            let version = if number < 50 { 2 } else { 1 };
+            assert_eq!(scene.get(key), Ok(version), "{key} after {signal:?}");
+        }
+        println!("all were read {:?} after the start", begun.elapsed());
+        assert_eq!(scene.get(&keys[199]), Err(ErrorCode::ObjectNotFound), "it was removed");
+        scene.put(&format!("new-{round}"), 7).expect("there is room");
+        assert_eq!(scene.get(&format!("new-{round}")), Ok(7));
+    }
+}
+
+#[test]
+fn what_a_node_held_can_be_read_when_it_and_its_master_were_killed() {
+    let mut scene = Scene::new("both");
+    let node = scene.node();
+    let keys: Vec<String> = (0..100).map(|number| format!("key-{number}")).collect();
+    for key in &keys {
+        scene.put(key, 1).expect("there is room");
+    }
+    scene.put(&keys[0], 2).expect("there is room");
+    assert_eq!(scene.store.remove(&[&keys[99]], true), [Ok(())]);
+    scene.replace_master(|| node.end(Signal::KILL));
+    let mut node = scene.node();
+    for round in 0..2 {
+        scene.wait(&keys[1]);
+        // A new leader shows what took the place of something else only once it knows that nobody reads that any more.
+        assert_eq!(scene.wait(&keys[0]), 2, "round {round}");
+        keys[1..99].iter().for_each(|key| assert_eq!(scene.get(key), Ok(1), "{key}, {round}"));
+        assert_eq!(scene.get(&keys[99]), Err(ErrorCode::ObjectNotFound), "it was removed");
+        let fresh = format!("fresh-{round}");
+        let begun = Instant::now();
+        while let Err(error) = scene.put(&fresh, 7) {
+            assert!(begun.elapsed() < PATIENCE, "nothing can be put any more: {error}");
+        }
+        assert_eq!(scene.get(&fresh), Ok(7));
+        // And the node first, the master after it.
+        node.end(Signal::KILL);
+        scene.replace_master(|| {});
+        node = scene.node();
+    }
+    scene.wait("fresh-1");
+}
+
+/// Run it alone, with as many gigabytes as the machine has: MOONCAKE_TEST_GB=10 cargo nextest run --release
+/// -p mooncake-cli --test restarts --run-ignored only --no-capture
+#[test]
+#[ignore = "it takes gigabytes and wants the machine for itself"]
+fn ten_gigabytes_can_be_read_within_a_second() {
+    let gigabytes: u64 =
+        std::env::var("MOONCAKE_TEST_GB").map_or(10, |text| text.parse().expect("a number"));
+    let scene = Scene::new("large");
+    let size = format!("--global_segment_size={}MB", gigabytes * 1024 + 64);
+    let node = scene.begin_node(&[&size]);
+    node.line("the storage node is ready");
+    let keys: Vec<String> =
+        (0..gigabytes << 14).map(|number| format!("block-{number:0>100}")).collect();
+    let block = |key: &String| Buffer::from_vec(key.bytes().cycle().take(64 << 10).collect());
+    for keys in keys.chunks(256) {
+        let blocks: Vec<Buffer> = keys.iter().map(block).collect();
+        let named = keys.iter().zip(&blocks);
+        let sources: Vec<_> =
+            named.map(|(key, block)| PutSource::new(key, SliceList::from(block.raw()))).collect();
+        let put = scene.store.put(&sources, &ReplicateConfig::default());
+        assert!(put.iter().all(Result::is_ok), "{put:?}");
+    }
+    node.end(Signal::KILL);
+    let begun = Instant::now();
+    let node = scene.begin_node(&[&size]);
+    let line = node.line("a named segment is lent again");
+    while scene.store.exist(&[&keys[0]]) != [Ok(true)] {
+        assert!(begun.elapsed() < PATIENCE, "it never comes back");
+    }
+    let took = begun.elapsed();
+    println!("{line}\n{} objects, {gigabytes} GiB: there again after {took:?}", keys.len());
+    for keys in keys.chunks(256) {
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        for (key, read) in keys.iter().zip(scene.store.get(&keys)) {
+            let read = read.unwrap_or_else(|error| panic!("{key}: {error}")).into_vec();
+            assert!(read == block(&(*key).to_owned()).into_vec(), "{key} is wrong");
+        }
+    }
+    println!("all were read after {:?}", begun.elapsed());
+    assert!(took.as_millis() <= 1000.max(u128::from(gigabytes) * 100), "{took:?}");
+}
+
+/// Killed at moments that nobody chose, under a writer that never rests.
+#[test]
+fn no_kill_loses_what_was_acknowledged_or_tears_a_value() {
+    let scene = Scene::new("torn");
+    let mut node = scene.node();
+    let mut acknowledged = [0; 24];
+    let mut version = 0;
+    for round in 0..6 {
+        let pid = node.child.id();
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(40 + round * 37));
+            let pid = Pid::from_raw(pid.cast_signed()).expect("a process id");
+            kill_process(pid, Signal::KILL).expect("the process runs");
+        });
+        let mut failed = [0; 24];
+        let mut put = 0;
+        while failed.iter().all(|&version| version == 0) {
+            version += 1;
+            let number = (version * 7 % 24) as usize;
+            match scene.put(&format!("key-{number}"), version) {
+                Ok(()) => (acknowledged[number], put) = (version, put + 1),
+                Err(_) => failed[number] = version,
+            }
+        }
+        killer.join().expect("it killed the node");
+        node.child.wait().expect("our child");
+        node = scene.node();
+        println!("round {round}: {put} puts");
+        for (number, acknowledged) in acknowledged.iter_mut().enumerate().filter(|(_, of)| **of > 0)
+        {
+            let found = scene.wait(&format!("key-{number}"));
+            // Whether the last put took place is unknown, until here.
+            let expected = [*acknowledged, failed[number]];
+            assert!(expected.contains(&found), "key-{number}: {found} of {expected:?}");
+            *acknowledged = found;
+        }
+    }
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named_with_the_way_out() {
+    let scene = Scene::new("refused");
+    std::fs::write(&scene.file, "somebody's").expect("it can be written");
+    let advice = "; --segment_reset (MOONCAKE_SEGMENT_RESET=1) puts an empty segment in its place";
+    let refused = |more: &[&str], reason: &str| {
+        let failure = scene.begin_node(more).failure();
+        let file = scene.file.display();
+        let expected = format!("the segment file {file} cannot be used: {reason}");
+        assert!(failure.contains(&expected), "{failure}");
+    };
+    refused(&[SIZE], &format!("it is no segment of Mooncake Store{advice}"));
+    let node = scene.begin_node(&[SIZE, "--segment_reset"]);
+    node.line("the storage node is ready");
+    scene.put("key", 1).expect("there is room");
+    refused(&[SIZE, "--segment_reset"], "another process has been using it for 50");
+    node.end(Signal::KILL);
+    let found = "it holds a segment of 67108864 bytes, and one of 33554432 is wanted";
+    refused(&["--global_segment_size=32MB"], &format!("{found}{advice}"));
+    let node = scene.begin_node(&["--global_segment_size=32MB", "--segment_reset"]);
+    node.line("the storage node is ready");
+    assert!(scene.get("key").is_err(), "its segment was given up");
+    assert_eq!(scene.put("other", 2), Ok(()));
+    assert_eq!(scene.get("other"), Ok(2));
+}

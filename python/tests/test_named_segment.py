@@ -1,0 +1,72 @@
+"""Segments whose memory lies in a file that outlives the store."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster import MIB, Cluster, content
+from mooncake.store import MooncakeDistributedStore, ReplicateConfig
+
+INVALID = -600
+
+
+@pytest.fixture
+def file() -> Iterator[Path]:
+    path = Path("/dev/shm") / f"mooncake-test-{uuid.uuid4().hex}"
+    yield path
+    path.unlink(missing_ok=True)
+
+
+def opened(cluster: Cluster, **settings: Any) -> tuple[MooncakeDistributedStore, int]:
+    """A store that lends 16 MiB, set up from a dict with these settings too, and what `setup` returned."""
+    store = MooncakeDistributedStore()
+    common = {"local_hostname": "localhost", "metadata_server": "P2PHANDSHAKE", "local_buffer_size": MIB}
+    sizes = {"global_segment_size": 16 * MIB, "master_server_addr": cluster.master_address}
+    return store, store.setup(common | sizes | settings)
+
+
+def put_here(store: MooncakeDistributedStore, key: str, value: bytes) -> None:
+    """Puts an object into the store's own segment."""
+    config = ReplicateConfig()
+    config.preferred_segment = store.get_hostname()
+    assert store.put(key, value, config) == 0
+
+
+def test_a_store_finds_what_the_one_before_it_had_in_its_file(cluster: Cluster, file: Path) -> None:
+    keys = [f"key-{number}" for number in range(20)]
+    first, code = opened(cluster, segment_path=str(file))
+    assert code == 0
+    for key in keys:
+        put_here(first, key, content(key, 100_000))
+    first.close()
+    second, code = opened(cluster, segment_path=str(file))
+    assert code == 0
+    assert [second.get(key) for key in keys] == [content(key, 100_000) for key in keys]
+    second.close()
+    third, code = opened(cluster, segment_path=str(file), segment_reset=True)
+    assert code == 0
+    assert third.get(keys[0]) == b""
+    put_here(third, "new", b"value")
+    third.close()
+
+
+def test_the_environment_names_the_file_too(cluster: Cluster, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOONCAKE_SEGMENT_PATH", str(file))
+    for expected in (b"", b"value"):
+        store, code = opened(cluster)
+        assert code == 0
+        assert store.get("key") == expected
+        if not expected:
+            put_here(store, "key", b"value")
+        store.close()
+
+
+def test_a_file_that_is_none_of_ours_is_refused_and_stays_as_it_is(cluster: Cluster, file: Path) -> None:
+    file.write_bytes(b"somebody's")
+    _, code = opened(cluster, segment_path=str(file))
+    assert code == INVALID
+    assert file.read_bytes() == b"somebody's"
