@@ -36,7 +36,7 @@ def python_of(name: str) -> pathlib.Path:
 
 def variables_of(variant: str) -> dict[str, str]:
     """The environment variables that a variant's processes get, those of this process included."""
-    return {**os.environ, **VARIANTS[variant][2]}
+    return {**os.environ, "XDG_STATE_HOME": str(HOME / "state"), **VARIANTS[variant][2]}
 
 
 def ensure_environment(name: str, requirements: list[str], force: bool = False) -> None:

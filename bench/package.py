@@ -24,6 +24,7 @@ from environment import (
     ensure_system_libraries,
     python_of,
     run,
+    variables_of,
 )
 
 PACKAGES = {"cpp": "C++", "rust": "Rust"}
@@ -119,7 +120,8 @@ def import_ms(rounds):
 
 
 def setup_ms(name, rounds):
-    done = subprocess.run([python_of(name), "-c", SETUP, str(rounds)], capture_output=True, text=True, check=True)
+    command, variables = [python_of(name), "-c", SETUP, str(rounds)], variables_of(name)
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
     return float(done.stdout.split()[-1])
 
 

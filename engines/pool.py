@@ -69,7 +69,7 @@ class Pool:
         return node
 
     def _env(self) -> dict[str, str]:
-        return {**LOOPBACK, **self.package.variables}
+        return {**LOOPBACK, "XDG_STATE_HOME": str(self.logs / "state"), **self.package.variables}
 
     def http(self, path: str) -> str | None:
         """What the master's admin server answers; None if it does not."""

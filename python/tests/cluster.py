@@ -68,6 +68,10 @@ class Memory:
         return self.bytes[offset : offset + length]
 
 
+# Where masters remember their members, for as long as the tests run.
+STATE_HOME = tempfile.TemporaryDirectory(prefix="mooncake-state-")
+
+
 class Process:
     """A command of the wheel, with its output in a file."""
 
@@ -79,7 +83,7 @@ class Process:
             stdin=subprocess.DEVNULL,
             stdout=self.log,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **(env or {})},
+            env={**os.environ, "XDG_STATE_HOME": STATE_HOME.name, **(env or {})},
         )
 
     @property
@@ -118,6 +122,8 @@ class Cluster:
     def __init__(self, *master_flags: str) -> None:
         self.master_flags = master_flags
         self.rpc_port, self.http_port = free_port(), free_port()
+        # Ports are used again by other clusters, whose members must not be missed here.
+        self.state = tempfile.TemporaryDirectory(prefix="mooncake-state-")
         self.nodes: list[Process] = []
         self.stores: list[MooncakeDistributedStore] = []
         self.start_master()
@@ -133,6 +139,7 @@ class Cluster:
             "--rpc_address=127.0.0.1",
             f"--metrics_port={self.http_port}",
             "--metrics_host=127.0.0.1",
+            f"--state_dir={self.state.name}",
             *self.master_flags,
         )
         self.master.wait_ready(lambda: self.http("/health") is not None)

@@ -21,7 +21,7 @@ impl Master {
     fn start() -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_mooncake_master"))
             .args(["--rpc_port=0", "--port=0", "--metrics_port=0", "--rpc_address=127.0.0.1"])
-            .args(["--metrics_host=127.0.0.1", "--default_kv_lease_ttl=4s"])
+            .args(["--metrics_host=127.0.0.1", "--default_kv_lease_ttl=4s", "--state_dir=none"])
             .env_remove("MOONCAKE_AUTH_TOKEN")
             .env_remove("MC_STORE_CLUSTER_ID")
             .stderr(Stdio::piped())

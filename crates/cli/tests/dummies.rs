@@ -65,6 +65,7 @@ fn field(line: &str, name: &str) -> String {
 
 fn master() -> (Program, String) {
     let args = [
+        "--state_dir=none",
         "--rpc_port=0",
         "--port=0",
         "--metrics_port=0",
@@ -158,7 +159,7 @@ fn a_node_is_known_by_the_address_that_it_is_told_to_advertise() {
 #[test]
 fn a_host_with_loopback_only_is_served() {
     let script = format!(
-        "ip link set lo up && {{ {} --rpc_port=45051 --metrics_port=0 & \
+        "ip link set lo up && {{ {} --rpc_port=45051 --metrics_port=0 --state_dir=none & \
          exec {} --master_server_address=127.0.0.1:45051 --global_segment_size=8MB --port=0; }}",
         env!("CARGO_BIN_EXE_mooncake_master"),
         env!("CARGO_BIN_EXE_mooncake_client")

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mooncake_cli::command_line::{UsageError, Variable};
+use mooncake_cli::master::Surroundings;
 use mooncake_cli::{client, master};
 use mooncake_client::HttpAddress;
-use mooncake_master::{Config, MetadataServer};
+use mooncake_master::{Config, LeadershipConfig, MetadataServer};
 use mooncake_meta::{AllocatorKind, Config as PoolConfig, Strategy};
 
 fn words(text: &str) -> Vec<String> {
@@ -17,7 +18,7 @@ fn words(text: &str) -> Vec<String> {
 
 fn settings(args: &str) -> Config {
     let flags = master::parse(&words(args), &[]).unwrap_or_else(|error| panic!("{args}: {error}"));
-    flags.settings().expect("flags that were checked")
+    flags.settings(Surroundings::default()).expect("flags that were checked")
 }
 
 fn master_error(args: &str) -> String {
@@ -53,6 +54,7 @@ fn every_flag_of_the_pool_arrives() {
                 --http_metadata_server_port=8081|--http_metadata_server_host=127.0.0.3|\
                 --enable_metadata_cleanup_on_timeout|--metadata_cluster_id=blue/";
     let expected = Config {
+        leadership: LeadershipConfig::default(),
         rpc_address: "127.0.0.1".to_owned(),
         rpc_port: 1234,
         metrics_host: "127.0.0.2".to_owned(),
@@ -129,6 +131,30 @@ fn the_metadata_server_is_off_unless_it_is_asked_for() {
 }
 
 #[test]
+fn one_of_several_masters_is_told_who_elects_the_leader() {
+    let elected = |coordinator: &str, seconds| LeadershipConfig::Elected {
+        coordinator: coordinator.to_owned(),
+        ttl: Duration::from_secs(seconds),
+        kubernetes: None,
+    };
+    for (args, expected) in [
+        ("--state_dir=/srv", LeadershipConfig::Alone { state_dir: Some("/srv".into()) }),
+        ("--etcd_endpoints=a:1;b:2", LeadershipConfig::Alone { state_dir: None }),
+        ("--enable-ha|--etcd-endpoints|a:1;b:2", elected("etcd://a:1;b:2", 5)),
+        (
+            "--enable_ha=true|--ha-backend-type=redis|--ha-backend-connstring=h:6379|--ha-lease-ttl-sec=1",
+            elected("redis://h:6379", 1),
+        ),
+        (
+            "--enable_ha|--ha_backend_type=file|--ha_backend_connstring=file:///run/mooncake",
+            elected("file:///run/mooncake", 5),
+        ),
+    ] {
+        assert_eq!(settings(args).leadership, expected, "{args}");
+    }
+}
+
+#[test]
 fn what_existing_start_scripts_pass_is_accepted() {
     let scripts = [
         "--rpc_port=50051|--enable_http_metadata_server=true|--http_metadata_server_port=8080|--metrics_port=9003",
@@ -189,8 +215,24 @@ fn every_bad_flag_is_named() {
 #[test]
 fn features_that_this_build_lacks_cannot_be_turned_on() {
     let cases = [
-        ("--enable_ha", "--enable_ha=true: high availability is not supported in this build"),
-        ("--enable-oplog=1", "--enable_oplog=1: high availability is not supported in this build"),
+        (
+            "--enable_ha",
+            "--enable_ha needs --ha_backend_connstring (for etcd, --etcd_endpoints will do): where the leader is \
+             elected",
+        ),
+        (
+            "--enable-oplog=1",
+            "--enable_oplog=1: the operation log, which no master needs here to take over, is not supported in this \
+             build",
+        ),
+        (
+            "--ha_lease_ttl_sec=0",
+            "invalid value '0' for '--ha_lease_ttl_sec <SECONDS>': 0 is not in 1..=3600",
+        ),
+        (
+            "--ha_backend_type=zookeeper",
+            "invalid value 'zookeeper' for '--ha_backend_type <NAME>' [possible values: etcd, redis, k8s, file]",
+        ),
         (
             "--enable_snapshot=yes",
             "--enable_snapshot=yes: snapshot keeping is not supported in this build",
@@ -240,7 +282,7 @@ fn flags_win_over_variables_over_the_file_over_the_defaults() {
         let args: Vec<String> = args.iter().map(ToString::to_string).collect();
         master::parse(&args, &[token(variable)])
             .expect("good flags")
-            .settings()
+            .settings(Surroundings::default())
             .expect("good flags")
     };
     let found = config(&["--rpc_port=9", &path], None);
@@ -281,9 +323,9 @@ fn what_is_wrong_in_a_file_is_named_with_the_file() {
         assert!(error.starts_with(&format!("config file {}", path.display())), "{error}");
         assert!(error.contains(expected), "{error}");
     }
-    let path = file("feature.yaml", "enable_ha: true\n");
+    let path = file("feature.yaml", "enable_cxl: true\n");
     let error = master_error(&format!("--config_path={}", path.display()));
-    assert_eq!(error, "--enable_ha=true: high availability is not supported in this build");
+    assert_eq!(error, "--enable_cxl=true: CXL memory is not supported in this build");
 }
 
 #[test]

@@ -26,7 +26,7 @@ struct Pool {
 impl Pool {
     /// With one node, and then a second one after `begin` has put what is to lie on the first.
     fn start(begin: impl FnOnce(&Pool)) -> Pool {
-        let free = ["--rpc_port=0", "--port=0", "--metrics_port=0"];
+        let free = ["--rpc_port=0", "--port=0", "--metrics_port=0", "--state_dir=none"];
         let here = ["--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1"];
         let args: Vec<&str> = free.into_iter().chain(here).collect();
         let master = Program::start(env!("CARGO_BIN_EXE_mooncake_master"), &args);

@@ -73,6 +73,7 @@ struct Pool {
 impl Pool {
     fn start() -> Pool {
         let args = [
+            "--state_dir=none",
             "--rpc_port=0",
             "--port=0",
             "--metrics_port=0",

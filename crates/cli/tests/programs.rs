@@ -94,7 +94,8 @@ struct Master {
 }
 
 /// Port 0 under both names of the flag means any free port.
-const ANY_PORTS: [&str; 5] = [
+const ANY_PORTS: [&str; 6] = [
+    "--state_dir=none",
     "--rpc_port=0",
     "--port=0",
     "--metrics_port=0",

@@ -197,9 +197,10 @@ fn a_running_cluster_can_be_used_and_is_left_without_the_blocks() {
     let (rpc, admin) = (free_port(), free_port());
     let (master, http) = (format!("127.0.0.1:{rpc}"), format!("127.0.0.1:{admin}"));
     let ports = [format!("--rpc_port={rpc}"), format!("--metrics_port={admin}")];
+    let nothing = "--state_dir=none";
     let _master = Running::start(
         env!("CARGO_BIN_EXE_mooncake_master"),
-        &["--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1", &ports[0], &ports[1]],
+        &["--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1", &ports[0], &ports[1], nothing],
     );
     let address = format!("--master_server_address={master}");
     let _node = Running::start(

@@ -2,6 +2,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use mooncake_ha::KubernetesAccess;
 use mooncake_transfer::Transports;
 use mooncake_types::BusyWait;
 
@@ -12,8 +13,12 @@ pub struct StoreConfig {
     /// [`StoreConfig::ports`] is taken. An empty host, `0.0.0.0` and `[::]` stand for the address that the master is
     /// reached from.
     pub local_hostname: String,
-    /// Where the master is, `host:port`; several addresses, with commas between them, are tried in turn.
+    /// Where the master is, `host:port`; several addresses, with commas or semicolons between them, are tried in turn.
+    /// Or the coordinator that knows which master leads: `etcd://host:port;host:port`, `redis://host:port`,
+    /// `k8s://namespace/lease`, `file:///folder`.
     pub master: String,
+    /// How the API server of Kubernetes is reached, if that is the coordinator.
+    pub kubernetes: Option<KubernetesAccess>,
     /// Memory lent to the pool, in bytes; zero lends none.
     pub segment_bytes: u64,
     /// The file that the segment lies in, on a filesystem of memory: `/dev/shm/...`, or one of large pages. What was put
@@ -81,6 +86,7 @@ impl Default for StoreConfig {
         Self {
             local_hostname: "localhost".to_owned(),
             master: "127.0.0.1:50051".to_owned(),
+            kubernetes: None,
             segment_bytes: 16 << 20,
             segment_path: None,
             segment_reset: false,
@@ -124,9 +130,11 @@ impl StoreConfig {
     /// (milliseconds), `MC_TRANSFER_TIMEOUT`, `MC_STORE_PUT_SESSION_TIMEOUT` (seconds), `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`,
     /// `MOONCAKE_ADVERTISE_ADDRESS`, `MOONCAKE_TRANSPORTS`, `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN`,
     /// `MC_STORE_CLIENT_MIN_PORT`, `MC_STORE_CLIENT_MAX_PORT`, `MOONCAKE_BUSY_POLL_US` (microseconds),
-    /// `MOONCAKE_SEGMENT_PATH`, `MOONCAKE_SEGMENT_RESET` and `MOONCAKE_ROUTE_CACHE` (0 or 1).
+    /// `MOONCAKE_SEGMENT_PATH`, `MOONCAKE_SEGMENT_RESET` and `MOONCAKE_ROUTE_CACHE` (0 or 1). In a pod of Kubernetes, also
+    /// how its API server is reached.
     pub fn from_env() -> Result<Self, EnvError> {
-        Self::from_variables(|name| std::env::var(name).ok())
+        let kubernetes = KubernetesAccess::from_environment();
+        Ok(Self { kubernetes, ..Self::from_variables(|name| std::env::var(name).ok())? })
     }
 
     /// As [`StoreConfig::from_env`], with the environment given as a function from name to value.

@@ -65,6 +65,8 @@ impl Bond {
         let turn = match self.membership.next(self.clock.now()) {
             Deed::Wait { until } => return Turn::Idle(until),
             Deed::Connect { address } => {
+                // Whatever ended the connection of before: another may lead by now.
+                self.dialer.masters.doubt();
                 let dialed = self.dialer.dial(address);
                 self.connected(dialed)
             }
@@ -158,7 +160,7 @@ struct State {
     changes: Vec<Change>,
     reports: Reports,
     /// The connection in use, so that stopping need not wait for a reply.
-    in_use: Option<TcpStream>,
+    in_use: Option<Arc<TcpStream>>,
 }
 
 impl Heartbeat {
@@ -284,7 +286,7 @@ impl Shared {
     /// Leaves a handle of the connection for [`Heartbeat::stop`]; false if it is time to stop.
     fn offer_handle(&self, connection: Option<&Connection>) -> bool {
         let mut state = self.lock();
-        state.in_use = connection.and_then(|connection| connection.handle().ok());
+        state.in_use = connection.map(|connection| Arc::clone(connection.handle()));
         !state.stopping
     }
 

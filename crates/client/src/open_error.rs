@@ -17,6 +17,12 @@ pub enum OpenError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// The coordinator that knows the master cannot be asked: its address or its cluster makes no sense.
+    #[error("{reason}")]
+    Coordinator {
+        /// What is wrong.
+        reason: String,
+    },
     /// A name is longer than the protocol carries.
     #[error("{what} has {len} bytes; at most {limit} are allowed", limit = limits::MAX_NAME_BYTES)]
     NameTooLong {
@@ -156,6 +162,7 @@ impl OpenError {
     pub const fn code(&self) -> ErrorCode {
         match self {
             Self::Address { .. }
+            | Self::Coordinator { .. }
             | Self::NameTooLong { .. }
             | Self::SegmentSize { .. }
             | Self::LocalBufferSize { .. }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use thiserror::Error;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::yield_now;
 
 use crate::owner::Owner;
@@ -14,23 +14,43 @@ const WAITING: usize = 64;
 
 type Question = Box<dyn FnOnce(&mut Owner) + Send>;
 
-/// The master is stopping.
+/// There is no owner: the master stands by, or stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the master is stopping")]
-pub(crate) struct Stopping;
+#[error("the master does not serve")]
+pub(crate) struct NotServing;
 
-/// Asks the owner.
+/// Asks the owner of the term that goes on.
 #[derive(Clone, Debug)]
 pub(crate) struct Asker {
-    questions: mpsc::Sender<Question>,
+    owner: watch::Receiver<Option<mpsc::Sender<Question>>>,
+}
+
+/// Where the owner of each term takes its place.
+#[derive(Debug)]
+pub(crate) struct Chair {
+    owner: watch::Sender<Option<mpsc::Sender<Question>>>,
 }
 
 /// What the owner is asked.
 pub(crate) type Questions = mpsc::Receiver<Question>;
 
-pub(crate) fn channel() -> (Asker, Questions) {
-    let (questions, asked) = mpsc::channel(WAITING);
-    (Asker { questions }, asked)
+pub(crate) fn channel() -> (Chair, Asker) {
+    let (owner, asked) = watch::channel(None);
+    (Chair { owner }, Asker { owner: asked })
+}
+
+impl Chair {
+    /// Lets a new owner be asked.
+    pub(crate) fn take(&self) -> Questions {
+        let (questions, asked) = mpsc::channel(WAITING);
+        self.owner.send_replace(Some(questions));
+        asked
+    }
+
+    /// Nobody can be asked from now on.
+    pub(crate) fn leave(&self) {
+        self.owner.send_replace(None);
+    }
 }
 
 impl Asker {
@@ -38,20 +58,24 @@ impl Asker {
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         look: impl FnOnce(&mut Owner) -> T + Send + 'static,
-    ) -> Result<T, Stopping> {
+    ) -> Result<T, NotServing> {
         let (answer, answered) = oneshot::channel();
         let question: Question = Box::new(move |owner| {
             // An error means that nobody waits for the answer any more.
             let _ = answer.send(look(owner));
         });
-        self.questions.send(question).await.map_err(|_| Stopping)?;
-        answered.await.map_err(|_| Stopping)
+        let questions = self.owner.borrow().clone().ok_or(NotServing)?;
+        questions.send(question).await.map_err(|_| NotServing)?;
+        answered.await.map_err(|_| NotServing)
     }
 }
 
 /// Answers on the owner thread, one question between two turns of everything else.
 pub(crate) async fn answer(shell: Rc<Shell>, mut questions: Questions) {
     while let Some(question) = questions.recv().await {
+        if !shell.owner.borrow().leads() {
+            return;
+        }
         question(&mut shell.owner.borrow_mut());
         shell.rearm();
         yield_now().await;

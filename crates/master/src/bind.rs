@@ -3,10 +3,13 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
+use mooncake_ha::{Coordinator, Options};
 use mooncake_http::ListenError;
+use mooncake_types::host_port::is_unspecified;
 use thiserror::Error;
 
 use crate::config::Config;
+use crate::leadership::LeadershipConfig;
 
 /// Why a master cannot start.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -14,6 +17,18 @@ pub enum BindError {
     /// The rules of the pool contradict each other.
     #[error("{0}")]
     Pool(String),
+    /// The coordinator cannot be one.
+    #[error("{0}")]
+    Coordinator(String),
+    /// Clients could not be told where this master is once it leads.
+    #[error(
+        "{address} is no address that clients can be sent to; with --enable_ha, give the one that they reach this \
+         master by with --rpc_address, or --rpc_interface"
+    )]
+    Unspecified {
+        /// The address to listen on.
+        address: String,
+    },
     /// The name of the address means nothing.
     #[error("cannot resolve --{flag}={host}: {reason}")]
     Unresolved {
@@ -52,6 +67,8 @@ pub enum BindError {
 #[derive(Debug)]
 pub struct Master {
     pub(crate) config: Config,
+    /// Who elects this master, if it is one of several.
+    pub(crate) coordinator: Option<Coordinator>,
     pub(crate) rpc: TcpListener,
     pub(crate) admin: TcpListener,
     pub(crate) metadata: Option<TcpListener>,
@@ -65,6 +82,7 @@ impl Master {
     /// The configuration contradicts itself, or a port cannot be had; the text names the flag to change.
     pub fn bind(config: Config) -> Result<Master, BindError> {
         config.pool.validate().map_err(BindError::Pool)?;
+        let coordinator = coordinator(&config)?;
         let rpc = Place {
             host: &config.rpc_address,
             host_flag: "rpc_address",
@@ -85,7 +103,7 @@ impl Master {
         });
         let (rpc, admin) = (rpc.listen()?, admin.listen()?);
         let metadata = metadata.map(|place| place.listen()).transpose()?;
-        Ok(Master { config, rpc, admin, metadata })
+        Ok(Master { config, coordinator, rpc, admin, metadata })
     }
 
     /// Where clients and nodes are served.
@@ -111,6 +129,20 @@ impl Master {
     pub fn metadata_addr(&self) -> io::Result<Option<SocketAddr>> {
         self.metadata.as_ref().map(TcpListener::local_addr).transpose()
     }
+}
+
+fn coordinator(config: &Config) -> Result<Option<Coordinator>, BindError> {
+    let LeadershipConfig::Elected { coordinator, ttl, kubernetes } = &config.leadership else {
+        return Ok(None);
+    };
+    if is_unspecified(&config.rpc_address) {
+        return Err(BindError::Unspecified { address: config.rpc_address.clone() });
+    }
+    let kubernetes = kubernetes.clone();
+    let options = Options { ttl: *ttl, kubernetes, ..Options::new(&config.cluster_id) };
+    mooncake_ha::connect(coordinator, &options)
+        .map(Some)
+        .map_err(|error| BindError::Coordinator(error.to_string()))
 }
 
 /// Where to listen, and which flags said so.

@@ -1,6 +1,6 @@
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use mooncake_types::{Epoch, Tick};
+use mooncake_types::Tick;
 
 /// The master's monotonic clock; its zero is the start of the master.
 #[derive(Clone, Copy, Debug)]
@@ -28,13 +28,6 @@ impl Clock {
     }
 }
 
-/// The epoch of a master that starts now: the wall clock in milliseconds, which is higher than that of any
-/// predecessor unless the clock was set back. A node that has obeyed a higher one raises it when it joins.
-pub(crate) fn epoch_of_this_start() -> Epoch {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Epoch(u64::try_from(since.as_millis()).unwrap_or(1).max(1))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +39,5 @@ mod tests {
             assert_eq!(clock.tick(clock.instant(Tick(ms))), Tick(ms));
         }
         assert!(clock.instant(Tick(u64::MAX)) > clock.instant(Tick(0)));
-        assert!(epoch_of_this_start() > Epoch(1_600_000_000_000));
     }
 }

@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use mooncake_types::BusyWait;
 
+use crate::leadership::LeadershipConfig;
+
 /// Connections that a master serves at a time unless it is told otherwise.
 pub const DEFAULT_MAX_CONNECTIONS: usize = 16_384;
 
@@ -46,6 +48,8 @@ pub struct Config {
     pub report_metrics: bool,
     /// How long to look for the next request before sleeping, where requests come fast; zero: not at all.
     pub busy_poll: Duration,
+    /// Whether there are other masters, and what is remembered from start to start.
+    pub leadership: LeadershipConfig,
     /// The rules of the pool.
     pub pool: mooncake_meta::Config,
 }
@@ -66,6 +70,7 @@ impl Default for Config {
             max_connections: DEFAULT_MAX_CONNECTIONS,
             report_metrics: true,
             busy_poll: BusyWait::DEFAULT_LIMIT,
+            leadership: LeadershipConfig::default(),
             pool: mooncake_meta::Config::default(),
         }
     }

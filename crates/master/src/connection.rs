@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use mooncake_types::{ClientId, Request, limits};
+use mooncake_types::{ClientId, ErrorCode, Reply, Request, limits};
 use mooncake_wire::Kind;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -15,6 +15,8 @@ use tracing::debug;
 
 use crate::handshake::{self, Rejected};
 use crate::input::{Frame, Input};
+use crate::leadership::NotRecorded;
+use crate::owner::Deposed;
 use crate::refuse::{last_words, malformed, refuse};
 use crate::shell::Shell;
 use crate::sight::ConnectionId;
@@ -33,6 +35,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 enum End {
     /// The peer closed it, or the master stops.
     Closed,
+    /// This master does not lead any more.
+    Deposed,
     /// The peer was silent for too long.
     Idle,
     /// The socket failed.
@@ -64,6 +68,7 @@ pub(crate) async fn run(shell: Rc<Shell>, stream: TcpStream, peer: SocketAddr) {
     connection.shell.owner.borrow_mut().disconnect(number, client);
     match end {
         End::Closed => debug!(%peer, %client, "disconnected"),
+        End::Deposed => debug!(%peer, %client, "closed: another master leads"),
         End::Idle => debug!(%peer, %client, "closed: nothing came for too long"),
         End::Io(error) => debug!(%peer, %client, %error, "lost"),
         End::Malformed { request_id, message } => {
@@ -71,6 +76,12 @@ pub(crate) async fn run(shell: Rc<Shell>, stream: TcpStream, peer: SocketAddr) {
             refuse(&mut connection.stream, request_id, &malformed(message)).await;
         }
     }
+}
+
+/// A mount that was read once.
+struct Mount {
+    request_id: u64,
+    message: mooncake_wire::RequestMessage,
 }
 
 struct Connection {
@@ -83,21 +94,30 @@ struct Connection {
 impl Connection {
     async fn admit(&mut self) -> Result<ClientId, Rejected> {
         let shell = Rc::clone(&self.shell);
-        let admitted =
-            handshake::admit(&shell, &mut self.stream, &mut self.input, &mut self.output);
-        tokio::select! {
+        let greeting = handshake::greet(&shell.config, &mut self.stream, &mut self.input);
+        let greeting = tokio::select! {
             biased;
-            admitted = admitted => admitted,
-            () = shell.stopped() => Err(Rejected::Gone),
+            greeting = greeting => greeting?,
+            () = shell.stopped() => return Err(Rejected::Gone),
+        };
+        let owner = shell.owner.borrow();
+        if !owner.leads() {
+            return Err(Rejected::Gone);
         }
+        greeting.welcome(owner.meta.epoch(), &mut self.output);
+        Ok(greeting.client)
     }
 
     async fn serve(&mut self, client: ClientId, number: ConnectionId) -> End {
         loop {
-            if let Err(end) = self.answer_all(client, number).await {
-                // What was answered before still counts.
-                let _ = self.flush().await;
-                return end;
+            match self.answer_all(client, number).await {
+                Ok(()) => {}
+                Err(End::Deposed) => return End::Deposed,
+                Err(end) => {
+                    // What was answered before still counts.
+                    let _ = self.flush().await;
+                    return end;
+                }
             }
             self.shell.lookout.on_answered();
             match self.receive().await {
@@ -141,7 +161,9 @@ impl Connection {
                 .next_frame(limits::MAX_FRAME_BODY_BYTES)
                 .map_err(|error| End::Malformed { request_id: 0, message: error.to_string() })?;
             let Some(frame) = frame else { break };
-            self.answer(client, number, frame)?;
+            if let Some(mount) = self.answer(client, number, frame)? {
+                self.mount(client, number, mount).await?;
+            }
             let over = turn.elapsed() >= TURN;
             if over || self.output.len() >= WRITE_BYTES {
                 self.flush().await.map_err(End::Io)?;
@@ -154,7 +176,13 @@ impl Connection {
         self.flush().await.map_err(End::Io)
     }
 
-    fn answer(&mut self, client: ClientId, number: ConnectionId, frame: Frame) -> Result<(), End> {
+    /// Answers a request, unless it is a mount, which may have to wait.
+    fn answer(
+        &mut self,
+        client: ClientId,
+        number: ConnectionId,
+        frame: Frame,
+    ) -> Result<Option<Mount>, End> {
         let request_id = frame.header.request_id;
         let refused = |message: String| End::Malformed { request_id, message };
         if frame.header.kind != Kind::Request {
@@ -165,9 +193,50 @@ impl Connection {
         };
         let message = mooncake_wire::decode_request(frame.body).map_err(unreadable)?;
         let request: Request<'_> = message.request().map_err(unreadable)?;
-        let reply = self.shell.owner.borrow_mut().handle_over(number, client, &request);
+        if matches!(request, Request::MountSegment(_)) {
+            return Ok(Some(Mount { request_id, message }));
+        }
+        self.handle(client, number, request_id, &request)?;
+        Ok(None)
+    }
+
+    fn handle(
+        &mut self,
+        client: ClientId,
+        number: ConnectionId,
+        request_id: u64,
+        request: &Request<'_>,
+    ) -> Result<(), End> {
+        let reply = self.shell.owner.borrow_mut().handle_over(number, client, request);
+        let reply = reply.map_err(|Deposed| End::Deposed)?;
         mooncake_wire::encode_reply(&mut self.output, request_id, &reply);
         Ok(())
+    }
+
+    /// Answers a mount, once what must be durable before is.
+    async fn mount(
+        &mut self,
+        client: ClientId,
+        number: ConnectionId,
+        mount: Mount,
+    ) -> Result<(), End> {
+        let Mount { request_id, message } = mount;
+        let Ok(request) = message.request() else { return Ok(()) };
+        let Request::MountSegment(segment) = &request else { return Ok(()) };
+        // What was answered need not wait.
+        self.flush().await.map_err(End::Io)?;
+        let shell = Rc::clone(&self.shell);
+        let prepared = tokio::select! {
+            biased;
+            prepared = shell.prepare(segment) => prepared,
+            () = shell.stopped() => return Err(End::Closed),
+        };
+        if let Err(NotRecorded) = prepared {
+            let reply = Reply::Done(Err(ErrorCode::PersistentFail));
+            mooncake_wire::encode_reply(&mut self.output, request_id, &reply);
+            return Ok(());
+        }
+        self.handle(client, number, request_id, &request)
     }
 
     /// Writes the answers. The state machine may have set a timer while it gave them.

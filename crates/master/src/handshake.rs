@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use mooncake_types::{ClientId, ErrorCode};
+use mooncake_types::{ClientId, Epoch, ErrorCode};
 use mooncake_wire::{Expected, Hello, Kind, MAX_HANDSHAKE_BODY_BYTES, Refusal, Welcome};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::config::Config;
 use crate::input::{BadFrame, Frame, Input};
 use crate::refuse::malformed;
-use crate::shell::Shell;
 
 /// How long a new connection may take to introduce itself.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -25,13 +25,32 @@ pub(crate) enum Rejected {
     Refused { request_id: u64, refusal: Refusal },
 }
 
-/// Waits for the HELLO and checks it. The welcome is appended to `out`.
-pub(crate) async fn admit(
-    shell: &Shell,
+/// A HELLO that fits this cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Greeting {
+    pub(crate) client: ClientId,
+    pub(crate) request_id: u64,
+}
+
+impl Greeting {
+    /// Appends the answer of a leader of this epoch.
+    pub(crate) fn welcome(self, epoch: Epoch, out: &mut Vec<u8>) {
+        let welcome = Welcome {
+            protocol_version: mooncake_wire::PROTOCOL_VERSION,
+            epoch,
+            software_version: env!("CARGO_PKG_VERSION").to_owned(),
+            local_socket: None,
+        };
+        mooncake_wire::encode_welcome(out, self.request_id, &welcome);
+    }
+}
+
+/// Waits for the HELLO and checks it.
+pub(crate) async fn greet(
+    config: &Config,
     stream: &mut TcpStream,
     input: &mut Input,
-    out: &mut Vec<u8>,
-) -> Result<ClientId, Rejected> {
+) -> Result<Greeting, Rejected> {
     let waited = timeout(PATIENCE, first_frame(stream, input)).await;
     let frame = waited.unwrap_or_else(|_| {
         let seconds = PATIENCE.as_secs();
@@ -45,20 +64,12 @@ pub(crate) async fn admit(
     let hello = mooncake_wire::decode_hello(&frame.body).map_err(|error| {
         refused(request_id, malformed(format!("the HELLO cannot be read: {error}")))
     })?;
-    check(shell, &hello).map_err(|refusal| refused(request_id, refusal))?;
-    let welcome = Welcome {
-        protocol_version: mooncake_wire::PROTOCOL_VERSION,
-        epoch: shell.owner.borrow().meta.epoch(),
-        software_version: env!("CARGO_PKG_VERSION").to_owned(),
-        local_socket: None,
-    };
-    mooncake_wire::encode_welcome(out, request_id, &welcome);
-    Ok(hello.client)
+    check(config, &hello).map_err(|refusal| refused(request_id, refusal))?;
+    Ok(Greeting { client: hello.client, request_id })
 }
 
-fn check(shell: &Shell, hello: &Hello) -> Result<(), Refusal> {
-    let expected =
-        Expected { cluster_id: &shell.config.cluster_id, auth_token: &shell.config.auth_token };
+fn check(config: &Config, hello: &Hello) -> Result<(), Refusal> {
+    let expected = Expected { cluster_id: &config.cluster_id, auth_token: &config.auth_token };
     hello.check(&expected)?;
     match hello.client {
         ClientId::OPERATOR => Err(Refusal {

@@ -5,11 +5,13 @@
 //! metadata server of transfer engines, if there is one, which asks nobody.
 //! No object byte passes through here, and no rule about objects is decided here.
 //!
-//! Enter at [`Master::bind`], then [`Master::serve`]. In the order of a request's way: `connection` reads and
-//! writes, `input` cuts frames, `handshake` admits, `owner` calls the state machine and measures it.
+//! Enter at [`Master::bind`], then [`Master::serve`], which goes from `standby` to a `reign` and back as the `leadership`
+//! of this master begins and ends. In the order of a request's way: `connection` reads and writes, `input` cuts frames,
+//! `handshake` admits, `owner` calls the state machine and measures it.
 
 #![forbid(unsafe_code)]
 
+mod accept;
 mod admin;
 mod ask;
 mod bind;
@@ -18,17 +20,21 @@ mod config;
 mod connection;
 mod handshake;
 mod input;
+mod leadership;
 mod lookout;
 mod metadata_server;
 mod metrics;
 mod owner;
 mod refuse;
+mod reign;
 mod serve;
 mod shell;
 mod sight;
+mod standby;
 mod summary;
 mod timer;
 
 pub use bind::{BindError, Master};
 pub use config::{Config, DEFAULT_MAX_CONNECTIONS, MetadataServer};
+pub use leadership::LeadershipConfig;
 pub use serve::ServeError;

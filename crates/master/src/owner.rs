@@ -2,10 +2,12 @@
 
 use std::time::Instant;
 
+use mooncake_ha::Change;
 use mooncake_meta::Meta;
-use mooncake_types::{ClientId, Reply, Request, Tick, limits};
+use mooncake_types::{ClientId, Epoch, MountSegment, Reply, Request, Tick, limits};
 
 use crate::clock::Clock;
+use crate::leadership::{Tenure, Term, change, effect};
 use crate::metadata_server::Cleanup;
 use crate::metrics::{RpcMetrics, Snapshot};
 use crate::sight::{ConnectionId, Pings};
@@ -18,6 +20,9 @@ pub(crate) const SCAN_PAGE_OBJECTS: u32 = 1024;
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) meta: Meta,
+    /// Whether there is a record to write anything to.
+    is_recorded: bool,
+    tenure: Tenure,
     clock: Clock,
     metrics: RpcMetrics,
     pings: Pings,
@@ -25,17 +30,39 @@ pub(crate) struct Owner {
     cleanup: Option<Cleanup>,
 }
 
+/// No honest node has seen an epoch as high as this: they are milliseconds of wall time, or a little more.
+const HIGHEST_EPOCH: Epoch = Epoch(1 << 62);
+
+/// The leadership ran out: nothing may be done or answered any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deposed;
+
 const _: () = assert!(SCAN_PAGE_OBJECTS <= limits::MAX_SCAN_OBJECTS);
 
 impl Owner {
-    pub(crate) fn new(meta: Meta, clock: Clock, cleanup: Option<Cleanup>) -> Owner {
+    /// The owner of one term.
+    pub(crate) fn new(meta: Meta, term: &Term, clock: Clock, cleanup: Option<Cleanup>) -> Owner {
         let (metrics, pings) = (RpcMetrics::default(), Pings::default());
-        Owner { meta, clock, metrics, pings, cleanup }
+        let Term { tenure, is_recorded, .. } = term.clone();
+        Owner { meta, is_recorded, tenure, clock, metrics, pings, cleanup }
+    }
+
+    /// Whether this master leads at this moment.
+    pub(crate) fn leads(&self) -> bool {
+        self.tenure.holds(Instant::now())
+    }
+
+    /// Whether everything that is asked is done: a new leader first hears from the nodes.
+    pub(crate) fn serves(&self) -> bool {
+        self.meta.serves()
     }
 
     /// Answers one request and measures how long that took.
     pub(crate) fn handle(&mut self, from: ClientId, request: &Request<'_>) -> Reply {
-        let begun = Instant::now();
+        self.handle_at(Instant::now(), from, request)
+    }
+
+    fn handle_at(&mut self, begun: Instant, from: ClientId, request: &Request<'_>) -> Reply {
         let now = self.clock.tick(begun);
         let reply = match request {
             Request::Scan(scan) if scan.limit > SCAN_PAGE_OBJECTS => {
@@ -55,17 +82,55 @@ impl Owner {
     }
 
     /// Answers one request that came over a connection.
+    ///
+    /// # Errors
+    /// The request was read while this master led, or before, and it leads no more: nothing was done.
     pub(crate) fn handle_over(
         &mut self,
         connection: ConnectionId,
         from: ClientId,
         request: &Request<'_>,
-    ) -> Reply {
-        let reply = self.handle(from, request);
+    ) -> Result<Reply, Deposed> {
+        let begun = Instant::now();
+        if !self.tenure.holds(begun) {
+            return Err(Deposed);
+        }
+        let reply = self.handle_at(begun, from, request);
         if matches!(reply, Reply::Pong(_)) {
             self.pings.note(from, connection);
         }
-        reply
+        Ok(reply)
+    }
+
+    /// What must be durable before a mount is handled; nearly always nothing.
+    pub(crate) fn changes_before(&self, mount: &MountSegment<'_>) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if !self.is_recorded {
+            return changes;
+        }
+        if mount.seen_epoch > self.meta.epoch() && mount.seen_epoch < HIGHEST_EPOCH {
+            changes.push(Change::RaiseEpoch(Epoch(mount.seen_epoch.0.saturating_add(1))));
+        }
+        if self.meta.must_join(mount) {
+            changes.push(Change::Join(mount.id));
+        }
+        changes
+    }
+
+    /// These changes are durable.
+    pub(crate) fn handle_recorded(&mut self, changes: &[Change]) {
+        let now = self.clock.tick(Instant::now());
+        for effect in changes.iter().filter_map(|&change| effect(change)) {
+            self.meta.handle_recorded(now, effect);
+        }
+    }
+
+    /// What the state machine wants to be durable, since this was last asked.
+    pub(crate) fn take_changes(&mut self) -> Vec<Change> {
+        match self.meta.has_effects() {
+            true => self.meta.take_effects().into_iter().map(change).collect(),
+            false => Vec::new(),
+        }
     }
 
     /// A connection of a client has ended. If its last ping came over it, nobody can read there until it pings again.
@@ -95,6 +160,8 @@ impl Owner {
 
     /// All that the metrics show, at this moment.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self.meta.stats(), &self.meta.segments(), self.metrics.clone())
+        let metrics = self.metrics.clone();
+        let snapshot = Snapshot::new(self.meta.stats(), &self.meta.segments(), metrics);
+        Snapshot { serves: self.serves(), ..snapshot }
     }
 }

@@ -1,11 +1,12 @@
-//! What all tasks of the owner thread share.
+//! What all tasks of the owner thread share, for one term.
 
 use std::cell::{Cell, RefCell};
 
-use mooncake_types::Tick;
+use mooncake_types::{MountSegment, Tick};
 use tokio::sync::{Notify, watch};
 
 use crate::config::Config;
+use crate::leadership::{NotRecorded, Recorder};
 use crate::lookout::Lookout;
 use crate::owner::Owner;
 
@@ -15,7 +16,8 @@ pub(crate) struct Shell {
     pub(crate) config: Config,
     /// Borrowed only between two awaits.
     pub(crate) owner: RefCell<Owner>,
-    /// Becomes true once.
+    pub(crate) recorder: Recorder,
+    /// Becomes true once, when the term ends or the master stops.
     pub(crate) stopping: watch::Receiver<bool>,
     /// Wakes the timer when something became due earlier than it knows.
     pub(crate) earlier: Notify,
@@ -25,11 +27,17 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    pub(crate) fn new(config: Config, owner: Owner, stopping: watch::Receiver<bool>) -> Shell {
+    pub(crate) fn new(
+        config: Config,
+        owner: Owner,
+        recorder: Recorder,
+        stopping: watch::Receiver<bool>,
+    ) -> Shell {
         let lookout = Lookout::new(config.busy_poll);
         Shell {
             config,
             owner: RefCell::new(owner),
+            recorder,
             stopping,
             earlier: Notify::new(),
             armed: Cell::new(None),
@@ -39,6 +47,7 @@ impl Shell {
 
     /// To be called after the state machine was used.
     pub(crate) fn rearm(&self) {
+        self.note_changes();
         let due = self.owner.borrow().due();
         let is_earlier = match (due, self.armed.get()) {
             (Some(due), Some(armed)) => due < armed,
@@ -50,7 +59,26 @@ impl Shell {
         }
     }
 
-    /// Completes when the master stops.
+    /// Has what the state machine wants to be durable written down.
+    pub(crate) fn note_changes(&self) {
+        let changes = self.owner.borrow_mut().take_changes();
+        if !changes.is_empty() {
+            self.recorder.note(changes);
+        }
+    }
+
+    /// Has a segment written down that is about to be mounted, if it must be.
+    pub(crate) async fn prepare(&self, mount: &MountSegment<'_>) -> Result<(), NotRecorded> {
+        let changes = self.owner.borrow().changes_before(mount);
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.recorder.record(changes.clone()).await?;
+        self.owner.borrow_mut().handle_recorded(&changes);
+        Ok(())
+    }
+
+    /// Completes when the term ends.
     pub(crate) async fn stopped(&self) {
         // An error means that the sender is gone, and with it the master.
         let _ = self.stopping.clone().wait_for(|stopping| *stopping).await;

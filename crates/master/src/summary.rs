@@ -3,11 +3,22 @@
 
 use std::fmt::Write;
 
+use crate::leadership::Standing;
 use crate::metrics::{Operation, Snapshot};
 
-/// The whole line without its prefix.
-pub(crate) fn line(snapshot: &Snapshot) -> String {
-    format!("role=leader, state=serving, service_ready=true, master={{{}}}", pool(snapshot))
+/// The whole line without its prefix. Only a leader has a snapshot.
+pub(crate) fn line(standing: &Standing, snapshot: Option<&Snapshot>) -> String {
+    let serves = snapshot.is_some_and(|snapshot| snapshot.serves);
+    let (role, state) = (standing.role.word(), standing.role.state(serves));
+    let mut out = format!("role={role}, state={state}, service_ready={serves}");
+    // Writing to a string cannot fail.
+    if let Some(snapshot) = snapshot {
+        let _ = write!(out, ", master={{{}}}", pool(snapshot));
+    }
+    if let Some(leader) = standing.leader.as_ref().filter(|_| snapshot.is_none()) {
+        let _ = write!(out, ", leader={}, view_version={}", leader.address, leader.epoch.0);
+    }
+    out
 }
 
 fn pool(snapshot: &Snapshot) -> String {
@@ -107,9 +118,10 @@ mod tests {
     use std::time::Duration;
 
     use mooncake_meta::{Counters, Stats};
-    use mooncake_types::{ErrorCode, Reply, Request};
+    use mooncake_types::{Epoch, ErrorCode, Reply, Request};
 
     use super::*;
+    use crate::leadership::{Leader, Role};
     use crate::metrics::RpcMetrics;
 
     #[test]
@@ -156,8 +168,11 @@ mod tests {
             Duration::ZERO,
         );
         let snapshot = Snapshot::new(stats, &[], rpc);
+        let leader = Leader { address: "a:1".to_owned(), epoch: Epoch(7) };
+        let mut standing =
+            Standing { role: Role::Leader, leader: Some(leader), ..Standing::default() };
         assert_eq!(
-            line(&snapshot),
+            line(&standing, Some(&snapshot)),
             "role=leader, state=serving, service_ready=true, master={\
              Mem Storage: 1.00 GB / 4.00 GB (25.0%) | SSD Storage: 0 B / 0 B | Keys: 7 (soft-pinned: 1) | \
              Clients: 2 | Requests (Success/Total): PutStart=0/0, PutEnd=0/0, PutRevoke=0/0, Get=0/0, \
@@ -166,6 +181,11 @@ mod tests {
              PutStart:(Req=0/0/0, Item=0/0), PutEnd:(Req=0/0/0, Item=0/0), PutRevoke:(Req=0/0/0, Item=0/0), \
              Get:(Req=0/0/0, Item=0/0), ExistKey:(Req=0/1/1, Item=1/2), Del:(Req=0/0/0, Item=0/0) | \
              Eviction: Success/Attempts=1/2, keys=3, size=4.00 KB | Discard: Released/Total=5/6}"
+        );
+        standing.role = Role::Standby;
+        assert_eq!(
+            line(&standing, None),
+            "role=standby, state=standby, service_ready=false, leader=a:1, view_version=7"
         );
     }
 }

@@ -17,7 +17,11 @@ pub(crate) async fn run(shell: Rc<Shell>) {
         match due {
             None => shell.earlier.notified().await,
             Some(tick) if clock.tick(Instant::now()) >= tick => {
+                if !shell.owner.borrow().leads() {
+                    return;
+                }
                 shell.owner.borrow_mut().handle_timeout();
+                shell.note_changes();
                 // What is left to do may be due again at once; others come in between.
                 yield_now().await;
             }

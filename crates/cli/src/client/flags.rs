@@ -74,7 +74,8 @@ pub struct NodeFlags {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Master", rename_all = "snake_case")]
 pub struct MasterAddressFlags {
-    /// Where the master is; several addresses with commas between them are tried in turn.
+    /// Where the master is; several addresses with commas or semicolons between them are tried in turn. Or who knows which
+    /// master leads: etcd://HOST:PORT;HOST:PORT, redis://HOST:PORT, k8s://NAMESPACE/LEASE or file:///FOLDER.
     #[arg(long, default_value = "127.0.0.1:50051", value_name = "HOST:PORT")]
     pub master_server_address: String,
     /// Name of the cluster; it must be the master's. Also read from MC_STORE_CLUSTER_ID.

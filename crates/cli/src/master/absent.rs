@@ -28,14 +28,12 @@ struct Feature {
 
 const FEATURES: &[Feature] = &[
     Feature {
-        name: "high availability",
+        name: "the label of the leading pod",
+        flags: &[("pod_name", Shape::Setting), ("pod_namespace", Shape::Setting)],
+    },
+    Feature {
+        name: "the operation log, which no master needs here to take over,",
         flags: &[
-            ("enable_ha", Shape::Switch),
-            ("ha_backend_type", Shape::Setting),
-            ("ha_backend_connstring", Shape::Setting),
-            ("etcd_endpoints", Shape::Setting),
-            ("pod_name", Shape::Setting),
-            ("pod_namespace", Shape::Setting),
             ("enable_oplog", Shape::Switch),
             ("oplog_poll_interval_ms", Shape::Setting),
             ("oplog_batch_max_entries", Shape::Setting),

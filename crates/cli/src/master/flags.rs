@@ -30,6 +30,10 @@ pub struct MasterFlags {
     #[command(flatten)]
     pub metadata: MetadataFlags,
 
+    /// Leadership.
+    #[command(flatten)]
+    pub leadership: LeadershipFlags,
+
     /// Objects.
     #[command(flatten)]
     pub objects: ObjectFlags,
@@ -120,6 +124,46 @@ pub struct MetadataFlags {
     /// MC_METADATA_CLUSTER_ID.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
     pub metadata_cluster_id: String,
+}
+
+/// See [`MasterFlags`].
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "High availability", rename_all = "snake_case")]
+pub struct LeadershipFlags {
+    /// Be one of several masters, of which one leads. Clients must reach this one under --rpc_address.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub enable_ha: Switch,
+    /// What elects the leader.
+    #[arg(long, value_enum, default_value = "etcd", value_name = "NAME")]
+    pub ha_backend_type: BackendName,
+    /// Where that is: HOST:PORT;HOST:PORT of etcd, HOST:PORT/DATABASE of Redis, NAMESPACE/LEASE in Kubernetes, or a folder
+    /// that masters and clients of one host share; the scheme before it may be left out.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "ADDRESS")]
+    pub ha_backend_connstring: String,
+    /// Older name of --ha_backend_connstring for etcd, used while that is empty.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "HOST:PORT;...")]
+    pub etcd_endpoints: String,
+    /// A leader that is not heard of for this long is replaced, in seconds.
+    #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub ha_lease_ttl_sec: u64,
+    /// Folder for what a master alone remembers from start to start; none: nothing is remembered. By default
+    /// $XDG_STATE_HOME/mooncake or ~/.local/state/mooncake.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "FOLDER")]
+    pub state_dir: String,
+}
+
+/// Values of `--ha_backend_type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum BackendName {
+    /// A cluster of etcd.
+    Etcd,
+    /// A Redis server.
+    Redis,
+    /// A lease object of Kubernetes.
+    K8s,
+    /// A folder of one host.
+    File,
 }
 
 /// See [`MasterFlags`].

@@ -2,6 +2,7 @@
 
 mod absent;
 mod flags;
+mod leadership;
 mod settings;
 
 use std::process::ExitCode;
@@ -11,10 +12,11 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 pub use flags::{
-    AcceptedFlags, AdminFlags, AllocatorName, MasterFlags, MetadataFlags, ObjectFlags, PoolFlags,
-    RpcFlags, StrategyName, TaskFlags,
+    AcceptedFlags, AdminFlags, AllocatorName, BackendName, LeadershipFlags, MasterFlags,
+    MetadataFlags, ObjectFlags, PoolFlags, RpcFlags, StrategyName, TaskFlags,
 };
 
+pub use self::leadership::Surroundings;
 use crate::command_line::{self, UsageError, Variable};
 use crate::stop_signal::StopSignal;
 use crate::{exit, glog, logging, open_files};
@@ -58,8 +60,8 @@ pub fn parse(args: &[String], variables: &[Variable]) -> Result<MasterFlags, Usa
 
 fn serve(flags: &MasterFlags) -> Result<(), String> {
     let stop = StopSignal::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
-    let master =
-        mooncake_master::Master::bind(flags.settings()?).map_err(|error| error.to_string())?;
+    let config = flags.settings(Surroundings::look())?;
+    let master = mooncake_master::Master::bind(config).map_err(|error| error.to_string())?;
     note_what_has_no_effect(flags);
     let (stopped, stopping) = oneshot::channel();
     std::thread::spawn(move || {

@@ -6,6 +6,7 @@ use mooncake_master::{Config, MetadataServer};
 use mooncake_meta::{AllocatorKind, Config as PoolConfig, Strategy};
 
 use super::flags::{AllocatorName, MasterFlags, StrategyName};
+use super::leadership::Surroundings;
 
 impl MasterFlags {
     /// What no single flag can tell.
@@ -24,14 +25,15 @@ impl MasterFlags {
                 "--allocation_strategy={name} is not supported in this build; choose random or free_ratio_first"
             ));
         }
+        self.leadership.check()?;
         self.pool_config().validate().map_err(|reason| format!("--{reason}"))
     }
 
-    /// The configuration that these flags ask for.
+    /// The configuration that these flags ask for, in these surroundings.
     ///
     /// # Errors
     /// `--rpc_interface` names no interface with an address.
-    pub fn settings(&self) -> Result<Config, String> {
+    pub fn settings(&self, surroundings: Surroundings) -> Result<Config, String> {
         let rpc_address = match self.rpc.rpc_interface.as_str() {
             "" => self.rpc.rpc_address.clone(),
             name => address_of(name)?,
@@ -49,6 +51,7 @@ impl MasterFlags {
             max_connections: self.rpc.max_connections,
             busy_poll: Duration::from_micros(self.rpc.busy_poll_us),
             report_metrics: self.admin.enable_metric_reporting.0,
+            leadership: self.leadership.config(surroundings),
             pool: self.pool_config(),
             ..Config::default()
         })

@@ -166,6 +166,7 @@ fn master_args(plan: &Plan, ports: Ports) -> Vec<String> {
         "--eviction_high_watermark_ratio=1.0".to_owned(),
         format!("--cluster_id={CLUSTER_ID}"),
         "--auth_token=".to_owned(),
+        "--state_dir=none".to_owned(),
     ]
 }
 

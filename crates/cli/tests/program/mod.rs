@@ -3,14 +3,25 @@
 #![allow(dead_code, reason = "each test uses what it needs")]
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{OnceLock, mpsc};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Longest wait for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where the masters of this process remember their members: nobody else's are there.
+fn state_home() -> &'static PathBuf {
+    static HOME: OnceLock<PathBuf> = OnceLock::new();
+    HOME.get_or_init(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
+        let name = format!("state-{}-{}", std::process::id(), now.as_nanos());
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
+    })
+}
 
 /// A running program. Dropping it kills it.
 pub(crate) struct Program {
@@ -23,6 +34,7 @@ impl Program {
         let mut command = Command::new(path);
         command.args(args).env_remove("MOONCAKE_AUTH_TOKEN").env_remove("MC_STORE_CLUSTER_ID");
         command.env_remove("MOONCAKE_ADVERTISE_ADDRESS").stdin(Stdio::null());
+        command.env("XDG_STATE_HOME", state_home());
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the program exists");
         let stderr = child.stderr.take().expect("a pipe");
         let (send, lines) = mpsc::channel();
@@ -55,6 +67,18 @@ impl Program {
         kill_process(pid, signal).expect("the process runs");
         if signal == Signal::STOP {
             self.wait_until_stopped();
+        }
+    }
+
+    /// Waits for its end.
+    pub(crate) fn end(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("our child") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "the program does not end");
+            std::thread::sleep(Duration::from_millis(2));
         }
     }
 

@@ -2,6 +2,7 @@ use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -23,7 +24,7 @@ const LATELY: Duration = Duration::from_millis(1);
 
 /// One connection to the master, used by one thread at a time. After any error it is of no more use.
 pub(crate) struct Connection {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     timeout: Duration,
     watch: Watch,
     /// When the last reply came.
@@ -66,6 +67,7 @@ impl Connection {
         let inbox = vec![0; INBOX_BYTES].into_boxed_slice();
         let watch = Watch::new(busy_poll);
         let used = Instant::now();
+        let stream = Arc::new(stream);
         Ok(Self { stream, timeout, watch, used, last_id: 0, outbox: Vec::new(), inbox })
     }
 
@@ -81,9 +83,14 @@ impl Connection {
         self.stream.local_addr()
     }
 
-    /// Another handle of the socket, to shut it down from another thread.
-    pub(crate) fn handle(&self) -> io::Result<TcpStream> {
-        self.stream.try_clone()
+    /// The other side's address.
+    pub(crate) fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.peer_addr()
+    }
+
+    /// The socket, to shut it down from another thread.
+    pub(crate) fn handle(&self) -> &Arc<TcpStream> {
+        &self.stream
     }
 
     /// Whether the last reply came so lately that the connection is most likely open.
@@ -95,7 +102,7 @@ impl Connection {
     pub(crate) fn is_fresh(&self) -> bool {
         let mut byte = [MaybeUninit::uninit()];
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-        let peeked = SockRef::from(&self.stream).recv_with_flags(&mut byte, flags);
+        let peeked = SockRef::from(&*self.stream).recv_with_flags(&mut byte, flags);
         matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
@@ -141,7 +148,7 @@ impl Connection {
             if sent > 0 {
                 self.check_deadline(started)?;
             }
-            match self.stream.write(&self.outbox[sent..]) {
+            match (&*self.stream).write(&self.outbox[sent..]) {
                 Ok(count) => sent += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {

@@ -1,17 +1,19 @@
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mooncake_types::{Epoch, ErrorCode};
-use mooncake_wire::{Hello, Kind};
+use mooncake_wire::{Hello, Kind, Refusal};
 
 use super::connection::Connection;
+use super::masters::{Election, Masters};
 use crate::address::HostPort;
 
-/// Connects to the master's addresses and shakes hands.
+/// Connects to the master and shakes hands.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialer {
-    pub(crate) addresses: Vec<HostPort>,
+    pub(crate) masters: Arc<Masters>,
     pub(crate) hello: Hello,
     /// How long one attempt at one address may take, the handshake included.
     pub(crate) attempt_timeout: Duration,
@@ -27,15 +29,48 @@ pub(crate) enum DialError {
     /// Nobody answered there.
     #[error("{address}: {reason}")]
     Unreachable { address: String, reason: String },
+    /// A master answered that does not lead.
+    #[error("{address}: {message}")]
+    Standby { address: String, message: String },
     /// Somebody answered and wants nothing to do with this client.
     #[error("{address} refused: {message}")]
     Refused { address: String, code: ErrorCode, message: String },
 }
 
 impl Dialer {
-    /// Resolves an address, afresh each time, and connects to the first that answers.
+    /// Connects to the address of this number, or to the leader, wherever it is.
     pub(crate) fn dial(&self, address: usize) -> Result<(Connection, Epoch), DialError> {
-        let target = &self.addresses[address];
+        match self.masters.at(address) {
+            Ok(target) => self.dial_at(target),
+            Err(election) => self.dial_leader(election),
+        }
+    }
+
+    /// Connects to the leader that is known, and if it does not answer, to the one that was elected since.
+    fn dial_leader(&self, election: &Election) -> Result<(Connection, Epoch), DialError> {
+        let (mut leader, mut is_news) = election.leader()?;
+        loop {
+            let error = match self.dial_at(&leader) {
+                Ok(dialed) => {
+                    election.trust(&leader);
+                    return Ok(dialed);
+                }
+                Err(error) => error,
+            };
+            election.doubt(&leader);
+            if is_news {
+                return Err(error);
+            }
+            let (now, _) = election.leader()?;
+            if now == leader {
+                return Err(error);
+            }
+            (leader, is_news) = (now, true);
+        }
+    }
+
+    /// Resolves an address, afresh each time, and connects to the first that answers.
+    fn dial_at(&self, target: &HostPort) -> Result<(Connection, Epoch), DialError> {
         let unreachable =
             |reason: String| DialError::Unreachable { address: target.to_string(), reason };
         let started = Instant::now();
@@ -78,16 +113,21 @@ impl Dialer {
             Kind::Welcome => {
                 let welcome = mooncake_wire::decode_welcome(&answer.body)
                     .map_err(|error| unreachable(error.to_string()))?;
-                connection
-                    .set_timeout(self.call_timeout)
-                    .map_err(|error| unreachable(error.to_string()))?;
+                let lost = |error: io::Error| unreachable(error.to_string());
+                connection.set_timeout(self.call_timeout).map_err(lost)?;
+                let master = connection.peer_addr().map_err(lost)?;
+                self.masters.on_connected(welcome.epoch, master, connection.handle());
                 Ok((connection, welcome.epoch))
             }
             Kind::Refusal => {
                 let refusal = mooncake_wire::decode_refusal(&answer.body)
                     .map_err(|error| unreachable(error.to_string()))?;
-                let (code, message) = (refusal.code, refusal.message);
-                Err(DialError::Refused { address, code, message })
+                Err(match refusal {
+                    Refusal { code: ErrorCode::UnavailableInCurrentMode, message } => {
+                        DialError::Standby { address, message }
+                    }
+                    Refusal { code, message } => DialError::Refused { address, code, message },
+                })
             }
             other => Err(unreachable(format!("it answered with a frame of kind {other:?}"))),
         }

@@ -2,10 +2,12 @@
 
 mod connection;
 mod dial;
+mod masters;
 mod pool;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use connection::Connection;
 pub(crate) use dial::{DialError, Dialer};
+pub(crate) use masters::Masters;
 pub(crate) use pool::Pool;

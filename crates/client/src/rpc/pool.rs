@@ -88,7 +88,7 @@ impl Pool {
 
     /// Tries every address once, beginning with the one that answered last.
     fn dial(&self) -> Result<Connection, CallError> {
-        let count = self.dialer.addresses.len();
+        let count = self.dialer.masters.count();
         let first = self.address.load(Ordering::Relaxed);
         let mut reason = String::new();
         for address in (0..count).map(|step| (first + step) % count) {

@@ -9,7 +9,7 @@ use mooncake_types::{
 };
 use mooncake_wire::{HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role, Welcome};
 
-use super::{Dialer, Pool};
+use super::{Dialer, Masters, Pool};
 use crate::address::HostPort;
 use crate::metrics::Metrics;
 use crate::node::Host;
@@ -47,7 +47,7 @@ fn pool_of(host: Arc<Host>, scripts: Vec<Script>) -> (Pool, mpsc::Receiver<()>) 
         }
     });
     let dialer = Dialer {
-        addresses: vec![HostPort { host: "127.0.0.1".to_owned(), port }],
+        masters: Arc::new(Masters::listed(vec![HostPort { host: "127.0.0.1".to_owned(), port }])),
         hello: Hello {
             protocol_version: PROTOCOL_VERSION,
             cluster_id: String::new(),

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
+use mooncake_ha::Options;
 use mooncake_memory::{NamedSegment, NamedSegmentError, NamedSegmentWish, Past, Region};
 use mooncake_transfer::{LocalTransport, Paths, SegmentHost, ServerConfig, TcpConfig};
 use mooncake_types::host_port::split;
@@ -15,7 +16,7 @@ use super::put_session::PutSessions;
 use super::renewal::Renewal;
 use super::serving::Serving;
 use super::session::Session;
-use crate::address::{HostPort, parse_masters};
+use crate::address::MasterAddress;
 use crate::bind::{Bound, Wish, bind, split_advertised};
 use crate::chance::Chance;
 use crate::clock::Clock;
@@ -25,12 +26,15 @@ use crate::membership::{Lent, Membership};
 use crate::metrics::Metrics;
 use crate::node::{Host, Populating, Segment};
 use crate::ops::{CacheLimits, RouteCache};
-use crate::rpc::{DialError, Dialer, Pool};
+use crate::rpc::{DialError, Dialer, Masters, Pool};
 use crate::tasks::Tasks;
 use crate::{OpenError, StoreConfig};
 
 /// Longest attempt to connect to one address of the master: so long at most a call waits for one that says nothing.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(1);
+
+/// The same where another master may have taken over: the one that leads answers at once.
+const LONGEST_ATTEMPT_OF_SEVERAL: Duration = Duration::from_secs(1);
 
 /// Longest wait for the answer to a heartbeat; the master gives a client up after ten seconds by default.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -53,7 +57,7 @@ const LOCAL_BUFFER_BYTES: std::ops::RangeInclusive<u64> = 1 << 10..=1 << 40;
 /// A store that is being opened: what is known before anything is asked of the system or the master.
 struct Opening {
     config: StoreConfig,
-    masters: Vec<HostPort>,
+    masters: Arc<Masters>,
     client: ClientId,
     segment: SegmentId,
     chance: Chance,
@@ -109,7 +113,7 @@ pub(super) fn open(config: StoreConfig) -> Result<(Session, String), OpenError> 
 impl Opening {
     fn new(config: StoreConfig) -> Result<Self, OpenError> {
         check(&config)?;
-        let masters = parse_masters(&config.master)?;
+        let masters = Arc::new(masters(&config)?);
         Ok(Self {
             masters,
             client: ClientId(random()?),
@@ -174,8 +178,10 @@ impl Opening {
     }
 
     fn dialer(&self, call_timeout: Duration) -> Dialer {
+        let longest_attempt =
+            if self.masters.are_several() { LONGEST_ATTEMPT_OF_SEVERAL } else { LONGEST_ATTEMPT };
         Dialer {
-            addresses: self.masters.clone(),
+            masters: Arc::clone(&self.masters),
             hello: Hello {
                 protocol_version: PROTOCOL_VERSION,
                 cluster_id: self.config.cluster_id.clone(),
@@ -183,7 +189,7 @@ impl Opening {
                 client: self.client,
                 auth_token: self.config.auth_token.clone(),
             },
-            attempt_timeout: self.config.rpc_connect_timeout.min(LONGEST_ATTEMPT),
+            attempt_timeout: self.config.rpc_connect_timeout.min(longest_attempt),
             call_timeout,
             busy_poll: self.config.busy_poll,
         }
@@ -198,7 +204,7 @@ impl Opening {
     /// Connects to the master.
     fn join(&mut self, host: &Arc<Host>) -> Result<Bond, OpenError> {
         let mut bond = Bond {
-            membership: Membership::new(self.masters.len(), Chance::new(self.chance.bits())),
+            membership: Membership::new(self.masters.count(), Chance::new(self.chance.bits())),
             dialer: self.dialer(self.config.rpc_timeout.min(HEARTBEAT_TIMEOUT)),
             host: Arc::clone(host),
             clock: self.clock,
@@ -331,6 +337,18 @@ impl Opening {
         };
         Paths::new(Some(LocalTransport::new(host)), config, self.config.transports.clone())
     }
+}
+
+fn masters(config: &StoreConfig) -> Result<Masters, OpenError> {
+    let name = match MasterAddress::parse(&config.master)? {
+        MasterAddress::Listed(addresses) => return Ok(Masters::listed(addresses)),
+        MasterAddress::Elected(name) => name,
+    };
+    let kubernetes = config.kubernetes.clone();
+    let options = Options { kubernetes, ..Options::new(&config.cluster_id) };
+    let coordinator = mooncake_ha::connect(&name, &options)
+        .map_err(|error| OpenError::Coordinator { reason: error.to_string() })?;
+    Ok(Masters::elected(coordinator, name))
 }
 
 /// Everything that is wrong with a configuration whatever the machine is like.

@@ -137,7 +137,7 @@ impl Session {
             return Ok(());
         }
         let mut dialed =
-            (0..self.goodbye.addresses.len()).map(|address| self.goodbye.dial(address));
+            (0..self.goodbye.masters.count()).map(|address| self.goodbye.dial(address));
         let connection = dialed.find_map(|dialed| dialed.ok().map(|(connection, _)| connection));
         let unreachable = || CallError::Unreachable { reason: "nobody answers".to_owned() };
         let mut connection = connection.ok_or_else(unreachable)?;

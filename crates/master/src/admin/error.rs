@@ -4,7 +4,7 @@ use axum::response::{IntoResponse, Response};
 use mooncake_types::ErrorCode;
 use serde::Serialize;
 
-use crate::ask::Stopping;
+use crate::ask::NotServing;
 
 /// The body of every error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -46,8 +46,8 @@ impl Failure {
     }
 }
 
-impl From<Stopping> for Failure {
-    fn from(_: Stopping) -> Failure {
+impl From<NotServing> for Failure {
+    fn from(_: NotServing) -> Failure {
         Failure {
             status: StatusCode::SERVICE_UNAVAILABLE,
             code: ErrorCode::UnavailableInCurrentMode,

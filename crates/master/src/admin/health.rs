@@ -1,11 +1,13 @@
-//! Who serves. A master without high availability is always the serving leader.
+//! Who leads, and whether this master does. A master that stands by answers this too.
 
 use axum::Json;
 use axum::extract::State as Extract;
+use mooncake_types::Epoch;
 use serde::Serialize;
 
-use super::error::Failure;
 use super::server::State;
+use crate::ask::NotServing;
+use crate::leadership::{Leader, Role, Standing};
 
 #[derive(Serialize)]
 pub(super) struct Health {
@@ -13,42 +15,81 @@ pub(super) struct Health {
     role: &'static str,
     ha_state: &'static str,
     service_ready: bool,
-    leader_address: String,
-    view_version: u64,
+    leader_address: Option<String>,
+    view_version: Option<u64>,
 }
 
 #[derive(Serialize)]
-pub(super) struct Leader {
+pub(super) struct View {
     present: bool,
-    leader_address: String,
-    view_version: u64,
+    leader_address: Option<String>,
+    view_version: Option<u64>,
 }
 
-/// `GET /health`. It passes through the owner, so that an owner that does not answer shows.
-pub(super) async fn health(Extract(state): Extract<State>) -> Result<Json<Health>, Failure> {
-    let epoch = state.asker.ask(|owner| owner.meta.epoch()).await?;
-    Ok(Json(Health {
+/// What this master is, as its owner says if it has one.
+struct Now {
+    standing: Standing,
+    /// Whether it leads and does all that is asked.
+    serves: bool,
+}
+
+impl Now {
+    /// Asks the owner of a leader, so that one that does not answer shows.
+    async fn of(state: &State) -> Now {
+        let standing = state.standing.borrow().clone();
+        if standing.role != Role::Leader {
+            return Now { standing, serves: false };
+        }
+        let asked = state.asker.ask(|owner| (owner.meta.epoch(), owner.serves())).await;
+        match asked {
+            Ok((epoch, serves)) => Now { standing: standing.under(epoch), serves },
+            // The term has not begun, or has just ended.
+            Err(NotServing) => Now { standing, serves: false },
+        }
+    }
+}
+
+impl Standing {
+    /// The same, with the epoch that the leader has by now.
+    fn under(mut self, epoch: Epoch) -> Standing {
+        if let Some(leader) = &mut self.leader {
+            leader.epoch = leader.epoch.max(epoch);
+        }
+        self
+    }
+}
+
+fn view(leader: Option<Leader>) -> (Option<String>, Option<u64>) {
+    leader.map(|leader| (leader.address, leader.epoch.0)).unzip()
+}
+
+/// `GET /health`.
+pub(super) async fn health(Extract(state): Extract<State>) -> Json<Health> {
+    let Now { standing, serves } = Now::of(&state).await;
+    let (leader_address, view_version) = view(standing.leader);
+    Json(Health {
         status: "ok",
-        role: "leader",
-        ha_state: "serving",
-        service_ready: true,
-        leader_address: state.identity.leader,
-        view_version: epoch.0,
-    }))
+        role: standing.role.word(),
+        ha_state: standing.role.state(serves),
+        service_ready: serves,
+        leader_address,
+        view_version,
+    })
 }
 
 /// `GET /leader`.
-pub(super) async fn leader(Extract(state): Extract<State>) -> Json<Leader> {
-    let view_version = state.identity.epoch.0;
-    Json(Leader { present: true, leader_address: state.identity.leader, view_version })
+pub(super) async fn leader(Extract(state): Extract<State>) -> Json<View> {
+    let (leader_address, view_version) = view(state.standing.borrow().leader.clone());
+    Json(View { present: leader_address.is_some(), leader_address, view_version })
 }
 
 /// `GET /role`.
-pub(super) async fn role() -> &'static str {
-    "leader"
+pub(super) async fn role(Extract(state): Extract<State>) -> &'static str {
+    state.standing.borrow().role.word()
 }
 
 /// `GET /ha_status`.
-pub(super) async fn ha_status() -> &'static str {
-    "serving"
+pub(super) async fn ha_status(Extract(state): Extract<State>) -> &'static str {
+    let Now { standing, serves } = Now::of(&state).await;
+    standing.role.state(serves)
 }

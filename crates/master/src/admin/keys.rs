@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use super::error::Failure;
 use super::parameters::Parameters;
 use super::server::State;
-use crate::ask::Stopping;
+use crate::ask::NotServing;
 use crate::owner::SCAN_PAGE_OBJECTS;
 
 /// Pages that are read ahead of a slow reader.
@@ -135,7 +135,7 @@ pub(super) async fn get_all_keys(Extract(state): Extract<State>) -> impl IntoRes
     ([(CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from_stream(Pages(read)))
 }
 
-async fn walk(state: State, pages: mpsc::Sender<Result<Bytes, Stopping>>) {
+async fn walk(state: State, pages: mpsc::Sender<Result<Bytes, NotServing>>) {
     let mut next = Some(0);
     while let Some(cursor) = next {
         let scan =
@@ -154,9 +154,9 @@ async fn walk(state: State, pages: mpsc::Sender<Result<Bytes, Stopping>>) {
                     .collect::<String>()
                     .into())
             }
-            Ok(_) | Err(Stopping) => {
+            Ok(_) | Err(NotServing) => {
                 next = None;
-                Err(Stopping)
+                Err(NotServing)
             }
         };
         if pages.send(page).await.is_err() {
@@ -167,10 +167,10 @@ async fn walk(state: State, pages: mpsc::Sender<Result<Bytes, Stopping>>) {
 }
 
 /// The receiving end as a stream of pieces of a body.
-struct Pages(mpsc::Receiver<Result<Bytes, Stopping>>);
+struct Pages(mpsc::Receiver<Result<Bytes, NotServing>>);
 
 impl Stream for Pages {
-    type Item = Result<Bytes, Stopping>;
+    type Item = Result<Bytes, NotServing>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0.poll_recv(cx)

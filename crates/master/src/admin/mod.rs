@@ -9,4 +9,4 @@ mod remove_all;
 mod segments;
 mod server;
 
-pub(crate) use server::{Identity, State, router};
+pub(crate) use server::{State, router};

@@ -1,4 +1,4 @@
-//! Metrics. The owner only copies its counters; the text is made here.
+//! Metrics. The owner only copies its counters; the text is made here. A master that stands by has few.
 
 use axum::extract::State as Extract;
 use axum::http::header::CONTENT_TYPE;
@@ -8,19 +8,20 @@ use mooncake_types::ErrorCode;
 
 use super::error::Failure;
 use super::server::State;
+use crate::metrics;
 use crate::summary;
 
 /// `GET /metrics`.
 pub(super) async fn metrics(Extract(state): Extract<State>) -> Result<impl IntoResponse, Failure> {
-    let snapshot = state.asker.ask(|owner| owner.snapshot()).await?;
-    let text = snapshot
-        .text()
+    let snapshot = state.asker.ask(|owner| owner.snapshot()).await.ok();
+    let standing = state.standing.borrow().clone();
+    let text = metrics::text(standing, snapshot)
         .map_err(|error| Failure::internal(ErrorCode::InternalError, error.to_string()))?;
     Ok(([(CONTENT_TYPE, prometheus::CONTENT_TYPE)], text))
 }
 
 /// `GET /metrics/summary`.
-pub(super) async fn summary(Extract(state): Extract<State>) -> Result<String, Failure> {
-    let snapshot = state.asker.ask(|owner| owner.snapshot()).await?;
-    Ok(summary::line(&snapshot))
+pub(super) async fn summary(Extract(state): Extract<State>) -> String {
+    let snapshot = state.asker.ask(|owner| owner.snapshot()).await.ok();
+    summary::line(&state.standing.borrow(), snapshot.as_ref())
 }

@@ -1,26 +1,19 @@
 use axum::Router;
 use axum::http::{Method, Uri};
 use axum::routing::{get, post};
-use mooncake_types::{Epoch, ErrorCode};
+use mooncake_types::ErrorCode;
+use tokio::sync::watch;
 
 use super::error::Failure;
 use super::{health, keys, prometheus, remove_all, segments};
 use crate::ask::Asker;
-
-/// Who this master is.
-#[derive(Clone, Debug)]
-pub(crate) struct Identity {
-    /// Where it can be reached, `host:port`.
-    pub(crate) leader: String,
-    /// Its epoch when it started.
-    pub(crate) epoch: Epoch,
-}
+use crate::leadership::Standing;
 
 /// What every handler sees.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) asker: Asker,
-    pub(crate) identity: Identity,
+    pub(crate) standing: watch::Receiver<Standing>,
 }
 
 /// What the admin server answers.

@@ -10,3 +10,4 @@ mod text;
 pub(crate) use operation::Operation;
 pub(crate) use rpc::RpcMetrics;
 pub(crate) use snapshot::Snapshot;
+pub(crate) use text::text;

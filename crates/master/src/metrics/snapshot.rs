@@ -9,6 +9,8 @@ use super::rpc::RpcMetrics;
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) stats: Stats,
+    /// Whether everything that is asked is done.
+    pub(crate) serves: bool,
     /// Used bytes and capacity by segment name, of those in sight; several segments may share one.
     pub(crate) segments: BTreeMap<Arc<str>, (u64, u64)>,
     pub(crate) rpc: RpcMetrics,
@@ -22,6 +24,6 @@ impl Snapshot {
             *used += report.used;
             *capacity += report.capacity;
         }
-        Snapshot { stats, segments, rpc }
+        Snapshot { stats, serves: true, segments, rpc }
     }
 }

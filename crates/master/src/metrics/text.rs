@@ -6,19 +6,34 @@ use mooncake_http::prometheus::{self, Family, Metrics};
 
 use super::operation::Operation;
 use super::snapshot::Snapshot;
+use crate::leadership::{Role, Standing};
+
+/// The whole text. Only a leader has a snapshot.
+pub(crate) fn text(standing: Standing, snapshot: Option<Snapshot>) -> Result<String, fmt::Error> {
+    prometheus::text(move |out| {
+        leadership(&standing, out)?;
+        let Some(snapshot) = &snapshot else { return Ok(()) };
+        snapshot.gauges(out)?;
+        snapshot.segments(out)?;
+        snapshot.counters(out)?;
+        snapshot.operations(out)?;
+        snapshot.histograms(out)
+    })
+}
+
+fn leadership(standing: &Standing, out: &mut Metrics<'_, '_>) -> fmt::Result {
+    let leads = standing.role == Role::Leader;
+    out.gauge("master_is_leader", "1 if this master leads, 0 if it stands by", leads.into())?;
+    let epoch = standing.leader.as_ref().map_or(0, |leader| leader.epoch.0);
+    out.gauge(
+        "master_leader_epoch",
+        "The epoch under which the leader that is known began",
+        epoch,
+    )?;
+    out.counter("ha_state_transitions_total", "Changes of this master's role", standing.changes)
+}
 
 impl Snapshot {
-    /// The whole text.
-    pub(crate) fn text(self) -> Result<String, fmt::Error> {
-        prometheus::text(move |out| {
-            self.gauges(out)?;
-            self.segments(out)?;
-            self.counters(out)?;
-            self.operations(out)?;
-            self.histograms(out)
-        })
-    }
-
     fn gauges(&self, out: &mut Metrics<'_, '_>) -> fmt::Result {
         let stats = &self.stats;
         out.gauge(
@@ -51,8 +66,33 @@ impl Snapshot {
             "Mounted segments whose nodes are not heard of: nothing there can be read until they are",
             stats.segments_out_of_sight as u64,
         )?;
+        self.recovery(out)?;
         out.gauge("mem_cache_nums_", "Objects in memory", stats.keys as u64)?;
         out.gauge("file_cache_nums_", "Objects on disk", 0)
+    }
+
+    fn recovery(&self, out: &mut Metrics<'_, '_>) -> fmt::Result {
+        let stats = &self.stats;
+        out.gauge(
+            "master_serves",
+            "1 if puts and removals are taken, 0 while a new leader hears from the nodes",
+            self.serves.into(),
+        )?;
+        out.gauge(
+            "master_segments_recovering",
+            "Mounted segments whose nodes are telling what they hold",
+            stats.segments_recovering as u64,
+        )?;
+        out.gauge(
+            "master_members_missing",
+            "Recorded segments that have not told what they hold",
+            stats.members_missing as u64,
+        )?;
+        out.gauge(
+            "master_undropped_entries",
+            "Entries that went from the pool and that nodes may still hold",
+            stats.undropped_entries as u64,
+        )
     }
 
     fn segments(&self, out: &mut Metrics<'_, '_>) -> fmt::Result {

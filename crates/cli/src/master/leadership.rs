@@ -1,0 +1,149 @@
+//! From flags to who leads, and what is remembered.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mooncake_ha::KubernetesAccess;
+use mooncake_master::LeadershipConfig;
+
+use super::flags::{BackendName, LeadershipFlags};
+
+/// What the environment says, beside the flags.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// `XDG_STATE_HOME`.
+    pub state_home: Option<PathBuf>,
+    /// `HOME`.
+    pub home: Option<PathBuf>,
+    /// How a pod reaches the API server.
+    pub kubernetes: Option<KubernetesAccess>,
+}
+
+impl Surroundings {
+    /// Reads the environment.
+    #[must_use]
+    pub fn look() -> Surroundings {
+        // The specification of these folders: a relative path counts as none.
+        let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
+        Surroundings {
+            state_home: folder("XDG_STATE_HOME"),
+            home: folder("HOME"),
+            kubernetes: KubernetesAccess::from_environment(),
+        }
+    }
+
+    fn state_dir(&self) -> Option<PathBuf> {
+        let below_home = || self.home.as_ref().map(|home| home.join(".local/state"));
+        self.state_home.clone().or_else(below_home).map(|folder| folder.join("mooncake"))
+    }
+}
+
+impl LeadershipFlags {
+    /// What no single flag can tell.
+    ///
+    /// # Errors
+    /// The text names the flag.
+    pub(super) fn check(&self) -> Result<(), String> {
+        match (self.enable_ha.0, self.address()) {
+            (true, None) => {
+                Err("--enable_ha needs --ha_backend_connstring (for etcd, --etcd_endpoints will do): where the leader \
+                     is elected"
+                    .to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn config(&self, surroundings: Surroundings) -> LeadershipConfig {
+        match self.address().filter(|_| self.enable_ha.0) {
+            Some(coordinator) => LeadershipConfig::Elected {
+                coordinator,
+                ttl: Duration::from_secs(self.ha_lease_ttl_sec),
+                kubernetes: surroundings.kubernetes,
+            },
+            None => LeadershipConfig::Alone { state_dir: self.state_dir(&surroundings) },
+        }
+    }
+
+    fn state_dir(&self, surroundings: &Surroundings) -> Option<PathBuf> {
+        match self.state_dir.as_str() {
+            "none" => None,
+            "" => surroundings.state_dir(),
+            folder => Some(PathBuf::from(folder)),
+        }
+    }
+
+    /// The coordinator, with its scheme.
+    fn address(&self) -> Option<String> {
+        let scheme = match self.ha_backend_type {
+            BackendName::Etcd => "etcd://",
+            BackendName::Redis => "redis://",
+            BackendName::K8s => "k8s://",
+            BackendName::File => "file://",
+        };
+        let text = match (self.ha_backend_connstring.trim(), self.ha_backend_type) {
+            ("", BackendName::Etcd) => self.etcd_endpoints.trim(),
+            (text, _) => text,
+        };
+        match text {
+            "" => None,
+            text if text.starts_with(scheme) => Some(text.to_owned()),
+            text => Some(format!("{scheme}{text}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantity::Switch;
+
+    fn flags(kind: BackendName, connstring: &str, etcd_endpoints: &str) -> LeadershipFlags {
+        LeadershipFlags {
+            enable_ha: Switch(true),
+            ha_backend_type: kind,
+            ha_backend_connstring: connstring.to_owned(),
+            etcd_endpoints: etcd_endpoints.to_owned(),
+            ha_lease_ttl_sec: 5,
+            state_dir: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_coordinator_has_its_scheme_and_etcd_has_an_older_flag() {
+        use BackendName::{Etcd, File, K8s, Redis};
+        for (kind, connstring, etcd_endpoints, expected) in [
+            (Etcd, "", "a:2379;b:2379", Some("etcd://a:2379;b:2379")),
+            (Etcd, "c:1", "a:2379", Some("etcd://c:1")),
+            (Etcd, "etcd://c:1", "", Some("etcd://c:1")),
+            (Redis, "h:6379/1", "a:2379", Some("redis://h:6379/1")),
+            (K8s, "space/lease", "", Some("k8s://space/lease")),
+            (File, "/run/mooncake", "", Some("file:///run/mooncake")),
+            (File, "", "a:2379", None),
+            (Etcd, "", " ", None),
+        ] {
+            let flags = flags(kind, connstring, etcd_endpoints);
+            assert_eq!(flags.address().as_deref(), expected, "{kind:?}");
+            assert_eq!(flags.check().is_ok(), expected.is_some(), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_master_alone_remembers_in_the_folder_for_state() {
+        let path = |text: &str| Some(PathBuf::from(text));
+        let (home, state_home) = (path("/home/a"), path("/state"));
+        for (flag, state_home, home, expected) in [
+            ("", state_home.clone(), home.clone(), path("/state/mooncake")),
+            ("", None, home.clone(), path("/home/a/.local/state/mooncake")),
+            ("", None, None, None),
+            ("none", state_home.clone(), home.clone(), None),
+            ("/srv", state_home, home, path("/srv")),
+        ] {
+            let mut flags = flags(BackendName::File, "/run", "");
+            (flags.enable_ha, flags.state_dir) = (Switch(false), flag.to_owned());
+            let surroundings = Surroundings { state_home, home, kubernetes: None };
+            let config = flags.config(surroundings);
+            assert_eq!(config, LeadershipConfig::Alone { state_dir: expected });
+        }
+    }
+}

@@ -1,0 +1,75 @@
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+
+use crate::program::Program;
+use crate::surroundings::Folder;
+
+fn start(state_dir: &Path, rpc_port: &str) -> Program {
+    let args = [
+        &format!("--state_dir={}", state_dir.display()),
+        &format!("--rpc_port={rpc_port}"),
+        "--port=0",
+        "--metrics_port=0",
+        "--rpc_address=127.0.0.1",
+        "--metrics_host=127.0.0.1",
+    ];
+    Program::start(env!("CARGO_BIN_EXE_mooncake_master"), &args)
+}
+
+/// The port and the epoch of a master that serves.
+fn served(master: &Program) -> (String, u64) {
+    let line = master.line("the master serves");
+    let port = Program::field(&line, "rpc_addr=").rsplit(':').next().expect("a port").to_owned();
+    (port, Program::field(&line, "epoch=").parse().expect("a number"))
+}
+
+fn file(state_dir: &Path, port: &str) -> PathBuf {
+    state_dir.join("mooncake_cluster").join(port).join("members.json")
+}
+
+#[test]
+fn the_epoch_grows_with_every_start_whatever_the_clock_says() {
+    let folder = Folder::new("epochs");
+    let mut master = start(folder.path(), "0");
+    let (port, mut last) = served(&master);
+    for signal in [Signal::KILL, Signal::TERM, Signal::KILL] {
+        master.signal(signal);
+        master.end();
+        master = start(folder.path(), &port);
+        let (_, epoch) = served(&master);
+        assert!(epoch > last, "{epoch} after {last}");
+        last = epoch;
+    }
+}
+
+#[test]
+fn a_record_that_cannot_be_used_ends_the_master_with_its_path() {
+    let folder = Folder::new("corrupt");
+    let mut master = start(folder.path(), "0");
+    let (port, _) = served(&master);
+    let path = file(folder.path(), &port);
+    let second = start(folder.path(), "0");
+    served(&second);
+    master.kill();
+    std::fs::write(&path, "{\"format\":").expect("it is our file");
+    let mut master = start(folder.path(), &port);
+    let line = master.line("cannot be used");
+    assert!(line.contains(&path.display().to_string()), "{line}");
+    assert_eq!(master.end().code(), Some(1));
+    assert_eq!(std::fs::read_to_string(&path).expect("it is there"), "{\"format\":");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_a_warning() {
+    let folder = Folder::new("unwritable");
+    // Root may write anywhere; a file in place of a folder stops it too.
+    let blocked = folder.path().join("file");
+    std::fs::write(&blocked, "").expect("a file for tests");
+    std::fs::set_permissions(&blocked, PermissionsExt::from_mode(0o400)).expect("our file");
+    let master = start(&blocked, "0");
+    let line = master.line("the membership record is not kept");
+    assert!(line.contains("--state_dir"), "{line}");
+    served(&master);
+}

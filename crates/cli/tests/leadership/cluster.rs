@@ -1,0 +1,153 @@
+use std::time::{Duration, Instant};
+
+use mooncake_client::{
+    Buffer, ErrorCode, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
+};
+
+use crate::program::{PATIENCE, Program};
+use crate::surroundings::{Folder, http};
+
+/// How long a leader that is not heard of counts as alive.
+pub(crate) const TTL: Duration = Duration::from_secs(2);
+
+/// A master that stands for election.
+pub(crate) struct Master {
+    pub(crate) program: Program,
+    pub(crate) rpc: String,
+    pub(crate) admin: String,
+}
+
+impl Master {
+    pub(crate) fn start(coordinator: &str) -> Master {
+        let kind = coordinator.split("://").next().expect("a scheme");
+        let args = [
+            "--enable_ha",
+            &format!("--ha_backend_type={kind}"),
+            &format!("--ha_backend_connstring={coordinator}"),
+            &format!("--ha_lease_ttl_sec={}", TTL.as_secs()),
+            "--rpc_port=0",
+            "--port=0",
+            "--metrics_port=0",
+            "--rpc_address=127.0.0.1",
+            "--metrics_host=127.0.0.1",
+        ];
+        let program = Program::start(env!("CARGO_BIN_EXE_mooncake_master"), &args);
+        let line = program.line("the master stands for election");
+        let field = |name| Program::field(&line, name);
+        let (rpc, admin) = (field("rpc_addr="), field("admin_addr="));
+        Master { program, rpc, admin }
+    }
+
+    /// The answer of its admin server to one of the short questions.
+    pub(crate) fn says(&self, path: &str) -> String {
+        let answer = http(&self.admin, path);
+        answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
+    }
+
+    pub(crate) fn wait_until_role(&self, role: &str) {
+        self.wait_until("/role", role);
+    }
+
+    pub(crate) fn wait_until(&self, path: &str, answer: &str) {
+        let begun = Instant::now();
+        while self.says(path) != answer {
+            assert!(begun.elapsed() < PATIENCE, "{} never says {answer}", self.rpc);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Masters that are elected by a coordinator, and what uses them.
+pub(crate) struct Cluster {
+    coordinator: String,
+    nodes: Vec<Program>,
+    _folder: Option<Folder>,
+}
+
+impl Cluster {
+    /// One whose coordinator is there.
+    pub(crate) fn at(coordinator: String) -> Cluster {
+        Cluster { coordinator, nodes: Vec::new(), _folder: None }
+    }
+
+    /// One whose coordinator is a folder.
+    pub(crate) fn new(name: &str) -> Cluster {
+        let folder = Folder::new(name);
+        let coordinator = format!("file://{}", folder.path().display());
+        Cluster { coordinator, nodes: Vec::new(), _folder: Some(folder) }
+    }
+
+    /// Starts a master that listens, and does whatever it is elected to.
+    pub(crate) fn master(&self) -> Master {
+        Master::start(&self.coordinator)
+    }
+    /// Two masters, of which the first leads.
+    pub(crate) fn pair(&self) -> (Master, Master) {
+        let leader = self.master();
+        leader.wait_until_role("leader");
+        let standby = self.master();
+        standby.wait_until("/ha_status", "standby");
+        (leader, standby)
+    }
+
+    pub(crate) fn coordinator(&self) -> &str {
+        &self.coordinator
+    }
+
+    /// Starts a node that follows the leader.
+    pub(crate) fn add_node(&mut self) {
+        let args = [
+            "--host=127.0.0.1",
+            "--port=0",
+            "--global_segment_size=32MB",
+            &format!("--master_server_address={}", self.coordinator),
+        ];
+        let node = Program::start(env!("CARGO_BIN_EXE_mooncake_client"), &args);
+        node.line("the storage node is ready");
+        self.nodes.push(node);
+    }
+}
+
+/// A store that lends nothing, whose masters are at `master`.
+pub(crate) fn store(master: &str) -> Store {
+    let config = StoreConfig {
+        master: master.to_owned(),
+        segment_bytes: 0,
+        ..StoreConfig::from_variables(|_| None).expect("the defaults make sense")
+    };
+    Store::open(config).expect("a master leads")
+}
+
+/// Bytes that say which key they are of, and which writer's.
+pub(crate) fn value(key: &str, version: u32) -> Vec<u8> {
+    format!("{key} {version};").bytes().cycle().take(100_000).collect()
+}
+
+pub(crate) fn put(store: &Store, key: &str, version: u32) -> Result<(), ErrorCode> {
+    let value = Buffer::from_vec(value(key, version));
+    let source = PutSource::new(key, SliceList::from(value.raw()));
+    store.put(&[source], &ReplicateConfig::default()).remove(0)
+}
+
+/// Whether the key is there. Its bytes are those of this version.
+pub(crate) fn get(store: &Store, key: &str, version: u32) -> Result<(), ErrorCode> {
+    let got = store.get(&[key]).remove(0)?;
+    assert!(got.into_vec() == value(key, version), "{key} is wrong");
+    Ok(())
+}
+
+/// Puts new keys until one is taken, and gets it; how long that took.
+pub(crate) fn until_served(store: &Store, name: &str) -> Duration {
+    let begun = Instant::now();
+    for attempt in 0.. {
+        let key = format!("{name}-{attempt}");
+        let put = put(store, &key, 0);
+        if put.is_ok() {
+            assert_eq!(get(store, &key, 0), Ok(()));
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "nothing can be put: {put:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    begun.elapsed()
+}

@@ -1,0 +1,175 @@
+use std::time::{Duration, Instant};
+
+use mooncake_client::{ErrorCode, Store, StoreConfig};
+use rustix::process::Signal;
+
+use crate::cluster::{Cluster, Master, TTL, get, put, store, until_served};
+
+/// What a takeover may take beyond the lease.
+const SLACK: Duration = Duration::from_secs(1);
+
+fn list(masters: [&Master; 2]) -> String {
+    masters.map(|master| master.rpc.clone()).join(";")
+}
+
+#[test]
+fn a_standby_takes_over_from_a_killed_leader_and_clients_follow() {
+    let mut cluster = Cluster::new("killed");
+    let (mut leader, standby) = cluster.pair();
+    cluster.add_node();
+    let stores = [store(cluster.coordinator()), store(&list([&leader, &standby]))];
+    for (number, store) in stores.iter().enumerate() {
+        assert_eq!(put(store, &format!("before-{number}"), 0), Ok(()));
+        assert_eq!(put(store, &format!("removed-{number}"), 0), Ok(()));
+        assert_eq!(store.remove(&[&format!("removed-{number}")], true), [Ok(())]);
+    }
+    let begun = Instant::now();
+    leader.program.kill();
+    for (number, store) in stores.iter().enumerate() {
+        until_served(store, &format!("after-{number}"));
+    }
+    let took = begun.elapsed();
+    assert!(took < TTL + SLACK, "{took:?}");
+    standby.wait_until_role("leader");
+    for (number, store) in stores.iter().enumerate() {
+        assert_eq!(get(store, &format!("before-{number}"), 0), Ok(()));
+        let removed = get(store, &format!("removed-{number}"), 0);
+        assert_eq!(removed, Err(ErrorCode::ObjectNotFound));
+    }
+}
+
+#[test]
+fn a_leader_that_is_asked_to_stop_is_replaced_without_waiting_for_its_lease() {
+    let mut cluster = Cluster::new("stopped");
+    let (mut leader, standby) = cluster.pair();
+    cluster.add_node();
+    let store = store(cluster.coordinator());
+    until_served(&store, "before");
+    leader.program.signal(Signal::TERM);
+    assert!(leader.program.end().success());
+    let took = until_served(&store, "after");
+    assert!(took < TTL, "{took:?}");
+    standby.wait_until_role("leader");
+}
+
+#[test]
+fn a_leader_that_was_paused_beyond_its_lease_does_nothing_and_stands_by() {
+    let mut cluster = Cluster::new("paused");
+    let (paused, standby) = cluster.pair();
+    cluster.add_node();
+    // One store follows; the other knows this master only, and has a connection to it.
+    let (store, loyal) = (store(cluster.coordinator()), store(&paused.rpc));
+    until_served(&store, "before");
+    assert_eq!(put(&loyal, "loyal", 1), Ok(()));
+    paused.program.signal(Signal::STOP);
+    let late = std::thread::spawn(move || (put(&loyal, "late", 1), loyal));
+    let begun = Instant::now();
+    until_served(&store, "after");
+    let took = begun.elapsed();
+    // Who waits for an answer that does not come needs some more until it looks elsewhere.
+    assert!(took < TTL + 4 * SLACK, "{took:?}");
+    assert_eq!(put(&store, "late", 2), Ok(()));
+    paused.program.signal(Signal::CONT);
+    let (late, _loyal) = late.join().expect("a put does not panic");
+    assert!(late.is_err(), "a leader that is none took a put: {late:?}");
+    paused.program.line("leads no more");
+    paused.wait_until("/ha_status", "standby");
+    assert_eq!(standby.says("/role"), "leader");
+    assert_eq!(get(&store, "late", 2), Ok(()));
+}
+
+#[test]
+fn of_candidates_that_start_at_once_one_leads() {
+    let cluster = Cluster::new("racing");
+    let coordinator = cluster.coordinator();
+    let masters: Vec<Master> = std::thread::scope(|scope| {
+        let start = move || Master::start(coordinator);
+        let started: Vec<_> = (0..3).map(|_| scope.spawn(start)).collect();
+        started.into_iter().map(|thread| thread.join().expect("it starts")).collect()
+    });
+    let deadline = Instant::now() + crate::program::PATIENCE;
+    let leaders = |masters: &[Master]| -> Vec<String> {
+        let leads = |master: &&Master| master.says("/role") == "leader";
+        masters.iter().filter(leads).map(|master| master.rpc.clone()).collect()
+    };
+    let knows = |master: &Master, leader: &str| {
+        master.says("/leader").contains(&format!("\"leader_address\":\"{leader}\""))
+    };
+    loop {
+        let leaders = leaders(&masters);
+        assert!(leaders.len() < 2, "two lead: {leaders:?}");
+        if leaders.first().is_some_and(|leader| masters.iter().all(|master| knows(master, leader)))
+        {
+            break;
+        }
+        assert!(Instant::now() < deadline, "nobody leads: {leaders:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_standby_says_who_leads_and_serves_nobody() {
+    let cluster = Cluster::new("standby");
+    let (leader, standby) = cluster.pair();
+    assert_eq!(standby.says("/ha_status"), "standby");
+    let health = standby.says("/health");
+    for part in [
+        "\"status\":\"ok\"",
+        "\"role\":\"standby\"",
+        "\"service_ready\":false",
+        &format!("\"leader_address\":\"{}\"", leader.rpc),
+    ] {
+        assert!(health.contains(part), "{part} is not in {health}");
+    }
+    assert!(standby.says("/metrics").lines().any(|line| line == "master_is_leader 0"));
+    assert!(leader.says("/metrics").lines().any(|line| line == "master_is_leader 1"));
+    assert!(standby.says("/get_all_segments").contains("service plane is not active"));
+    let config = StoreConfig {
+        master: standby.rpc.clone(),
+        segment_bytes: 0,
+        rpc_connect_timeout: Duration::from_millis(300),
+        ..StoreConfig::from_variables(|_| None).expect("the defaults make sense")
+    };
+    let error = Store::open(config).expect_err("a standby serves nobody").to_string();
+    let expected = format!("this master stands by; the leader is {}", leader.rpc);
+    assert!(error.contains(&expected), "{error}");
+}
+
+#[test]
+fn a_standby_that_was_restarted_takes_over_like_any_other() {
+    let mut cluster = Cluster::new("restarted");
+    let (mut leader, mut standby) = cluster.pair();
+    cluster.add_node();
+    let store = store(cluster.coordinator());
+    standby.program.kill();
+    let standby = cluster.master();
+    standby.wait_until("/ha_status", "standby");
+    until_served(&store, "before");
+    leader.program.kill();
+    until_served(&store, "after");
+    standby.wait_until_role("leader");
+}
+
+#[test]
+fn without_a_leader_calls_fail_at_once_and_opening_says_what_is_missing() {
+    let mut cluster = Cluster::new("nobody");
+    let mut leader = cluster.master();
+    leader.wait_until_role("leader");
+    cluster.add_node();
+    let store = store(cluster.coordinator());
+    until_served(&store, "before");
+    leader.program.kill();
+    let begun = Instant::now();
+    assert!(put(&store, "key", 0).is_err());
+    assert!(begun.elapsed() < SLACK, "{:?}", begun.elapsed());
+    let nobody = Cluster::new("nowhere");
+    let config = StoreConfig {
+        master: nobody.coordinator().to_owned(),
+        segment_bytes: 0,
+        rpc_connect_timeout: Duration::from_millis(300),
+        ..StoreConfig::from_variables(|_| None).expect("the defaults make sense")
+    };
+    let error = Store::open(config).expect_err("nobody leads there").to_string();
+    let expected = format!("{}: no master leads", nobody.coordinator());
+    assert!(error.contains(&expected), "{error}");
+}

@@ -1,0 +1,11 @@
+//! Masters that are killed, paused and started again, as processes, under stores that follow whoever leads.
+
+#![allow(missing_docs, reason = "tests are no public interface")]
+
+mod alone;
+mod cluster;
+mod elected;
+mod etcd;
+#[path = "../program/mod.rs"]
+mod program;
+mod surroundings;

@@ -1,0 +1,170 @@
+//! Where the master is. Several addresses may be given, of which one leads; or a coordinator that knows the leader.
+
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use mooncake_ha::Coordinator;
+use mooncake_types::Epoch;
+use mooncake_types::host_port::split;
+
+use super::dial::DialError;
+use crate::address::HostPort;
+
+/// Between two questions to the coordinator; who comes in between is told what the last one was answered.
+const BETWEEN_QUESTIONS: Duration = Duration::from_millis(100);
+
+/// The masters of one store, shared by all that connect to them.
+#[derive(Debug)]
+pub(crate) struct Masters {
+    place: Place,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug)]
+enum Place {
+    Listed(Vec<HostPort>),
+    Elected(Election),
+}
+
+/// The connections that there are.
+#[derive(Debug, Default)]
+struct Open {
+    /// The highest epoch that a master named.
+    epoch: Epoch,
+    connections: Vec<(SocketAddr, Weak<TcpStream>)>,
+}
+
+/// A leader that is looked up.
+#[derive(Debug)]
+pub(super) struct Election {
+    coordinator: Coordinator,
+    /// The coordinator's address, for messages.
+    name: String,
+    found: Mutex<Found>,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    leader: Option<HostPort>,
+    /// It could not be reached since.
+    is_doubted: bool,
+    asked: Option<Instant>,
+}
+
+impl Masters {
+    /// Masters that are tried in turn.
+    pub(crate) fn listed(addresses: Vec<HostPort>) -> Masters {
+        Masters { place: Place::Listed(addresses), open: Mutex::default() }
+    }
+
+    /// Whoever this coordinator says leads; `name` is its address.
+    pub(crate) fn elected(coordinator: Coordinator, name: String) -> Masters {
+        let election = Election { coordinator, name, found: Mutex::default() };
+        Masters { place: Place::Elected(election), open: Mutex::default() }
+    }
+
+    /// How many addresses there are to try.
+    pub(crate) fn count(&self) -> usize {
+        match &self.place {
+            Place::Listed(addresses) => addresses.len(),
+            Place::Elected(_) => 1,
+        }
+    }
+
+    /// Whether another master may take over from the one that leads.
+    pub(crate) fn are_several(&self) -> bool {
+        match &self.place {
+            Place::Listed(addresses) => addresses.len() > 1,
+            Place::Elected(_) => true,
+        }
+    }
+
+    /// The address of this number, or who looks it up.
+    pub(super) fn at(&self, address: usize) -> Result<&HostPort, &Election> {
+        match &self.place {
+            Place::Listed(addresses) => Ok(&addresses[address]),
+            Place::Elected(election) => Err(election),
+        }
+    }
+
+    /// The master did not answer: whether it still leads is to be looked up.
+    pub(crate) fn doubt(&self) {
+        if let Place::Elected(election) = &self.place {
+            election.lock().is_doubted = true;
+        }
+    }
+
+    /// A connection to a master of this epoch was made. If the epoch is new, those to other masters are of no more use:
+    /// whoever waits for an answer there need not wait longer.
+    pub(super) fn on_connected(&self, epoch: Epoch, master: SocketAddr, stream: &Arc<TcpStream>) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.connections.retain(|(_, stream)| stream.strong_count() > 0);
+        if epoch > open.epoch {
+            open.epoch = epoch;
+            let of_others = |(of, _): &mut (SocketAddr, _)| *of != master;
+            for (_, stream) in open.connections.extract_if(.., of_others) {
+                // It may be closed already.
+                let _ = stream.upgrade().map(|stream| stream.shutdown(Shutdown::Both));
+            }
+        }
+        open.connections.push((master, Arc::downgrade(stream)));
+    }
+}
+
+impl Election {
+    /// The leader that was found before, if it is not doubted; else the one that the coordinator names, and whether it was
+    /// asked just now.
+    pub(super) fn leader(&self) -> Result<(HostPort, bool), DialError> {
+        let mut found = self.lock();
+        if let Some(leader) = found.leader.as_ref().filter(|_| !found.is_doubted) {
+            return Ok((leader.clone(), false));
+        }
+        // Whoever comes meanwhile waits for the lock, and need not ask then.
+        if found.asked.is_none_or(|asked| asked.elapsed() >= BETWEEN_QUESTIONS) {
+            let asked = self.coordinator.leader();
+            found.asked = Some(Instant::now());
+            let view = asked.map_err(|error| self.no_leader(error.to_string()))?;
+            found.leader = view.map(|view| self.read(&view.address)).transpose()?;
+        }
+        found.is_doubted = true;
+        let nobody = || self.no_leader("no master leads".to_owned());
+        found.leader.clone().map(|leader| (leader, true)).ok_or_else(nobody)
+    }
+
+    /// This leader answered.
+    pub(super) fn trust(&self, leader: &HostPort) {
+        let mut found = self.lock();
+        if found.leader.as_ref() == Some(leader) {
+            found.is_doubted = false;
+        }
+    }
+
+    /// This leader did not answer.
+    pub(super) fn doubt(&self, leader: &HostPort) {
+        let mut found = self.lock();
+        if found.leader.as_ref() == Some(leader) {
+            found.is_doubted = true;
+        }
+    }
+
+    fn read(&self, address: &str) -> Result<HostPort, DialError> {
+        match split(address) {
+            Ok((host, Some(port))) if !host.is_empty() => {
+                Ok(HostPort { host: host.to_owned(), port })
+            }
+            _ => Err(self.no_leader(format!("the leader's address {address:?} is not host:port"))),
+        }
+    }
+
+    fn no_leader(&self, reason: String) -> DialError {
+        DialError::Unreachable { address: self.name.clone(), reason }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Found> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mooncake_ha::{Campaign, Candidate, Coordinator, Leadership, MemoryStore, Options};
+use mooncake_types::{ClientId, Epoch, ErrorCode, Request};
+use mooncake_wire::{HEADER_LEN, Header, Hello, PROTOCOL_VERSION, Refusal, Role, Welcome};
+
+use super::super::{DialError, Dialer};
+use super::Masters;
+use crate::address::HostPort;
+use crate::ops::CallError;
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// A master that welcomes everybody under this epoch, or says that it stands by, and then says nothing more.
+fn master(epoch: Option<u64>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    std::thread::spawn(move || {
+        // Kept open, so that nobody's call ends by itself.
+        let mut open: Vec<TcpStream> = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("somebody connects");
+            let mut header = [0; HEADER_LEN];
+            stream.read_exact(&mut header).expect("a hello comes first");
+            let header = Header::decode(&header).expect("a client's header decodes");
+            stream.read_exact(&mut vec![0; header.body_len as usize]).expect("all of it");
+            let answer = answer(epoch, header.request_id);
+            stream.write_all(&answer).expect("the client listens");
+            open.push(stream);
+        }
+    });
+    address
+}
+
+fn answer(epoch: Option<u64>, request_id: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    match epoch {
+        Some(epoch) => {
+            let welcome = Welcome {
+                protocol_version: PROTOCOL_VERSION,
+                epoch: Epoch(epoch),
+                software_version: String::new(),
+                local_socket: None,
+            };
+            mooncake_wire::encode_welcome(&mut out, request_id, &welcome);
+        }
+        None => {
+            let (code, message) = (ErrorCode::UnavailableInCurrentMode, "not I".to_owned());
+            mooncake_wire::encode_refusal(&mut out, request_id, &Refusal { code, message });
+        }
+    }
+    out
+}
+
+fn dialer(masters: Masters) -> Dialer {
+    Dialer {
+        masters: Arc::new(masters),
+        hello: Hello {
+            protocol_version: PROTOCOL_VERSION,
+            cluster_id: String::new(),
+            role: Role::Client,
+            client: ClientId(1),
+            auth_token: String::new(),
+        },
+        attempt_timeout: LONG,
+        call_timeout: LONG,
+        busy_poll: Duration::ZERO,
+    }
+}
+
+fn listed(addresses: &[SocketAddr]) -> Masters {
+    let one = |at: &SocketAddr| HostPort { host: at.ip().to_string(), port: at.port() };
+    Masters::listed(addresses.iter().map(one).collect())
+}
+
+fn coordinator(store: &MemoryStore) -> Coordinator {
+    Coordinator::in_memory(store, &Options::new("test")).expect("good options")
+}
+
+fn lead(coordinator: &Coordinator, address: SocketAddr) -> Leadership {
+    let candidate = Candidate { address: address.to_string() };
+    match coordinator.campaign(&candidate, LONG).expect("it is reachable") {
+        Campaign::Leads(leadership) => leadership,
+        Campaign::Follows(leader) => panic!("{leader:?} leads"),
+    }
+}
+
+fn epoch(dialer: &Dialer, address: usize) -> Result<Epoch, DialError> {
+    dialer.dial(address).map(|(_, epoch)| epoch)
+}
+
+/// Dials until this comes of it, as after a connection that broke: the coordinator is not asked without a pause.
+fn soon(dialer: &Dialer, is: impl Fn(&Result<Epoch, DialError>) -> bool) {
+    let begun = Instant::now();
+    loop {
+        dialer.masters.doubt();
+        let dialed = epoch(dialer, 0);
+        if is(&dialed) {
+            return;
+        }
+        assert!(begun.elapsed() < LONG, "{dialed:?}");
+    }
+}
+
+#[test]
+fn a_master_that_stands_by_is_told_from_one_that_refuses() {
+    let standby = master(None);
+    let dialer = dialer(listed(&[standby, master(Some(5))]));
+    let says = DialError::Standby { address: standby.to_string(), message: "not I".to_owned() };
+    assert_eq!(epoch(&dialer, 0), Err(says));
+    assert_eq!(epoch(&dialer, 1), Ok(Epoch(5)));
+}
+
+#[test]
+fn the_leader_is_asked_for_when_the_one_that_is_known_does_not_answer() {
+    let store = MemoryStore::default();
+    let coordinator = coordinator(&store);
+    let dialer = dialer(Masters::elected(coordinator.clone(), "memory".to_owned()));
+    let nobody = |reason: &str| {
+        Err(DialError::Unreachable { address: "memory".to_owned(), reason: reason.to_owned() })
+    };
+    assert_eq!(epoch(&dialer, 0), nobody("no master leads"));
+    let first = lead(&coordinator, master(Some(1)));
+    soon(&dialer, |epoch| epoch == &Ok(Epoch(1)));
+    // As long as it answers, the coordinator is not needed.
+    store.set_reachable(false);
+    assert_eq!(epoch(&dialer, 0), Ok(Epoch(1)));
+    store.set_reachable(true);
+    first.resign().expect("it is reachable");
+    let gone = TcpListener::bind("127.0.0.1:0").expect("a port is free").local_addr();
+    let second = lead(&coordinator, gone.expect("it was bound"));
+    soon(&dialer, Result::is_err);
+    second.resign().expect("it is reachable");
+    let _third = lead(&coordinator, master(Some(3)));
+    soon(&dialer, |epoch| epoch == &Ok(Epoch(3)));
+}
+
+#[test]
+fn who_waits_for_a_master_of_the_past_is_let_go_when_a_newer_one_is_met() {
+    let dialer = dialer(listed(&[master(Some(1)), master(Some(2)), master(Some(1))]));
+    let connection = |address| dialer.dial(address).expect("it welcomes").0;
+    let (mut old, mut new) = (connection(0), connection(1));
+    let begun = Instant::now();
+    let answer = old.call(&Request::ExistKey { keys: vec!["key"] });
+    let error = answer.map_err(|failure| failure.error);
+    assert!(matches!(error, Err(CallError::Unreachable { .. })), "{error:?}");
+    assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
+    assert!(!old.is_fresh());
+    // One that is older still ends nothing.
+    let _older = connection(2);
+    assert!(new.is_fresh());
+    new.set_timeout(Duration::from_millis(50)).expect("a socket");
+    let waiting = new.call(&Request::ExistKey { keys: vec!["key"] });
+    let error = waiting.map_err(|failure| failure.error);
+    assert!(matches!(error, Err(CallError::TimedOut { .. })), "{error:?}");
+}

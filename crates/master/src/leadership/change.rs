@@ -1,0 +1,48 @@
+//! What the state machine wants to be durable, as changes of the record, and back.
+
+use mooncake_ha::{Change, Leadership};
+use mooncake_meta::{Effect, Member, Record};
+
+/// The change of the record that an effect is.
+pub(crate) fn change(effect: Effect) -> Change {
+    match effect {
+        Effect::Join(segment) => Change::Join(segment),
+        Effect::Strike(segment) => Change::Strike(segment),
+        Effect::MarkBehind(segment) => Change::MarkBehind(segment),
+        Effect::CaughtUp(segment) => Change::CaughtUp(segment),
+    }
+}
+
+/// The effect that a change of the record is, if it is one.
+pub(crate) fn effect(change: Change) -> Option<Effect> {
+    match change {
+        Change::Join(segment) => Some(Effect::Join(segment)),
+        Change::Strike(segment) => Some(Effect::Strike(segment)),
+        Change::MarkBehind(segment) => Some(Effect::MarkBehind(segment)),
+        Change::CaughtUp(segment) => Some(Effect::CaughtUp(segment)),
+        Change::RaiseEpoch(_) => None,
+    }
+}
+
+/// The record that a leader begins with.
+pub(crate) fn record(leadership: &Leadership) -> Record {
+    let record = leadership.record();
+    let member = |mooncake_ha::Member { segment, behind }| Member { segment, behind };
+    Record { fresh: record.is_fresh(), members: record.members().map(member).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use mooncake_types::{Epoch, SegmentId};
+
+    use super::*;
+
+    #[test]
+    fn every_effect_comes_back_from_its_change() {
+        let segment = SegmentId(7);
+        for effect_of in [Effect::Join, Effect::Strike, Effect::MarkBehind, Effect::CaughtUp] {
+            assert_eq!(effect(change(effect_of(segment))), Some(effect_of(segment)));
+        }
+        assert_eq!(effect(Change::RaiseEpoch(Epoch(1))), None);
+    }
+}

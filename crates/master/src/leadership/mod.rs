@@ -1,0 +1,115 @@
+//! Who leads, and what a leader must remember.
+//!
+//! Alone, a master leads from its start to its end, and keeps the membership record in a file (`alone`). With a
+//! coordinator it stands for election (`campaign`), leads for a [`Term`] at a time, and stands by in between. A
+//! [`Tenure`] says until when it may act; the [`Recorder`] writes the record; [`Standing`] is what operators and clients
+//! are told. The rules of who is a member are those of `mooncake-meta`.
+
+pub(crate) mod alone;
+mod campaign;
+mod change;
+mod config;
+mod recorder;
+mod standing;
+mod tenure;
+mod term;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+
+use mooncake_ha::{Candidate, Coordinator};
+use tokio::sync::{mpsc, watch};
+
+pub(crate) use change::{change, effect, record};
+pub use config::LeadershipConfig;
+pub(crate) use recorder::{NotRecorded, Recorder};
+pub(crate) use standing::{Leader, Role, Standing};
+pub(crate) use tenure::Tenure;
+pub(crate) use term::Term;
+
+use campaign::{Campaign, Orders};
+
+/// Where the terms of this master come from.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    terms: mpsc::UnboundedReceiver<Term>,
+    standing: watch::Receiver<Standing>,
+    /// The thread that stands for election, if there is an election.
+    campaign: Option<(Arc<Orders>, JoinHandle<()>)>,
+}
+
+impl Seat {
+    /// That of a master which leads once, from now on, and nobody else.
+    pub(crate) fn alone(term: Term, address: String) -> Seat {
+        let leader = Leader { address, epoch: term.leadership.epoch() };
+        let (publish, standing) = watch::channel(Standing::default());
+        Standing::publish(&publish, Role::Leader, Some(leader));
+        let (send, terms) = mpsc::unbounded_channel();
+        // The receiver is in the next line.
+        let _ = send.send(term);
+        Seat { terms, standing, campaign: None }
+    }
+
+    /// That of a master which stands for election.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub(crate) fn elected(coordinator: Coordinator, address: String) -> io::Result<Seat> {
+        let (publish, standing) = watch::channel(Standing::default());
+        let (send, terms) = mpsc::unbounded_channel();
+        let orders = Arc::new(Orders::default());
+        let campaign = Campaign {
+            coordinator,
+            candidate: Candidate { address },
+            standing: publish,
+            terms: send,
+            orders: Arc::clone(&orders),
+        };
+        let thread = thread::Builder::new().name("campaign".to_owned());
+        let thread = thread.spawn(move || campaign.run())?;
+        Ok(Seat { terms, standing, campaign: Some((orders, thread)) })
+    }
+
+    /// The next term, when it begins. Never, for a master that leads alone and had its term.
+    pub(crate) async fn term(&mut self) -> Term {
+        match self.terms.recv().await {
+            Some(term) => term,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Whether there may be other masters.
+    pub(crate) fn is_contested(&self) -> bool {
+        self.campaign.is_some()
+    }
+
+    /// What is told to whoever asks.
+    pub(crate) fn standing(&self) -> watch::Receiver<Standing> {
+        self.standing.clone()
+    }
+
+    /// The owner serves nobody any more under this term: another may lead.
+    pub(crate) fn leave(&self, term: &Term) {
+        term.tenure.end();
+        if let Some((orders, thread)) = &self.campaign {
+            orders.is_over.store(true, Ordering::Release);
+            thread.thread().unpark();
+        }
+    }
+
+    /// Stands for election no more; waits until the coordinator was told, which takes no longer than it may take to
+    /// answer.
+    pub(crate) fn close(mut self) {
+        let Some((orders, thread)) = self.campaign.take() else { return };
+        orders.stopping.store(true, Ordering::SeqCst);
+        orders.is_over.store(true, Ordering::SeqCst);
+        thread.thread().unpark();
+        if thread.join().is_err() {
+            tracing::error!("the thread that stands for election panicked");
+        }
+    }
+}

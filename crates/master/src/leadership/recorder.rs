@@ -1,0 +1,286 @@
+//! Writing the membership record, on a thread of its own: a disk or a coordinator may take its time, and the owner
+//! never waits for it.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use mooncake_ha::{Change, CoordinatorError};
+use tokio::sync::{mpsc, oneshot};
+use tracing::{error, info, warn};
+
+use super::term::Term;
+
+/// Changes that are written at once; the rest is written next.
+const MAX_BATCH: usize = 1024;
+
+/// The first wait after a write that failed; it doubles up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Who waits for a change longer than this is told that it cannot be made now. Nodes wait three seconds for an answer.
+const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 2_000 });
+
+/// A change that was asked for is not known to be in the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the membership record cannot be written")]
+pub(crate) struct NotRecorded;
+
+/// The side that asks. When it is dropped, what was asked for before is written if that works at once.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    /// Bounded by the connections that wait and the segments that change.
+    orders: Sender<Order>,
+    thread: RefCell<Option<JoinHandle<()>>>,
+}
+
+enum Order {
+    Write(Entry),
+    /// After what was asked for before, nothing.
+    Finish,
+}
+
+struct Entry {
+    changes: Vec<Change>,
+    /// Who waits for them; nobody for effects of the state machine.
+    waiter: Option<(oneshot::Sender<Result<(), NotRecorded>>, Instant)>,
+}
+
+impl Recorder {
+    /// Starts the thread. Effects that are durable come out at `recorded`.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub(crate) fn start(
+        term: &Term,
+        recorded: mpsc::UnboundedSender<Vec<Change>>,
+    ) -> io::Result<Recorder> {
+        let (orders, asked) = channel();
+        let mut writer = Writer { term: term.clone(), recorded, pause: FIRST_PAUSE };
+        let thread = thread::Builder::new().name("record".to_owned());
+        let thread = thread.spawn(move || writer.run(&asked))?;
+        Ok(Recorder { orders, thread: RefCell::new(Some(thread)) })
+    }
+
+    /// Waits until these changes are durable.
+    ///
+    /// # Errors
+    /// They could not be made in time, or the leadership is over.
+    pub(crate) async fn record(&self, changes: Vec<Change>) -> Result<(), NotRecorded> {
+        let (done, written) = oneshot::channel();
+        self.ask(Entry { changes, waiter: Some((done, Instant::now())) });
+        written.await.unwrap_or(Err(NotRecorded))
+    }
+
+    /// Has effects of the state machine made durable, in the order in which they are noted.
+    pub(crate) fn note(&self, changes: Vec<Change>) {
+        self.ask(Entry { changes, waiter: None });
+    }
+
+    fn ask(&self, entry: Entry) {
+        // An error means that the leadership is over: what waits for the entry is told by its end.
+        let _ = self.orders.send(Order::Write(entry));
+    }
+
+    /// Has what was asked for written, if that works at once, and waits for it.
+    pub(crate) fn finish(&self) {
+        // An error means that the thread has ended.
+        let _ = self.orders.send(Order::Finish);
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            error!("the thread that keeps the record panicked");
+        }
+    }
+}
+
+struct Writer {
+    term: Term,
+    recorded: mpsc::UnboundedSender<Vec<Change>>,
+    pause: Duration,
+}
+
+impl Writer {
+    fn run(&mut self, asked: &Receiver<Order>) {
+        let mut due: Vec<Entry> = Vec::new();
+        loop {
+            let is_last = !gather(asked, &mut due, self.pause);
+            due.retain_mut(is_patient);
+            match self.write(&mut due) {
+                Ok(()) => {}
+                Err(error @ CoordinatorError::Deposed { .. }) => {
+                    info!(%error, "the membership record was not changed");
+                    return self.term.tenure.end();
+                }
+                Err(error) => {
+                    if self.pause == FIRST_PAUSE {
+                        warn!(%error, "the membership record cannot be written; it is tried again");
+                    }
+                    self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    /// Writes the first of what is due.
+    fn write(&mut self, due: &mut Vec<Entry>) -> Result<(), CoordinatorError> {
+        while !due.is_empty() {
+            let mut count = 0;
+            let fits = |entry: &&Entry| {
+                count += entry.changes.len();
+                count <= MAX_BATCH
+            };
+            let entries = due.iter().take_while(fits).count().max(1);
+            let changes: Vec<Change> =
+                due[..entries].iter().flat_map(|entry| entry.changes.iter().cloned()).collect();
+            self.term.leadership.apply(&changes)?;
+            if self.pause > FIRST_PAUSE {
+                info!("the membership record can be written again");
+                self.pause = FIRST_PAUSE;
+            }
+            due.drain(..entries).for_each(|entry| self.announce(entry));
+        }
+        Ok(())
+    }
+
+    fn announce(&self, entry: Entry) {
+        // An error means that nobody waits any more, or that the leadership is over.
+        match entry.waiter {
+            Some((waiter, _)) => _ = waiter.send(Ok(())),
+            None => _ = self.recorded.send(entry.changes),
+        }
+    }
+}
+
+/// Collects what is asked: waits for it if nothing is due yet, and only for a pause if something failed. False if nothing
+/// will be asked any more.
+fn gather(asked: &Receiver<Order>, due: &mut Vec<Entry>, pause: Duration) -> bool {
+    let first = match due.is_empty() {
+        true => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        false => asked.recv_timeout(pause),
+    };
+    let orders = match first {
+        Ok(order) => std::iter::once(order).chain(asked.try_iter()),
+        Err(RecvTimeoutError::Timeout) => return true,
+        Err(RecvTimeoutError::Disconnected) => return false,
+    };
+    for order in orders {
+        match order {
+            Order::Write(entry) => due.push(entry),
+            Order::Finish => return false,
+        }
+    }
+    true
+}
+
+/// Whether an entry is to be tried again. Who has waited for it too long is told.
+fn is_patient(entry: &mut Entry) -> bool {
+    match entry.waiter.take_if(|(_, since)| since.elapsed() > PATIENCE) {
+        Some((waiter, _)) => {
+            // An error means that it waits no more.
+            let _ = waiter.send(Err(NotRecorded));
+            false
+        }
+        None => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mooncake_ha::{Campaign, Candidate, Coordinator, MemoryStore, Options};
+    use mooncake_types::SegmentId;
+    use tokio::runtime::Builder;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(10);
+
+    fn term(store: &MemoryStore) -> Term {
+        let options = Options::new("test");
+        let coordinator = Coordinator::in_memory(store, &options).expect("good options");
+        let candidate = Candidate { address: "a:1".to_owned() };
+        match coordinator.campaign(&candidate, LONG).expect("it is reachable") {
+            Campaign::Leads(leadership) => Term::new(leadership),
+            Campaign::Follows(leader) => panic!("{leader:?} leads"),
+        }
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+        runtime.block_on(async { timeout(LONG, test).await.expect("it ends") });
+    }
+
+    fn join(id: u128) -> Change {
+        Change::Join(SegmentId(id))
+    }
+
+    fn members(term: &Term) -> Vec<u128> {
+        term.leadership.record().members().map(|member| member.segment.0).collect()
+    }
+
+    #[test]
+    fn what_was_waited_for_and_what_was_noted_is_in_the_record() {
+        let term = term(&MemoryStore::default());
+        let (send, mut recorded) = mpsc::unbounded_channel();
+        let recorder = Recorder::start(&term, send).expect("a thread");
+        run(async {
+            assert_eq!(recorder.record(vec![join(1), join(2)]).await, Ok(()));
+            assert_eq!(members(&term), [1, 2]);
+            let effects = [vec![Change::Strike(SegmentId(1))], vec![join(3), join(4)]];
+            effects.iter().for_each(|changes| recorder.note(changes.clone()));
+            for changes in effects {
+                assert_eq!(recorded.recv().await, Some(changes));
+            }
+        });
+        recorder.note(vec![join(5)]);
+        recorder.finish();
+        assert_eq!(members(&term), [2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn more_than_fits_into_one_write_is_written_all_the_same() {
+        let term = term(&MemoryStore::default());
+        let (send, _recorded) = mpsc::unbounded_channel();
+        let recorder = Recorder::start(&term, send).expect("a thread");
+        let count = 3 * MAX_BATCH as u128;
+        (0..count).for_each(|id| recorder.note(vec![join(id)]));
+        recorder.note((count..2 * count).map(join).collect());
+        recorder.finish();
+        assert!(members(&term).into_iter().eq(0..2 * count));
+    }
+
+    #[test]
+    fn without_the_coordinator_who_waits_is_told_and_what_was_noted_is_written_later() {
+        let store = MemoryStore::default();
+        let term = term(&store);
+        let (send, mut recorded) = mpsc::unbounded_channel();
+        let recorder = Recorder::start(&term, send).expect("a thread");
+        store.set_reachable(false);
+        run(async {
+            recorder.note(vec![join(1)]);
+            assert_eq!(recorder.record(vec![join(2)]).await, Err(NotRecorded));
+            assert!(recorded.is_empty());
+            store.set_reachable(true);
+            assert_eq!(recorded.recv().await, Some(vec![join(1)]));
+        });
+        assert_eq!(members(&term), [1]);
+    }
+
+    #[test]
+    fn a_write_that_finds_another_leader_ends_the_term() {
+        let store = MemoryStore::default();
+        let term = term(&store);
+        let (send, _recorded) = mpsc::unbounded_channel();
+        let recorder = Recorder::start(&term, send).expect("a thread");
+        store.depose("test");
+        run(async {
+            assert_eq!(recorder.record(vec![join(1)]).await, Err(NotRecorded));
+            term.tenure.over().await;
+        });
+        assert!(!term.tenure.holds(Instant::now()));
+    }
+}

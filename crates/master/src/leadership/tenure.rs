@@ -1,0 +1,46 @@
+use std::sync::Arc;
+use std::time::Instant;
+
+use mooncake_ha::Leadership;
+use tokio::sync::watch;
+use tokio::time::sleep_until;
+
+/// Until when this master may act as the leader. The thread that keeps the leadership moves it on; the owner looks at
+/// it between reading a request and acting on it.
+#[derive(Clone, Debug)]
+pub(crate) struct Tenure {
+    leadership: Leadership,
+    ended: Arc<watch::Sender<bool>>,
+}
+
+impl Tenure {
+    pub(crate) fn new(leadership: Leadership) -> Tenure {
+        Tenure { leadership, ended: Arc::new(watch::Sender::new(false)) }
+    }
+
+    /// Ends it for good.
+    pub(crate) fn end(&self) {
+        self.ended.send_replace(true);
+    }
+
+    /// Whether the master leads at this moment.
+    pub(crate) fn holds(&self, now: Instant) -> bool {
+        now < self.leadership.valid_until()
+    }
+
+    /// Completes when the tenure was ended, or ran out, however often it is prolonged before.
+    pub(crate) async fn over(&self) {
+        let mut ended = self.ended.subscribe();
+        loop {
+            let until = self.leadership.valid_until();
+            if until <= Instant::now() {
+                return;
+            }
+            tokio::select! {
+                () = sleep_until(until.into()) => {}
+                // The sender lives as long as this.
+                _ = ended.wait_for(|ended| *ended) => return,
+            }
+        }
+    }
+}

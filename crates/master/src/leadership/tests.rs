@@ -1,0 +1,79 @@
+use std::time::Duration;
+
+use mooncake_ha::{Coordinator, MemoryStore, Options};
+use tokio::runtime::Builder;
+use tokio::time::timeout;
+
+use super::{Leader, Role, Seat, Standing, Term};
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn seat(store: &MemoryStore, address: &str) -> Seat {
+    let options = Options { ttl: Duration::from_secs(1), ..Options::new("test") };
+    let coordinator = Coordinator::in_memory(store, &options).expect("good options");
+    Seat::elected(coordinator, address.to_owned()).expect("a thread")
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+    runtime.block_on(async { timeout(LONG, test).await.expect("it ends") });
+}
+
+async fn until(seat: &Seat, is: impl Fn(&Standing) -> bool) -> Standing {
+    let mut standing = seat.standing();
+    standing.wait_for(|standing| is(standing)).await.expect("the seat lives").clone()
+}
+
+fn leader(term: &Term, address: &str) -> Option<Leader> {
+    Some(Leader { address: address.to_owned(), epoch: term.leadership.epoch() })
+}
+
+#[test]
+fn who_stands_by_leads_when_the_leader_leaves() {
+    let store = MemoryStore::default();
+    let (mut first, mut second) = (seat(&store, "a:1"), None);
+    run(async {
+        let term = first.term().await;
+        assert_eq!(until(&first, |it| it.role == Role::Leader).await.leader, leader(&term, "a:1"));
+        let second = second.insert(seat(&store, "b:2"));
+        let standing = until(second, |standing| standing.role == Role::Standby).await;
+        assert_eq!(standing.leader, leader(&term, "a:1"));
+        first.leave(&term);
+        first.close();
+        let later = second.term().await;
+        assert!(later.leadership.epoch() > term.leadership.epoch());
+        second.leave(&later);
+    });
+    second.expect("it was started").close();
+}
+
+#[test]
+fn a_leader_that_the_coordinator_does_not_hear_stops_by_itself_and_stands_again() {
+    let store = MemoryStore::default();
+    let mut seat = seat(&store, "a:1");
+    run(async {
+        let term = seat.term().await;
+        store.set_reachable(false);
+        term.tenure.over().await;
+        seat.leave(&term);
+        assert_eq!(until(&seat, |standing| standing.role != Role::Leader).await.leader, None);
+        store.set_reachable(true);
+        let later = seat.term().await;
+        assert!(later.leadership.epoch() > term.leadership.epoch());
+        seat.leave(&later);
+    });
+    seat.close();
+}
+
+#[test]
+fn a_leader_that_was_deposed_knows_with_its_next_renewal() {
+    let store = MemoryStore::default();
+    let mut seat = seat(&store, "a:1");
+    run(async {
+        let term = seat.term().await;
+        store.depose("test");
+        term.tenure.over().await;
+        seat.leave(&term);
+    });
+    seat.close();
+}

@@ -1,0 +1,64 @@
+//! What a master does that does not lead: whoever connects is told who does.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use mooncake_types::ErrorCode;
+use mooncake_wire::Refusal;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::debug;
+
+use crate::accept::accept;
+use crate::config::Config;
+use crate::handshake::{self, Greeting, Rejected};
+use crate::input::Input;
+use crate::leadership::Standing;
+use crate::refuse::{last_words, refuse};
+
+/// Serves nobody, until it is dropped. A client is refused that is no member of this cluster; one that is learns who
+/// leads.
+pub(crate) async fn turn_away(
+    config: &Rc<Config>,
+    listener: &TcpListener,
+    standing: &watch::Receiver<Standing>,
+) {
+    let mut refused = JoinSet::new();
+    loop {
+        tokio::select! {
+            (stream, peer) = accept(listener, config.tcp_no_delay) => {
+                // More are closed without a word.
+                if refused.len() < config.max_connections {
+                    refused.spawn_local(answer(Rc::clone(config), stream, peer, standing.clone()));
+                }
+            }
+            Some(ended) = refused.join_next() => drop(ended),
+        }
+    }
+}
+
+async fn answer(
+    config: Rc<Config>,
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    standing: watch::Receiver<Standing>,
+) {
+    match handshake::greet(&config, &mut stream, &mut Input::default()).await {
+        Ok(Greeting { client, request_id }) => {
+            let message = standing.borrow().refusal();
+            debug!(%peer, %client, message, "refused");
+            let refusal = Refusal { code: ErrorCode::UnavailableInCurrentMode, message };
+            refuse(&mut stream, request_id, &refusal).await;
+        }
+        Err(Rejected::Gone) => {}
+        Err(Rejected::Http) => {
+            let answer = handshake::http_answer(config.metrics_port);
+            last_words(&mut stream, answer.as_bytes()).await;
+        }
+        Err(Rejected::Refused { request_id, refusal }) => {
+            debug!(%peer, message = refusal.message, "refused");
+            refuse(&mut stream, request_id, &refusal).await;
+        }
+    }
+}
