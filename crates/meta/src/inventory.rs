@@ -154,6 +154,8 @@ impl Meta {
         if !self.obeys(Rule::WritersAreWaitedFor) {
             return self.unreserve(&[piece]);
         }
+        // What is to be released is kept in the order of its starts.
+        self.discard_and_release();
         let touched = Tick(self.now.0.saturating_sub(self.config.put_discard_ms));
         let whole = Recovered { len: piece.len, attributes: Attributes::default(), ..*found };
         let object = self.insert_found(&whole, ObjectState::Discarded, touched, &[piece]);

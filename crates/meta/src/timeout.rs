@@ -111,7 +111,7 @@ impl Meta {
         }
     }
 
-    fn discard_and_release(&mut self) {
+    pub(crate) fn discard_and_release(&mut self) {
         let due = |meta: &Meta, head: u32, after_ms: u64| {
             let object = (head != NONE).then(|| meta.ranges[head].object)?;
             let started = meta.objects[object].touched;

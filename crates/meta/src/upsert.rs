@@ -103,7 +103,8 @@ impl Meta {
         self.index.insert(&self.objects, heir);
     }
 
-    /// Gives the key to an upsert that has ended; older versions give way.
+    /// Gives the key to an upsert that has ended; older versions give way. What their writers have written, or are about to,
+    /// must not be found by a later leader, should the newer one be lost before that.
     pub(crate) fn take_key(&mut self, object: u32) {
         self.leave_beside(object);
         let version = self.objects[object].version;
@@ -112,6 +113,7 @@ impl Meta {
             let record = &mut self.objects[put];
             if record.version < version {
                 record.state = ObjectState::Overtaken;
+                self.leave_object_undropped(put);
             }
         }
         let holder = self.find(&self.objects[object].key);
@@ -123,7 +125,10 @@ impl Meta {
         self.lose_task(holder);
         match self.objects[holder].state {
             ObjectState::Complete => self.retire(holder),
-            _ => self.put_beside(holder, ObjectState::Overtaken),
+            _ => {
+                self.put_beside(holder, ObjectState::Overtaken);
+                self.leave_object_undropped(holder);
+            }
         }
         self.index.insert(&self.objects, object);
     }

@@ -1,6 +1,8 @@
 //! Upserts: the old version stays until the new one ends.
 
-use mooncake_types::{ErrorCode, PutItem, PutMode, ReplicateConfig, SoftPin};
+use mooncake_types::{
+    ErrorCode, PutEnd, PutItem, PutMode, ReplicateConfig, Reply, Request, SoftPin,
+};
 
 use crate::world::{ALICE, BOB, World};
 use crate::{KIB, pool, soft};
@@ -58,6 +60,21 @@ fn a_writer_that_gives_up_or_dies_leaves_the_old_version() {
     assert_eq!(world.end(BOB, "k", &new.what, 0), Err(ErrorCode::ObjectNotFound), "too late");
     assert_eq!(world.version("k"), Some(old.what.version));
     assert_eq!(world.meta.stats().discarded_puts, 1);
+    world.check();
+}
+
+/// Its node may hold all of it: a later leader would find the old version once the newer one is gone.
+#[test]
+fn what_a_running_put_wrote_is_dropped_when_a_newer_one_ends() {
+    let mut world = pool(1, 64 * KIB);
+    let put = world.start(ALICE, "k", KIB).unwrap();
+    let new = world.upsert(BOB, "k", KIB).unwrap();
+    let ends = vec![PutEnd { key: "k", version: new.what.version, failed_replicas: 0 }];
+    let reply = world.ask(BOB, &Request::PutEnd { puts: ends });
+    let Reply::Remaining { results, remains } = reply else { panic!("{reply:?}") };
+    assert_eq!(results, [Ok(())]);
+    let named: Vec<_> = remains.ranges.iter().map(|range| range.version).collect();
+    assert_eq!(named, [put.what.version]);
     world.check();
 }
 
