@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{
     ErrorCode, Located, RangeDrop, RemainingRange, Remains, Reply, Tick, Version, limits,
 };
@@ -120,6 +121,7 @@ impl Meta {
     /// Puts away a finished object that has just lost its key: for good, or until no reader can have a route to it.
     pub(crate) fn retire(&mut self, object: u32) {
         let stays = self.is_leased(object) && self.lives(object);
+        let stays = stays && !is_broken(Rule::LeavingRangesAreReserved);
         self.forget_soft_pin(object);
         self.leave_group(object);
         self.recovery.unsettled.remove(&object);

@@ -1,5 +1,7 @@
 //! Rules of recovery that can be broken on purpose, so that a test can show that it would notice.
 
+use mooncake_types::mutation::{self, is_broken};
+
 use crate::Meta;
 
 /// A rule that a build with the feature `mutations` can break.
@@ -26,12 +28,25 @@ impl Meta {
 
     #[cfg(feature = "mutations")]
     pub(crate) fn obeys(&self, rule: Rule) -> bool {
-        self.broken != Some(rule)
+        self.broken != Some(rule) && !is_broken(rule.of_all())
     }
 
     #[cfg(not(feature = "mutations"))]
-    #[expect(clippy::unused_self, reason = "only a build that can break rules looks")]
-    pub(crate) const fn obeys(&self, _rule: Rule) -> bool {
-        true
+    #[expect(clippy::unused_self, reason = "a build that can break the rules of one leader looks")]
+    pub(crate) fn obeys(&self, rule: Rule) -> bool {
+        !is_broken(rule.of_all())
+    }
+}
+
+impl Rule {
+    /// The same for all leaders of a thread.
+    const fn of_all(self) -> mutation::Rule {
+        match self {
+            Self::RemovalsReachTheNodes => mutation::Rule::RemovalsReachTheNodes,
+            Self::RangesAreReserved => mutation::Rule::RangesAreReserved,
+            Self::HighestVersionWins => mutation::Rule::HighestVersionWins,
+            Self::WritersAreWaitedFor => mutation::Rule::WritersAreWaitedFor,
+            Self::LatecomersGiveWay => mutation::Rule::LatecomersGiveWay,
+        }
     }
 }

@@ -14,6 +14,8 @@ pub mod host_port;
 mod ids;
 mod inventory;
 pub mod limits;
+#[doc(hidden)]
+pub mod mutation;
 mod put;
 mod range;
 mod reply;

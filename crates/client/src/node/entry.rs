@@ -1,6 +1,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, RangeWrite, Version, limits};
 
 use super::coverage::Coverage;
@@ -116,7 +117,7 @@ impl Entry {
     /// Why a write may not take the place of this entry, which it overlaps. It may if its grant is newer, or if it is
     /// the same write again and its first writers are known to have stopped.
     pub(super) fn refusal(&self, offset: u64, range: &RangeWrite<'_>) -> Option<ErrorCode> {
-        if self.grant < range.grant {
+        if self.grant < range.grant || is_broken(Rule::OlderGrantsAreRefused) {
             return None;
         }
         if !self.is_written_by(offset, range) {
@@ -160,7 +161,7 @@ impl Entry {
         if let Some(parts) = &mut self.parts {
             parts.open -= 1;
             parts.covered.insert(part);
-            if !parts.covered.is_all_of(self.len) {
+            if !parts.covered.is_all_of(self.len) && !is_broken(Rule::AllPartsAreThere) {
                 return;
             }
             assert_eq!(parts.open, 0, "bytes that are in place have no writer");

@@ -3,7 +3,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use mooncake_transfer::{Interrupt, Pin, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
-use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId};
+use mooncake_types::mutation::{Rule, is_broken};
+use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 use super::inventory::Inventory;
 use super::pinned::pin;
@@ -151,6 +152,18 @@ impl Host {
     }
 }
 
+/// Whether a write may begin that was granted by the leader of `epoch`, at a node that has `seen` this epoch at least.
+///
+/// # Errors
+/// [`ErrorCode::InvalidVersion`] if there is a newer leader, or the grant is of one.
+pub fn check_epoch(seen: Epoch, epoch: Epoch, grant: Version) -> Result<(), ErrorCode> {
+    let is_old = epoch < seen && !is_broken(Rule::OldLeadersAreRefused);
+    match is_old || grant.epoch > epoch {
+        true => Err(ErrorCode::InvalidVersion),
+        false => Ok(()),
+    }
+}
+
 impl SegmentHost for Host {
     fn owns(&self, segment: SegmentId) -> bool {
         self.segment(segment).is_ok()
@@ -168,10 +181,8 @@ impl SegmentHost for Host {
     ) -> Result<WriteTicket, ErrorCode> {
         let segment = self.segment(range.segment)?;
         self.see_epoch(epoch);
-        if range.grant.epoch > epoch {
-            return Err(ErrorCode::InvalidVersion);
-        }
-        segment.begin_write(range, interrupt, self.patience, || epoch >= self.epoch())
+        let obeys = || check_epoch(self.epoch(), epoch, range.grant).is_ok();
+        segment.begin_write(range, interrupt, self.patience, obeys)
     }
 
     fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode> {

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, RangeRead, RangeWrite, Version, limits};
 
 use super::entry::{Entry, EntryState, is_whole};
@@ -159,6 +160,10 @@ impl Ledger {
         if let Some(code) = refusal {
             return Err(code);
         }
+        let mut overlapped = overlapped;
+        if is_broken(Rule::OverlappedEntriesAreDropped) {
+            overlapped.retain(|offset| *offset == range.offset);
+        }
         let dropped = self.drop_entries(overlapped, wanted);
         self.entries.insert(range.offset, Entry::writing(range));
         Ok(dropped)
@@ -178,7 +183,11 @@ impl Ledger {
             .writers
             .values()
             .any(|other| other.superseded && overlap(&other.part, &writer.part));
-        if blocked { Clearance::Wait } else { Clearance::Clear }
+        if blocked && !is_broken(Rule::OlderWritersStopFirst) {
+            Clearance::Wait
+        } else {
+            Clearance::Clear
+        }
     }
 
     /// Where the entry starts that a writer is at work in, or was before it was superseded.

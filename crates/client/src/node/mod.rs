@@ -19,7 +19,7 @@ mod segment;
 
 pub use discard::Gone;
 pub use entry::{Entry, EntryState};
-pub use host::Host;
+pub use host::{Host, check_epoch};
 pub use inventory::{Inventory, Listed};
 pub use ledger::{Begun, Clearance, Held, Ledger};
 pub(crate) use populate::Populating;

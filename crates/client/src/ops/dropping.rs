@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, RangeDrop, RemainingRange, Remains, Reply, Request, Tick, limits};
 
 use super::{CallError, Discard, MoveError, Step};
@@ -81,7 +82,10 @@ impl Dropping {
 
     /// Begins a round with what a reply that came at `now` named.
     pub(super) fn begin(&mut self, remains: &Remains, now: Tick) {
-        let (left, is_leased) = (discards(remains), remains.lease_ms > 0);
+        let (mut left, is_leased) = (discards(remains), remains.lease_ms > 0);
+        if is_broken(Rule::RemainsAreDropped) {
+            left.clear();
+        }
         self.round = Some(Round { left, done: Vec::new(), is_leased, stage: Stage::Drop });
         self.give_up_at.get_or_insert(now.after_ms(LONGEST_WAIT_MS));
     }
@@ -129,6 +133,7 @@ impl Dropping {
             match result {
                 Ok(()) if round.is_leased => round.done.push(discard.range),
                 Ok(()) => {}
+                Err(_) if is_broken(Rule::DropsAreConfirmed) => {}
                 Err(_) => round.left.push(discard),
             }
         }

@@ -114,7 +114,8 @@ fn may_try_again(failure: &CallFailure, request: &Request<'_>) -> bool {
 }
 
 /// Whether acting twice on a request is as good as acting once.
-fn is_idempotent(request: &Request<'_>) -> bool {
+#[must_use]
+pub fn is_idempotent(request: &Request<'_>) -> bool {
     match request {
         Request::Ping { .. }
         | Request::MountSegment(_)

@@ -1,0 +1,62 @@
+//! Rules that a test breaks on purpose, to see that a simulation finds it. Only builds with debug assertions can.
+
+/// A rule, in the words in which it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// L1: a range is taken only when the entries that overlap it are gone.
+    OverlappedEntriesAreDropped,
+    /// L2: an entry is complete only when all its parts are in place.
+    AllPartsAreThere,
+    /// L3: a node obeys only the highest epoch that it has seen.
+    OldLeadersAreRefused,
+    /// L7: a write under an older grant than the last that began in its range is refused.
+    OlderGrantsAreRefused,
+    /// L7: an older writer has stopped before a newer one's bytes land.
+    OlderWritersStopFirst,
+    /// L8: a removal or a replacement is over only when no node holds the old version any more.
+    RemainsAreDropped,
+    /// L8: a range that readers may have routes to is not granted again.
+    LeavingRangesAreReserved,
+    /// A lookup grants a lease, and what is leased is not evicted.
+    ReadsGrantLeases,
+    /// L4, L6: whoever removes or replaces a key is told of all that nodes may still hold of it.
+    RemovalsReachTheNodes,
+    /// L5: what is reported to a new leader is reserved before anything is granted there.
+    RangesAreReserved,
+    /// L5: of the versions of a key that are reported the highest is served.
+    HighestVersionWins,
+    /// L5: a range that was being written is held back until its writer can do no harm.
+    WritersAreWaitedFor,
+    /// L6: what was removed or put since a leader began is not overruled by a late inventory.
+    LatecomersGiveWay,
+    /// L4: what nodes drop is confirmed before a removal is acknowledged.
+    DropsAreConfirmed,
+    /// A leader answers only while nobody else can lead.
+    LeadersCheckTheirLeases,
+}
+
+#[cfg(debug_assertions)]
+std::thread_local! {
+    static BROKEN: std::cell::Cell<Option<Rule>> = const { std::cell::Cell::new(None) };
+}
+
+/// Breaks a rule in this thread, or none.
+#[cfg(debug_assertions)]
+pub fn break_rule(rule: Option<Rule>) {
+    BROKEN.set(rule);
+}
+
+/// Whether a rule is broken; never so without debug assertions.
+#[cfg(debug_assertions)]
+#[must_use]
+pub fn is_broken(rule: Rule) -> bool {
+    BROKEN.get() == Some(rule)
+}
+
+/// Whether a rule is broken; never so without debug assertions.
+#[cfg(not(debug_assertions))]
+#[must_use]
+#[inline(always)]
+pub const fn is_broken(_rule: Rule) -> bool {
+    false
+}
