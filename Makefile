@@ -11,6 +11,8 @@ SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 PYTHON_CODE := python packaging bench engines
 # What the demo, the benchmarks and the engines are told.
 ARGS ?=
+# How many seeds of simulated clusters `make soak` runs.
+SEEDS ?= 10000
 # The servers that tests start themselves, and how they are installed.
 SERVER_PACKAGES := etcd-server redis-server
 AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
@@ -18,7 +20,7 @@ AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup build check check-rust check-python check-licences servers test test-rust test-python demo \
-    bench bench-scale bench-check bench-all engines clean
+    bench bench-scale bench-check bench-all engines soak clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +84,9 @@ bench-all: ## every figure of docs/performance.md, into .bench/report.md: an hou
 
 engines: ## run vLLM, SGLang and LMCache on the store; installs 8 GB from PyPI into .engines; ARGS="--help" lists the options
 	$(PYTHON) engines/run.py $(ARGS)
+
+soak: ## simulate many clusters whose parts fail; SEEDS=100000 says how many, ARGS="FIRST EVENTS" which and how long
+	cargo run --release --locked --package mooncake-sim --example soak -- $(SEEDS) $(ARGS)
 
 clean: ## remove everything that was built
 	rm -rf $(VENV) target python/mooncake_store_rs.data

@@ -31,8 +31,6 @@ pub enum Rule {
     LatecomersGiveWay,
     /// L4: what nodes drop is confirmed before a removal is acknowledged.
     DropsAreConfirmed,
-    /// A leader answers only while nobody else can lead.
-    LeadersCheckTheirLeases,
 }
 
 #[cfg(debug_assertions)]

@@ -1,0 +1,193 @@
+//! The thread that keeps a client a member.
+
+use mooncake_client::membership::{Deed, Membership};
+use mooncake_client::node::Listed;
+use mooncake_client::ops::CallError;
+use mooncake_types::{InventoryPage, Reply, Request, SegmentId};
+
+use crate::member::{Around, CARRIER, Member, encode};
+use crate::message::Message;
+use crate::net::{ConnId, Event, Net, Part, Process, Side, Site};
+use crate::node::Node;
+use crate::task::leak;
+use crate::verbs::fetch;
+
+/// How long a master may take to answer a ping.
+const CALL_US: u64 = 500_000;
+
+/// How long an attempt to connect may take.
+const DIAL_US: u64 = 200_000;
+
+/// Entries in one page of an inventory: few, so that most have several pages.
+const PAGE_ENTRIES: usize = 3;
+
+/// See the module.
+pub(crate) struct Beat {
+    pub(crate) membership: Membership,
+    generation: u64,
+    conn: Option<ConnId>,
+    state: State,
+    unreachable: Vec<SegmentId>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Idle,
+    Connecting,
+    Asking(Asked),
+}
+
+/// What the master was asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Reply,
+    /// It was told a page, and this is where the next begins.
+    Report(Option<u64>),
+}
+
+impl Beat {
+    pub(crate) fn new(membership: Membership) -> Self {
+        let (conn, state, unreachable) = (None, State::Idle, Vec::new());
+        Self { membership, generation: 0, conn, state, unreachable }
+    }
+
+    pub(crate) fn report(&mut self, segment: SegmentId) {
+        self.unreachable.push(segment);
+    }
+
+    /// Has it look at once what is due, if it waits for nothing else.
+    pub(crate) fn wake(&mut self, process: Process, net: &mut Net) {
+        if self.state == State::Idle {
+            self.wake_at(process, net.now_us, net);
+        }
+    }
+
+    fn wake_at(&mut self, process: Process, when_us: u64, net: &mut Net) {
+        self.generation += 1;
+        let generation = self.generation;
+        net.at(when_us, Event::Wake { process, part: Part::Beat, generation });
+    }
+}
+
+impl Member {
+    /// Does what is due until something has to be waited for.
+    fn beat_on(&mut self, around: &mut Around<'_>) {
+        let (now_us, process) = (around.net.now_us, self.process);
+        let beat = &mut self.beat;
+        beat.membership.see_epoch(around.hosts[self.number].epoch);
+        beat.membership.report(std::mem::take(&mut beat.unreachable));
+        let (body, asked) = match beat.membership.next(self.clock.tick(now_us)) {
+            Deed::Wait { until } => {
+                beat.state = State::Idle;
+                return beat.wake_at(process, self.clock.moment(until), around.net);
+            }
+            Deed::Connect { address } => {
+                if let Some(conn) = beat.conn.take() {
+                    around.net.close(conn, Side::Client);
+                }
+                let master = around.net.process_at(Site::Master(address));
+                let hello = Message::Hello(self.client);
+                beat.conn = Some(around.net.open((process, Part::Beat), master, hello));
+                beat.state = State::Connecting;
+                return beat.wake_at(process, now_us + DIAL_US, around.net);
+            }
+            Deed::Call(request) => (encode(&request), Asked::Reply),
+            Deed::Mount { segment, seen_epoch } => {
+                let host = &around.hosts[self.number];
+                let node = host.node.as_ref().filter(|node| node.segment == segment.id);
+                let is_empty = node.is_some_and(Node::is_empty);
+                (encode(&segment.mount(seen_epoch, is_empty)), Asked::Reply)
+            }
+            Deed::Report { segment, page, from } => {
+                let listed = around.hosts[self.number].lent().ledger.inventory(from, PAGE_ENTRIES);
+                let entries = listed.entries.iter().map(Listed::report).collect();
+                let last = listed.next.is_none();
+                let page = InventoryPage { segment, page, last, entries };
+                (encode(&Request::ReportInventory(page)), Asked::Report(listed.next))
+            }
+            Deed::StartEmpty { segment } => {
+                // No other ever has this one.
+                let id = SegmentId(segment.0 + 1);
+                around.hosts[self.number].start_empty(id, around.net);
+                self.own = leak(vec![id]);
+                around.desk.fault("started empty");
+                beat.membership.on_started_empty(self.clock.tick(now_us), Some(id));
+                return self.beat_on(around);
+            }
+            Deed::Drop(ranges) => {
+                let mut dropped = ranges.to_vec();
+                let host = &mut around.hosts[self.number];
+                dropped.retain(|range| host.drop_range(range, around.net).is_ok());
+                beat.membership.on_dropped(dropped);
+                return self.beat_on(around);
+            }
+        };
+        beat.state = State::Asking(asked);
+        let Some(conn) = beat.conn else {
+            let error = CallError::Unreachable { reason: "it has closed".to_owned() };
+            return self.end_deed(None, Err(error), around);
+        };
+        around.net.send(conn, Side::Client, Message::Request(body));
+        beat.wake_at(process, now_us + CALL_US, around.net);
+    }
+
+    pub(crate) fn on_beat_wake(&mut self, generation: u64, around: &mut Around<'_>) {
+        if self.beat.generation == generation {
+            let error = CallError::TimedOut { after_ms: CALL_US / 1_000 };
+            self.end_deed(None, Err(error), around);
+        }
+    }
+
+    /// The deed that is under way has ended, if there is one.
+    fn end_deed(
+        &mut self,
+        epoch: Option<mooncake_types::Epoch>,
+        reply: Result<Reply, CallError>,
+        around: &mut Around<'_>,
+    ) {
+        let now = self.clock.tick(around.net.now_us);
+        let beat = &mut self.beat;
+        match std::mem::replace(&mut beat.state, State::Idle) {
+            State::Idle => {}
+            State::Connecting => beat.membership.on_connected(now, epoch),
+            State::Asking(Asked::Reply) => beat.membership.on_reply(now, reply),
+            State::Asking(Asked::Report(next)) => beat.membership.on_reported(now, next, reply),
+        }
+        around.hosts[self.number].see_epoch(beat.membership.seen_epoch());
+        if beat.membership.take_has_tasks() && self.fibers[CARRIER].is_idle() {
+            let task = fetch(around.desk);
+            self.begin(CARRIER, task, around);
+        }
+        self.beat_on(around);
+    }
+
+    pub(crate) fn on_beat_message(
+        &mut self,
+        conn: ConnId,
+        message: Message,
+        around: &mut Around<'_>,
+    ) {
+        if self.beat.conn != Some(conn) {
+            return around.net.forget(conn, Side::Client);
+        }
+        match message {
+            Message::Welcome(epoch) if self.beat.state == State::Connecting => {
+                let error = CallError::Unreachable { reason: "nothing was asked".to_owned() };
+                self.end_deed(Some(epoch), Err(error), around);
+            }
+            Message::Reply(body) if matches!(self.beat.state, State::Asking(_)) => {
+                let reply = mooncake_wire::decode_reply(body).expect("a master's reply is sound");
+                self.end_deed(None, Ok(reply), around);
+            }
+            // An idle connection that broke is found out by the next ping.
+            _ if self.beat.state == State::Idle => {
+                around.net.forget(conn, Side::Client);
+                self.beat.conn = None;
+            }
+            _ => {
+                let error = CallError::Unreachable { reason: "it broke".to_owned() };
+                self.end_deed(None, Err(error), around);
+            }
+        }
+    }
+}

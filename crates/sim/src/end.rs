@@ -1,0 +1,162 @@
+//! The end of a run: the faults stop, and everything must come right.
+
+use crate::member::{Around, CALLER};
+use crate::net::{Event, Site};
+use crate::scenario::Faults;
+use crate::task::Task;
+use crate::verbs::{Doer, get, put, remove};
+use crate::world::{TASK_MS, World};
+
+/// Events within which all that was begun has to end.
+const MOST_EVENTS: u64 = 20_000;
+
+/// The same in microseconds.
+const LONGEST_US: u64 = 120_000_000;
+
+impl World {
+    /// Faults stop, and whatever was begun has to end. Then everybody must be there, and the pool work.
+    pub(crate) fn converge(&mut self) {
+        self.heal();
+        let is_calm = |world: &World| {
+            world.is_settled()
+                && world.leader().meta.serves()
+                && world.leader().leads
+                && world
+                    .members
+                    .iter()
+                    .all(|it| it.beat.membership.seen_epoch() == world.leader().meta.epoch())
+                && world.members.iter().all(|it| it.fibers.iter().all(crate::fiber::Fiber::is_idle))
+        };
+        self.run_until("everything that was begun ends", is_calm);
+        // What unfinished puts held is free after a while, and who is gone is forgotten.
+        let scenario = &self.scenario;
+        let puts_ms = scenario.put_release_ms.max(2 * TASK_MS);
+        let wait_ms = puts_ms + 4 * scenario.client_ttl_ms + scenario.lease_ms;
+        let until_us = self.net.now_us + 1_000 * wait_ms;
+        self.run_until("time passes", |world| world.net.now_us >= until_us);
+        if self.desk.violation.is_some() {
+            return;
+        }
+        self.check_mounted();
+        self.check_survival();
+        self.read_all();
+        self.prove_life();
+    }
+
+    /// Everything that was broken is whole again.
+    fn heal(&mut self) {
+        self.desk.log.add(self.net.now_us, format_args!("the faults end"));
+        self.desk.is_ending = true;
+        self.net.faults = Faults::default();
+        self.net.heal_all();
+        let paused: Vec<Site> = self.paused.keys().copied().collect();
+        for site in paused {
+            self.net.after(0, Event::Resume { site });
+        }
+        for number in 0..self.masters.len() {
+            self.start(Site::Master(number));
+        }
+        for number in 0..self.hosts.len() {
+            if !self.hosts[number].is_alive {
+                self.start(Site::Member(number));
+            }
+        }
+        // From here on: what was missed before is forgiven.
+        self.desk.judges_misses = true;
+        for key in 0..self.desk.keys {
+            self.desk.history.absent(key, self.desk.event);
+        }
+    }
+
+    fn run_until(&mut self, what: &'static str, is_over: impl Fn(&World) -> bool) {
+        let (last, last_us) = (self.desk.event + MOST_EVENTS, self.net.now_us + LONGEST_US);
+        while self.desk.violation.is_none() && !is_over(self) {
+            if self.desk.event >= last || self.net.now_us >= last_us {
+                let waits = self.members.iter().flat_map(|it| {
+                    it.fibers
+                        .iter()
+                        .enumerate()
+                        .filter(|(_, fiber)| !fiber.is_idle())
+                        .map(move |(index, _)| (it.process, index))
+                });
+                let waits: Vec<_> = waits.collect();
+                return self.desk.blame(what, format!("it did not; {waits:?} wait"));
+            }
+            self.step();
+        }
+    }
+
+    fn check_mounted(&mut self) {
+        let mounted = self.leader().meta.segments();
+        let mut found: Vec<_> = mounted.iter().map(|it| (it.id, it.in_sight)).collect();
+        found.sort_unstable();
+        let nodes = self.hosts.iter().filter_map(|host| host.node.as_ref());
+        let mut wanted: Vec<_> = nodes.map(|node| (node.segment, true)).collect();
+        wanted.sort_unstable();
+        if found != wanted {
+            let text = format!("{found:?} are, {wanted:?} should be");
+            self.desk.blame("all nodes are mounted", text);
+        }
+    }
+
+    /// Everybody finds what the master has.
+    ///
+    /// A removal that a master began and its client finished after another led leaves a ghost there: an object that its
+    /// nodes have dropped, until somebody removes it again. It can only be missed.
+    fn read_all(&mut self) {
+        let (ghosts, there): (Vec<usize>, Vec<usize>) =
+            self.keys_there().into_iter().partition(|&key| self.is_ghost(key));
+        for key in ghosts {
+            self.desk.fault("ghost");
+            if !self.desk.has_recovered {
+                self.desk.blame("what is there can be read", format!("key {key} is a ghost"));
+            }
+        }
+        for number in 0..self.members.len() {
+            let there = there.clone();
+            let (right, failed) = (self.desk.tally.right, self.desk.tally.failed_gets.clone());
+            let count = there.len() as u64;
+            self.run_task(number, |doer, world| get(there, doer, &mut world.desk));
+            if self.desk.tally.failed_gets != failed || self.desk.tally.right != right + count {
+                let text = format!("{:?} before, {:?} after", failed, self.desk.tally);
+                self.desk.blame("what is there can be read", text);
+            }
+        }
+    }
+
+    /// In a pool that is well, what is put can be read.
+    fn prove_life(&mut self) {
+        for number in 0..self.members.len() {
+            let all = (0..self.desk.keys).collect();
+            self.run_task(number, |_, world| remove(all, true, &world.desk));
+            let before = self.desk.tally.clone();
+            let most = self.scenario.most_len;
+            let lens = vec![most / 2, most / 3];
+            self.run_task(number, |_, world| put(vec![0, 1], lens, 2, false, &mut world.desk));
+            self.run_task(number, |_, world| {
+                put(vec![1], vec![most / 4], 1, true, &mut world.desk)
+            });
+            self.run_task(number, |doer, world| get(vec![0, 1, 0], doer, &mut world.desk));
+            let after = &self.desk.tally;
+            if (after.puts, after.right) != (before.puts + 3, before.right + 3) {
+                let text = format!("{before:?} before, {after:?} after");
+                self.desk.blame("a pool that is well works", text);
+            }
+        }
+    }
+
+    fn run_task(&mut self, number: usize, make: impl FnOnce(&Doer<'_>, &mut World) -> Task) {
+        if self.desk.violation.is_some() {
+            return;
+        }
+        let member = &mut self.members[number];
+        member.routes.epoch = self.hosts[number].epoch;
+        let routes = member.routes.clone();
+        let now = member.clock.tick(self.net.now_us);
+        let doer = Doer { own: member.own, routes: &routes, now, names: &[] };
+        let task = make(&doer, self);
+        let Self { net, desk, hosts, members, .. } = self;
+        members[number].begin(CALLER, task, &mut Around { net, desk, hosts });
+        self.run_until("an operation ends", |world| world.members[number].fibers[CALLER].is_idle());
+    }
+}

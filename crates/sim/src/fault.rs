@@ -1,0 +1,119 @@
+//! What goes wrong, and how it ends.
+
+use crate::net::{Event, Site};
+use crate::world::World;
+
+impl World {
+    /// Something may go wrong now.
+    pub(crate) fn inject(&mut self) {
+        let faults = self.net.faults;
+        let mut happens = |one_in: u64| self.net.happens(one_in);
+        let (parts, node_dies, client_dies) = (
+            happens(faults.partition_in),
+            happens(faults.node_death_in),
+            happens(faults.client_death_in),
+        );
+        let (pauses, master_dies) = (happens(faults.pause_in), happens(faults.master_death_in));
+        if parts {
+            self.part();
+        }
+        if node_dies {
+            let number = self.desk.chance.below(self.scenario.nodes as u64) as usize;
+            self.kill(Site::Member(number));
+        }
+        if client_dies {
+            let number = self.desk.chance.below(self.scenario.pure_clients as u64) as usize;
+            self.kill(Site::Member(self.scenario.nodes + number));
+        }
+        if pauses {
+            let site = self.any_site();
+            self.pause(site);
+        }
+        if master_dies {
+            let number = self.desk.chance.below(self.masters.len() as u64) as usize;
+            self.kill(Site::Master(number));
+        }
+    }
+
+    fn any_site(&mut self) -> Site {
+        let masters = self.masters.len();
+        match self.desk.chance.below((masters + self.members.len()) as u64) as usize {
+            number if number < masters => Site::Master(number),
+            number => Site::Member(number - masters),
+        }
+    }
+
+    /// A time of one of these lengths, in milliseconds.
+    fn some_time_us(&mut self, longest_ms: &[u64]) -> u64 {
+        let chance = &mut self.desk.chance;
+        let longest_ms = longest_ms[chance.below(longest_ms.len() as u64) as usize];
+        1 + chance.below(longest_ms * 1_000)
+    }
+
+    fn note(&mut self, name: &'static str, site: Site) {
+        self.desk.fault(name);
+        self.desk.log.add(self.net.now_us, format_args!("{name}: {site:?}"));
+    }
+
+    /// Two sites cannot reach each other for a while, or only one of them the other.
+    fn part(&mut self) {
+        let (one, other) = (self.any_site(), self.any_site());
+        if one == other {
+            return;
+        }
+        self.note("parted", one);
+        let time_us = self.some_time_us(&[20, 400, 2_500]);
+        let both_ways = self.desk.chance.below(2) == 0;
+        for (from, to) in [(one, other), (other, one)].into_iter().take(1 + usize::from(both_ways))
+        {
+            self.desk.log.add(self.net.now_us, format_args!("{from:?} cannot reach {to:?}"));
+            self.net.block(from, to);
+            self.net.after(time_us, Event::Heal { from, to });
+        }
+    }
+
+    /// A process dies. Its system says so to its peers; not if the whole machine is cut off, as it may be.
+    pub(crate) fn kill(&mut self, site: Site) {
+        let is_alive = match site {
+            Site::Master(number) => &mut self.masters[number].is_alive,
+            Site::Member(number) => &mut self.hosts[number].is_alive,
+        };
+        if !std::mem::take(is_alive) {
+            return;
+        }
+        self.note("died", site);
+        let process = self.net.process_at(site);
+        if let Site::Master(number) = site
+            && !self.store.fences(process)
+        {
+            self.masters[number].lose_writes(&mut self.store, &mut self.desk);
+        }
+        self.paused.remove(&site);
+        let mut time_us = self.some_time_us(&[1, 300, 3_000]);
+        if self.desk.chance.below(4) == 0 {
+            let away_us = self.some_time_us(&[100, 1_500]);
+            time_us = time_us.max(away_us);
+            let masters = (0..self.masters.len()).map(Site::Master);
+            let others = (0..self.members.len()).map(Site::Member).chain(masters);
+            for other in others.filter(|other| *other != site).collect::<Vec<_>>() {
+                for (from, to) in [(site, other), (other, site)] {
+                    self.net.block(from, to);
+                    self.net.after(away_us, Event::Heal { from, to });
+                }
+            }
+        }
+        self.net.close_all(process);
+        self.net.after(time_us, Event::Start { site });
+    }
+
+    /// A process stands still, and may do so for longer than anybody waits for it.
+    fn pause(&mut self, site: Site) {
+        if self.paused.contains_key(&site) {
+            return;
+        }
+        self.note("stood still", site);
+        self.paused.insert(site, Vec::new());
+        let time_us = self.some_time_us(&[5, 200, 1_500, 8_000]);
+        self.net.after(time_us, Event::Resume { site });
+    }
+}

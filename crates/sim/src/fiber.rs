@@ -1,0 +1,335 @@
+//! A thread of a client: an operation, and what it waits for.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use mooncake_client::ops::{CallError, Insistence, Step};
+use mooncake_client::testing::is_idempotent;
+use mooncake_types::{Reply, Request};
+
+use crate::member::{Around, CALLER, Member, RENEWER, encode};
+use crate::message::Message;
+use crate::net::{ConnId, Event, Part, Side, Site};
+use crate::task::Task;
+use crate::transfer::Transfer;
+use crate::verbs::renew;
+
+/// How long a master may take to answer.
+const CALL_US: u64 = 700_000;
+
+/// How long an attempt to connect to a master may take.
+const DIAL_US: u64 = 200_000;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Fiber {
+    pub(crate) task: Option<Task>,
+    /// Whatever waits for an older one is not waited for any more.
+    generation: u64,
+    wait: Wait,
+    /// A connection to the master that nobody uses.
+    line: Option<ConnId>,
+    /// The master that answered last.
+    address: usize,
+    insistence: Insistence,
+    pub(crate) transfer: Option<Transfer>,
+    /// Connections to nodes.
+    pub(crate) lanes: BTreeMap<Site, ConnId>,
+}
+
+#[derive(Default)]
+enum Wait {
+    /// For its next task.
+    #[default]
+    Nothing,
+    Pause,
+    Transfer,
+    Call(Call),
+    /// A master that is only beginning is asked again.
+    Insisting(Request<'static>),
+}
+
+/// A question to the master.
+struct Call {
+    request: Request<'static>,
+    body: Bytes,
+    /// It may be asked twice.
+    may_repeat: bool,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy)]
+enum Stage {
+    /// Asked over a connection that was there.
+    OnOld(ConnId),
+    /// Connecting; so many addresses were tried before.
+    Dialing(ConnId, usize),
+    /// Asked over a connection that was made for it.
+    OnNew(ConnId),
+}
+
+impl Stage {
+    fn conn(self) -> ConnId {
+        match self {
+            Self::OnOld(conn) | Self::Dialing(conn, _) | Self::OnNew(conn) => conn,
+        }
+    }
+}
+
+impl Fiber {
+    pub(crate) fn is_idle(&self) -> bool {
+        self.task.is_none()
+    }
+}
+
+impl Member {
+    /// Has a thread begin something.
+    pub(crate) fn begin(&mut self, fiber: usize, task: Task, around: &mut Around<'_>) {
+        if fiber == CALLER {
+            around.desk.begin(self.client);
+        }
+        self.fibers[fiber].task = Some(task);
+        self.drive(fiber, around);
+    }
+
+    /// Wakes a thread after a while, unless it goes on before.
+    pub(crate) fn wake_at(&mut self, fiber: usize, when_us: u64, around: &mut Around<'_>) {
+        let fibre = &mut self.fibers[fiber];
+        fibre.generation += 1;
+        let (part, generation) = (Part::Fiber(fiber), fibre.generation);
+        around.net.at(when_us, Event::Wake { process: self.process, part, generation });
+    }
+
+    /// Goes on with what a thread does until it has to wait.
+    fn drive(&mut self, fiber: usize, around: &mut Around<'_>) {
+        loop {
+            let now = self.clock.tick(around.net.now_us);
+            let Some(task) = self.fibers[fiber].task.as_mut() else { break };
+            match task.next(now) {
+                Step::Call(request) => {
+                    self.fibers[fiber].insistence = Insistence::default();
+                    return self.call(fiber, request, around);
+                }
+                Step::Read(fetches) if fetches.is_empty() => task.on_transfer(Vec::new()),
+                Step::Write(_, deposits) if deposits.is_empty() => task.on_transfer(Vec::new()),
+                Step::Drop(discards) if discards.is_empty() => task.on_transfer(Vec::new()),
+                Step::Wait(until) => {
+                    self.fibers[fiber].wait = Wait::Pause;
+                    return self.wake_at(fiber, self.clock.moment(until), around);
+                }
+                Step::Done => {
+                    let task = self.fibers[fiber].task.take().expect("it was there");
+                    self.fibers[fiber].task = task.end(self.client, now, around.desk);
+                }
+                transfer => {
+                    let transfer = Transfer::new(transfer, task, around.desk);
+                    self.fibers[fiber].wait = Wait::Transfer;
+                    self.fibers[fiber].transfer = Some(transfer);
+                    return self.begin_transfer(fiber, around);
+                }
+            }
+        }
+        self.fibers[fiber].wait = Wait::Nothing;
+        self.rest(fiber, around);
+    }
+
+    /// A thread has nothing to do.
+    fn rest(&mut self, fiber: usize, around: &mut Around<'_>) {
+        if fiber != CALLER {
+            return;
+        }
+        self.routes.epoch = around.hosts[self.number].epoch;
+        if self.fibers[RENEWER].is_idle()
+            && let Some(task) = renew(&self.routes, around.desk)
+        {
+            self.begin(RENEWER, task, around);
+        }
+        let chance = &mut around.desk.chance;
+        let longest_us = [0, 1_000, 10_000, 10_000, 100_000][chance.below(5) as usize];
+        let delay_us = chance.below(longest_us + 1);
+        self.wake_at(CALLER, around.net.now_us + delay_us, around);
+    }
+
+    /// A moment has come that a thread may wait for. True if it waits for something to do.
+    pub(crate) fn on_wake(
+        &mut self,
+        fiber: usize,
+        generation: u64,
+        around: &mut Around<'_>,
+    ) -> bool {
+        if self.fibers[fiber].generation != generation {
+            return false;
+        }
+        match std::mem::take(&mut self.fibers[fiber].wait) {
+            Wait::Nothing => return self.fibers[fiber].is_idle(),
+            Wait::Pause => self.drive(fiber, around),
+            Wait::Transfer => self.fibers[fiber].wait = Wait::Transfer,
+            Wait::Insisting(request) => self.call(fiber, request, around),
+            Wait::Call(call) => {
+                around.net.close(call.stage.conn(), Side::Client);
+                match call.stage {
+                    Stage::Dialing(_, tried) => self.dial(fiber, call, tried + 1, around),
+                    _ => {
+                        let error = CallError::TimedOut { after_ms: CALL_US / 1_000 };
+                        self.answered(fiber, &call.request, Err(error), around);
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    fn call(&mut self, fiber: usize, request: Request<'static>, around: &mut Around<'_>) {
+        let body = encode(&request);
+        around
+            .desk
+            .log
+            .add(around.net.now_us, format_args!("{:?}.{fiber} asks {request:?}", self.process));
+        let may_repeat = is_idempotent(&request);
+        match self.fibers[fiber].line.take() {
+            Some(conn) => {
+                around.net.send(conn, Side::Client, Message::Request(body.clone()));
+                let stage = Stage::OnOld(conn);
+                self.await_reply(fiber, Call { request, body, may_repeat, stage }, CALL_US, around);
+            }
+            None => {
+                // The stage is overwritten at once.
+                let stage = Stage::OnNew(ConnId::NONE);
+                self.dial(fiber, Call { request, body, may_repeat, stage }, 0, around);
+            }
+        }
+    }
+
+    fn await_reply(&mut self, fiber: usize, call: Call, patience_us: u64, around: &mut Around<'_>) {
+        self.fibers[fiber].wait = Wait::Call(call);
+        self.wake_at(fiber, around.net.now_us + patience_us, around);
+    }
+
+    /// Tries every address once, beginning with the one that answered last.
+    fn dial(&mut self, fiber: usize, call: Call, tried: usize, around: &mut Around<'_>) {
+        let count = around.net.masters();
+        if tried >= count {
+            let error = CallError::Unreachable { reason: "no master answers".to_owned() };
+            return self.answered(fiber, &call.request, Err(error), around);
+        }
+        let address = (self.fibers[fiber].address + tried) % count;
+        let master = around.net.process_at(Site::Master(address));
+        let client = (self.process, Part::Fiber(fiber));
+        let conn = around.net.open(client, master, Message::Hello(self.client));
+        let call = Call { stage: Stage::Dialing(conn, tried), ..call };
+        self.await_reply(fiber, call, DIAL_US, around);
+    }
+
+    /// A message came over a connection of this thread.
+    pub(crate) fn on_message(
+        &mut self,
+        fiber: usize,
+        conn: ConnId,
+        message: Message,
+        around: &mut Around<'_>,
+    ) {
+        let fibre = &mut self.fibers[fiber];
+        if fibre.line == Some(conn) {
+            // Only that it is closed is ever said without a question.
+            fibre.line = None;
+            return around.net.forget(conn, Side::Client);
+        }
+        match std::mem::take(&mut fibre.wait) {
+            Wait::Call(call) if call.stage.conn() == conn => {
+                self.on_call_message(fiber, call, message, around);
+            }
+            wait => {
+                fibre.wait = wait;
+                self.on_lane_message(fiber, conn, message, around);
+            }
+        }
+    }
+
+    fn on_call_message(
+        &mut self,
+        fiber: usize,
+        call: Call,
+        message: Message,
+        around: &mut Around<'_>,
+    ) {
+        let conn = call.stage.conn();
+        let unreachable = || Err(CallError::Unreachable { reason: "it broke".to_owned() });
+        match (message, call.stage) {
+            (Message::Welcome(epoch), Stage::Dialing(_, tried)) => {
+                around.hosts[self.number].see_epoch(epoch);
+                let count = around.net.masters();
+                let fibre = &mut self.fibers[fiber];
+                fibre.address = (fibre.address + tried) % count;
+                around.net.send(conn, Side::Client, Message::Request(call.body.clone()));
+                let call = Call { stage: Stage::OnNew(conn), ..call };
+                self.await_reply(fiber, call, CALL_US, around);
+            }
+            (Message::Reply(body), Stage::OnOld(_) | Stage::OnNew(_)) => {
+                self.fibers[fiber].line = Some(conn);
+                around.desk.hear(conn, self.client);
+                let reply = mooncake_wire::decode_reply(body).expect("a master's reply is sound");
+                self.answered(fiber, &call.request, Ok(reply), around);
+            }
+            (message, stage) => {
+                match message {
+                    Message::Close | Message::Deserted => around.net.forget(conn, Side::Client),
+                    _ => around.net.close(conn, Side::Client),
+                }
+                match stage {
+                    Stage::Dialing(_, tried) => self.dial(fiber, call, tried + 1, around),
+                    Stage::OnOld(_) if call.may_repeat => self.dial(fiber, call, 0, around),
+                    _ => self.answered(fiber, &call.request, unreachable(), around),
+                }
+            }
+        }
+    }
+
+    /// A call has ended; it may have to be made again.
+    fn answered(
+        &mut self,
+        fiber: usize,
+        request: &Request<'static>,
+        reply: Result<Reply, CallError>,
+        around: &mut Around<'_>,
+    ) {
+        // A leader can change its epoch without closing a connection.
+        if let Ok(Reply::Granted { results, .. }) = &reply
+            && let Some(grant) = results.iter().flatten().next()
+        {
+            around.hosts[self.number].see_epoch(grant.version.epoch);
+        }
+        around
+            .desk
+            .log
+            .add(around.net.now_us, format_args!("{:?}.{fiber} hears {reply:?}", self.process));
+        self.fibers[fiber].generation += 1;
+        self.fibers[fiber].wait = Wait::Nothing;
+        let now = self.clock.tick(around.net.now_us);
+        if let Some(at) = self.fibers[fiber].insistence.again_at(now, request, &reply) {
+            self.fibers[fiber].wait = Wait::Insisting(request.clone());
+            return self.wake_at(fiber, self.clock.moment(at), around);
+        }
+        let task = self.fibers[fiber].task.as_mut().expect("it asked");
+        task.on_reply(now, reply);
+        self.drive(fiber, around);
+    }
+
+    /// All of a transfer has ended.
+    pub(crate) fn transferred(
+        &mut self,
+        fiber: usize,
+        transfer: Transfer,
+        around: &mut Around<'_>,
+    ) {
+        let fibre = &mut self.fibers[fiber];
+        fibre.wait = Wait::Nothing;
+        let task = fibre.task.as_mut().expect("it transfers");
+        let results = transfer.finish(&mut task.buffers);
+        around
+            .desk
+            .log
+            .add(around.net.now_us, format_args!("{:?}.{fiber} moved {results:?}", self.process));
+        task.on_transfer(results);
+        self.drive(fiber, around);
+    }
+}

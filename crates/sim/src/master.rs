@@ -1,0 +1,332 @@
+//! A master: the state machine, its clock, its connections, and what is noted of what it does.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use mooncake_meta::{Config, Effect, Meta};
+use mooncake_types::{ClientId, Epoch, Reply, Request, ScanAction, SegmentId, Tick, Version};
+use mooncake_wire::HEADER_LEN;
+
+use crate::clock::Clock;
+use crate::desk::Desk;
+use crate::key::{KEYS, number_of};
+use crate::message::Message;
+use crate::net::{ConnId, Event, Net, Process, Side};
+use crate::store::{LEASE_US, Store};
+
+pub(crate) struct Master {
+    pub(crate) process: Process,
+    pub(crate) is_alive: bool,
+    clock: Clock,
+    pub(crate) meta: Meta,
+    /// It leads, as far as it knows.
+    pub(crate) leads: bool,
+    /// From when on, by its own clock, others may lead; absent where there is no other.
+    valid_until: Option<Tick>,
+    /// Who is at the other end.
+    clients: BTreeMap<ConnId, ClientId>,
+    /// Over which connection each client pinged last.
+    pings: BTreeMap<ClientId, ConnId>,
+    /// The moment of the timer that is set.
+    timer_us: Option<u64>,
+    /// What is being written to the record, in this order.
+    writes: VecDeque<Write>,
+    /// When the last page of each inventory came.
+    reported: BTreeMap<SegmentId, u64>,
+    /// What was granted since this was last asked.
+    granted: Vec<Granted>,
+}
+
+/// A range that was granted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granted {
+    pub(crate) segment: SegmentId,
+    pub(crate) range: (u64, u64),
+    pub(crate) version: Version,
+    /// When the leader learned what lay in the segment, if it had to be told.
+    pub(crate) reported_us: Option<u64>,
+}
+
+/// A change of the record, and the mount that waits for it.
+struct Write {
+    effect: Effect,
+    mount: Option<(ConnId, ClientId, Bytes)>,
+}
+
+impl Master {
+    pub(crate) fn new(process: Process, clock: Clock, meta: Meta) -> Self {
+        let (clients, pings) = (BTreeMap::new(), BTreeMap::new());
+        let (timer_us, writes) = (None, VecDeque::new());
+        let (leads, valid_until) = (true, None);
+        Self {
+            process,
+            is_alive: true,
+            clock,
+            meta,
+            leads,
+            valid_until,
+            clients,
+            pings,
+            timer_us,
+            writes,
+            reported: BTreeMap::new(),
+            granted: Vec::new(),
+        }
+    }
+
+    pub(crate) fn take_granted(&mut self) -> Vec<Granted> {
+        std::mem::take(&mut self.granted)
+    }
+
+    /// One that waits until it may lead.
+    pub(crate) fn standby(process: Process, clock: Clock) -> Self {
+        let meta = Meta::new(Config::default(), Epoch(0));
+        Self { leads: false, ..Self::new(process, clock, meta) }
+    }
+
+    /// The clock of its process.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Its lease was prolonged by what it asked for at `asked_us`.
+    pub(crate) fn prolong(&mut self, asked_us: u64) {
+        // Clocks run at different rates.
+        let sure_ms = LEASE_US / 1_000 * 9 / 10;
+        self.valid_until = Some(self.clock.tick(asked_us).after_ms(sure_ms));
+    }
+
+    /// Whether it may answer: it leads, and nobody else can.
+    fn may_answer(&self, now_us: u64) -> bool {
+        let is_over = |until: Tick| self.clock.tick(now_us) >= until;
+        self.leads && !self.valid_until.is_some_and(is_over)
+    }
+
+    /// It leads no longer.
+    pub(crate) fn step_down(&mut self, net: &mut Net) {
+        self.leads = false;
+        for conn in std::mem::take(&mut self.clients).into_keys() {
+            net.close(conn, Side::Server);
+        }
+        self.pings.clear();
+        self.writes.clear();
+    }
+
+    pub(crate) fn on_message(
+        &mut self,
+        conn: ConnId,
+        message: Message,
+        net: &mut Net,
+        desk: &mut Desk,
+    ) {
+        if !self.may_answer(net.now_us) {
+            self.step_down(net);
+            return net.close(conn, Side::Server);
+        }
+        match (message, self.clients.get(&conn).copied()) {
+            (Message::Hello(client), None) => {
+                self.clients.insert(conn, client);
+                net.send(conn, Side::Server, Message::Welcome(self.meta.epoch()));
+            }
+            (Message::Request(body), Some(client)) => {
+                self.answer((conn, client), body, net, desk);
+            }
+            (_, known) => {
+                net.forget(conn, Side::Server);
+                if let Some(client) = known {
+                    self.clients.remove(&conn);
+                    if self.pings.get(&client) == Some(&conn) {
+                        self.pings.remove(&client);
+                        self.meta.handle_disconnect(self.clock.tick(net.now_us), client);
+                    }
+                }
+            }
+        }
+        self.set_timer(net);
+    }
+
+    fn answer(
+        &mut self,
+        (conn, client): (ConnId, ClientId),
+        body: Bytes,
+        net: &mut Net,
+        desk: &mut Desk,
+    ) {
+        let message = mooncake_wire::decode_request(body.clone());
+        let message = message.expect("a client's request is sound");
+        let request = message.request().expect("a client's request is sound");
+        if let Request::MountSegment(mount) = &request
+            && self.meta.must_join(mount)
+        {
+            let mount = (Effect::Join(mount.id), Some((conn, client, body)));
+            return self.write(mount.0, mount.1, net);
+        }
+        let before = held(&self.meta, &request, desk.keys);
+        if self.meta.serves() {
+            desk.survivors.retain(|key, _| !names(&request, *key));
+        }
+        let reply = self.meta.handle(self.clock.tick(net.now_us), client, &request);
+        if matches!(reply, Reply::Pong(_)) {
+            self.pings.insert(client, conn);
+        }
+        self.note(conn, &request, &reply, &before, (net.now_us, desk));
+        let mut frame = Vec::new();
+        mooncake_wire::encode_reply(&mut frame, 0, &reply);
+        let body = Bytes::from(frame).slice(HEADER_LEN..);
+        net.send(conn, Side::Server, Message::Reply(body));
+    }
+
+    /// Learns what was granted, ended and removed, whether or not the client hears of it.
+    fn note(
+        &mut self,
+        conn: ConnId,
+        request: &Request<'_>,
+        reply: &Reply,
+        before: &[(usize, Version)],
+        (now_us, desk): (u64, &mut Desk),
+    ) {
+        for &(key, version) in before {
+            if version_of(&self.meta, key) != Some(version) {
+                desk.note_removal(conn, key, version);
+            }
+        }
+        match (request, reply) {
+            (Request::ReportInventory(page), Reply::Done(Ok(()))) if page.last => {
+                self.reported.insert(page.segment, now_us);
+            }
+            (Request::PutStart(start), Reply::Granted { results, segments }) => {
+                for grant in results.iter().flatten() {
+                    self.granted.extend(grant.placements.iter().map(|range| {
+                        let segment = segments[range.segment as usize].id;
+                        let reported_us = self.reported.get(&segment).copied();
+                        let (version, range) = (grant.version, (range.offset, range.len));
+                        Granted { segment, range, version, reported_us }
+                    }));
+                }
+                for (put, grant) in start.puts.iter().zip(results) {
+                    if let Ok(grant) = grant {
+                        desk.survivors.remove(&number_of(put.key));
+                        desk.history.grant(number_of(put.key), grant.version);
+                    }
+                }
+            }
+            (
+                Request::PutEnd { puts },
+                Reply::Statuses(results) | Reply::Remaining { results, .. },
+            ) => {
+                for (put, _) in puts.iter().zip(results).filter(|(_, status)| status.is_ok()) {
+                    desk.note_end(conn, number_of(put.key), put.version);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn write(&mut self, effect: Effect, mount: Option<(ConnId, ClientId, Bytes)>, net: &mut Net) {
+        self.writes.push_back(Write { effect, mount });
+        if self.writes.len() == 1 {
+            self.write_on(net);
+        }
+    }
+
+    /// Writing takes time.
+    fn write_on(&mut self, net: &mut Net) {
+        let delay_us = 20 * net.moment_us();
+        net.after(delay_us, Event::Written { process: self.process });
+    }
+
+    /// The first of the writes is durable.
+    pub(crate) fn on_written(&mut self, store: &mut Store, net: &mut Net, desk: &mut Desk) {
+        if store.fences(self.process) {
+            self.step_down(net);
+        }
+        let Some(write) = self.writes.pop_front() else { return };
+        desk.log.add(net.now_us, format_args!("{:?} has written {:?}", self.process, write.effect));
+        store.apply(write.effect);
+        self.meta.handle_recorded(self.clock.tick(net.now_us), write.effect);
+        if !self.writes.is_empty() {
+            self.write_on(net);
+        }
+        if let Some((conn, client, body)) = write.mount {
+            self.answer((conn, client), body, net, desk);
+        }
+        self.set_timer(net);
+    }
+
+    /// The process dies: some of what it was writing is durable.
+    pub(crate) fn lose_writes(&mut self, store: &mut Store, desk: &mut Desk) {
+        let done = desk.chance.below(self.writes.len() as u64 + 1) as usize;
+        for write in self.writes.drain(..).take(done) {
+            store.apply(write.effect);
+        }
+    }
+
+    pub(crate) fn on_timer(&mut self, net: &mut Net) {
+        if self.timer_us.is_none_or(|due_us| due_us > net.now_us) {
+            return;
+        }
+        self.timer_us = None;
+        if !self.may_answer(net.now_us) {
+            return;
+        }
+        let now = self.clock.tick(net.now_us);
+        if self.meta.poll_timeout().is_some_and(|due| due <= now) {
+            self.meta.handle_timeout(now);
+        }
+        self.set_timer(net);
+    }
+
+    /// After the state machine was used.
+    pub(crate) fn set_timer(&mut self, net: &mut Net) {
+        for effect in self.meta.take_effects() {
+            self.write(effect, None, net);
+        }
+        let Some(due) = self.meta.poll_timeout() else { return };
+        // What is left to do is done after others were served.
+        let due_us = self.clock.moment(due).max(net.now_us + 100);
+        if self.timer_us.is_none_or(|set_us| due_us < set_us) {
+            self.timer_us = Some(due_us);
+            net.at(due_us, Event::Timer { process: self.process });
+        }
+    }
+
+    /// Whether this version is what readers of the key are given, and lies in that range.
+    pub(crate) fn owner_of(
+        &self,
+        segment: SegmentId,
+        (offset, len): (u64, u64),
+        keys: usize,
+    ) -> Option<(usize, Version)> {
+        (0..keys).find_map(|key| {
+            let report = self.meta.peek(KEYS[key]).filter(|report| report.complete)?;
+            let overlaps = report.located.placements.iter().any(|range| {
+                report.segments[range.segment as usize].id == segment
+                    && range.offset < offset + len
+                    && offset < range.offset + range.len
+            });
+            overlaps.then_some((key, report.located.version))
+        })
+    }
+}
+
+/// The version that readers of a key are given.
+pub(crate) fn version_of(meta: &Meta, key: usize) -> Option<Version> {
+    meta.peek(KEYS[key]).filter(|report| report.complete).map(|report| report.located.version)
+}
+
+/// Whether a request may remove what is under a key.
+fn names(request: &Request<'_>, key: usize) -> bool {
+    match request {
+        Request::Remove { keys, .. } | Request::ClearReplicas { keys, .. } => {
+            keys.contains(&KEYS[key])
+        }
+        Request::Scan(scan) => scan.action != ScanAction::List,
+        _ => false,
+    }
+}
+
+/// What a request may remove, of what is there.
+fn held(meta: &Meta, request: &Request<'_>, keys: usize) -> Vec<(usize, Version)> {
+    let named = (0..keys).filter(|&key| names(request, key));
+    named.filter_map(|key| Some((key, version_of(meta, key)?))).collect()
+}

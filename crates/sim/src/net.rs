@@ -1,0 +1,376 @@
+//! Connections between processes: in order, delayed, broken now and then.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+
+use mooncake_client::Chance;
+
+use crate::message::Message;
+use crate::scenario::{Faults, Scenario};
+
+/// A place where processes run, one after the other; others know it by its address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Site {
+    Master(usize),
+    Member(usize),
+}
+
+impl fmt::Debug for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Master(number) => write!(f, "M{number}"),
+            Self::Member(number) => write!(f, "C{number}"),
+        }
+    }
+}
+
+/// One process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Process {
+    pub(crate) site: Site,
+    pub(crate) incarnation: u64,
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}#{}", self.site, self.incarnation)
+    }
+}
+
+/// A part of a process that waits for something of its own: a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    /// The thread of the heartbeat.
+    Beat,
+    /// A thread that runs operations.
+    Fiber(usize),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ConnId(u64);
+
+impl ConnId {
+    /// No connection.
+    pub(crate) const NONE: ConnId = ConnId(0);
+}
+
+impl fmt::Debug for ConnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "~{}", self.0)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Side {
+    Client,
+    Server,
+}
+
+impl Side {
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}
+
+/// What is to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The next message of a connection arrives at that side.
+    Arrive { conn: ConnId, to: Side },
+    /// A thread goes on, if it still waits for that.
+    Wake { process: Process, part: Part, generation: u64 },
+    /// A transfer of a thread goes on with that peer, if it still waits for that.
+    Move { process: Process, fiber: usize, peer: Site, generation: u64 },
+    /// A node goes on with what it does for a connection.
+    Serve { process: Process, conn: ConnId },
+    /// Something is due at a master.
+    Timer { process: Process },
+    /// A change of the record is durable.
+    Written { process: Process },
+    /// A master looks after its lease, or whether it may lead.
+    Lead { process: Process },
+    /// A process starts where another died.
+    Start { site: Site },
+    /// A process that stood still goes on.
+    Resume { site: Site },
+    /// A pair of sites can be reached again, in this direction.
+    Heal { from: Site, to: Site },
+}
+
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub(crate) client: Process,
+    pub(crate) server: Process,
+    /// Whose it is at the client.
+    pub(crate) part: Part,
+    /// Both ends are on one host.
+    is_local: bool,
+    ways: [Way; 2],
+}
+
+/// One direction of a connection, named by the side that it leads to.
+#[derive(Debug, Default)]
+struct Way {
+    messages: VecDeque<(u64, Message)>,
+    last_us: u64,
+    /// The receiver has closed its end, or nothing comes any more.
+    is_closed: bool,
+}
+
+impl Conn {
+    pub(crate) fn process(&self, side: Side) -> Process {
+        match side {
+            Side::Client => self.client,
+            Side::Server => self.server,
+        }
+    }
+}
+
+pub(crate) struct Net {
+    pub(crate) now_us: u64,
+    queue: BTreeMap<(u64, u64), Event>,
+    scheduled: u64,
+    conns: BTreeMap<ConnId, Conn>,
+    opened: u64,
+    chance: Chance,
+    latency_us: u64,
+    pub(crate) faults: Faults,
+    has_neighbours: bool,
+    blocked: BTreeSet<(Site, Site)>,
+    /// The process that runs at each site, or ran there last.
+    processes: BTreeMap<Site, Process>,
+    masters: usize,
+}
+
+impl Net {
+    pub(crate) fn new(scenario: &Scenario, chance: Chance) -> Self {
+        Self {
+            now_us: 0,
+            queue: BTreeMap::new(),
+            scheduled: 0,
+            conns: BTreeMap::new(),
+            opened: 0,
+            chance,
+            latency_us: scenario.latency_us,
+            faults: scenario.faults,
+            has_neighbours: scenario.has_neighbours,
+            blocked: BTreeSet::new(),
+            processes: BTreeMap::new(),
+            masters: 0,
+        }
+    }
+
+    /// A process starts at a site.
+    pub(crate) fn settle(&mut self, process: Process) {
+        self.processes.insert(process.site, process);
+        self.masters = self.processes.keys().filter(|it| matches!(it, Site::Master(_))).count();
+    }
+
+    /// How many addresses masters may have.
+    pub(crate) fn masters(&self) -> usize {
+        self.masters
+    }
+
+    pub(crate) fn process_at(&self, site: Site) -> Process {
+        self.processes[&site]
+    }
+
+    pub(crate) fn happens(&mut self, one_in: u64) -> bool {
+        one_in > 0 && self.chance.below(one_in) == 0
+    }
+
+    /// Members of one host: the first two, if there are any.
+    pub(crate) fn are_neighbours(&self, one: Site, other: Site) -> bool {
+        let on_host = |site| matches!(site, Site::Member(0..=1));
+        one == other || (self.has_neighbours && on_host(one) && on_host(other))
+    }
+
+    /// A number that was never used before.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.scheduled += 1;
+        self.scheduled
+    }
+
+    pub(crate) fn at(&mut self, when_us: u64, event: Event) {
+        self.scheduled += 1;
+        self.queue.insert((when_us.max(self.now_us), self.scheduled), event);
+    }
+
+    pub(crate) fn after(&mut self, delay_us: u64, event: Event) {
+        self.at(self.now_us + delay_us, event);
+    }
+
+    /// The next event; time moves to it.
+    pub(crate) fn next(&mut self) -> Option<Event> {
+        let ((when_us, _), event) = self.queue.pop_first()?;
+        self.now_us = when_us;
+        Some(event)
+    }
+
+    pub(crate) fn conn(&self, conn: ConnId) -> Option<&Conn> {
+        self.conns.get(&conn)
+    }
+
+    /// A connection whose first message is this one.
+    pub(crate) fn open(
+        &mut self,
+        client: (Process, Part),
+        server: Process,
+        first: Message,
+    ) -> ConnId {
+        self.opened += 1;
+        let id = ConnId(self.opened);
+        let is_local = self.are_neighbours(client.0.site, server.site);
+        let ways = [Way::default(), Way::default()];
+        self.conns.insert(id, Conn { client: client.0, server, part: client.1, is_local, ways });
+        self.send(id, Side::Client, first);
+        id
+    }
+
+    /// Sends a message; nobody is told if nobody gets it.
+    pub(crate) fn send(&mut self, id: ConnId, from: Side, message: Message) {
+        let Some(conn) = self.conns.get(&id) else { return };
+        if !conn.is_local && self.happens(self.faults.reset_in) {
+            // Whether the message left before the connection broke is for chance to say.
+            if self.chance.below(2) == 0 {
+                self.push(id, from.other(), message);
+            }
+            return self.reset(id);
+        }
+        self.push(id, from.other(), message);
+    }
+
+    fn push(&mut self, id: ConnId, to: Side, message: Message) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        let is_local = conn.is_local;
+        if conn.ways[to as usize].is_closed {
+            return;
+        }
+        let arrives_us = self.now_us + self.delay_us(is_local);
+        let way = &mut self.conns.get_mut(&id).expect("it is there").ways[to as usize];
+        // In order, whatever the delay of each.
+        way.last_us = arrives_us.max(way.last_us + 1);
+        way.messages.push_back((way.last_us, message));
+        let when_us = way.last_us;
+        self.at(when_us, Event::Arrive { conn: id, to });
+    }
+
+    pub(crate) fn delay_us(&mut self, is_local: bool) -> u64 {
+        let usual = if is_local { 5 } else { self.latency_us };
+        let delay_us = usual / 2 + self.chance.below(usual + 1);
+        let is_late = !is_local && self.happens(self.faults.straggler_in);
+        if is_late { delay_us * 100 } else { delay_us }
+    }
+
+    /// A moment from now, of the length of most delays.
+    pub(crate) fn moment_us(&mut self) -> u64 {
+        1 + self.chance.below(2 * self.latency_us + 20)
+    }
+
+    /// The message that is due to arrive, if it can.
+    pub(crate) fn receive(&mut self, id: ConnId, to: Side) -> Option<Message> {
+        let conn = self.conns.get(&id)?;
+        let (from, at) = (conn.process(to.other()).site, conn.process(to).site);
+        if !conn.is_local && self.blocked.contains(&(from, at)) {
+            return None;
+        }
+        let now_us = self.now_us;
+        let way = &mut self.conns.get_mut(&id)?.ways[to as usize];
+        way.messages.pop_front_if(|(due_us, _)| *due_us <= now_us).map(|(_, message)| message)
+    }
+
+    /// One side wants nothing of a connection any more: the other learns it behind all that was sent before.
+    pub(crate) fn close(&mut self, id: ConnId, by: Side) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        let own = &mut conn.ways[by as usize];
+        own.is_closed = true;
+        own.messages.clear();
+        self.push(id, by.other(), Message::Close);
+        self.forget_if_closed(id);
+    }
+
+    /// A node asks a peer that writes in its memory to stop. It still listens.
+    pub(crate) fn tell_to_stop(&mut self, id: ConnId) {
+        self.push(id, Side::Client, Message::Close);
+    }
+
+    /// Nobody listens where the connection leads to.
+    pub(crate) fn refuse(&mut self, id: ConnId, message: Message) {
+        self.push(id, Side::Client, message);
+        self.forget(id, Side::Server);
+    }
+
+    /// A side that was told that the connection is closed needs it no longer.
+    pub(crate) fn forget(&mut self, id: ConnId, by: Side) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        conn.ways[by as usize].is_closed = true;
+        conn.ways[by as usize].messages.clear();
+        conn.ways[by.other() as usize].is_closed |=
+            conn.ways[by.other() as usize].messages.is_empty();
+        self.forget_if_closed(id);
+    }
+
+    fn forget_if_closed(&mut self, id: ConnId) {
+        let is_over =
+            |conn: &Conn| conn.ways.iter().all(|way| way.is_closed && way.messages.is_empty());
+        if self.conns.get(&id).is_some_and(is_over) {
+            self.conns.remove(&id);
+        }
+    }
+
+    /// The connection breaks: of what is under way either side gets the first part, and then learns it.
+    pub(crate) fn reset(&mut self, id: ConnId) {
+        for to in [Side::Client, Side::Server] {
+            let Some(conn) = self.conns.get_mut(&id) else { return };
+            let way = &mut conn.ways[to as usize];
+            if way.is_closed {
+                continue;
+            }
+            let kept = self.chance.below(way.messages.len() as u64 + 1) as usize;
+            way.messages.truncate(kept);
+            self.push(id, to, Message::Close);
+        }
+    }
+
+    /// A process is gone, and its system closes what it had open.
+    pub(crate) fn close_all(&mut self, process: Process) {
+        let ends = self.conns.iter().flat_map(|(&id, conn)| {
+            [(id, Side::Client, conn.client), (id, Side::Server, conn.server)]
+        });
+        let of_process: Vec<(ConnId, Side)> =
+            ends.filter(|(_, _, end)| *end == process).map(|(id, side, _)| (id, side)).collect();
+        for (id, side) in of_process {
+            self.close(id, side);
+        }
+    }
+
+    pub(crate) fn block(&mut self, from: Site, to: Site) {
+        self.blocked.insert((from, to));
+    }
+
+    /// What was held up arrives now.
+    pub(crate) fn heal(&mut self, from: Site, to: Site) {
+        self.blocked.remove(&(from, to));
+        let held = self.conns.iter().filter_map(|(&id, conn)| {
+            let sides = [Side::Client, Side::Server];
+            let side = sides.into_iter().find(|&side| {
+                conn.process(side).site == to && conn.process(side.other()).site == from
+            })?;
+            Some((id, side, conn.ways[side as usize].messages.len()))
+        });
+        for (conn, to, count) in held.collect::<Vec<_>>() {
+            for _ in 0..count {
+                self.after(1, Event::Arrive { conn, to });
+            }
+        }
+    }
+
+    pub(crate) fn heal_all(&mut self) {
+        for (from, to) in self.blocked.clone() {
+            self.heal(from, to);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+use mooncake_client::Chance;
+
+/// What a run is made of. All of it follows from the run's number.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Events until the faults end.
+    pub events: u64,
+    pub(crate) nodes: usize,
+    pub(crate) pure_clients: usize,
+    pub(crate) keys: usize,
+    pub(crate) segment_len: u64,
+    pub(crate) most_len: u64,
+    pub(crate) lease_ms: u64,
+    pub(crate) client_ttl_ms: u64,
+    pub(crate) put_discard_ms: u64,
+    pub(crate) put_release_ms: u64,
+    pub(crate) stripe_threshold: u64,
+    pub(crate) latency_us: u64,
+    /// Clocks run up to so many microseconds in a second too fast or too slow.
+    pub(crate) drift: u64,
+    /// Whether the processes of one number share a host, and with it memory.
+    pub(crate) has_neighbours: bool,
+    pub(crate) faults: Faults,
+}
+
+/// What may go wrong: each happens at one event in so many, and never if it is zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Faults {
+    /// A connection breaks while something is sent over it.
+    pub(crate) reset_in: u64,
+    /// A message takes a hundred times as long as usual.
+    pub(crate) straggler_in: u64,
+    /// Two processes cannot reach each other for a while, or only one the other.
+    pub(crate) partition_in: u64,
+    /// A process that lends memory dies, and comes back empty.
+    pub(crate) node_death_in: u64,
+    /// A process that lends none dies, and comes back.
+    pub(crate) client_death_in: u64,
+    /// A process stands still for a while.
+    pub(crate) pause_in: u64,
+    /// The master dies, and comes back.
+    pub(crate) master_death_in: u64,
+}
+
+/// What a run is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing fails, and a get finds what is there all the time.
+    Calm,
+    /// Connections break, messages are late, networks part.
+    Network,
+    /// Processes die, stand still and come back.
+    Processes,
+    /// The master dies too, and comes back.
+    Masters,
+    /// There are two masters, and a lease says which of them leads.
+    Leaders,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 5] =
+        [Kind::Calm, Kind::Network, Kind::Processes, Kind::Masters, Kind::Leaders];
+}
+
+fn one_of<T: Copy>(chance: &mut Chance, of: &[T]) -> T {
+    of[chance.below(of.len() as u64) as usize]
+}
+
+/// Each run has some of the faults, so that each meets states that the others would keep it from.
+fn maybe(chance: &mut Chance, one_in: &[u64]) -> u64 {
+    if chance.below(2) == 0 { 0 } else { one_of(chance, one_in) }
+}
+
+impl Scenario {
+    /// The run of that number.
+    #[must_use]
+    pub fn new(seed: u64, kind: Kind, events: u64) -> Self {
+        let mut chance = Chance::new(seed ^ 0x5ce_0a10);
+        let chance = &mut chance;
+        let is_large = chance.below(4) == 0;
+        let most_len = if is_large { 300_000 } else { one_of(chance, &[60, 300, 900]) };
+        let room = one_of(chance, &[2, 4, 8, 30]);
+        let latency_us = one_of(chance, &[50, 500, 3_000]);
+        // Shorter than late writers take, at times: what their ranges are given to must be safe from them all the same.
+        let put_discard_ms = one_of(chance, &[20, 100, 400, 3_000]).max(latency_us / 15);
+        Self {
+            events,
+            nodes: one_of(chance, &[1, 2, 2, 3, 3]),
+            pure_clients: one_of(chance, &[1, 2, 3]),
+            keys: one_of(chance, &[2, 3, 5, 12]),
+            segment_len: (most_len * room).max(1 << 10),
+            most_len,
+            lease_ms: one_of(chance, &[20, 100, 400]),
+            client_ttl_ms: one_of(chance, &[300, 1_000, 2_000]),
+            put_discard_ms,
+            put_release_ms: put_discard_ms + one_of(chance, &[0, 50, 3_000]),
+            stripe_threshold: one_of(chance, &[0, 64 << 10]),
+            latency_us,
+            drift: one_of(chance, &[0, 2_000]),
+            has_neighbours: chance.below(2) == 0,
+            faults: Faults::new(chance, kind),
+        }
+    }
+}
+
+impl Faults {
+    fn new(chance: &mut Chance, kind: Kind) -> Self {
+        let mut faults = Self::default();
+        if kind == Kind::Calm {
+            return faults;
+        }
+        faults.reset_in = maybe(chance, &[20, 60, 200]);
+        faults.straggler_in = maybe(chance, &[10, 50]);
+        faults.partition_in = maybe(chance, &[40, 120]);
+        if kind == Kind::Network {
+            return faults;
+        }
+        faults.node_death_in = maybe(chance, &[40, 150]);
+        faults.client_death_in = maybe(chance, &[30, 100]);
+        faults.pause_in = maybe(chance, &[25, 100]);
+        if let Kind::Masters | Kind::Leaders = kind {
+            faults.master_death_in = one_of(chance, &[60, 150, 300]);
+        }
+        faults
+    }
+}

@@ -1,0 +1,356 @@
+//! What a node's server does for one connection.
+
+use std::collections::VecDeque;
+
+use mooncake_client::node::Clearance;
+use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, Version};
+
+use crate::desk::Desk;
+use crate::extents::Piece;
+use crate::host::Host;
+use crate::message::Message;
+use crate::net::{ConnId, Event, Net, Side};
+use crate::node::Writer;
+
+/// Longest wait of a writer for an older one to stop.
+const PATIENCE_US: u64 = 300_000;
+
+/// How often a writer that waits looks again.
+const LOOK_US: u64 = 2_000;
+
+/// One connection at the node.
+#[derive(Default)]
+pub(crate) struct Service {
+    inbox: VecDeque<Message>,
+    state: State,
+}
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Idle,
+    /// A range was begun, and an older writer may still be at work in it.
+    Waiting { ticket: u64, range: RangeWrite<'static>, until_us: u64, kind: WriteKind },
+    /// Bytes come in.
+    Receiving { ticket: u64, range: RangeWrite<'static>, done: u64 },
+    /// All bytes of a small range are to come before it is begun.
+    Gathering { epoch: Epoch, range: RangeWrite<'static> },
+    /// The bytes of a refused range are read past.
+    Skipping { left: u64, code: ErrorCode },
+    /// The peer writes by itself.
+    InPlace { ticket: u64 },
+    /// Bytes go out.
+    Sending { range: RangeRead, grant: Version, pieces: Vec<Piece>, done: u64 },
+}
+
+enum WriteKind {
+    Large,
+    /// Its bytes are here.
+    Small(Vec<Piece>),
+    InPlace,
+}
+
+/// Whether the connection is to be served on.
+enum Next {
+    /// There may be more to do at once.
+    GoOn,
+    /// Something has to come, or to pass, first.
+    Pause,
+    /// The connection is over.
+    End,
+}
+
+/// A node and what it needs for a moment.
+struct Site<'w> {
+    conn: ConnId,
+    host: &'w mut Host,
+    net: &'w mut Net,
+    desk: &'w mut Desk,
+}
+
+/// A message came for a node.
+pub(crate) fn on_message(
+    conn: ConnId,
+    message: Message,
+    host: &mut Host,
+    net: &mut Net,
+    desk: &mut Desk,
+) {
+    host.services.entry(conn).or_default().inbox.push_back(message);
+    serve(conn, host, net, desk);
+}
+
+/// Goes on with a connection as far as it goes.
+pub(crate) fn serve(conn: ConnId, host: &mut Host, net: &mut Net, desk: &mut Desk) {
+    let Some(mut service) = host.services.remove(&conn) else { return };
+    let mut site = Site { conn, host, net, desk };
+    loop {
+        match service.step(&mut site) {
+            Next::GoOn => {}
+            Next::Pause => break,
+            Next::End => {
+                service.give_up(&mut site);
+                site.net.close(conn, Side::Server);
+                return;
+            }
+        }
+    }
+    host.services.insert(conn, service);
+}
+
+impl Site<'_> {
+    fn answer(&mut self, message: Message) {
+        self.net.send(self.conn, Side::Server, message);
+    }
+
+    fn again_after(&mut self, delay_us: u64) {
+        let event = Event::Serve { process: self.host.process, conn: self.conn };
+        self.net.after(delay_us, event);
+    }
+
+    fn begin(&mut self, epoch: Epoch, range: &RangeWrite<'static>) -> Result<u64, ErrorCode> {
+        let writer = Writer::Peer(self.conn);
+        self.host.begin_write(epoch, range, writer, self.net, self.desk)
+    }
+}
+
+impl Service {
+    fn step(&mut self, site: &mut Site<'_>) -> Next {
+        if matches!(self.inbox.front(), Some(Message::Close | Message::Deserted)) {
+            return Next::End;
+        }
+        match std::mem::take(&mut self.state) {
+            State::Idle => self.accept(site),
+            State::Waiting { ticket, range, until_us, kind } => {
+                self.wait((ticket, range), until_us, kind, site)
+            }
+            State::Receiving { ticket, range, done } => self.take_part(ticket, range, done, site),
+            State::Gathering { epoch, range } => match self.inbox.pop_front() {
+                Some(Message::Part(pieces)) => {
+                    self.begin(epoch, range, WriteKind::Small(pieces), site)
+                }
+                Some(_) => Next::End,
+                None => self.stay(State::Gathering { epoch, range }),
+            },
+            State::Skipping { left, code } => self.skip(left, code, site),
+            State::InPlace { ticket } => self.finish_in_place(ticket, site),
+            State::Sending { range, grant, pieces, done } => {
+                self.send_part(range, grant, (pieces, done), site)
+            }
+        }
+    }
+
+    /// Whether its peer may be writing by itself.
+    pub(crate) fn is_in_place(&self) -> bool {
+        matches!(self.state, State::InPlace { .. })
+    }
+
+    fn stay(&mut self, state: State) -> Next {
+        self.state = state;
+        Next::Pause
+    }
+
+    fn accept(&mut self, site: &mut Site<'_>) -> Next {
+        let Some(message) = self.inbox.pop_front() else { return Next::Pause };
+        match message {
+            Message::Write { epoch, range, is_small: true } => {
+                self.state = State::Gathering { epoch, range };
+                Next::GoOn
+            }
+            Message::Write { epoch, range, is_small: false } => {
+                self.begin(epoch, range, WriteKind::Large, site)
+            }
+            Message::Begin { epoch, range } => self.begin(epoch, range, WriteKind::InPlace, site),
+            Message::Drop(range) => {
+                let dropped = site.host.drop_range(&range, site.net);
+                site.answer(Message::Done(dropped));
+                Next::GoOn
+            }
+            Message::Read(range) => {
+                let found = site.host.find(&range);
+                match found {
+                    Ok(grant) => {
+                        self.state = State::Sending { range, grant, pieces: Vec::new(), done: 0 };
+                    }
+                    Err(code) => site.answer(Message::Found(Err(code))),
+                }
+                Next::GoOn
+            }
+            _ => Next::End,
+        }
+    }
+
+    fn begin(
+        &mut self,
+        epoch: Epoch,
+        range: RangeWrite<'static>,
+        kind: WriteKind,
+        site: &mut Site<'_>,
+    ) -> Next {
+        match (site.begin(epoch, &range), kind) {
+            (Ok(ticket), kind) => {
+                let until_us = site.net.now_us + PATIENCE_US;
+                self.state = State::Waiting { ticket, range, until_us, kind };
+            }
+            (Err(code), WriteKind::Large) => {
+                self.state = State::Skipping { left: range.len, code };
+            }
+            (Err(code), WriteKind::Small(_)) => site.answer(Message::Done(Err(code))),
+            (Err(code), WriteKind::InPlace) => site.answer(Message::Begun(Err(code))),
+        }
+        Next::GoOn
+    }
+
+    fn wait(
+        &mut self,
+        (ticket, range): (u64, RangeWrite<'static>),
+        until_us: u64,
+        kind: WriteKind,
+        site: &mut Site<'_>,
+    ) -> Next {
+        let node = site.host.lent();
+        let code = match node.clearance(ticket) {
+            Clearance::Clear => match kind {
+                WriteKind::Large => {
+                    self.state = State::Receiving { ticket, range, done: 0 };
+                    return Next::GoOn;
+                }
+                WriteKind::Small(pieces) => {
+                    node.change(ticket, 0, &pieces, site.desk);
+                    let done = node.complete(ticket, site.desk);
+                    site.answer(Message::Done(done));
+                    return Next::GoOn;
+                }
+                WriteKind::InPlace => {
+                    site.answer(Message::Begun(Ok(ticket)));
+                    self.state = State::InPlace { ticket };
+                    return Next::GoOn;
+                }
+            },
+            Clearance::Wait if site.net.now_us < until_us => {
+                site.again_after(LOOK_US);
+                return self.stay(State::Waiting { ticket, range, until_us, kind });
+            }
+            Clearance::Wait => ErrorCode::ObjectReplicaBusy,
+            Clearance::Superseded => ErrorCode::InvalidVersion,
+        };
+        let is_interrupted = node.is_interrupted(ticket);
+        node.abandon(ticket);
+        site.desk.tally.refused_writes += 1;
+        if is_interrupted {
+            return Next::End;
+        }
+        match kind {
+            WriteKind::Large => self.state = State::Skipping { left: range.len, code },
+            WriteKind::Small(_) => site.answer(Message::Done(Err(code))),
+            WriteKind::InPlace => site.answer(Message::Begun(Err(code))),
+        }
+        Next::GoOn
+    }
+
+    fn take_part(
+        &mut self,
+        ticket: u64,
+        range: RangeWrite<'static>,
+        done: u64,
+        site: &mut Site<'_>,
+    ) -> Next {
+        let node = site.host.lent();
+        // A part may be coming in while the server is told to stop: what is under way lands.
+        if node.is_interrupted(ticket) && (self.inbox.is_empty() || site.desk.chance.below(2) == 0)
+        {
+            self.state = State::Receiving { ticket, range, done };
+            return Next::End;
+        }
+        let pieces = match self.inbox.pop_front() {
+            Some(Message::Part(pieces)) => pieces,
+            Some(_) => {
+                self.state = State::Receiving { ticket, range, done };
+                return Next::End;
+            }
+            None => return self.stay(State::Receiving { ticket, range, done }),
+        };
+        node.change(ticket, done, &pieces, site.desk);
+        let done = done + pieces.iter().map(|piece| piece.len).sum::<u64>();
+        if done < range.len {
+            self.state = State::Receiving { ticket, range, done };
+            return Next::GoOn;
+        }
+        let completed = node.complete(ticket, site.desk);
+        site.answer(Message::Done(completed));
+        Next::GoOn
+    }
+
+    fn skip(&mut self, left: u64, code: ErrorCode, site: &mut Site<'_>) -> Next {
+        let len: u64 = match self.inbox.pop_front() {
+            Some(Message::Part(pieces)) => pieces.iter().map(|piece| piece.len).sum(),
+            Some(_) => return Next::End,
+            None => return self.stay(State::Skipping { left, code }),
+        };
+        match left.saturating_sub(len) {
+            0 => {
+                site.desk.tally.refused_writes += 1;
+                site.answer(Message::Done(Err(code)));
+            }
+            left => self.state = State::Skipping { left, code },
+        }
+        Next::GoOn
+    }
+
+    fn finish_in_place(&mut self, ticket: u64, site: &mut Site<'_>) -> Next {
+        let node = site.host.lent();
+        match self.inbox.pop_front() {
+            Some(Message::Complete(Ok(()))) => {
+                let completed = node.complete(ticket, site.desk);
+                site.answer(Message::Done(completed));
+                Next::GoOn
+            }
+            Some(Message::Complete(Err(code))) => {
+                node.abandon(ticket);
+                site.answer(Message::Done(Err(code)));
+                Next::GoOn
+            }
+            None => self.stay(State::InPlace { ticket }),
+            Some(_) => {
+                self.state = State::InPlace { ticket };
+                Next::End
+            }
+        }
+    }
+
+    /// Copies a part out; at the end says whether the version was still there.
+    fn send_part(
+        &mut self,
+        range: RangeRead,
+        grant: Version,
+        (mut pieces, done): (Vec<Piece>, u64),
+        site: &mut Site<'_>,
+    ) -> Next {
+        let Some(node) = site.host.node.as_mut() else { return Next::End };
+        let len = 1 + site.desk.chance.below(2 * (range.len - done));
+        let len = len.min(range.len - done);
+        pieces.extend(node.copy_out(range.offset + range.from + done, len));
+        if done + len < range.len {
+            let delay_us = site.net.moment_us();
+            site.again_after(delay_us);
+            return self.stay(State::Sending { range, grant, pieces, done: done + len });
+        }
+        let found = match node.still_holds(&range, grant) {
+            true => Ok(pieces),
+            false => Err(ErrorCode::ObjectNotFound),
+        };
+        site.answer(Message::Found(found));
+        Next::GoOn
+    }
+
+    /// The connection is over: what was begun and not completed is abandoned.
+    fn give_up(&mut self, site: &mut Site<'_>) {
+        let (State::Waiting { ticket, .. }
+        | State::Receiving { ticket, .. }
+        | State::InPlace { ticket }) = self.state
+        else {
+            return;
+        };
+        site.host.lent().abandon(ticket);
+    }
+}

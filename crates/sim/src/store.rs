@@ -1,0 +1,70 @@
+//! What outlives every master: the membership record and the highest epoch that led.
+
+use std::collections::BTreeMap;
+
+use mooncake_meta::{Effect, Member, Record};
+use mooncake_types::{Epoch, SegmentId};
+
+use crate::net::Process;
+
+#[derive(Debug)]
+pub(crate) struct Store {
+    /// Whether each member is marked behind.
+    members: BTreeMap<SegmentId, bool>,
+    epoch: Epoch,
+    /// Who leads, and until when nobody else may; not kept where there is only one master.
+    lease: Option<(Process, u64)>,
+}
+
+/// How long a lease of leadership lasts.
+pub(crate) const LEASE_US: u64 = 500_000;
+
+impl Store {
+    /// Nobody has led.
+    pub(crate) fn new() -> Self {
+        Self { members: BTreeMap::new(), epoch: Epoch(0), lease: None }
+    }
+
+    /// What a leader finds that begins now, and its epoch, so much higher than the last.
+    pub(crate) fn lead(&mut self, ahead: u64) -> (Record, Epoch) {
+        let member = |(&segment, &behind): (&SegmentId, &bool)| Member { segment, behind };
+        let members = self.members.iter().map(member).collect();
+        let record = Record { fresh: self.epoch == Epoch(0), members };
+        self.epoch = Epoch(self.epoch.0 + ahead);
+        (record, self.epoch)
+    }
+
+    /// Gives the lease to a process, or prolongs it. False if another has it.
+    pub(crate) fn hold(&mut self, process: Process, now_us: u64) -> bool {
+        let is_free = self.lease.is_none_or(|(holder, until)| holder == process || until <= now_us);
+        if is_free {
+            self.lease = Some((process, now_us + LEASE_US));
+        }
+        is_free
+    }
+
+    /// Whether a process may not write any more: another leads.
+    pub(crate) fn fences(&self, process: Process) -> bool {
+        self.lease.is_some_and(|(holder, _)| holder != process)
+    }
+
+    /// A change is durable.
+    pub(crate) fn apply(&mut self, effect: Effect) {
+        match effect {
+            Effect::Join(id) => {
+                self.members.entry(id).or_insert(false);
+            }
+            Effect::Strike(id) => {
+                self.members.remove(&id);
+            }
+            Effect::MarkBehind(id) => self.mark(id, true),
+            Effect::CaughtUp(id) => self.mark(id, false),
+        }
+    }
+
+    fn mark(&mut self, id: SegmentId, is_behind: bool) {
+        if let Some(known) = self.members.get_mut(&id) {
+            *known = is_behind;
+        }
+    }
+}

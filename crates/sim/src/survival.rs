@@ -1,0 +1,74 @@
+//! What a master's death must not cost.
+
+use mooncake_client::node::EntryState;
+use mooncake_meta::KeyReport;
+
+use crate::key::KEYS;
+use crate::master::Master;
+use crate::world::World;
+
+impl World {
+    /// The master that leads, or led last.
+    pub(crate) fn leader(&self) -> &Master {
+        &self.masters[self.leader]
+    }
+
+    /// Another leads: what could be read from the last leader is to be found.
+    pub(crate) fn remember_survivors(&mut self) {
+        for (key, name) in KEYS.iter().enumerate().take(self.desk.keys) {
+            let report = self.leader().meta.peek(name).filter(|report| report.complete);
+            if let Some(report) = report {
+                self.desk.survivors.insert(key, report);
+            }
+        }
+    }
+
+    /// Whether nodes hold a whole replica of what a master knew.
+    fn is_held(&self, known: &KeyReport) -> bool {
+        let is_there = |replica: u32| {
+            let mut ranges = known.located.placements.iter().filter(|it| it.replica == replica);
+            ranges.all(|range| {
+                let segment = known.segments[range.segment as usize].id;
+                let mut nodes = self.hosts.iter().filter_map(|host| host.node.as_ref());
+                let node = nodes.find(|node| node.segment == segment);
+                let entry = node.and_then(|node| node.ledger.complete_at(range.offset));
+                entry.is_some_and(|entry| entry.version == known.located.version)
+            })
+        };
+        known.located.placements.iter().any(|range| is_there(range.replica))
+    }
+
+    /// Whether the master has an object that no node holds.
+    pub(crate) fn is_ghost(&self, key: usize) -> bool {
+        self.leader().meta.peek(KEYS[key]).is_some_and(|known| !self.is_held(&known))
+    }
+
+    /// At the end, nothing is lost whose memory lives (I1), and nodes hold nothing that the master forgot (I2).
+    pub(crate) fn check_survival(&mut self) {
+        let survivors: Vec<KeyReport> = self.desk.survivors.values().cloned().collect();
+        for known in survivors {
+            if self.is_held(&known) {
+                self.desk.blame("I1", format!("{known:?} was lost with a master"));
+            }
+        }
+        for host in self.hosts.iter().filter_map(|host| host.node.as_ref()) {
+            for (offset, entry) in host.ledger.entries() {
+                if entry.state != EntryState::Complete {
+                    continue;
+                }
+                let report = self.leader().meta.peek(&entry.key).filter(|report| report.complete);
+                let is_known = report.is_some_and(|report| {
+                    report.located.version == entry.version
+                        && report.located.placements.iter().any(|range| {
+                            let segment = report.segments[range.segment as usize].id;
+                            (segment, range.offset) == (host.segment, offset)
+                        })
+                });
+                if !is_known {
+                    let text = format!("{entry:?} at {offset} of {}", host.name);
+                    self.desk.blame("nodes hold nothing that the master forgot", text);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,497 @@
+//! Bytes between a thread and nodes: over connections, or straight to memory of the same host.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use mooncake_client::node::Clearance;
+use mooncake_client::ops::{Deposit, Discard, Fetch, MoveError, Step};
+use mooncake_types::{Epoch, ErrorCode, SegmentId, Version};
+
+use crate::desk::Desk;
+use crate::extents::{Content, Extents, Piece};
+use crate::intern::intern;
+use crate::key::number_of;
+use crate::member::{Around, Member};
+use crate::message::Message;
+use crate::net::{ConnId, Event, Part, Process, Side, Site};
+use crate::node::Writer;
+use crate::task::Task;
+
+/// A node that says nothing for so long is given up.
+const PATIENCE_US: u64 = 500_000;
+
+/// What a step of an operation moves.
+pub(crate) struct Transfer {
+    moves: Vec<Move>,
+    left: usize,
+    lanes: BTreeMap<Site, Lane>,
+}
+
+struct Move {
+    what: What,
+    state: State,
+    result: Option<Result<(), MoveError>>,
+}
+
+enum What {
+    Read { fetch: Fetch, pieces: Vec<Piece> },
+    Write { epoch: Epoch, deposit: Deposit<'static>, payload: Vec<Piece> },
+    Drop(Discard),
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    Queued,
+    /// The node was asked.
+    Asked,
+    /// Copying out of memory that is mapped here.
+    Reading {
+        holder: Process,
+        grant: Version,
+        done: u64,
+    },
+    /// In a segment of this process: an older writer may be at work.
+    Waiting {
+        ticket: u64,
+        until_us: u64,
+    },
+    /// Copying into memory that is mapped here.
+    Copying {
+        holder: Process,
+        ticket: u64,
+        done: u64,
+    },
+}
+
+/// The moves at one node, one after the other.
+#[derive(Default)]
+struct Lane {
+    queue: VecDeque<usize>,
+    current: Option<usize>,
+    generation: u64,
+    /// The node wants this side to stop.
+    is_told_to_stop: bool,
+}
+
+impl What {
+    fn segment(&self) -> SegmentId {
+        match self {
+            Self::Read { fetch, .. } => fetch.range.segment,
+            Self::Write { deposit, .. } => deposit.range.segment,
+            Self::Drop(discard) => discard.range.segment,
+        }
+    }
+
+    /// The site at which it is served: its endpoint.
+    fn peer(&self) -> Site {
+        let endpoint = match self {
+            Self::Read { fetch, .. } => &fetch.endpoint,
+            Self::Write { deposit, .. } => &deposit.endpoint,
+            Self::Drop(discard) => &discard.endpoint,
+        };
+        let number = endpoint.strip_prefix("host:").and_then(|number| number.parse().ok());
+        Site::Member(number.expect("an endpoint of this run"))
+    }
+}
+
+/// The bytes to be written: those that were read for the item before, or the object's own.
+fn payload(deposit: &Deposit<'_>, buffers: &[Extents]) -> Vec<Piece> {
+    let (range, buffer) = (&deposit.range, &buffers[deposit.position]);
+    if !buffer.is_empty() {
+        return buffer.read(deposit.at, range.len);
+    }
+    let (key, version, grant) = (number_of(range.key), range.version, range.grant);
+    let content = Content { key, version, at: range.object_offset + range.from, grant };
+    vec![Piece { len: range.len, content: Some(content) }]
+}
+
+fn part_of(pieces: &[Piece], from: u64, len: u64) -> Vec<Piece> {
+    let mut whole = Extents::default();
+    whole.write(0, pieces);
+    whole.read(from, len)
+}
+
+impl Transfer {
+    pub(crate) fn new(step: Step<'static>, task: &Task, desk: &mut Desk) -> Self {
+        let whats: Vec<What> = match step {
+            Step::Read(fetches) => {
+                let read = |fetch| What::Read { fetch, pieces: Vec::new() };
+                fetches.into_iter().map(read).collect()
+            }
+            Step::Write(epoch, deposits) => deposits
+                .into_iter()
+                .map(|mut deposit| {
+                    deposit.range.attributes = intern(deposit.attributes.bytes());
+                    let payload = payload(&deposit, &task.buffers);
+                    What::Write { epoch, deposit, payload }
+                })
+                .collect(),
+            Step::Drop(discards) => {
+                desk.tally.drops += discards.len() as u64;
+                discards.into_iter().map(What::Drop).collect()
+            }
+            _ => unreachable!("only transfers move something"),
+        };
+        let mut lanes = BTreeMap::<Site, Lane>::new();
+        for (index, what) in whats.iter().enumerate() {
+            lanes.entry(what.peer()).or_default().queue.push_back(index);
+        }
+        let moves = whats.into_iter().map(|what| Move { what, state: State::Queued, result: None });
+        let moves: Vec<Move> = moves.collect();
+        Self { left: moves.len(), moves, lanes }
+    }
+
+    /// The results, once there are all; what was read goes to its item's buffer.
+    pub(crate) fn finish(self, buffers: &mut [Extents]) -> Vec<Result<(), MoveError>> {
+        let finish = |done: Move| {
+            if let What::Read { fetch, pieces } = &done.what {
+                buffers[fetch.position].write(fetch.at, pieces);
+            }
+            done.result.expect("all have ended")
+        };
+        self.moves.into_iter().map(finish).collect()
+    }
+}
+
+impl Member {
+    pub(crate) fn begin_transfer(&mut self, fiber: usize, around: &mut Around<'_>) {
+        let transfer = self.fibers[fiber].transfer.as_ref().expect("it was just put there");
+        let peers: Vec<Site> = transfer.lanes.keys().copied().collect();
+        for peer in peers {
+            // The last to begin may end all of them, and another transfer begin.
+            let lane = self.fibers[fiber].transfer.as_ref().and_then(|it| it.lanes.get(&peer));
+            if lane.is_some_and(|lane| lane.generation == 0) {
+                self.next_move(fiber, peer, around);
+            }
+        }
+    }
+
+    fn lane(&mut self, fiber: usize, peer: Site) -> Option<(&mut Transfer, usize)> {
+        let transfer = self.fibers[fiber].transfer.as_mut()?;
+        let current = transfer.lanes.get(&peer)?.current?;
+        Some((transfer, current))
+    }
+
+    /// Begins the next move at a node, or ends the transfer if it was the last.
+    fn next_move(&mut self, fiber: usize, peer: Site, around: &mut Around<'_>) {
+        let Some(transfer) = self.fibers[fiber].transfer.as_mut() else { return };
+        let Some(lane) = transfer.lanes.get_mut(&peer) else { return };
+        lane.current = lane.queue.pop_front();
+        (lane.is_told_to_stop, lane.generation) = (false, around.net.number());
+        let Some(index) = lane.current else {
+            if transfer.left == 0 {
+                let transfer = self.fibers[fiber].transfer.take().expect("it is here");
+                self.transferred(fiber, transfer, around);
+            }
+            return;
+        };
+        let what = &transfer.moves[index].what;
+        let is_near = around.net.are_neighbours(self.process.site, peer);
+        match what {
+            What::Read { fetch, .. } if is_near => {
+                let holder = &around.hosts[site_number(peer)];
+                let found = match holder.is_alive {
+                    true => holder.find(&fetch.range),
+                    false => Err(ErrorCode::TransferFail),
+                };
+                match found {
+                    Ok(grant) => {
+                        let holder = holder.process;
+                        transfer.moves[index].state = State::Reading { holder, grant, done: 0 };
+                        self.step_later(fiber, peer, around);
+                    }
+                    Err(code) => self.end_move(fiber, peer, read_result(Err(code)), around),
+                }
+            }
+            What::Write { epoch, deposit, .. } if peer == self.process.site => {
+                let (epoch, range) = (*epoch, deposit.range);
+                let (net, desk) = (&mut *around.net, &mut *around.desk);
+                let host = &mut around.hosts[self.number];
+                match host.begin_write(epoch, &range, Writer::Own, net, desk) {
+                    Ok(ticket) => {
+                        let until_us = net.now_us + PATIENCE_US;
+                        transfer.moves[index].state = State::Waiting { ticket, until_us };
+                        self.step_later(fiber, peer, around);
+                    }
+                    Err(code) => {
+                        desk.tally.refused_writes += 1;
+                        self.end_move(fiber, peer, Err(MoveError::Refused(code)), around);
+                    }
+                }
+            }
+            What::Drop(discard) if peer == self.process.site => {
+                let range = discard.range;
+                let dropped = around.hosts[self.number].drop_range(&range, around.net);
+                self.end_move(fiber, peer, dropped.map_err(MoveError::Refused), around);
+            }
+            _ => self.ask_node(fiber, peer, is_near, around),
+        }
+    }
+
+    fn step_later(&mut self, fiber: usize, peer: Site, around: &mut Around<'_>) {
+        let delay_us = around.net.moment_us();
+        self.go_on_after(fiber, peer, delay_us, around);
+    }
+
+    fn go_on_after(&mut self, fiber: usize, peer: Site, delay_us: u64, around: &mut Around<'_>) {
+        let Some(transfer) = self.fibers[fiber].transfer.as_mut() else { return };
+        let Some(lane) = transfer.lanes.get_mut(&peer) else { return };
+        lane.generation = around.net.number();
+        let (process, generation) = (self.process, lane.generation);
+        around.net.after(delay_us, Event::Move { process, fiber, peer, generation });
+    }
+
+    /// Sends what begins a move.
+    fn ask_node(&mut self, fiber: usize, peer: Site, is_near: bool, around: &mut Around<'_>) {
+        let known = self.fibers[fiber].lanes.get(&peer).copied();
+        let Some((transfer, index)) = self.lane(fiber, peer) else { return };
+        let asked = &mut transfer.moves[index];
+        asked.state = State::Asked;
+        let chance = &mut around.desk.chance;
+        let mut messages = Vec::new();
+        match &asked.what {
+            What::Read { fetch, .. } => messages.push(Message::Read(fetch.range)),
+            What::Drop(discard) => messages.push(Message::Drop(discard.range)),
+            What::Write { epoch, deposit, payload } => {
+                let (epoch, range) = (*epoch, deposit.range);
+                if is_near && chance.below(4) > 0 {
+                    messages.push(Message::Begin { epoch, range });
+                } else {
+                    let is_small = chance.below(3) == 0;
+                    messages.push(Message::Write { epoch, range, is_small });
+                    let step = if is_small { range.len } else { 1 + chance.below(range.len) };
+                    let step = step.max(range.len / 3 + 1).min(range.len);
+                    for from in (0..range.len).step_by(step as usize) {
+                        let len = step.min(range.len - from);
+                        messages.push(Message::Part(part_of(payload, from, len)));
+                    }
+                }
+            }
+        }
+        let mut messages = messages.into_iter();
+        let first = messages.next().expect("a move begins with a message");
+        let conn = match known {
+            Some(conn) => {
+                around.net.send(conn, Side::Client, first);
+                conn
+            }
+            None => {
+                let server = around.net.process_at(peer);
+                let conn = around.net.open((self.process, Part::Fiber(fiber)), server, first);
+                self.fibers[fiber].lanes.insert(peer, conn);
+                conn
+            }
+        };
+        for message in messages {
+            around.net.send(conn, Side::Client, message);
+        }
+        self.go_on_after(fiber, peer, PATIENCE_US, around);
+    }
+
+    /// A move goes on, or its node has been silent for too long.
+    pub(crate) fn on_move(
+        &mut self,
+        fiber: usize,
+        peer: Site,
+        generation: u64,
+        around: &mut Around<'_>,
+    ) {
+        let Some((transfer, index)) = self.lane(fiber, peer) else { return };
+        if transfer.lanes[&peer].generation != generation {
+            return;
+        }
+        match transfer.moves[index].state {
+            State::Queued => {}
+            State::Asked => {
+                let segment = transfer.moves[index].what.segment();
+                self.drop_lane(fiber, peer, around);
+                self.doubt(segment, around);
+                self.end_move(fiber, peer, Err(MoveError::Broken), around);
+            }
+            State::Reading { holder, grant, done } => {
+                self.read_near(fiber, peer, (holder, grant, done), around);
+            }
+            State::Waiting { ticket, until_us } => {
+                self.wait_own(fiber, peer, (ticket, until_us), around);
+            }
+            State::Copying { holder, ticket, done } => {
+                self.copy_near(fiber, peer, (holder, ticket, done), around);
+            }
+        }
+    }
+
+    fn read_near(
+        &mut self,
+        fiber: usize,
+        peer: Site,
+        (holder, grant, done): (Process, Version, u64),
+        around: &mut Around<'_>,
+    ) {
+        let (desk, host) = (&mut *around.desk, &around.hosts[site_number(peer)]);
+        let Some((transfer, index)) = self.lane(fiber, peer) else { return };
+        let is_there = host.is_alive && host.process == holder;
+        let Some(node) = host.node.as_ref().filter(|_| is_there) else {
+            return self.end_move(fiber, peer, Err(MoveError::Broken), around);
+        };
+        let reading = &mut transfer.moves[index];
+        let What::Read { fetch, pieces } = &mut reading.what else { return };
+        let range = fetch.range;
+        let len = (1 + desk.chance.below(2 * (range.len - done))).min(range.len - done);
+        pieces.extend(node.copy_out(range.offset + range.from + done, len));
+        if done + len < range.len {
+            reading.state = State::Reading { holder, grant, done: done + len };
+            return self.step_later(fiber, peer, around);
+        }
+        let result = match node.still_holds(&range, grant) {
+            true => Ok(()),
+            false => Err(MoveError::Stale),
+        };
+        self.end_move(fiber, peer, result, around);
+    }
+
+    fn wait_own(
+        &mut self,
+        fiber: usize,
+        peer: Site,
+        (ticket, until_us): (u64, u64),
+        around: &mut Around<'_>,
+    ) {
+        let (now_us, holder) = (around.net.now_us, self.process);
+        let node = around.hosts[self.number].lent();
+        let code = match node.clearance(ticket) {
+            Clearance::Clear => {
+                let Some((transfer, index)) = self.lane(fiber, peer) else { return };
+                transfer.moves[index].state = State::Copying { holder, ticket, done: 0 };
+                return self.step_later(fiber, peer, around);
+            }
+            Clearance::Wait if now_us < until_us => return self.step_later(fiber, peer, around),
+            Clearance::Wait => ErrorCode::ObjectReplicaBusy,
+            Clearance::Superseded => ErrorCode::InvalidVersion,
+        };
+        node.abandon(ticket);
+        self.end_move(fiber, peer, Err(MoveError::Refused(code)), around);
+    }
+
+    fn copy_near(
+        &mut self,
+        fiber: usize,
+        peer: Site,
+        (holder, ticket, done): (Process, u64, u64),
+        around: &mut Around<'_>,
+    ) {
+        let is_own = peer == self.process.site;
+        let host = &mut around.hosts[site_number(peer)];
+        let is_there = host.is_alive && host.process == holder;
+        let Some((transfer, index)) = self.lane(fiber, peer) else { return };
+        let is_told_to_stop = transfer.lanes[&peer].is_told_to_stop;
+        let Some(node) = host.node.as_mut().filter(|_| is_there && !is_told_to_stop) else {
+            self.drop_lane(fiber, peer, around);
+            return self.end_move(fiber, peer, Err(MoveError::Broken), around);
+        };
+        if is_own && node.is_interrupted(ticket) && around.desk.chance.below(2) == 0 {
+            node.abandon(ticket);
+            let refused = Err(MoveError::Refused(ErrorCode::InvalidVersion));
+            return self.end_move(fiber, peer, refused, around);
+        }
+        let copying = &mut transfer.moves[index];
+        let What::Write { deposit, payload, .. } = &copying.what else { return };
+        let range_len = deposit.range.len;
+        let len = (1 + around.desk.chance.below(2 * (range_len - done))).min(range_len - done);
+        node.change(ticket, done, &part_of(payload, done, len), around.desk);
+        if done + len < range_len {
+            copying.state = State::Copying { holder, ticket, done: done + len };
+            return self.step_later(fiber, peer, around);
+        }
+        if is_own {
+            let completed = node.complete(ticket, around.desk).map_err(MoveError::Refused);
+            return self.end_move(fiber, peer, completed, around);
+        }
+        copying.state = State::Asked;
+        if let Some(&conn) = self.fibers[fiber].lanes.get(&peer) {
+            around.net.send(conn, Side::Client, Message::Complete(Ok(())));
+        }
+        self.go_on_after(fiber, peer, PATIENCE_US, around);
+    }
+
+    /// A message of a node.
+    pub(crate) fn on_lane_message(
+        &mut self,
+        fiber: usize,
+        conn: ConnId,
+        message: Message,
+        around: &mut Around<'_>,
+    ) {
+        let lanes = &self.fibers[fiber].lanes;
+        let found = lanes.iter().find(|(_, lane)| **lane == conn).map(|(&peer, _)| peer);
+        let Some(peer) = found else {
+            // What was given up before.
+            return around.net.forget(conn, Side::Client);
+        };
+        let is_over = matches!(message, Message::Close | Message::Deserted);
+        let Some((transfer, index)) = self.lane(fiber, peer) else {
+            if is_over {
+                self.drop_lane(fiber, peer, around);
+            }
+            return;
+        };
+        let current = &mut transfer.moves[index];
+        let result = match (message, current.state, &mut current.what) {
+            (Message::Close, State::Copying { .. }, _) => {
+                // The next step notices it.
+                transfer.lanes.get_mut(&peer).expect("it is at work").is_told_to_stop = true;
+                return;
+            }
+            (Message::Done(done), State::Asked, _) => done.map_err(MoveError::Refused),
+            (Message::Found(Ok(found)), State::Asked, What::Read { pieces, .. }) => {
+                *pieces = found;
+                Ok(())
+            }
+            (Message::Found(Err(code)), State::Asked, _) => read_result(Err(code)),
+            (Message::Begun(Ok(ticket)), State::Asked, _) => {
+                let holder = around.net.process_at(peer);
+                current.state = State::Copying { holder, ticket, done: 0 };
+                return self.step_later(fiber, peer, around);
+            }
+            (Message::Begun(Err(code)), State::Asked, _) => Err(MoveError::Refused(code)),
+            (_, _, what) => {
+                let segment = what.segment();
+                self.doubt(segment, around);
+                self.drop_lane(fiber, peer, around);
+                return self.end_move(fiber, peer, Err(MoveError::Broken), around);
+            }
+        };
+        self.end_move(fiber, peer, result, around);
+    }
+
+    fn drop_lane(&mut self, fiber: usize, peer: Site, around: &mut Around<'_>) {
+        if let Some(conn) = self.fibers[fiber].lanes.remove(&peer) {
+            around.net.close(conn, Side::Client);
+        }
+    }
+
+    fn end_move(
+        &mut self,
+        fiber: usize,
+        peer: Site,
+        result: Result<(), MoveError>,
+        around: &mut Around<'_>,
+    ) {
+        let Some((transfer, index)) = self.lane(fiber, peer) else { return };
+        transfer.moves[index].result = Some(result);
+        transfer.left -= 1;
+        self.next_move(fiber, peer, around);
+    }
+}
+
+fn read_result(found: Result<(), ErrorCode>) -> Result<(), MoveError> {
+    found.map_err(|code| match code {
+        ErrorCode::ObjectNotFound => MoveError::Stale,
+        ErrorCode::TransferFail => MoveError::Broken,
+        code => MoveError::Refused(code),
+    })
+}
+
+fn site_number(site: Site) -> usize {
+    match site {
+        Site::Member(number) | Site::Master(number) => number,
+    }
+}

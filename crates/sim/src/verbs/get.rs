@@ -1,0 +1,116 @@
+use mooncake_client::Chance;
+use mooncake_client::ops::{GetItem, GetOp, HoldOp, Part, Route};
+use mooncake_types::{ErrorCode, SegmentId};
+
+use super::Doer;
+use super::content::{Wanted, check_item};
+use super::routes::RoutedGet;
+use crate::desk::Desk;
+use crate::key::{KEYS, some_keys};
+use crate::task::{Task, leak};
+
+/// Gets of whole objects or of parts of them.
+pub(super) fn random(doer: &Doer<'_>, desk: &mut Desk) -> Task {
+    let keys = some_keys(&mut desk.chance, desk.keys);
+    match desk.chance.below(3) {
+        0 => ranges(keys, doer, desk),
+        _ => get(keys, doer, desk),
+    }
+}
+
+pub(crate) fn get(keys: Vec<usize>, doer: &Doer<'_>, desk: &mut Desk) -> Task {
+    let items = keys.iter().map(|&key| GetItem::whole(KEYS[key], Some(desk.most_len)));
+    let op = begin(leak(items.collect()), &keys, doer, desk);
+    Task::new(op, keys, desk, |results, mut after| {
+        for (position, result) in results.into_iter().enumerate() {
+            let whole = |len| vec![(Part { from: 0, len }, true)];
+            check_item(position, result.map(whole), &mut after);
+        }
+        None
+    })
+}
+
+fn begin(
+    items: &'static [GetItem<'static>],
+    keys: &[usize],
+    doer: &Doer<'_>,
+    desk: &mut Desk,
+) -> RoutedGet {
+    let op = GetOp::new(items, doer.own, Chance::new(desk.chance.bits()));
+    doer.routes.get(op, keys, doer.now, desk)
+}
+
+/// A few parts, some of them past the end of most objects.
+fn random_parts(desk: &mut Desk) -> &'static [Part] {
+    let half = desk.most_len / 2 + 1;
+    let mut part = || Part { from: desk.chance.below(half), len: desk.chance.below(half) };
+    let count = [1, 1, 2, 3][part().from as usize % 4];
+    leak((0..count).map(|_| part()).collect())
+}
+
+fn ranges(keys: Vec<usize>, doer: &Doer<'_>, desk: &mut Desk) -> Task {
+    let parts: Vec<_> = keys.iter().map(|_| random_parts(desk)).collect();
+    let items = keys.iter().zip(&parts).map(|(&key, parts)| GetItem::parts(KEYS[key], parts));
+    let op = begin(leak(items.collect()), &keys, doer, desk);
+    Task::new(op, keys, desk, move |results, mut after| {
+        for (position, result) in results.into_iter().enumerate() {
+            check_item(position, result.map(|len| there(parts[position], len)), &mut after);
+        }
+        None
+    })
+}
+
+/// The parts, and which of them the object has.
+fn there(parts: &[Part], object_len: u64) -> Vec<Wanted> {
+    parts.iter().map(|part| (*part, part.lies_within(object_len))).collect()
+}
+
+/// A route that is held, and several reads of parts by it.
+pub(super) fn session(own: &'static [SegmentId], desk: &mut Desk) -> Task {
+    let key = desk.any_key();
+    let op = HoldOp::new(leak(vec![KEYS[key]]));
+    Task::new(op, vec![key], desk, move |found, mut after| {
+        let began = after.began;
+        match found.into_iter().next()? {
+            Ok(route) => Some(held(Session { key, own, route, began, reads: 3 }, after.desk)),
+            Err(code) => {
+                check_item(0, Err(code), &mut after);
+                None
+            }
+        }
+    })
+}
+
+struct Session {
+    key: usize,
+    own: &'static [SegmentId],
+    route: Route,
+    /// When the route was looked up: what it leads to may have been replaced since.
+    began: u64,
+    reads: u32,
+}
+
+fn held(session: Session, desk: &mut Desk) -> Task {
+    let Session { key, own, ref route, began, .. } = session;
+    let parts = random_parts(desk).iter().copied();
+    let parts: Vec<Part> = parts.filter(|part| part.lies_within(route.object_len())).collect();
+    let items = leak(vec![GetItem::parts(KEYS[key], leak(parts.clone()))]);
+    let chance = Chance::new(desk.chance.bits());
+    let op = GetOp::held(items, vec![Some(route.clone())], own, chance);
+    let task = Task::new(op, vec![key], desk, move |results, mut after| {
+        // A lease that is over, or a version that was replaced or removed, says nothing about the key.
+        if let Err(ErrorCode::LeaseExpired | ErrorCode::ObjectNotFound) = results[0] {
+            after.desk.tally.missed += 1;
+            return None;
+        }
+        let found = results[0].map(|len| there(&parts, len));
+        let version = check_item(0, found, &mut after);
+        if version.is_some_and(|version| version != session.route.version()) {
+            let text = format!("{version:?} by a route to {}", session.route.version());
+            after.desk.blame("a session reads one version", text);
+        }
+        let goes_on = session.reads > 1 && results[0].is_ok();
+        goes_on.then(|| held(Session { reads: session.reads - 1, ..session }, after.desk))
+    });
+    task.since(began)
+}

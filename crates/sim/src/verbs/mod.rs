@@ -1,0 +1,46 @@
+//! What the clients of a run do.
+
+mod carry;
+mod content;
+mod get;
+mod put;
+mod remove;
+mod routes;
+
+use mooncake_types::{SegmentId, Tick};
+
+pub(crate) use carry::fetch;
+pub(crate) use get::get;
+pub(crate) use put::put;
+pub(crate) use remove::remove;
+pub(crate) use routes::{Routes, renew};
+
+use crate::desk::Desk;
+use crate::key::some_keys;
+use crate::task::Task;
+
+/// Who does something: the segments of its process, the routes that it knows, and its time.
+pub(crate) struct Doer<'a> {
+    pub(crate) own: &'static [SegmentId],
+    pub(crate) routes: &'a Routes,
+    pub(crate) now: Tick,
+    /// The names of segments in the pool.
+    pub(crate) names: &'a [&'static str],
+}
+
+/// Something to do.
+pub(crate) fn random(doer: &Doer<'_>, desk: &mut Desk) -> Task {
+    match desk.chance.below(40) {
+        0..10 => put::random(desk),
+        10..14 => put::session(desk),
+        14..27 => get::random(doer, desk),
+        27..30 => get::session(doer.own, desk),
+        30..33 => carry::create(doer.names, desk),
+        33 => remove::clear(desk),
+        34 => remove::some(desk),
+        _ => {
+            let (keys, force) = (some_keys(&mut desk.chance, desk.keys), desk.chance.below(3) > 0);
+            remove(keys, force, desk)
+        }
+    }
+}

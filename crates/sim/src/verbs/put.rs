@@ -1,0 +1,136 @@
+use mooncake_client::ReplicateConfig;
+use mooncake_client::ops::{
+    CloseOp, Closed, Closing, OpenPut, Part, PartsItem, PutOp, PutPartsOp, StartOp,
+};
+use mooncake_types::{ErrorCode, PutItem, Tick};
+
+use crate::desk::Desk;
+use crate::key::{KEYS, some_keys};
+use crate::task::{After, Task, leak};
+
+/// Sessions end when the master says so: what keeps bytes right must not depend on the client's clock.
+const SESSION_TTL_MS: u64 = 3_600_000;
+
+fn config(desk: &mut Desk, replica_num: u32) -> ReplicateConfig<'static> {
+    let hard_pin = desk.chance.below(16) == 0;
+    ReplicateConfig { replica_num, hard_pin, ..ReplicateConfig::default() }
+}
+
+fn tally(results: Vec<Result<(), ErrorCode>>, after: After<'_>) -> Option<Task> {
+    for (result, &key) in results.into_iter().zip(&after.keys) {
+        after.desk.count_put(result);
+        if result.is_ok() {
+            after.desk.acknowledge_put(after.client, key);
+        }
+    }
+    None
+}
+
+/// Puts or upserts of random keys and lengths.
+pub(super) fn random(desk: &mut Desk) -> Task {
+    let keys = some_keys(&mut desk.chance, desk.keys);
+    let lens = keys.iter().map(|_| desk.any_len()).collect();
+    let replicas = [1, 1, 2, 3][desk.chance.below(4) as usize];
+    let upserts = desk.chance.below(2) == 0;
+    put(keys, lens, replicas, upserts, desk)
+}
+
+pub(crate) fn put(
+    keys: Vec<usize>,
+    lens: Vec<u64>,
+    replicas: u32,
+    upserts: bool,
+    desk: &mut Desk,
+) -> Task {
+    let items = keys.iter().zip(lens).map(|(&key, len)| PutItem::new(KEYS[key], len));
+    let items = leak(items.collect());
+    let config = config(desk, replicas);
+    let op = match upserts {
+        true => PutOp::upsert(items, &config),
+        false => PutOp::new(items, &config),
+    };
+    Task::new(op, keys, desk, tally)
+}
+
+/// A put that is written part by part, in random order; now and then a part is left out.
+pub(super) fn session(desk: &mut Desk) -> Task {
+    let (key, len) = (desk.any_key(), desk.any_len());
+    let items = leak(vec![PutItem::new(KEYS[key], len)]);
+    let replicas = 1 + desk.chance.below(2) as u32;
+    let config = config(desk, replicas);
+    let op = StartOp::new(items, &config, SESSION_TTL_MS);
+    Task::new(op, vec![key], desk, move |started, after| match started.into_iter().next()? {
+        Ok(put) => {
+            let parts = random_parts(len, after.desk);
+            Some(Session { key, put, parts }.go_on(after.now, after.desk))
+        }
+        Err(code) => tally(vec![Err(code)], after),
+    })
+}
+
+/// All bytes of an object in a few parts, shuffled; one in eight times not quite all.
+fn random_parts(len: u64, desk: &mut Desk) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut from = 0;
+    while from < len {
+        let part_len = match parts.len() {
+            0..3 => 1 + desk.chance.below(len - from),
+            _ => len - from,
+        };
+        parts.push(Part { from, len: part_len });
+        from += part_len;
+    }
+    for at in (1..parts.len()).rev() {
+        parts.swap(at, desk.chance.below(at as u64 + 1) as usize);
+    }
+    if desk.chance.below(8) == 0 {
+        parts.pop();
+    }
+    parts
+}
+
+struct Session {
+    key: usize,
+    put: OpenPut,
+    /// What is still to be written.
+    parts: Vec<Part>,
+}
+
+impl Session {
+    fn go_on(mut self, now: Tick, desk: &mut Desk) -> Task {
+        let count = self.parts.len().min(1 + desk.chance.below(3) as usize);
+        let parts = self.parts.split_off(self.parts.len() - count);
+        let begun = match parts.is_empty() {
+            true => Err(ErrorCode::Ok),
+            false => self.put.begin(&parts, now),
+        };
+        let Ok(write) = begun else { return self.close(desk) };
+        let key = self.key;
+        let op = PutPartsOp::new(vec![PartsItem { position: 0, key: KEYS[key], write }]);
+        Task::new(op, vec![key], desk, move |written, after| {
+            for (item, results) in written {
+                // A put that no replica is left for fails when it is closed.
+                let _ = self.put.finish(&item.write, &results);
+            }
+            Some(self.go_on(after.now, after.desk))
+        })
+    }
+
+    fn close(self, desk: &mut Desk) -> Task {
+        let key = KEYS[self.key];
+        let closing = match self.put.ending(key) {
+            Ok(end) if desk.chance.below(10) > 0 => Closing::End(end),
+            _ => Closing::Revoke(self.put.revocation(key)),
+        };
+        let op = CloseOp::new(leak(vec![closing]));
+        Task::new(op, vec![self.key], desk, move |closed, after| match closed[0] {
+            Closed::Unknown(_) if after.desk.chance.below(2) == 0 => Some(self.close(after.desk)),
+            Closed::Settled(Ok(())) if matches!(closing, Closing::End(_)) => {
+                after.desk.tally.sessions += 1;
+                after.desk.acknowledge_put(after.client, self.key);
+                None
+            }
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,37 @@
+use mooncake_client::ops::{ClearOp, RemoveOp, RemoveScanOp};
+
+use crate::desk::Desk;
+use crate::key::{KEYS, some_keys};
+use crate::task::{Task, leak};
+
+pub(crate) fn remove(keys: Vec<usize>, force: bool, desk: &Desk) -> Task {
+    let names = leak(keys.iter().map(|&key| KEYS[key]).collect());
+    Task::new(RemoveOp::new(names, force), keys, desk, |removed, after| {
+        let of_key = |key| after.keys.iter().zip(&removed).filter(move |(of, _)| **of == key);
+        // One result of a key that is named twice is good, and the other is a miss.
+        let is_done = |key| of_key(key).any(|(_, result)| result.is_ok());
+        after.desk.acknowledge_removals(after.client, is_done);
+        None
+    })
+}
+
+/// Removes what a pattern finds.
+pub(super) fn some(desk: &mut Desk) -> Task {
+    let op = RemoveScanOp::new(Some("^[ab]"), desk.chance.below(2) == 0);
+    Task::new(op, vec![0], desk, |removed, after| {
+        after.desk.acknowledge_removals(after.client, |_| removed.is_ok());
+        None
+    })
+}
+
+/// Drops all replicas of objects that this client put.
+pub(super) fn clear(desk: &mut Desk) -> Task {
+    let keys = some_keys(&mut desk.chance, desk.keys);
+    let names = leak(keys.iter().map(|&key| KEYS[key]).collect());
+    Task::new(ClearOp::new(names, ""), keys, desk, |cleared, after| {
+        let of_key = |key| after.keys.iter().zip(&cleared).filter(move |(of, _)| **of == key);
+        let is_done = |key| of_key(key).any(|(_, result)| result.is_ok());
+        after.desk.acknowledge_removals(after.client, is_done);
+        None
+    })
+}

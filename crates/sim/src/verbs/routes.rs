@@ -1,0 +1,93 @@
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mooncake_client::ops::{
+    CacheLimits, CallError, GetOp, HoldOp, MoveError, Op, RouteCache, Step,
+};
+use mooncake_types::{Epoch, ErrorCode, Reply, Tick};
+
+use crate::desk::Desk;
+use crate::key::{KEYS, number_of};
+use crate::task::{Task, leak};
+
+/// Small, so that routes are forgotten.
+const LIMITS: CacheLimits = CacheLimits { entries: 24, bytes: 1 << 20 };
+
+/// The routes that one process knows.
+#[derive(Clone)]
+pub(crate) struct Routes {
+    cache: Rc<RouteCache>,
+    /// The highest epoch that the process had seen when this was taken out.
+    pub(crate) epoch: Epoch,
+}
+
+impl Routes {
+    pub(crate) fn new() -> Self {
+        Self { cache: Rc::new(RouteCache::new(LIMITS)), epoch: Epoch(0) }
+    }
+
+    /// A get that begins with what is known.
+    pub(crate) fn get(
+        &self,
+        op: GetOp<'static>,
+        keys: &[usize],
+        now: Tick,
+        desk: &mut Desk,
+    ) -> RoutedGet {
+        let (routes, _) = self.cache.find(keys.iter().map(|&key| KEYS[key]), now, self.epoch);
+        desk.tally.hits += routes.iter().flatten().count() as u64;
+        RoutedGet { op: op.with_routes(routes), keys: keys.to_vec(), routes: self.clone(), now }
+    }
+}
+
+/// A get that learns routes.
+pub(crate) struct RoutedGet {
+    op: GetOp<'static>,
+    keys: Vec<usize>,
+    routes: Routes,
+    now: Tick,
+}
+
+impl Op<'static> for RoutedGet {
+    type Output = Vec<Result<u64, ErrorCode>>;
+
+    fn next(&mut self, now: Tick) -> Step<'static> {
+        self.now = now;
+        self.op.next(now)
+    }
+
+    fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
+        self.op.on_reply(now, reply);
+    }
+
+    fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
+        self.op.on_transfer(results);
+    }
+
+    fn finish(mut self) -> Self::Output {
+        let cache = &self.routes.cache;
+        cache.forget(self.op.outdated().iter().map(|&position| KEYS[self.keys[position]]));
+        let learned = self.op.take_learned().into_iter();
+        let learned = learned.map(|(position, route)| (KEYS[self.keys[position]], route));
+        cache.keep(learned, self.now, self.routes.epoch);
+        self.op.finish()
+    }
+}
+
+/// Has the leases renewed of routes that were used, if there are any.
+pub(crate) fn renew(routes: &Routes, desk: &Desk) -> Option<Task> {
+    let due: Vec<usize> = routes.cache.take_due().iter().map(|key| number_of(key)).collect();
+    if due.is_empty() {
+        return None;
+    }
+    let (cache, epoch) = (Rc::clone(&routes.cache), routes.epoch);
+    let names = leak(due.iter().map(|&key| KEYS[key]).collect());
+    Some(Task::new(HoldOp::new(names), due, desk, move |found, after| {
+        let found = names.iter().copied().zip(found);
+        let (held, lost): (Vec<_>, Vec<_>) = found.partition(|(_, route)| route.is_ok());
+        cache.forget(lost.into_iter().map(|(key, _)| key));
+        let held = held.into_iter().filter_map(|(key, route)| Some((key, Arc::new(route.ok()?))));
+        cache.keep(held, after.now, epoch);
+        None
+    }))
+}

@@ -1,0 +1,408 @@
+//! All processes of a run, and the loop that drives them.
+
+use std::collections::BTreeMap;
+
+use mooncake_client::Chance;
+use mooncake_client::membership::{Lent, Membership};
+use mooncake_meta::{Config, Meta};
+use mooncake_types::{ClientId, Placement, SegmentId, Tick, Version};
+
+use crate::beat::Beat;
+use crate::clock::Clock;
+use crate::desk::Desk;
+use crate::host::Host;
+use crate::key::KEYS;
+use crate::log::Log;
+use crate::master::{Granted, Master, version_of};
+use crate::member::{Around, CALLER, Member};
+use crate::message::Message;
+use crate::net::{ConnId, Event, Net, Part, Process, Side, Site};
+use crate::node::Node;
+use crate::scenario::{Faults, Kind, Scenario};
+use crate::service;
+use crate::store::Store;
+use crate::task::leak;
+use crate::verbs::{Doer, random};
+
+/// How long a task may wait, and may take.
+pub(crate) const TASK_MS: u64 = 3_000;
+
+pub(crate) struct World {
+    pub(crate) scenario: Scenario,
+    pub(crate) net: Net,
+    pub(crate) desk: Desk,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) members: Vec<Member>,
+    pub(crate) masters: Vec<Master>,
+    /// The master that leads, or led last.
+    pub(crate) leader: usize,
+    /// Sites that stand still, with what happened there meanwhile.
+    pub(crate) paused: BTreeMap<Site, Vec<Event>>,
+    pub(crate) store: Store,
+    pub(crate) names: Vec<&'static str>,
+    pub(crate) processes: u64,
+    /// Where readers of each key are sent.
+    places: Vec<Vec<Place>>,
+}
+
+/// A version, and where a range of it lies.
+type Place = (Version, SegmentId, u64);
+
+impl World {
+    pub(crate) fn new(seed: u64, kind: Kind, events: u64, prints: bool) -> Self {
+        let scenario = Scenario::new(seed, kind, events);
+        let mut chance = Chance::new(seed);
+        let mut net = Net::new(&scenario, Chance::new(chance.bits()));
+        net.faults = Faults::default();
+        let mut desk = Desk::new(&scenario, kind, Chance::new(chance.bits()), Log::new(prints));
+        desk.log.add(0, format_args!("{scenario:?}"));
+        let names = (0..scenario.nodes).map(name_of).collect();
+        let process = Process { site: Site::Master(0), incarnation: 1 };
+        net.settle(process);
+        let mut store = Store::new();
+        let (record, epoch) = store.lead(1);
+        let meta = Meta::recover(config(&scenario, &mut desk.chance), epoch, Tick::ZERO, &record);
+        let master = Master::new(process, clock(&scenario, 0, &mut desk.chance), meta);
+        let (hosts, members, paused) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let mut world = Self {
+            scenario,
+            net,
+            desk,
+            hosts,
+            members,
+            masters: vec![master],
+            leader: 0,
+            store,
+            paused,
+            names,
+            processes: 1,
+            places: vec![Vec::new(); KEYS.len()],
+        };
+        if kind == Kind::Leaders {
+            world.add_standby();
+        }
+        for number in 0..world.scenario.nodes + world.scenario.pure_clients {
+            let (host, member) = world.process(number);
+            world.hosts.push(host);
+            world.members.push(member);
+        }
+        world
+    }
+
+    /// A new process for that place.
+    fn process(&mut self, number: usize) -> (Host, Member) {
+        self.processes += 1;
+        let process = Process { site: Site::Member(number), incarnation: self.processes };
+        self.net.settle(process);
+        let lends = number < self.scenario.nodes;
+        let segment = SegmentId(u128::from(self.processes) << 64);
+        let len = self.scenario.segment_len;
+        let chance = &mut self.desk.chance;
+        let mut membership = Membership::new(self.masters.len(), Chance::new(chance.bits()));
+        let name = if lends { self.names[number] } else { "" };
+        if lends {
+            let endpoint = format!("host:{number}");
+            membership.lend(vec![Lent { id: segment, name: name.to_owned(), endpoint, len }]);
+        }
+        let node = lends.then(|| Node::new(segment, name, len));
+        let own = if lends { leak(vec![segment]) } else { &[] };
+        let clock = clock(&self.scenario, self.net.now_us, chance);
+        let client = ClientId(u128::from(self.processes));
+        let mut member = Member::new(process, client, clock, Beat::new(membership), own);
+        member.beat.wake(process, &mut self.net);
+        (Host::new(process, node), member)
+    }
+
+    /// Lets everybody join, and then begin.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..1_000 {
+            if self.is_settled() {
+                break;
+            }
+            self.step();
+        }
+        if !self.is_settled() {
+            self.desk.blame("everybody can join", "somebody did not".to_owned());
+        }
+        self.desk.event = 0;
+        self.net.faults = self.scenario.faults;
+        for number in 0..self.members.len() {
+            self.start_caller(number);
+        }
+    }
+
+    fn start_caller(&mut self, number: usize) {
+        let Self { net, desk, hosts, members, .. } = self;
+        let when_us = net.now_us + desk.chance.below(1_000);
+        members[number].wake_at(CALLER, when_us, &mut Around { net, desk, hosts });
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.members.iter().all(|member| member.beat.membership.is_settled())
+    }
+
+    /// One event, and whatever goes wrong beside it.
+    pub(crate) fn step(&mut self) {
+        let Some(event) = self.net.next() else {
+            return self.desk.blame("something always happens", "nothing is left to do".to_owned());
+        };
+        self.desk.event += 1;
+        if let Some(held) = self.site_of(event).and_then(|site| self.paused.get_mut(&site)) {
+            held.push(event);
+        } else {
+            self.handle(event);
+        }
+        self.inject();
+        self.check();
+    }
+
+    /// Whose event it is.
+    fn site_of(&self, event: Event) -> Option<Site> {
+        match event {
+            Event::Arrive { conn, to } => Some(self.net.conn(conn)?.process(to).site),
+            Event::Wake { process, .. }
+            | Event::Move { process, .. }
+            | Event::Serve { process, .. }
+            | Event::Timer { process }
+            | Event::Written { process }
+            | Event::Lead { process } => Some(process.site),
+            Event::Start { .. } | Event::Resume { .. } | Event::Heal { .. } => None,
+        }
+    }
+
+    fn is_alive(&self, process: Process) -> bool {
+        match process.site {
+            Site::Master(number) => {
+                self.masters[number].is_alive && self.masters[number].process == process
+            }
+            Site::Member(number) => {
+                self.hosts[number].is_alive && self.hosts[number].process == process
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Arrive { conn, to } => return self.arrive(conn, to),
+            Event::Start { site } => return self.start(site),
+            Event::Resume { site } => return self.resume(site),
+            Event::Heal { from, to } => return self.net.heal(from, to),
+            Event::Wake { process, .. }
+            | Event::Move { process, .. }
+            | Event::Serve { process, .. }
+            | Event::Timer { process }
+            | Event::Written { process }
+            | Event::Lead { process } => {
+                if !self.is_alive(process) {
+                    return;
+                }
+            }
+        }
+        let number = self.site_of(event).map_or(0, number_of);
+        let Self { net, desk, hosts, members, masters, store, .. } = self;
+        let mut around = Around { net, desk, hosts };
+        match event {
+            Event::Wake { part: Part::Beat, generation, .. } => {
+                members[number].on_beat_wake(generation, &mut around);
+            }
+            Event::Wake { part: Part::Fiber(fiber), generation, .. } => {
+                let is_free = members[number].on_wake(fiber, generation, &mut around);
+                if is_free && fiber == CALLER && !around.desk.is_ending {
+                    self.do_something(number);
+                }
+            }
+            Event::Move { fiber, peer, generation, .. } => {
+                members[number].on_move(fiber, peer, generation, &mut around);
+            }
+            Event::Serve { conn, .. } => service::serve(conn, &mut hosts[number], net, desk),
+            Event::Timer { .. } => masters[number].on_timer(net),
+            Event::Written { .. } => masters[number].on_written(store, net, desk),
+            Event::Lead { .. } => self.lead_or_wait(number),
+            _ => unreachable!("they were handled above"),
+        }
+    }
+
+    fn arrive(&mut self, conn: ConnId, to: Side) {
+        let Some(process) = self.net.conn(conn).map(|it| it.process(to)) else { return };
+        let part = self.net.conn(conn).map(|it| it.part);
+        let Some(message) = self.net.receive(conn, to) else { return };
+        self.desk
+            .log
+            .add(self.net.now_us, format_args!("{process:?} {to:?} {conn:?} gets {message:?}"));
+        if !self.is_alive(process) {
+            return match to {
+                Side::Server => self.net.refuse(conn, Message::Deserted),
+                Side::Client => self.net.close(conn, Side::Client),
+            };
+        }
+        let number = number_of(process.site);
+        let Self { net, desk, hosts, members, masters, .. } = self;
+        match (to, process.site) {
+            (Side::Server, Site::Master(_)) => {
+                masters[number].on_message(conn, message, net, desk);
+            }
+            (Side::Server, Site::Member(_)) => {
+                service::on_message(conn, message, &mut hosts[number], net, desk);
+            }
+            (Side::Client, _) => {
+                let mut around = Around { net, desk, hosts };
+                match part.expect("the connection is there") {
+                    Part::Beat => members[number].on_beat_message(conn, message, &mut around),
+                    Part::Fiber(fiber) => {
+                        members[number].on_message(fiber, conn, message, &mut around);
+                    }
+                }
+            }
+        }
+    }
+
+    fn do_something(&mut self, number: usize) {
+        let Self { net, desk, hosts, members, names, .. } = self;
+        let member = &mut members[number];
+        member.routes.epoch = hosts[number].epoch;
+        let now = member.clock.tick(net.now_us);
+        let doer = Doer { own: member.own, routes: &member.routes, now, names };
+        let task = random(&doer, desk);
+        member.begin(CALLER, task, &mut Around { net, desk, hosts });
+    }
+
+    /// A process starts where another died.
+    pub(crate) fn start(&mut self, site: Site) {
+        if self.is_alive(self.net.process_at(site)) {
+            return;
+        }
+        self.desk.log.add(self.net.now_us, format_args!("{site:?} starts"));
+        match site {
+            Site::Member(number) => {
+                (self.hosts[number], self.members[number]) = self.process(number);
+                self.start_caller(number);
+            }
+            Site::Master(_) => {
+                self.processes += 1;
+                let process = Process { site, incarnation: self.processes };
+                self.net.settle(process);
+                let clock = clock(&self.scenario, self.net.now_us, &mut self.desk.chance);
+                if number_of(site) == self.leader {
+                    self.remember_survivors();
+                }
+                self.masters[number_of(site)] = Master::standby(process, clock);
+                match self.masters.len() {
+                    1 => self.lead(0),
+                    _ => self.net.after(0, Event::Lead { process }),
+                }
+            }
+        }
+    }
+
+    fn resume(&mut self, site: Site) {
+        self.desk.log.add(self.net.now_us, format_args!("{site:?} goes on"));
+        for event in self.paused.remove(&site).unwrap_or_default() {
+            self.net.after(0, event);
+        }
+    }
+
+    fn check(&mut self) {
+        let Self { desk, masters, hosts, net, scenario, .. } = self;
+        let master = &mut masters[self.leader];
+        let granted = master.take_granted();
+        if !master.is_alive || !master.leads {
+            return;
+        }
+        if let Err(violation) = master.meta.check() {
+            desk.blame("the master's invariants hold", format!("{violation:?}"));
+        }
+        for host in hosts.iter_mut().filter_map(|host| host.node.as_mut()) {
+            for (version, range) in host.take_changes() {
+                let owner = master.owner_of(host.segment, range, desk.keys);
+                if let Some((key, owner)) = owner.filter(|(_, owner)| *owner != version) {
+                    let text = format!(
+                        "{version} is written to {range:?} of {}, where {owner} of key {key} lies",
+                        host.name
+                    );
+                    desk.blame("no write lands in a range of another object", text);
+                }
+            }
+        }
+        let held_ms = scenario.put_release_ms - scenario.put_discard_ms;
+        let is_held = |granted: &&Granted| {
+            // Clocks run at different rates.
+            let until_us = granted.reported_us.map(|at| at + 990 * held_ms);
+            until_us.is_some_and(|until_us| net.now_us < until_us)
+        };
+        for granted in granted.iter().filter(is_held) {
+            let mut nodes = hosts.iter().filter_map(|host| host.node.as_ref());
+            let node = nodes.find(|node| node.segment == granted.segment);
+            let older = node.and_then(|it| it.older_writer(granted.range, granted.version.epoch));
+            if let Some(older) = older {
+                desk.blame("L5", format!("{granted:?} although {older:?} may be at work"));
+            }
+        }
+        let meta = &master.meta;
+        let missing = desk.survivors.len();
+        desk.survivors.retain(|&key, known| version_of(meta, key) < Some(known.located.version));
+        desk.tally.survived += (missing - desk.survivors.len()) as u64;
+        if desk.judges_misses {
+            for key in 0..desk.keys {
+                let places = places_of(&master.meta, key);
+                let known = std::mem::replace(&mut self.places[key], places);
+                // Who reads a replica that is moved away looks up once more, and may be late again.
+                let has_moved = !known.iter().all(|place| self.places[key].contains(place))
+                    && known.first().map(|place| place.0)
+                        == self.places[key].first().map(|it| it.0);
+                if self.places[key].is_empty() || has_moved {
+                    desk.history.absent(key, desk.event);
+                }
+            }
+        }
+    }
+}
+
+fn places_of(meta: &Meta, key: usize) -> Vec<Place> {
+    let Some(report) = meta.peek(KEYS[key]).filter(|report| report.complete) else {
+        return Vec::new();
+    };
+    let version = report.located.version;
+    let place =
+        |range: &Placement| (version, report.segments[range.segment as usize].id, range.offset);
+    report.located.placements.iter().map(place).collect()
+}
+
+fn number_of(site: Site) -> usize {
+    match site {
+        Site::Master(number) | Site::Member(number) => number,
+    }
+}
+
+fn name_of(number: usize) -> &'static str {
+    ["node 0", "node 1", "node 2", "node 3"][number]
+}
+
+pub(crate) fn clock(scenario: &Scenario, now_us: u64, chance: &mut Chance) -> Clock {
+    let drift = scenario.drift as i64;
+    Clock::new(now_us, chance.below(2 * scenario.drift + 1) as i64 - drift)
+}
+
+/// Short times, so that everything that time brings about is met.
+pub(crate) fn config(scenario: &Scenario, chance: &mut Chance) -> Config {
+    Config {
+        lease_ttl_ms: scenario.lease_ms,
+        client_ttl_ms: scenario.client_ttl_ms,
+        put_discard_ms: scenario.put_discard_ms,
+        put_release_ms: scenario.put_release_ms,
+        stripe_threshold_bytes: scenario.stripe_threshold,
+        pending_task_ms: TASK_MS,
+        processing_task_ms: TASK_MS,
+        recovery_grace_ms: 200,
+        seed: chance.bits(),
+        ..Config::default()
+    }
+}
+
+impl World {
+    /// What readers are given, by key.
+    pub(crate) fn keys_there(&self) -> Vec<usize> {
+        (0..self.desk.keys.min(KEYS.len()))
+            .filter(|&key| version_of(&self.masters[self.leader].meta, key).is_some())
+            .collect()
+    }
+}
