@@ -97,6 +97,7 @@ def test_a_service_waits_for_its_master_and_settings_win_over_the_environment(tm
     cluster = Cluster.__new__(Cluster)
     cluster.master_flags, cluster.nodes, cluster.stores = (), [process], []
     cluster.rpc_port, cluster.http_port = rpc_port, free_port()
+    cluster.state = tempfile.TemporaryDirectory(prefix="mooncake-state-")
     cluster.start_master()
     with cluster:
         process.wait_ready(lambda: listens(port))

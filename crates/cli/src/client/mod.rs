@@ -56,7 +56,6 @@ pub fn parse(args: &[String], variables: &[Variable]) -> Result<ClientFlags, Usa
 }
 
 fn host(flags: &ClientFlags) -> Result<(), String> {
-    let stop = StopSignal::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let config = StoreConfig {
         local_hostname: flags.node.host.clone(),
         advertise_address: Some(flags.node.advertise_address.clone()).filter(|it| !it.is_empty()),
@@ -72,6 +71,8 @@ fn host(flags: &ClientFlags) -> Result<(), String> {
     };
     let master = config.master.clone();
     let store = Arc::new(Store::open(config).map_err(|error| error.to_string())?);
+    // Only now: while a node waits for its master, a signal ends it as it ends any process.
+    let stop = StopSignal::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let dummies = dummies::serve(&flags.dummies, &flags.master.auth_token, &store)?;
     if let Some(http_addr) = store.http_address() {
         info!(%http_addr, "the HTTP server of the storage node serves");
