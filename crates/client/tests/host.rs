@@ -7,7 +7,9 @@ use std::time::Duration;
 use mooncake_client::Region;
 use mooncake_client::node::{Host, Segment};
 use mooncake_transfer::{Interrupt, SegmentHost};
-use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
+use mooncake_types::{
+    Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version, limits,
+};
 
 const SEGMENT: SegmentId = SegmentId(1);
 
@@ -262,4 +264,25 @@ fn entries_in_segments_of_others_are_not_dropped_here() {
     let host = host();
     let drop = RangeDrop { segment: SegmentId(9), offset: 0, version: version(1, 1) };
     assert_eq!(host.drop_range(&drop), Err(ErrorCode::SegmentNotFound));
+}
+
+#[test]
+fn an_epoch_that_nobody_could_lead_after_is_not_believed() {
+    let host = host();
+    let epoch = limits::HIGHEST_EPOCH;
+    let write = write(Version { epoch, counter: 1 });
+    let refused = host.begin_write(epoch, &write, flag());
+    assert_eq!(refused.map(|_| ()), Err(ErrorCode::InvalidVersion));
+    put(&host, version(1, 1), 7);
+}
+
+#[test]
+fn a_segment_that_started_empty_many_times_is_still_known_by_its_first_id() {
+    let host = host();
+    let mut id = SEGMENT;
+    for next in 1000..1100 {
+        assert!(host.start_empty(id, SegmentId(next)));
+        id = SegmentId(next);
+        assert_eq!(host.current_id(SEGMENT), Some(id));
+    }
 }

@@ -13,7 +13,7 @@ const LAYOUT: u32 = 1;
 const HIGHEST_EPOCH: u64 = 1 << 62;
 
 /// The highest that an epoch seen elsewhere raises a record to. It leaves room for those that follow.
-const HIGHEST_RAISED: Epoch = Epoch(HIGHEST_EPOCH / 2);
+const HIGHEST_RAISED: Epoch = mooncake_types::limits::HIGHEST_EPOCH;
 
 /// A segment whose content counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

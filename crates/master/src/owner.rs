@@ -30,9 +30,6 @@ pub(crate) struct Owner {
     cleanup: Option<Cleanup>,
 }
 
-/// No honest node has seen an epoch as high as this: they are milliseconds of wall time, or a little more.
-const HIGHEST_EPOCH: Epoch = Epoch(1 << 62);
-
 /// The leadership ran out: nothing may be done or answered any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deposed;
@@ -108,7 +105,7 @@ impl Owner {
         if !self.is_recorded {
             return changes;
         }
-        if mount.seen_epoch > self.meta.epoch() && mount.seen_epoch < HIGHEST_EPOCH {
+        if mount.seen_epoch > self.meta.epoch() && mount.seen_epoch < limits::HIGHEST_EPOCH {
             changes.push(Change::RaiseEpoch(Epoch(mount.seen_epoch.0.saturating_add(1))));
         }
         if self.meta.must_join(mount) {

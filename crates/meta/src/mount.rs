@@ -16,9 +16,6 @@ use crate::record::SEGMENT_QUEUES;
 use crate::segments::Segment;
 use crate::timeout::Timer;
 
-/// Epochs are milliseconds of wall time, or a little more: none that is honest comes near this one.
-const HIGHEST_EPOCH: Epoch = Epoch(1 << 62);
-
 /// Names of expired segments that wait for somebody to ask for them.
 const MAX_EXPIRED_SEGMENTS: usize = 4096;
 
@@ -67,22 +64,32 @@ impl Meta {
         }
     }
 
-    fn try_to_mount(
-        &mut self,
-        from: ClientId,
-        mount: &MountSegment<'_>,
-    ) -> Result<MountOutcome, ErrorCode> {
+    /// Whether a mount could be taken at all.
+    pub(crate) fn check_mount(&self, mount: &MountSegment<'_>) -> Result<(), ErrorCode> {
         let named = |text: &str| (1..=limits::MAX_NAME_BYTES).contains(&text.len());
         let lengths = limits::MIN_SEGMENT_BYTES..=limits::MAX_SEGMENT_BYTES;
         if !lengths.contains(&mount.len) || !named(mount.name) || !named(mount.endpoint) {
             return Err(ErrorCode::InvalidParams);
         }
-        self.outrank(mount.seen_epoch)?;
+        if mount.seen_epoch >= limits::HIGHEST_EPOCH {
+            return Err(ErrorCode::InvalidVersion);
+        }
+        let is_known = self.segments.find(mount.id).is_some();
+        if !is_known && self.segments.len() >= limits::MAX_SEGMENTS {
+            return Err(ErrorCode::UnavailableInCurrentStatus);
+        }
+        Ok(())
+    }
+
+    fn try_to_mount(
+        &mut self,
+        from: ClientId,
+        mount: &MountSegment<'_>,
+    ) -> Result<MountOutcome, ErrorCode> {
+        self.check_mount(mount)?;
+        self.outrank(mount.seen_epoch);
         if let Some(slot) = self.segments.find(mount.id) {
             return self.mount_again(from, mount, slot);
-        }
-        if self.segments.len() >= limits::MAX_SEGMENTS {
-            return Err(ErrorCode::UnavailableInCurrentStatus);
         }
         let outcome = self.admit(mount);
         if outcome == MountOutcome::StartEmpty {
@@ -162,14 +169,10 @@ impl Meta {
     }
 
     /// Leads under a higher epoch than any that a node has obeyed: it would refuse this leader's grants.
-    fn outrank(&mut self, seen: Epoch) -> Result<(), ErrorCode> {
-        if seen >= HIGHEST_EPOCH {
-            return Err(ErrorCode::InvalidVersion);
-        }
+    fn outrank(&mut self, seen: Epoch) {
         if seen > self.epoch {
             self.epoch = Epoch(seen.0 + 1);
         }
-        Ok(())
     }
 
     pub(crate) fn unmount(

@@ -119,10 +119,19 @@ impl Meta {
             | Request::Remove { .. }
             | Request::ClearReplicas { .. }
             | Request::CreateTask(_) => true,
-            Request::Scan(scan) => scan.action != ScanAction::List,
+            // Keys that are not known yet cannot be remembered one by one.
+            Request::Scan(scan) if scan.action != ScanAction::List => {
+                return !self.recovery.serves || self.awaits_reports();
+            }
             _ => false,
         };
         changes && !self.recovery.serves
+    }
+
+    /// Whether a segment that the leader knows of has not told all that it holds.
+    fn awaits_reports(&self) -> bool {
+        !self.recovery.missing.is_empty()
+            || self.segments.iter().any(|(_, segment)| segment.recovering.is_some())
     }
 
     /// Remembers that a key was changed, as long as somebody may report an older version of it.
@@ -164,7 +173,8 @@ impl Meta {
     /// [`Effect::Join`](crate::Effect::Join) recorded before it hands in the mount.
     #[must_use]
     pub fn must_join(&self, mount: &MountSegment<'_>) -> bool {
-        self.segments.find(mount.id).is_none()
+        self.check_mount(mount).is_ok()
+            && self.segments.find(mount.id).is_none()
             && self.members.is_behind(mount.id).is_none()
             && self.admit(mount) != MountOutcome::StartEmpty
     }
@@ -203,6 +213,13 @@ impl Meta {
             self.emit(Effect::MarkBehind(id));
         }
         self.begin_to_serve_if_all_are_known();
+    }
+
+    /// Segments that nobody knows come back empty from now on.
+    pub(crate) fn adopt_no_more(&mut self) {
+        if self.recovery.is_open {
+            self.close_window();
+        }
     }
 
     /// Who has not reported by now comes back empty.

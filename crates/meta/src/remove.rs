@@ -63,6 +63,10 @@ impl Meta {
         let Ok(start) = u32::try_from(scan.cursor) else {
             return Reply::Refused(ErrorCode::InvalidParams);
         };
+        if scan.action != ScanAction::List {
+            // Nobody may report later what it would have taken.
+            self.adopt_no_more();
+        }
         let limit = scan.limit.clamp(1, limits::MAX_SCAN_OBJECTS);
         let end = start.saturating_add(limit).min(self.objects.end());
         let (mut page, mut table) = (ScanPage::default(), AddressTable::default());

@@ -89,3 +89,7 @@ pub const MAX_ENTRY_PARTS: usize = 4096;
 
 /// Longest message of a task, in bytes.
 pub const MAX_TASK_MESSAGE_BYTES: usize = 1024;
+
+/// No honest leader's epoch is as high as this: they are milliseconds of wall time, or a little more. Whoever names a higher
+/// one is not believed, since nobody could lead after it.
+pub const HIGHEST_EPOCH: crate::Epoch = crate::Epoch(1 << 61);

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use mooncake_transfer::{Interrupt, Pin, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
 use mooncake_types::mutation::{Rule, is_broken};
-use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
+use mooncake_types::{
+    Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version, limits,
+};
 
 use super::inventory::Inventory;
 use super::pinned::pin;
@@ -180,6 +182,9 @@ impl SegmentHost for Host {
         interrupt: Arc<dyn Interrupt>,
     ) -> Result<WriteTicket, ErrorCode> {
         let segment = self.segment(range.segment)?;
+        if epoch >= limits::HIGHEST_EPOCH {
+            return Err(ErrorCode::InvalidVersion);
+        }
         self.see_epoch(epoch);
         let obeys = || check_epoch(self.epoch(), epoch, range.grant).is_ok();
         segment.begin_write(range, interrupt, self.patience, obeys)

@@ -95,7 +95,10 @@ impl Segment {
         self.stop(&books, &gone.superseded);
         drop(books);
         let mut former = self.former.clone();
-        former.truncate(MAX_FORMER - 1);
+        // The first of all is the one by which callers know it.
+        if former.len() == MAX_FORMER {
+            former.remove(MAX_FORMER - 2);
+        }
         former.insert(0, self.id);
         Self {
             id,

@@ -434,7 +434,9 @@ impl<'a> Op<'a> for PutOp<'a> {
             // Whatever became of the revoke: what was granted is released after a while.
             (Phase::Revoke, _) => self.end_batch(),
             (_, other) => {
-                let is_refusal = matches!(other, Reply::Refused(_));
+                // A leader that only begins may find these puts at their nodes and take them after all.
+                let is_early = other == Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
+                let is_refusal = matches!(other, Reply::Refused(_)) && !is_early;
                 self.on_refused(unexpected(&other), is_refusal);
             }
         }

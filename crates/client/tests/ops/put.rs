@@ -250,6 +250,19 @@ fn a_master_that_is_gone_ends_every_phase() {
     }
 }
 
+/// A new leader may have been told of them by their nodes: they are not to be dropped there behind its back.
+#[test]
+fn puts_whose_end_a_new_leader_puts_off_for_too_long_stay_at_their_nodes() {
+    let early = Ok(Reply::Refused(ErrorCode::UnavailableInCurrentStatus));
+    let turns = vec![
+        Turn::Call(0, start(&["a"], &[]), granted(vec![grant(5, &[(0, 0, 0, 10)])])),
+        Turn::Write(0, 1, vec![(0, 0, 0)], vec![OK]),
+        Turn::Call(0, end(&[("a", 5, 0)]), early),
+    ];
+    let in_doubt = vec![Err(ErrorCode::UnavailableInCurrentStatus)];
+    assert_eq!(play_put(&[item("a")], turns), in_doubt);
+}
+
 #[test]
 fn every_position_has_its_own_result() {
     let items = [

@@ -9,7 +9,7 @@ use super::term::Term;
 const FILE: &str = "members.json";
 
 /// The one term of a master without rivals that keeps its record below a folder. Its epoch is higher than the recorded
-/// one and than the clock's. If nothing can be written there, the record lasts as long as the master.
+/// one and than the clock's. If nothing can be written there and there is no record, the record lasts as long as the master.
 ///
 /// # Errors
 /// There is a record that cannot be used.
@@ -25,7 +25,8 @@ pub(crate) fn term(
             info!(state_file = %path.display(), members, "the membership record is kept");
             Ok(Term::new(leadership))
         }
-        Err(error @ StateFileError::Unusable { .. }) => {
+        // What an existing record says must not be passed over: nodes that it has struck would be believed again.
+        Err(error @ StateFileError::Unusable { .. }) if !path.exists() => {
             warn!(
                 %error,
                 "the membership record is not kept: after a restart of this master, a node that could not be reached \

@@ -77,3 +77,21 @@ fn a_leader_that_was_deposed_knows_with_its_next_renewal() {
     });
     seat.close();
 }
+
+#[test]
+fn a_record_that_cannot_be_written_any_more_is_not_passed_over() {
+    let folder = std::env::temp_dir().join(format!("mooncake-record-{}", std::process::id()));
+    let lead = || super::alone::term(&folder, "test", 1);
+    let first = lead().expect("the folder is writable").leadership.epoch();
+    // What the next version of the file is written to is taken by a folder.
+    let record = folder.join("test/1/members.json");
+    let blocked = folder.join("test/1/members.json.new");
+    std::fs::create_dir(&blocked).expect("a folder");
+    let error = lead().map(|_| ()).expect_err("the record is there");
+    assert!(error.to_string().contains("members.json"), "{error}");
+    std::fs::remove_file(&record).expect("it is there");
+    assert!(!lead().expect("there is nothing to pass over").is_recorded);
+    std::fs::remove_dir(&blocked).expect("it is empty");
+    assert!(lead().expect("it is writable again").leadership.epoch() >= first);
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+}

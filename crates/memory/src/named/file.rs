@@ -242,7 +242,7 @@ fn check_fixed(
     if len < wanted {
         return Err(NamedSegmentError::Truncated { found: len, wanted });
     }
-    Ok(if fixed.boot == boot() { Past::Kept } else { Past::EarlierRun })
+    Ok(past_of(fixed.boot, boot()))
 }
 
 fn adopt(file: OwnedFd, fixed: &Fixed) -> Result<NamedSegment, NamedSegmentError> {
@@ -278,6 +278,25 @@ fn boot() -> u128 {
     u128::from_str_radix(&digits, 16).unwrap_or(0)
 }
 
+/// What becomes of a file of that run in this one. Where the system names no runs, it may be of any.
+fn past_of(made_in: u128, now: u128) -> Past {
+    if made_in == now && now != 0 { Past::Kept } else { Past::EarlierRun }
+}
+
 fn system(call: &'static str, error: &io::Error) -> NamedSegmentError {
     NamedSegmentError::System { call, reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_of_this_run_only_if_the_system_says_so() {
+        let cases = [(7, 7, true), (7, 8, false), (0, 7, false), (7, 0, false), (0, 0, false)];
+        for (made_in, now, is_kept) in cases {
+            let past = past_of(made_in, now);
+            assert_eq!(matches!(past, Past::Kept), is_kept, "made in {made_in}, now {now}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use mooncake_meta::{Config, Effect, Member, Meta, Record};
 use mooncake_types::{
     ClientId, EntryState, Epoch, ErrorCode, InventoryEntry, InventoryPage, KeyVersion,
     MountOutcome, MountSegment, PutEnd, PutItem, PutMode, PutStart, RangeDrop, ReplicateConfig,
-    Reply, Request, SegmentId, SegmentState, SoftPin, Tick, Version, limits,
+    Reply, Request, Scan, ScanAction, SegmentId, SegmentState, SoftPin, Tick, Version, limits,
 };
 
 use crate::KIB;
@@ -483,4 +483,60 @@ fn memory_that_passed_to_another_process_keeps_what_it_holds() {
     world.disconnect(BOB);
     assert_eq!(by(&mut world, ALICE, true), mounted(MountOutcome::StartEmpty), "it is lost");
     assert_eq!(record(&mut world), [Effect::Strike(A)]);
+}
+
+fn remove_all(world: &mut World) -> Reply {
+    let action = ScanAction::Remove { force: true };
+    let reply =
+        world.ask(BOB, &Request::Scan(Scan { pattern: None, action, cursor: 0, limit: 100 }));
+    world.check();
+    reply
+}
+
+#[test]
+fn keys_are_removed_by_walking_only_once_all_members_have_told_theirs() {
+    let mut world = leader(&[A, B]);
+    recover(&mut world, A, &[entry("one", 0, KIB, 1)]);
+    world.advance(Config::default().lease_ttl_ms + 1_000);
+    record(&mut world);
+    assert!(world.meta.serves(), "B is marked behind");
+    let early = Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
+    assert_eq!(remove_all(&mut world), early);
+    recover(&mut world, B, &[entry("two", 0, KIB, 2)]);
+    match remove_all(&mut world) {
+        Reply::Scanned(page) => assert_eq!(page.removed, 2),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_stranger_brings_back_nothing_that_a_walk_would_have_removed() {
+    let record = Record { fresh: true, members: vec![] };
+    let now = Tick(1_000);
+    let mut world = World { meta: Meta::recover(Config::default(), EPOCH, now, &record), now };
+    assert!(matches!(remove_all(&mut world), Reply::Scanned(_)));
+    assert_eq!(mount(&mut world, A, false), mounted(MountOutcome::StartEmpty));
+}
+
+#[test]
+fn a_mount_that_is_refused_makes_no_member() {
+    let world = leader(&[]);
+    let good = MountSegment {
+        id: A,
+        name: "node:1",
+        endpoint: "node:1",
+        len: 256 * KIB,
+        seen_epoch: EPOCH,
+        is_empty: true,
+    };
+    assert!(world.meta.must_join(&good));
+    let cases = [
+        MountSegment { len: 0, ..good },
+        MountSegment { name: "", ..good },
+        MountSegment { endpoint: "", ..good },
+        MountSegment { seen_epoch: limits::HIGHEST_EPOCH, ..good },
+    ];
+    for mount in cases {
+        assert!(!world.meta.must_join(&mount), "{mount:?}");
+    }
 }
