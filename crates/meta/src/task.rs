@@ -14,10 +14,62 @@ use crate::timeout::Timer;
 /// The low bits of a task's id are its number; those above it are drawn at random, and the upper half is the epoch.
 const NUMBER_BITS: u32 = 40;
 
+/// Ended tasks of the master's own that are remembered, so that a client whose answer was lost may report twice.
+const MAX_OWN_FINISHED: usize = 1_024;
+
+/// Who wants a task: told when it has ended, by [`Meta::finish_task`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A client or an operator, who may ask how far it is. Only these count against the limits of the configuration.
+    Caller,
+    /// The drain of segments, by the number of its job.
+    #[expect(dead_code, reason = "no drain begins yet")]
+    Drain(u32),
+}
+
+/// How a task has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Its replicas are there, or none were needed.
+    Success,
+    /// Its object was removed, replaced or evicted, or is lost.
+    ObjectGone,
+    /// It could not be begun, or its client reported this.
+    Refused(ErrorCode),
+    /// No client fetched it in time.
+    NeverFetched,
+    /// Its client did not report in time.
+    NeverReported,
+    /// Its client is dead.
+    ClientGone,
+}
+
+impl Ending {
+    pub(crate) fn status(self) -> TaskStatus {
+        match self {
+            Ending::Success => TaskStatus::Success,
+            _ => TaskStatus::Failed,
+        }
+    }
+
+    /// Why it failed, or empty.
+    pub(crate) fn message(self) -> String {
+        match self {
+            Ending::Success => String::new(),
+            Ending::ObjectGone => ErrorCode::ReplicaIsGone.to_string(),
+            Ending::Refused(code) => code.to_string(),
+            Ending::NeverFetched => "pending timeout".to_owned(),
+            Ending::NeverReported => "processing timeout".to_owned(),
+            Ending::ClientGone => "its client is gone".to_owned(),
+        }
+    }
+}
+
 /// One task. While it is pending or processing, its object lives and knows it.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) id: TaskId,
+    pub(crate) origin: Origin,
     pub(crate) kind: TaskKind,
     pub(crate) status: TaskStatus,
     /// The object; [`NONE`] once the task has ended.
@@ -47,8 +99,12 @@ pub(crate) struct Tasks {
     pub(crate) pending: BTreeSet<(ClientId, u64)>,
     /// Fetched, not ended.
     pub(crate) processing: BTreeSet<(ClientId, u64)>,
-    /// Ended, oldest first.
+    /// Of these, callers'.
+    pub(crate) of_callers: Load,
+    /// Callers' that have ended, oldest first.
     pub(crate) finished: VecDeque<u64>,
+    /// The master's own that have ended, oldest first.
+    pub(crate) own_finished: VecDeque<u64>,
     /// The tasks of objects that have one.
     pub(crate) by_object: HashMap<u32, u64, FixedState>,
     /// Clients that died and may have left tasks.
@@ -56,7 +112,65 @@ pub(crate) struct Tasks {
     created: u64,
 }
 
+/// How many tasks wait, and how many are worked on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) pending: usize,
+    pub(crate) processing: usize,
+}
+
 impl Tasks {
+    /// A task is pending from now on.
+    pub(crate) fn insert(&mut self, task: Task) {
+        let number = Self::number(task.id);
+        self.by_object.insert(task.object, number);
+        self.pending.insert((task.assigned, number));
+        if task.origin == Origin::Caller {
+            self.of_callers.pending += 1;
+        }
+        self.known.insert(number, task);
+    }
+
+    /// A pending task is processing from now on.
+    pub(crate) fn begin(&mut self, number: u64, now: Tick) -> &mut Task {
+        let task = self.known.get_mut(&number).expect("the task is known");
+        (task.status, task.updated) = (TaskStatus::Processing, now);
+        self.pending.remove(&(task.assigned, number));
+        self.processing.insert((task.assigned, number));
+        if task.origin == Origin::Caller {
+            self.of_callers.pending -= 1;
+            self.of_callers.processing += 1;
+        }
+        task
+    }
+
+    /// A task is under way no longer.
+    fn end(&mut self, number: u64) -> &mut Task {
+        let task = self.known.get_mut(&number).expect("the task is known");
+        let entry = (task.assigned, number);
+        let (was_pending, was_processing) =
+            (self.pending.remove(&entry), self.processing.remove(&entry));
+        if task.origin == Origin::Caller {
+            self.of_callers.pending -= usize::from(was_pending);
+            self.of_callers.processing -= usize::from(was_processing);
+        }
+        self.by_object.remove(&task.object);
+        task
+    }
+
+    /// Remembers a task that has ended, and forgets the oldest.
+    fn remember(&mut self, number: u64, origin: Origin, max_finished: usize) {
+        let (finished, most) = match origin {
+            Origin::Caller => (&mut self.finished, max_finished),
+            Origin::Drain(_) => (&mut self.own_finished, MAX_OWN_FINISHED),
+        };
+        finished.push_back(number);
+        while finished.len() > most {
+            let oldest = finished.pop_front().expect("there are some");
+            self.known.remove(&oldest);
+        }
+    }
+
     /// The number that an id would have.
     pub(crate) fn number(id: TaskId) -> u64 {
         id.0 as u64 & ((1 << NUMBER_BITS) - 1)
@@ -124,25 +238,27 @@ impl Meta {
         }
     }
 
-    /// Ends a task. Its copy must be gone already.
-    pub(crate) fn finish_task(&mut self, number: u64, status: TaskStatus, message: String) {
+    /// Ends a task, and tells who wanted it. Its copy must be gone already. Its object may be about to go.
+    pub(crate) fn finish_task(&mut self, number: u64, ending: Ending) {
         self.clear_task_timer(number);
-        let tasks = &mut self.tasks;
-        let task = tasks.known.get_mut(&number).expect("the task is known");
+        let task = self.tasks.end(number);
         assert_eq!(task.copy, NONE, "the new replicas of a finished task have gone their way");
-        tasks.pending.remove(&(task.assigned, number));
-        tasks.processing.remove(&(task.assigned, number));
-        tasks.by_object.remove(&task.object);
-        (task.object, task.status, task.updated, task.message) = (NONE, status, self.now, message);
+        let (origin, object) = (task.origin, std::mem::replace(&mut task.object, NONE));
+        (task.status, task.updated, task.message) = (ending.status(), self.now, ending.message());
         task.targets = Vec::new();
-        match status {
-            TaskStatus::Success => self.counters.tasks_succeeded += 1,
+        match ending {
+            Ending::Success => self.counters.tasks_succeeded += 1,
             _ => self.counters.tasks_failed += 1,
         }
-        tasks.finished.push_back(number);
-        while tasks.finished.len() > self.config.max_finished_tasks {
-            let oldest = tasks.finished.pop_front().expect("there are some");
-            tasks.known.remove(&oldest);
+        self.tasks.remember(number, origin, self.config.max_finished_tasks);
+        self.tell_origin(origin, number, object, ending);
+    }
+
+    /// What the end of a task means to who wanted it. The object may be about to go: it is looked at again later, never
+    /// changed here.
+    fn tell_origin(&mut self, origin: Origin, _number: u64, _object: u32, _ending: Ending) {
+        match origin {
+            Origin::Caller | Origin::Drain(_) => {}
         }
     }
 }

@@ -6,7 +6,20 @@ use crate::Meta;
 use crate::meta::check_key;
 use crate::record::ObjectState;
 use crate::slab::NONE;
-use crate::task::{Task, Tasks};
+use crate::task::{Ending, Origin, Task, Tasks};
+
+/// See [`Meta::submit_task`]. The object has no task yet.
+pub(crate) struct NewTask<'a> {
+    pub(crate) origin: Origin,
+    pub(crate) object: u32,
+    pub(crate) kind: TaskKind,
+    /// The name of the segment to move from; empty for a copy.
+    pub(crate) source: &'a str,
+    /// Names of the segments to hold a replica, none of which does.
+    pub(crate) targets: &'a [&'a str],
+    /// The client that hosts the source.
+    pub(crate) assigned: ClientId,
+}
 
 impl Meta {
     pub(crate) fn create_task(&mut self, wanted: &CreateTask<'_>) -> Result<TaskId, ErrorCode> {
@@ -43,30 +56,33 @@ impl Meta {
         if targets.len() > self.free_replica_numbers(object).count() {
             return Err(ErrorCode::InvalidParams);
         }
-        if self.tasks.pending.len() >= self.config.max_pending_tasks {
+        if self.tasks.of_callers.pending >= self.config.max_pending_tasks {
             return Err(ErrorCode::TaskPendingLimitExceeded);
         }
-        Ok(self.submit_task(object, wanted, &targets, assigned))
+        let source = if wanted.kind == TaskKind::Move { wanted.source } else { "" };
+        Ok(self.submit_task(NewTask {
+            origin: Origin::Caller,
+            object,
+            kind: wanted.kind,
+            source,
+            targets: &targets,
+            assigned,
+        }))
     }
 
-    fn submit_task(
-        &mut self,
-        object: u32,
-        wanted: &CreateTask<'_>,
-        targets: &[&str],
-        assigned: ClientId,
-    ) -> TaskId {
+    /// A task from now on; it has ended already if no target is left.
+    pub(crate) fn submit_task(&mut self, new: NewTask<'_>) -> TaskId {
         let id = self.next_task_id();
         let number = Tasks::number(id);
-        let source = if wanted.kind == TaskKind::Move { wanted.source } else { "" };
-        let task = Task {
+        self.tasks.insert(Task {
             id,
-            kind: wanted.kind,
+            origin: new.origin,
+            kind: new.kind,
             status: TaskStatus::Pending,
-            object,
-            source: source.into(),
-            targets: targets.iter().map(|&target| target.into()).collect(),
-            assigned,
+            object: new.object,
+            source: new.source.into(),
+            targets: new.targets.iter().map(|&target| target.into()).collect(),
+            assigned: new.assigned,
             created: self.now,
             updated: self.now,
             attempts: 0,
@@ -74,14 +90,11 @@ impl Meta {
             copy: NONE,
             moved: None,
             message: String::new(),
-        };
-        self.tasks.known.insert(number, task);
-        self.tasks.by_object.insert(object, number);
-        self.tasks.pending.insert((assigned, number));
+        });
         self.set_task_timer(number);
-        if targets.is_empty() {
+        if new.targets.is_empty() {
             // Every target holds a replica already.
-            self.finish_task(number, TaskStatus::Success, String::new());
+            self.finish_task(number, Ending::Success);
         }
         id
     }

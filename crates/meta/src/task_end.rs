@@ -6,7 +6,7 @@ use crate::Meta;
 use crate::record::{ObjectState, QueueKind};
 use crate::remains::Gathered;
 use crate::slab::NONE;
-use crate::task::Tasks;
+use crate::task::{Ending, Tasks};
 
 /// Tasks of dead clients that fail between two requests.
 const TASKS_PER_TURN: usize = 256;
@@ -58,7 +58,7 @@ impl Meta {
         let result = outcome.and_then(|()| self.join_copy(number, gathered));
         let code = match result {
             Ok(Joined::Whole) => {
-                self.finish_task(number, TaskStatus::Success, String::new());
+                self.finish_task(number, Ending::Success);
                 return Ok(());
             }
             Ok(Joined::SourceStays) => return Ok(()),
@@ -68,7 +68,7 @@ impl Meta {
         if copy != NONE {
             self.drop_object(copy);
         }
-        self.finish_task(number, TaskStatus::Failed, code.to_string());
+        self.finish_task(number, Ending::Refused(code));
         Ok(())
     }
 
@@ -87,7 +87,7 @@ impl Meta {
             return;
         }
         self.free_replicas(object, 1 << moved);
-        self.finish_task(number, TaskStatus::Success, String::new());
+        self.finish_task(number, Ending::Success);
     }
 
     /// Makes the new replicas of a task replicas of its object. Readers may have routes to the source of a move: it is
@@ -157,17 +157,17 @@ impl Meta {
         if !self.tasks.by_object.is_empty()
             && let Some(&number) = self.tasks.by_object.get(&object)
         {
-            self.fail_task(number, ErrorCode::ReplicaIsGone.to_string());
+            self.fail_task(number, Ending::ObjectGone);
         }
     }
 
     /// Fails a task whose client may still be at work.
-    fn fail_task(&mut self, number: u64, message: String) {
+    fn fail_task(&mut self, number: u64, ending: Ending) {
         match self.take_copy(number) {
             NONE => {}
             copy => self.discard_copy(copy),
         }
-        self.finish_task(number, TaskStatus::Failed, message);
+        self.finish_task(number, ending);
     }
 
     /// Its ranges stay reserved as long as those of a put that was given up now.
@@ -182,11 +182,11 @@ impl Meta {
 
     /// The timer of a task fires.
     pub(crate) fn task_due(&mut self, number: u64) {
-        let message = match self.tasks.known[&number].status {
-            TaskStatus::Pending => "pending timeout",
-            _ => "processing timeout",
+        let ending = match self.tasks.known[&number].status {
+            TaskStatus::Pending => Ending::NeverFetched,
+            _ => Ending::NeverReported,
         };
-        self.fail_task(number, message.to_owned());
+        self.fail_task(number, ending);
     }
 
     /// Fails tasks of dead clients.
@@ -200,7 +200,7 @@ impl Meta {
                 self.tasks.bereaved.remove(&client);
                 continue;
             };
-            self.fail_task(number, "its client is gone".to_owned());
+            self.fail_task(number, Ending::ClientGone);
         }
     }
 }

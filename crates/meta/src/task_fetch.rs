@@ -9,6 +9,7 @@ use crate::place::Piece;
 use crate::record::{Object, ObjectState, Pin};
 use crate::reply::AddressTable;
 use crate::slab::NONE;
+use crate::task::{Ending, Origin};
 
 /// Why a pending task cannot be handed out now.
 enum Held {
@@ -32,13 +33,16 @@ impl Meta {
         let mut table = AddressTable::default();
         let mut next = 0;
         for _ in 0..MOST_LOOKED_AT {
-            let is_full = self.tasks.processing.len() >= self.config.max_processing_tasks;
-            if is_full || orders.len() >= limit as usize {
+            if orders.len() >= limit as usize {
                 break;
             }
             let Some(number) = self.tasks.next_pending(from, next) else { break };
             next = number + 1;
-            if self.tasks.known[&number].retry_at > self.now {
+            let task = &self.tasks.known[&number];
+            let callers = self.tasks.of_callers.processing;
+            let is_full =
+                task.origin == Origin::Caller && callers >= self.config.max_processing_tasks;
+            if is_full || task.retry_at > self.now {
                 continue;
             }
             match self.begin_task(number, &mut table) {
@@ -56,7 +60,7 @@ impl Meta {
             return;
         }
         let code = match held {
-            Held::Done => return self.finish_task(number, TaskStatus::Success, String::new()),
+            Held::Done => return self.finish_task(number, Ending::Success),
             Held::Hopeless(code) => code,
             Held::Later(code) => {
                 task.attempts += 1;
@@ -67,7 +71,7 @@ impl Meta {
                 code
             }
         };
-        self.finish_task(number, TaskStatus::Failed, code.to_string());
+        self.finish_task(number, Ending::Refused(code));
     }
 
     fn begin_task(&mut self, number: u64, table: &mut AddressTable) -> Result<TaskOrder, Held> {
@@ -86,13 +90,10 @@ impl Meta {
         let replicas = self.place_targets(number)?;
         let copy = self.insert_copy(object, assigned, &replicas);
         self.clear_task_timer(number);
-        let now = self.now;
-        let task = self.tasks.known.get_mut(&number).expect("the task is pending");
-        (task.status, task.updated, task.copy) = (TaskStatus::Processing, now, copy);
+        let task = self.tasks.begin(number, self.now);
+        task.copy = copy;
         task.moved = (kind == TaskKind::Move).then_some(source);
         let id = task.id;
-        self.tasks.pending.remove(&(assigned, number));
-        self.tasks.processing.insert((assigned, number));
         self.set_task_timer(number);
         let record = &self.objects[object];
         let (key, version, len) = (record.key.to_string(), record.version, record.len);

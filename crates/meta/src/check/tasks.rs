@@ -4,7 +4,7 @@ use super::{Check, ensure};
 use crate::Meta;
 use crate::record::ObjectState;
 use crate::slab::NONE;
-use crate::task::{Task, Tasks};
+use crate::task::{Load, Origin, Task, Tasks};
 use crate::timeout::Timer;
 
 impl Meta {
@@ -38,12 +38,20 @@ impl Meta {
             }
         }
         let ended = tasks.known.len() - tasks.pending.len() - tasks.processing.len();
-        let kept = tasks.finished.len();
+        let (kept, own) = (tasks.finished.len(), tasks.own_finished.len());
         ensure(
             "ended tasks are kept up to the limit",
-            ended == kept && kept <= self.config.max_finished_tasks,
-            || format!("{ended} ended, {kept} kept"),
+            ended == kept + own && kept <= self.config.max_finished_tasks,
+            || format!("{ended} ended, {kept} of callers and {own} others kept"),
         )?;
+        let is_callers = |entry: &&(_, u64)| tasks.known[&entry.1].origin == Origin::Caller;
+        let of_callers = Load {
+            pending: tasks.pending.iter().filter(is_callers).count(),
+            processing: tasks.processing.iter().filter(is_callers).count(),
+        };
+        ensure("callers' tasks are counted", of_callers == tasks.of_callers, || {
+            format!("{of_callers:?}, counted {:?}", tasks.of_callers)
+        })?;
         let under_way = tasks.pending.len() + tasks.processing.len();
         ensure("every task under way has an object", under_way == tasks.by_object.len(), || {
             format!("{under_way} under way, {} objects", tasks.by_object.len())
