@@ -29,6 +29,7 @@ SECTIONS: dict[str, tuple[list[str], list[str]]] = {
     "The package": (["bench/package.py"], ["--rounds", "3"]),
     "Instructions": (["bench/instructions.py"], []),
     "The master's state machine": ([*CARGO, "mooncake-meta", "--bench", "meta"], ["--", "100000"]),
+    "A pool that comes back": ([*CARGO, "mooncake-master", "--bench", "recovery"], ["--", "100000"]),
     "The range allocator": ([*CARGO, "mooncake-alloc", "--bench", "alloc"], ["--", "50000"]),
     "The wire": ([*CARGO, "mooncake-wire", "--bench", "frames"], []),
 }
