@@ -78,3 +78,24 @@ fn complain(message: &str) -> ExitCode {
     eprintln!("{message}");
     ExitCode::from(2)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_operation_runs() {
+        for Operation { name, run, .. } in operations() {
+            println!("{name}");
+            run(2);
+        }
+    }
+
+    #[test]
+    fn every_operation_has_a_name_of_its_own() {
+        let names: BTreeSet<&str> = operations().iter().map(|operation| operation.name).collect();
+        assert_eq!(names.len(), operations().len());
+    }
+}

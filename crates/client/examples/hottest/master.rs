@@ -4,8 +4,8 @@ use std::hint::black_box;
 
 use mooncake_meta::{Config, Meta};
 use mooncake_types::{
-    ClientId, Epoch, MountSegment, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig, Reply,
-    Request, SegmentId, Tick, Version,
+    ClientId, Epoch, MountSegment, PutEnd, PutItem, PutMode, PutStart, RangeDrop, ReplicateConfig,
+    Reply, Request, SegmentId, Tick, Version,
 };
 
 use crate::keys::{BATCH, batches, borrowed};
@@ -43,7 +43,7 @@ pub(crate) const OPERATIONS: &[Row] = &[
     ),
     (
         "remove_1000",
-        "put_start, put_end and remove, 1,000 keys a request; per key",
+        "put_start, put_end, remove and the nodes' word that nothing is left, 1,000 keys a request; per key",
         BATCH,
         put_and_remove,
     ),
@@ -138,6 +138,15 @@ fn put_and_remove(rounds: usize) {
         put_batch(&mut meta, Tick(2), &more[0]);
         let keys = borrowed(&more[0]);
         let reply = meta.handle(Tick(2), CLIENT, &Request::Remove { keys, force: false });
-        assert_eq!(reply, Reply::Statuses(vec![Ok(()); BATCH]), "nothing is leased");
+        let Reply::Remaining { results, remains } = reply else {
+            panic!("a removal is answered with what the nodes still hold");
+        };
+        assert!(results.iter().all(Result::is_ok) && remains.lease_ms == 0, "nothing is leased");
+        let dropped = remains.ranges.iter().map(|range| RangeDrop {
+            segment: remains.segments[range.segment as usize].id,
+            offset: range.offset,
+            version: range.version,
+        });
+        black_box(meta.handle(Tick(2), CLIENT, &Request::Dropped { dropped: dropped.collect() }));
     }
 }
