@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 use mooncake_client::{
     Buffer, ErrorCode, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
 };
+use mooncake_ha::KubernetesAccess;
 
 use crate::program::{PATIENCE, Program};
 use crate::surroundings::{Folder, http};
@@ -19,6 +20,10 @@ pub(crate) struct Master {
 
 impl Master {
     pub(crate) fn start(coordinator: &str) -> Master {
+        Self::start_told(coordinator, &[])
+    }
+
+    fn start_told(coordinator: &str, variables: &[(&str, &str)]) -> Master {
         let kind = coordinator.split("://").next().expect("a scheme");
         let args = [
             "--enable_ha",
@@ -31,7 +36,8 @@ impl Master {
             "--rpc_address=127.0.0.1",
             "--metrics_host=127.0.0.1",
         ];
-        let program = Program::start(env!("CARGO_BIN_EXE_mooncake_master"), &args);
+        let path = env!("CARGO_BIN_EXE_mooncake_master");
+        let program = Program::start_told(path, &args, variables);
         let line = program.line("the master stands for election");
         let field = |name| Program::field(&line, name);
         let (rpc, admin) = (field("rpc_addr="), field("admin_addr="));
@@ -60,6 +66,8 @@ impl Master {
 /// Masters that are elected by a coordinator, and what uses them.
 pub(crate) struct Cluster {
     coordinator: String,
+    /// How the API server of Kubernetes is reached, if that is the coordinator.
+    api: Option<String>,
     nodes: Vec<Program>,
     _folder: Option<Folder>,
 }
@@ -67,20 +75,40 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// One whose coordinator is there.
     pub(crate) fn at(coordinator: String) -> Cluster {
-        Cluster { coordinator, nodes: Vec::new(), _folder: None }
+        Cluster { coordinator, api: None, nodes: Vec::new(), _folder: None }
+    }
+
+    /// One whose coordinator is an object of this API server.
+    pub(crate) fn at_kubernetes(coordinator: &str, url: String) -> Cluster {
+        Cluster { api: Some(url), ..Self::at(coordinator.to_owned()) }
     }
 
     /// One whose coordinator is a folder.
     pub(crate) fn new(name: &str) -> Cluster {
         let folder = Folder::new(name);
         let coordinator = format!("file://{}", folder.path().display());
-        Cluster { coordinator, nodes: Vec::new(), _folder: Some(folder) }
+        Cluster { coordinator, api: None, nodes: Vec::new(), _folder: Some(folder) }
     }
 
     /// Starts a master that listens, and does whatever it is elected to.
     pub(crate) fn master(&self) -> Master {
-        Master::start(&self.coordinator)
+        Master::start_told(&self.coordinator, &self.variables())
     }
+
+    fn variables(&self) -> Vec<(&str, &str)> {
+        self.api.iter().map(|url| ("MOONCAKE_KUBERNETES_URL", url.as_str())).collect()
+    }
+
+    /// A store that lends nothing, and asks the coordinator who leads.
+    pub(crate) fn store(&self) -> Store {
+        let access = |url: &String| KubernetesAccess {
+            url: url.clone(),
+            token_path: None,
+            certificate_path: None,
+        };
+        open(&self.coordinator, self.api.as_ref().map(access))
+    }
+
     /// Two masters, of which the first leads.
     pub(crate) fn pair(&self) -> (Master, Master) {
         let leader = self.master();
@@ -102,7 +130,8 @@ impl Cluster {
             "--global_segment_size=32MB",
             &format!("--master_server_address={}", self.coordinator),
         ];
-        let node = Program::start(env!("CARGO_BIN_EXE_mooncake_client"), &args);
+        let path = env!("CARGO_BIN_EXE_mooncake_client");
+        let node = Program::start_told(path, &args, &self.variables());
         node.line("the storage node is ready");
         self.nodes.push(node);
     }
@@ -110,8 +139,13 @@ impl Cluster {
 
 /// A store that lends nothing, whose masters are at `master`.
 pub(crate) fn store(master: &str) -> Store {
+    open(master, None)
+}
+
+fn open(master: &str, kubernetes: Option<KubernetesAccess>) -> Store {
     let config = StoreConfig {
         master: master.to_owned(),
+        kubernetes,
         segment_bytes: 0,
         ..StoreConfig::from_variables(|_| None).expect("the defaults make sense")
     };

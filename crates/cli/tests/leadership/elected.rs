@@ -4,9 +4,7 @@ use mooncake_client::{ErrorCode, Store, StoreConfig};
 use rustix::process::Signal;
 
 use crate::cluster::{Cluster, Master, TTL, get, put, store, until_served};
-
-/// What a takeover may take beyond the lease.
-const SLACK: Duration = Duration::from_secs(1);
+use crate::followed::{SLACK, a_paused_leader_is_fenced};
 
 fn list(masters: [&Master; 2]) -> String {
     masters.map(|master| master.rpc.clone()).join(";")
@@ -54,28 +52,7 @@ fn a_leader_that_is_asked_to_stop_is_replaced_without_waiting_for_its_lease() {
 
 #[test]
 fn a_leader_that_was_paused_beyond_its_lease_does_nothing_and_stands_by() {
-    let mut cluster = Cluster::new("paused");
-    let (paused, standby) = cluster.pair();
-    cluster.add_node();
-    // One store follows; the other knows this master only, and has a connection to it.
-    let (store, loyal) = (store(cluster.coordinator()), store(&paused.rpc));
-    until_served(&store, "before");
-    assert_eq!(put(&loyal, "loyal", 1), Ok(()));
-    paused.program.signal(Signal::STOP);
-    let late = std::thread::spawn(move || (put(&loyal, "late", 1), loyal));
-    let begun = Instant::now();
-    until_served(&store, "after");
-    let took = begun.elapsed();
-    // Who waits for an answer that does not come needs some more until it looks elsewhere.
-    assert!(took < TTL + 4 * SLACK, "{took:?}");
-    assert_eq!(put(&store, "late", 2), Ok(()));
-    paused.program.signal(Signal::CONT);
-    let (late, _loyal) = late.join().expect("a put does not panic");
-    assert!(late.is_err(), "a leader that is none took a put: {late:?}");
-    paused.program.line("leads no more");
-    paused.wait_until("/ha_status", "standby");
-    assert_eq!(standby.says("/role"), "leader");
-    assert_eq!(get(&store, "late", 2), Ok(()));
+    a_paused_leader_is_fenced(Cluster::new("paused"));
 }
 
 #[test]
@@ -172,4 +149,52 @@ fn without_a_leader_calls_fail_at_once_and_opening_says_what_is_missing() {
     let error = Store::open(config).expect_err("nobody leads there").to_string();
     let expected = format!("{}: no master leads", nobody.coordinator());
     assert!(error.contains(&expected), "{error}");
+}
+
+/// Both masters are gone: for a store that asks the coordinator who leads, and for one that has a list of masters.
+#[test]
+fn without_any_master_known_objects_are_read_and_everything_else_ends_soon() {
+    let mut cluster = Cluster::new("headless");
+    let (mut leader, mut standby) = cluster.pair();
+    cluster.add_node();
+    let stores = [cluster.store(), store(&list([&leader, &standby]))];
+    for (number, store) in stores.iter().enumerate() {
+        for name in ["known", "other"] {
+            assert_eq!(put(store, &format!("{name}-{number}"), 0), Ok(()));
+        }
+        assert_eq!(get(store, &format!("known-{number}"), 0), Ok(()));
+    }
+    leader.program.kill();
+    standby.program.kill();
+    let soon = |what: &str, begun: Instant| {
+        let took = begun.elapsed();
+        assert!(took < SLACK, "{what} took {took:?}");
+    };
+    for (number, store) in stores.iter().enumerate() {
+        for _ in 0..20 {
+            let begun = Instant::now();
+            assert_eq!(get(store, &format!("known-{number}"), 0), Ok(()));
+            soon("a get of what is known", begun);
+        }
+        let other = format!("other-{number}");
+        let begun = Instant::now();
+        assert_eq!(get(store, &other, 0), Err(ErrorCode::RpcFail));
+        soon("a get", begun);
+        let begun = Instant::now();
+        assert_eq!(put(store, "new", 0), Err(ErrorCode::RpcFail));
+        soon("a put", begun);
+        let begun = Instant::now();
+        assert_eq!(store.remove(&[&other], true), [Err(ErrorCode::RpcFail)]);
+        soon("a removal", begun);
+        let begun = Instant::now();
+        assert_eq!(store.exist(&[&other]), [Err(ErrorCode::RpcFail)]);
+        soon("a question", begun);
+    }
+    // What the nodes hold is there again when somebody leads.
+    let next = cluster.master();
+    next.wait_until_role("leader");
+    until_served(&stores[0], "after");
+    for name in ["known-0", "other-0", "known-1", "other-1"] {
+        assert_eq!(get(&stores[0], name, 0), Ok(()), "{name}");
+    }
 }

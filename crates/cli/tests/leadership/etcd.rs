@@ -1,12 +1,13 @@
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::{Cluster, TTL, get, put, store, until_served};
+use crate::followed::a_paused_leader_is_fenced;
 use crate::program::PATIENCE;
-use crate::surroundings::Folder;
+use crate::surroundings::{Folder, free_port};
 
 /// Another process may take a free port first; then the start is tried again.
 const ATTEMPTS: usize = 3;
@@ -72,11 +73,6 @@ impl Drop for Etcd {
     }
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("bound").port()
-}
-
 #[test]
 fn etcd_elects_the_leader_and_may_be_away_for_less_than_a_lease() {
     let etcd = Etcd::start();
@@ -106,4 +102,10 @@ fn etcd_elects_the_leader_and_may_be_away_for_less_than_a_lease() {
     for key in ["early", "without"] {
         assert_eq!(get(&store, key, 0), Ok(()), "{key}");
     }
+}
+
+#[test]
+fn etcd_has_a_paused_leader_replaced_and_it_does_nothing_late() {
+    let etcd = Etcd::start();
+    a_paused_leader_is_fenced(Cluster::at(format!("etcd://127.0.0.1:{}", etcd.port)));
 }

@@ -6,6 +6,14 @@ mod alone;
 mod cluster;
 mod elected;
 mod etcd;
+mod followed;
+mod kubernetes;
+#[path = "../../../ha/tests/coordinators/leases.rs"]
+mod leases;
 #[path = "../program/mod.rs"]
 mod program;
+mod redis;
+#[allow(dead_code, reason = "these tests need the part that serves")]
+#[path = "../../../ha/tests/coordinators/stub.rs"]
+mod stub;
 mod surroundings;

@@ -31,8 +31,17 @@ pub(crate) struct Program {
 
 impl Program {
     pub(crate) fn start(path: &str, args: &[&str]) -> Program {
+        Self::start_told(path, args, &[])
+    }
+
+    /// Starts it with further variables of the environment.
+    pub(crate) fn start_told(path: &str, args: &[&str], variables: &[(&str, &str)]) -> Program {
         let mut command = Command::new(path);
-        command.args(args).env_remove("MOONCAKE_AUTH_TOKEN").env_remove("MC_STORE_CLUSTER_ID");
+        command
+            .envs(variables.iter().copied())
+            .args(args)
+            .env_remove("MOONCAKE_AUTH_TOKEN")
+            .env_remove("MC_STORE_CLUSTER_ID");
         command.env_remove("MOONCAKE_ADVERTISE_ADDRESS").stdin(Stdio::null());
         command.env("XDG_STATE_HOME", state_home());
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the program exists");

@@ -18,11 +18,15 @@ pub struct KubernetesAccess {
 
 impl KubernetesAccess {
     /// What a pod is told by its environment: `KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`, with the
-    /// service account that is mounted into it. None outside of a pod.
+    /// service account that is mounted into it. `MOONCAKE_KUBERNETES_URL` goes before that: a proxy which wants no token, such
+    /// as `kubectl proxy`. None if there is neither.
     ///
     /// Made to be called where a program reads its configuration; nothing else here reads the environment.
     #[must_use]
     pub fn from_environment() -> Option<Self> {
+        if let Ok(url) = std::env::var("MOONCAKE_KUBERNETES_URL") {
+            return Some(Self { url, token_path: None, certificate_path: None });
+        }
         let host = std::env::var("KUBERNETES_SERVICE_HOST").ok()?;
         let port = std::env::var("KUBERNETES_SERVICE_PORT").ok()?.parse().ok()?;
         let folder = PathBuf::from(SERVICE_ACCOUNT);

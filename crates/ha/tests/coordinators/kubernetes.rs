@@ -1,6 +1,4 @@
-use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -10,72 +8,10 @@ use mooncake_ha::{
 use mooncake_types::SegmentId;
 use serde_json::{Value, json};
 
+use crate::leases::{Leases, serve};
 use crate::server::free_port;
-use crate::stub::{HttpAnswer, HttpRequest, LossyWay, drips, floods, listen, says, serve_http};
+use crate::stub::{LossyWay, drips, floods, listen, says};
 use crate::world::{CLUSTER, TTL, TestFolder, World, candidate, ended, follow, lead, options};
-
-const NAMESPACE: &str = "/apis/coordination.k8s.io/v1/namespaces/kv/leases";
-
-/// What an API server takes of annotations, in bytes.
-const MAX_ANNOTATION_BYTES: usize = 256 << 10;
-
-/// The leases of an API server that replaces an object only if the newest version of it is named.
-#[derive(Debug, Default)]
-struct Leases {
-    objects: BTreeMap<String, Value>,
-    version: u64,
-    /// What has to stand in a request, if anything.
-    authorization: Option<String>,
-}
-
-impl Leases {
-    fn answer(&mut self, request: &HttpRequest) -> HttpAnswer {
-        if self.authorization.as_ref().is_some_and(|wanted| *wanted != request.authorization) {
-            return failure(401, "Unauthorized");
-        }
-        let name = request.path.strip_prefix(NAMESPACE);
-        let Some(name) = name else { return failure(404, "no such resource") };
-        let sent: Value = serde_json::from_slice(&request.body).unwrap_or_default();
-        match (request.method.as_str(), name.strip_prefix('/')) {
-            ("GET", Some(name)) => match self.objects.get(name) {
-                Some(object) => (200, object.to_string().into_bytes()),
-                None => failure(404, "NotFound"),
-            },
-            ("POST", None) => {
-                let name = sent["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-                match self.objects.contains_key(&name) {
-                    true => failure(409, "AlreadyExists"),
-                    false => self.store(&name, sent, 201),
-                }
-            }
-            ("PUT", Some(name)) => {
-                let Some(stored) = self.objects.get(name) else { return failure(404, "NotFound") };
-                let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
-                match version(stored) == version(&sent) {
-                    true => self.store(name, sent, 200),
-                    false => failure(409, "Conflict"),
-                }
-            }
-            _ => failure(405, "MethodNotAllowed"),
-        }
-    }
-
-    fn store(&mut self, name: &str, mut object: Value, status: u16) -> HttpAnswer {
-        if object["metadata"]["annotations"].to_string().len() > MAX_ANNOTATION_BYTES {
-            return failure(422, "Invalid");
-        }
-        self.version += 1;
-        object["metadata"]["resourceVersion"] = self.version.to_string().into();
-        let text = object.to_string().into_bytes();
-        self.objects.insert(name.to_owned(), object);
-        (status, text)
-    }
-}
-
-fn failure(status: u16, reason: &str) -> HttpAnswer {
-    let body = json!({"kind": "Status", "status": "Failure", "reason": reason, "code": status});
-    (status, body.to_string().into_bytes())
-}
 
 /// An API server on a port of this host.
 struct Api {
@@ -119,10 +55,6 @@ impl Api {
         let (status, _) = leases.store(CLUSTER, object, 200);
         assert_eq!(status, 200);
     }
-}
-
-fn serve(leases: &Mutex<Leases>, stream: impl Read + Write) {
-    let _ = serve_http(stream, |request| leases.lock().expect("no panic").answer(request));
 }
 
 impl World for Api {

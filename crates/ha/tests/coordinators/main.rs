@@ -6,6 +6,7 @@ mod contract;
 mod etcd;
 mod file;
 mod kubernetes;
+mod leases;
 mod memory;
 mod redis;
 mod server;
