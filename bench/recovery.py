@@ -1,0 +1,378 @@
+#!/usr/bin/env python3
+"""How long a pool is out of service when a part of it dies, beside the C++ package; a table in Markdown.
+
+    python3 bench/recovery.py                       # about ten minutes; see --help
+    python3 bench/recovery.py --quick --only rust   # fewer objects and shorter outages, for a look
+
+Each scenario starts a pool of real processes on this host, fills it, has one client put new objects and another get
+the old ones in turn without end, breaks something, and looks at what the clients were answered: the longest time
+without a put or a get that did what it should, and how many objects are lost afterwards. Every value that is read is
+compared. Masters that elect a leader need `etcd` on the PATH. A scenario that a package cannot do, or does not
+survive, has its reason in place of figures.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import environment
+from table import markdown
+
+HERE = pathlib.Path(__file__).resolve().parent
+START_DEADLINE_S = 60.0
+# Calls go on for so long before something is broken.
+BEFORE_S = 2.0
+
+
+class FailedError(Exception):
+    """A process did not start, or ended, or the package cannot do this."""
+
+
+class Outage(NamedTuple):
+    """What one scenario came to; seconds."""
+
+    no_put_s: float | None
+    no_get_s: float
+    longest_call_s: float
+    lost: int
+    objects: int
+    back_s: float | None = None
+
+
+class Process:
+    """A program, its output in a file."""
+
+    def __init__(self, command: list[str], variables: dict[str, str], log: pathlib.Path) -> None:
+        self.log = log
+        with log.open("ab") as file, log.with_suffix(".err").open("ab") as errors:
+            self.child = subprocess.Popen(command, env=variables, stdin=subprocess.PIPE, stdout=file, stderr=errors)
+
+    def lines(self) -> list[str]:
+        return self.log.read_text(errors="replace").splitlines()
+
+    def wait_for(self, is_there: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + START_DEADLINE_S
+        while not is_there():
+            if self.child.poll() is not None or time.monotonic() > deadline:
+                said = self.log.with_suffix(".err").read_text(errors="replace").strip().splitlines()
+                raise FailedError(f"{what}: {said[-1][:200] if said else 'it says nothing'}")
+            time.sleep(0.01)
+
+    def wait_until_ready(self) -> None:
+        self.wait_for(lambda: "ready" in self.lines(), f"{self.log.stem} is not ready")
+
+    def signal(self, number: int) -> None:
+        self.child.send_signal(number)
+
+    def kill(self) -> None:
+        self.child.kill()
+        self.child.wait()
+
+    def answers(self) -> list[dict[str, Any]]:
+        found = [json.loads(line) for line in self.lines()[:-1] if line.startswith("{") and line.endswith("}")]
+        if self.child.poll() is not None:
+            raise FailedError(f"{self.log.stem} has ended: {self.log.with_suffix('.err').read_text()[-200:]}")
+        return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+class Pool:
+    """Processes of one package. Use it in a `with`."""
+
+    def __init__(self, package: str, programs: pathlib.Path | None) -> None:
+        self.package, self.python = package, environment.python_of(package)
+        self.programs = programs if package == "rust" and programs else self.python.parent
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="mooncake-recovery-"))
+        self.variables = {**os.environ, "XDG_STATE_HOME": str(self.folder), "MOONCAKE_TRANSPORTS": "tcp"}
+        self.processes: list[Process] = []
+        self.etcd: Process | None = None
+        self.coordinator = ""
+
+    def start(self, name: str, command: list[str], variables: dict[str, str] | None = None) -> Process:
+        count = len(self.processes)
+        process = Process(command, variables or self.variables, self.folder / f"{name}-{count}.log")
+        self.processes.append(process)
+        return process
+
+    def master(self, port: int, flags: list[str] | None = None) -> Process:
+        command = [str(self.programs / "mooncake_master"), f"--rpc_port={port}", f"--metrics_port={free_port()}"]
+        process = self.start("master", [*command, "--rpc_address=127.0.0.1", *(flags or [])])
+        process.wait_for(lambda: listens(port) or bool(flags), "the master does not listen")
+        return process
+
+    def start_etcd(self) -> None:
+        if not shutil.which("etcd"):
+            raise FailedError("etcd is not on the PATH")
+        client, peer = free_port(), free_port()
+        place, peers = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
+        command = ["etcd", f"--data-dir={self.folder / 'etcd'}", "--name=a", f"--initial-cluster=a={peers}"]
+        command += [f"--listen-client-urls={place}", f"--advertise-client-urls={place}"]
+        command += [f"--listen-peer-urls={peers}", f"--initial-advertise-peer-urls={peers}"]
+        self.etcd = self.start("etcd", command)
+        self.etcd.wait_for(lambda: listens(client), "etcd does not listen")
+        self.coordinator = f"127.0.0.1:{client}"
+
+    def masters(self, ttl_s: int) -> tuple[Process, Process]:
+        """Two that stand for election; the first leads."""
+        self.start_etcd()
+        flags = ["--enable_ha=true", f"--etcd_endpoints={self.coordinator}", "--ha_backend_type=etcd"]
+        if self.package == "rust":
+            flags.append(f"--ha_lease_ttl_sec={ttl_s}")
+        elif ttl_s != 5:
+            raise FailedError("its lease is always 5 s")
+        port = free_port()
+        first = self.master(port, flags)
+        first.wait_for(lambda: listens(port), "no master leads")
+        # The one that was first leads, once it had time for it; then the other stands by.
+        time.sleep(2)
+        return first, self.master(free_port(), flags)
+
+    def role(self, role: str, master: str, *more: str, variables: dict[str, str] | None = None) -> Process:
+        command = [str(self.python), str(HERE / "recovery_peer.py"), role, "--master", master, *more]
+        process = self.start(role, command, variables)
+        if role != "fill":
+            process.wait_until_ready()
+        return process
+
+    def fill(self, master: str, *more: str) -> None:
+        process = self.role("fill", master, *more)
+        process.wait_until_ready()
+
+    def elected(self) -> str:
+        return f"etcd://{self.coordinator}"
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        for process in reversed(self.processes):
+            process.child.kill()
+            process.child.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def gap(answers: list[dict[str, Any]], since: float, until: float) -> float:
+    """The longest time without a call that did what it should."""
+    ends = [answer["t1"] for answer in answers if answer["ok"] and since < answer["t1"] < until]
+    marks: list[float] = [since, *ends, until]
+    return max(float(later - earlier) for earlier, later in itertools.pairwise(marks))
+
+
+def lost(gets: list[dict[str, Any]], count: int) -> int:
+    """Objects that the last look at each did not find, of those that were looked at in the last pass."""
+    last = {answer["key"]: answer["ok"] for answer in gets}
+    return count - sum(bool(ok) for ok in last.values())
+
+
+def watch(pool: Pool, master: str, size: list[str], count: int, do: Callable[[], None], after_s: float) -> Outage:
+    """Has clients put and get while `do` breaks something, and for some time after that."""
+    putter, getter = pool.role("put", master, *size), pool.role("get", master, *size)
+    time.sleep(BEFORE_S)
+    since = time.monotonic()
+    do()
+    # A pass over all objects has to begin after everything came back.
+    time.sleep(after_s)
+    passed = time.monotonic()
+    deadline = passed + 120
+    while time.monotonic() < deadline:
+        seen = {answer["key"] for answer in getter.answers() if answer["t0"] > passed}
+        if len(seen) == count:
+            break
+        time.sleep(0.2)
+    puts, gets = putter.answers(), getter.answers()
+    until = max(puts[-1]["t1"], gets[-1]["t1"])
+    calls = [answer["t1"] - answer["t0"] for answer in [*puts, *gets] if answer["t1"] > since]
+    no_put, no_get = gap(puts, since, until), gap(gets, since, until)
+    return Outage(no_put, no_get, max(calls), lost(gets, count), count)
+
+
+class Settings(NamedTuple):
+    objects: int
+    outage_s: float
+    named_gb: float
+
+
+def sizes(settings: Settings, replicas: int = 1) -> list[str]:
+    return ["--count", str(settings.objects), "--replicas", str(replicas)]
+
+
+def add_nodes(pool: Pool, master: str, count: int) -> list[Process]:
+    return [pool.role("node", master, "--segment", str(512 << 20)) for _ in range(count)]
+
+
+def master_restarted(pool: Pool, settings: Settings) -> Outage:
+    port = free_port()
+    master, address = pool.master(port), f"127.0.0.1:{port}"
+    add_nodes(pool, address, 2)
+    pool.fill(address, *sizes(settings))
+
+    def act() -> None:
+        master.kill()
+        pool.master(port)
+
+    return watch(pool, address, sizes(settings), settings.objects, act, 15)
+
+
+def elected(ttl_s: int, act: Callable[[Pool, Process], None], after_s: float) -> Callable[[Pool, Settings], Outage]:
+    def run(pool: Pool, settings: Settings) -> Outage:
+        leader, _ = pool.masters(ttl_s)
+        add_nodes(pool, pool.elected(), 2)
+        pool.fill(pool.elected(), *sizes(settings))
+        return watch(pool, pool.elected(), sizes(settings), settings.objects, lambda: act(pool, leader), after_s)
+
+    return run
+
+
+def etcd_away(pool: Pool, settings: Settings) -> Outage:
+    pool.masters(5)
+    add_nodes(pool, pool.elected(), 2)
+    pool.fill(pool.elected(), *sizes(settings))
+    back: list[float] = []
+
+    def act() -> None:
+        assert pool.etcd
+        pool.etcd.signal(signal.SIGSTOP)
+        time.sleep(settings.outage_s)
+        pool.etcd.signal(signal.SIGCONT)
+        back.append(time.monotonic())
+
+    outage = watch(pool, pool.elected(), sizes(settings), settings.objects, act, 20)
+    putter = next(process for process in pool.processes if process.log.stem.startswith("put"))
+    first = min((answer["t1"] for answer in putter.answers() if answer["ok"] and answer["t0"] > back[0]), default=None)
+    return outage._replace(back_s=None if first is None else first - back[0])
+
+
+def node_killed(replicas: int) -> Callable[[Pool, Settings], Outage]:
+    def run(pool: Pool, settings: Settings) -> Outage:
+        port = free_port()
+        address = f"127.0.0.1:{port}"
+        pool.master(port)
+        nodes = add_nodes(pool, address, 3)
+        pool.fill(address, *sizes(settings, replicas))
+        return watch(pool, address, sizes(settings, replicas), settings.objects, nodes[0].kill, 20)
+
+    return run
+
+
+def named_node_restarted(pool: Pool, settings: Settings) -> Outage:
+    if pool.package == "cpp":
+        raise FailedError("it has no segment that outlives its process")
+    port, size = free_port(), 65_536
+    address, count = f"127.0.0.1:{port}", int(settings.named_gb * (1 << 30)) // size
+    pool.master(port)
+    segment = pathlib.Path(f"/dev/shm/mooncake-recovery-{os.getpid()}")
+    variables = {**pool.variables, "MOONCAKE_SEGMENT_PATH": str(segment)}
+    room = str(count * size * 5 // 4 + (64 << 20))
+    try:
+        node = pool.role("node", address, "--segment", room, variables=variables)
+        what = ["--count", str(count), "--size", str(size)]
+        pool.fill(address, *what)
+        finder = pool.role("find", address, *what)
+        since = time.monotonic()
+        node.kill()
+        pool.role("node", address, "--segment", room, variables=variables)
+        assert finder.child.stdin
+        finder.child.stdin.write(b"\n")
+        finder.child.stdin.flush()
+        finder.wait_for(lambda: any(line.startswith("{") for line in finder.lines()), "the objects are not found")
+        found = json.loads(finder.lines()[-1])
+        if found["right"] != found["read"]:
+            raise FailedError(f"{found['read'] - found['right']} of {found['read']} objects cannot be read")
+        took = found["found_at"] - since
+        return Outage(None, took, took, found["missing"], count)
+    finally:
+        segment.unlink(missing_ok=True)
+
+
+def kill_leader(_: Pool, leader: Process) -> None:
+    leader.kill()
+
+
+def pause_leader(_: Pool, leader: Process) -> None:
+    leader.signal(signal.SIGSTOP)
+
+
+SCENARIOS: dict[str, Callable[[Pool, Settings], Outage]] = {
+    "master killed and started again": master_restarted,
+    "leader killed, lease of 1 s": elected(1, kill_leader, 15),
+    "leader killed, lease of 5 s": elected(5, kill_leader, 25),
+    "leader paused, lease of 5 s": elected(5, pause_leader, 25),
+    "node killed, one replica": node_killed(1),
+    "node killed, two replicas": node_killed(2),
+    "node restarted with its named segment": named_node_restarted,
+    "etcd away": etcd_away,
+}
+
+
+def measure(package: str, name: str, args: argparse.Namespace) -> Outage | str:
+    quick = args.quick
+    settings = Settings(args.objects // (5 if quick else 1), args.outage / (3 if quick else 1), args.named_gb)
+    if quick:
+        settings = settings._replace(named_gb=args.named_gb / 10)
+    print(f"{package}: {name}", file=sys.stderr, flush=True)
+    try:
+        with Pool(package, args.programs) as pool:
+            return SCENARIOS[name](pool, settings)
+    except (FailedError, OSError) as error:
+        return str(error)
+
+
+def row(name: str, package: str, found: Outage | str) -> list[str]:
+    if isinstance(found, str):
+        return [name, package, found, "", "", ""]
+    back = f" ({found.back_s:.2f} s after it is back)" if found.back_s is not None else ""
+    no_put = "-" if found.no_put_s is None else f"{found.no_put_s:.2f} s{back}"
+    times = [no_put, f"{found.no_get_s:.2f} s", f"{found.longest_call_s:.2f} s"]
+    return [name, package, *times, f"{found.lost} of {found.objects}"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    environment.add_arguments(parser)
+    parser.add_argument("--quick", action="store_true", help="fewer objects, shorter outages")
+    parser.add_argument("--objects", type=int, default=1000, help="objects of 16 KiB that the pool holds (1000)")
+    parser.add_argument("--outage", type=float, default=30, help="seconds that etcd is away (30)")
+    parser.add_argument("--named-gb", type=float, default=1, help="GiB that the named segment holds (1)")
+    parser.add_argument("--scenario", action="append", choices=list(SCENARIOS), help="only this one; may be repeated")
+    parser.add_argument("--programs", type=pathlib.Path, help="where this project's programs are, if not in its wheel")
+    parser.add_argument("--json", type=pathlib.Path, help="write the figures here too")
+    args = parser.parse_args()
+    variants = environment.prepare(args)
+    packages = [package for package in ("rust", "cpp") if package in variants]
+    head = ["what happens", "package", "no put for", "no get for", "longest call", "objects lost"]
+    rows, figures = [head], {}
+    for name in args.scenario or SCENARIOS:
+        for package in packages:
+            found = measure(package, name, args)
+            rows.append(row(name, environment.VARIANTS[package][0], found))
+            figures[f"{name}, {package}"] = found if isinstance(found, str) else found._asdict()
+    print(f"{environment.machine()}; objects of 16 KiB; processes of one host, by TCP\n")
+    print(markdown(rows))
+    if args.json:
+        args.json.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
