@@ -13,14 +13,18 @@ PYTHON_CODE := python packaging bench engines
 ARGS ?=
 # How many seeds of simulated clusters `make soak` runs.
 SEEDS ?= 10000
+# How long `make chaos` does harm, and which faults it chooses; by default others each time.
+SECONDS ?= 600
+SEED ?=
+CHAOS := cargo run --locked --package mooncake-chaos -- run
 # The servers that tests start themselves, and how they are installed.
 SERVER_PACKAGES := etcd-server redis-server
 AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build check check-rust check-python check-licences servers test test-rust test-python demo \
-    bench bench-scale bench-check bench-all engines soak clean
+.PHONY: help setup build check check-rust check-python check-licences servers test test-rust test-chaos test-python demo \
+    bench bench-scale bench-check bench-all bench-recovery engines soak chaos clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,7 +51,7 @@ check-licences:
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --offline check licenses bans; \
 	else echo "cargo-deny is not installed: licences are not checked"; fi
 
-test: build check test-rust test-python ## run everything: checks, Rust tests, Python tests, processes
+test: build check test-rust test-chaos test-python ## run everything: checks, Rust tests, Python tests, processes
 
 servers: ## install etcd and Redis, which tests start, from Debian's packages; as root, or by sudo
 	@if ! command -v etcd >/dev/null || ! command -v redis-server >/dev/null; then set -x; \
@@ -59,6 +63,9 @@ test-rust: servers
 	@if cargo nextest --version >/dev/null 2>&1; then set -x; cargo nextest run --workspace --locked; \
 	else set -x; cargo test --workspace --lib --bins --tests --examples --locked; fi
 	cargo test --workspace --doc --locked
+
+test-chaos: servers
+	$(CHAOS) --seconds 60
 
 test-python: $(WHEEL) $(TORCH)
 	$(BIN)/python -m mypy.stubtest mooncake._native mooncake.store mooncake.engine \
@@ -82,11 +89,17 @@ bench-check: ## count the instructions of the hottest operations, against bench/
 bench-all: ## every figure of docs/performance.md, into .bench/report.md: an hour, on a machine that does nothing else
 	$(PYTHON) bench/everything.py $(ARGS)
 
+bench-recovery: ## how long a pool is out of service when a part of it dies, beside the C++ package; ARGS="--quick" for a look
+	$(PYTHON) bench/recovery.py $(ARGS)
+
 engines: ## run vLLM, SGLang and LMCache on the store; installs 8 GB from PyPI into .engines; ARGS="--help" lists the options
 	$(PYTHON) engines/run.py $(ARGS)
 
 soak: ## simulate many clusters whose parts fail; SEEDS=100000 says how many, ARGS="FIRST EVENTS" which and how long
 	cargo run --release --locked --package mooncake-sim --example soak -- $(SEEDS) $(ARGS)
+
+chaos: servers ## real clusters whose processes and networks fail; SECONDS=600 says how long, SEED=1 which faults, ARGS="--help" lists more
+	$(CHAOS) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 clean: ## remove everything that was built
 	rm -rf $(VENV) target python/mooncake_store_rs.data

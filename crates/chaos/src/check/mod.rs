@@ -1,0 +1,183 @@
+//! Judges what clients were answered.
+
+mod linear;
+mod miss;
+
+use std::collections::BTreeMap;
+
+use crate::fault::Fault;
+use crate::history::{Call, Holders, Op, Outcome};
+use crate::monotonic::SECOND_NS;
+
+pub(crate) use miss::{Cause, Circumstances};
+
+/// No call may take longer, whatever is broken.
+const LONGEST_CALL_NS: u64 = 60 * SECOND_NS;
+
+/// What is wrong with one key, and what was done to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Violation {
+    pub(crate) key: String,
+    pub(crate) text: String,
+}
+
+/// What was judged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) violations: Vec<Violation>,
+    /// Misses, by why they may have been.
+    pub(crate) misses: BTreeMap<Cause, u64>,
+}
+
+/// All calls of a run.
+#[derive(Debug)]
+pub(crate) struct Evidence {
+    pub(crate) ops: Vec<Op>,
+    pub(crate) holders: Holders,
+    pub(crate) faults: Vec<Fault>,
+    /// From when on everything has been well for long.
+    pub(crate) settled_ns: u64,
+}
+
+impl Evidence {
+    /// The calls on each key, in the order of their beginnings.
+    fn by_key(&self) -> BTreeMap<&str, Vec<&Op>> {
+        let mut keys: BTreeMap<&str, Vec<&Op>> = BTreeMap::new();
+        for op in &self.ops {
+            keys.entry(&op.key).or_default().push(op);
+        }
+        keys.values_mut().for_each(|ops| ops.sort_by_key(|op| op.began_ns));
+        keys
+    }
+
+    fn circumstances(&self, is_final: bool) -> Circumstances<'_> {
+        Circumstances { faults: &self.faults, holders: &self.holders, is_final }
+    }
+
+    /// Each key that was ever used, and whether a get of it that begins now has to find something.
+    pub(crate) fn expected(&self, now_ns: u64) -> Vec<(String, bool)> {
+        let around = self.circumstances(true);
+        let keys = self.by_key().into_iter();
+        keys.map(|(key, ops)| (key.to_owned(), around.cause(&ops, now_ns, now_ns).is_none()))
+            .collect()
+    }
+
+    /// Judges everything.
+    pub(crate) fn judge(&self) -> Verdict {
+        let mut verdict = Verdict::default();
+        for (key, ops) in self.by_key() {
+            let mut blame = |text: String| {
+                verdict.violations.push(Violation { key: key.to_owned(), text });
+            };
+            if let Err(text) = linear::check(&ops) {
+                blame(text);
+            }
+            for op in &ops {
+                if self.took_too_long(op) {
+                    blame(format!(
+                        "a call took longer than {} s\n{op}",
+                        LONGEST_CALL_NS / SECOND_NS
+                    ));
+                }
+            }
+            if let Some(text) = self.last_miss(&ops) {
+                blame(text);
+            }
+            for op in ops.iter().filter(|op| is_miss(op) && op.began_ns < self.settled_ns) {
+                match self.circumstances(false).cause(&ops, op.began_ns, op.ended_ns) {
+                    Some(cause) => *verdict.misses.entry(cause).or_default() += 1,
+                    None => blame(format!("a get missed what was there\n{op}")),
+                }
+            }
+        }
+        verdict
+    }
+
+    /// At the end a key may be missed for a while, but must be found.
+    fn last_miss(&self, ops: &[&Op]) -> Option<String> {
+        let gets = ops.iter().filter(|op| op.call == Call::Get && op.began_ns >= self.settled_ns);
+        let last = gets.max_by_key(|op| op.ended_ns)?;
+        if let Outcome::Got(_) | Outcome::Wrong(_) = last.outcome {
+            return None;
+        }
+        let cause = self.circumstances(true).cause(ops, last.began_ns, last.ended_ns);
+        cause.is_none().then(|| format!("what was acknowledged is lost\n{last}"))
+    }
+
+    /// But for processes that were stopped themselves.
+    fn took_too_long(&self, op: &Op) -> bool {
+        let answered = op.outcome != Outcome::Unknown;
+        let is_stopped = |fault: &Fault| {
+            fault.hosts.iter().any(|host| host == op.host())
+                && fault.began_ns < op.ended_ns
+                && fault.ended_ns > op.began_ns
+        };
+        answered
+            && op.ended_ns - op.began_ns > LONGEST_CALL_NS
+            && !self.faults.iter().any(is_stopped)
+    }
+
+    /// All that was done to a key, as text.
+    pub(crate) fn history_of(&self, key: &str) -> String {
+        let ops = self.by_key().remove(key).unwrap_or_default();
+        let mut text = String::new();
+        for op in ops {
+            text.push_str(&op.to_string());
+            if let Some(hosts) = self.holders.get(&(op.key.clone(), op.value)) {
+                text.push_str(&format!(" on {}", hosts.join(", ")));
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+fn is_miss(op: &Op) -> bool {
+    op.call == Call::Get && op.outcome == Outcome::Missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn op(call: Call, value: u64, began_s: u64, outcome: Outcome) -> Op {
+        let (worker, key) = ("c1.0.0".to_owned(), "k".to_owned());
+        let (began_ns, ended_ns) = (began_s * SECOND_NS, (began_s + 1) * SECOND_NS);
+        Op { worker, call, key, value, began_ns, ended_ns, outcome }
+    }
+
+    fn judge(ops: Vec<Op>, faults: Vec<Fault>) -> Vec<String> {
+        let holders = Holders::from([(("k".to_owned(), 1), vec!["n1".to_owned()])]);
+        let evidence = Evidence { ops, holders, faults, settled_ns: 100 * SECOND_NS };
+        let first = |violation: Violation| violation.text.lines().next().map(str::to_owned);
+        evidence.judge().violations.into_iter().filter_map(first).collect()
+    }
+
+    #[test]
+    fn what_is_lost_at_the_end_is_blamed_and_what_comes_back_is_not() {
+        let up = || op(Call::Upsert, 1, 10, Outcome::Done);
+        let get = |at, outcome| op(Call::Get, 0, at, outcome);
+        let node = |at: u64| {
+            let hosts = vec!["n1".to_owned()];
+            Fault { kind: "x", hosts, began_ns: at * SECOND_NS, ended_ns: (at + 1) * SECOND_NS }
+        };
+        let lost = ["what was acknowledged is lost".to_owned()];
+        let failed = || Outcome::Failed("RPC_FAIL".to_owned());
+        assert_eq!(judge(vec![up(), get(110, Outcome::Missing)], vec![]), lost);
+        assert_eq!(judge(vec![up(), get(110, failed())], vec![]), lost);
+        assert_eq!(judge(vec![up(), get(110, Outcome::Missing)], vec![node(50)]), [""; 0]);
+        let found = vec![up(), get(110, Outcome::Missing), get(120, Outcome::Got(1))];
+        assert_eq!(judge(found, vec![]), [""; 0]);
+        let missed = judge(vec![up(), get(50, Outcome::Missing)], vec![]);
+        assert_eq!(missed, ["a get missed what was there"]);
+    }
+
+    #[test]
+    fn a_call_that_takes_long_is_blamed_unless_its_host_was_stopped() {
+        let long = Op { ended_ns: 90 * SECOND_NS, ..op(Call::Get, 0, 10, Outcome::Missing) };
+        assert_eq!(judge(vec![long.clone()], vec![]), ["a call took longer than 60 s"]);
+        let hosts = vec!["c1".to_owned()];
+        let stop = Fault { kind: "x", hosts, began_ns: 20 * SECOND_NS, ended_ns: 80 * SECOND_NS };
+        assert_eq!(judge(vec![long], vec![stop]), [""; 0]);
+    }
+}

@@ -1,0 +1,295 @@
+//! What is done to hosts, and when.
+
+use mooncake_client::Chance;
+use rustix::process::Signal;
+
+use crate::cluster::{CLIENT_TTL_S, Cluster, TTL_S};
+use crate::monotonic::{SECOND_NS, now_ns};
+use crate::net::Kind;
+
+const MS_NS: u64 = 1_000_000;
+
+/// Something that was done to hosts, and from when to when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) kind: &'static str,
+    pub(crate) hosts: Vec<String>,
+    pub(crate) began_ns: u64,
+    /// The end of time, while it lasts.
+    pub(crate) ended_ns: u64,
+}
+
+impl Fault {
+    /// Whether it was done to a host of these kinds.
+    pub(crate) fn touches(&self, kinds: &[char]) -> bool {
+        self.hosts.iter().any(|host| host.starts_with(kinds))
+    }
+}
+
+/// What is done to a host, until it is undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    /// Killed, and started again.
+    Kill,
+    Pause,
+    /// Paused and let go again and again, a part of a tenth of a second each.
+    Stutter,
+    /// Nothing goes in or out.
+    Unplug,
+    /// What it sends to hosts of these kinds is lost.
+    Mute(&'static [char]),
+    /// What hosts of these kinds send to it is lost.
+    Deafen(&'static [char]),
+    /// What it sends is late.
+    Delay,
+}
+
+/// Which hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    Leader,
+    Standby,
+    Any(char),
+    All(char),
+}
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    kind: &'static str,
+    target: Target,
+    action: Action,
+    /// Shortest and longest, in milliseconds.
+    hold_ms: [u64; 2],
+}
+
+const fn plan(kind: &'static str, target: Target, action: Action, hold_ms: [u64; 2]) -> Plan {
+    Plan { kind, target, action, hold_ms }
+}
+
+const LONG_MS: [u64; 2] = [1000 * (CLIENT_TTL_S + 4), 1000 * (CLIENT_TTL_S + 10)];
+const BEYOND_LEASE_MS: [u64; 2] = [1000 * TTL_S + 500, 1000 * TTL_S + 6000];
+
+const PLANS: &[Plan] = &[
+    plan("leader killed", Target::Leader, Action::Kill, [200, 6000]),
+    plan("leader killed", Target::Leader, Action::Kill, [200, 6000]),
+    plan("leader paused", Target::Leader, Action::Pause, BEYOND_LEASE_MS),
+    plan("leader unplugged", Target::Leader, Action::Unplug, BEYOND_LEASE_MS),
+    plan("leader cannot reach etcd", Target::Leader, Action::Mute(&['e']), BEYOND_LEASE_MS),
+    plan("leader cannot hear etcd", Target::Leader, Action::Deafen(&['e']), BEYOND_LEASE_MS),
+    plan(
+        "leader cannot hear nodes and clients",
+        Target::Leader,
+        Action::Deafen(&['n', 'c']),
+        [500, 5000],
+    ),
+    plan("leader stutters", Target::Leader, Action::Stutter, [2000, 6000]),
+    plan("standby killed", Target::Standby, Action::Kill, [200, 6000]),
+    plan("all masters killed", Target::All('m'), Action::Kill, [100, 4000]),
+    plan("etcd member killed", Target::Any('e'), Action::Kill, [200, 6000]),
+    plan("etcd member paused", Target::Any('e'), Action::Pause, [1000, 6000]),
+    plan("etcd member unplugged", Target::Any('e'), Action::Unplug, [1000, 6000]),
+    plan("etcd killed", Target::All('e'), Action::Kill, [500, 8000]),
+    plan("node killed", Target::Any('n'), Action::Kill, [100, 3000]),
+    plan("node killed", Target::Any('n'), Action::Kill, [100, 3000]),
+    plan("node paused", Target::Any('n'), Action::Pause, [300, 4000]),
+    plan("node paused for long", Target::Any('n'), Action::Pause, LONG_MS),
+    plan("node unplugged", Target::Any('n'), Action::Unplug, [300, 4000]),
+    plan("node unplugged for long", Target::Any('n'), Action::Unplug, LONG_MS),
+    plan("node cannot reach masters", Target::Any('n'), Action::Mute(&['m']), [1000, 8000]),
+    plan("node cannot hear masters", Target::Any('n'), Action::Deafen(&['m']), [1000, 8000]),
+    plan("node cannot hear clients", Target::Any('n'), Action::Deafen(&['c']), [1000, 5000]),
+    plan("node stutters", Target::Any('n'), Action::Stutter, [2000, 6000]),
+    plan("client killed", Target::Any('c'), Action::Kill, [50, 500]),
+    plan("client paused", Target::Any('c'), Action::Pause, [1000, 8000]),
+    plan("client unplugged", Target::Any('c'), Action::Unplug, [500, 6000]),
+    plan("client cannot reach nodes", Target::Any('c'), Action::Mute(&['n']), [500, 5000]),
+    plan("client cannot hear masters", Target::Any('c'), Action::Deafen(&['m']), [500, 5000]),
+    plan("packets late", Target::Any('m'), Action::Delay, [2000, 6000]),
+    plan("packets late", Target::Any('n'), Action::Delay, [2000, 6000]),
+];
+
+/// A fault that lasts.
+#[derive(Debug)]
+struct Active {
+    plan: Plan,
+    hosts: Vec<String>,
+    /// Where in the list of faults it stands.
+    number: usize,
+    until_ns: u64,
+    is_stopped: bool,
+}
+
+/// Does things to the hosts of a cluster, as a seed wants it.
+#[derive(Debug)]
+pub(crate) struct Mischief {
+    chance: Chance,
+    active: Vec<Active>,
+    pub(crate) done: Vec<Fault>,
+    next_ns: u64,
+    began_ns: u64,
+}
+
+impl Mischief {
+    pub(crate) fn new(seed: u64, calm_ns: u64) -> Mischief {
+        let now = now_ns();
+        let chance = Chance::new(seed);
+        Mischief {
+            chance,
+            active: Vec::new(),
+            done: Vec::new(),
+            next_ns: now + calm_ns,
+            began_ns: now,
+        }
+    }
+
+    fn between(&mut self, [least, most]: [u64; 2]) -> u64 {
+        least + self.chance.below(most - least + 1)
+    }
+
+    /// Does what is due. To be called every few hundredths of a second.
+    pub(crate) fn go_on(&mut self, cluster: &mut Cluster) -> Result<(), String> {
+        let now = now_ns();
+        for at in (0..self.active.len()).rev() {
+            if self.active[at].until_ns <= now {
+                let active = self.active.remove(at);
+                self.undo(active, cluster)?;
+            }
+        }
+        for active in &mut self.active {
+            if active.plan.action == Action::Stutter {
+                active.is_stopped = !active.is_stopped;
+                let signal = if active.is_stopped { Signal::STOP } else { Signal::CONT };
+                active.hosts.iter().for_each(|host| cluster.signal(host, signal));
+            }
+        }
+        if now >= self.next_ns {
+            // Now and then two at once.
+            let is_alone = self.chance.below(4) > 0;
+            let calm_ms = if is_alone { [2000, 8000] } else { [0, 500] };
+            let started_ns = self
+                .begin(cluster)?
+                .map_or(now, |until_ns| if is_alone { until_ns } else { now_ns() });
+            self.next_ns = started_ns + self.between(calm_ms) * MS_NS;
+        }
+        Ok(())
+    }
+
+    /// Begins some fault, if it can be had now; returns when it ends.
+    fn begin(&mut self, cluster: &mut Cluster) -> Result<Option<u64>, String> {
+        let plan = PLANS[self.chance.below(PLANS.len() as u64) as usize];
+        let is_possible = match plan.action {
+            Action::Kill | Action::Pause | Action::Stutter => true,
+            Action::Delay => cluster.network.delays,
+            _ => cluster.network.kind == Kind::Namespaces,
+        };
+        if !is_possible || self.active.len() >= 2 {
+            return Ok(None);
+        }
+        let hosts = self.hosts(plan.target, cluster);
+        let is_busy = |host: &String| self.active.iter().any(|it| it.hosts.contains(host));
+        if hosts.is_empty() || hosts.iter().any(is_busy) {
+            return Ok(None);
+        }
+        let hold_ms = self.between(plan.hold_ms);
+        let began_ns = now_ns();
+        let seconds = (began_ns - self.began_ns) / SECOND_NS;
+        println!("{seconds:>4} s  {} ({}) for {hold_ms} ms", plan.kind, hosts.join(", "));
+        for host in &hosts {
+            act(plan.action, host, cluster)?;
+        }
+        let (number, until_ns) = (self.done.len(), began_ns + hold_ms * MS_NS);
+        self.done.push(Fault {
+            kind: plan.kind,
+            hosts: hosts.clone(),
+            began_ns,
+            ended_ns: u64::MAX,
+        });
+        self.active.push(Active { plan, hosts, number, until_ns, is_stopped: false });
+        Ok(Some(until_ns))
+    }
+
+    fn hosts(&mut self, target: Target, cluster: &Cluster) -> Vec<String> {
+        let mut any = |mut names: Vec<String>| match names.len() as u64 {
+            0 => Vec::new(),
+            count => vec![names.swap_remove(self.chance.below(count) as usize)],
+        };
+        match target {
+            Target::Leader => cluster.leader().into_iter().collect(),
+            Target::Standby => {
+                let leader = cluster.leader();
+                let mut names = cluster.names('m');
+                names.retain(|name| Some(name) != leader.as_ref());
+                any(names)
+            }
+            Target::Any(kind) => any(cluster.names(kind)),
+            Target::All(kind) => cluster.names(kind),
+        }
+    }
+
+    fn undo(&mut self, active: Active, cluster: &mut Cluster) -> Result<(), String> {
+        for host in &active.hosts {
+            undo(active.plan.action, host, cluster)?;
+        }
+        self.done[active.number].ended_ns = now_ns();
+        Ok(())
+    }
+
+    /// Undoes all that lasts.
+    pub(crate) fn end(&mut self, cluster: &mut Cluster) -> Result<(), String> {
+        for active in std::mem::take(&mut self.active) {
+            self.undo(active, cluster)?;
+        }
+        Ok(())
+    }
+}
+
+fn act(action: Action, host: &str, cluster: &mut Cluster) -> Result<(), String> {
+    match action {
+        Action::Kill => cluster.kill(host),
+        Action::Pause => cluster.signal(host, Signal::STOP),
+        Action::Stutter => {}
+        Action::Unplug => cluster.network.unplug(host)?,
+        Action::Mute(kinds) => {
+            for (_, address) in peers(kinds, host, cluster) {
+                cluster.network.cut(host, &address)?;
+            }
+        }
+        Action::Deafen(kinds) => {
+            let own = cluster.host(host).address.clone();
+            for (peer, _) in peers(kinds, host, cluster) {
+                cluster.network.cut(&peer, &own)?;
+            }
+        }
+        Action::Delay => cluster.network.delay(host, 50)?,
+    }
+    Ok(())
+}
+
+fn undo(action: Action, host: &str, cluster: &mut Cluster) -> Result<(), String> {
+    match action {
+        Action::Kill => cluster.start(host)?,
+        Action::Pause | Action::Stutter => cluster.signal(host, Signal::CONT),
+        Action::Unplug => cluster.network.plug(host)?,
+        Action::Mute(kinds) => {
+            for (_, address) in peers(kinds, host, cluster) {
+                cluster.network.mend(host, &address)?;
+            }
+        }
+        Action::Deafen(kinds) => {
+            let own = cluster.host(host).address.clone();
+            for (peer, _) in peers(kinds, host, cluster) {
+                cluster.network.mend(&peer, &own)?;
+            }
+        }
+        Action::Delay => cluster.network.delay(host, 0)?,
+    }
+    Ok(())
+}
+
+/// The names and addresses of all other hosts of these kinds.
+fn peers(kinds: &[char], host: &str, cluster: &Cluster) -> Vec<(String, String)> {
+    let is_peer = |name: &str| name.starts_with(kinds) && name != host;
+    let peers = cluster.hosts.iter().filter(|peer| is_peer(&peer.name));
+    peers.map(|peer| (peer.name.clone(), peer.address.clone())).collect()
+}

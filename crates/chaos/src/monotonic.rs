@@ -1,0 +1,10 @@
+use rustix::time::{ClockId, clock_gettime};
+
+/// A second, in the unit of all times here.
+pub(crate) const SECOND_NS: u64 = 1_000_000_000;
+
+/// A time that all processes of this machine share, in nanoseconds.
+pub(crate) fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.cast_unsigned() * SECOND_NS + now.tv_nsec.cast_unsigned()
+}
