@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import textwrap
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
-from cluster import Cluster
+import pytest
+from cluster import MIB, Cluster, content, wait_until
+from mooncake.store import MooncakeDistributedStore
 
 SCRIPT = """
 import os, sys
@@ -44,3 +52,85 @@ def test_a_forked_child_cannot_disturb_its_parent(cluster: Cluster) -> None:
     command = [sys.executable, "-c", textwrap.dedent(SCRIPT), cluster.master_address]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr
+
+
+# A process that is killed, and leaves a child that does nothing.
+KILLED = """
+import os, signal, sys, time
+from mooncake.store import MooncakeDistributedStore, ReplicateConfig
+
+master, segment, path = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+store = MooncakeDistributedStore()
+settings = {"local_hostname": "localhost", "metadata_server": "P2PHANDSHAKE", "global_segment_size": segment,
+            "local_buffer_size": 16 << 20, "master_server_addr": master}
+assert store.setup(settings | ({"segment_path": path} if path else {})) == 0
+if segment:
+    config = ReplicateConfig()
+    config.preferred_segment = store.get_hostname()
+    assert store.put("own", bytes(100_000), config) == 0
+seen = [store.get_buffer("k")]
+if os.fork() == 0:
+    print(os.getpid(), flush=True)
+    time.sleep(60)
+    os._exit(0)
+sys.stdin.readline()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@contextmanager
+def orphan(cluster: Cluster, segment_bytes: int = 0, path: str = "") -> Iterator[None]:
+    """While this lasts a process lives whose parent had a store and was killed."""
+    arguments = [cluster.master_address, str(segment_bytes), path]
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        try:
+            parent.stdin.close()
+            assert parent.wait(20) == -signal.SIGKILL
+            yield
+            os.kill(child, 0)
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+@pytest.fixture
+def pool() -> Iterator[Cluster]:
+    """A pool with nodes of its own: some are killed."""
+    with Cluster("--default_kv_lease_ttl=300") as cluster:
+        cluster.start_node(64 * MIB)
+        yield cluster
+
+
+def test_a_child_of_a_killed_process_does_not_keep_its_segment_in_use(pool: Cluster) -> None:
+    path = Path("/dev/shm") / f"mooncake-test-{uuid.uuid4().hex}"
+    try:
+        with orphan(pool, 16 * MIB, str(path)):
+            store = MooncakeDistributedStore()
+            settings = {"local_hostname": "localhost", "metadata_server": "P2PHANDSHAKE", "local_buffer_size": MIB}
+            sizes = {"global_segment_size": 16 * MIB, "master_server_addr": pool.master_address}
+            assert store.setup({**settings, **sizes, "segment_path": str(path)}) == 0, "nobody else has it"
+            assert store.get("own") == bytes(100_000)
+            store.close()
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def test_a_child_of_a_killed_process_does_not_keep_what_that_looked_at(pool: Cluster) -> None:
+    store = pool.store()
+    value = content("k", 4 * MIB)
+    assert store.put("k", value) == 0
+    with orphan(pool):
+        assert store.remove("k", True) == 0
+        # Nearly all of the segment, and so the place of the object too.
+        assert [store.put(f"other {at}", value) for at in range(15)] == [0] * 15
+
+
+def test_a_child_of_a_killed_process_does_not_keep_it_in_sight(pool: Cluster) -> None:
+    store = pool.store()
+    with orphan(pool, 16 * MIB):
+        # Long before the master gives it up because it is silent.
+        wait_until(lambda: store.is_exist("own") == 0, 3, "the node is missed")

@@ -4,6 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use mooncake_memory::Private;
 use mooncake_transfer::SegmentHost;
 use mooncake_types::{Epoch, InventoryPage, Reply, Request, SegmentId, Tick, limits};
 
@@ -160,7 +161,7 @@ struct State {
     changes: Vec<Change>,
     reports: Reports,
     /// The connection in use, so that stopping need not wait for a reply.
-    in_use: Option<Arc<TcpStream>>,
+    in_use: Option<Arc<Private<TcpStream>>>,
 }
 
 impl Heartbeat {

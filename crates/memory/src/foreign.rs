@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use crate::region::{last_error, raw};
-use crate::{MapError, Region};
+use crate::{MapError, Private, Region};
 
 /// The kind of filesystem that memory without a name lies in, if its pages are of the ordinary size. With large pages
 /// the system may have none left at the first touch, and would end the process.
@@ -24,7 +24,7 @@ impl Region {
     /// Maps `len` bytes of a plain file from `offset` on; what is written there is written to the file.
     ///
     /// The range is this region's alone for as long as it lives: no other region of this kind can have a part of it,
-    /// whatever process asks.
+    /// whatever process asks. Children of this process do not have it.
     ///
     /// Whoever may change the file must not cut it short while the region lives: touching bytes that are gone ends the
     /// process. Room for all of it is taken now, because bytes that the filesystem has no room for end the process too;
@@ -34,7 +34,7 @@ impl Region {
     /// If there are no bytes, the file is none or ends before them, `offset` is not at a page, another region has a part of
     /// the range, the filesystem has no room for it, or the system refuses.
     pub fn of_file(file: OwnedFd, offset: u64, len: u64) -> Result<Region, MapError> {
-        let (start, size) = (file_offset(offset)?, size_of(len)?);
+        let (file, start, size) = (Private::new(file), file_offset(offset)?, size_of(len)?);
         let page_bytes = page_bytes();
         if !offset.is_multiple_of(page_bytes) {
             return Err(MapError::Unaligned { offset, page_bytes });
@@ -42,7 +42,7 @@ impl Region {
         check_len(&file, offset, len)?;
         take_range(&file, start, len)?;
         take_room(&file, start, len)?;
-        Region::map(file, start, size)
+        Ok(Region::map(file, start, size)?.not_inherited())
     }
 
     /// Maps `len` bytes that another process made ([`Region::anonymous`]) and handed over. Both then see the same bytes,
@@ -54,7 +54,7 @@ impl Region {
         let size = size_of(len)?;
         check_kind(&memory, len)?;
         check_len(&memory, 0, len)?;
-        Ok(Region::map(memory, 0, size)?.not_inherited())
+        Ok(Region::map(Private::new(memory), 0, size)?.not_inherited())
     }
 }
 

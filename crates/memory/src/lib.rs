@@ -9,13 +9,15 @@
 //! caller's buffer) beside it until the last use; for a region that is an `Arc<Region>`.
 //!
 //! Enter at [`Region`] for a segment's memory, at [`SliceList`] for the scatter/gather lists of callers, and at
-//! [`SendBatch`], [`RecvBatch`] and [`Watch`] for sockets.
+//! [`SendBatch`], [`RecvBatch`] and [`Watch`] for sockets, which are [`Private`] to their process.
 
 mod batch;
 mod buffer;
 mod caller_copy;
 mod checked_copy;
 mod checksum;
+#[cfg(test)]
+mod child;
 mod descriptors;
 mod foreign;
 mod host_memory;
@@ -24,6 +26,7 @@ mod numa;
 mod other_process;
 mod peer;
 mod poll;
+mod private;
 mod region;
 mod slice;
 mod slice_list;
@@ -51,6 +54,7 @@ pub use numa::bind_to_numa_node;
 pub use other_process::copy_from_process;
 pub use peer::{Peer, own_uid, peer_of};
 pub use poll::{Interest, await_hang_up, poll_sockets};
+pub use private::Private;
 pub use region::{MapError, OutOfBounds, Region};
 pub use slice::RawSlice;
 pub use slice_list::SliceList;

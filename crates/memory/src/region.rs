@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use thiserror::Error;
 
-use crate::RawSlice;
+use crate::{Private, RawSlice};
 
 /// Memory of a segment: mapped when made, unmapped when dropped ([`Region::anonymous`], [`Region::of_file`] and
 /// [`Region::received`]; pages are populated when first touched), or somebody else's ([`Region::lent`]).
@@ -18,13 +18,15 @@ pub struct Region {
     len: usize,
     memory: Memory,
     emptied_at_end: bool,
+    /// The only process that has the mapping; none if children have it too.
+    process: Option<u32>,
 }
 
 /// What keeps the bytes where they are.
 #[derive(Debug)]
 enum Memory {
     /// A mapping of our own, and the descriptor behind it if it was kept.
-    Mapped(Option<OwnedFd>),
+    Mapped(Option<Private<OwnedFd>>),
     /// Whatever the lender gave along.
     Lent(#[expect(dead_code, reason = "held for its drop")] Box<dyn fmt::Debug + Send + Sync>),
 }
@@ -132,26 +134,28 @@ impl Region {
 
     /// Children of this process do not get the mapping: they have no use for it, and would keep the memory from being
     /// freed.
-    pub(crate) fn not_inherited(self) -> Region {
-        // SAFETY: exactly the mapping of this region; the advice changes nothing here. If the system refuses, children have
-        // it.
-        let _ = unsafe { libc::madvise(self.ptr.as_ptr().cast(), self.len, libc::MADV_DONTFORK) };
+    pub(crate) fn not_inherited(mut self) -> Region {
+        // SAFETY: exactly the mapping of this region; the advice changes nothing here.
+        let advised =
+            unsafe { libc::madvise(self.ptr.as_ptr().cast(), self.len, libc::MADV_DONTFORK) };
+        // If the system refuses, children have it.
+        self.process = (advised == 0).then(std::process::id);
         self
     }
 
-    fn of_mapping(ptr: NonNull<u8>, len: usize, memory: Option<OwnedFd>) -> Region {
-        Region { ptr, len, memory: Memory::Mapped(memory), emptied_at_end: false }
+    fn of_mapping(ptr: NonNull<u8>, len: usize, memory: Option<Private<OwnedFd>>) -> Region {
+        Region { ptr, len, memory: Memory::Mapped(memory), emptied_at_end: false, process: None }
     }
 
     /// A descriptor of `len` zero bytes, and that length.
-    fn create(name: &CStr, len: u64) -> Result<(OwnedFd, usize), MapError> {
+    fn create(name: &CStr, len: u64) -> Result<(Private<OwnedFd>, usize), MapError> {
         if len == 0 {
             return Err(MapError::Empty);
         }
         let too_large = MapError::TooLarge { len };
         let size = usize::try_from(len).map_err(|_| too_large.clone())?;
         let file_size = libc::off_t::try_from(len).map_err(|_| too_large)?;
-        let memory = create_memory(name, len)?;
+        let memory = Private::open(|| create_memory(name, len))?;
         // SAFETY: resizes a file that only we have; no memory is involved.
         if unsafe { libc::ftruncate(raw(&memory), file_size) } != 0 {
             return Err(last_error("ftruncate", len));
@@ -161,7 +165,7 @@ impl Region {
 
     /// Maps `size` bytes of a file from `offset` on, as [`Region::anonymous`] does with its own.
     pub(crate) fn map(
-        memory: OwnedFd,
+        memory: Private<OwnedFd>,
         offset: libc::off_t,
         size: usize,
     ) -> Result<Region, MapError> {
@@ -191,7 +195,7 @@ impl Region {
         let ptr = NonNull::new(bytes.as_ptr()).filter(|_| !bytes.is_empty());
         let ptr = ptr.ok_or(MapError::Empty)?;
         let memory = Memory::Lent(keeper);
-        Ok(Region { ptr, len: bytes.len(), memory, emptied_at_end: false })
+        Ok(Region { ptr, len: bytes.len(), memory, emptied_at_end: false, process: None })
     }
 
     /// Length in bytes.
@@ -278,7 +282,9 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        if matches!(self.memory, Memory::Lent(_)) {
+        // In a child a mapping that it did not get is not there, and something else may be.
+        let is_elsewhere = self.process.is_some_and(|process| process != std::process::id());
+        if is_elsewhere || matches!(self.memory, Memory::Lent(_)) {
             return;
         }
         if let (true, Some(memory)) = (self.emptied_at_end, self.descriptor()) {
@@ -305,9 +311,9 @@ fn create_memory(name: &CStr, len: u64) -> Result<OwnedFd, MapError> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-fn seal(memory: &impl AsRawFd, seals: libc::c_int, len: u64) -> Result<(), MapError> {
+fn seal(memory: &impl AsFd, seals: libc::c_int, len: u64) -> Result<(), MapError> {
     // SAFETY: changes what may be done to a file that only we have; no memory is involved.
-    match unsafe { libc::fcntl(memory.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
+    match unsafe { libc::fcntl(memory.as_fd().as_raw_fd(), libc::F_ADD_SEALS, seals) } {
         0 => Ok(()),
         _ => Err(last_error("F_ADD_SEALS", len)),
     }

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::time::Duration;
 
-use mooncake_memory::{own_uid, peer_of};
+use mooncake_memory::{Private, own_uid, peer_of};
 use mooncake_wire::LocalSocket;
 use socket2::{Domain, SockAddr, Socket, Type};
 use thiserror::Error;
@@ -54,13 +54,13 @@ pub(crate) fn endpoint_of(socket: &LocalSocket) -> String {
 
 /// Connects to a process of this user. What is given back is a stream as any other: the standard library's TCP stream
 /// does for any socket what is done here with it.
-pub(crate) fn connect(name: &str, timeout: Duration) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+pub(crate) fn connect(name: &str, timeout: Duration) -> io::Result<Private<TcpStream>> {
+    let socket = Private::open(|| Socket::new(Domain::UNIX, Type::STREAM, None))?;
     // Bounds the wait for a place in the listener's queue too.
     socket.set_write_timeout(Some(timeout))?;
     socket.connect(&SockAddr::unix(format!("\0{name}"))?)?;
     check_user(socket.as_fd()).map_err(io::Error::other)?;
-    Ok(OwnedFd::from(socket).into())
+    Ok(socket.convert::<OwnedFd>().convert())
 }
 
 /// Whether the process at the other end is of this one's user.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mooncake_memory::{RecvBatch, Watch};
+use mooncake_memory::{Private, RecvBatch, Watch};
 use mooncake_types::{Reply, Request};
 use mooncake_wire::{HEADER_LEN, Header, Kind};
 use socket2::SockRef;
@@ -24,7 +24,7 @@ const LATELY: Duration = Duration::from_millis(1);
 
 /// One connection to the master, used by one thread at a time. After any error it is of no more use.
 pub(crate) struct Connection {
-    stream: Arc<TcpStream>,
+    stream: Arc<Private<TcpStream>>,
     timeout: Duration,
     watch: Watch,
     /// When the last reply came.
@@ -54,7 +54,7 @@ impl Connection {
     /// Takes a connected stream over. Every call on it may take up to `timeout`; a reply is looked for up to
     /// `busy_poll` before it is slept for.
     pub(crate) fn new(
-        stream: TcpStream,
+        stream: Private<TcpStream>,
         timeout: Duration,
         busy_poll: Duration,
     ) -> io::Result<Self> {
@@ -89,7 +89,7 @@ impl Connection {
     }
 
     /// The socket, to shut it down from another thread.
-    pub(crate) fn handle(&self) -> &Arc<TcpStream> {
+    pub(crate) fn handle(&self) -> &Arc<Private<TcpStream>> {
         &self.stream
     }
 
@@ -148,7 +148,7 @@ impl Connection {
             if sent > 0 {
                 self.check_deadline(started)?;
             }
-            match (&*self.stream).write(&self.outbox[sent..]) {
+            match (&**self.stream).write(&self.outbox[sent..]) {
                 Ok(count) => sent += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {

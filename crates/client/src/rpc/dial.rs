@@ -1,8 +1,9 @@
 use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mooncake_memory::Private;
 use mooncake_types::{Epoch, ErrorCode};
 use mooncake_wire::{Hello, Kind, Refusal};
 
@@ -91,7 +92,7 @@ impl Dialer {
     }
 
     fn connect(&self, address: SocketAddr, within: Duration) -> io::Result<Connection> {
-        let stream = TcpStream::connect_timeout(&address, within)?;
+        let stream = Private::connect(address, within)?;
         // A port of the ephemeral range that nobody listens on can connect to itself.
         if stream.local_addr()? == stream.peer_addr()? {
             return Err(io::Error::from(io::ErrorKind::ConnectionRefused));

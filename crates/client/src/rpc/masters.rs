@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use mooncake_ha::Coordinator;
+use mooncake_memory::Private;
 use mooncake_types::Epoch;
 use mooncake_types::host_port::split;
 
@@ -32,7 +33,7 @@ enum Place {
 struct Open {
     /// The highest epoch that a master named.
     epoch: Epoch,
-    connections: Vec<(SocketAddr, Weak<TcpStream>)>,
+    connections: Vec<(SocketAddr, Weak<Private<TcpStream>>)>,
 }
 
 /// A leader that is looked up.
@@ -97,7 +98,12 @@ impl Masters {
 
     /// A connection to a master of this epoch was made. If the epoch is new, those to other masters are of no more use:
     /// whoever waits for an answer there need not wait longer.
-    pub(super) fn on_connected(&self, epoch: Epoch, master: SocketAddr, stream: &Arc<TcpStream>) {
+    pub(super) fn on_connected(
+        &self,
+        epoch: Epoch,
+        master: SocketAddr,
+        stream: &Arc<Private<TcpStream>>,
+    ) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.connections.retain(|(_, stream)| stream.strong_count() > 0);
         if epoch > open.epoch {

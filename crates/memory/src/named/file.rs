@@ -16,7 +16,7 @@ use super::rows::SLOT_BYTES;
 use super::words::MappedWords;
 use crate::foreign::{large_page_bytes, size_of, take_range, take_room};
 use crate::peer::own_uid;
-use crate::{MapError, Region};
+use crate::{MapError, Private, Region};
 
 /// Both parts of the file start, and end, at a multiple of this or of a page, if that is larger: large pages fit in.
 const ALIGNMENT: u64 = 2 << 20;
@@ -104,10 +104,10 @@ impl NamedSegment {
 
 /// Opens a file, makes it if it is not there, and locks all of it for as long as it is open, here or by whoever got the
 /// descriptor from here.
-fn take(path: &Path, patience: Duration) -> Result<OwnedFd, NamedSegmentError> {
+fn take(path: &Path, patience: Duration) -> Result<Private<OwnedFd>, NamedSegmentError> {
     let begun = Instant::now();
     loop {
-        let file: OwnedFd = open(path, false)?.into();
+        let file = open(path, false)?;
         match take_range(&file, 0, 0) {
             Ok(()) if is_still_at(&file, path) => return Ok(file),
             // Somebody has put another file in its place meanwhile.
@@ -126,21 +126,27 @@ fn take(path: &Path, patience: Duration) -> Result<OwnedFd, NamedSegmentError> {
 }
 
 /// A pipe or a device must not keep the caller waiting.
-fn open(path: &Path, anew: bool) -> Result<File, NamedSegmentError> {
+fn open(path: &Path, anew: bool) -> Result<Private<OwnedFd>, NamedSegmentError> {
     let mut options = File::options();
     options.read(true).write(true).mode(0o600).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
     let options = if anew { options.create_new(true) } else { options.create(true) };
-    options.open(path).map_err(|error| system("open", &error))
+    let opened = Private::open(|| options.open(path).map(OwnedFd::from));
+    opened.map_err(|error| system("open", &error))
 }
 
-fn is_still_at(file: &OwnedFd, path: &Path) -> bool {
+fn is_still_at(file: &Private<OwnedFd>, path: &Path) -> bool {
     let at = std::fs::metadata(path).map(|found| (found.dev(), found.ino()));
     let ours = metadata(file).map(|found| (found.dev(), found.ino()));
     matches!((at, ours), (Ok(at), Ok(ours)) if at == ours)
 }
 
+/// The same as a file to be read and written by calls.
+fn plain(file: &Private<OwnedFd>) -> Result<Private<File>, NamedSegmentError> {
+    Ok(file.try_clone().map_err(|error| system("dup", &error))?.convert())
+}
+
 /// Length of a file that nobody else can change.
-fn check(file: &OwnedFd) -> Result<u64, NamedSegmentError> {
+fn check(file: &Private<OwnedFd>) -> Result<u64, NamedSegmentError> {
     let found = metadata(file)?;
     if !found.is_file() {
         return Err(NamedSegmentError::WrongKind);
@@ -151,24 +157,26 @@ fn check(file: &OwnedFd) -> Result<u64, NamedSegmentError> {
     Ok(found.len())
 }
 
-fn metadata(file: &OwnedFd) -> Result<std::fs::Metadata, NamedSegmentError> {
-    let file = File::from(file.try_clone().map_err(|error| system("dup", &error))?);
-    file.metadata().map_err(|error| system("fstat", &error))
+fn metadata(file: &Private<OwnedFd>) -> Result<std::fs::Metadata, NamedSegmentError> {
+    plain(file)?.metadata().map_err(|error| system("fstat", &error))
 }
 
 /// An empty file in the place of a full one. That one is not cut short: whoever has it mapped goes on with it.
-fn replace(old: &OwnedFd, wish: &NamedSegmentWish) -> Result<OwnedFd, NamedSegmentError> {
+fn replace(
+    old: &Private<OwnedFd>,
+    wish: &NamedSegmentWish,
+) -> Result<Private<OwnedFd>, NamedSegmentError> {
     if is_still_at(old, &wish.path) {
         std::fs::remove_file(&wish.path).map_err(|error| system("unlink", &error))?;
     }
-    let file: OwnedFd = open(&wish.path, true)?.into();
+    let file = open(&wish.path, true)?;
     take_range(&file, 0, 0)?;
     Ok(file)
 }
 
 /// Makes the segment in an empty file that is locked. If there is no room for it, the file goes again.
 fn make(
-    file: OwnedFd,
+    file: Private<OwnedFd>,
     wish: &NamedSegmentWish,
     past: Past,
 ) -> Result<NamedSegment, NamedSegmentError> {
@@ -179,7 +187,7 @@ fn make(
 }
 
 fn fill(
-    file: OwnedFd,
+    file: Private<OwnedFd>,
     wish: &NamedSegmentWish,
     past: Past,
 ) -> Result<NamedSegment, NamedSegmentError> {
@@ -200,7 +208,7 @@ fn fill(
         cluster_id: wish.cluster_id.clone(),
     };
     let file_len = fixed.file_len().ok_or(MapError::TooLarge { len: wish.len })?;
-    let plain = File::from(file.try_clone().map_err(|error| system("dup", &error))?);
+    let plain = plain(&file)?;
     // A file that is given up from here on is known to be one of ours. Filesystems of large pages take no such write.
     let _ = plain.write_at(&BEING_MADE.to_ne_bytes(), 0);
     plain.set_len(file_len).map_err(|error| system("ftruncate", &error))?;
@@ -214,8 +222,8 @@ fn fill(
 }
 
 /// The header, if the file is whole.
-fn read_header(file: &OwnedFd, len: u64) -> Result<Option<Fixed>, NamedSegmentError> {
-    let plain = File::from(file.try_clone().map_err(|error| system("dup", &error))?);
+fn read_header(file: &Private<OwnedFd>, len: u64) -> Result<Option<Fixed>, NamedSegmentError> {
+    let plain = plain(file)?;
     let mut bytes = [0; HEADER_BYTES as usize];
     let held = (len.min(HEADER_BYTES)) as usize;
     plain.read_exact_at(&mut bytes[..held], 0).map_err(|error| system("read", &error))?;
@@ -245,25 +253,25 @@ fn check_fixed(
     Ok(past_of(fixed.boot, boot()))
 }
 
-fn adopt(file: OwnedFd, fixed: &Fixed) -> Result<NamedSegment, NamedSegmentError> {
+fn adopt(file: Private<OwnedFd>, fixed: &Fixed) -> Result<NamedSegment, NamedSegmentError> {
     let words = map_words(&file, fixed)?;
     map(file, words, fixed, Past::Kept)
 }
 
-fn map_words(file: &OwnedFd, fixed: &Fixed) -> Result<MappedWords, NamedSegmentError> {
+fn map_words(file: &Private<OwnedFd>, fixed: &Fixed) -> Result<MappedWords, NamedSegmentError> {
     let clone = || file.try_clone().map_err(|error| system("dup", &error));
-    let region = Region::map(clone()?, 0, size_of(fixed.memory_offset)?)?;
+    let region = Region::map(clone()?, 0, size_of(fixed.memory_offset)?)?.not_inherited();
     Ok(MappedWords::new(region, clone()?))
 }
 
 fn map(
-    file: OwnedFd,
+    file: Private<OwnedFd>,
     words: MappedWords,
     fixed: &Fixed,
     past: Past,
 ) -> Result<NamedSegment, NamedSegmentError> {
     let (offset, size) = (file_offset(fixed.memory_offset)?, size_of(fixed.memory_len)?);
-    let memory = Region::map(file, offset, size)?;
+    let memory = Region::map(file, offset, size)?.not_inherited();
     Ok(NamedSegment { memory, words, client: fixed.client, past })
 }
 

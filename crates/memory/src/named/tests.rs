@@ -6,7 +6,8 @@ use std::time::Duration;
 use mooncake_types::{ClientId, Epoch, SegmentId, Version};
 
 use super::*;
-use crate::MapError;
+use crate::child::Child;
+use crate::{MapError, Region};
 
 /// A place for a file, which goes at the end.
 struct Place(PathBuf);
@@ -220,13 +221,33 @@ fn a_file_in_use_is_refused_even_to_a_reset_and_waited_for() {
     let in_use = |error| matches!(error, NamedSegmentError::InUse { .. });
     assert!(in_use(NamedSegment::open(&reset).unwrap_err()));
     let file = File::options().read(true).write(true).open(&place.0).unwrap();
-    let lent = crate::Region::of_file(file.into(), 0, 4096).unwrap_err();
+    let lent = Region::of_file(file.into(), 0, 4096).unwrap_err();
     assert_eq!(lent, MapError::Taken, "no other way to lend it either");
     let patient = NamedSegmentWish { patience: Duration::from_secs(20), ..place.wish() };
     let opened = std::thread::spawn(move || NamedSegment::open(&patient).unwrap().past);
     std::thread::sleep(Duration::from_millis(50));
     drop(held);
     assert_eq!(opened.join().unwrap(), Past::Kept);
+}
+
+#[test]
+fn a_segment_in_use_by_a_process_that_died_is_not_kept_by_its_children() {
+    let place = Place::new("forked");
+    let named = place.open().unwrap();
+    named.memory.slice(1000, 5).unwrap().write_from(b"bytes");
+    let child = Child::make();
+    assert!(!child.maps("-forked"));
+    drop(named);
+    let again = place.open().expect("nobody has it");
+    assert_eq!(again.memory.slice(1000, 5).unwrap().to_vec(), b"bytes");
+    drop(again);
+
+    let file = || File::options().read(true).write(true).open(&place.0).unwrap().into();
+    let lent = Region::of_file(file(), 0, 4096).unwrap();
+    let other = Child::make();
+    drop(lent);
+    Region::of_file(file(), 0, 4096).expect("nobody has it");
+    drop((child, other));
 }
 
 #[test]

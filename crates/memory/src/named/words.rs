@@ -1,8 +1,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::Region;
 use crate::foreign::take_room;
+use crate::{Private, Region};
 
 /// Words that outlive whoever writes them. Stores take effect one after the other in the order in which they are made, so
 /// whenever their process ends, a prefix of them is there and nothing of the rest.
@@ -34,11 +34,11 @@ pub trait WordMemory {
 #[derive(Debug)]
 pub struct MappedWords {
     region: Region,
-    file: OwnedFd,
+    file: Private<OwnedFd>,
 }
 
 impl MappedWords {
-    pub(super) fn new(region: Region, file: OwnedFd) -> Self {
+    pub(super) fn new(region: Region, file: Private<OwnedFd>) -> Self {
         Self { region, file }
     }
 

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{RecvBatch, Wait};
+use mooncake_memory::{Private, RecvBatch, Wait};
 use mooncake_wire::{
     HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role, Welcome, decode_refusal,
     decode_welcome, encode_hello,
@@ -29,7 +29,10 @@ pub(super) fn dial(endpoint: &Arc<str>, config: &TcpConfig) -> Result<Lane, Faul
 }
 
 /// Connects to an address, or to a local socket if the endpoint names one, and shakes hands.
-pub(crate) fn open(endpoint: &str, config: &TcpConfig) -> Result<(TcpStream, Welcome), Fault> {
+pub(crate) fn open(
+    endpoint: &str,
+    config: &TcpConfig,
+) -> Result<(Private<TcpStream>, Welcome), Fault> {
     let deadline = Instant::now() + config.connect_timeout;
     let stream = match endpoint.strip_prefix(local_socket::MARK) {
         Some(name) => local_socket::connect(name, left(deadline)?)?,
@@ -44,10 +47,10 @@ pub(crate) fn open(endpoint: &str, config: &TcpConfig) -> Result<(TcpStream, Wel
 }
 
 /// Tries each address of the endpoint in turn. The connection counts as refused only if it was at every one.
-fn connect(endpoint: &str, deadline: Instant) -> Result<TcpStream, Fault> {
+fn connect(endpoint: &str, deadline: Instant) -> Result<Private<TcpStream>, Fault> {
     let mut failure: Option<io::Error> = None;
     for address in endpoint.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, left(deadline)?) {
+        match Private::connect(address, left(deadline)?) {
             Ok(stream) => return Ok(stream),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(Fault::TimedOut),
             Err(error) => {

@@ -3,7 +3,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{RecvBatch, Wait, Watch};
+use mooncake_memory::{Private, RecvBatch, Wait, Watch};
 use mooncake_wire::LocalSocket;
 
 use super::Fault;
@@ -17,7 +17,7 @@ const FRESH: Duration = Duration::from_millis(1);
 /// One connection to a peer, after the handshake, with its buffers. Used by one call at a time; after any error in
 /// the middle of a frame it is dropped.
 pub(crate) struct Lane {
-    stream: TcpStream,
+    stream: Private<TcpStream>,
     pub(super) endpoint: Arc<str>,
     /// Where processes of the peer's host find it.
     pub(crate) local_socket: Option<LocalSocket>,
@@ -31,7 +31,7 @@ pub(crate) struct Lane {
 
 impl Lane {
     pub(super) fn new(
-        stream: TcpStream,
+        stream: Private<TcpStream>,
         endpoint: Arc<str>,
         local_socket: Option<LocalSocket>,
         busy_poll: Duration,

@@ -2,7 +2,7 @@ use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 
-use mooncake_memory::{RecvBatch, Wait, Watch, recv_with_descriptors};
+use mooncake_memory::{Private, RecvBatch, Wait, Watch, recv_with_descriptors};
 use mooncake_wire::{HEADER_LEN, Header, Kind, Welcome, decode_refusal};
 
 use crate::client::{Fault, open};
@@ -10,7 +10,7 @@ use crate::{TcpConfig, stream};
 
 /// A connection to a node's local socket on which one thing at a time is asked. After an error it is dropped.
 pub(super) struct Line {
-    stream: TcpStream,
+    stream: Private<TcpStream>,
     watch: Watch,
     next_id: u64,
     frame: Vec<u8>,
@@ -30,7 +30,7 @@ impl Line {
         Ok((Line { stream, watch, next_id: 1, frame, body, descriptors }, welcome))
     }
 
-    pub(super) fn stream(&self) -> &TcpStream {
+    pub(super) fn stream(&self) -> &Private<TcpStream> {
         &self.stream
     }
 
@@ -79,7 +79,7 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        // A forked child may hold the descriptor still; the node is to know that this side has stopped.
+        // Others may hold the descriptor still; the node is to know that this side has stopped.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }

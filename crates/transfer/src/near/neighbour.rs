@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{Interest, RecvBatch, Wait, peer_of, poll_sockets};
+use mooncake_memory::{Interest, Private, RecvBatch, Wait, peer_of, poll_sockets};
 use mooncake_types::{ErrorCode, SegmentId};
 use mooncake_wire::{Kind, LocalSocket, decode_share_reply, encode_share};
 
@@ -37,7 +37,7 @@ pub(super) struct Neighbour {
     config: Arc<TcpConfig>,
     known: Arc<Known>,
     /// Nothing is said on it; it breaks with the node.
-    tether: TcpStream,
+    tether: Private<TcpStream>,
     /// Whether the kernel may be asked for bytes of its process, as far as is known.
     kernel_copies: AtomicBool,
     /// Held while a segment is being asked for, so that it is mapped once.

@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
-use mooncake_memory::{SendBatch, Wait, await_hang_up};
+use mooncake_memory::{Private, SendBatch, Wait, await_hang_up};
 use mooncake_types::limits::MAX_FRAME_RANGES;
 use mooncake_types::{ErrorCode, RangeRead};
 use mooncake_wire::{Kind, decode_pin_reply, encode_pin, encode_unpin};
@@ -28,7 +28,7 @@ pub(super) struct PinLine {
     returned: Mutex<Vec<u64>>,
     /// What is pinned, by number; `None` once the node wants everything back.
     views: Mutex<Option<BTreeMap<u64, Weak<Pinned>>>>,
-    socket: TcpStream,
+    socket: Private<TcpStream>,
 }
 
 struct Asker {

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mooncake_memory::Private;
 use mooncake_types::ErrorCode;
 use mooncake_wire::Refusal;
 use socket2::SockRef;
@@ -25,22 +26,22 @@ const BACK_OFF: Duration = Duration::from_millis(20);
 
 /// Where connections come in.
 pub(super) enum Listener {
-    Tcp(TcpListener),
-    Local(UnixListener),
+    Tcp(Private<TcpListener>),
+    Local(Private<UnixListener>),
 }
 
 impl Listener {
     /// The next connection. The standard library's TCP stream does for any socket what is done here with it.
-    fn accept(&self) -> io::Result<(TcpStream, Origin)> {
+    fn accept(&self) -> io::Result<(Private<TcpStream>, Origin)> {
         match self {
             Listener::Tcp(listener) => {
-                let (stream, _) = listener.accept()?;
+                let stream = Private::new(listener.accept()?.0);
                 stream::tune(&stream)?;
                 Ok((stream, Origin::Tcp))
             }
             Listener::Local(listener) => {
-                let (stream, _) = listener.accept()?;
-                Ok((OwnedFd::from(stream).into(), Origin::Local))
+                let stream = Private::new(listener.accept()?.0);
+                Ok((stream.convert::<OwnedFd>().convert(), Origin::Local))
             }
         }
     }
@@ -82,7 +83,7 @@ impl Acceptor {
         }
     }
 
-    fn admit(&self, stream: TcpStream, origin: Origin) -> io::Result<()> {
+    fn admit(&self, stream: Private<TcpStream>, origin: Origin) -> io::Result<()> {
         let (open, most) = (self.registry.open(), self.site.config.max_connections);
         if open >= most.saturating_add(MAX_REFUSING) {
             return Err(io::Error::other("too many connections"));

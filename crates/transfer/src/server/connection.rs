@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mooncake_memory::Private;
 use mooncake_types::ErrorCode;
 use mooncake_wire::{DecodeError, FrameError, HEADER_LEN, Header, Kind, Refusal};
 
@@ -26,7 +27,7 @@ pub(super) enum Origin {
 
 /// One client's connection.
 pub(super) struct Connection {
-    stream: TcpStream,
+    stream: Private<TcpStream>,
     origin: Origin,
     interrupted: AtomicBool,
     /// The peer has to close its side itself: it looks at memory that must not change before.
@@ -36,7 +37,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, origin: Origin) -> Self {
+    pub(super) fn new(stream: Private<TcpStream>, origin: Origin) -> Self {
         let (interrupted, is_severed) = (AtomicBool::new(false), AtomicBool::new(false));
         Self { stream, origin, interrupted, is_kept_open: Mutex::new(false), is_severed }
     }

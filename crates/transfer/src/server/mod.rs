@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use mooncake_memory::Private;
 use mooncake_types::BusyWait;
 use mooncake_wire::LocalSocket;
 
@@ -86,12 +87,12 @@ impl DataServer {
     ) -> io::Result<DataServer> {
         listener.set_nonblocking(false)?;
         let address = listener.local_addr()?;
-        let mut listeners = vec![Arc::new(Listener::Tcp(listener))];
+        let mut listeners = vec![Arc::new(Listener::Tcp(Private::new(listener)))];
         let mut door = None;
         if config.local_socket {
             match local_socket::listen() {
                 Ok((listener, socket)) => {
-                    listeners.push(Arc::new(Listener::Local(listener)));
+                    listeners.push(Arc::new(Listener::Local(Private::new(listener))));
                     door = Some(socket);
                 }
                 Err(error) => tracing::info!(%error, "processes of this host come by TCP"),

@@ -97,6 +97,7 @@ pub(super) fn connect_nearby(endpoint: &str) -> TcpStream {
     let config = super::rig::tcp_config();
     let socket = crate::client::open(endpoint, &config).unwrap().1.local_socket.unwrap();
     let (stream, _) = crate::client::open(&local_socket::endpoint_of(&socket), &config).unwrap();
+    let stream = TcpStream::try_clone(&stream).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     stream
 }
