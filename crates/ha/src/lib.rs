@@ -39,7 +39,7 @@ pub use error::{AddressError, CoordinatorError, StateFileError};
 pub use kubernetes::KubernetesAccess;
 pub use leadership::{Ended, Leadership};
 pub use location::is_locator;
-pub use memory::MemoryStore;
+pub use memory::{MemoryStore, Stall};
 pub use options::{DEFAULT_TTL, Options};
 pub use record::{Change, Member, Record};
 pub use seat::LeaderView;

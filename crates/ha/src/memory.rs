@@ -14,6 +14,14 @@ const PLACE: &str = "memory";
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     places: Arc<Mutex<Places>>,
+    /// Held while calls get no answer at all.
+    gate: Arc<Mutex<()>>,
+}
+
+/// No call is answered while this lives.
+#[derive(Debug)]
+pub struct Stall<'a> {
+    _gate: MutexGuard<'a, ()>,
 }
 
 #[derive(Debug, Default)]
@@ -32,6 +40,12 @@ impl MemoryStore {
     /// Whether calls are answered; at first they are.
     pub fn set_reachable(&self, is_reachable: bool) {
         self.lock().is_unreachable = !is_reachable;
+    }
+
+    /// From now on calls are neither answered nor refused, until what this gives is dropped.
+    #[must_use]
+    pub fn stall(&self) -> Stall<'_> {
+        Stall { _gate: self.gate.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
     /// Takes the leadership of a cluster from whoever has it.
@@ -55,6 +69,7 @@ impl MemoryStore {
     }
 
     fn reach(&self) -> Result<MutexGuard<'_, Places>, CoordinatorError> {
+        drop(self.gate.lock().unwrap_or_else(PoisonError::into_inner));
         let places = self.lock();
         match places.is_unreachable {
             false => Ok(places),

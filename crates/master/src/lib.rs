@@ -36,5 +36,5 @@ mod timer;
 
 pub use bind::{BindError, Master};
 pub use config::{Config, DEFAULT_MAX_CONNECTIONS, MetadataServer};
-pub use leadership::LeadershipConfig;
+pub use leadership::{LeadershipConfig, Unwritten};
 pub use serve::ServeError;

@@ -7,7 +7,7 @@ use mooncake_meta::Meta;
 use mooncake_types::{ClientId, Epoch, MountSegment, Reply, Request, Tick, limits};
 
 use crate::clock::Clock;
-use crate::leadership::{Tenure, Term, change, effect};
+use crate::leadership::{Lateness, Tenure, Term, change, effect};
 use crate::metadata_server::Cleanup;
 use crate::metrics::{RpcMetrics, Snapshot};
 use crate::sight::{ConnectionId, Pings};
@@ -22,6 +22,8 @@ pub(crate) struct Owner {
     pub(crate) meta: Meta,
     /// Whether there is a record to write anything to.
     is_recorded: bool,
+    /// How late the record is.
+    lateness: Lateness,
     tenure: Tenure,
     clock: Clock,
     metrics: RpcMetrics,
@@ -38,10 +40,15 @@ const _: () = assert!(SCAN_PAGE_OBJECTS <= limits::MAX_SCAN_OBJECTS);
 
 impl Owner {
     /// The owner of one term.
-    pub(crate) fn new(meta: Meta, term: &Term, clock: Clock, cleanup: Option<Cleanup>) -> Owner {
+    pub(crate) fn new(
+        meta: Meta,
+        (term, lateness): (&Term, Lateness),
+        clock: Clock,
+        cleanup: Option<Cleanup>,
+    ) -> Owner {
         let (metrics, pings) = (RpcMetrics::default(), Pings::default());
         let Term { tenure, is_recorded, .. } = term.clone();
-        Owner { meta, is_recorded, tenure, clock, metrics, pings, cleanup }
+        Owner { meta, is_recorded, lateness, tenure, clock, metrics, pings, cleanup }
     }
 
     /// Whether this master leads at this moment.
@@ -159,6 +166,7 @@ impl Owner {
     pub(crate) fn snapshot(&self) -> Snapshot {
         let metrics = self.metrics.clone();
         let snapshot = Snapshot::new(self.meta.stats(), &self.meta.segments(), metrics);
-        Snapshot { serves: self.serves(), ..snapshot }
+        let record_late = self.lateness.lasts();
+        Snapshot { serves: self.serves(), record_late, ..snapshot }
     }
 }

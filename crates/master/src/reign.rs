@@ -20,7 +20,7 @@ use crate::accept::accept;
 use crate::ask::{self, Questions};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::leadership::{Recorder, Term, record};
+use crate::leadership::{Recorder, Term, Unwritten, record};
 use crate::metadata_server::Cleanup;
 use crate::owner::Owner;
 use crate::refuse::refuse;
@@ -59,13 +59,15 @@ impl Reign {
         let recorder = Recorder::start(term, recorded)?;
         let clock = Clock::start();
         let meta = meta(&config, term, clock.tick(Instant::now()));
-        let owner = Owner::new(meta, term, clock, cleanup);
+        let lateness = recorder.lateness();
+        let owner = Owner::new(meta, (term, lateness.clone()), clock, cleanup);
         let shell = Rc::new(Shell::new(config, owner, recorder, stopping));
         let mut core = JoinSet::new();
         core.spawn_local(timer::run(Rc::clone(&shell)));
         core.spawn_local(lookout::run(Rc::clone(&shell)));
         core.spawn_local(ask::answer(Rc::clone(&shell), questions));
         core.spawn_local(take_note(Rc::clone(&shell), durable));
+        core.spawn_local(lateness.complain());
         Ok(Reign { shell, stop, core, open: JoinSet::new(), refused: JoinSet::new() })
     }
 
@@ -88,7 +90,10 @@ impl Reign {
 
     /// Ends it: replies that are under way are written, as long as their readers take them within half a second, and what
     /// is to be recorded is.
-    pub(crate) async fn part(mut self) {
+    ///
+    /// # Errors
+    /// It cannot be.
+    pub(crate) async fn part(mut self) -> Result<(), Unwritten> {
         self.stop.send_replace(true);
         let parted = timeout(FAREWELL, async {
             while let Some(ended) = self.open.join_next().await {
@@ -99,7 +104,7 @@ impl Reign {
             debug!("connections that took no reply were cut off");
         }
         self.shell.note_changes();
-        self.shell.recorder.finish();
+        self.shell.recorder.finish()
     }
 }
 

@@ -21,7 +21,7 @@ use crate::admin::{self, State};
 use crate::ask::{self, Asker, Chair, Questions};
 use crate::bind::Master;
 use crate::config::{Config, MetadataServer};
-use crate::leadership::{LeadershipConfig, Seat, Standing, Term, alone};
+use crate::leadership::{LeadershipConfig, Seat, Standing, Term, Unwritten, alone};
 use crate::metadata_server::{self, Cleanup, Registry};
 use crate::reign::Reign;
 use crate::standby::turn_away;
@@ -36,6 +36,9 @@ pub enum ServeError {
     /// There is a membership record, and it cannot be used.
     #[error(transparent)]
     State(#[from] StateFileError),
+    /// It was stopped by request, but what was to be in the membership record is not known to be there.
+    #[error(transparent)]
+    Unwritten(#[from] Unwritten),
 }
 
 impl Master {
@@ -72,15 +75,20 @@ impl Master {
         let last = hall.serve(&mut seat, first, shutdown).await?;
         drop(hall);
         admin.begin_stop();
+        let mut parted = Ok(());
         if let Some((reign, term)) = last {
-            reign.part().await;
+            parted = reign.part().await;
             seat.leave(&term);
         }
-        seat.close();
+        // Whoever keeps the leadership waits for the write that does not end.
+        if parted.is_ok() {
+            seat.close();
+        }
         admin.stopped().await;
         if let Some(metadata) = metadata {
             metadata.stopped().await;
         }
+        parted?;
         info!("the master stopped");
         Ok(())
     }

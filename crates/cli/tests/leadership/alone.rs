@@ -1,10 +1,11 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use rustix::process::Signal;
 
 use crate::program::Program;
-use crate::surroundings::Folder;
+use crate::surroundings::{Folder, http};
 
 fn start(state_dir: &Path, rpc_port: &str) -> Program {
     let args = [
@@ -72,4 +73,30 @@ fn a_folder_that_cannot_be_written_is_a_warning() {
     let line = master.line("the membership record is not kept");
     assert!(line.contains("--state_dir"), "{line}");
     served(&master);
+}
+
+#[test]
+fn a_state_disk_that_says_nothing_is_told_of_and_holds_up_neither_nodes_nor_the_end() {
+    let folder = Folder::new("stalled");
+    let mut master = start(folder.path(), "0");
+    let line = master.line("the master serves");
+    let (rpc, admin) = (Program::field(&line, "rpc_addr="), Program::field(&line, "admin_addr="));
+    let port = rpc.rsplit(':').next().expect("a port");
+    // Whoever opens a pipe to write waits until somebody reads.
+    let next = file(folder.path(), port).with_extension("json.new");
+    assert!(Command::new("mkfifo").arg(next).status().expect("it is installed").success());
+
+    let address = format!("--master_server_address={rpc}");
+    let args = ["--host=127.0.0.1", "--port=0", "--global_segment_size=32MB", &address];
+    let mut node = Program::start(env!("CARGO_BIN_EXE_mooncake_client"), &args);
+    node.line("PERSISTENT_FAIL");
+    assert_ne!(node.end().code(), Some(0));
+    master.line("the membership record cannot be written");
+    let metrics = http(&admin, "/metrics");
+    let late =
+        metrics.lines().find(|line| line.starts_with("master_membership_record_late_seconds"));
+    assert!(late.is_some_and(|line| !line.ends_with(" 0")), "{late:?}");
+    master.signal(Signal::TERM);
+    master.line("the membership record was not written");
+    assert_eq!(master.end().code(), Some(1));
 }

@@ -9,6 +9,7 @@ pub(crate) mod alone;
 mod campaign;
 mod change;
 mod config;
+mod lateness;
 mod recorder;
 mod standing;
 mod tenure;
@@ -26,6 +27,8 @@ use tokio::sync::{mpsc, watch};
 
 pub(crate) use change::{change, effect, record};
 pub use config::LeadershipConfig;
+pub(crate) use lateness::Lateness;
+pub use recorder::Unwritten;
 pub(crate) use recorder::{NotRecorded, Recorder};
 pub(crate) use standing::{Leader, Role, Standing};
 pub(crate) use tenure::Tenure;

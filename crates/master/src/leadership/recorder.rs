@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use mooncake_ha::{Change, CoordinatorError};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 use tracing::{error, info, warn};
 
+use super::lateness::Lateness;
 use super::term::Term;
 
 /// Changes that are written at once; the rest is written next.
@@ -21,12 +23,23 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Who waits for a change longer than this is told that it cannot be made now. Nodes wait three seconds for an answer.
-const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 2_000 });
+pub(super) const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 2_000 });
+
+/// How long the end of a write that is under way is waited for when the master stops.
+const LAST_PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 5_000 });
+
+/// Between two looks at whether it has ended.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// A change that was asked for is not known to be in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the membership record cannot be written")]
 pub(crate) struct NotRecorded;
+
+/// The master stops, and what was under way is not known to be in the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the membership record was not written: its disk or coordinator says nothing")]
+pub struct Unwritten;
 
 /// The side that asks. When it is dropped, what was asked for before is written if that works at once.
 #[derive(Debug)]
@@ -34,6 +47,7 @@ pub(crate) struct Recorder {
     /// Bounded by the connections that wait and the segments that change.
     orders: Sender<Order>,
     thread: RefCell<Option<JoinHandle<()>>>,
+    lateness: Lateness,
 }
 
 enum Order {
@@ -58,10 +72,17 @@ impl Recorder {
         recorded: mpsc::UnboundedSender<Vec<Change>>,
     ) -> io::Result<Recorder> {
         let (orders, asked) = channel();
-        let mut writer = Writer { term: term.clone(), recorded, pause: FIRST_PAUSE };
+        let (lateness, pause) = (Lateness::default(), FIRST_PAUSE);
+        let of_writer = lateness.clone();
+        let mut writer = Writer { term: term.clone(), recorded, pause, lateness: of_writer };
         let thread = thread::Builder::new().name("record".to_owned());
         let thread = thread.spawn(move || writer.run(&asked))?;
-        Ok(Recorder { orders, thread: RefCell::new(Some(thread)) })
+        Ok(Recorder { orders, thread: RefCell::new(Some(thread)), lateness })
+    }
+
+    /// Tells how late what is to be written is.
+    pub(crate) fn lateness(&self) -> Lateness {
+        self.lateness.clone()
     }
 
     /// Waits until these changes are durable.
@@ -69,9 +90,17 @@ impl Recorder {
     /// # Errors
     /// They could not be made in time, or the leadership is over.
     pub(crate) async fn record(&self, changes: Vec<Change>) -> Result<(), NotRecorded> {
+        // Whoever comes now would wait in vain, and what they ask would pile up.
+        if self.lateness.is_hopeless() {
+            return Err(NotRecorded);
+        }
         let (done, written) = oneshot::channel();
         self.ask(Entry { changes, waiter: Some((done, Instant::now())) });
-        written.await.unwrap_or(Err(NotRecorded))
+        // The thread may be held up in a write that says nothing at all.
+        match timeout(PATIENCE, written).await {
+            Ok(Ok(result)) => result,
+            _ => Err(NotRecorded),
+        }
     }
 
     /// Has effects of the state machine made durable, in the order in which they are noted.
@@ -85,12 +114,24 @@ impl Recorder {
     }
 
     /// Has what was asked for written, if that works at once, and waits for it.
-    pub(crate) fn finish(&self) {
+    ///
+    /// # Errors
+    /// The write that is under way does not end. Its thread is left alone.
+    pub(crate) fn finish(&self) -> Result<(), Unwritten> {
         // An error means that the thread has ended.
         let _ = self.orders.send(Order::Finish);
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        let begun = Instant::now();
+        while !thread.is_finished() {
+            if begun.elapsed() >= LAST_PATIENCE {
+                return Err(Unwritten);
+            }
+            thread::sleep(LOOK);
+        }
+        if thread.join().is_err() {
             error!("the thread that keeps the record panicked");
         }
+        Ok(())
     }
 }
 
@@ -98,6 +139,7 @@ struct Writer {
     term: Term,
     recorded: mpsc::UnboundedSender<Vec<Change>>,
     pause: Duration,
+    lateness: Lateness,
 }
 
 impl Writer {
@@ -107,7 +149,7 @@ impl Writer {
             let is_last = !gather(asked, &mut due, self.pause);
             due.retain_mut(is_patient);
             match self.write(&mut due) {
-                Ok(()) => {}
+                Ok(()) => self.lateness.end(),
                 Err(error @ CoordinatorError::Deposed { .. }) => {
                     info!(%error, "the membership record was not changed");
                     return self.term.tenure.end();
@@ -128,6 +170,7 @@ impl Writer {
     /// Writes the first of what is due.
     fn write(&mut self, due: &mut Vec<Entry>) -> Result<(), CoordinatorError> {
         while !due.is_empty() {
+            self.lateness.begin();
             let mut count = 0;
             let fits = |entry: &&Entry| {
                 count += entry.changes.len();
@@ -141,6 +184,7 @@ impl Writer {
                 info!("the membership record can be written again");
                 self.pause = FIRST_PAUSE;
             }
+            self.lateness.end();
             due.drain(..entries).for_each(|entry| self.announce(entry));
         }
         Ok(())
@@ -237,7 +281,7 @@ mod tests {
             }
         });
         recorder.note(vec![join(5)]);
-        recorder.finish();
+        assert_eq!(recorder.finish(), Ok(()));
         assert_eq!(members(&term), [2, 3, 4, 5]);
     }
 
@@ -249,7 +293,7 @@ mod tests {
         let count = 3 * MAX_BATCH as u128;
         (0..count).for_each(|id| recorder.note(vec![join(id)]));
         recorder.note((count..2 * count).map(join).collect());
-        recorder.finish();
+        assert_eq!(recorder.finish(), Ok(()));
         assert!(members(&term).into_iter().eq(0..2 * count));
     }
 
@@ -267,6 +311,34 @@ mod tests {
             store.set_reachable(true);
             assert_eq!(recorded.recv().await, Some(vec![join(1)]));
         });
+        assert_eq!(members(&term), [1]);
+    }
+
+    /// A disk that says nothing is worse than one that fails.
+    #[test]
+    fn a_write_that_does_not_end_keeps_nobody_waiting_and_does_not_hold_up_the_end() {
+        let store = MemoryStore::default();
+        let term = term(&store);
+        let (send, _recorded) = mpsc::unbounded_channel();
+        let recorder = Recorder::start(&term, send).expect("a thread");
+        let lateness = recorder.lateness();
+        let stall = store.stall();
+        run(async {
+            assert_eq!(recorder.record(vec![join(1)]).await, Err(NotRecorded));
+            while !lateness.is_hopeless() {
+                tokio::time::sleep(LOOK).await;
+            }
+            let begun = Instant::now();
+            for id in 2..100 {
+                assert_eq!(recorder.record(vec![join(id)]).await, Err(NotRecorded));
+            }
+            assert!(begun.elapsed() < PATIENCE, "they were not even asked for");
+        });
+        assert_eq!(recorder.finish(), Err(Unwritten));
+        drop(stall);
+        while !lateness.lasts().is_zero() {
+            thread::sleep(LOOK);
+        }
         assert_eq!(members(&term), [1]);
     }
 

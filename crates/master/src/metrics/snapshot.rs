@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mooncake_meta::{SegmentReport, Stats};
 
@@ -11,6 +12,8 @@ pub(crate) struct Snapshot {
     pub(crate) stats: Stats,
     /// Whether everything that is asked is done.
     pub(crate) serves: bool,
+    /// How late the membership record is.
+    pub(crate) record_late: Duration,
     /// Used bytes and capacity by segment name, of those in sight; several segments may share one.
     pub(crate) segments: BTreeMap<Arc<str>, (u64, u64)>,
     pub(crate) rpc: RpcMetrics,
@@ -24,6 +27,6 @@ impl Snapshot {
             *used += report.used;
             *capacity += report.capacity;
         }
-        Snapshot { stats, serves: true, segments, rpc }
+        Snapshot { stats, serves: true, record_late: Duration::ZERO, segments, rpc }
     }
 }

@@ -79,6 +79,11 @@ impl Snapshot {
             self.serves.into(),
         )?;
         out.gauge(
+            "master_membership_record_late_seconds",
+            "How long what is to be in the membership record has not been written; 0 if all of it is",
+            self.record_late.as_secs(),
+        )?;
+        out.gauge(
             "master_segments_recovering",
             "Mounted segments whose nodes are telling what they hold",
             stats.segments_recovering as u64,
