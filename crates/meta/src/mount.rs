@@ -196,6 +196,30 @@ impl Meta {
         Ok(())
     }
 
+    /// The grace period of an unmount is over. The node should serve the segment no longer, but may be late: what lies there
+    /// counts as lost once nobody has a route to it.
+    pub(crate) fn grace_due(&mut self, id: SegmentId) {
+        let Some(slot) = self.unmounting(id).filter(|&slot| !self.segments[slot].struck) else {
+            return;
+        };
+        self.segments[slot].struck = true;
+        let end = self.now.after_ms(self.config.lease_ttl_ms);
+        self.timers.insert((end, Timer::Retired(id)));
+    }
+
+    pub(crate) fn retired_due(&mut self, id: SegmentId) {
+        if let Some(slot) = self.unmounting(id) {
+            self.strike(slot);
+        }
+    }
+
+    /// A segment in its grace period, or after it. It may have gone and come back since.
+    fn unmounting(&self, id: SegmentId) -> Option<u32> {
+        let is_unmounting =
+            |slot: &u32| self.segments[*slot].state == SegmentState::GracefullyUnmounting;
+        self.segments.find(id).filter(is_unmounting)
+    }
+
     /// The content of a segment counts as lost from here on.
     pub(crate) fn leave_pool(&mut self, slot: u32) {
         self.forget_pieces_on(slot);

@@ -25,7 +25,8 @@ pub(crate) struct Segment {
     pub(crate) in_sight: bool,
     /// The membership record says that it is behind: under another leader it would start empty, so nothing is put there.
     pub(crate) behind: bool,
-    /// Its content is to count as lost once that is recorded.
+    /// Its content is to count as lost once that is recorded, or its grace period is over and routes from within that are not:
+    /// nobody is told of it any more.
     pub(crate) struck: bool,
     /// While it is recovering: how far its inventory is.
     pub(crate) recovering: Option<Progress>,

@@ -1,9 +1,8 @@
 //! Everything that happens because time passes.
 
-use mooncake_types::{ClientId, SegmentId, SegmentState, Tick};
+use mooncake_types::{ClientId, SegmentId, Tick};
 
 use crate::Meta;
-use crate::members::Effect;
 use crate::record::{ObjectState, SEGMENT_QUEUES};
 use crate::slab::NONE;
 
@@ -22,6 +21,8 @@ pub(crate) enum Timer {
     Client(ClientId),
     /// The grace period of an unmount ends.
     Grace(SegmentId),
+    /// Routes from within it are over.
+    Retired(SegmentId),
     /// A soft pin may end.
     SoftPin(u32),
     /// The leases of a replaced object are over.
@@ -75,16 +76,8 @@ impl Meta {
             self.timers.remove(&entry);
             match entry.1 {
                 Timer::Client(client) => self.client_due(client),
-                Timer::Grace(id) => {
-                    // It may have gone and come back since.
-                    let unmounting = |slot: &u32| {
-                        self.segments[*slot].state == SegmentState::GracefullyUnmounting
-                    };
-                    if let Some(slot) = self.segments.find(id).filter(unmounting) {
-                        self.leave_pool(slot);
-                        self.emit(Effect::Strike(id));
-                    }
-                }
+                Timer::Grace(id) => self.grace_due(id),
+                Timer::Retired(id) => self.retired_due(id),
                 Timer::SoftPin(object) => self.soft_pin_due(object),
                 Timer::Replaced(object) => self.drop_object(object),
                 Timer::Task(number) => self.task_due(number),

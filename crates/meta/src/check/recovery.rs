@@ -1,13 +1,18 @@
 use std::collections::BTreeSet;
 
-use mooncake_types::SegmentState;
+use mooncake_types::{SegmentId, SegmentState};
 
 use super::{Check, ensure};
 use crate::Meta;
 use crate::members::Effect;
 use crate::record::ObjectState;
+use crate::timeout::Timer;
 
 impl Meta {
+    fn is_to_retire(&self, id: SegmentId) -> bool {
+        self.timers.iter().any(|&(_, timer)| timer == Timer::Retired(id))
+    }
+
     pub(super) fn every_member_is_where_it_should_be(&self) -> Check {
         for (slot, segment) in self.segments.iter().filter(|(_, segment)| segment.is_mounted()) {
             let behind = self.members.is_behind(segment.id);
@@ -27,7 +32,9 @@ impl Meta {
             )?;
             ensure(
                 "what is struck is on its way out of the record",
-                !segment.struck || self.members.is_pending(Effect::Strike(segment.id)),
+                !segment.struck
+                    || self.members.is_pending(Effect::Strike(segment.id))
+                    || self.is_to_retire(segment.id),
                 || format!("segment slot {slot}"),
             )?;
         }

@@ -131,12 +131,14 @@ impl Run {
         let (now, until) = (self.world.now, self.world.now.after_ms(self.config.lease_ttl_ms));
         if object.spared_until > now {
             object.spared_until = until;
+            if !object.group.is_empty() {
+                self.model.spared_groups.insert(object.group, until);
+            }
         }
         if object.leased_until > now {
             object.leased_until = until;
             if !object.group.is_empty() {
                 self.model.groups.insert(object.group, until);
-                self.model.spared_groups.insert(object.group, until);
             }
         }
         if task.moves {

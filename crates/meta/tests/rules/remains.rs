@@ -263,3 +263,24 @@ fn a_leased_source_is_named_until_its_node_has_dropped_it() {
     assert_eq!(world.query_task(id).unwrap().status, TaskStatus::Success);
     world.check();
 }
+
+/// A node hears late that its time is over, and a reader has a route there until its lease is.
+#[test]
+fn what_lies_at_a_node_that_serves_longer_than_its_grace_period_is_named_when_it_is_replaced() {
+    let mut world = pool(1, 64 * KIB);
+    world.put("k", KIB).unwrap();
+    assert_eq!(world.unmount(ALICE, 1, 3_000), Ok(()));
+    world.mount(BOB, 2, 64 * KIB).unwrap();
+    world.advance(2_999);
+    let old = world.get("k").unwrap().what.version;
+    world.advance(1);
+    assert!(!world.exist("k"), "nobody else gets a route");
+    let new = world.start(BOB, "k", KIB).unwrap();
+    let (results, remains) = end(&mut world, "k", &new.what);
+    assert_eq!(results, [Ok(())]);
+    let named: Vec<Version> = remains.ranges.iter().map(|range| range.version).collect();
+    assert_eq!(named, [old]);
+    world.advance(5_000);
+    assert_eq!(world.meta.segments().len(), 1);
+    assert_eq!(end(&mut world, "k", &new.what), (vec![Ok(())], Remains::default()), "it is over");
+}

@@ -45,6 +45,14 @@ fn a_graceful_unmount_serves_gets_until_its_time_is_over() {
     assert!(world.exist("k"));
     world.advance(1);
     assert!(!world.exist("k"));
+    world.check();
+    world.advance(4_999);
+    assert_eq!(
+        world.meta.segments().len(),
+        1,
+        "its node may be late, and a reader has a route to it"
+    );
+    world.advance(1);
     assert_eq!(world.meta.segments(), []);
     world.check();
 }

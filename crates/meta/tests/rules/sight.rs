@@ -262,6 +262,8 @@ fn a_segment_out_of_sight_can_be_unmounted() {
     assert_eq!(world.put("large", 63 * KIB).expect("Alice has room").segments[0].id, SegmentId(1));
     world.disconnect(BOB);
     world.advance(3_000);
+    assert_eq!(world.meta.segments().len(), 2, "a reader may have a route to it");
+    world.advance(5_000);
     assert_eq!(world.meta.segments().len(), 1);
     world.check();
     world.disconnect(ALICE);
