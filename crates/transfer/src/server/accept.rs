@@ -2,7 +2,7 @@ use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mooncake_memory::Private;
@@ -11,12 +11,16 @@ use mooncake_wire::Refusal;
 use socket2::SockRef;
 
 use super::connection::{Connection, Origin, Service};
-use super::registry::{Membership, Registry};
+use super::inbox::Inbox;
+use super::registry::Registry;
 use super::{Site, refuse};
 use crate::{local_socket, stream};
 
 /// Stack of a thread that serves one connection; its buffers are on the heap.
 pub(super) const STACK_BYTES: usize = 256 << 10;
+
+/// Threads that wait for a connection at a listener: a client that comes for the first time opens two.
+const WAITING: usize = 2;
 
 /// Connections beyond the limit that are told so at a time; further ones are just closed.
 const MAX_REFUSING: usize = 32;
@@ -55,35 +59,111 @@ impl Listener {
     }
 }
 
-/// The thread that lets connections in.
+/// Lets connections in. Some threads wait for the next at any time, each of which serves one connection to its end, and
+/// another thread starts those that take their places. So no connection waits for a thread to be started, which may take
+/// long in a process that is busy with its memory.
 pub(super) struct Acceptor {
-    pub(super) listener: Arc<Listener>,
-    pub(super) registry: Arc<Registry>,
-    pub(super) site: Arc<Site>,
+    listener: Listener,
+    registry: Arc<Registry>,
+    site: Arc<Site>,
+    /// How many threads wait for a connection.
+    waiting: Mutex<usize>,
+    /// Told when there is one less, and when the server is closed.
+    changed: Condvar,
 }
 
 impl Acceptor {
-    pub(super) fn run(self) {
+    pub(super) fn new(listener: Listener, registry: &Arc<Registry>, site: &Arc<Site>) -> Self {
+        let (registry, site) = (Arc::clone(registry), Arc::clone(site));
+        Self { listener, registry, site, waiting: Mutex::new(0), changed: Condvar::new() }
+    }
+
+    /// Starts the first threads.
+    ///
+    /// # Errors
+    /// The system has none.
+    pub(super) fn begin(self: &Arc<Self>) -> io::Result<()> {
+        (0..WAITING).try_for_each(|_| self.add())
+    }
+
+    /// Starts further threads as they are needed, until the server is closed.
+    pub(super) fn run(self: &Arc<Self>) {
+        while self.is_one_wanted() {
+            #[cfg(test)]
+            let _gate = STARTS.read().unwrap_or_else(PoisonError::into_inner);
+            if let Err(error) = self.add() {
+                tracing::warn!(%error, "no thread for further connections");
+                std::thread::sleep(BACK_OFF);
+            }
+        }
+    }
+
+    /// Has [`Acceptor::run`] and all threads that wait end, once the server is closed.
+    pub(super) fn shut_down(&self) {
+        self.listener.shut_down();
+        // Taken, so that nobody is between a look and a wait.
+        drop(self.waiting());
+        self.changed.notify_all();
+    }
+
+    /// Waits until there are too few threads; false once the server is closed.
+    fn is_one_wanted(&self) -> bool {
+        let is_idle = |waiting: &mut usize| *waiting >= WAITING && !self.registry.is_closed();
+        let waited = self.changed.wait_while(self.waiting(), is_idle);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        !self.registry.is_closed()
+    }
+
+    fn add(self: &Arc<Self>) -> io::Result<()> {
+        *self.waiting() += 1;
+        let acceptor = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("data".into()).stack_size(STACK_BYTES);
+        match thread.spawn(move || acceptor.serve_one()) {
+            Ok(thread) => {
+                self.registry.keep(thread);
+                Ok(())
+            }
+            Err(error) => {
+                *self.waiting() -= 1;
+                Err(error)
+            }
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, usize> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a connection and serves it.
+    fn serve_one(&self) {
+        // Before it is needed: memory may take its time too.
+        let inbox = Inbox::new(self.site.config.busy_poll);
+        let accepted = self.accept();
+        *self.waiting() -= 1;
+        self.changed.notify_all();
+        let Some((stream, origin)) = accepted else { return };
+        if let Err(error) = self.serve(stream, origin, inbox) {
+            tracing::warn!(?origin, %error, "a connection could not be served");
+        }
+    }
+
+    /// The next connection; none once the server is closed.
+    fn accept(&self) -> Option<(Private<TcpStream>, Origin)> {
         while !self.registry.is_closed() {
             match self.listener.accept() {
-                Ok((stream, origin)) => {
-                    if let Err(error) = self.admit(stream, origin) {
-                        tracing::warn!(?origin, %error, "a connection could not be served");
-                    }
-                }
+                Ok(accepted) => return Some(accepted),
                 Err(error) if is_passing(&error) => {}
+                Err(_) if self.registry.is_closed() => {}
                 Err(error) => {
-                    if self.registry.is_closed() {
-                        return;
-                    }
                     tracing::warn!(%error, "no connection can be accepted now");
                     std::thread::sleep(BACK_OFF);
                 }
             }
         }
+        None
     }
 
-    fn admit(&self, stream: Private<TcpStream>, origin: Origin) -> io::Result<()> {
+    fn serve(&self, stream: Private<TcpStream>, origin: Origin, inbox: Inbox) -> io::Result<()> {
         let (open, most) = (self.registry.open(), self.site.config.max_connections);
         if open >= most.saturating_add(MAX_REFUSING) {
             return Err(io::Error::other("too many connections"));
@@ -100,32 +180,21 @@ impl Acceptor {
             None
         };
         let connection = Arc::new(Connection::new(stream, origin));
-        let Some(membership) = self.registry.enter(&connection) else { return Ok(()) };
-        let thread = self.spawn(connection, membership, refusal)?;
-        self.registry.keep(thread);
+        let Some(_membership) = self.registry.enter(&connection) else { return Ok(()) };
+        match refusal {
+            Some(refusal) => {
+                tracing::info!(%refusal, "a connection is refused");
+                refuse::refuse(connection.stream(), 0, &refusal);
+            }
+            None => Service::new(connection, Arc::clone(&self.site), inbox).run(),
+        }
         Ok(())
     }
-
-    fn spawn(
-        &self,
-        connection: Arc<Connection>,
-        membership: Membership,
-        refusal: Option<Refusal>,
-    ) -> io::Result<std::thread::JoinHandle<()>> {
-        let site = Arc::clone(&self.site);
-        let serve = move || {
-            let _membership = membership;
-            match refusal {
-                Some(refusal) => {
-                    tracing::info!(%refusal, "a connection is refused");
-                    refuse::refuse(connection.stream(), 0, &refusal);
-                }
-                None => Service::new(connection, site).run(),
-            }
-        };
-        std::thread::Builder::new().name("data".into()).stack_size(STACK_BYTES).spawn(serve)
-    }
 }
+
+/// Held by a test that keeps the system from starting threads.
+#[cfg(test)]
+pub(crate) static STARTS: std::sync::RwLock<()> = std::sync::RwLock::new(());
 
 /// Errors of one connection that ended before it was let in.
 fn is_passing(error: &io::Error) -> bool {

@@ -130,8 +130,8 @@ pub(super) struct Service {
 }
 
 impl Service {
-    pub(super) fn new(connection: Arc<Connection>, site: Arc<Site>) -> Self {
-        let (host, inbox) = (Arc::clone(&site.host), Inbox::new(site.config.busy_poll));
+    pub(super) fn new(connection: Arc<Connection>, site: Arc<Site>, inbox: Inbox) -> Self {
+        let host = Arc::clone(&site.host);
         let (sums, out, bounce) = (ChunkSums::default(), Vec::new(), Vec::new());
         let pins = Pins::default();
         Self { connection, host, site, inbox, sums, pins, out, bounce }

@@ -1,4 +1,5 @@
-//! The server of a node's data port: one thread for each connection, blocking, with a small stack.
+//! The server of a node's data port: one thread for each connection, blocking, with a small stack, and started before it
+//! comes.
 
 mod accept;
 mod connection;
@@ -25,6 +26,8 @@ use mooncake_types::BusyWait;
 use mooncake_wire::LocalSocket;
 
 use crate::{SegmentHost, local_socket};
+#[cfg(test)]
+pub(crate) use accept::STARTS;
 use accept::{Acceptor, Listener};
 use registry::Registry;
 
@@ -70,9 +73,9 @@ struct Site {
 /// Serves a node's data port. Dropping it stops it.
 pub struct DataServer {
     address: SocketAddr,
-    listeners: Vec<Arc<Listener>>,
+    acceptors: Vec<Arc<Acceptor>>,
     registry: Arc<Registry>,
-    acceptors: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl DataServer {
@@ -87,39 +90,36 @@ impl DataServer {
     ) -> io::Result<DataServer> {
         listener.set_nonblocking(false)?;
         let address = listener.local_addr()?;
-        let mut listeners = vec![Arc::new(Listener::Tcp(Private::new(listener)))];
+        let mut listeners = vec![Listener::Tcp(Private::new(listener))];
         let mut door = None;
         if config.local_socket {
             match local_socket::listen() {
                 Ok((listener, socket)) => {
-                    listeners.push(Arc::new(Listener::Local(Private::new(listener))));
+                    listeners.push(Listener::Local(Private::new(listener)));
                     door = Some(socket);
                 }
                 Err(error) => tracing::info!(%error, "processes of this host come by TCP"),
             }
         }
         let registry = Arc::new(Registry::default());
-        let server = DataServer {
-            address,
-            listeners: listeners.clone(),
-            registry: Arc::clone(&registry),
-            acceptors: Mutex::default(),
-        };
         let site = Arc::new(Site { host, config, local_socket: door });
+        let mut server =
+            DataServer { address, acceptors: Vec::new(), registry, threads: Mutex::default() };
         for listener in listeners {
-            let (registry, site) = (Arc::clone(&registry), Arc::clone(&site));
-            let acceptor = Acceptor { listener, registry, site };
+            let acceptor = Arc::new(Acceptor::new(listener, &server.registry, &site));
+            server.acceptors.push(Arc::clone(&acceptor));
+            acceptor.begin()?;
             let thread = std::thread::Builder::new()
                 .name("data-accept".into())
                 .stack_size(accept::STACK_BYTES)
                 .spawn(move || acceptor.run())?;
-            server.acceptors().push(thread);
+            server.threads().push(thread);
         }
         Ok(server)
     }
 
-    fn acceptors(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.acceptors.lock().unwrap_or_else(PoisonError::into_inner)
+    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where it serves.
@@ -133,10 +133,8 @@ impl DataServer {
     /// nothing.
     pub fn stop(&self) {
         self.registry.close();
-        for listener in &self.listeners {
-            listener.shut_down();
-        }
-        let threads = std::mem::take(&mut *self.acceptors());
+        self.acceptors.iter().for_each(|acceptor| acceptor.shut_down());
+        let threads = std::mem::take(&mut *self.threads());
         for thread in threads {
             // A thread that panicked has said so already.
             let _ = thread.join();

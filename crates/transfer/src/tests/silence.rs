@@ -11,7 +11,8 @@ use mooncake_wire::encode_write_reply;
 
 use super::peers_that_fail::good_reply;
 use super::raw_peer::{FakeNode, read_frame};
-use super::rig::{EPOCH, Node, Object, all_ok, read_all, tcp_config, version};
+use super::rig::{EPOCH, Node, Object, all_ok, by, read_all, tcp_config, version, write_all};
+use crate::server::STARTS;
 use crate::{TcpConfig, TcpTransport, TransferError, Transport};
 
 const SILENCE: Duration = Duration::from_millis(300);
@@ -188,4 +189,21 @@ fn a_peer_that_is_slow_to_answer_is_not_silent_yet() {
     let healthy = Node::start(1, 4096);
     let results = super::rig::write_all(&transport(), &[Object::at(&healthy, 0, 10, 1)]);
     assert_eq!(results, all_ok(1));
+}
+
+/// A process that maps much memory takes long to start a thread: all its threads share one lock for both.
+#[test]
+fn the_first_load_from_a_node_that_is_slow_to_start_threads_does_not_fail() {
+    const LEN: u64 = 3 << 19;
+    for ways in ["tcp", "shm,tcp"] {
+        let node = Node::start(1, 64 << 20);
+        let object = |at: u64| Object::at(&node, at * LEN, LEN, at + 1);
+        let objects: Vec<Object> = (0..32).map(object).collect();
+        assert_eq!(write_all(&transport(), &objects), all_ok(32));
+        let first = by(ways);
+        let held_up = STARTS.write().unwrap();
+        let read = read_all(&first, &objects);
+        drop(held_up);
+        assert_eq!(read, all_ok(32), "{ways}");
+    }
 }
