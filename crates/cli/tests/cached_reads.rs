@@ -2,45 +2,34 @@
 
 #![allow(missing_docs, reason = "tests are no public interface")]
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mooncake_client::{
     Buffer, ErrorCode, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
 };
-use rustix::process::{Pid, Signal, kill_process};
+use mooncake_testing::Program;
+use rustix::process::Signal;
 
-/// A running master. Dropping it kills it.
+/// A running master.
 struct Master {
-    child: Child,
+    program: Program,
     rpc: String,
 }
 
 impl Master {
     fn start() -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_mooncake_master"))
-            .args(["--rpc_port=0", "--port=0", "--metrics_port=0", "--rpc_address=127.0.0.1"])
-            .args(["--metrics_host=127.0.0.1", "--default_kv_lease_ttl=4s", "--state_dir=none"])
-            .env_remove("MOONCAKE_AUTH_TOKEN")
-            .env_remove("MC_STORE_CLUSTER_ID")
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program exists");
-        let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
-        let said = lines.find_map(|line| {
-            let line = line.expect("it logs text");
-            let (_, rest) = line.split_once("rpc_addr=")?;
-            rest.split(' ').next().map(str::to_owned)
-        });
-        // Whatever else it says is read, so that it never waits for a reader.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { rpc: said.expect("it serves"), child }
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process id");
-        kill_process(pid, signal).expect("the process runs");
+        let args = [
+            "--rpc_port=0",
+            "--port=0",
+            "--metrics_port=0",
+            "--rpc_address=127.0.0.1",
+            "--metrics_host=127.0.0.1",
+            "--default_kv_lease_ttl=4s",
+            "--state_dir=none",
+        ];
+        let program = Program::start(env!("CARGO_BIN_EXE_mooncake_master"), &args);
+        let rpc = Program::field(&program.line("the master serves"), "rpc_addr=");
+        Self { program, rpc }
     }
 
     fn open(&self, segment_bytes: u64) -> Store {
@@ -52,14 +41,6 @@ impl Master {
             ..StoreConfig::default()
         })
         .expect("the store opens")
-    }
-}
-
-impl Drop for Master {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -77,7 +58,7 @@ fn reads_go_on_within_the_lease_while_the_master_stands_still() {
         assert_eq!(node.put(&[source], &ReplicateConfig::default()), [Ok(())]);
         let looked_up = Instant::now();
         assert_eq!(get(&client, "key"), Ok(vec![7; 100_000]));
-        master.signal(signal);
+        master.program.signal(signal);
         let within = || looked_up.elapsed() < Duration::from_millis(3_600);
         while within() {
             let read = get(&client, "key");

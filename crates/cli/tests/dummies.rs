@@ -2,60 +2,14 @@
 
 #![allow(missing_docs, reason = "tests are no public interface")]
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use mooncake_client::{
     Buffer, DummyConfig, DummyStore, ErrorCode, PutSource, ReplicateConfig, SliceList, Store,
     StoreConfig,
 };
-
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A running program and the lines that it logs. Dropping it kills it.
-struct Program {
-    child: Child,
-    lines: mpsc::Receiver<String>,
-}
-
-impl Program {
-    fn start(path: &str, args: &[&str]) -> Program {
-        let mut command = Command::new(path);
-        command.args(args).env_remove("MOONCAKE_AUTH_TOKEN").env_remove("MC_STORE_CLUSTER_ID");
-        command.env_remove("MOONCAKE_ADVERTISE_ADDRESS").stdin(Stdio::null());
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("the program exists");
-        let stderr = child.stderr.take().expect("a pipe");
-        let (send, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            let lines = BufReader::new(stderr).lines().map_while(Result::ok);
-            lines.take_while(|line| send.send(line.clone()).is_ok()).for_each(drop);
-        });
-        Program { child, lines }
-    }
-
-    /// The next logged line that holds `word`.
-    fn line(&self, word: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let line = self.lines.recv_timeout(left);
-            let line = line.unwrap_or_else(|error| panic!("no line with {word}: {error}"));
-            if line.contains(word) {
-                return line;
-            }
-        }
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use mooncake_testing::Program;
 
 /// What follows `name=` in a line.
 fn field(line: &str, name: &str) -> String {
@@ -134,7 +88,7 @@ fn a_port_that_was_asked_for_must_be_free() {
     first.line("the storage node is ready");
     let mut second = node(&address, &[&flag]);
     second.line(&format!("{flag}: @mooncake_client_{}.sock: Address already in use", port(2)));
-    assert!(!second.child.wait().expect("our child").success());
+    assert!(!second.end().success());
     let none = node(&address, &["--port=0"]);
     none.line("the storage node is ready");
 }

@@ -2,8 +2,6 @@
 
 #![allow(missing_docs, reason = "tests are no public interface")]
 
-mod program;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -11,7 +9,7 @@ use std::time::{Duration, Instant};
 use mooncake_client::{
     Buffer, ErrorCode, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
 };
-use program::{PATIENCE, Program};
+use mooncake_testing::{PATIENCE, Program};
 use rustix::process::Signal;
 
 /// A master with its nodes, and a store that lends nothing.

@@ -2,53 +2,12 @@
 
 #![allow(missing_docs, reason = "tests are no public interface")]
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mooncake_client::{
     Buffer, GetTarget, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
 };
-
-/// A running program. Dropping it kills it.
-struct Program {
-    child: Child,
-    log: BufReader<std::process::ChildStderr>,
-}
-
-impl Program {
-    fn start(path: &str, args: &[&str]) -> Program {
-        let mut command = Command::new(path);
-        command.args(args).env_remove("MOONCAKE_BUSY_POLL_US").env_remove("MOONCAKE_AUTH_TOKEN");
-        command.env_remove("MC_STORE_CLUSTER_ID").stdin(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the program exists");
-        let log = BufReader::new(child.stderr.take().expect("a pipe"));
-        Program { child, log }
-    }
-
-    /// The next logged line that holds `word`.
-    fn line(&mut self, word: &str) -> String {
-        let mut line = String::new();
-        while !line.contains(word) {
-            line.clear();
-            let read = self.log.read_line(&mut line).expect("a log is text");
-            assert!(read > 0, "it ended before it logged {word:?}");
-        }
-        line
-    }
-
-    fn processor_time(&self) -> Duration {
-        processor_time(&self.child.id().to_string())
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use mooncake_testing::Program;
 
 /// What all threads of a process have had of the processors.
 fn processor_time(process: &str) -> Duration {
@@ -80,13 +39,11 @@ impl Pool {
             "--rpc_address=127.0.0.1",
             "--metrics_host=127.0.0.1",
         ];
-        let mut master = Program::start(env!("CARGO_BIN_EXE_mooncake_master"), &args);
-        let line = master.line("the master serves");
-        let (_, address) = line.split_once("rpc_addr=").expect("it says where");
-        let address = address.split(' ').next().expect("an address").to_owned();
+        let master = Program::start(env!("CARGO_BIN_EXE_mooncake_master"), &args);
+        let address = Program::field(&master.line("the master serves"), "rpc_addr=");
         let flag = format!("--master_server_address={address}");
         let args = ["--host=127.0.0.1", "--global_segment_size=8MB", "--port=0", &flag];
-        let mut node = Program::start(env!("CARGO_BIN_EXE_mooncake_client"), &args);
+        let node = Program::start(env!("CARGO_BIN_EXE_mooncake_client"), &args);
         node.line("the storage node is ready");
         let config = StoreConfig { master: address, segment_bytes: 0, ..StoreConfig::default() };
         let client = Store::open(config).expect("the master is there");
@@ -110,8 +67,8 @@ impl Pool {
 
     /// What master, node and client take of one processor while `work` is done, each as a share.
     fn shares(&self, work: impl FnOnce()) -> [f64; 3] {
-        let times =
-            || [self.master.processor_time(), self.node.processor_time(), processor_time("self")];
+        let of = |program: &Program| processor_time(&program.id().to_string());
+        let times = || [of(&self.master), of(&self.node), processor_time("self")];
         let (before, begun) = (times(), Instant::now());
         work();
         let (after, wall) = (times(), begun.elapsed());

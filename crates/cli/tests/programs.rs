@@ -4,87 +4,11 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::mpsc;
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A running program and the lines that it logs. Dropping it kills it.
-struct Program {
-    child: Child,
-    lines: mpsc::Receiver<String>,
-    seen: Vec<String>,
-}
-
-impl Program {
-    fn start(path: &str, args: &[&str]) -> Program {
-        let mut command = Command::new(path);
-        command.args(args).env_remove("MOONCAKE_AUTH_TOKEN").env_remove("MC_STORE_CLUSTER_ID");
-        let mut child = command
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program exists");
-        let stderr = child.stderr.take().expect("a pipe");
-        let (send, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                if send.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Program { child, lines, seen: Vec::new() }
-    }
-
-    /// The first logged line that holds `word`.
-    fn line(&mut self, word: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(line) = self.seen.iter().find(|line| line.contains(word)) {
-                return line.clone();
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            let next = self.lines.recv_timeout(left);
-            self.seen
-                .push(next.unwrap_or_else(|_| panic!("no line with {word}: {:#?}", self.seen)));
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process id");
-        kill_process(pid, signal).expect("the process runs");
-    }
-
-    fn end(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.child.try_wait().expect("our child") {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "the program does not end");
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    /// Asks it to stop; gives how it ended and how long that took.
-    fn stop(&mut self, signal: Signal) -> (Option<i32>, Duration) {
-        let begun = Instant::now();
-        self.signal(signal);
-        (self.end().code(), begun.elapsed())
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use mooncake_testing::{PATIENCE, Program};
+use rustix::process::Signal;
 
 /// A master on free ports, with the addresses of its RPC port and its admin HTTP server.
 struct Master {
@@ -105,13 +29,9 @@ const ANY_PORTS: [&str; 6] = [
 
 fn master(path: &str, more: &[&str]) -> Master {
     let args: Vec<&str> = more.iter().chain(&ANY_PORTS).copied().collect();
-    let mut program = Program::start(path, &args);
-    let line = program.line("the master serves");
-    let field = |name: &str| {
-        let (_, rest) = line.split_once(name).unwrap_or_else(|| panic!("no {name} in {line}"));
-        rest.split(' ').next().unwrap_or_default().to_owned()
-    };
-    let (rpc, admin) = (field("rpc_addr="), field("admin_addr="));
+    let program = Program::start(path, &args);
+    let line = program.first_line("the master serves");
+    let (rpc, admin) = (Program::field(&line, "rpc_addr="), Program::field(&line, "admin_addr="));
     Master { program, rpc, admin }
 }
 
@@ -158,7 +78,7 @@ fn a_master_starts_again_at_once_on_the_same_ports() {
     let open = TcpStream::connect(&first.rpc).expect("the RPC port is open");
     assert_eq!(first.program.stop(Signal::TERM).0, Some(0));
     let port = |address: &str| address.rsplit(':').next().expect("a port").to_owned();
-    let mut second = Program::start(
+    let second = Program::start(
         MOONCAKE,
         &[
             "master",
@@ -168,16 +88,16 @@ fn a_master_starts_again_at_once_on_the_same_ports() {
             "--rpc_address=127.0.0.1",
         ],
     );
-    second.line("the master serves");
+    second.first_line("the master serves");
     assert_eq!(get(&first.admin, "/role"), "leader");
     drop(open);
 }
 
 #[test]
 fn a_master_logs_its_metrics_and_what_has_no_effect() {
-    let mut master = master(MASTER, &["--enable_metadata_cleanup_on_timeout"]);
-    master.program.line("no effect without --enable_http_metadata_server");
-    let line = master.program.line("Master Admin Metrics: ");
+    let master = master(MASTER, &["--enable_metadata_cleanup_on_timeout"]);
+    master.program.first_line("no effect without --enable_http_metadata_server");
+    let line = master.program.first_line("Master Admin Metrics: ");
     assert!(
         line.contains("role=leader, state=serving, service_ready=true, master={Mem Storage: "),
         "{line}"
@@ -208,7 +128,7 @@ fn a_master_goes_on_when_nobody_reads_its_log() {
         // It logs that it refuses this, and goes on.
         let _ = stream.read_to_end(&mut Vec::new());
     }
-    let mut program = Program { child, lines: mpsc::channel().1, seen: Vec::new() };
+    let mut program = Program::unheard(child);
     assert_eq!(program.stop(Signal::TERM).0, Some(0));
 }
 
@@ -229,8 +149,8 @@ fn a_master_serves_metadata_where_it_is_told_to() {
         "--http_metadata_server_host=127.0.0.1",
         "--http_metadata_server_port=0",
     ];
-    let mut master = master(MASTER, &metadata);
-    let line = master.program.line("metadata_addr=");
+    let master = master(MASTER, &metadata);
+    let line = master.program.first_line("metadata_addr=");
     let (_, address) = line.split_once("metadata_addr=").expect("the line was found by it");
     assert!(address.starts_with("127.0.0.1:"), "{line}");
     assert_eq!(get(address.trim_end(), "/health"), "OK");
@@ -297,7 +217,7 @@ fn a_storage_node_says_when_it_is_ready_and_takes_its_segment_back_when_it_stops
         CLIENT,
         &["--host=127.0.0.1", &address, "--global_segment_size=16MB", &door, "--protocol=tcp"],
     );
-    let line = node.line("the storage node is ready");
+    let line = node.first_line("the storage node is ready");
     assert!(line.contains("segment=16 MiB") && line.contains(&master.rpc), "{line}");
     let name = get(&master.admin, "/get_all_segments");
     assert!(line.contains(name.trim_end()) && name.starts_with("127.0.0.1:"), "{line}: {name}");
@@ -325,7 +245,7 @@ fn a_storage_node_says_over_http_how_it_is() {
         "--port=0",
     ];
     let mut node = Program::start(CLIENT, &args);
-    let line = node.line("http_addr=");
+    let line = node.first_line("http_addr=");
     let (_, http) = line.split_once("http_addr=").expect("the line was found by it");
     let http = http.trim_end();
     assert_eq!(get(http, "/health"), r#"{"status":"healthy","code":0}"#);
@@ -390,7 +310,7 @@ fn a_doctor_says_which_way_bytes_take_and_when_a_node_cannot_be_reached() {
     let door = format!("-port={}", free_port());
     let args = ["--host=127.0.0.1", &address, "--global_segment_size=16MB", &door];
     let mut node = Program::start(CLIENT, &args);
-    node.line("the storage node is ready");
+    node.first_line("the storage node is ready");
     let doctor = |transports: &str| {
         let args = ["doctor", "--master", &master.rpc, "--master-http", &master.admin];
         let mut command = Command::new(MOONCAKE);
@@ -422,8 +342,7 @@ fn a_doctor_says_which_way_bytes_take_and_when_a_node_cannot_be_reached() {
         text.contains("MOONCAKE_TRANSPORTS") && text.contains("shm, process_vm and tcp"),
         "{text}"
     );
-    node.child.kill().expect("it runs");
-    node.end();
+    node.kill();
     let (code, text) = doctor("");
     assert_eq!(code, Some(1), "{text}");
     assert!(

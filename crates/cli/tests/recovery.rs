@@ -2,15 +2,13 @@
 
 #![allow(missing_docs, reason = "tests are no public interface")]
 
-mod program;
-
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use mooncake_client::{
     Buffer, ErrorCode, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
 };
-use program::{PATIENCE, Program};
+use mooncake_testing::{PATIENCE, Program};
 
 const NODE_BYTES: usize = 32 << 20;
 

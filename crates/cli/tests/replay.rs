@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mooncake_testing::Program;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -161,24 +162,6 @@ fn a_node_that_dies_ends_the_replay_with_its_name() {
     wait_until_gone(&pids);
 }
 
-/// A program that is killed when the test ends, however it ends.
-struct Running(Child);
-
-impl Running {
-    fn start(program: &str, args: &[&str]) -> Running {
-        let mut command = Command::new(program);
-        let child = command.args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        Running(child.expect("the program starts"))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("its address").port()
@@ -198,12 +181,12 @@ fn a_running_cluster_can_be_used_and_is_left_without_the_blocks() {
     let (master, http) = (format!("127.0.0.1:{rpc}"), format!("127.0.0.1:{admin}"));
     let ports = [format!("--rpc_port={rpc}"), format!("--metrics_port={admin}")];
     let nothing = "--state_dir=none";
-    let _master = Running::start(
+    let _master = Program::start(
         env!("CARGO_BIN_EXE_mooncake_master"),
         &["--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1", &ports[0], &ports[1], nothing],
     );
     let address = format!("--master_server_address={master}");
-    let _node = Running::start(
+    let _node = Program::start(
         env!("CARGO_BIN_EXE_mooncake_client"),
         &["--host=127.0.0.1", "--global_segment_size=64MB", &address],
     );

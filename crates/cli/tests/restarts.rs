@@ -2,75 +2,18 @@
 
 #![allow(missing_docs, reason = "tests are no public interface")]
 
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use mooncake_client::{
     Buffer, ErrorCode, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
 };
+use mooncake_testing::{PATIENCE, Program};
 use rustix::process::{Pid, Signal, kill_process};
 
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A running program. Dropping it kills it.
-struct Program {
-    child: Child,
-    lines: mpsc::Receiver<String>,
-}
-
-impl Program {
-    fn start(path: &str, args: &[&str]) -> Program {
-        let mut command = Command::new(path);
-        command.args(args).env_remove("MOONCAKE_AUTH_TOKEN").env_remove("MC_STORE_CLUSTER_ID");
-        command.env_remove("MOONCAKE_ADVERTISE_ADDRESS").stdin(Stdio::null());
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("the program exists");
-        let stderr = child.stderr.take().expect("a pipe");
-        let (send, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            let lines = BufReader::new(stderr).lines().map_while(Result::ok);
-            // Read on when nobody listens any more: the program must not stop at a full pipe.
-            lines.for_each(|line| drop(send.send(line)));
-        });
-        Program { child, lines }
-    }
-
-    /// The next logged line that holds `word`.
-    fn line(&self, word: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let line = self.lines.recv_timeout(left);
-            let line = line.unwrap_or_else(|error| panic!("no line with {word}: {error}"));
-            if line.contains(word) {
-                return line;
-            }
-        }
-    }
-
-    /// Ends it by a signal, and waits until it is gone.
-    fn end(mut self, signal: Signal) {
-        let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process id");
-        kill_process(pid, signal).expect("the process runs");
-        self.child.wait().expect("our child");
-    }
-
-    /// What it says when it fails.
-    fn failure(mut self) -> String {
-        let status = self.child.wait().expect("our child");
-        assert!(!status.success(), "it has ended well");
-        self.lines.iter().collect::<Vec<String>>().join("\n")
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Ends a program by a signal, and waits until it is gone.
+fn end(mut program: Program, signal: Signal) {
+    program.stop(signal);
 }
 
 /// A master, and its address.
@@ -80,8 +23,7 @@ fn start_master(port: &str) -> (Program, String) {
     let args = [&args[..], &["--metrics_host=127.0.0.1"]].concat();
     let master = Program::start(env!("CARGO_BIN_EXE_mooncake_master"), &args);
     let line = master.line("the master serves");
-    let (_, rest) = line.split_once("rpc_addr=").expect("its address");
-    let address = rest.split(' ').next().unwrap_or_default().to_owned();
+    let address = Program::field(&line, "rpc_addr=");
     (master, address)
 }
 
@@ -110,7 +52,7 @@ impl Scene {
 
     /// Kills the master, and then starts another at its port.
     fn replace_master(&mut self, meanwhile: impl FnOnce()) {
-        self.master.take().expect("a master").end(Signal::KILL);
+        end(self.master.take().expect("a master"), Signal::KILL);
         meanwhile();
         let (_, port) = self.address.rsplit_once(':').expect("a port");
         self.master = Some(start_master(port).0);
@@ -186,7 +128,7 @@ fn what_a_node_held_when_it_was_killed_or_stopped_can_be_read_when_it_is_back() 
     for (round, signal) in [Signal::KILL, Signal::TERM, Signal::KILL].into_iter().enumerate() {
         // Some of them by routes that are known when the node goes.
         keys[..20].iter().for_each(|key| assert_eq!(scene.get(key), Ok(2), "{key}"));
-        node.end(signal);
+        end(node, signal);
         let begun = Instant::now();
         node = scene.begin_node(&[SIZE]);
         node.line("a named segment is lent again");
@@ -212,7 +154,7 @@ fn what_a_node_held_can_be_read_when_it_and_its_master_were_killed() {
     }
     scene.put(&keys[0], 2).expect("there is room");
     assert_eq!(scene.store.remove(&[&keys[99]], true), [Ok(())]);
-    scene.replace_master(|| node.end(Signal::KILL));
+    scene.replace_master(|| end(node, Signal::KILL));
     let mut node = scene.node();
     for round in 0..2 {
         scene.wait(&keys[1]);
@@ -227,7 +169,7 @@ fn what_a_node_held_can_be_read_when_it_and_its_master_were_killed() {
         }
         assert_eq!(scene.get(&fresh), Ok(7));
         // And the node first, the master after it.
-        node.end(Signal::KILL);
+        end(node, Signal::KILL);
         scene.replace_master(|| {});
         node = scene.node();
     }
@@ -256,7 +198,7 @@ fn ten_gigabytes_can_be_read_within_a_second() {
         let put = scene.store.put(&sources, &ReplicateConfig::default());
         assert!(put.iter().all(Result::is_ok), "{put:?}");
     }
-    node.end(Signal::KILL);
+    end(node, Signal::KILL);
     let begun = Instant::now();
     let node = scene.begin_node(&[&size]);
     let line = node.line("a named segment is lent again");
@@ -284,7 +226,7 @@ fn no_kill_loses_what_was_acknowledged_or_tears_a_value() {
     let mut acknowledged = [0; 24];
     let mut version = 0;
     for round in 0..6 {
-        let pid = node.child.id();
+        let pid = node.id();
         let killer = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(40 + round * 37));
             let pid = Pid::from_raw(pid.cast_signed()).expect("a process id");
@@ -301,7 +243,7 @@ fn no_kill_loses_what_was_acknowledged_or_tears_a_value() {
             }
         }
         killer.join().expect("it killed the node");
-        node.child.wait().expect("our child");
+        node.end();
         node = scene.node();
         println!("round {round}: {put} puts");
         for (number, acknowledged) in acknowledged.iter_mut().enumerate().filter(|(_, of)| **of > 0)
@@ -331,7 +273,7 @@ fn files_that_cannot_be_used_are_named_with_the_way_out() {
     node.line("the storage node is ready");
     scene.put("key", 1).expect("there is room");
     refused(&[SIZE, "--segment_reset"], "another process has been using it for 50");
-    node.end(Signal::KILL);
+    end(node, Signal::KILL);
     let found = "it holds a segment of 67108864 bytes, and one of 33554432 is wanted";
     refused(&["--global_segment_size=32MB"], &format!("{found}{advice}"));
     let node = scene.begin_node(&["--global_segment_size=32MB", "--segment_reset"]);

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::program::Program;
 use crate::surroundings::{Folder, http};
+use mooncake_testing::Program;
 
 fn start(state_dir: &Path, rpc_port: &str) -> Program {
     let args = [

@@ -5,8 +5,8 @@ use mooncake_client::{
 };
 use mooncake_ha::KubernetesAccess;
 
-use crate::program::{PATIENCE, Program};
 use crate::surroundings::{Folder, http};
+use mooncake_testing::{PATIENCE, Program};
 
 /// How long a leader that is not heard of counts as alive.
 pub(crate) const TTL: Duration = Duration::from_secs(2);

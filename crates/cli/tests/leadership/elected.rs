@@ -64,7 +64,7 @@ fn of_candidates_that_start_at_once_one_leads() {
         let started: Vec<_> = (0..3).map(|_| scope.spawn(start)).collect();
         started.into_iter().map(|thread| thread.join().expect("it starts")).collect()
     });
-    let deadline = Instant::now() + crate::program::PATIENCE;
+    let deadline = Instant::now() + mooncake_testing::PATIENCE;
     let leaders = |masters: &[Master]| -> Vec<String> {
         let leads = |master: &&Master| master.says("/role") == "leader";
         masters.iter().filter(leads).map(|master| master.rpc.clone()).collect()

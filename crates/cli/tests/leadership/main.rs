@@ -10,8 +10,6 @@ mod followed;
 mod kubernetes;
 #[path = "../../../ha/tests/coordinators/leases.rs"]
 mod leases;
-#[path = "../program/mod.rs"]
-mod program;
 mod redis;
 #[allow(dead_code, reason = "these tests need the part that serves")]
 #[path = "../../../ha/tests/coordinators/stub.rs"]
