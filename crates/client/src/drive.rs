@@ -77,7 +77,7 @@ impl Ways<'_> {
             }
             match insistence.again_at(self.clock.now(), request, &reply) {
                 Some(at) => self.wait(at),
-                None => return reply,
+                None => return insistence.read(reply),
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use mooncake_client::Region;
-use mooncake_client::node::{Host, Segment};
+use mooncake_client::node::{Host, LateDrop, Segment};
 use mooncake_transfer::{Interrupt, SegmentHost};
 use mooncake_types::{
     Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version, limits,
@@ -231,7 +231,8 @@ fn a_segment_that_starts_empty_has_another_id_and_nothing_in_it() {
     for segment in [SEGMENT, RENAMED] {
         let read = RangeRead { segment, ..read(version(1, 1)) };
         assert_eq!(host.begin_read(&read).map(|_| ()), Err(ErrorCode::ObjectNotFound));
-        let drop = RangeDrop { segment, offset: 8192, version: version(1, 1) };
+        let drop =
+            RangeDrop { segment, offset: 8192, version: version(1, 1), grant: version(1, 1) };
         assert_eq!(host.drop_range(&drop), Ok(()), "it is gone");
     }
     let old = host.begin_write(Epoch(1), &range(SEGMENT, version(1, 9)), flag());
@@ -259,10 +260,40 @@ fn who_was_writing_when_a_segment_started_empty_is_stopped_before_anybody_else_w
     assert_eq!(host.complete_write(ticket, Vec::new()), Ok(()));
 }
 
+/// The later one may have been told before that the entry is there.
+#[test]
+fn what_is_dropped_for_a_leader_before_the_one_that_is_obeyed_is_remembered() {
+    let host = host();
+    put(&host, version(1, 1), 7);
+    let grant = version(1, 9);
+    let range = RangeDrop { segment: SEGMENT, offset: 8192, version: version(1, 1), grant };
+    host.see_epoch(Epoch(2));
+    assert_eq!(host.drop_range(&RangeDrop { offset: 0, ..range }), Ok(()));
+    assert_eq!(host.take_late_drops(), [], "it was not there");
+    assert_eq!(host.drop_range(&range), Ok(()));
+    assert_eq!(host.drop_range(&range), Ok(()));
+    assert_eq!(host.take_late_drops(), [LateDrop { range, key: "key".into() }], "once");
+    assert_eq!(host.take_late_drops(), []);
+    let ticket = host.begin_write(Epoch(2), &write(version(2, 10)), flag());
+    assert_eq!(host.complete_write(ticket.expect("it is newer"), Vec::new()), Ok(()));
+    let grant = version(2, 11);
+    let range = RangeDrop { segment: SEGMENT, offset: 8192, version: version(2, 10), grant };
+    assert_eq!(host.drop_range(&range), Ok(()));
+    assert_eq!(host.take_late_drops(), [], "its leader knows");
+    let from_nowhere = Version { epoch: limits::HIGHEST_EPOCH, counter: 1 };
+    let range = RangeDrop { grant: from_nowhere, ..range };
+    assert_eq!(host.drop_range(&range), Err(ErrorCode::InvalidVersion));
+}
+
 #[test]
 fn entries_in_segments_of_others_are_not_dropped_here() {
     let host = host();
-    let drop = RangeDrop { segment: SegmentId(9), offset: 0, version: version(1, 1) };
+    let drop = RangeDrop {
+        segment: SegmentId(9),
+        offset: 0,
+        version: version(1, 1),
+        grant: version(1, 1),
+    };
     assert_eq!(host.drop_range(&drop), Err(ErrorCode::SegmentNotFound));
 }
 

@@ -143,8 +143,13 @@ fn what_is_dropped_stays_for_those_who_look_and_for_nobody_else() {
     let host = host();
     assert_eq!(put(&host, 0, 1), Ok(()));
     let (held, asked_for, _) = pin(&host, 0, 1);
-    host.drop_range(&RangeDrop { segment: SEGMENT, offset: 0, version: version(1) })
-        .expect("it is here");
+    host.drop_range(&RangeDrop {
+        segment: SEGMENT,
+        offset: 0,
+        version: version(1),
+        grant: version(1),
+    })
+    .expect("it is here");
     assert_eq!(bytes(&held, 0), [1; LEN as usize]);
     assert_eq!(asked_for.0.load(Ordering::SeqCst), 0, "nobody wants the place");
     let again = host.pin(&read(0, 1), asked().0).map(drop);

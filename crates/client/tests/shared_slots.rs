@@ -96,7 +96,12 @@ fn what_is_dropped_is_not_read_any_more_and_what_was_put_since_is() {
         assert_eq!(host.complete_write(ticket, Vec::new()), Ok(()));
     };
     complete(1);
-    let old = RangeDrop { segment: SEGMENT, offset: STEP, version: range(0, STEP, 1).version };
+    let old = RangeDrop {
+        segment: SEGMENT,
+        offset: STEP,
+        version: range(0, STEP, 1).version,
+        grant: range(0, STEP, 1).version,
+    };
     let seen = reader.find(STEP).expect("it is complete");
     assert_eq!(host.drop_range(&old), Ok(()));
     assert!(!reader.still_holds(&seen));

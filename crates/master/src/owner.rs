@@ -115,9 +115,7 @@ impl Owner {
         if mount.seen_epoch > self.meta.epoch() && mount.seen_epoch < limits::HIGHEST_EPOCH {
             changes.push(Change::RaiseEpoch(Epoch(mount.seen_epoch.0.saturating_add(1))));
         }
-        if self.meta.must_join(mount) {
-            changes.push(Change::Join(mount.id));
-        }
+        changes.extend(self.meta.effects_before(mount).into_iter().map(change));
         changes
     }
 

@@ -64,6 +64,9 @@ pub struct Config {
     pub processing_task_ms: u64,
     /// How often a task that finds no room is tried again.
     pub max_task_retries: u32,
+    /// Most entries that the node of a segment is still to drop while puts go there. A node that has more and drops none of
+    /// them for a client's time to live is struck.
+    pub most_undropped: usize,
     /// Seed of everything that is left to chance.
     pub seed: u64,
 }
@@ -90,6 +93,7 @@ impl Default for Config {
             pending_task_ms: 300_000,
             processing_task_ms: 300_000,
             max_task_retries: 10,
+            most_undropped: 1 << 20,
             seed: 0,
         }
     }

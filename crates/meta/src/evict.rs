@@ -139,7 +139,7 @@ impl Meta {
     pub(crate) fn note_use(&mut self, slot: u32) {
         let allocator = &self.segments[slot].allocator;
         let high = allocator.capacity() as f64 * self.config.eviction_high_watermark_ratio;
-        if allocator.used() as f64 > high {
+        if allocator.used() as f64 > high && !self.segments[slot].is_choked {
             self.segments.crowded.insert(slot);
         }
     }

@@ -41,6 +41,7 @@ mod remains;
 mod remove;
 mod reply;
 mod report;
+mod retract;
 mod reuse;
 mod rng;
 mod rule;

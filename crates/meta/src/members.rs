@@ -13,7 +13,8 @@ use crate::Meta;
 /// A change of the membership record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
-    /// The segment is a member from now on. The shell does this by itself, before a mount: see [`Meta::must_join`].
+    /// The segment is a member from now on. The shell does this by itself, before a mount: see
+    /// [`Meta::effects_before`].
     Join(SegmentId),
     /// It is one no longer: what it holds counts as lost, and it comes back empty if at all.
     Strike(SegmentId),

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashSet};
 use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, Tick, Version, limits};
 
 use crate::config::Config;
@@ -77,6 +78,10 @@ pub struct Meta {
     pub(crate) members: Members,
     pub(crate) recovery: Recovery,
     pub(crate) undropped: Undropped,
+    /// The epoch of its beginning: versions of older ones were granted by earlier leaders.
+    pub(crate) began_under: Epoch,
+    /// Ranges to which this leader had a version written that has others.
+    pub(crate) copied: HashSet<u32, FixedState>,
     #[cfg(feature = "mutations")]
     pub(crate) broken: Option<crate::Rule>,
 }
@@ -128,6 +133,8 @@ impl Meta {
             members,
             recovery,
             undropped: Undropped::default(),
+            began_under: epoch,
+            copied: HashSet::default(),
             #[cfg(feature = "mutations")]
             broken: None,
             config,
@@ -185,6 +192,9 @@ impl Meta {
                 gathered.into_reply(self.now, results)
             }
             Request::Dropped { dropped } => self.dropped(dropped),
+            Request::Retract { keys, ranges, are_dropped } => {
+                self.retract(keys, ranges, *are_dropped)
+            }
             Request::Scan(scan) => self.scan(scan),
             Request::ClearReplicas { keys, segment } => {
                 let mut gathered = Gathered::default();
@@ -236,6 +246,11 @@ impl Meta {
 
     pub(crate) fn next_version(&mut self) -> Version {
         self.granted += 1;
+        self.newest_grant()
+    }
+
+    /// The last grant. Whatever was written so far was written under it or an older one.
+    pub(crate) fn newest_grant(&self) -> Version {
         Version { epoch: self.epoch, counter: self.granted }
     }
 }
@@ -256,6 +271,7 @@ fn keys_of(request: &Request<'_>) -> usize {
         Request::PutRevoke { puts } => puts.len(),
         Request::ReportInventory(page) => page.entries.len(),
         Request::Dropped { dropped } | Request::FetchDrops { dropped, .. } => dropped.len(),
+        Request::Retract { keys, ranges, .. } => keys.len().max(ranges.len()),
         Request::GetReplicaList { keys }
         | Request::ExistKey { keys }
         | Request::Remove { keys, .. }

@@ -110,6 +110,7 @@ impl Meta {
             in_sight: self.clients.get(from).is_none_or(|client| client.in_sight),
             behind: self.members.is_behind(mount.id) == Some(true),
             struck: false,
+            is_choked: false,
             recovering: None,
             allocator: self.new_allocator(mount.len),
             queues: [Queue::default(); SEGMENT_QUEUES],
@@ -142,8 +143,7 @@ impl Meta {
                 return Err(ErrorCode::SegmentAlreadyExists);
             }
             if mount.is_empty {
-                self.strike(slot);
-                return Ok(MountOutcome::StartEmpty);
+                return Ok(self.give_up_content(slot));
             }
             self.segments.take_over(slot, mount, from);
             if self.clients.get(from).is_none_or(|client| client.in_sight)
@@ -152,13 +152,22 @@ impl Meta {
                 self.note_use(slot);
             }
         } else if (&*known.name, &*known.endpoint) != (mount.name, mount.endpoint) {
-            // Its process was started again with the memory of before, and is found at another port.
+            // Its process was started again, and is found at another port; with the memory of before, if anything lies there.
+            if mount.is_empty {
+                return Ok(self.give_up_content(slot));
+            }
             self.segments.take_over(slot, mount, from);
         }
         match self.segments[slot].recovering {
             None => Ok(MountOutcome::Ready),
             Some(_) => Ok(MountOutcome::WantsInventory),
         }
+    }
+
+    /// What lay there is gone, whatever the master believes.
+    fn give_up_content(&mut self, slot: u32) -> MountOutcome {
+        self.strike(slot);
+        MountOutcome::StartEmpty
     }
 
     pub(crate) fn new_allocator(&self, len: u64) -> Allocator {

@@ -198,6 +198,7 @@ impl Meta {
     fn free_range(&mut self, id: u32) {
         self.leave_queue(id);
         let range = self.ranges.remove(id);
+        self.copied.remove(&id);
         let allocator = &mut self.segments[range.segment].allocator;
         let offset = allocator.range(range.handle).offset;
         allocator.free(range.handle);

@@ -69,6 +69,11 @@ impl Recovery {
         self.has_settled
     }
 
+    /// Whether segments that nobody knows may tell what an earlier leader left there.
+    fn adopts(&self) -> bool {
+        self.is_fresh && self.is_open
+    }
+
     /// Members that have not reported.
     pub(crate) fn missing(&self) -> &BTreeSet<SegmentId> {
         &self.missing
@@ -118,6 +123,7 @@ impl Meta {
             | Request::PutRevoke { .. }
             | Request::Remove { .. }
             | Request::ClearReplicas { .. }
+            | Request::Retract { are_dropped: false, .. }
             | Request::CreateTask(_) => true,
             // Keys that are not known yet cannot be remembered one by one.
             Request::Scan(scan) if scan.action != ScanAction::List => {
@@ -159,9 +165,12 @@ impl Meta {
             Some(_) if mount.is_empty && mount.seen_epoch >= self.epoch => {
                 return MountOutcome::Ready;
             }
-            Some(is_behind) => !is_behind || self.recovery.missing.contains(&id),
+            // Under a leader that adopts, who is behind and not mounted is about to be adopted.
+            Some(is_behind) => {
+                !is_behind || self.recovery.missing.contains(&id) || self.recovery.adopts()
+            }
             None if mount.is_empty => return MountOutcome::Ready,
-            None => self.recovery.is_open && self.recovery.is_fresh,
+            None => self.recovery.adopts(),
         };
         match may_report {
             true => MountOutcome::WantsInventory,
@@ -169,14 +178,21 @@ impl Meta {
         }
     }
 
-    /// Whether a mount would make its segment a member that it is not yet: then the shell has
-    /// [`Effect::Join`](crate::Effect::Join) recorded before it hands in the mount.
+    /// What is to be recorded, in one step, before the shell hands in a mount; nothing if its segment is a member, or would
+    /// not be one. What nobody knows may hold versions that were replaced or removed under this leader before it has told
+    /// of them: until then it is behind.
     #[must_use]
-    pub fn must_join(&self, mount: &MountSegment<'_>) -> bool {
-        self.check_mount(mount).is_ok()
+    pub fn effects_before(&self, mount: &MountSegment<'_>) -> Vec<Effect> {
+        let joins = self.check_mount(mount).is_ok()
             && self.segments.find(mount.id).is_none()
-            && self.members.is_behind(mount.id).is_none()
-            && self.admit(mount) != MountOutcome::StartEmpty
+            && self.members.is_behind(mount.id).is_none();
+        match self.admit(mount) {
+            MountOutcome::Ready if joins => vec![Effect::Join(mount.id)],
+            MountOutcome::WantsInventory if joins => {
+                vec![Effect::Join(mount.id), Effect::MarkBehind(mount.id)]
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// A member has reported all that it holds, or is no member any more.

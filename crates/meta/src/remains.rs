@@ -10,7 +10,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{
-    ErrorCode, Located, RangeDrop, RemainingRange, Remains, Reply, Tick, Version, limits,
+    ErrorCode, Located, RangeDrop, RemainingRange, Remains, Reply, SegmentId, Tick, Version, limits,
 };
 
 use crate::Meta;
@@ -25,7 +25,8 @@ pub(crate) const MOST_LEAVING: usize = 8;
 /// The objects that are leaving.
 #[derive(Debug, Default)]
 pub(crate) struct Leaving {
-    by_version: BTreeMap<Version, u32>,
+    /// With the newest grant when each began to leave.
+    by_version: BTreeMap<Version, (u32, Version)>,
     /// In the order of their versions.
     by_key: HashMap<Box<str>, Vec<u32>, FixedState>,
 }
@@ -37,7 +38,12 @@ impl Leaving {
 
     /// The object of a version that is leaving.
     pub(crate) fn of_version(&self, version: Version) -> Option<u32> {
-        self.by_version.get(&version).copied()
+        Some(self.by_version.get(&version)?.0)
+    }
+
+    /// The newest grant when a version began to leave.
+    fn since(&self, version: Version) -> Option<Version> {
+        Some(self.by_version.get(&version)?.1)
     }
 
     /// The versions of a key that are leaving, oldest first.
@@ -65,10 +71,16 @@ impl Gathered {
         size_of_val(&*self.ranges)
     }
 
-    /// Names an entry.
-    pub(crate) fn add(&mut self, segments: &Segments, slot: u32, offset: u64, version: Version) {
+    /// Names an entry, which was written under this grant at the latest.
+    pub(crate) fn add(
+        &mut self,
+        segments: &Segments,
+        slot: u32,
+        (offset, version): (u64, Version),
+        grant: Version,
+    ) {
         let segment = self.table.position(segments, slot);
-        self.ranges.push(RemainingRange { segment, offset, version });
+        self.ranges.push(RemainingRange { segment, offset, version, grant });
     }
 
     pub(crate) fn into_remains(mut self, now: Tick) -> Remains {
@@ -91,6 +103,7 @@ impl Meta {
     /// Names what a node may hold of an object, and the end of the lease on it.
     pub(crate) fn gather(&mut self, object: u32, replicas: u32, gathered: &mut Gathered) {
         let record = &self.objects[object];
+        let grant = self.leaving.since(record.version).unwrap_or(self.newest_grant());
         gathered.until = gathered.until.max(record.touched);
         let mut hidden = Vec::new();
         for (_, range) in self.ranges_of(object) {
@@ -99,7 +112,7 @@ impl Meta {
                 continue;
             }
             let offset = segment.allocator.range(range.handle).offset;
-            gathered.add(&self.segments, range.segment, offset, record.version);
+            gathered.add(&self.segments, range.segment, (offset, record.version), grant);
             if !segment.in_sight {
                 hidden.push(range.segment);
             }
@@ -112,9 +125,14 @@ impl Meta {
     /// Names all that is leaving of a key.
     pub(crate) fn gather_leaving(&mut self, key: &str, gathered: &mut Gathered) {
         for object in self.leaving.of_key(key).to_vec() {
-            if gathered.leaving.insert(self.objects[object].version) {
-                self.gather(object, u32::MAX, gathered);
-            }
+            self.gather_once(object, gathered);
+        }
+    }
+
+    /// Names an object that is leaving, unless it was named already.
+    pub(crate) fn gather_once(&mut self, object: u32, gathered: &mut Gathered) {
+        if gathered.leaving.insert(self.objects[object].version) {
+            self.gather(object, u32::MAX, gathered);
         }
     }
 
@@ -130,7 +148,7 @@ impl Meta {
         let (version, key) = (record.version, record.key.clone());
         self.requeue(object, QueueKind::Replaced);
         self.timers.insert(self.replaced_timer(object));
-        self.leaving.by_version.insert(version, object);
+        self.leaving.by_version.insert(version, (object, self.newest_grant()));
         let versions = self.leaving.by_key.entry(key).or_default();
         let objects = &self.objects;
         let place = versions.partition_point(|&other| objects[other].version < version);
@@ -169,24 +187,33 @@ impl Meta {
 
     /// The nodes have dropped these. A version that is leaving has left once all of its ranges are among them.
     pub(crate) fn dropped(&mut self, dropped: &[RangeDrop]) -> Reply {
-        let gone: BTreeSet<RangeDrop> = dropped.iter().copied().collect();
+        let mut gone: BTreeMap<(SegmentId, u64, Version), Version> = BTreeMap::new();
+        for range in dropped {
+            let grant = gone.entry((range.segment, range.offset, range.version)).or_default();
+            *grant = range.grant.max(*grant);
+        }
         let versions: BTreeSet<Version> = dropped.iter().map(|range| range.version).collect();
+        let mut left = BTreeSet::new();
         for version in versions {
-            let Some(object) = self.leaving.of_version(version) else { continue };
+            let Some(&(object, since)) = self.leaving.by_version.get(&version) else { continue };
             let is_gone = |(_, range): (u32, &Range)| {
                 let segment = &self.segments[range.segment];
                 let offset = segment.allocator.range(range.handle).offset;
-                !segment.is_mounted()
-                    || gone.contains(&RangeDrop { segment: segment.id, offset, version })
+                let grant = gone.get(&(segment.id, offset, version));
+                !segment.is_mounted() || grant.is_some_and(|&grant| grant >= since)
             };
             if self.ranges_of(object).all(is_gone) {
                 self.drop_object(object);
+                left.insert(version);
             }
         }
-        // What has just left is not undropped either.
         for range in dropped {
-            if let Some(slot) = self.segments.find(range.segment) {
-                self.undropped.remove(slot, (range.offset, range.version));
+            let Some(slot) = self.segments.find(range.segment) else { continue };
+            let place = (range.offset, range.version);
+            match left.contains(&range.version) {
+                // What has just left is not undropped either.
+                true => self.undropped.remove(slot, place),
+                false => self.undropped.confirm(slot, place, range.grant, self.now),
             }
         }
         Reply::Done(Ok(()))

@@ -28,6 +28,8 @@ pub(crate) struct Segment {
     /// Its content is to count as lost once that is recorded, or its grace period is over and routes from within that are not:
     /// nobody is told of it any more.
     pub(crate) struck: bool,
+    /// Its node has so much to drop that nothing is put there before most of it is dropped.
+    pub(crate) is_choked: bool,
     /// While it is recovering: how far its inventory is.
     pub(crate) recovering: Option<Progress>,
     pub(crate) allocator: Allocator,
@@ -63,7 +65,8 @@ impl Segment {
 
     /// Whether new objects may be put there.
     pub(crate) fn takes_puts(&self) -> bool {
-        self.in_sight && !self.behind && !self.struck && self.state == SegmentState::Ok
+        let is_well = !self.behind && !self.struck && !self.is_choked;
+        self.in_sight && is_well && self.state == SegmentState::Ok
     }
 
     pub(crate) fn address(&self) -> SegmentAddress {
@@ -193,6 +196,19 @@ impl Segments {
     /// The slot is in sight again. True if it takes puts.
     pub(crate) fn show(&mut self, slot: u32) -> bool {
         self.slots[slot].in_sight = true;
+        self.begin_granting(slot)
+    }
+
+    /// The slot takes no puts until [`Segments::relieve`].
+    pub(crate) fn choke(&mut self, slot: u32) {
+        if !std::mem::replace(&mut self.slots[slot].is_choked, true) {
+            self.stop_granting(slot);
+        }
+    }
+
+    /// The slot is choked no longer. True if it takes puts.
+    pub(crate) fn relieve(&mut self, slot: u32) -> bool {
+        self.slots[slot].is_choked = false;
         self.begin_granting(slot)
     }
 

@@ -189,6 +189,8 @@ impl Meta {
         let copy = self.objects.insert(copy);
         self.attach(copy, self.class_of(object), numbered.into_iter());
         self.expect_anew(copy);
+        let ranges: Vec<u32> = self.ranges_of(copy).map(|(id, _)| id).collect();
+        self.copied.extend(ranges);
         copy
     }
 }

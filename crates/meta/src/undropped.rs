@@ -6,15 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mooncake_types::{ClientId, RangeDrop, Reply, SegmentId, Version, limits};
+use mooncake_types::{ClientId, RangeDrop, Reply, SegmentId, Tick, Version, limits};
 
 use crate::record::Range;
 use crate::remains::Gathered;
 use crate::slab::NONE;
 use crate::{Meta, Rule};
-
-/// Most entries of one segment. A node that lets more gather than this is struck.
-pub(crate) const MOST_UNDROPPED: usize = 1 << 20;
 
 /// An entry of a segment: where it starts, and the version that lies there.
 type Place = (u64, Version);
@@ -30,10 +27,21 @@ pub(crate) struct Undropped {
 
 #[derive(Debug, Default)]
 struct Entries {
-    /// Length in bytes, and the hash of the key.
-    known: BTreeMap<Place, (u64, u64)>,
+    known: BTreeMap<Place, Entry>,
     /// Where the next list begins, so that every entry gets its turn.
     next: Place,
+    /// When its node last said that it dropped some, or there were none.
+    confirmed_at: Tick,
+}
+
+/// What is known of an entry beside its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) len: u64,
+    /// Of the key.
+    pub(crate) hash: u64,
+    /// The newest grant when it was left: that version may be granted there anew.
+    pub(crate) grant: Version,
 }
 
 impl Undropped {
@@ -50,15 +58,33 @@ impl Undropped {
         self.by_slot.get(&slot).is_some_and(|entries| entries.known.contains_key(&place))
     }
 
-    /// Adds an entry of `len` bytes, of a key with this hash.
-    pub(crate) fn insert(&mut self, slot: u32, place: Place, len: u64, hash: u64) {
-        self.by_slot.entry(slot).or_default().known.insert(place, (len, hash));
-        self.by_key.insert((hash, slot, place));
+    pub(crate) fn get(&self, slot: u32, place: Place) -> Option<Entry> {
+        self.by_slot.get(&slot)?.known.get(&place).copied()
+    }
+
+    pub(crate) fn insert(&mut self, slot: u32, place: Place, entry: Entry, now: Tick) {
+        let none = || Entries { confirmed_at: now, ..Entries::default() };
+        self.by_slot.entry(slot).or_insert_with(none).known.insert(place, entry);
+        self.by_key.insert((entry.hash, slot, place));
+    }
+
+    /// A node has dropped what lay there under this grant or an older one.
+    pub(crate) fn confirm(&mut self, slot: u32, place: Place, grant: Version, now: Tick) {
+        let Some(entries) = self.by_slot.get_mut(&slot) else { return };
+        entries.confirmed_at = now;
+        if entries.known.get(&place).is_some_and(|entry| entry.grant <= grant) {
+            self.remove(slot, place);
+        }
+    }
+
+    /// When the node of a slot that has entries last said that it dropped some, or there were none.
+    fn confirmed_at(&self, slot: u32) -> Option<Tick> {
+        Some(self.by_slot.get(&slot)?.confirmed_at)
     }
 
     pub(crate) fn remove(&mut self, slot: u32, place: Place) {
         let Some(entries) = self.by_slot.get_mut(&slot) else { return };
-        let Some((_, hash)) = entries.known.remove(&place) else { return };
+        let Some(Entry { hash, .. }) = entries.known.remove(&place) else { return };
         self.by_key.remove(&(hash, slot, place));
         if entries.known.is_empty() {
             self.by_slot.remove(&slot);
@@ -71,7 +97,7 @@ impl Undropped {
         let Some(entries) = self.by_slot.get(&slot) else { return };
         let (start, end) = (place_at(offset), place_at(offset.saturating_add(len)));
         let before = entries.known.range(..start).next_back();
-        let before = before.filter(|&(&(at, _), &(len, _))| at.saturating_add(len) > offset);
+        let before = before.filter(|&(&(at, _), it)| at.saturating_add(it.len) > offset);
         let inside = entries.known.range(start..end).chain(before);
         let gone: Vec<Place> = inside.map(|(&place, _)| place).collect();
         for place in gone {
@@ -82,8 +108,8 @@ impl Undropped {
     /// The segment is gone, and its entries with it.
     pub(crate) fn forget(&mut self, slot: u32) {
         let Some(entries) = self.by_slot.remove(&slot) else { return };
-        for (place, (_, hash)) in entries.known {
-            self.by_key.remove(&(hash, slot, place));
+        for (place, entry) in entries.known {
+            self.by_key.remove(&(entry.hash, slot, place));
         }
     }
 
@@ -100,31 +126,39 @@ impl Undropped {
     }
 
     /// Up to `limit` entries of a segment: the next ones, from the first on again after the last.
-    fn next_of(&mut self, slot: u32, limit: usize) -> Vec<Place> {
+    fn next_of(&mut self, slot: u32, limit: usize) -> Vec<(Place, Entry)> {
         let Some(entries) = self.by_slot.get_mut(&slot) else { return Vec::new() };
         let (next, known) = (entries.next, &entries.known);
         let behind = known.range(next..).chain(known.range(..next));
-        let places: Vec<Place> = behind.map(|(&place, _)| place).take(limit).collect();
-        if let Some(&(offset, version)) = places.last() {
+        let found: Vec<_> = behind.map(|(&place, &entry)| (place, entry)).take(limit).collect();
+        if let Some(&((offset, version), _)) = found.last() {
             entries.next =
                 (offset, Version { counter: version.counter.saturating_add(1), ..version });
         }
-        places
+        found
     }
 
-    /// Every entry: its slot, place, length and hash.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Place, u64, u64)> {
+    /// Every entry, with its slot and place.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Place, Entry)> {
         self.by_slot.iter().flat_map(|(&slot, entries)| {
-            entries.known.iter().map(move |(&place, &(len, hash))| (slot, place, len, hash))
+            entries.known.iter().map(move |(&place, &entry)| (slot, place, entry))
+        })
+    }
+
+    /// The places from an offset of a slot on, in the order of slots and places.
+    pub(crate) fn from(&self, slot: u32, offset: u64) -> impl Iterator<Item = (u32, Place)> {
+        self.by_slot.range(slot..).flat_map(move |(&at, entries)| {
+            let first = if at == slot { place_at(offset) } else { Place::default() };
+            entries.known.range(first..).map(move |(&place, _)| (at, place))
         })
     }
 
     /// Whether the entries by key are just those by segment.
     pub(crate) fn is_sound(&self) -> bool {
         let mut count = 0;
-        let known = self.iter().all(|(slot, place, _, hash)| {
+        let known = self.iter().all(|(slot, place, entry)| {
             count += 1;
-            self.by_key.contains(&(hash, slot, place))
+            self.by_key.contains(&(entry.hash, slot, place))
         });
         known && count == self.by_key.len()
     }
@@ -139,7 +173,11 @@ impl Meta {
     /// A node may hold this entry, and nobody else knows of it.
     pub(crate) fn leave_undropped(&mut self, slot: u32, place: Place, len: u64, hash: u64) {
         if self.segments[slot].is_mounted() {
-            self.undropped.insert(slot, place, len, hash);
+            let grant = self.newest_grant();
+            self.undropped.insert(slot, place, Entry { len, hash, grant }, self.now);
+            if self.undropped.count(slot) > self.config.most_undropped {
+                self.segments.choke(slot);
+            }
         }
     }
 
@@ -200,14 +238,19 @@ impl Meta {
         let found: Vec<(u32, Place)> = of_key
             .filter(|&(slot, (_, version))| is_older(version) && !self.is_forgiven(slot))
             .collect();
-        for (slot, (offset, version)) in found {
-            if !self.segments[slot].in_sight {
-                self.leave_behind(slot);
-                if self.is_forgiven(slot) {
-                    continue;
-                }
-            }
-            gathered.add(&self.segments, slot, offset, version);
+        for (slot, place) in found {
+            self.name_undropped(slot, place, gathered);
+        }
+    }
+
+    /// Names an entry if it is undropped, and must be waited for.
+    pub(crate) fn name_undropped(&mut self, slot: u32, place: Place, gathered: &mut Gathered) {
+        let Some(entry) = self.undropped.get(slot, place) else { return };
+        if !self.segments[slot].in_sight {
+            self.leave_behind(slot);
+        }
+        if !self.is_forgiven(slot) {
+            gathered.add(&self.segments, slot, place, entry.grant);
         }
     }
 
@@ -222,7 +265,8 @@ impl Meta {
             let slot = self.segments.find(range.segment);
             let own = slot.filter(|&slot| self.segments[slot].client == from);
             if let Some(slot) = own {
-                self.undropped.remove(slot, (range.offset, range.version));
+                let place = (range.offset, range.version);
+                self.undropped.confirm(slot, place, range.grant, self.now);
                 self.catch_up(slot);
             }
         }
@@ -232,26 +276,42 @@ impl Meta {
         let mut drops: Vec<RangeDrop> = Vec::new();
         for slot in slots {
             let segment = self.segments[slot].id;
-            let places = self.undropped.next_of(slot, limit - drops.len());
-            let drop = |(offset, version)| RangeDrop { segment, offset, version };
-            drops.extend(places.into_iter().map(drop));
+            let found = self.undropped.next_of(slot, limit - drops.len());
+            let drop = |((offset, version), Entry { grant, .. })| RangeDrop {
+                segment,
+                offset,
+                version,
+                grant,
+            };
+            drops.extend(found.into_iter().map(drop));
         }
         Reply::Drops(drops)
     }
 
-    /// Whether a client has something to drop on one of these segments. One that never does is struck in the end.
+    /// Whether a client has something to drop on one of these segments.
     pub(crate) fn has_drops(&mut self, hosted: &[SegmentId]) -> bool {
         let mut has_some = false;
         for &id in hosted {
             let Some(slot) = self.segments.find(id) else { continue };
-            let count = self.undropped.count(slot);
-            has_some |= count > 0;
-            if count > MOST_UNDROPPED {
-                self.strike(slot);
-            } else {
-                self.catch_up(slot);
+            has_some |= self.undropped.count(slot) > 0;
+            match self.segments[slot].is_choked {
+                true => self.relieve_choked(slot),
+                false => self.catch_up(slot),
             }
         }
         has_some
+    }
+
+    /// A segment of which too much was undropped takes puts again once its node has dropped half of that. A node that
+    /// drops nothing at all is struck.
+    fn relieve_choked(&mut self, slot: u32) {
+        let since = self.undropped.confirmed_at(slot).unwrap_or(self.now);
+        if self.undropped.count(slot) <= self.config.most_undropped / 2 {
+            if self.segments.relieve(slot) {
+                self.note_use(slot);
+            }
+        } else if self.now.since_ms(since) >= self.config.client_ttl_ms {
+            self.strike(slot);
+        }
     }
 }

@@ -73,7 +73,16 @@ pub(crate) struct Desk {
     noted: BTreeMap<ConnId, Vec<Note>>,
     /// What clients heard of since they began what they are doing.
     told: BTreeMap<ClientId, Vec<Note>>,
+    /// How often each client has begun something.
+    begun: BTreeMap<ClientId, u64>,
+    /// For what each version was granted.
+    puts: BTreeMap<Version, Deed>,
+    /// As which version each has become readable.
+    ended: BTreeMap<Deed, Version>,
 }
+
+/// One item of what a client did: who it is, the how manieth it was, and its key.
+type Deed = (ClientId, u64, usize);
 
 #[derive(Clone, Copy, Debug)]
 enum Note {
@@ -98,6 +107,9 @@ impl Desk {
             survivors: BTreeMap::new(),
             noted: BTreeMap::new(),
             told: BTreeMap::new(),
+            begun: BTreeMap::new(),
+            puts: BTreeMap::new(),
+            ended: BTreeMap::new(),
         }
     }
 
@@ -149,9 +161,24 @@ impl Desk {
         }
     }
 
+    /// A master has granted a put to a client.
+    pub(crate) fn note_grant(&mut self, client: ClientId, key: usize, version: Version) {
+        self.history.grant(key, version);
+        let begun = self.begun.get(&client).copied().unwrap_or_default();
+        self.puts.insert(version, (client, begun, key));
+    }
+
     /// A master has taken the end of a put; `over` is the connection that says so.
     pub(crate) fn note_end(&mut self, over: ConnId, key: usize, version: Version) {
         self.history.end(key, version);
+        if let Some(&deed) = self.puts.get(&version) {
+            let ended = *self.ended.entry(deed).or_insert(version);
+            if ended != version {
+                let text =
+                    format!("{ended} of key {key} ended, and then {version} of the same put");
+                self.blame("a put takes effect once", text);
+            }
+        }
         self.noted.entry(over).or_default().push(Note::End { key, version });
     }
 
@@ -170,6 +197,7 @@ impl Desk {
     /// A client begins something new: what it was told before has been dealt with.
     pub(crate) fn begin(&mut self, client: ClientId) {
         self.told.remove(&client);
+        *self.begun.entry(client).or_default() += 1;
     }
 
     fn told(&self, client: ClientId) -> &[Note] {

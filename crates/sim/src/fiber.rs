@@ -309,6 +309,7 @@ impl Member {
             self.fibers[fiber].wait = Wait::Insisting(request.clone());
             return self.wake_at(fiber, self.clock.moment(at), around);
         }
+        let reply = self.fibers[fiber].insistence.read(reply);
         let task = self.fibers[fiber].task.as_mut().expect("it asked");
         task.on_reply(now, reply);
         self.drive(fiber, around);

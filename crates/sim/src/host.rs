@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use mooncake_client::node::LateDrops;
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 use crate::desk::Desk;
@@ -17,11 +18,13 @@ pub(crate) struct Host {
     pub(crate) epoch: Epoch,
     pub(crate) node: Option<Node>,
     pub(crate) services: BTreeMap<ConnId, Service>,
+    pub(crate) late_drops: LateDrops,
 }
 
 impl Host {
     pub(crate) fn new(process: Process, node: Option<Node>) -> Self {
-        Self { process, is_alive: true, epoch: Epoch(0), node, services: BTreeMap::new() }
+        let (services, late_drops) = (BTreeMap::new(), LateDrops::default());
+        Self { process, is_alive: true, epoch: Epoch(0), node, services, late_drops }
     }
 
     pub(crate) fn see_epoch(&mut self, epoch: Epoch) {
@@ -51,8 +54,11 @@ impl Host {
     /// Has an entry dropped.
     pub(crate) fn drop_range(&mut self, range: &RangeDrop, net: &mut Net) -> Result<(), ErrorCode> {
         let node = self.node.as_mut().ok_or(ErrorCode::SegmentNotFound)?;
-        let stop = node.drop_range(range)?;
+        let (key, stop) = node.drop_range(range)?;
         self.stop(stop, net);
+        if let Some(key) = key {
+            self.late_drops.note(range, key, self.epoch);
+        }
         Ok(())
     }
 

@@ -47,9 +47,9 @@ pub(crate) struct Granted {
     pub(crate) reported_us: Option<u64>,
 }
 
-/// A change of the record, and the mount that waits for it.
+/// Changes of the record that are made in one step, and the mount that waits for them.
 struct Write {
-    effect: Effect,
+    effects: Vec<Effect>,
     mount: Option<(ConnId, ClientId, Bytes)>,
 }
 
@@ -155,11 +155,11 @@ impl Master {
         let message = mooncake_wire::decode_request(body.clone());
         let message = message.expect("a client's request is sound");
         let request = message.request().expect("a client's request is sound");
-        if let Request::MountSegment(mount) = &request
-            && self.meta.must_join(mount)
-        {
-            let mount = (Effect::Join(mount.id), Some((conn, client, body)));
-            return self.write(mount.0, mount.1, net);
+        if let Request::MountSegment(mount) = &request {
+            let effects = self.meta.effects_before(mount);
+            if !effects.is_empty() {
+                return self.write(effects, Some((conn, client, body)), net);
+            }
         }
         let before = held(&self.meta, &request, desk.keys);
         if self.meta.serves() {
@@ -186,8 +186,15 @@ impl Master {
         (now_us, desk): (u64, &mut Desk),
     ) {
         for &(key, version) in before {
-            if version_of(&self.meta, key) != Some(version) {
-                desk.note_removal(conn, key, version);
+            if version_of(&self.meta, key) == Some(version) {
+                continue;
+            }
+            desk.note_removal(conn, key, version);
+            if let Request::Retract { ranges, .. } = request
+                && ranges.iter().all(|range| range.version != version)
+            {
+                let text = format!("{version} of key {key}, by {request:?}");
+                desk.blame("a removal asked for again takes only what it took", text);
             }
         }
         match (request, reply) {
@@ -206,7 +213,7 @@ impl Master {
                 for (put, grant) in start.puts.iter().zip(results) {
                     if let Ok(grant) = grant {
                         desk.survivors.remove(&number_of(put.key));
-                        desk.history.grant(number_of(put.key), grant.version);
+                        desk.note_grant(self.clients[&conn], number_of(put.key), grant.version);
                     }
                 }
             }
@@ -222,8 +229,13 @@ impl Master {
         }
     }
 
-    fn write(&mut self, effect: Effect, mount: Option<(ConnId, ClientId, Bytes)>, net: &mut Net) {
-        self.writes.push_back(Write { effect, mount });
+    fn write(
+        &mut self,
+        effects: Vec<Effect>,
+        mount: Option<(ConnId, ClientId, Bytes)>,
+        net: &mut Net,
+    ) {
+        self.writes.push_back(Write { effects, mount });
         if self.writes.len() == 1 {
             self.write_on(net);
         }
@@ -241,9 +253,12 @@ impl Master {
             self.step_down(net);
         }
         let Some(write) = self.writes.pop_front() else { return };
-        desk.log.add(net.now_us, format_args!("{:?} has written {:?}", self.process, write.effect));
-        store.apply(write.effect);
-        self.meta.handle_recorded(self.clock.tick(net.now_us), write.effect);
+        desk.log
+            .add(net.now_us, format_args!("{:?} has written {:?}", self.process, write.effects));
+        for effect in write.effects {
+            store.apply(effect);
+            self.meta.handle_recorded(self.clock.tick(net.now_us), effect);
+        }
         if !self.writes.is_empty() {
             self.write_on(net);
         }
@@ -256,8 +271,8 @@ impl Master {
     /// The process dies: some of what it was writing is durable.
     pub(crate) fn lose_writes(&mut self, store: &mut Store, desk: &mut Desk) {
         let done = desk.chance.below(self.writes.len() as u64 + 1) as usize;
-        for write in self.writes.drain(..).take(done) {
-            store.apply(write.effect);
+        for effect in self.writes.drain(..).take(done).flat_map(|write| write.effects) {
+            store.apply(effect);
         }
     }
 
@@ -279,7 +294,7 @@ impl Master {
     /// After the state machine was used.
     pub(crate) fn set_timer(&mut self, net: &mut Net) {
         for effect in self.meta.take_effects() {
-            self.write(effect, None, net);
+            self.write(vec![effect], None, net);
         }
         let Some(due) = self.meta.poll_timeout() else { return };
         // What is left to do is done after others were served.
@@ -317,9 +332,9 @@ pub(crate) fn version_of(meta: &Meta, key: usize) -> Option<Version> {
 /// Whether a request may remove what is under a key.
 fn names(request: &Request<'_>, key: usize) -> bool {
     match request {
-        Request::Remove { keys, .. } | Request::ClearReplicas { keys, .. } => {
-            keys.contains(&KEYS[key])
-        }
+        Request::Remove { keys, .. }
+        | Request::ClearReplicas { keys, .. }
+        | Request::Retract { keys, .. } => keys.contains(&KEYS[key]),
         Request::Scan(scan) => scan.action != ScanAction::List,
         _ => false,
     }

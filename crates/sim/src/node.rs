@@ -95,15 +95,22 @@ impl Node {
         stop
     }
 
-    /// Drops an entry; gives who is to be told to stop.
-    pub(crate) fn drop_range(&mut self, range: &RangeDrop) -> Result<Vec<Writer>, ErrorCode> {
-        if range.segment == self.segment {
-            let gone = self.ledger.drop_version(range.offset, range.version);
-            return Ok(self.interrupt(gone.superseded));
+    /// Drops an entry; gives its key if it could be read, and who is to be told to stop.
+    pub(crate) fn drop_range(
+        &mut self,
+        range: &RangeDrop,
+    ) -> Result<(Option<Box<str>>, Vec<Writer>), ErrorCode> {
+        let RangeDrop { segment, offset, version, grant } = *range;
+        if segment == self.segment {
+            let there = self.ledger.complete_at(offset).filter(|entry| entry.version == version);
+            let key = there.map(|entry| entry.key.clone());
+            let gone = self.ledger.drop_version(offset, version, grant);
+            let key = key.filter(|_| gone.dropped.contains(&offset));
+            return Ok((key, self.interrupt(gone.superseded)));
         }
         // What had a former id was dropped when it lost that.
-        match self.former.contains(&range.segment) {
-            true => Ok(Vec::new()),
+        match self.former.contains(&segment) {
+            true => Ok((None, Vec::new())),
             false => Err(ErrorCode::SegmentNotFound),
         }
     }

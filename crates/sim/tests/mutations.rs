@@ -71,6 +71,18 @@ fn l4_drops_are_confirmed() {
 }
 
 #[test]
+fn l4_a_removal_asked_for_again_takes_only_what_it_took() {
+    finds(Rule::RepeatsAreBounded, &[Kind::Network, Kind::Processes, Kind::Masters], 500);
+}
+
+/// Its answer must be lost just when another client removes the key.
+#[test]
+#[ignore = "half a minute: it takes hundreds of seeds"]
+fn l4_a_put_whose_end_is_unknown_is_not_written_again() {
+    finds(Rule::LostEndsAreUnknown, &[Kind::Network, Kind::Masters], 500);
+}
+
+#[test]
 fn l4_removals_reach_the_nodes() {
     finds(Rule::RemovalsReachTheNodes, &[Kind::Masters], 500);
 }

@@ -31,6 +31,10 @@ pub enum Rule {
     LatecomersGiveWay,
     /// L4: what nodes drop is confirmed before a removal is acknowledged.
     DropsAreConfirmed,
+    /// A removal that is asked for again takes only what it took before.
+    RepeatsAreBounded,
+    /// The end of a put that was asked for twice and finds nothing may have been taken, and is not written again.
+    LostEndsAreUnknown,
 }
 
 #[cfg(debug_assertions)]

@@ -27,6 +27,9 @@ pub struct RangeDrop {
     pub offset: u64,
     /// The version to be dropped. Whatever else lies there stays.
     pub version: Version,
+    /// It is dropped only if it was written under this grant or an older one: the same version may be copied to the same
+    /// place again.
+    pub grant: Version,
 }
 
 /// A write of one ledger entry, or of a part of it, at a storage node. An entry is complete when every byte of it has

@@ -27,7 +27,8 @@ pub enum Reply {
     /// [`crate::Request::Remove`] and [`crate::Request::ClearReplicas`].
     Statuses(Vec<Result<(), ErrorCode>>),
     /// To [`crate::Request::PutEnd`], [`crate::Request::Remove`], [`crate::Request::ClearReplicas`] and
-    /// [`crate::Request::EndTask`], instead of their plain results: nodes still hold what went.
+    /// [`crate::Request::EndTask`], instead of their plain results, and to [`crate::Request::Retract`]: nodes still hold
+    /// what went.
     Remaining {
         /// One result per key, or one of the task.
         results: Vec<Result<(), ErrorCode>>,
@@ -142,6 +143,8 @@ pub struct RemainingRange {
     pub offset: u64,
     /// The version that lies there.
     pub version: Version,
+    /// The newest grant that it can have been written under; see [`RangeDrop::grant`].
+    pub grant: Version,
 }
 
 /// See [`Reply::Scanned`].

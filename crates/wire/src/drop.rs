@@ -18,8 +18,22 @@ pub fn encode_drop(out: &mut Vec<u8>, request_id: u64, ranges: &[RangeDrop]) {
 /// # Errors
 /// If the body is no such message, or holds more than [`MAX_FRAME_RANGES`].
 pub fn decode_drop(body: &[u8]) -> Result<Vec<RangeDrop>, DecodeError> {
-    let proto::DropRequest { segment_ids, offsets, versions } = proto::DropRequest::decode(body)?;
-    to_drops(&segment_ids, &offsets, &versions, MAX_FRAME_RANGES)
+    to_drops(&Columns::of(&proto::DropRequest::decode(body)?), MAX_FRAME_RANGES)
+}
+
+/// The columns of a list of entries.
+pub(crate) struct Columns<'a> {
+    pub(crate) segment_ids: &'a [u8],
+    pub(crate) offsets: &'a [u64],
+    pub(crate) versions: &'a [u64],
+    pub(crate) grants: &'a [u64],
+}
+
+impl<'a> Columns<'a> {
+    pub(crate) fn of(message: &'a proto::DropRequest) -> Self {
+        let proto::DropRequest { segment_ids, offsets, versions, grants } = message;
+        Self { segment_ids, offsets, versions, grants }
+    }
 }
 
 /// The columns of a list of entries, as the message of a [`Kind::Drop`] frame has them.
@@ -28,24 +42,23 @@ pub(crate) fn from_drops(ranges: &[RangeDrop]) -> proto::DropRequest {
         segment_ids: column::from_segments(ranges.iter().map(|range| range.segment)),
         offsets: ranges.iter().map(|range| range.offset).collect(),
         versions: column::from_versions(ranges.iter().map(|range| range.version)),
+        grants: column::from_versions(ranges.iter().map(|range| range.grant)),
     }
 }
 
 /// The entries that columns name, at most `limit`.
-pub(crate) fn to_drops(
-    segment_ids: &[u8],
-    offsets: &[u64],
-    versions: &[u64],
-    limit: usize,
-) -> Result<Vec<RangeDrop>, DecodeError> {
-    let count = offsets.len();
+pub(crate) fn to_drops(columns: &Columns<'_>, limit: usize) -> Result<Vec<RangeDrop>, DecodeError> {
+    let count = columns.offsets.len();
     if count > limit {
         return Err(DecodeError::TooMany { what: "offsets", limit });
     }
-    let segments = column::to_segments("segment_ids", segment_ids, count)?;
-    let versions = column::to_versions("versions", versions, count)?;
-    let rows = segments.zip(offsets).zip(versions);
-    Ok(rows.map(|((segment, &offset), version)| RangeDrop { segment, offset, version }).collect())
+    let segments = column::to_segments("segment_ids", columns.segment_ids, count)?;
+    let versions = column::to_versions("versions", columns.versions, count)?;
+    let grants = column::to_versions("grants", columns.grants, count)?;
+    let rows = segments.zip(columns.offsets).zip(versions.zip(grants));
+    let range =
+        |((segment, &offset), (version, grant))| RangeDrop { segment, offset, version, grant };
+    Ok(rows.map(range).collect())
 }
 
 /// Appends a [`Kind::DropReply`] frame: one result per range, in the order of the request.

@@ -61,7 +61,7 @@ pub struct RefusalResponse {
 pub struct Request {
     #[prost(
         oneof = "request::Operation",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 21"
     )]
     pub operation: ::core::option::Option<request::Operation>,
 }
@@ -105,6 +105,8 @@ pub mod request {
         ReportInventory(super::ReportInventoryRequest),
         #[prost(message, tag = "19")]
         FetchDrops(super::FetchDropsRequest),
+        #[prost(message, tag = "21")]
+        Retract(super::RetractRequest),
     }
 }
 /// A heartbeat.
@@ -199,6 +201,9 @@ pub struct FetchDropsRequest {
     /// The version that was dropped; two numbers per entry.
     #[prost(fixed64, repeated, tag = "3")]
     pub versions: ::prost::alloc::vec::Vec<u64>,
+    /// The newest grant that it can have been written under; two numbers per entry.
+    #[prost(fixed64, repeated, tag = "5")]
+    pub grants: ::prost::alloc::vec::Vec<u64>,
     /// No more than this many.
     #[prost(uint32, tag = "4")]
     pub limit: u32,
@@ -309,6 +314,21 @@ pub struct DroppedRequest {
     /// Where the entry started in its segment, in bytes.
     #[prost(fixed64, repeated, tag = "3")]
     pub offsets: ::prost::alloc::vec::Vec<u64>,
+    /// The newest grant that it can have been written under; two numbers per entry.
+    #[prost(fixed64, repeated, tag = "4")]
+    pub grants: ::prost::alloc::vec::Vec<u64>,
+}
+/// These objects are not to have these ranges any more, whoever leads by now: a removal took them, which `Remains` named.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RetractRequest {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub keys: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// Required.
+    #[prost(message, optional, tag = "2")]
+    pub ranges: ::core::option::Option<DropRequest>,
+    /// The nodes have dropped them. If not, the reply names those that they may still hold.
+    #[prost(bool, tag = "3")]
+    pub are_dropped: bool,
 }
 /// One page of a walk over all objects. "Get replica list by regex", "remove by regex" and "remove all" are such walks,
 /// so that none of them holds up other requests.
@@ -396,7 +416,7 @@ pub mod response {
         /// To PutStart.
         #[prost(message, tag = "3")]
         Granted(super::PutStartResponse),
-        /// To PutEnd, PutRevoke, Remove and ClearReplicas.
+        /// To PutEnd, PutRevoke, Remove, ClearReplicas and Retract.
         #[prost(message, tag = "4")]
         Statuses(super::StatusListResponse),
         /// To GetReplicaList.
@@ -467,6 +487,9 @@ pub struct FetchDropsResponse {
     /// The version to be dropped; two numbers per entry.
     #[prost(fixed64, repeated, tag = "3")]
     pub versions: ::prost::alloc::vec::Vec<u64>,
+    /// It is dropped only if it was written under this grant or an older one; two numbers per entry.
+    #[prost(fixed64, repeated, tag = "4")]
+    pub grants: ::prost::alloc::vec::Vec<u64>,
 }
 /// One result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -552,6 +575,9 @@ pub struct Remains {
     /// How long from now somebody may still have a route to them; 0 if nobody has.
     #[prost(uint64, tag = "5")]
     pub lease_ttl_ms: u64,
+    /// Per range: the newest grant that it can have been written under, two numbers.
+    #[prost(fixed64, repeated, tag = "6")]
+    pub grants: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RemainingResponse {
@@ -751,6 +777,9 @@ pub struct DropRequest {
     /// The version to be dropped; two numbers per range.
     #[prost(fixed64, repeated, tag = "3")]
     pub versions: ::prost::alloc::vec::Vec<u64>,
+    /// It is dropped only if it was written under this grant or an older one; two numbers per range.
+    #[prost(fixed64, repeated, tag = "4")]
+    pub grants: ::prost::alloc::vec::Vec<u64>,
 }
 /// The body of a SHARE frame: asks for a segment's memory.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -1,9 +1,11 @@
 //! What becomes of mounts, and what nodes are to drop.
 
+use bytes::Bytes;
 use mooncake_types::limits::MAX_FETCHED_DROPS;
 use mooncake_types::{Epoch, MountOutcome, MountSegment, RangeDrop, Request, SegmentId};
 
-use crate::{DecodeError, column, drop, generated as proto};
+use crate::drop::{self, Columns};
+use crate::{DecodeError, column, generated as proto};
 
 const MOST_DROPS: usize = MAX_FETCHED_DROPS as usize;
 
@@ -54,33 +56,52 @@ pub(crate) fn to_outcome(
 }
 
 pub(crate) fn from_fetch(dropped: &[RangeDrop], limit: u32) -> proto::FetchDropsRequest {
-    let proto::DropRequest { segment_ids, offsets, versions } = drop::from_drops(dropped);
-    proto::FetchDropsRequest { segment_ids, offsets, versions, limit }
+    let proto::DropRequest { segment_ids, offsets, versions, grants } = drop::from_drops(dropped);
+    proto::FetchDropsRequest { segment_ids, offsets, versions, grants, limit }
 }
 
 pub(crate) fn to_fetch(message: &proto::FetchDropsRequest) -> Result<Request<'_>, DecodeError> {
-    let proto::FetchDropsRequest { segment_ids, offsets, versions, limit } = message;
-    let dropped = drop::to_drops(segment_ids, offsets, versions, MOST_DROPS)?;
+    let proto::FetchDropsRequest { segment_ids, offsets, versions, grants, limit } = message;
+    let dropped = drop::to_drops(&Columns { segment_ids, offsets, versions, grants }, MOST_DROPS)?;
     Ok(Request::FetchDrops { dropped, limit: *limit })
 }
 
 pub(crate) fn from_dropped(dropped: &[RangeDrop]) -> proto::DroppedRequest {
-    let proto::DropRequest { segment_ids, offsets, versions } = drop::from_drops(dropped);
-    proto::DroppedRequest { versions, segment_ids, offsets }
+    let proto::DropRequest { segment_ids, offsets, versions, grants } = drop::from_drops(dropped);
+    proto::DroppedRequest { versions, segment_ids, offsets, grants }
 }
 
 pub(crate) fn to_dropped(message: &proto::DroppedRequest) -> Result<Request<'_>, DecodeError> {
-    let proto::DroppedRequest { versions, segment_ids, offsets } = message;
-    Ok(Request::Dropped { dropped: drop::to_drops(segment_ids, offsets, versions, MOST_DROPS)? })
+    let proto::DroppedRequest { versions, segment_ids, offsets, grants } = message;
+    let columns = Columns { segment_ids, offsets, versions, grants };
+    Ok(Request::Dropped { dropped: drop::to_drops(&columns, MOST_DROPS)? })
+}
+
+pub(crate) fn from_retract(
+    keys: &[&str],
+    ranges: &[RangeDrop],
+    are_dropped: bool,
+) -> proto::RetractRequest {
+    let keys = keys.iter().map(|key| Bytes::copy_from_slice(key.as_bytes())).collect();
+    proto::RetractRequest { keys, ranges: Some(drop::from_drops(ranges)), are_dropped }
+}
+
+/// What a message says beside its keys: the ranges, and whether they are dropped.
+pub(crate) fn to_retract(
+    message: &proto::RetractRequest,
+) -> Result<(Vec<RangeDrop>, bool), DecodeError> {
+    let ranges = message.ranges.as_ref().ok_or(DecodeError::Missing { what: "ranges" })?;
+    Ok((drop::to_drops(&Columns::of(ranges), MOST_DROPS)?, message.are_dropped))
 }
 
 pub(crate) fn from_fetched(drops: &[RangeDrop]) -> proto::FetchDropsResponse {
-    let proto::DropRequest { segment_ids, offsets, versions } = drop::from_drops(drops);
-    proto::FetchDropsResponse { segment_ids, offsets, versions }
+    let proto::DropRequest { segment_ids, offsets, versions, grants } = drop::from_drops(drops);
+    proto::FetchDropsResponse { segment_ids, offsets, versions, grants }
 }
 
 pub(crate) fn to_fetched(
     message: &proto::FetchDropsResponse,
 ) -> Result<Vec<RangeDrop>, DecodeError> {
-    drop::to_drops(&message.segment_ids, &message.offsets, &message.versions, MOST_DROPS)
+    let proto::FetchDropsResponse { segment_ids, offsets, versions, grants } = message;
+    drop::to_drops(&Columns { segment_ids, offsets, versions, grants }, MOST_DROPS)
 }

@@ -53,6 +53,10 @@ impl RequestMessage {
                 Request::Remove { keys: keys(&remove.keys)?, force: remove.force }
             }
             Operation::Dropped(dropped) => mount::to_dropped(dropped)?,
+            Operation::Retract(retract) => {
+                let (ranges, are_dropped) = mount::to_retract(retract)?;
+                Request::Retract { keys: keys(&retract.keys)?, ranges, are_dropped }
+            }
             Operation::Scan(page) => Request::Scan(scan(page)?),
             Operation::ClearReplicas(clear) => {
                 Request::ClearReplicas { keys: keys(&clear.keys)?, segment: &clear.segment_name }

@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use mooncake_types::{
-    CreateTask, KeyVersion, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig, Request, Scan,
-    ScanAction, SegmentId, SoftPin,
+    CreateTask, ErrorCode, KeyVersion, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig,
+    Request, Scan, ScanAction, SegmentId, SoftPin, TaskId,
 };
 
 use crate::{Kind, column, frame, generated as proto, inventory, mount, status, task};
@@ -26,6 +26,7 @@ pub(crate) mod tag {
     pub(crate) const DROPPED: u32 = 17;
     pub(crate) const REPORT_INVENTORY: u32 = 18;
     pub(crate) const FETCH_DROPS: u32 = 19;
+    pub(crate) const RETRACT: u32 = 21;
 }
 
 /// Appends a [`Kind::Request`] frame.
@@ -46,8 +47,7 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
             frame::append_in(out, frame, tag::REPORT_INVENTORY, &inventory::from_page(page));
         }
         Request::FetchDrops { dropped, limit } => {
-            let message = mount::from_fetch(dropped, *limit);
-            frame::append_in(out, frame, tag::FETCH_DROPS, &message);
+            frame::append_in(out, frame, tag::FETCH_DROPS, &mount::from_fetch(dropped, *limit));
         }
         Request::UnmountSegment { id, grace_ms } => {
             frame::append_in(out, frame, tag::UNMOUNT_SEGMENT, &unmount_segment(*id, *grace_ms));
@@ -80,6 +80,10 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
         Request::Dropped { dropped } => {
             frame::append_in(out, frame, tag::DROPPED, &mount::from_dropped(dropped));
         }
+        Request::Retract { keys, ranges, are_dropped } => {
+            let message = mount::from_retract(keys, ranges, *are_dropped);
+            frame::append_in(out, frame, tag::RETRACT, &message);
+        }
         Request::Scan(page) => frame::append_in(out, frame, tag::SCAN, &scan(page)),
         Request::ClearReplicas { keys, segment } => {
             let segment_name = String::from(*segment);
@@ -98,9 +102,7 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
             frame::append_in(out, frame, tag::FETCH_TASKS, &fetch_tasks(*limit));
         }
         Request::EndTask { id, outcome } => {
-            let status_code = status::from_result(*outcome);
-            let message = proto::EndTaskRequest { task_id: column::from_id(id.0), status_code };
-            frame::append_in(out, frame, tag::END_TASK, &message);
+            frame::append_in(out, frame, tag::END_TASK, &end_task(*id, *outcome));
         }
     }
 }
@@ -114,6 +116,11 @@ fn ping(segments: &[SegmentId], unreachable: &[SegmentId]) -> proto::PingRequest
 
 fn unmount_segment(id: SegmentId, grace_period_ms: u64) -> proto::UnmountSegmentRequest {
     proto::UnmountSegmentRequest { segment_id: column::from_id(id.0), grace_period_ms }
+}
+
+fn end_task(id: TaskId, outcome: Result<(), ErrorCode>) -> proto::EndTaskRequest {
+    let status_code = status::from_result(outcome);
+    proto::EndTaskRequest { task_id: column::from_id(id.0), status_code }
 }
 
 fn fetch_tasks(limit: u32) -> proto::FetchTasksRequest {

@@ -20,7 +20,7 @@ pub(crate) struct Field {
 }
 
 /// The most fields that one message here lists.
-const MAX_FIELDS: usize = 19;
+const MAX_FIELDS: usize = 20;
 
 const fn list(tag: u32, what: &'static str, limit: usize) -> Field {
     Field { tag, what, limit, fields: &[] }
@@ -33,6 +33,8 @@ const fn one(tag: u32, what: &'static str, fields: &'static [Field]) -> Field {
 }
 
 const KEYS: &[Field] = &[list(1, "keys", MAX_BATCH_KEYS)];
+
+const RETRACTED: &[Field] = &[list(1, "keys", MAX_BATCH_KEYS), one(2, "ranges", &[])];
 
 pub(crate) const REQUEST: &[Field] = &[
     one(1, "ping", &[]),
@@ -61,6 +63,7 @@ pub(crate) const REQUEST: &[Field] = &[
     one(17, "dropped", &[]),
     one(18, "report_inventory", &[]),
     one(19, "fetch_drops", &[]),
+    one(21, "retract", RETRACTED),
 ];
 
 const REPLICA_LISTS: &[Field] = &[list(8, "segments", MAX_SEGMENTS)];

@@ -146,6 +146,7 @@ fn put_and_remove(rounds: usize) {
             segment: remains.segments[range.segment as usize].id,
             offset: range.offset,
             version: range.version,
+            grant: range.grant,
         });
         black_box(meta.handle(Tick(2), CLIENT, &Request::Dropped { dropped: dropped.collect() }));
     }

@@ -14,6 +14,7 @@ use drops::Drops;
 use mounting::{Mounting, Stage};
 
 use crate::chance::Chance;
+use crate::node::LateDrop;
 use crate::ops::CallError;
 
 /// Time between two pings, in milliseconds; shorter if the master's patience with clients is.
@@ -131,6 +132,7 @@ enum Asked {
     Report,
     Unmount,
     Drops,
+    Retract,
 }
 
 impl Membership {
@@ -257,6 +259,11 @@ impl Membership {
         if !obeys {
             self.drops.clear();
         }
+        if obeys && self.drops.has_late() {
+            self.set_asked(Asked::Retract);
+            let request = self.drops.tell_late();
+            return Deed::Call(request);
+        }
         if let Some(request) = self.drops.fetch() {
             self.set_asked(Asked::Drops);
             return Deed::Call(request);
@@ -272,6 +279,9 @@ impl Membership {
             Stage::Mount => self.set_asked(Asked::Mount),
             Stage::Report { .. } => self.set_asked(Asked::Report),
             Stage::StartEmpty => {}
+        }
+        if let Stage::Report { page: 0, .. } = stage {
+            self.drops.on_inventory(self.segments[self.mounting.segment()].id);
         }
         let segment = &self.segments[self.mounting.segment()];
         match stage {
@@ -312,6 +322,10 @@ impl Membership {
                 self.drops.on_listed(listed);
                 self.set_idle();
             }
+            (Asked::Retract, Ok(Reply::Done(_))) => {
+                self.drops.on_late_told();
+                self.set_idle();
+            }
             (Asked::Unmount, Ok(Reply::Done(_))) => {
                 // Whatever the answer, the master does not have it any more.
                 self.disowned.pop();
@@ -339,6 +353,11 @@ impl Membership {
         let Some(id) = id else { return self.part(now, address) };
         self.segments[self.mounting.segment()].id = id;
         self.mounting.on_started_empty();
+    }
+
+    /// Has the leader told of what was dropped for earlier ones: it may have been told before that it is there.
+    pub fn note_late_drops(&mut self, late: Vec<LateDrop>) {
+        self.drops.note_late(late);
     }
 
     /// The outcome of [`Deed::Drop`]: what nobody finds any more.

@@ -99,7 +99,7 @@ impl Rpc {
                 either(keys.len(), Self::GetReplicaList, Self::BatchGetReplicaList)
             }
             Request::ExistKey { keys } => either(keys.len(), Self::ExistKey, Self::BatchExistKey),
-            Request::Dropped { .. } => Self::Dropped,
+            Request::Dropped { .. } | Request::Retract { .. } => Self::Dropped,
             Request::Remove { keys, .. } => either(keys.len(), Self::Remove, Self::BatchRemove),
             Request::Scan(scan) => match (scan.action, scan.pattern) {
                 (ScanAction::List, Some(_)) => Self::GetReplicaListByRegex,

@@ -15,36 +15,36 @@ pub struct Gone {
 }
 
 impl Ledger {
-    /// Drops that version at that place, where it was granted once: it is not found there any more, and never will be if
-    /// its writer is still at work, or is yet to come under the grant that is the version itself. What is newer stays.
-    pub fn drop_version(&mut self, offset: u64, version: Version) -> Gone {
+    /// Drops that version at that place, as it was written under this grant or an older one: it is not found there any
+    /// more, and never will be if its writer is still at work, or is yet to come. What is newer stays.
+    pub fn drop_version(&mut self, offset: u64, version: Version, grant: Version) -> Gone {
         let Some(entry) = self.entry_at(offset).filter(|entry| entry.version == version) else {
-            return self.keep_out(offset, version);
+            return self.keep_out(offset, version, grant);
         };
-        if !entry.is_live() {
+        if entry.grant > grant {
             return Gone::default();
         }
         let (range, was_complete) = (offset..offset + entry.len, entry.holds(version));
-        let fence = entry.fence(entry.len);
+        let fence = entry.fence(entry.len).up_to(grant);
         self.replace(offset, fence);
         let dropped = if was_complete { vec![offset] } else { Vec::new() };
         Gone { dropped, superseded: self.supersede_writers(&range) }
     }
 
-    /// Keeps the writer of a version out that has not begun there.
-    fn keep_out(&mut self, offset: u64, version: Version) -> Gone {
+    /// Keeps the writers of a version out that have not begun there.
+    fn keep_out(&mut self, offset: u64, version: Version, grant: Version) -> Gone {
         if offset >= self.len() {
             return Gone::default();
         }
         // One byte is enough: nobody takes a part of a range.
         let first = offset..offset + 1;
-        let is_newer = |at: &u64| self.entry_at(*at).is_some_and(|entry| entry.grant >= version);
+        let is_newer = |at: &u64| self.entry_at(*at).is_some_and(|entry| entry.grant >= grant);
         let overlapped = self.overlapped(&first);
         if overlapped.iter().any(is_newer) {
             return Gone::default();
         }
         let dropped = self.drop_entries(overlapped, &first);
-        self.replace(offset, Entry::barrier(version));
+        self.replace(offset, Entry::barrier(version).up_to(grant));
         Gone { dropped, superseded: self.supersede_writers(&first) }
     }
 

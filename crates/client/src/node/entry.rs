@@ -99,6 +99,11 @@ impl Entry {
         }
     }
 
+    /// The same as a fence against this grant too.
+    pub(super) fn up_to(self, grant: Version) -> Self {
+        Self { grant: self.grant.max(grant), ..self }
+    }
+
     /// Whether it is more than a fence: its bytes are some object's, or are becoming so.
     pub(super) fn is_live(&self) -> bool {
         self.state != EntryState::Abandoned

@@ -1,5 +1,5 @@
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use mooncake_transfer::{Interrupt, Pin, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
@@ -9,6 +9,7 @@ use mooncake_types::{
 };
 
 use super::inventory::Inventory;
+use super::late_drops::{LateDrop, LateDrops};
 use super::pinned::pin;
 use super::segment::Segment;
 
@@ -19,6 +20,7 @@ const WRITER_PATIENCE: Duration = Duration::from_secs(5);
 pub struct Host {
     segments: RwLock<Vec<Arc<Segment>>>,
     epoch: AtomicU64,
+    late_drops: Mutex<LateDrops>,
     patience: Duration,
 }
 
@@ -29,7 +31,8 @@ impl Host {
         let epoch = segments.iter().map(Segment::epoch).max().unwrap_or(Epoch(0));
         segments.iter().for_each(|segment| segment.note_epoch(epoch));
         let segments = RwLock::new(segments.into_iter().map(Arc::new).collect());
-        Self { segments, epoch: AtomicU64::new(epoch.0), patience: WRITER_PATIENCE }
+        let late_drops = Mutex::default();
+        Self { segments, epoch: AtomicU64::new(epoch.0), late_drops, patience: WRITER_PATIENCE }
     }
 
     /// Changes how long a writer waits for an older one in the same range to stop; five seconds if this is not
@@ -126,6 +129,16 @@ impl Host {
         Ok(self.segment(id)?.inventory(from, limit))
     }
 
+    /// What was dropped for earlier leaders, and the leader may not know of; each once.
+    #[must_use]
+    pub fn take_late_drops(&self) -> Vec<LateDrop> {
+        self.lock_late_drops().take()
+    }
+
+    fn lock_late_drops(&self) -> MutexGuard<'_, LateDrops> {
+        self.late_drops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The highest epoch seen so far.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
@@ -216,8 +229,12 @@ impl SegmentHost for Host {
     fn drop_range(&self, range: &RangeDrop) -> Result<(), ErrorCode> {
         // What had a former id was dropped when it lost that.
         let segment = self.called(range.segment).ok_or(ErrorCode::SegmentNotFound)?;
-        if segment.id() == range.segment {
-            segment.drop_version(range.offset, range.version);
+        if range.grant.epoch >= limits::HIGHEST_EPOCH {
+            return Err(ErrorCode::InvalidVersion);
+        }
+        let key = (segment.id() == range.segment).then(|| segment.drop_entry(range)).flatten();
+        if let Some(key) = key {
+            self.lock_late_drops().note(range, key, self.epoch());
         }
         Ok(())
     }

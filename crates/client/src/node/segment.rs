@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_memory::{NamedSegment, NamedSegmentError, Region, SlotRow, SlotTable};
 use mooncake_transfer::{Interrupt, ReadTicket, SharedSegment, WriteTicket};
-use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, Version};
+use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId};
 
 use super::bell::Bell;
 use super::entry::EntryState;
@@ -319,16 +319,21 @@ impl Segment {
         Ok(ReadTicket { memory, region, checksums, segment, offset, version, grant })
     }
 
-    pub(super) fn drop_version(&self, offset: u64, version: Version) {
+    /// Drops an entry; gives its key if it could be read.
+    pub(super) fn drop_entry(&self, range: &RangeDrop) -> Option<Box<str>> {
+        let RangeDrop { offset, version, grant, .. } = *range;
         let mut books = self.lock();
-        let gone = books.ledger.drop_version(offset, version);
+        let there = books.ledger.complete_at(offset).filter(|entry| entry.version == version);
+        let key = there.map(|entry| entry.key.clone());
+        let gone = books.ledger.drop_version(offset, version, grant);
         if let Some(kept) = &mut books.kept {
-            kept.drop_entries(&gone.dropped, version);
+            kept.drop_entries(&gone.dropped, grant);
         }
         if let Some(slots) = &self.slots {
             gone.dropped.iter().for_each(|&offset| slots.withdraw(offset));
         }
         self.stop(&books, &gone.superseded);
+        key.filter(|_| gone.dropped.contains(&offset))
     }
 
     /// Tells these writers to stop, and those that wait for older ones that they need not any more.

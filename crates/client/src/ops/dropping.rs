@@ -11,6 +11,10 @@ const RETRY_MS: u64 = 100;
 /// Longest time that nodes are waited for, in milliseconds: as long as a request may take by default.
 const LONGEST_WAIT_MS: u64 = 30_000;
 
+/// The master is told of so many drops in any case: its nodes would take long to tell of them, and it keeps them in mind
+/// until then.
+const MANY: usize = 256;
+
 /// Has nodes drop what the master said they may hold of objects that went, and tells the master.
 ///
 /// What a node does not confirm is never taken to be dropped: time proves nothing, a later leader could find it there.
@@ -21,8 +25,10 @@ pub(super) struct Dropping {
     round: Option<Round>,
     /// From the first reply that named anything until all of it is settled.
     give_up_at: Option<Tick>,
-    /// The master cannot be asked again: the nodes are.
-    asks_nodes_only: bool,
+    /// What was not confirmed in the last round.
+    unconfirmed: Vec<Discard>,
+    /// What of that the master was not asked about: it belongs to the next round.
+    unasked: Vec<Discard>,
 }
 
 /// What one reply named.
@@ -31,8 +37,9 @@ struct Round {
     left: Vec<Discard>,
     /// What was dropped, and the master is to be told of.
     done: Vec<RangeDrop>,
-    /// Ranges wait for the end of a lease unless the master is told. Of others it learns from their nodes, soon enough.
-    is_leased: bool,
+    /// The master is told: ranges wait for the end of a lease otherwise. Of others it learns from their nodes, soon enough
+    /// unless there are very many.
+    is_told: bool,
     stage: Stage,
 }
 
@@ -59,40 +66,54 @@ pub(super) enum Dropped {
 pub(super) fn discards(remains: &Remains) -> Vec<Discard> {
     let discard = |range: &RemainingRange| {
         let segment = remains.segments.get(range.segment as usize)?;
-        let (offset, version) = (range.offset, range.version);
-        let range = RangeDrop { segment: segment.id, offset, version };
+        let RemainingRange { offset, version, grant, .. } = *range;
+        let range = RangeDrop { segment: segment.id, offset, version, grant };
         Some(Discard { endpoint: Arc::clone(&segment.endpoint), range })
     };
     remains.ranges.iter().filter_map(discard).collect()
 }
 
 impl Dropping {
-    /// For a request that does not name again what it named once.
-    pub(super) fn at_nodes_only() -> Self {
-        Self { asks_nodes_only: true, ..Self::default() }
-    }
-
     /// A reply came at `now`: begins a round if it names anything.
     pub(super) fn on_reply(&mut self, reply: &Result<Reply, CallError>, now: Tick) {
         match reply {
             Ok(Reply::Remaining { remains, .. }) => self.begin(remains, now),
-            _ => self.on_nothing_named(),
+            Ok(_) => self.on_nothing_named(now),
+            Err(_) => self.give_up(),
         }
     }
 
     /// Begins a round with what a reply that came at `now` named.
     pub(super) fn begin(&mut self, remains: &Remains, now: Tick) {
-        let (mut left, is_leased) = (discards(remains), remains.lease_ms > 0);
+        let mut left = std::mem::take(&mut self.unasked);
+        left.extend(discards(remains));
         if is_broken(Rule::RemainsAreDropped) {
             left.clear();
         }
-        self.round = Some(Round { left, done: Vec::new(), is_leased, stage: Stage::Drop });
+        let is_told = remains.lease_ms > 0 || left.len() >= MANY;
+        self.round = Some(Round { left, done: Vec::new(), is_told, stage: Stage::Drop });
         self.give_up_at.get_or_insert(now.after_ms(LONGEST_WAIT_MS));
     }
 
     /// A reply named nothing: nothing is left of what ones before it named.
-    pub(super) fn on_nothing_named(&mut self) {
-        self.give_up_at = None;
+    fn on_nothing_named(&mut self, now: Tick) {
+        match self.unasked.is_empty() {
+            true => self.give_up_at = None,
+            false => self.begin(&Remains::default(), now),
+        }
+    }
+
+    /// Asks the master what is left of what was not confirmed, and was under these keys.
+    pub(super) fn ask_again<'a>(&mut self, keys: Vec<&'a str>) -> Request<'a> {
+        let mut asked = std::mem::take(&mut self.unconfirmed);
+        self.unasked = asked.split_off(asked.len().min(limits::MAX_FETCHED_DROPS as usize));
+        let ranges = asked.into_iter().map(|discard| discard.range).collect();
+        Request::Retract { keys, ranges, are_dropped: false }
+    }
+
+    /// Nothing more is asked.
+    pub(super) fn give_up(&mut self) {
+        *self = Self::default();
     }
 
     /// Whether a round is under way.
@@ -118,7 +139,6 @@ impl Dropping {
                 Stage::Wait(_) if self.give_up_at.is_some_and(|at| now >= at) => return None,
                 Stage::Wait(None) => round.stage = Stage::Wait(Some(now.after_ms(RETRY_MS))),
                 Stage::Wait(Some(until)) if now < until => return Some(Step::Wait(until)),
-                Stage::Wait(Some(_)) if self.asks_nodes_only => round.stage = Stage::Drop,
                 Stage::Wait(Some(_)) => return None,
             }
         }
@@ -131,7 +151,7 @@ impl Dropping {
         let tried = std::mem::take(&mut round.left);
         for (discard, result) in tried.into_iter().zip(results) {
             match result {
-                Ok(()) if round.is_leased => round.done.push(discard.range),
+                Ok(()) if round.is_told => round.done.push(discard.range),
                 Ok(()) => {}
                 Err(_) if is_broken(Rule::DropsAreConfirmed) => {}
                 Err(_) => round.left.push(discard),
@@ -148,17 +168,19 @@ impl Dropping {
 
     /// How the round ended.
     pub(super) fn end(&mut self, now: Tick) -> Dropped {
-        let round = self.round.take();
+        let left = self.round.take().map_or(Vec::new(), |round| round.left);
         let is_late = self.give_up_at.is_some_and(|at| now >= at);
-        if round.is_none_or(|round| round.left.is_empty()) {
-            self.give_up_at = None;
-            return Dropped::All;
+        if left.is_empty() || is_late {
+            self.give_up();
         }
-        if is_late {
-            self.give_up_at = None;
-            return Dropped::TooLate(ErrorCode::RpcTimeout);
+        match (left.is_empty(), is_late) {
+            (true, _) => Dropped::All,
+            (false, true) => Dropped::TooLate(ErrorCode::RpcTimeout),
+            (false, false) => {
+                self.unconfirmed = left;
+                Dropped::Not
+            }
         }
-        Dropped::Not
     }
 }
 

@@ -27,12 +27,11 @@ impl<'a, V: Verb<'a, Answer = ()>> Op<'a> for Erase<'a, V> {
             }
             match self.dropping.end(now) {
                 Dropped::All => {}
-                Dropped::Not => {
-                    if let Some(step) = self.keyed.ask_again() {
-                        return step;
-                    }
-                    self.dropping.on_nothing_named();
-                }
+                // The same request would take what was put since.
+                Dropped::Not => match self.keyed.good_keys() {
+                    keys if keys.is_empty() => self.dropping.give_up(),
+                    keys => return Step::Call(self.dropping.ask_again(keys)),
+                },
                 Dropped::TooLate(code) => self.keyed.fail_good(code),
             }
         }

@@ -128,7 +128,7 @@ impl Granted {
         discards.extend(wanted.map(|range| {
             let segment = &self.segments[range.segment as usize];
             let (offset, version) = (range.offset, self.version);
-            let range = RangeDrop { segment: segment.id, offset, version };
+            let range = RangeDrop { segment: segment.id, offset, version, grant: version };
             Discard { endpoint: Arc::clone(&segment.endpoint), range }
         }));
     }

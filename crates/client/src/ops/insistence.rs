@@ -1,3 +1,4 @@
+use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, Reply, Request, ScanAction, Tick};
 
 use super::CallError;
@@ -8,19 +9,25 @@ const LONGEST_MS: u64 = 1_500;
 /// The first pause, in milliseconds, and the longest.
 const PAUSES_MS: (u64, u64) = (20, 160);
 
+/// The result of the end of a put that may have been taken or not.
+pub(super) const UNKNOWN_END: ErrorCode = ErrorCode::RpcFail;
+
 /// Whether a request is to be asked again because its master is only beginning, or has just changed.
 ///
 /// A new leader changes nothing before it knows what the nodes hold, which takes it a second at most. And the end of a put
 /// may be asked for again, whatever became of it: the bytes are in place, and a new leader takes it as the old one did.
+/// If it then finds nothing to end, that says little: see [`Insistence::read`].
 #[derive(Clone, Copy, Debug)]
 pub struct Insistence {
     until: Option<Tick>,
     pause_ms: u64,
+    /// The request may have been taken, and was asked again.
+    may_be_taken: bool,
 }
 
 impl Default for Insistence {
     fn default() -> Self {
-        Self { until: None, pause_ms: PAUSES_MS.0 }
+        Self { until: None, pause_ms: PAUSES_MS.0, may_be_taken: false }
     }
 }
 
@@ -43,7 +50,27 @@ impl Insistence {
             return None;
         }
         self.pause_ms = (self.pause_ms * 2).min(PAUSES_MS.1);
+        self.may_be_taken |= reply.is_err();
         Some(at)
+    }
+
+    /// What a reply says that stands. The end of a put that may have been taken before, and finds nothing now, may have
+    /// made an object that was removed since: its outcome is unknown.
+    pub fn read(&self, reply: Result<Reply, CallError>) -> Result<Reply, CallError> {
+        if !self.may_be_taken || is_broken(Rule::LostEndsAreUnknown) {
+            return reply;
+        }
+        let read = |result| match result {
+            Err(ErrorCode::ObjectNotFound) => Err(UNKNOWN_END),
+            result => result,
+        };
+        reply.map(|reply| match reply {
+            Reply::Statuses(results) => Reply::Statuses(results.into_iter().map(read).collect()),
+            Reply::Remaining { results, remains } => {
+                Reply::Remaining { results: results.into_iter().map(read).collect(), remains }
+            }
+            other => other,
+        })
     }
 }
 
@@ -55,6 +82,7 @@ fn changes_objects(request: &Request<'_>) -> bool {
         | Request::PutRevoke { .. }
         | Request::Remove { .. }
         | Request::ClearReplicas { .. }
+        | Request::Retract { .. }
         | Request::CreateTask(_) => true,
         Request::Scan(scan) => scan.action != ScanAction::List,
         _ => false,
@@ -106,5 +134,28 @@ mod tests {
             let at = Insistence::default().again_at(Tick::ZERO, &request, &reply);
             assert_eq!(at.is_some(), is_asked_again, "{request:?} {reply:?}");
         }
+    }
+
+    #[test]
+    fn the_end_of_a_put_that_finds_nothing_is_unknown_if_it_may_have_been_taken() {
+        let replies = || {
+            let results = || vec![Ok(()), Err(ErrorCode::ObjectNotFound)];
+            let remains = mooncake_types::Remains::default();
+            [Reply::Statuses(results()), Reply::Remaining { results: results(), remains }]
+        };
+        let results = |reply: Result<Reply, CallError>| match reply {
+            Ok(Reply::Statuses(results) | Reply::Remaining { results, .. }) => results,
+            other => panic!("{other:?}"),
+        };
+        let mut insistence = Insistence::default();
+        assert!(insistence.again_at(Tick(1), &end(), &refused()).is_some(), "it was not taken");
+        for reply in replies() {
+            assert_eq!(insistence.read(Ok(reply.clone())), Ok(reply));
+        }
+        assert!(insistence.again_at(Tick(2), &end(), &gone()).is_some());
+        for reply in replies() {
+            assert_eq!(results(insistence.read(Ok(reply))), vec![Ok(()), Err(UNKNOWN_END)]);
+        }
+        assert_eq!(insistence.read(gone()), gone());
     }
 }

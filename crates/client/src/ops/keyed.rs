@@ -56,16 +56,15 @@ impl<'a, V: Verb<'a>> Keyed<'a, V> {
         }
     }
 
-    /// Asks again for what was answered well by the last reply; nothing if there is none.
-    pub(super) fn ask_again(&mut self) -> Option<Step<'a>> {
+    /// The keys for which the last reply was good; the next one is about these only.
+    pub(super) fn good_keys(&mut self) -> Vec<&'a str> {
         self.asked.retain(|&position| self.results[position].is_ok());
         self.is_repeated = true;
-        (!self.asked.is_empty()).then(|| self.ask())
+        self.asked_keys()
     }
 
-    fn ask(&self) -> Step<'a> {
-        let asked = self.asked.iter().map(|&position| self.keys[position]).collect();
-        Step::Call(self.verb.request(asked))
+    fn asked_keys(&self) -> Vec<&'a str> {
+        self.asked.iter().map(|&position| self.keys[position]).collect()
     }
 
     /// What was answered well by the last reply ends with `code` instead.
@@ -77,13 +76,11 @@ impl<'a, V: Verb<'a>> Keyed<'a, V> {
         }
     }
 
-    /// That what went is not there any more is what was asked for. Anything else is another leader's answer, which may have
-    /// found it again.
+    /// The first answers stand, unless something failed since.
     fn take_repeated(&mut self, answers: Vec<Result<V::Answer, ErrorCode>>) {
         for (&position, answer) in self.asked.iter().zip(answers) {
-            match answer {
-                Ok(_) | Err(ErrorCode::ObjectNotFound | ErrorCode::ReplicaNotFound) => {}
-                Err(code) => self.results[position] = Err(code),
+            if let Err(code) = answer {
+                self.results[position] = Err(code);
             }
         }
     }
@@ -105,7 +102,7 @@ impl<'a, V: Verb<'a>> Op<'a> for Keyed<'a, V> {
         self.is_repeated = false;
         match self.asked.is_empty() {
             true => Step::Done,
-            false => self.ask(),
+            false => Step::Call(self.verb.request(self.asked_keys())),
         }
     }
 

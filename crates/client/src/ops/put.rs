@@ -8,6 +8,7 @@ use mooncake_types::{
 use super::batches::Batches;
 use super::dropping::{Dropped, Dropping};
 use super::granted::Granted;
+use super::insistence::UNKNOWN_END;
 use super::put_check::{check_config, check_item, keep_last};
 use super::span::Span;
 use super::{CallError, MoveError, Op, Step, unexpected};
@@ -268,6 +269,8 @@ impl<'a> PutOp<'a> {
             put.fate = match status {
                 // All segments that it was written to have left the pool meanwhile, or its master has.
                 Err(ErrorCode::ObjectNotFound) if !self.is_retry => Fate::Failed,
+                // It may have been there, and been removed since: to write it again would bring it back.
+                Err(UNKNOWN_END) => Fate::Unknown,
                 // What it is to replace has itself replaced something that is not dropped yet.
                 Err(ErrorCode::ObjectReplicaBusy) if self.end_rounds < MOST_END_ROUNDS => {
                     Fate::Written

@@ -8,6 +8,7 @@ use mooncake_types::{
 use super::batches::Batches;
 use super::dropping::{Dropped, Dropping};
 use super::granted::Granted;
+use super::insistence::UNKNOWN_END;
 use super::open_put::OpenPut;
 use super::put::MOST_END_ROUNDS;
 use super::put_check::{check_config, check_item};
@@ -185,6 +186,8 @@ impl CloseOp<'_> {
                     self.again.push(at);
                     Closed::Unknown(code)
                 }
+                // It may have been there, and been removed since.
+                Err(UNKNOWN_END) => Closed::Unknown(UNKNOWN_END),
                 status => Closed::Settled(status),
             };
         }

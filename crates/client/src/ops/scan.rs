@@ -60,6 +60,8 @@ pub struct RemoveScanOp<'a> {
     walk: Walk<'a>,
     removed: u64,
     dropping: Dropping,
+    /// The master was asked what is left of what the last page named.
+    asks_again: bool,
 }
 
 impl<'a> RemoveScanOp<'a> {
@@ -67,7 +69,7 @@ impl<'a> RemoveScanOp<'a> {
     #[must_use]
     pub fn new(pattern: Option<&'a str>, force: bool) -> Self {
         let walk = Walk::new(pattern, ScanAction::Remove { force });
-        Self { walk, removed: 0, dropping: Dropping::at_nodes_only() }
+        Self { walk, removed: 0, dropping: Dropping::default(), asks_again: false }
     }
 }
 
@@ -80,8 +82,13 @@ impl<'a> Op<'a> for RemoveScanOp<'a> {
             if let Some(step) = self.dropping.next(now) {
                 return step;
             }
-            if self.dropping.end(now) != Dropped::All {
-                self.walk.failed = Some(ErrorCode::RpcTimeout);
+            match self.dropping.end(now) {
+                Dropped::All => {}
+                Dropped::Not => {
+                    self.asks_again = true;
+                    return Step::Call(self.dropping.ask_again(Vec::new()));
+                }
+                Dropped::TooLate(code) => self.walk.failed = Some(code),
             }
         }
         self.walk.next()
@@ -90,6 +97,15 @@ impl<'a> Op<'a> for RemoveScanOp<'a> {
     fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
         if self.dropping.is_under_way() {
             return self.dropping.on_told(reply.is_ok());
+        }
+        if std::mem::take(&mut self.asks_again) {
+            self.dropping.on_reply(&reply, now);
+            match reply {
+                Ok(Reply::Remaining { .. } | Reply::Statuses(_)) => {}
+                Ok(other) => self.walk.failed = Some(unexpected(&other)),
+                Err(error) => self.walk.failed = Some(error.code()),
+            }
+            return;
         }
         let Some(page) = self.walk.on_reply(reply) else { return };
         self.removed = self.removed.saturating_add(page.removed);

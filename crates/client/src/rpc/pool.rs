@@ -120,7 +120,7 @@ pub fn is_idempotent(request: &Request<'_>) -> bool {
         Request::Ping { .. }
         | Request::MountSegment(_)
         | Request::FetchDrops { .. }
-        | Request::PutEnd { .. }
+        | Request::Retract { .. }
         | Request::GetReplicaList { .. }
         | Request::Dropped { .. }
         | Request::ExistKey { .. }
@@ -128,7 +128,9 @@ pub fn is_idempotent(request: &Request<'_>) -> bool {
         Request::Scan(scan) => scan.action == ScanAction::List,
         // Told twice that a move is done, the master would take its source to be dropped.
         Request::EndTask { outcome, .. } => outcome.is_err(),
-        Request::ReportInventory(_)
+        // Whoever asks again has to know that it may have been taken before.
+        Request::PutEnd { .. }
+        | Request::ReportInventory(_)
         | Request::UnmountSegment { .. }
         | Request::PutStart(_)
         | Request::PutRevoke { .. }

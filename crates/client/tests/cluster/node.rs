@@ -143,7 +143,7 @@ impl Holding<'_> {
     }
 
     fn drop_entry(&mut self, range: &RangeDrop) {
-        let gone = self.ledger.drop_version(range.offset, range.version);
+        let gone = self.ledger.drop_version(range.offset, range.version, range.grant);
         self.interrupted.extend(gone.superseded);
     }
 }

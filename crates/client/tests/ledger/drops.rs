@@ -23,11 +23,11 @@ fn only_the_version_that_is_named_is_dropped() {
     let mut ledger = Ledger::new(1000);
     put(&mut ledger, &write(100, 50, 5));
     put(&mut ledger, &write(200, 50, 6));
-    assert_eq!(ledger.drop_version(100, version(4)), gone(&[], &[]));
-    assert_eq!(ledger.drop_version(200, version(5)), gone(&[], &[]));
+    assert_eq!(ledger.drop_version(100, version(4), version(4)), gone(&[], &[]));
+    assert_eq!(ledger.drop_version(200, version(5), version(5)), gone(&[], &[]));
     assert!(is_there(&ledger, 100, 5) && is_there(&ledger, 200, 6));
-    assert_eq!(ledger.drop_version(100, version(5)), gone(&[100], &[]));
-    assert_eq!(ledger.drop_version(100, version(5)), gone(&[], &[]), "once");
+    assert_eq!(ledger.drop_version(100, version(5), version(5)), gone(&[100], &[]));
+    assert_eq!(ledger.drop_version(100, version(5), version(5)), gone(&[], &[]), "once");
     assert!(!is_there(&ledger, 100, 5) && is_there(&ledger, 200, 6));
     assert_eq!(ledger.begin(&write(100, 50, 5)), Err(ErrorCode::InvalidVersion));
     put(&mut ledger, &write(100, 50, 7));
@@ -40,7 +40,7 @@ fn a_writer_of_what_is_dropped_is_told_to_stop_and_does_not_complete() {
     let part = |from| RangeWrite { from, len: 25, ..write(100, 50, 5) };
     let tickets = [0, 25].map(|from| ledger.begin(&part(from)).expect("it is free").ticket);
     let other = ledger.begin(&write(200, 50, 5)).expect("it is free").ticket;
-    assert_eq!(ledger.drop_version(100, version(5)), gone(&[], &tickets));
+    assert_eq!(ledger.drop_version(100, version(5), version(5)), gone(&[], &tickets));
     for ticket in tickets {
         assert_eq!(ledger.clearance(ticket), Clearance::Superseded);
         assert_eq!(ledger.complete(ticket, vec![]), Err(ErrorCode::InvalidVersion));
@@ -54,12 +54,16 @@ fn a_writer_of_what_is_dropped_is_told_to_stop_and_does_not_complete() {
 fn a_writer_that_has_not_begun_does_not_bring_back_what_was_dropped() {
     let mut ledger = Ledger::new(1000);
     put(&mut ledger, &write(80, 50, 2));
-    assert_eq!(ledger.drop_version(100, version(5)), gone(&[80], &[]), "it was given away since");
+    assert_eq!(
+        ledger.drop_version(100, version(5), version(5)),
+        gone(&[80], &[]),
+        "it was given away since"
+    );
     assert_eq!(ledger.begin(&write(100, 50, 5)), Err(ErrorCode::InvalidVersion));
     assert_eq!(ledger.begin(&write(90, 11, 4)), Err(ErrorCode::InvalidVersion));
     put(&mut ledger, &write(101, 50, 5));
     put(&mut ledger, &write(100, 50, 6));
-    assert_eq!(ledger.drop_version(2000, version(9)), gone(&[], &[]), "it is nowhere");
+    assert_eq!(ledger.drop_version(2000, version(9), version(9)), gone(&[], &[]), "it is nowhere");
     assert!(is_there(&ledger, 100, 6));
 }
 
@@ -94,4 +98,21 @@ fn a_new_writer_waits_for_one_that_was_at_work_when_all_was_dropped() {
     assert_eq!(ledger.clearance(new.ticket), Clearance::Wait);
     ledger.abandon(old);
     assert_eq!(ledger.clearance(new.ticket), Clearance::Clear);
+}
+
+/// A copy that came to the same place while the drop was on its way.
+#[test]
+fn a_drop_takes_nothing_that_was_written_under_a_newer_grant() {
+    let mut ledger = Ledger::new(1000);
+    let copy = |grant| RangeWrite { grant: version(grant), ..write(100, 50, 5) };
+    put(&mut ledger, &copy(9));
+    assert_eq!(ledger.drop_version(100, version(5), version(8)), gone(&[], &[]));
+    assert!(ledger.still_holds(100, version(5), version(9)));
+    assert_eq!(ledger.drop_version(100, version(5), version(12)), gone(&[100], &[]));
+    let late = |counter| write(100, 50, counter);
+    assert_eq!(ledger.begin(&late(12)), Err(ErrorCode::InvalidVersion), "it is kept out too");
+    put(&mut ledger, &late(13));
+    assert_eq!(ledger.drop_version(200, version(5), version(14)), gone(&[], &[]));
+    let copy = RangeWrite { grant: version(14), ..write(200, 50, 5) };
+    assert_eq!(ledger.begin(&copy), Err(ErrorCode::InvalidVersion), "nor may it begin");
 }

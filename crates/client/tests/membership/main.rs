@@ -64,6 +64,9 @@ fn deed(membership: &mut Membership, now: u64) -> String {
         Deed::Call(Request::FetchDrops { dropped, limit: 4096 }) => {
             format!("fetch drops having dropped {}", dropped.len())
         }
+        Deed::Call(Request::Retract { ranges, are_dropped: true, .. }) => {
+            format!("retract {}", ranges.len())
+        }
         Deed::Call(Request::UnmountSegment { id, grace_ms: 0 }) => format!("unmount {}", id.0),
         Deed::Call(other) => panic!("{other:?}"),
     }

@@ -10,7 +10,7 @@ use mooncake_types::{
 };
 
 use crate::script::{
-    Turn, done, dropped, failures, grant, granted, play, remaining, statuses, version,
+    Turn, done, dropped, failures, grant, granted, play, remaining, retract, statuses, version,
 };
 
 const OK: Result<(), MoveError> = Ok(());
@@ -53,11 +53,11 @@ fn a_node_that_does_not_confirm_is_asked_until_the_master_names_it_no_more() {
         Turn::Drop(0, vec![(1, 64, 5), (2, 0, 6)], vec![OK, BROKEN]),
         Turn::Call(0, dropped(&[(1, 64, 5)]), done()),
         Turn::Wait(10, 110),
-        // Only what went is asked for again; that it is not there any more is no news.
-        Turn::Call(110, remove(&["a"]), remaining(vec![NOT_FOUND], &[(2, 0, 6)], 0)),
+        // Not the removal is asked for again: it would take what was put since.
+        Turn::Call(110, retract(&["a"], &[(2, 0, 6)]), remaining(vec![Ok(())], &[(2, 0, 6)], 0)),
         Turn::Drop(120, vec![(2, 0, 6)], vec![BROKEN]),
         Turn::Wait(130, 230),
-        Turn::Call(230, remove(&["a"]), statuses(vec![NOT_FOUND])),
+        Turn::Call(230, retract(&["a"], &[(2, 0, 6)]), statuses(vec![Ok(())])),
     ];
     assert_eq!(play(RemoveOp::new(&["a", "b"], false), turns), vec![Ok(()), NOT_FOUND]);
 }
@@ -69,7 +69,7 @@ fn a_removal_that_is_not_confirmed_in_time_is_an_error() {
         Turn::Call(0, remove(&["a"]), named()),
         Turn::Drop(0, vec![(1, 64, 5)], vec![BROKEN]),
         Turn::Wait(0, 100),
-        Turn::Call(100, remove(&["a"]), named()),
+        Turn::Call(100, retract(&["a"], &[(1, 64, 5)]), named()),
         Turn::Drop(30_000, vec![(1, 64, 5)], vec![BROKEN]),
     ];
     let late = Err(ErrorCode::RpcTimeout);
@@ -83,27 +83,52 @@ fn a_removal_whose_master_is_lost_in_between_is_an_error() {
             Turn::Call(0, remove(&["a"]), remaining(vec![Ok(())], &[(1, 64, 5)], 0)),
             Turn::Drop(0, vec![(1, 64, 5)], vec![BROKEN]),
             Turn::Wait(0, 100),
-            Turn::Call(100, remove(&["a"]), Err(error)),
+            Turn::Call(100, retract(&["a"], &[(1, 64, 5)]), Err(error)),
         ];
         assert_eq!(play(RemoveOp::new(&["a"], false), turns), vec![Err(code)]);
     }
 }
 
-/// The new one found it again at the node that did not confirm.
 #[test]
-fn a_removal_that_another_leader_refuses_is_no_removal() {
+fn a_removal_of_which_another_leader_says_nothing_is_unknown() {
+    let refusal = ErrorCode::UnavailableInCurrentStatus;
     let turns = vec![
-        Turn::Call(0, remove(&["a", "b"]), remaining(vec![Ok(()); 2], &[(1, 64, 5)], 0)),
+        Turn::Call(0, remove(&["a", "b"]), remaining(vec![Ok(()), NOT_FOUND], &[(1, 64, 5)], 0)),
         Turn::Drop(0, vec![(1, 64, 5)], vec![BROKEN]),
         Turn::Wait(0, 100),
-        Turn::Call(
-            100,
-            remove(&["a", "b"]),
-            statuses(vec![Err(ErrorCode::ObjectHasLease), NOT_FOUND]),
-        ),
+        Turn::Call(100, retract(&["a"], &[(1, 64, 5)]), Ok(Reply::Refused(refusal))),
     ];
-    let expected = vec![Err(ErrorCode::ObjectHasLease), Ok(())];
+    let expected = vec![Err(refusal), NOT_FOUND];
     assert_eq!(play(RemoveOp::new(&["a", "b"], false), turns), expected);
+}
+
+#[test]
+fn more_than_one_question_holds_is_asked_bit_by_bit() {
+    let most = u64::from(limits::MAX_FETCHED_DROPS);
+    let ranges: Vec<(u128, u64, u64)> = (0..most + 1).map(|offset| (1, offset, 5)).collect();
+    let (first, rest) = ranges.split_at(limits::MAX_FETCHED_DROPS as usize);
+    let named: Vec<(u32, u64, u64)> = ranges.iter().map(|range| (1, range.1, 5)).collect();
+    let turns = vec![
+        Turn::Call(0, remove(&["a"]), remaining(vec![Ok(())], &named, 0)),
+        Turn::Drop(0, ranges.clone(), vec![BROKEN; ranges.len()]),
+        Turn::Wait(0, 100),
+        Turn::Call(100, retract(&["a"], first), statuses(vec![Ok(())])),
+        Turn::Drop(100, rest.to_vec(), vec![OK]),
+    ];
+    assert_eq!(play(RemoveOp::new(&["a"], false), turns), vec![Ok(())]);
+}
+
+/// The master keeps them in mind until it hears of them.
+#[test]
+fn the_master_is_told_of_many_drops_at_once() {
+    let ranges: Vec<(u128, u64, u64)> = (0..256).map(|offset| (1, offset, 5)).collect();
+    let named: Vec<(u32, u64, u64)> = ranges.iter().map(|range| (1, range.1, 5)).collect();
+    let turns = vec![
+        Turn::Call(0, remove(&["a"]), remaining(vec![Ok(())], &named, 0)),
+        Turn::Drop(0, ranges.clone(), vec![OK; ranges.len()]),
+        Turn::Call(0, dropped(&ranges), done()),
+    ];
+    assert_eq!(play(RemoveOp::new(&["a"], false), turns), vec![Ok(())]);
 }
 
 #[test]
@@ -118,7 +143,7 @@ fn each_batch_has_its_own_time() {
         Turn::Call(29_000, remove(second), named(1)),
         Turn::Drop(29_000, vec![(1, 64, 5)], vec![BROKEN]),
         Turn::Wait(31_000, 31_100),
-        Turn::Call(31_100, remove(second), statuses(vec![NOT_FOUND])),
+        Turn::Call(31_100, retract(second, &[(1, 64, 5)]), statuses(vec![Ok(())])),
     ];
     assert_eq!(play(RemoveOp::new(&keys, false), turns), vec![Ok(()); keys.len()]);
 }
@@ -130,12 +155,11 @@ fn replicas_that_are_cleared_are_dropped_too() {
         Turn::Call(0, clear(), remaining(vec![Ok(())], &[(1, 64, 5)], 0)),
         Turn::Drop(0, vec![(1, 64, 5)], vec![BROKEN]),
         Turn::Wait(0, 100),
-        Turn::Call(100, clear(), statuses(vec![Err(ErrorCode::ReplicaNotFound)])),
+        Turn::Call(100, retract(&["a"], &[(1, 64, 5)]), statuses(vec![Ok(())])),
     ];
     assert_eq!(play(ClearOp::new(&["a"], "s"), turns), vec![Ok(())]);
 }
 
-/// A page is not asked for again: only its nodes can say that it is over.
 #[test]
 fn a_page_of_a_scan_is_over_when_its_nodes_have_confirmed_it() {
     let scan = |cursor| {
@@ -154,12 +178,37 @@ fn a_page_of_a_scan_is_over_when_its_nodes_have_confirmed_it() {
         begin(),
         Turn::Drop(0, vec![(1, 64, 5)], vec![BROKEN]),
         Turn::Wait(0, 100),
+        Turn::Call(100, retract(&[], &[(1, 64, 5)]), remaining(vec![], &[(1, 64, 5)], 0)),
         Turn::Drop(100, vec![(1, 64, 5)], vec![OK]),
         Turn::Call(100, scan(7), page(None)),
     ];
     assert_eq!(play(RemoveScanOp::new(None, true), turns), Ok(2));
+    let refusal = Ok(Reply::Refused(ErrorCode::InvalidVersion));
+    let turns = vec![
+        begin(),
+        Turn::Drop(0, vec![(1, 64, 5)], vec![BROKEN]),
+        Turn::Wait(0, 100),
+        Turn::Call(100, retract(&[], &[(1, 64, 5)]), refusal),
+    ];
+    let another_leads = Err(ErrorCode::InvalidVersion);
+    assert_eq!(play(RemoveScanOp::new(None, true), turns), another_leads);
     let turns = vec![begin(), Turn::Drop(30_000, vec![(1, 64, 5)], vec![BROKEN])];
     assert_eq!(play(RemoveScanOp::new(None, true), turns), Err(ErrorCode::RpcTimeout));
+}
+
+/// It may have been taken before, and been removed since.
+#[test]
+fn a_put_whose_end_is_unknown_is_not_written_again() {
+    let items = [PutItem::new("a", 10), PutItem::new("b", 10)];
+    let unknown = Err(ErrorCode::RpcFail);
+    let both = end(&[("a", 5), ("b", 6)]);
+    let rest = vec![Turn::Call(0, both, statuses(vec![Ok(()), unknown]))];
+    assert_eq!(ended(&items, rest), vec![Ok(()), unknown]);
+    let put = |key| Closing::End(PutEnd { key, version: version(5), failed_replicas: 0 });
+    let closings = [put("a")];
+    let turns = vec![Turn::Call(0, end(&[("a", 5)]), statuses(vec![unknown]))];
+    let expected = vec![Closed::Unknown(ErrorCode::RpcFail)];
+    assert_eq!(play(CloseOp::new(&closings), turns), expected);
 }
 
 fn start<'a>(items: &[PutItem<'a>]) -> Request<'a> {

@@ -117,20 +117,30 @@ pub(crate) fn remaining(
     ranges: &[(u32, u64, u64)],
     lease_ms: u64,
 ) -> Result<Reply, CallError> {
-    let range =
-        |&(segment, offset, counter)| RemainingRange { segment, offset, version: version(counter) };
+    let range = |&(segment, offset, counter)| RemainingRange {
+        segment,
+        offset,
+        version: version(counter),
+        grant: version(counter),
+    };
     let ranges = ranges.iter().map(range).collect();
     Ok(Reply::Remaining { results, remains: Remains { ranges, segments: segments(), lease_ms } })
 }
 
+fn range_drop(&(segment, offset, counter): &(u128, u64, u64)) -> RangeDrop {
+    let version = version(counter);
+    RangeDrop { segment: SegmentId(segment), offset, version, grant: version }
+}
+
 /// What tells the master that these were dropped.
 pub(crate) fn dropped(ranges: &[(u128, u64, u64)]) -> Request<'static> {
-    let range = |&(segment, offset, counter)| RangeDrop {
-        segment: SegmentId(segment),
-        offset,
-        version: version(counter),
-    };
-    Request::Dropped { dropped: ranges.iter().map(range).collect() }
+    Request::Dropped { dropped: ranges.iter().map(range_drop).collect() }
+}
+
+/// What asks the master whether these are still to be dropped.
+pub(crate) fn retract<'a>(keys: &[&'a str], ranges: &[(u128, u64, u64)]) -> Request<'a> {
+    let ranges = ranges.iter().map(range_drop).collect();
+    Request::Retract { keys: keys.to_vec(), ranges, are_dropped: false }
 }
 
 pub(crate) fn done() -> Result<Reply, CallError> {

@@ -188,10 +188,10 @@ impl Shared {
         while meta.poll_timeout().is_some_and(|due| due <= now) {
             meta.handle_timeout(now);
         }
-        if let Request::MountSegment(mount) = &request
-            && meta.must_join(mount)
-        {
-            self.write(&mut meta, now, Effect::Join(mount.id));
+        if let Request::MountSegment(mount) = &request {
+            for effect in meta.effects_before(mount) {
+                self.write(&mut meta, now, effect);
+            }
         }
         let reply = meta.handle(now, from, &request);
         for effect in meta.take_effects() {

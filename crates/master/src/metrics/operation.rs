@@ -101,7 +101,7 @@ impl Operation {
             },
             Request::QueryTask { .. } => Operation::QueryTask,
             Request::FetchTasks { .. } => Operation::FetchTasks,
-            Request::Dropped { .. } => Operation::Dropped,
+            Request::Dropped { .. } | Request::Retract { .. } => Operation::Dropped,
             Request::EndTask { .. } => Operation::UpdateTask,
         }
     }

@@ -53,12 +53,12 @@ impl Meta {
         ensure("what is undropped is found by its key", self.undropped.is_sound(), || {
             format!("{:?}", self.undropped)
         })?;
-        for (slot, place, len, _) in self.undropped.iter() {
+        for (slot, place, entry) in self.undropped.iter() {
             let segment = self.segments.iter().find(|&(other, _)| other == slot);
             let capacity = segment.map(|(_, segment)| segment.allocator.capacity());
             ensure(
                 "what is undropped lies on a mounted segment",
-                capacity.is_some_and(|capacity| place.0 + len <= capacity)
+                capacity.is_some_and(|capacity| place.0 + entry.len <= capacity)
                     && self.segments[slot].is_mounted(),
                 || format!("segment slot {slot}: {place:?}"),
             )?;

@@ -2,8 +2,8 @@
 //! named has confirmed.
 
 use mooncake_types::{
-    ClientId, ErrorCode, Grant, KeyVersion, PutEnd, PutItem, PutMode, PutStart, RangeDrop, Remains,
-    ReplicateConfig, Reply, Request, SegmentId, Version,
+    ClientId, ErrorCode, Grant, KeyVersion, PutEnd, PutItem, PutMode, PutStart, RangeDrop,
+    RemainingRange, Remains, ReplicateConfig, Reply, Request, SegmentId, Version,
 };
 
 use crate::cluster::Cluster;
@@ -223,12 +223,12 @@ impl Cluster {
         let mut dropped = Vec::new();
         for range in &remains.ranges {
             let segment = remains.segments[range.segment as usize].id;
-            let (offset, version) = (range.offset, range.version);
+            let RemainingRange { offset, version, grant, .. } = *range;
             let node = self.node_of(segment).map(|at| &mut self.nodes[at]);
             let Some(node) = node.filter(|node| node.hears_clients) else { continue };
             let held = node.holds(offset, version);
             node.drop_entry(offset, version);
-            dropped.push(RangeDrop { segment, offset, version });
+            dropped.push(RangeDrop { segment, offset, version, grant });
             if held {
                 self.meet("a call named entries that a node held");
             }

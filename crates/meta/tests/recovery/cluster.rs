@@ -233,9 +233,9 @@ impl Cluster {
         let name = format!("node-{at}");
         let (seen_epoch, is_empty) = (node.seen, node.ledger.is_empty());
         let mount = MountSegment { id, name: &name, endpoint: &name, len, seen_epoch, is_empty };
-        if self.meta.must_join(&mount) {
-            self.record.insert(id, false);
-            self.meta.handle_recorded(self.now, Effect::Join(id));
+        for effect in self.meta.effects_before(&mount) {
+            self.record.insert(id, matches!(effect, Effect::MarkBehind(_)));
+            self.meta.handle_recorded(self.now, effect);
         }
         let reply = self.ask(client, &Request::MountSegment(mount));
         self.note(|| format!("{id} of node {at}: {reply:?}"));

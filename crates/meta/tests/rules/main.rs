@@ -7,10 +7,12 @@ mod place;
 mod put;
 mod recovery;
 mod remains;
+mod retract;
 mod scan;
 mod segments;
 mod sight;
 mod task;
+mod undropped;
 mod upsert;
 #[path = "../world/mod.rs"]
 mod world;

@@ -3,31 +3,31 @@
 use mooncake_meta::{Config, Effect, Member, Meta, Record};
 use mooncake_types::{
     ClientId, EntryState, Epoch, ErrorCode, InventoryEntry, InventoryPage, KeyVersion,
-    MountOutcome, MountSegment, PutEnd, PutItem, PutMode, PutStart, RangeDrop, ReplicateConfig,
-    Reply, Request, Scan, ScanAction, SegmentId, SegmentState, SoftPin, Tick, Version, limits,
+    MountOutcome, MountSegment, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig, Reply,
+    Request, Scan, ScanAction, SegmentId, SegmentState, SoftPin, Tick, Version, limits,
 };
 
 use crate::KIB;
 use crate::world::{ALICE, BOB, World};
 
-const A: SegmentId = SegmentId(1);
-const B: SegmentId = SegmentId(2);
-const EPOCH: Epoch = Epoch(9);
+pub(crate) const A: SegmentId = SegmentId(1);
+pub(crate) const B: SegmentId = SegmentId(2);
+pub(crate) const EPOCH: Epoch = Epoch(9);
 const EARLY: Result<(), ErrorCode> = Err(ErrorCode::UnavailableInCurrentStatus);
 
-fn version(counter: u64) -> Version {
+pub(crate) fn version(counter: u64) -> Version {
     Version { epoch: Epoch(8), counter }
 }
 
 /// A leader behind one that led these members.
-fn leader(members: &[SegmentId]) -> World {
+pub(crate) fn leader(members: &[SegmentId]) -> World {
     let members = members.iter().map(|&segment| Member { segment, behind: false }).collect();
     let record = Record { fresh: false, members };
     let now = Tick(1_000);
     World { meta: Meta::recover(Config::default(), EPOCH, now, &record), now }
 }
 
-fn mount(world: &mut World, id: SegmentId, is_empty: bool) -> Reply {
+pub(crate) fn mount(world: &mut World, id: SegmentId, is_empty: bool) -> Reply {
     let name = format!("node-{}:12345", id.0);
     let mount = MountSegment {
         id,
@@ -37,17 +37,17 @@ fn mount(world: &mut World, id: SegmentId, is_empty: bool) -> Reply {
         seen_epoch: EPOCH,
         is_empty,
     };
-    if world.meta.must_join(&mount) {
-        world.meta.handle_recorded(world.now, Effect::Join(id));
+    for effect in world.meta.effects_before(&mount) {
+        world.meta.handle_recorded(world.now, effect);
     }
     world.ask(ALICE, &Request::MountSegment(mount))
 }
 
-const fn mounted(outcome: MountOutcome) -> Reply {
+pub(crate) const fn mounted(outcome: MountOutcome) -> Reply {
     Reply::Mounted(outcome)
 }
 
-fn entry(key: &str, offset: u64, len: u64, counter: u64) -> InventoryEntry<'_> {
+pub(crate) fn entry(key: &str, offset: u64, len: u64, counter: u64) -> InventoryEntry<'_> {
     InventoryEntry {
         offset,
         len,
@@ -59,11 +59,15 @@ fn entry(key: &str, offset: u64, len: u64, counter: u64) -> InventoryEntry<'_> {
     }
 }
 
-fn page<'a>(segment: SegmentId, page: u32, entries: &[InventoryEntry<'a>]) -> InventoryPage<'a> {
+pub(crate) fn page<'a>(
+    segment: SegmentId,
+    page: u32,
+    entries: &[InventoryEntry<'a>],
+) -> InventoryPage<'a> {
     InventoryPage { segment, page, last: true, entries: entries.to_vec() }
 }
 
-fn report(world: &mut World, page: InventoryPage<'_>) -> Result<(), ErrorCode> {
+pub(crate) fn report(world: &mut World, page: InventoryPage<'_>) -> Result<(), ErrorCode> {
     let reply = world.ask(ALICE, &Request::ReportInventory(page));
     world.check();
     match reply {
@@ -73,13 +77,13 @@ fn report(world: &mut World, page: InventoryPage<'_>) -> Result<(), ErrorCode> {
 }
 
 /// Mounts a segment and reports all that it holds.
-fn recover(world: &mut World, id: SegmentId, entries: &[InventoryEntry<'_>]) {
+pub(crate) fn recover(world: &mut World, id: SegmentId, entries: &[InventoryEntry<'_>]) {
     assert_eq!(mount(world, id, false), mounted(MountOutcome::WantsInventory));
     assert_eq!(report(world, page(id, 0, entries)), Ok(()));
 }
 
 /// Has all that is to be recorded recorded.
-fn record(world: &mut World) -> Vec<Effect> {
+pub(crate) fn record(world: &mut World) -> Vec<Effect> {
     let mut all = Vec::new();
     while world.meta.has_effects() {
         for effect in world.meta.take_effects() {
@@ -92,7 +96,7 @@ fn record(world: &mut World) -> Vec<Effect> {
 }
 
 /// The result of a request about one key, and what nodes are to drop.
-fn answer(reply: Reply) -> (Result<(), ErrorCode>, Vec<Version>) {
+pub(crate) fn answer(reply: Reply) -> (Result<(), ErrorCode>, Vec<Version>) {
     match reply {
         Reply::Statuses(results) => (results[0], vec![]),
         Reply::Remaining { results, remains } => {
@@ -103,13 +107,17 @@ fn answer(reply: Reply) -> (Result<(), ErrorCode>, Vec<Version>) {
     }
 }
 
-fn remove(world: &mut World, key: &str) -> (Result<(), ErrorCode>, Vec<Version>) {
+pub(crate) fn remove(world: &mut World, key: &str) -> (Result<(), ErrorCode>, Vec<Version>) {
     let reply = world.ask(BOB, &Request::Remove { keys: vec![key], force: true });
     world.check();
     answer(reply)
 }
 
-fn end(world: &mut World, key: &str, version: Version) -> (Result<(), ErrorCode>, Vec<Version>) {
+pub(crate) fn end(
+    world: &mut World,
+    key: &str,
+    version: Version,
+) -> (Result<(), ErrorCode>, Vec<Version>) {
     let put = PutEnd { key, version, failed_replicas: 0 };
     let reply = world.ask(BOB, &Request::PutEnd { puts: vec![put] });
     world.check();
@@ -117,7 +125,7 @@ fn end(world: &mut World, key: &str, version: Version) -> (Result<(), ErrorCode>
 }
 
 /// The versions that a look-up names, in the order in which they are to be tried.
-fn chain(world: &mut World, key: &str) -> Vec<u64> {
+pub(crate) fn chain(world: &mut World, key: &str) -> Vec<u64> {
     match world.ask(BOB, &Request::GetReplicaList { keys: vec![key] }) {
         Reply::Located { results, successors, .. } => {
             let newer = successors.into_iter().map(|(_, newer)| newer);
@@ -175,8 +183,9 @@ fn a_member_that_is_missing_is_marked_behind_once_no_route_to_it_is_left() {
     recover(&mut world, B, &late);
     assert_eq!((chain(&mut world, "b"), world.meta.segments()[1].behind), (vec![2], true));
     assert_eq!(record(&mut world), [], "it has something to drop");
-    let dropped = RangeDrop { segment: B, offset: 0, version: version(1) };
-    assert!(world.fetch_drops(ALICE).contains(&dropped));
+    let dropped = world.fetch_drops(ALICE);
+    let places: Vec<_> = dropped.iter().map(|it| (it.segment, it.offset, it.version)).collect();
+    assert!(places.contains(&(B, 0, version(1))));
     assert_eq!(record(&mut world), [Effect::CaughtUp(B)]);
     assert!(!world.meta.segments()[1].behind);
 }
@@ -529,7 +538,7 @@ fn a_mount_that_is_refused_makes_no_member() {
         seen_epoch: EPOCH,
         is_empty: true,
     };
-    assert!(world.meta.must_join(&good));
+    assert_eq!(world.meta.effects_before(&good), [Effect::Join(good.id)]);
     let cases = [
         MountSegment { len: 0, ..good },
         MountSegment { name: "", ..good },
@@ -537,6 +546,6 @@ fn a_mount_that_is_refused_makes_no_member() {
         MountSegment { seen_epoch: limits::HIGHEST_EPOCH, ..good },
     ];
     for mount in cases {
-        assert!(!world.meta.must_join(&mount), "{mount:?}");
+        assert_eq!(world.meta.effects_before(&mount), [], "{mount:?}");
     }
 }

@@ -313,6 +313,7 @@ impl World {
             segment: remains.segments[range.segment as usize].id,
             offset: range.offset,
             version: range.version,
+            grant: range.grant,
         });
         let request = Request::Dropped { dropped: dropped.collect() };
         assert_eq!(self.ask(BOB, &request), Reply::Done(Ok(())));

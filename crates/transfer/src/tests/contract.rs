@@ -72,7 +72,12 @@ fn what_was_dropped_is_stale_and_what_lies_beside_it_stays() {
         assert_eq!(write_all(&paths, &objects), all_ok(2));
         let dropped = |object: &Object, version| DropOp {
             endpoint: Arc::clone(&object.endpoint),
-            range: RangeDrop { segment: object.segment, offset: object.offset, version },
+            range: RangeDrop {
+                segment: object.segment,
+                offset: object.offset,
+                version,
+                grant: version,
+            },
         };
         let another = dropped(&objects[1], objects[0].version);
         let first = dropped(&objects[0], objects[0].version);
@@ -86,8 +91,8 @@ fn what_was_dropped_is_stale_and_what_lies_beside_it_stays() {
 #[test]
 fn more_drops_than_fit_a_frame_are_answered_one_by_one() {
     let node = Node::start(1, MIB);
-    let range =
-        RangeDrop { segment: node.segment, offset: 0, version: Object::at(&node, 0, 1, 1).version };
+    let version = Object::at(&node, 0, 1, 1).version;
+    let range = RangeDrop { segment: node.segment, offset: 0, version, grant: version };
     let op = DropOp { endpoint: Arc::clone(&node.endpoint), range };
     let count = 2 * MAX_FRAME_RANGES + 1;
     assert_eq!(tcp().drop_ranges(&vec![op; count]), all_ok(count));
@@ -97,7 +102,12 @@ fn more_drops_than_fit_a_frame_are_answered_one_by_one() {
 fn where_nobody_listens_nothing_is_dropped_and_nothing_read() {
     let node = Node::start(1, MIB);
     let object = Object::at(&node, 0, 100, 1);
-    let range = RangeDrop { segment: node.segment, offset: 0, version: object.version };
+    let range = RangeDrop {
+        segment: node.segment,
+        offset: 0,
+        version: object.version,
+        grant: object.version,
+    };
     let op = DropOp { endpoint: Arc::clone(&node.endpoint), range };
     drop(node);
     let endpoint = Arc::clone(&object.endpoint);
@@ -111,7 +121,7 @@ fn a_node_does_not_confirm_drops_in_segments_that_are_not_its_own() {
     let node = Node::start(1, MIB);
     let object = Object::at(&node, 0, 100, 1);
     let segment = SegmentId(node.segment.0 + 1);
-    let range = RangeDrop { segment, offset: 0, version: object.version };
+    let range = RangeDrop { segment, offset: 0, version: object.version, grant: object.version };
     let op = DropOp { endpoint: Arc::clone(&node.endpoint), range };
     let refused = Err(TransferError::Refused(ErrorCode::SegmentNotFound));
     assert_eq!(tcp().drop_ranges(&[op]), [refused]);

@@ -53,13 +53,17 @@ fn a_batch_within_the_limits_fits_a_frame() {
     let entries = vec![entry; MAX_INVENTORY_PAGE_ENTRIES];
     let page = InventoryPage { segment, page: u32::MAX, last: true, entries };
     let grant = Grant { version, placements: vec![], attributes: write.attributes.to_vec() };
-    let drops = vec![RangeDrop { segment, offset: most, version }; MAX_FETCHED_DROPS as usize];
+    let drop = RangeDrop { segment, offset: most, version, grant: version };
+    let drops = vec![drop; MAX_FETCHED_DROPS as usize];
+    let keys = vec![key; MAX_BATCH_KEYS];
+    let retract = Request::Retract { keys, ranges: drops.clone(), are_dropped: true };
     let results = vec![Err(ErrorCode::TenantNotEmpty); MAX_FRAME_RANGES];
     let frames = [
         Frame::Request(Request::PutStart(start)),
         Frame::Request(Request::ReportInventory(page)),
         Frame::Request(Request::FetchDrops { dropped: drops.clone(), limit: u32::MAX }),
         Frame::Request(Request::Dropped { dropped: drops.clone() }),
+        Frame::Request(retract),
         Frame::Reply(Reply::Drops(drops)),
         Frame::Reply(Reply::Granted { results: vec![Ok(grant); MAX_BATCH_KEYS], segments: vec![] }),
         Frame::Request(Request::ClearReplicas { keys: vec![key; MAX_BATCH_KEYS], segment: key }),
@@ -69,16 +73,18 @@ fn a_batch_within_the_limits_fits_a_frame() {
         Frame::ReadReply(results.clone()),
         Frame::Write(Epoch(most), vec![write; MAX_FRAME_RANGES]),
         Frame::WriteReply(results.clone()),
-        Frame::Drop(vec![RangeDrop { segment, offset: most, version }; MAX_FRAME_RANGES]),
+        Frame::Drop(vec![drop; MAX_FRAME_RANGES]),
         Frame::DropReply(results.clone()),
         Frame::Pin(vec![read; MAX_FRAME_RANGES]),
         Frame::PinReply(results),
         Frame::Unpin(vec![most; MAX_FRAME_RANGES]),
     ];
-    for sent in frames {
-        let bytes = sent.encode(1);
-        let (header, body) = split(&bytes);
-        let same = decode(header.kind, body, |received| received == sent);
-        assert_eq!(same, Ok(true), "{:?}", header.kind);
-    }
+    frames.iter().for_each(comes_back);
+}
+
+fn comes_back(sent: &Frame<'_>) {
+    let bytes = sent.encode(1);
+    let (header, body) = split(&bytes);
+    let same = decode(header.kind, body, |received| received == *sent);
+    assert_eq!(same, Ok(true), "{:?}", header.kind);
 }

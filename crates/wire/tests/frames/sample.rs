@@ -125,6 +125,8 @@ fn objects() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         ("exist key, no keys", Request::ExistKey { keys: vec![] }),
         ("remove", Request::Remove { keys: vec![KEYS[0]], force: false }),
         ("dropped", Request::Dropped { dropped: vec![drop_of(SEGMENT), drop_of(OTHER)] }),
+        ("retract", retract(KEYS.to_vec(), false)),
+        ("retract, dropped, no keys", retract(vec![], true)),
         ("remove, forced", Request::Remove { keys: vec![KEYS[0]], force: true }),
         ("scan, list", Request::Scan(list)),
         ("scan, remove", Request::Scan(remove)),
@@ -345,7 +347,12 @@ fn data() -> Vec<(&'static str, Frame<'static>)> {
 }
 
 fn drop_of(segment: SegmentId) -> RangeDrop {
-    RangeDrop { segment, offset: 5 << 30, version: version() }
+    let grant = Version { counter: u64::MAX, ..version() };
+    RangeDrop { segment, offset: 5 << 30, version: version(), grant }
+}
+
+fn retract(keys: Vec<&'static str>, are_dropped: bool) -> Request<'static> {
+    Request::Retract { keys, ranges: vec![drop_of(SEGMENT), drop_of(OTHER)], are_dropped }
 }
 
 fn entry() -> InventoryEntry<'static> {
@@ -386,7 +393,8 @@ fn placements() -> Vec<Placement> {
 }
 
 fn remains() -> Remains {
-    let range = |segment, offset| RemainingRange { segment, offset, version: version() };
+    let grant = Version { counter: u64::MAX, ..version() };
+    let range = |segment, offset| RemainingRange { segment, offset, version: version(), grant };
     let ranges = vec![range(1, 0), range(0, 1 << 35)];
     Remains { ranges, segments: addresses(), lease_ms: 4990 }
 }

@@ -139,6 +139,8 @@ fn request() -> impl Strategy<Value = Request<'static>> {
         keys().prop_map(|keys| Request::ExistKey { keys }),
         vec(range_drop(), 0..6).prop_map(|dropped| Request::Dropped { dropped }),
         (keys(), any::<bool>()).prop_map(|(keys, force)| Request::Remove { keys, force }),
+        (keys(), vec(range_drop(), 0..6), any::<bool>())
+            .prop_map(|(keys, ranges, are_dropped)| Request::Retract { keys, ranges, are_dropped }),
         scan().prop_map(Request::Scan),
         (keys(), text()).prop_map(|(keys, segment)| Request::ClearReplicas { keys, segment }),
         create_task().prop_map(Request::CreateTask),
@@ -320,9 +322,13 @@ fn places(placements: BoxedStrategy<Vec<Placement>>) -> BoxedStrategy<Places> {
 
 fn remains() -> impl Strategy<Value = Remains> {
     let ranges = |placements: BoxedStrategy<Vec<Placement>>| {
-        (placements, version()).prop_map(|(placements, version)| {
-            let range =
-                |it: Placement| RemainingRange { segment: it.segment, offset: it.offset, version };
+        (placements, version(), version()).prop_map(|(placements, version, grant)| {
+            let range = |Placement { segment, offset, .. }| RemainingRange {
+                segment,
+                offset,
+                version,
+                grant,
+            };
             placements.into_iter().map(range).collect()
         })
     };
@@ -334,11 +340,8 @@ fn remains() -> impl Strategy<Value = Remains> {
 }
 
 fn range_drop() -> impl Strategy<Value = RangeDrop> {
-    (segment_id(), number(), version()).prop_map(|(segment, offset, version)| RangeDrop {
-        segment,
-        offset,
-        version,
-    })
+    let range = |(segment, offset, version, grant)| RangeDrop { segment, offset, version, grant };
+    (segment_id(), number(), version(), version()).prop_map(range)
 }
 
 fn task_report() -> impl Strategy<Value = TaskReport> {

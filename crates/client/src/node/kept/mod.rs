@@ -105,11 +105,11 @@ impl<W: WordMemory> Kept<W> {
         true
     }
 
-    /// A version is not wanted any more at a place: the entries that started here are dropped, and its writer is not to
-    /// begin any more.
-    pub(super) fn drop_entries(&mut self, dropped: &[u64], version: Version) {
+    /// Something is not wanted any more that was granted up to here: the entries that started at these places are dropped,
+    /// and their writers are not to begin any more.
+    pub(super) fn drop_entries(&mut self, dropped: &[u64], grant: Version) {
         dropped.iter().for_each(|&offset| self.withdraw(offset));
-        self.record.raise_floor(version);
+        self.record.raise_floor(grant);
         self.record.barrier();
     }
 

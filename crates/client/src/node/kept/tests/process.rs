@@ -151,7 +151,7 @@ impl Process {
             any if any < found.len() => found[any],
             _ => (self.chance.below(LEN), self.next.saturating_sub(self.chance.below(8)).max(1)),
         };
-        let gone = self.ledger.drop_version(offset, version(dropped));
+        let gone = self.ledger.drop_version(offset, version(dropped), version(dropped));
         let change = Change::Drop { offset, version: dropped };
         self.say(Step::Begins(change.clone()));
         if self.broken == Broken::Drop {

@@ -1,0 +1,144 @@
+//! Removals that are asked for again, and drops for leaders of before.
+
+use mooncake_types::{
+    ErrorCode, MountSegment, RangeDrop, Remains, Reply, Request, SegmentId, Version,
+};
+
+use crate::recovery::{A, B, EPOCH, chain, entry, leader, mount, record, recover, version};
+use crate::world::{ALICE, BOB, World};
+use crate::{KIB, pool};
+
+/// What nodes are to drop: the results and the ranges.
+fn named(reply: Reply) -> (Vec<Result<(), ErrorCode>>, Vec<RangeDrop>) {
+    let ranges = |remains: &Remains| {
+        let range = |it: &mooncake_types::RemainingRange| RangeDrop {
+            segment: remains.segments[it.segment as usize].id,
+            offset: it.offset,
+            version: it.version,
+            grant: it.grant,
+        };
+        remains.ranges.iter().map(range).collect()
+    };
+    match reply {
+        Reply::Statuses(results) => (results, Vec::new()),
+        Reply::Remaining { results, remains } => (results, ranges(&remains)),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn remove(world: &mut World, key: &str) -> (Vec<Result<(), ErrorCode>>, Vec<RangeDrop>) {
+    named(world.ask(BOB, &Request::Remove { keys: vec![key], force: true }))
+}
+
+fn retract(world: &mut World, keys: &[&str], ranges: &[RangeDrop], are_dropped: bool) -> Reply {
+    let (keys, ranges) = (keys.to_vec(), ranges.to_vec());
+    let reply = world.ask(BOB, &Request::Retract { keys, ranges, are_dropped });
+    world.check();
+    reply
+}
+
+fn old(segment: SegmentId, offset: u64, counter: u64) -> RangeDrop {
+    let version = version(counter);
+    RangeDrop { segment, offset, version, grant: Version { counter: 99, ..version } }
+}
+
+/// The node has not confirmed yet, and somebody puts the key meanwhile.
+#[test]
+fn a_removal_asked_for_again_takes_nothing_that_was_put_since() {
+    for is_leased in [true, false] {
+        let mut world = pool(1, 64 * KIB);
+        world.put("k", KIB).unwrap();
+        if is_leased {
+            world.get("k").unwrap();
+        }
+        let (results, ranges) = remove(&mut world, "k");
+        assert_eq!((results, ranges.len()), (vec![Ok(())], 1));
+        // So that the newer one does not come to the same place.
+        world.start(BOB, "in between", KIB).unwrap();
+        let newer = world.put("k", KIB).unwrap().what.version;
+        let (results, again) = named(retract(&mut world, &["k"], &ranges, false));
+        assert_eq!((results, again), (vec![Ok(())], ranges.clone()), "leased: {is_leased}");
+        assert_eq!(world.version("k"), Some(newer));
+        let dropped = Request::Dropped { dropped: ranges.clone() };
+        assert_eq!(world.ask(BOB, &dropped), Reply::Done(Ok(())));
+        assert_eq!(named(retract(&mut world, &["k"], &ranges, false)), (vec![Ok(())], vec![]));
+        assert_eq!(world.version("k"), Some(newer));
+    }
+}
+
+#[test]
+fn another_leader_gives_up_what_it_found_of_a_removal() {
+    let mut world = leader(&[A, B]);
+    recover(&mut world, A, &[entry("k", 0, KIB, 1), entry("other", KIB, KIB, 2)]);
+    recover(&mut world, B, &[entry("k", 0, KIB, 1)]);
+    let (results, ranges) = named(retract(&mut world, &["k"], &[old(A, 0, 1)], false));
+    assert_eq!((results, ranges.len()), (vec![Ok(())], 1), "one replica");
+    assert_eq!((chain(&mut world, "k"), world.holders("k").len()), (vec![1], 1));
+    let both = [old(A, 0, 1), old(B, 0, 1)];
+    let (_, ranges) = named(retract(&mut world, &["k"], &both, false));
+    let mut spots: Vec<_> = ranges.iter().map(|range| (range.segment, range.offset)).collect();
+    spots.sort_unstable();
+    assert_eq!(spots, [(A, 0), (B, 0)]);
+    assert_eq!((chain(&mut world, "k"), chain(&mut world, "other")), (vec![], vec![2]));
+    assert!(ranges.iter().all(|range| range.grant.epoch == EPOCH), "what is there is older");
+}
+
+/// Its client had the node drop it after the new leader was told that it is there.
+#[test]
+fn what_a_node_drops_for_an_old_leader_is_no_ghost_of_the_new_one() {
+    let mut world = leader(&[A, B]);
+    recover(&mut world, A, &[entry("k", 0, KIB, 1), entry("two", KIB, KIB, 2)]);
+    recover(&mut world, B, &[entry("two", 0, KIB, 2)]);
+    let late = [old(A, 0, 1), old(A, KIB, 2), old(A, 7 * KIB, 3)];
+    assert_eq!(retract(&mut world, &["k", "two", "x"], &late, true), Reply::Done(Ok(())));
+    assert_eq!((chain(&mut world, "k"), world.meta.peek("k").is_some()), (vec![], false));
+    assert_eq!(world.holders("two"), ["node-2:12345"]);
+    // It can be put again.
+    let newer = world.put("k", KIB).unwrap().what.version;
+    assert_eq!(retract(&mut world, &["k"], &late, true), Reply::Done(Ok(())));
+    assert_eq!(world.version("k"), Some(newer));
+}
+
+#[test]
+fn without_keys_only_the_leader_that_named_the_ranges_can_say_something() {
+    let mut world = leader(&[A]);
+    recover(&mut world, A, &[entry("k", 0, KIB, 1)]);
+    let refusal = Reply::Refused(ErrorCode::InvalidVersion);
+    assert_eq!(retract(&mut world, &[], &[old(A, 0, 1)], false), refusal);
+    let (_, ranges) = remove(&mut world, "k");
+    assert_eq!(named(retract(&mut world, &[], &ranges, false)), (vec![], ranges));
+    let bad = retract(&mut world, &[""], &[], false);
+    assert_eq!(bad, Reply::Refused(ErrorCode::InvalidKey));
+}
+
+/// Such a node may hold what was replaced before it was heard of.
+#[test]
+fn a_segment_that_is_adopted_is_behind_until_all_that_it_told_is_settled() {
+    let mut world = leader(&[]);
+    world.meta = mooncake_meta::Meta::recover(
+        mooncake_meta::Config::default(),
+        EPOCH,
+        world.now,
+        &mooncake_meta::Record { fresh: true, members: vec![] },
+    );
+    let unknown = MountSegment {
+        id: A,
+        name: "node-1:12345",
+        endpoint: "node-1:12345",
+        len: 256 * KIB,
+        seen_epoch: EPOCH,
+        is_empty: false,
+    };
+    use mooncake_meta::Effect::{CaughtUp, Join, MarkBehind};
+    assert_eq!(world.meta.effects_before(&unknown), [Join(A), MarkBehind(A)]);
+    let empty = MountSegment { is_empty: true, ..unknown };
+    assert_eq!(world.meta.effects_before(&empty), [Join(A)]);
+    mount(&mut world, B, true);
+    let newer = world.put("k", KIB).unwrap().what.version;
+    recover(&mut world, A, &[entry("k", 0, KIB, 1), entry("other", KIB, KIB, 2)]);
+    assert_eq!(world.version("k"), Some(newer));
+    assert_eq!(record(&mut world), [], "the node holds an old version of k");
+    assert_eq!(world.fetch_drops(ALICE).len(), 1);
+    assert_eq!(record(&mut world), [CaughtUp(A)]);
+    assert_eq!(chain(&mut world, "other"), [2]);
+}

@@ -1,0 +1,158 @@
+//! What nodes are still to drop.
+
+use mooncake_meta::Config;
+use mooncake_types::{
+    CreateTask, ErrorCode, MountOutcome, MountSegment, Pong, RangeDrop, Reply, Request, Scan,
+    ScanAction, ScanPage, SegmentId, TaskKind, Version,
+};
+
+use crate::world::{ALICE, BOB, World};
+use crate::{KIB, pool, pool_with};
+
+const FIRST: SegmentId = SegmentId(1);
+
+fn ping(world: &mut World) -> Pong {
+    match world.ask(ALICE, &Request::Ping { segments: vec![FIRST], unreachable: vec![] }) {
+        Reply::Pong(pong) => pong,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// All that the pages of a removal of all objects name, and how many objects they removed.
+fn remove_all(world: &mut World, limit: u32) -> (u64, Vec<Version>) {
+    let (mut removed, mut named, mut cursor) = (0, Vec::new(), 0);
+    loop {
+        let action = ScanAction::Remove { force: true };
+        let scan = Scan { pattern: Some("^none$"), action, cursor, limit };
+        let Reply::Scanned(page) = world.ask(BOB, &Request::Scan(scan)) else { panic!("no page") };
+        removed += page.removed;
+        named.extend(page.remains.ranges.iter().map(|range| range.version));
+        let Some(next) = page.next_cursor else { return (removed, named) };
+        assert_ne!(next, cursor);
+        cursor = next;
+    }
+}
+
+/// A later leader would find it, and what was removed would be back.
+#[test]
+fn a_removal_of_many_names_what_was_evicted_before() {
+    for limit in [1, 2, 100] {
+        let mut world = pool(3, 64 * KIB);
+        let mut versions = Vec::new();
+        for put in 0..7 {
+            versions.push(world.put(&format!("k{put}"), KIB).unwrap().what.version);
+            world.remove(&format!("k{put}"), false).unwrap();
+        }
+        let stays = world.put("stays", KIB).unwrap().what.version;
+        let (removed, mut named) = remove_all(&mut world, limit);
+        named.sort();
+        // Some are void: another put was completed in their place.
+        named.dedup();
+        let undropped = world.fetch_drops(ALICE);
+        let mut undropped: Vec<Version> = undropped.iter().map(|range| range.version).collect();
+        undropped.sort();
+        assert_eq!((removed, named), (0, undropped), "pages of {limit}");
+        assert_eq!(world.version("stays"), Some(stays));
+        assert_eq!(remove_all(&mut world, limit), (0, vec![]));
+    }
+}
+
+#[test]
+fn a_listing_has_no_pages_of_what_is_undropped() {
+    let mut world = pool(1, 64 * KIB);
+    world.put("k", KIB).unwrap();
+    world.remove("k", false).unwrap();
+    let scan =
+        |cursor| Request::Scan(Scan { pattern: None, action: ScanAction::List, cursor, limit: 10 });
+    let page = ScanPage::default();
+    assert_eq!(world.ask(BOB, &scan(0)), Reply::Scanned(page));
+    let refusal = Reply::Refused(ErrorCode::InvalidParams);
+    assert_eq!(world.ask(BOB, &scan(1 << 63)), refusal);
+}
+
+/// The copy came to the place of an entry whose drop was confirmed late.
+#[test]
+fn a_drop_of_before_says_nothing_of_a_copy_to_the_same_place() {
+    let mut world = pool(2, 64 * KIB);
+    let config = mooncake_types::ReplicateConfig {
+        replica_num: 2,
+        ..mooncake_types::ReplicateConfig::default()
+    };
+    world.put_with(ALICE, "k", KIB, config).unwrap();
+    assert_eq!(world.clear(ALICE, "k", "node-2:12345"), Err(ErrorCode::ObjectHasLease));
+    world.advance(6_000);
+    ping(&mut world);
+    world.clear(ALICE, "k", "node-2:12345").unwrap();
+    let Reply::Drops(first) = world.ask(ALICE, &Request::FetchDrops { dropped: vec![], limit: 9 })
+    else {
+        panic!("no drops")
+    };
+    let task =
+        CreateTask { key: "k", kind: TaskKind::Copy, source: "", targets: vec!["node-2:12345"] };
+    world.create_task(task).unwrap();
+    let order = world.fetch_tasks(ALICE).orders.remove(0);
+    assert_eq!(first.len(), 1);
+    assert!(order.grant > first[0].grant, "what is dropped is older than the copy");
+    world.end_task(ALICE, order.id, Ok(())).unwrap();
+    world.advance(6_000);
+    ping(&mut world);
+    world.clear(ALICE, "k", "node-2:12345").unwrap();
+    let dropped = first.clone();
+    let Reply::Drops(second) = world.ask(ALICE, &Request::FetchDrops { dropped, limit: 9 }) else {
+        panic!("no drops")
+    };
+    let place = |range: &RangeDrop| (range.segment, range.offset, range.version);
+    assert_eq!(second.iter().map(place).collect::<Vec<_>>(), [place(&first[0])]);
+    assert!(second[0].grant >= order.grant, "the copy is still to be dropped");
+}
+
+#[test]
+fn a_node_with_too_much_to_drop_takes_no_puts_and_is_struck_only_if_it_drops_nothing() {
+    let config =
+        Config { most_undropped: 4, eviction_high_watermark_ratio: 1.0, ..Config::default() };
+    let full = || {
+        let mut world = pool_with(1, 64 * KIB, config.clone());
+        let keys: Vec<String> = (0..6).map(|number| format!("k{number}")).collect();
+        keys.iter().for_each(|key| drop(world.put(key, KIB).unwrap()));
+        keys[..5].iter().for_each(|key| world.remove(key, false).unwrap());
+        world.check();
+        assert_eq!(world.put("more", KIB).map(|_| ()), Err(ErrorCode::NoAvailableHandle));
+        assert!(ping(&mut world).has_drops);
+        world
+    };
+    let mut world = full();
+    assert_eq!(world.fetch_drops(ALICE).len(), 5);
+    ping(&mut world);
+    world.check();
+    world.put("more", KIB).expect("it takes puts again");
+    assert!(world.exist("k5"));
+    let mut world = full();
+    for _ in 0..9 {
+        world.advance(1_000);
+        assert!(!ping(&mut world).need_remount);
+    }
+    assert!(world.exist("k5"), "it is still there");
+    world.advance(1_000);
+    ping(&mut world);
+    assert!(ping(&mut world).need_remount, "it has dropped nothing in ten seconds");
+}
+
+/// Its process was started again and kept nothing.
+#[test]
+fn a_node_that_comes_back_empty_at_another_port_starts_empty() {
+    for (is_empty, outcome) in [(true, MountOutcome::StartEmpty), (false, MountOutcome::Ready)] {
+        let mut world = pool(1, 64 * KIB);
+        world.put("k", KIB).unwrap();
+        let mount = MountSegment {
+            id: FIRST,
+            name: "node-1:12345",
+            endpoint: "node-1:23456",
+            len: 64 * KIB,
+            seen_epoch: world.meta.epoch(),
+            is_empty,
+        };
+        let reply = world.ask(ALICE, &Request::MountSegment(mount));
+        assert_eq!(reply, Reply::Mounted(outcome));
+        assert_eq!(world.exist("k"), !is_empty);
+    }
+}
