@@ -48,7 +48,7 @@ CASES = [
     Case("put", 1000, 1, 1),
     Case("put", 1000, 4, 4),
 ]
-WORKS = {"exist": "is_exist", "get": "look-up", "put": "put_start, put_end, remove"}
+WORKS = {"exist": "is_exist", "get": "look-up", "put": "put_start, put_end, remove, dropped"}
 FIELDS = {
     "requests_per_s": "requests/s",
     "keys_per_s": "keys/s",

@@ -7,9 +7,10 @@
 //!     --master 127.0.0.1:50051 --work exist --connections 4 --in-flight 4 --keys 1000 --seconds 3
 //! ```
 //!
-//! Works: `exist` and `get` ask for keys that are there; `put` starts, ends and removes puts. It mounts a segment that has
-//! no memory, since no byte of an object passes the master, and lets go of it in the end. One line of `name value` pairs
-//! goes to the standard output: rates a second, latencies in microseconds, shares of one processor.
+//! Works: `exist` and `get` ask for keys that are there; `put` starts, ends and removes puts, and says that their ranges
+//! were dropped. It mounts a segment that has no memory, since no byte of an object passes the master, and lets go of it in
+//! the end. One line of `name value` pairs goes to the standard output: rates a second, latencies in microseconds, shares of
+//! one processor.
 
 #![forbid(unsafe_code)]
 

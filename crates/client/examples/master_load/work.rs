@@ -1,7 +1,7 @@
 //! What a request asks for, and what comes after its answer.
 
 use mooncake_types::{
-    PutEnd, PutItem, PutMode, PutStart, ReplicateConfig, Reply, Request, Version,
+    PutEnd, PutItem, PutMode, PutStart, RangeDrop, ReplicateConfig, Reply, Request, Version,
 };
 
 use crate::connection::LoadError;
@@ -30,12 +30,14 @@ impl Work {
 }
 
 /// How far the batch in a slot is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Stage {
     Ask,
     Start,
     End(Vec<Version>),
     Remove,
+    /// The node's word that it dropped what was removed.
+    Drop(Vec<RangeDrop>),
 }
 
 impl Stage {
@@ -59,6 +61,7 @@ impl Stage {
                 Request::PutEnd { puts: all().zip(versions).map(end).collect() }
             }
             Self::Remove => Request::Remove { keys: all().collect(), force: false },
+            Self::Drop(dropped) => Request::Dropped { dropped: dropped.clone() },
         }
     }
 
@@ -79,6 +82,16 @@ impl Stage {
                 let next = matches!(self, Self::End(_)).then_some(Self::Remove);
                 (done.iter().all(Result::is_ok), next)
             }
+            Reply::Remaining { results, remains } => {
+                let drops = remains.ranges.iter().map(|range| RangeDrop {
+                    segment: remains.segments[range.segment as usize].id,
+                    offset: range.offset,
+                    version: range.version,
+                });
+                let is_good = *self == Self::Remove && results.iter().all(Result::is_ok);
+                (is_good, Some(Self::Drop(drops.collect())))
+            }
+            Reply::Done(done) => (done.is_ok(), None),
             _ => (false, None),
         };
         if is_good {
