@@ -87,6 +87,7 @@ impl Stage {
                     segment: remains.segments[range.segment as usize].id,
                     offset: range.offset,
                     version: range.version,
+                    grant: range.grant,
                 });
                 let is_good = *self == Self::Remove && results.iter().all(Result::is_ok);
                 (is_good, Some(Self::Drop(drops.collect())))
