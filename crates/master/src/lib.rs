@@ -18,6 +18,7 @@ mod bind;
 mod clock;
 mod config;
 mod connection;
+mod drain_log;
 mod handshake;
 mod input;
 mod leadership;

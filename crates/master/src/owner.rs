@@ -4,9 +4,12 @@ use std::time::Instant;
 
 use mooncake_ha::Change;
 use mooncake_meta::Meta;
-use mooncake_types::{ClientId, Epoch, MountSegment, Reply, Request, Tick, limits};
+use mooncake_types::{
+    ClientId, DrainId, DrainOrder, Epoch, ErrorCode, MountSegment, Reply, Request, Tick, limits,
+};
 
 use crate::clock::Clock;
+use crate::drain_log::DrainLog;
 use crate::leadership::{Lateness, Tenure, Term, change, effect};
 use crate::metadata_server::Cleanup;
 use crate::metrics::{RpcMetrics, Snapshot};
@@ -28,6 +31,7 @@ pub(crate) struct Owner {
     clock: Clock,
     metrics: RpcMetrics,
     pings: Pings,
+    drain_log: DrainLog,
     /// Told of the clients that died.
     cleanup: Option<Cleanup>,
 }
@@ -48,7 +52,8 @@ impl Owner {
     ) -> Owner {
         let (metrics, pings) = (RpcMetrics::default(), Pings::default());
         let Term { tenure, is_recorded, .. } = term.clone();
-        Owner { meta, is_recorded, lateness, tenure, clock, metrics, pings, cleanup }
+        let drain_log = DrainLog::default();
+        Owner { meta, is_recorded, lateness, tenure, clock, metrics, pings, drain_log, cleanup }
     }
 
     /// Whether this master leads at this moment.
@@ -144,7 +149,9 @@ impl Owner {
 
     /// Does what is due.
     pub(crate) fn handle_timeout(&mut self) {
-        self.meta.handle_timeout(self.clock.tick(Instant::now()));
+        let now = self.clock.tick(Instant::now());
+        self.meta.handle_timeout(now);
+        self.drain_log.note(now, &mut self.meta);
         let expired = self.meta.take_expired_segments();
         if let Some(cleanup) = &self.cleanup {
             cleanup.forget(&expired);
@@ -153,7 +160,20 @@ impl Owner {
 
     /// When something will be due.
     pub(crate) fn due(&self) -> Option<Tick> {
-        self.meta.poll_timeout()
+        [self.meta.poll_timeout(), self.drain_log.due()].into_iter().flatten().min()
+    }
+
+    /// See [`Meta::start_drain`].
+    pub(crate) fn start_drain(&mut self, order: &DrainOrder) -> Result<DrainId, ErrorCode> {
+        self.meta.start_drain(self.clock.tick(Instant::now()), order)
+    }
+
+    /// See [`Meta::cancel_drain`].
+    pub(crate) fn cancel_drain(&mut self, id: DrainId) -> Result<(), ErrorCode> {
+        let now = self.clock.tick(Instant::now());
+        let canceled = self.meta.cancel_drain(now, id);
+        self.drain_log.note(now, &mut self.meta);
+        canceled
     }
 
     pub(crate) fn clock(&self) -> Clock {

@@ -40,7 +40,6 @@ impl Meta {
         if self.is_young(object) || !self.leaving.of_key(key).is_empty() {
             return Err(ErrorCode::ObjectHasLease);
         }
-        self.ensure_no_task(object)?;
         let set = match segment {
             "" => u32::MAX,
             name => self.replicas_on(object, name),
@@ -48,6 +47,7 @@ impl Meta {
         if set == 0 {
             return Err(ErrorCode::ReplicaNotFound);
         }
+        self.give_way(object)?;
         self.free_replicas(object, set);
         if self.objects[object].first_range == NONE {
             self.drop_object(object);

@@ -6,7 +6,7 @@
 //! drive it a million steps a second and replay every one.
 //!
 //! Enter at [`Meta`]. Each file is one verb or noun of the master: `put`, `read`, `remove`, `place`, `evict`,
-//! `mount`, `recover`, `inventory`, `undropped`, `sight`, `timeout`, `pin`, `upsert`, `group`, `clear`, `task_create`, `task_fetch`, `task_end`; `record` has what is kept for each object;
+//! `mount`, `recover`, `inventory`, `undropped`, `sight`, `timeout`, `pin`, `upsert`, `group`, `clear`, `drain`, `drain_walk`, `drain_move`, `task_create`, `task_fetch`, `task_end`; `record` has what is kept for each object;
 //! `class`, `reuse` and `ghosts` have what eviction knows about the use of objects; `check` has the invariants.
 //!
 //! Costs: a look-up, a grant and an eviction each touch only the objects that they are about. The queues in which
@@ -19,6 +19,10 @@ mod check;
 mod class;
 mod clear;
 mod config;
+mod drain;
+mod drain_move;
+mod drain_report;
+mod drain_walk;
 mod evict;
 mod ghosts;
 mod group;

@@ -8,6 +8,7 @@ use hashbrown::{HashMap, HashSet};
 use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, Tick, Version, limits};
 
 use crate::config::Config;
+use crate::drain::Drains;
 use crate::ghosts::Ghosts;
 use crate::group::{self, Groups};
 use crate::index::Index;
@@ -59,6 +60,7 @@ pub struct Meta {
     /// How many more leases this request may prolong only because of a group.
     pub(crate) refreshes_left: usize,
     pub(crate) tasks: Tasks,
+    pub(crate) drains: Drains,
     pub(crate) segments: Segments,
     pub(crate) clients: Clients,
     /// See [`Meta::take_expired_segments`].
@@ -118,6 +120,7 @@ impl Meta {
             groups: Groups::default(),
             refreshes_left: 0,
             tasks: Tasks::default(),
+            drains: Drains::default(),
             segments: Segments::new(),
             clients: Clients::default(),
             expired_segments: Vec::new(),
@@ -210,6 +213,10 @@ impl Meta {
                 Some(report) => Reply::TaskReported(report),
                 None => Reply::Refused(ErrorCode::TaskNotFound),
             },
+            Request::DrainSegments { segments } => match self.drain_own(from, segments) {
+                Ok(report) => Reply::Draining(Box::new(report)),
+                Err(code) => Reply::Refused(code),
+            },
             Request::FetchTasks { limit } => self.fetch_tasks(from, *limit),
             Request::EndTask { id, outcome } => self.end_task(from, *id, *outcome),
         }
@@ -276,6 +283,7 @@ fn keys_of(request: &Request<'_>) -> usize {
         | Request::ExistKey { keys }
         | Request::Remove { keys, .. }
         | Request::ClearReplicas { keys, .. } => keys.len(),
+        Request::DrainSegments { segments } => segments.len(),
         Request::MountSegment(_)
         | Request::UnmountSegment { .. }
         | Request::Scan(_)

@@ -134,8 +134,9 @@ impl Meta {
         if known.struck {
             return Ok(MountOutcome::StartEmpty);
         }
-        let is_whole = matches!(known.state, SegmentState::Ok | SegmentState::Recovering);
-        if known.allocator.capacity() != mount.len || !is_whole {
+        let leaves =
+            matches!(known.state, SegmentState::GracefullyUnmounting | SegmentState::Unmounting);
+        if known.allocator.capacity() != mount.len || leaves {
             return Err(ErrorCode::SegmentAlreadyExists);
         }
         if known.client != from {
@@ -202,6 +203,7 @@ impl Meta {
         self.segments.stop_granting(slot);
         self.segments[slot].state = SegmentState::GracefullyUnmounting;
         self.timers.insert((self.now.after_ms(grace_ms), Timer::Grace(id)));
+        self.drain_leaving(slot);
         Ok(())
     }
 

@@ -78,6 +78,24 @@ impl Meta {
         Some(piece)
     }
 
+    /// Reserves ranges for one replica where there is room anyway, in this order: nothing is evicted, and no segment comes
+    /// to hold more than its high watermark, above which it would evict. One range if a segment has it.
+    pub(crate) fn place_whole(&mut self, len: u64, order: &[u32]) -> Option<Pieces> {
+        for &slot in order {
+            let Some(piece) = self.reserve(slot, len) else { continue };
+            if !self.is_above_watermark(slot) {
+                return Some(smallvec![piece]);
+            }
+            self.unreserve(&[piece]);
+        }
+        let pieces = self.scatter(len, order, limits::MAX_STRIPES as u64, false)?;
+        if pieces.iter().any(|piece| self.is_above_watermark(piece.segment)) {
+            self.unreserve(&pieces);
+            return None;
+        }
+        Some(pieces)
+    }
+
     fn place_replica(
         &mut self,
         len: u64,
@@ -151,7 +169,7 @@ impl Meta {
         order
     }
 
-    fn used_permille(&self, slot: u32) -> u64 {
+    pub(crate) fn used_permille(&self, slot: u32) -> u64 {
         let allocator = &self.segments[slot].allocator;
         (u128::from(allocator.used()) * 1000 / u128::from(allocator.capacity().max(1))) as u64
     }

@@ -48,7 +48,7 @@ impl Meta {
         if self.is_leased(object) && !force {
             return Err(ErrorCode::ObjectHasLease);
         }
-        self.ensure_no_task(object)?;
+        self.ensure_no_callers_task(object)?;
         let key = self.objects[object].key.clone();
         if !force {
             self.drop_object(object);

@@ -53,6 +53,7 @@ impl Segment {
             self.state,
             SegmentState::Ok
                 | SegmentState::Draining
+                | SegmentState::Drained
                 | SegmentState::GracefullyUnmounting
                 | SegmentState::Recovering
         )

@@ -33,6 +33,14 @@ pub struct Counters {
     pub tasks_succeeded: u64,
     /// Copy and move tasks that did not.
     pub tasks_failed: u64,
+    /// Replicas that drains moved.
+    pub drain_moved: u64,
+    /// Bytes of the objects that drains moved.
+    pub drain_moved_bytes: u64,
+    /// Replicas that drains dropped, because another one lies elsewhere and there was no room.
+    pub drain_released: u64,
+    /// Times that a drain could not move a replica.
+    pub drain_failures: u64,
 }
 
 /// [`Counters`] and what there is at this moment.
@@ -58,6 +66,8 @@ pub struct Stats {
     pub pending_tasks: usize,
     /// Tasks that clients work on.
     pub processing_tasks: usize,
+    /// Drain jobs that run.
+    pub drains: usize,
     /// Bytes reserved in all segments in sight.
     pub used_bytes: u64,
     /// Bytes of all segments in sight.
@@ -93,6 +103,7 @@ impl Meta {
             groups: self.groups.slots.len(),
             pending_tasks: self.tasks.pending.len(),
             processing_tasks: self.tasks.processing.len(),
+            drains: self.drains.running(),
             used_bytes: serving().map(|segment| segment.allocator.used()).sum(),
             capacity_bytes: serving().map(|segment| segment.allocator.capacity()).sum(),
             segments: self.segments.len(),

@@ -23,7 +23,6 @@ pub(crate) enum Origin {
     /// A client or an operator, who may ask how far it is. Only these count against the limits of the configuration.
     Caller,
     /// The drain of segments, by the number of its job.
-    #[expect(dead_code, reason = "no drain begins yet")]
     Drain(u32),
 }
 
@@ -208,11 +207,30 @@ impl Meta {
         })
     }
 
-    /// Refuses what must not be done to an object while a task reads it.
-    pub(crate) fn ensure_no_task(&self, object: u32) -> Result<(), ErrorCode> {
-        match self.tasks.by_object.contains_key(&object) {
-            true => Err(ErrorCode::ObjectHasReplicationTask),
-            false => Ok(()),
+    /// The number and origin of an object's task.
+    fn task_of(&self, object: u32) -> Option<(u64, Origin)> {
+        let number = *self.tasks.by_object.get(&object)?;
+        Some((number, self.tasks.known[&number].origin))
+    }
+
+    /// Refuses what must not be done to an object while a caller's task reads it. What makes a task of the master's own
+    /// pointless is not refused for its sake.
+    pub(crate) fn ensure_no_callers_task(&self, object: u32) -> Result<(), ErrorCode> {
+        match self.task_of(object) {
+            Some((_, Origin::Caller)) => Err(ErrorCode::ObjectHasReplicationTask),
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`Meta::ensure_no_callers_task`], and a task of the master's own ends.
+    pub(crate) fn give_way(&mut self, object: u32) -> Result<(), ErrorCode> {
+        match self.task_of(object) {
+            None => Ok(()),
+            Some((_, Origin::Caller)) => Err(ErrorCode::ObjectHasReplicationTask),
+            Some((number, _)) => {
+                self.fail_task(number, Ending::Refused(ErrorCode::ObjectHasReplicationTask));
+                Ok(())
+            }
         }
     }
 
@@ -256,9 +274,10 @@ impl Meta {
 
     /// What the end of a task means to who wanted it. The object may be about to go: it is looked at again later, never
     /// changed here.
-    fn tell_origin(&mut self, origin: Origin, _number: u64, _object: u32, _ending: Ending) {
+    fn tell_origin(&mut self, origin: Origin, number: u64, object: u32, ending: Ending) {
         match origin {
-            Origin::Caller | Origin::Drain(_) => {}
+            Origin::Caller => {}
+            Origin::Drain(job) => self.drain_task_ended(job, (number, object), ending),
         }
     }
 }

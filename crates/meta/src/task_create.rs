@@ -15,7 +15,7 @@ pub(crate) struct NewTask<'a> {
     pub(crate) kind: TaskKind,
     /// The name of the segment to move from; empty for a copy.
     pub(crate) source: &'a str,
-    /// Names of the segments to hold a replica, none of which does.
+    /// Names of the segments to hold a replica, none of which does; empty if that is chosen when the task is begun.
     pub(crate) targets: &'a [&'a str],
     /// The client that hosts the source.
     pub(crate) assigned: ClientId,
@@ -40,7 +40,7 @@ impl Meta {
         if wanted.kind == TaskKind::Move && (targets.len() != 1 || targets[0] == wanted.source) {
             return Err(ErrorCode::InvalidParams);
         }
-        self.ensure_no_task(object)?;
+        self.ensure_no_callers_task(object)?;
         for target in &targets {
             self.ensure_grantable(target)?;
         }
@@ -59,6 +59,7 @@ impl Meta {
         if self.tasks.of_callers.pending >= self.config.max_pending_tasks {
             return Err(ErrorCode::TaskPendingLimitExceeded);
         }
+        self.give_way(object)?;
         let source = if wanted.kind == TaskKind::Move { wanted.source } else { "" };
         Ok(self.submit_task(NewTask {
             origin: Origin::Caller,
@@ -92,7 +93,7 @@ impl Meta {
             message: String::new(),
         });
         self.set_task_timer(number);
-        if new.targets.is_empty() {
+        if new.targets.is_empty() && new.origin == Origin::Caller {
             // Every target holds a replica already.
             self.finish_task(number, Ending::Success);
         }
@@ -100,7 +101,7 @@ impl Meta {
     }
 
     /// Whether some segment of this name takes new replicas.
-    fn ensure_grantable(&self, name: &str) -> Result<(), ErrorCode> {
+    pub(crate) fn ensure_grantable(&self, name: &str) -> Result<(), ErrorCode> {
         let slots = self.segments.named(name);
         if slots.is_empty() {
             return Err(ErrorCode::InvalidParams);

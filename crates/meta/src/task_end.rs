@@ -162,7 +162,7 @@ impl Meta {
     }
 
     /// Fails a task whose client may still be at work.
-    fn fail_task(&mut self, number: u64, ending: Ending) {
+    pub(crate) fn fail_task(&mut self, number: u64, ending: Ending) {
         match self.take_copy(number) {
             NONE => {}
             copy => self.discard_copy(copy),

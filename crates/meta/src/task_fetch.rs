@@ -3,13 +3,17 @@
 use mooncake_types::{
     ClientId, ErrorCode, PutMode, Reply, TaskKind, TaskOrder, TaskOrders, TaskStatus, limits,
 };
+use smallvec::{SmallVec, smallvec};
 
 use crate::Meta;
-use crate::place::Piece;
+use crate::place::{Piece, Pieces};
 use crate::record::{Object, ObjectState, Pin};
 use crate::reply::AddressTable;
 use crate::slab::NONE;
 use crate::task::{Ending, Origin};
+
+/// The ranges of each new replica.
+type Replicas = SmallVec<[Pieces; 1]>;
 
 /// Why a pending task cannot be handed out now.
 enum Held {
@@ -29,6 +33,8 @@ const MOST_LOOKED_AT: usize = limits::MAX_FETCHED_TASKS as usize;
 
 impl Meta {
     pub(crate) fn fetch_tasks(&mut self, from: ClientId, limit: u32) -> Reply {
+        // What ended may have made room for more.
+        self.advance_drains();
         let mut orders = Vec::new();
         let mut table = AddressTable::default();
         let mut next = 0;
@@ -77,17 +83,11 @@ impl Meta {
     fn begin_task(&mut self, number: u64, table: &mut AddressTable) -> Result<TaskOrder, Held> {
         let task = &self.tasks.known[&number];
         let (object, kind, assigned) = (task.object, task.kind, task.assigned);
-        let source = match kind {
-            TaskKind::Copy => self.copy_source(object, Some(assigned)),
-            TaskKind::Move => {
-                self.move_source(object, &task.source, &task.targets[0]).map_err(Held::Hopeless)?
-            }
+        let source = self.task_source(number)?;
+        let replicas = match self.tasks.known[&number].origin {
+            Origin::Caller => self.place_targets(number)?,
+            Origin::Drain(job) => smallvec![self.place_moved(job, number, source)?],
         };
-        let (source, _) = source.ok_or_else(|| match self.lives(object) {
-            true => Held::Later(ErrorCode::ReplicaNotFound),
-            false => Held::Hopeless(ErrorCode::ReplicaNotFound),
-        })?;
-        let replicas = self.place_targets(number)?;
         let copy = self.insert_copy(object, assigned, &replicas);
         self.clear_task_timer(number);
         let task = self.tasks.begin(number, self.now);
@@ -106,12 +106,50 @@ impl Meta {
         Ok(TaskOrder { id, key, version, len, grant, source, targets, attributes })
     }
 
+    /// The replica that a task reads.
+    fn task_source(&mut self, number: u64) -> Result<u8, Held> {
+        let task = &self.tasks.known[&number];
+        let object = task.object;
+        let source = match (task.origin, task.kind) {
+            (Origin::Drain(job), _) => {
+                let replica = self.drained_replica(job, object).ok_or(Held::Done)?;
+                let is_readable = self.unreadable_replicas(object) & 1 << replica == 0;
+                is_readable.then_some(replica)
+            }
+            (Origin::Caller, TaskKind::Copy) => {
+                self.copy_source(object, Some(task.assigned)).map(|(replica, _)| replica)
+            }
+            (Origin::Caller, TaskKind::Move) => {
+                let source = self.move_source(object, &task.source, &task.targets[0]);
+                source.map_err(Held::Hopeless)?.map(|(replica, _)| replica)
+            }
+        };
+        source.ok_or_else(|| match self.lives(object) {
+            true => Held::Later(ErrorCode::ReplicaNotFound),
+            false => Held::Hopeless(ErrorCode::ReplicaNotFound),
+        })
+    }
+
+    /// Reserves ranges for a replica that a drain moves, or lets go of it if there is no room and another stays.
+    fn place_moved(&mut self, job: u32, number: u64, replica: u8) -> Result<Pieces, Held> {
+        let object = self.tasks.known[&number].object;
+        if let Some(pieces) = self.place_drained(job, object, replica) {
+            let target = self.segments[pieces[0].segment].id;
+            self.drains.job(job).active.insert(number, Some(target));
+            return Ok(pieces);
+        }
+        Err(match self.release_drained(job, object, replica) {
+            true => Held::Done,
+            false => Held::Hopeless(ErrorCode::NoAvailableHandle),
+        })
+    }
+
     /// Reserves one range on each of the target segments that hold no replica.
-    fn place_targets(&mut self, number: u64) -> Result<Vec<Piece>, Held> {
+    fn place_targets(&mut self, number: u64) -> Result<Replicas, Held> {
         let task = &self.tasks.known[&number];
         let (object, names) = (task.object, task.targets.clone());
         let len = self.objects[object].len;
-        let mut pieces = Vec::with_capacity(names.len());
+        let mut pieces: Vec<Piece> = Vec::with_capacity(names.len());
         for name in names {
             // An eviction for an earlier target may have taken the object along.
             if !self.is_about(number, object) {
@@ -136,7 +174,7 @@ impl Meta {
         }
         let lives = self.is_about(number, object);
         match (lives, pieces.is_empty()) {
-            (true, false) => Ok(pieces),
+            (true, false) => Ok(pieces.into_iter().map(|piece| smallvec![piece]).collect()),
             (true, true) => Err(Held::Done),
             (false, _) => {
                 self.unreserve(&pieces);
@@ -167,10 +205,10 @@ impl Meta {
     }
 
     /// A record that holds the new replicas of an object until they are all there.
-    fn insert_copy(&mut self, object: u32, writer: ClientId, pieces: &[Piece]) -> u32 {
+    fn insert_copy(&mut self, object: u32, writer: ClientId, replicas: &[Pieces]) -> u32 {
         let numbered: Vec<(usize, &[Piece])> = self
             .free_replica_numbers(object)
-            .zip(pieces.iter().map(std::slice::from_ref))
+            .zip(replicas.iter().map(|pieces| &pieces[..]))
             .collect();
         let record = &self.objects[object];
         let copy = Object {

@@ -35,6 +35,8 @@ pub(crate) enum Timer {
     Settle,
     /// Members have had their time to report.
     Window,
+    /// A drain job looks at its segments again.
+    Drain(u32),
 }
 
 impl Meta {
@@ -43,7 +45,8 @@ impl Meta {
     pub fn poll_timeout(&self) -> Option<Tick> {
         let more = !self.segments.crowded.is_empty()
             || !self.segments.dying.is_empty()
-            || !self.tasks.bereaved.is_empty();
+            || !self.tasks.bereaved.is_empty()
+            || self.drains.has_work();
         if more {
             return Some(self.now);
         }
@@ -66,6 +69,7 @@ impl Meta {
         self.fail_bereaved();
         self.forget_dying();
         self.relieve_crowded();
+        self.advance_drains();
     }
 
     fn fire_timers(&mut self) {
@@ -84,6 +88,7 @@ impl Meta {
                 Timer::Doubt(client) => self.doubt_due(client, entry.0),
                 Timer::Settle => self.settle_due(),
                 Timer::Window => self.close_window(),
+                Timer::Drain(number) => self.drains.wake(number),
             }
         }
     }

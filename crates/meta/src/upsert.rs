@@ -25,7 +25,7 @@ impl Meta {
     pub(crate) fn admit_upsert(&mut self, item: &PutItem<'_>) -> Result<(), ErrorCode> {
         let Some(holder) = self.find_holder(item.key) else { return Ok(()) };
         if self.is_readable(holder) {
-            self.ensure_no_task(holder)?;
+            self.ensure_no_callers_task(holder)?;
         }
         if !item.group.is_empty() && self.group_name(holder) != Some(item.group) {
             return Err(ErrorCode::InvalidParams);

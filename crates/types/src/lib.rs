@@ -9,6 +9,7 @@
 
 mod busy_wait;
 mod byte_size;
+mod drain;
 mod error;
 pub mod host_port;
 mod ids;
@@ -26,6 +27,7 @@ mod tick;
 
 pub use busy_wait::BusyWait;
 pub use byte_size::{ByteSize, ByteSizeError};
+pub use drain::{DrainId, DrainOrder, DrainReport, DrainStatus, NotADrainId};
 pub use error::ErrorCode;
 pub use ids::{ClientId, Epoch, SegmentId, Version};
 pub use inventory::{EntryState, InventoryEntry, InventoryPage, MountOutcome};

@@ -87,6 +87,18 @@ pub const MAX_FETCHED_TASKS: u32 = 64;
 /// Most parts that one ledger entry may be written in before it is complete, as far as they don't touch.
 pub const MAX_ENTRY_PARTS: usize = 4096;
 
+/// Most drain jobs that run at a time.
+pub const MAX_DRAINS: usize = 64;
+
+/// Most segments that a drain job empties, and most that it names to move to.
+pub const MAX_DRAIN_SEGMENTS: usize = 256;
+
+/// Most units that a drain job moves at a time, whatever was asked.
+pub const MAX_DRAIN_CONCURRENCY: u32 = 256;
+
+/// Units that a drain job moves at a time unless it says otherwise.
+pub const DEFAULT_DRAIN_CONCURRENCY: u32 = 4;
+
 /// Longest message of a task, in bytes.
 pub const MAX_TASK_MESSAGE_BYTES: usize = 1024;
 

@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Epoch, ErrorCode, MountOutcome, RangeDrop, SegmentId, TaskId, TaskOrders, TaskReport, Version,
+    DrainReport, Epoch, ErrorCode, MountOutcome, RangeDrop, SegmentId, TaskId, TaskOrders,
+    TaskReport, Version,
 };
 
 /// What the master answers. Lists of results stand in the order of what was asked.
@@ -57,6 +58,8 @@ pub enum Reply {
     TaskReported(TaskReport),
     /// To [`crate::Request::FetchTasks`].
     TasksFetched(TaskOrders),
+    /// To [`crate::Request::DrainSegments`].
+    Draining(Box<DrainReport>),
     /// The whole request was refused.
     Refused(ErrorCode),
 }

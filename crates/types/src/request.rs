@@ -101,6 +101,12 @@ pub enum Request<'a> {
         /// No more than this many; [`crate::limits::MAX_FETCHED_TASKS`] bounds it.
         limit: u32,
     },
+    /// Have what lies on segments of this client moved to others, as far as there is room without evicting anything. If
+    /// that goes on already, this only asks how far it is.
+    DrainSegments {
+        /// The segments.
+        segments: Vec<SegmentId>,
+    },
     /// A fetched task has ended.
     EndTask {
         /// The task.

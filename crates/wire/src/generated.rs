@@ -61,7 +61,7 @@ pub struct RefusalResponse {
 pub struct Request {
     #[prost(
         oneof = "request::Operation",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 21"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21"
     )]
     pub operation: ::core::option::Option<request::Operation>,
 }
@@ -105,6 +105,8 @@ pub mod request {
         ReportInventory(super::ReportInventoryRequest),
         #[prost(message, tag = "19")]
         FetchDrops(super::FetchDropsRequest),
+        #[prost(message, tag = "20")]
+        DrainSegments(super::DrainSegmentsRequest),
         #[prost(message, tag = "21")]
         Retract(super::RetractRequest),
     }
@@ -394,12 +396,19 @@ pub struct EndTaskRequest {
     #[prost(sint32, tag = "2")]
     pub status_code: i32,
 }
+/// Have what lies on segments of this client moved to others. If that goes on already, asks how far it is.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DrainSegmentsRequest {
+    /// The segments, 16 bytes each.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub segment_ids: ::prost::bytes::Bytes,
+}
 /// The body of a REPLY frame.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Response {
     #[prost(
         oneof = "response::Result",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15"
     )]
     pub result: ::core::option::Option<response::Result>,
 }
@@ -449,6 +458,9 @@ pub mod response {
         /// To FetchDrops.
         #[prost(message, tag = "14")]
         Drops(super::FetchDropsResponse),
+        /// To DrainSegments.
+        #[prost(message, tag = "15")]
+        Draining(super::DrainSegmentsResponse),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -660,6 +672,48 @@ pub struct QueryTaskResponse {
     pub assigned_client_id: ::prost::bytes::Bytes,
     /// Why it failed, or empty.
     #[prost(string, tag = "7")]
+    pub message: ::prost::alloc::string::String,
+}
+/// How far a drain job is. A unit is one replica that lies, at least in part, on its segments.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DrainSegmentsResponse {
+    /// The job, as 16 bytes.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub job_id: ::prost::bytes::Bytes,
+    #[prost(enumeration = "DrainStatus", tag = "2")]
+    pub status: i32,
+    /// Time since it was created.
+    #[prost(uint64, tag = "3")]
+    pub created_ms_ago: u64,
+    /// Time since something last changed.
+    #[prost(uint64, tag = "4")]
+    pub updated_ms_ago: u64,
+    /// The names of its segments.
+    #[prost(string, repeated, tag = "5")]
+    pub segment_names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(uint64, tag = "6")]
+    pub moved_units: u64,
+    #[prost(uint64, tag = "7")]
+    pub moved_bytes: u64,
+    /// Units that were dropped: no target had room, and another replica lies elsewhere.
+    #[prost(uint64, tag = "8")]
+    pub released_units: u64,
+    /// Units that could not be moved when they were last tried.
+    #[prost(uint64, tag = "9")]
+    pub failed_units: u64,
+    /// Units that wait for something else.
+    #[prost(uint64, tag = "10")]
+    pub blocked_units: u64,
+    /// Units that are being moved.
+    #[prost(uint64, tag = "11")]
+    pub active_units: u64,
+    /// Ranges of objects that still lie on its segments, and bytes reserved there.
+    #[prost(uint64, tag = "12")]
+    pub remaining_units: u64,
+    #[prost(uint64, tag = "13")]
+    pub remaining_bytes: u64,
+    /// How it stands, for people.
+    #[prost(string, tag = "14")]
     pub message: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1040,6 +1094,50 @@ impl TaskStatus {
             "TASK_STATUS_PROCESSING" => Some(Self::Processing),
             "TASK_STATUS_FAILED" => Some(Self::Failed),
             "TASK_STATUS_SUCCESS" => Some(Self::Success),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum DrainStatus {
+    /// Nothing was done yet.
+    Created = 0,
+    /// It looks for what is to be moved.
+    Planning = 1,
+    /// Replicas are being moved.
+    Running = 2,
+    /// Nothing is left on its segments.
+    Succeeded = 3,
+    /// Something could not be moved; the segments take puts again.
+    Failed = 4,
+    /// It was canceled; the segments take puts again.
+    Canceled = 5,
+}
+impl DrainStatus {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Created => "DRAIN_STATUS_CREATED",
+            Self::Planning => "DRAIN_STATUS_PLANNING",
+            Self::Running => "DRAIN_STATUS_RUNNING",
+            Self::Succeeded => "DRAIN_STATUS_SUCCEEDED",
+            Self::Failed => "DRAIN_STATUS_FAILED",
+            Self::Canceled => "DRAIN_STATUS_CANCELED",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "DRAIN_STATUS_CREATED" => Some(Self::Created),
+            "DRAIN_STATUS_PLANNING" => Some(Self::Planning),
+            "DRAIN_STATUS_RUNNING" => Some(Self::Running),
+            "DRAIN_STATUS_SUCCEEDED" => Some(Self::Succeeded),
+            "DRAIN_STATUS_FAILED" => Some(Self::Failed),
+            "DRAIN_STATUS_CANCELED" => Some(Self::Canceled),
             _ => None,
         }
     }

@@ -31,6 +31,7 @@
 
 mod column;
 mod decode_error;
+mod drain;
 mod drop;
 mod frame;
 // Written by prost-build from `proto/mooncake.proto`; `crates/protogen` says how and holds them together.

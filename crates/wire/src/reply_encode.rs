@@ -2,7 +2,9 @@ use mooncake_types::limits::MAX_FRAME_BODY_BYTES;
 use mooncake_types::{ErrorCode, Grant, Located, Pong, Remains, Reply, ScanPage, SegmentAddress};
 use prost::Message;
 
-use crate::{Kind, column, frame, generated as proto, mount, remains, replica_lists, status, task};
+use crate::{
+    Kind, column, drain, frame, generated as proto, mount, remains, replica_lists, status, task,
+};
 
 /// The field numbers of the results in the message `Response`.
 pub(crate) mod tag {
@@ -20,6 +22,7 @@ pub(crate) mod tag {
     pub(crate) const REMAINING: u32 = 12;
     pub(crate) const MOUNTED: u32 = 13;
     pub(crate) const DROPS: u32 = 14;
+    pub(crate) const DRAINING: u32 = 15;
 }
 
 /// The bytes of `ExistKeyResponse::exists`.
@@ -64,6 +67,7 @@ pub fn encode_reply(out: &mut Vec<u8>, request_id: u64, reply: &Reply) {
         Reply::TaskCreated(id) => fit.append(tag::TASK_CREATED, &task::from_created(*id)),
         Reply::TaskReported(report) => fit.append(tag::TASK_REPORTED, &task::from_report(report)),
         Reply::TasksFetched(orders) => fit.append(tag::TASKS_FETCHED, &task::from_orders(orders)),
+        Reply::Draining(report) => fit.append(tag::DRAINING, &drain::from_report(report)),
         Reply::Refused(code) => {
             fit.append(tag::REFUSED, &one_status(status::from_error(*code)));
         }

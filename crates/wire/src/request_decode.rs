@@ -64,6 +64,9 @@ impl RequestMessage {
             Operation::CreateTask(task) => Request::CreateTask(create_task(task)?),
             Operation::QueryTask(query) => Request::QueryTask { id: task_id(&query.task_id)? },
             Operation::FetchTasks(fetch) => Request::FetchTasks { limit: fetch.limit },
+            Operation::DrainSegments(drain) => {
+                Request::DrainSegments { segments: segments("segment_ids", &drain.segment_ids)? }
+            }
             Operation::EndTask(end) => Request::EndTask {
                 id: task_id(&end.task_id)?,
                 outcome: status::to_result(end.status_code),

@@ -26,6 +26,7 @@ pub(crate) mod tag {
     pub(crate) const DROPPED: u32 = 17;
     pub(crate) const REPORT_INVENTORY: u32 = 18;
     pub(crate) const FETCH_DROPS: u32 = 19;
+    pub(crate) const DRAIN_SEGMENTS: u32 = 20;
     pub(crate) const RETRACT: u32 = 21;
 }
 
@@ -95,11 +96,13 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
             frame::append_in(out, frame, tag::CREATE_TASK, &create_task(task));
         }
         Request::QueryTask { id } => {
-            let message = proto::QueryTaskRequest { task_id: column::from_id(id.0) };
-            frame::append_in(out, frame, tag::QUERY_TASK, &message);
+            frame::append_in(out, frame, tag::QUERY_TASK, &query_task(*id));
         }
         Request::FetchTasks { limit } => {
             frame::append_in(out, frame, tag::FETCH_TASKS, &fetch_tasks(*limit));
+        }
+        Request::DrainSegments { segments } => {
+            frame::append_in(out, frame, tag::DRAIN_SEGMENTS, &drain_segments(segments));
         }
         Request::EndTask { id, outcome } => {
             frame::append_in(out, frame, tag::END_TASK, &end_task(*id, *outcome));
@@ -118,9 +121,17 @@ fn unmount_segment(id: SegmentId, grace_period_ms: u64) -> proto::UnmountSegment
     proto::UnmountSegmentRequest { segment_id: column::from_id(id.0), grace_period_ms }
 }
 
+fn query_task(id: TaskId) -> proto::QueryTaskRequest {
+    proto::QueryTaskRequest { task_id: column::from_id(id.0) }
+}
+
 fn end_task(id: TaskId, outcome: Result<(), ErrorCode>) -> proto::EndTaskRequest {
     let status_code = status::from_result(outcome);
     proto::EndTaskRequest { task_id: column::from_id(id.0), status_code }
+}
+
+fn drain_segments(segments: &[SegmentId]) -> proto::DrainSegmentsRequest {
+    proto::DrainSegmentsRequest { segment_ids: column::from_segments(segments.iter().copied()) }
 }
 
 fn fetch_tasks(limit: u32) -> proto::FetchTasksRequest {

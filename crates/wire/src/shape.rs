@@ -5,7 +5,8 @@
 //! bytes, and their lengths are compared with the number of rows afterwards.
 
 use mooncake_types::limits::{
-    MAX_BATCH_KEYS, MAX_FETCHED_TASKS, MAX_FRAME_RANGES, MAX_SCAN_OBJECTS, MAX_SEGMENTS,
+    MAX_BATCH_KEYS, MAX_DRAIN_SEGMENTS, MAX_FETCHED_TASKS, MAX_FRAME_RANGES, MAX_SCAN_OBJECTS,
+    MAX_SEGMENTS,
 };
 
 use crate::DecodeError;
@@ -63,6 +64,7 @@ pub(crate) const REQUEST: &[Field] = &[
     one(17, "dropped", &[]),
     one(18, "report_inventory", &[]),
     one(19, "fetch_drops", &[]),
+    one(20, "drain_segments", &[]),
     one(21, "retract", RETRACTED),
 ];
 
@@ -105,6 +107,7 @@ pub(crate) const RESPONSE: &[Field] = &[
     one(12, "remaining", &[one(2, "remains", REMAINS)]),
     one(13, "mounted", &[]),
     one(14, "drops", &[]),
+    one(15, "draining", &[list(5, "segment_names", MAX_DRAIN_SEGMENTS)]),
 ];
 
 pub(crate) const WRITE: &[Field] = &[

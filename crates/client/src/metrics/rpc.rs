@@ -33,6 +33,7 @@ pub(super) enum Rpc {
     CreateMoveTask,
     QueryTask,
     FetchTasks,
+    DrainSegments,
     MarkTaskToComplete,
 }
 
@@ -71,6 +72,7 @@ impl Rpc {
         (Self::CreateMoveTask, "CreateMoveTask"),
         (Self::QueryTask, "QueryTask"),
         (Self::FetchTasks, "FetchTasks"),
+        (Self::DrainSegments, "DrainSegments"),
         (Self::MarkTaskToComplete, "MarkTaskToComplete"),
     ];
 
@@ -114,6 +116,7 @@ impl Rpc {
             },
             Request::QueryTask { .. } => Self::QueryTask,
             Request::FetchTasks { .. } => Self::FetchTasks,
+            Request::DrainSegments { .. } => Self::DrainSegments,
             Request::EndTask { .. } => Self::MarkTaskToComplete,
         }
     }

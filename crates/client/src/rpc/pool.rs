@@ -124,6 +124,7 @@ pub fn is_idempotent(request: &Request<'_>) -> bool {
         | Request::GetReplicaList { .. }
         | Request::Dropped { .. }
         | Request::ExistKey { .. }
+        | Request::DrainSegments { .. }
         | Request::QueryTask { .. } => true,
         Request::Scan(scan) => scan.action == ScanAction::List,
         // Told twice that a move is done, the master would take its source to be dropped.

@@ -40,6 +40,11 @@ impl Failure {
         Failure { status, code: ErrorCode::InvalidParams, message }
     }
 
+    /// Things do not stand so that this could be done.
+    pub(super) fn conflict(code: ErrorCode, message: impl Into<String>) -> Failure {
+        Failure { status: StatusCode::CONFLICT, code, message: message.into() }
+    }
+
     /// The master cannot do this.
     pub(super) fn internal(code: ErrorCode, message: impl Into<String>) -> Failure {
         Failure { status: StatusCode::INTERNAL_SERVER_ERROR, code, message: message.into() }

@@ -5,7 +5,7 @@ use mooncake_types::ErrorCode;
 use tokio::sync::watch;
 
 use super::error::Failure;
-use super::{health, keys, prometheus, remove_all, segments};
+use super::{drains, health, keys, prometheus, remove_all, segments};
 use crate::ask::Asker;
 use crate::leadership::Standing;
 
@@ -32,6 +32,9 @@ pub(crate) fn router(state: State) -> Router {
         .route("/get_segments_detail", get(segments::get_segments_detail))
         .route("/query_segment", get(segments::query_segment))
         .route("/api/v1/segments/status", get(segments::status))
+        .route("/api/v1/drain_jobs", post(drains::create))
+        .route("/api/v1/drain_jobs/query", get(drains::query))
+        .route("/api/v1/drain_jobs/cancel", post(drains::cancel))
         .route("/api/v1/remove_all", post(remove_all::remove_all))
         .fallback(async |uri: Uri| {
             Failure::not_found(ErrorCode::InvalidParams, format!("there is no {}", uri.path()))

@@ -25,6 +25,7 @@ pub(crate) enum Operation {
     QueryTask,
     FetchTasks,
     Dropped,
+    DrainSegments,
     UpdateTask,
     BatchPutStart,
     BatchPutEnd,
@@ -59,6 +60,7 @@ impl Operation {
         (Operation::QueryTask, "query_task"),
         (Operation::FetchTasks, "fetch_tasks"),
         (Operation::Dropped, "dropped"),
+        (Operation::DrainSegments, "drain_segments"),
         (Operation::UpdateTask, "update_task"),
         (Operation::BatchPutStart, "batch_put_start"),
         (Operation::BatchPutEnd, "batch_put_end"),
@@ -102,6 +104,7 @@ impl Operation {
             Request::QueryTask { .. } => Operation::QueryTask,
             Request::FetchTasks { .. } => Operation::FetchTasks,
             Request::Dropped { .. } | Request::Retract { .. } => Operation::Dropped,
+            Request::DrainSegments { .. } => Operation::DrainSegments,
             Request::EndTask { .. } => Operation::UpdateTask,
         }
     }
@@ -127,7 +130,8 @@ impl Outcome {
             | Reply::Scanned(_)
             | Reply::TaskCreated(_)
             | Reply::TaskReported(_)
-            | Reply::TasksFetched(_) => Outcome { items: 1, failed: 0 },
+            | Reply::TasksFetched(_)
+            | Reply::Draining(_) => Outcome { items: 1, failed: 0 },
             Reply::Refused(_) => Outcome { items: 1, failed: 1 },
             Reply::Done(result) => Outcome { items: 1, failed: result.is_err().into() },
             Reply::Granted { results, .. } => count(results),

@@ -67,6 +67,7 @@ impl Snapshot {
             stats.segments_out_of_sight as u64,
         )?;
         self.recovery(out)?;
+        out.gauge("master_drain_jobs", "Drain jobs that run", stats.drains as u64)?;
         out.gauge("mem_cache_nums_", "Objects in memory", stats.keys as u64)?;
         out.gauge("file_cache_nums_", "Objects on disk", 0)
     }
@@ -154,6 +155,18 @@ impl Snapshot {
                 "master_lost_key_count",
                 "Objects lost with the last segment that held them",
                 c.lost_keys,
+            ),
+            ("master_drain_moved_total", "Replicas that drains moved", c.drain_moved),
+            ("master_drain_moved_bytes_total", "Bytes that drains moved", c.drain_moved_bytes),
+            (
+                "master_drain_released_total",
+                "Replicas that drains dropped, since another stays and no target had room",
+                c.drain_released,
+            ),
+            (
+                "master_drain_failures_total",
+                "Times that a drain could not move a replica",
+                c.drain_failures,
             ),
             (
                 "master_scan_removed_key_count",

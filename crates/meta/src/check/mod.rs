@@ -85,9 +85,17 @@ impl Meta {
                 counted += 1;
                 *bytes.entry(range.replica).or_default() += range.len;
                 let other = places.insert(range.segment, range.replica);
+                let is_apart = other.is_none_or(|replica| replica == range.replica);
+                // A replica in several pieces may be moved to where one of them lies.
+                let is_striped = || {
+                    [Some(range.replica), other]
+                        .into_iter()
+                        .flatten()
+                        .any(|replica| self.is_striped(id, replica))
+                };
                 ensure(
-                    "two replicas of an object share no segment",
-                    other.is_none_or(|replica| replica == range.replica),
+                    "two replicas of an object in one piece each share no segment",
+                    is_apart || is_striped(),
                     || format!("object {id}, segment slot {}", range.segment),
                 )?;
                 ensure("a range names its object", range.object == id, || {
@@ -110,6 +118,10 @@ impl Meta {
         ensure("every range belongs to an object", counted == self.ranges.len(), || {
             format!("{} ranges, {counted} of objects", self.ranges.len())
         })
+    }
+
+    fn is_striped(&self, object: u32, replica: u8) -> bool {
+        self.ranges_of(object).filter(|(_, range)| range.replica == replica).count() > 1
     }
 
     fn every_range_stands_in_the_right_queue(&self) -> Check {

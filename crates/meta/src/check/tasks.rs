@@ -2,7 +2,7 @@ use mooncake_types::TaskStatus;
 
 use super::{Check, ensure};
 use crate::Meta;
-use crate::record::ObjectState;
+use crate::record::{ObjectState, Range};
 use crate::slab::NONE;
 use crate::task::{Load, Origin, Task, Tasks};
 use crate::timeout::Timer;
@@ -76,7 +76,11 @@ impl Meta {
         let held = |record: u32| self.ranges_of(record).map(|(_, range)| range).collect::<Vec<_>>();
         let (old, new) = (held(task.object), held(task.copy));
         let apart = new.iter().all(|new| {
-            old.iter().all(|old| old.segment != new.segment && old.replica != new.replica)
+            // What is drained may be moved to where a part of it lies.
+            let is_moved = |old: &Range| Some(old.replica) == task.moved;
+            old.iter().all(|old| {
+                (old.segment != new.segment || is_moved(old)) && old.replica != new.replica
+            })
         });
         ensure("new replicas differ from old ones in number and segment", apart, || {
             format!("task {number}: {old:?}, {new:?}")

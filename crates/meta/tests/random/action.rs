@@ -108,17 +108,27 @@ pub(crate) enum Action {
         ok: bool,
         stranger: bool,
     },
+    /// Of the nth segment; to those behind it, or to any.
+    Drain {
+        nth: u64,
+        targets: usize,
+    },
+    CancelDrain,
 }
 
 pub(crate) fn draw(dice: &mut Dice) -> Action {
     let client = 1 + u128::from(dice.roll(CLIENTS as u64));
     let id = 1 + u128::from(dice.roll(SEGMENTS as u64));
     let key = dice.roll(KEYS);
-    match dice.roll(134) {
+    match dice.roll(138) {
         0..12 => Action::Advance { ms: [1, 10, 500, 3_000, 9_000, 40_000][dice.roll(6) as usize] },
         12..18 => Action::Ping { client },
         128..131 => Action::Disconnect { client },
         131..134 => Action::Report { client, id },
+        134..137 => {
+            Action::Drain { nth: dice.roll(1000), targets: if dice.roll(3) == 0 { 2 } else { 0 } }
+        }
+        137 => Action::CancelDrain,
         18..23 => Action::Mount { client, id, len: LENS[dice.roll(3) as usize] * KIB },
         23..25 => Action::Unmount { client, id, grace_ms: dice.roll(2) * 5_000 },
         25..59 => Action::Start(draw_start(dice, client, key, id)),

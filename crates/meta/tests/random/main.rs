@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods, reason = "the seed may come from outside")]
 
 mod action;
+mod drains;
 mod model;
 mod puts;
 mod reads;
@@ -63,8 +64,11 @@ impl Run {
             }
             Action::FetchTasks { client } => self.fetch_tasks(ClientId(*client)),
             Action::EndTask { nth, ok, stranger } => self.end_task(*nth, *ok, *stranger),
+            Action::Drain { nth, targets } => self.drain(*nth, *targets),
+            Action::CancelDrain => self.cancel_drain(),
         }
         self.learn();
+        self.learn_of_drains();
         self.nothing_else_holds_a_key();
         self.world.check();
     }
@@ -102,6 +106,8 @@ fn run(seed: u64, events: usize) -> BTreeMap<&'static str, u64> {
             std::panic::resume_unwind(cause);
         }
     }
+    let moved = run.world.meta.stats().counters.drain_moved;
+    run.met.insert("a drain moved an object", moved);
     run.met
 }
 

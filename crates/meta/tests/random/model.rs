@@ -65,6 +65,8 @@ pub(crate) struct Task {
     pub(crate) moves: bool,
     pub(crate) assigned: ClientId,
     pub(crate) fetched: bool,
+    /// Nobody asked for it: it stands in nobody's way.
+    pub(crate) own: bool,
     /// Where its new replicas are being written, and the replica to be moved.
     pub(crate) extents: Vec<Extent>,
     pub(crate) source: Vec<Extent>,
@@ -98,7 +100,7 @@ pub(crate) struct Run {
 }
 
 /// What random worlds must have met to have tested anything.
-pub(crate) const RARE: [&str; 15] = [
+pub(crate) const RARE: [&str; 19] = [
     "an object went out of sight",
     "an object came back into sight",
     "a put took the place of what was out of sight",
@@ -114,6 +116,10 @@ pub(crate) const RARE: [&str; 15] = [
     "a move was made",
     "a task failed by its client",
     "a task failed without its client",
+    "a drain moved an object",
+    "a drain has succeeded",
+    "a drain has failed",
+    "a drain was canceled",
 ];
 
 pub(crate) fn extents(placements: &[Placement], segments: &[SegmentAddress]) -> Vec<Extent> {
@@ -131,7 +137,8 @@ impl Model {
     }
 
     pub(crate) fn has_task(&self, key: &str) -> bool {
-        self.objects.contains_key(key) && self.tasks.iter().any(|task| task.key == key)
+        let of_caller = |task: &Task| task.key == key && !task.own;
+        self.objects.contains_key(key) && self.tasks.iter().any(of_caller)
     }
 
     /// The group of what holds a key.

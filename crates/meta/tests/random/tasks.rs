@@ -1,6 +1,6 @@
 //! Copies and moves beside the model.
 
-use mooncake_types::{ClientId, CreateTask, ErrorCode, TaskKind, TaskStatus};
+use mooncake_types::{ClientId, CreateTask, ErrorCode, TaskKind, TaskOrder, TaskStatus};
 
 use crate::model::{Extent, Run, Task, extents};
 
@@ -42,6 +42,7 @@ impl Run {
                     moves,
                     assigned,
                     fetched: false,
+                    own: false,
                     extents: none(),
                     source: none(),
                 };
@@ -68,7 +69,7 @@ impl Run {
         let fetched = self.world.fetch_tasks(client);
         for order in &fetched.orders {
             let place = self.model.tasks.iter().position(|task| task.id == order.id);
-            let place = place.expect("only tasks that are under way are handed out");
+            let place = place.unwrap_or_else(|| self.meet_own_task(client, order));
             let task = &mut self.model.tasks[place];
             assert!(!task.fetched && task.assigned == client, "{task:?}");
             assert_eq!((&order.key, order.version), (&task.key, task.version));
@@ -94,9 +95,30 @@ impl Run {
             let source = &self.model.tasks[place].source;
             let whole: u64 = source.iter().map(|extent| extent.2).sum();
             assert_eq!((whole, order.len), (object.len, object.len));
-            assert!(targets.iter().all(|extent| extent.2 == object.len));
+            let task = &self.model.tasks[place];
+            let written: u64 = targets.iter().map(|extent| extent.2).sum();
+            let in_one_piece = targets.iter().all(|extent| extent.2 == object.len);
+            assert!(in_one_piece || task.own && task.moves && written == object.len);
             self.model.tasks[place].extents = targets;
         }
+    }
+
+    /// The master wants something that nobody asked for.
+    fn meet_own_task(&mut self, client: ClientId, order: &TaskOrder) -> usize {
+        let object = &self.model.objects[&order.key];
+        assert_eq!((object.version, object.len), (order.version, order.len));
+        self.model.tasks.push(Task {
+            id: order.id,
+            key: order.key.clone(),
+            version: order.version,
+            moves: true,
+            assigned: client,
+            fetched: false,
+            own: true,
+            extents: Vec::new(),
+            source: Vec::new(),
+        });
+        self.model.tasks.len() - 1
     }
 
     pub(crate) fn end_task(&mut self, nth: u64, ok: bool, stranger: bool) {
@@ -118,7 +140,10 @@ impl Run {
         let status = self.world.query_task(task.id).expect("it has just ended").status;
         if status == TaskStatus::Failed {
             let mounted: Vec<_> = self.world.meta.segments().iter().map(|s| s.id).collect();
-            let there = task.extents.iter().any(|extent| mounted.contains(&extent.0));
+            let left = task.extents.iter().filter(|extent| mounted.contains(&extent.0));
+            // One in several pieces is lost with one of them.
+            let len = self.model.objects.get(&task.key).map_or(1, |object| object.len);
+            let there = left.map(|extent| extent.2).sum::<u64>() >= len;
             let lives = self.model.objects.contains_key(&task.key);
             assert!(!(ok && there && lives), "{task:?} failed");
             return self.meet("a task failed by its client");

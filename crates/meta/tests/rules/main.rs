@@ -1,6 +1,8 @@
 //! The master's rules, one by one.
 
 mod clear;
+mod drain;
+mod drain_changes;
 mod evict;
 mod group;
 mod place;

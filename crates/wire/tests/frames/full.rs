@@ -1,11 +1,12 @@
 use mooncake_types::limits::{
-    MAX_ATTRIBUTES_BYTES, MAX_BATCH_KEYS, MAX_FETCHED_DROPS, MAX_FETCHED_TASKS, MAX_FRAME_RANGES,
-    MAX_GROUP_BYTES, MAX_INVENTORY_PAGE_ENTRIES, MAX_KEY_BYTES, MAX_TASK_MESSAGE_BYTES,
+    MAX_ATTRIBUTES_BYTES, MAX_BATCH_KEYS, MAX_DRAIN_SEGMENTS, MAX_FETCHED_DROPS, MAX_FETCHED_TASKS,
+    MAX_FRAME_RANGES, MAX_GROUP_BYTES, MAX_INVENTORY_PAGE_ENTRIES, MAX_KEY_BYTES, MAX_NAME_BYTES,
+    MAX_TASK_MESSAGE_BYTES,
 };
 use mooncake_types::{
-    EntryState, Epoch, ErrorCode, Grant, InventoryEntry, InventoryPage, PutItem, PutStart,
-    RangeDrop, RangeRead, RangeWrite, ReplicateConfig, Reply, Request, SegmentId, TaskOrder,
-    TaskOrders, TaskReport, Version,
+    DrainReport, EntryState, Epoch, ErrorCode, Grant, InventoryEntry, InventoryPage, PutItem,
+    PutStart, RangeDrop, RangeRead, RangeWrite, ReplicateConfig, Reply, Request, SegmentId,
+    TaskOrder, TaskOrders, TaskReport, Version,
 };
 
 use crate::frame::{Frame, decode, split};
@@ -68,6 +69,7 @@ fn a_batch_within_the_limits_fits_a_frame() {
         Frame::Reply(Reply::Granted { results: vec![Ok(grant); MAX_BATCH_KEYS], segments: vec![] }),
         Frame::Request(Request::ClearReplicas { keys: vec![key; MAX_BATCH_KEYS], segment: key }),
         Frame::Reply(Reply::TaskReported(report)),
+        Frame::Reply(Reply::Draining(Box::new(full_drain()))),
         Frame::Reply(Reply::TasksFetched(TaskOrders { orders, segments: vec![] })),
         Frame::Read(vec![read; MAX_FRAME_RANGES]),
         Frame::ReadReply(results.clone()),
@@ -87,4 +89,13 @@ fn comes_back(sent: &Frame<'_>) {
     let (header, body) = split(&bytes);
     let same = decode(header.kind, body, |received| received == *sent);
     assert_eq!(same, Ok(true), "{:?}", header.kind);
+}
+
+fn full_drain() -> DrainReport {
+    DrainReport {
+        segments: vec!["s".repeat(MAX_NAME_BYTES); MAX_DRAIN_SEGMENTS],
+        moved_units: u64::MAX,
+        message: "m".repeat(MAX_TASK_MESSAGE_BYTES),
+        ..DrainReport::default()
+    }
 }

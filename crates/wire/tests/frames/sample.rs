@@ -1,9 +1,9 @@
 use mooncake_types::{
-    ClientId, CreateTask, EntryState, Epoch, ErrorCode, Grant, InventoryEntry, InventoryPage,
-    KeyVersion, Located, MountOutcome, MountSegment, Placement, Pong, PutEnd, PutItem, PutMode,
-    PutStart, RangeDrop, RangeRead, RangeWrite, RemainingRange, Remains, ReplicateConfig, Reply,
-    Request, Scan, ScanAction, ScanPage, SegmentAddress, SegmentId, SoftPin, TaskId, TaskKind,
-    TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
+    ClientId, CreateTask, DrainId, DrainReport, DrainStatus, EntryState, Epoch, ErrorCode, Grant,
+    InventoryEntry, InventoryPage, KeyVersion, Located, MountOutcome, MountSegment, Placement,
+    Pong, PutEnd, PutItem, PutMode, PutStart, RangeDrop, RangeRead, RangeWrite, RemainingRange,
+    Remains, ReplicateConfig, Reply, Request, Scan, ScanAction, ScanPage, SegmentAddress,
+    SegmentId, SoftPin, TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
 };
 use mooncake_wire::{Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
 
@@ -158,6 +158,7 @@ fn tasks() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         ("create task, move", Request::CreateTask(moving)),
         ("query task", Request::QueryTask { id: TASK }),
         ("fetch tasks", Request::FetchTasks { limit: 64 }),
+        ("drain segments", Request::DrainSegments { segments: vec![SEGMENT, OTHER] }),
         ("end task", Request::EndTask { id: TASK, outcome: Ok(()) }),
         ("end task, failed", Request::EndTask { id: TASK, outcome: failed }),
     ]
@@ -196,6 +197,8 @@ fn task_replies() -> impl Iterator<Item = (&'static str, Reply)> {
         ("tasks fetched", Reply::TasksFetched(orders)),
         ("tasks fetched, with attributes", Reply::TasksFetched(noted)),
         ("tasks fetched, none", Reply::TasksFetched(TaskOrders::default())),
+        ("draining", Reply::Draining(Box::new(drain_report()))),
+        ("draining, created", Reply::Draining(Box::default())),
     ]
     .into_iter()
 }
@@ -409,4 +412,23 @@ fn addresses() -> Vec<SegmentAddress> {
         address(SEGMENT, "node-1:12345", "10.0.0.1:12345"),
         address(OTHER, "node-2:12345", "[::1]:12345"),
     ]
+}
+
+fn drain_report() -> DrainReport {
+    DrainReport {
+        id: DrainId(TASK.0 + 1),
+        status: DrainStatus::Failed,
+        created_ms_ago: 61_000,
+        updated_ms_ago: 5,
+        segments: vec!["node-1:12345".into(), "node-2:12345".into()],
+        moved_units: 3,
+        moved_bytes: 3 << 20,
+        released_units: 2,
+        failed_units: 4,
+        blocked_units: 5,
+        active_units: 6,
+        remaining_units: 15,
+        remaining_bytes: 15 << 20,
+        message: "no room".into(),
+    }
 }

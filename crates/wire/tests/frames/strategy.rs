@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use mooncake_types::limits::MAX_REPLICAS;
 use mooncake_types::{
-    ClientId, CreateTask, EntryState, Epoch, ErrorCode, Grant, InventoryEntry, InventoryPage,
-    KeyVersion, Located, MountOutcome, MountSegment, Placement, Pong, PutEnd, PutItem, PutMode,
-    PutStart, RangeDrop, RangeRead, RangeWrite, RemainingRange, Remains, ReplicateConfig, Reply,
-    Request, Scan, ScanAction, ScanPage, SegmentAddress, SegmentId, SoftPin, TaskId, TaskKind,
-    TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
+    ClientId, CreateTask, DrainId, DrainReport, DrainStatus, EntryState, Epoch, ErrorCode, Grant,
+    InventoryEntry, InventoryPage, KeyVersion, Located, MountOutcome, MountSegment, Placement,
+    Pong, PutEnd, PutItem, PutMode, PutStart, RangeDrop, RangeRead, RangeWrite, RemainingRange,
+    Remains, ReplicateConfig, Reply, Request, Scan, ScanAction, ScanPage, SegmentAddress,
+    SegmentId, SoftPin, TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
 };
 use mooncake_wire::{Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
 use proptest::collection::vec;
@@ -146,6 +146,7 @@ fn request() -> impl Strategy<Value = Request<'static>> {
         create_task().prop_map(Request::CreateTask),
         task_id().prop_map(|id| Request::QueryTask { id }),
         any::<u32>().prop_map(|limit| Request::FetchTasks { limit }),
+        vec(segment_id(), 0..4).prop_map(|segments| Request::DrainSegments { segments }),
         (task_id(), status()).prop_map(|(id, outcome)| Request::EndTask { id, outcome }),
     ]
 }
@@ -302,8 +303,41 @@ fn reply() -> impl Strategy<Value = Reply> {
         task_report().prop_map(Reply::TaskReported),
         with_segments(|placements| vec(task_order(placements), 0..4))
             .prop_map(|(orders, segments)| Reply::TasksFetched(TaskOrders { orders, segments })),
+        drain_report().prop_map(|report| Reply::Draining(Box::new(report))),
         error().prop_map(Reply::Refused),
     ]
+}
+
+fn drain_report() -> impl Strategy<Value = DrainReport> {
+    let statuses = &[
+        DrainStatus::Created,
+        DrainStatus::Planning,
+        DrainStatus::Running,
+        DrainStatus::Succeeded,
+        DrainStatus::Failed,
+        DrainStatus::Canceled,
+    ];
+    let names = vec(".{0,20}", 0..4);
+    let units = (number(), number(), number(), number(), number());
+    let rest = (number(), number(), number(), ".{0,40}");
+    (any::<u128>(), select(statuses), (number(), number()), names, units, rest).prop_map(
+        |(id, status, times, segments, units, rest)| DrainReport {
+            id: DrainId(id),
+            status,
+            created_ms_ago: times.0,
+            updated_ms_ago: times.1,
+            segments,
+            moved_units: units.0,
+            moved_bytes: units.1,
+            released_units: units.2,
+            failed_units: units.3,
+            blocked_units: units.4,
+            active_units: rest.0,
+            remaining_units: rest.1,
+            remaining_bytes: rest.2,
+            message: rest.3,
+        },
+    )
 }
 
 type Places = (Vec<Result<Located, ErrorCode>>, Vec<(u32, Located)>);

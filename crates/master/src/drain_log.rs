@@ -1,0 +1,82 @@
+//! What the log says of drain jobs: that they begin, how far they are, how they end.
+
+use std::collections::BTreeSet;
+
+use mooncake_meta::Meta;
+use mooncake_types::{DrainId, DrainReport, DrainStatus, Tick};
+use tracing::{info, warn};
+
+use crate::summary::size;
+
+/// Time between two lines about a job that runs.
+const PERIOD_MS: u64 = 10_000;
+
+/// What was said already.
+#[derive(Debug, Default)]
+pub(crate) struct DrainLog {
+    begun: BTreeSet<DrainId>,
+    due: Option<Tick>,
+}
+
+impl DrainLog {
+    /// When there is something to say; none if no job runs.
+    pub(crate) fn due(&self) -> Option<Tick> {
+        self.due
+    }
+
+    /// Says what is new.
+    pub(crate) fn note(&mut self, now: Tick, meta: &mut Meta) {
+        if !meta.has_drains() && self.begun.is_empty() {
+            return;
+        }
+        let is_due = self.due.is_some_and(|due| due <= now);
+        let running = meta.running_drains();
+        for job in &running {
+            if self.begun.insert(job.id) {
+                info!(job = %job.id, segments = ?job.segments, units = job.remaining_units,
+                    bytes = size(job.remaining_bytes), "a drain begins");
+            } else if is_due {
+                progress(job);
+            }
+        }
+        for job in meta.take_ended_drains() {
+            self.begun.remove(&job.id);
+            ended(&job);
+        }
+        if running.is_empty() {
+            self.due = None;
+        } else if is_due || self.due.is_none() {
+            self.due = Some(now.after_ms(PERIOD_MS));
+        }
+    }
+}
+
+fn progress(job: &DrainReport) {
+    info!(
+        job = %job.id,
+        segments = ?job.segments,
+        moved = job.moved_units,
+        moved_bytes = size(job.moved_bytes),
+        failed = job.failed_units,
+        blocked = job.blocked_units,
+        active = job.active_units,
+        remaining = job.remaining_units,
+        "a drain goes on"
+    );
+}
+
+fn ended(job: &DrainReport) {
+    let line = format!(
+        "{} ({} units moved, {}, {} let go, {} left, {:.1} s)",
+        job.message,
+        job.moved_units,
+        size(job.moved_bytes),
+        job.released_units,
+        job.remaining_units,
+        job.created_ms_ago as f64 / 1_000.0
+    );
+    match job.status {
+        DrainStatus::Failed => warn!(job = %job.id, segments = ?job.segments, "{line}"),
+        _ => info!(job = %job.id, segments = ?job.segments, "{line}"),
+    }
+}
