@@ -28,19 +28,34 @@ pub(crate) fn beside(master: &str) -> String {
 
 /// The body of `GET path` at `address` (host:port).
 pub(crate) fn get(address: &str, path: &str) -> Result<String, AdminError> {
-    let answer = fetch(address, path).map_err(|error| AdminError::Unreachable {
-        address: address.to_owned(),
-        path: path.to_owned(),
-        reason: error.to_string(),
-    })?;
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    let status = head.lines().next().unwrap_or_default();
-    if status.split(' ').nth(1) == Some("200") {
-        Ok(body.to_owned())
+    let (head, body) = fetch(address, "GET", path, "")?;
+    if status_of(&head) == Some(200) {
+        Ok(body)
     } else {
-        let (address, path, status) = (address.to_owned(), path.to_owned(), status.to_owned());
-        Err(AdminError::Refused { address, path, status })
+        let status = head.lines().next().unwrap_or_default().to_owned();
+        Err(AdminError::Refused { address: address.to_owned(), path: path.to_owned(), status })
     }
+}
+
+/// The status and the body of the answer to a request with a JSON body, which is empty for a GET.
+pub(crate) fn call(
+    address: &str,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> Result<(u16, String), AdminError> {
+    let (head, body) = fetch(address, method, path, body)?;
+    match status_of(&head) {
+        Some(status) => Ok((status, body)),
+        None => {
+            let status = head.lines().next().unwrap_or_default().to_owned();
+            Err(AdminError::Refused { address: address.to_owned(), path: path.to_owned(), status })
+        }
+    }
+}
+
+fn status_of(head: &str) -> Option<u16> {
+    head.lines().next()?.split(' ').nth(1)?.parse().ok()
 }
 
 /// The sum of all samples of a metric in Prometheus text, whether or not it carries the suffix of counters;
@@ -55,8 +70,25 @@ pub(crate) fn metric(text: &str, name: &str) -> Option<u64> {
     values.map(|value| value as u64).fold(None, |sum, value| Some(sum.unwrap_or(0) + value))
 }
 
+/// The head and the body of an answer.
+fn fetch(
+    address: &str,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> Result<(String, String), AdminError> {
+    let answer =
+        exchange(address, method, path, body).map_err(|error| AdminError::Unreachable {
+            address: address.to_owned(),
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    Ok((head.to_owned(), body.to_owned()))
+}
+
 /// HTTP/1.0, so that the body ends where the connection does.
-fn fetch(address: &str, path: &str) -> io::Result<String> {
+fn exchange(address: &str, method: &str, path: &str, body: &str) -> io::Result<String> {
     let socket = address
         .to_socket_addrs()?
         .next()
@@ -64,7 +96,14 @@ fn fetch(address: &str, path: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&socket, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
-    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes())?;
+    let about = match body {
+        "" => String::new(),
+        body => {
+            format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len())
+        }
+    };
+    let head = format!("{method} {path} HTTP/1.0\r\nHost: {address}\r\n{about}\r\n");
+    stream.write_all(format!("{head}{body}").as_bytes())?;
     let mut answer = Vec::new();
     stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())

@@ -12,6 +12,7 @@ pub mod client;
 pub mod command_line;
 pub mod config_file;
 pub mod doctor;
+pub mod drain;
 mod exit;
 pub mod gflags;
 mod glog;

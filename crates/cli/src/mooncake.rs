@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::exit::{complain, say};
 use crate::nearest::nearest;
-use crate::{client, doctor, master, replay};
+use crate::{client, doctor, drain, master, replay};
 
 struct Program {
     name: &'static str,
@@ -23,6 +23,11 @@ const PROGRAMS: &[Program] = &[
         name: "replay",
         about: "Replay real requests against a pool and check every byte",
         main: replay::main,
+    },
+    Program {
+        name: "drain",
+        about: "Move what lies in segments to others, so that their nodes can be taken away",
+        main: drain::main,
     },
     Program {
         name: "doctor",

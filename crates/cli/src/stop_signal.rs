@@ -22,10 +22,16 @@ impl StopSignal {
 
     /// Waits for the first of them and gives its name.
     #[must_use]
-    pub fn wait(mut self) -> &'static str {
+    pub fn wait(&mut self) -> &'static str {
         match self.signals.forever().next() {
             Some(SIGINT) => "SIGINT",
             _ => "SIGTERM",
         }
+    }
+
+    /// Whether one of them has come since the last one was met. Does not wait.
+    #[must_use]
+    pub fn has_come_again(&mut self) -> bool {
+        self.signals.pending().next().is_some()
     }
 }

@@ -2,10 +2,12 @@
 
 mod dummies;
 mod flags;
+mod leave;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
 use mooncake_client::{Store, StoreConfig};
@@ -29,6 +31,7 @@ pub fn main(args: &[String]) -> ExitCode {
         variable("advertise_address", "MOONCAKE_ADVERTISE_ADDRESS"),
         variable("segment_path", "MOONCAKE_SEGMENT_PATH"),
         variable("segment_reset", "MOONCAKE_SEGMENT_RESET"),
+        variable("drain_timeout_sec", "MOONCAKE_DRAIN_TIMEOUT_SEC"),
     ];
     let flags = match parse(args, &variables) {
         Ok(flags) => flags,
@@ -72,7 +75,7 @@ fn host(flags: &ClientFlags) -> Result<(), String> {
     let master = config.master.clone();
     let store = Arc::new(Store::open(config).map_err(|error| error.to_string())?);
     // Only now: while a node waits for its master, a signal ends it as it ends any process.
-    let stop = StopSignal::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
+    let mut stop = StopSignal::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let dummies = dummies::serve(&flags.dummies, &flags.master.auth_token, &store)?;
     if let Some(http_addr) = store.http_address() {
         info!(%http_addr, "the HTTP server of the storage node serves");
@@ -85,6 +88,11 @@ fn host(flags: &ClientFlags) -> Result<(), String> {
     );
     let signal = stop.wait();
     info!("stopping on {signal}");
+    let patience = Duration::from_secs(flags.node.drain_timeout_sec.into());
+    // Who interrupts a program at a terminal wants it to end; who takes a node away has time.
+    if signal == "SIGTERM" && !patience.is_zero() {
+        leave::hand_over(&store, patience, &mut stop);
+    }
     if let Some(dummies) = dummies {
         dummies.stop();
     }

@@ -59,7 +59,7 @@ pub fn parse(args: &[String], variables: &[Variable]) -> Result<MasterFlags, Usa
 }
 
 fn serve(flags: &MasterFlags) -> Result<(), String> {
-    let stop = StopSignal::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
+    let mut stop = StopSignal::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let config = flags.settings(Surroundings::look())?;
     let master = mooncake_master::Master::bind(config).map_err(|error| error.to_string())?;
     note_what_has_no_effect(flags);

@@ -1,3 +1,4 @@
+mod drain;
 mod get_session;
 mod item;
 mod local_pool;

@@ -1,0 +1,51 @@
+//! The last thing that a node does for its pool: others take over what it holds.
+
+use std::time::{Duration, Instant};
+
+use mooncake_client::Store;
+use mooncake_types::{ByteSize, DrainReport, DrainStatus};
+use tracing::{info, warn};
+
+use crate::stop_signal::StopSignal;
+
+/// Time between two lines about how far it is.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Has what lies in the store's segments moved to others, until it is done, the time is over or another signal comes. What
+/// stays here is lost, and the log says how much that is.
+pub(super) fn hand_over(store: &Store, patience: Duration, stop: &mut StopSignal) {
+    let begun = Instant::now();
+    let mut told = begun;
+    let drained = store.drain(patience, |report| {
+        if told.elapsed() >= PERIOD {
+            told = Instant::now();
+            info!(
+                moved = report.moved_units,
+                bytes = %ByteSize(report.moved_bytes),
+                remaining = report.remaining_units,
+                "other nodes take over what lies here"
+            );
+        }
+        !stop.has_come_again()
+    });
+    match drained {
+        Ok(report) => tell(&report, begun.elapsed()),
+        Err(code) => warn!(%code, "what lies here is lost: the master has nobody take it over"),
+    }
+}
+
+fn tell(report: &DrainReport, took: Duration) {
+    let moved = report.moved_units;
+    let (bytes, seconds) = (ByteSize(report.moved_bytes), took.as_secs_f32());
+    if report.status == DrainStatus::Succeeded {
+        if moved > 0 || report.released_units > 0 {
+            info!(moved, %bytes, seconds, "other nodes have taken over all that lay here");
+        }
+        return;
+    }
+    if report.remaining_units == 0 {
+        return;
+    }
+    warn!(moved, %bytes, lost = report.remaining_units, seconds, reason = report.message,
+        "not everything could be handed over in time; the rest is lost with this node");
+}

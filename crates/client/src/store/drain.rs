@@ -1,0 +1,56 @@
+use std::time::{Duration, Instant};
+
+use mooncake_types::{DrainReport, DrainStatus, ErrorCode, Reply, Request, SegmentId};
+
+use super::{CLOSED, Store};
+
+/// Time between two questions to the master.
+const PACE: Duration = Duration::from_millis(50);
+/// A master that gives no answer for this long is not waited for: another one leads within this time, or none does.
+const NO_ANSWER: Duration = Duration::from_secs(3);
+
+impl Store {
+    /// Has the objects that lie in this store's segments moved to other nodes, as far as these have room without evicting
+    /// anything, and waits for that. The store goes on serving; nothing new is put into its segments. Named segments
+    /// ([`crate::StoreConfig::segment_path`]) keep what they hold: it waits for the next process with their file.
+    ///
+    /// `goes_on` is told how far it is, about twenty times a second, and ends the wait by saying no. The report that is
+    /// returned is the last one: its status is [`DrainStatus::Succeeded`] if nothing is left,
+    /// [`DrainStatus::Failed`] if something could not be moved and the segments take puts again, and
+    /// [`DrainStatus::Running`] if `patience` or `goes_on` ended the wait.
+    ///
+    /// # Errors
+    /// [`ErrorCode::UnavailableInCurrentStatus`] if the store is closed; otherwise what the master answers, or that it gave
+    /// no answer for three seconds.
+    pub fn drain(
+        &self,
+        patience: Duration,
+        mut goes_on: impl FnMut(&DrainReport) -> bool,
+    ) -> Result<DrainReport, ErrorCode> {
+        let session = self.session().ok_or(CLOSED)?;
+        let (begun, mut answered) = (Instant::now(), Instant::now());
+        let mut last = DrainReport::default();
+        loop {
+            // One that started empty meanwhile has another id.
+            let lent = session.host.segments();
+            let going = lent.iter().filter(|segment| !segment.is_named());
+            let segments: Vec<SegmentId> = going.map(|segment| segment.id()).collect();
+            if segments.is_empty() {
+                return Ok(DrainReport { status: DrainStatus::Succeeded, ..last });
+            }
+            match session.pool.call(&Request::DrainSegments { segments }) {
+                Ok(Reply::Draining(report)) => (last, answered) = (*report, Instant::now()),
+                Ok(Reply::Refused(code)) if answered.elapsed() >= NO_ANSWER => return Err(code),
+                // A new leader has yet to learn what there is.
+                Ok(Reply::Refused(_)) => {}
+                Ok(_) => return Err(ErrorCode::InternalError),
+                Err(error) if answered.elapsed() >= NO_ANSWER => return Err(error.code()),
+                Err(_) => {}
+            }
+            if last.status.has_ended() || begun.elapsed() >= patience || !goes_on(&last) {
+                return Ok(last);
+            }
+            std::thread::sleep(PACE);
+        }
+    }
+}
