@@ -9,6 +9,7 @@ use mooncake_client::{
     Buffer, ErrorCode, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
 };
 use mooncake_testing::{PATIENCE, Program};
+use rustix::process::Signal;
 
 const NODE_BYTES: usize = 32 << 20;
 
@@ -233,5 +234,45 @@ fn without_a_master_known_objects_are_read_and_everything_else_ends_soon() {
     pool.master = start_master(port).0;
     pool.all_are_read();
     pool.put("new", 0, &replicas(2));
+    assert_eq!(pool.get("new"), Ok(()));
+}
+
+/// The master is there and says nothing: who waits for it is let go when a ping was not answered, and later calls fail
+/// sooner.
+#[test]
+fn under_a_master_that_stands_still_known_objects_are_read_and_everything_else_ends_soon() {
+    let mut pool = Pool::start();
+    pool.put("known", 0, &replicas(1));
+    pool.put("other", 0, &replicas(1));
+    assert_eq!(pool.get("known"), Ok(()));
+    pool.master.signal(Signal::STOP);
+    for _ in 0..100 {
+        let begun = Instant::now();
+        assert_eq!(pool.get("known"), Ok(()));
+        assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+    }
+    let within = |what: &str, begun: Instant, limit: Duration| {
+        let took = begun.elapsed();
+        assert!(took < limit, "{what} took {took:?}");
+    };
+    let begun = Instant::now();
+    assert!(pool.try_put("new", 0, &replicas(1)).is_err());
+    // A ping waits for three seconds, and one is sent each second.
+    within("the put that was under way", begun, Duration::from_secs(8));
+    for _ in 0..3 {
+        let begun = Instant::now();
+        assert!(pool.get("other").is_err());
+        within("a get", begun, Duration::from_secs(3));
+        let begun = Instant::now();
+        assert!(pool.try_put("new", 0, &replicas(1)).is_err());
+        within("a put", begun, Duration::from_secs(3));
+    }
+    pool.master.signal(Signal::CONT);
+    pool.all_are_read();
+    let begun = Instant::now();
+    while pool.try_put("new", 0, &replicas(2)).is_err() {
+        assert!(begun.elapsed() < PATIENCE, "nothing can be put any more");
+    }
+    pool.held.insert("new".to_owned(), 0);
     assert_eq!(pool.get("new"), Ok(()));
 }

@@ -33,6 +33,8 @@ pub(crate) struct Bond {
     pub(crate) host: Arc<Host>,
     pub(crate) clock: Clock,
     pub(crate) connection: Option<Connection>,
+    /// Calls may wait for longer than a ping does. When a ping was not answered, they are let go.
+    pub(crate) lets_go: bool,
 }
 
 /// A change of what is lent, made between two turns.
@@ -74,6 +76,10 @@ impl Bond {
             }
             Deed::Call(request) => {
                 let reply = ask(&mut self.connection, &request);
+                let is_ping = matches!(request, Request::Ping { .. });
+                if self.lets_go && is_ping && matches!(reply, Err(CallError::TimedOut { .. })) {
+                    self.dialer.masters.let_go();
+                }
                 self.replied(reply)
             }
             Deed::Mount { segment, seen_epoch } => {

@@ -96,6 +96,15 @@ impl Masters {
         }
     }
 
+    /// The master says nothing any more: whoever waits for its answer need not wait longer.
+    pub(crate) fn let_go(&self) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, stream) in open.connections.drain(..) {
+            // It may be closed already.
+            let _ = stream.upgrade().map(|stream| stream.shutdown(Shutdown::Both));
+        }
+    }
+
     /// A connection to a master of this epoch was made. If the epoch is new, those to other masters are of no more use:
     /// whoever waits for an answer there need not wait longer.
     pub(super) fn on_connected(
