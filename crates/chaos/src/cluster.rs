@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::broken;
 use crate::net::{Kind, Network};
 use crate::process::{Folder, PATIENCE, Process};
 
@@ -17,6 +18,9 @@ pub(crate) const CLIENT_TTL_S: u64 = 6;
 
 /// How long a get protects what it found.
 const LEASE_S: u64 = 3;
+
+/// A put that does not end no longer holds its key, and then its range, after this long.
+const PUT_S: [u64; 2] = [3, 6];
 
 /// Who looks on from outside of all faults.
 pub(crate) const OBSERVER: &str = "o1";
@@ -42,6 +46,8 @@ pub(crate) struct Cluster {
     /// Where logs and histories go.
     pub(crate) folder: PathBuf,
     seed: u64,
+    /// The rule that is broken on purpose.
+    pub(crate) broken: Option<String>,
 }
 
 impl Cluster {
@@ -49,7 +55,8 @@ impl Cluster {
     pub(crate) fn new(kind: Kind, folder: PathBuf, seed: u64) -> Result<Cluster, String> {
         let network = Network::new(kind)?;
         let memory = Folder::new("/dev/shm").or_else(|_| Folder::new("/tmp"))?;
-        let mut cluster = Cluster { hosts: Vec::new(), network, memory, folder, seed };
+        let mut cluster =
+            Cluster { hosts: Vec::new(), network, memory, folder, seed, broken: None };
         for (kind, count, first) in
             [('e', 3, 21), ('m', 3, 11), ('n', 4, 31), ('c', 6, 41), ('o', 1, 9)]
         {
@@ -121,6 +128,7 @@ impl Cluster {
         command.arg("enter").args(what).env("MOONCAKE_TRANSPORTS", "tcp");
         command.env_remove("MOONCAKE_AUTH_TOKEN").env_remove("MC_STORE_CLUSTER_ID");
         command.env_remove("MOONCAKE_ADVERTISE_ADDRESS");
+        command.envs(self.broken.iter().map(|rule| (broken::VARIABLE, rule)));
         command
     }
 
@@ -168,6 +176,10 @@ impl Cluster {
         command.arg(format!("--ha_lease_ttl_sec={TTL_S}"));
         command.arg(format!("--client_ttl={CLIENT_TTL_S}"));
         command.arg(format!("--default_kv_lease_ttl={LEASE_S}s"));
+        // Ranges of writers that stand still are used again, so that writing on late is met.
+        let [discard, release] = PUT_S.map(|seconds| seconds.to_string());
+        command.arg(format!("--put_start_discard_timeout_sec={discard}"));
+        command.arg(format!("--put_start_release_timeout_sec={release}"));
         command.args(["--rpc_port=50051", "--metrics_port=9003"]);
         command.args([format!("--rpc_address={address}"), format!("--metrics_host={address}")]);
         command

@@ -1,5 +1,7 @@
 //! What is done to hosts, and when.
 
+use std::collections::BTreeSet;
+
 use mooncake_client::Chance;
 use rustix::process::Signal;
 
@@ -86,6 +88,8 @@ const PLANS: &[Plan] = &[
     plan("leader stutters", Target::Leader, Action::Stutter, [2000, 6000]),
     plan("standby killed", Target::Standby, Action::Kill, [200, 6000]),
     plan("all masters killed", Target::All('m'), Action::Kill, [100, 4000]),
+    plan("all masters unplugged", Target::All('m'), Action::Unplug, [1000, 8000]),
+    plan("all masters paused", Target::All('m'), Action::Pause, [500, 8000]),
     plan("etcd member killed", Target::Any('e'), Action::Kill, [200, 6000]),
     plan("etcd member paused", Target::Any('e'), Action::Pause, [1000, 6000]),
     plan("etcd member unplugged", Target::Any('e'), Action::Unplug, [1000, 6000]),
@@ -101,7 +105,7 @@ const PLANS: &[Plan] = &[
     plan("node cannot hear clients", Target::Any('n'), Action::Deafen(&['c']), [1000, 5000]),
     plan("node stutters", Target::Any('n'), Action::Stutter, [2000, 6000]),
     plan("client killed", Target::Any('c'), Action::Kill, [50, 500]),
-    plan("client paused", Target::Any('c'), Action::Pause, [1000, 8000]),
+    plan("client paused", Target::Any('c'), Action::Pause, [1000, 12_000]),
     plan("client unplugged", Target::Any('c'), Action::Unplug, [500, 6000]),
     plan("client cannot reach nodes", Target::Any('c'), Action::Mute(&['n']), [500, 5000]),
     plan("client cannot hear masters", Target::Any('c'), Action::Deafen(&['m']), [500, 5000]),
@@ -124,6 +128,7 @@ struct Active {
 #[derive(Debug)]
 pub(crate) struct Mischief {
     chance: Chance,
+    plans: Vec<Plan>,
     active: Vec<Active>,
     pub(crate) done: Vec<Fault>,
     next_ns: u64,
@@ -131,16 +136,22 @@ pub(crate) struct Mischief {
 }
 
 impl Mischief {
-    pub(crate) fn new(seed: u64, calm_ns: u64) -> Mischief {
+    /// With those kinds of faults only whose names have one of these words, or all; none before some time has passed.
+    ///
+    /// # Errors
+    /// There are no such kinds; the text names all.
+    pub(crate) fn new(seed: u64, only: &[String], calm_ns: u64) -> Result<Mischief, String> {
+        let is_wanted =
+            |plan: &&Plan| only.is_empty() || only.iter().any(|of| plan.kind.contains(of));
+        let plans: Vec<Plan> = PLANS.iter().filter(is_wanted).copied().collect();
+        if plans.is_empty() {
+            let kinds: BTreeSet<&str> = PLANS.iter().map(|plan| plan.kind).collect();
+            return Err(format!("no faults are called like that; these are: {kinds:?}"));
+        }
         let now = now_ns();
         let chance = Chance::new(seed);
-        Mischief {
-            chance,
-            active: Vec::new(),
-            done: Vec::new(),
-            next_ns: now + calm_ns,
-            began_ns: now,
-        }
+        let (next_ns, active, done) = (now + calm_ns, Vec::new(), Vec::new());
+        Ok(Mischief { chance, plans, active, done, next_ns, began_ns: now })
     }
 
     fn between(&mut self, [least, most]: [u64; 2]) -> u64 {
@@ -177,7 +188,7 @@ impl Mischief {
 
     /// Begins some fault, if it can be had now; returns when it ends.
     fn begin(&mut self, cluster: &mut Cluster) -> Result<Option<u64>, String> {
-        let plan = PLANS[self.chance.below(PLANS.len() as u64) as usize];
+        let plan = self.plans[self.chance.below(self.plans.len() as u64) as usize];
         let is_possible = match plan.action {
             Action::Kill | Action::Pause | Action::Stutter => true,
             Action::Delay => cluster.network.delays,

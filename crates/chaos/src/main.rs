@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod ask;
+mod broken;
 mod check;
 mod cluster;
 mod fault;
@@ -99,6 +100,7 @@ fn enter(what: &str, args: &[String]) -> ExitCode {
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         eprintln!("mooncake-chaos: this process may outlive the run: {error}");
     }
+    broken::obey();
     match what {
         "master" => mooncake_cli::master::main(args),
         "node" => mooncake_cli::client::main(args),

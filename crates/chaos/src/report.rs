@@ -36,6 +36,10 @@ pub(crate) fn text(evidence: &Evidence, verdict: &Verdict) -> String {
     for (cause, count) in &verdict.misses {
         let _ = writeln!(text, "{count:>9}  misses: {}", cause.name());
     }
+    let _ = writeln!(text, "{:>9}  keys that were there at the end", verdict.found);
+    for (cause, count) in &verdict.gone {
+        let _ = writeln!(text, "{count:>9}  keys that were not: {}", cause.name());
+    }
     let _ = writeln!(text, "{:>9}  violations", verdict.violations.len());
     text.push_str(&unavailability(evidence));
     text
@@ -127,7 +131,7 @@ fn gap(ops: &[&Op], [from, to]: [u64; 2], of_writes: bool) -> u64 {
     };
     // Who was killed, or started later, missed nothing before and after.
     let from = from.max(ops.first().map_or(u64::MAX, |op| op.began_ns));
-    let to = to.min(ops.last().map_or(0, |op| op.ended_ns));
+    let to = to.min(ops.iter().map(|op| op.began_ns).max().unwrap_or(0));
     let first = ops.partition_point(|op| op.ended_ns <= from);
     let here = ops[first..].iter().take_while(|op| op.ended_ns < to);
     let ends = here.filter(is_success).map(|op| op.ended_ns);
@@ -159,15 +163,17 @@ mod tests {
             op(Call::Get, 50, Outcome::Missing),
             op(Call::Remove, 60, Outcome::Done),
             op(Call::Get, 70, failed()),
+            // Its process was killed.
+            Op { ended_ns: u64::MAX, ..op(Call::Get, 80, Outcome::Unknown) },
         ];
         let ops: Vec<&Op> = ops.iter().collect();
         for (window, of_writes, expected) in [
             ([0, 100], false, 40),
-            ([0, 100], true, 50),
-            ([45, 100], false, 20),
+            ([0, 100], true, 59),
+            ([45, 100], false, 29),
             ([25, 45], false, 20),
             ([0, 5], false, 0),
-            ([80, 100], true, 0),
+            ([90, 100], true, 0),
         ] {
             assert_eq!(gap(&ops, window, of_writes), expected, "{window:?} {of_writes}");
         }

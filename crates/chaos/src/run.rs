@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::broken;
 use crate::check::Evidence;
 use crate::cluster::{CLIENT_TTL_S, Cluster};
 use crate::fault::Mischief;
@@ -51,6 +52,12 @@ pub(crate) struct RunArgs {
     /// Use the loopback interface even where namespaces can be had: no network is broken then.
     #[arg(long)]
     loopback: bool,
+    /// Only the kinds of faults whose names have this in them, such as "node killed"; may be repeated.
+    #[arg(long, value_name = "WORDS")]
+    only: Vec<String>,
+    /// Break this rule in all processes, to see that it is found; `?` lists them.
+    #[arg(long, value_name = "RULE", value_parser = broken::parse)]
+    broken: Option<String>,
 }
 
 /// Runs; true if nothing was wrong.
@@ -91,11 +98,12 @@ fn drive(args: &RunArgs, seed: u64, folder: &PathBuf) -> Result<bool, String> {
     }
     let folder = fs::canonicalize(folder).map_err(|error| error.to_string())?;
     let mut cluster = Cluster::new(kind(args), folder, seed)?;
+    cluster.broken.clone_from(&args.broken);
     if cluster.network.kind == Kind::Namespaces && !cluster.network.delays {
         println!("this kernel has no netem: packets are not delayed, processes stutter instead");
     }
     cluster.start_all()?;
-    let mut mischief = Mischief::new(seed, CALM_NS);
+    let mut mischief = Mischief::new(seed, &args.only, CALM_NS)?;
     let end_ns = now_ns() + args.seconds * SECOND_NS;
     while now_ns() < end_ns {
         mischief.go_on(&mut cluster)?;

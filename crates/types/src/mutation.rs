@@ -37,9 +37,38 @@ pub enum Rule {
     LostEndsAreUnknown,
 }
 
+impl Rule {
+    /// All of them.
+    pub const ALL: [Rule; 14] = [
+        Rule::OverlappedEntriesAreDropped,
+        Rule::AllPartsAreThere,
+        Rule::OldLeadersAreRefused,
+        Rule::OlderGrantsAreRefused,
+        Rule::OlderWritersStopFirst,
+        Rule::RemainsAreDropped,
+        Rule::LeavingRangesAreReserved,
+        Rule::ReadsGrantLeases,
+        Rule::RemovalsReachTheNodes,
+        Rule::RangesAreReserved,
+        Rule::HighestVersionWins,
+        Rule::WritersAreWaitedFor,
+        Rule::LatecomersGiveWay,
+        Rule::DropsAreConfirmed,
+    ];
+}
+
 #[cfg(debug_assertions)]
 std::thread_local! {
     static BROKEN: std::cell::Cell<Option<Rule>> = const { std::cell::Cell::new(None) };
+}
+
+#[cfg(debug_assertions)]
+static BROKEN_EVERYWHERE: std::sync::OnceLock<Rule> = std::sync::OnceLock::new();
+
+/// Breaks a rule in all threads of this process, until its end. The first one counts.
+#[cfg(debug_assertions)]
+pub fn break_rule_everywhere(rule: Rule) {
+    BROKEN_EVERYWHERE.get_or_init(|| rule);
 }
 
 /// Breaks a rule in this thread, or none.
@@ -52,7 +81,7 @@ pub fn break_rule(rule: Option<Rule>) {
 #[cfg(debug_assertions)]
 #[must_use]
 pub fn is_broken(rule: Rule) -> bool {
-    BROKEN.get() == Some(rule)
+    BROKEN.get() == Some(rule) || BROKEN_EVERYWHERE.get() == Some(&rule)
 }
 
 /// Whether a rule is broken; never so without debug assertions.

@@ -27,6 +27,10 @@ pub(crate) struct Verdict {
     pub(crate) violations: Vec<Violation>,
     /// Misses, by why they may have been.
     pub(crate) misses: BTreeMap<Cause, u64>,
+    /// Keys that were there at the end.
+    pub(crate) found: u64,
+    /// Keys that were not, by why they may be gone.
+    pub(crate) gone: BTreeMap<Cause, u64>,
 }
 
 /// All calls of a run.
@@ -80,8 +84,11 @@ impl Evidence {
                     ));
                 }
             }
-            if let Some(text) = self.last_miss(&ops) {
-                blame(text);
+            match self.last_get(&ops) {
+                Some(Ok(None)) => verdict.found += 1,
+                Some(Ok(Some(cause))) => *verdict.gone.entry(cause).or_default() += 1,
+                Some(Err(text)) => blame(text),
+                None => {}
             }
             for op in ops.iter().filter(|op| is_miss(op) && op.began_ns < self.settled_ns) {
                 match self.circumstances(false).cause(&ops, op.began_ns, op.ended_ns) {
@@ -93,15 +100,16 @@ impl Evidence {
         verdict
     }
 
-    /// At the end a key may be missed for a while, but must be found.
-    fn last_miss(&self, ops: &[&Op]) -> Option<String> {
+    /// At the end a key may be missed for a while, but must be found, or gone for a reason; nothing, if nobody looked.
+    fn last_get(&self, ops: &[&Op]) -> Option<Result<Option<Cause>, String>> {
         let gets = ops.iter().filter(|op| op.call == Call::Get && op.began_ns >= self.settled_ns);
         let last = gets.max_by_key(|op| op.ended_ns)?;
         if let Outcome::Got(_) | Outcome::Wrong(_) = last.outcome {
-            return None;
+            return Some(Ok(None));
         }
         let cause = self.circumstances(true).cause(ops, last.began_ns, last.ended_ns);
-        cause.is_none().then(|| format!("what was acknowledged is lost\n{last}"))
+        let lost = || format!("what was acknowledged is lost\n{last}");
+        Some(cause.map(Some).ok_or_else(lost))
     }
 
     /// But for processes that were stopped themselves.
