@@ -3,6 +3,7 @@ use mooncake_types::{
     CreateTask, ErrorCode, KeyVersion, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig,
     Request, Scan, ScanAction, SegmentId, SoftPin, TaskId,
 };
+use prost::Message;
 
 use crate::{Kind, column, frame, generated as proto, inventory, mount, status, task};
 
@@ -36,77 +37,86 @@ pub(crate) mod tag {
 /// If the body would be longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. It is not if the caller keeps the
 /// limits on the length of a key and the number of keys in a batch.
 pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>) {
-    let frame = (Kind::Request, request_id);
+    let mut body = Body { out, request_id };
     match request {
         Request::Ping { segments, unreachable } => {
-            frame::append_in(out, frame, tag::PING, &ping(segments, unreachable));
+            body.message(tag::PING, &ping(segments, unreachable));
         }
         Request::MountSegment(mount) => {
-            frame::append_in(out, frame, tag::MOUNT_SEGMENT, &mount::from_mount(mount));
+            body.message(tag::MOUNT_SEGMENT, &mount::from_mount(mount));
         }
         Request::ReportInventory(page) => {
-            frame::append_in(out, frame, tag::REPORT_INVENTORY, &inventory::from_page(page));
+            body.message(tag::REPORT_INVENTORY, &inventory::from_page(page));
         }
         Request::FetchDrops { dropped, limit } => {
-            frame::append_in(out, frame, tag::FETCH_DROPS, &mount::from_fetch(dropped, *limit));
+            body.message(tag::FETCH_DROPS, &mount::from_fetch(dropped, *limit));
         }
         Request::UnmountSegment { id, grace_ms } => {
-            frame::append_in(out, frame, tag::UNMOUNT_SEGMENT, &unmount_segment(*id, *grace_ms));
+            body.message(tag::UNMOUNT_SEGMENT, &unmount_segment(*id, *grace_ms));
         }
         Request::PutStart(start) => {
             let keys = start.puts.iter().map(|put| put.key);
-            frame::append_keyed(out, frame, Some(tag::PUT_START), keys, &put_start(start));
+            body.keyed(tag::PUT_START, keys, &put_start(start));
         }
         Request::PutEnd { puts } => {
-            let keys = puts.iter().map(|put| put.key);
-            frame::append_keyed(out, frame, Some(tag::PUT_END), keys, &put_end(puts));
+            body.keyed(tag::PUT_END, puts.iter().map(|put| put.key), &put_end(puts));
         }
         Request::PutRevoke { puts } => {
-            let keys = puts.iter().map(|put| put.key);
-            frame::append_keyed(out, frame, Some(tag::PUT_REVOKE), keys, &put_revoke(puts));
+            body.keyed(tag::PUT_REVOKE, puts.iter().map(|put| put.key), &put_revoke(puts));
         }
         Request::GetReplicaList { keys } => {
             let rest = proto::GetReplicaListRequest::default();
-            let keys = keys.iter().copied();
-            frame::append_keyed(out, frame, Some(tag::GET_REPLICA_LIST), keys, &rest);
+            body.keyed(tag::GET_REPLICA_LIST, keys.iter().copied(), &rest);
         }
         Request::ExistKey { keys } => {
             let rest = proto::ExistKeyRequest::default();
-            frame::append_keyed(out, frame, Some(tag::EXIST_KEY), keys.iter().copied(), &rest);
+            body.keyed(tag::EXIST_KEY, keys.iter().copied(), &rest);
         }
         Request::Remove { keys, force } => {
             let rest = proto::RemoveRequest { keys: Vec::new(), force: *force };
-            frame::append_keyed(out, frame, Some(tag::REMOVE), keys.iter().copied(), &rest);
+            body.keyed(tag::REMOVE, keys.iter().copied(), &rest);
         }
-        Request::Dropped { dropped } => {
-            frame::append_in(out, frame, tag::DROPPED, &mount::from_dropped(dropped));
-        }
+        Request::Dropped { dropped } => body.message(tag::DROPPED, &mount::from_dropped(dropped)),
         Request::Retract { keys, ranges, are_dropped } => {
-            let message = mount::from_retract(keys, ranges, *are_dropped);
-            frame::append_in(out, frame, tag::RETRACT, &message);
+            body.message(tag::RETRACT, &mount::from_retract(keys, ranges, *are_dropped));
         }
-        Request::Scan(page) => frame::append_in(out, frame, tag::SCAN, &scan(page)),
+        Request::Scan(page) => body.message(tag::SCAN, &scan(page)),
         Request::ClearReplicas { keys, segment } => {
             let segment_name = String::from(*segment);
             let rest = proto::ClearReplicasRequest { keys: Vec::new(), segment_name };
-            let keys = keys.iter().copied();
-            frame::append_keyed(out, frame, Some(tag::CLEAR_REPLICAS), keys, &rest);
+            body.keyed(tag::CLEAR_REPLICAS, keys.iter().copied(), &rest);
         }
-        Request::CreateTask(task) => {
-            frame::append_in(out, frame, tag::CREATE_TASK, &create_task(task));
-        }
-        Request::QueryTask { id } => {
-            frame::append_in(out, frame, tag::QUERY_TASK, &query_task(*id));
-        }
-        Request::FetchTasks { limit } => {
-            frame::append_in(out, frame, tag::FETCH_TASKS, &fetch_tasks(*limit));
-        }
+        Request::CreateTask(task) => body.message(tag::CREATE_TASK, &create_task(task)),
+        Request::QueryTask { id } => body.message(tag::QUERY_TASK, &query_task(*id)),
+        Request::FetchTasks { limit } => body.message(tag::FETCH_TASKS, &fetch_tasks(*limit)),
         Request::DrainSegments { segments } => {
-            frame::append_in(out, frame, tag::DRAIN_SEGMENTS, &drain_segments(segments));
+            body.message(tag::DRAIN_SEGMENTS, &drain_segments(segments));
         }
         Request::EndTask { id, outcome } => {
-            frame::append_in(out, frame, tag::END_TASK, &end_task(*id, *outcome));
+            body.message(tag::END_TASK, &end_task(*id, *outcome));
         }
+    }
+}
+
+/// Where a request goes: as an operation of the message `Request`, in a frame.
+struct Body<'o> {
+    out: &'o mut Vec<u8>,
+    request_id: u64,
+}
+
+impl Body<'_> {
+    fn message(&mut self, tag: u32, message: &impl Message) {
+        frame::append_in(self.out, (Kind::Request, self.request_id), tag, message);
+    }
+
+    /// `rest` is all but the keys.
+    fn keyed<'k>(
+        &mut self,
+        tag: u32,
+        keys: impl Iterator<Item = &'k str> + Clone,
+        rest: &impl Message,
+    ) {
+        frame::append_keyed(self.out, (Kind::Request, self.request_id), Some(tag), keys, rest);
     }
 }
 
