@@ -10,7 +10,7 @@ use mooncake_cli::master::Surroundings;
 use mooncake_cli::{client, master};
 use mooncake_client::HttpAddress;
 use mooncake_master::{Config, LeadershipConfig, MetadataServer};
-use mooncake_meta::{AllocatorKind, Config as PoolConfig, Strategy};
+use mooncake_meta::{AllocatorKind, Config as PoolConfig, Replication, ReplicationMode, Strategy};
 
 fn words(text: &str) -> Vec<String> {
     text.split('|').filter(|word| !word.is_empty()).map(str::to_owned).collect()
@@ -50,7 +50,9 @@ fn every_flag_of_the_pool_arrives() {
                 --put_start_discard_timeout_sec=4|--put_start_release_timeout_sec=5|\
                 --stripe_threshold_bytes=64MB|--max_total_finished_tasks=11|--max-total-pending-tasks=12|\
                 --max_total_processing_tasks=13|--pending_task_timeout_sec=0|--processing_task_timeout_sec=15|\
-                --max_retry_attempts=16|--enable_http_metadata_server|\
+                --max_retry_attempts=16|--repair_bytes_per_second=1GB|--dynamic_replication_mode=enforce|\
+                --dynamic_replication_heat_window_seconds=20|--dynamic_replication_admission_qps_threshold=1.5|\
+                --dynamic_replication_max_memory_replicas=3|--enable_http_metadata_server|\
                 --http_metadata_server_port=8081|--http_metadata_server_host=127.0.0.3|\
                 --enable_metadata_cleanup_on_timeout|--metadata_cluster_id=blue/";
     let expected = Config {
@@ -91,6 +93,13 @@ fn every_flag_of_the_pool_arrives() {
             pending_task_ms: 0,
             processing_task_ms: 15_000,
             max_task_retries: 16,
+            repair_bytes_per_second: 1 << 30,
+            replication: Replication {
+                mode: ReplicationMode::Enforce,
+                window_ms: 20_000,
+                admission_qps: 1.5,
+                max_replicas: 3,
+            },
             ..PoolConfig::default()
         },
     };
@@ -202,6 +211,34 @@ fn every_bad_flag_is_named() {
         ("--default_kv_soft_pin_ttl=48h", "--default_kv_soft_pin_ttl is 172800000 ms"),
         ("--put_start_release_timeout_sec=1", "--put_start_release_timeout"),
         ("--stripe_threshold_bytes=1", "--stripe_threshold_bytes is 1"),
+        (
+            "--repair_bytes_per_second=fast",
+            "invalid value 'fast' for '--repair_bytes_per_second <SIZE>'",
+        ),
+        (
+            "--dynamic_replication_mode=on",
+            "invalid value 'on' for '--dynamic_replication_mode <MODE>' [possible values: off, observe, enforce]",
+        ),
+        (
+            "--dynamic_replication_heat_window_seconds=0",
+            "--dynamic_replication_heat_window_seconds is 0: it must be positive",
+        ),
+        (
+            "--dynamic_replication_admission_qps_threshold=0",
+            "--dynamic_replication_admission_qps_threshold is 0: it must be positive",
+        ),
+        (
+            "--dynamic_replication_admission_qps_threshold=nan",
+            "--dynamic_replication_admission_qps_threshold is NaN",
+        ),
+        (
+            "--dynamic_replication_max_memory_replicas=0",
+            "--dynamic_replication_max_memory_replicas is 0: it must be between 1 and 32",
+        ),
+        (
+            "--dynamic_replication_max_memory_replicas=33",
+            "--dynamic_replication_max_memory_replicas is 33: it must be between 1 and 32",
+        ),
         ("--enable_offload=maybe", "invalid value 'maybe' for '--enable_offload'"),
         ("--config_path=/nowhere/m.yaml", "config file /nowhere/m.yaml: "),
     ];
@@ -245,10 +282,6 @@ fn features_that_this_build_lacks_cannot_be_turned_on() {
         (
             "--root_fs_dir=/mnt",
             "--root_fs_dir=/mnt: persistence to a shared filesystem is not supported in this build",
-        ),
-        (
-            "--dynamic_replication_mode=observe",
-            "--dynamic_replication_mode=observe: dynamic replication is not supported in this build",
         ),
         (
             "--enable_multi_tenants",

@@ -25,6 +25,7 @@ mod leadership;
 mod lookout;
 mod metadata_server;
 mod metrics;
+mod notices;
 mod owner;
 mod refuse;
 mod reign;

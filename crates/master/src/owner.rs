@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use mooncake_ha::Change;
-use mooncake_meta::Meta;
+use mooncake_meta::{Meta, Notice};
 use mooncake_types::{
     ClientId, DrainId, DrainOrder, Epoch, ErrorCode, MountSegment, Reply, Request, Tick, limits,
 };
@@ -155,6 +155,14 @@ impl Owner {
         let expired = self.meta.take_expired_segments();
         if let Some(cleanup) = &self.cleanup {
             cleanup.forget(&expired);
+        }
+    }
+
+    /// What operators are to be told of the state machine's own work, since this was last asked.
+    pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
+        match self.meta.has_notices() {
+            true => self.meta.take_notices(),
+            false => Vec::new(),
         }
     }
 

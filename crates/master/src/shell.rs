@@ -8,6 +8,7 @@ use tokio::sync::{Notify, watch};
 use crate::config::Config;
 use crate::leadership::{NotRecorded, Recorder};
 use crate::lookout::Lookout;
+use crate::notices::log;
 use crate::owner::Owner;
 
 /// See the module.
@@ -48,6 +49,7 @@ impl Shell {
     /// To be called after the state machine was used.
     pub(crate) fn rearm(&self) {
         self.note_changes();
+        self.log_notices();
         let due = self.owner.borrow().due();
         let is_earlier = match (due, self.armed.get()) {
             (Some(due), Some(armed)) => due < armed,
@@ -64,6 +66,13 @@ impl Shell {
         let changes = self.owner.borrow_mut().take_changes();
         if !changes.is_empty() {
             self.recorder.note(changes);
+        }
+    }
+
+    /// Logs what the state machine did by itself.
+    pub(crate) fn log_notices(&self) {
+        for notice in self.owner.borrow_mut().take_notices() {
+            log(&notice);
         }
     }
 

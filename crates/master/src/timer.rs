@@ -22,6 +22,7 @@ pub(crate) async fn run(shell: Rc<Shell>) {
                 }
                 shell.owner.borrow_mut().handle_timeout();
                 shell.note_changes();
+                shell.log_notices();
                 // What is left to do may be due again at once; others come in between.
                 yield_now().await;
             }

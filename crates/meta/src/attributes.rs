@@ -1,7 +1,8 @@
 //! What a later leader is to know of an object, as the bytes that go with its writes and that its nodes keep.
 //!
-//! A byte of flags, the type of the data, the length of a soft pin if there is one, and the name of the group. Most
-//! objects have nothing of it: theirs are no bytes at all.
+//! A byte of flags, the type of the data, the length of a soft pin if there is one, the number of replicas that were
+//! asked for if it is more than one, and the name of the group. Most objects have nothing of it: theirs are no bytes at
+//! all.
 
 use mooncake_types::{PutMode, limits};
 
@@ -12,10 +13,11 @@ const HARD: u8 = 1;
 const SOFT: u8 = 2;
 const SLIDING: u8 = 4;
 const REPLACES: u8 = 8;
-const KNOWN: u8 = HARD | SOFT | SLIDING | REPLACES;
+const REPLICAS: u8 = 16;
+const KNOWN: u8 = HARD | SOFT | SLIDING | REPLACES | REPLICAS;
 
 /// See [`Meta::attributes_of`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Attributes<'a> {
     pub(crate) hard_pin: bool,
     /// How long the soft pin lasts, in milliseconds, and whether it slides.
@@ -25,6 +27,21 @@ pub(crate) struct Attributes<'a> {
     pub(crate) group: &'a str,
     /// Readers could have routes to an older version of the key when this one was granted.
     pub(crate) replaces: bool,
+    /// Replicas that were asked for, 1 to [`limits::MAX_REPLICAS`].
+    pub(crate) replicas: u32,
+}
+
+impl Default for Attributes<'_> {
+    fn default() -> Self {
+        Self {
+            hard_pin: false,
+            soft_pin: None,
+            data_type: 0,
+            group: "",
+            replaces: false,
+            replicas: 1,
+        }
+    }
 }
 
 impl<'a> Attributes<'a> {
@@ -37,10 +54,14 @@ impl<'a> Attributes<'a> {
         let flags = flag(self.hard_pin, HARD)
             | flag(self.soft_pin.is_some(), SOFT)
             | flag(slides, SLIDING)
-            | flag(self.replaces, REPLACES);
+            | flag(self.replaces, REPLACES)
+            | flag(self.replicas > 1, REPLICAS);
         let mut bytes = vec![flags, self.data_type];
         if self.soft_pin.is_some() {
             bytes.extend_from_slice(&ttl_ms.to_le_bytes());
+        }
+        if self.replicas > 1 {
+            bytes.push(self.replicas as u8);
         }
         bytes.extend_from_slice(self.group.as_bytes());
         bytes
@@ -51,14 +72,20 @@ impl<'a> Attributes<'a> {
         let Some((&[flags, data_type], rest)) = bytes.split_first_chunk() else {
             return bytes.is_empty().then(Self::default);
         };
-        let (ttl_ms, group) = match flags & SOFT {
+        let (ttl_ms, rest) = match flags & SOFT {
             0 => (0, rest),
             _ => {
-                let (ttl_ms, group) = rest.split_first_chunk()?;
-                (u64::from_le_bytes(*ttl_ms), group)
+                let (ttl_ms, rest) = rest.split_first_chunk()?;
+                (u64::from_le_bytes(*ttl_ms), rest)
             }
         };
-        let is_sound = flags & !KNOWN == 0 && group.len() <= limits::MAX_GROUP_BYTES;
+        let (replicas, group) = match flags & REPLICAS {
+            0 => (1, rest),
+            _ => rest.split_first().map(|(&replicas, group)| (u32::from(replicas), group))?,
+        };
+        let is_sound = flags & !KNOWN == 0
+            && (1..=limits::MAX_REPLICAS).contains(&replicas)
+            && group.len() <= limits::MAX_GROUP_BYTES;
         is_sound.then_some(())?;
         Some(Self {
             hard_pin: flags & HARD != 0,
@@ -66,6 +93,7 @@ impl<'a> Attributes<'a> {
             data_type,
             group: std::str::from_utf8(group).ok()?,
             replaces: flags & REPLACES != 0,
+            replicas,
         })
     }
 }
@@ -75,7 +103,8 @@ impl Meta {
     pub(crate) fn attributes_of(&self, object: u32) -> Vec<u8> {
         let record = &self.objects[object];
         // An upsert that has not ended takes over the pin of what it will replace.
-        let holder = (record.mode == PutMode::Upsert && record.state == ObjectState::Waiting)
+        let holder = (record.asked.mode() == PutMode::Upsert
+            && record.state == ObjectState::Waiting)
             .then(|| self.find(&record.key))
             .flatten()
             .filter(|&holder| self.objects[holder].state == ObjectState::Complete);
@@ -93,6 +122,7 @@ impl Meta {
             group: self.group_name(object).unwrap_or_default(),
             replaces: record.state == ObjectState::Waiting
                 || !self.leaving.of_key(&record.key).is_empty(),
+            replicas: record.asked.replicas(),
         }
         .encode()
     }
@@ -113,20 +143,31 @@ mod tests {
             Attributes { soft_pin: Some((0, false)), ..plain },
             Attributes { soft_pin: Some((u64::MAX, true)), group: "gruppe-ä", ..plain },
             Attributes { group: "g", replaces: true, ..plain },
+            Attributes { replicas: 2, ..plain },
+            Attributes { soft_pin: Some((5, true)), group: "g", replicas: 32, ..plain },
         ] {
             let bytes = attributes.encode();
             assert!(bytes.len() <= limits::MAX_ATTRIBUTES_BYTES);
             assert_eq!(Attributes::decode(&bytes), Some(attributes));
         }
         let group = "g".repeat(limits::MAX_GROUP_BYTES);
-        let longest = Attributes { soft_pin: Some((1, true)), group: &group, ..plain };
+        let longest = Attributes { soft_pin: Some((1, true)), group: &group, replicas: 3, ..plain };
         assert!(longest.encode().len() <= limits::MAX_ATTRIBUTES_BYTES);
     }
 
     #[test]
     fn bytes_of_somebody_else_are_no_attributes() {
         let long = [vec![0, 0], vec![b'g'; limits::MAX_GROUP_BYTES + 1]].concat();
-        for bytes in [&[0][..], &[16, 0], &[SOFT, 0, 1, 2, 3], &[0, 0, 0xFF], &long] {
+        for bytes in [
+            &[0][..],
+            &[32, 0],
+            &[SOFT, 0, 1, 2, 3],
+            &[0, 0, 0xFF],
+            &[REPLICAS, 0],
+            &[REPLICAS, 0, 0],
+            &[REPLICAS, 0, 33],
+            &long,
+        ] {
             assert_eq!(Attributes::decode(bytes), None, "{bytes:?}");
         }
     }

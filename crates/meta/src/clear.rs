@@ -51,6 +51,8 @@ impl Meta {
         self.free_replicas(object, set);
         if self.objects[object].first_range == NONE {
             self.drop_object(object);
+        } else {
+            self.ask_for_no_more(object);
         }
         Ok(())
     }

@@ -20,6 +20,77 @@ pub enum Strategy {
     FreeRatioFirst,
 }
 
+/// Whether objects that are read often get more replicas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplicationMode {
+    /// Nobody counts reads.
+    #[default]
+    Off,
+    /// Which objects are read often is counted and told.
+    Observe,
+    /// They get more replicas.
+    Enforce,
+}
+
+impl ReplicationMode {
+    pub(crate) fn is_on(self) -> bool {
+        self != Self::Off
+    }
+
+    pub(crate) fn makes_copies(self) -> bool {
+        self == Self::Enforce
+    }
+}
+
+/// When an object gets a further replica because it is read often.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replication {
+    /// Whether it does at all.
+    pub mode: ReplicationMode,
+    /// Length of the windows in which reads are counted, in milliseconds.
+    pub window_ms: u64,
+    /// Reads per second, in the mean of a window, from which on an object is read often.
+    pub admission_qps: f64,
+    /// Objects with that many replicas get no more.
+    pub max_replicas: u32,
+}
+
+impl Default for Replication {
+    fn default() -> Self {
+        let mode = ReplicationMode::Off;
+        Self { mode, window_ms: 10_000, admission_qps: 0.8, max_replicas: 2 }
+    }
+}
+
+impl Replication {
+    /// Reads within a window that are often.
+    pub(crate) fn least_reads(&self) -> u32 {
+        // A float beyond the range of integers is taken for the nearest.
+        (self.admission_qps * self.window_ms as f64 / 1_000.0).ceil().max(1.0) as u32
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        let Self { window_ms, admission_qps, max_replicas, .. } = *self;
+        if window_ms == 0 {
+            return Err(
+                "dynamic_replication_heat_window_seconds is 0: it must be positive".to_owned()
+            );
+        }
+        if admission_qps.is_nan() || admission_qps <= 0.0 {
+            return Err(format!(
+                "dynamic_replication_admission_qps_threshold is {admission_qps}: it must be positive"
+            ));
+        }
+        if !(1..=limits::MAX_REPLICAS).contains(&max_replicas) {
+            return Err(format!(
+                "dynamic_replication_max_memory_replicas is {max_replicas}: it must be between 1 and {}",
+                limits::MAX_REPLICAS
+            ));
+        }
+        Ok(())
+    }
+}
+
 /// What the master is told at its start. Durations are in milliseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -67,6 +138,10 @@ pub struct Config {
     /// Most entries that the node of a segment is still to drop while puts go there. A node that has more and drops none of
     /// them for a client's time to live is struck.
     pub most_undropped: usize,
+    /// Most bytes per second that are copied to replace replicas that were lost; zero: they are not replaced.
+    pub repair_bytes_per_second: u64,
+    /// Whether objects that are read often get more replicas.
+    pub replication: Replication,
     /// Seed of everything that is left to chance.
     pub seed: u64,
 }
@@ -94,6 +169,8 @@ impl Default for Config {
             processing_task_ms: 300_000,
             max_task_retries: 10,
             most_undropped: 1 << 20,
+            repair_bytes_per_second: 256 << 20,
+            replication: Replication::default(),
             seed: 0,
         }
     }
@@ -135,7 +212,7 @@ impl Config {
                 limits::MIN_STRIPE_BYTES
             ));
         }
-        Ok(())
+        self.replication.validate()
     }
 }
 
@@ -146,6 +223,8 @@ mod tests {
     #[test]
     fn settings_that_make_no_sense_are_named() {
         let ok = Config::default();
+        let replication = |with: Replication| Config { replication: with, ..Config::default() };
+        let usual = Replication::default;
         let cases = [
             (Config { eviction_ratio: 1.5, ..ok.clone() }, "eviction_ratio"),
             (Config { eviction_ratio: f64::NAN, ..ok.clone() }, "eviction_ratio"),
@@ -157,11 +236,41 @@ mod tests {
             (Config { put_release_ms: 1, ..ok.clone() }, "put_start_release_timeout_sec"),
             (Config { client_ttl_ms: 0, ..ok.clone() }, "client_ttl"),
             (Config { stripe_threshold_bytes: 1, ..ok.clone() }, "stripe_threshold_bytes"),
+            (
+                replication(Replication { window_ms: 0, ..usual() }),
+                "dynamic_replication_heat_window_seconds",
+            ),
+            (
+                replication(Replication { admission_qps: 0.0, ..usual() }),
+                "dynamic_replication_admission_qps_threshold",
+            ),
+            (
+                replication(Replication { admission_qps: f64::NAN, ..usual() }),
+                "dynamic_replication_admission_qps_threshold",
+            ),
+            (
+                replication(Replication { max_replicas: 0, ..usual() }),
+                "dynamic_replication_max_memory_replicas",
+            ),
+            (
+                replication(Replication { max_replicas: 33, ..usual() }),
+                "dynamic_replication_max_memory_replicas",
+            ),
         ];
         for (config, name) in cases {
             let text = config.validate().expect_err(name);
             assert!(text.starts_with(name), "{text}");
         }
         assert_eq!(ok.validate(), Ok(()));
+    }
+
+    #[test]
+    fn often_is_a_number_of_reads_within_a_window() {
+        for (qps, window_ms, reads) in
+            [(0.8, 10_000, 8), (0.81, 10_000, 9), (0.01, 1_000, 1), (f64::MAX, 1_000, u32::MAX)]
+        {
+            let config = Replication { admission_qps: qps, window_ms, ..Replication::default() };
+            assert_eq!(config.least_reads(), reads, "{qps} in {window_ms} ms");
+        }
     }
 }

@@ -32,6 +32,10 @@ impl Meta {
     /// Returns the bytes that came free there.
     pub(crate) fn evict_one(&mut self, slot: u32, need: bool) -> Option<u64> {
         self.counters.evictions_attempted += 1;
+        if let Some(freed) = self.evict_extra(slot) {
+            self.counters.evictions_successful += 1;
+            return Some(freed);
+        }
         let victim = self.pick_victim(slot, need && self.config.allow_evict_soft_pinned)?;
         let before = self.segments[slot].allocator.used();
         let (object, replica) = (self.ranges[victim].object, self.ranges[victim].replica);
@@ -57,6 +61,8 @@ impl Meta {
             let hash = self.index.hash(&self.objects[object].key);
             self.ghosts.note(hash, uses, self.objects.len());
             self.drop_object(object);
+        } else {
+            self.ask_for_no_more(object);
         }
     }
 

@@ -15,7 +15,7 @@ use crate::class::{Class, Stamp};
 use crate::meta::check_key;
 use crate::pieces::{Found, Pieces};
 use crate::place::Piece;
-use crate::record::{Object, ObjectState, Pin, QueueKind, Range};
+use crate::record::{Asked, Object, ObjectState, Pin, QueueKind, Range};
 use crate::segments::Progress;
 use crate::slab::NONE;
 use crate::{Meta, Rule};
@@ -118,6 +118,7 @@ impl Meta {
         if self.segments.begin_granting(slot) {
             self.note_use(slot);
         }
+        self.repair.wake();
         self.catch_up(slot);
         self.on_reported(id);
         self.begin_to_serve_if_all_are_known();
@@ -202,6 +203,7 @@ impl Meta {
         }
         self.index.insert_hashed(&self.objects, object, found.hash);
         self.begin_found(object, &found.attributes);
+        self.note_replicas(object);
         Ok(())
     }
 
@@ -224,7 +226,7 @@ impl Meta {
             state,
             pin: Pin::None,
             data_type: found.attributes.data_type,
-            mode: PutMode::Insert,
+            asked: Asked::new(PutMode::Insert, found.attributes.replicas),
         });
         self.attach(object, Class::new(found.hash, 0, false), std::iter::once((0, pieces)));
         object
@@ -252,7 +254,7 @@ impl Meta {
     }
 
     /// Leases an object from now on.
-    fn lease_found(&mut self, object: u32) {
+    pub(crate) fn lease_found(&mut self, object: u32) {
         let until = self.now.after_ms(self.config.lease_ttl_ms);
         let record = &mut self.objects[object];
         record.touched = until;
@@ -290,6 +292,7 @@ impl Meta {
             ObjectState::Complete => self.lease_found(object),
             _ => added.into_iter().for_each(|range| self.enqueue(range, QueueKind::Replaced)),
         }
+        self.note_replicas(object);
         Ok(())
     }
 

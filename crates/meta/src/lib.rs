@@ -6,7 +6,7 @@
 //! drive it a million steps a second and replay every one.
 //!
 //! Enter at [`Meta`]. Each file is one verb or noun of the master: `put`, `read`, `remove`, `place`, `evict`,
-//! `mount`, `recover`, `inventory`, `undropped`, `sight`, `timeout`, `pin`, `upsert`, `group`, `clear`, `drain`, `drain_walk`, `drain_move`, `task_create`, `task_fetch`, `task_end`; `record` has what is kept for each object;
+//! `mount`, `recover`, `inventory`, `undropped`, `sight`, `timeout`, `pin`, `upsert`, `group`, `clear`, `drain`, `drain_walk`, `drain_move`, `task_create`, `task_fetch`, `task_end`, `repair`, `replicate`; `record` has what is kept for each object;
 //! `class`, `reuse` and `ghosts` have what eviction knows about the use of objects; `check` has the invariants.
 //!
 //! Costs: a look-up, a grant and an eviction each touch only the objects that they are about. The queues in which
@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod allowance;
 mod attributes;
 mod check;
 mod class;
@@ -26,11 +27,13 @@ mod drain_walk;
 mod evict;
 mod ghosts;
 mod group;
+mod heat;
 mod index;
 mod inventory;
 mod members;
 mod meta;
 mod mount;
+mod notice;
 mod object;
 mod pattern;
 mod pieces;
@@ -43,6 +46,9 @@ mod record;
 mod recover;
 mod remains;
 mod remove;
+mod repair;
+mod replicas;
+mod replicate;
 mod reply;
 mod report;
 mod retract;
@@ -53,6 +59,7 @@ mod segments;
 mod sight;
 mod slab;
 mod stats;
+mod target;
 mod task;
 mod task_create;
 mod task_end;
@@ -62,9 +69,10 @@ mod undropped;
 mod upsert;
 
 pub use check::Violation;
-pub use config::{AllocatorKind, Config, Strategy};
+pub use config::{AllocatorKind, Config, Replication, ReplicationMode, Strategy};
 pub use members::{Effect, Member, Record};
 pub use meta::Meta;
+pub use notice::Notice;
 pub use report::{KeyReport, SegmentReport};
 pub use rule::Rule;
 pub use stats::{Counters, Stats};

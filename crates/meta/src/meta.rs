@@ -13,12 +13,16 @@ use crate::ghosts::Ghosts;
 use crate::group::{self, Groups};
 use crate::index::Index;
 use crate::members::Members;
+use crate::notice::Notice;
 use crate::pattern::Patterns;
 use crate::pin::SoftPins;
 use crate::queue::Queue;
 use crate::record::{Object, Range};
 use crate::recover::Recovery;
 use crate::remains::{Gathered, Leaving};
+use crate::repair::Repair;
+use crate::replicas::Extras;
+use crate::replicate::Replicator;
 use crate::reuse::Reuse;
 use crate::rng::Rng;
 use crate::segments::{Clients, Segments};
@@ -84,6 +88,10 @@ pub struct Meta {
     pub(crate) began_under: Epoch,
     /// Ranges to which this leader had a version written that has others.
     pub(crate) copied: HashSet<u32, FixedState>,
+    pub(crate) extras: Extras,
+    pub(crate) repair: Repair,
+    pub(crate) replicator: Replicator,
+    pub(crate) notices: Vec<Notice>,
     #[cfg(feature = "mutations")]
     pub(crate) broken: Option<crate::Rule>,
 }
@@ -138,6 +146,10 @@ impl Meta {
             undropped: Undropped::default(),
             began_under: epoch,
             copied: HashSet::default(),
+            extras: Extras::default(),
+            repair: Repair::new(config.repair_bytes_per_second, now),
+            replicator: Replicator::new(&config.replication),
+            notices: Vec::new(),
             #[cfg(feature = "mutations")]
             broken: None,
             config,
@@ -186,7 +198,8 @@ impl Meta {
             Request::PutRevoke { puts } => {
                 Reply::Statuses(puts.iter().map(|put| self.put_revoke(from, put)).collect())
             }
-            Request::GetReplicaList { keys } => self.get_replica_list(keys),
+            Request::GetReplicaList { keys } => self.get_replica_list(keys, &[]),
+            Request::RenewRoutes { keys, uses } => self.get_replica_list(keys, uses),
             Request::ExistKey { keys } => Reply::Exist(in_reverse(keys, |key| self.exist(key))),
             Request::Remove { keys, force } => {
                 let mut gathered = Gathered::default();
@@ -231,6 +244,7 @@ impl Meta {
         match request {
             Request::ExistKey { keys }
             | Request::GetReplicaList { keys }
+            | Request::RenewRoutes { keys, .. }
             | Request::Remove { keys, .. } => {
                 index.fetch_ahead(objects, ranges, keys.iter().copied().take(MOST_AHEAD));
             }
@@ -280,6 +294,7 @@ fn keys_of(request: &Request<'_>) -> usize {
         Request::Dropped { dropped } | Request::FetchDrops { dropped, .. } => dropped.len(),
         Request::Retract { keys, ranges, .. } => keys.len().max(ranges.len()),
         Request::GetReplicaList { keys }
+        | Request::RenewRoutes { keys, .. }
         | Request::ExistKey { keys }
         | Request::Remove { keys, .. }
         | Request::ClearReplicas { keys, .. } => keys.len(),

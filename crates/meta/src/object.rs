@@ -113,9 +113,10 @@ impl Meta {
 
     /// Moves every range of an object to the end of a queue of its segment.
     pub(crate) fn requeue(&mut self, object: u32, kind: QueueKind) {
+        let extras = self.extra_replicas(object);
         let mut at = self.objects[object].first_range;
         while at != NONE {
-            self.enqueue(at, kind);
+            self.enqueue(at, self.queue_for(at, extras, kind));
             at = self.ranges[at].sibling;
         }
     }
@@ -192,6 +193,7 @@ impl Meta {
             }
             at = range.sibling;
         }
+        self.note_replicas(object);
         freed_bytes
     }
 
@@ -215,6 +217,7 @@ impl Meta {
             self.forget_replaced(object);
         }
         self.free_replicas(object, u32::MAX);
+        self.forget_replicas(object);
         self.forget_soft_pin(object);
         self.leave_group(object);
         self.recovery.unsettled.remove(&object);

@@ -96,6 +96,14 @@ impl Meta {
         Some(pieces)
     }
 
+    /// Reserves one range on the first of the segments that has a free one and stays below the high watermark with it.
+    pub(crate) fn place_without_eviction(&mut self, len: u64, order: &[u32]) -> Option<Piece> {
+        let most_used = self.config.eviction_high_watermark_ratio;
+        let roomy = |slot: &&u32| self.has_free_room(**slot, len, most_used);
+        let roomy: Vec<u32> = order.iter().filter(roomy).copied().collect();
+        roomy.into_iter().find_map(|segment| self.reserve(segment, len))
+    }
+
     fn place_replica(
         &mut self,
         len: u64,

@@ -10,7 +10,7 @@ use crate::class::{Class, Stamp};
 use crate::meta::check_key;
 use crate::pin;
 use crate::place::{Piece, Pieces, Wish};
-use crate::record::{Object, ObjectState, Pin, QueueKind, Range};
+use crate::record::{Asked, Object, ObjectState, Pin, QueueKind, Range};
 use crate::remains::Gathered;
 use crate::reply::AddressTable;
 use crate::slab::NONE;
@@ -24,6 +24,8 @@ struct Order {
     soft_pin: Option<(u64, bool)>,
     data_type: u8,
     mode: PutMode,
+    /// Replicas that were asked for.
+    replicas: u32,
 }
 
 /// How a put has ended well.
@@ -54,6 +56,7 @@ impl Meta {
             soft_pin,
             data_type: config.data_type,
             mode: start.mode,
+            replicas: config.replica_num,
         };
         let mut table = AddressTable::default();
         let last = start.puts.len().saturating_sub(1);
@@ -136,7 +139,7 @@ impl Meta {
             state: ObjectState::Processing,
             pin: order.pin,
             data_type: order.data_type,
-            mode: order.mode,
+            asked: Asked::new(order.mode, order.replicas),
         });
         // Looked up again: what held the key may have been evicted to make room.
         let hash = self.index.hash(item.key);
@@ -262,6 +265,7 @@ impl Meta {
         self.begin_soft_pin(object);
         self.learn_use(object);
         self.requeue(object, self.queue_after(object, false));
+        self.note_replicas(object);
     }
 
     /// Refuses to replace an object whose own predecessors may not be dropped yet: who wants to replace it drops them

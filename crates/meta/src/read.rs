@@ -10,7 +10,8 @@ use crate::reply::AddressTable;
 use crate::slab::NONE;
 
 impl Meta {
-    pub(crate) fn get_replica_list(&mut self, keys: &[&str]) -> Reply {
+    /// Where these objects lie. `uses` says how often each key was read; one that it does not name was read once.
+    pub(crate) fn get_replica_list(&mut self, keys: &[&str], uses: &[u32]) -> Reply {
         let mut table = AddressTable::default();
         let found: Vec<Result<u32, ErrorCode>> =
             keys.iter().map(|key| self.find_complete(key)).collect();
@@ -18,10 +19,12 @@ impl Meta {
             |found: &Result<u32, ErrorCode>| found.map(|object| self.locate(object, &mut table));
         let mut results: Vec<_> = found.iter().map(locate).collect();
         // From the last to the first, so that the first is the most recently used one.
-        for object in found.into_iter().rev().flatten() {
+        for (place, object) in found.into_iter().enumerate().rev() {
+            let Ok(object) = object else { continue };
             self.access(object);
             self.counters.lookup_hits += 1;
             self.counters.lookup_hit_bytes += self.objects[object].len;
+            self.note_reads(object, uses.get(place).copied().unwrap_or(1));
         }
         let mut successors = Vec::new();
         let mut until = self.now.after_ms(self.config.lease_ttl_ms);

@@ -2,7 +2,7 @@
 //! and allocator node.
 
 use mooncake_alloc::Handle;
-use mooncake_types::{PutMode, Tick, Version};
+use mooncake_types::{PutMode, Tick, Version, limits};
 
 use crate::class::{CLASSES, Class, Stamp};
 
@@ -23,7 +23,7 @@ pub(crate) struct Object {
     pub(crate) state: ObjectState,
     pub(crate) pin: Pin,
     pub(crate) data_type: u8,
-    pub(crate) mode: PutMode,
+    pub(crate) asked: Asked,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +55,65 @@ impl ObjectState {
     /// Whether its put has neither ended nor been given up.
     pub(crate) fn is_running(self) -> bool {
         matches!(self, ObjectState::Processing | ObjectState::Waiting | ObjectState::Overtaken)
+    }
+}
+
+/// What else the put asked for, and what the object has less or more of; in one byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked(u8);
+
+const REPLICAS: u8 = 0b1_1111;
+const UPSERT: u8 = 1 << 5;
+const SHORT: u8 = 1 << 6;
+const EXTRAS: u8 = 1 << 7;
+
+const _: () = assert!(limits::MAX_REPLICAS as u8 - 1 == REPLICAS);
+
+impl Asked {
+    /// A put of this many replicas, at least one.
+    pub(crate) fn new(mode: PutMode, replicas: u32) -> Self {
+        let upsert = if mode == PutMode::Upsert { UPSERT } else { 0 };
+        Self(upsert).with_replicas(replicas)
+    }
+
+    pub(crate) fn mode(self) -> PutMode {
+        match self.0 & UPSERT {
+            0 => PutMode::Insert,
+            _ => PutMode::Upsert,
+        }
+    }
+
+    /// How many replicas there should be, from 1 on.
+    pub(crate) fn replicas(self) -> u32 {
+        u32::from(self.0 & REPLICAS) + 1
+    }
+
+    pub(crate) fn with_replicas(self, replicas: u32) -> Self {
+        let replicas = replicas.clamp(1, limits::MAX_REPLICAS);
+        Self(self.0 & !REPLICAS | (replicas - 1) as u8)
+    }
+
+    /// Whether it is one replica, and nothing else is to be known.
+    pub(crate) fn is_plain(self) -> bool {
+        self.0 & !UPSERT == 0
+    }
+
+    /// Whether the object counts among those that lack replicas.
+    pub(crate) fn is_short(self) -> bool {
+        self.0 & SHORT != 0
+    }
+
+    pub(crate) fn with_short(self, short: bool) -> Self {
+        Self(self.0 & !SHORT | if short { SHORT } else { 0 })
+    }
+
+    /// Whether the object has replicas that nobody asked for.
+    pub(crate) fn has_extras(self) -> bool {
+        self.0 & EXTRAS != 0
+    }
+
+    pub(crate) fn with_extras(self, extras: bool) -> Self {
+        Self(self.0 & !EXTRAS | if extras { EXTRAS } else { 0 })
     }
 }
 
@@ -109,6 +168,8 @@ pub(crate) enum QueueKind {
     Hard,
     /// On its segment, of a version that is leaving.
     Replaced,
+    /// On its segment, a replica that nobody asked for: evicted before all others.
+    Extra,
 }
 
 impl QueueKind {
@@ -121,6 +182,7 @@ impl QueueKind {
             QueueKind::PinnedLeased => Some(PINNED_PLACES.start + 1),
             QueueKind::Hard => Some(PINNED_PLACES.end),
             QueueKind::Replaced => Some(REPLACED_PLACE),
+            QueueKind::Extra => Some(EXTRA_PLACE),
             QueueKind::Out | QueueKind::Processing | QueueKind::Releasing => None,
         }
     }
@@ -132,12 +194,31 @@ pub(crate) const PINNED_PLACES: std::ops::Range<usize> = 2 * CLASSES..2 * CLASSE
 /// The place of what was replaced.
 pub(crate) const REPLACED_PLACE: usize = PINNED_PLACES.end + 1;
 
+/// The place of the replicas that nobody asked for.
+pub(crate) const EXTRA_PLACE: usize = REPLACED_PLACE + 1;
+
 /// Queues that each segment has.
-pub(crate) const SEGMENT_QUEUES: usize = REPLACED_PLACE + 1;
+pub(crate) const SEGMENT_QUEUES: usize = EXTRA_PLACE + 1;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_asked_for_fits_a_byte() {
+        for mode in [PutMode::Insert, PutMode::Upsert] {
+            for replicas in 1..=limits::MAX_REPLICAS {
+                let asked = Asked::new(mode, replicas);
+                let marked = asked.with_short(true).with_extras(true);
+                assert_eq!((marked.mode(), marked.replicas()), (mode, replicas));
+                assert_eq!((marked.is_short(), marked.has_extras()), (true, true));
+                assert_eq!(marked.with_short(false).with_extras(false), asked);
+                assert_eq!(asked.is_plain(), replicas == 1);
+                assert_eq!(marked.with_replicas(0).replicas(), 1);
+                assert!(!marked.with_replicas(1).is_plain());
+            }
+        }
+    }
 
     #[test]
     fn records_keep_their_size() {

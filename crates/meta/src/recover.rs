@@ -74,6 +74,11 @@ impl Recovery {
         self.is_fresh && self.is_open
     }
 
+    /// Whether everybody has reported, and nobody unknown may any more: what was not reported is lost.
+    pub(crate) fn is_over(&self) -> bool {
+        self.serves && self.missing.is_empty() && !self.adopts()
+    }
+
     /// Members that have not reported.
     pub(crate) fn missing(&self) -> &BTreeSet<SegmentId> {
         &self.missing

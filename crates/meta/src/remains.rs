@@ -143,6 +143,7 @@ impl Meta {
         self.forget_soft_pin(object);
         self.leave_group(object);
         self.recovery.unsettled.remove(&object);
+        self.forget_replicas(object);
         let record = &mut self.objects[object];
         record.state = ObjectState::Replaced;
         let (version, key) = (record.version, record.key.clone());

@@ -34,6 +34,7 @@ impl Meta {
                 self.note_use(slot);
             }
         }
+        self.repair.wake();
     }
 
     fn lose_sight(&mut self, client: ClientId) {

@@ -41,6 +41,22 @@ pub struct Counters {
     pub drain_released: u64,
     /// Times that a drain could not move a replica.
     pub drain_failures: u64,
+    /// Replicas made in the place of ones that were lost.
+    pub repaired_replicas: u64,
+    /// Their bytes.
+    pub repaired_bytes: u64,
+    /// Copies to that end that failed.
+    pub repairs_failed: u64,
+    /// Times that an object was found to be read often.
+    pub hot_objects: u64,
+    /// Replicas made because of that.
+    pub extra_replicas_made: u64,
+    /// Their bytes.
+    pub extra_replica_bytes: u64,
+    /// Of them, replicas that were evicted.
+    pub extra_replicas_evicted: u64,
+    /// Copies to that end that failed.
+    pub replications_failed: u64,
 }
 
 /// [`Counters`] and what there is at this moment.
@@ -68,6 +84,14 @@ pub struct Stats {
     pub processing_tasks: usize,
     /// Drain jobs that run.
     pub drains: usize,
+    /// Objects that have fewer replicas than were asked for.
+    pub short_objects: usize,
+    /// Copies under way to replace replicas that were lost.
+    pub repairs_under_way: usize,
+    /// Objects with replicas made because they were read often.
+    pub extra_replica_objects: usize,
+    /// Copies under way to that end.
+    pub replications_under_way: usize,
     /// Bytes reserved in all segments in sight.
     pub used_bytes: u64,
     /// Bytes of all segments in sight.
@@ -104,6 +128,10 @@ impl Meta {
             pending_tasks: self.tasks.pending.len(),
             processing_tasks: self.tasks.processing.len(),
             drains: self.drains.running(),
+            short_objects: self.repair.short(),
+            repairs_under_way: self.repair.under_way(),
+            extra_replica_objects: self.extras.len(),
+            replications_under_way: self.replicator.under_way(),
             used_bytes: serving().map(|segment| segment.allocator.used()).sum(),
             capacity_bytes: serving().map(|segment| segment.allocator.capacity()).sum(),
             segments: self.segments.len(),

@@ -24,6 +24,10 @@ pub(crate) enum Origin {
     Caller,
     /// The drain of segments, by the number of its job.
     Drain(u32),
+    /// The repair of an object that lost replicas.
+    Repair,
+    /// One more replica of an object that is read often.
+    Replication,
 }
 
 /// How a task has ended.
@@ -161,7 +165,9 @@ impl Tasks {
     fn remember(&mut self, number: u64, origin: Origin, max_finished: usize) {
         let (finished, most) = match origin {
             Origin::Caller => (&mut self.finished, max_finished),
-            Origin::Drain(_) => (&mut self.own_finished, MAX_OWN_FINISHED),
+            Origin::Drain(_) | Origin::Repair | Origin::Replication => {
+                (&mut self.own_finished, MAX_OWN_FINISHED)
+            }
         };
         finished.push_back(number);
         while finished.len() > most {
@@ -222,6 +228,11 @@ impl Meta {
         }
     }
 
+    /// Whether an object has a task of any origin.
+    pub(crate) fn has_task(&self, object: u32) -> bool {
+        self.tasks.by_object.contains_key(&object)
+    }
+
     /// As [`Meta::ensure_no_callers_task`], and a task of the master's own ends.
     pub(crate) fn give_way(&mut self, object: u32) -> Result<(), ErrorCode> {
         match self.task_of(object) {
@@ -275,9 +286,12 @@ impl Meta {
     /// What the end of a task means to who wanted it. The object may be about to go: it is looked at again later, never
     /// changed here.
     fn tell_origin(&mut self, origin: Origin, number: u64, object: u32, ending: Ending) {
+        let made = || (ending == Ending::Success).then(|| self.objects[object].len);
         match origin {
             Origin::Caller => {}
             Origin::Drain(job) => self.drain_task_ended(job, (number, object), ending),
+            Origin::Repair => self.end_repair(made()),
+            Origin::Replication => self.end_replication(made()),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::Meta;
 use crate::record::{ObjectState, QueueKind};
 use crate::remains::Gathered;
 use crate::slab::NONE;
-use crate::task::{Ending, Tasks};
+use crate::task::{Ending, Origin, Tasks};
 
 /// Tasks of dead clients that fail between two requests.
 const TASKS_PER_TURN: usize = 256;
@@ -106,6 +106,9 @@ impl Meta {
         }
         self.void_beneath(copy);
         self.take_copy(number);
+        if self.tasks.known[&number].origin == Origin::Replication {
+            self.set_extras(object, self.extra_replicas(object) | self.replica_set(copy));
+        }
         self.adopt(object, copy);
         let Some(replica) = moved else { return Ok(Joined::Whole) };
         // Its segment may have left since, and its ranges with it.
@@ -145,11 +148,12 @@ impl Meta {
             }
             self.requeue(object, self.queue_after(object, true));
         } else {
-            let kind = self.queue_after(object, false);
+            let (kind, extras) = (self.queue_after(object, false), self.extra_replicas(object));
             for id in adopted {
-                self.enqueue(id, kind);
+                self.enqueue(id, self.queue_for(id, extras, kind));
             }
         }
+        self.note_replicas(object);
     }
 
     /// An object that a task may be about no longer holds its key: the task fails.

@@ -7,7 +7,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::Meta;
 use crate::place::{Piece, Pieces};
-use crate::record::{Object, ObjectState, Pin};
+use crate::record::{Asked, Object, ObjectState, Pin};
 use crate::reply::AddressTable;
 use crate::slab::NONE;
 use crate::task::{Ending, Origin};
@@ -83,9 +83,12 @@ impl Meta {
     fn begin_task(&mut self, number: u64, table: &mut AddressTable) -> Result<TaskOrder, Held> {
         let task = &self.tasks.known[&number];
         let (object, kind, assigned) = (task.object, task.kind, task.assigned);
+        if task.origin == Origin::Repair && !self.objects[object].asked.is_short() {
+            return Err(Held::Hopeless(ErrorCode::ReplicaAlreadyExists));
+        }
         let source = self.task_source(number)?;
         let replicas = match self.tasks.known[&number].origin {
-            Origin::Caller => self.place_targets(number)?,
+            Origin::Caller | Origin::Repair | Origin::Replication => self.place_targets(number)?,
             Origin::Drain(job) => smallvec![self.place_moved(job, number, source)?],
         };
         let copy = self.insert_copy(object, assigned, &replicas);
@@ -116,10 +119,10 @@ impl Meta {
                 let is_readable = self.unreadable_replicas(object) & 1 << replica == 0;
                 is_readable.then_some(replica)
             }
-            (Origin::Caller, TaskKind::Copy) => {
+            (_, TaskKind::Copy) => {
                 self.copy_source(object, Some(task.assigned)).map(|(replica, _)| replica)
             }
-            (Origin::Caller, TaskKind::Move) => {
+            (_, TaskKind::Move) => {
                 let source = self.move_source(object, &task.source, &task.targets[0]);
                 source.map_err(Held::Hopeless)?.map(|(replica, _)| replica)
             }
@@ -147,7 +150,7 @@ impl Meta {
     /// Reserves one range on each of the target segments that hold no replica.
     fn place_targets(&mut self, number: u64) -> Result<Replicas, Held> {
         let task = &self.tasks.known[&number];
-        let (object, names) = (task.object, task.targets.clone());
+        let (object, names, origin) = (task.object, task.targets.clone(), task.origin);
         let len = self.objects[object].len;
         let mut pieces: Vec<Piece> = Vec::with_capacity(names.len());
         for name in names {
@@ -166,11 +169,22 @@ impl Meta {
                 self.unreserve(&pieces);
                 return Err(self.why_unusable(&slots));
             }
-            let Some(piece) = self.place_on(len, &usable) else {
-                self.unreserve(&pieces);
-                return Err(Held::Later(ErrorCode::NoAvailableHandle));
+            let placed = match origin {
+                Origin::Caller => {
+                    self.place_on(len, &usable).ok_or(Held::Later(ErrorCode::NoAvailableHandle))
+                }
+                // Nothing is evicted for the master's own sake; it looks for another place.
+                _ => self
+                    .place_without_eviction(len, &usable)
+                    .ok_or(Held::Hopeless(ErrorCode::NoAvailableHandle)),
             };
-            pieces.push(piece);
+            match placed {
+                Ok(piece) => pieces.push(piece),
+                Err(held) => {
+                    self.unreserve(&pieces);
+                    return Err(held);
+                }
+            }
         }
         let lives = self.is_about(number, object);
         match (lives, pieces.is_empty()) {
@@ -222,7 +236,7 @@ impl Meta {
             state: ObjectState::Copying,
             pin: Pin::None,
             data_type: record.data_type,
-            mode: PutMode::Insert,
+            asked: Asked::new(PutMode::Insert, 1),
         };
         let copy = self.objects.insert(copy);
         self.attach(copy, self.class_of(object), numbered.into_iter());

@@ -57,7 +57,7 @@ impl Meta {
         let discard = started(self.processing.head).map(|t| t.after_ms(self.config.put_discard_ms));
         let release = started(self.releasing.head).map(|t| t.after_ms(self.config.put_release_ms));
         let timer = self.timers.first().map(|&(due, _)| due);
-        [discard, release, timer].into_iter().flatten().min()
+        [discard, release, timer, self.repair.due()].into_iter().flatten().min()
     }
 
     /// Does what is due, or a bounded part of it: [`Meta::poll_timeout`] then says that more is.
@@ -70,6 +70,7 @@ impl Meta {
         self.forget_dying();
         self.relieve_crowded();
         self.advance_drains();
+        self.repair();
     }
 
     fn fire_timers(&mut self) {
@@ -141,6 +142,7 @@ impl Meta {
             };
             let (object, replica) = (self.ranges[head].object, self.ranges[head].replica);
             self.free_replicas(object, 1 << replica);
+            self.repair.wake();
             if self.objects[object].first_range == NONE {
                 match self.objects[object].state {
                     ObjectState::Replaced => self.drop_object(object),

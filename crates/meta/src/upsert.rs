@@ -118,7 +118,7 @@ impl Meta {
         }
         let holder = self.find(&self.objects[object].key);
         let holder = holder.expect("somebody holds the key while an upsert waits");
-        if self.objects[object].mode == PutMode::Upsert && self.lives(holder) {
+        if self.objects[object].asked.mode() == PutMode::Upsert && self.lives(holder) {
             self.inherit_pin(holder, object);
         }
         self.index.remove(&self.objects, holder);
@@ -146,7 +146,7 @@ impl Meta {
     /// The answer to the end of a put that was overtaken. An upsert was done and then overwritten; an insert came too
     /// late.
     pub(crate) fn end_overtaken(&mut self, object: u32) -> Result<(), ErrorCode> {
-        let mode = self.objects[object].mode;
+        let mode = self.objects[object].asked.mode();
         self.requeue_put(object, QueueKind::Out);
         self.drop_object(object);
         match mode {

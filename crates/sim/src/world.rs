@@ -393,6 +393,8 @@ pub(crate) fn config(scenario: &Scenario, chance: &mut Chance) -> Config {
         pending_task_ms: TASK_MS,
         processing_task_ms: TASK_MS,
         recovery_grace_ms: 200,
+        // Replicas are made anew where nodes die.
+        repair_bytes_per_second: if scenario.faults.node_death_in > 0 { 256 << 20 } else { 0 },
         seed: chance.bits(),
         ..Config::default()
     }

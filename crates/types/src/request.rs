@@ -51,6 +51,13 @@ pub enum Request<'a> {
         /// The keys.
         keys: Vec<&'a str>,
     },
+    /// As [`Request::GetReplicaList`], of keys that are read by routes that the client has.
+    RenewRoutes {
+        /// The keys.
+        keys: Vec<&'a str>,
+        /// How often each was read since the master was asked for it last.
+        uses: Vec<u32>,
+    },
     /// Do these objects exist, complete? Grants a lease on each that does.
     ExistKey {
         /// The keys.

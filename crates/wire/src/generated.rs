@@ -288,6 +288,10 @@ pub struct PutRevokeRequest {
 pub struct GetReplicaListRequest {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub keys: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// How often each key was read by a route that the client has, since it asked for the key last. Absent for keys that it has
+    /// no routes to.
+    #[prost(uint32, repeated, tag = "2")]
+    pub uses: ::prost::alloc::vec::Vec<u32>,
 }
 /// Asks which objects exist, complete. Grants a lease on each that does.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -47,7 +47,7 @@ impl RequestMessage {
             Operation::PutStart(start) => Request::PutStart(put_start(start)?),
             Operation::PutEnd(end) => Request::PutEnd { puts: put_end(end)? },
             Operation::PutRevoke(revoke) => Request::PutRevoke { puts: put_revoke(revoke)? },
-            Operation::GetReplicaList(get) => Request::GetReplicaList { keys: keys(&get.keys)? },
+            Operation::GetReplicaList(get) => look_up(get)?,
             Operation::ExistKey(exist) => Request::ExistKey { keys: keys(&exist.keys)? },
             Operation::Remove(remove) => {
                 Request::Remove { keys: keys(&remove.keys)?, force: remove.force }
@@ -94,6 +94,16 @@ fn create_task(task: &proto::CreateTaskRequest) -> Result<CreateTask<'_>, Decode
         source: &task.source_segment,
         targets: task.target_segments.iter().map(String::as_str).collect(),
     })
+}
+
+/// What names uses renews routes.
+fn look_up(get: &proto::GetReplicaListRequest) -> Result<Request<'_>, DecodeError> {
+    let keys = keys(&get.keys)?;
+    if get.uses.is_empty() {
+        return Ok(Request::GetReplicaList { keys });
+    }
+    column::check_len("uses", &get.uses, keys.len())?;
+    Ok(Request::RenewRoutes { keys, uses: get.uses.clone() })
 }
 
 fn put_start(start: &proto::PutStartRequest) -> Result<PutStart<'_>, DecodeError> {

@@ -64,10 +64,8 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
         Request::PutRevoke { puts } => {
             body.keyed(tag::PUT_REVOKE, puts.iter().map(|put| put.key), &put_revoke(puts));
         }
-        Request::GetReplicaList { keys } => {
-            let rest = proto::GetReplicaListRequest::default();
-            body.keyed(tag::GET_REPLICA_LIST, keys.iter().copied(), &rest);
-        }
+        Request::GetReplicaList { keys } => body.look_up(keys, &[]),
+        Request::RenewRoutes { keys, uses } => body.look_up(keys, uses),
         Request::ExistKey { keys } => {
             let rest = proto::ExistKeyRequest::default();
             body.keyed(tag::EXIST_KEY, keys.iter().copied(), &rest);
@@ -117,6 +115,11 @@ impl Body<'_> {
         rest: &impl Message,
     ) {
         frame::append_keyed(self.out, (Kind::Request, self.request_id), Some(tag), keys, rest);
+    }
+
+    fn look_up(&mut self, keys: &[&str], uses: &[u32]) {
+        let rest = proto::GetReplicaListRequest { keys: Vec::new(), uses: uses.to_vec() };
+        self.keyed(tag::GET_REPLICA_LIST, keys.iter().copied(), &rest);
     }
 }
 

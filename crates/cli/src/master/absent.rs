@@ -13,8 +13,6 @@ enum Shape {
     Switch,
     /// Off while empty.
     Text,
-    /// Off while it has this value.
-    Choice(&'static str),
     /// A setting of a feature that another flag turns on.
     Setting,
     /// The same, but a switch.
@@ -79,15 +77,6 @@ const FEATURES: &[Feature] = &[
             ("global_file_segment_size", Shape::Setting),
             ("enable_disk_eviction", Shape::SwitchSetting),
             ("quota_bytes", Shape::Setting),
-        ],
-    },
-    Feature {
-        name: "dynamic replication",
-        flags: &[
-            ("dynamic_replication_mode", Shape::Choice("off")),
-            ("dynamic_replication_heat_window_seconds", Shape::Setting),
-            ("dynamic_replication_admission_qps_threshold", Shape::Setting),
-            ("dynamic_replication_max_memory_replicas", Shape::Setting),
         ],
     },
     Feature {
@@ -185,7 +174,6 @@ fn check_value(feature: &str, flag: &str, shape: Shape, value: &str) -> Result<(
             on && shape == Shape::Switch
         }
         Shape::Text => !value.is_empty(),
-        Shape::Choice(off) => value != off,
         Shape::Setting => false,
     };
     match on {

@@ -46,6 +46,10 @@ pub struct MasterFlags {
     #[command(flatten)]
     pub tasks: TaskFlags,
 
+    /// Replicas.
+    #[command(flatten)]
+    pub replicas: ReplicaFlags,
+
     /// No effect.
     #[command(flatten)]
     pub accepted: AcceptedFlags,
@@ -237,6 +241,39 @@ pub struct TaskFlags {
     /// How often a task that finds no room for its replicas is tried again.
     #[arg(long, default_value_t = 10, value_name = "COUNT")]
     pub max_retry_attempts: u32,
+}
+
+/// See [`MasterFlags`].
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Replicas", rename_all = "snake_case")]
+pub struct ReplicaFlags {
+    /// Most bytes per second that are copied to make lost replicas anew, bytes or like 1GB; 0: they are not made anew.
+    #[arg(long, default_value = "256MB", value_name = "SIZE")]
+    pub repair_bytes_per_second: ByteSize,
+    /// Whether objects that are read often get more replicas.
+    #[arg(long, value_enum, default_value = "off", value_name = "MODE")]
+    pub dynamic_replication_mode: ReplicationName,
+    /// How long reads are counted before the count begins anew, in seconds.
+    #[arg(long, default_value_t = 10, value_name = "SECONDS")]
+    pub dynamic_replication_heat_window_seconds: u32,
+    /// Reads per second from which on an object is read often.
+    #[arg(long, default_value_t = 0.8, value_name = "RATE")]
+    pub dynamic_replication_admission_qps_threshold: f64,
+    /// Objects with that many replicas get no more because they are read often.
+    #[arg(long, default_value_t = 2, value_name = "COUNT")]
+    pub dynamic_replication_max_memory_replicas: u32,
+}
+
+/// Values of `--dynamic_replication_mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum ReplicationName {
+    /// Reads are not counted.
+    Off,
+    /// Which objects are read often is counted and logged.
+    Observe,
+    /// They get more replicas.
+    Enforce,
 }
 
 /// Values of `--memory_allocator`.

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use mooncake_master::{Config, MetadataServer};
-use mooncake_meta::{AllocatorKind, Config as PoolConfig, Strategy};
+use mooncake_meta::{AllocatorKind, Config as PoolConfig, Replication, ReplicationMode, Strategy};
 
-use super::flags::{AllocatorName, MasterFlags, StrategyName};
+use super::flags::{AllocatorName, MasterFlags, ReplicaFlags, ReplicationName, StrategyName};
 use super::leadership::Surroundings;
 
 impl MasterFlags {
@@ -96,7 +96,24 @@ impl MasterFlags {
             pending_task_ms: self.tasks.pending_task_timeout_sec.saturating_mul(1_000),
             processing_task_ms: self.tasks.processing_task_timeout_sec.saturating_mul(1_000),
             max_task_retries: self.tasks.max_retry_attempts,
+            repair_bytes_per_second: self.replicas.repair_bytes_per_second.0,
+            replication: self.replicas.replication(),
             ..PoolConfig::default()
+        }
+    }
+}
+
+impl ReplicaFlags {
+    fn replication(&self) -> Replication {
+        Replication {
+            mode: match self.dynamic_replication_mode {
+                ReplicationName::Off => ReplicationMode::Off,
+                ReplicationName::Observe => ReplicationMode::Observe,
+                ReplicationName::Enforce => ReplicationMode::Enforce,
+            },
+            window_ms: u64::from(self.dynamic_replication_heat_window_seconds) * 1_000,
+            admission_qps: self.dynamic_replication_admission_qps_threshold,
+            max_replicas: self.dynamic_replication_max_memory_replicas,
         }
     }
 }

@@ -97,7 +97,7 @@ impl Rpc {
             Request::PutRevoke { puts } => {
                 either(puts.len(), Self::PutRevoke, Self::BatchPutRevoke)
             }
-            Request::GetReplicaList { keys } => {
+            Request::GetReplicaList { keys } | Request::RenewRoutes { keys, .. } => {
                 either(keys.len(), Self::GetReplicaList, Self::BatchGetReplicaList)
             }
             Request::ExistKey { keys } => either(keys.len(), Self::ExistKey, Self::BatchExistKey),

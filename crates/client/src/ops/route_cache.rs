@@ -34,8 +34,8 @@ struct State {
     old: Generation,
     /// The leader that the routes are of.
     epoch: Epoch,
-    /// Keys whose leases are to be renewed.
-    due: Vec<Box<str>>,
+    /// Keys whose leases are to be renewed, and how often each was used since it was looked up or this was taken.
+    due: Vec<(Box<str>, u32)>,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +51,8 @@ struct Entry {
     until: Tick,
     /// From when on its next use has the lease renewed; absent once that is due.
     renew_at: Option<Tick>,
+    /// Uses that the master was not told of.
+    uses: u32,
 }
 
 impl CacheLimits {
@@ -115,8 +117,11 @@ impl RouteCache {
         for (key, route) in routes {
             let route = route.compact().map_or(route, Arc::new);
             let Some(entry) = Entry::new(route, now) else { continue };
-            state.old.remove(key);
-            state.young.insert(key.into(), entry);
+            let old = state.old.take(key).map(|(_, entry)| entry);
+            let before = state.young.insert(key.into(), entry).or(old);
+            if let Some(uses) = before.map(|entry| entry.uses).filter(|&uses| uses > 0) {
+                state.young.count(key, uses);
+            }
             forgotten.extend(state.grow_old(half));
         }
         drop(state);
@@ -146,9 +151,9 @@ impl RouteCache {
         drop(state);
     }
 
-    /// Keys that were used when half of their leases was over: what is read by cached routes alone would look unused to
-    /// the master. No more than fit one request.
-    pub fn take_due(&self) -> Vec<Box<str>> {
+    /// Keys that were used when half of their leases was over, and how often since they were looked up or this said so:
+    /// what is read by cached routes alone would look unused to the master. No more than fit one request.
+    pub fn take_due(&self) -> Vec<(Box<str>, u32)> {
         std::mem::take(&mut self.lock().due)
     }
 
@@ -198,9 +203,10 @@ impl State {
             return None;
         }
         let route = Arc::clone(&entry.route);
+        entry.uses = entry.uses.saturating_add(1);
         if self.due.len() < limits::MAX_BATCH_KEYS && entry.renew_at.is_some_and(|at| now >= at) {
             entry.renew_at = None;
-            self.due.push(key.into());
+            self.due.push((key.into(), std::mem::take(&mut entry.uses)));
         }
         Some(route)
     }
@@ -216,10 +222,19 @@ impl State {
 }
 
 impl Generation {
-    fn insert(&mut self, key: Box<str>, entry: Entry) {
-        self.remove(&key);
+    /// Gives what was there before.
+    fn insert(&mut self, key: Box<str>, entry: Entry) -> Option<Entry> {
+        let before = self.take(&key).map(|(_, entry)| entry);
         self.bytes += len_bytes(&key, &entry);
         self.routes.insert(key, entry);
+        before
+    }
+
+    /// A route was used that often before it was looked up again.
+    fn count(&mut self, key: &str, uses: u32) {
+        if let Some(entry) = self.routes.get_mut(key) {
+            entry.uses = entry.uses.saturating_add(uses);
+        }
     }
 
     fn take(&mut self, key: &str) -> Option<(Box<str>, Entry)> {
@@ -240,7 +255,7 @@ impl Entry {
         let left_ms = route.lease_end().since_ms(now);
         let usable_ms = left_ms.checked_sub(left_ms / 64 + 2).filter(|&ms| ms > 0)?;
         let renew_at = Some(now.after_ms(left_ms / 2));
-        Some(Self { route, until: now.after_ms(usable_ms), renew_at })
+        Some(Self { route, until: now.after_ms(usable_ms), renew_at, uses: 0 })
     }
 }
 
@@ -359,9 +374,12 @@ mod tests {
         keep(&cache, "unused", 1, 0);
         let is_due = |now| cache.find(["k"].into_iter(), Tick(now), Epoch(1)).1;
         assert_eq!([is_due(3_199), is_due(3_200), is_due(3_300)], [false, true, true]);
-        assert_eq!(cache.take_due(), [Box::from("k")], "once");
+        assert_eq!(cache.take_due(), [(Box::from("k"), 2)], "once");
         keep(&cache, "k", 1, 3_300);
         assert!(!is_due(3_301));
+        assert!(is_due(6_500));
+        assert_eq!(cache.take_due(), [(Box::from("k"), 3)], "one before it was renewed, two since");
+        keep(&cache, "k", 1, 6_500);
         assert_eq!(find(&cache, "k", 9_000), version(1), "it lasts longer");
     }
 

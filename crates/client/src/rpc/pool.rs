@@ -122,6 +122,7 @@ pub fn is_idempotent(request: &Request<'_>) -> bool {
         | Request::FetchDrops { .. }
         | Request::Retract { .. }
         | Request::GetReplicaList { .. }
+        | Request::RenewRoutes { .. }
         | Request::Dropped { .. }
         | Request::ExistKey { .. }
         | Request::DrainSegments { .. }

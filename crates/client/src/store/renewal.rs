@@ -81,12 +81,13 @@ impl Renewal {
 
     fn renew(&self) {
         let due = self.cache.take_due();
-        let keys: Vec<&str> = due.iter().map(AsRef::as_ref).collect();
+        let keys: Vec<&str> = due.iter().map(|(key, _)| &**key).collect();
+        let uses = due.iter().map(|&(_, uses)| uses).collect();
         if keys.is_empty() {
             return;
         }
         let (asked_at, epoch) = (self.clock.now(), self.host.epoch());
-        match self.pool.call(&Request::GetReplicaList { keys: keys.clone() }) {
+        match self.pool.call(&Request::RenewRoutes { keys: keys.clone(), uses }) {
             Ok(Reply::Located { results, successors, segments, lease_ms }) => {
                 let lease_end = asked_at.after_ms(lease_ms);
                 let segments: Arc<[_]> = segments.into();

@@ -84,8 +84,14 @@ impl Operation {
             Request::PutEnd { .. } => Operation::BatchPutEnd,
             Request::PutRevoke { puts } if puts.len() == 1 => Operation::PutRevoke,
             Request::PutRevoke { .. } => Operation::BatchPutRevoke,
-            Request::GetReplicaList { keys } if keys.len() == 1 => Operation::GetReplicaList,
-            Request::GetReplicaList { .. } => Operation::BatchGetReplicaList,
+            Request::GetReplicaList { keys } | Request::RenewRoutes { keys, .. }
+                if keys.len() == 1 =>
+            {
+                Operation::GetReplicaList
+            }
+            Request::GetReplicaList { .. } | Request::RenewRoutes { .. } => {
+                Operation::BatchGetReplicaList
+            }
             Request::ExistKey { keys } if keys.len() == 1 => Operation::ExistKey,
             Request::ExistKey { .. } => Operation::BatchExistKey,
             Request::Remove { keys, .. } if keys.len() == 1 => Operation::Remove,

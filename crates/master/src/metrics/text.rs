@@ -68,6 +68,7 @@ impl Snapshot {
         )?;
         self.recovery(out)?;
         out.gauge("master_drain_jobs", "Drain jobs that run", stats.drains as u64)?;
+        self.replicas(out)?;
         out.gauge("mem_cache_nums_", "Objects in memory", stats.keys as u64)?;
         out.gauge("file_cache_nums_", "Objects on disk", 0)
     }
@@ -99,6 +100,62 @@ impl Snapshot {
             "Entries that went from the pool and that nodes may still hold",
             stats.undropped_entries as u64,
         )
+    }
+
+    fn replicas(&self, out: &mut Metrics<'_, '_>) -> fmt::Result {
+        let stats = &self.stats;
+        out.gauge(
+            "master_objects_lacking_replicas",
+            "Objects with fewer replicas than their puts asked for",
+            stats.short_objects as u64,
+        )?;
+        out.gauge(
+            "master_repairs_running",
+            "Copies under way in the place of lost replicas",
+            stats.repairs_under_way as u64,
+        )?;
+        out.gauge(
+            "master_dynamic_replica_objects",
+            "Objects with replicas made because they were read often",
+            stats.extra_replica_objects as u64,
+        )?;
+        out.gauge(
+            "master_dynamic_replications_running",
+            "Copies under way of objects that are read often",
+            stats.replications_under_way as u64,
+        )?;
+        let c = &stats.counters;
+        let counters = [
+            (
+                "master_repaired_replicas_total",
+                "Replicas made in the place of lost ones",
+                c.repaired_replicas,
+            ),
+            ("master_repaired_bytes_total", "Bytes of these", c.repaired_bytes),
+            ("master_repair_failures_total", "Copies to that end that failed", c.repairs_failed),
+            (
+                "master_hot_objects_total",
+                "Times that an object was found to be read often",
+                c.hot_objects,
+            ),
+            (
+                "master_dynamic_replicas_total",
+                "Replicas made because of that",
+                c.extra_replicas_made,
+            ),
+            ("master_dynamic_replica_bytes_total", "Bytes of these", c.extra_replica_bytes),
+            (
+                "master_dynamic_replicas_evicted_total",
+                "Of these, replicas that were evicted",
+                c.extra_replicas_evicted,
+            ),
+            (
+                "master_dynamic_replication_failures_total",
+                "Copies to that end that failed",
+                c.replications_failed,
+            ),
+        ];
+        counters.into_iter().try_for_each(|(name, help, value)| out.counter(name, help, value))
     }
 
     fn segments(&self, out: &mut Metrics<'_, '_>) -> fmt::Result {

@@ -2,6 +2,7 @@
 
 mod groups;
 mod recovery;
+mod replicas;
 mod sight;
 mod tasks;
 mod upserts;
@@ -50,6 +51,8 @@ impl Meta {
         self.every_segment_is_seen_as_its_client_is()?;
         self.every_doubt_has_its_timer()?;
         self.every_task_is_where_its_status_says()?;
+        self.every_object_that_lacks_replicas_is_counted()?;
+        self.every_extra_replica_stands_in_for_none()?;
         self.every_member_is_where_it_should_be()?;
         self.nothing_to_be_read_is_to_be_dropped()?;
         self.every_stripe_that_waits_is_kept()
@@ -144,6 +147,7 @@ impl Meta {
                 }
                 QueueKind::PinnedFresh | QueueKind::PinnedLeased => complete && pinned,
                 QueueKind::Replaced => object.state == ObjectState::Replaced,
+                QueueKind::Extra => complete,
             };
             ensure("a range stands in the queue of its state", right, || {
                 format!("range {id}: {range:?} of {object:?}")

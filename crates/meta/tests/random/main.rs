@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use action::{Action, Dice, KEYS, KIB, draw, name, segment, segments_of};
 use model::{Model, RARE, Run};
-use mooncake_meta::{AllocatorKind, Config, Strategy};
+use mooncake_meta::{AllocatorKind, Config, Replication, ReplicationMode, Strategy};
 use mooncake_types::{ClientId, Reply, Request};
 use world::World;
 
@@ -83,6 +83,16 @@ fn config(seed: u64) -> Config {
         strategy: if seed % 3 == 2 { Strategy::FreeRatioFirst } else { Strategy::Random },
         soft_pin_ttl_ms: 12_000,
         stripe_threshold_bytes: if seed % 4 == 3 { 128 * KIB } else { 0 },
+        replication: Replication {
+            mode: match seed % 7 {
+                0 => ReplicationMode::Off,
+                1 => ReplicationMode::Observe,
+                _ => ReplicationMode::Enforce,
+            },
+            window_ms: 200_000,
+            admission_qps: 0.005,
+            max_replicas: 3,
+        },
         ..Config::default()
     }
 }
@@ -108,6 +118,17 @@ fn run(seed: u64, events: usize) -> BTreeMap<&'static str, u64> {
     }
     let moved = run.world.meta.stats().counters.drain_moved;
     run.met.insert("a drain moved an object", moved);
+    let counters = run.world.meta.stats().counters;
+    let copies = [
+        ("a lost replica was replaced", counters.repaired_replicas),
+        ("an object that is read often got another replica", counters.extra_replicas_made),
+        ("such a replica was evicted", counters.extra_replicas_evicted),
+        (
+            "a task of the master's own failed",
+            counters.repairs_failed + counters.replications_failed,
+        ),
+    ];
+    run.met.extend(copies);
     run.met
 }
 

@@ -100,7 +100,7 @@ pub(crate) struct Run {
 }
 
 /// What random worlds must have met to have tested anything.
-pub(crate) const RARE: [&str; 19] = [
+pub(crate) const RARE: [&str; 23] = [
     "an object went out of sight",
     "an object came back into sight",
     "a put took the place of what was out of sight",
@@ -120,6 +120,10 @@ pub(crate) const RARE: [&str; 19] = [
     "a drain has succeeded",
     "a drain has failed",
     "a drain was canceled",
+    "a lost replica was replaced",
+    "an object that is read often got another replica",
+    "such a replica was evicted",
+    "a task of the master's own failed",
 ];
 
 pub(crate) fn extents(placements: &[Placement], segments: &[SegmentAddress]) -> Vec<Extent> {

@@ -107,11 +107,12 @@ impl Run {
     fn meet_own_task(&mut self, client: ClientId, order: &TaskOrder) -> usize {
         let object = &self.model.objects[&order.key];
         assert_eq!((object.version, object.len), (order.version, order.len));
+        let kind = self.world.query_task(order.id).expect("it was just handed out").kind;
         self.model.tasks.push(Task {
             id: order.id,
             key: order.key.clone(),
             version: order.version,
-            moves: true,
+            moves: kind == TaskKind::Move,
             assigned: client,
             fetched: false,
             own: true,

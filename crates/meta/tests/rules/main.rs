@@ -9,6 +9,8 @@ mod place;
 mod put;
 mod recovery;
 mod remains;
+mod repair;
+mod replicate;
 mod retract;
 mod scan;
 mod segments;

@@ -76,7 +76,7 @@ impl Op<'static> for RoutedGet {
 
 /// Has the leases renewed of routes that were used, if there are any.
 pub(crate) fn renew(routes: &Routes, desk: &Desk) -> Option<Task> {
-    let due: Vec<usize> = routes.cache.take_due().iter().map(|key| number_of(key)).collect();
+    let due: Vec<usize> = routes.cache.take_due().iter().map(|(key, _)| number_of(key)).collect();
     if due.is_empty() {
         return None;
     }

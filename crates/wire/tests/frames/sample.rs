@@ -121,6 +121,7 @@ fn objects() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         ("put end", Request::PutEnd { puts: vec![end(KEYS[0], 0), end(KEYS[2], u32::MAX)] }),
         ("put revoke", Request::PutRevoke { puts: revoked }),
         ("get replica list", Request::GetReplicaList { keys: KEYS.to_vec() }),
+        ("renew routes", Request::RenewRoutes { keys: KEYS.to_vec(), uses: vec![1, 0, u32::MAX] }),
         ("exist key", Request::ExistKey { keys: KEYS.to_vec() }),
         ("exist key, no keys", Request::ExistKey { keys: vec![] }),
         ("remove", Request::Remove { keys: vec![KEYS[0]], force: false }),

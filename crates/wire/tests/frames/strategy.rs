@@ -136,6 +136,10 @@ fn request() -> impl Strategy<Value = Request<'static>> {
         vec(put_end(), 0..6).prop_map(|puts| Request::PutEnd { puts }),
         vec(key_version(), 0..6).prop_map(|puts| Request::PutRevoke { puts }),
         keys().prop_map(|keys| Request::GetReplicaList { keys }),
+        vec((text(), any::<u32>()), 1..9).prop_map(|uses| {
+            let (keys, uses) = uses.into_iter().unzip();
+            Request::RenewRoutes { keys, uses }
+        }),
         keys().prop_map(|keys| Request::ExistKey { keys }),
         vec(range_drop(), 0..6).prop_map(|dropped| Request::Dropped { dropped }),
         (keys(), any::<bool>()).prop_map(|(keys, force)| Request::Remove { keys, force }),
