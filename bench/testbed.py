@@ -98,7 +98,9 @@ class Pool:
 
     def __init__(self, variant: str, server: Place = HERE_PLACE, python: str | None = None) -> None:
         """`python` is the interpreter of another environment than the variant's."""
-        self.variables, self.server = variables_of(variant), server
+        # What masters of earlier pools remember of their members, at the same port by chance, is not this pool's.
+        self.state = tempfile.TemporaryDirectory()
+        self.variables, self.server = {**variables_of(variant), "XDG_STATE_HOME": self.state.name}, server
         self.python = python or str(python_of(VARIANTS[variant][1]))
         self.log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
         self.processes: list[subprocess.Popen[Any]] = []
@@ -170,3 +172,4 @@ class Pool:
             client.process.stdin.close()
         peer.stop(self.processes)
         self.log.close()
+        self.state.cleanup()

@@ -306,7 +306,7 @@ def test_figures_of_the_load_are_pairs_of_name_and_value() -> None:
 def test_a_line_of_the_load_has_a_dash_for_what_is_not_known() -> None:
     measured = [(master_load.Case("put", 1000, 4, 16), {"requests_per_s": 1234.0, "keys_per_s": 1234000.0})]
     assert master_load.report(measured).splitlines()[2:] == [
-        "| put_start, put_end, remove | 1,000 | 4 | 16 | 1,234 | 1,234,000 | - | - | - | - | - |"
+        "| put_start, put_end, remove, dropped | 1,000 | 4 | 16 | 1,234 | 1,234,000 | - | - | - | - | - |"
     ]
 
 

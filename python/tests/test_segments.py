@@ -57,7 +57,10 @@ def test_a_grace_period(cluster: Cluster, lender: Store) -> None:
     (replica,) = lender.get_replica_desc("new")
     assert replica.get_memory_descriptor().buffer_descriptor.transport_endpoint != name
     assert reader.get("old") == content("old", MIB)
-    wait_until(lambda: reader.is_exist("old") == 0, 20, "the grace period is over")
+    wait_until(lambda: capacity(cluster, name) == 0, 20, "the grace period is over")
+    assert reader.get("old") == content("old", MIB), "another node has taken it over"
+    (replica,) = reader.get_replica_desc("old")
+    assert replica.get_memory_descriptor().buffer_descriptor.transport_endpoint != name
 
 
 def test_a_file_is_mounted(cluster: Cluster, lender: Store, tmp_path: Path) -> None:

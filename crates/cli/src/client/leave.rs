@@ -10,12 +10,14 @@ use crate::stop_signal::StopSignal;
 
 /// Time between two lines about how far it is.
 const PERIOD: Duration = Duration::from_secs(1);
+/// How long puts that have begun are waited for when nothing else is left: their writers may have died.
+const LAST_PUTS: Duration = Duration::from_secs(2);
 
 /// Has what lies in the store's segments moved to others, until it is done, the time is over or another signal comes. What
 /// stays here is lost, and the log says how much that is.
 pub(super) fn hand_over(store: &Store, patience: Duration, stop: &mut StopSignal) {
     let begun = Instant::now();
-    let mut told = begun;
+    let (mut told, mut held) = (begun, begun);
     let drained = store.drain(patience, |report| {
         if told.elapsed() >= PERIOD {
             told = Instant::now();
@@ -26,7 +28,10 @@ pub(super) fn hand_over(store: &Store, patience: Duration, stop: &mut StopSignal
                 "other nodes take over what lies here"
             );
         }
-        !stop.has_come_again()
+        if report.remaining_units > 0 || report.status != DrainStatus::Running {
+            held = Instant::now();
+        }
+        held.elapsed() < LAST_PUTS && !stop.has_come_again()
     });
     match drained {
         Ok(report) => tell(&report, begun.elapsed()),
