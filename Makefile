@@ -18,7 +18,7 @@ SECONDS ?= 600
 SEED ?=
 CHAOS := cargo run --locked --package mooncake-chaos -- run
 # The servers that tests start themselves, and how they are installed.
-SERVER_PACKAGES := etcd-server redis-server
+SERVER_PACKAGES := etcd-server redis-server iproute2
 AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 
 .DEFAULT_GOAL := help
@@ -53,11 +53,11 @@ check-licences:
 
 test: build check test-rust test-chaos test-python ## run everything: checks, Rust tests, Python tests, processes
 
-servers: ## install etcd and Redis, which tests start, from Debian's packages; as root, or by sudo
-	@if ! command -v etcd >/dev/null || ! command -v redis-server >/dev/null; then set -x; \
+servers: ## install etcd, Redis and ip, which tests start, from Debian's packages; as root, or by sudo
+	@if ! { command -v etcd && command -v redis-server && command -v ip; } >/dev/null; then set -x; \
 	    $(AS_ROOT) apt-get update && \
 	    $(AS_ROOT) env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends $(SERVER_PACKAGES) \
-	|| { echo "the tests need etcd and redis-server on the PATH; as root: apt-get install $(SERVER_PACKAGES)" >&2; exit 1; }; fi
+	|| { echo "the tests need etcd, redis-server and ip on the PATH; as root: apt-get install $(SERVER_PACKAGES)" >&2; exit 1; }; fi
 
 test-rust: servers
 	@if cargo nextest --version >/dev/null 2>&1; then set -x; cargo nextest run --workspace --locked; \
