@@ -4,8 +4,8 @@
     cargo install --locked inferno           # once; and perf has to be there (Debian: apt-get install linux-perf)
     python3 bench/flame_graph.py             # a build with symbols in target/profiled, then a quarter of a minute
 
-A master of its own is loaded in turn with existence checks, look-ups and puts, in batches of 1,000 keys (an example of
-crates/client, `master_load`), while perf takes its stacks 999 times a second.
+Three masters are loaded, one with existence checks, one with look-ups and one with puts, in batches of 1,000 keys (an
+example of crates/client, `master_load`), while perf takes its stacks 999 times a second.
 """
 
 import argparse
@@ -46,20 +46,19 @@ def require(*programs: str) -> None:
         )
 
 
-def record(seconds: int, folder: pathlib.Path) -> pathlib.Path:
-    """The stacks of a master under load, as perf wrote them."""
+def record(work: str, seconds: int, folder: pathlib.Path) -> pathlib.Path:
+    """The stacks of a master under one kind of load, as perf wrote them."""
     rpc, metrics = str(peer.free_port()), str(peer.free_port())
     listen = ["--rpc_port", rpc, "--metrics_port", metrics, "--state_dir", "none"]
     master = subprocess.Popen([TARGET / "release" / "mooncake_master", *listen], stderr=subprocess.DEVNULL)
-    stacks = folder / "stacks"
+    stacks = folder / work
     try:
         peer.wait_for_port(int(rpc), master)
         perf = ["perf", "record", "--quiet", "-e", "cpu-clock", "-F", "999", "-g", "-p", str(master.pid), "-o", stacks]
         taken = subprocess.Popen(perf)
-        for work in WORKS:
-            load = [TARGET / "release" / "examples" / "master_load", "--master", f"127.0.0.1:{rpc}", "--work", work]
-            options = ["--keys", "1000", "--connections", "2", "--in-flight", "4", "--objects", "100000"]
-            subprocess.run([*load, *options, "--seconds", str(seconds)], check=True, stdout=subprocess.DEVNULL)
+        load = [TARGET / "release" / "examples" / "master_load", "--master", f"127.0.0.1:{rpc}", "--work", work]
+        options = ["--keys", "1000", "--connections", "2", "--in-flight", "4", "--objects", "100000"]
+        subprocess.run([*load, *options, "--seconds", str(seconds)], check=True, stdout=subprocess.DEVNULL)
         taken.send_signal(signal.SIGINT)
         taken.wait()
     finally:
@@ -81,7 +80,7 @@ def main() -> None:
     for part in PARTS:
         subprocess.run([*BUILD, *part], cwd=ROOT, env={**os.environ, **SETTINGS}, check=True)
     with tempfile.TemporaryDirectory() as folder:
-        lines = folded(record(args.seconds, pathlib.Path(folder)))
+        lines = "".join(folded(record(work, args.seconds, pathlib.Path(folder))) for work in WORKS)
     graph = ["inferno-flamegraph", "--title", TITLE, "--minwidth", "0.3"]
     args.out.write_text(subprocess.run(graph, input=lines, check=True, capture_output=True, text=True).stdout)
     print(f"written to {args.out}\n\n{shares(lines)}")
