@@ -66,10 +66,10 @@ impl Want<'_> {
 /// Gets objects: look up, read, fail over.
 ///
 /// A replica on this node comes first, the others are spread by chance. A replica that fails is followed by the
-/// next; when all have failed, by one fresh lookup, which may name others, and by further ones for as long as each names a
-/// newer version; then by an error. A route is not used
-/// after its lease has run out; a fresh one is looked up instead. A version that is to replace another is read only
-/// once all replicas of the older one were found dropped.
+/// next; when all have failed, by one fresh lookup, which may name others, and by further ones for as long as each names
+/// a place that the one before did not; then by an error. A route is not used after its lease has run out; a fresh one is
+/// looked up instead. A version that is to replace another is read only once all replicas of the older one were found
+/// dropped.
 ///
 /// With routes that the caller holds ([`GetOp::held`]) the master is never asked.
 #[derive(Debug)]

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use mooncake_types::{ErrorCode, Located, SegmentAddress, SegmentId, Tick, Version};
+use mooncake_types::{ErrorCode, Located, SegmentAddress, SegmentId, Tick};
 
 use super::get::{MAX_ATTEMPTS, Want};
 use super::route::{Place, Route};
@@ -28,9 +28,8 @@ pub(super) struct InGet {
     /// Where reading failed since the last lookup that was made because everything had failed, and whether the version
     /// was dropped there.
     failed: Vec<(Place, bool)>,
-    looked_afresh: bool,
-    /// The version that failed at all its replicas last.
-    failed_version: Option<Version>,
+    /// The route that was looked up and failed at all its replicas last.
+    exhausted: Option<Arc<Route>>,
     pub(super) idle_lookups: u32,
     pub(super) attempts: u32,
     /// What to answer if nothing is left to try.
@@ -54,8 +53,7 @@ impl InGet {
             reading: 0..0,
             fetches: 0,
             failed: Vec::new(),
-            looked_afresh: false,
-            failed_version: None,
+            exhausted: None,
             idle_lookups: 0,
             attempts: 0,
             verdict: ErrorCode::ObjectNotFound,
@@ -64,8 +62,8 @@ impl InGet {
 
     /// An item with the one route that it may use.
     pub(super) fn held(position: usize, route: Arc<Route>) -> Self {
-        let failed_version = Some(route.version());
-        Self { route: Some(route), looked_afresh: true, failed_version, ..Self::new(position) }
+        let exhausted = Some(Arc::clone(&route));
+        Self { route: Some(route), exhausted, ..Self::new(position) }
     }
 
     pub(super) fn begin_with(&mut self, route: Arc<Route>) {
@@ -103,7 +101,8 @@ impl InGet {
     }
 
     /// Settles which replica is read next. When all have failed, the route is dropped, so that a fresh one is looked
-    /// up: once, and again whenever there was a newer version meanwhile. After that the item has failed for good.
+    /// up: once, and again whenever the last one led to a newer version or to another place, so that something may
+    /// have changed since. After that the item has failed for good.
     pub(super) fn choose(
         &mut self,
         own: &[SegmentId],
@@ -139,7 +138,7 @@ impl InGet {
     }
 
     fn drop_route(&mut self) -> Result<(), ErrorCode> {
-        let version = self.route().version();
+        let route = self.route.take().expect("an item that is read has a route");
         if !self.successors.is_empty() {
             // The older version is somewhere still, but not to be had.
             self.verdict = match self.verdict {
@@ -147,15 +146,16 @@ impl InGet {
                 verdict => verdict,
             };
         }
-        self.route = None;
         self.successors.clear();
-        let is_newer = self.failed_version.is_none_or(|failed| failed < version);
-        let may_look = self.is_cached || !self.looked_afresh || is_newer;
+        let told_news =
+            self.exhausted.as_ref().is_none_or(|before| leads_elsewhere(&route, before));
+        let may_look = self.is_cached || told_news;
         if !may_look || self.attempts >= MAX_ATTEMPTS {
             return Err(self.verdict);
         }
-        self.looked_afresh |= !self.is_cached;
-        self.failed_version = Some(version).filter(|_| !self.is_cached).or(self.failed_version);
+        if !self.is_cached {
+            self.exhausted = Some(route);
+        }
         self.is_cached = false;
         self.failed.clear();
         Ok(())
@@ -189,6 +189,11 @@ impl InGet {
         }
         self.fetches = fetches.len() - before;
     }
+}
+
+/// Whether there is a place that the route before did not lead to.
+fn leads_elsewhere(route: &Route, before: &Route) -> bool {
+    route.places().any(|place| before.places().all(|known| known != place))
 }
 
 pub(super) fn has_all(want: &Want<'_>, object_len: u64) -> bool {

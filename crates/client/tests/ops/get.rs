@@ -309,6 +309,44 @@ fn a_master_that_names_ever_new_places_is_given_up() {
 }
 
 #[test]
+fn an_object_that_moves_and_is_replaced_during_a_get_is_found() {
+    let items = [item("a")];
+    let at = |counter, offset| found(vec![located(counter, 10, &[(0, 0, offset, 10)])]);
+    let turns = vec![
+        Turn::Call(0, look(&["a"]), at(7, 64)),
+        Turn::Read(1, vec![(0, 0, 64)], vec![STALE]),
+        Turn::Call(2, look(&["a"]), at(7, 96)),
+        Turn::Read(3, vec![(0, 0, 96)], vec![STALE]),
+        Turn::Call(4, look(&["a"]), at(8, 128)),
+        Turn::Read(5, vec![(0, 0, 128)], vec![OK]),
+    ];
+    assert_eq!(play_get(&items, turns), vec![Ok(10)]);
+}
+
+#[test]
+fn an_object_that_moves_for_ever_is_given_up() {
+    let items = [item("a")];
+    let mut op = GetOp::new(&items, &[], Chance::new(1));
+    let mut reads = 0;
+    loop {
+        match op.next(Tick(1)) {
+            Step::Call(_) => {
+                op.on_reply(Tick(1), found(vec![located(7, 10, &[(0, 0, 16 * reads, 10)])]));
+            }
+            Step::Read(_) => {
+                reads += 1;
+                assert!(reads < 1000, "it goes on for ever");
+                op.on_transfer(vec![STALE]);
+            }
+            Step::Done => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(reads > 2, "{reads}");
+    assert_eq!(op.finish(), vec![Err(MISS)]);
+}
+
+#[test]
 fn nothing_to_get_is_done_at_once() {
     assert_eq!(play_get(&[], vec![]), vec![]);
 }
