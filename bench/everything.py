@@ -4,6 +4,7 @@
     python3 bench/everything.py              # about an hour, on a machine that does nothing else
     python3 bench/everything.py --quick      # a quarter of an hour, to see that all of it works
     python3 bench/everything.py --write      # and put the figures into docs/performance.md
+    python3 bench/everything.py --only "A slow link" "The wire"     # some of the sections
 
 Writes .bench/report.md, a section for each with its command; one that fails is named there and does not end the rest.
 docs/performance.md has `<!-- figures: TITLE -->` and `<!-- end -->` around the figures of each section.
@@ -17,9 +18,11 @@ from environment import HOME, ROOT, machine
 
 DOCUMENT = ROOT / "docs" / "performance.md"
 CARGO = ["cargo", "bench", "--locked", "--package"]
+# The section that builds and installs what those after it measure.
+BUILDS = "Beside the C++ package"
 # By section: the command, and what a quick run adds to it.
 SECTIONS: dict[str, tuple[list[str], list[str]]] = {
-    "Beside the C++ package": (["bench/compare.py"], ["--quick"]),
+    BUILDS: (["bench/compare.py"], ["--quick"]),
     "Summary": (["bench/compare.py", "--summary", "--from-json", ".bench/figures.json"], []),
     "The raw limit of small operations": (["bench/round_trip.py"], []),
     "As the work grows": (["bench/scale.py", "--as-installed"], ["--quick"]),
@@ -56,13 +59,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="less of everything: not for publishing")
     parser.add_argument("--write", action="store_true", help="put the figures into docs/performance.md")
+    parser.add_argument("--only", nargs="+", metavar="SECTION", choices=SECTIONS, default=list(SECTIONS))
+    parser.add_argument(
+        "--as-installed", action="store_true", help="measure the packages that are in .bench/ already; build neither"
+    )
     args = parser.parse_args()
     if args.quick and args.write:
         parser.error("figures of a quick run are not for docs/performance.md")
     HOME.mkdir(exist_ok=True)
     target, parts, failed = HOME / "report.md", [f"{machine()}.\n"], []
-    for title, (command, quick) in SECTIONS.items():
-        command = [*command, *(quick if args.quick else [])]
+    for title in args.only:
+        command, quick = SECTIONS[title]
+        installed = ["--as-installed"] if args.as_installed and title == BUILDS else []
+        command = [*command, *installed, *(quick if args.quick else [])]
         shown = " ".join(command if command[0] == "cargo" else ["python3", *command])
         print(f"== {title}: {shown}", file=sys.stderr, flush=True)
         figures, status = run(command)
