@@ -10,6 +10,7 @@ use crate::heartbeat::Heartbeat;
 use crate::metrics::{Extent, Metrics};
 use crate::ops::{CallError, Deposit, Discard, Fetch, Insistence, MoveError, Op, Step};
 use crate::rpc::Pool;
+use crate::sparing::Sparing;
 
 /// Where the bytes of the items of a batch come from or go to.
 pub(crate) trait Memory {
@@ -183,7 +184,7 @@ fn bytes_moved(lens: impl Iterator<Item = u64>, results: &[Result<(), TransferEr
 
 /// What a failed transfer means to an operation.
 fn why(error: TransferError) -> MoveError {
-    tracing::debug!(%error, "a range was not moved");
+    log_transfer(&error);
     match error {
         TransferError::Stale => MoveError::Stale,
         // It has no connection left for us, and so cannot be reached; it says nothing about the range.
@@ -195,6 +196,21 @@ fn why(error: TransferError) -> MoveError {
         | TransferError::TimedOut { .. }
         | TransferError::Corrupt { .. }
         | TransferError::Protocol { .. } => MoveError::Broken,
+    }
+}
+
+/// A range that is elsewhere by now, or refused, is a part of what operations do; anything else is what somebody looks for.
+fn log_transfer(error: &TransferError) {
+    static FAILED: Sparing = Sparing::new();
+    match error {
+        TransferError::Stale | TransferError::Refused(_) => {
+            tracing::debug!(%error, "a range was not moved");
+        }
+        _ => {
+            if let Some(further) = FAILED.admit(Instant::now()) {
+                tracing::warn!(%error, further, "a range was not moved");
+            }
+        }
     }
 }
 

@@ -52,6 +52,7 @@ mod registry;
 mod reports;
 mod rpc;
 mod seen;
+mod sparing;
 mod store;
 mod tasks;
 
