@@ -1,4 +1,5 @@
-//! What a master, a node and a client take of the processors when they have nothing to do, or little.
+//! What a master, a node and a client take of the processors when they have nothing to do, or little. No other test may
+//! run in this process.
 
 #![allow(missing_docs, reason = "tests are no public interface")]
 
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use mooncake_client::{
     Buffer, GetTarget, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
 };
-use mooncake_testing::Program;
+use mooncake_testing::{Master, Node, Program};
 
 /// What all threads of a process have had of the processors.
 fn processor_time(process: &str) -> Duration {
@@ -23,29 +24,19 @@ fn processor_time(process: &str) -> Duration {
 
 /// A pool of three processes, this one among them.
 struct Pool {
-    master: Program,
-    node: Program,
+    master: Master,
+    node: Node,
     client: Store,
     room: Buffer,
 }
 
 impl Pool {
     fn start() -> Pool {
-        let args = [
-            "--state_dir=none",
-            "--rpc_port=0",
-            "--port=0",
-            "--metrics_port=0",
-            "--rpc_address=127.0.0.1",
-            "--metrics_host=127.0.0.1",
-        ];
-        let master = Program::start(env!("CARGO_BIN_EXE_mooncake_master"), &args);
-        let address = Program::field(&master.line("the master serves"), "rpc_addr=");
-        let flag = format!("--master_server_address={address}");
-        let args = ["--host=127.0.0.1", "--global_segment_size=8MB", "--port=0", &flag];
-        let node = Program::start(env!("CARGO_BIN_EXE_mooncake_client"), &args);
-        node.line("the storage node is ready");
-        let config = StoreConfig { master: address, segment_bytes: 0, ..StoreConfig::default() };
+        let master = Master::start(env!("CARGO_BIN_EXE_mooncake_master"), &[]);
+        let size = ["--global_segment_size=8MB"];
+        let node = Node::start(env!("CARGO_BIN_EXE_mooncake_client"), &master.rpc, &size);
+        let (address, segment_bytes) = (master.rpc.clone(), 0);
+        let config = StoreConfig { master: address, segment_bytes, ..StoreConfig::default() };
         let client = Store::open(config).expect("the master is there");
         let room = Buffer::zeroed(4096);
         let source = PutSource::new("key", SliceList::from(room.raw()));
@@ -68,7 +59,7 @@ impl Pool {
     /// What master, node and client take of one processor while `work` is done, each as a share.
     fn shares(&self, work: impl FnOnce()) -> [f64; 3] {
         let of = |program: &Program| processor_time(&program.id().to_string());
-        let times = || [of(&self.master), of(&self.node), processor_time("self")];
+        let times = || [of(&self.master.program), of(&self.node.program), processor_time("self")];
         let (before, begun) = (times(), Instant::now());
         work();
         let (after, wall) = (times(), begun.elapsed());

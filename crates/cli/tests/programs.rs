@@ -7,15 +7,8 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use mooncake_testing::{PATIENCE, Program};
+use mooncake_testing::{Master, PATIENCE, Program, free_port, http_get};
 use rustix::process::Signal;
-
-/// A master on free ports, with the addresses of its RPC port and its admin HTTP server.
-struct Master {
-    program: Program,
-    rpc: String,
-    admin: String,
-}
 
 /// Port 0 under both names of the flag means any free port.
 const ANY_PORTS: [&str; 6] = [
@@ -27,32 +20,9 @@ const ANY_PORTS: [&str; 6] = [
     "--metrics_host=127.0.0.1",
 ];
 
-fn master(path: &str, more: &[&str]) -> Master {
-    let args: Vec<&str> = more.iter().chain(&ANY_PORTS).copied().collect();
-    let program = Program::start(path, &args);
-    let line = program.first_line("the master serves");
-    let (rpc, admin) = (Program::field(&line, "rpc_addr="), Program::field(&line, "admin_addr="));
-    Master { program, rpc, admin }
-}
-
 const MASTER: &str = env!("CARGO_BIN_EXE_mooncake_master");
 const CLIENT: &str = env!("CARGO_BIN_EXE_mooncake_client");
 const MOONCAKE: &str = env!("CARGO_BIN_EXE_mooncake");
-
-fn get(address: &str, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("the admin server listens");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).expect("the server reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("the server answers");
-    answer.split_once("\r\n\r\n").expect("a head and a body").1.to_owned()
-}
-
-/// A port that was free a moment ago, so that programs which run at the same time take different ones.
-fn free_port() -> u16 {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    free.local_addr().expect("bound").port()
-}
 
 fn output(path: &str, args: &[&str]) -> Output {
     Command::new(path).args(args).output().expect("the program exists")
@@ -62,9 +32,9 @@ fn output(path: &str, args: &[&str]) -> Output {
 fn a_master_serves_within_a_second_and_stops_on_signals_within_another() {
     for signal in [Signal::TERM, Signal::INT] {
         let begun = Instant::now();
-        let mut master = master(MASTER, &[]);
+        let mut master = Master::start(MASTER, &[]);
         assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
-        assert_eq!(get(&master.admin, "/role"), "leader");
+        assert_eq!(http_get(&master.admin, "/role"), "leader");
         TcpStream::connect(&master.rpc).expect("the RPC port is open");
         let (code, took) = master.program.stop(signal);
         assert_eq!(code, Some(0));
@@ -74,7 +44,7 @@ fn a_master_serves_within_a_second_and_stops_on_signals_within_another() {
 
 #[test]
 fn a_master_starts_again_at_once_on_the_same_ports() {
-    let mut first = master(MASTER, &[]);
+    let mut first = Master::start(MASTER, &[]);
     let open = TcpStream::connect(&first.rpc).expect("the RPC port is open");
     assert_eq!(first.program.stop(Signal::TERM).0, Some(0));
     let port = |address: &str| address.rsplit(':').next().expect("a port").to_owned();
@@ -89,13 +59,13 @@ fn a_master_starts_again_at_once_on_the_same_ports() {
         ],
     );
     second.first_line("the master serves");
-    assert_eq!(get(&first.admin, "/role"), "leader");
+    assert_eq!(http_get(&first.admin, "/role"), "leader");
     drop(open);
 }
 
 #[test]
 fn a_master_logs_its_metrics_and_what_has_no_effect() {
-    let master = master(MASTER, &["--enable_metadata_cleanup_on_timeout"]);
+    let master = Master::start(MASTER, &["--enable_metadata_cleanup_on_timeout"]);
     master.program.first_line("no effect without --enable_http_metadata_server");
     let line = master.program.first_line("Master Admin Metrics: ");
     assert!(
@@ -149,12 +119,12 @@ fn a_master_serves_metadata_where_it_is_told_to() {
         "--http_metadata_server_host=127.0.0.1",
         "--http_metadata_server_port=0",
     ];
-    let master = master(MASTER, &metadata);
+    let master = Master::start(MASTER, &metadata);
     let line = master.program.first_line("metadata_addr=");
     let (_, address) = line.split_once("metadata_addr=").expect("the line was found by it");
     assert!(address.starts_with("127.0.0.1:"), "{line}");
-    assert_eq!(get(address.trim_end(), "/health"), "OK");
-    assert_eq!(get(address.trim_end(), "/metadata?key=a"), "metadata not found");
+    assert_eq!(http_get(address.trim_end(), "/health"), "OK");
+    assert_eq!(http_get(address.trim_end(), "/metadata?key=a"), "metadata not found");
 }
 
 #[test]
@@ -210,7 +180,7 @@ fn wrong_command_lines_end_with_2_and_say_why() {
 
 #[test]
 fn a_storage_node_says_when_it_is_ready_and_takes_its_segment_back_when_it_stops() {
-    let master = master(MASTER, &[]);
+    let master = Master::start(MASTER, &[]);
     let address = format!("--master_server_address={}", master.rpc);
     let door = format!("-port={}", free_port());
     let mut node = Program::start(
@@ -219,21 +189,21 @@ fn a_storage_node_says_when_it_is_ready_and_takes_its_segment_back_when_it_stops
     );
     let line = node.first_line("the storage node is ready");
     assert!(line.contains("segment=16 MiB") && line.contains(&master.rpc), "{line}");
-    let name = get(&master.admin, "/get_all_segments");
+    let name = http_get(&master.admin, "/get_all_segments");
     assert!(line.contains(name.trim_end()) && name.starts_with("127.0.0.1:"), "{line}: {name}");
     assert_eq!(
-        get(&master.admin, &format!("/query_segment?segment={}", name.trim_end())),
+        http_get(&master.admin, &format!("/query_segment?segment={}", name.trim_end())),
         format!("{name}Used(bytes): 0\nCapacity(bytes) : 16777216\n")
     );
     let (code, took) = node.stop(Signal::TERM);
     assert_eq!(code, Some(0));
     assert!(took < Duration::from_secs(2), "{took:?}");
-    assert_eq!(get(&master.admin, "/get_all_segments"), "");
+    assert_eq!(http_get(&master.admin, "/get_all_segments"), "");
 }
 
 #[test]
 fn a_storage_node_says_over_http_how_it_is() {
-    let mut master = master(MASTER, &[]);
+    let mut master = Master::start(MASTER, &[]);
     let address = format!("--master_server_address={}", master.rpc);
     let args = [
         "--host=127.0.0.1",
@@ -248,12 +218,12 @@ fn a_storage_node_says_over_http_how_it_is() {
     let line = node.first_line("http_addr=");
     let (_, http) = line.split_once("http_addr=").expect("the line was found by it");
     let http = http.trim_end();
-    assert_eq!(get(http, "/health"), r#"{"status":"healthy","code":0}"#);
-    assert!(get(http, "/metrics").contains("# TYPE mooncake_transfer_read_bytes counter"));
-    assert!(get(http, "/metrics/summary").starts_with("=== Transfer Metrics Summary ==="));
+    assert_eq!(http_get(http, "/health"), r#"{"status":"healthy","code":0}"#);
+    assert!(http_get(http, "/metrics").contains("# TYPE mooncake_transfer_read_bytes counter"));
+    assert!(http_get(http, "/metrics/summary").starts_with("=== Transfer Metrics Summary ==="));
     assert_eq!(master.program.stop(Signal::TERM).0, Some(0));
     let deadline = Instant::now() + PATIENCE;
-    while get(http, "/health") != r#"{"status":"master_unreachable","code":2}"# {
+    while http_get(http, "/health") != r#"{"status":"master_unreachable","code":2}"# {
         assert!(Instant::now() < deadline, "the node does not notice");
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -263,7 +233,7 @@ fn a_storage_node_says_over_http_how_it_is() {
 
 #[test]
 fn a_taken_http_port_ends_a_storage_node() {
-    let master = master(MASTER, &[]);
+    let master = Master::start(MASTER, &[]);
     let other = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = other.local_addr().expect("bound").port();
     let address = format!("--master_server_address={}", master.rpc);
@@ -284,7 +254,7 @@ fn a_taken_http_port_ends_a_storage_node() {
 
 #[test]
 fn a_storage_node_of_another_cluster_or_without_a_master_says_so() {
-    let master = master(MASTER, &["--cluster_id=green"]);
+    let master = Master::start(MASTER, &["--cluster_id=green"]);
     let address = format!("--master_server_address={}", master.rpc);
     let ended = output(CLIENT, &[&address, "--cluster_id=blue", "--global_segment_size=16MB"]);
     assert_eq!(ended.status.code(), Some(1));
@@ -305,7 +275,7 @@ fn a_storage_node_of_another_cluster_or_without_a_master_says_so() {
 
 #[test]
 fn a_doctor_says_which_way_bytes_take_and_when_a_node_cannot_be_reached() {
-    let master = master(MASTER, &[]);
+    let master = Master::start(MASTER, &[]);
     let address = format!("--master_server_address={}", master.rpc);
     let door = format!("-port={}", free_port());
     let args = ["--host=127.0.0.1", &address, "--global_segment_size=16MB", &door];

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mooncake_testing::Program;
+use mooncake_testing::{Master, Node};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -162,42 +160,16 @@ fn a_node_that_dies_ends_the_replay_with_its_name() {
     wait_until_gone(&pids);
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("its address").port()
-}
-
-fn http_get(port: u16, path: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    Some(answer.split_once("\r\n\r\n")?.1.to_owned())
-}
-
 #[test]
 fn a_running_cluster_can_be_used_and_is_left_without_the_blocks() {
-    let (rpc, admin) = (free_port(), free_port());
-    let (master, http) = (format!("127.0.0.1:{rpc}"), format!("127.0.0.1:{admin}"));
-    let ports = [format!("--rpc_port={rpc}"), format!("--metrics_port={admin}")];
-    let nothing = "--state_dir=none";
-    let _master = Program::start(
-        env!("CARGO_BIN_EXE_mooncake_master"),
-        &["--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1", &ports[0], &ports[1], nothing],
-    );
-    let address = format!("--master_server_address={master}");
-    let _node = Program::start(
-        env!("CARGO_BIN_EXE_mooncake_client"),
-        &["--host=127.0.0.1", "--global_segment_size=64MB", &address],
-    );
-    poll("a mounted segment", || {
-        http_get(admin, "/get_all_segments").filter(|names| !names.is_empty())
-    });
+    let master = Master::start(env!("CARGO_BIN_EXE_mooncake_master"), &[]);
+    let size = ["--global_segment_size=64MB"];
+    let _node = Node::start(env!("CARGO_BIN_EXE_mooncake_client"), &master.rpc, &size);
     let output = run(&[
         "--master",
-        &master,
+        &master.rpc,
         "--master-http",
-        &http,
+        &master.admin,
         "--requests",
         "50",
         "--block-bytes",
@@ -206,7 +178,7 @@ fn a_running_cluster_can_be_used_and_is_left_without_the_blocks() {
     assert!(output.status.success(), "{}", text(&output));
     let pool = text(&output).lines().find(|line| line.starts_with("pool")).map(str::to_owned);
     assert!(pool.as_ref().is_some_and(|line| line.contains("64 MiB, 16,384 blocks")), "{pool:?}");
-    assert_eq!(http_get(admin, "/get_all_keys").as_deref(), Some(""));
+    assert_eq!(master.says("/get_all_keys"), "");
 }
 
 #[test]

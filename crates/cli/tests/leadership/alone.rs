@@ -4,8 +4,8 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::surroundings::{Folder, http};
-use mooncake_testing::Program;
+use crate::surroundings::Folder;
+use mooncake_testing::{Program, http_get};
 
 fn start(state_dir: &Path, rpc_port: &str) -> Program {
     let args = [
@@ -92,7 +92,7 @@ fn a_state_disk_that_says_nothing_is_told_of_and_holds_up_neither_nodes_nor_the_
     node.line("PERSISTENT_FAIL");
     assert_ne!(node.end().code(), Some(0));
     master.line("the membership record cannot be written");
-    let metrics = http(&admin, "/metrics");
+    let metrics = http_get(&admin, "/metrics");
     let late =
         metrics.lines().find(|line| line.starts_with("master_membership_record_late_seconds"));
     assert!(late.is_some_and(|line| !line.ends_with(" 0")), "{late:?}");

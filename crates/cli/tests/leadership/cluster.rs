@@ -5,8 +5,8 @@ use mooncake_client::{
 };
 use mooncake_ha::KubernetesAccess;
 
-use crate::surroundings::{Folder, http};
-use mooncake_testing::{PATIENCE, Program};
+use crate::surroundings::Folder;
+use mooncake_testing::{PATIENCE, Program, http_get};
 
 /// How long a leader that is not heard of counts as alive.
 pub(crate) const TTL: Duration = Duration::from_secs(2);
@@ -46,8 +46,7 @@ impl Master {
 
     /// The answer of its admin server to one of the short questions.
     pub(crate) fn says(&self, path: &str) -> String {
-        let answer = http(&self.admin, path);
-        answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
+        http_get(&self.admin, path)
     }
 
     pub(crate) fn wait_until_role(&self, role: &str) {

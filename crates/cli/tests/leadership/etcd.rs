@@ -6,8 +6,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::{Cluster, TTL, get, put, store, until_served};
 use crate::followed::a_paused_leader_is_fenced;
-use crate::surroundings::{Folder, free_port};
-use mooncake_testing::PATIENCE;
+use crate::surroundings::Folder;
+use mooncake_testing::{PATIENCE, free_port};
 
 /// Another process may take a free port first; then the start is tried again.
 const ATTEMPTS: usize = 3;

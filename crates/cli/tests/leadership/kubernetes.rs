@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::cluster::Cluster;
 use crate::followed::{SLACK, a_killed_leader_is_replaced, a_paused_leader_is_fenced};
-use crate::leases::{Leases, serve};
-use crate::stub::listen;
+use mooncake_testing::leases::{Leases, serve};
+use mooncake_testing::stub::listen;
 
 fn cluster() -> Cluster {
     let leases = Arc::<Mutex<Leases>>::default();

@@ -8,10 +8,5 @@ mod elected;
 mod etcd;
 mod followed;
 mod kubernetes;
-#[path = "../../../ha/tests/coordinators/leases.rs"]
-mod leases;
 mod redis;
-#[allow(dead_code, reason = "these tests need the part that serves")]
-#[path = "../../../ha/tests/coordinators/stub.rs"]
-mod stub;
 mod surroundings;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::cluster::Cluster;
 use crate::followed::{SLACK, a_killed_leader_is_replaced, a_paused_leader_is_fenced};
-use crate::surroundings::{Folder, free_port};
-use mooncake_testing::PATIENCE;
+use crate::surroundings::Folder;
+use mooncake_testing::{PATIENCE, free_port};
 
 /// Another process may take a free port first; then the start is tried again.
 const ATTEMPTS: usize = 3;

@@ -6,11 +6,11 @@ mod contract;
 mod etcd;
 mod file;
 mod kubernetes;
-mod leases;
 mod memory;
 mod redis;
 mod server;
 mod state_file;
-mod stub;
 mod wait;
 mod world;
+
+use mooncake_testing::{leases, stub};

@@ -1,38 +1,24 @@
 //! Nodes with a named segment that are killed, or stopped, and started again.
 
-#![allow(missing_docs, reason = "tests are no public interface")]
-
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use mooncake_client::{
-    Buffer, ErrorCode, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
-};
-use mooncake_testing::{PATIENCE, Program};
+use mooncake_client::{Buffer, ErrorCode, PutSource, ReplicateConfig, SliceList, Store};
+use mooncake_testing::{Master, PATIENCE, Program};
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::start::{CLIENT, MASTER, store};
 
 /// Ends a program by a signal, and waits until it is gone.
 fn end(mut program: Program, signal: Signal) {
     program.stop(signal);
 }
 
-/// A master, and its address.
-fn start_master(port: &str) -> (Program, String) {
-    let rpc_port = format!("--rpc_port={port}");
-    let args = [&rpc_port, "--port=0", "--metrics_port=0", "--rpc_address=127.0.0.1"];
-    let args = [&args[..], &["--metrics_host=127.0.0.1"]].concat();
-    let master = Program::start(env!("CARGO_BIN_EXE_mooncake_master"), &args);
-    let line = master.line("the master serves");
-    let address = Program::field(&line, "rpc_addr=");
-    (master, address)
-}
-
 /// A master, a store that lends nothing, and the file of a node's segment, which goes at the end.
 struct Scene {
     file: PathBuf,
-    address: String,
     store: Store,
-    master: Option<Program>,
+    master: Master,
 }
 
 const SIZE: &str = "--global_segment_size=64MB";
@@ -40,30 +26,24 @@ const SIZE: &str = "--global_segment_size=64MB";
 impl Scene {
     fn new(name: &str) -> Scene {
         let file = format!("/dev/shm/mooncake-restarts-{}-{name}", std::process::id());
-        let (master, address) = start_master("0");
-        let store = Store::open(StoreConfig {
-            master: address.clone(),
-            segment_bytes: 0,
-            ..StoreConfig::from_variables(|_| None).expect("the defaults make sense")
-        });
-        let store = store.expect("the master serves");
-        Scene { file: file.into(), address, store, master: Some(master) }
+        let master = Master::start_lasting(MASTER, &[]);
+        let store = store(&master.rpc);
+        Scene { file: file.into(), store, master }
     }
 
     /// Kills the master, and then starts another at its port.
     fn replace_master(&mut self, meanwhile: impl FnOnce()) {
-        end(self.master.take().expect("a master"), Signal::KILL);
+        self.master.program.kill();
         meanwhile();
-        let (_, port) = self.address.rsplit_once(':').expect("a port");
-        self.master = Some(start_master(port).0);
+        self.master.start_again();
     }
 
     fn begin_node(&self, more: &[&str]) -> Program {
-        let master = format!("--master_server_address={}", self.address);
+        let master = format!("--master_server_address={}", self.master.rpc);
         let file = format!("--segment_path={}", self.file.display());
         let mut args = vec!["--host=127.0.0.1", "--port=0", &master, &file];
         args.extend(more);
-        Program::start(env!("CARGO_BIN_EXE_mooncake_client"), &args)
+        Program::start(CLIENT, &args)
     }
 
     fn node(&self) -> Program {
@@ -177,7 +157,7 @@ fn what_a_node_held_can_be_read_when_it_and_its_master_were_killed() {
 }
 
 /// Run it alone, with as many gigabytes as the machine has: MOONCAKE_TEST_GB=10 cargo nextest run --release
-/// -p mooncake-cli --test restarts --run-ignored only --no-capture
+/// -p mooncake-cli --test pools --run-ignored only --no-capture
 #[test]
 #[ignore = "it takes gigabytes and wants the machine for itself"]
 fn ten_gigabytes_can_be_read_within_a_second() {

@@ -1,12 +1,5 @@
 //! A master in this process, and the smallest clients that can talk to it.
 
-#![allow(
-    dead_code,
-    missing_docs,
-    unreachable_pub,
-    reason = "every test file uses its own part of this, and none is a public interface"
-)]
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread::JoinHandle;
@@ -21,20 +14,20 @@ use mooncake_types::{
 use mooncake_wire::{HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role};
 use tokio::sync::oneshot;
 
-pub const CLUSTER: &str = "test_cluster";
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const CLUSTER: &str = "test_cluster";
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A master that serves on a thread of its own until this is dropped.
-pub struct Running {
-    pub rpc: SocketAddr,
-    pub admin: SocketAddr,
+pub(crate) struct Running {
+    pub(crate) rpc: SocketAddr,
+    pub(crate) admin: SocketAddr,
     /// The metadata server, if there is one.
-    pub metadata: Option<SocketAddr>,
+    pub(crate) metadata: Option<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-pub fn config() -> Config {
+pub(crate) fn config() -> Config {
     Config {
         rpc_address: "127.0.0.1".to_owned(),
         rpc_port: 0,
@@ -46,11 +39,11 @@ pub fn config() -> Config {
     }
 }
 
-pub fn start() -> Running {
+pub(crate) fn start() -> Running {
     start_with(config())
 }
 
-pub fn start_with(config: Config) -> Running {
+pub(crate) fn start_with(config: Config) -> Running {
     let master = Master::bind(config).expect("free ports");
     let (rpc, admin) = (master.rpc_addr().expect("bound"), master.admin_addr().expect("bound"));
     let metadata = master.metadata_addr().expect("bound");
@@ -66,19 +59,19 @@ pub fn start_with(config: Config) -> Running {
 
 impl Running {
     /// Stops the master and waits for its end.
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the master does not panic");
         }
     }
 
-    pub fn connect(&self, client: u128) -> Rpc {
+    pub(crate) fn connect(&self, client: u128) -> Rpc {
         Rpc::connect(self.rpc, &hello(client)).expect("the master welcomes")
     }
 
     /// Asserts that the master still serves everyone else.
-    pub fn assert_serves(&self) {
+    pub(crate) fn assert_serves(&self) {
         let reply = self.connect(99).ask(&Request::Ping { segments: vec![], unreachable: vec![] });
         assert!(matches!(reply, Reply::Pong(_)), "{reply:?}");
         assert_eq!(get(self.admin, "/health").status, 200);
@@ -95,7 +88,7 @@ impl Drop for Running {
     }
 }
 
-pub fn hello(client: u128) -> Hello {
+pub(crate) fn hello(client: u128) -> Hello {
     Hello {
         protocol_version: PROTOCOL_VERSION,
         cluster_id: CLUSTER.to_owned(),
@@ -105,7 +98,7 @@ pub fn hello(client: u128) -> Hello {
     }
 }
 
-pub fn dial(address: SocketAddr) -> TcpStream {
+pub(crate) fn dial(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("the port is open");
     stream.set_nodelay(true).expect("a socket");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
@@ -114,15 +107,15 @@ pub fn dial(address: SocketAddr) -> TcpStream {
 }
 
 /// A connection that was admitted.
-pub struct Rpc {
-    pub stream: TcpStream,
-    pub epoch: Epoch,
+pub(crate) struct Rpc {
+    pub(crate) stream: TcpStream,
+    pub(crate) epoch: Epoch,
     next: u64,
 }
 
 impl Rpc {
     /// Connects and introduces itself; a refusal is an error.
-    pub fn connect(address: SocketAddr, hello: &Hello) -> Result<Rpc, (ErrorCode, String)> {
+    pub(crate) fn connect(address: SocketAddr, hello: &Hello) -> Result<Rpc, (ErrorCode, String)> {
         let mut stream = dial(address);
         let mut out = Vec::new();
         mooncake_wire::encode_hello(&mut out, 7, hello);
@@ -140,7 +133,7 @@ impl Rpc {
         }
     }
 
-    pub fn send(&mut self, request: &Request<'_>) -> u64 {
+    pub(crate) fn send(&mut self, request: &Request<'_>) -> u64 {
         let id = self.next;
         self.next += 1;
         let mut out = Vec::new();
@@ -149,20 +142,20 @@ impl Rpc {
         id
     }
 
-    pub fn receive(&mut self) -> (u64, Reply) {
+    pub(crate) fn receive(&mut self) -> (u64, Reply) {
         let (header, body) = read_frame(&mut self.stream).expect("the master answers");
         assert_eq!(header.kind, Kind::Reply, "{:?}", refusal(&body));
         (header.request_id, mooncake_wire::decode_reply(body).expect("a reply"))
     }
 
-    pub fn ask(&mut self, request: &Request<'_>) -> Reply {
+    pub(crate) fn ask(&mut self, request: &Request<'_>) -> Reply {
         let id = self.send(request);
         let (answered, reply) = self.receive();
         assert_eq!(answered, id);
         reply
     }
 
-    pub fn mount(&mut self, segment: u128, name: &str, len: u64) {
+    pub(crate) fn mount(&mut self, segment: u128, name: &str, len: u64) {
         let mount = MountSegment {
             id: SegmentId(segment),
             name,
@@ -176,7 +169,7 @@ impl Rpc {
     }
 
     /// Puts objects of `len` bytes as far as the master is concerned.
-    pub fn put(&mut self, keys: &[&str], len: u64) {
+    pub(crate) fn put(&mut self, keys: &[&str], len: u64) {
         let puts = keys.iter().map(|key| PutItem::new(key, len)).collect();
         let config = ReplicateConfig::default();
         let reply = self.ask(&Request::PutStart(PutStart {
@@ -197,7 +190,7 @@ impl Rpc {
 }
 
 /// Reads one frame; `None` if the connection ends instead.
-pub fn read_frame(stream: &mut TcpStream) -> Option<(Header, Bytes)> {
+pub(crate) fn read_frame(stream: &mut TcpStream) -> Option<(Header, Bytes)> {
     let mut head = [0; HEADER_LEN];
     stream.read_exact(&mut head).ok()?;
     let header = Header::decode(&head).expect("the master sends frames");
@@ -206,7 +199,7 @@ pub fn read_frame(stream: &mut TcpStream) -> Option<(Header, Bytes)> {
     Some((header, body.into()))
 }
 
-pub fn refusal(body: &[u8]) -> (ErrorCode, String) {
+pub(crate) fn refusal(body: &[u8]) -> (ErrorCode, String) {
     match mooncake_wire::decode_refusal(body) {
         Ok(refusal) => (refusal.code, refusal.message),
         Err(error) => (ErrorCode::Ok, format!("not a refusal: {error}")),
@@ -215,27 +208,27 @@ pub fn refusal(body: &[u8]) -> (ErrorCode, String) {
 
 /// An HTTP answer.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub head: String,
-    pub body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
-    pub fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 }
 
-pub fn get(address: SocketAddr, path: &str) -> Answer {
+pub(crate) fn get(address: SocketAddr, path: &str) -> Answer {
     http(address, "GET", path)
 }
 
-pub fn http(address: SocketAddr, method: &str, path: &str) -> Answer {
+pub(crate) fn http(address: SocketAddr, method: &str, path: &str) -> Answer {
     http_with(address, method, path, b"")
 }
 
-pub fn http_with(address: SocketAddr, method: &str, path: &str, body: &[u8]) -> Answer {
+pub(crate) fn http_with(address: SocketAddr, method: &str, path: &str, body: &[u8]) -> Answer {
     let mut stream = dial(address);
     let len = body.len();
     let head = format!(
@@ -268,10 +261,26 @@ fn unchunk(mut rest: &str) -> String {
 }
 
 /// Polls until `done` holds.
-pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !done() {
         assert!(Instant::now() < deadline, "{what} did not happen within {PATIENCE:?}");
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Random numbers. Their seed is printed, and `MOONCAKE_TEST_RANDOM` sets it.
+pub(crate) fn random() -> impl FnMut() -> u64 {
+    let seed: u64 = match std::env::var("MOONCAKE_TEST_RANDOM") {
+        Ok(text) => text.parse().expect("a number"),
+        Err(_) => 0x9e37_79b9_7f4a_7c15,
+    };
+    println!("MOONCAKE_TEST_RANDOM={seed}");
+    let mut state = seed | 1;
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
     }
 }

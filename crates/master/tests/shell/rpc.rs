@@ -1,14 +1,13 @@
 //! Connections that behave, and slow ones that must not disturb them.
 
-mod support;
-
 use std::io::Write;
 use std::time::{Duration, Instant};
 
 use mooncake_master::Config;
 use mooncake_meta::Config as PoolConfig;
 use mooncake_types::{ErrorCode, Reply, Request, Scan, ScanAction, SegmentId};
-use support::{Rpc, config, dial, eventually, get, hello, read_frame, start, start_with};
+
+use crate::support::{Rpc, config, dial, eventually, get, hello, read_frame, start, start_with};
 
 #[test]
 fn a_client_mounts_puts_and_finds() {

@@ -1,10 +1,9 @@
 //! Drain jobs over HTTP, in the shapes of the C++ store.
 
-mod support;
-
 use mooncake_types::{DrainStatus, Reply, Request, SegmentId, TaskOrder};
 use serde_json::{Value, json};
-use support::{Answer, Rpc, Running, eventually, get, http_with, start};
+
+use crate::support::{Answer, Rpc, Running, eventually, get, http_with, start};
 
 fn post(master: &Running, path: &str, body: &Value) -> Answer {
     http_with(master.admin, "POST", path, body.to_string().as_bytes())

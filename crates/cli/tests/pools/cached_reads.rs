@@ -1,47 +1,24 @@
 //! Reads by known routes while the master, a process of its own, stands still.
 
-#![allow(missing_docs, reason = "tests are no public interface")]
-
 use std::time::{Duration, Instant};
 
 use mooncake_client::{
     Buffer, ErrorCode, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
 };
-use mooncake_testing::Program;
+use mooncake_testing::Master;
 use rustix::process::Signal;
 
-/// A running master.
-struct Master {
-    program: Program,
-    rpc: String,
-}
+use crate::start::MASTER;
 
-impl Master {
-    fn start() -> Self {
-        let args = [
-            "--rpc_port=0",
-            "--port=0",
-            "--metrics_port=0",
-            "--rpc_address=127.0.0.1",
-            "--metrics_host=127.0.0.1",
-            "--default_kv_lease_ttl=4s",
-            "--state_dir=none",
-        ];
-        let program = Program::start(env!("CARGO_BIN_EXE_mooncake_master"), &args);
-        let rpc = Program::field(&program.line("the master serves"), "rpc_addr=");
-        Self { program, rpc }
-    }
-
-    fn open(&self, segment_bytes: u64) -> Store {
-        Store::open(StoreConfig {
-            local_hostname: "127.0.0.1".to_owned(),
-            master: self.rpc.clone(),
-            segment_bytes,
-            rpc_timeout: Duration::from_secs(1),
-            ..StoreConfig::default()
-        })
-        .expect("the store opens")
-    }
+fn open(master: &Master, segment_bytes: u64) -> Store {
+    Store::open(StoreConfig {
+        local_hostname: "127.0.0.1".to_owned(),
+        master: master.rpc.clone(),
+        segment_bytes,
+        rpc_timeout: Duration::from_secs(1),
+        ..StoreConfig::default()
+    })
+    .expect("the store opens")
 }
 
 fn get(store: &Store, key: &str) -> Result<Vec<u8>, ErrorCode> {
@@ -51,8 +28,8 @@ fn get(store: &Store, key: &str) -> Result<Vec<u8>, ErrorCode> {
 #[test]
 fn reads_go_on_within_the_lease_while_the_master_stands_still() {
     for signal in [Signal::STOP, Signal::KILL] {
-        let master = Master::start();
-        let (node, client) = (master.open(16 << 20), master.open(0));
+        let master = Master::start(MASTER, &["--default_kv_lease_ttl=4s"]);
+        let (node, client) = (open(&master, 16 << 20), open(&master, 0));
         let bytes = Buffer::from_vec(vec![7; 100_000]);
         let source = PutSource::new("key", SliceList::from(bytes.raw()));
         assert_eq!(node.put(&[source], &ReplicateConfig::default()), [Ok(())]);

@@ -1,12 +1,11 @@
 //! Upserts, groups, cleared replicas, copies and moves, over real sockets.
 
-mod support;
-
 use mooncake_types::{
     ClientId, CreateTask, ErrorCode, Grant, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig,
     Reply, Request, SegmentId, TaskId, TaskKind, TaskReport, TaskStatus, Version,
 };
-use support::{Rpc, get, start};
+
+use crate::support::{Rpc, get, start};
 
 fn begin(rpc: &mut Rpc, put: PutItem<'_>, mode: PutMode) -> Result<Grant, ErrorCode> {
     let config =

@@ -1,57 +1,37 @@
 //! Nodes that are killed, or paused, under a store that uses them.
 
-#![allow(missing_docs, reason = "tests are no public interface")]
-
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use mooncake_client::{
     Buffer, ErrorCode, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
 };
-use mooncake_testing::{PATIENCE, Program};
+use mooncake_testing::{Master, Node, PATIENCE};
 use rustix::process::Signal;
+
+use crate::start::{MASTER, config, node};
 
 /// A master with its nodes, and a store that lends nothing.
 struct Pool {
-    address: String,
-    admin: String,
-    nodes: Vec<Program>,
+    nodes: Vec<Node>,
     store: Store,
-    _master: Program,
+    master: Master,
 }
 
 impl Pool {
     /// With one node, and then a second one after `begin` has put what is to lie on the first.
     fn start(begin: impl FnOnce(&Pool)) -> Pool {
-        let free = ["--rpc_port=0", "--port=0", "--metrics_port=0", "--state_dir=none"];
-        let here = ["--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1"];
-        let args: Vec<&str> = free.into_iter().chain(here).collect();
-        let master = Program::start(env!("CARGO_BIN_EXE_mooncake_master"), &args);
-        let line = master.line("the master serves");
-        let (address, admin) =
-            (Program::field(&line, "rpc_addr="), Program::field(&line, "admin_addr="));
+        let master = Master::start(MASTER, &[]);
         let config = StoreConfig {
-            master: address.clone(),
-            segment_bytes: 0,
             // As from another host: memory that is shared can be read while its process is paused.
             transports: "tcp".parse().expect("a transport"),
-            ..StoreConfig::from_variables(|_| None).expect("the defaults make sense")
+            ..config(&master.rpc)
         };
         let store = Store::open(config).expect("the master serves");
-        let mut pool = Pool { address, admin, nodes: Vec::new(), store, _master: master };
-        pool.add_node();
+        let nodes = vec![node(&master.rpc, &[])];
+        let mut pool = Pool { nodes, store, master };
         begin(&pool);
-        pool.add_node();
+        pool.nodes.push(node(&pool.master.rpc, &[]));
         pool
-    }
-
-    fn add_node(&mut self) {
-        let master = format!("--master_server_address={}", self.address);
-        let args = ["--host=127.0.0.1", "--global_segment_size=32MB", "--port=0", &master];
-        let node = Program::start(env!("CARGO_BIN_EXE_mooncake_client"), &args);
-        node.line("the storage node is ready");
-        self.nodes.push(node);
     }
 
     fn put(&self, key: &str, replica_num: u32) -> Result<(), ErrorCode> {
@@ -82,15 +62,6 @@ impl Pool {
         }
         begun.elapsed()
     }
-
-    fn metric(&self, line: &str) {
-        let mut stream = TcpStream::connect(&self.admin).expect("the admin server listens");
-        let request = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-        stream.write_all(request.as_bytes()).expect("the server reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("the server answers");
-        assert!(answer.lines().any(|found| found == line), "{line} is not in\n{answer}");
-    }
 }
 
 /// Bytes that say which key they are of.
@@ -113,7 +84,7 @@ fn the_keys_of_a_killed_node_are_missing_at_once_and_can_be_put_again() {
         assert_eq!(pool.get("read").0, Ok(()));
     });
     pool.put("both", 2).expect("there is room");
-    pool.nodes[0].kill();
+    pool.nodes[0].program.kill();
     let (early, took) = pool.get("early");
     assert!(matches!(early, Err(ErrorCode::ObjectNotFound | ErrorCode::TransferFail)), "{early:?}");
     within(took, 100, "a get of what was just lost");
@@ -124,7 +95,7 @@ fn the_keys_of_a_killed_node_are_missing_at_once_and_can_be_put_again() {
         within(took, 100, "a miss");
     }
     assert_eq!(pool.get("both").0, Ok(()), "the other replica serves");
-    pool.metric("master_segments_out_of_sight 1");
+    assert_eq!(pool.master.metric("master_segments_out_of_sight"), 1);
     for key in ["read", "unread", "early"] {
         assert_eq!(pool.put(key, 1), Ok(()), "{key}");
         assert_eq!(pool.get(key).0, Ok(()), "{key}");
@@ -139,7 +110,7 @@ fn the_keys_of_a_paused_node_vanish_and_come_back() {
             assert_eq!(pool.get(key).0, Ok(()));
         }
     });
-    pool.nodes[0].signal(Signal::STOP);
+    pool.nodes[0].program.signal(Signal::STOP);
     let (got, took) = pool.get("kept");
     assert!(got.is_err(), "its node is paused");
     within(took, 1_000, "a get from a node that says nothing");
@@ -148,8 +119,8 @@ fn the_keys_of_a_paused_node_vanish_and_come_back() {
     within(pool.wait("kept", false), 1_500, "noticing");
     assert_eq!(pool.put("again", 1), Ok(()));
     assert_eq!(pool.get("again").0, Ok(()));
-    pool.metric("master_segments_out_of_sight 1");
-    pool.nodes[0].signal(Signal::CONT);
+    assert_eq!(pool.master.metric("master_segments_out_of_sight"), 1);
+    pool.nodes[0].program.signal(Signal::CONT);
     within(pool.wait("kept", true), 2_000, "coming back");
     let begun = Instant::now();
     while pool.get("kept").0 != Ok(()) {
@@ -157,13 +128,13 @@ fn the_keys_of_a_paused_node_vanish_and_come_back() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(pool.get("again").0, Ok(()));
-    pool.metric("master_segments_out_of_sight 0");
+    assert_eq!(pool.master.metric("master_segments_out_of_sight"), 0);
 }
 
 #[test]
 fn a_put_goes_to_another_node_when_one_is_paused() {
     let pool = Pool::start(|_| {});
-    pool.nodes[0].signal(Signal::STOP);
+    pool.nodes[0].program.signal(Signal::STOP);
     for number in 0..8 {
         let begun = Instant::now();
         assert_eq!(pool.put(&format!("key-{number}"), 1), Ok(()));

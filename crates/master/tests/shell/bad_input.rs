@@ -1,14 +1,15 @@
 //! Whatever arrives on the RPC port: it is answered with what was wrong, and nobody else notices.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
 use mooncake_master::Config;
 use mooncake_types::{ClientId, ErrorCode, Reply, Request, limits};
 use mooncake_wire::{HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION};
-use support::{Rpc, Running, config, dial, hello, read_frame, refusal, start, start_with};
+
+use crate::support::{
+    Rpc, Running, config, dial, hello, random, read_frame, refusal, start, start_with,
+};
 
 /// Sends `bytes` as a whole conversation and expects a refusal, then the end of the connection.
 fn refused(master: &Running, bytes: &[u8]) -> (ErrorCode, String) {
@@ -198,19 +199,8 @@ fn http_on_the_rpc_port_is_answered_in_http() {
 
 #[test]
 fn random_bytes_harm_nobody() {
-    let seed: u64 = match std::env::var("MOONCAKE_TEST_RANDOM") {
-        Ok(text) => text.parse().expect("a number"),
-        Err(_) => 0x9e37_79b9_7f4a_7c15,
-    };
-    println!("MOONCAKE_TEST_RANDOM={seed}");
+    let mut next = random();
     let master = start();
-    let mut state = seed | 1;
-    let mut next = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
     for round in 0..200 {
         let mut bytes = if round % 2 == 0 { hello_bytes() } else { Vec::new() };
         if round % 4 == 0 {

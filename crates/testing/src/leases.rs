@@ -15,11 +15,12 @@ const MAX_ANNOTATION_BYTES: usize = 256 << 10;
 
 /// The leases of an API server that replaces an object only if the newest version of it is named.
 #[derive(Debug, Default)]
-pub(crate) struct Leases {
-    pub(crate) objects: BTreeMap<String, Value>,
+pub struct Leases {
+    /// By their names.
+    pub objects: BTreeMap<String, Value>,
     version: u64,
     /// What has to stand in a request, if anything.
-    pub(crate) authorization: Option<String>,
+    pub authorization: Option<String>,
 }
 
 impl Leases {
@@ -54,7 +55,8 @@ impl Leases {
         }
     }
 
-    pub(crate) fn store(&mut self, name: &str, mut object: Value, status: u16) -> HttpAnswer {
+    /// Keeps an object as its newest version, whatever there was, and gives the answer with this status.
+    pub fn store(&mut self, name: &str, mut object: Value, status: u16) -> HttpAnswer {
         if object["metadata"]["annotations"].to_string().len() > MAX_ANNOTATION_BYTES {
             return failure(422, "Invalid");
         }
@@ -72,6 +74,9 @@ fn failure(status: u16, reason: &str) -> HttpAnswer {
 }
 
 /// Answers the requests of one connection.
-pub(crate) fn serve(leases: &Mutex<Leases>, stream: impl Read + Write) {
+///
+/// # Panics
+/// A thread that held the leases did.
+pub fn serve(leases: &Mutex<Leases>, stream: impl Read + Write) {
     let _ = serve_http(stream, |request| leases.lock().expect("no panic").answer(request));
 }

@@ -1,12 +1,10 @@
 //! Whatever arrives on the admin port: it is answered with an HTTP error or closed, and nobody else notices.
 
-mod support;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use support::{Running, dial, get, start};
+use crate::support::{Running, dial, get, random, start};
 
 /// Sends `bytes` as a whole conversation and gives what came back until the end of the connection.
 fn converse(master: &Running, bytes: &[u8]) -> String {
@@ -124,19 +122,8 @@ fn a_body_that_never_comes_is_not_waited_for() {
 
 #[test]
 fn random_bytes_harm_nobody() {
-    let seed: u64 = match std::env::var("MOONCAKE_TEST_RANDOM") {
-        Ok(text) => text.parse().expect("a number"),
-        Err(_) => 0x9e37_79b9_7f4a_7c15,
-    };
-    println!("MOONCAKE_TEST_RANDOM={seed}");
+    let mut next = random();
     let master = start();
-    let mut state = seed | 1;
-    let mut next = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
     let request = b"GET /query_key?key=one HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     for round in 0..200 {
         let mut bytes = if round % 2 == 0 { request.to_vec() } else { Vec::new() };

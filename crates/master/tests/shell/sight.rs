@@ -1,16 +1,13 @@
 //! Nodes whose connections end: what they hold is missing at once, and back with their next ping.
 
-#![allow(missing_docs, reason = "tests are no public interface")]
-
-mod support;
-
 use std::io::Write;
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
 use mooncake_types::{Reply, Request, SegmentId};
 use serde_json::json;
-use support::{Rpc, Running, config, eventually, get, start, start_with};
+
+use crate::support::{Rpc, Running, config, eventually, get, start, start_with};
 
 fn ping(segments: &[u128]) -> Request<'static> {
     let segments = segments.iter().map(|&id| SegmentId(id)).collect();

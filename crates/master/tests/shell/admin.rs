@@ -1,10 +1,9 @@
 //! The admin HTTP server of a running master.
 
-mod support;
-
 use mooncake_types::{Reply, Request};
 use serde_json::json;
-use support::{Running, get, http, start};
+
+use crate::support::{Running, get, http, start};
 
 /// A master with two segments under one name, one under another, and two objects.
 fn filled() -> Running {

@@ -1,13 +1,12 @@
 //! The metadata server of a running master.
 
-mod support;
-
 use std::net::SocketAddr;
 
 use mooncake_master::{Config, Master, MetadataServer};
 use mooncake_meta::Config as PoolConfig;
 use mooncake_types::Request;
-use support::{Running, config, eventually, get, http, http_with, start, start_with};
+
+use crate::support::{Running, config, eventually, get, http, http_with, start, start_with};
 
 const MIB: usize = 1 << 20;
 

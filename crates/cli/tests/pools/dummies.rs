@@ -1,7 +1,5 @@
 //! `mooncake_client` as the host of dummy clients, and the addresses that it listens on and is known by.
 
-#![allow(missing_docs, reason = "tests are no public interface")]
-
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -9,33 +7,22 @@ use mooncake_client::{
     Buffer, DummyConfig, DummyStore, ErrorCode, PutSource, ReplicateConfig, SliceList, Store,
     StoreConfig,
 };
-use mooncake_testing::Program;
+use mooncake_testing::{Master, Program};
 
-/// What follows `name=` in a line.
-fn field(line: &str, name: &str) -> String {
-    let (_, rest) = line.split_once(name).unwrap_or_else(|| panic!("no {name} in {line}"));
-    rest.trim_start_matches('=').split(' ').next().unwrap_or_default().replace('"', "")
-}
+use crate::start::{CLIENT, MASTER};
 
-fn master() -> (Program, String) {
-    let args = [
-        "--state_dir=none",
-        "--rpc_port=0",
-        "--port=0",
-        "--metrics_port=0",
-        "--rpc_address=127.0.0.1",
-        "--metrics_host=127.0.0.1",
-    ];
-    let program = Program::start(env!("CARGO_BIN_EXE_mooncake_master"), &args);
-    let address = field(&program.line("the master serves"), "rpc_addr");
-    (program, address)
-}
-
-fn node(master: &str, more: &[&str]) -> Program {
-    let master = format!("--master_server_address={master}");
+/// A node that is about to start.
+fn node(master: &Master, more: &[&str]) -> Program {
+    let master = format!("--master_server_address={}", master.rpc);
     let mut args = vec!["--host=127.0.0.1", "--global_segment_size=32MB", &master];
     args.extend(more);
-    Program::start(env!("CARGO_BIN_EXE_mooncake_client"), &args)
+    Program::start(CLIENT, &args)
+}
+
+/// The address of one that is ready.
+fn address(node: &Program) -> String {
+    let line = node.line("the storage node is ready");
+    Program::field(&line, "address=").trim_matches('"').to_owned()
 }
 
 /// Numbers of this process's own.
@@ -55,10 +42,10 @@ fn get(dummy: &DummyStore, key: &str) -> Result<Vec<u8>, ErrorCode> {
 
 #[test]
 fn a_node_serves_dummies_until_it_is_killed_and_its_successor_serves_them_on() {
-    let (_master, address) = master();
+    let master = Master::start(MASTER, &[]);
     let port = port(1);
     let flag = format!("--port={port}");
-    let first = node(&address, &[&flag, "--threads=2"]);
+    let first = node(&master, &[&flag, "--threads=2"]);
     first.line("dummy clients are served on @mooncake_client_");
     first.line("the storage node is ready");
     let server_address = format!("127.0.0.1:{port}");
@@ -74,7 +61,7 @@ fn a_node_serves_dummies_until_it_is_killed_and_its_successor_serves_them_on() {
     assert_eq!(get(&two, "key"), Err(ErrorCode::RpcFail));
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 
-    let second = node(&address, &[&flag]);
+    let second = node(&master, &[&flag]);
     second.line("the storage node is ready");
     assert_eq!(put(&two, "fresh", b"value"), Ok(()));
     assert_eq!(get(&one, "fresh"), Ok(b"value".to_vec()));
@@ -82,25 +69,26 @@ fn a_node_serves_dummies_until_it_is_killed_and_its_successor_serves_them_on() {
 
 #[test]
 fn a_port_that_was_asked_for_must_be_free() {
-    let (_master, address) = master();
+    let master = Master::start(MASTER, &[]);
     let flag = format!("--port={}", port(2));
-    let first = node(&address, &[&flag]);
+    let first = node(&master, &[&flag]);
     first.line("the storage node is ready");
-    let mut second = node(&address, &[&flag]);
+    let mut second = node(&master, &[&flag]);
     second.line(&format!("{flag}: @mooncake_client_{}.sock: Address already in use", port(2)));
     assert!(!second.end().success());
-    let none = node(&address, &["--port=0"]);
+    let none = node(&master, &["--port=0"]);
     none.line("the storage node is ready");
 }
 
 #[test]
 fn a_node_is_known_by_the_address_that_it_is_told_to_advertise() {
-    let (_master, address) = master();
+    let master = Master::start(MASTER, &[]);
     // Others reach it by another name of this host than the one that it listens on.
-    let node = node(&address, &["--port=0", "--advertise_address=localhost"]);
-    let hostname = field(&node.line("the storage node is ready"), "address");
+    let node = node(&master, &["--port=0", "--advertise_address=localhost"]);
+    let hostname = address(&node);
     assert!(hostname.starts_with("localhost:"), "{hostname}");
-    let config = StoreConfig { master: address, segment_bytes: 0, ..StoreConfig::default() };
+    let config =
+        StoreConfig { master: master.rpc.clone(), segment_bytes: 0, ..StoreConfig::default() };
     let client = Store::open(config).expect("the master is there");
     assert_eq!(client.put_bytes("key", b"value", &ReplicateConfig::default()), Ok(()));
     let located = client.locate(&["key"]).remove(0).expect("it is there");
@@ -113,10 +101,8 @@ fn a_node_is_known_by_the_address_that_it_is_told_to_advertise() {
 #[test]
 fn a_host_with_loopback_only_is_served() {
     let script = format!(
-        "ip link set lo up && {{ {} --rpc_port=45051 --metrics_port=0 --state_dir=none & \
-         exec {} --master_server_address=127.0.0.1:45051 --global_segment_size=8MB --port=0; }}",
-        env!("CARGO_BIN_EXE_mooncake_master"),
-        env!("CARGO_BIN_EXE_mooncake_client")
+        "ip link set lo up && {{ {MASTER} --rpc_port=45051 --metrics_port=0 --state_dir=none & \
+         exec {CLIENT} --master_server_address=127.0.0.1:45051 --global_segment_size=8MB --port=0; }}"
     );
     let alone = |command: &str| {
         let args = ["--net", "--pid", "--fork", "--kill-child", "sh", "-c", command].to_vec();
@@ -129,6 +115,6 @@ fn a_host_with_loopback_only_is_served() {
     let (program, args) = alone(&script);
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let node = Program::start(program, &args);
-    let hostname = field(&node.line("the storage node is ready"), "address");
+    let hostname = address(&node);
     assert!(hostname.starts_with("127.0.0.1:"), "{hostname}");
 }

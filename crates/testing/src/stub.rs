@@ -12,18 +12,25 @@ const DRIP: Duration = Duration::from_millis(20);
 
 /// A request as a stub sees it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct HttpRequest {
-    pub(crate) method: String,
-    pub(crate) path: String,
-    pub(crate) authorization: String,
-    pub(crate) body: Vec<u8>,
+pub struct HttpRequest {
+    /// Its verb.
+    pub method: String,
+    /// With what follows a question mark.
+    pub path: String,
+    /// The header of that name; empty if there is none.
+    pub authorization: String,
+    /// As many bytes as its header announced.
+    pub body: Vec<u8>,
 }
 
 /// An answer: its status and its body.
-pub(crate) type HttpAnswer = (u16, Vec<u8>);
+pub type HttpAnswer = (u16, Vec<u8>);
 
-/// Listens on a free port, and does something with each connection on a thread of its own.
-pub(crate) fn listen(act: impl Fn(TcpStream) + Send + Sync + 'static) -> u16 {
+/// Listens on a free port of loopback, gives it, and does something with each connection on a thread of its own.
+///
+/// # Panics
+/// No port is free.
+pub fn listen(act: impl Fn(TcpStream) + Send + Sync + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("an address").port();
     let act = Arc::new(act);
@@ -37,7 +44,10 @@ pub(crate) fn listen(act: impl Fn(TcpStream) + Send + Sync + 'static) -> u16 {
 }
 
 /// Reads requests and answers them, until the client goes.
-pub(crate) fn serve_http(
+///
+/// # Errors
+/// The connection ends, as it always does at last.
+pub fn serve_http(
     stream: impl Read + Write,
     answer: impl Fn(&HttpRequest) -> HttpAnswer,
 ) -> io::Result<()> {
@@ -80,7 +90,8 @@ fn read_request(stream: &mut impl BufRead) -> io::Result<HttpRequest> {
 }
 
 /// A server that sends these bytes as soon as it is asked, and then nothing more.
-pub(crate) fn says(bytes: &[u8]) -> u16 {
+#[must_use]
+pub fn says(bytes: &[u8]) -> u16 {
     let bytes = bytes.to_vec();
     listen(move |mut stream| {
         let mut asked = [0; 4096];
@@ -91,7 +102,8 @@ pub(crate) fn says(bytes: &[u8]) -> u16 {
 }
 
 /// A server that sends these bytes one by one, slowly, and then the last one for ever.
-pub(crate) fn drips(bytes: &[u8]) -> u16 {
+#[must_use]
+pub fn drips(bytes: &[u8]) -> u16 {
     let bytes = bytes.to_vec();
     listen(move |mut stream| {
         let mut asked = [0; 4096];
@@ -107,7 +119,8 @@ pub(crate) fn drips(bytes: &[u8]) -> u16 {
 }
 
 /// A server that sends these bytes, and then another as long as it is read.
-pub(crate) fn floods(start: &[u8]) -> u16 {
+#[must_use]
+pub fn floods(start: &[u8]) -> u16 {
     let start = start.to_vec();
     listen(move |mut stream| {
         let mut asked = [0; 4096];
@@ -119,8 +132,10 @@ pub(crate) fn floods(start: &[u8]) -> u16 {
 
 /// A way to a server that can lose an answer: the request arrives, and the connection breaks. It remembers what
 /// was sent.
-pub(crate) struct LossyWay {
-    pub(crate) port: u16,
+#[derive(Debug)]
+pub struct LossyWay {
+    /// Where it listens.
+    pub port: u16,
     server_port: u16,
     sent: Arc<Mutex<Vec<u8>>>,
     /// How many answers to let pass before one is lost.
@@ -132,7 +147,9 @@ pub(crate) struct LossyWay {
 const NEVER: usize = usize::MAX;
 
 impl LossyWay {
-    pub(crate) fn to(server_port: u16) -> Self {
+    /// A way to the server that listens on this port of loopback.
+    #[must_use]
+    pub fn to(server_port: u16) -> Self {
         let lose_in = Arc::new(AtomicUsize::new(NEVER));
         let has_lost = Arc::new(AtomicBool::new(false));
         let sent = Arc::<Mutex<Vec<u8>>>::default();
@@ -145,17 +162,28 @@ impl LossyWay {
     }
 
     /// Forgets what was sent so far.
-    pub(crate) fn forget(&self) {
+    ///
+    /// # Panics
+    /// A thread that held it did.
+    pub fn forget(&self) {
         self.sent.lock().expect("no panic").clear();
     }
 
     /// What was sent since, to be sent again later, as a network does that was slow.
-    pub(crate) fn sent(&self) -> Vec<u8> {
+    ///
+    /// # Panics
+    /// A thread that held it did.
+    #[must_use]
+    pub fn sent(&self) -> Vec<u8> {
         self.sent.lock().expect("no panic").clone()
     }
 
     /// Sends bytes to the server, and returns the beginning of its answer.
-    pub(crate) fn send_late(&self, bytes: &[u8]) -> String {
+    ///
+    /// # Panics
+    /// It does not answer.
+    #[must_use]
+    pub fn send_late(&self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.server_port)).expect("it listens");
         stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a limit");
         stream.write_all(bytes).expect("it reads");
@@ -165,12 +193,14 @@ impl LossyWay {
     }
 
     /// Loses one answer, after so many more.
-    pub(crate) fn lose_after(&self, answers: usize) {
+    pub fn lose_after(&self, answers: usize) {
         self.has_lost.store(false, Ordering::SeqCst);
         self.lose_in.store(answers, Ordering::SeqCst);
     }
 
-    pub(crate) fn has_lost(&self) -> bool {
+    /// Whether that answer was lost by now.
+    #[must_use]
+    pub fn has_lost(&self) -> bool {
         self.has_lost.load(Ordering::SeqCst)
     }
 }

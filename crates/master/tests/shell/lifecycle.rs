@@ -1,14 +1,13 @@
 //! Starting, stopping and starting again.
 
-mod support;
-
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use mooncake_master::{BindError, Config, Master};
 use mooncake_meta::Config as PoolConfig;
 use mooncake_types::Request;
-use support::{config, get, read_frame, start, start_with};
+
+use crate::support::{config, dial, get, read_frame, start, start_with};
 
 #[test]
 fn a_port_that_is_taken_is_named_with_its_flag() {
@@ -60,8 +59,8 @@ fn a_stop_writes_what_was_answered_and_closes_within_a_second() {
     let mut idle: Vec<_> = (1..20).map(|client| master.connect(client)).collect();
     let mut busy = master.connect(100);
     busy.send(&Request::Ping { segments: vec![], unreachable: vec![] });
-    let half_open = support::dial(master.rpc);
-    let slow_http = support::dial(master.admin);
+    let half_open = dial(master.rpc);
+    let slow_http = dial(master.admin);
     busy.receive();
     let begun = Instant::now();
     master.stop();

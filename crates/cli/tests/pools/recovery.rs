@@ -1,43 +1,23 @@
 //! A master that is killed and started again, under nodes and a store that go on.
 
-#![allow(missing_docs, reason = "tests are no public interface")]
-
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use mooncake_client::{
-    Buffer, ErrorCode, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
-};
-use mooncake_testing::{PATIENCE, Program};
+use mooncake_client::{Buffer, ErrorCode, PutSource, ReplicateConfig, SliceList, Store};
+use mooncake_testing::{Master, Node, PATIENCE};
 use rustix::process::Signal;
+
+use crate::start::{MASTER, node, store};
 
 const NODE_BYTES: usize = 32 << 20;
 
 /// A master with two nodes, and a store that lends nothing.
 struct Pool {
-    master: Program,
-    address: String,
-    _nodes: Vec<Program>,
+    master: Master,
+    _nodes: Vec<Node>,
     store: Store,
     /// What is in the pool: by key, which of its values.
     held: BTreeMap<String, u32>,
-}
-
-fn start_master(port: &str) -> (Program, String) {
-    let port = format!("--rpc_port={port}");
-    let here = ["--metrics_port=0", "--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1"];
-    let args = [here.as_slice(), &[&port, "--port=0"]].concat();
-    let master = Program::start(env!("CARGO_BIN_EXE_mooncake_master"), &args);
-    let line = master.line("the master serves");
-    (master, Program::field(&line, "rpc_addr="))
-}
-
-fn start_node(address: &str) -> Program {
-    let master = format!("--master_server_address={address}");
-    let args = ["--host=127.0.0.1", "--global_segment_size=32MB", "--port=0", &master];
-    let node = Program::start(env!("CARGO_BIN_EXE_mooncake_client"), &args);
-    node.line("the storage node is ready");
-    node
 }
 
 /// Bytes that say of which key they are and which of its values; their length depends on both.
@@ -49,24 +29,10 @@ fn value(key: &str, number: u32) -> Vec<u8> {
 
 impl Pool {
     fn start() -> Pool {
-        let (master, address) = start_master("0");
-        let nodes = (0..2).map(|_| start_node(&address)).collect();
-        let config = StoreConfig {
-            master: address.clone(),
-            segment_bytes: 0,
-            ..StoreConfig::from_variables(|_| None).expect("the defaults make sense")
-        };
-        let store = Store::open(config).expect("the master serves");
-        Pool { master, address, _nodes: nodes, store, held: BTreeMap::new() }
-    }
-
-    /// Kills the master and starts another at its port.
-    fn restart_master(&mut self) {
-        self.master.kill();
-        let (_, port) = self.address.rsplit_once(':').expect("it has a port");
-        let (master, address) = start_master(port);
-        assert_eq!(address, self.address);
-        self.master = master;
+        let master = Master::start_lasting(MASTER, &[]);
+        let nodes = (0..2).map(|_| node(&master.rpc, &[])).collect();
+        let store = store(&master.rpc);
+        Pool { master, _nodes: nodes, store, held: BTreeMap::new() }
     }
 
     fn try_put(
@@ -140,7 +106,7 @@ fn none_came_back(pool: &Pool) {
 fn what_was_put_is_there_and_what_was_removed_is_not_after_the_master_was_killed() {
     let mut pool = Pool::start();
     fill(&mut pool);
-    pool.restart_master();
+    pool.master.restart();
     let took = pool.all_are_read();
     // Where nothing is recorded of who was a member, what was put beside older values is shown after a lease.
     assert!(took < Duration::from_secs(10), "{took:?}");
@@ -152,7 +118,7 @@ fn what_was_put_is_there_and_what_was_removed_is_not_after_the_master_was_killed
         pool.put(&format!("new-{number}"), 0, &replicas(1));
     }
     pool.remove("key-1");
-    pool.restart_master();
+    pool.master.restart();
     pool.all_are_read();
     assert_eq!(pool.get("key-1"), Err(ErrorCode::ObjectNotFound));
 }
@@ -163,7 +129,7 @@ fn what_was_put_once_is_there_within_a_second_or_two() {
     for number in 0..200 {
         pool.put(&format!("key-{number}"), 0, &replicas(1 + number % 2));
     }
-    pool.restart_master();
+    pool.master.restart();
     let took = pool.all_are_read();
     assert!(took < Duration::from_secs(2), "{took:?}");
 }
@@ -173,10 +139,10 @@ fn a_second_death_in_the_middle_of_the_first_recovery_costs_nothing() {
     let mut pool = Pool::start();
     fill(&mut pool);
     for pause_ms in [0, 5, 20, 60, 150] {
-        pool.restart_master();
+        pool.master.restart();
         std::thread::sleep(Duration::from_millis(pause_ms));
     }
-    pool.restart_master();
+    pool.master.restart();
     pool.all_are_read();
     none_came_back(&pool);
 }
@@ -188,7 +154,7 @@ fn what_was_pinned_stays_pinned() {
     for number in 0..20 {
         pool.put(&format!("pinned-{number}"), 0, &pinned);
     }
-    pool.restart_master();
+    pool.master.restart();
     pool.all_are_read();
     let big = Buffer::from_vec(vec![7; 1 << 20]);
     for number in 0..3 * ((2 * NODE_BYTES) >> 20) {
@@ -208,7 +174,7 @@ fn without_a_master_known_objects_are_read_and_everything_else_ends_soon() {
     pool.put("known", 0, &replicas(1));
     pool.put("other", 0, &replicas(1));
     assert_eq!(pool.get("known"), Ok(()));
-    pool.master.kill();
+    pool.master.program.kill();
     let soon = |what: &str, begun: Instant| {
         let took = begun.elapsed();
         assert!(took < Duration::from_millis(500), "{what} took {took:?}");
@@ -230,8 +196,7 @@ fn without_a_master_known_objects_are_read_and_everything_else_ends_soon() {
     let begun = Instant::now();
     assert_eq!(pool.store.exist(&["other"]), [Err(ErrorCode::RpcFail)]);
     soon("a question", begun);
-    let (_, port) = pool.address.rsplit_once(':').expect("it has a port");
-    pool.master = start_master(port).0;
+    pool.master.start_again();
     pool.all_are_read();
     pool.put("new", 0, &replicas(2));
     assert_eq!(pool.get("new"), Ok(()));
@@ -245,7 +210,7 @@ fn under_a_master_that_stands_still_known_objects_are_read_and_everything_else_e
     pool.put("known", 0, &replicas(1));
     pool.put("other", 0, &replicas(1));
     assert_eq!(pool.get("known"), Ok(()));
-    pool.master.signal(Signal::STOP);
+    pool.master.program.signal(Signal::STOP);
     for _ in 0..100 {
         let begun = Instant::now();
         assert_eq!(pool.get("known"), Ok(()));
@@ -267,7 +232,7 @@ fn under_a_master_that_stands_still_known_objects_are_read_and_everything_else_e
         assert!(pool.try_put("new", 0, &replicas(1)).is_err());
         within("a put", begun, Duration::from_secs(3));
     }
-    pool.master.signal(Signal::CONT);
+    pool.master.program.signal(Signal::CONT);
     pool.all_are_read();
     let begun = Instant::now();
     while pool.try_put("new", 0, &replicas(2)).is_err() {

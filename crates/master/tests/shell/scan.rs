@@ -1,16 +1,15 @@
 //! A walk over all keys must not be felt by others.
 //!
 //! `MOONCAKE_TEST_KEYS` sets how many keys there are, 50,000 by default. For the figure at a million:
-//! `MOONCAKE_TEST_KEYS=1000000 cargo test --release -p mooncake-master --test scan -- --nocapture`
-
-mod support;
+//! `MOONCAKE_TEST_KEYS=1000000 cargo test --release -p mooncake-master --test shell scan -- --nocapture`
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use mooncake_types::{Reply, Request, Scan, ScanAction};
-use support::{Rpc, Running, get, start};
+
+use crate::support::{Rpc, Running, get, start};
 
 /// Longest wait of nine pings in ten while a scan runs: a scan that did not let others in between would hold up nearly
 /// every ping for its whole length. Unoptimised code is slower by far.

@@ -1,0 +1,12 @@
+//! Masters and nodes as processes that are killed, paused, drained and started again, under stores that use them.
+
+#![allow(missing_docs, reason = "tests are no public interface")]
+
+mod cached_reads;
+mod drain;
+mod dummies;
+mod healing;
+mod lost_nodes;
+mod recovery;
+mod restarts;
+mod start;

@@ -1,0 +1,6 @@
+//! A host of segments, as the transports, the neighbours and the readers of its memory see it.
+
+mod epochs;
+mod parts;
+mod pins;
+mod slots;

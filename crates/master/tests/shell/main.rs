@@ -1,0 +1,13 @@
+//! A master in this process, over real sockets.
+
+mod admin;
+mod admin_bad_input;
+mod bad_input;
+mod drain;
+mod lifecycle;
+mod metadata_server;
+mod replicas;
+mod rpc;
+mod scan;
+mod sight;
+mod support;
