@@ -8,6 +8,7 @@ mod group;
 mod place;
 mod put;
 mod recovery;
+mod recovery_inventory;
 mod remains;
 mod repair;
 mod replicate;

@@ -11,3 +11,4 @@ mod round_trip;
 mod sample;
 mod seed;
 mod strategy;
+mod strategy_reply;

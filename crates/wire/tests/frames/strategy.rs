@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use mooncake_types::limits::MAX_REPLICAS;
 use mooncake_types::{
-    ClientId, CreateTask, DrainId, DrainReport, DrainStatus, EntryState, Epoch, ErrorCode, Grant,
-    InventoryEntry, InventoryPage, KeyVersion, Located, MountOutcome, MountSegment, Placement,
-    Pong, PutEnd, PutItem, PutMode, PutStart, RangeDrop, RangeRead, RangeWrite, RemainingRange,
-    Remains, ReplicateConfig, Reply, Request, Scan, ScanAction, ScanPage, SegmentAddress,
-    SegmentId, SoftPin, TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
+    ClientId, CreateTask, EntryState, Epoch, ErrorCode, InventoryEntry, InventoryPage, KeyVersion,
+    MountSegment, PutEnd, PutItem, PutMode, PutStart, RangeDrop, RangeRead, RangeWrite,
+    ReplicateConfig, Request, Scan, ScanAction, SegmentId, SoftPin, TaskId, TaskKind, Version,
 };
 use mooncake_wire::{Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
 use proptest::collection::vec;
@@ -17,6 +14,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::frame::Frame;
+use crate::strategy_reply::reply;
 
 pub(crate) fn frame() -> impl Strategy<Value = Frame<'static>> {
     prop_oneof![
@@ -47,36 +45,36 @@ fn text() -> impl Strategy<Value = &'static str> {
     prop_oneof![8 => ".{0,40}", 1 => "[a-z]{120,140}"].prop_map(|text| &*text.leak())
 }
 
-fn shared_text() -> impl Strategy<Value = Arc<str>> {
+pub(crate) fn shared_text() -> impl Strategy<Value = Arc<str>> {
     ".{0,40}".prop_map(Arc::from)
 }
 
 /// Small numbers, which have short encodings, as often as any others.
-fn number() -> impl Strategy<Value = u64> {
+pub(crate) fn number() -> impl Strategy<Value = u64> {
     prop_oneof![0..3_u64, any::<u64>(), (0..64_u32).prop_map(|bit| 1 << bit), Just(u64::MAX)]
 }
 
-fn epoch() -> impl Strategy<Value = Epoch> {
+pub(crate) fn epoch() -> impl Strategy<Value = Epoch> {
     number().prop_map(Epoch)
 }
 
-fn version() -> impl Strategy<Value = Version> {
+pub(crate) fn version() -> impl Strategy<Value = Version> {
     (epoch(), number()).prop_map(|(epoch, counter)| Version { epoch, counter })
 }
 
-fn segment_id() -> impl Strategy<Value = SegmentId> {
+pub(crate) fn segment_id() -> impl Strategy<Value = SegmentId> {
     any::<u128>().prop_map(SegmentId)
 }
 
-fn error() -> impl Strategy<Value = ErrorCode> {
+pub(crate) fn error() -> impl Strategy<Value = ErrorCode> {
     select(&ErrorCode::ALL[1..])
 }
 
-fn status() -> impl Strategy<Value = Result<(), ErrorCode>> {
+pub(crate) fn status() -> impl Strategy<Value = Result<(), ErrorCode>> {
     result(Just(()))
 }
 
-fn result<T: Clone + std::fmt::Debug + 'static>(
+pub(crate) fn result<T: Clone + std::fmt::Debug + 'static>(
     value: impl Strategy<Value = T> + 'static,
 ) -> impl Strategy<Value = Result<T, ErrorCode>> {
     prop_oneof![value.prop_map(Ok), error().prop_map(Err)]
@@ -155,11 +153,11 @@ fn request() -> impl Strategy<Value = Request<'static>> {
     ]
 }
 
-fn task_id() -> impl Strategy<Value = TaskId> {
+pub(crate) fn task_id() -> impl Strategy<Value = TaskId> {
     any::<u128>().prop_map(TaskId)
 }
 
-fn task_kind() -> impl Strategy<Value = TaskKind> {
+pub(crate) fn task_kind() -> impl Strategy<Value = TaskKind> {
     select(&[TaskKind::Copy, TaskKind::Move])
 }
 
@@ -272,194 +270,9 @@ fn scan() -> impl Strategy<Value = Scan<'static>> {
         .prop_map(|(pattern, action, cursor, limit)| Scan { pattern, action, cursor, limit })
 }
 
-fn reply() -> impl Strategy<Value = Reply> {
-    let pong = (any::<bool>(), epoch(), number(), any::<bool>(), any::<bool>()).prop_map(
-        |(need_remount, epoch, client_ttl_ms, has_tasks, has_drops)| Pong {
-            need_remount,
-            epoch,
-            client_ttl_ms,
-            has_tasks,
-            has_drops,
-        },
-    );
-    prop_oneof![
-        pong.prop_map(Reply::Pong),
-        status().prop_map(Reply::Done),
-        select(&[MountOutcome::Ready, MountOutcome::WantsInventory, MountOutcome::StartEmpty])
-            .prop_map(Reply::Mounted),
-        vec(range_drop(), 0..6).prop_map(Reply::Drops),
-        with_segments(|placements| vec(result(grant(placements)), 0..6))
-            .prop_map(|(results, segments)| Reply::Granted { results, segments }),
-        vec(status(), 0..9).prop_map(Reply::Statuses),
-        (with_segments(places), number()).prop_map(
-            |(((results, successors), segments), lease_ms)| Reply::Located {
-                results,
-                successors,
-                segments,
-                lease_ms,
-            }
-        ),
-        (vec(status(), 0..6), remains())
-            .prop_map(|(results, remains)| Reply::Remaining { results, remains }),
-        vec(result(any::<bool>()), 0..9).prop_map(Reply::Exist),
-        page().prop_map(Reply::Scanned),
-        task_id().prop_map(Reply::TaskCreated),
-        task_report().prop_map(Reply::TaskReported),
-        with_segments(|placements| vec(task_order(placements), 0..4))
-            .prop_map(|(orders, segments)| Reply::TasksFetched(TaskOrders { orders, segments })),
-        drain_report().prop_map(|report| Reply::Draining(Box::new(report))),
-        error().prop_map(Reply::Refused),
-    ]
-}
-
-fn drain_report() -> impl Strategy<Value = DrainReport> {
-    let statuses = &[
-        DrainStatus::Created,
-        DrainStatus::Planning,
-        DrainStatus::Running,
-        DrainStatus::Succeeded,
-        DrainStatus::Failed,
-        DrainStatus::Canceled,
-    ];
-    let names = vec(".{0,20}", 0..4);
-    let units = (number(), number(), number(), number(), number());
-    let rest = (number(), number(), number(), ".{0,40}");
-    (any::<u128>(), select(statuses), (number(), number()), names, units, rest).prop_map(
-        |(id, status, times, segments, units, rest)| DrainReport {
-            id: DrainId(id),
-            status,
-            created_ms_ago: times.0,
-            updated_ms_ago: times.1,
-            segments,
-            moved_units: units.0,
-            moved_bytes: units.1,
-            released_units: units.2,
-            failed_units: units.3,
-            blocked_units: units.4,
-            active_units: rest.0,
-            remaining_units: rest.1,
-            remaining_bytes: rest.2,
-            message: rest.3,
-        },
-    )
-}
-
-type Places = (Vec<Result<Located, ErrorCode>>, Vec<(u32, Located)>);
-
-/// Results, and newer versions of some of them.
-fn places(placements: BoxedStrategy<Vec<Placement>>) -> BoxedStrategy<Places> {
-    vec(result(located(placements.clone())), 0..6)
-        .prop_flat_map(move |results| {
-            let most = if results.is_empty() { 0 } else { 3 };
-            let position = 0..results.len().max(1) as u32;
-            let successors = vec((position, located(placements.clone())), 0..=most);
-            successors.prop_map(move |successors| (results.clone(), successors))
-        })
-        .boxed()
-}
-
-fn remains() -> impl Strategy<Value = Remains> {
-    let ranges = |placements: BoxedStrategy<Vec<Placement>>| {
-        (placements, version(), version()).prop_map(|(placements, version, grant)| {
-            let range = |Placement { segment, offset, .. }| RemainingRange {
-                segment,
-                offset,
-                version,
-                grant,
-            };
-            placements.into_iter().map(range).collect()
-        })
-    };
-    (with_segments(ranges), number()).prop_map(|((ranges, segments), lease_ms)| Remains {
-        ranges,
-        segments,
-        lease_ms,
-    })
-}
-
-fn range_drop() -> impl Strategy<Value = RangeDrop> {
+pub(crate) fn range_drop() -> impl Strategy<Value = RangeDrop> {
     let range = |(segment, offset, version, grant)| RangeDrop { segment, offset, version, grant };
     (segment_id(), number(), version(), version()).prop_map(range)
-}
-
-fn task_report() -> impl Strategy<Value = TaskReport> {
-    let statuses =
-        &[TaskStatus::Pending, TaskStatus::Processing, TaskStatus::Failed, TaskStatus::Success];
-    let times = (number(), number());
-    (task_id(), task_kind(), select(statuses), times, any::<u128>(), ".{0,40}").prop_map(
-        |(id, kind, status, (created_ms_ago, updated_ms_ago), assigned, message)| TaskReport {
-            id,
-            kind,
-            status,
-            created_ms_ago,
-            updated_ms_ago,
-            assigned: ClientId(assigned),
-            message,
-        },
-    )
-}
-
-fn task_order(placements: BoxedStrategy<Vec<Placement>>) -> impl Strategy<Value = TaskOrder> {
-    let places = (placements.clone(), placements);
-    let text = (".{0,40}", vec(any::<u8>(), 0..4));
-    (task_id(), text, version(), number(), version(), places).prop_map(
-        |(id, (key, attributes), version, len, grant, (source, targets))| TaskOrder {
-            id,
-            key,
-            version,
-            len,
-            grant,
-            source,
-            targets,
-            attributes,
-        },
-    )
-}
-
-fn page() -> impl Strategy<Value = ScanPage> {
-    let objects = with_segments(|placements| vec((".{0,40}", located(placements)), 0..6));
-    (option::of(number()), number(), remains(), objects).prop_map(
-        |(next_cursor, removed, remains, (objects, segments))| ScanPage {
-            next_cursor,
-            removed,
-            remains: Box::new(remains),
-            objects,
-            segments,
-        },
-    )
-}
-
-/// A table of segments, and what `make` makes of placements that point into it.
-fn with_segments<T: std::fmt::Debug, S: Strategy<Value = T>>(
-    make: fn(BoxedStrategy<Vec<Placement>>) -> S,
-) -> impl Strategy<Value = (T, Vec<SegmentAddress>)> {
-    let address = (segment_id(), shared_text(), shared_text())
-        .prop_map(|(id, name, endpoint)| SegmentAddress { id, name, endpoint });
-    vec(address, 0..4).prop_flat_map(move |segments| {
-        let most = if segments.is_empty() { 0 } else { 5 };
-        let placement =
-            (0..MAX_REPLICAS, 0..segments.len().max(1) as u32, number(), number()).prop_map(
-                |(replica, segment, offset, len)| Placement { replica, segment, offset, len },
-            );
-        (make(vec(placement, 0..=most).boxed()), Just(segments))
-    })
-}
-
-fn grant(placements: BoxedStrategy<Vec<Placement>>) -> impl Strategy<Value = Grant> {
-    let attributes = prop_oneof![Just(Vec::new()), vec(any::<u8>(), 0..4)];
-    (version(), placements, attributes).prop_map(|(version, placements, attributes)| Grant {
-        version,
-        placements,
-        attributes,
-    })
-}
-
-fn located(placements: BoxedStrategy<Vec<Placement>>) -> impl Strategy<Value = Located> {
-    (version(), number(), placements).prop_map(|(version, len, placements)| Located {
-        version,
-        len,
-        placements,
-    })
 }
 
 fn range_read() -> impl Strategy<Value = RangeRead> {

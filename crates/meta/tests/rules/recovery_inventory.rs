@@ -1,0 +1,121 @@
+//! What nodes tell a leader that is not the first of what they hold.
+
+use mooncake_meta::Effect;
+use mooncake_types::{
+    EntryState, ErrorCode, InventoryEntry, InventoryPage, MountOutcome, Reply, Request, Version,
+    limits,
+};
+
+use crate::KIB;
+use crate::recovery::{
+    A, B, EARLY, EPOCH, chain, entry, leader, mount, mounted, page, record, recover, remove,
+    report, version,
+};
+use crate::world::{ALICE, BOB};
+
+#[test]
+fn a_range_that_is_being_written_is_held_back() {
+    let mut world = leader(&[A]);
+    let writing = InventoryEntry { state: EntryState::Writing, ..entry("w", 0, 200 * KIB, 1) };
+    recover(&mut world, A, &[writing]);
+    assert_eq!(chain(&mut world, "w"), [0u64; 0]);
+    assert_eq!(world.start(BOB, "big", 100 * KIB).map(|_| ()), Err(ErrorCode::NoAvailableHandle));
+    assert_eq!(remove(&mut world, "w"), (Err(ErrorCode::ObjectNotFound), vec![version(1)]));
+    for _ in 0..64 {
+        world.advance(9_000);
+        world.ping(ALICE, &[A]);
+    }
+    assert_eq!(world.start(BOB, "big", 100 * KIB).map(|_| ()), Err(ErrorCode::NoAvailableHandle));
+    for _ in 0..3 {
+        world.advance(9_000);
+        world.ping(ALICE, &[A]);
+    }
+    assert_eq!(world.start(BOB, "big", 100 * KIB).map(|_| ()), Ok(()));
+}
+
+#[test]
+fn stripes_are_read_once_they_have_found_their_neighbours() {
+    let stripe = |offset, object_offset, len| InventoryEntry {
+        object_len: 30 * KIB,
+        object_offset,
+        ..entry("s", offset, len, 1)
+    };
+    let mut world = leader(&[A, B]);
+    recover(&mut world, A, &[stripe(0, 20 * KIB, 10 * KIB), stripe(100 * KIB, 0, 12 * KIB)]);
+    assert_eq!(chain(&mut world, "s"), [0u64; 0]);
+    recover(&mut world, B, &[stripe(0, 12 * KIB, 8 * KIB), entry("t", 8 * KIB, KIB, 2)]);
+    let placements = world.get("s").unwrap().what.placements;
+    let found: Vec<(u64, u64)> = placements.iter().map(|it| (it.offset, it.len)).collect();
+    assert_eq!(found, [(100 * KIB, 12 * KIB), (0, 8 * KIB), (0, 10 * KIB)]);
+
+    let mut world = leader(&[A]);
+    recover(&mut world, A, &[stripe(0, 20 * KIB, 10 * KIB)]);
+    assert_eq!(world.meta.stats().used_bytes, 0, "nobody else will report");
+    assert_eq!(world.fetch_drops(ALICE).len(), 1);
+}
+
+#[test]
+fn an_inventory_that_makes_no_sense_has_its_segment_struck() {
+    let good = entry("k", KIB, KIB, 1);
+    let long = "k".repeat(limits::MAX_KEY_BYTES + 1);
+    let new = Version { epoch: EPOCH, counter: 1 };
+    let cases = [
+        ("overlaps the one before", InventoryEntry { offset: KIB / 2, ..good }),
+        ("past the end", InventoryEntry { offset: 255 * KIB + 1, ..good }),
+        ("an end that overflows", InventoryEntry { offset: u64::MAX, ..good }),
+        ("no bytes", InventoryEntry { len: 0, object_len: 0, ..good }),
+        ("no key", InventoryEntry { key: "", ..good }),
+        ("a long key", InventoryEntry { key: &long, ..good }),
+        ("a version of this leader", InventoryEntry { version: new, grant: new, ..good }),
+        ("a grant of this leader", InventoryEntry { grant: new, ..good }),
+        ("a grant before the version", InventoryEntry { grant: version(0), ..good }),
+        ("longer than its object", InventoryEntry { object_len: KIB - 1, ..good }),
+        ("past the end of its object", InventoryEntry { object_offset: 1, ..good }),
+        ("attributes that nobody gave", InventoryEntry { attributes: &[255, 0], ..good }),
+        (
+            "another length",
+            InventoryEntry { key: "j", version: version(9), grant: version(9), ..good },
+        ),
+    ];
+    for (what, bad) in cases {
+        let mut world = leader(&[A, B]);
+        recover(&mut world, B, &[]);
+        assert_eq!(mount(&mut world, A, false), mounted(MountOutcome::WantsInventory));
+        let first = entry("j", 0, KIB - 1, 9);
+        let result = report(&mut world, page(A, 0, &[first, bad]));
+        assert_eq!(result, Err(ErrorCode::InvalidParams), "{what}");
+        assert!(!world.meta.serves(), "{what}: its entries are there until it is struck");
+        assert_eq!(mount(&mut world, A, false), mounted(MountOutcome::StartEmpty), "{what}");
+        assert_eq!(record(&mut world), [Effect::Strike(A)], "{what}");
+        assert!(world.meta.serves(), "{what}");
+        world.timeouts();
+        assert_eq!(chain(&mut world, "j"), [0u64; 0], "{what}");
+        assert_eq!(mount(&mut world, A, false), mounted(MountOutcome::StartEmpty), "{what}");
+    }
+    for number in [1, 5] {
+        let mut world = leader(&[A]);
+        mount(&mut world, A, false);
+        let result = report(&mut world, page(A, number, &[good]));
+        assert_eq!(result, Err(ErrorCode::InvalidParams), "page {number} comes first");
+    }
+}
+
+#[test]
+fn an_inventory_that_is_begun_anew_goes_on_where_it_was() {
+    let mut world = leader(&[A]);
+    assert_eq!(mount(&mut world, A, false), mounted(MountOutcome::WantsInventory));
+    let (a, b) = (entry("a", 0, KIB, 1), entry("b", KIB, KIB, 2));
+    let first = InventoryPage { last: false, ..page(A, 0, &[a]) };
+    for _ in 0..2 {
+        assert_eq!(report(&mut world, first.clone()), Ok(()));
+        assert_eq!(mount(&mut world, A, false), mounted(MountOutcome::WantsInventory));
+    }
+    assert_eq!(report(&mut world, page(A, 0, &[a, b])), Ok(()));
+    assert_eq!((chain(&mut world, "a"), chain(&mut world, "b")), (vec![1], vec![2]));
+    assert_eq!(world.meta.stats().used_bytes, 2 * KIB);
+    assert_eq!(report(&mut world, first), EARLY, "it has ended");
+    let stranger = Request::ReportInventory(page(A, 0, &[]));
+    assert_eq!(world.ask(BOB, &stranger), Reply::Done(Err(ErrorCode::IllegalClient)));
+    let unknown = report(&mut world, page(B, 0, &[]));
+    assert_eq!(unknown, Err(ErrorCode::SegmentNotFound));
+}
