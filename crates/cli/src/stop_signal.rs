@@ -1,9 +1,16 @@
 //! Waiting for SIGINT or SIGTERM.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+
+/// How long a process may take to end by itself once it was told twice.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Catches SIGINT and SIGTERM from its making on, so that one that comes during a start is not lost.
 #[derive(Debug)]
@@ -29,9 +36,35 @@ impl StopSignal {
         }
     }
 
-    /// Whether one of them has come since the last one was met. Does not wait.
+    /// Has a thread wait for another one. A process that has not ended by itself a second after that is ended, whatever it
+    /// waits for: a master that says nothing must not keep who wants it to end.
     #[must_use]
-    pub fn has_come_again(&mut self) -> bool {
-        self.signals.pending().next().is_some()
+    pub fn watch(mut self) -> SecondSignal {
+        let second = SecondSignal::default();
+        let seen = second.clone();
+        let wait = move || {
+            let Some(signal) = self.signals.forever().next() else { return };
+            seen.has_come.store(true, Ordering::Release);
+            thread::sleep(PATIENCE);
+            // As a shell reports a process that a signal has ended.
+            std::process::exit(128 + signal);
+        };
+        // Without the thread, a process that is told twice takes as long as one that is told once.
+        let _ = thread::Builder::new().name("mooncake-stop".to_owned()).spawn(wait);
+        second
+    }
+}
+
+/// Whether a process was told a second time to stop.
+#[derive(Clone, Debug, Default)]
+pub struct SecondSignal {
+    has_come: Arc<AtomicBool>,
+}
+
+impl SecondSignal {
+    /// Does not wait.
+    #[must_use]
+    pub fn has_come(&self) -> bool {
+        self.has_come.load(Ordering::Acquire)
     }
 }

@@ -66,8 +66,8 @@ pub struct NodeFlags {
     #[arg(long, default_value = "0", value_name = "SIZE")]
     pub local_buffer_size: ByteSize,
     /// When SIGTERM comes, have other nodes take over what lies here, as far as they have room, for this many seconds at
-    /// most; 0: leave at once. A second signal ends the wait. Not with --segment_path: the file keeps everything. Also read
-    /// from MOONCAKE_DRAIN_TIMEOUT_SEC.
+    /// most; 0: leave at once. A second signal ends the node at once. Not with --segment_path: the file keeps everything.
+    /// Also read from MOONCAKE_DRAIN_TIMEOUT_SEC.
     #[arg(long, default_value_t = 20, value_name = "SECONDS")]
     pub drain_timeout_sec: u32,
     /// How bytes travel: tcp, which also serves who asks for rdma or efa.

@@ -6,7 +6,7 @@ use mooncake_client::Store;
 use mooncake_types::{ByteSize, DrainReport, DrainStatus};
 use tracing::{info, warn};
 
-use crate::stop_signal::StopSignal;
+use crate::stop_signal::SecondSignal;
 
 /// Time between two lines about how far it is.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -15,7 +15,7 @@ const LAST_PUTS: Duration = Duration::from_secs(2);
 
 /// Has what lies in the store's segments moved to others, until it is done, the time is over or another signal comes. What
 /// stays here is lost, and the log says how much that is.
-pub(super) fn hand_over(store: &Store, patience: Duration, stop: &mut StopSignal) {
+pub(super) fn hand_over(store: &Store, patience: Duration, again: &SecondSignal) {
     let begun = Instant::now();
     let (mut told, mut held) = (begun, begun);
     let drained = store.drain(patience, |report| {
@@ -31,15 +31,15 @@ pub(super) fn hand_over(store: &Store, patience: Duration, stop: &mut StopSignal
         if report.remaining_units > 0 || report.status != DrainStatus::Running {
             held = Instant::now();
         }
-        held.elapsed() < LAST_PUTS && !stop.has_come_again()
+        held.elapsed() < LAST_PUTS && !again.has_come()
     });
     match drained {
-        Ok(report) => tell(&report, begun.elapsed()),
+        Ok(report) => tell(&report, begun.elapsed(), again),
         Err(code) => warn!(%code, "what lies here is lost: the master has nobody take it over"),
     }
 }
 
-fn tell(report: &DrainReport, took: Duration) {
+fn tell(report: &DrainReport, took: Duration, again: &SecondSignal) {
     let moved = report.moved_units;
     let (bytes, seconds) = (ByteSize(report.moved_bytes), took.as_secs_f32());
     if report.status == DrainStatus::Succeeded {
@@ -51,6 +51,7 @@ fn tell(report: &DrainReport, took: Duration) {
     if report.remaining_units == 0 {
         return;
     }
-    warn!(moved, %bytes, lost = report.remaining_units, seconds, reason = report.message,
+    let reason = if again.has_come() { "told to end at once" } else { &*report.message };
+    warn!(moved, %bytes, lost = report.remaining_units, seconds, reason,
         "not everything could be handed over in time; the rest is lost with this node");
 }

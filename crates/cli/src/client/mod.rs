@@ -88,10 +88,11 @@ fn host(flags: &ClientFlags) -> Result<(), String> {
     );
     let signal = stop.wait();
     info!("stopping on {signal}");
+    let again = stop.watch();
     let patience = Duration::from_secs(flags.node.drain_timeout_sec.into());
     // Who interrupts a program at a terminal wants it to end; who takes a node away has time.
     if signal == "SIGTERM" && !patience.is_zero() {
-        leave::hand_over(&store, patience, &mut stop);
+        leave::hand_over(&store, patience, &again);
     }
     if let Some(dummies) = dummies {
         dummies.stop();

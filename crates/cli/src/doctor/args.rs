@@ -18,9 +18,9 @@ pub(super) struct DoctorArgs {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:50051")]
     pub(super) master: String,
     /// Where the master serves its metrics, from which the segments are learnt [default: its host, port 9003].
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", alias = "master_http")]
     pub(super) master_http: Option<String>,
     /// The cluster id of the pool [default: that of clients].
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", alias = "cluster_id")]
     pub(super) cluster_id: Option<String>,
 }

@@ -1,10 +1,11 @@
-//! The master's HTTP interface of drain jobs, as a client of it.
+//! The masters' HTTP interface of drain jobs, as a client of it.
 
+use mooncake_types::ErrorCode;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::args::DrainArgs;
-use crate::admin::{self, AdminError};
+use crate::admin;
 
 /// A job that was created or canceled.
 #[derive(Debug, Deserialize)]
@@ -16,6 +17,7 @@ struct Acknowledged {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(super) struct Progress {
     pub(super) status_name: String,
+    pub(super) segments: Vec<String>,
     pub(super) succeeded_units: u64,
     pub(super) failed_units: u64,
     pub(super) blocked_units: u64,
@@ -34,37 +36,88 @@ impl Progress {
     }
 }
 
+/// Why a master did not do what it was asked for.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ApiError {
+    /// It is not there, or does not lead.
+    #[error("{0}")]
+    Absent(String),
+    #[error("the master refused: {reason}")]
+    Refused { code: Option<ErrorCode>, reason: String },
+    /// It is no such master.
+    #[error("{0}")]
+    Strange(String),
+}
+
+impl ApiError {
+    pub(super) fn is(&self, wanted: ErrorCode) -> bool {
+        matches!(self, Self::Refused { code: Some(code), .. } if *code == wanted)
+    }
+}
+
 #[derive(Deserialize)]
 struct Refusal {
+    error_code: i32,
     error_message: String,
 }
 
-/// Creates a job and gives its id.
-pub(super) fn create(args: &DrainArgs) -> Result<String, String> {
-    let body = json!({
-        "segments": args.segments,
-        "target_segments": args.target_segments,
-        "max_concurrency": args.max_concurrency,
-    });
-    let created: Acknowledged =
-        ask(&args.master_http, "POST", "/api/v1/drain_jobs", &body.to_string())?;
-    Ok(created.job_id)
+/// The admin servers of the masters, of which one leads.
+#[derive(Debug)]
+pub(super) struct Masters {
+    addresses: Vec<String>,
+    /// The one that answered last.
+    current: usize,
 }
 
-pub(super) fn query(address: &str, job: &str) -> Result<Progress, String> {
-    ask(address, "GET", &format!("/api/v1/drain_jobs/query?job_id={}", plain(job)?), "")
-}
+impl Masters {
+    pub(super) fn at(addresses: &[String]) -> Masters {
+        Masters { addresses: addresses.to_vec(), current: 0 }
+    }
 
-pub(super) fn cancel(address: &str, job: &str) -> Result<(), String> {
-    let path = format!("/api/v1/drain_jobs/cancel?job_id={}", plain(job)?);
-    ask::<Acknowledged>(address, "POST", &path, "").map(|_| ())
+    /// Creates a job and gives its id.
+    pub(super) fn create(&mut self, args: &DrainArgs) -> Result<String, ApiError> {
+        let body = json!({
+            "segments": args.segments,
+            "target_segments": args.target_segments,
+            "max_concurrency": args.max_concurrency,
+        });
+        let created = self.ask::<Acknowledged>("POST", "/api/v1/drain_jobs", &body.to_string())?;
+        Ok(created.job_id)
+    }
+
+    pub(super) fn query(&mut self, job: &str) -> Result<Progress, ApiError> {
+        self.ask("GET", &format!("/api/v1/drain_jobs/query?job_id={}", plain(job)?), "")
+    }
+
+    pub(super) fn cancel(&mut self, job: &str) -> Result<(), ApiError> {
+        let path = format!("/api/v1/drain_jobs/cancel?job_id={}", plain(job)?);
+        self.ask::<Acknowledged>("POST", &path, "").map(|_| ())
+    }
+
+    /// Asks each, beginning with the one that answered last, until one is there and leads.
+    fn ask<T: for<'de> Deserialize<'de>>(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Result<T, ApiError> {
+        let mut last = ApiError::Absent("no address of a master is given".to_owned());
+        for _ in 0..self.addresses.len() {
+            last = match ask(&self.addresses[self.current], method, path, body) {
+                Err(error @ ApiError::Absent(_)) => error,
+                answer => return answer,
+            };
+            self.current = (self.current + 1) % self.addresses.len();
+        }
+        Err(last)
+    }
 }
 
 /// Ids are digits and hyphens; nothing else goes into a path.
-fn plain(job: &str) -> Result<&str, String> {
+fn plain(job: &str) -> Result<&str, ApiError> {
     match job.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
         true => Ok(job),
-        false => Err(format!("'{job}' is not the id of a drain job")),
+        false => Err(ApiError::Strange(format!("'{job}' is not the id of a drain job"))),
     }
 }
 
@@ -73,14 +126,21 @@ fn ask<T: for<'de> Deserialize<'de>>(
     method: &str,
     path: &str,
     body: &str,
-) -> Result<T, String> {
-    let (status, text) =
-        admin::call(address, method, path, body).map_err(|error: AdminError| error.to_string())?;
-    if status != 200 {
-        let refusal: Option<Refusal> = serde_json::from_str(&text).ok();
-        let why = refusal.map_or_else(|| format!("HTTP status {status}"), |it| it.error_message);
-        return Err(format!("the master refused: {why}"));
+) -> Result<T, ApiError> {
+    let (status, text) = admin::call(address, method, path, body)
+        .map_err(|error| ApiError::Absent(error.to_string()))?;
+    match status {
+        200 => serde_json::from_str(&text).map_err(|error| {
+            let place = format!("http://{address}{path}");
+            ApiError::Strange(format!("{place} answered what is not expected: {error}"))
+        }),
+        503 => Err(ApiError::Absent(format!("the master at {address} does not lead"))),
+        status => {
+            let refusal = serde_json::from_str::<Refusal>(&text).ok();
+            let code = refusal.as_ref().and_then(|it| ErrorCode::from_number(it.error_code));
+            let reason =
+                refusal.map_or_else(|| format!("HTTP status {status}"), |it| it.error_message);
+            Err(ApiError::Refused { code, reason })
+        }
     }
-    serde_json::from_str(&text)
-        .map_err(|error| format!("http://{address}{path} answered what is not expected: {error}"))
 }

@@ -1,24 +1,18 @@
-//! `mooncake drain`: empties segments through the master's HTTP interface, and waits. Enter at [`main`].
+//! `mooncake drain`: empties segments through the masters' HTTP interface, and waits. Enter at [`main`].
 
 mod api;
 mod args;
+mod watch;
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use clap::Parser;
 use mooncake_types::ByteSize;
 
 use crate::exit::{complain, say};
-use api::Progress;
+use api::{Masters, Progress};
 use args::DrainArgs;
-
-/// Time between two questions.
-const PACE: Duration = Duration::from_millis(200);
-/// Time between two lines about a job about which there is nothing new.
-const PERIOD: Duration = Duration::from_secs(2);
-/// Questions that may fail one after the other.
-const PATIENCE: Duration = Duration::from_secs(10);
+use watch::Watch;
 
 /// Runs the program; `args` are without its name. The status is 0 if the segments are empty, 3 if the time was over before,
 /// 2 for wrong arguments, and 1 for everything else.
@@ -39,48 +33,20 @@ pub fn main(args: &[String]) -> ExitCode {
 }
 
 fn run(args: &DrainArgs) -> Result<ExitCode, String> {
+    let mut masters = Masters::at(&args.master_http);
     if let Some(job) = &args.cancel {
-        api::cancel(&args.master_http, job)?;
+        masters.cancel(job).map_err(|error| error.to_string())?;
         say(format_args!("{job} canceled\n"));
         return Ok(ExitCode::SUCCESS);
     }
     let job = match &args.job {
         Some(job) => job.clone(),
-        None => api::create(args)?,
+        None => masters.create(args).map_err(|error| error.to_string())?,
     };
     complain(format_args!("drain job {job}\n"));
-    let limit = (args.timeout_sec > 0).then(|| Duration::from_secs(args.timeout_sec));
-    let last = watch(&args.master_http, &job, limit)?;
-    Ok(conclude(&job, &last))
-}
-
-/// Tells of a job until it has ended, or the time is over.
-fn watch(address: &str, job: &str, limit: Option<Duration>) -> Result<Progress, String> {
-    let begun = Instant::now();
-    let (mut told, mut answered) = (None::<(Instant, Progress)>, Instant::now());
-    loop {
-        match api::query(address, job) {
-            Ok(now) => {
-                answered = Instant::now();
-                let is_new = told.as_ref().is_none_or(|(at, before)| {
-                    at.elapsed() >= PERIOD && *before != now
-                        || before.status_name != now.status_name
-                });
-                if is_new {
-                    complain(format_args!("{}\n", line(&now)));
-                    told = Some((Instant::now(), now.clone()));
-                }
-                if now.has_ended() || limit.is_some_and(|limit| begun.elapsed() >= limit) {
-                    return Ok(now);
-                }
-            }
-            Err(reason) if answered.elapsed() >= PATIENCE || reason.contains("JOB_NOT_FOUND") => {
-                return Err(reason);
-            }
-            Err(_) => {}
-        }
-        std::thread::sleep(PACE);
-    }
+    let mut watch = Watch::of(&mut masters, args, job);
+    watch.run()?;
+    Ok(conclude(&watch.job, &watch.last))
 }
 
 fn line(progress: &Progress) -> String {

@@ -4,6 +4,7 @@
 
 mod alone;
 mod cluster;
+mod drained;
 mod elected;
 mod etcd;
 mod followed;

@@ -3,9 +3,9 @@
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use mooncake_client::{Buffer, ErrorCode, PutSource, ReplicateConfig, SliceList, Store};
+use mooncake_client::{Buffer, ErrorCode, PutItem, PutSource, ReplicateConfig, SliceList, Store};
 use mooncake_testing::{Master, Node, PATIENCE, Program};
 use rustix::process::Signal;
 
@@ -31,14 +31,14 @@ fn value(key: &str, generation: u64) -> Vec<u8> {
     format!("{key}#{generation};").into_bytes().into_iter().cycle().take(LEN).collect()
 }
 
-fn put(store: &Store, key: &str, generation: u64) -> Result<(), ErrorCode> {
+pub(crate) fn put(store: &Store, key: &str, generation: u64) -> Result<(), ErrorCode> {
     let value = Buffer::from_vec(value(key, generation));
     let source = PutSource::new(key, SliceList::from(value.raw()));
     store.upsert(&[source], &ReplicateConfig::default()).remove(0)
 }
 
 /// The generation that a get gives; all its bytes are of it.
-fn get(store: &Store, key: &str) -> Result<u64, ErrorCode> {
+pub(crate) fn get(store: &Store, key: &str) -> Result<u64, ErrorCode> {
     let bytes = store.get(&[key]).remove(0)?.into_vec();
     let head = String::from_utf8_lossy(&bytes[..40]).into_owned();
     let (_, rest) = head.split_once('#').expect("a value");
@@ -48,7 +48,7 @@ fn get(store: &Store, key: &str) -> Result<u64, ErrorCode> {
     Ok(generation)
 }
 
-fn keys(count: usize) -> Vec<String> {
+pub(crate) fn keys(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("key-{number}")).collect()
 }
 
@@ -141,6 +141,34 @@ fn what_has_no_room_elsewhere_is_counted_as_lost_and_holds_nobody_up() {
     assert!(moved >= 70 && moved + lost == 200, "{line}");
     let left = keys.iter().filter(|key| get(&store, key) == Ok(1)).count();
     assert_eq!(left, moved);
+}
+
+#[test]
+fn a_second_signal_ends_a_hand_over_at_once() {
+    let master = Master::start(MASTER, &[]);
+    let mut first = node(&master, "32MB");
+    // A put that has begun is waited for, for two seconds.
+    let begun = PutItem::new("begun", 4096);
+    let store = start::store(&master.rpc);
+    assert_eq!(store.put_session_start(&[begun], &ReplicateConfig::default()), [Ok(())]);
+    let second = node(&master, "32MB");
+    first.program.signal(Signal::TERM);
+    first.program.line("stopping on SIGTERM");
+    let (code, took) = first.program.stop(Signal::TERM);
+    assert_eq!(code, Some(0));
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert_eq!(master.says("/get_all_segments"), format!("{}\n", second.address));
+}
+
+#[test]
+fn a_second_signal_ends_a_node_whose_master_says_nothing() {
+    let master = Master::start(MASTER, &[]);
+    let mut node = node(&master, "32MB");
+    master.program.signal(Signal::STOP);
+    node.program.signal(Signal::TERM);
+    node.program.line("stopping on SIGTERM");
+    let (_, took) = node.program.stop(Signal::TERM);
+    assert!(took < Duration::from_secs(2), "{took:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod cached_reads;
 mod drain;
+mod drain_leaders;
 mod dummies;
 mod healing;
 mod lost_nodes;

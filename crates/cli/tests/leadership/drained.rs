@@ -1,0 +1,35 @@
+use mooncake_testing::{Node, Program};
+use rustix::process::Signal;
+
+use crate::cluster::{Cluster, get, put, until_served};
+
+#[test]
+fn a_drain_goes_on_under_the_next_leader() {
+    let cluster = Cluster::new("drained");
+    let (mut leader, standby) = cluster.pair();
+    let node = || {
+        let path = env!("CARGO_BIN_EXE_mooncake_client");
+        Node::start(path, cluster.coordinator(), &["--global_segment_size=32MB"])
+    };
+    let mut first = node();
+    let store = cluster.store();
+    let keys: Vec<String> = (0..20).map(|number| format!("key-{number}")).collect();
+    keys.iter().for_each(|key| assert_eq!(put(&store, key, 0), Ok(())));
+    let _second = node();
+    // Nothing moves while it stands still.
+    first.program.signal(Signal::STOP);
+    let masters = format!("{},{}", standby.admin, leader.admin);
+    let args = ["drain", &*first.address, "--master_http", &*masters];
+    let mut tool = Program::start(env!("CARGO_BIN_EXE_mooncake"), &args);
+    tool.line("drain job ");
+    leader.program.kill();
+    standby.wait_until_role("leader");
+    first.program.signal(Signal::CONT);
+    tool.line("another master leads");
+    assert_eq!(tool.end().code(), Some(0));
+    first.program.kill();
+    until_served(&store, "after");
+    for key in &keys {
+        assert_eq!(get(&store, key, 0), Ok(()), "{key}");
+    }
+}
