@@ -16,7 +16,6 @@ SEEDS ?= 10000
 # How long `make chaos` does harm, and which faults it chooses; by default others each time.
 SECONDS ?= 600
 SEED ?=
-CHAOS := cargo run --locked --package mooncake-chaos -- run
 # The servers that tests start themselves, and how they are installed.
 SERVER_PACKAGES := etcd-server redis-server iproute2
 AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
@@ -60,12 +59,13 @@ servers: ## install etcd, Redis and ip, which tests start, from Debian's package
 	|| { echo "the tests need etcd, redis-server and ip on the PATH; as root: apt-get install $(SERVER_PACKAGES)" >&2; exit 1; }; fi
 
 test-rust: servers
-	@if cargo nextest --version >/dev/null 2>&1; then set -x; cargo nextest run --workspace --locked; \
-	else set -x; cargo test --workspace --lib --bins --tests --examples --locked; fi
+	@if cargo nextest --version >/dev/null 2>&1; then set -x; cargo nextest run --workspace --tests --locked; \
+	else set -x; cargo test --workspace --tests --locked; fi
 	cargo test --workspace --doc --locked
 
+# As a test of the whole workspace, so that nothing is built again with other features.
 test-chaos: servers
-	$(CHAOS) --seconds 60
+	cargo test --workspace --locked --test minute -- --ignored --nocapture
 
 test-python: $(WHEEL) $(TORCH)
 	$(BIN)/python -m mypy.stubtest mooncake._native mooncake.store mooncake.engine \
@@ -99,7 +99,7 @@ soak: ## simulate many clusters whose parts fail; SEEDS=100000 says how many, AR
 	cargo run --release --locked --package mooncake-sim --example soak -- $(SEEDS) $(ARGS)
 
 chaos: servers ## real clusters whose processes and networks fail; SECONDS=600 says how long, SEED=1 which faults, ARGS="--help" lists more
-	$(CHAOS) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	cargo run --locked --package mooncake-chaos -- run --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 clean: ## remove everything that was built
 	rm -rf $(VENV) target python/mooncake_store_rs.data
@@ -115,7 +115,7 @@ $(TOOLS): python/requirements-dev.txt
 
 # Only the tests of tensors need it, and it takes 5 GB.
 $(TORCH): python/requirements-torch.txt | $(TOOLS)
-	$(BIN)/python -m pip install --quiet --requirement $<
+	$(BIN)/python -m pip install --quiet --no-compile --requirement $<
 	touch $@
 
 $(WHEEL): $(TOOLS) $(SOURCES)

@@ -1,0 +1,11 @@
+//! The part of this that is a test like any other, so that it is built as they are.
+
+use std::process::Command;
+
+#[test]
+#[ignore = "it takes more than a minute, and wants the machine for itself: make test-chaos"]
+fn a_minute_of_faults_breaks_no_promise() {
+    let mut chaos = Command::new(env!("CARGO_BIN_EXE_mooncake-chaos"));
+    let status = chaos.args(["run", "--seconds", "60"]).status().expect("the program exists");
+    assert!(status.success(), "{status}");
+}
