@@ -59,7 +59,8 @@ servers: ## install etcd, Redis and ip, which tests start, from Debian's package
 	|| { echo "the tests need etcd, redis-server and ip on the PATH; as root: apt-get install $(SERVER_PACKAGES)" >&2; exit 1; }; fi
 
 test-rust: servers
-	@if cargo nextest --version >/dev/null 2>&1; then set -x; cargo nextest run --workspace --tests --locked; \
+	@if cargo nextest --version >/dev/null 2>&1; then set -x; cargo nextest run --workspace --tests --locked \
+	    --profile make --test-threads $$((2 * $$(nproc))); \
 	else set -x; cargo test --workspace --tests --locked; fi
 	cargo test --workspace --doc --locked
 
