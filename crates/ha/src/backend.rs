@@ -58,6 +58,16 @@ pub(crate) trait Tenure: fmt::Debug + Send + Sync {
     /// Makes the lease last from now.
     fn renew(&self) -> Result<(), CoordinatorError>;
 
+    /// Makes the lease last from now although it is over, if nobody took the place since. That shows by the record,
+    /// which whoever takes the place writes with a higher epoch: it still has the one of the last that was acknowledged.
+    /// `Deposed`: somebody took the place, or that cannot be told.
+    ///
+    /// Where what shows that a place is held stays when the lease is over, and is changed by whoever takes the place
+    /// only, a renewal does.
+    fn resume(&self, _acknowledged: Epoch) -> Result<(), CoordinatorError> {
+        self.renew()
+    }
+
     /// Replaces the record, durably, if this tenure still lasts and nothing else was written in between. The
     /// calls come one after the other.
     fn write(&self, record: &Record) -> Result<(), CoordinatorError>;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use mooncake_types::{Epoch, limits};
 
 use crate::backend::{Backend, Claim, Claimed, Won};
+use crate::leadership::Terms;
 use crate::location::Location;
 use crate::{
     AddressError, CoordinatorError, LeaderView, Leadership, MemoryStore, Options, etcd, file,
@@ -34,7 +35,7 @@ pub enum Campaign {
 #[derive(Clone)]
 pub struct Coordinator {
     backend: Arc<dyn Backend>,
-    ttl: Duration,
+    terms: Terms,
 }
 
 impl fmt::Debug for Coordinator {
@@ -57,7 +58,7 @@ pub fn connect(address: &str, options: &Options) -> Result<Coordinator, AddressE
             Arc::new(kubernetes::Lease::new(&namespace, &lease, options)?)
         }
     };
-    Ok(Coordinator { backend, ttl: options.ttl })
+    Ok(Coordinator { backend, terms: Terms::of(options) })
 }
 
 impl Coordinator {
@@ -67,7 +68,8 @@ impl Coordinator {
     /// An option cannot be used.
     pub fn in_memory(store: &MemoryStore, options: &Options) -> Result<Self, AddressError> {
         options.check()?;
-        Ok(Self { backend: Arc::new(memory::Shelf::new(store, options)), ttl: options.ttl })
+        let backend = Arc::new(memory::Shelf::new(store, options));
+        Ok(Self { backend, terms: Terms::of(options) })
     }
 
     /// Tries to lead for as long as `within`, at least once. It returns early when the candidate leads, and when
@@ -96,7 +98,7 @@ impl Coordinator {
     }
 
     fn begin(&self, won: Won) -> Result<Campaign, CoordinatorError> {
-        let leadership = Leadership::begin(won, Some(self.ttl));
+        let leadership = Leadership::begin(won, Some(self.terms));
         if leadership.is_valid() {
             return Ok(Campaign::Leads(leadership));
         }

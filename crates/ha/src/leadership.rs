@@ -7,11 +7,25 @@ use std::time::{Duration, Instant};
 use mooncake_types::Epoch;
 
 use crate::backend::{Tenure, Won};
-use crate::{Change, CoordinatorError, Record};
+use crate::{Change, CoordinatorError, Options, Record};
 
 /// The part of a lease that its holder uses, in tenths: clocks do not run alike, and who takes over counts by
 /// another one.
 const USED_TENTHS: u32 = 9;
+
+/// How long leaderships last that are not renewed, and what then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) ttl: Duration,
+    /// See [`Options::suspension`].
+    pub(crate) suspension: Duration,
+}
+
+impl Terms {
+    pub(crate) fn of(options: &Options) -> Self {
+        Self { ttl: options.ttl, suspension: options.suspension }
+    }
+}
 
 /// How far the validity of a leadership without a lease reaches.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
@@ -28,13 +42,15 @@ pub struct Leadership {
 struct Shared {
     epoch: Epoch,
     /// None: nobody else can lead, so nothing has to be renewed.
-    ttl: Option<Duration>,
+    terms: Option<Terms>,
     tenure: Box<dyn Tenure>,
     record: Mutex<Record>,
     began: Instant,
     /// Until when the leadership is valid unless it is over, in nanoseconds after `began`.
     valid_ns: AtomicU64,
     is_over: AtomicBool,
+    /// No write of the record was tried of which it is not known whether it was done.
+    is_record_known: AtomicBool,
 }
 
 impl fmt::Debug for Leadership {
@@ -51,21 +67,22 @@ pub enum Ended {
     Stopped,
     /// Somebody else leads, or may, or it was given back.
     Deposed,
-    /// The lease could not be renewed in time.
+    /// The lease could not be renewed in time, nor as long after it as a leader may wait.
     Expired,
 }
 
 impl Leadership {
-    pub(crate) fn begin(won: Won, ttl: Option<Duration>) -> Self {
-        let lasts = ttl.map_or(FOR_EVER, used_part);
+    pub(crate) fn begin(won: Won, terms: Option<Terms>) -> Self {
+        let lasts = terms.map_or(FOR_EVER, |terms| used_part(terms.ttl));
         let shared = Shared {
             epoch: won.record.epoch(),
-            ttl,
+            terms,
             tenure: won.tenure,
             record: Mutex::new(won.record),
             began: won.asked_at,
             valid_ns: AtomicU64::new(nanoseconds(lasts)),
             is_over: AtomicBool::new(false),
+            is_record_known: AtomicBool::new(true),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -86,30 +103,67 @@ impl Leadership {
         self.shared.began + Duration::from_nanos(self.shared.valid_ns.load(Ordering::Acquire))
     }
 
+    /// Until when the leadership may be resumed if it cannot be renewed: others may lead in between. It moves with each
+    /// renewal.
+    #[must_use]
+    pub fn lasts_until(&self) -> Instant {
+        match self.shared.is_over.load(Ordering::Acquire) {
+            true => self.shared.began,
+            false => self.valid_until() + used_part(self.suspension()),
+        }
+    }
+
+    /// How long a leadership of this cluster may outlast its lease. Zero: it does not, or there is none.
+    #[must_use]
+    pub fn suspension(&self) -> Duration {
+        self.shared.terms.map_or(Duration::ZERO, |terms| terms.suspension)
+    }
+
+    /// Whether [`Leadership::record`] is what the coordinator has. If not, a step that was tried may be in it.
+    #[must_use]
+    pub fn is_record_known(&self) -> bool {
+        self.shared.is_record_known.load(Ordering::Acquire)
+    }
+
     /// Whether the leadership is valid now. Cheap: it is asked before each answer of a master.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         Instant::now() < self.valid_until()
     }
 
-    /// Makes the lease last from now, and says until when the leadership is valid.
+    /// Makes the lease last from now, and says until when the leadership is valid. A lease that is over is taken up again
+    /// if nobody has led since.
     ///
     /// # Errors
     /// `Deposed`: it is over. Others: it lasts as long as before, and may be renewed again.
     pub fn renew(&self) -> Result<Instant, CoordinatorError> {
-        let Some(ttl) = self.shared.ttl else { return Ok(self.valid_until()) };
+        let Some(terms) = self.shared.terms else { return Ok(self.valid_until()) };
         self.refuse_if_over()?;
         let asked_at = Instant::now();
-        self.noticing(self.shared.tenure.renew())?;
-        let lasts = asked_at.duration_since(self.shared.began) + used_part(ttl);
+        match self.is_valid() {
+            true => self.noticing(self.shared.tenure.renew())?,
+            false => self.resume()?,
+        }
+        let lasts = asked_at.duration_since(self.shared.began) + used_part(terms.ttl);
         self.shared.valid_ns.fetch_max(nanoseconds(lasts), Ordering::AcqRel);
         Ok(self.valid_until())
     }
 
-    /// Renews the lease until it ends or `stop` is set. Made to be all that a thread does; `stop` is seen at once
+    fn resume(&self) -> Result<(), CoordinatorError> {
+        // No write is under way then.
+        let record = self.lock_record();
+        let resumed = self.shared.tenure.resume(record.epoch());
+        if matches!(resumed, Err(CoordinatorError::Deposed { .. })) {
+            self.end();
+        }
+        resumed
+    }
+
+    /// Renews the lease until the leadership ends or `stop` is set. Made to be all that a thread does; `stop` is seen at once
     /// by a thread that is unparked.
     pub fn keep(&self, stop: &AtomicBool) -> Ended {
-        let mut failures = 0_u32;
+        let (mut failures, mut is_suspended) = (0_u32, false);
+        let epoch = self.epoch().0;
         loop {
             if stop.load(Ordering::Acquire) {
                 return Ended::Stopped;
@@ -119,10 +173,7 @@ impl Leadership {
                 Err(CoordinatorError::Deposed { .. }) => return Ended::Deposed,
                 Err(error) => {
                     if failures == 0 {
-                        tracing::warn!(
-                            epoch = self.epoch().0,
-                            "the lease was not renewed: {error}"
-                        );
+                        tracing::warn!(epoch, "the lease was not renewed: {error}");
                     }
                     failures += 1;
                 }
@@ -130,8 +181,15 @@ impl Leadership {
             if self.shared.is_over.load(Ordering::Acquire) {
                 return Ended::Deposed;
             }
-            if !self.is_valid() {
+            if Instant::now() >= self.lasts_until() {
                 return Ended::Expired;
+            }
+            match (std::mem::replace(&mut is_suspended, !self.is_valid()), is_suspended) {
+                (false, true) => {
+                    tracing::warn!(epoch, "the lease is over, and nobody says who leads");
+                }
+                (true, false) => tracing::info!(epoch, "nobody has led since the lease was over"),
+                _ => {}
             }
             self.wait_for_the_next_renewal(failures, stop);
         }
@@ -139,12 +197,13 @@ impl Leadership {
 
     /// Renewals come four to a lease; one that failed is repeated sooner.
     fn wait_for_the_next_renewal(&self, failures: u32, stop: &AtomicBool) {
-        let pause = match (self.shared.ttl, failures) {
+        let pause = match (self.shared.terms, failures) {
             (None, _) => FOR_EVER,
-            (Some(ttl), 0) => ttl / 4,
-            (Some(ttl), _) => ttl / 20,
+            (Some(terms), 0) => terms.ttl / 4,
+            (Some(terms), _) => terms.ttl / 20,
         };
-        let until = (Instant::now() + pause).min(self.valid_until());
+        let end = if self.is_valid() { self.valid_until() } else { self.lasts_until() };
+        let until = (Instant::now() + pause).min(end);
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() || stop.load(Ordering::Acquire) {
@@ -185,7 +244,21 @@ impl Leadership {
         let mut record = self.lock_record();
         let mut next = record.clone();
         changes.iter().for_each(|&change| next.apply(change));
-        self.noticing(self.shared.tenure.write(&next))?;
+        let was_valid = self.is_valid();
+        let was_known = self.shared.is_record_known.swap(false, Ordering::AcqRel);
+        let written = self.shared.tenure.write(&next);
+        let is_known = match &written {
+            Ok(()) => true,
+            Err(CoordinatorError::Full { .. }) => was_known,
+            Err(_) => false,
+        };
+        self.shared.is_record_known.store(is_known, Ordering::Release);
+        // Of a lease that was over, only an attempt to resume it says for sure what became of it.
+        if was_valid {
+            self.noticing(written)?;
+        } else {
+            written?;
+        }
         *record = next;
         Ok(())
     }
@@ -204,12 +277,19 @@ impl Leadership {
         }
     }
 
-    /// Ends the leadership if this is how it was lost.
+    /// Ends the leadership if this is how it was lost. What was asked under a lease and answered after it may say no more
+    /// than that the lease is over.
     fn noticing(&self, result: Result<(), CoordinatorError>) -> Result<(), CoordinatorError> {
-        if matches!(result, Err(CoordinatorError::Deposed { .. })) {
-            self.end();
+        match result {
+            Err(CoordinatorError::Deposed { epoch, reason }) if !self.is_valid() => {
+                Err(CoordinatorError::unavailable(format!("the place of epoch {epoch}"), reason))
+            }
+            Err(error @ CoordinatorError::Deposed { .. }) => {
+                self.end();
+                Err(error)
+            }
+            result => result,
         }
-        result
     }
 
     fn end(&self) {
@@ -262,7 +342,8 @@ mod tests {
     fn leadership(takes_ms: u64, answer: Result<(), CoordinatorError>) -> Leadership {
         let tenure = Box::new(Slow { takes: Duration::from_millis(takes_ms), answer });
         let record = Record::empty().succeed(Epoch(7));
-        Leadership::begin(Won { tenure, record, asked_at: Instant::now() }, Some(TTL))
+        let terms = Terms { ttl: TTL, suspension: Duration::ZERO };
+        Leadership::begin(Won { tenure, record, asked_at: Instant::now() }, Some(terms))
     }
 
     fn deposed() -> CoordinatorError {

@@ -40,7 +40,7 @@ pub use kubernetes::KubernetesAccess;
 pub use leadership::{Ended, Leadership};
 pub use location::is_locator;
 pub use memory::{MemoryStore, Stall};
-pub use options::{DEFAULT_TTL, Options};
+pub use options::{DEFAULT_SUSPENSION, DEFAULT_TTL, Options};
 pub use record::{Change, Member, Record};
 pub use seat::LeaderView;
 pub use state_file::StateFile;

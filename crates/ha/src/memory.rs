@@ -91,6 +91,11 @@ impl Place {
         let seat = self.seat.as_ref().map(|(text, _)| Seat::decode(text)).transpose();
         seat.map_err(|reason| CoordinatorError::corrupt(PLACE, reason))
     }
+
+    fn record(&self, cluster_id: &str) -> Result<Record, CoordinatorError> {
+        let Some(text) = &self.record else { return Ok(Record::empty()) };
+        Record::decode(text, cluster_id).map_err(|reason| CoordinatorError::corrupt(PLACE, reason))
+    }
 }
 
 /// A coordinator in memory.
@@ -107,12 +112,7 @@ impl Shelf {
 
     fn take(&self, place: &mut Place, claim: &Claim) -> Result<Won, CoordinatorError> {
         let cluster_id = &self.options.cluster_id;
-        let record = match &place.record {
-            None => Record::empty(),
-            Some(text) => Record::decode(text, cluster_id)
-                .map_err(|reason| CoordinatorError::corrupt(PLACE, reason))?,
-        };
-        let record = record.succeed(claim.at_least);
+        let record = place.record(cluster_id)?.succeed(claim.at_least);
         let seat = claim.seat(record.epoch());
         let asked_at = Instant::now();
         place.seat = Some((seat.encode().into_bytes(), asked_at + self.options.ttl));
@@ -157,14 +157,18 @@ impl Held {
         let place = places.place(&self.options.cluster_id);
         let found = place.seat()?;
         if found.as_ref() != Some(&self.seat) {
-            let reason = match found {
-                None => "nobody leads".to_owned(),
-                Some(seat) => format!("{} leads under epoch {}", seat.address, seat.epoch),
-            };
-            return Err(CoordinatorError::Deposed { epoch: Epoch(self.seat.epoch), reason });
+            return Err(self.deposed_by(found.as_ref()));
         }
         act(place);
         Ok(())
+    }
+
+    fn deposed_by(&self, found: Option<&Seat>) -> CoordinatorError {
+        let reason = match found {
+            None => "nobody leads".to_owned(),
+            Some(seat) => format!("{} leads under epoch {}", seat.address, seat.epoch),
+        };
+        CoordinatorError::Deposed { epoch: Epoch(self.seat.epoch), reason }
     }
 }
 
@@ -172,6 +176,19 @@ impl Tenure for Held {
     fn renew(&self) -> Result<(), CoordinatorError> {
         let until = Instant::now() + self.options.ttl;
         self.with(|place| place.seat = Some((self.seat.encode().into_bytes(), until)))
+    }
+
+    fn resume(&self, acknowledged: Epoch) -> Result<(), CoordinatorError> {
+        let mut places = self.store.reach()?;
+        let place = places.place(&self.options.cluster_id);
+        let found = place.seat()?;
+        let is_taken = found.as_ref().is_some_and(|seat| *seat != self.seat);
+        if is_taken || place.record(&self.options.cluster_id)?.epoch() != acknowledged {
+            return Err(self.deposed_by(found.as_ref()));
+        }
+        let until = Instant::now() + self.options.ttl;
+        place.seat = Some((self.seat.encode().into_bytes(), until));
+        Ok(())
     }
 
     fn write(&self, record: &Record) -> Result<(), CoordinatorError> {

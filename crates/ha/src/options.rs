@@ -7,6 +7,9 @@ use crate::{AddressError, KubernetesAccess};
 /// Length of a lease if none is given.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(5);
 
+/// How long a leader may outlast its lease if nothing else is said.
+pub const DEFAULT_SUSPENSION: Duration = Duration::from_secs(35);
+
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 const LONGEST_TTL: Duration = Duration::from_secs(3600);
 
@@ -17,6 +20,9 @@ pub struct Options {
     pub cluster_id: String,
     /// How long a lease lasts that is not renewed, 1 s to 1 h. Servers that count whole seconds round it up.
     pub ttl: Duration,
+    /// How long a leader that cannot renew its lease may wait for the coordinator and go on after that, if nobody has led
+    /// meanwhile. Zero: not at all.
+    pub suspension: Duration,
     /// How the API server is reached; needed for `k8s://` only.
     pub kubernetes: Option<KubernetesAccess>,
 }
@@ -25,7 +31,8 @@ impl Options {
     /// The options of a cluster of this name, with a lease of five seconds.
     #[must_use]
     pub fn new(cluster_id: &str) -> Self {
-        Self { cluster_id: cluster_id.to_owned(), ttl: DEFAULT_TTL, kubernetes: None }
+        let (ttl, suspension) = (DEFAULT_TTL, DEFAULT_SUSPENSION);
+        Self { cluster_id: cluster_id.to_owned(), ttl, suspension, kubernetes: None }
     }
 
     pub(crate) fn check(&self) -> Result<(), AddressError> {

@@ -6,6 +6,7 @@ use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::yield_now;
 
+use crate::leadership::Hold;
 use crate::owner::Owner;
 use crate::shell::Shell;
 
@@ -73,7 +74,7 @@ impl Asker {
 /// Answers on the owner thread, one question between two turns of everything else.
 pub(crate) async fn answer(shell: Rc<Shell>, mut questions: Questions) {
     while let Some(question) = questions.recv().await {
-        if !shell.owner.borrow().leads() {
+        if shell.owner.borrow().hold() == Hold::Over {
             return;
         }
         question(&mut shell.owner.borrow_mut());

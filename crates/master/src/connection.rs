@@ -15,7 +15,7 @@ use tracing::debug;
 
 use crate::handshake::{self, Rejected};
 use crate::input::{Frame, Input};
-use crate::leadership::NotRecorded;
+use crate::leadership::{Hold, NotRecorded};
 use crate::owner::Deposed;
 use crate::refuse::{last_words, malformed, refuse};
 use crate::shell::Shell;
@@ -101,7 +101,7 @@ impl Connection {
             () = shell.stopped() => return Err(Rejected::Gone),
         };
         let owner = shell.owner.borrow();
-        if !owner.leads() {
+        if owner.hold() == Hold::Over {
             return Err(Rejected::Gone);
         }
         greeting.welcome(owner.meta.epoch(), &mut self.output);
@@ -193,7 +193,7 @@ impl Connection {
         };
         let message = mooncake_wire::decode_request(frame.body).map_err(unreadable)?;
         let request: Request<'_> = message.request().map_err(unreadable)?;
-        if matches!(request, Request::MountSegment(_)) {
+        if matches!(request, Request::MountSegment(_)) && self.shell.owner.borrow().leads() {
             return Ok(Some(Mount { request_id, message }));
         }
         self.handle(client, number, request_id, &request)?;

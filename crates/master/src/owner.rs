@@ -5,12 +5,13 @@ use std::time::Instant;
 use mooncake_ha::Change;
 use mooncake_meta::{Meta, Notice};
 use mooncake_types::{
-    ClientId, DrainId, DrainOrder, Epoch, ErrorCode, MountSegment, Reply, Request, Tick, limits,
+    ClientId, DrainId, DrainOrder, Epoch, ErrorCode, MountSegment, Reply, Request, Scan, Tick,
+    limits,
 };
 
 use crate::clock::Clock;
 use crate::drain_log::DrainLog;
-use crate::leadership::{Lateness, Tenure, Term, change, effect};
+use crate::leadership::{Hold, Lateness, Service, Tenure, Term, change, effect};
 use crate::metadata_server::Cleanup;
 use crate::metrics::{RpcMetrics, Snapshot};
 use crate::sight::{ConnectionId, Pings};
@@ -31,6 +32,8 @@ pub(crate) struct Owner {
     clock: Clock,
     metrics: RpcMetrics,
     pings: Pings,
+    /// The first connection that was made since the lease was over.
+    first_late: Option<ConnectionId>,
     drain_log: DrainLog,
     /// Told of the clients that died.
     cleanup: Option<Cleanup>,
@@ -52,8 +55,19 @@ impl Owner {
     ) -> Owner {
         let (metrics, pings) = (RpcMetrics::default(), Pings::default());
         let Term { tenure, is_recorded, .. } = term.clone();
-        let drain_log = DrainLog::default();
-        Owner { meta, is_recorded, lateness, tenure, clock, metrics, pings, drain_log, cleanup }
+        let (drain_log, first_late) = (DrainLog::default(), None);
+        Owner {
+            meta,
+            is_recorded,
+            lateness,
+            tenure,
+            clock,
+            metrics,
+            pings,
+            first_late,
+            drain_log,
+            cleanup,
+        }
     }
 
     /// Whether this master leads at this moment.
@@ -61,25 +75,45 @@ impl Owner {
         self.tenure.holds(Instant::now())
     }
 
-    /// Whether everything that is asked is done: a new leader first hears from the nodes.
-    pub(crate) fn serves(&self) -> bool {
-        self.meta.serves()
+    /// What this master may do at this moment.
+    pub(crate) fn hold(&self) -> Hold {
+        self.tenure.hold(Instant::now())
+    }
+
+    /// How much is done of what is asked: a new leader first hears from the nodes.
+    pub(crate) fn service(&self) -> Service {
+        match self.leads() {
+            true if self.meta.serves() => Service::Serving,
+            true => Service::Recovering,
+            false => Service::Suspended,
+        }
     }
 
     /// Answers one request and measures how long that took.
     pub(crate) fn handle(&mut self, from: ClientId, request: &Request<'_>) -> Reply {
-        self.handle_at(Instant::now(), from, request)
+        let begun = Instant::now();
+        self.handle_at((begun, self.tenure.holds(begun)), from, request)
     }
 
-    fn handle_at(&mut self, begun: Instant, from: ClientId, request: &Request<'_>) -> Reply {
+    fn handle_at(
+        &mut self,
+        (begun, leads): (Instant, bool),
+        from: ClientId,
+        request: &Request<'_>,
+    ) -> Reply {
         let now = self.clock.tick(begun);
-        let reply = match request {
+        let page;
+        let request = match request {
             Request::Scan(scan) if scan.limit > SCAN_PAGE_OBJECTS => {
-                let mut page = *scan;
-                page.limit = SCAN_PAGE_OBJECTS;
-                self.meta.handle(now, from, &Request::Scan(page))
+                page = Request::Scan(Scan { limit: SCAN_PAGE_OBJECTS, ..*scan });
+                &page
             }
-            request => self.meta.handle(now, from, request),
+            request => request,
+        };
+        let reply = if leads {
+            self.meta.handle(now, from, request)
+        } else {
+            self.meta.handle_suspended(now, from, request, self.tenure.is_record_known())
         };
         self.metrics.record(request, &reply, begun.elapsed());
         reply
@@ -87,7 +121,11 @@ impl Owner {
 
     /// A number for a new connection.
     pub(crate) fn connect(&mut self) -> ConnectionId {
-        self.pings.number()
+        let number = self.pings.number();
+        if !self.leads() {
+            self.first_late.get_or_insert(number);
+        }
+        number
     }
 
     /// Answers one request that came over a connection.
@@ -101,14 +139,41 @@ impl Owner {
         request: &Request<'_>,
     ) -> Result<Reply, Deposed> {
         let begun = Instant::now();
-        if !self.tenure.holds(begun) {
+        let hold = self.tenure.hold(begun);
+        if hold == Hold::Over || hold == Hold::Suspended && self.is_overtaken(request) {
             return Err(Deposed);
         }
-        let reply = self.handle_at(begun, from, request);
+        let leads = hold == Hold::Sure;
+        let reply = self.handle_at((begun, leads), from, request);
         if matches!(reply, Reply::Pong(_)) {
-            self.pings.note(from, connection);
+            self.note_ping((begun, leads), connection, from);
         }
         Ok(reply)
+    }
+
+    /// Whether a node has obeyed a later leader: then there was one, and this tenure is over.
+    fn is_overtaken(&self, request: &Request<'_>) -> bool {
+        let Request::MountSegment(mount) = request else { return false };
+        let is_overtaken = mount.seen_epoch > self.meta.epoch();
+        if is_overtaken {
+            self.tenure.end();
+        }
+        is_overtaken
+    }
+
+    fn note_ping(
+        &mut self,
+        (at, leads): (Instant, bool),
+        connection: ConnectionId,
+        client: ClientId,
+    ) {
+        if leads {
+            self.first_late = None;
+        }
+        let is_late = self.first_late.is_some_and(|first| connection >= first);
+        // Who connects anew may have been with another leader in between.
+        let again = self.pings.note(client, connection) && !is_late;
+        self.meta.note_ping(self.clock.tick(at), client, again);
     }
 
     /// What must be durable before a mount is handled; nearly always nothing.
@@ -173,15 +238,21 @@ impl Owner {
 
     /// See [`Meta::start_drain`].
     pub(crate) fn start_drain(&mut self, order: &DrainOrder) -> Result<DrainId, ErrorCode> {
+        self.refuse_if_suspended()?;
         self.meta.start_drain(self.clock.tick(Instant::now()), order)
     }
 
     /// See [`Meta::cancel_drain`].
     pub(crate) fn cancel_drain(&mut self, id: DrainId) -> Result<(), ErrorCode> {
+        self.refuse_if_suspended()?;
         let now = self.clock.tick(Instant::now());
         let canceled = self.meta.cancel_drain(now, id);
         self.drain_log.note(now, &mut self.meta);
         canceled
+    }
+
+    fn refuse_if_suspended(&self) -> Result<(), ErrorCode> {
+        if self.leads() { Ok(()) } else { Err(ErrorCode::UnavailableInCurrentStatus) }
     }
 
     pub(crate) fn clock(&self) -> Clock {
@@ -193,6 +264,6 @@ impl Owner {
         let metrics = self.metrics.clone();
         let snapshot = Snapshot::new(self.meta.stats(), &self.meta.segments(), metrics);
         let record_late = self.lateness.lasts();
-        Snapshot { serves: self.serves(), record_late, ..snapshot }
+        Snapshot { service: self.service(), record_late, ..snapshot }
     }
 }

@@ -114,6 +114,8 @@ fn meta(config: &Config, term: &Term, now: Tick) -> Meta {
     if pool.seed == 0 {
         pool.seed = epoch.0;
     }
+    let suspension = term.leadership.suspension();
+    pool.suspension_ms = u64::try_from(suspension.as_millis()).unwrap_or(u64::MAX);
     match term.is_recorded {
         true => Meta::recover(pool, epoch, now, &record(&term.leadership)),
         false => Meta::new(pool, epoch),

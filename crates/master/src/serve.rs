@@ -21,7 +21,7 @@ use crate::admin::{self, State};
 use crate::ask::{self, Asker, Chair, Questions};
 use crate::bind::Master;
 use crate::config::{Config, MetadataServer};
-use crate::leadership::{LeadershipConfig, Seat, Standing, Term, Unwritten, alone};
+use crate::leadership::{LeadershipConfig, Password, Seat, Standing, Term, Unwritten, alone};
 use crate::metadata_server::{self, Cleanup, Registry};
 use crate::reign::Reign;
 use crate::standby::turn_away;
@@ -97,7 +97,11 @@ impl Master {
         let config = &self.config;
         let address = join(&config.rpc_address, rpc_port);
         match (&config.leadership, &self.coordinator) {
-            (_, Some(coordinator)) => Ok(Seat::elected(coordinator.clone(), address)?),
+            (_, Some(coordinator)) => {
+                let cluster_id = config.cluster_id.clone();
+                let password = Password { cluster_id, auth_token: config.auth_token.clone() };
+                Ok(Seat::elected(coordinator.clone(), address, password)?)
+            }
             (LeadershipConfig::Alone { state_dir: Some(dir) }, None) => {
                 Ok(Seat::alone(alone::term(dir, &config.cluster_id, rpc_port)?, address))
             }

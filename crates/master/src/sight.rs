@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use mooncake_types::ClientId;
 
 /// The number of a connection, never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ConnectionId(u64);
 
 /// The connections of last pings. An entry goes with its connection, so there are no more than those.
@@ -22,9 +22,9 @@ impl Pings {
         ConnectionId(self.numbered)
     }
 
-    /// A client pinged over this connection.
-    pub(crate) fn note(&mut self, client: ClientId, connection: ConnectionId) {
-        self.last.insert(client, connection);
+    /// A client pinged over this connection. Whether the ping before came over it too.
+    pub(crate) fn note(&mut self, client: ClientId, connection: ConnectionId) -> bool {
+        self.last.insert(client, connection) == Some(connection)
     }
 
     /// A connection of a client has ended. Whether its last ping came over it.
@@ -47,9 +47,10 @@ mod tests {
         let mut pings = Pings::default();
         let [first, second, other] = [0; 3].map(|_| pings.number());
         assert!(!pings.end(alice, first), "no ping came over it");
-        pings.note(alice, first);
-        pings.note(alice, second);
-        pings.note(bob, other);
+        assert!(!pings.note(alice, first));
+        assert!(!pings.note(alice, second));
+        assert!(pings.note(alice, second), "the last came over the same");
+        assert!(!pings.note(bob, other));
         assert!(!pings.end(alice, first), "a later ping came over another");
         assert!(!pings.end(alice, other), "it is another client's");
         assert!(pings.end(alice, second));

@@ -3,13 +3,14 @@
 
 use std::fmt::Write;
 
-use crate::leadership::Standing;
+use crate::leadership::{Service, Standing};
 use crate::metrics::{Operation, Snapshot};
 
 /// The whole line without its prefix. Only a leader has a snapshot.
 pub(crate) fn line(standing: &Standing, snapshot: Option<&Snapshot>) -> String {
-    let serves = snapshot.is_some_and(|snapshot| snapshot.serves);
-    let (role, state) = (standing.role.word(), standing.role.state(serves));
+    let service = snapshot.map_or(Service::Recovering, |snapshot| snapshot.service);
+    let serves = snapshot.is_some() && service == Service::Serving;
+    let (role, state) = (standing.role.word(), standing.role.state(service));
     let mut out = format!("role={role}, state={state}, service_ready={serves}");
     // Writing to a string cannot fail.
     if let Some(snapshot) = snapshot {

@@ -1,12 +1,16 @@
 //! The task that calls the state machine when something is due.
 
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::task::yield_now;
-use tokio::time::sleep_until;
+use tokio::time::{sleep, sleep_until};
 
+use crate::leadership::Hold;
 use crate::shell::Shell;
+
+/// Between two looks at whether a leader that is suspended goes on.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Runs until it is dropped.
 pub(crate) async fn run(shell: Rc<Shell>) {
@@ -17,8 +21,15 @@ pub(crate) async fn run(shell: Rc<Shell>) {
         match due {
             None => shell.earlier.notified().await,
             Some(tick) if clock.tick(Instant::now()) >= tick => {
-                if !shell.owner.borrow().leads() {
-                    return;
+                let hold = shell.owner.borrow().hold();
+                match hold {
+                    Hold::Sure => {}
+                    // What is due waits until it is known who leads.
+                    Hold::Suspended => {
+                        sleep(LOOK).await;
+                        continue;
+                    }
+                    Hold::Over => return,
                 }
                 shell.owner.borrow_mut().handle_timeout();
                 shell.note_changes();

@@ -123,6 +123,9 @@ pub struct Config {
     /// A leader that is not the first waits this long for members that do not report before it serves; the length of a
     /// lease, if that is longer.
     pub recovery_grace_ms: u64,
+    /// How long the leader before may have answered look-ups after its lease; zero if it cannot have. A leader that has heard
+    /// from no member waits for that, and for the length of a lease, before it serves without them.
+    pub suspension_ms: u64,
     /// Ended tasks that can still be asked about.
     pub max_finished_tasks: usize,
     /// Most tasks that wait for their clients.
@@ -162,6 +165,7 @@ impl Default for Config {
             put_release_ms: 600_000,
             stripe_threshold_bytes: 0,
             recovery_grace_ms: 1_000,
+            suspension_ms: 0,
             max_finished_tasks: 10_000,
             max_pending_tasks: 10_000,
             max_processing_tasks: 10_000,

@@ -92,6 +92,8 @@ pub struct Meta {
     pub(crate) repair: Repair,
     pub(crate) replicator: Replicator,
     pub(crate) notices: Vec<Notice>,
+    /// No lease that this request grants may last longer.
+    pub(crate) longest_lease: Option<Tick>,
     #[cfg(feature = "mutations")]
     pub(crate) broken: Option<crate::Rule>,
 }
@@ -150,6 +152,7 @@ impl Meta {
             repair: Repair::new(config.repair_bytes_per_second, now),
             replicator: Replicator::new(&config.replication),
             notices: Vec::new(),
+            longest_lease: None,
             #[cfg(feature = "mutations")]
             broken: None,
             config,

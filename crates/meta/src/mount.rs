@@ -115,6 +115,7 @@ impl Meta {
             allocator: self.new_allocator(mount.len),
             queues: [Queue::default(); SEGMENT_QUEUES],
         });
+        self.hear_of_member(mount.id);
         match outcome {
             MountOutcome::WantsInventory => self.begin_inventory(slot),
             _ => self.end_inventory(slot),

@@ -2,8 +2,8 @@
 //! until everybody has reported.
 //!
 //! Look-ups are answered at once, from what was reported. What changes objects is refused until every member has
-//! reported; if some don't, until nobody has a route from under the last leader any more and the missing are marked
-//! behind. A member that reports later is believed, but for the keys that were touched since. One that does not report
+//! reported; if some don't, until nobody has a route from under the last leader any more (see `suspension`) and the
+//! missing are marked behind. A member that reports later is believed, but for the keys that were touched since. One that does not report
 //! within the window is struck.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +35,9 @@ pub(crate) struct Recovery {
     pub(crate) serves: bool,
     /// Nobody has a route from under an earlier leader any more.
     has_settled: bool,
+    /// No member has come, and the leader before may still answer. Once one has, nobody has such a route any more when a lease
+    /// is over, but not before this moment.
+    unheard: Option<Tick>,
     /// Members may still report, and unknown segments be adopted.
     is_open: bool,
     /// Hashes of the keys that were put, removed or cleared while members were missing.
@@ -107,11 +110,29 @@ impl Meta {
         if !self.recovery.is_open {
             return;
         }
-        let settles_ms = self.config.recovery_grace_ms.max(self.config.lease_ttl_ms);
-        let window_ms = self.config.client_ttl_ms.saturating_add(self.config.lease_ttl_ms);
-        let settles_at = self.now.after_ms(settles_ms);
+        let Config { recovery_grace_ms, lease_ttl_ms, client_ttl_ms, suspension_ms, .. } =
+            self.config;
+        let settles_at = self.now.after_ms(recovery_grace_ms.max(lease_ttl_ms));
+        // The leader before may go on answering for as long as it hears from all members, and so keep them.
+        let is_unheard = suspension_ms > 0 && !self.recovery.missing.is_empty();
+        let suspension_ms = if is_unheard { suspension_ms } else { 0 };
+        let unheard_ms = suspension_ms.saturating_add(lease_ttl_ms);
+        let latest = settles_at.max(self.now.after_ms(unheard_ms));
+        let window_ends = self.now.after_ms(unheard_ms.saturating_add(client_ttl_ms)).max(latest);
+        self.recovery.unheard = is_unheard.then_some(settles_at);
+        self.timers.insert((latest, Timer::Settle));
+        self.timers.insert((window_ends, Timer::Window));
+    }
+
+    /// A segment is mounted. With the first member that comes, the leader before has lost one, and grants leases no more.
+    pub(crate) fn hear_of_member(&mut self, id: SegmentId) {
+        if self.recovery.has_settled || !self.recovery.missing.contains(&id) {
+            return;
+        }
+        let Some(settles_at) = self.recovery.unheard.take() else { return };
+        let settles_at = settles_at.max(self.now.after_ms(self.config.lease_ttl_ms));
+        self.timers.retain(|(_, timer)| *timer != Timer::Settle);
         self.timers.insert((settles_at, Timer::Settle));
-        self.timers.insert((self.now.after_ms(window_ms).max(settles_at), Timer::Window));
     }
 
     /// Whether requests that change objects are answered. Look-ups always are.
@@ -191,13 +212,20 @@ impl Meta {
         let joins = self.check_mount(mount).is_ok()
             && self.segments.find(mount.id).is_none()
             && self.members.is_behind(mount.id).is_none();
+        let in_step = vec![Effect::Join(mount.id)];
+        let behind = vec![Effect::Join(mount.id), Effect::MarkBehind(mount.id)];
         match self.admit(mount) {
-            MountOutcome::Ready if joins => vec![Effect::Join(mount.id)],
-            MountOutcome::WantsInventory if joins => {
-                vec![Effect::Join(mount.id), Effect::MarkBehind(mount.id)]
-            }
+            // A leader that follows must not take it for one that has left the leader before this one.
+            MountOutcome::Ready if joins && self.is_unsure_of_others() => behind,
+            MountOutcome::Ready if joins => in_step,
+            MountOutcome::WantsInventory if joins => behind,
             _ => Vec::new(),
         }
+    }
+
+    /// Whether the leader before may still answer look-ups.
+    pub(crate) fn is_unsure_of_others(&self) -> bool {
+        self.config.suspension_ms > 0 && !self.recovery.serves
     }
 
     /// A member has reported all that it holds, or is no member any more.
@@ -220,6 +248,10 @@ impl Meta {
         let is_known = self.recovery.missing.is_empty()
             || (self.recovery.has_settled && self.recovery.missing.iter().all(is_behind));
         self.recovery.serves = is_known;
+        if is_known && self.config.suspension_ms > 0 {
+            let slots: Vec<u32> = self.segments.iter().map(|(slot, _)| slot).collect();
+            slots.into_iter().for_each(|slot| self.catch_up(slot));
+        }
     }
 
     fn settle(&mut self) {

@@ -260,6 +260,10 @@ pub(crate) struct Client {
     /// Stands for the client in the object records; never used again after the client's death.
     pub(crate) number: u32,
     pub(crate) last_heard: Tick,
+    /// When it pinged last.
+    pinged: Option<Tick>,
+    /// It followed this leader at this moment, or later.
+    pub(crate) followed: Option<Tick>,
     /// It was silent for its whole time to live and got another one.
     spared: bool,
     /// The connection of its last ping is open, as far as the master knows.
@@ -299,9 +303,27 @@ impl Clients {
         let number = self.next_number;
         let (spared, in_sight, doubted_until) = (false, true, None);
         let (last_heard, sight_changed) = (now, now);
-        let client = Client { number, last_heard, spared, in_sight, sight_changed, doubted_until };
+        let (pinged, followed) = (None, None);
+        let client = Client {
+            number,
+            last_heard,
+            pinged,
+            followed,
+            spared,
+            in_sight,
+            sight_changed,
+            doubted_until,
+        };
         self.known.insert(id, client);
         true
+    }
+
+    /// Notes a ping. `again` says that it came over the connection of the one before: who pings again had the answer to that,
+    /// and followed this leader when it was given.
+    pub(crate) fn note_ping(&mut self, id: ClientId, again: bool, now: Tick) {
+        let Some(client) = self.known.get_mut(&id) else { return };
+        client.followed = client.pinged.filter(|_| again);
+        client.pinged = Some(now);
     }
 
     /// Notes whether a client is in sight. True if it was not so before.

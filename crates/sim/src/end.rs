@@ -49,6 +49,7 @@ impl World {
         self.desk.is_ending = true;
         self.net.faults = Faults::default();
         self.net.heal_all();
+        self.masters.iter_mut().for_each(|master| master.cut_off_until_us = 0);
         let paused: Vec<Site> = self.paused.keys().copied().collect();
         for site in paused {
             self.net.after(0, Event::Resume { site });

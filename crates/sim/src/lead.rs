@@ -3,7 +3,7 @@
 use mooncake_meta::Meta;
 use mooncake_types::Tick;
 
-use crate::master::Master;
+use crate::master::{Master, SUSPENSION_MS};
 use crate::net::{Event, Process, Site};
 use crate::store::LEASE_US;
 use crate::world::{World, clock, config};
@@ -31,8 +31,8 @@ impl World {
     pub(crate) fn lead_or_wait(&mut self, number: usize) {
         let (process, now_us) = (self.masters[number].process, self.net.now_us);
         self.net.after(LOOK_US, Event::Lead { process });
-        // Now and then nobody can be asked about leases.
-        if !self.desk.is_ending && self.desk.chance.below(4) == 0 {
+        // Now and then nobody can be asked about leases, or not by this one.
+        if !self.desk.is_ending && self.is_cut_off(number) {
             return;
         }
         if self.masters[number].leads && self.store.fences(process) {
@@ -48,6 +48,16 @@ impl World {
         self.masters[number].prolong(now_us);
     }
 
+    fn is_cut_off(&mut self, number: usize) -> bool {
+        let (desk, now_us) = (&mut self.desk, self.net.now_us);
+        let master = &mut self.masters[number];
+        if self.net.faults.master_death_in > 0 && desk.chance.below(16) == 0 {
+            master.cut_off_until_us = now_us + desk.chance.below(3 * LEASE_US);
+            desk.fault("cut off from the coordinator");
+        }
+        now_us < master.cut_off_until_us || desk.chance.below(4) == 0
+    }
+
     /// A master begins to lead.
     pub(crate) fn lead(&mut self, number: usize) {
         self.remember_survivors();
@@ -58,7 +68,10 @@ impl World {
         let standby = &self.masters[number];
         let (process, clock) = (standby.process, standby.clock());
         let now: Tick = clock.tick(self.net.now_us);
-        let config = config(&self.scenario, &mut self.desk.chance);
+        let mut config = config(&self.scenario, &mut self.desk.chance);
+        if self.masters.len() > 1 {
+            config.suspension_ms = SUSPENSION_MS;
+        }
         let meta = Meta::recover(config, epoch, now, &record);
         self.masters[number] = Master::new(process, clock, meta);
         self.masters[number].set_timer(&mut self.net);

@@ -1,6 +1,6 @@
 //! A master: the state machine, its clock, its connections, and what is noted of what it does.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use mooncake_meta::{Config, Effect, Meta};
@@ -23,10 +23,14 @@ pub(crate) struct Master {
     pub(crate) leads: bool,
     /// From when on, by its own clock, others may lead; absent where there is no other.
     valid_until: Option<Tick>,
+    /// Until when it cannot ask for the lease, nor write.
+    pub(crate) cut_off_until_us: u64,
     /// Who is at the other end.
     clients: BTreeMap<ConnId, ClientId>,
     /// Over which connection each client pinged last.
     pings: BTreeMap<ClientId, ConnId>,
+    /// Connections that were made since the lease was over.
+    late: BTreeSet<ConnId>,
     /// The moment of the timer that is set.
     timer_us: Option<u64>,
     /// What is being written to the record, in this order.
@@ -36,6 +40,18 @@ pub(crate) struct Master {
     /// What was granted since this was last asked.
     granted: Vec<Granted>,
 }
+
+/// See [`Master::hold`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    Sure,
+    /// It answers look-ups, where that is safe.
+    Suspended,
+    Over,
+}
+
+/// How long a master may answer look-ups after its lease.
+pub(crate) const SUSPENSION_MS: u64 = 1_000;
 
 /// A range that was granted.
 #[derive(Clone, Copy, Debug)]
@@ -65,8 +81,10 @@ impl Master {
             meta,
             leads,
             valid_until,
+            cut_off_until_us: 0,
             clients,
             pings,
+            late: BTreeSet::new(),
             timer_us,
             writes,
             reported: BTreeMap::new(),
@@ -96,10 +114,15 @@ impl Master {
         self.valid_until = Some(self.clock.tick(asked_us).after_ms(sure_ms));
     }
 
-    /// Whether it may answer: it leads, and nobody else can.
-    fn may_answer(&self, now_us: u64) -> bool {
-        let is_over = |until: Tick| self.clock.tick(now_us) >= until;
-        self.leads && !self.valid_until.is_some_and(is_over)
+    /// What it may do: all if it leads, and nobody else can.
+    fn hold(&self, now_us: u64) -> Hold {
+        let now = self.clock.tick(now_us);
+        match self.valid_until {
+            _ if !self.leads => Hold::Over,
+            Some(until) if now >= until.after_ms(SUSPENSION_MS / 10 * 9) => Hold::Over,
+            Some(until) if now >= until => Hold::Suspended,
+            _ => Hold::Sure,
+        }
     }
 
     /// It leads no longer.
@@ -119,14 +142,24 @@ impl Master {
         net: &mut Net,
         desk: &mut Desk,
     ) {
-        if !self.may_answer(net.now_us) {
+        let hold = self.hold(net.now_us);
+        if hold == Hold::Over {
             self.step_down(net);
             return net.close(conn, Side::Server);
+        }
+        if hold == Hold::Sure {
+            self.late.clear();
         }
         match (message, self.clients.get(&conn).copied()) {
             (Message::Hello(client), None) => {
                 self.clients.insert(conn, client);
+                if hold == Hold::Suspended {
+                    self.late.insert(conn);
+                }
                 net.send(conn, Side::Server, Message::Welcome(self.meta.epoch()));
+            }
+            (Message::Request(body), Some(client)) if hold == Hold::Suspended => {
+                return self.answer_suspended((conn, client), body, net, desk);
             }
             (Message::Request(body), Some(client)) => {
                 self.answer((conn, client), body, net, desk);
@@ -143,6 +176,42 @@ impl Master {
             }
         }
         self.set_timer(net);
+    }
+
+    /// Answers after the end of the lease, and changes nothing.
+    fn answer_suspended(
+        &mut self,
+        (conn, client): (ConnId, ClientId),
+        body: Bytes,
+        net: &mut Net,
+        desk: &mut Desk,
+    ) {
+        let message = mooncake_wire::decode_request(body).expect("a client's request is sound");
+        let request = message.request().expect("a client's request is sound");
+        if let Request::MountSegment(mount) = &request
+            && mount.seen_epoch > self.meta.epoch()
+        {
+            self.step_down(net);
+            return net.close(conn, Side::Server);
+        }
+        let (now, is_known) = (self.clock.tick(net.now_us), self.writes.is_empty());
+        let reply = self.meta.handle_suspended(now, client, &request, is_known);
+        if matches!(reply, Reply::Located { .. }) {
+            desk.fault("looked up without a lease");
+        }
+        self.send(conn, client, &reply, net);
+    }
+
+    fn send(&mut self, conn: ConnId, client: ClientId, reply: &Reply, net: &mut Net) {
+        if matches!(reply, Reply::Pong(_)) {
+            let again = self.pings.insert(client, conn) == Some(conn);
+            let again = again && !self.late.contains(&conn);
+            self.meta.note_ping(self.clock.tick(net.now_us), client, again);
+        }
+        let mut frame = Vec::new();
+        mooncake_wire::encode_reply(&mut frame, 0, reply);
+        let body = Bytes::from(frame).slice(HEADER_LEN..);
+        net.send(conn, Side::Server, Message::Reply(body));
     }
 
     fn answer(
@@ -166,14 +235,8 @@ impl Master {
             desk.survivors.retain(|key, _| !names(&request, *key));
         }
         let reply = self.meta.handle(self.clock.tick(net.now_us), client, &request);
-        if matches!(reply, Reply::Pong(_)) {
-            self.pings.insert(client, conn);
-        }
         self.note(conn, &request, &reply, &before, (net.now_us, desk));
-        let mut frame = Vec::new();
-        mooncake_wire::encode_reply(&mut frame, 0, &reply);
-        let body = Bytes::from(frame).slice(HEADER_LEN..);
-        net.send(conn, Side::Server, Message::Reply(body));
+        self.send(conn, client, &reply, net);
     }
 
     /// Learns what was granted, ended and removed, whether or not the client hears of it.
@@ -249,6 +312,9 @@ impl Master {
 
     /// The first of the writes is durable.
     pub(crate) fn on_written(&mut self, store: &mut Store, net: &mut Net, desk: &mut Desk) {
+        if net.now_us < self.cut_off_until_us {
+            return net.at(self.cut_off_until_us, Event::Written { process: self.process });
+        }
         if store.fences(self.process) {
             self.step_down(net);
         }
@@ -262,8 +328,14 @@ impl Master {
         if !self.writes.is_empty() {
             self.write_on(net);
         }
-        if let Some((conn, client, body)) = write.mount {
-            self.answer((conn, client), body, net, desk);
+        match (write.mount, self.hold(net.now_us)) {
+            (Some((conn, client, body)), Hold::Sure) => {
+                self.answer((conn, client), body, net, desk);
+            }
+            (Some((conn, client, body)), Hold::Suspended) => {
+                self.answer_suspended((conn, client), body, net, desk);
+            }
+            _ => {}
         }
         self.set_timer(net);
     }
@@ -281,7 +353,7 @@ impl Master {
             return;
         }
         self.timer_us = None;
-        if !self.may_answer(net.now_us) {
+        if self.hold(net.now_us) != Hold::Sure {
             return;
         }
         let now = self.clock.tick(net.now_us);

@@ -1,12 +1,15 @@
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use mooncake_client::{ErrorCode, Store};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::cluster::{Cluster, TTL, get, put, store, until_served};
-use crate::followed::a_paused_leader_is_fenced;
+use crate::cluster::{Cluster, Master, TTL, get, put, store, until_served};
+use crate::followed::{SLACK, a_paused_leader_is_fenced};
 use crate::surroundings::Folder;
+use crate::way::Way;
 use mooncake_testing::{PATIENCE, free_port};
 
 /// Another process may take a free port first; then the start is tried again.
@@ -16,7 +19,8 @@ const ATTEMPTS: usize = 3;
 struct Etcd {
     child: Child,
     port: u16,
-    _folder: Folder,
+    peer_port: u16,
+    folder: Folder,
 }
 
 impl Etcd {
@@ -25,25 +29,9 @@ impl Etcd {
     }
 
     fn try_to_start() -> Option<Etcd> {
-        let (folder, [client, peer]) = (Folder::new("etcd"), [(); 2].map(|()| free_port()));
-        let (clients, peers) =
-            (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
-        let mut command = Command::new("etcd");
-        command.arg(format!("--data-dir={}", folder.path().display()));
-        command.args(["--name=a", &format!("--initial-cluster=a={peers}")]);
-        command.arg(format!("--listen-client-urls={clients}"));
-        command.arg(format!("--advertise-client-urls={clients}"));
-        command.arg(format!("--listen-peer-urls={peers}"));
-        command.arg(format!("--initial-advertise-peer-urls={peers}"));
-        // The packaged version wants to be told that this is meant.
-        if cfg!(target_arch = "aarch64") {
-            command.env("ETCD_UNSUPPORTED_ARCH", "arm64");
-        }
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let child = child.unwrap_or_else(|error| {
-            panic!("etcd does not start ({error}); install it: apt-get install etcd-server")
-        });
-        let mut etcd = Etcd { child, port: client, _folder: folder };
+        let (folder, [port, peer_port]) = (Folder::new("etcd"), [(); 2].map(|()| free_port()));
+        let child = spawn(&folder, port, peer_port);
+        let mut etcd = Etcd { child, port, peer_port, folder };
         etcd.is_up().then_some(etcd)
     }
 
@@ -63,6 +51,41 @@ impl Etcd {
         let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process id");
         kill_process(pid, signal).expect("the process runs");
     }
+
+    fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("our child");
+    }
+
+    /// Starts again what was killed, with what it had written.
+    fn start_again(&mut self) {
+        self.child = spawn(&self.folder, self.port, self.peer_port);
+        assert!(self.is_up(), "its ports are taken");
+    }
+
+    fn address(&self) -> String {
+        format!("etcd://127.0.0.1:{}", self.port)
+    }
+}
+
+fn spawn(folder: &Folder, port: u16, peer_port: u16) -> Child {
+    let (clients, peers) =
+        (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer_port}"));
+    let mut command = Command::new("etcd");
+    command.arg(format!("--data-dir={}", folder.path().display()));
+    command.args(["--name=a", &format!("--initial-cluster=a={peers}")]);
+    command.arg(format!("--listen-client-urls={clients}"));
+    command.arg(format!("--advertise-client-urls={clients}"));
+    command.arg(format!("--listen-peer-urls={peers}"));
+    command.arg(format!("--initial-advertise-peer-urls={peers}"));
+    // The packaged version wants to be told that this is meant.
+    if cfg!(target_arch = "aarch64") {
+        command.env("ETCD_UNSUPPORTED_ARCH", "arm64");
+    }
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    child.unwrap_or_else(|error| {
+        panic!("etcd does not start ({error}); install it: apt-get install etcd-server")
+    })
 }
 
 impl Drop for Etcd {
@@ -76,7 +99,7 @@ impl Drop for Etcd {
 #[test]
 fn etcd_elects_the_leader_and_may_be_away_for_less_than_a_lease() {
     let etcd = Etcd::start();
-    let mut cluster = Cluster::at(format!("etcd://127.0.0.1:{}", etcd.port));
+    let mut cluster = Cluster::at(etcd.address());
     let (mut leader, standby) = cluster.pair();
     cluster.add_node();
     let store = store(cluster.coordinator());
@@ -95,7 +118,7 @@ fn etcd_elects_the_leader_and_may_be_away_for_less_than_a_lease() {
     assert_eq!(standby.says("/role"), "leader");
 
     etcd.signal(Signal::STOP);
-    standby.wait_until_role("standby");
+    standby.wait_until("/ha_status", "suspended");
     assert!(put(&store, "nobody", 0).is_err());
     etcd.signal(Signal::CONT);
     until_served(&store, "again");
@@ -107,5 +130,116 @@ fn etcd_elects_the_leader_and_may_be_away_for_less_than_a_lease() {
 #[test]
 fn etcd_has_a_paused_leader_replaced_and_it_does_nothing_late() {
     let etcd = Etcd::start();
-    a_paused_leader_is_fenced(Cluster::at(format!("etcd://127.0.0.1:{}", etcd.port)));
+    a_paused_leader_is_fenced(Cluster::at(etcd.address()));
+}
+
+/// What is longer than it takes a get that finds everything in order.
+const GAP: Duration = Duration::from_secs(1);
+
+/// Gets one key after the other until `is_over`; the longest time between two that succeeded.
+fn longest_gap(store: &Store, keys: &[String], is_over: &AtomicBool) -> Duration {
+    let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
+    for key in keys.iter().cycle() {
+        if get(store, key, 0).is_ok() {
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
+        }
+        if is_over.load(Ordering::Acquire) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(25));
+    }
+    longest.max(last.elapsed())
+}
+
+/// The leader alone, and etcd away for longer than its lease: it goes on answering, and is the same leader afterwards.
+fn is_outlasted(leave: impl FnOnce(&mut Etcd), come_back: impl FnOnce(&mut Etcd)) {
+    let mut etcd = Etcd::start();
+    let mut cluster = Cluster::at(etcd.address());
+    let leader = cluster.master();
+    leader.wait_until_role("leader");
+    cluster.add_node();
+    cluster.add_node();
+    let keys: Vec<String> = (0..200).map(|number| format!("old-{number}")).collect();
+    let writer = cluster.store();
+    for key in &keys {
+        assert_eq!(put(&writer, key, 0), Ok(()), "{key}");
+    }
+    let before = leader.says("/leader");
+    // It has no routes, so that each get is a question to the leader.
+    let reader = store(&leader.rpc);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let gets = scope.spawn(|| longest_gap(&reader, &keys, &is_over));
+        leave(&mut etcd);
+        leader.wait_until("/ha_status", "suspended");
+        let begun = Instant::now();
+        while begun.elapsed() < TTL * 2 {
+            let asked = Instant::now();
+            assert_eq!(put(&writer, "new", 0), Err(ErrorCode::UnavailableInCurrentStatus));
+            assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+            let removed = writer.remove(&[&keys[0]], true);
+            assert_eq!(removed, [Err(ErrorCode::UnavailableInCurrentStatus)]);
+        }
+        come_back(&mut etcd);
+        let took = until_served(&writer, "again");
+        assert!(took < Duration::from_secs(2), "{took:?}");
+        is_over.store(true, Ordering::Release);
+        let gap = gets.join().expect("no panic");
+        println!("no get for {gap:?} at most; puts {took:?} after etcd is back");
+        assert!(gap < GAP, "no get for {gap:?}");
+    });
+    assert_eq!(leader.says("/leader"), before, "it is the same term");
+    for key in &keys {
+        assert_eq!(get(&writer, key, 0), Ok(()), "{key}");
+    }
+}
+
+#[test]
+fn a_leader_goes_on_reading_while_etcd_stands_still_for_longer_than_the_lease() {
+    is_outlasted(|etcd| etcd.signal(Signal::STOP), |etcd| etcd.signal(Signal::CONT));
+}
+
+#[test]
+fn a_leader_goes_on_reading_while_etcd_is_dead_for_longer_than_the_lease() {
+    is_outlasted(Etcd::kill, Etcd::start_again);
+}
+
+#[test]
+fn a_leader_that_alone_is_cut_off_from_etcd_is_replaced_and_confirms_nothing() {
+    let etcd = Etcd::start();
+    let way = Way::to(etcd.port);
+    let mut cluster = Cluster::at(etcd.address());
+    let leader = Master::start(&format!("etcd://127.0.0.1:{}", way.port));
+    leader.wait_until_role("leader");
+    let standby = cluster.master();
+    standby.wait_until("/ha_status", "standby");
+    cluster.add_node();
+    cluster.add_node();
+    // Nobody tells it of another.
+    let (store, loyal) = (cluster.store(), store(&leader.rpc));
+    for key in ["replaced", "removed", "kept"] {
+        assert_eq!(put(&store, key, 1), Ok(()));
+        assert_eq!(get(&loyal, key, 1), Ok(()));
+    }
+    let begun = Instant::now();
+    way.cut();
+    standby.wait_until_role("leader");
+    until_served(&store, "after");
+    let took = begun.elapsed();
+    println!("replaced after {took:?}");
+    // etcd looks for leases that ran out every half second.
+    assert!(took < TTL + 4 * SLACK, "{took:?}");
+    assert_eq!(store.remove(&["replaced", "removed"], true), [Ok(()), Ok(())]);
+    assert_eq!(put(&store, "replaced", 2), Ok(()));
+    for _ in 0..50 {
+        assert!(put(&loyal, "late", 3).is_err());
+        assert!(get(&loyal, "removed", 1).is_err());
+        // Its bytes, if there are any, are those of the second.
+        let _ = get(&loyal, "replaced", 2);
+    }
+    assert_eq!(get(&store, "late", 3), Err(ErrorCode::ObjectNotFound));
+    assert_eq!(get(&store, "kept", 1), Ok(()));
+    way.mend();
+    leader.wait_until("/ha_status", "standby");
 }

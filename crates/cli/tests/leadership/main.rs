@@ -11,3 +11,4 @@ mod followed;
 mod kubernetes;
 mod redis;
 mod surroundings;
+mod way;

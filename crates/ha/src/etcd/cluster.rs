@@ -28,6 +28,7 @@ pub(super) struct Keys {
     pub(super) cluster_id: String,
     pub(super) leader: String,
     pub(super) record: String,
+    ttl_seconds: u64,
 }
 
 /// Both as of one moment.
@@ -58,7 +59,7 @@ impl Keys {
     }
 
     /// Both keys.
-    fn look(&self) -> Result<Found, CoordinatorError> {
+    pub(super) fn look(&self) -> Result<Found, CoordinatorError> {
         let answer = self.txn(&[], &[read(&self.leader), read(&self.record)])?;
         self.found(answer)
     }
@@ -76,7 +77,10 @@ impl Keys {
         Ok((seat, found.create_revision))
     }
 
-    fn decode_record(&self, found: Option<&KeyValue>) -> Result<Record, CoordinatorError> {
+    pub(super) fn decode_record(
+        &self,
+        found: Option<&KeyValue>,
+    ) -> Result<Record, CoordinatorError> {
         let Some(found) = found else { return Ok(Record::empty()) };
         Record::decode(&found.value, &self.cluster_id)
             .map_err(|reason| CoordinatorError::corrupt(self.place(&self.record), reason))
@@ -99,6 +103,20 @@ impl Keys {
         format!("the key {key} of etcd")
     }
 
+    /// A lease that nothing hangs on yet.
+    pub(super) fn grant_lease(&self) -> Result<GrantAnswer, CoordinatorError> {
+        let body = json!({"TTL": self.ttl_seconds.to_string(), "ID": "0"});
+        let granted: GrantAnswer = self.gateway.call("/v3/lease/grant", &body)?;
+        let wanted = i64::try_from(self.ttl_seconds).unwrap_or(i64::MAX);
+        match granted.ttl_seconds >= wanted && granted.id != 0 {
+            true => Ok(granted),
+            false => {
+                let reason = format!("it gave a lease of {} s", granted.ttl_seconds);
+                Err(CoordinatorError::unavailable("etcd", reason))
+            }
+        }
+    }
+
     /// Ends a lease, and what hangs on it.
     pub(super) fn revoke(&self, lease: i64) -> Result<(), CoordinatorError> {
         let body = json!({"ID": lease.to_string()});
@@ -115,21 +133,9 @@ impl Cluster {
             cluster_id,
             leader: format!("{prefix}/master_view"),
             record: format!("{prefix}/membership"),
+            ttl_seconds: options.ttl_seconds(),
         };
         Self { keys: Arc::new(keys), options: options.clone() }
-    }
-
-    fn grant_lease(&self) -> Result<GrantAnswer, CoordinatorError> {
-        let body = json!({"TTL": self.options.ttl_seconds().to_string(), "ID": "0"});
-        let granted: GrantAnswer = self.keys.gateway.call("/v3/lease/grant", &body)?;
-        let wanted = i64::try_from(self.options.ttl_seconds()).unwrap_or(i64::MAX);
-        match granted.ttl_seconds >= wanted && granted.id != 0 {
-            true => Ok(granted),
-            false => {
-                let reason = format!("it gave a lease of {} s", granted.ttl_seconds);
-                Err(CoordinatorError::unavailable("etcd", reason))
-            }
-        }
     }
 
     /// Makes the leader's key, if there is none and the record is as it was found.
@@ -171,7 +177,7 @@ impl Backend for Cluster {
         }
         self.keys.decode_record(found.record.as_ref())?;
         let asked_at = Instant::now();
-        let lease = self.grant_lease()?.id;
+        let lease = self.keys.grant_lease()?.id;
         let taken = self.take(claim, &found, lease);
         match taken {
             Ok(Taken::Own(seat, record, revisions)) => {

@@ -26,19 +26,32 @@ pub(super) struct Revisions {
 pub(super) struct Tenancy {
     keys: Arc<Keys>,
     seat: Seat,
-    lease: i64,
-    made_at: i64,
+    hold: Mutex<Hold>,
     record_written_at: Mutex<i64>,
+}
+
+/// By what the place is held. It changes when it is taken up again.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    lease: i64,
+    /// The revision at which the leader's key was made.
+    made_at: i64,
 }
 
 impl Tenancy {
     pub(super) fn new(keys: Arc<Keys>, seat: Seat, lease: i64, revisions: Revisions) -> Self {
         let record_written_at = Mutex::new(revisions.record);
-        Self { keys, seat, lease, made_at: revisions.seat, record_written_at }
+        let hold = Mutex::new(Hold { lease, made_at: revisions.seat });
+        Self { keys, seat, hold, record_written_at }
+    }
+
+    fn hold(&self) -> Hold {
+        *self.hold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_own(&self, found: &Found) -> bool {
-        matches!(&found.seat, Some((seat, made_at)) if *seat == self.seat && *made_at == self.made_at)
+        let own = self.hold().made_at;
+        matches!(&found.seat, Some((seat, made_at)) if *seat == self.seat && *made_at == own)
     }
 
     fn deposed(&self, reason: String) -> CoordinatorError {
@@ -55,7 +68,8 @@ impl Tenancy {
 
 impl Tenure for Tenancy {
     fn renew(&self) -> Result<(), CoordinatorError> {
-        let body = json!({"ID": self.lease.to_string()});
+        let Hold { lease, made_at } = self.hold();
+        let body = json!({"ID": lease.to_string()});
         let answer: KeepAliveAnswer = self.keys.gateway.call("/v3/lease/keepalive", &body)?;
         if answer.result.ttl_seconds <= 0 {
             return Err(self.deposed("its lease is over".to_owned()));
@@ -63,7 +77,7 @@ impl Tenure for Tenancy {
         // The lease alone says nothing: somebody may have removed the key. And a member that leads no more, but does
         // not know it yet, renews leases that its successor lets end; a transaction goes through all of them.
         let renewed_in = answer.result.term();
-        let answer = self.keys.txn(&[created_at(&self.keys.leader, self.made_at)], &[])?;
+        let answer = self.keys.txn(&[created_at(&self.keys.leader, made_at)], &[])?;
         if !answer.succeeded {
             return Err(self.deposed_by(&self.keys.found(answer)?));
         }
@@ -73,13 +87,45 @@ impl Tenure for Tenancy {
         }
     }
 
+    fn resume(&self, acknowledged: Epoch) -> Result<(), CoordinatorError> {
+        let found = self.keys.look()?;
+        let made_at = match &found.seat {
+            // A lease may outlast a restart of etcd, and an attempt whose answer was lost may have made the key again.
+            Some((seat, made_at)) if *seat == self.seat => *made_at,
+            Some(_) => return Err(self.deposed_by(&found)),
+            None => 0,
+        };
+        let epoch = self.keys.decode_record(found.record.as_ref())?.epoch();
+        if epoch != acknowledged {
+            return Err(self.deposed(format!("epoch {epoch} has begun")));
+        }
+        let seen = found.record.as_ref().map_or(0, |found| found.mod_revision);
+        let Keys { leader, record, .. } = &*self.keys;
+        let lease = self.keys.grant_lease()?.id;
+        let conditions = [created_at(leader, made_at), written_at(record, seen)];
+        let operations = [write(leader, &self.seat.encode(), lease)];
+        let changed = match self.keys.txn(&conditions, &operations) {
+            Ok(answer) if answer.succeeded => {
+                let made_at = if made_at == 0 { answer.revision() } else { made_at };
+                let mut hold = self.hold.lock().unwrap_or_else(PoisonError::into_inner);
+                *hold = Hold { lease, made_at };
+                return Ok(());
+            }
+            Ok(_) => CoordinatorError::unavailable("etcd", "the place is just changing"),
+            Err(error) => error,
+        };
+        // Best effort: an unused lease goes by itself.
+        let _ = self.keys.revoke(lease);
+        Err(changed)
+    }
+
     fn write(&self, record: &Record) -> Result<(), CoordinatorError> {
         let text = self.keys.encode_record(record)?;
         let mut written = self.record_written_at.lock().unwrap_or_else(PoisonError::into_inner);
         let operations = [write(&self.keys.record, &text, 0)];
         for _ in 0..ATTEMPTS {
             let conditions = [
-                created_at(&self.keys.leader, self.made_at),
+                created_at(&self.keys.leader, self.hold().made_at),
                 written_at(&self.keys.record, *written),
             ];
             let answer = self.keys.txn(&conditions, &operations)?;
@@ -105,6 +151,6 @@ impl Tenure for Tenancy {
     }
 
     fn resign(&self) -> Result<(), CoordinatorError> {
-        self.keys.revoke(self.lease)
+        self.keys.revoke(self.hold().lease)
     }
 }

@@ -33,6 +33,7 @@ mod tests {
     use super::tenure::FileTenure;
     use super::*;
     use crate::backend::{Backend, Claim, Claimed, Won};
+    use crate::leadership::Terms;
     use crate::{CoordinatorError, Leadership, Options};
 
     /// Short, so that leases end in the middle of everything.
@@ -61,7 +62,7 @@ mod tests {
             let claim = claim(&format!("{seed}-{terms}-{random}"));
             let Ok(Claimed::Won(won)) = folder.claim(&claim) else { continue };
             terms += 1;
-            let leadership = Leadership::begin(won, Some(TTL));
+            let leadership = Leadership::begin(won, Some(lasting(TTL)));
             believe(beliefs, &leadership);
             loop {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -96,6 +97,10 @@ mod tests {
         }
     }
 
+    fn lasting(ttl: Duration) -> Terms {
+        Terms { ttl, suspension: Duration::ZERO }
+    }
+
     fn claim(token: &str) -> Claim {
         Claim { address: "a:1".to_owned(), token: token.to_owned(), at_least: Epoch(1) }
     }
@@ -120,13 +125,15 @@ mod tests {
         for above in [1, 2] {
             let place = TestFolder::new();
             let folder = place.folder(TTL);
-            let first = Leadership::begin(won(folder.claim(&claim("first"))), Some(TTL));
+            let first = Leadership::begin(won(folder.claim(&claim("first"))), Some(lasting(TTL)));
             let epoch = first.epoch().0 + above;
             if above == 2 {
                 fs::write(folder.claim_path(epoch - 1), "").expect("a file");
             }
-            let second =
-                Leadership::begin(won(folder.take(made_blindly(&folder, epoch))), Some(TTL));
+            let second = Leadership::begin(
+                won(folder.take(made_blindly(&folder, epoch))),
+                Some(lasting(TTL)),
+            );
             assert!(Instant::now() >= first.valid_until(), "both lead, {above} apart");
             assert_eq!(second.epoch(), Epoch(epoch));
             assert!(matches!(first.renew(), Err(CoordinatorError::Deposed { .. })));

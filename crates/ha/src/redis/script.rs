@@ -25,6 +25,18 @@ redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return {'own', seat, ''}
 ";
 
+/// Takes the place again if nobody else has it and the record is as it was found.
+/// Arguments: the stamp that was found, the seat, its time to live in milliseconds.
+pub(super) const RESUME: &str = "
+local seat = redis.call('GET', KEYS[1])
+local stamp = redis.call('HGET', KEYS[2], 'stamp') or ''
+if (seat and seat ~= ARGV[2]) or stamp ~= ARGV[1] then
+  return {'held', seat or '', stamp}
+end
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+return {'own', ARGV[2], stamp}
+";
+
 /// Replaces the record if the place is held and the record is as it was written last.
 /// Arguments: the seat, the stamp, the record. Answers with the stamp of the record; it has not changed if nothing
 /// was written.

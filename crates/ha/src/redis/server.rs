@@ -158,7 +158,7 @@ impl Keys {
         }
     }
 
-    fn decode_record(&self, text: Option<&[u8]>) -> Result<Record, CoordinatorError> {
+    pub(super) fn decode_record(&self, text: Option<&[u8]>) -> Result<Record, CoordinatorError> {
         let Some(text) = text else { return Ok(Record::empty()) };
         Record::decode(text, &self.cluster_id).map_err(|reason| self.corrupt(&self.record, reason))
     }
@@ -178,6 +178,10 @@ impl Keys {
 
     pub(super) fn record_is_gone(&self) -> CoordinatorError {
         self.corrupt(&self.record, "it was removed under its leader")
+    }
+
+    pub(super) fn just_changing(&self) -> CoordinatorError {
+        self.failed("the place is just changing")
     }
 
     pub(super) fn always_changing(&self) -> CoordinatorError {

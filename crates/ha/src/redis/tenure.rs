@@ -24,12 +24,15 @@ impl Tenancy {
         Self { keys, seat, stamp: Mutex::new(stamp) }
     }
 
+    fn deposed(&self, reason: String) -> CoordinatorError {
+        CoordinatorError::Deposed { epoch: Epoch(self.seat.epoch), reason }
+    }
+
     fn deposed_by(&self, answer: &Answer) -> CoordinatorError {
-        let reason = match &answer.seat {
+        self.deposed(match &answer.seat {
             Some(seat) => format!("{} leads under epoch {}", seat.address, seat.epoch),
             None => "its key is gone".to_owned(),
-        };
-        CoordinatorError::Deposed { epoch: Epoch(self.seat.epoch), reason }
+        })
     }
 }
 
@@ -40,6 +43,24 @@ impl Tenure for Tenancy {
         match answer.outcome {
             Outcome::Own => Ok(()),
             Outcome::Held | Outcome::Changed => Err(self.deposed_by(&answer)),
+        }
+    }
+
+    fn resume(&self, acknowledged: Epoch) -> Result<(), CoordinatorError> {
+        let (stamp, text) = self.keys.stored()?;
+        let epoch = self.keys.decode_record(text.as_deref())?.epoch();
+        // A server that has forgotten everything has no record, whose epoch is zero.
+        if epoch != acknowledged {
+            return Err(self.deposed(format!("the record is that of epoch {epoch}")));
+        }
+        let ttl_ms = self.keys.ttl.as_millis().to_string();
+        let answer = self.keys.run(script::RESUME, &[&stamp, &self.seat.encode(), &ttl_ms])?;
+        match answer.outcome {
+            Outcome::Own => Ok(()),
+            _ if answer.seat.as_ref().is_some_and(|seat| *seat != self.seat) => {
+                Err(self.deposed_by(&answer))
+            }
+            _ => Err(self.keys.just_changing()),
         }
     }
 

@@ -88,6 +88,7 @@ fn is_a_process_of_its_own() {
     let options = Options {
         cluster_id: cluster_id.to_owned(),
         ttl: Duration::from_millis(ttl_ms.parse().expect("a number")),
+        suspension: Duration::ZERO,
         kubernetes: (!api.is_empty()).then_some(access),
     };
     let coordinator = connect(address, &options).expect("an address");

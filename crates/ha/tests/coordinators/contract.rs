@@ -23,6 +23,8 @@ macro_rules! contract {
             a_leader_that_renews_stays,
             a_resignation_that_comes_late_takes_nothing_away,
             a_deposed_leader_writes_nothing,
+            a_lease_that_is_over_is_taken_up_again_if_nobody_has_led,
+            a_lease_that_is_over_is_not_taken_up_again_if_another_has_led,
             epochs_grow_with_every_leadership,
             watchers_see_leaders_come_and_go,
             a_campaign_ends_early_when_the_leader_changes,
@@ -182,6 +184,45 @@ pub(crate) fn a_deposed_leader_writes_nothing(world: &dyn World) {
     second.resign().expect("it leads");
     let third = lead(&world.connect(), "c", Duration::ZERO);
     assert_eq!(segments(&third.record()), [(1, false), (3, false)]);
+}
+
+/// Waits until the place says that nobody leads.
+fn wait_until_over(world: &dyn World, coordinator: &Coordinator) {
+    wait_for("the end of the lease", TTL + world.slack(), || {
+        (coordinator.leader() == Ok(None)).then_some(())
+    });
+}
+
+pub(crate) fn a_lease_that_is_over_is_taken_up_again_if_nobody_has_led(world: &dyn World) {
+    let coordinator = world.connect();
+    let leadership = lead(&coordinator, "a", Duration::ZERO);
+    leadership.apply(&[join(1)]).expect("it leads");
+    for id in [2, 3] {
+        wait_until_over(world, &coordinator);
+        assert!(!leadership.is_valid());
+        let asked_at = Instant::now();
+        assert!(leadership.renew().expect("nobody else led") >= asked_at + TTL * 9 / 10);
+        assert!(leadership.is_valid());
+        match world.connect().campaign(&candidate("b"), Duration::ZERO) {
+            Ok(Campaign::Follows(Some(seen))) => assert_eq!(seen.epoch, leadership.epoch()),
+            other => panic!("{other:?}"),
+        }
+        leadership.renew().expect("it leads");
+        leadership.apply(&[join(id)]).expect("it leads");
+    }
+    leadership.resign().expect("it leads");
+    let next = lead(&world.connect(), "b", Duration::ZERO);
+    assert_eq!(segments(&next.record()), [(1, false), (2, false), (3, false)]);
+    assert!(next.epoch() > leadership.epoch());
+}
+
+pub(crate) fn a_lease_that_is_over_is_not_taken_up_again_if_another_has_led(world: &dyn World) {
+    let first = lead(&world.connect(), "a", Duration::ZERO);
+    let second = follow(&world.connect(), "b", TTL + world.slack());
+    second.resign().expect("it leads");
+    let refused = first.renew();
+    assert!(is_deposed(&refused), "{refused:?}");
+    assert_eq!(world.connect().leader(), Ok(None));
 }
 
 pub(crate) fn epochs_grow_with_every_leadership(world: &dyn World) {

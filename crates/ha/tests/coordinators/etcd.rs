@@ -238,6 +238,24 @@ fn a_write_whose_answer_was_lost_is_found_done_or_repeated() {
 }
 
 #[test]
+fn a_place_that_was_taken_up_again_without_an_answer_is_found_so() {
+    let etcd = Etcd::new();
+    let way = LossyWay::to(etcd.ports[0]);
+    let leadership = lead(&at(&address(&[way.port]), CLUSTER), "a", Duration::ZERO);
+    let coordinator = etcd.connect();
+    wait_for("the end of the lease", TTL * 4, || (coordinator.leader() == Ok(None)).then_some(()));
+    // Before the transaction: a look, and the lease.
+    way.lose_after(2);
+    let unknown = leadership.renew();
+    assert!(is_unavailable(&unknown) && way.has_lost(), "{unknown:?}");
+    leadership.renew().expect("nobody else led");
+    leadership.renew().expect("it leads");
+    leadership.apply(&join(1)).expect("it leads");
+    let seen = coordinator.leader();
+    assert_eq!(seen.map(|view| view.map(|view| view.epoch)), Ok(Some(leadership.epoch())));
+}
+
+#[test]
 fn a_write_that_arrives_late_changes_nothing() {
     let etcd = Etcd::new();
     let way = LossyWay::to(etcd.ports[0]);

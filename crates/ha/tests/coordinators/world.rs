@@ -40,7 +40,8 @@ pub(crate) trait World: Sync {
 
 /// The options of the tests.
 pub(crate) fn options(cluster_id: &str) -> Options {
-    Options { ttl: TTL, ..Options::new(cluster_id) }
+    // The tests see leases end, and say when they are to be taken up again.
+    Options { ttl: TTL, suspension: Duration::ZERO, ..Options::new(cluster_id) }
 }
 
 /// Connects by an address.

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::server::State;
 use crate::ask::NotServing;
-use crate::leadership::{Leader, Role, Standing};
+use crate::leadership::{Leader, Role, Service, Standing};
 
 #[derive(Serialize)]
 pub(super) struct Health {
@@ -29,8 +29,8 @@ pub(super) struct View {
 /// What this master is, as its owner says if it has one.
 struct Now {
     standing: Standing,
-    /// Whether it leads and does all that is asked.
-    serves: bool,
+    /// What it does if it leads.
+    service: Service,
 }
 
 impl Now {
@@ -38,13 +38,13 @@ impl Now {
     async fn of(state: &State) -> Now {
         let standing = state.standing.borrow().clone();
         if standing.role != Role::Leader {
-            return Now { standing, serves: false };
+            return Now { standing, service: Service::Recovering };
         }
-        let asked = state.asker.ask(|owner| (owner.meta.epoch(), owner.serves())).await;
+        let asked = state.asker.ask(|owner| (owner.meta.epoch(), owner.service())).await;
         match asked {
-            Ok((epoch, serves)) => Now { standing: standing.under(epoch), serves },
+            Ok((epoch, service)) => Now { standing: standing.under(epoch), service },
             // The term has not begun, or has just ended.
-            Err(NotServing) => Now { standing, serves: false },
+            Err(NotServing) => Now { standing, service: Service::Recovering },
         }
     }
 }
@@ -65,13 +65,13 @@ fn view(leader: Option<Leader>) -> (Option<String>, Option<u64>) {
 
 /// `GET /health`.
 pub(super) async fn health(Extract(state): Extract<State>) -> Json<Health> {
-    let Now { standing, serves } = Now::of(&state).await;
+    let Now { standing, service } = Now::of(&state).await;
     let (leader_address, view_version) = view(standing.leader);
     Json(Health {
         status: "ok",
         role: standing.role.word(),
-        ha_state: standing.role.state(serves),
-        service_ready: serves,
+        ha_state: standing.role.state(service),
+        service_ready: service == Service::Serving,
         leader_address,
         view_version,
     })
@@ -90,6 +90,6 @@ pub(super) async fn role(Extract(state): Extract<State>) -> &'static str {
 
 /// `GET /ha_status`.
 pub(super) async fn ha_status(Extract(state): Extract<State>) -> &'static str {
-    let Now { standing, serves } = Now::of(&state).await;
-    standing.role.state(serves)
+    let Now { standing, service } = Now::of(&state).await;
+    standing.role.state(service)
 }

@@ -9,6 +9,7 @@ use mooncake_ha::{Campaign as Outcome, Candidate, Coordinator, LeaderView, Leade
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
+use super::overtake::{Overtaking, Password};
 use super::standing::{Leader, Role, Standing};
 use super::term::Term;
 
@@ -23,6 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Campaign {
     pub(super) coordinator: Coordinator,
     pub(super) candidate: Candidate,
+    pub(super) password: Password,
     pub(super) standing: watch::Sender<Standing>,
     pub(super) terms: mpsc::UnboundedSender<Term>,
     /// What the owner tells the thread, which it unparks then.
@@ -43,14 +45,17 @@ impl Campaign {
     pub(super) fn run(self) {
         // The first look does not wait, so that it is soon known who leads.
         let (mut pause, mut look) = (FIRST_PAUSE, Duration::ZERO);
+        let mut followed = None;
         while !self.is_stopping() {
             match self.coordinator.campaign(&self.candidate, look) {
                 Ok(Outcome::Leads(leadership)) => {
                     (pause, look) = (FIRST_PAUSE, Duration::ZERO);
+                    self.tell_predecessor(followed.take(), &leadership);
                     self.lead(leadership);
                 }
                 Ok(Outcome::Follows(leader)) => {
                     (pause, look) = (FIRST_PAUSE, LOOK);
+                    followed = leader.clone().or(followed);
                     self.follow(leader);
                 }
                 Err(error) => {
@@ -77,6 +82,19 @@ impl Campaign {
             info!(leader = leader.address, epoch = %leader.epoch, "this master stands by");
         }
         Standing::publish(&self.standing, role, leader);
+    }
+
+    fn tell_predecessor(&self, predecessor: Option<LeaderView>, leadership: &Leadership) {
+        let Some(predecessor) = predecessor else { return };
+        if predecessor.address != self.candidate.address {
+            Overtaking {
+                predecessor: predecessor.address,
+                password: self.password.clone(),
+                epoch: leadership.epoch(),
+                within: leadership.suspension(),
+            }
+            .begin();
+        }
     }
 
     fn lead(&self, leadership: Leadership) {

@@ -10,6 +10,7 @@ mod campaign;
 mod change;
 mod config;
 mod lateness;
+mod overtake;
 mod recorder;
 mod standing;
 mod tenure;
@@ -28,10 +29,11 @@ use tokio::sync::{mpsc, watch};
 pub(crate) use change::{change, effect, record};
 pub use config::LeadershipConfig;
 pub(crate) use lateness::Lateness;
+pub(crate) use overtake::Password;
 pub use recorder::Unwritten;
 pub(crate) use recorder::{NotRecorded, Recorder};
-pub(crate) use standing::{Leader, Role, Standing};
-pub(crate) use tenure::Tenure;
+pub(crate) use standing::{Leader, Role, Service, Standing};
+pub(crate) use tenure::{Hold, Tenure};
 pub(crate) use term::Term;
 
 use campaign::{Campaign, Orders};
@@ -61,13 +63,18 @@ impl Seat {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub(crate) fn elected(coordinator: Coordinator, address: String) -> io::Result<Seat> {
+    pub(crate) fn elected(
+        coordinator: Coordinator,
+        address: String,
+        password: Password,
+    ) -> io::Result<Seat> {
         let (publish, standing) = watch::channel(Standing::default());
         let (send, terms) = mpsc::unbounded_channel();
         let orders = Arc::new(Orders::default());
         let campaign = Campaign {
             coordinator,
             candidate: Candidate { address },
+            password,
             standing: publish,
             terms: send,
             orders: Arc::clone(&orders),

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use tracing::{error, info, warn};
 
 use super::lateness::Lateness;
+use super::tenure::Hold;
 use super::term::Term;
 
 /// Changes that are written at once; the rest is written next.
@@ -179,7 +180,7 @@ impl Writer {
             let entries = due.iter().take_while(fits).count().max(1);
             let changes: Vec<Change> =
                 due[..entries].iter().flat_map(|entry| entry.changes.iter().cloned()).collect();
-            self.term.leadership.apply(&changes)?;
+            self.apply(&changes)?;
             if self.pause > FIRST_PAUSE {
                 info!("the membership record can be written again");
                 self.pause = FIRST_PAUSE;
@@ -188,6 +189,19 @@ impl Writer {
             due.drain(..entries).for_each(|entry| self.announce(entry));
         }
         Ok(())
+    }
+
+    fn apply(&self, changes: &[Change]) -> Result<(), CoordinatorError> {
+        // Nothing is tried then of which it would not be known whether it was done: look-ups are only answered while the
+        // record is known.
+        if self.term.tenure.hold(Instant::now()) == Hold::Suspended {
+            let (place, reason) = ("the coordinator", "the lease is over");
+            return Err(CoordinatorError::Unavailable {
+                place: place.into(),
+                reason: reason.into(),
+            });
+        }
+        self.term.leadership.apply(changes)
     }
 
     fn announce(&self, entry: Entry) {

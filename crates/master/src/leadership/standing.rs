@@ -24,6 +24,17 @@ pub(crate) enum Role {
     Leader,
 }
 
+/// How much a leader does of what it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Service {
+    /// It changes nothing before it knows what the nodes hold.
+    Recovering,
+    /// All of it.
+    Serving,
+    /// It changes nothing before the coordinator says that it still leads.
+    Suspended,
+}
+
 /// Who leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Leader {
@@ -69,14 +80,17 @@ impl Role {
         }
     }
 
-    /// The word under `/ha_status`; that of a leader depends on whether it `serves` everything already.
-    pub(crate) const fn state(self, serves: bool) -> &'static str {
+    /// The word under `/ha_status`; that of a leader depends on how much it does.
+    pub(crate) const fn state(self, service: Service) -> &'static str {
         match self {
             Role::Starting => "starting",
             Role::Standby => "standby",
             Role::Candidate => "candidate",
-            Role::Leader if serves => "serving",
-            Role::Leader => "recovering",
+            Role::Leader => match service {
+                Service::Serving => "serving",
+                Service::Recovering => "recovering",
+                Service::Suspended => "suspended",
+            },
         }
     }
 }

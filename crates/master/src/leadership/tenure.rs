@@ -13,6 +13,17 @@ pub(crate) struct Tenure {
     ended: Arc<watch::Sender<bool>>,
 }
 
+/// What a master may do at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// It leads, and nobody else does.
+    Sure,
+    /// It led, its lease is over, and it does not know whether another leads: it waits for the coordinator.
+    Suspended,
+    /// It leads no more.
+    Over,
+}
+
 impl Tenure {
     pub(crate) fn new(leadership: Leadership) -> Tenure {
         Tenure { leadership, ended: Arc::new(watch::Sender::new(false)) }
@@ -28,11 +39,27 @@ impl Tenure {
         now < self.leadership.valid_until()
     }
 
+    /// What the master may do at this moment.
+    pub(crate) fn hold(&self, now: Instant) -> Hold {
+        if self.holds(now) {
+            Hold::Sure
+        } else if now < self.leadership.lasts_until() && !*self.ended.borrow() {
+            Hold::Suspended
+        } else {
+            Hold::Over
+        }
+    }
+
+    /// Whether no step of the record was tried of which it is not known whether it was taken.
+    pub(crate) fn is_record_known(&self) -> bool {
+        self.leadership.is_record_known()
+    }
+
     /// Completes when the tenure was ended, or ran out, however often it is prolonged before.
     pub(crate) async fn over(&self) {
         let mut ended = self.ended.subscribe();
         loop {
-            let until = self.leadership.valid_until();
+            let until = self.leadership.lasts_until();
             if until <= Instant::now() {
                 return;
             }

@@ -1,17 +1,28 @@
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mooncake_ha::{Coordinator, MemoryStore, Options};
 use tokio::runtime::Builder;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use super::{Leader, Role, Seat, Standing, Term};
+use super::{Hold, Leader, Password, Role, Seat, Standing, Term};
 
 const LONG: Duration = Duration::from_secs(20);
 
 fn seat(store: &MemoryStore, address: &str) -> Seat {
-    let options = Options { ttl: Duration::from_secs(1), ..Options::new("test") };
+    patient_seat(store, address, Duration::ZERO)
+}
+
+/// One whose leader may wait this long for the coordinator.
+fn patient_seat(store: &MemoryStore, address: &str, suspension: Duration) -> Seat {
+    let options = Options { ttl: Duration::from_secs(1), suspension, ..Options::new("test") };
     let coordinator = Coordinator::in_memory(store, &options).expect("good options");
-    Seat::elected(coordinator, address.to_owned()).expect("a thread")
+    Seat::elected(coordinator, address.to_owned(), Password::default()).expect("a thread")
+}
+
+async fn until_hold(term: &Term, hold: Hold) {
+    while term.tenure.hold(Instant::now()) != hold {
+        sleep(Duration::from_millis(2)).await;
+    }
 }
 
 fn run(test: impl Future<Output = ()>) {
@@ -61,6 +72,67 @@ fn a_leader_that_the_coordinator_does_not_hear_stops_by_itself_and_stands_again(
         let later = seat.term().await;
         assert!(later.leadership.epoch() > term.leadership.epoch());
         seat.leave(&later);
+    });
+    seat.close();
+}
+
+#[test]
+fn a_leader_that_the_coordinator_hears_again_goes_on_under_its_epoch() {
+    let store = MemoryStore::default();
+    let mut seat = patient_seat(&store, "a:1", LONG);
+    run(async {
+        let term = seat.term().await;
+        for _ in 0..2 {
+            store.set_reachable(false);
+            until_hold(&term, Hold::Suspended).await;
+            assert_eq!(until(&seat, |_| true).await.leader, leader(&term, "a:1"));
+            store.set_reachable(true);
+            until_hold(&term, Hold::Sure).await;
+        }
+        assert_eq!(term.leadership.apply(&[]), Ok(()));
+        seat.leave(&term);
+    });
+    seat.close();
+}
+
+#[test]
+fn a_leader_that_was_followed_while_it_waited_leads_no_more() {
+    let store = MemoryStore::default();
+    let mut seat = patient_seat(&store, "a:1", LONG);
+    run(async {
+        let term = seat.term().await;
+        let stall = store.stall();
+        until_hold(&term, Hold::Suspended).await;
+        drop(stall);
+        // Whoever is quicker.
+        let mut other = patient_seat(&store, "b:2", LONG);
+        let other_leads = tokio::select! {
+            later = other.term() => Some(later),
+            () = until_hold(&term, Hold::Sure) => None,
+        };
+        if let Some(later) = other_leads {
+            term.tenure.over().await;
+            assert_eq!(term.tenure.hold(Instant::now()), Hold::Over);
+            assert!(later.leadership.epoch() > term.leadership.epoch());
+            other.leave(&later);
+        }
+        seat.leave(&term);
+        other.close();
+    });
+    seat.close();
+}
+
+#[test]
+fn a_leader_waits_only_so_long_for_the_coordinator() {
+    let store = MemoryStore::default();
+    let mut seat = patient_seat(&store, "a:1", Duration::from_millis(500));
+    run(async {
+        let term = seat.term().await;
+        store.set_reachable(false);
+        until_hold(&term, Hold::Suspended).await;
+        term.tenure.over().await;
+        assert_eq!(term.tenure.hold(Instant::now()), Hold::Over);
+        seat.leave(&term);
     });
     seat.close();
 }

@@ -5,13 +5,14 @@ use std::time::Duration;
 use mooncake_meta::{SegmentReport, Stats};
 
 use super::rpc::RpcMetrics;
+use crate::leadership::Service;
 
 /// Everything that the metrics show, at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) stats: Stats,
-    /// Whether everything that is asked is done.
-    pub(crate) serves: bool,
+    /// How much is done of what is asked.
+    pub(crate) service: Service,
     /// How late the membership record is.
     pub(crate) record_late: Duration,
     /// Used bytes and capacity by segment name, of those in sight; several segments may share one.
@@ -27,6 +28,7 @@ impl Snapshot {
             *used += report.used;
             *capacity += report.capacity;
         }
-        Snapshot { stats, serves: true, record_late: Duration::ZERO, segments, rpc }
+        let (service, record_late) = (Service::Serving, Duration::ZERO);
+        Snapshot { stats, service, record_late, segments, rpc }
     }
 }

@@ -6,7 +6,7 @@ use mooncake_http::prometheus::{self, Family, Metrics};
 
 use super::operation::Operation;
 use super::snapshot::Snapshot;
-use crate::leadership::{Role, Standing};
+use crate::leadership::{Role, Service, Standing};
 
 /// The whole text. Only a leader has a snapshot.
 pub(crate) fn text(standing: Standing, snapshot: Option<Snapshot>) -> Result<String, fmt::Error> {
@@ -77,8 +77,9 @@ impl Snapshot {
         let stats = &self.stats;
         out.gauge(
             "master_serves",
-            "1 if puts and removals are taken, 0 while a new leader hears from the nodes",
-            self.serves.into(),
+            "1 if puts and removals are taken, 0 while a new leader hears from the nodes, or a leader waits for the \
+             coordinator",
+            (self.service == Service::Serving).into(),
         )?;
         out.gauge(
             "master_membership_record_late_seconds",

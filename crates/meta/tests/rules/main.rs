@@ -16,6 +16,7 @@ mod retract;
 mod scan;
 mod segments;
 mod sight;
+mod suspension;
 mod task;
 mod undropped;
 mod upsert;
