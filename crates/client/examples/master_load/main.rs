@@ -20,7 +20,7 @@ mod load;
 mod work;
 
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use mooncake_types::{ClientId, Epoch, MountOutcome, MountSegment, Reply, Request, SegmentId};
 
@@ -29,7 +29,6 @@ use crate::connection::{Connection, LoadError};
 use crate::load::Figures;
 
 const ME: ClientId = ClientId(0x10AD);
-const SEGMENT: SegmentId = SegmentId(0x10AD);
 const NAME: &str = "127.0.0.1:9";
 /// How often the master hears from us, well within the least time that it is patient.
 const PING_EVERY: Duration = Duration::from_millis(500);
@@ -50,8 +49,11 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<Figures, LoadError> {
     let mut control = Connection::open(&arguments.master, ME)?;
+    // Another one each time: a master may remember that of a run that was cut short.
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let segment = SegmentId(since_1970.as_nanos());
     let mount = MountSegment {
-        id: SEGMENT,
+        id: segment,
         name: NAME,
         endpoint: NAME,
         len: 2 * work::OBJECT_BYTES * (arguments.objects + arguments.spare()) as u64,
@@ -69,9 +71,9 @@ fn run(arguments: &Arguments) -> Result<Figures, LoadError> {
             while stopped.recv_timeout(PING_EVERY)
                 == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
             {
-                control.call(&Request::Ping { segments: vec![SEGMENT], unreachable: vec![] })?;
+                control.call(&Request::Ping { segments: vec![segment], unreachable: vec![] })?;
             }
-            control.call(&Request::UnmountSegment { id: SEGMENT, grace_ms: 0 })
+            control.call(&Request::UnmountSegment { id: segment, grace_ms: 0 })
         });
         let measured = load::run(arguments, ME);
         drop(stop);
