@@ -20,6 +20,9 @@ use crate::tasks::Tasks;
 /// Longest wait for a turn to end: it makes one attempt to connect or one call.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(30);
 
+/// A ping that is not answered within this time makes the client look for another leader, again and again.
+const LATE: Duration = Duration::from_millis(400);
+
 /// The thread that keeps this client a member: a connection of its own, and nothing else to do.
 pub(crate) struct Heartbeat {
     shared: Arc<Shared>,
@@ -135,7 +138,12 @@ impl Bond {
     fn connected(&mut self, dialed: Result<(Connection, Epoch), DialError>) -> Turn {
         let now = self.clock.now();
         match dialed {
-            Ok((connection, epoch)) => {
+            Ok((mut connection, epoch)) => {
+                if self.dialer.masters.are_several() {
+                    let dialer = self.dialer.clone();
+                    // If the socket is of no use the first ping says so.
+                    let _ = connection.look_around(LATE, move || !dialer.finds_another(epoch));
+                }
                 self.connection = Some(connection);
                 self.membership.on_connected(now, Some(epoch));
                 Turn::Done

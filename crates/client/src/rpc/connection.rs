@@ -32,6 +32,8 @@ pub(crate) struct Connection {
     last_id: u64,
     outbox: Vec<u8>,
     inbox: Box<[u8]>,
+    /// See [`Connection::look_around`].
+    may_stay: Option<Box<dyn FnMut() -> bool + Send>>,
 }
 
 /// Why a call failed, and how far it had come.
@@ -68,7 +70,8 @@ impl Connection {
         let watch = Watch::new(busy_poll);
         let used = Instant::now();
         let stream = Arc::new(stream);
-        Ok(Self { stream, timeout, watch, used, last_id: 0, outbox: Vec::new(), inbox })
+        let (last_id, outbox, may_stay) = (0, Vec::new(), None);
+        Ok(Self { stream, timeout, watch, used, last_id, outbox, inbox, may_stay })
     }
 
     /// Changes how long each call may take.
@@ -76,6 +79,16 @@ impl Connection {
         self.timeout = timeout;
         self.stream.set_read_timeout(Some(timeout))?;
         self.stream.set_write_timeout(Some(timeout))
+    }
+
+    /// While a reply is late, asks again and again after this time whether to go on waiting for it.
+    pub(crate) fn look_around(
+        &mut self,
+        every: Duration,
+        may_stay: impl FnMut() -> bool + Send + 'static,
+    ) -> io::Result<()> {
+        self.may_stay = Some(Box::new(may_stay));
+        self.stream.set_read_timeout(Some(every.min(self.timeout)))
     }
 
     /// This side's address.
@@ -191,7 +204,9 @@ impl Connection {
         while at < body_len {
             self.check_deadline(started)?;
             let read = recv(&mut self.watch, &self.stream, &mut body[at..]);
-            at += self.count(read, at)?;
+            if !self.goes_on_waiting(&read, started) {
+                at += self.count(read, at)?;
+            }
         }
         Ok(Frame { header, body: body.into() })
     }
@@ -200,8 +215,20 @@ impl Connection {
         if filled > 0 {
             self.check_deadline(started)?;
         }
-        let read = recv(&mut self.watch, &self.stream, &mut self.inbox[filled..]);
-        self.count(read, filled)
+        loop {
+            let read = recv(&mut self.watch, &self.stream, &mut self.inbox[filled..]);
+            if !self.goes_on_waiting(&read, started) {
+                return self.count(read, filled);
+            }
+        }
+    }
+
+    /// Whether nothing came for a while, and it is to be waited for all the same.
+    fn goes_on_waiting(&mut self, read: &io::Result<usize>, started: Instant) -> bool {
+        use io::ErrorKind::{TimedOut, WouldBlock};
+        let is_late = matches!(read, Err(error) if matches!(error.kind(), TimedOut | WouldBlock));
+        let Some(may_stay) = self.may_stay.as_mut().filter(|_| is_late) else { return false };
+        started.elapsed() < self.timeout && may_stay()
     }
 
     fn count(&self, read: io::Result<usize>, already: usize) -> Result<usize, CallFailure> {

@@ -11,6 +11,9 @@ use super::connection::Connection;
 use super::masters::{Election, Masters};
 use crate::address::HostPort;
 
+/// How long a master may take to say whether it leads when another is late.
+const GLANCE: Duration = Duration::from_millis(200);
+
 /// Connects to the master and shakes hands.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialer {
@@ -44,6 +47,18 @@ impl Dialer {
         match self.masters.at(address) {
             Ok(target) => self.dial_at(target),
             Err(election) => self.dial_leader(election),
+        }
+    }
+
+    /// Whether another leads by now, under a higher epoch than this, as far as that can be found out soon.
+    pub(crate) fn finds_another(&self, epoch: Epoch) -> bool {
+        match self.masters.at(0) {
+            Err(election) => election.names_another(epoch),
+            Ok(_) => {
+                let hasty = Dialer { attempt_timeout: GLANCE, ..self.clone() };
+                (0..self.masters.count())
+                    .any(|address| hasty.dial(address).is_ok_and(|(_, found)| found > epoch))
+            }
         }
     }
 

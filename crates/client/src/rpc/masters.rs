@@ -147,6 +147,20 @@ impl Election {
         found.leader.clone().map(|leader| (leader, true)).ok_or_else(nobody)
     }
 
+    /// Asks whether another leads under a higher epoch than this.
+    pub(super) fn names_another(&self, epoch: Epoch) -> bool {
+        // Nobody waits for this meanwhile: others have to know whom to ask.
+        let Ok(Some(view)) = self.coordinator.leader() else { return false };
+        if view.epoch <= epoch {
+            return false;
+        }
+        if let Ok(leader) = self.read(&view.address) {
+            let mut found = self.lock();
+            (found.leader, found.asked) = (Some(leader), Some(Instant::now()));
+        }
+        true
+    }
+
     /// This leader answered.
     pub(super) fn trust(&self, leader: &HostPort) {
         let mut found = self.lock();

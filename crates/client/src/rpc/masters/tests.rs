@@ -157,3 +157,43 @@ fn who_waits_for_a_master_of_the_past_is_let_go_when_a_newer_one_is_met() {
     let error = waiting.map_err(|failure| failure.error);
     assert!(matches!(error, Err(CallError::TimedOut { .. })), "{error:?}");
 }
+
+#[test]
+fn another_leader_is_found_in_a_list_and_by_the_coordinator() {
+    let in_list = dialer(listed(&[master(Some(5)), master(None), master(Some(7))]));
+    assert!(in_list.finds_another(Epoch(5)) && !in_list.finds_another(Epoch(7)));
+
+    let store = MemoryStore::default();
+    let coordinator = coordinator(&store);
+    let elected = dialer(Masters::elected(coordinator.clone(), "memory".to_owned()));
+    let first = lead(&coordinator, master(Some(1)));
+    assert!(!elected.finds_another(first.epoch()));
+    store.set_reachable(false);
+    assert!(!elected.finds_another(first.epoch()), "nobody says so");
+    store.set_reachable(true);
+    first.resign().expect("it is reachable");
+    assert!(!elected.finds_another(first.epoch()), "nobody leads");
+    let _second = lead(&coordinator, master(Some(2)));
+    assert!(elected.finds_another(first.epoch()));
+    assert_eq!(epoch(&elected, 0), Ok(Epoch(2)));
+}
+
+#[test]
+fn who_waits_for_a_silent_leader_leaves_it_when_another_leads() {
+    const EVERY: Duration = Duration::from_millis(20);
+    let ask = |others: &[SocketAddr], timeout: Duration| {
+        let dialer = dialer(listed(&[&[master(Some(5))], others].concat()));
+        let (mut connection, epoch) = dialer.dial(0).expect("it welcomes");
+        connection.set_timeout(timeout).expect("a socket");
+        connection.look_around(EVERY, move || !dialer.finds_another(epoch)).expect("a socket");
+        let begun = Instant::now();
+        let reply = connection.call(&Request::ExistKey { keys: vec!["key"] });
+        (reply.map_err(|failure| failure.error), begun.elapsed())
+    };
+    let (reply, took) = ask(&[master(None), master(Some(6))], LONG);
+    assert!(reply.is_err() && took < LONG / 4, "{reply:?} after {took:?}");
+    let timeout = EVERY * 5;
+    let (reply, took) = ask(&[master(None), master(Some(4))], timeout);
+    assert!(matches!(reply, Err(CallError::TimedOut { .. })), "{reply:?}");
+    assert!((timeout..LONG / 4).contains(&took), "{took:?}");
+}
