@@ -122,7 +122,7 @@ class Pool:
         process.wait_for(lambda: listens(port) or bool(flags), "the master does not listen")
         return process
 
-    def start_etcd(self) -> None:
+    def start_etcd(self, ttl_s: int) -> None:
         if not shutil.which("etcd"):
             raise FailedError("etcd is not on the PATH")
         client, peer = free_port(), free_port()
@@ -130,13 +130,16 @@ class Pool:
         command = ["etcd", f"--data-dir={self.folder / 'etcd'}", "--name=a", f"--initial-cluster=a={peers}"]
         command += [f"--listen-client-urls={place}", f"--advertise-client-urls={place}"]
         command += [f"--listen-peer-urls={peers}", f"--initial-advertise-peer-urls={peers}"]
+        if ttl_s < 2:
+            # No lease is shorter than one and a half of its elections.
+            command += ["--heartbeat-interval=50", "--election-timeout=500"]
         self.etcd = self.start("etcd", command)
         self.etcd.wait_for(lambda: listens(client), "etcd does not listen")
         self.coordinator = f"127.0.0.1:{client}"
 
     def masters(self, ttl_s: int) -> tuple[Process, Process]:
         """Two that stand for election; the first leads."""
-        self.start_etcd()
+        self.start_etcd(ttl_s)
         flags = ["--enable_ha=true", f"--etcd_endpoints={self.coordinator}", "--ha_backend_type=etcd"]
         if self.package == "rust":
             flags.append(f"--ha_lease_ttl_sec={ttl_s}")

@@ -14,6 +14,9 @@ use crate::{CoordinatorError, LeaderView, Options, Record};
 /// Largest record that is written, in bytes. A member takes requests of 1.5 MiB unless it is told otherwise.
 const MAX_RECORD_BYTES: usize = 1 << 20;
 
+/// Longest pause between two questions: they are cheap.
+const QUICK_POLL: Duration = Duration::from_millis(50);
+
 /// The keys of a cluster of masters in a cluster of etcd.
 #[derive(Debug)]
 pub(crate) struct Cluster {
@@ -204,6 +207,6 @@ impl Backend for Cluster {
     }
 
     fn poll_every(&self) -> Duration {
-        self.options.poll_every()
+        self.options.poll_every().min(QUICK_POLL)
     }
 }
