@@ -108,7 +108,8 @@ impl Meta {
             if record.state == ObjectState::Complete || is_young {
                 return Some(object);
             }
-            self.discard(object);
+            // Not it alone: what is to be released is kept in the order of its starts.
+            self.discard_and_release();
         }
     }
 

@@ -207,3 +207,17 @@ fn batches_in_a_large_pool_are_answered_key_by_key() {
     let found: Vec<bool> = results.iter().map(Result::is_ok).collect();
     assert_eq!(found, expected.iter().map(|exists| *exists == Ok(true)).collect::<Vec<_>>());
 }
+
+/// A master that was held up may hear of a key before it has given up older puts of others.
+#[test]
+fn what_is_given_up_for_a_key_does_not_overtake_older_puts() {
+    let mut world = pool(1, 64 * KIB);
+    for key in ["older", "newer"] {
+        world.start(ALICE, key, KIB).expect("there is room");
+        world.now = world.now.after_ms(1);
+    }
+    world.now = world.now.after_ms(Config::default().put_discard_ms);
+    world.start(BOB, "newer", KIB).expect("the first put of it is given up");
+    world.check();
+    assert_eq!(world.meta.stats().counters.puts_discarded, 2);
+}
