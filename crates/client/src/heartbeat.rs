@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_memory::Private;
 use mooncake_transfer::SegmentHost;
-use mooncake_types::{Epoch, InventoryPage, Reply, Request, SegmentId, Tick, limits};
+use mooncake_types::{Epoch, ErrorCode, InventoryPage, Reply, Request, SegmentId, Tick, limits};
 
 use crate::clock::Clock;
 use crate::membership::{Deed, Lent, Membership};
@@ -36,8 +36,17 @@ pub(crate) struct Bond {
     pub(crate) host: Arc<Host>,
     pub(crate) clock: Clock,
     pub(crate) connection: Option<Connection>,
+    /// The page of an inventory that comes after the one that was told last.
+    pub(crate) ahead: Option<Ahead>,
     /// Calls may wait for longer than a ping does. When a ping was not answered, they are let go.
     pub(crate) lets_go: bool,
+}
+
+/// A page of a segment's inventory that was made before it is asked for.
+pub(crate) struct Ahead {
+    segment: SegmentId,
+    from: u64,
+    listed: Result<Inventory, ErrorCode>,
 }
 
 /// A change of what is lent, made between two turns.
@@ -109,14 +118,22 @@ impl Bond {
         error.map_or(Turn::Done, Turn::NotAnswered)
     }
 
-    /// Tells the master what lies in a segment, one page.
+    /// Tells the master what lies in a segment, one page. The next is made while the master takes this one.
     fn report(&mut self, segment: SegmentId, page: u32, from: u64) -> Turn {
-        let listed = self.host.inventory(segment, from, limits::MAX_INVENTORY_PAGE_ENTRIES);
+        let made = self.ahead.take().filter(|it| (it.segment, it.from) == (segment, from));
+        let listed = made.map_or_else(|| list(&self.host, segment, from), |made| made.listed);
         let (reply, next) = match &listed {
             Ok(Inventory { entries, next }) => {
                 let entries = entries.iter().map(Listed::report).collect();
                 let page = InventoryPage { segment, page, last: next.is_none(), entries };
-                (ask(&mut self.connection, &Request::ReportInventory(page)), *next)
+                let connection = self.connection.as_mut().expect("a joined client is connected");
+                let reply = connection.call_meanwhile(&Request::ReportInventory(page), || {
+                    self.ahead = next.map(|from| {
+                        let listed = list(&self.host, segment, from);
+                        Ahead { segment, from, listed }
+                    });
+                });
+                (reply.map_err(|failure| failure.error), *next)
             }
             Err(code) => (Ok(Reply::Done(Err(*code))), None),
         };
@@ -155,6 +172,10 @@ impl Bond {
             }
         }
     }
+}
+
+fn list(host: &Host, segment: SegmentId, from: u64) -> Result<Inventory, ErrorCode> {
+    host.inventory(segment, from, limits::MAX_INVENTORY_PAGE_ENTRIES)
 }
 
 fn ask(connection: &mut Option<Connection>, request: &Request<'_>) -> Result<Reply, CallError> {

@@ -121,7 +121,19 @@ impl Connection {
 
     /// Sends a request and waits for its reply.
     pub(crate) fn call(&mut self, request: &Request<'_>) -> Result<Reply, CallFailure> {
-        let frame = self.exchange(|out, id| mooncake_wire::encode_request(out, id, request))?;
+        self.call_meanwhile(request, || ())
+    }
+
+    /// As [`Connection::call`]; does something else between the two. That is not done if the request could not be sent.
+    pub(crate) fn call_meanwhile(
+        &mut self,
+        request: &Request<'_>,
+        meanwhile: impl FnOnce(),
+    ) -> Result<Reply, CallFailure> {
+        let encode = |out: &mut Vec<u8>, id| mooncake_wire::encode_request(out, id, request);
+        let started = self.begin(encode)?;
+        meanwhile();
+        let frame = self.finish(started)?;
         if frame.header.kind != Kind::Reply {
             let reason =
                 format!("a frame of kind {:?} came in place of a reply", frame.header.kind);
@@ -137,12 +149,23 @@ impl Connection {
         &mut self,
         encode: impl FnOnce(&mut Vec<u8>, u64),
     ) -> Result<Frame, CallFailure> {
+        let started = self.begin(encode)?;
+        self.finish(started)
+    }
+
+    /// Sends the frame that `encode` appends. Gives the moment from which the time for its answer counts.
+    fn begin(&mut self, encode: impl FnOnce(&mut Vec<u8>, u64)) -> Result<Instant, CallFailure> {
         let started = Instant::now();
         self.last_id += 1;
         self.outbox.clear();
         self.outbox.shrink_to(KEPT_OUTBOX_BYTES);
         encode(&mut self.outbox, self.last_id);
         self.send(started)?;
+        Ok(started)
+    }
+
+    /// Waits for the frame that answers the one that was sent last.
+    fn finish(&mut self, started: Instant) -> Result<Frame, CallFailure> {
         let frame = self.receive(started)?;
         self.used = Instant::now();
         if frame.header.request_id != self.last_id {

@@ -213,6 +213,7 @@ impl Opening {
             host: Arc::clone(host),
             clock: self.clock,
             connection: None,
+            ahead: None,
             lets_go: self.config.rpc_timeout > HEARTBEAT_TIMEOUT,
         };
         self.turn_until(&mut bond, |bond| bond.connection.is_some())?;

@@ -47,6 +47,27 @@ fn what_was_put_is_there_and_what_was_removed_is_not() {
     assert_eq!(get(&nodes[0], "another"), Ok(content("another", 500)));
 }
 
+/// Each page of an inventory is made before it is asked for.
+#[test]
+fn a_node_with_thousands_of_objects_tells_of_all_of_them() {
+    let master = Master::start_recorded();
+    let _node = open(&master, 64 << 20);
+    let client = open(&master, 0);
+    let keys: Vec<String> = (0..9_000).map(|number| format!("key {number}")).collect();
+    for key in &keys {
+        assert_eq!(put(&client, key, 100, 1), Ok(()));
+    }
+    let mut master = master;
+    for _ in 0..2 {
+        master = master.fail(SAME);
+        eventually("the new leader serves", || serves(&master));
+        assert_eq!(master.with_meta(|meta| meta.stats().keys), keys.len());
+        for key in keys.iter().step_by(97) {
+            assert_eq!(get(&client, key), Ok(content(key, 100)), "{key}");
+        }
+    }
+}
+
 /// A new leader changes nothing before it knows what there is; that takes a moment, and callers do not notice.
 #[test]
 fn calls_wait_for_a_leader_that_is_only_beginning() {
