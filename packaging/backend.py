@@ -78,9 +78,9 @@ def build_commands() -> None:
     cargo = shutil.which("cargo")
     if cargo is None:
         sys.exit("cargo is not on the PATH: the build needs Rust, see https://rustup.rs")
-    subprocess.run(
-        [cargo, "build", "--release", "--locked", "--package", "mooncake-cli", "--bins"], cwd=ROOT, check=True
-    )
+    # Both packages are named so that what they share is built for both, with the features that either wants.
+    packages = ["--package", "mooncake-cli", "--package", "mooncake-python"]
+    subprocess.run([cargo, "build", "--release", "--locked", *packages, "--bins"], cwd=ROOT, check=True)
     built = target_directory(cargo) / "release"
     shutil.rmtree(SCRIPTS, ignore_errors=True)
     SCRIPTS.mkdir(parents=True)
