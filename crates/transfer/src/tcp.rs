@@ -32,9 +32,6 @@ pub struct TcpConfig {
     pub busy_poll: Duration,
     /// How long a call waits for a node without that a byte moves. A slow transfer that moves goes on.
     pub silence_timeout: Duration,
-    /// How long to wait for a node of this host at least, to shake hands and for a byte to move: nothing can come between,
-    /// so one whose socket is there is slow and not gone.
-    pub neighbour_patience: Duration,
 }
 
 impl Default for TcpConfig {
@@ -49,7 +46,6 @@ impl Default for TcpConfig {
             transfer_timeout: Duration::from_secs(30),
             busy_poll: BusyWait::DEFAULT_LIMIT,
             silence_timeout: Duration::from_secs(30),
-            neighbour_patience: Duration::ZERO,
         }
     }
 }

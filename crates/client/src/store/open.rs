@@ -45,10 +45,6 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long connecting to a node may take. A get then meets a node that vanished in less than a second.
 const NODE_CONNECT_TIMEOUT: Duration = Duration::from_millis(600);
 
-/// How long a node on this host may say nothing. It is there as long as its socket is, and one that shares the processors
-/// with an engine, or whose code has to be read from disk again, takes its time.
-const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(3);
-
 /// Longest wait for another process to let go of the segment's file: one that was killed takes a while to go.
 const FILE_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -340,7 +336,6 @@ impl Opening {
             transfer_timeout: self.config.transfer_timeout,
             busy_poll: self.config.busy_poll,
             silence_timeout: self.config.transfer_silence,
-            neighbour_patience: NEIGHBOUR_PATIENCE,
         };
         Paths::new(Some(LocalTransport::new(host)), config, self.config.transports.clone())
     }

@@ -25,8 +25,7 @@ pub(super) fn dial(endpoint: &Arc<str>, config: &TcpConfig) -> Result<Lane, Faul
     let wait = wait.clamp(*WAITS.start(), *WAITS.end());
     stream.set_read_timeout(Some(wait))?;
     stream.set_write_timeout(Some(wait))?;
-    let waits = (config.busy_poll, patience(&stream, config, config.silence_timeout));
-    Ok(Lane::new(stream, Arc::clone(endpoint), welcome.local_socket, waits))
+    Ok(Lane::new(stream, Arc::clone(endpoint), welcome.local_socket, config.busy_poll))
 }
 
 /// Connects to an address, or to a local socket if the endpoint names one, and shakes hands.
@@ -43,22 +42,8 @@ pub(crate) fn open(
             stream
         }
     };
-    let deadline = deadline.max(Instant::now() + patience(&stream, config, Duration::ZERO));
     let welcome = shake_hands(&stream, config, deadline)?;
     Ok((stream, welcome))
-}
-
-/// How long the peer may say nothing: longer if it is on this host.
-pub(crate) fn patience(stream: &TcpStream, config: &TcpConfig, far: Duration) -> Duration {
-    if is_here(stream) { far.max(config.neighbour_patience) } else { far }
-}
-
-/// Whether both ends have the same address. Those of local sockets are none of the internet's.
-fn is_here(stream: &TcpStream) -> bool {
-    match (stream.local_addr(), stream.peer_addr()) {
-        (Ok(own), Ok(peer)) => own.ip() == peer.ip(),
-        _ => true,
-    }
 }
 
 /// Tries each address of the endpoint in turn. The connection counts as refused only if it was at every one.

@@ -36,7 +36,7 @@ pub(crate) trait Exchange {
 pub(crate) struct Patience {
     /// All of them.
     pub(crate) deadline: Instant,
-    /// The least that one may be silent, of all lanes.
+    /// Each, without that a byte moves.
     pub(crate) silence: Duration,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn drive(exchanges: &mut [impl Exchange], patience: Patience) {
     loop {
         let now = Instant::now();
         for exchange in exchanges.iter_mut().filter(|exchange| is_active(&**exchange)) {
-            if exchange.pulse().is_silent(now) {
+            if exchange.pulse().is_silent(now, silence) {
                 try_once_more(exchange);
             }
         }

@@ -34,10 +34,10 @@ impl Lane {
         stream: Private<TcpStream>,
         endpoint: Arc<str>,
         local_socket: Option<LocalSocket>,
-        (busy_poll, silence): (Duration, Duration),
+        busy_poll: Duration,
     ) -> Self {
         let (inbound, outbound) = (Inbound::default(), Outbound::default());
-        let (watch, pulse, used) = (Watch::new(busy_poll), Pulse::new(silence), Instant::now());
+        let (watch, pulse, used) = (Watch::new(busy_poll), Pulse::new(), Instant::now());
         Self { stream, endpoint, local_socket, inbound, outbound, watch, pulse, next_id: 1, used }
     }
 

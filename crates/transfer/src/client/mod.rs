@@ -14,7 +14,7 @@ mod shares;
 mod stepwise;
 mod write;
 
-pub(crate) use dial::{open, patience};
+pub(crate) use dial::open;
 pub(crate) use discard::DropExchange;
 pub(crate) use drive::{Exchange, Patience, drive};
 pub(crate) use fault::Fault;

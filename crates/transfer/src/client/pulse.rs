@@ -3,15 +3,13 @@ use std::time::{Duration, Instant};
 /// Whether bytes still move on a lane. Looked at while something is awaited on it.
 #[derive(Debug)]
 pub(crate) struct Pulse {
-    patience: Duration,
     since: Instant,
     has_moved: bool,
 }
 
 impl Pulse {
-    /// Of a lane that may be without a moving byte for as long as `patience`.
-    pub(super) fn new(patience: Duration) -> Self {
-        Self { patience, since: Instant::now(), has_moved: true }
+    pub(super) fn new() -> Self {
+        Self { since: Instant::now(), has_moved: true }
     }
 
     /// Bytes moved, or are about to be asked for.
@@ -23,12 +21,12 @@ impl Pulse {
         self.has_moved
     }
 
-    /// Whether nothing has moved for too long.
-    pub(super) fn is_silent(&mut self, now: Instant) -> bool {
+    /// Whether nothing has moved for as long as `patience`.
+    pub(super) fn is_silent(&mut self, now: Instant, patience: Duration) -> bool {
         if std::mem::take(&mut self.has_moved) {
             self.since = now;
         }
-        now.saturating_duration_since(self.since) >= self.patience
+        now.saturating_duration_since(self.since) >= patience
     }
 }
 
@@ -38,7 +36,8 @@ mod tests {
 
     #[test]
     fn a_lane_is_silent_when_nothing_has_moved_for_long_enough() {
-        let mut pulse = Pulse::new(Duration::from_millis(700));
+        let patience = Duration::from_millis(700);
+        let mut pulse = Pulse::new();
         let start = pulse.since;
         let at = |ms| start + Duration::from_millis(ms);
         for (ms, moves, silent) in [
@@ -52,7 +51,7 @@ mod tests {
             if moves {
                 pulse.beat();
             }
-            assert_eq!(pulse.is_silent(at(ms)), silent, "at {ms} ms");
+            assert_eq!(pulse.is_silent(at(ms), patience), silent, "at {ms} ms");
         }
     }
 }

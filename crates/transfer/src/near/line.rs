@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use mooncake_memory::{Private, RecvBatch, Wait, Watch, recv_with_descriptors};
 use mooncake_wire::{HEADER_LEN, Header, Kind, Welcome, decode_refusal};
 
-use crate::client::{Fault, open, patience};
+use crate::client::{Fault, open};
 use crate::{TcpConfig, stream};
 
 /// A connection to a node's local socket on which one thing at a time is asked. After an error it is dropped.
@@ -22,8 +22,7 @@ pub(super) struct Line {
 impl Line {
     pub(super) fn open(endpoint: &str, config: &TcpConfig) -> Result<(Line, Welcome), Fault> {
         let (stream, welcome) = open(endpoint, config)?;
-        let silence = patience(&stream, config, config.silence_timeout);
-        let patience = config.transfer_timeout.min(silence);
+        let patience = config.transfer_timeout.min(config.silence_timeout);
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;
         let (frame, body, descriptors) = (Vec::new(), Vec::new(), Vec::new());

@@ -37,7 +37,16 @@ impl FakeNode {
         script: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
         Self::without_handshake(move |mut stream| {
-            shake_hands(&mut stream)?;
+            let (hello, _) = read_frame(&mut stream)?;
+            let welcome = Welcome {
+                protocol_version: PROTOCOL_VERSION,
+                epoch: Epoch(0),
+                software_version: String::new(),
+                local_socket: None,
+            };
+            let mut frame = Vec::new();
+            encode_welcome(&mut frame, hello.request_id, &welcome);
+            stream.write_all(&frame)?;
             script(stream)
         })
     }
@@ -63,20 +72,6 @@ impl FakeNode {
     pub(super) fn accepted(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
     }
-}
-
-/// Lets a client in that says hello.
-pub(super) fn shake_hands(stream: &mut TcpStream) -> io::Result<()> {
-    let (hello, _) = read_frame(stream)?;
-    let welcome = Welcome {
-        protocol_version: PROTOCOL_VERSION,
-        epoch: Epoch(0),
-        software_version: String::new(),
-        local_socket: None,
-    };
-    let mut frame = Vec::new();
-    encode_welcome(&mut frame, hello.request_id, &welcome);
-    stream.write_all(&frame)
 }
 
 pub(super) fn hello() -> Hello {

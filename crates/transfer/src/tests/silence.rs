@@ -10,7 +10,7 @@ use mooncake_types::SegmentId;
 use mooncake_wire::encode_write_reply;
 
 use super::peers_that_fail::good_reply;
-use super::raw_peer::{FakeNode, read_frame, shake_hands};
+use super::raw_peer::{FakeNode, read_frame};
 use super::rig::{EPOCH, Node, Object, all_ok, by, read_all, tcp_config, version, write_all};
 use crate::server::STARTS;
 use crate::{TcpConfig, TcpTransport, TransferError, Transport};
@@ -189,26 +189,6 @@ fn a_peer_that_is_slow_to_answer_is_not_silent_yet() {
     let healthy = Node::start(1, 4096);
     let results = super::rig::write_all(&transport(), &[Object::at(&healthy, 0, 10, 1)]);
     assert_eq!(results, all_ok(1));
-}
-
-#[test]
-fn a_node_of_this_host_that_is_slow_to_shake_hands_and_to_answer_is_waited_for() {
-    let node = FakeNode::without_handshake(|mut stream| {
-        std::thread::sleep(SILENCE * 2);
-        shake_hands(&mut stream)?;
-        let (request, _) = read_frame(&mut stream)?;
-        std::thread::sleep(SILENCE * 2);
-        stream.write_all(&good_reply(request.request_id))?;
-        let _ = read_frame(&mut stream);
-        Ok(())
-    });
-    let patient = TcpTransport::new(TcpConfig {
-        connect_timeout: SILENCE,
-        silence_timeout: SILENCE,
-        neighbour_patience: Duration::from_secs(20),
-        ..tcp_config()
-    });
-    assert_eq!(read_all(&patient, &[object_at(&node, 100_000)]), all_ok(1));
 }
 
 /// A process that maps much memory takes long to start a thread: all its threads share one lock for both.
