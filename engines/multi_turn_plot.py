@@ -1,4 +1,4 @@
-"""Draws the figures of the multi-turn benchmark as SVG: `multi_turn_plot.py multi-turn.json OUT.svg`.
+"""Draws the figures of the multi-turn benchmark as SVG: `multi_turn_plot.py multi-turn-figures.json OUT.svg`.
 
 One panel a figure, bars for the first turn and for the later ones. It reads well on light and dark pages.
 """

@@ -1,8 +1,8 @@
 """Conversations that grow, over two vLLM instances behind round-robin: without a pool, and with each package's.
 
 Usage: vllm_multi_turn.py --models FOLDER --logs FOLDER --out FILE [--cpp PYTHON] [--conversations N] [--turns N], with
-the Python of the engines' environment. Writes `multi-turn.json`, `multi-turn.md` and `multi-turn.svg` into the folder
-of the logs.
+the Python of the engines' environment. Writes `multi-turn-figures.json`, `multi-turn.md` and `multi-turn.svg` into the
+folder of the logs.
 
 Each turn of a conversation goes to the other instance than the one before. An instance's own cache holds less than the
 conversations that it meets between two turns of one of them, so without a pool each turn computes its whole prompt.
@@ -229,7 +229,7 @@ def write(outcome: Outcome, bench: Bench, found: Sequence[tuple[Package, Figures
     figures = {package.name: dict(each) for package, each in found}
     load = {**asdict(bench), "model": bench.model.name, "logs": str(bench.logs)}
     stored = {"machine": machine(), "load": load, "figures": figures}
-    (bench.logs / "multi-turn.json").write_text(json.dumps(stored, indent=1))
+    (bench.logs / "multi-turn-figures.json").write_text(json.dumps(stored, indent=1))
     (bench.logs / "multi-turn.md").write_text(f"{machine()}\n\n{outcome.tables[-1].markdown()}\n")
     (bench.logs / "multi-turn.svg").write_text(plot(figures))
 
