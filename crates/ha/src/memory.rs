@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ const PLACE: &str = "memory";
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     places: Arc<Mutex<Places>>,
+    is_unreachable: Arc<AtomicBool>,
     /// Held while calls get no answer at all.
     gate: Arc<Mutex<()>>,
 }
@@ -26,7 +28,6 @@ pub struct Stall<'a> {
 
 #[derive(Debug, Default)]
 struct Places {
-    is_unreachable: bool,
     clusters: BTreeMap<String, Place>,
 }
 
@@ -39,7 +40,13 @@ struct Place {
 impl MemoryStore {
     /// Whether calls are answered; at first they are.
     pub fn set_reachable(&self, is_reachable: bool) {
-        self.lock().is_unreachable = !is_reachable;
+        self.is_unreachable.store(!is_reachable, Ordering::SeqCst);
+    }
+
+    /// The same store by another way, which is reachable whatever becomes of this one.
+    #[must_use]
+    pub fn another_way(&self) -> Self {
+        Self { places: Arc::clone(&self.places), ..Self::default() }
     }
 
     /// From now on calls are neither answered nor refused, until what this gives is dropped.
@@ -70,8 +77,9 @@ impl MemoryStore {
 
     fn reach(&self) -> Result<MutexGuard<'_, Places>, CoordinatorError> {
         drop(self.gate.lock().unwrap_or_else(PoisonError::into_inner));
+        // Looked at under the lock: what was cut off before a call began is not answered.
         let places = self.lock();
-        match places.is_unreachable {
+        match self.is_unreachable.load(Ordering::SeqCst) {
             false => Ok(places),
             true => Err(CoordinatorError::unavailable(PLACE, "it was made unreachable")),
         }

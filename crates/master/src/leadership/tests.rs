@@ -101,21 +101,16 @@ fn a_leader_that_was_followed_while_it_waited_leads_no_more() {
     let mut seat = patient_seat(&store, "a:1", LONG);
     run(async {
         let term = seat.term().await;
-        let stall = store.stall();
+        store.set_reachable(false);
         until_hold(&term, Hold::Suspended).await;
-        drop(stall);
-        // Whoever is quicker.
-        let mut other = patient_seat(&store, "b:2", LONG);
-        let other_leads = tokio::select! {
-            later = other.term() => Some(later),
-            () = until_hold(&term, Hold::Sure) => None,
-        };
-        if let Some(later) = other_leads {
-            term.tenure.over().await;
-            assert_eq!(term.tenure.hold(Instant::now()), Hold::Over);
-            assert!(later.leadership.epoch() > term.leadership.epoch());
-            other.leave(&later);
-        }
+        let mut other = patient_seat(&store.another_way(), "b:2", LONG);
+        let later = other.term().await;
+        assert!(later.leadership.epoch() > term.leadership.epoch());
+        assert_eq!(term.tenure.hold(Instant::now()), Hold::Suspended, "it cannot know yet");
+        store.set_reachable(true);
+        term.tenure.over().await;
+        assert_eq!(term.tenure.hold(Instant::now()), Hold::Over);
+        other.leave(&later);
         seat.leave(&term);
         other.close();
     });
