@@ -10,15 +10,14 @@ use tokio::task::yield_now;
 
 use crate::shell::Shell;
 
-/// A processor that was given away and comes back later than this was wanted by somebody else.
-const LATE: Duration = Duration::from_micros(50);
-
 /// When requests came and were answered, on all connections.
 #[derive(Debug)]
 pub(crate) struct Lookout {
     policy: Cell<BusyWait>,
     arrivals: Cell<u64>,
     idle_since: Cell<Instant>,
+    /// Others wanted the processor.
+    paused_until: Cell<Instant>,
     answered: Notify,
 }
 
@@ -27,10 +26,12 @@ impl Lookout {
     pub(crate) fn new(limit: Duration) -> Self {
         let alone = std::thread::available_parallelism().map_or(true, |count| count.get() < 2);
         let limit = if alone { Duration::ZERO } else { limit };
+        let now = Instant::now();
         Self {
             policy: Cell::new(BusyWait::new(limit)),
             arrivals: Cell::new(0),
-            idle_since: Cell::new(Instant::now()),
+            idle_since: Cell::new(now),
+            paused_until: Cell::new(now),
             answered: Notify::new(),
         }
     }
@@ -45,16 +46,11 @@ impl Lookout {
 
     /// All requests that had come on one connection are answered.
     pub(crate) fn on_answered(&self) {
-        self.idle_since.set(Instant::now());
-        if !self.policy.get().budget().is_zero() {
+        let now = Instant::now();
+        self.idle_since.set(now);
+        if !self.policy.get().budget().is_zero() && now >= self.paused_until.get() {
             self.answered.notify_one();
         }
-    }
-
-    fn on_crowd(&self) {
-        let mut policy = self.policy.get();
-        policy.on_crowd();
-        self.policy.set(policy);
     }
 
     /// Looks for the next request for as long as the policy says. Each look is one turn of the runtime: what is ready is
@@ -69,8 +65,9 @@ impl Lookout {
             }
             let before = Instant::now();
             std::thread::yield_now();
-            if before.elapsed() >= LATE {
-                return self.on_crowd();
+            let now = Instant::now();
+            if let Some(pause) = BusyWait::pause_after(now - before) {
+                return self.paused_until.set(now + pause);
             }
         }
     }

@@ -6,16 +6,11 @@ use mooncake_types::BusyWait;
 
 use crate::Wait;
 
-/// A processor that was given away and comes back later than this was wanted by somebody else.
-const LATE: Duration = Duration::from_micros(50);
-
-/// No thread of the process looks for this long after one found that others want the processor.
-const PAUSE: Duration = Duration::from_millis(100);
-
 /// Threads of this process that are looking.
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
 
-/// When that pause ends, in nanoseconds since [`since_start`] was first asked.
+/// Until then no thread of the process looks, since one found that others want the processor; in nanoseconds since
+/// [`since_start`] was first asked.
 static PAUSED_UNTIL: AtomicU64 = AtomicU64::new(0);
 
 fn since_start(now: Instant) -> u64 {
@@ -101,10 +96,8 @@ impl Watch {
             std::thread::yield_now();
             let now = Instant::now();
             // What is waited for may have come meanwhile, but it came no sooner for having been looked for.
-            if now - before >= LATE {
-                self.policy.on_crowd();
-                let until = since_start(now).saturating_add(PAUSE.as_nanos() as u64);
-                PAUSED_UNTIL.store(until, Ordering::Relaxed);
+            if let Some(pause) = BusyWait::pause_after(now - before) {
+                PAUSED_UNTIL.fetch_max(since_start(now + pause), Ordering::Relaxed);
                 return look();
             }
             if now - started >= budget {

@@ -22,12 +22,6 @@ pub struct BusyWait {
     limit: Duration,
     /// Short waits that lately outnumbered the long ones.
     trust: u8,
-    /// Waits without a look that are still to come after a crowd.
-    barred: u16,
-    /// As many there will be after the next crowd.
-    next_bar: u16,
-    /// Good looks since a crowd, or since `next_bar` was lowered.
-    calm: u16,
 }
 
 /// Short waits in a row after which it looks.
@@ -36,11 +30,14 @@ const ENOUGH_TRUST: u8 = 4;
 /// More short waits than this count no further, so that two long ones end it.
 const MOST_TRUST: u8 = 8;
 
-/// Waits without a look after a crowd: the fewest, and the most, where one crowd follows another.
-const BARS: std::ops::RangeInclusive<u16> = 64..=8192;
+/// A processor that was given away and comes back later than this was wanted by somebody else.
+const LATE: Duration = Duration::from_micros(50);
 
-/// Good looks that halve the bar again.
-const CALM: u16 = 1024;
+/// Nobody looks for this many times as long as a crowd cost, so that crowds cost 3 % of the time at most.
+const PRICE: u32 = 32;
+
+/// But never for longer than this: the crowd may be gone long before.
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 impl BusyWait {
     /// What is looked for at most unless somebody says otherwise: above a round trip between two hosts of one rack, and
@@ -63,39 +60,29 @@ impl BusyWait {
     /// Looks for `limit` at most; never if that is zero. It trusts nothing yet.
     #[must_use]
     pub const fn new(limit: Duration) -> Self {
-        Self { limit, trust: 0, barred: 0, next_bar: *BARS.start(), calm: 0 }
+        Self { limit, trust: 0 }
     }
 
     /// How long to look now; zero: sleep at once.
     #[must_use]
     pub fn budget(&self) -> Duration {
-        let looks = self.barred == 0 && self.trust >= ENOUGH_TRUST;
-        if looks { self.limit } else { Duration::ZERO }
+        if self.trust >= ENOUGH_TRUST { self.limit } else { Duration::ZERO }
     }
 
     /// A wait took this long, from its beginning to the answer, with or without sleep. Up to twice the limit is short:
     /// a sleep has its waking in it.
     pub fn on_wait(&mut self, took: Duration) {
-        if self.barred > 0 {
-            self.barred -= 1;
-            return;
-        }
-        if took > self.limit.saturating_mul(2) {
-            self.trust /= 2;
-            return;
-        }
-        self.trust = (self.trust + 1).min(MOST_TRUST);
-        self.calm += 1;
-        if self.calm == CALM {
-            (self.calm, self.next_bar) = (0, (self.next_bar / 2).max(*BARS.start()));
+        match took > self.limit.saturating_mul(2) {
+            true => self.trust /= 2,
+            false => self.trust = (self.trust + 1).min(MOST_TRUST),
         }
     }
 
-    /// The processor was given away between two looks and came back late: others want it. The more often that happens,
-    /// the longer it does not look.
-    pub fn on_crowd(&mut self) {
-        (self.trust, self.calm, self.barred) = (0, 0, self.next_bar);
-        self.next_bar = (self.next_bar * 2).min(*BARS.end());
+    /// How long not to look after the processor was given away between two looks and came back only after `away`; nothing if
+    /// nobody else seems to have wanted it.
+    #[must_use]
+    pub fn pause_after(away: Duration) -> Option<Duration> {
+        (away >= LATE).then(|| away.saturating_mul(PRICE).min(LONGEST_PAUSE))
     }
 }
 
@@ -148,23 +135,18 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_ends_it_for_longer_each_time() {
-        let mut wait = BusyWait::new(LIMIT);
-        assert_eq!(looks(&mut wait, [SHORT; 8]), 4);
-        for barred in [64, 128, 256, 512, 1024, 2048, 4096, 8192, 8192] {
-            wait.on_crowd();
-            assert_eq!(looks(&mut wait, vec![SHORT; barred + 4]), 0, "{barred}");
-            assert_eq!(looks(&mut wait, [SHORT; 4]), 4, "{barred}");
+    fn a_crowd_costs_three_percent_of_the_time_at_most() {
+        let rows = [
+            (0, None),
+            (49, None),
+            (50, Some(1_600)),
+            (4_000, Some(128_000)),
+            (60_000_000, Some(200_000)),
+        ];
+        for (away_us, pause_us) in rows {
+            let pause = BusyWait::pause_after(Duration::from_micros(away_us));
+            assert_eq!(pause, pause_us.map(Duration::from_micros), "{away_us}");
         }
-    }
-
-    #[test]
-    fn crowds_are_forgotten_while_there_is_none() {
-        let mut wait = BusyWait::new(LIMIT);
-        (0..20).for_each(|_| wait.on_crowd());
-        assert_eq!(looks(&mut wait, vec![SHORT; 8192 + 8 * 1024]), 8 * 1024 - 4);
-        wait.on_crowd();
-        assert_eq!(looks(&mut wait, [SHORT; 100]), 32);
     }
 
     #[test]
