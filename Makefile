@@ -96,8 +96,8 @@ bench-recovery: ## how long a pool is out of service when a part of it dies, bes
 engines: ## run vLLM, SGLang and LMCache on the store; installs 8 GB from PyPI into .engines; ARGS="--help" lists the options
 	$(PYTHON) engines/run.py $(ARGS)
 
-soak: ## simulate many clusters whose parts fail; SEEDS=100000 says how many, ARGS="FIRST EVENTS" which and how long
-	cargo run --release --locked --package mooncake-sim --example soak -- $(SEEDS) $(ARGS)
+soak: ## simulate many clusters whose parts fail; SEEDS=100000 says how many, ARGS="--help" lists more
+	cargo run --release --locked --package mooncake-sim --bin soak -- --seeds $(SEEDS) $(ARGS)
 
 chaos: servers ## real clusters whose processes and networks fail; SECONDS=600 says how long, SEED=1 which faults, ARGS="--help" lists more
 	cargo run --locked --package mooncake-chaos -- run --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)

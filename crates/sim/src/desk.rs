@@ -38,6 +38,30 @@ pub struct Tally {
     pub survived: u64,
     /// Faults, by their names.
     pub faults: BTreeMap<&'static str, u64>,
+    /// What else was met, by its name.
+    pub met: BTreeMap<&'static str, u64>,
+}
+
+impl Tally {
+    /// Everything but faults, by name.
+    #[must_use]
+    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
+        let named = [
+            ("right reads", self.right),
+            ("misses", self.missed),
+            ("failed reads", self.failed_gets.values().sum()),
+            ("known routes", self.hits),
+            ("puts", self.puts),
+            ("failed puts", self.failed_puts.values().sum()),
+            ("puts part by part", self.sessions),
+            ("removals", self.removed),
+            ("drops", self.drops),
+            ("refused writes", self.refused_writes),
+            ("copies and moves", self.carried),
+            ("objects that outlived a leader", self.survived),
+        ];
+        named.into_iter().chain(self.met.iter().map(|(&name, &count)| (name, count))).collect()
+    }
 }
 
 /// What a run found to be wrong.
@@ -145,6 +169,13 @@ impl Desk {
 
     pub(crate) fn fault(&mut self, name: &'static str) {
         *self.tally.faults.entry(name).or_default() += 1;
+    }
+
+    /// Something was met that many times.
+    pub(crate) fn meet(&mut self, name: &'static str, times: u64) {
+        if times > 0 {
+            *self.tally.met.entry(name).or_default() += times;
+        }
     }
 
     pub(crate) fn count_put(&mut self, result: Result<(), ErrorCode>) {

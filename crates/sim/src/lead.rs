@@ -73,6 +73,7 @@ impl World {
             config.suspension_ms = SUSPENSION_MS;
         }
         let meta = Meta::recover(config, epoch, now, &record);
+        self.end_term(number);
         self.masters[number] = Master::new(process, clock, meta);
         self.masters[number].set_timer(&mut self.net);
         self.leader = number;

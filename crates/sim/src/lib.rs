@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod beat;
+mod check;
 mod clock;
 mod desk;
 mod end;
@@ -41,13 +42,16 @@ mod service;
 mod store;
 mod survival;
 mod task;
+mod term;
 mod transfer;
 mod verbs;
+mod watched;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use desk::{Tally, Violation};
+pub use log::Detail;
 pub use scenario::{Kind, Scenario};
 
 use world::World;
@@ -55,8 +59,8 @@ use world::World;
 /// What a run came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// A number that two runs share only if the same happened in them.
-    pub hash: u64,
+    /// A number that two runs share only if the same happened in them; only of runs that [were written down](Detail).
+    pub hash: Option<u64>,
     /// Events until the faults ended, and until the end of the run.
     pub events: (u64, u64),
     /// How operations ended.
@@ -65,10 +69,10 @@ pub struct Report {
     pub violation: Option<Violation>,
 }
 
-/// Runs a cluster through `events` events with faults, and then to its end. `prints` has everything that happens printed.
+/// Runs a cluster through `events` events with faults, and then to its end.
 #[must_use]
-pub fn run(seed: u64, kind: Kind, events: u64, prints: bool) -> Report {
-    let mut world = World::new(seed, kind, events, prints);
+pub fn run(seed: u64, kind: Kind, events: u64, detail: Detail) -> Report {
+    let mut world = World::new(seed, kind, events, detail);
     let drive = |world: &mut World| {
         world.settle();
         while world.desk.event < events && world.desk.violation.is_none() {
@@ -78,6 +82,7 @@ pub fn run(seed: u64, kind: Kind, events: u64, prints: bool) -> Report {
         if world.desk.violation.is_none() {
             world.converge();
         }
+        (0..world.masters.len()).for_each(|number| world.end_term(number));
         event
     };
     let driven = catch_unwind(AssertUnwindSafe(|| drive(&mut world)));

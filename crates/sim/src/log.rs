@@ -1,20 +1,37 @@
 use std::fmt::{Arguments, Write};
 
-/// What happened, in order: always as one number, and as text if somebody is to read it.
-#[derive(Debug, Default)]
+/// How much is written down of what happens in a run. It takes longer than the run itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Nothing.
+    Nothing,
+    /// All of it, as one number.
+    Hash,
+    /// All of it, printed too.
+    Lines,
+}
+
+/// What happened, in order.
+#[derive(Debug)]
 pub(crate) struct Log {
     hash: u64,
     line: String,
-    prints: bool,
+    detail: Detail,
 }
 
 impl Log {
-    pub(crate) fn new(prints: bool) -> Self {
-        Self { hash: 0xcbf2_9ce4_8422_2325, line: String::new(), prints }
+    pub(crate) fn new(detail: Detail) -> Self {
+        Self { hash: 0xcbf2_9ce4_8422_2325, line: String::new(), detail }
     }
 
     /// Adds a line.
     pub(crate) fn add(&mut self, now_us: u64, what: Arguments<'_>) {
+        if self.detail != Detail::Nothing {
+            self.write(now_us, what);
+        }
+    }
+
+    fn write(&mut self, now_us: u64, what: Arguments<'_>) {
         self.line.clear();
         // Writing to a string does not fail.
         let _ = write!(self.line, "{:>10}.{:03} ms  {what}", now_us / 1_000, now_us % 1_000);
@@ -22,13 +39,13 @@ impl Log {
             let word = chunk.iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
             self.hash = (self.hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
         }
-        if self.prints {
+        if self.detail == Detail::Lines {
             println!("{}", self.line);
         }
     }
 
     /// Two runs with the same lines have the same.
-    pub(crate) fn hash(&self) -> u64 {
-        self.hash
+    pub(crate) fn hash(&self) -> Option<u64> {
+        (self.detail != Detail::Nothing).then_some(self.hash)
     }
 }

@@ -13,12 +13,13 @@ use crate::key::{KEYS, number_of};
 use crate::message::Message;
 use crate::net::{ConnId, Event, Net, Process, Side};
 use crate::store::{LEASE_US, Store};
+use crate::watched::Watched;
 
 pub(crate) struct Master {
     pub(crate) process: Process,
     pub(crate) is_alive: bool,
     clock: Clock,
-    pub(crate) meta: Meta,
+    pub(crate) meta: Watched,
     /// It leads, as far as it knows.
     pub(crate) leads: bool,
     /// From when on, by its own clock, others may lead; absent where there is no other.
@@ -78,7 +79,7 @@ impl Master {
             process,
             is_alive: true,
             clock,
-            meta,
+            meta: Watched::new(meta),
             leads,
             valid_until,
             cut_off_until_us: 0,
@@ -170,7 +171,7 @@ impl Master {
                     self.clients.remove(&conn);
                     if self.pings.get(&client) == Some(&conn) {
                         self.pings.remove(&client);
-                        self.meta.handle_disconnect(self.clock.tick(net.now_us), client);
+                        self.meta.change().handle_disconnect(self.clock.tick(net.now_us), client);
                     }
                 }
             }
@@ -195,7 +196,7 @@ impl Master {
             return net.close(conn, Side::Server);
         }
         let (now, is_known) = (self.clock.tick(net.now_us), self.writes.is_empty());
-        let reply = self.meta.handle_suspended(now, client, &request, is_known);
+        let reply = self.meta.change().handle_suspended(now, client, &request, is_known);
         if matches!(reply, Reply::Located { .. }) {
             desk.fault("looked up without a lease");
         }
@@ -206,7 +207,7 @@ impl Master {
         if matches!(reply, Reply::Pong(_)) {
             let again = self.pings.insert(client, conn) == Some(conn);
             let again = again && !self.late.contains(&conn);
-            self.meta.note_ping(self.clock.tick(net.now_us), client, again);
+            self.meta.change().note_ping(self.clock.tick(net.now_us), client, again);
         }
         let mut frame = Vec::new();
         mooncake_wire::encode_reply(&mut frame, 0, reply);
@@ -234,7 +235,7 @@ impl Master {
         if self.meta.serves() {
             desk.survivors.retain(|key, _| !names(&request, *key));
         }
-        let reply = self.meta.handle(self.clock.tick(net.now_us), client, &request);
+        let reply = self.meta.change().handle(self.clock.tick(net.now_us), client, &request);
         self.note(conn, &request, &reply, &before, (net.now_us, desk));
         self.send(conn, client, &reply, net);
     }
@@ -323,7 +324,7 @@ impl Master {
             .add(net.now_us, format_args!("{:?} has written {:?}", self.process, write.effects));
         for effect in write.effects {
             store.apply(effect);
-            self.meta.handle_recorded(self.clock.tick(net.now_us), effect);
+            self.meta.change().handle_recorded(self.clock.tick(net.now_us), effect);
         }
         if !self.writes.is_empty() {
             self.write_on(net);
@@ -358,15 +359,17 @@ impl Master {
         }
         let now = self.clock.tick(net.now_us);
         if self.meta.poll_timeout().is_some_and(|due| due <= now) {
-            self.meta.handle_timeout(now);
+            self.meta.change().handle_timeout(now);
         }
         self.set_timer(net);
     }
 
     /// After the state machine was used.
     pub(crate) fn set_timer(&mut self, net: &mut Net) {
-        for effect in self.meta.take_effects() {
-            self.write(vec![effect], None, net);
+        if self.meta.has_effects() {
+            for effect in self.meta.change().take_effects() {
+                self.write(vec![effect], None, net);
+            }
         }
         let Some(due) = self.meta.poll_timeout() else { return };
         // What is left to do is done after others were served.

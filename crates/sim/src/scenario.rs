@@ -61,6 +61,24 @@ impl Kind {
     /// All of them.
     pub const ALL: [Kind; 5] =
         [Kind::Calm, Kind::Network, Kind::Processes, Kind::Masters, Kind::Leaders];
+
+    /// What it is called where runs are chosen.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Calm => "calm",
+            Self::Network => "network",
+            Self::Processes => "processes",
+            Self::Masters => "masters",
+            Self::Leaders => "leaders",
+        }
+    }
+
+    /// The kind of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Kind> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
 }
 
 fn one_of<T: Copy>(chance: &mut Chance, of: &[T]) -> T {

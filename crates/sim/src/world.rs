@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use mooncake_client::Chance;
 use mooncake_client::membership::{Lent, Membership};
 use mooncake_meta::{Config, Meta};
-use mooncake_types::{ClientId, Placement, SegmentId, Tick, Version};
+use mooncake_types::{ClientId, SegmentId, Tick};
 
 use crate::beat::Beat;
+use crate::check::Place;
 use crate::clock::Clock;
 use crate::desk::Desk;
 use crate::host::Host;
 use crate::key::KEYS;
-use crate::log::Log;
-use crate::master::{Granted, Master, version_of};
+use crate::log::{Detail, Log};
+use crate::master::{Master, version_of};
 use crate::member::{Around, CALLER, Member};
 use crate::message::Message;
 use crate::net::{ConnId, Event, Net, Part, Process, Side, Site};
@@ -42,19 +43,18 @@ pub(crate) struct World {
     pub(crate) names: Vec<&'static str>,
     pub(crate) processes: u64,
     /// Where readers of each key are sent.
-    places: Vec<Vec<Place>>,
+    pub(crate) places: Vec<Vec<Place>>,
+    /// Those are of the last event.
+    pub(crate) knows_places: bool,
 }
 
-/// A version, and where a range of it lies.
-type Place = (Version, SegmentId, u64);
-
 impl World {
-    pub(crate) fn new(seed: u64, kind: Kind, events: u64, prints: bool) -> Self {
+    pub(crate) fn new(seed: u64, kind: Kind, events: u64, detail: Detail) -> Self {
         let scenario = Scenario::new(seed, kind, events);
         let mut chance = Chance::new(seed);
         let mut net = Net::new(&scenario, Chance::new(chance.bits()));
         net.faults = Faults::default();
-        let mut desk = Desk::new(&scenario, kind, Chance::new(chance.bits()), Log::new(prints));
+        let mut desk = Desk::new(&scenario, kind, Chance::new(chance.bits()), Log::new(detail));
         desk.log.add(0, format_args!("{scenario:?}"));
         let names = (0..scenario.nodes).map(name_of).collect();
         let process = Process { site: Site::Master(0), incarnation: 1 };
@@ -77,6 +77,7 @@ impl World {
             names,
             processes: 1,
             places: vec![Vec::new(); KEYS.len()],
+            knows_places: false,
         };
         if kind == Kind::Leaders {
             world.add_standby();
@@ -285,6 +286,7 @@ impl World {
                 if number_of(site) == self.leader {
                     self.remember_survivors();
                 }
+                self.end_term(number_of(site));
                 self.masters[number_of(site)] = Master::standby(process, clock);
                 match self.masters.len() {
                     1 => self.lead(0),
@@ -300,71 +302,6 @@ impl World {
             self.net.after(0, event);
         }
     }
-
-    fn check(&mut self) {
-        let Self { desk, masters, hosts, net, scenario, .. } = self;
-        let master = &mut masters[self.leader];
-        let granted = master.take_granted();
-        if !master.is_alive || !master.leads {
-            return;
-        }
-        if let Err(violation) = master.meta.check() {
-            desk.blame("the master's invariants hold", format!("{violation:?}"));
-        }
-        for host in hosts.iter_mut().filter_map(|host| host.node.as_mut()) {
-            for (version, range) in host.take_changes() {
-                let owner = master.owner_of(host.segment, range, desk.keys);
-                if let Some((key, owner)) = owner.filter(|(_, owner)| *owner != version) {
-                    let text = format!(
-                        "{version} is written to {range:?} of {}, where {owner} of key {key} lies",
-                        host.name
-                    );
-                    desk.blame("no write lands in a range of another object", text);
-                }
-            }
-        }
-        let held_ms = scenario.put_release_ms - scenario.put_discard_ms;
-        let is_held = |granted: &&Granted| {
-            // Clocks run at different rates.
-            let until_us = granted.reported_us.map(|at| at + 990 * held_ms);
-            until_us.is_some_and(|until_us| net.now_us < until_us)
-        };
-        for granted in granted.iter().filter(is_held) {
-            let mut nodes = hosts.iter().filter_map(|host| host.node.as_ref());
-            let node = nodes.find(|node| node.segment == granted.segment);
-            let older = node.and_then(|it| it.older_writer(granted.range, granted.version.epoch));
-            if let Some(older) = older {
-                desk.blame("L5", format!("{granted:?} although {older:?} may be at work"));
-            }
-        }
-        let meta = &master.meta;
-        let missing = desk.survivors.len();
-        desk.survivors.retain(|&key, known| version_of(meta, key) < Some(known.located.version));
-        desk.tally.survived += (missing - desk.survivors.len()) as u64;
-        if desk.judges_misses {
-            for key in 0..desk.keys {
-                let places = places_of(&master.meta, key);
-                let known = std::mem::replace(&mut self.places[key], places);
-                // Who reads a replica that is moved away looks up once more, and may be late again.
-                let has_moved = !known.iter().all(|place| self.places[key].contains(place))
-                    && known.first().map(|place| place.0)
-                        == self.places[key].first().map(|it| it.0);
-                if self.places[key].is_empty() || has_moved {
-                    desk.history.absent(key, desk.event);
-                }
-            }
-        }
-    }
-}
-
-fn places_of(meta: &Meta, key: usize) -> Vec<Place> {
-    let Some(report) = meta.peek(KEYS[key]).filter(|report| report.complete) else {
-        return Vec::new();
-    };
-    let version = report.located.version;
-    let place =
-        |range: &Placement| (version, report.segments[range.segment as usize].id, range.offset);
-    report.located.placements.iter().map(place).collect()
 }
 
 fn number_of(site: Site) -> usize {

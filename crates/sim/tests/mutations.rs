@@ -2,7 +2,7 @@
 
 #![cfg(debug_assertions)]
 
-use mooncake_sim::{Kind, run};
+use mooncake_sim::{Detail, Kind, run};
 use mooncake_types::mutation::{Rule, break_rule};
 
 const EVENTS: u64 = 500;
@@ -12,9 +12,9 @@ fn finds(rule: Rule, kinds: &[Kind], most: u64) {
     for seed in 0..most {
         for &kind in kinds {
             break_rule(Some(rule));
-            if let Some(violation) = run(seed, kind, EVENTS, false).violation {
+            if let Some(violation) = run(seed, kind, EVENTS, Detail::Nothing).violation {
                 break_rule(None);
-                if run(seed, kind, EVENTS, false).violation.is_some() {
+                if run(seed, kind, EVENTS, Detail::Nothing).violation.is_some() {
                     continue;
                 }
                 println!("{rule:?} broken: run {seed}, {kind:?}, finds {violation:?}");

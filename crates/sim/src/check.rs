@@ -1,0 +1,104 @@
+//! What is looked at after each event.
+
+use mooncake_meta::Meta;
+use mooncake_types::{Placement, SegmentId, Version};
+
+use crate::key::KEYS;
+use crate::master::{Granted, version_of};
+use crate::world::World;
+
+/// A version, and where a range of it lies.
+pub(crate) type Place = (Version, SegmentId, u64);
+
+impl World {
+    /// What must never be, after each event.
+    pub(crate) fn check(&mut self) {
+        let master = &mut self.masters[self.leader];
+        let granted = master.take_granted();
+        if !master.is_alive || !master.leads {
+            return;
+        }
+        let is_changed = master.meta.take_is_changed();
+        if is_changed && let Err(violation) = master.meta.check() {
+            self.desk.blame("the master's invariants hold", format!("{violation:?}"));
+        }
+        self.check_writes();
+        self.check_grants(&granted);
+        if is_changed {
+            let (desk, meta) = (&mut self.desk, &self.masters[self.leader].meta);
+            let missing = desk.survivors.len();
+            desk.survivors
+                .retain(|&key, known| version_of(meta, key) < Some(known.located.version));
+            desk.tally.survived += (missing - desk.survivors.len()) as u64;
+        }
+        if self.desk.judges_misses {
+            self.note_absence(is_changed);
+        }
+    }
+
+    /// No byte changes where what readers are given lies.
+    fn check_writes(&mut self) {
+        let Self { desk, masters, hosts, .. } = self;
+        let master = &masters[self.leader];
+        for host in hosts.iter_mut().filter_map(|host| host.node.as_mut()) {
+            for (version, range) in host.take_changes() {
+                let owner = master.owner_of(host.segment, range, desk.keys);
+                if let Some((key, owner)) = owner.filter(|(_, owner)| *owner != version) {
+                    let text = format!(
+                        "{version} is written to {range:?} of {}, where {owner} of key {key} lies",
+                        host.name
+                    );
+                    desk.blame("no write lands in a range of another object", text);
+                }
+            }
+        }
+    }
+
+    /// L5: nothing is granted where a writer of an older leader may be at work.
+    fn check_grants(&mut self, granted: &[Granted]) {
+        let Self { desk, hosts, net, scenario, .. } = self;
+        let held_ms = scenario.put_release_ms - scenario.put_discard_ms;
+        let is_held = |granted: &&Granted| {
+            // Clocks run at different rates.
+            let until_us = granted.reported_us.map(|at| at + 990 * held_ms);
+            until_us.is_some_and(|until_us| net.now_us < until_us)
+        };
+        for granted in granted.iter().filter(is_held) {
+            let mut nodes = hosts.iter().filter_map(|host| host.node.as_ref());
+            let node = nodes.find(|node| node.segment == granted.segment);
+            let older = node.and_then(|it| it.older_writer(granted.range, granted.version.epoch));
+            if let Some(older) = older {
+                desk.blame("L5", format!("{granted:?} although {older:?} may be at work"));
+            }
+        }
+    }
+
+    /// Learns which keys are not there, or not where they were.
+    fn note_absence(&mut self, is_changed: bool) {
+        let Self { desk, masters, places, .. } = self;
+        let meta = &masters[self.leader].meta;
+        let knows_places = std::mem::replace(&mut self.knows_places, true);
+        for (key, there) in places.iter_mut().enumerate().take(desk.keys) {
+            let mut has_moved = false;
+            if is_changed || !knows_places {
+                let known = std::mem::replace(there, places_of(meta, key));
+                // Who reads a replica that is moved away looks up once more, and may be late again.
+                has_moved = !known.iter().all(|place| there.contains(place))
+                    && known.first().map(|place| place.0) == there.first().map(|place| place.0);
+            }
+            if there.is_empty() || has_moved {
+                desk.history.absent(key, desk.event);
+            }
+        }
+    }
+}
+
+fn places_of(meta: &Meta, key: usize) -> Vec<Place> {
+    let Some(report) = meta.peek(KEYS[key]).filter(|report| report.complete) else {
+        return Vec::new();
+    };
+    let version = report.located.version;
+    let place =
+        |range: &Placement| (version, report.segments[range.segment as usize].id, range.offset);
+    report.located.placements.iter().map(place).collect()
+}

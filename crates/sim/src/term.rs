@@ -1,0 +1,17 @@
+use crate::world::World;
+
+impl World {
+    /// What a master has counted is added up, before another takes its place and at the end.
+    pub(crate) fn end_term(&mut self, number: usize) {
+        let counters = self.masters[number].meta.stats().counters;
+        let counts = [
+            ("evicted objects", counters.evicted_keys),
+            ("objects lost with their segments", counters.lost_keys),
+            ("puts given up by masters", counters.puts_discarded),
+            ("replicas repaired", counters.repaired_replicas),
+        ];
+        for (name, count) in counts {
+            self.desk.meet(name, count);
+        }
+    }
+}
