@@ -31,7 +31,7 @@ SETTINGS = {
 }
 BUILD = ["cargo", "build", "--release", "--locked", "--quiet"]
 PARTS = [
-    ["--package", "mooncake-cli", "--bin", "mooncake_master"],
+    ["--package", "mooncake-cli", "--bins"],
     ["--package", "mooncake-client", "--example", "master_load"],
 ]
 WORKS = ["exist", "get", "put"]

@@ -89,7 +89,7 @@ def libraries(name):
     """The shared libraries that the module and the master load and that the package does not bring."""
     package = site_packages(name) / "mooncake"
     modules = [*package.glob("_native*.so"), *package.glob("store.so")]
-    programs = [path for path in [HOME / name / "bin" / "mooncake_master", package / "mooncake_master"] if is_elf(path)]
+    programs = [path for path in [HOME / name / "bin" / "mooncake", package / "mooncake_master"] if is_elf(path)]
     needed = set()
     for path in [*modules, *programs]:
         listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout

@@ -25,7 +25,10 @@ def test_a_module_becomes_its_program(module: str, program: str) -> None:
         "mooncake_client": ["--host=127.0.0.1", f"--master_server_address=127.0.0.1:{port}"],
     }
     process = Process("python", "-m", f"mooncake.{module}", *flags[program])
-    process.wait_ready(lambda: Path(f"/proc/{process.pid}/exe").resolve().name == program)
+    about = Path(f"/proc/{process.pid}")
+    # One program serves under both names.
+    process.wait_ready(lambda: (about / "exe").resolve().name == "mooncake")
+    process.wait_ready(lambda: (about / "comm").read_text().strip() == program)
     process.stop()
 
 

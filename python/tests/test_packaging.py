@@ -9,7 +9,7 @@ from pathlib import Path
 import mooncake
 
 DISTRIBUTION = "mooncake-store-rs"
-MAX_WHEEL_BYTES = 15 << 20
+MAX_WHEEL_BYTES = 15_000_000
 COMMANDS = {"mooncake", "mooncake_master", "mooncake_client"}
 # libgcc_s comes with glibc wherever glibc is packaged.
 SYSTEM = {

@@ -1,4 +1,5 @@
-//! The programs of Mooncake Store: `mooncake_master`, `mooncake_client`, and `mooncake`, which holds them all.
+//! The programs of Mooncake Store: `mooncake`, which holds them all, and `mooncake_master` and `mooncake_client`, which are
+//! names for two of its commands.
 //!
 //! Here are flags, configuration files, logs and signals; what the programs do lies in `mooncake-master` and
 //! `mooncake-client`. Enter at [`master::main`] and [`client::main`]; `gflags` says which spellings of flags are
@@ -7,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+pub mod alias;
 mod arguments;
 pub mod client;
 pub mod command_line;

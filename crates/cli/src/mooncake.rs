@@ -1,10 +1,11 @@
 //! `mooncake`: all programs of the store under one name.
 
+use std::ffi::CString;
 use std::process::ExitCode;
 
 use crate::exit::{complain, say};
 use crate::nearest::nearest;
-use crate::{client, doctor, drain, master, replay};
+use crate::{alias, client, doctor, drain, master, replay};
 
 struct Program {
     name: &'static str,
@@ -36,15 +37,34 @@ const PROGRAMS: &[Program] = &[
     },
 ];
 
-/// Runs the program that the first argument names. `args` are without the program's own name.
+impl Program {
+    fn find(name: &str) -> Option<&'static Self> {
+        PROGRAMS.iter().find(|program| program.name == name)
+    }
+
+    /// Runs it, under the name by which operators look for it.
+    fn run(&self, args: &[String]) -> ExitCode {
+        if let Ok(name) = CString::new(format!("mooncake_{}", self.name)) {
+            // What a process is called changes nothing that it does.
+            let _ = rustix::thread::set_name(&name);
+        }
+        (self.main)(args)
+    }
+}
+
+/// Runs the program that this process is called after, or else the first argument. `args` are without the program's own name.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
+    let own = alias::command_of(std::env::args_os().next());
+    if let Some(program) = own.as_deref().and_then(Program::find) {
+        return program.run(args);
+    }
     let Some((name, rest)) = args.split_first() else {
         complain(format_args!("{}", usage()));
         return ExitCode::from(2);
     };
-    if let Some(program) = PROGRAMS.iter().find(|program| program.name == name) {
-        return (program.main)(rest);
+    if let Some(program) = Program::find(name) {
+        return program.run(rest);
     }
     match name.trim_start_matches('-') {
         "help" | "h" => {

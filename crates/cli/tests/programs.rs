@@ -64,6 +64,32 @@ fn a_master_starts_again_at_once_on_the_same_ports() {
 }
 
 #[test]
+fn operators_find_a_program_by_its_name_however_it_was_started() {
+    let comm = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).expect("it runs");
+    let mut starts = vec![(MASTER, ANY_PORTS.to_vec())];
+    starts.push((MOONCAKE, [&["master"][..], &ANY_PORTS].concat()));
+    for (path, args) in starts {
+        let program = Program::start(path, &args);
+        program.first_line("the master serves");
+        assert_eq!(comm(program.id()), "mooncake_master\n", "{path}");
+    }
+}
+
+#[test]
+fn a_name_without_its_program_says_what_is_missing() {
+    let folder = std::env::temp_dir().join(format!("mooncake-alone-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let alone = folder.join("mooncake_client");
+    std::fs::copy(CLIENT, &alone).expect("a copy");
+    let output = output(alone.to_str().expect("text"), &["--help"]);
+    std::fs::remove_dir_all(&folder).expect("it is there");
+    let said = String::from_utf8(output.stderr).expect("text");
+    let missing = folder.join("mooncake").display().to_string();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with(&format!("mooncake_client: cannot run {missing}: ")), "{said}");
+}
+
+#[test]
 fn a_master_logs_its_metrics_and_what_has_no_effect() {
     let master = Master::start(MASTER, &["--enable_metadata_cleanup_on_timeout"]);
     master.program.first_line("no effect without --enable_http_metadata_server");

@@ -1,9 +1,9 @@
-//! See [`mooncake_cli::client`].
+//! See [`mooncake_cli::client`]. The code is that of `mooncake`.
 
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    mooncake_cli::with_arguments(mooncake_cli::client::main)
+    mooncake_cli::alias::run("mooncake_client")
 }

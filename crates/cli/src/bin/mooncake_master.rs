@@ -1,9 +1,9 @@
-//! See [`mooncake_cli::master`].
+//! See [`mooncake_cli::master`]. The code is that of `mooncake`.
 
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    mooncake_cli::with_arguments(mooncake_cli::master::main)
+    mooncake_cli::alias::run("mooncake_master")
 }

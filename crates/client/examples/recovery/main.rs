@@ -2,7 +2,7 @@
 //! its own that is ended by SIGKILL and started again at the same port.
 //!
 //! ```sh
-//! cargo build --release -p mooncake-cli --bin mooncake_master
+//! cargo build --release -p mooncake-cli --bins
 //! cargo run --release -p mooncake-client --example recovery -- target/release/mooncake_master [objects] [rounds]
 //! ```
 //!
