@@ -66,7 +66,7 @@ def site_packages(name):
     return pathlib.Path(scheme)
 
 
-def wheel_mib(name, folder):
+def wheel_mb(name, folder):
     """The wheel of the package, downloaded or built into `folder`."""
     requirement = CPP_PACKAGE if name == "cpp" else str(ROOT)
     target = folder / name
@@ -74,15 +74,15 @@ def wheel_mib(name, folder):
     (wheel,) = target.glob("*.whl")
     size = wheel.stat().st_size
     wheel.unlink()
-    return size / (1 << 20)
+    return size / 1e6
 
 
-def installed_mib(name):
+def installed_mb(name):
     recorded = {path for package in (site_packages(name) / "mooncake").rglob("*") for path in [package]}
     libraries = site_packages(name).glob("mooncake*.libs/*")
     commands = (HOME / name / "bin").glob("mooncake*")
     files = {path.resolve() for path in [*recorded, *libraries, *commands] if path.is_file() and path.suffix != ".pyc"}
-    return sum(path.stat().st_size for path in files) / (1 << 20)
+    return sum(path.stat().st_size for path in files) / 1e6
 
 
 def libraries(name):
@@ -135,8 +135,8 @@ def main():
     ensure_rust(None)
     imports = import_ms(arguments.rounds)
     rows = [
-        ("wheel, MiB", {name: f"{wheel_mib(name, HOME / 'wheels'):.1f}" for name in PACKAGES}),
-        ("installed, MiB", {name: f"{installed_mib(name):.1f}" for name in PACKAGES}),
+        ("wheel, MB", {name: f"{wheel_mb(name, HOME / 'wheels'):.1f}" for name in PACKAGES}),
+        ("installed, MB", {name: f"{installed_mb(name):.1f}" for name in PACKAGES}),
         ("import mooncake.store, ms", {name: f"{imports[name]:.0f}" for name in PACKAGES}),
         ("setup with 64 MiB, ms", {name: f"{setup_ms(name, arguments.rounds):.1f}" for name in PACKAGES}),
         ("libraries of the system", {name: ", ".join(libraries(name)) for name in PACKAGES}),
