@@ -54,9 +54,10 @@ fn every_flag_of_the_pool_arrives() {
                 --dynamic_replication_heat_window_seconds=20|--dynamic_replication_admission_qps_threshold=1.5|\
                 --dynamic_replication_max_memory_replicas=3|--enable_http_metadata_server|\
                 --http_metadata_server_port=8081|--http_metadata_server_host=127.0.0.3|\
-                --enable_metadata_cleanup_on_timeout|--metadata_cluster_id=blue/";
+                --enable_metadata_cleanup_on_timeout|--metadata_cluster_id=blue/|--noha_warm_standby";
     let expected = Config {
         leadership: LeadershipConfig::default(),
+        warm_standby: false,
         rpc_address: "127.0.0.1".to_owned(),
         rpc_port: 1234,
         metrics_host: "127.0.0.2".to_owned(),

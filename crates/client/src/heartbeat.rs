@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 
 use mooncake_memory::Private;
 use mooncake_transfer::SegmentHost;
-use mooncake_types::{Epoch, ErrorCode, InventoryPage, Reply, Request, SegmentId, Tick, limits};
+use mooncake_types::{
+    ChangesPage, Epoch, ErrorCode, InventoryPage, Reply, Request, SegmentId, Tick, limits,
+};
 
 use crate::clock::Clock;
 use crate::membership::{Deed, Lent, Membership};
-use crate::node::{Host, Inventory, Listed};
+use crate::node::{Changed, Host, Inventory, Listed};
 use crate::ops::CallError;
 use crate::reports::Reports;
 use crate::rpc::{Connection, DialError, Dialer};
@@ -100,6 +102,9 @@ impl Bond {
                 self.replied(reply)
             }
             Deed::Report { segment, page, from } => self.report(segment, page, from),
+            Deed::ReportChanges { segment, page, since } => {
+                self.report_changes(segment, page, since)
+            }
             Deed::StartEmpty { segment } => self.start_empty(segment),
             Deed::Drop(ranges) => {
                 let mut dropped = ranges.to_vec();
@@ -136,6 +141,27 @@ impl Bond {
                 (reply.map_err(|failure| failure.error), *next)
             }
             Err(code) => (Ok(Reply::Done(Err(*code))), None),
+        };
+        let error = reply.as_ref().err().cloned();
+        self.membership.on_reported(self.clock.now(), next, reply);
+        error.map_or(Turn::Done, Turn::NotAnswered)
+    }
+
+    /// Tells the master what changed in a segment, one page; as a rule there is no other.
+    fn report_changes(&mut self, segment: SegmentId, page: u32, since: u64) -> Turn {
+        let changed = self.host.changed(segment, since, limits::MAX_INVENTORY_PAGE_ENTRIES);
+        let (reply, next) = match changed {
+            Ok(Some(Changed { entries, gone, cursor, more })) => {
+                let entries = entries.iter().map(Listed::report).collect();
+                let page = ChangesPage { segment, page, last: !more, entries, gone };
+                let reply = ask(&mut self.connection, &Request::ReportChanges(page));
+                (reply, more.then_some(cursor))
+            }
+            Ok(None) => {
+                self.membership.on_changes_forgotten();
+                return Turn::Done;
+            }
+            Err(code) => (Ok(Reply::Done(Err(code))), None),
         };
         let error = reply.as_ref().err().cloned();
         self.membership.on_reported(self.clock.now(), next, reply);

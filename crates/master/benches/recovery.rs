@@ -1,18 +1,20 @@
 //! What it takes a new leader to know the pool again: inventories of two segments, decoded from frames and applied.
 //!
-//! `cargo bench -p mooncake-master --bench recovery [-- OBJECTS]`. Keys have 120 bytes. The time to build the frames is not
-//! counted; memory is what the process holds resident, at the end and at most.
+//! `cargo bench -p mooncake-master --bench recovery [-- OBJECTS] [warm]`. Keys have 120 bytes. The time to build the frames is
+//! not counted; memory is what the process holds resident, at the end and at most. With `warm` the master followed the
+//! segments before, which is not counted either, and is told that nothing changed since.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark needs a clock")]
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mooncake_meta::{Config, Member, Meta, Record};
+use mooncake_meta::{Config, Member, Meta, Record, Shadow};
 use mooncake_types::limits::MAX_INVENTORY_PAGE_ENTRIES;
 use mooncake_types::{
-    ClientId, Epoch, InventoryEntry, InventoryPage, MountOutcome, MountSegment, Reply, Request,
-    SegmentId, Tick, Version,
+    ChangesPage, ClientId, Epoch, FollowPage, InventoryEntry, InventoryPage, MountOutcome,
+    MountSegment, Reply, Request, SegmentId, Tick, Version,
 };
 use mooncake_wire::{HEADER_LEN, decode_request, encode_request};
 
@@ -34,77 +36,157 @@ fn mebibytes(name: &str) -> f64 {
     kibibytes.parse::<f64>().expect("a number") / 1024.0
 }
 
-/// The body of a page with the objects from `first` on.
-fn body(segment: SegmentId, page: u32, first: usize, objects: usize, start: usize) -> Bytes {
-    let count = objects.min(MAX_INVENTORY_PAGE_ENTRIES);
-    let keys: Vec<String> = (first..first + count).map(key).collect();
-    let entry = |(at, key): (usize, &'_ String)| -> (u64, Version, usize) {
-        let version = Version { epoch: Epoch(8), counter: at as u64 + 1 };
-        ((at - start) as u64 * OBJECT_BYTES, version, key.len())
-    };
-    let entries = keys.iter().enumerate().map(|(place, key)| {
-        let (offset, version, _) = entry((first + place, key));
-        InventoryEntry {
-            offset,
-            len: OBJECT_BYTES,
-            key,
-            version,
-            grant: version,
-            object_len: OBJECT_BYTES,
-            ..InventoryEntry::default()
+/// The objects of one segment, by their numbers.
+#[derive(Clone, Copy)]
+struct Share {
+    segment: SegmentId,
+    start: usize,
+    end: usize,
+}
+
+impl Share {
+    fn len_bytes(self) -> u64 {
+        ((self.end - self.start) as u64 + 1) * OBJECT_BYTES
+    }
+
+    /// Keys of a page that begins with an object, and whether it is the last.
+    fn keys(self, first: usize) -> (Vec<String>, bool) {
+        let end = self.end.min(first + MAX_INVENTORY_PAGE_ENTRIES);
+        ((first..end).map(key).collect(), end == self.end)
+    }
+
+    fn entries(self, first: usize, keys: &[String]) -> Vec<InventoryEntry<'_>> {
+        let entries = keys.iter().zip(first..).map(|(key, at)| {
+            let version = Version { epoch: Epoch(8), counter: at as u64 + 1 };
+            InventoryEntry {
+                offset: (at - self.start) as u64 * OBJECT_BYTES,
+                len: OBJECT_BYTES,
+                key,
+                version,
+                grant: version,
+                object_len: OBJECT_BYTES,
+                ..InventoryEntry::default()
+            }
+        });
+        entries.collect()
+    }
+
+    fn mount(self) -> Request<'static> {
+        Request::MountSegment(MountSegment {
+            id: self.segment,
+            name: "node:12345",
+            endpoint: "node:12345",
+            len: self.len_bytes(),
+            seen_epoch: Epoch(9),
+            is_empty: false,
+        })
+    }
+
+    /// What a standby knows that has followed the segment.
+    fn shadow(self) -> Shadow {
+        let mut shadow = Shadow::new(self.len_bytes());
+        let mut first = self.start;
+        loop {
+            let (keys, last) = self.keys(first);
+            let entries = self.entries(first, &keys);
+            first += keys.len();
+            let next = (!last).then(|| (first - self.start) as u64 * OBJECT_BYTES);
+            let page = FollowPage { entries, next, ..FollowPage::default() };
+            shadow.take(&page).expect("the page is sound");
+            if last {
+                return shadow;
+            }
         }
-    });
-    let last = objects == count;
-    let page = InventoryPage { segment, page, last, entries: entries.collect() };
-    let mut frame = Vec::new();
-    encode_request(&mut frame, 1, &Request::ReportInventory(page));
-    Bytes::from(frame).slice(HEADER_LEN..)
+    }
+}
+
+/// How long something took, and the longest piece of it.
+#[derive(Default)]
+struct Spent {
+    all: Duration,
+    longest: Duration,
+}
+
+impl Spent {
+    fn on<T>(&mut self, act: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        let done = act();
+        let took = begun.elapsed();
+        (self.all, self.longest) = (self.all + took, self.longest.max(took));
+        done
+    }
+}
+
+/// Every page of every segment is told.
+fn tell_all(meta: &mut Meta, shares: &[Share], spent: &mut Spent) {
+    for share in shares {
+        let reply = meta.handle(Tick(0), NODE, &share.mount());
+        assert_eq!(reply, Reply::Mounted(MountOutcome::WantsInventory));
+        let mut first = share.start;
+        for page in 0.. {
+            let (keys, last) = share.keys(first);
+            let entries = share.entries(first, &keys);
+            let inventory = InventoryPage { segment: share.segment, page, last, entries };
+            let mut frame = Vec::new();
+            encode_request(&mut frame, 1, &Request::ReportInventory(inventory));
+            let body = Bytes::from(frame).slice(HEADER_LEN..);
+            let reply = spent.on(|| {
+                let message = decode_request(body).expect("the frame is whole");
+                let request = message.request().expect("the message is sound");
+                meta.handle(Tick(0), NODE, &request)
+            });
+            assert_eq!(reply, Reply::Done(Ok(())));
+            first += keys.len();
+            if last {
+                break;
+            }
+        }
+    }
+}
+
+/// Every segment tells that nothing changed.
+fn tell_nothing(meta: &mut Meta, shares: &[Share], spent: &mut Spent) {
+    for share in shares {
+        let reply = meta.handle(Tick(0), NODE, &share.mount());
+        assert_eq!(reply, Reply::Mounted(MountOutcome::WantsChanges { since: 0 }));
+        let page = ChangesPage { segment: share.segment, last: true, ..ChangesPage::default() };
+        let reply = spent.on(|| meta.handle(Tick(0), NODE, &Request::ReportChanges(page)));
+        assert_eq!(reply, Reply::Done(Ok(())));
+    }
+    while !meta.serves() {
+        spent.on(|| meta.handle_timeout(Tick(0)));
+    }
 }
 
 fn main() {
     let objects = std::env::args().find_map(|text| text.parse().ok()).unwrap_or(OBJECTS);
+    let is_warm = std::env::args().any(|text| text == "warm");
+    let share = |(number, segment)| Share {
+        segment,
+        start: number * objects / 2,
+        end: (number + 1) * objects / 2,
+    };
+    let shares: Vec<Share> = SEGMENTS.into_iter().enumerate().map(share).collect();
     let members = SEGMENTS.map(|segment| Member { segment, behind: false }).to_vec();
     let record = Record { fresh: false, members };
-    let mut meta = Meta::recover(Config::default(), Epoch(9), Tick(0), &record);
     let before = mebibytes("VmRSS");
-    let (mut spent, mut longest) = (Duration::ZERO, Duration::ZERO);
-    for (number, segment) in SEGMENTS.into_iter().enumerate() {
-        let start = number * objects / 2;
-        let end = (number + 1) * objects / 2;
-        let mount = MountSegment {
-            id: segment,
-            name: "node:12345",
-            endpoint: "node:12345",
-            len: (objects as u64 / 2 + 1) * OBJECT_BYTES,
-            seen_epoch: Epoch(9),
-            is_empty: false,
-        };
-        let reply = meta.handle(Tick(0), NODE, &Request::MountSegment(mount));
-        assert_eq!(reply, Reply::Mounted(MountOutcome::WantsInventory));
-        let mut first = start;
-        for page in 0.. {
-            let body = body(segment, page, first, end - first, start);
-            let begun = Instant::now();
-            let message = decode_request(body).expect("the frame is whole");
-            let request = message.request().expect("the message is sound");
-            let reply = meta.handle(Tick(0), NODE, &request);
-            drop(request);
-            drop(message);
-            let took = begun.elapsed();
-            (spent, longest) = (spent + took, longest.max(took));
-            assert_eq!(reply, Reply::Done(Ok(())));
-            first = end.min(first + MAX_INVENTORY_PAGE_ENTRIES);
-            if first == end {
-                break;
-            }
-        }
+    let mut spent = Spent::default();
+    let mut meta = Meta::recover(Config::default(), Epoch(9), Tick(0), &record);
+    if is_warm {
+        let shadows = shares.iter().map(|share| (share.segment, share.shadow()));
+        let shadows: BTreeMap<SegmentId, Shadow> = shadows.collect();
+        println!("{:.1} MiB held by the standby", mebibytes("VmRSS") - before);
+        spent.on(|| meta.remember(shadows));
+        tell_nothing(&mut meta, &shares, &mut spent);
+    } else {
+        tell_all(&mut meta, &shares, &mut spent);
     }
     assert!(meta.serves() && meta.stats().keys == objects);
     let (held, most) = (mebibytes("VmRSS") - before, mebibytes("VmHWM") - before);
     println!(
         "{objects} objects, {:.3} s, longest page {:.2} ms",
-        spent.as_secs_f64(),
-        longest.as_secs_f64() * 1e3
+        spent.all.as_secs_f64(),
+        spent.longest.as_secs_f64() * 1e3
     );
     println!("{held:.1} MiB held, {most:.1} MiB at most: {:.2} times", most / held);
     println!("{:.0} bytes per object", held * 1024.0 * 1024.0 / objects as f64);

@@ -50,6 +50,8 @@ pub struct Config {
     pub busy_poll: Duration,
     /// Whether there are other masters, and what is remembered from start to start.
     pub leadership: LeadershipConfig,
+    /// Whether this master follows what the nodes hold while it stands by. It then needs as much memory as a leader.
+    pub warm_standby: bool,
     /// The rules of the pool.
     pub pool: mooncake_meta::Config,
 }
@@ -71,6 +73,7 @@ impl Default for Config {
             report_metrics: true,
             busy_poll: BusyWait::DEFAULT_LIMIT,
             leadership: LeadershipConfig::default(),
+            warm_standby: true,
             pool: mooncake_meta::Config::default(),
         }
     }

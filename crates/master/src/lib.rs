@@ -5,8 +5,8 @@
 //! metadata server of transfer engines, if there is one, which asks nobody.
 //! No object byte passes through here, and no rule about objects is decided here.
 //!
-//! Enter at [`Master::bind`], then [`Master::serve`], which goes from `standby` to a `reign` and back as the `leadership`
-//! of this master begins and ends. In the order of a request's way: `connection` reads and writes, `input` cuts frames,
+//! Enter at [`Master::bind`], then [`Master::serve`], which goes from `standby` (and `following`) to a `reign` and back as the
+//! `leadership` of this master begins and ends. In the order of a request's way: `connection` reads and writes, `input` cuts frames,
 //! `handshake` admits, `owner` calls the state machine and measures it.
 
 #![forbid(unsafe_code)]
@@ -19,6 +19,7 @@ mod clock;
 mod config;
 mod connection;
 mod drain_log;
+mod following;
 mod handshake;
 mod input;
 mod leadership;

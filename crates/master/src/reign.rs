@@ -1,5 +1,6 @@
 //! One term of this master as the leader: the state machine, and all who are served from it.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
@@ -7,8 +8,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use mooncake_ha::Change;
-use mooncake_meta::Meta;
-use mooncake_types::{ErrorCode, Tick};
+use mooncake_meta::{Meta, Shadow};
+use mooncake_types::{ErrorCode, SegmentId, Tick};
 use mooncake_wire::Refusal;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -44,13 +45,13 @@ pub(crate) struct Reign {
 }
 
 impl Reign {
-    /// Builds the state machine of a new leader.
+    /// Builds the state machine of a new leader, which knows what it followed.
     ///
     /// # Errors
     /// The system gives no thread.
     pub(crate) fn begin(
         config: Config,
-        term: &Term,
+        (term, followed): (&Term, BTreeMap<SegmentId, Shadow>),
         questions: Questions,
         cleanup: Option<Cleanup>,
     ) -> io::Result<Reign> {
@@ -58,7 +59,8 @@ impl Reign {
         let (recorded, durable) = mpsc::unbounded_channel();
         let recorder = Recorder::start(term, recorded)?;
         let clock = Clock::start();
-        let meta = meta(&config, term, clock.tick(Instant::now()));
+        let mut meta = meta(&config, term, clock.tick(Instant::now()));
+        meta.remember(followed);
         let lateness = recorder.lateness();
         let owner = Owner::new(meta, (term, lateness.clone()), clock, cleanup);
         let shell = Rc::new(Shell::new(config, owner, recorder, stopping));

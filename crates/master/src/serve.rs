@@ -1,5 +1,6 @@
 //! The owner thread: from one term to the next, and the end of all of them.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -8,6 +9,8 @@ use std::time::Duration;
 
 use mooncake_ha::StateFileError;
 use mooncake_http::{Limits, Server};
+use mooncake_meta::Shadow;
+use mooncake_types::SegmentId;
 use mooncake_types::host_port::join;
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -21,6 +24,7 @@ use crate::admin::{self, State};
 use crate::ask::{self, Asker, Chair, Questions};
 use crate::bind::Master;
 use crate::config::{Config, MetadataServer};
+use crate::following::{Followed, Following};
 use crate::leadership::{LeadershipConfig, Password, Seat, Standing, Term, Unwritten, alone};
 use crate::metadata_server::{self, Cleanup, Registry};
 use crate::reign::Reign;
@@ -64,14 +68,17 @@ impl Master {
         let first = (!seat.is_contested()).then(|| chair.take());
         let registry = Registry::new();
         let cleanup = cleanup(config.metadata_server.as_ref(), &registry);
-        let state = State { asker: asker.clone(), standing: seat.standing() };
+        let (followed, following) = watch::channel(Followed::default());
+        let followed = Rc::new(followed);
+        let state = State { asker: asker.clone(), standing: seat.standing(), following };
         let admin = Server::start("admin-http", admin, admin::router(state), Limits::default())?;
         let metadata = metadata.map(|listener| serve_metadata(listener, registry)).transpose()?;
         let listener = TcpListener::from_std(rpc)?;
         if config.report_metrics {
             spawn_local(report_metrics(asker, seat.standing()));
         }
-        let hall = Hall { config: Rc::new(config), listener, chair, cleanup, rpc_addr, admin_addr };
+        let config = Rc::new(config);
+        let hall = Hall { config, listener, chair, cleanup, followed, rpc_addr, admin_addr };
         let last = hall.serve(&mut seat, first, shutdown).await?;
         drop(hall);
         admin.begin_stop();
@@ -116,6 +123,8 @@ struct Hall {
     listener: TcpListener,
     chair: Chair,
     cleanup: Option<Cleanup>,
+    /// What a standby says of what it knows.
+    followed: Rc<watch::Sender<Followed>>,
     rpc_addr: SocketAddr,
     admin_addr: SocketAddr,
 }
@@ -135,14 +144,16 @@ impl Hall {
             info!(%rpc_addr, %admin_addr, "the master stands for election");
         }
         loop {
+            let following = self.follow(seat);
             let term = tokio::select! {
                 biased;
                 () = &mut shutdown => return Ok(None),
                 term = seat.term() => term,
                 () = turn_away(&self.config, &self.listener, &standing) => continue,
             };
+            let known = following.map(Following::end).unwrap_or_default();
             let questions = first.take().unwrap_or_else(|| self.chair.take());
-            let mut reign = self.begin(&term, questions)?;
+            let mut reign = self.begin((&term, known), questions)?;
             tokio::select! {
                 () = reign.last(&self.listener, &term) => {}
                 () = &mut shutdown => return Ok(Some((reign, term))),
@@ -153,9 +164,20 @@ impl Hall {
         }
     }
 
-    fn begin(&self, term: &Term, questions: Questions) -> io::Result<Reign> {
+    /// Follows what the nodes hold, if there are other masters.
+    fn follow(&self, seat: &Seat) -> Option<Following> {
+        let follows = seat.is_contested() && self.config.warm_standby;
+        let start = || Following::start(&self.config, seat.standing(), Rc::clone(&self.followed));
+        follows.then(start)
+    }
+
+    fn begin(
+        &self,
+        (term, known): (&Term, BTreeMap<SegmentId, Shadow>),
+        questions: Questions,
+    ) -> io::Result<Reign> {
         let config = Config::clone(&self.config);
-        let reign = Reign::begin(config, term, questions, self.cleanup.clone())?;
+        let reign = Reign::begin(config, (term, known), questions, self.cleanup.clone())?;
         let Hall { rpc_addr, admin_addr, .. } = self;
         let epoch = term.leadership.epoch();
         info!(%rpc_addr, %admin_addr, %epoch, "the master serves");

@@ -73,6 +73,15 @@ impl Index {
         }
     }
 
+    /// Makes room for this many keys more, so that none of the tables grows while they come.
+    pub(crate) fn reserve(&mut self, objects: &Slab<Object>, keys: usize) {
+        // They do not fall into the shards evenly.
+        let each = (keys / SHARDS).saturating_mul(17) / 16;
+        for shard in &mut self.shards {
+            shard.reserve(each, |&id| self.state.hash_one(&*objects[id].key));
+        }
+    }
+
     /// The key must not be in the index.
     pub(crate) fn insert(&mut self, objects: &Slab<Object>, id: u32) {
         self.insert_hashed(objects, id, self.hash(&objects[id].key));

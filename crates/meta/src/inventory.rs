@@ -21,7 +21,23 @@ use crate::slab::NONE;
 use crate::{Meta, Rule};
 
 /// What makes no sense.
-struct Nonsense;
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Nonsense;
+
+/// Entries whose keys are looked up ahead of them.
+const AHEAD: usize = 256;
+
+/// Whether an entry is one that some leader can have granted.
+pub(crate) fn read_entry<'a>(entry: &InventoryEntry<'a>) -> Result<Attributes<'a>, Nonsense> {
+    let end = entry.object_offset.checked_add(entry.len);
+    let is_sound = check_key(entry.key).is_ok()
+        && entry.len > 0
+        && entry.offset.checked_add(entry.len).is_some()
+        && entry.object_len <= limits::MAX_OBJECT_BYTES
+        && end.is_some_and(|end| end <= entry.object_len)
+        && entry.version <= entry.grant;
+    is_sound.then(|| Attributes::decode(entry.attributes)).flatten().ok_or(Nonsense)
+}
 
 /// A version of an object of which something was found.
 #[derive(Clone, Copy)]
@@ -47,6 +63,9 @@ impl Meta {
         }
         let progress = segment.recovering.filter(|_| !segment.struck);
         let progress = progress.ok_or(ErrorCode::UnavailableInCurrentStatus)?;
+        if page.page == 0 {
+            self.recovery.shadows.forget(page.segment);
+        }
         if page.page == 0 && progress.next_page > 0 {
             let known_to = progress.known_to.max(progress.end);
             self.segments[slot].recovering = Some(Progress { known_to, ..Progress::default() });
@@ -60,12 +79,20 @@ impl Meta {
         }
     }
 
-    fn take_page(&mut self, slot: u32, page: &InventoryPage<'_>) -> Result<(), Nonsense> {
+    pub(crate) fn take_page(
+        &mut self,
+        slot: u32,
+        page: &InventoryPage<'_>,
+    ) -> Result<(), Nonsense> {
         let mut progress = self.segments[slot].recovering.ok_or(Nonsense)?;
         if page.page != progress.next_page {
             return Err(Nonsense);
         }
         for (place, entry) in page.entries.iter().enumerate() {
+            if place % AHEAD == 0 {
+                let soon = page.entries[place..].iter().take(AHEAD);
+                self.index.fetch_ahead(&self.objects, &self.ranges, soon.map(|it| it.key));
+            }
             let attributes = self.check_entry(entry, progress.end)?;
             progress.end = entry.offset + entry.len;
             if entry.offset < progress.known_to {
@@ -95,19 +122,10 @@ impl Meta {
         entry: &InventoryEntry<'a>,
         from: u64,
     ) -> Result<Attributes<'a>, Nonsense> {
-        let end = entry.object_offset.checked_add(entry.len);
-        let is_sound = check_key(entry.key).is_ok()
-            && entry.len > 0
-            && entry.offset >= from
-            && entry.offset.checked_add(entry.len).is_some()
-            && entry.object_len <= limits::MAX_OBJECT_BYTES
-            && end.is_some_and(|end| end <= entry.object_len)
-            && entry.version <= entry.grant
-            && entry.grant.epoch < self.epoch;
-        if !is_sound {
-            return Err(Nonsense);
+        match entry.offset >= from && entry.grant.epoch < self.epoch {
+            true => read_entry(entry),
+            false => Err(Nonsense),
         }
-        Attributes::decode(entry.attributes).ok_or(Nonsense)
     }
 
     /// The segment has reported all. It takes puts from now on, unless it is marked behind.

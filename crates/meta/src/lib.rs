@@ -6,7 +6,7 @@
 //! drive it a million steps a second and replay every one.
 //!
 //! Enter at [`Meta`]. Each file is one verb or noun of the master: `put`, `read`, `remove`, `place`, `evict`,
-//! `mount`, `recover`, `inventory`, `undropped`, `sight`, `timeout`, `pin`, `upsert`, `group`, `clear`, `drain`, `drain_walk`, `drain_move`, `suspension`, `task_create`, `task_fetch`, `task_end`, `repair`, `replicate`; `record` has what is kept for each object;
+//! `mount`, `recover`, `inventory`, `shadow`, `replay`, `listing`, `undropped`, `sight`, `timeout`, `pin`, `upsert`, `group`, `clear`, `drain`, `drain_walk`, `drain_move`, `suspension`, `task_create`, `task_fetch`, `task_end`, `repair`, `replicate`; `record` has what is kept for each object;
 //! `class`, `reuse` and `ghosts` have what eviction knows about the use of objects; `check` has the invariants.
 //!
 //! Costs: a look-up, a grant and an eviction each touch only the objects that they are about. The queues in which
@@ -30,6 +30,7 @@ mod group;
 mod heat;
 mod index;
 mod inventory;
+mod listing;
 mod members;
 mod meta;
 mod mount;
@@ -47,6 +48,7 @@ mod recover;
 mod remains;
 mod remove;
 mod repair;
+mod replay;
 mod replicas;
 mod replicate;
 mod reply;
@@ -56,6 +58,7 @@ mod reuse;
 mod rng;
 mod rule;
 mod segments;
+mod shadow;
 mod sight;
 mod slab;
 mod stats;
@@ -76,4 +79,5 @@ pub use meta::Meta;
 pub use notice::Notice;
 pub use report::{KeyReport, SegmentReport};
 pub use rule::Rule;
+pub use shadow::{Senseless, Shadow};
 pub use stats::{Counters, Stats};

@@ -170,7 +170,8 @@ impl Meta {
     /// Answers one request of one client. Every request counts as a sign of life.
     pub fn handle(&mut self, now: Tick, from: ClientId, request: &Request<'_>) -> Reply {
         self.advance(now);
-        if from != ClientId::OPERATOR {
+        // Another master is no client.
+        if from != ClientId::OPERATOR && !matches!(request, Request::ListSegments { .. }) {
             if self.clients.get(from).is_none() && self.clients.len() >= limits::MAX_CLIENTS {
                 return Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
             }
@@ -188,6 +189,8 @@ impl Meta {
             Request::Ping { segments, unreachable } => self.ping(from, segments, unreachable),
             Request::MountSegment(mount) => self.mount(from, mount),
             Request::ReportInventory(page) => Reply::Done(self.report_inventory(from, page)),
+            Request::ReportChanges(page) => Reply::Done(self.report_changes(from, page)),
+            Request::ListSegments { from, limit } => self.list_segments(*from, *limit),
             Request::FetchDrops { dropped, limit } => self.fetch_drops(from, dropped, *limit),
             Request::UnmountSegment { id, grace_ms } => {
                 Reply::Done(self.unmount(from, *id, *grace_ms))
@@ -294,6 +297,7 @@ fn keys_of(request: &Request<'_>) -> usize {
         Request::PutEnd { puts } => puts.len(),
         Request::PutRevoke { puts } => puts.len(),
         Request::ReportInventory(page) => page.entries.len(),
+        Request::ReportChanges(page) => page.entries.len().max(page.gone.len()),
         Request::Dropped { dropped } | Request::FetchDrops { dropped, .. } => dropped.len(),
         Request::Retract { keys, ranges, .. } => keys.len().max(ranges.len()),
         Request::GetReplicaList { keys }
@@ -303,6 +307,7 @@ fn keys_of(request: &Request<'_>) -> usize {
         | Request::ClearReplicas { keys, .. } => keys.len(),
         Request::DrainSegments { segments } => segments.len(),
         Request::MountSegment(_)
+        | Request::ListSegments { .. }
         | Request::UnmountSegment { .. }
         | Request::Scan(_)
         | Request::CreateTask(_)

@@ -116,10 +116,11 @@ impl Meta {
             queues: [Queue::default(); SEGMENT_QUEUES],
         });
         self.hear_of_member(mount.id);
-        match outcome {
-            MountOutcome::WantsInventory => self.begin_inventory(slot),
-            _ => self.end_inventory(slot),
+        if outcome == MountOutcome::WantsInventory {
+            self.begin_inventory(slot);
+            return Ok(self.wanted(slot));
         }
+        self.end_inventory(slot);
         Ok(outcome)
     }
 
@@ -147,6 +148,7 @@ impl Meta {
             if mount.is_empty {
                 return Ok(self.give_up_content(slot));
             }
+            self.stop_replay(slot);
             self.segments.take_over(slot, mount, from);
             if self.clients.get(from).is_none_or(|client| client.in_sight)
                 && self.segments.show(slot)
@@ -158,11 +160,12 @@ impl Meta {
             if mount.is_empty {
                 return Ok(self.give_up_content(slot));
             }
+            self.stop_replay(slot);
             self.segments.take_over(slot, mount, from);
         }
         match self.segments[slot].recovering {
             None => Ok(MountOutcome::Ready),
-            Some(_) => Ok(MountOutcome::WantsInventory),
+            Some(_) => Ok(self.wanted(slot)),
         }
     }
 

@@ -17,6 +17,7 @@ use mooncake_types::{
 use crate::config::Config;
 use crate::members::{Effect, Members, Record};
 use crate::pieces::Pieces;
+use crate::replay::Shadows;
 use crate::segments::{Progress, Segment};
 use crate::slab::NONE;
 use crate::timeout::Timer;
@@ -46,6 +47,7 @@ pub(crate) struct Recovery {
     pub(crate) unsettled: BTreeSet<u32>,
     /// Stripes that have not found all their neighbours, by the version of their object.
     pub(crate) pieces: BTreeMap<Version, Pieces>,
+    pub(crate) shadows: Shadows,
 }
 
 impl Recovery {
@@ -70,6 +72,11 @@ impl Recovery {
     /// Whether an object that was granted beside an older version may be read at once.
     pub(crate) fn has_settled(&self) -> bool {
         self.has_settled
+    }
+
+    /// Whether any segment may tell what it holds.
+    pub(crate) fn may_be_told(&self) -> bool {
+        self.is_open
     }
 
     /// Whether segments that nobody knows may tell what an earlier leader left there.
@@ -278,6 +285,7 @@ impl Meta {
     /// Who has not reported by now comes back empty.
     pub(crate) fn close_window(&mut self) {
         self.recovery.is_open = false;
+        self.recovery.shadows.forget_all();
         let unfinished = |(slot, segment): (u32, &Segment)| segment.recovering.map(|_| slot);
         let unfinished: Vec<u32> = self.segments.iter().filter_map(unfinished).collect();
         for slot in unfinished {

@@ -188,6 +188,7 @@ impl Meta {
 
     /// The nodes have dropped these. A version that is leaving has left once all of its ranges are among them.
     pub(crate) fn dropped(&mut self, dropped: &[RangeDrop]) -> Reply {
+        self.forget_dropped(dropped);
         let mut gone: BTreeMap<(SegmentId, u64, Version), Version> = BTreeMap::new();
         for range in dropped {
             let grant = gone.entry((range.segment, range.offset, range.version)).or_default();

@@ -44,9 +44,12 @@ impl Meta {
             Request::FetchDrops { .. }
             | Request::Dropped { .. }
             | Request::Retract { are_dropped: true, .. }
+            | Request::ListSegments { .. }
             | Request::QueryTask { .. } => self.handle(now, from, request),
             // A node stays where it is answered like this.
-            Request::MountSegment(_) | Request::ReportInventory(_) => Reply::Done(Err(LATER)),
+            Request::MountSegment(_) | Request::ReportInventory(_) | Request::ReportChanges(_) => {
+                Reply::Done(Err(LATER))
+            }
             Request::GetReplicaList { .. }
             | Request::RenewRoutes { .. }
             | Request::ExistKey { .. } => self.look_up(from, request, is_record_known),

@@ -46,7 +46,8 @@ impl Meta {
         let more = !self.segments.crowded.is_empty()
             || !self.segments.dying.is_empty()
             || !self.tasks.bereaved.is_empty()
-            || self.drains.has_work();
+            || self.drains.has_work()
+            || self.recovery.shadows.has_work();
         if more {
             return Some(self.now);
         }
@@ -66,6 +67,7 @@ impl Meta {
         // Discards before what timers give up: what is to be released is kept in the order of its starts.
         self.discard_and_release();
         self.fire_timers();
+        self.replay();
         self.fail_bereaved();
         self.forget_dying();
         self.relieve_crowded();

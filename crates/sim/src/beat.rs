@@ -1,9 +1,10 @@
 //! The thread that keeps a client a member.
 
+use bytes::Bytes;
 use mooncake_client::membership::{Deed, Membership};
-use mooncake_client::node::Listed;
+use mooncake_client::node::{Changed, Listed};
 use mooncake_client::ops::CallError;
-use mooncake_types::{InventoryPage, Reply, Request, SegmentId};
+use mooncake_types::{ChangesPage, InventoryPage, Reply, Request, SegmentId};
 
 use crate::member::{Around, CARRIER, Member, encode};
 use crate::message::Message;
@@ -107,6 +108,15 @@ impl Member {
                 let page = InventoryPage { segment, page, last, entries };
                 (encode(&Request::ReportInventory(page)), Asked::Report(listed.next))
             }
+            Deed::ReportChanges { segment, page, since } => {
+                match report_changes((segment, page, since), self.number, around) {
+                    Some(told) => told,
+                    None => {
+                        beat.membership.on_changes_forgotten();
+                        return self.beat_on(around);
+                    }
+                }
+            }
             Deed::StartEmpty { segment } => {
                 // No other ever has this one.
                 let id = SegmentId(segment.0 + 1);
@@ -192,4 +202,21 @@ impl Member {
             }
         }
     }
+}
+
+/// A page of what changed in a segment since a number, and where the next begins; nothing if that is not known any more.
+fn report_changes(
+    (segment, page, since): (SegmentId, u32, u64),
+    number: usize,
+    around: &mut Around<'_>,
+) -> Option<(Bytes, Asked)> {
+    let changed = around.hosts[number].lent().ledger.changed(since, PAGE_ENTRIES);
+    let Some(Changed { entries, gone, cursor, more }) = changed else {
+        around.desk.fault("changes were forgotten");
+        return None;
+    };
+    around.desk.fault("told what changed");
+    let entries = entries.iter().map(Listed::report).collect();
+    let page = ChangesPage { segment, page, last: !more, entries, gone };
+    Some((encode(&Request::ReportChanges(page)), Asked::Report(more.then_some(cursor))))
 }

@@ -72,7 +72,8 @@ impl World {
         if self.masters.len() > 1 {
             config.suspension_ms = SUSPENSION_MS;
         }
-        let meta = Meta::recover(config, epoch, now, &record);
+        let mut meta = Meta::recover(config, epoch, now, &record);
+        meta.remember(self.follower.lead());
         self.end_term(number);
         self.masters[number] = Master::new(process, clock, meta);
         self.masters[number].set_timer(&mut self.net);

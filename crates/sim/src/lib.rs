@@ -26,6 +26,7 @@ mod end;
 mod extents;
 mod fault;
 mod fiber;
+mod follow;
 mod history;
 mod host;
 mod intern;

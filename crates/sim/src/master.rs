@@ -265,6 +265,9 @@ impl Master {
             (Request::ReportInventory(page), Reply::Done(Ok(()))) if page.last => {
                 self.reported.insert(page.segment, now_us);
             }
+            (Request::ReportChanges(page), Reply::Done(Ok(()))) if page.last => {
+                self.reported.insert(page.segment, now_us);
+            }
             (Request::PutStart(start), Reply::Granted { results, segments }) => {
                 for grant in results.iter().flatten() {
                     self.granted.extend(grant.placements.iter().map(|range| {

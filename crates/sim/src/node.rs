@@ -24,6 +24,7 @@ pub(crate) struct Node {
     /// What it was called before it had to start empty.
     former: Vec<SegmentId>,
     pub(crate) name: &'static str,
+    len: u64,
     pub(crate) ledger: Ledger,
     memory: Extents,
     /// The grants that have begun, at every byte the last one: what the ledger must go by.
@@ -42,13 +43,23 @@ struct Ticket {
     is_interrupted: bool,
 }
 
+/// Most changes that a node remembers: few, so that a master that follows misses some now and then.
+const MAX_CHANGES: usize = 24;
+
+fn ledger(segment: SegmentId, len: u64) -> Ledger {
+    let mut ledger = Ledger::new(len);
+    ledger.number_changes((segment.0 >> 32) as u64, MAX_CHANGES);
+    ledger
+}
+
 impl Node {
     pub(crate) fn new(segment: SegmentId, name: &'static str, len: u64) -> Self {
         Self {
             segment,
             former: Vec::new(),
             name,
-            ledger: Ledger::new(len),
+            len,
+            ledger: ledger(segment, len),
             memory: Extents::default(),
             begun: Extents::default(),
             offered: Epoch(0),
@@ -120,6 +131,11 @@ impl Node {
         self.former.push(std::mem::replace(&mut self.segment, segment));
         let gone = self.ledger.drop_all();
         self.interrupt(gone.superseded)
+    }
+
+    /// Its length in bytes.
+    pub(crate) const fn len(&self) -> u64 {
+        self.len
     }
 
     /// Whether nothing lies here.

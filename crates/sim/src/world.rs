@@ -11,6 +11,7 @@ use crate::beat::Beat;
 use crate::check::Place;
 use crate::clock::Clock;
 use crate::desk::Desk;
+use crate::follow::Follower;
 use crate::host::Host;
 use crate::key::KEYS;
 use crate::log::{Detail, Log};
@@ -40,6 +41,7 @@ pub(crate) struct World {
     /// Sites that stand still, with what happened there meanwhile.
     pub(crate) paused: BTreeMap<Site, Vec<Event>>,
     pub(crate) store: Store,
+    pub(crate) follower: Follower,
     pub(crate) names: Vec<&'static str>,
     pub(crate) processes: u64,
     /// Where readers of each key are sent.
@@ -73,6 +75,7 @@ impl World {
             masters: vec![master],
             leader: 0,
             store,
+            follower: Follower::new(seed),
             paused,
             names,
             processes: 1,
@@ -154,6 +157,7 @@ impl World {
             self.handle(event);
         }
         self.inject();
+        self.follower.ask(&self.hosts, &mut self.desk);
         self.check();
     }
 

@@ -105,6 +105,16 @@ fn l5_writers_are_waited_for() {
 }
 
 #[test]
+fn l5_what_a_standby_knew_is_confirmed() {
+    finds(Rule::ShadowsAreConfirmed, &[Kind::Masters, Kind::Leaders], 500);
+}
+
+#[test]
+fn l5_who_tells_what_changed_tells_of_drops() {
+    finds(Rule::DropsAreTold, &[Kind::Masters, Kind::Leaders], 500);
+}
+
+#[test]
 fn l6_latecomers_give_way() {
     finds(Rule::LatecomersGiveWay, &[Kind::Masters, Kind::Leaders], 2_000);
 }

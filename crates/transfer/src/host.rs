@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
 use mooncake_memory::{RawSlice, Region, SlotTable};
-use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
+use mooncake_types::{
+    Epoch, ErrorCode, Follow, FollowPage, RangeDrop, RangeRead, RangeWrite, SegmentId, Version,
+};
 
 /// What a node offers to transports: its segments and the ledgers of what they hold. A ledger belongs to the host;
 /// a transport only moves bytes while it holds a ticket.
@@ -78,6 +80,20 @@ pub trait SegmentHost: Send + Sync {
     fn share(&self, segment: SegmentId) -> Option<SharedSegment> {
         let _ = segment;
         None
+    }
+
+    /// Tells a master that stands by a page of what lies in a segment, or of what changed there, unless it fails.
+    ///
+    /// # Errors
+    /// `SegmentNotFound`; `InvalidVersion` if it is not known any more what changed since then;
+    /// `UnavailableInCurrentMode` if the host tells nobody.
+    fn follow(
+        &self,
+        follow: &Follow,
+        tell: &mut dyn FnMut(&FollowPage<'_>),
+    ) -> Result<(), ErrorCode> {
+        let _ = (follow, tell);
+        Err(ErrorCode::UnavailableInCurrentMode)
     }
 }
 

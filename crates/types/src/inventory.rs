@@ -13,6 +13,12 @@ pub enum MountOutcome {
     /// What lies there must not be read any more: every ledger entry is to be dropped, and the memory is to be mounted
     /// under a new id.
     StartEmpty = 2,
+    /// The leader followed the segment while it stood by, and wants what changed since: see
+    /// [`crate::Request::ReportChanges`]. A node that does not know that any more reports the whole inventory.
+    WantsChanges {
+        /// Where the changes had come to.
+        since: u64,
+    } = 3,
 }
 
 /// Whether all bytes of a ledger entry are in place.
@@ -38,6 +44,21 @@ pub struct InventoryPage<'a> {
     pub last: bool,
     /// The entries, at most [`crate::limits::MAX_INVENTORY_PAGE_ENTRIES`].
     pub entries: Vec<InventoryEntry<'a>>,
+}
+
+/// One page of what changed in a segment's ledger since the leader followed it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangesPage<'a> {
+    /// The segment.
+    pub segment: SegmentId,
+    /// The number of the page, from 0. Page 0 begins anew with what the leader asked for.
+    pub page: u32,
+    /// No page follows.
+    pub last: bool,
+    /// What lies there; see [`crate::FollowPage::entries`].
+    pub entries: Vec<InventoryEntry<'a>>,
+    /// Where nothing lies any more; see [`crate::FollowPage::gone`].
+    pub gone: Vec<u64>,
 }
 
 /// One ledger entry.

@@ -11,6 +11,7 @@ mod busy_wait;
 mod byte_size;
 mod drain;
 mod error;
+mod follow;
 pub mod host_port;
 mod ids;
 mod inventory;
@@ -29,8 +30,9 @@ pub use busy_wait::BusyWait;
 pub use byte_size::{ByteSize, ByteSizeError};
 pub use drain::{DrainId, DrainOrder, DrainReport, DrainStatus, NotADrainId};
 pub use error::ErrorCode;
+pub use follow::{Follow, FollowPage, ListedSegment, SegmentPage};
 pub use ids::{ClientId, Epoch, SegmentId, Version};
-pub use inventory::{EntryState, InventoryEntry, InventoryPage, MountOutcome};
+pub use inventory::{ChangesPage, EntryState, InventoryEntry, InventoryPage, MountOutcome};
 pub use put::{ReplicateConfig, SoftPin};
 pub use range::{RangeDrop, RangeRead, RangeWrite};
 pub use reply::{

@@ -78,6 +78,13 @@ pub const MAX_INVENTORY_PAGE_ENTRIES: usize = 4096;
 /// Keys and attributes that one page of an inventory holds, in bytes; the entry that passes it is the page's last.
 pub const MAX_INVENTORY_PAGE_BYTES: usize = 1 << 20;
 
+/// Most changes of its ledger that a node remembers for each segment. A master that follows and misses more takes all
+/// entries anew.
+pub const MAX_LEDGER_CHANGES: usize = 1 << 18;
+
+/// Most segments that a leader lists at once.
+pub const MAX_LISTED_SEGMENTS: u32 = 4096;
+
 /// Most ledger entries that a node is told to drop at once.
 pub const MAX_FETCHED_DROPS: u32 = 4096;
 

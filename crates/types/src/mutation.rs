@@ -27,6 +27,10 @@ pub enum Rule {
     HighestVersionWins,
     /// L5: a range that was being written is held back until its writer can do no harm.
     WritersAreWaitedFor,
+    /// L5: what a leader knew when it stood by counts only once the node has told what changed since.
+    ShadowsAreConfirmed,
+    /// L5: a node that tells what changed tells of what was dropped too.
+    DropsAreTold,
     /// L6: what was removed or put since a leader began is not overruled by a late inventory.
     LatecomersGiveWay,
     /// L4: what nodes drop is confirmed before a removal is acknowledged.
@@ -39,7 +43,7 @@ pub enum Rule {
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 14] = [
+    pub const ALL: [Rule; 16] = [
         Rule::OverlappedEntriesAreDropped,
         Rule::AllPartsAreThere,
         Rule::OldLeadersAreRefused,
@@ -52,6 +56,8 @@ impl Rule {
         Rule::RangesAreReserved,
         Rule::HighestVersionWins,
         Rule::WritersAreWaitedFor,
+        Rule::ShadowsAreConfirmed,
+        Rule::DropsAreTold,
         Rule::LatecomersGiveWay,
         Rule::DropsAreConfirmed,
     ];

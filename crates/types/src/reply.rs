@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use crate::{
-    DrainReport, Epoch, ErrorCode, MountOutcome, RangeDrop, SegmentId, TaskId, TaskOrders,
-    TaskReport, Version,
+    DrainReport, Epoch, ErrorCode, MountOutcome, RangeDrop, SegmentId, SegmentPage, TaskId,
+    TaskOrders, TaskReport, Version,
 };
 
 /// What the master answers. Lists of results stand in the order of what was asked.
@@ -10,8 +10,8 @@ use crate::{
 pub enum Reply {
     /// To [`crate::Request::Ping`].
     Pong(Pong),
-    /// To a mount that failed, an unmount, [`crate::Request::ReportInventory`], [`crate::Request::Dropped`] or
-    /// [`crate::Request::EndTask`].
+    /// To a mount that failed, an unmount, [`crate::Request::ReportInventory`], [`crate::Request::ReportChanges`],
+    /// [`crate::Request::Dropped`] or [`crate::Request::EndTask`].
     Done(Result<(), ErrorCode>),
     /// To [`crate::Request::MountSegment`].
     Mounted(MountOutcome),
@@ -60,6 +60,8 @@ pub enum Reply {
     TasksFetched(TaskOrders),
     /// To [`crate::Request::DrainSegments`].
     Draining(Box<DrainReport>),
+    /// To [`crate::Request::ListSegments`].
+    Segments(SegmentPage),
     /// The whole request was refused.
     Refused(ErrorCode),
 }

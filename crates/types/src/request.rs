@@ -1,6 +1,6 @@
 use crate::{
-    Epoch, ErrorCode, InventoryPage, RangeDrop, ReplicateConfig, SegmentId, TaskId, TaskKind,
-    Version,
+    ChangesPage, Epoch, ErrorCode, InventoryPage, RangeDrop, ReplicateConfig, SegmentId, TaskId,
+    TaskKind, Version,
 };
 
 /// What a client or a node asks of the master. Every operation on keys is a batch; results are by position.
@@ -19,6 +19,16 @@ pub enum Request<'a> {
     /// One page of what a mounted segment's ledger holds, as the master wanted. What was reported can be read from then
     /// on; the last page ends it.
     ReportInventory(InventoryPage<'a>),
+    /// One page of what changed in a mounted segment's ledger, as the master wanted that followed it before it led. The last
+    /// page ends it; what lies there can be read soon after that.
+    ReportChanges(ChangesPage<'a>),
+    /// Which segments are mounted, and where? For masters that stand by.
+    ListSegments {
+        /// Zero to begin, then what the last page said.
+        from: u32,
+        /// No more than this many; [`crate::limits::MAX_LISTED_SEGMENTS`] bounds it.
+        limit: u32,
+    },
     /// What are the nodes of this client to drop from their ledgers? Nobody waits for these, but a later leader must not
     /// find them.
     FetchDrops {

@@ -61,7 +61,7 @@ pub struct RefusalResponse {
 pub struct Request {
     #[prost(
         oneof = "request::Operation",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22, 23"
     )]
     pub operation: ::core::option::Option<request::Operation>,
 }
@@ -109,6 +109,10 @@ pub mod request {
         DrainSegments(super::DrainSegmentsRequest),
         #[prost(message, tag = "21")]
         Retract(super::RetractRequest),
+        #[prost(message, tag = "22")]
+        ReportChanges(super::ReportChangesRequest),
+        #[prost(message, tag = "23")]
+        ListSegments(super::ListSegmentsRequest),
     }
 }
 /// A heartbeat.
@@ -190,6 +194,26 @@ pub struct ReportInventoryRequest {
     /// Per entry: the length of its attributes, in bytes. The column is absent if no entry has any.
     #[prost(fixed32, repeated, tag = "14")]
     pub attribute_lengths: ::prost::alloc::vec::Vec<u32>,
+}
+/// One page of what changed in a segment's ledger since the leader followed it, when it stood by.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReportChangesRequest {
+    /// What lies there, in any order, with the number of the page, from 0, and whether it is the last one. Required.
+    #[prost(message, optional, tag = "1")]
+    pub entries: ::core::option::Option<ReportInventoryRequest>,
+    /// Where entries may have started of which nothing is left, in bytes of the segment.
+    #[prost(fixed64, repeated, tag = "2")]
+    pub gone: ::prost::alloc::vec::Vec<u64>,
+}
+/// Asks which segments are mounted, and where. For masters that stand by.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListSegmentsRequest {
+    /// Zero to begin, then what the last page said.
+    #[prost(uint32, tag = "1")]
+    pub from: u32,
+    /// No more than this many.
+    #[prost(uint32, tag = "2")]
+    pub limit: u32,
 }
 /// Asks what the client's nodes are to drop from their ledgers, and says what they have dropped since the last time.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -412,7 +436,7 @@ pub struct DrainSegmentsRequest {
 pub struct Response {
     #[prost(
         oneof = "response::Result",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16"
     )]
     pub result: ::core::option::Option<response::Result>,
 }
@@ -423,7 +447,7 @@ pub mod response {
         /// To Ping.
         #[prost(message, tag = "1")]
         Pong(super::PingResponse),
-        /// To a MountSegment that failed, UnmountSegment, ReportInventory, Dropped and EndTask.
+        /// To a MountSegment that failed, UnmountSegment, ReportInventory, ReportChanges, Dropped and EndTask.
         #[prost(message, tag = "2")]
         Done(super::StatusResponse),
         /// To PutStart.
@@ -465,6 +489,9 @@ pub mod response {
         /// To DrainSegments.
         #[prost(message, tag = "15")]
         Draining(super::DrainSegmentsResponse),
+        /// To ListSegments.
+        #[prost(message, tag = "16")]
+        Segments(super::ListSegmentsResponse),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -490,6 +517,22 @@ pub struct MountSegmentResponse {
     /// Always present.
     #[prost(enumeration = "MountOutcome", optional, tag = "1")]
     pub outcome: ::core::option::Option<i32>,
+    /// Present if the leader followed the segment and what changed since then will do for the inventory: where the changes had
+    /// come to. A node that does not know them, or not any more, reports the inventory.
+    #[prost(fixed64, optional, tag = "2")]
+    pub changes_since: ::core::option::Option<u64>,
+}
+/// Segments that are mounted.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListSegmentsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub segments: ::prost::alloc::vec::Vec<SegmentInfo>,
+    /// Their lengths in bytes.
+    #[prost(fixed64, repeated, tag = "2")]
+    pub sizes: ::prost::alloc::vec::Vec<u64>,
+    /// Where the next page starts; absent if no segment is left.
+    #[prost(uint32, optional, tag = "3")]
+    pub next: ::core::option::Option<u32>,
 }
 /// Entries that are to be dropped. Whatever else lies in these places stays.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -838,6 +881,42 @@ pub struct DropRequest {
     /// It is dropped only if it was written under this grant or an older one; two numbers per range.
     #[prost(fixed64, repeated, tag = "4")]
     pub grants: ::prost::alloc::vec::Vec<u64>,
+}
+/// The body of a FOLLOW frame, which a master sends that stands by: asks how a segment's ledger is, and then what changes.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FollowRequest {
+    /// Where the changes had come to, as the last page said; absent to begin with all entries.
+    #[prost(fixed64, optional, tag = "1")]
+    pub since: ::core::option::Option<u64>,
+    /// Where the entries go on, in bytes of the segment; absent for what changed since then.
+    #[prost(fixed64, optional, tag = "2")]
+    pub from: ::core::option::Option<u64>,
+    /// The segment's incarnation, as 16 bytes.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub segment_id: ::prost::bytes::Bytes,
+}
+/// The body of a FOLLOW_REPLY frame. The ledger of the moment when a page is made has each of its entries; whatever overlapped
+/// one is gone.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FollowResponse {
+    /// What lies there. Required unless the status says otherwise.
+    #[prost(message, optional, tag = "1")]
+    pub entries: ::core::option::Option<ReportInventoryRequest>,
+    /// Where entries may have started of which nothing is left, in bytes of the segment.
+    #[prost(fixed64, repeated, tag = "2")]
+    pub gone: ::prost::alloc::vec::Vec<u64>,
+    /// What to ask for changes since.
+    #[prost(fixed64, tag = "3")]
+    pub cursor: u64,
+    /// Where the entries go on; absent if they don't, and in pages of changes.
+    #[prost(fixed64, optional, tag = "4")]
+    pub next: ::core::option::Option<u64>,
+    /// More has changed than this page holds.
+    #[prost(bool, tag = "5")]
+    pub more: bool,
+    /// Always present; 0 unless the node cannot say what changed since then, or has no such segment.
+    #[prost(sint32, optional, tag = "6")]
+    pub status_code: ::core::option::Option<i32>,
 }
 /// The body of a SHARE frame: asks for a segment's memory.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -59,6 +59,10 @@ kinds! {
     Drop = 36,
     /// From a node: one result per range.
     DropReply = 37,
+    /// To a node, from a master that stands by: asks how a ledger is, and what changes there.
+    Follow = 38,
+    /// From a node: a page of that.
+    FollowReply = 39,
     /// To a node, on its local socket: asks for a segment's memory.
     Share = 40,
     /// From a node: a [`crate::Shared`], and descriptors.
@@ -87,7 +91,7 @@ impl Kind {
         const RANGES: u32 = MAX_FRAME_RANGES as u32;
         match self {
             Kind::Hello | Kind::Welcome | Kind::Refusal => MAX_HANDSHAKE_BODY_BYTES,
-            Kind::Request | Kind::Reply => MAX_FRAME_BODY_BYTES,
+            Kind::Request | Kind::Reply | Kind::FollowReply => MAX_FRAME_BODY_BYTES,
             Kind::Read | Kind::Drop | Kind::Pin => RANGES * 128,
             Kind::Write | Kind::Begin => {
                 RANGES * ((MAX_KEY_BYTES + MAX_ATTRIBUTES_BYTES) as u32 + 144)
@@ -95,7 +99,7 @@ impl Kind {
             Kind::ReadReply | Kind::WriteReply | Kind::DropReply => RANGES * 16,
             Kind::BeginReply | Kind::Complete | Kind::CompleteReply => RANGES * 16,
             Kind::PinReply | Kind::Unpin => RANGES * 16,
-            Kind::Share | Kind::ShareReply => 256,
+            Kind::Share | Kind::ShareReply | Kind::Follow => 256,
         }
     }
 }

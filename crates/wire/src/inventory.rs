@@ -1,24 +1,38 @@
-//! The message `ReportInventoryRequest`: a page of a ledger, as columns. Keys and attributes stand end to end, so that a
+//! The messages `ReportInventoryRequest` and `ReportChangesRequest`: a page of a ledger, as columns. Keys and attributes stand end to end, so that a
 //! page costs a handful of allocations on either side, however many entries it has.
 
 use mooncake_types::limits::{MAX_ATTRIBUTES_BYTES, MAX_INVENTORY_PAGE_ENTRIES};
-use mooncake_types::{EntryState, InventoryEntry, InventoryPage, SegmentId};
+use mooncake_types::{ChangesPage, EntryState, InventoryEntry, InventoryPage, SegmentId};
 
 use crate::{DecodeError, column, generated as proto};
 
 pub(crate) fn from_page(page: &InventoryPage<'_>) -> proto::ReportInventoryRequest {
-    let entries = &page.entries;
+    let message = from_entries(page.segment, &page.entries);
+    proto::ReportInventoryRequest { page: page.page, last: page.last, ..message }
+}
+
+pub(crate) fn from_changes(page: &ChangesPage<'_>) -> proto::ReportChangesRequest {
+    let message = from_entries(page.segment, &page.entries);
+    let entries = proto::ReportInventoryRequest { page: page.page, last: page.last, ..message };
+    proto::ReportChangesRequest { entries: Some(entries), gone: page.gone.clone() }
+}
+
+/// The columns of these entries, as page 0 of several.
+pub(crate) fn from_entries(
+    segment: SegmentId,
+    entries: &[InventoryEntry<'_>],
+) -> proto::ReportInventoryRequest {
     let has_grants = entries.iter().any(|entry| entry.grant != entry.version);
-    let granted = if has_grants { &entries[..] } else { &[] };
+    let granted = if has_grants { entries } else { &[] };
     let is_stripe =
         |entry: &InventoryEntry<'_>| (entry.object_len, entry.object_offset) != (entry.len, 0);
-    let striped = if entries.iter().any(is_stripe) { &entries[..] } else { &[] };
+    let striped = if entries.iter().any(is_stripe) { entries } else { &[] };
     let has_attributes = entries.iter().any(|entry| !entry.attributes.is_empty());
-    let attributed = if has_attributes { &entries[..] } else { &[] };
+    let attributed = if has_attributes { entries } else { &[] };
     proto::ReportInventoryRequest {
-        segment_id: column::from_id(page.segment.0),
-        page: page.page,
-        last: page.last,
+        segment_id: column::from_id(segment.0),
+        page: 0,
+        last: false,
         keys: joined(entries.iter().map(|entry| entry.key.as_bytes())).into(),
         key_lengths: entries.iter().map(|entry| entry.key.len() as u32).collect(),
         offsets: entries.iter().map(|entry| entry.offset).collect(),
@@ -79,6 +93,22 @@ pub(crate) fn to_page(
         });
     }
     Ok(InventoryPage { segment, page: message.page, last: message.last, entries })
+}
+
+pub(crate) fn to_changes(
+    message: &proto::ReportChangesRequest,
+) -> Result<ChangesPage<'_>, DecodeError> {
+    let entries = message.entries.as_ref().ok_or(DecodeError::Missing { what: "entries" })?;
+    let InventoryPage { segment, page, last, entries } = to_page(entries)?;
+    Ok(ChangesPage { segment, page, last, entries, gone: to_gone(&message.gone)? })
+}
+
+/// Offsets where nothing lies any more.
+pub(crate) fn to_gone(column: &[u64]) -> Result<Vec<u64>, DecodeError> {
+    match column.len() <= MAX_INVENTORY_PAGE_ENTRIES {
+        true => Ok(column.to_vec()),
+        false => Err(DecodeError::TooMany { what: "gone", limit: MAX_INVENTORY_PAGE_ENTRIES }),
+    }
 }
 
 /// A column that is absent where it says what another does.

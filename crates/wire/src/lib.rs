@@ -33,6 +33,7 @@ mod column;
 mod decode_error;
 mod drain;
 mod drop;
+mod follow;
 mod frame;
 // Written by prost-build from `proto/mooncake.proto`; `crates/protogen` says how and holds them together.
 #[rustfmt::skip]
@@ -64,6 +65,9 @@ mod write;
 
 pub use decode_error::DecodeError;
 pub use drop::{decode_drop, decode_drop_reply, encode_drop, encode_drop_reply};
+pub use follow::{
+    FollowMessage, decode_follow, decode_follow_reply, encode_follow, encode_follow_reply,
+};
 pub use handshake::{
     Expected, Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Welcome, decode_hello,
     decode_refusal, decode_welcome, encode_hello, encode_refusal, encode_welcome,

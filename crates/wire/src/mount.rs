@@ -34,12 +34,13 @@ pub(crate) fn to_mount(
 }
 
 pub(crate) fn from_outcome(outcome: MountOutcome) -> proto::MountSegmentResponse {
-    let outcome = match outcome {
-        MountOutcome::Ready => proto::MountOutcome::Ready,
-        MountOutcome::WantsInventory => proto::MountOutcome::WantsInventory,
-        MountOutcome::StartEmpty => proto::MountOutcome::StartEmpty,
+    let (outcome, changes_since) = match outcome {
+        MountOutcome::Ready => (proto::MountOutcome::Ready, None),
+        MountOutcome::WantsInventory => (proto::MountOutcome::WantsInventory, None),
+        MountOutcome::StartEmpty => (proto::MountOutcome::StartEmpty, None),
+        MountOutcome::WantsChanges { since } => (proto::MountOutcome::WantsInventory, Some(since)),
     };
-    proto::MountSegmentResponse { outcome: Some(outcome.into()) }
+    proto::MountSegmentResponse { outcome: Some(outcome.into()), changes_since }
 }
 
 pub(crate) fn to_outcome(
@@ -49,7 +50,10 @@ pub(crate) fn to_outcome(
     let number = message.outcome.ok_or(DecodeError::Missing { what })?;
     match proto::MountOutcome::try_from(number) {
         Ok(proto::MountOutcome::Ready) => Ok(MountOutcome::Ready),
-        Ok(proto::MountOutcome::WantsInventory) => Ok(MountOutcome::WantsInventory),
+        Ok(proto::MountOutcome::WantsInventory) => Ok(match message.changes_since {
+            Some(since) => MountOutcome::WantsChanges { since },
+            None => MountOutcome::WantsInventory,
+        }),
         Ok(proto::MountOutcome::StartEmpty) => Ok(MountOutcome::StartEmpty),
         Err(_) => Err(DecodeError::OutOfRange { what, value: number.into() }),
     }

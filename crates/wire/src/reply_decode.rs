@@ -8,8 +8,8 @@ use prost::Message;
 use crate::generated::response;
 use crate::reply_encode::exists;
 use crate::{
-    DecodeError, column, drain, generated as proto, mount, remains, replica_lists, shape, status,
-    task,
+    DecodeError, column, drain, follow, generated as proto, mount, remains, replica_lists, shape,
+    status, task,
 };
 
 /// The body of a [`crate::Kind::Reply`] frame. Whether it answers what was asked, with one result for each key, is for
@@ -50,6 +50,7 @@ pub fn decode_reply(body: Bytes) -> Result<Reply, DecodeError> {
         response::Result::TaskReported(report) => Reply::TaskReported(task::to_report(report)?),
         response::Result::TasksFetched(tasks) => Reply::TasksFetched(task::to_orders(&tasks)?),
         response::Result::Draining(report) => Reply::Draining(Box::new(drain::to_report(report)?)),
+        response::Result::Segments(page) => Reply::Segments(follow::to_segments(&page)?),
         response::Result::Refused(refused) => Reply::Refused(status::to_error(refused.status_code)),
     })
 }

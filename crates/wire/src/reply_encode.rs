@@ -3,7 +3,8 @@ use mooncake_types::{ErrorCode, Grant, Located, Pong, Remains, Reply, ScanPage, 
 use prost::Message;
 
 use crate::{
-    Kind, column, drain, frame, generated as proto, mount, remains, replica_lists, status, task,
+    Kind, column, drain, follow, frame, generated as proto, mount, remains, replica_lists, status,
+    task,
 };
 
 /// The field numbers of the results in the message `Response`.
@@ -23,6 +24,7 @@ pub(crate) mod tag {
     pub(crate) const MOUNTED: u32 = 13;
     pub(crate) const DROPS: u32 = 14;
     pub(crate) const DRAINING: u32 = 15;
+    pub(crate) const SEGMENTS: u32 = 16;
 }
 
 /// The bytes of `ExistKeyResponse::exists`.
@@ -68,6 +70,7 @@ pub fn encode_reply(out: &mut Vec<u8>, request_id: u64, reply: &Reply) {
         Reply::TaskReported(report) => fit.append(tag::TASK_REPORTED, &task::from_report(report)),
         Reply::TasksFetched(orders) => fit.append(tag::TASKS_FETCHED, &task::from_orders(orders)),
         Reply::Draining(report) => fit.append(tag::DRAINING, &drain::from_report(report)),
+        Reply::Segments(page) => fit.append(tag::SEGMENTS, &follow::from_segments(page)),
         Reply::Refused(code) => {
             fit.append(tag::REFUSED, &one_status(status::from_error(*code)));
         }

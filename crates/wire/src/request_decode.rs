@@ -39,6 +39,10 @@ impl RequestMessage {
             },
             Operation::MountSegment(mount) => Request::MountSegment(mount::to_mount(mount)?),
             Operation::ReportInventory(page) => Request::ReportInventory(inventory::to_page(page)?),
+            Operation::ReportChanges(page) => Request::ReportChanges(inventory::to_changes(page)?),
+            Operation::ListSegments(list) => {
+                Request::ListSegments { from: list.from, limit: list.limit }
+            }
             Operation::FetchDrops(fetch) => mount::to_fetch(fetch)?,
             Operation::UnmountSegment(unmount) => Request::UnmountSegment {
                 id: SegmentId(column::to_id("segment_id", &unmount.segment_id)?),

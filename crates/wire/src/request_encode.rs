@@ -29,6 +29,8 @@ pub(crate) mod tag {
     pub(crate) const FETCH_DROPS: u32 = 19;
     pub(crate) const DRAIN_SEGMENTS: u32 = 20;
     pub(crate) const RETRACT: u32 = 21;
+    pub(crate) const REPORT_CHANGES: u32 = 22;
+    pub(crate) const LIST_SEGMENTS: u32 = 23;
 }
 
 /// Appends a [`Kind::Request`] frame.
@@ -47,6 +49,13 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
         }
         Request::ReportInventory(page) => {
             body.message(tag::REPORT_INVENTORY, &inventory::from_page(page));
+        }
+        Request::ReportChanges(page) => {
+            body.message(tag::REPORT_CHANGES, &inventory::from_changes(page));
+        }
+        Request::ListSegments { from, limit } => {
+            let list = proto::ListSegmentsRequest { from: *from, limit: *limit };
+            body.message(tag::LIST_SEGMENTS, &list);
         }
         Request::FetchDrops { dropped, limit } => {
             body.message(tag::FETCH_DROPS, &mount::from_fetch(dropped, *limit));

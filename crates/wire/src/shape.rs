@@ -5,8 +5,8 @@
 //! bytes, and their lengths are compared with the number of rows afterwards.
 
 use mooncake_types::limits::{
-    MAX_BATCH_KEYS, MAX_DRAIN_SEGMENTS, MAX_FETCHED_TASKS, MAX_FRAME_RANGES, MAX_SCAN_OBJECTS,
-    MAX_SEGMENTS,
+    MAX_BATCH_KEYS, MAX_DRAIN_SEGMENTS, MAX_FETCHED_TASKS, MAX_FRAME_RANGES, MAX_LISTED_SEGMENTS,
+    MAX_SCAN_OBJECTS, MAX_SEGMENTS,
 };
 
 use crate::DecodeError;
@@ -21,7 +21,7 @@ pub(crate) struct Field {
 }
 
 /// The most fields that one message here lists.
-const MAX_FIELDS: usize = 20;
+const MAX_FIELDS: usize = 22;
 
 const fn list(tag: u32, what: &'static str, limit: usize) -> Field {
     Field { tag, what, limit, fields: &[] }
@@ -66,6 +66,8 @@ pub(crate) const REQUEST: &[Field] = &[
     one(19, "fetch_drops", &[]),
     one(20, "drain_segments", &[]),
     one(21, "retract", RETRACTED),
+    one(22, "report_changes", &[one(1, "entries", &[])]),
+    one(23, "list_segments", &[]),
 ];
 
 const REPLICA_LISTS: &[Field] = &[list(8, "segments", MAX_SEGMENTS)];
@@ -108,7 +110,10 @@ pub(crate) const RESPONSE: &[Field] = &[
     one(13, "mounted", &[]),
     one(14, "drops", &[]),
     one(15, "draining", &[list(5, "segment_names", MAX_DRAIN_SEGMENTS)]),
+    one(16, "segments", &[list(1, "segments", MAX_LISTED_SEGMENTS as usize)]),
 ];
+
+pub(crate) const FOLLOW_REPLY: &[Field] = &[one(1, "entries", &[])];
 
 pub(crate) const WRITE: &[Field] = &[
     list(1, "keys", MAX_FRAME_RANGES),

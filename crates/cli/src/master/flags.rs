@@ -150,6 +150,10 @@ pub struct LeadershipFlags {
     /// A leader that is not heard of for this long is replaced, in seconds.
     #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub ha_lease_ttl_sec: u64,
+    /// While this master stands by, follow what the nodes hold, so that it serves sooner when it leads. It then needs as much
+    /// memory as a leader.
+    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
+    pub ha_warm_standby: Switch,
     /// Folder for what a master alone remembers from start to start; none: nothing is remembered. By default
     /// $XDG_STATE_HOME/mooncake or ~/.local/state/mooncake.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "FOLDER")]

@@ -105,6 +105,7 @@ mod tests {
             ha_backend_connstring: connstring.to_owned(),
             etcd_endpoints: etcd_endpoints.to_owned(),
             ha_lease_ttl_sec: 5,
+            ha_warm_standby: Switch(true),
             state_dir: String::new(),
         }
     }

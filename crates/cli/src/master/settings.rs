@@ -52,6 +52,7 @@ impl MasterFlags {
             busy_poll: Duration::from_micros(self.rpc.busy_poll_us),
             report_metrics: self.admin.enable_metric_reporting.0,
             leadership: self.leadership.config(surroundings),
+            warm_standby: self.leadership.ha_warm_standby.0,
             pool: self.pool_config(),
             ..Config::default()
         })

@@ -20,10 +20,10 @@ pub(crate) struct Master {
 
 impl Master {
     pub(crate) fn start(coordinator: &str) -> Master {
-        Self::start_told(coordinator, &[])
+        Self::start_told(coordinator, &[], None)
     }
 
-    fn start_told(coordinator: &str, variables: &[(&str, &str)]) -> Master {
+    fn start_told(coordinator: &str, variables: &[(&str, &str)], flag: Option<&str>) -> Master {
         let kind = coordinator.split("://").next().expect("a scheme");
         let args = [
             "--enable_ha",
@@ -36,6 +36,7 @@ impl Master {
             "--rpc_address=127.0.0.1",
             "--metrics_host=127.0.0.1",
         ];
+        let args: Vec<&str> = args.into_iter().chain(flag).collect();
         let path = env!("CARGO_BIN_EXE_mooncake_master");
         let program = Program::start_told(path, &args, variables);
         let line = program.line("the master stands for election");
@@ -68,13 +69,15 @@ pub(crate) struct Cluster {
     /// How the API server of Kubernetes is reached, if that is the coordinator.
     api: Option<String>,
     nodes: Vec<Program>,
+    /// What all masters are told beside.
+    flag: Option<&'static str>,
     _folder: Option<Folder>,
 }
 
 impl Cluster {
     /// One whose coordinator is there.
     pub(crate) fn at(coordinator: String) -> Cluster {
-        Cluster { coordinator, api: None, nodes: Vec::new(), _folder: None }
+        Cluster { coordinator, api: None, nodes: Vec::new(), flag: None, _folder: None }
     }
 
     /// One whose coordinator is an object of this API server.
@@ -86,12 +89,17 @@ impl Cluster {
     pub(crate) fn new(name: &str) -> Cluster {
         let folder = Folder::new(name);
         let coordinator = format!("file://{}", folder.path().display());
-        Cluster { coordinator, api: None, nodes: Vec::new(), _folder: Some(folder) }
+        Cluster { _folder: Some(folder), ..Self::at(coordinator) }
+    }
+
+    /// The same, whose masters are told this too.
+    pub(crate) fn with_flag(self, flag: &'static str) -> Cluster {
+        Cluster { flag: Some(flag), ..self }
     }
 
     /// Starts a master that listens, and does whatever it is elected to.
     pub(crate) fn master(&self) -> Master {
-        Master::start_told(&self.coordinator, &self.variables())
+        Master::start_told(&self.coordinator, &self.variables(), self.flag)
     }
 
     fn variables(&self) -> Vec<(&str, &str)> {

@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::cluster::{Cluster, Master, TTL, get, put, store, until_served};
 use crate::followed::{SLACK, a_paused_leader_is_fenced};
 use crate::surroundings::Folder;
+use crate::warm::a_warm_standby_takes_over;
 use crate::way::Way;
 use mooncake_testing::{PATIENCE, free_port};
 
@@ -125,6 +126,12 @@ fn etcd_elects_the_leader_and_may_be_away_for_less_than_a_lease() {
     for key in ["early", "without"] {
         assert_eq!(get(&store, key, 0), Ok(()), "{key}");
     }
+}
+
+#[test]
+fn a_standby_of_etcd_is_warm_when_it_takes_over() {
+    let etcd = Etcd::start();
+    a_warm_standby_takes_over(Cluster::at(etcd.address()));
 }
 
 #[test]

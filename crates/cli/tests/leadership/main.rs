@@ -11,4 +11,5 @@ mod followed;
 mod kubernetes;
 mod redis;
 mod surroundings;
+mod warm;
 mod way;

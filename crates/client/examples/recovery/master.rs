@@ -1,5 +1,7 @@
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::Outcome;
 
@@ -7,27 +9,31 @@ use crate::Outcome;
 pub(crate) struct Master {
     child: Child,
     address: String,
+    admin: String,
 }
 
 impl Master {
-    /// Starts a master at a port of this host, any free one for `0`, and waits until it serves.
-    pub(crate) fn start(program: &str, port: &str) -> Outcome<Self> {
-        let port = format!("--rpc_port={port}");
+    /// Starts a master of this host that is told this too, and waits until it serves or stands for election.
+    pub(crate) fn start(program: &str, flags: &[String]) -> Outcome<Self> {
         let free = ["--port=0", "--metrics_port=0"];
         let here = ["--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1"];
         let mut command = Command::new(program);
-        let mut child = command.arg(port).args(free).args(here).stderr(Stdio::piped()).spawn()?;
+        let mut child = command.args(flags).args(free).args(here).stderr(Stdio::piped()).spawn()?;
         let stderr = child.stderr.take().ok_or("its standard error is a pipe")?;
         let mut lines = BufReader::new(stderr).lines();
-        let address = loop {
+        let (address, admin) = loop {
             let line = lines.next().ok_or("the master ended before it served")??;
-            if let Some((_, rest)) = line.split_once("rpc_addr=") {
-                break rest.split(' ').next().unwrap_or_default().to_owned();
+            let field = |name| {
+                let rest: &str = line.split_once(name)?.1;
+                Some(rest.split(' ').next().unwrap_or_default().to_owned())
+            };
+            if let Some(found) = field("rpc_addr=").zip(field("admin_addr=")) {
+                break found;
             }
         };
         // Read on, so that the master does not stop at a full pipe.
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
-        Ok(Self { child, address })
+        Ok(Self { child, address, admin })
     }
 
     pub(crate) fn address(&self) -> &str {
@@ -36,6 +42,26 @@ impl Master {
 
     pub(crate) fn port(&self) -> &str {
         self.address.rsplit(':').next().unwrap_or_default()
+    }
+
+    /// Waits until its admin server answers this path with these words.
+    pub(crate) fn wait_for(&self, path: &str, words: &str, patience: Duration) -> Outcome<()> {
+        let begun = Instant::now();
+        while !self.says(path)?.contains(words) {
+            if begun.elapsed() > patience {
+                return Err(format!("{path} never says {words}").into());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    fn says(&self, path: &str) -> Outcome<String> {
+        let mut stream = TcpStream::connect(&self.admin)?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
     }
 
     /// Ends it without a chance to say goodbye.

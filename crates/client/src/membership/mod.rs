@@ -83,6 +83,16 @@ pub enum Deed<'a> {
         /// Where the page begins, in bytes of the segment.
         from: u64,
     },
+    /// Tell it one page of what changed in a segment. The outcome is for [`Membership::on_reported`], or for
+    /// [`Membership::on_changes_forgotten`] if that is not known any more.
+    ReportChanges {
+        /// Which segment.
+        segment: SegmentId,
+        /// The number of the page.
+        page: u32,
+        /// Where the changes begin that it is to tell.
+        since: u64,
+    },
     /// Drop all that lies in a segment, and call it by an id that was never used. The outcome is for
     /// [`Membership::on_started_empty`].
     StartEmpty {
@@ -277,16 +287,19 @@ impl Membership {
     fn mount(&mut self, stage: Stage) -> Deed<'_> {
         match stage {
             Stage::Mount => self.set_asked(Asked::Mount),
-            Stage::Report { .. } => self.set_asked(Asked::Report),
+            Stage::Report { .. } | Stage::ReportChanges { .. } => self.set_asked(Asked::Report),
             Stage::StartEmpty => {}
         }
-        if let Stage::Report { page: 0, .. } = stage {
+        if let Stage::Report { page: 0, .. } | Stage::ReportChanges { page: 0, .. } = stage {
             self.drops.on_inventory(self.segments[self.mounting.segment()].id);
         }
         let segment = &self.segments[self.mounting.segment()];
         match stage {
             Stage::Mount => Deed::Mount { segment, seen_epoch: self.seen_epoch },
             Stage::Report { page, from } => Deed::Report { segment: segment.id, page, from },
+            Stage::ReportChanges { page, since } => {
+                Deed::ReportChanges { segment: segment.id, page, since }
+            }
             Stage::StartEmpty => Deed::StartEmpty { segment: segment.id },
         }
     }
@@ -336,7 +349,7 @@ impl Membership {
         }
     }
 
-    /// The outcome of [`Deed::Report`]: the reply, and where the next page begins if there is one.
+    /// The outcome of [`Deed::Report`] and [`Deed::ReportChanges`]: the reply, and where the next page begins if there is one.
     pub fn on_reported(&mut self, now: Tick, next: Option<u64>, reply: Result<Reply, CallError>) {
         match reply {
             Ok(Reply::Done(Ok(()))) => {
@@ -345,6 +358,12 @@ impl Membership {
             }
             reply => self.on_reply(now, reply),
         }
+    }
+
+    /// Nobody knows any more what changed since then: the leader is told all that lies there instead.
+    pub fn on_changes_forgotten(&mut self) {
+        self.mounting.on_changes_forgotten();
+        self.set_idle();
     }
 
     /// The outcome of [`Deed::StartEmpty`]: what the segment is called now, or nothing if there is no name for it.

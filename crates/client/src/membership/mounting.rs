@@ -21,6 +21,8 @@ pub(super) enum Stage {
     Mount,
     /// The master wants to know what lies there, from this page on.
     Report { page: u32, from: u64 },
+    /// It wants to know what changed there since, from this page on.
+    ReportChanges { page: u32, since: u64 },
     /// Nothing that lies there may be read any more.
     StartEmpty,
 }
@@ -43,7 +45,8 @@ impl Mounting {
     /// What to do now; nothing once `count` segments are mounted. What lies in a segment is told to nobody but the leader
     /// that its node obeys: older grants could still begin there.
     pub(super) fn stage(&mut self, count: usize, obeys: bool) -> Option<Stage> {
-        if matches!(self.stage, Stage::Report { .. }) && !obeys {
+        let tells = matches!(self.stage, Stage::Report { .. } | Stage::ReportChanges { .. });
+        if tells && !obeys {
             self.stage = Stage::Mount;
             self.awaits_pong = true;
         }
@@ -56,7 +59,12 @@ impl Mounting {
             MountOutcome::WantsInventory if obeys => {
                 self.stage = Stage::Report { page: 0, from: 0 }
             }
-            MountOutcome::WantsInventory => self.awaits_pong = true,
+            MountOutcome::WantsChanges { since } if obeys => {
+                self.stage = Stage::ReportChanges { page: 0, since };
+            }
+            MountOutcome::WantsInventory | MountOutcome::WantsChanges { .. } => {
+                self.awaits_pong = true;
+            }
             // It has just done so, and would for ever.
             MountOutcome::StartEmpty if self.is_emptied => {
                 self.on_refused(ErrorCode::InternalError);
@@ -65,14 +73,22 @@ impl Mounting {
         }
     }
 
-    /// A page was taken.
+    /// A page was taken. The next is one of the same kind, and begins there.
     pub(super) fn on_reported(&mut self, next: Option<u64>) {
         match (self.stage, next) {
             (Stage::Report { page, .. }, Some(from)) => {
                 self.stage = Stage::Report { page: page.saturating_add(1), from };
             }
+            (Stage::ReportChanges { page, .. }, Some(since)) => {
+                self.stage = Stage::ReportChanges { page: page.saturating_add(1), since };
+            }
             _ => self.go_on(),
         }
+    }
+
+    /// It is not known any more what changed: all is told.
+    pub(super) fn on_changes_forgotten(&mut self) {
+        self.stage = Stage::Report { page: 0, from: 0 };
     }
 
     pub(super) fn on_started_empty(&mut self) {

@@ -6,6 +6,7 @@ pub(super) enum Rpc {
     Ping,
     MountSegment,
     ReportInventory,
+    ReportChanges,
     FetchDrops,
     UnmountSegment,
     GracefulUnmountSegment,
@@ -34,6 +35,7 @@ pub(super) enum Rpc {
     QueryTask,
     FetchTasks,
     DrainSegments,
+    ListSegments,
     MarkTaskToComplete,
 }
 
@@ -45,6 +47,7 @@ impl Rpc {
         (Self::Ping, "Ping"),
         (Self::MountSegment, "MountSegment"),
         (Self::ReportInventory, "ReportInventory"),
+        (Self::ReportChanges, "ReportChanges"),
         (Self::FetchDrops, "FetchDrops"),
         (Self::UnmountSegment, "UnmountSegment"),
         (Self::GracefulUnmountSegment, "GracefulUnmountSegment"),
@@ -73,6 +76,7 @@ impl Rpc {
         (Self::QueryTask, "QueryTask"),
         (Self::FetchTasks, "FetchTasks"),
         (Self::DrainSegments, "DrainSegments"),
+        (Self::ListSegments, "ListSegments"),
         (Self::MarkTaskToComplete, "MarkTaskToComplete"),
     ];
 
@@ -84,6 +88,7 @@ impl Rpc {
             Request::Ping { .. } => Self::Ping,
             Request::MountSegment(_) => Self::MountSegment,
             Request::ReportInventory(_) => Self::ReportInventory,
+            Request::ReportChanges(_) => Self::ReportChanges,
             Request::FetchDrops { .. } => Self::FetchDrops,
             Request::UnmountSegment { grace_ms: 0, .. } => Self::UnmountSegment,
             Request::UnmountSegment { .. } => Self::GracefulUnmountSegment,
@@ -117,6 +122,7 @@ impl Rpc {
             Request::QueryTask { .. } => Self::QueryTask,
             Request::FetchTasks { .. } => Self::FetchTasks,
             Request::DrainSegments { .. } => Self::DrainSegments,
+            Request::ListSegments { .. } => Self::ListSegments,
             Request::EndTask { .. } => Self::MarkTaskToComplete,
         }
     }

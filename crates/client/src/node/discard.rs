@@ -51,6 +51,7 @@ impl Ledger {
     /// Drops every entry; older writers are still kept out of their ranges.
     pub fn drop_all(&mut self) -> Gone {
         let mut dropped = Vec::new();
+        self.changes_mut().forget();
         for (offset, entry) in self.entries_mut().filter(|(_, entry)| entry.is_live()) {
             if entry.holds(entry.version) {
                 dropped.push(offset);

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use mooncake_transfer::{Interrupt, Pin, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{
-    Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version, limits,
+    Epoch, ErrorCode, Follow, FollowPage, RangeDrop, RangeRead, RangeWrite, SegmentId, Version,
+    limits,
 };
 
-use super::inventory::Inventory;
+use super::inventory::{Changed, Inventory};
 use super::late_drops::{LateDrop, LateDrops};
 use super::pinned::pin;
 use super::segment::Segment;
@@ -129,6 +130,20 @@ impl Host {
         Ok(self.segment(id)?.inventory(from, limit))
     }
 
+    /// A page of what changed in a segment since then, or nothing if that is not known any more; see
+    /// [`super::Ledger::changed`].
+    ///
+    /// # Errors
+    /// [`ErrorCode::SegmentNotFound`].
+    pub fn changed(
+        &self,
+        id: SegmentId,
+        since: u64,
+        limit: usize,
+    ) -> Result<Option<Changed>, ErrorCode> {
+        Ok(self.segment(id)?.changed(since, limit))
+    }
+
     /// What was dropped for earlier leaders, and the leader may not know of; each once.
     #[must_use]
     pub fn take_late_drops(&self) -> Vec<LateDrop> {
@@ -245,5 +260,16 @@ impl SegmentHost for Host {
 
     fn share(&self, segment: SegmentId) -> Option<SharedSegment> {
         self.segment(segment).ok()?.share()
+    }
+
+    fn follow(
+        &self,
+        follow: &Follow,
+        tell: &mut dyn FnMut(&FollowPage<'_>),
+    ) -> Result<(), ErrorCode> {
+        let segment = self.segment(follow.segment)?;
+        let told = segment.follow(follow, limits::MAX_INVENTORY_PAGE_ENTRIES)?;
+        tell(&told.page());
+        Ok(())
     }
 }

@@ -1,5 +1,8 @@
-//! What a ledger holds, page by page, as a new leader wants to know it.
+//! What a ledger holds, page by page, as a new leader wants to know it; and what changed there, for one that followed.
 
+use std::collections::BTreeSet;
+
+use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{EntryState as Reported, InventoryEntry, Version, limits};
 
 use super::entry::{Entry, EntryState};
@@ -15,6 +18,22 @@ pub struct Inventory {
     pub entries: Vec<Listed>,
     /// Where the next page begins; absent if nothing is left.
     pub next: Option<u64>,
+}
+
+/// Most changes that one page looks at.
+const MAX_CHANGES: usize = 1 << 15;
+
+/// One page of what changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// What lies there now.
+    pub entries: Vec<Listed>,
+    /// Where nothing lies that can be read or is being written.
+    pub gone: Vec<u64>,
+    /// What to ask for changes since.
+    pub cursor: u64,
+    /// More has changed than this page holds.
+    pub more: bool,
 }
 
 /// One entry that can be read, or is being written.
@@ -60,6 +79,44 @@ impl Ledger {
             }
         }
         Inventory { entries, next: None }
+    }
+}
+
+impl Ledger {
+    /// What to ask for changes since, of those that are still to come.
+    #[must_use]
+    pub fn cursor(&self) -> u64 {
+        self.changes().head()
+    }
+
+    /// What lies where something changed since then, no more than `limit` of either kind and no more than fit into one page.
+    /// Nothing if that is not known any more.
+    #[must_use]
+    pub fn changed(&self, since: u64, limit: usize) -> Option<Changed> {
+        let mut page = Changed { cursor: since, ..Changed::default() };
+        let (mut bytes, mut told) = (0, BTreeSet::new());
+        for (count, offset) in self.changes().since(since)?.enumerate() {
+            let is_full = page.entries.len() >= limit
+                || page.gone.len() >= limit
+                || bytes >= limits::MAX_INVENTORY_PAGE_BYTES;
+            if is_full || count >= MAX_CHANGES {
+                page.more = true;
+                break;
+            }
+            page.cursor += 1;
+            if !told.insert(offset) {
+                continue;
+            }
+            match self.entry_at(offset).and_then(|entry| Listed::new(offset, entry)) {
+                Some(listed) => {
+                    bytes += listed.key.len() + listed.attributes.len();
+                    page.entries.push(listed);
+                }
+                None if is_broken(Rule::DropsAreTold) => {}
+                None => page.gone.push(offset),
+            }
+        }
+        Some(page)
     }
 }
 

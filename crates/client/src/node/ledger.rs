@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, RangeRead, RangeWrite, Version, limits};
 
+use super::changes::Changes;
 use super::entry::{Entry, EntryState, is_whole};
 
 /// What one segment's memory holds: non-overlapping ranges, each with the grant that it obeys.
@@ -28,6 +29,7 @@ pub struct Ledger {
     next_ticket: u64,
     /// Grants up to this one are refused everywhere.
     floor: Option<Version>,
+    changes: Changes,
 }
 
 #[derive(Clone, Debug)]
@@ -80,7 +82,22 @@ impl Ledger {
             writers: BTreeMap::new(),
             next_ticket: 0,
             floor: None,
+            changes: Changes::new(),
         }
+    }
+
+    /// Numbers changes from `first` on instead of zero, and remembers no more than `most` of them: who followed another
+    /// ledger is not to take this one for it.
+    pub fn number_changes(&mut self, first: u64, most: usize) {
+        self.changes.begin(first, most);
+    }
+
+    pub(super) const fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    pub(super) const fn changes_mut(&mut self) -> &mut Changes {
+        &mut self.changes
     }
 
     /// Puts in an entry that was complete when the process ended that had the segment before.
@@ -165,7 +182,7 @@ impl Ledger {
             overlapped.retain(|offset| *offset == range.offset);
         }
         let dropped = self.drop_entries(overlapped, wanted);
-        self.entries.insert(range.offset, Entry::writing(range));
+        self.replace(range.offset, Entry::writing(range));
         Ok(dropped)
     }
 
@@ -317,6 +334,7 @@ impl Ledger {
 
     /// Puts an entry where nothing else overlaps it, or in the place of one as long.
     pub(super) fn replace(&mut self, offset: u64, entry: Entry) {
+        self.changes.note(offset);
         self.entries.insert(offset, entry);
     }
 
@@ -343,6 +361,7 @@ impl Ledger {
 
     /// Drops an entry; what of its range lies outside of `wanted` stays fenced against older grants.
     fn drop_entry(&mut self, offset: u64, wanted: &Range<u64>) {
+        self.changes.note(offset);
         let entry = self.entries.remove(&offset).expect("it was found a moment ago");
         let end = offset + entry.len;
         if offset < wanted.start {
@@ -366,6 +385,7 @@ impl Ledger {
     }
 
     fn written_entry(&mut self, writer: &Writer) -> &mut Entry {
+        self.changes.note(writer.entry.start);
         let entry = self.entries.get_mut(&writer.entry.start);
         entry.expect("a writer that was not superseded has its entry")
     }

@@ -4,9 +4,11 @@
 //! transports talk to.
 
 mod bell;
+mod changes;
 mod coverage;
 mod discard;
 mod entry;
+mod follow;
 mod frontier;
 mod host;
 mod inventory;
@@ -20,8 +22,9 @@ mod segment;
 
 pub use discard::Gone;
 pub use entry::{Entry, EntryState};
+pub use follow::Told;
 pub use host::{Host, check_epoch};
-pub use inventory::{Inventory, Listed};
+pub use inventory::{Changed, Inventory, Listed};
 pub use late_drops::{LateDrop, LateDrops};
 pub use ledger::{Begun, Clearance, Held, Ledger};
 pub(crate) use populate::Populating;

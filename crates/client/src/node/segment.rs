@@ -5,12 +5,15 @@ use std::time::{Duration, Instant};
 
 use mooncake_memory::{NamedSegment, NamedSegmentError, Region, SlotRow, SlotTable};
 use mooncake_transfer::{Interrupt, ReadTicket, SharedSegment, WriteTicket};
-use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId};
+use mooncake_types::{
+    Epoch, ErrorCode, Follow, RangeDrop, RangeRead, RangeWrite, SegmentId, limits,
+};
 
 use super::bell::Bell;
 use super::entry::EntryState;
+use super::follow::Told;
 use super::frontier::Frontier;
-use super::inventory::Inventory;
+use super::inventory::{Changed, Inventory};
 use super::kept::Kept;
 use super::ledger::{Clearance, Held, Ledger};
 use super::pins::{PinKey, Pins};
@@ -69,7 +72,9 @@ impl Segment {
         Ok(segment)
     }
 
-    fn of_books(id: SegmentId, region: Region, books: Books) -> Self {
+    fn of_books(id: SegmentId, region: Region, mut books: Books) -> Self {
+        // Whoever followed the process before, whose changes are forgotten, must not take its numbers for these.
+        books.ledger.number_changes(first_change(), limits::MAX_LEDGER_CHANGES);
         Self {
             id,
             former: Vec::new(),
@@ -195,6 +200,20 @@ impl Segment {
     #[must_use]
     pub fn inventory(&self, from: u64, limit: usize) -> Inventory {
         self.lock().ledger.inventory(from, limit)
+    }
+
+    /// See [`Ledger::follow`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn follow(&self, follow: &Follow, limit: usize) -> Result<Told, ErrorCode> {
+        self.lock().ledger.follow(follow, limit)
+    }
+
+    /// See [`Ledger::changed`].
+    #[must_use]
+    pub fn changed(&self, since: u64, limit: usize) -> Option<Changed> {
+        self.lock().ledger.changed(since, limit)
     }
 
     /// Its length in bytes.
@@ -353,6 +372,12 @@ impl Segment {
     fn lock(&self) -> MutexGuard<'_, Books> {
         self.books.lock().expect("no holder of the ledger panicked")
     }
+}
+
+/// A number that no other process begins with.
+fn first_change() -> u64 {
+    // Its keys are those of this process, and different each time.
+    std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), "changes") >> 1
 }
 
 fn new_slots(region: &Region) -> Option<Arc<SlotTable>> {

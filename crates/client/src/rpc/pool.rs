@@ -126,6 +126,7 @@ pub fn is_idempotent(request: &Request<'_>) -> bool {
         | Request::Dropped { .. }
         | Request::ExistKey { .. }
         | Request::DrainSegments { .. }
+        | Request::ListSegments { .. }
         | Request::QueryTask { .. } => true,
         Request::Scan(scan) => scan.action == ScanAction::List,
         // Told twice that a move is done, the master would take its source to be dropped.
@@ -133,6 +134,7 @@ pub fn is_idempotent(request: &Request<'_>) -> bool {
         // Whoever asks again has to know that it may have been taken before.
         Request::PutEnd { .. }
         | Request::ReportInventory(_)
+        | Request::ReportChanges(_)
         | Request::UnmountSegment { .. }
         | Request::PutStart(_)
         | Request::PutRevoke { .. }

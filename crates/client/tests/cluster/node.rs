@@ -2,12 +2,12 @@ use std::collections::BTreeSet;
 
 use mooncake_client::Chance;
 use mooncake_client::membership::{Deed, Lent, Membership};
-use mooncake_client::node::{Ledger, Listed};
+use mooncake_client::node::{Changed, Ledger, Listed};
 use mooncake_client::ops::CallError;
-use mooncake_meta::Meta;
+use mooncake_meta::{Meta, Shadow};
 use mooncake_types::{
-    ClientId, Epoch, ErrorCode, InventoryPage, RangeDrop, RangeWrite, Reply, Request, SegmentId,
-    Tick,
+    ChangesPage, ClientId, Epoch, ErrorCode, InventoryPage, RangeDrop, RangeWrite, Reply, Request,
+    SegmentId, Tick,
 };
 
 use crate::cell::Cell;
@@ -16,7 +16,10 @@ use crate::cell::Cell;
 const SEGMENT_BYTES: u64 = 5632;
 
 /// Few, so that inventories have several pages.
-const PAGE_ENTRIES: usize = 3;
+pub(crate) const PAGE_ENTRIES: usize = 3;
+
+/// Few, so that a master that follows misses some.
+const MAX_CHANGES: usize = 40;
 
 /// A storage node: memory, a ledger, a membership; and what its data server is in the middle of.
 pub(crate) struct Node {
@@ -44,11 +47,13 @@ impl Node {
         let name = name_of(segment);
         let endpoint = name.clone();
         membership.lend(vec![Lent { id: segment, name, endpoint, len: SEGMENT_BYTES }]);
+        let mut ledger = Ledger::new(SEGMENT_BYTES);
+        ledger.number_changes(chance.below(1 << 40), MAX_CHANGES);
         Self {
             client: ClientId(incarnation),
             segment,
             cells: vec![Cell::default(); SEGMENT_BYTES as usize],
-            ledger: Ledger::new(SEGMENT_BYTES),
+            ledger,
             epoch: Epoch(0),
             membership,
             alive: true,
@@ -62,6 +67,11 @@ impl Node {
     /// What callers know its segment by.
     pub(crate) fn name(&self) -> String {
         name_of(SegmentId(self.client.0))
+    }
+
+    /// What is known of its segment by who begins to follow it.
+    pub(crate) fn shadow(&self) -> Shadow {
+        Shadow::new(SEGMENT_BYTES).with_pages_of(2)
     }
 
     pub(crate) fn is_reachable(&self) -> bool {
@@ -217,6 +227,17 @@ pub(crate) fn beat(
                 let page = InventoryPage { segment, page, last, entries };
                 let reply = master.ask(now, client, &Request::ReportInventory(page));
                 membership.on_reported(now, listed.next, reply);
+            }
+            (Deed::ReportChanges { segment, page, since }, Some(node)) => {
+                let changed = node.ledger.changed(since, PAGE_ENTRIES);
+                let Some(Changed { entries, gone, cursor, more }) = changed else {
+                    membership.on_changes_forgotten();
+                    continue;
+                };
+                let entries = entries.iter().map(Listed::report).collect();
+                let page = ChangesPage { segment, page, last: !more, entries, gone };
+                let reply = master.ask(now, client, &Request::ReportChanges(page));
+                membership.on_reported(now, more.then_some(cursor), reply);
             }
             (Deed::StartEmpty { .. }, Some(node)) => {
                 let id = node.start_empty();

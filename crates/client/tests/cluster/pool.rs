@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use mooncake_client::membership::Membership;
 use mooncake_client::ops::{CallError, MoveError};
 use mooncake_client::{Chance, Version};
-use mooncake_meta::{Config, Meta};
+use mooncake_meta::{Config, Meta, Shadow};
 use mooncake_types::{
     ClientId, Epoch, ErrorCode, RangeDrop, Reply, Request, ScanAction, SegmentId, Tick,
 };
@@ -11,7 +11,7 @@ use mooncake_types::{
 use crate::Faults;
 use crate::history::{History, Removal};
 use crate::key::KEYS;
-use crate::node::{Master, Node, beat};
+use crate::node::{Master, Node, PAGE_ENTRIES, beat};
 
 /// How gets and writes ended.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +62,8 @@ pub(crate) struct Pool {
     pure_clients: Vec<(ClientId, Membership)>,
     pub(crate) tally: Tally,
     meta: Meta,
+    /// What the next master knows.
+    shadows: BTreeMap<SegmentId, Shadow>,
     master_is_up: bool,
     incarnations: u128,
     pub(crate) history: History,
@@ -103,6 +105,7 @@ impl Pool {
             pure_clients: Vec::new(),
             tally: Tally::default(),
             meta,
+            shadows: BTreeMap::new(),
             master_is_up: true,
             incarnations: 0,
             history: History::default(),
@@ -156,6 +159,7 @@ impl Pool {
         if self.master_is_up && self.happens(faults.master_in) {
             self.trouble_the_master();
         }
+        self.follow();
         self.beat();
         self.meta.check().expect("the master's invariants hold");
         self.note_absent();
@@ -192,6 +196,26 @@ impl Pool {
             self.history.lose_master(self.now.after_ms(LEASE_MS));
             let epoch = Epoch(self.meta.epoch().0 + 1 + self.chance.below(3));
             self.meta = Meta::new(config(&mut self.chance), epoch);
+            let shadows = std::mem::take(&mut self.shadows);
+            if self.happens(2) {
+                self.meta.remember(shadows);
+            }
+        }
+    }
+
+    /// A master that stands by asks one of the nodes what it holds, or what changed there.
+    fn follow(&mut self) {
+        if !self.happens(4) {
+            return;
+        }
+        let node = &self.nodes[self.chance.below(self.nodes.len() as u64) as usize];
+        if !node.is_reachable() {
+            return;
+        }
+        let shadow = self.shadows.entry(node.segment).or_insert_with(|| node.shadow());
+        match node.ledger.follow(&shadow.ask(node.segment), PAGE_ENTRIES) {
+            Ok(told) => assert!(shadow.take(&told.page()).is_ok(), "{told:?}"),
+            Err(_) => *shadow = node.shadow(),
         }
     }
 

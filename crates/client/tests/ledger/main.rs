@@ -1,5 +1,6 @@
 //! The ledger against an oracle that knows bytes only: every sequence of a small segment, and long random ones.
 
+mod changes;
 mod drops;
 mod inventory;
 mod oracle;

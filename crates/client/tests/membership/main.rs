@@ -59,6 +59,9 @@ fn deed(membership: &mut Membership, now: u64) -> String {
         Deed::Report { segment, page, from } => {
             format!("report {} page {page} from {from}", segment.0)
         }
+        Deed::ReportChanges { segment, page, since } => {
+            format!("tell page {page} of what changed in {} since {since}", segment.0)
+        }
         Deed::StartEmpty { segment } => format!("start {} empty", segment.0),
         Deed::Drop(ranges) => format!("drop {}", ranges.len()),
         Deed::Call(Request::FetchDrops { dropped, limit: 4096 }) => {

@@ -163,3 +163,51 @@ fn a_client_without_a_new_id_leaves_its_master_and_comes_back() {
     assert_eq!(deed(&mut membership, 250), "connect 1");
     assert!(!membership.is_well());
 }
+
+/// Has a leader of epoch 6 ask for what changed in the first segment since a number.
+fn wanted_changes(membership: &mut Membership, since: u64) {
+    assert_eq!(deed(membership, 250), "ping for 2");
+    membership.on_reply(Tick(250), pong(true, 6));
+    assert_eq!(deed(membership, 250), "mount 1 having seen 6");
+    membership.on_reply(Tick(250), mounted(MountOutcome::WantsChanges { since }));
+}
+
+#[test]
+fn who_was_followed_tells_what_changed_page_by_page() {
+    let mut membership = membership();
+    settle(&mut membership, 0, 5);
+    wanted_changes(&mut membership, 70);
+    assert_eq!(deed(&mut membership, 250), "tell page 0 of what changed in 1 since 70");
+    membership.on_reported(Tick(250), Some(90), done(Ok(())));
+    assert_eq!(deed(&mut membership, 250), "tell page 1 of what changed in 1 since 90");
+    membership.on_reported(Tick(250), None, done(Ok(())));
+    assert_eq!(deed(&mut membership, 250), "mount 2 having seen 6");
+}
+
+#[test]
+fn who_does_not_know_any_more_what_changed_tells_everything() {
+    let mut membership = membership();
+    settle(&mut membership, 0, 5);
+    wanted_changes(&mut membership, 70);
+    assert_eq!(deed(&mut membership, 250), "tell page 0 of what changed in 1 since 70");
+    membership.on_reported(Tick(250), Some(90), done(Ok(())));
+    assert_eq!(deed(&mut membership, 250), "tell page 1 of what changed in 1 since 90");
+    membership.on_changes_forgotten();
+    assert_eq!(deed(&mut membership, 250), "report 1 page 0 from 0");
+    membership.on_reported(Tick(250), None, done(Ok(())));
+    assert_eq!(deed(&mut membership, 250), "mount 2 having seen 6");
+}
+
+#[test]
+fn what_changed_is_told_to_nobody_but_the_leader_that_the_node_obeys() {
+    let mut membership = membership();
+    settle(&mut membership, 0, 5);
+    wanted_changes(&mut membership, 70);
+    membership.see_epoch(Epoch(8));
+    assert_eq!(deed(&mut membership, 260), "wait until 500");
+    assert_eq!(deed(&mut membership, 500), "ping for 2");
+    membership.on_reply(Tick(500), pong(false, 6));
+    assert_eq!(deed(&mut membership, 500), "mount 1 having seen 8");
+    membership.on_reply(Tick(500), mounted(MountOutcome::WantsChanges { since: 70 }));
+    assert_eq!(deed(&mut membership, 500), "wait until 750");
+}

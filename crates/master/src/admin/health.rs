@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::server::State;
 use crate::ask::NotServing;
+use crate::following::Followed;
 use crate::leadership::{Leader, Role, Service, Standing};
 
 #[derive(Serialize)]
@@ -17,6 +18,17 @@ pub(super) struct Health {
     service_ready: bool,
     leader_address: Option<String>,
     view_version: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    following: Option<Known>,
+}
+
+/// What a standby knows of what the nodes hold.
+#[derive(Serialize)]
+struct Known {
+    is_warm: bool,
+    segments: usize,
+    known_segments: usize,
+    entries: usize,
 }
 
 #[derive(Serialize)]
@@ -66,6 +78,9 @@ fn view(leader: Option<Leader>) -> (Option<String>, Option<u64>) {
 /// `GET /health`.
 pub(super) async fn health(Extract(state): Extract<State>) -> Json<Health> {
     let Now { standing, service } = Now::of(&state).await;
+    let Followed { segments, known, entries, is_warm } = *state.following.borrow();
+    let following = Known { is_warm, segments, known_segments: known, entries };
+    let following = (standing.role == Role::Standby).then_some(following);
     let (leader_address, view_version) = view(standing.leader);
     Json(Health {
         status: "ok",
@@ -74,6 +89,7 @@ pub(super) async fn health(Extract(state): Extract<State>) -> Json<Health> {
         service_ready: service == Service::Serving,
         leader_address,
         view_version,
+        following,
     })
 }
 

@@ -15,7 +15,8 @@ use crate::summary;
 pub(super) async fn metrics(Extract(state): Extract<State>) -> Result<impl IntoResponse, Failure> {
     let snapshot = state.asker.ask(|owner| owner.snapshot()).await.ok();
     let standing = state.standing.borrow().clone();
-    let text = metrics::text(standing, snapshot)
+    let followed = *state.following.borrow();
+    let text = metrics::text((standing, followed), snapshot)
         .map_err(|error| Failure::internal(ErrorCode::InternalError, error.to_string()))?;
     Ok(([(CONTENT_TYPE, prometheus::CONTENT_TYPE)], text))
 }

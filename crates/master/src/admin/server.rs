@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use super::error::Failure;
 use super::{drains, health, keys, prometheus, remove_all, segments};
 use crate::ask::Asker;
+use crate::following::Followed;
 use crate::leadership::Standing;
 
 /// What every handler sees.
@@ -14,6 +15,8 @@ use crate::leadership::Standing;
 pub(crate) struct State {
     pub(crate) asker: Asker,
     pub(crate) standing: watch::Receiver<Standing>,
+    /// What this master knows while it stands by.
+    pub(crate) following: watch::Receiver<Followed>,
 }
 
 /// What the admin server answers.

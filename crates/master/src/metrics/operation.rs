@@ -8,6 +8,8 @@ pub(crate) enum Operation {
     Ping,
     MountSegment,
     ReportInventory,
+    ReportChanges,
+    ListSegments,
     FetchDrops,
     UnmountSegment,
     PutStart,
@@ -43,6 +45,8 @@ impl Operation {
         (Operation::Ping, "ping"),
         (Operation::MountSegment, "mount_segment"),
         (Operation::ReportInventory, "report_inventory"),
+        (Operation::ReportChanges, "report_changes"),
+        (Operation::ListSegments, "list_segments"),
         (Operation::FetchDrops, "fetch_drops"),
         (Operation::UnmountSegment, "unmount_segment"),
         (Operation::PutStart, "put_start"),
@@ -76,6 +80,8 @@ impl Operation {
             Request::Ping { .. } => Operation::Ping,
             Request::MountSegment(_) => Operation::MountSegment,
             Request::ReportInventory(_) => Operation::ReportInventory,
+            Request::ReportChanges(_) => Operation::ReportChanges,
+            Request::ListSegments { .. } => Operation::ListSegments,
             Request::FetchDrops { .. } => Operation::FetchDrops,
             Request::UnmountSegment { .. } => Operation::UnmountSegment,
             Request::PutStart(start) if start.puts.len() == 1 => Operation::PutStart,
@@ -137,7 +143,8 @@ impl Outcome {
             | Reply::TaskCreated(_)
             | Reply::TaskReported(_)
             | Reply::TasksFetched(_)
-            | Reply::Draining(_) => Outcome { items: 1, failed: 0 },
+            | Reply::Draining(_)
+            | Reply::Segments(_) => Outcome { items: 1, failed: 0 },
             Reply::Refused(_) => Outcome { items: 1, failed: 1 },
             Reply::Done(result) => Outcome { items: 1, failed: result.is_err().into() },
             Reply::Granted { results, .. } => count(results),

@@ -6,12 +6,17 @@ use mooncake_http::prometheus::{self, Family, Metrics};
 
 use super::operation::Operation;
 use super::snapshot::Snapshot;
+use crate::following::Followed;
 use crate::leadership::{Role, Service, Standing};
 
 /// The whole text. Only a leader has a snapshot.
-pub(crate) fn text(standing: Standing, snapshot: Option<Snapshot>) -> Result<String, fmt::Error> {
+pub(crate) fn text(
+    (standing, followed): (Standing, Followed),
+    snapshot: Option<Snapshot>,
+) -> Result<String, fmt::Error> {
     prometheus::text(move |out| {
         leadership(&standing, out)?;
+        following(followed, out)?;
         let Some(snapshot) = &snapshot else { return Ok(()) };
         snapshot.gauges(out)?;
         snapshot.segments(out)?;
@@ -31,6 +36,21 @@ fn leadership(standing: &Standing, out: &mut Metrics<'_, '_>) -> fmt::Result {
         epoch,
     )?;
     out.counter("ha_state_transitions_total", "Changes of this master's role", standing.changes)
+}
+
+fn following(followed: Followed, out: &mut Metrics<'_, '_>) -> fmt::Result {
+    let Followed { known, entries, is_warm, .. } = followed;
+    out.gauge(
+        "master_standby_is_warm",
+        "1 if this master stands by and knows what the nodes hold",
+        is_warm.into(),
+    )?;
+    out.gauge(
+        "master_followed_segments",
+        "Segments of which this master, which stands by, knows what they hold",
+        known as u64,
+    )?;
+    out.gauge("master_followed_entries", "Entries that it knows of them", entries as u64)
 }
 
 impl Snapshot {

@@ -38,6 +38,17 @@ impl Meta {
                 || format!("segment slot {slot}"),
             )?;
         }
+        for &id in self.recovery.shadows.replayed() {
+            let recovers = |slot: u32| {
+                let segment = &self.segments[slot];
+                segment.recovering.is_some() || segment.struck
+            };
+            ensure(
+                "what is taken up from a shadow is recovering",
+                self.segments.find(id).is_none_or(recovers),
+                || format!("segment {id}"),
+            )?;
+        }
         let missing = self.recovery.missing();
         let is_behind = |member: &crate::Member| member.behind;
         let behind: BTreeSet<_> = self.members.iter().filter(is_behind).collect();

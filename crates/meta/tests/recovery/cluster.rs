@@ -10,11 +10,12 @@ use mooncake_types::{
 
 use crate::action::{Action, KEYS, NODES};
 use crate::call::{Call, Put};
+use crate::follow::Follower;
 use crate::node::Node;
 use crate::promise::Promises;
 
 /// What random worlds must have met to have tested anything.
-pub(crate) const RARE: [&str; 16] = [
+pub(crate) const RARE: [&str; 18] = [
     "a master died",
     "all nodes reported to a new leader",
     "a segment started empty",
@@ -31,6 +32,8 @@ pub(crate) const RARE: [&str; 16] = [
     "a stripe was recovered",
     "a range that was being written was recovered",
     "a reader used a route of an earlier leader",
+    "a node told what changed",
+    "a node had forgotten what changed",
 ];
 
 /// Segment, offset and length of each range.
@@ -55,6 +58,7 @@ pub(crate) struct Cluster {
     record: BTreeMap<SegmentId, bool>,
     unrecorded: VecDeque<Effect>,
     pub(crate) nodes: Vec<Node>,
+    pub(crate) follower: Follower,
     numbered: u128,
     /// Pages that were reported.
     pages: u64,
@@ -78,6 +82,7 @@ impl Cluster {
             record: BTreeMap::new(),
             unrecorded: VecDeque::new(),
             nodes,
+            follower: Follower::default(),
             numbered: 1_000,
             pages: 0,
             puts: Vec::new(),
@@ -95,6 +100,7 @@ impl Cluster {
         let member = |(&segment, &behind): (&SegmentId, &bool)| Member { segment, behind };
         let record = Record { fresh, members: self.record.iter().map(member).collect() };
         self.meta = Meta::recover(self.config.clone(), epoch, self.now, &record);
+        self.meta.remember(self.follower.lead(!epoch.0.is_multiple_of(3)));
         if let Some(rule) = self.broken {
             self.meta.break_rule(rule);
         }
@@ -123,6 +129,7 @@ impl Cluster {
     }
 
     pub(crate) fn step(&mut self, action: &Action) {
+        self.follower.look(&self.nodes);
         match *action {
             Action::Advance { ms } => self.advance(ms),
             Action::Beat { node } => self.beat(node),
@@ -211,6 +218,9 @@ impl Cluster {
         if pong.need_remount || node.mounted_under != Some(pong.epoch) {
             return self.mount(at, pong.epoch);
         }
+        if node.telling.is_some() {
+            return self.tell(at, 3);
+        }
         if node.next_page.is_some() {
             return self.report(at, 3);
         }
@@ -242,14 +252,22 @@ impl Cluster {
         let node = &mut self.nodes[at];
         match reply {
             Reply::Mounted(MountOutcome::Ready) => {
-                (node.mounted_under, node.next_page) = (Some(epoch), None);
+                (node.mounted_under, node.next_page, node.telling) = (Some(epoch), None, None);
             }
             Reply::Mounted(MountOutcome::WantsInventory) => {
                 let is_anew = node.next_page.is_some_and(|page| page > 0)
                     && node.mounted_under == Some(epoch);
                 (node.mounted_under, node.next_page) = (Some(epoch), Some(0));
+                node.telling = None;
                 if is_anew {
                     self.meet("an inventory began anew");
+                }
+            }
+            Reply::Mounted(MountOutcome::WantsChanges { since }) => {
+                (node.mounted_under, node.next_page) = (Some(epoch), None);
+                self.begin_telling(at, since);
+                if self.nodes[at].telling.is_none() {
+                    self.nodes[at].next_page = Some(0);
                 }
             }
             Reply::Mounted(MountOutcome::StartEmpty) => {
@@ -378,7 +396,8 @@ impl Cluster {
             let may_write = !entry.complete
                 && put.is_some()
                 && self.now.since_ms(entry.begun) < self.config.put_discard_ms
-                && node.next_page.is_none();
+                && node.next_page.is_none()
+                && node.telling.is_none();
             assert!(!may_write, "{segment}+{offset} was granted, and {entry:?} is being written");
         }
         let lives = |route: &&Route| route.until > self.now && self.is_readable(route);
@@ -412,8 +431,12 @@ impl Cluster {
             (self.nodes[at].hears_master, self.nodes[at].hears_clients) = (true, true);
             for _ in 0..400 {
                 self.beat(at);
-                if self.nodes[at].mounted_under == Some(self.meta.epoch())
-                    && self.nodes[at].next_page.is_none()
+                // What was told is taken up.
+                self.advance(0);
+                let node = &self.nodes[at];
+                if node.mounted_under == Some(self.meta.epoch())
+                    && node.next_page.is_none()
+                    && node.telling.is_none()
                 {
                     break;
                 }

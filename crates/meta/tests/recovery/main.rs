@@ -8,6 +8,7 @@
 mod action;
 mod call;
 mod cluster;
+mod follow;
 mod node;
 mod promise;
 

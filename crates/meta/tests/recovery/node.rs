@@ -6,8 +6,10 @@ use mooncake_types::{
     ClientId, EntryState, Epoch, InventoryEntry, InventoryPage, RangeDrop, SegmentId, Tick, Version,
 };
 
+use crate::follow::Telling;
+
 /// What a ledger knows of a range.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) len: u64,
     pub(crate) key: String,
@@ -35,6 +37,8 @@ pub(crate) struct Node {
     /// The leader that has mounted the segment, and the next page of the inventory that it wants.
     pub(crate) mounted_under: Option<Epoch>,
     pub(crate) next_page: Option<u32>,
+    /// What it tells of its changes, if the leader wants to know those.
+    pub(crate) telling: Option<Telling>,
     /// Where the page before ended.
     pub(crate) reported_to: u64,
     /// What was dropped and not confirmed.
@@ -54,6 +58,7 @@ impl Node {
             hears_clients: true,
             mounted_under: None,
             next_page: None,
+            telling: None,
             reported_to: 0,
             dropped: Vec::new(),
         }
@@ -63,7 +68,7 @@ impl Node {
     pub(crate) fn start_empty(&mut self, number: u128) {
         self.segment = SegmentId(number);
         self.ledger.clear();
-        (self.next_page, self.mounted_under) = (None, None);
+        (self.next_page, self.mounted_under, self.telling) = (None, None, None);
         self.dropped.clear();
     }
 

@@ -15,6 +15,7 @@ mod replicate;
 mod retract;
 mod scan;
 mod segments;
+mod shadow;
 mod sight;
 mod suspension;
 mod task;

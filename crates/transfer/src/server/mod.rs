@@ -4,6 +4,7 @@
 mod accept;
 mod connection;
 mod drop;
+mod follow;
 mod in_place;
 mod inbox;
 mod open_write;

@@ -5,10 +5,10 @@ use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use mooncake_memory::crc32c;
-use mooncake_types::ErrorCode;
+use mooncake_types::{ErrorCode, Follow};
 use mooncake_wire::{
-    Header, Hello, Kind, decode_read_reply, decode_write_reply, encode_hello, encode_read,
-    encode_write,
+    Header, Hello, Kind, decode_follow_reply, decode_read_reply, decode_write_reply, encode_follow,
+    encode_hello, encode_read, encode_write,
 };
 
 use super::raw_peer::{connect, connect_and_greet, hello, read_frame, read_refusal};
@@ -90,8 +90,27 @@ fn a_bad_first_frame_is_refused_and_says_why() {
 }
 
 #[test]
+fn a_host_that_tells_nobody_what_it_holds_says_so_and_goes_on() {
+    attack("follow", |node| {
+        let mut stream = connect_and_greet(&node.endpoint);
+        for _ in 0..2 {
+            let mut frame = Vec::new();
+            let follow = Follow { segment: node.segment, since: None, from: None };
+            encode_follow(&mut frame, 3, &follow);
+            stream.write_all(&frame).unwrap();
+            let (header, body) = read_frame(&mut stream).unwrap();
+            assert_eq!(header.kind, Kind::FollowReply);
+            let message = decode_follow_reply(body.into()).unwrap();
+            assert_eq!(message.page(), Ok(Err(ErrorCode::UnavailableInCurrentMode)));
+        }
+    });
+}
+
+#[test]
 fn a_bad_later_frame_is_refused_and_says_why() {
-    let cases: [(&str, Vec<u8>, &str); 6] = [
+    let cases: [(&str, Vec<u8>, &str); 8] = [
+        ("follow body", [header(Kind::Follow, 9), vec![0xFF; 9]].concat(), "cannot be read"),
+        ("follow reply", header(Kind::FollowReply, 0), "takes no FollowReply frames"),
         ("random", vec![0x5C; 100_000], "a frame must begin with"),
         ("hello again", frame_of(&hello()), "takes no Hello frames"),
         ("request", header(Kind::Request, 0), "takes no Request frames"),

@@ -1,6 +1,7 @@
 use bytes::Bytes;
 use mooncake_types::{
-    Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Reply, Request, SegmentId,
+    Epoch, ErrorCode, Follow, FollowPage, RangeDrop, RangeRead, RangeWrite, Reply, Request,
+    SegmentId,
 };
 use mooncake_wire as wire;
 use mooncake_wire::{DecodeError, HEADER_LEN, Header, Hello, Kind, Refusal, Shared, Welcome};
@@ -19,6 +20,8 @@ pub(crate) enum Frame<'a> {
     WriteReply(Vec<Result<(), ErrorCode>>),
     Drop(Vec<RangeDrop>),
     DropReply(Vec<Result<(), ErrorCode>>),
+    Follow(Follow),
+    FollowReply(Result<(SegmentId, FollowPage<'a>), ErrorCode>),
     Share(SegmentId),
     ShareReply(Result<Shared, ErrorCode>),
     Begin(Epoch, Vec<RangeWrite<'a>>),
@@ -47,6 +50,13 @@ impl Frame<'_> {
             Frame::WriteReply(results) => wire::encode_write_reply(out, id, results),
             Frame::Drop(ranges) => wire::encode_drop(out, id, ranges),
             Frame::DropReply(results) => wire::encode_drop_reply(out, id, results),
+            Frame::Follow(follow) => wire::encode_follow(out, id, follow),
+            Frame::FollowReply(Ok((segment, page))) => {
+                wire::encode_follow_reply(out, id, (*segment, Ok(page)));
+            }
+            Frame::FollowReply(Err(code)) => {
+                wire::encode_follow_reply(out, id, (SegmentId(0), Err(*code)));
+            }
             Frame::Share(segment) => wire::encode_share(out, id, *segment),
             Frame::ShareReply(answer) => wire::encode_share_reply(out, id, *answer),
             Frame::Begin(epoch, ranges) => wire::encode_begin(out, id, *epoch, ranges),
@@ -86,6 +96,11 @@ pub(crate) fn decode<T>(
         Kind::WriteReply => see(Frame::WriteReply(wire::decode_write_reply(body)?)),
         Kind::Drop => see(Frame::Drop(wire::decode_drop(body)?)),
         Kind::DropReply => see(Frame::DropReply(wire::decode_drop_reply(body)?)),
+        Kind::Follow => see(Frame::Follow(wire::decode_follow(body)?)),
+        Kind::FollowReply => {
+            let message = wire::decode_follow_reply(owned())?;
+            see(Frame::FollowReply(message.page()?))
+        }
         Kind::Share => see(Frame::Share(wire::decode_share(body)?)),
         Kind::ShareReply => see(Frame::ShareReply(wire::decode_share_reply(body)?)),
         Kind::Begin => {

@@ -1,12 +1,13 @@
 use mooncake_types::limits::{
     MAX_ATTRIBUTES_BYTES, MAX_BATCH_KEYS, MAX_DRAIN_SEGMENTS, MAX_FETCHED_DROPS, MAX_FETCHED_TASKS,
-    MAX_FRAME_RANGES, MAX_GROUP_BYTES, MAX_INVENTORY_PAGE_ENTRIES, MAX_KEY_BYTES, MAX_NAME_BYTES,
-    MAX_TASK_MESSAGE_BYTES,
+    MAX_FRAME_RANGES, MAX_GROUP_BYTES, MAX_INVENTORY_PAGE_ENTRIES, MAX_KEY_BYTES,
+    MAX_LISTED_SEGMENTS, MAX_NAME_BYTES, MAX_TASK_MESSAGE_BYTES,
 };
 use mooncake_types::{
-    DrainReport, EntryState, Epoch, ErrorCode, Grant, InventoryEntry, InventoryPage, PutItem,
-    PutStart, RangeDrop, RangeRead, RangeWrite, ReplicateConfig, Reply, Request, SegmentId,
-    TaskOrder, TaskOrders, TaskReport, Version,
+    ChangesPage, DrainReport, EntryState, Epoch, ErrorCode, FollowPage, Grant, InventoryEntry,
+    InventoryPage, ListedSegment, PutItem, PutStart, RangeDrop, RangeRead, RangeWrite,
+    ReplicateConfig, Reply, Request, SegmentAddress, SegmentId, SegmentPage, TaskOrder, TaskOrders,
+    TaskReport, Version,
 };
 
 use crate::frame::{Frame, decode, split};
@@ -40,19 +41,6 @@ fn a_batch_within_the_limits_fits_a_frame() {
     let report = TaskReport { created_ms_ago: most, message, ..TaskReport::default() };
     let order = TaskOrder { key: key.into(), version, grant: version, ..TaskOrder::default() };
     let orders = vec![order; MAX_FETCHED_TASKS as usize];
-    let entry = InventoryEntry {
-        offset: most,
-        len: most,
-        key,
-        version,
-        grant: version,
-        object_len: most,
-        object_offset: most,
-        state: EntryState::Writing,
-        attributes: write.attributes,
-    };
-    let entries = vec![entry; MAX_INVENTORY_PAGE_ENTRIES];
-    let page = InventoryPage { segment, page: u32::MAX, last: true, entries };
     let grant = Grant { version, placements: vec![], attributes: write.attributes.to_vec() };
     let drop = RangeDrop { segment, offset: most, version, grant: version };
     let drops = vec![drop; MAX_FETCHED_DROPS as usize];
@@ -61,7 +49,6 @@ fn a_batch_within_the_limits_fits_a_frame() {
     let results = vec![Err(ErrorCode::TenantNotEmpty); MAX_FRAME_RANGES];
     let frames = [
         Frame::Request(Request::PutStart(start)),
-        Frame::Request(Request::ReportInventory(page)),
         Frame::Request(Request::FetchDrops { dropped: drops.clone(), limit: u32::MAX }),
         Frame::Request(Request::Dropped { dropped: drops.clone() }),
         Frame::Request(retract),
@@ -84,11 +71,58 @@ fn a_batch_within_the_limits_fits_a_frame() {
     frames.iter().for_each(comes_back);
 }
 
+/// The same, of what nodes tell of their ledgers.
+#[test]
+fn a_page_within_the_limits_fits_a_frame() {
+    let key = &*"k".repeat(MAX_KEY_BYTES);
+    let (most, segment) = (u64::MAX, SegmentId(u128::MAX));
+    let version = Version { epoch: Epoch(most), counter: most };
+    let entry = InventoryEntry {
+        offset: most,
+        len: most,
+        key,
+        version,
+        grant: version,
+        object_len: most,
+        object_offset: most,
+        state: EntryState::Writing,
+        attributes: &[0xFF; MAX_ATTRIBUTES_BYTES],
+    };
+    let entries = vec![entry; MAX_INVENTORY_PAGE_ENTRIES];
+    let gone = vec![most; MAX_INVENTORY_PAGE_ENTRIES];
+    let changes = ChangesPage {
+        segment,
+        page: u32::MAX,
+        last: true,
+        entries: entries.clone(),
+        gone: gone.clone(),
+    };
+    let followed =
+        FollowPage { entries: entries.clone(), gone, cursor: most, next: Some(most), more: true };
+    let page = InventoryPage { segment, page: u32::MAX, last: true, entries };
+    let frames = [
+        Frame::Request(Request::ReportInventory(page)),
+        Frame::Request(Request::ReportChanges(changes)),
+        Frame::FollowReply(Ok((segment, followed))),
+        Frame::Reply(Reply::Segments(full_list())),
+    ];
+    frames.iter().for_each(comes_back);
+}
+
 fn comes_back(sent: &Frame<'_>) {
     let bytes = sent.encode(1);
     let (header, body) = split(&bytes);
     let same = decode(header.kind, body, |received| received == *sent);
     assert_eq!(same, Ok(true), "{:?}", header.kind);
+}
+
+fn full_list() -> SegmentPage {
+    let name = "s".repeat(MAX_NAME_BYTES);
+    let id = SegmentId(u128::MAX);
+    let address = SegmentAddress { id, name: name.as_str().into(), endpoint: name.into() };
+    let listed = ListedSegment { address, len: u64::MAX };
+    let segments = vec![listed; MAX_LISTED_SEGMENTS as usize];
+    SegmentPage { segments, next: Some(u32::MAX) }
 }
 
 fn full_drain() -> DrainReport {

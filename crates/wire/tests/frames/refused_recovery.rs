@@ -2,7 +2,7 @@
 
 use mooncake_types::limits::{
     MAX_ATTRIBUTES_BYTES, MAX_BATCH_KEYS, MAX_FETCHED_DROPS, MAX_FRAME_RANGES,
-    MAX_INVENTORY_PAGE_ENTRIES,
+    MAX_INVENTORY_PAGE_ENTRIES, MAX_LISTED_SEGMENTS,
 };
 use mooncake_wire::{DecodeError, Kind};
 
@@ -90,6 +90,42 @@ fn pages_of_inventories_that_do_not_add_up() {
     }
     let nameless = Err(DecodeError::Missing { what: "segment_id" });
     check(Kind::Request, empty().message(18, empty()), nameless);
+}
+
+#[test]
+fn what_standbys_are_told_that_does_not_add_up() {
+    let limit = MAX_INVENTORY_PAGE_ENTRIES;
+    let missing = |what| Err(DecodeError::Missing { what });
+    check(Kind::Follow, empty(), missing("segment_id"));
+    check(Kind::Follow, empty().bytes(3, &[7; 15]), length("segment_id", 16, 15));
+    let most = || empty().column64(2, &vec![0; limit + 1]);
+    let entries = || empty().message(1, empty().bytes(1, ID));
+    let both = |one: Body, other: Body| Body([one.0, other.0].concat());
+    for (body, expected) in [
+        (entries(), Ok(())),
+        (empty(), missing("entries")),
+        (empty().message(1, empty()), missing("segment_id")),
+        (both(entries(), entries()), too_many("entries", 1)),
+        (both(entries(), most()), too_many("gone", limit)),
+        (
+            empty().message(1, empty().bytes(1, ID).column64(6, &vec![0; limit + 1])),
+            too_many("offsets", limit),
+        ),
+    ] {
+        check(Kind::Request, empty().message(22, Body(body.0.clone())), expected.clone());
+        check(Kind::FollowReply, both(body, empty().varint(6, 0)), expected);
+    }
+    check(Kind::FollowReply, entries(), missing("status_code"));
+    let segment = |body: Body| body.message(1, empty().bytes(1, ID));
+    let listed = |body| empty().message(16, body);
+    check(Kind::Reply, listed(segment(empty()).column64(2, &[1])), Ok(()));
+    check(Kind::Reply, listed(segment(empty())), length("sizes", 1, 0));
+    check(Kind::Reply, listed(empty().message(1, empty())), length("sizes", 1, 0));
+    let nameless = empty().message(1, empty()).column64(2, &[1]);
+    check(Kind::Reply, listed(nameless), missing("segment_id"));
+    let limit = MAX_LISTED_SEGMENTS as usize;
+    let many = empty().times(limit + 1, |body| body.message(1, Body::default()));
+    check(Kind::Reply, listed(many), too_many("segments", limit));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 use mooncake_types::{
-    ClientId, CreateTask, DrainId, DrainReport, DrainStatus, EntryState, Epoch, ErrorCode, Grant,
-    InventoryEntry, InventoryPage, KeyVersion, Located, MountOutcome, MountSegment, Placement,
-    Pong, PutEnd, PutItem, PutMode, PutStart, RangeDrop, RangeRead, RangeWrite, RemainingRange,
-    Remains, ReplicateConfig, Reply, Request, Scan, ScanAction, ScanPage, SegmentAddress,
-    SegmentId, SoftPin, TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
+    ChangesPage, ClientId, CreateTask, DrainId, DrainReport, DrainStatus, EntryState, Epoch,
+    ErrorCode, Follow, FollowPage, Grant, InventoryEntry, InventoryPage, KeyVersion, ListedSegment,
+    Located, MountOutcome, MountSegment, Placement, Pong, PutEnd, PutItem, PutMode, PutStart,
+    RangeDrop, RangeRead, RangeWrite, RemainingRange, Remains, ReplicateConfig, Reply, Request,
+    Scan, ScanAction, ScanPage, SegmentAddress, SegmentId, SegmentPage, SoftPin, TaskId, TaskKind,
+    TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
 };
 use mooncake_wire::{Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
 
@@ -24,6 +25,7 @@ pub(crate) fn all() -> Vec<(&'static str, Frame<'static>)> {
     frames.extend(replies().map(|(name, reply)| (name, Frame::Reply(reply))));
     frames.extend(recovery().map(|(name, reply)| (name, Frame::Reply(reply))));
     frames.extend(data());
+    frames.extend(following());
     frames
 }
 
@@ -347,6 +349,46 @@ fn data() -> Vec<(&'static str, Frame<'static>)> {
         ("pin", Frame::Pin(vec![read, RangeRead { segment: OTHER, ..read }])),
         ("pin reply", Frame::PinReply(results())),
         ("unpin", Frame::Unpin(vec![0, 7, u64::MAX])),
+    ]
+}
+
+/// What masters that stand by are told.
+fn following() -> Vec<(&'static str, Frame<'static>)> {
+    let begin = Follow { segment: SEGMENT, since: None, from: None };
+    let InventoryPage { entries, .. } = full_page();
+    let changes = ChangesPage {
+        segment: SEGMENT,
+        page: 1,
+        last: true,
+        entries: entries.clone(),
+        gone: vec![0, 1 << 40],
+    };
+    let listing = FollowPage {
+        entries: page().entries,
+        cursor: 1 << 50,
+        next: Some(7 << 30),
+        ..FollowPage::default()
+    };
+    let told = FollowPage { entries, gone: vec![1 << 40], cursor: 1, next: None, more: true };
+    let listed = addresses().into_iter().zip([3 << 30, 1 << 46]);
+    let listed = listed.map(|(address, len)| ListedSegment { address, len });
+    let listed = SegmentPage { segments: listed.collect(), next: Some(2) };
+    let refused = Err(ErrorCode::InvalidVersion);
+    vec![
+        ("report changes", Frame::Request(Request::ReportChanges(changes))),
+        ("list segments", Frame::Request(Request::ListSegments { from: 2, limit: 4096 })),
+        ("segments", Frame::Reply(Reply::Segments(listed))),
+        ("segments, none", Frame::Reply(Reply::Segments(SegmentPage::default()))),
+        (
+            "mounted, wants changes",
+            Frame::Reply(Reply::Mounted(MountOutcome::WantsChanges { since: 0 })),
+        ),
+        ("follow", Frame::Follow(begin)),
+        ("follow, entries", Frame::Follow(Follow { since: Some(0), from: Some(5 << 30), ..begin })),
+        ("follow, changes", Frame::Follow(Follow { since: Some(1 << 50), ..begin })),
+        ("follow reply", Frame::FollowReply(Ok((SEGMENT, listing)))),
+        ("follow reply, changes", Frame::FollowReply(Ok((OTHER, told)))),
+        ("follow reply, refused", Frame::FollowReply(refused)),
     ]
 }
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use mooncake_types::{
-    ClientId, CreateTask, EntryState, Epoch, ErrorCode, InventoryEntry, InventoryPage, KeyVersion,
-    MountSegment, PutEnd, PutItem, PutMode, PutStart, RangeDrop, RangeRead, RangeWrite,
-    ReplicateConfig, Request, Scan, ScanAction, SegmentId, SoftPin, TaskId, TaskKind, Version,
+    ChangesPage, ClientId, CreateTask, EntryState, Epoch, ErrorCode, Follow, FollowPage,
+    InventoryEntry, InventoryPage, KeyVersion, MountSegment, PutEnd, PutItem, PutMode, PutStart,
+    RangeDrop, RangeRead, RangeWrite, ReplicateConfig, Request, Scan, ScanAction, SegmentId,
+    SoftPin, TaskId, TaskKind, Version,
 };
 use mooncake_wire::{Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
 use proptest::collection::vec;
@@ -29,6 +30,8 @@ pub(crate) fn frame() -> impl Strategy<Value = Frame<'static>> {
         1 => vec(status(), 0..9).prop_map(Frame::WriteReply),
         1 => vec(range_drop(), 0..6).prop_map(Frame::Drop),
         1 => vec(status(), 0..9).prop_map(Frame::DropReply),
+        1 => follow().prop_map(Frame::Follow),
+        2 => result((segment_id(), follow_page())).prop_map(Frame::FollowReply),
         1 => segment_id().prop_map(Frame::Share),
         1 => shared().prop_map(Frame::ShareReply),
         1 => vec(status(), 0..9).prop_map(Frame::BeginReply),
@@ -126,6 +129,8 @@ fn request() -> impl Strategy<Value = Request<'static>> {
             .prop_map(|(segments, unreachable)| Request::Ping { segments, unreachable }),
         mount_segment().prop_map(Request::MountSegment),
         inventory_page().prop_map(Request::ReportInventory),
+        changes_page().prop_map(Request::ReportChanges),
+        any::<(u32, u32)>().prop_map(|(from, limit)| Request::ListSegments { from, limit }),
         (vec(range_drop(), 0..6), any::<u32>())
             .prop_map(|(dropped, limit)| Request::FetchDrops { dropped, limit }),
         (segment_id(), number())
@@ -190,6 +195,25 @@ fn inventory_page() -> impl Strategy<Value = InventoryPage<'static>> {
     let entries = prop_oneof![vec(plain, 0..6), vec(inventory_entry(), 0..6)];
     (segment_id(), any::<u32>(), any::<bool>(), entries)
         .prop_map(|(segment, page, last, entries)| InventoryPage { segment, page, last, entries })
+}
+
+fn changes_page() -> impl Strategy<Value = ChangesPage<'static>> {
+    (inventory_page(), vec(number(), 0..4)).prop_map(|(inventory, gone)| {
+        let InventoryPage { segment, page, last, entries } = inventory;
+        ChangesPage { segment, page, last, entries, gone }
+    })
+}
+
+fn follow() -> impl Strategy<Value = Follow> {
+    (segment_id(), option::of(number()), option::of(number()))
+        .prop_map(|(segment, since, from)| Follow { segment, since, from })
+}
+
+fn follow_page() -> impl Strategy<Value = FollowPage<'static>> {
+    (changes_page(), number(), option::of(number())).prop_map(|(page, cursor, next)| {
+        let ChangesPage { last, entries, gone, .. } = page;
+        FollowPage { entries, gone, cursor, next, more: last }
+    })
 }
 
 fn inventory_entry() -> impl Strategy<Value = InventoryEntry<'static>> {

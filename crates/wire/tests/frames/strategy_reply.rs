@@ -2,9 +2,9 @@
 
 use mooncake_types::limits::MAX_REPLICAS;
 use mooncake_types::{
-    ClientId, DrainId, DrainReport, DrainStatus, ErrorCode, Grant, Located, MountOutcome,
-    Placement, Pong, RemainingRange, Remains, Reply, ScanPage, SegmentAddress, TaskOrder,
-    TaskOrders, TaskReport, TaskStatus,
+    ClientId, DrainId, DrainReport, DrainStatus, ErrorCode, Grant, ListedSegment, Located,
+    MountOutcome, Placement, Pong, RemainingRange, Remains, Reply, ScanPage, SegmentAddress,
+    SegmentPage, TaskOrder, TaskOrders, TaskReport, TaskStatus,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -31,6 +31,8 @@ pub(crate) fn reply() -> impl Strategy<Value = Reply> {
         status().prop_map(Reply::Done),
         select(&[MountOutcome::Ready, MountOutcome::WantsInventory, MountOutcome::StartEmpty])
             .prop_map(Reply::Mounted),
+        number().prop_map(|since| Reply::Mounted(MountOutcome::WantsChanges { since })),
+        segment_page().prop_map(Reply::Segments),
         vec(range_drop(), 0..6).prop_map(Reply::Drops),
         with_segments(|placements| vec(result(grant(placements)), 0..6))
             .prop_map(|(results, segments)| Reply::Granted { results, segments }),
@@ -168,13 +170,25 @@ fn page() -> impl Strategy<Value = ScanPage> {
     )
 }
 
+fn address() -> impl Strategy<Value = SegmentAddress> {
+    (segment_id(), shared_text(), shared_text()).prop_map(|(id, name, endpoint)| SegmentAddress {
+        id,
+        name,
+        endpoint,
+    })
+}
+
+fn segment_page() -> impl Strategy<Value = SegmentPage> {
+    let listed = (address(), number()).prop_map(|(address, len)| ListedSegment { address, len });
+    (vec(listed, 0..4), option::of(any::<u32>()))
+        .prop_map(|(segments, next)| SegmentPage { segments, next })
+}
+
 /// A table of segments, and what `make` makes of placements that point into it.
 fn with_segments<T: std::fmt::Debug, S: Strategy<Value = T>>(
     make: fn(BoxedStrategy<Vec<Placement>>) -> S,
 ) -> impl Strategy<Value = (T, Vec<SegmentAddress>)> {
-    let address = (segment_id(), shared_text(), shared_text())
-        .prop_map(|(id, name, endpoint)| SegmentAddress { id, name, endpoint });
-    vec(address, 0..4).prop_flat_map(move |segments| {
+    vec(address(), 0..4).prop_flat_map(move |segments| {
         let most = if segments.is_empty() { 0 } else { 5 };
         let placement =
             (0..MAX_REPLICAS, 0..segments.len().max(1) as u32, number(), number()).prop_map(

@@ -1,0 +1,121 @@
+use std::io;
+use std::time::Duration;
+
+use mooncake_types::ClientId;
+use mooncake_types::limits::MAX_FRAME_BODY_BYTES;
+use mooncake_wire::{
+    Hello, Kind, PROTOCOL_VERSION, Role, decode_refusal, decode_welcome, encode_hello,
+};
+use thiserror::Error;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::config::Config;
+use crate::input::{Frame, Input};
+
+/// How long a connection may take, with its handshake.
+const DIAL: Duration = Duration::from_secs(2);
+
+/// How long one answer may take; tests have less patience.
+const ANSWER: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 5_000 });
+
+/// Longest buffer that is kept for the next question, in bytes.
+const KEPT_BYTES: usize = 4 << 10;
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub(super) enum Lost {
+    /// The other side cannot be reached, or is gone.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// It says nothing.
+    #[error("nothing came in time")]
+    Silent,
+    /// It does not want this.
+    #[error("it was refused: {0}")]
+    Refused(String),
+    /// What it says makes no sense.
+    #[error("{0}")]
+    Senseless(String),
+}
+
+/// A connection to a leader or a node.
+pub(super) struct Link {
+    stream: TcpStream,
+    input: Input,
+    out: Vec<u8>,
+    last_id: u64,
+}
+
+impl Link {
+    /// Connects and introduces itself.
+    pub(super) async fn open(address: &str, config: &Config) -> Result<Link, Lost> {
+        timeout(DIAL, Self::dial(address, config)).await.unwrap_or(Err(Lost::Silent))
+    }
+
+    async fn dial(address: &str, config: &Config) -> Result<Link, Lost> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let mut link = Link { stream, input: Input::default(), out: Vec::new(), last_id: 0 };
+        let hello = Hello {
+            protocol_version: PROTOCOL_VERSION,
+            cluster_id: config.cluster_id.clone(),
+            role: Role::Client,
+            // That of no client: it puts and lends nothing.
+            client: ClientId(u128::MAX),
+            auth_token: config.auth_token.clone(),
+        };
+        let frame = link.exchange(Kind::Welcome, |out, id| encode_hello(out, id, &hello)).await?;
+        decode_welcome(&frame.body).map_err(|error| Lost::Senseless(error.to_string()))?;
+        Ok(link)
+    }
+
+    /// Sends a frame and waits for its answer, which is of this kind.
+    pub(super) async fn ask(
+        &mut self,
+        kind: Kind,
+        encode: impl FnOnce(&mut Vec<u8>, u64),
+    ) -> Result<Frame, Lost> {
+        timeout(ANSWER, self.exchange(kind, encode)).await.unwrap_or(Err(Lost::Silent))
+    }
+
+    async fn exchange(
+        &mut self,
+        kind: Kind,
+        encode: impl FnOnce(&mut Vec<u8>, u64),
+    ) -> Result<Frame, Lost> {
+        self.last_id += 1;
+        self.out.clear();
+        self.out.shrink_to(KEPT_BYTES);
+        encode(&mut self.out, self.last_id);
+        self.stream.write_all(&self.out).await?;
+        let frame = self.receive().await?;
+        let header = frame.header;
+        match header.kind {
+            Kind::Refusal => {
+                let refusal = decode_refusal(&frame.body);
+                Err(Lost::Refused(refusal.map_or_else(|it| it.to_string(), |it| it.to_string())))
+            }
+            found if found != kind => {
+                Err(Lost::Senseless(format!("a {found:?} frame came instead of a {kind:?} one")))
+            }
+            _ if header.request_id != self.last_id => {
+                Err(Lost::Senseless(format!("the answer to {} came", header.request_id)))
+            }
+            _ => Ok(frame),
+        }
+    }
+
+    async fn receive(&mut self) -> Result<Frame, Lost> {
+        loop {
+            let frame = self.input.next_frame(MAX_FRAME_BODY_BYTES);
+            if let Some(frame) = frame.map_err(|error| Lost::Senseless(error.to_string()))? {
+                return Ok(frame);
+            }
+            if self.input.fill(&mut self.stream).await? == 0 {
+                return Err(Lost::Io(io::ErrorKind::UnexpectedEof.into()));
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+use std::rc::Rc;
+use std::time::Duration;
+
+use mooncake_types::{ErrorCode, SegmentId};
+use mooncake_wire::{Kind, decode_follow_reply, encode_follow};
+use tokio::time::sleep;
+use tracing::{debug, info};
+
+use super::link::{Link, Lost};
+use super::pool::Pool;
+use crate::config::Config;
+
+/// How often a node is asked what changed.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// After a connection that was lost; tests have less patience.
+const RETRY: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 1_000 });
+
+/// After a node that refused to be followed: most likely it does not know how to be.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why a segment is not followed at the moment.
+enum Stop {
+    /// Its node does not have it any more.
+    Gone,
+    /// What is known of it is of no use.
+    Anew(&'static str),
+    Lost(Lost),
+}
+
+impl From<Lost> for Stop {
+    fn from(lost: Lost) -> Self {
+        match lost {
+            Lost::Senseless(_) => Stop::Anew("its node makes no sense"),
+            lost => Stop::Lost(lost),
+        }
+    }
+}
+
+/// Follows a segment of the pool until its node does not have it any more, or does not answer and the leader does not
+/// have it either.
+pub(super) async fn follow(config: Rc<Config>, pool: Rc<Pool>, id: SegmentId) {
+    while let Some(endpoint) = pool.endpoint(id) {
+        let Err(stop) = follow_at(&config, &pool, id, &endpoint).await;
+        let mut pause = RETRY;
+        match stop {
+            Stop::Gone => break,
+            Stop::Anew(reason) => {
+                info!(segment = %id, endpoint = &*endpoint, reason, "this standby begins anew with a segment");
+                pool.begin_anew(id);
+            }
+            Stop::Lost(error) => {
+                debug!(%error, segment = %id, endpoint = &*endpoint, "a segment is not followed");
+                pool.note(id, false);
+                if !pool.is_listed(id) {
+                    break;
+                }
+                if matches!(error, Lost::Refused(_)) {
+                    pause = PATIENCE;
+                }
+            }
+        }
+        sleep(pause).await;
+    }
+    pool.forget(id);
+}
+
+/// Follows over one connection.
+async fn follow_at(
+    config: &Config,
+    pool: &Pool,
+    id: SegmentId,
+    endpoint: &str,
+) -> Result<std::convert::Infallible, Stop> {
+    let mut link = Link::open(endpoint, config).await?;
+    loop {
+        let ask = pool.with(id, |shadow| shadow.ask(id)).ok_or(Stop::Gone)?;
+        let encode = |out: &mut Vec<u8>, request_id| encode_follow(out, request_id, &ask);
+        let frame = link.ask(Kind::FollowReply, encode).await?;
+        let message = decode_follow_reply(frame.body).map_err(senseless)?;
+        let page = match message.page().map_err(senseless)? {
+            Ok((segment, page)) if segment == id => page,
+            Ok(_) => return Err(Stop::Anew("its node told of another")),
+            Err(ErrorCode::SegmentNotFound) => return Err(Stop::Gone),
+            Err(ErrorCode::InvalidVersion) => return Err(Stop::Anew("too much has changed")),
+            Err(code) => return Err(Stop::Lost(Lost::Refused(code.to_string()))),
+        };
+        let taken = pool.with(id, |shadow| shadow.take(&page)).ok_or(Stop::Gone)?;
+        let has_more = taken.map_err(|_| Stop::Anew("its node makes no sense"))?;
+        pool.note(id, !has_more);
+        if !has_more {
+            sleep(EVERY).await;
+        }
+    }
+}
+
+fn senseless(error: mooncake_wire::DecodeError) -> Stop {
+    Stop::from(Lost::Senseless(error.to_string()))
+}

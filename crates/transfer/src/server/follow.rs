@@ -1,0 +1,28 @@
+use mooncake_types::FollowPage;
+use mooncake_wire::{Header, decode_follow, encode_follow_reply};
+
+use super::connection::{End, Service};
+use crate::stream;
+
+/// A buffer that a page has made longer than this is given back, in bytes.
+const KEPT_BYTES: usize = 64 << 10;
+
+impl Service {
+    /// Tells a master that stands by what lies in a segment, or what changed there.
+    pub(super) fn serve_follow(&mut self, header: &Header) -> Result<(), End> {
+        let id = header.request_id;
+        let follow = decode_follow(self.body(header)?).map_err(|error| End::body(id, &error))?;
+        self.out.clear();
+        let out = &mut self.out;
+        let mut tell =
+            |page: &FollowPage<'_>| encode_follow_reply(out, id, (follow.segment, Ok(page)));
+        if let Err(code) = self.host.follow(&follow, &mut tell) {
+            self.out.clear();
+            encode_follow_reply(&mut self.out, id, (follow.segment, Err(code)));
+        }
+        stream::send_all(self.connection.stream(), &self.out, &[], false)?;
+        self.out.clear();
+        self.out.shrink_to(KEPT_BYTES);
+        Ok(())
+    }
+}

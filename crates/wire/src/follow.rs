@@ -1,0 +1,117 @@
+//! What a master that stands by asks nodes, and what they answer; and the segments that a leader lists for it.
+
+use bytes::Bytes;
+use mooncake_types::limits::MAX_LISTED_SEGMENTS;
+use mooncake_types::{ErrorCode, Follow, FollowPage, ListedSegment, SegmentId, SegmentPage};
+use prost::Message;
+
+use crate::{
+    DecodeError, Kind, column, frame, generated as proto, inventory, replica_lists, shape, status,
+};
+
+/// Appends a [`Kind::Follow`] frame.
+pub fn encode_follow(out: &mut Vec<u8>, request_id: u64, follow: &Follow) {
+    let Follow { segment, since, from } = *follow;
+    let message = proto::FollowRequest { since, from, segment_id: column::from_id(segment.0) };
+    frame::append(out, Kind::Follow, request_id, &message);
+}
+
+/// The body of a [`Kind::Follow`] frame.
+///
+/// # Errors
+/// If the body is no such message.
+pub fn decode_follow(body: &[u8]) -> Result<Follow, DecodeError> {
+    let proto::FollowRequest { since, from, segment_id } = proto::FollowRequest::decode(body)?;
+    let segment = SegmentId(column::to_id("segment_id", &segment_id)?);
+    Ok(Follow { segment, since, from })
+}
+
+/// Appends a [`Kind::FollowReply`] frame about this segment.
+///
+/// # Panics
+/// If the body would be longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. It is not if the caller keeps to the
+/// limits of a page.
+pub fn encode_follow_reply(
+    out: &mut Vec<u8>,
+    request_id: u64,
+    (segment, answer): (SegmentId, Result<&FollowPage<'_>, ErrorCode>),
+) {
+    let status_code = Some(status::from_result(answer.map(|_| ())));
+    let message = match answer {
+        Ok(page) => proto::FollowResponse {
+            entries: Some(inventory::from_entries(segment, &page.entries)),
+            gone: page.gone.clone(),
+            cursor: page.cursor,
+            next: page.next,
+            more: page.more,
+            status_code,
+        },
+        Err(_) => proto::FollowResponse { status_code, ..proto::FollowResponse::default() },
+    };
+    frame::append(out, Kind::FollowReply, request_id, &message);
+}
+
+/// The body of a [`Kind::FollowReply`] frame. It owns the bytes that its [`FollowPage`] borrows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FollowMessage {
+    message: proto::FollowResponse,
+}
+
+/// The body of a [`Kind::FollowReply`] frame.
+///
+/// # Errors
+/// If the body is no such message.
+pub fn decode_follow_reply(body: Bytes) -> Result<FollowMessage, DecodeError> {
+    shape::check(&body, shape::FOLLOW_REPLY)?;
+    Ok(FollowMessage { message: proto::FollowResponse::decode(body)? })
+}
+
+impl FollowMessage {
+    /// The segment and its page, or why there is none.
+    ///
+    /// # Errors
+    /// If a column has not as many elements as there are entries, a list is longer than its limit, or a number means
+    /// nothing.
+    pub fn page(&self) -> Result<Result<(SegmentId, FollowPage<'_>), ErrorCode>, DecodeError> {
+        let message = &self.message;
+        let number = message.status_code.ok_or(DecodeError::Missing { what: "status_code" })?;
+        if let Err(code) = status::to_result(number) {
+            return Ok(Err(code));
+        }
+        let entries = message.entries.as_ref().ok_or(DecodeError::Missing { what: "entries" })?;
+        let inventory = inventory::to_page(entries)?;
+        let page = FollowPage {
+            entries: inventory.entries,
+            gone: inventory::to_gone(&message.gone)?,
+            cursor: message.cursor,
+            next: message.next,
+            more: message.more,
+        };
+        Ok(Ok((inventory.segment, page)))
+    }
+}
+
+pub(crate) fn from_segments(page: &SegmentPage) -> proto::ListSegmentsResponse {
+    let segments = page.segments.iter();
+    proto::ListSegmentsResponse {
+        segments: segments.clone().map(|it| replica_lists::from_segment(&it.address)).collect(),
+        sizes: segments.map(|it| it.len).collect(),
+        next: page.next,
+    }
+}
+
+pub(crate) fn to_segments(
+    message: &proto::ListSegmentsResponse,
+) -> Result<SegmentPage, DecodeError> {
+    let count = message.segments.len();
+    if count > MAX_LISTED_SEGMENTS as usize {
+        let limit = MAX_LISTED_SEGMENTS as usize;
+        return Err(DecodeError::TooMany { what: "segments", limit });
+    }
+    column::check_len("sizes", &message.sizes, count)?;
+    let rows = message.segments.iter().zip(&message.sizes);
+    let listed =
+        |(segment, &len)| Ok(ListedSegment { address: replica_lists::to_segment(segment)?, len });
+    let segments = rows.map(listed).collect::<Result<_, DecodeError>>()?;
+    Ok(SegmentPage { segments, next: message.next })
+}
