@@ -20,6 +20,7 @@ mod check;
 mod class;
 mod clear;
 mod config;
+mod disowned;
 mod drain;
 mod drain_move;
 mod drain_report;

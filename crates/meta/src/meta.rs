@@ -8,6 +8,7 @@ use hashbrown::{HashMap, HashSet};
 use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, Tick, Version, limits};
 
 use crate::config::Config;
+use crate::disowned::Disowned;
 use crate::drain::Drains;
 use crate::ghosts::Ghosts;
 use crate::group::{self, Groups};
@@ -82,6 +83,7 @@ pub struct Meta {
     pub(crate) rng: Rng,
     pub(crate) counters: Counters,
     pub(crate) members: Members,
+    pub(crate) disowned: Disowned,
     pub(crate) recovery: Recovery,
     pub(crate) undropped: Undropped,
     /// The epoch of its beginning: versions of older ones were granted by earlier leaders.
@@ -144,6 +146,7 @@ impl Meta {
             rng: Rng::new(config.seed),
             counters: Counters::default(),
             members,
+            disowned: Disowned::default(),
             recovery,
             undropped: Undropped::default(),
             began_under: epoch,

@@ -195,7 +195,10 @@ impl Meta {
         id: SegmentId,
         grace_ms: u64,
     ) -> Result<(), ErrorCode> {
-        let slot = self.segments.find(id).ok_or(ErrorCode::SegmentNotFound)?;
+        let Some(slot) = self.segments.find(id) else {
+            self.disowned.note(id);
+            return Err(ErrorCode::SegmentNotFound);
+        };
         if self.segments[slot].client != from {
             return Err(ErrorCode::IllegalClient);
         }
@@ -203,6 +206,10 @@ impl Meta {
             self.leave_pool(slot);
             self.emit(Effect::Strike(id));
             return Ok(());
+        }
+        if self.segments[slot].recovering.is_some() {
+            // It cannot be served for a while, nor drained, before it is known what lies there.
+            return Err(ErrorCode::UnavailableInCurrentStatus);
         }
         self.segments.stop_granting(slot);
         self.segments[slot].state = SegmentState::GracefullyUnmounting;

@@ -124,9 +124,11 @@ impl Meta {
         let is_unheard = suspension_ms > 0 && !self.recovery.missing.is_empty();
         let suspension_ms = if is_unheard { suspension_ms } else { 0 };
         let unheard_ms = suspension_ms.saturating_add(lease_ttl_ms);
+        let waits = self.obeys(Rule::RoutesAreWaitedFor);
         let latest = settles_at.max(self.now.after_ms(unheard_ms));
+        let latest = if waits { latest } else { self.now };
         let window_ends = self.now.after_ms(unheard_ms.saturating_add(client_ttl_ms)).max(latest);
-        self.recovery.unheard = is_unheard.then_some(settles_at);
+        self.recovery.unheard = (is_unheard && waits).then_some(settles_at);
         self.timers.insert((latest, Timer::Settle));
         self.timers.insert((window_ends, Timer::Window));
     }
@@ -190,7 +192,7 @@ impl Meta {
     /// What a segment that is not mounted is told.
     pub(crate) fn admit(&self, mount: &MountSegment<'_>) -> MountOutcome {
         let id = mount.id;
-        if self.members.is_pending(Effect::Strike(id)) {
+        if self.members.is_pending(Effect::Strike(id)) || self.disowned.contains(id) {
             return MountOutcome::StartEmpty;
         }
         let may_report = match self.members.is_behind(id) {

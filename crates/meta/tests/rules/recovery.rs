@@ -442,3 +442,38 @@ fn a_mount_that_is_refused_makes_no_member() {
         assert_eq!(world.meta.effects_before(&mount), [], "{mount:?}");
     }
 }
+
+/// It had to wait for the membership record when its client gave it up.
+#[test]
+fn a_mount_that_comes_after_its_segment_was_taken_back_brings_in_nothing() {
+    let mut world = leader(&[]);
+    let segment = MountSegment {
+        id: B,
+        name: "b",
+        endpoint: "b:1",
+        len: 256 * KIB,
+        seen_epoch: EPOCH,
+        is_empty: true,
+    };
+    assert_eq!(world.meta.effects_before(&segment), [Effect::Join(B)]);
+    assert_eq!(world.unmount(BOB, B.0, 0), Err(ErrorCode::SegmentNotFound));
+    world.meta.handle_recorded(world.now, Effect::Join(B));
+    let mount = Request::MountSegment(segment);
+    assert_eq!(world.ask(BOB, &mount), Reply::Mounted(MountOutcome::StartEmpty));
+    assert_eq!(record(&mut world), [Effect::Strike(B)]);
+    assert_eq!(world.meta.segments(), []);
+    // Another of the same client is as welcome as any.
+    assert_eq!(world.meta.effects_before(&MountSegment { id: A, ..segment }), [Effect::Join(A)]);
+}
+
+/// What is left of its inventory would never be told.
+#[test]
+fn a_segment_that_is_telling_what_it_holds_is_not_taken_back_after_a_while() {
+    let mut world = leader(&[A]);
+    assert_eq!(mount(&mut world, A, false), Reply::Mounted(MountOutcome::WantsInventory));
+    let refused = Err(ErrorCode::UnavailableInCurrentStatus);
+    assert_eq!(world.unmount(ALICE, A.0, 1_000), refused);
+    world.check();
+    assert_eq!(world.unmount(ALICE, A.0, 0), Ok(()), "at once it is");
+    world.check();
+}
