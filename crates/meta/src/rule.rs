@@ -17,6 +17,10 @@ pub enum Rule {
     WritersAreWaitedFor,
     /// What was removed or put since the master began is not overruled by a late inventory.
     LatecomersGiveWay,
+    /// A leader without a lease answers only while every member of the record is in step, mounted, in sight and follows it.
+    SuspendedLeadersAreFollowed,
+    /// A new leader changes nothing before routes from under the last one are over, or every member has come.
+    RoutesAreWaitedFor,
 }
 
 impl Meta {
@@ -47,6 +51,8 @@ impl Rule {
             Self::HighestVersionWins => mutation::Rule::HighestVersionWins,
             Self::WritersAreWaitedFor => mutation::Rule::WritersAreWaitedFor,
             Self::LatecomersGiveWay => mutation::Rule::LatecomersGiveWay,
+            Self::SuspendedLeadersAreFollowed => mutation::Rule::SuspendedLeadersAreFollowed,
+            Self::RoutesAreWaitedFor => mutation::Rule::RoutesAreWaitedFor,
         }
     }
 }

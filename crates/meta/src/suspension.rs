@@ -10,7 +10,7 @@
 
 use mooncake_types::{ClientId, ErrorCode, Reply, Request, ScanAction, Tick};
 
-use crate::Meta;
+use crate::{Meta, Rule};
 
 /// The part of a lease that is granted, in tenths: clocks do not run alike.
 const USED_TENTHS: u64 = 9;
@@ -74,6 +74,9 @@ impl Meta {
     /// Until when nobody can have changed anything that this leader names without the nodes that hold it. Nothing if
     /// that is not known.
     fn sure_until(&self) -> Option<Tick> {
+        if !self.obeys(Rule::SuspendedLeadersAreFollowed) {
+            return Some(self.now.after_ms(self.config.lease_ttl_ms));
+        }
         let mut earliest: Option<Tick> = None;
         for member in self.members.iter() {
             let slot = self.segments.find(member.segment)?;

@@ -6,6 +6,7 @@ use mooncake_client::node::{Changed, Listed};
 use mooncake_client::ops::CallError;
 use mooncake_types::{ChangesPage, InventoryPage, Reply, Request, SegmentId};
 
+use crate::lending::Change;
 use crate::member::{Around, CARRIER, Member, encode};
 use crate::message::Message;
 use crate::net::{ConnId, Event, Net, Part, Process, Side, Site};
@@ -29,6 +30,8 @@ pub(crate) struct Beat {
     conn: Option<ConnId>,
     state: State,
     unreachable: Vec<SegmentId>,
+    /// What it is to take notice of before its next deed.
+    pub(crate) changes: Vec<Change>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,7 +52,7 @@ enum Asked {
 impl Beat {
     pub(crate) fn new(membership: Membership) -> Self {
         let (conn, state, unreachable) = (None, State::Idle, Vec::new());
-        Self { membership, generation: 0, conn, state, unreachable }
+        Self { membership, generation: 0, conn, state, unreachable, changes: Vec::new() }
     }
 
     pub(crate) fn report(&mut self, segment: SegmentId) {
@@ -73,6 +76,7 @@ impl Beat {
 impl Member {
     /// Does what is due until something has to be waited for.
     fn beat_on(&mut self, around: &mut Around<'_>) {
+        self.make_changes(around);
         let (now_us, process) = (around.net.now_us, self.process);
         let beat = &mut self.beat;
         beat.membership.see_epoch(around.hosts[self.number].epoch);

@@ -75,8 +75,11 @@ impl World {
 
     /// Learns which keys are not there, or not where they were.
     fn note_absence(&mut self, is_changed: bool) {
-        let Self { desk, masters, places, .. } = self;
+        let Self { desk, masters, hosts, places, .. } = self;
         let meta = &masters[self.leader].meta;
+        // What it held cannot be read any more, and the master is about to be told.
+        let mut nodes = hosts.iter().filter_map(|host| host.node.as_ref());
+        let is_one_away = nodes.any(|node| !node.is_lent);
         let knows_places = std::mem::replace(&mut self.knows_places, true);
         for (key, there) in places.iter_mut().enumerate().take(desk.keys) {
             let mut has_moved = false;
@@ -86,7 +89,7 @@ impl World {
                 has_moved = !known.iter().all(|place| there.contains(place))
                     && known.first().map(|place| place.0) == there.first().map(|place| place.0);
             }
-            if there.is_empty() || has_moved {
+            if there.is_empty() || has_moved || is_one_away {
                 desk.history.absent(key, desk.event);
             }
         }

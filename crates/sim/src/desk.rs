@@ -5,8 +5,9 @@ use mooncake_meta::KeyReport;
 use mooncake_types::{ClientId, ErrorCode};
 
 use crate::history::History;
+use crate::lending::Errand;
 use crate::log::Log;
-use crate::net::ConnId;
+use crate::net::{ConnId, Process};
 use crate::scenario::{Kind, Scenario};
 
 /// How gets and writes ended.
@@ -84,6 +85,8 @@ pub(crate) struct Desk {
     pub(crate) violation: Option<Violation>,
     pub(crate) keys: usize,
     pub(crate) most_len: u64,
+    pub(crate) has_groups: bool,
+    pub(crate) has_soft_pins: bool,
     /// Whether a miss of a key that was there all the time is a mistake.
     pub(crate) judges_misses: bool,
     /// No faults and no new operations any more.
@@ -93,6 +96,8 @@ pub(crate) struct Desk {
     /// What could be read when the last master died and was not found by the next yet: by key, the version and where it
     /// lay.
     pub(crate) survivors: BTreeMap<usize, KeyReport>,
+    /// What nodes have to go on with.
+    pub(crate) errands: Vec<(Process, Errand)>,
     /// What masters did, by the connection over which its client will hear of it.
     noted: BTreeMap<ConnId, Vec<Note>>,
     /// What clients heard of since they began what they are doing.
@@ -125,10 +130,13 @@ impl Desk {
             violation: None,
             keys: scenario.keys,
             most_len: scenario.most_len,
+            has_groups: scenario.has_groups,
+            has_soft_pins: scenario.has_soft_pins,
             judges_misses: kind == Kind::Calm,
             is_ending: false,
             has_recovered: false,
             survivors: BTreeMap::new(),
+            errands: Vec::new(),
             noted: BTreeMap::new(),
             told: BTreeMap::new(),
             begun: BTreeMap::new(),

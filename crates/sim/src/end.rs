@@ -26,8 +26,11 @@ impl World {
                     .iter()
                     .all(|it| it.beat.membership.seen_epoch() == world.leader().meta.epoch())
                 && world.members.iter().all(|it| it.fibers.iter().all(crate::fiber::Fiber::is_idle))
+                && world.hosts.iter().all(|it| it.node.as_ref().is_none_or(|node| node.is_lent))
         };
         self.run_until("everything that was begun ends", is_calm);
+        self.end_drains();
+        self.run_until("what was drained comes back", is_calm);
         // What unfinished puts held is free after a while, and who is gone is forgotten.
         let scenario = &self.scenario;
         let puts_ms = scenario.put_release_ms.max(2 * TASK_MS);

@@ -139,8 +139,9 @@ impl Member {
             return;
         }
         self.routes.epoch = around.hosts[self.number].epoch;
+        let now = self.clock.tick(around.net.now_us);
         if self.fibers[RENEWER].is_idle()
-            && let Some(task) = renew(&self.routes, around.desk)
+            && let Some(task) = renew(&self.routes, now, around.desk)
         {
             self.begin(RENEWER, task, around);
         }

@@ -68,6 +68,12 @@ impl Host {
         self.stop(stop, net);
     }
 
+    /// Serves what it lends no longer.
+    pub(crate) fn withdraw(&mut self, net: &mut Net) {
+        let stop = self.lent().withdraw();
+        self.stop(stop, net);
+    }
+
     fn stop(&self, writers: Vec<Writer>, net: &mut Net) {
         for writer in writers {
             let Writer::Peer(conn) = writer else { continue };

@@ -3,34 +3,36 @@
 use mooncake_meta::Meta;
 use mooncake_types::Tick;
 
-use crate::master::{Master, SUSPENSION_MS};
+use crate::master::Master;
 use crate::net::{Event, Process, Site};
-use crate::store::LEASE_US;
 use crate::world::{World, clock, config};
 
-/// How often a master looks after its lease, or for one.
-const LOOK_US: u64 = LEASE_US / 4;
+/// Longest time for which a master cannot ask for its lease.
+const LONGEST_AWAY_US: u64 = 1_500_000;
+
+/// Once in so many milliseconds it is so, in the mean.
+const AWAY_EVERY_MS: u64 = 1_000;
 
 impl World {
     /// A second master, which leads whenever the first does not. Both need leases from now on.
     pub(crate) fn add_standby(&mut self) {
         let first = self.masters[0].process;
         self.store.hold(first, 0);
-        self.masters[0].prolong(0);
+        self.masters[0].prolong(0, &self.scenario);
         self.processes += 1;
         let second = Process { site: Site::Master(1), incarnation: self.processes };
         self.net.settle(second);
         let clock = clock(&self.scenario, 0, &mut self.desk.chance);
         self.masters.push(Master::standby(second, clock));
         for process in [first, second] {
-            self.net.after(LOOK_US, Event::Lead { process });
+            self.net.after(self.look_us(), Event::Lead { process });
         }
     }
 
     /// A master prolongs its lease, or takes one that is over.
     pub(crate) fn lead_or_wait(&mut self, number: usize) {
         let (process, now_us) = (self.masters[number].process, self.net.now_us);
-        self.net.after(LOOK_US, Event::Lead { process });
+        self.net.after(self.look_us(), Event::Lead { process });
         // Now and then nobody can be asked about leases, or not by this one.
         if !self.desk.is_ending && self.is_cut_off(number) {
             return;
@@ -45,17 +47,46 @@ impl World {
         if !self.masters[number].leads {
             self.lead(number);
         }
-        self.masters[number].prolong(now_us);
+        self.masters[number].prolong(now_us, &self.scenario);
+    }
+
+    /// How often a master looks after its lease, or for one.
+    fn look_us(&self) -> u64 {
+        250 * self.scenario.leadership_ms
     }
 
     fn is_cut_off(&mut self, number: usize) -> bool {
-        let (desk, now_us) = (&mut self.desk, self.net.now_us);
-        let master = &mut self.masters[number];
-        if self.net.faults.master_death_in > 0 && desk.chance.below(16) == 0 {
-            master.cut_off_until_us = now_us + desk.chance.below(3 * LEASE_US);
-            desk.fault("cut off from the coordinator");
+        let looks = 1_000 * AWAY_EVERY_MS / self.look_us();
+        let now_us = self.net.now_us;
+        if self.net.faults.master_death_in > 0 && self.desk.chance.below(looks) == 0 {
+            let away_us = self.desk.chance.below(LONGEST_AWAY_US);
+            self.masters[number].cut_off_until_us = now_us + away_us;
+            self.desk.fault("cut off from the coordinator");
+            if self.masters[number].leads && self.desk.chance.below(2) == 0 {
+                self.split(away_us);
+            }
         }
-        now_us < master.cut_off_until_us || desk.chance.below(4) == 0
+        now_us < self.masters[number].cut_off_until_us || self.desk.chance.below(4) == 0
+    }
+
+    /// Each of the others reaches one of the masters only, for a while. Some are told that they have lost the other.
+    fn split(&mut self, away_us: u64) {
+        self.desk.fault("split between masters");
+        for number in 0..self.members.len() {
+            let member = Site::Member(number);
+            let lost = Site::Master(self.desk.chance.below(self.masters.len() as u64) as usize);
+            let is_told = self.desk.chance.below(2) == 0;
+            let text = format_args!("{member:?} has lost {lost:?}, told {is_told}");
+            self.desk.log.add(self.net.now_us, text);
+            if is_told {
+                self.net.reset_all(member, lost);
+            } else {
+                self.net.block(lost, member);
+                self.net.after(away_us, Event::Heal { from: lost, to: member });
+            }
+            self.net.block(member, lost);
+            self.net.after(away_us, Event::Heal { from: member, to: lost });
+        }
     }
 
     /// A master begins to lead.
@@ -70,7 +101,7 @@ impl World {
         let now: Tick = clock.tick(self.net.now_us);
         let mut config = config(&self.scenario, &mut self.desk.chance);
         if self.masters.len() > 1 {
-            config.suspension_ms = SUSPENSION_MS;
+            config.suspension_ms = self.scenario.suspension_ms;
         }
         let mut meta = Meta::recover(config, epoch, now, &record);
         meta.remember(self.follower.lead());

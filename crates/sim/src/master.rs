@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use mooncake_meta::{Config, Effect, Meta};
-use mooncake_types::{ClientId, Epoch, Reply, Request, ScanAction, SegmentId, Tick, Version};
+use mooncake_types::{
+    ClientId, Epoch, PutItem, ReplicateConfig, Reply, Request, ScanAction, SegmentId, SoftPin,
+    Tick, Version,
+};
 use mooncake_wire::HEADER_LEN;
 
 use crate::clock::Clock;
@@ -12,7 +15,8 @@ use crate::desk::Desk;
 use crate::key::{KEYS, number_of};
 use crate::message::Message;
 use crate::net::{ConnId, Event, Net, Process, Side};
-use crate::store::{LEASE_US, Store};
+use crate::scenario::Scenario;
+use crate::store::Store;
 use crate::watched::Watched;
 
 pub(crate) struct Master {
@@ -24,6 +28,8 @@ pub(crate) struct Master {
     pub(crate) leads: bool,
     /// From when on, by its own clock, others may lead; absent where there is no other.
     valid_until: Option<Tick>,
+    /// From when on it does not even answer look-ups.
+    silent_from: Option<Tick>,
     /// Until when it cannot ask for the lease, nor write.
     pub(crate) cut_off_until_us: u64,
     /// Who is at the other end.
@@ -51,9 +57,6 @@ enum Hold {
     Over,
 }
 
-/// How long a master may answer look-ups after its lease.
-pub(crate) const SUSPENSION_MS: u64 = 1_000;
-
 /// A range that was granted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Granted {
@@ -74,7 +77,7 @@ impl Master {
     pub(crate) fn new(process: Process, clock: Clock, meta: Meta) -> Self {
         let (clients, pings) = (BTreeMap::new(), BTreeMap::new());
         let (timer_us, writes) = (None, VecDeque::new());
-        let (leads, valid_until) = (true, None);
+        let (leads, valid_until, silent_from) = (true, None, None);
         Self {
             process,
             is_alive: true,
@@ -82,6 +85,7 @@ impl Master {
             meta: Watched::new(meta),
             leads,
             valid_until,
+            silent_from,
             cut_off_until_us: 0,
             clients,
             pings,
@@ -109,20 +113,28 @@ impl Master {
     }
 
     /// Its lease was prolonged by what it asked for at `asked_us`.
-    pub(crate) fn prolong(&mut self, asked_us: u64) {
+    pub(crate) fn prolong(&mut self, asked_us: u64, scenario: &Scenario) {
         // Clocks run at different rates.
-        let sure_ms = LEASE_US / 1_000 * 9 / 10;
-        self.valid_until = Some(self.clock.tick(asked_us).after_ms(sure_ms));
+        let sure_ms = scenario.leadership_ms * 9 / 10;
+        let until = self.clock.tick(asked_us).after_ms(sure_ms);
+        self.valid_until = Some(until);
+        self.silent_from = Some(until.after_ms(scenario.suspension_ms * 9 / 10));
+    }
+
+    /// Whether it leads, and nobody else can.
+    pub(crate) fn is_sure(&self, now_us: u64) -> bool {
+        self.is_alive && self.hold(now_us) == Hold::Sure
     }
 
     /// What it may do: all if it leads, and nobody else can.
     fn hold(&self, now_us: u64) -> Hold {
         let now = self.clock.tick(now_us);
-        match self.valid_until {
-            _ if !self.leads => Hold::Over,
-            Some(until) if now >= until.after_ms(SUSPENSION_MS / 10 * 9) => Hold::Over,
-            Some(until) if now >= until => Hold::Suspended,
-            _ => Hold::Sure,
+        let is_over = |end: Option<Tick>| end.is_some_and(|end| now >= end);
+        match self.leads {
+            false => Hold::Over,
+            true if is_over(self.silent_from) => Hold::Over,
+            true if is_over(self.valid_until) => Hold::Suspended,
+            true => Hold::Sure,
         }
     }
 
@@ -279,6 +291,7 @@ impl Master {
                 }
                 for (put, grant) in start.puts.iter().zip(results) {
                     if let Ok(grant) = grant {
+                        tally_put(put, &start.config, desk);
                         desk.survivors.remove(&number_of(put.key));
                         desk.note_grant(self.clients[&conn], number_of(put.key), grant.version);
                     }
@@ -405,6 +418,14 @@ impl Master {
 /// The version that readers of a key are given.
 pub(crate) fn version_of(meta: &Meta, key: usize) -> Option<Version> {
     meta.peek(KEYS[key]).filter(|report| report.complete).map(|report| report.located.version)
+}
+
+/// What is special about a put that was granted.
+fn tally_put(put: &PutItem<'_>, config: &ReplicateConfig<'_>, desk: &mut Desk) {
+    let is_soft = !matches!(config.soft_pin, SoftPin::Preserve | SoftPin::Disable);
+    desk.meet("puts in groups", u64::from(!put.group.is_empty()));
+    desk.meet("hard-pinned puts", u64::from(config.hard_pin));
+    desk.meet("soft-pinned puts", u64::from(is_soft));
 }
 
 /// Whether a request may remove what is under a key.

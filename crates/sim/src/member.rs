@@ -18,7 +18,9 @@ pub(crate) const CALLER: usize = 0;
 pub(crate) const CARRIER: usize = 1;
 /// The thread that renews leases.
 pub(crate) const RENEWER: usize = 2;
-const FIBERS: usize = 3;
+/// The thread that takes segments back and lends others.
+pub(crate) const LENDER: usize = 3;
+const FIBERS: usize = 4;
 
 pub(crate) struct Member {
     /// Its place among the members and hosts.

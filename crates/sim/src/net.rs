@@ -335,6 +335,15 @@ impl Net {
         }
     }
 
+    /// All connections from one site to another break.
+    pub(crate) fn reset_all(&mut self, client: Site, server: Site) {
+        let is_one = |conn: &Conn| conn.client.site == client && conn.server.site == server;
+        let broken = self.conns.iter().filter(|(_, conn)| is_one(conn)).map(|(&id, _)| id);
+        for id in broken.collect::<Vec<_>>() {
+            self.reset(id);
+        }
+    }
+
     /// A process is gone, and its system closes what it had open.
     pub(crate) fn close_all(&mut self, process: Process) {
         let ends = self.conns.iter().flat_map(|(&id, conn)| {

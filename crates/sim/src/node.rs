@@ -21,6 +21,8 @@ pub(crate) enum Writer {
 /// One lent segment.
 pub(crate) struct Node {
     pub(crate) segment: SegmentId,
+    /// The pool has it, as far as this knows, and is to keep it.
+    pub(crate) is_lent: bool,
     /// What it was called before it had to start empty.
     former: Vec<SegmentId>,
     pub(crate) name: &'static str,
@@ -56,6 +58,7 @@ impl Node {
     pub(crate) fn new(segment: SegmentId, name: &'static str, len: u64) -> Self {
         Self {
             segment,
+            is_lent: true,
             former: Vec::new(),
             name,
             len,
@@ -136,6 +139,13 @@ impl Node {
     /// Its length in bytes.
     pub(crate) const fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Drops all that lies here. Whoever asks for it finds nothing: it is called as no other ever was, and nobody is told.
+    pub(crate) fn withdraw(&mut self) -> Vec<Writer> {
+        self.segment = SegmentId(self.segment.0 + 1);
+        let gone = self.ledger.drop_all();
+        self.interrupt(gone.superseded)
     }
 
     /// Whether nothing lies here.

@@ -21,6 +21,21 @@ pub struct Scenario {
     /// Whether the processes of one number share a host, and with it memory.
     pub(crate) has_neighbours: bool,
     pub(crate) faults: Faults,
+    pub(crate) has_groups: bool,
+    pub(crate) has_soft_pins: bool,
+    /// Whether what is soft-pinned is evicted when nothing else is left.
+    pub(crate) evicts_soft_pinned: bool,
+    /// Used share of a segment above which its objects are evicted before anybody wants the room.
+    pub(crate) watermark: f64,
+    /// Whether what is read often gets more replicas.
+    pub(crate) replicates: bool,
+    /// An operator begins or ends a drain job at one event in so many; never if zero.
+    pub(crate) drain_in: u64,
+    /// How long a lease of leadership lasts, and how much longer its holder may answer look-ups; where there are two masters.
+    pub(crate) leadership_ms: u64,
+    pub(crate) suspension_ms: u64,
+    /// A node takes its segment back before one in so many things that it does; never if zero.
+    pub(crate) leave_in: u64,
 }
 
 /// What may go wrong: each happens at one event in so many, and never if it is zero.
@@ -118,6 +133,15 @@ impl Scenario {
             drift: one_of(chance, &[0, 2_000]),
             has_neighbours: chance.below(2) == 0,
             faults: Faults::new(chance, kind),
+            has_groups: chance.below(2) == 0,
+            has_soft_pins: chance.below(2) == 0,
+            evicts_soft_pinned: chance.below(4) > 0,
+            watermark: one_of(chance, &[1.0, 0.9]),
+            replicates: chance.below(2) == 0,
+            drain_in: maybe(chance, &[40, 150]),
+            leave_in: maybe(chance, &[15, 60]),
+            leadership_ms: one_of(chance, &[50, 150, 500]),
+            suspension_ms: one_of(chance, &[300, 1_000]),
         }
     }
 }

@@ -14,15 +14,13 @@ pub(crate) struct Store {
     epoch: Epoch,
     /// Who leads, and until when nobody else may; not kept where there is only one master.
     lease: Option<(Process, u64)>,
+    lease_us: u64,
 }
-
-/// How long a lease of leadership lasts.
-pub(crate) const LEASE_US: u64 = 500_000;
 
 impl Store {
     /// Nobody has led.
-    pub(crate) fn new() -> Self {
-        Self { members: BTreeMap::new(), epoch: Epoch(0), lease: None }
+    pub(crate) fn new(lease_us: u64) -> Self {
+        Self { members: BTreeMap::new(), epoch: Epoch(0), lease: None, lease_us }
     }
 
     /// What a leader finds that begins now, and its epoch, so much higher than the last.
@@ -38,7 +36,7 @@ impl Store {
     pub(crate) fn hold(&mut self, process: Process, now_us: u64) -> bool {
         let is_free = self.lease.is_none_or(|(holder, until)| holder == process || until <= now_us);
         if is_free {
-            self.lease = Some((process, now_us + LEASE_US));
+            self.lease = Some((process, now_us + self.lease_us));
         }
         is_free
     }

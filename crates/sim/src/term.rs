@@ -9,6 +9,10 @@ impl World {
             ("objects lost with their segments", counters.lost_keys),
             ("puts given up by masters", counters.puts_discarded),
             ("replicas repaired", counters.repaired_replicas),
+            ("replicas moved by drains", counters.drain_moved),
+            ("replicas released by drains", counters.drain_released),
+            ("extra replicas made", counters.extra_replicas_made),
+            ("extra replicas evicted", counters.extra_replicas_evicted),
         ];
         for (name, count) in counts {
             self.desk.meet(name, count);

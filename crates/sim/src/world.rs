@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use mooncake_client::Chance;
 use mooncake_client::membership::{Lent, Membership};
-use mooncake_meta::{Config, Meta};
-use mooncake_types::{ClientId, SegmentId, Tick};
+use mooncake_meta::{Config, Meta, Replication, ReplicationMode};
+use mooncake_types::{ClientId, DrainId, SegmentId, Tick};
 
 use crate::beat::Beat;
 use crate::check::Place;
@@ -42,6 +42,8 @@ pub(crate) struct World {
     pub(crate) paused: BTreeMap<Site, Vec<Event>>,
     pub(crate) store: Store,
     pub(crate) follower: Follower,
+    /// Drain jobs that were begun under the leader.
+    pub(crate) drains: Vec<DrainId>,
     pub(crate) names: Vec<&'static str>,
     pub(crate) processes: u64,
     /// Where readers of each key are sent.
@@ -61,7 +63,7 @@ impl World {
         let names = (0..scenario.nodes).map(name_of).collect();
         let process = Process { site: Site::Master(0), incarnation: 1 };
         net.settle(process);
-        let mut store = Store::new();
+        let mut store = Store::new(1_000 * scenario.leadership_ms);
         let (record, epoch) = store.lead(1);
         let meta = Meta::recover(config(&scenario, &mut desk.chance), epoch, Tick::ZERO, &record);
         let master = Master::new(process, clock(&scenario, 0, &mut desk.chance), meta);
@@ -76,6 +78,7 @@ impl World {
             leader: 0,
             store,
             follower: Follower::new(seed),
+            drains: Vec::new(),
             paused,
             names,
             processes: 1,
@@ -105,8 +108,8 @@ impl World {
         let mut membership = Membership::new(self.masters.len(), Chance::new(chance.bits()));
         let name = if lends { self.names[number] } else { "" };
         if lends {
-            let endpoint = format!("host:{number}");
-            membership.lend(vec![Lent { id: segment, name: name.to_owned(), endpoint, len }]);
+            let (name, endpoint) = (name.to_owned(), endpoint_of(number));
+            membership.lend(vec![Lent { id: segment, name, endpoint, len }]);
         }
         let node = lends.then(|| Node::new(segment, name, len));
         let own = if lends { leak(vec![segment]) } else { &[] };
@@ -155,9 +158,11 @@ impl World {
             held.push(event);
         } else {
             self.handle(event);
+            self.run_errands();
         }
         self.inject();
         self.follower.ask(&self.hosts, &mut self.desk);
+        self.operate();
         self.check();
     }
 
@@ -262,6 +267,10 @@ impl World {
     }
 
     fn do_something(&mut self, number: usize) {
+        let leave_in = self.scenario.leave_in;
+        if number < self.scenario.nodes && leave_in > 0 && self.desk.chance.below(leave_in) == 0 {
+            self.begin_to_leave(number, true);
+        }
         let Self { net, desk, hosts, members, names, .. } = self;
         let member = &mut members[number];
         member.routes.epoch = hosts[number].epoch;
@@ -314,6 +323,11 @@ fn number_of(site: Site) -> usize {
     }
 }
 
+/// Where the node of that number is served.
+pub(crate) fn endpoint_of(number: usize) -> String {
+    format!("host:{number}")
+}
+
 fn name_of(number: usize) -> &'static str {
     ["node 0", "node 1", "node 2", "node 3"][number]
 }
@@ -334,6 +348,18 @@ pub(crate) fn config(scenario: &Scenario, chance: &mut Chance) -> Config {
         pending_task_ms: TASK_MS,
         processing_task_ms: TASK_MS,
         recovery_grace_ms: 200,
+        soft_pin_ttl_ms: 300,
+        allow_evict_soft_pinned: scenario.evicts_soft_pinned,
+        eviction_high_watermark_ratio: scenario.watermark,
+        replication: Replication {
+            mode: match scenario.replicates {
+                true => ReplicationMode::Enforce,
+                false => ReplicationMode::Off,
+            },
+            window_ms: 1_000,
+            admission_qps: 4.0,
+            max_replicas: 3,
+        },
         // Replicas are made anew where nodes die.
         repair_bytes_per_second: if scenario.faults.node_death_in > 0 { 256 << 20 } else { 0 },
         seed: chance.bits(),

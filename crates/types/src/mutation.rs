@@ -39,11 +39,15 @@ pub enum Rule {
     RepeatsAreBounded,
     /// The end of a put that was asked for twice and finds nothing may have been taken, and is not written again.
     LostEndsAreUnknown,
+    /// A leader without a lease answers only while every member of the record is in step, mounted, in sight and follows it.
+    SuspendedLeadersAreFollowed,
+    /// L6: a new leader changes nothing before routes from under the last one are over, or every member has come.
+    RoutesAreWaitedFor,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 16] = [
+    pub const ALL: [Rule; 20] = [
         Rule::OverlappedEntriesAreDropped,
         Rule::AllPartsAreThere,
         Rule::OldLeadersAreRefused,
@@ -60,6 +64,10 @@ impl Rule {
         Rule::DropsAreTold,
         Rule::LatecomersGiveWay,
         Rule::DropsAreConfirmed,
+        Rule::RepeatsAreBounded,
+        Rule::LostEndsAreUnknown,
+        Rule::SuspendedLeadersAreFollowed,
+        Rule::RoutesAreWaitedFor,
     ];
 }
 

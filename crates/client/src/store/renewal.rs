@@ -3,11 +3,11 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mooncake_types::{ErrorCode, Reply, Request};
+use mooncake_types::{ErrorCode, Request};
 
 use crate::clock::Clock;
 use crate::node::Host;
-use crate::ops::{Route, RouteCache};
+use crate::ops::{Renewed, RouteCache, renewed};
 use crate::rpc::Pool;
 
 /// How long the thread stays when nothing is due.
@@ -87,25 +87,22 @@ impl Renewal {
             return;
         }
         let (asked_at, epoch) = (self.clock.now(), self.host.epoch());
-        match self.pool.call(&Request::RenewRoutes { keys: keys.clone(), uses }) {
-            Ok(Reply::Located { results, successors, segments, lease_ms }) => {
-                let lease_end = asked_at.after_ms(lease_ms);
-                let segments: Arc<[_]> = segments.into();
-                let mut routes = Vec::with_capacity(keys.len());
-                for ((key, result), index) in keys.into_iter().zip(results).zip(0..) {
-                    let is_passing = successors.iter().any(|(key, _)| *key == index);
-                    match result.and_then(|it| Route::new(it, &segments, lease_end)) {
-                        Ok(route) if !is_passing => routes.push((key, Arc::new(route))),
-                        // A newer version is about to take its place.
-                        Ok(_) => {}
-                        Err(code) => self.forget(key, code),
-                    }
-                }
-                self.cache.keep(routes.into_iter(), self.clock.now(), epoch);
+        let reply = match self.pool.call(&Request::RenewRoutes { keys: keys.clone(), uses }) {
+            Ok(reply) => reply,
+            Err(error) => return tracing::debug!(%error, "no leases were renewed"),
+        };
+        let Some(renewed) = renewed(asked_at, reply) else {
+            return tracing::debug!("the master renewed no leases");
+        };
+        let mut routes = Vec::with_capacity(keys.len());
+        for (key, renewed) in keys.into_iter().zip(renewed) {
+            match renewed {
+                Renewed::Route(route) => routes.push((key, route)),
+                Renewed::Passing => {}
+                Renewed::Gone(code) => self.forget(key, code),
             }
-            Ok(_) => tracing::debug!("the master renewed no leases"),
-            Err(error) => tracing::debug!(%error, "no leases were renewed"),
         }
+        self.cache.keep(routes.into_iter(), self.clock.now(), epoch);
     }
 
     fn forget(&self, key: &str, code: ErrorCode) {

@@ -1,8 +1,10 @@
 //! What the clients of a run do.
 
+mod ask;
 mod carry;
 mod content;
 mod get;
+mod lend;
 mod put;
 mod remove;
 mod routes;
@@ -11,6 +13,7 @@ use mooncake_types::{SegmentId, Tick};
 
 pub(crate) use carry::fetch;
 pub(crate) use get::get;
+pub(crate) use lend::{come, drain, leave, stay_away};
 pub(crate) use put::put;
 pub(crate) use remove::remove;
 pub(crate) use routes::{Routes, renew};

@@ -1,7 +1,7 @@
-use mooncake_client::ReplicateConfig;
 use mooncake_client::ops::{
     CloseOp, Closed, Closing, OpenPut, Part, PartsItem, PutOp, PutPartsOp, StartOp,
 };
+use mooncake_client::{ReplicateConfig, SoftPin};
 use mooncake_types::{ErrorCode, PutItem, Tick};
 
 use crate::desk::Desk;
@@ -13,7 +13,27 @@ const SESSION_TTL_MS: u64 = 3_600_000;
 
 fn config(desk: &mut Desk, replica_num: u32) -> ReplicateConfig<'static> {
     let hard_pin = desk.chance.below(16) == 0;
-    ReplicateConfig { replica_num, hard_pin, ..ReplicateConfig::default() }
+    let soft_pin = if desk.has_soft_pins { soft_pin(desk) } else { SoftPin::Preserve };
+    ReplicateConfig { replica_num, hard_pin, soft_pin, ..ReplicateConfig::default() }
+}
+
+fn soft_pin(desk: &mut Desk) -> SoftPin {
+    match desk.chance.below(6) {
+        0 => SoftPin::Sliding,
+        1 => SoftPin::Enable { ttl_ms: None },
+        2 => SoftPin::Enable { ttl_ms: Some(desk.chance.below(2_000)) },
+        3 => SoftPin::Disable,
+        _ => SoftPin::Preserve,
+    }
+}
+
+/// An object to be put, of some group or of none. An upsert that names another group than the object has is refused.
+fn item(key: usize, len: u64, desk: &mut Desk) -> PutItem<'static> {
+    let group = match desk.has_groups && !desk.is_ending {
+        true => ["", "g", "h"][desk.chance.below(3) as usize],
+        false => "",
+    };
+    PutItem { group, ..PutItem::new(KEYS[key], len) }
 }
 
 fn tally(results: Vec<Result<(), ErrorCode>>, after: After<'_>) -> Option<Task> {
@@ -42,8 +62,7 @@ pub(crate) fn put(
     upserts: bool,
     desk: &mut Desk,
 ) -> Task {
-    let items = keys.iter().zip(lens).map(|(&key, len)| PutItem::new(KEYS[key], len));
-    let items = leak(items.collect());
+    let items = leak(keys.iter().zip(lens).map(|(&key, len)| item(key, len, desk)).collect());
     let config = config(desk, replicas);
     let op = match upserts {
         true => PutOp::upsert(items, &config),
@@ -55,7 +74,7 @@ pub(crate) fn put(
 /// A put that is written part by part, in random order; now and then a part is left out.
 pub(super) fn session(desk: &mut Desk) -> Task {
     let (key, len) = (desk.any_key(), desk.any_len());
-    let items = leak(vec![PutItem::new(KEYS[key], len)]);
+    let items = leak(vec![item(key, len, desk)]);
     let replicas = 1 + desk.chance.below(2) as u32;
     let config = config(desk, replicas);
     let op = StartOp::new(items, &config, SESSION_TTL_MS);

@@ -1,14 +1,14 @@
 use std::rc::Rc;
-use std::sync::Arc;
 
 use mooncake_client::ops::{
-    CacheLimits, CallError, GetOp, HoldOp, MoveError, Op, RouteCache, Step,
+    CacheLimits, CallError, GetOp, MoveError, Op, Renewed, RouteCache, Step, renewed,
 };
-use mooncake_types::{Epoch, ErrorCode, Reply, Tick};
+use mooncake_types::{Epoch, ErrorCode, Reply, Request, Tick};
 
+use super::ask::Ask;
 use crate::desk::Desk;
 use crate::key::{KEYS, number_of};
-use crate::task::{Task, leak};
+use crate::task::Task;
 
 /// Small, so that routes are forgotten.
 const LIMITS: CacheLimits = CacheLimits { entries: 24, bytes: 1 << 20 };
@@ -75,19 +75,28 @@ impl Op<'static> for RoutedGet {
 }
 
 /// Has the leases renewed of routes that were used, if there are any.
-pub(crate) fn renew(routes: &Routes, desk: &Desk) -> Option<Task> {
-    let due: Vec<usize> = routes.cache.take_due().iter().map(|(key, _)| number_of(key)).collect();
+pub(crate) fn renew(routes: &Routes, now: Tick, desk: &Desk) -> Option<Task> {
+    let due = routes.cache.take_due();
     if due.is_empty() {
         return None;
     }
+    let (keys, uses): (Vec<_>, Vec<_>) =
+        due.iter().map(|(key, uses)| (number_of(key), *uses)).unzip();
+    let names: Vec<&str> = keys.iter().map(|&key| KEYS[key]).collect();
     let (cache, epoch) = (Rc::clone(&routes.cache), routes.epoch);
-    let names = leak(due.iter().map(|&key| KEYS[key]).collect());
-    Some(Task::new(HoldOp::new(names), due, desk, move |found, after| {
-        let found = names.iter().copied().zip(found);
-        let (held, lost): (Vec<_>, Vec<_>) = found.partition(|(_, route)| route.is_ok());
-        cache.forget(lost.into_iter().map(|(key, _)| key));
-        let held = held.into_iter().filter_map(|(key, route)| Some((key, Arc::new(route.ok()?))));
-        cache.keep(held, after.now, epoch);
+    let ask = Ask::new(Request::RenewRoutes { keys: names.clone(), uses });
+    Some(Task::new(ask, keys, desk, move |reply, after| {
+        let renewed = renewed(now, reply.ok()?)?;
+        let mut held = Vec::new();
+        for (key, renewed) in names.into_iter().zip(renewed) {
+            match renewed {
+                Renewed::Route(route) => held.push((key, route)),
+                Renewed::Passing => {}
+                Renewed::Gone(_) => cache.forget(std::iter::once(key)),
+            }
+        }
+        after.desk.meet("routes renewed", held.len() as u64);
+        cache.keep(held.into_iter(), after.now, epoch);
         None
     }))
 }

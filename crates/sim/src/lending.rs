@@ -1,0 +1,175 @@
+//! Nodes that take their segment back and lend another while their processes run, as stores do that unmount and mount.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use mooncake_client::membership::Lent;
+use mooncake_types::{ErrorCode, SegmentId};
+
+use crate::member::{Around, LENDER, Member};
+use crate::net::{Process, Site};
+use crate::task::leak;
+use crate::verbs::{come, drain, leave, stay_away};
+use crate::world::{World, endpoint_of};
+
+/// What the heartbeat is told, between two of its deeds.
+pub(crate) enum Change {
+    /// The master has this segment, and is to keep it.
+    Lend(Lent),
+    /// The master is not to have the segment any more, of which this is told what it is called now. It is served on for a
+    /// while, or not.
+    TakeBack { taken: Rc<Cell<Option<SegmentId>>>, is_served: bool },
+    /// Whether the master has this segment is unknown; it is not to have it.
+    Disown(SegmentId),
+}
+
+/// What follows from what a node did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Errand {
+    /// The segment is to be taken back now.
+    Leave,
+    /// The master was told, and answered.
+    Left { id: SegmentId, grace_ms: u64, result: Result<(), ErrorCode> },
+    /// A segment is to be lent now.
+    Come,
+    /// The master has mounted it.
+    Came { id: SegmentId },
+    /// The master has not, or that is unknown.
+    Stay { id: SegmentId, is_unsure: bool },
+}
+
+impl World {
+    /// A node takes its segment back, unless it is about that already. It may have it drained before.
+    pub(crate) fn begin_to_leave(&mut self, number: usize, may_drain: bool) {
+        let node = self.hosts[number].node.as_ref().filter(|node| node.is_lent);
+        let Some(node) = node.filter(|_| self.members[number].fibers[LENDER].is_idle()) else {
+            return;
+        };
+        let id = node.segment;
+        if !may_drain || self.desk.chance.below(2) == 0 {
+            return self.leave(number, may_drain);
+        }
+        let patience_ms = 1 + self.desk.chance.below(2_000);
+        let Self { net, desk, hosts, members, .. } = self;
+        let member = &mut members[number];
+        let until = member.clock.tick(net.now_us).after_ms(patience_ms);
+        let task = drain(member.process, id, until, desk);
+        member.begin(LENDER, task, &mut Around { net, desk, hosts });
+    }
+
+    fn leave(&mut self, number: usize, may_take_time: bool) {
+        let Self { net, desk, hosts, members, .. } = self;
+        let longest_ms = [0, 0, 50, 1_000][desk.chance.below(4) as usize];
+        let grace_ms = if may_take_time { desk.chance.below(longest_ms + 1) } else { 0 };
+        let taken = Rc::new(Cell::new(None));
+        let member = &mut members[number];
+        let change = Change::TakeBack { taken: Rc::clone(&taken), is_served: grace_ms > 0 };
+        member.change(change, net);
+        let task = leave(member.process, taken, grace_ms, desk);
+        member.begin(LENDER, task, &mut Around { net, desk, hosts });
+    }
+
+    /// Goes on with what nodes are about.
+    pub(crate) fn run_errands(&mut self) {
+        while let Some((process, errand)) = self.desk.errands.pop() {
+            if self.net.process_at(process.site) == process {
+                self.run_errand(process, errand);
+            }
+        }
+    }
+
+    fn run_errand(&mut self, process: Process, errand: Errand) {
+        let Site::Member(number) = process.site else { unreachable!("masters lend nothing") };
+        self.desk.log.add(self.net.now_us, format_args!("{process:?}: {errand:?}"));
+        match errand {
+            Errand::Leave => self.leave(number, true),
+            Errand::Left { id, grace_ms, result } => self.left(number, id, grace_ms, result),
+            Errand::Come => self.come(number),
+            Errand::Came { id } => {
+                self.desk.meet("segments lent at run time", 1);
+                self.lend(number, id);
+            }
+            Errand::Stay { id, is_unsure } => {
+                self.hosts[number].withdraw(&mut self.net);
+                if is_unsure {
+                    self.members[number].change(Change::Disown(id), &mut self.net);
+                }
+                self.stay_away(number);
+            }
+        }
+    }
+
+    fn left(&mut self, number: usize, id: SegmentId, grace_ms: u64, result: Result<(), ErrorCode>) {
+        match (grace_ms, result) {
+            (0, Ok(())) => self.desk.meet("segments taken back", 1),
+            (_, Ok(())) => {
+                self.desk.meet("segments taken back after a while", 1);
+                self.hosts[number].withdraw(&mut self.net);
+                self.members[number].own = &[];
+            }
+            (0, Err(_)) => self.members[number].change(Change::Disown(id), &mut self.net),
+            // It stays.
+            (_, Err(_)) => return self.lend(number, id),
+        }
+        self.stay_away(number);
+    }
+
+    /// The master has a segment: the heartbeat is to name it.
+    fn lend(&mut self, number: usize, id: SegmentId) {
+        let (name, len) = (self.names[number].to_owned(), self.scenario.segment_len);
+        let lent = Lent { id, name, endpoint: endpoint_of(number), len };
+        self.hosts[number].lent().is_lent = true;
+        let member = &mut self.members[number];
+        member.own = leak(vec![id]);
+        member.change(Change::Lend(lent), &mut self.net);
+    }
+
+    fn stay_away(&mut self, number: usize) {
+        let Self { net, desk, hosts, members, .. } = self;
+        let member = &mut members[number];
+        let longest_ms = [1, 50, 1_000][desk.chance.below(3) as usize];
+        let away_ms = desk.chance.below(longest_ms);
+        let until = member.clock.tick(net.now_us).after_ms(away_ms);
+        let task = stay_away(member.process, until, desk);
+        member.begin(LENDER, task, &mut Around { net, desk, hosts });
+    }
+
+    fn come(&mut self, number: usize) {
+        let Self { net, desk, hosts, members, .. } = self;
+        let (seen, node) = (hosts[number].epoch, hosts[number].lent());
+        let segment = (node.segment, node.name, self.scenario.segment_len);
+        let member = &mut members[number];
+        let task = come(member.process, segment, endpoint_of(number), seen, desk);
+        member.begin(LENDER, task, &mut Around { net, desk, hosts });
+    }
+}
+
+impl Member {
+    /// Has the heartbeat told something as soon as it can hear.
+    fn change(&mut self, change: Change, net: &mut crate::net::Net) {
+        self.beat.changes.push(change);
+        self.beat.wake(self.process, net);
+    }
+
+    /// Between two deeds of the heartbeat.
+    pub(crate) fn make_changes(&mut self, around: &mut Around<'_>) {
+        let host = &mut around.hosts[self.number];
+        for change in std::mem::take(&mut self.beat.changes) {
+            match change {
+                Change::Lend(lent) => self.beat.membership.lend_also(lent),
+                Change::Disown(id) => self.beat.membership.disown(id),
+                Change::TakeBack { taken, is_served } => {
+                    let id = host.lent().segment;
+                    self.beat.membership.take_back(id);
+                    taken.set(Some(id));
+                    host.lent().is_lent = false;
+                    if !is_served {
+                        // Before the master is told.
+                        host.withdraw(around.net);
+                        self.own = &[];
+                    }
+                }
+            }
+        }
+    }
+}
