@@ -45,9 +45,10 @@ fn l7_older_grants_are_refused() {
     finds(Rule::OlderGrantsAreRefused, &[Kind::Network, Kind::Processes, Kind::Masters], 500);
 }
 
+/// A minute: of all that clients do, few writes meet an older one of the same range that is still at work.
 #[test]
 fn l7_older_writers_stop_first() {
-    finds(Rule::OlderWritersStopFirst, &[Kind::Network, Kind::Processes, Kind::Masters], 500);
+    finds(Rule::OlderWritersStopFirst, &[Kind::Network, Kind::Processes, Kind::Masters], 2_000);
 }
 
 #[test]
@@ -55,14 +56,15 @@ fn l8_remains_are_dropped() {
     finds(Rule::RemainsAreDropped, &[Kind::Calm, Kind::Network], 200);
 }
 
+/// Half a minute: the range has to be granted again while a reader of before is on its way.
 #[test]
 fn l8_leaving_ranges_are_reserved() {
-    finds(Rule::LeavingRangesAreReserved, &[Kind::Calm, Kind::Network], 200);
+    finds(Rule::LeavingRangesAreReserved, &[Kind::Calm, Kind::Network], 1_500);
 }
 
 #[test]
 fn l8_reads_grant_leases() {
-    finds(Rule::ReadsGrantLeases, &[Kind::Calm, Kind::Network], 200);
+    finds(Rule::ReadsGrantLeases, &[Kind::Calm, Kind::Network], 500);
 }
 
 #[test]
