@@ -1,4 +1,5 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -112,13 +113,15 @@ impl Shared {
         while let Some(Job { number, deadline, work }) = self.next() {
             let mut ending = Ending { shared: self, number, status: BatchStatus::Failed };
             let result = match Instant::now() < deadline {
-                true => work(),
+                true => catch_unwind(AssertUnwindSafe(work)),
                 // Its memory is let go before anyone hears of its end.
                 false => {
                     drop(work);
-                    Err(MoveError::TimedOut)
+                    Ok(Err(MoveError::TimedOut))
                 }
             };
+            // Whoever panicked has been heard. Its thread goes on: while it ended, others would count on it.
+            let Ok(result) = result else { continue };
             ending.status = match result {
                 Ok(()) => BatchStatus::Done,
                 Err(error) => {
