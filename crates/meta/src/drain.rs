@@ -411,8 +411,10 @@ impl Meta {
             }
             // It went elsewhere by itself, was let go, or is no more.
             Ending::Success | Ending::ObjectGone => {}
-            // It gave way to a caller's.
-            Ending::Refused(ErrorCode::ObjectHasReplicationTask) => job.pass.blocked += 1,
+            // It gave way to a caller's, or is to be let go once nobody reads it.
+            Ending::Refused(ErrorCode::ObjectHasReplicationTask | ErrorCode::ObjectHasLease) => {
+                job.pass.blocked += 1;
+            }
             failed => {
                 if let Some(target) = target {
                     *job.faults.entry(target).or_default() += 1;

@@ -1,6 +1,6 @@
 //! Where what is drained goes to.
 
-use mooncake_types::SegmentState;
+use mooncake_types::{ErrorCode, SegmentState};
 
 use crate::Meta;
 use crate::place::Pieces;
@@ -54,8 +54,17 @@ impl Meta {
         }
     }
 
-    /// Drops a replica that cannot be moved, if another can be read that stays. False if none can.
-    pub(crate) fn release_drained(&mut self, number: u32, object: u32, replica: u8) -> bool {
+    /// Drops a replica that cannot be moved, if another can be read that stays.
+    ///
+    /// # Errors
+    /// [`ErrorCode::NoAvailableHandle`] if none can; [`ErrorCode::ObjectHasLease`] while readers may have routes to it: they
+    /// would find what is replaced meanwhile.
+    pub(crate) fn release_drained(
+        &mut self,
+        number: u32,
+        object: u32,
+        replica: u8,
+    ) -> Result<(), ErrorCode> {
         let stays = |slot: u32| {
             let segment = &self.segments[slot];
             segment.serves() && matches!(segment.state, SegmentState::Ok | SegmentState::Recovering)
@@ -65,10 +74,13 @@ impl Meta {
             .filter(|(_, range)| !stays(range.segment))
             .fold(1u32 << replica, |set, (_, range)| set | 1 << range.replica);
         if self.ranges_of(object).all(|(_, range)| going & 1 << range.replica != 0) {
-            return false;
+            return Err(ErrorCode::NoAvailableHandle);
+        }
+        if self.is_leased(object) {
+            return Err(ErrorCode::ObjectHasLease);
         }
         self.free_replicas(object, 1 << replica);
         self.count_released(number);
-        true
+        Ok(())
     }
 }

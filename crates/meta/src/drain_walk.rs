@@ -97,10 +97,11 @@ impl Meta {
             return;
         }
         let Some(pieces) = self.place_drained(number, object, replica) else {
-            if !self.release_drained(number, object, replica) {
-                self.fail_unit(number, ErrorCode::NoAvailableHandle);
-            }
-            return;
+            return match self.release_drained(number, object, replica) {
+                Ok(()) => {}
+                Err(ErrorCode::ObjectHasLease) => self.drains.job(number).pass.blocked += 1,
+                Err(code) => self.fail_unit(number, code),
+            };
         };
         // Only looked for: it is reserved when a client begins, so that what waits holds nothing.
         self.unreserve(&pieces);

@@ -142,8 +142,8 @@ impl Meta {
             return Ok(pieces);
         }
         Err(match self.release_drained(job, object, replica) {
-            true => Held::Done,
-            false => Held::Hopeless(ErrorCode::NoAvailableHandle),
+            Ok(()) => Held::Done,
+            Err(code) => Held::Hopeless(code),
         })
     }
 
