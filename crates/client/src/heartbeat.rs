@@ -101,7 +101,7 @@ impl Bond {
                 let reply = ask(&mut self.connection, &request);
                 self.replied(reply)
             }
-            Deed::Report { segment, page, from } => self.report(segment, page, from),
+            Deed::Report { segment, run, page, from } => self.report((segment, run), page, from),
             Deed::ReportChanges { segment, page, since } => {
                 self.report_changes(segment, page, since)
             }
@@ -124,13 +124,14 @@ impl Bond {
     }
 
     /// Tells the master what lies in a segment, one page. The next is made while the master takes this one.
-    fn report(&mut self, segment: SegmentId, page: u32, from: u64) -> Turn {
+    fn report(&mut self, (segment, run): (SegmentId, u64), page: u32, from: u64) -> Turn {
         let made = self.ahead.take().filter(|it| (it.segment, it.from) == (segment, from));
         let listed = made.map_or_else(|| list(&self.host, segment, from), |made| made.listed);
         let (reply, next) = match &listed {
             Ok(Inventory { entries, next }) => {
                 let entries = entries.iter().map(Listed::report).collect();
-                let page = InventoryPage { segment, page, last: next.is_none(), entries };
+                let last = next.is_none();
+                let page = InventoryPage { segment, run, page, last, entries };
                 let connection = self.connection.as_mut().expect("a joined client is connected");
                 let reply = connection.call_meanwhile(&Request::ReportInventory(page), || {
                     self.ahead = next.map(|from| {

@@ -79,6 +79,7 @@ impl Share {
             len: self.len_bytes(),
             seen_epoch: Epoch(9),
             is_empty: false,
+            run: 1,
         })
     }
 
@@ -126,7 +127,7 @@ fn tell_all(meta: &mut Meta, shares: &[Share], spent: &mut Spent) {
         for page in 0.. {
             let (keys, last) = share.keys(first);
             let entries = share.entries(first, &keys);
-            let inventory = InventoryPage { segment: share.segment, page, last, entries };
+            let inventory = InventoryPage { segment: share.segment, run: 1, page, last, entries };
             let mut frame = Vec::new();
             encode_request(&mut frame, 1, &Request::ReportInventory(inventory));
             let body = Bytes::from(frame).slice(HEADER_LEN..);

@@ -39,6 +39,7 @@ fn pool(segments: usize, objects: usize) -> Meta {
             len: (objects as u64 * OBJECT_BYTES).div_ceil(segments as u64) + 256 * OBJECT_BYTES,
             seen_epoch: Epoch(0),
             is_empty: true,
+            run: 1,
         };
         meta.handle(Tick(0), CLIENT, &Request::MountSegment(mount));
     }

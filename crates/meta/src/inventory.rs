@@ -1,8 +1,8 @@
 //! Inventories: what nodes say that their segments hold, page by page, as the ground on which a new leader stands.
 //!
 //! What a page reports is reserved and can be read at once. Nothing is granted on a segment before its last page. So
-//! nothing new can lie there if the inventory is begun anew: what was reported stands, and the rest follows. A page that
-//! makes no sense has its segment struck: then nothing of it may be trusted.
+//! nothing new can lie there if the inventory is begun anew: what was reported is compared (see `review`), and the rest
+//! follows. A page that makes no sense has its segment struck: then nothing of it may be trusted.
 
 use mooncake_alloc::Handle;
 use mooncake_types::{
@@ -61,14 +61,13 @@ impl Meta {
         if segment.client != from {
             return Err(ErrorCode::IllegalClient);
         }
-        let progress = segment.recovering.filter(|_| !segment.struck);
+        // What a process tells that has given the memory to the next is past.
+        let is_expected = !segment.struck && segment.run == page.run;
+        let progress = segment.recovering.filter(|_| is_expected);
         let progress = progress.ok_or(ErrorCode::UnavailableInCurrentStatus)?;
         if page.page == 0 {
             self.recovery.shadows.forget(page.segment);
-        }
-        if page.page == 0 && progress.next_page > 0 {
-            let known_to = progress.known_to.max(progress.end);
-            self.segments[slot].recovering = Some(Progress { known_to, ..Progress::default() });
+            self.compare(slot, progress);
         }
         match self.take_page(slot, page) {
             Ok(()) => Ok(()),
@@ -93,9 +92,10 @@ impl Meta {
                 let soon = page.entries[place..].iter().take(AHEAD);
                 self.index.fetch_ahead(&self.objects, &self.ranges, soon.map(|it| it.key));
             }
-            let attributes = self.check_entry(entry, progress.end)?;
+            let attributes = self.check_entry(entry, slot, &progress)?;
             progress.end = entry.offset + entry.len;
             if entry.offset < progress.known_to {
+                self.review_entry(slot, entry);
                 continue;
             }
             let free_until = match page.entries.get(place + 1) {
@@ -116,23 +116,36 @@ impl Meta {
         Ok(())
     }
 
-    /// Whether an entry that begins at `from` at the earliest is one that an earlier leader can have granted.
+    /// Whether the next entry is one that can have been granted: by an earlier leader, if it is not compared.
     fn check_entry<'a>(
         &self,
         entry: &InventoryEntry<'a>,
-        from: u64,
+        slot: u32,
+        progress: &Progress,
     ) -> Result<Attributes<'a>, Nonsense> {
-        match entry.offset >= from && entry.grant.epoch < self.epoch {
+        let end = entry.offset.checked_add(entry.len);
+        let capacity = self.segments[slot].allocator.capacity();
+        let is_placed = entry.offset >= progress.end && end.is_some_and(|end| end <= capacity);
+        let is_granted = match entry.offset < progress.known_to {
+            true => entry.grant <= self.newest_grant(),
+            false => entry.grant.epoch < self.epoch,
+        };
+        match is_placed && is_granted {
             true => read_entry(entry),
             false => Err(Nonsense),
         }
     }
 
-    /// The segment has reported all. It takes puts from now on, unless it is marked behind.
+    /// The segment has reported all. It takes puts from now on, unless it is marked behind, or under review.
     pub(crate) fn end_inventory(&mut self, slot: u32) {
         let segment = &mut self.segments[slot];
-        (segment.recovering, segment.state) = (None, SegmentState::Ok);
+        segment.recovering = None;
+        if segment.state == SegmentState::Recovering {
+            segment.state = SegmentState::Ok;
+        }
         let id = segment.id;
+        self.end_naming(slot);
+        self.advance_reviews();
         if self.segments.begin_granting(slot) {
             self.note_use(slot);
         }
@@ -414,8 +427,13 @@ impl Meta {
         });
         let waiting: Vec<(Version, u32)> = waiting.collect();
         for (version, range) in waiting {
-            let piece = self.take_piece(version, range);
-            self.unreserve(&[piece]);
+            self.forget_piece(version, range);
         }
+    }
+
+    /// Forgets a stripe that waits.
+    pub(crate) fn forget_piece(&mut self, version: Version, range: u32) {
+        let piece = self.take_piece(version, range);
+        self.unreserve(&[piece]);
     }
 }

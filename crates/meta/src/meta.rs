@@ -25,6 +25,7 @@ use crate::repair::Repair;
 use crate::replicas::Extras;
 use crate::replicate::Replicator;
 use crate::reuse::Reuse;
+use crate::review::Reviews;
 use crate::rng::Rng;
 use crate::segments::{Clients, Segments};
 use crate::slab::Slab;
@@ -86,6 +87,7 @@ pub struct Meta {
     pub(crate) disowned: Disowned,
     pub(crate) recovery: Recovery,
     pub(crate) undropped: Undropped,
+    pub(crate) reviews: Reviews,
     /// The epoch of its beginning: versions of older ones were granted by earlier leaders.
     pub(crate) began_under: Epoch,
     /// Ranges to which this leader had a version written that has others.
@@ -149,6 +151,7 @@ impl Meta {
             disowned: Disowned::default(),
             recovery,
             undropped: Undropped::default(),
+            reviews: Reviews::default(),
             began_under: epoch,
             copied: HashSet::default(),
             extras: Extras::default(),

@@ -88,6 +88,7 @@ impl Meta {
     ) -> Result<MountOutcome, ErrorCode> {
         self.check_mount(mount)?;
         self.outrank(mount.seen_epoch);
+        self.follow_process(from, mount)?;
         if let Some(slot) = self.segments.find(mount.id) {
             return self.mount_again(from, mount, slot);
         }
@@ -106,11 +107,13 @@ impl Meta {
             name: mount.name.into(),
             endpoint: mount.endpoint.into(),
             client: from,
+            run: mount.run,
             state: SegmentState::Recovering,
             in_sight: self.clients.get(from).is_none_or(|client| client.in_sight),
             behind: self.members.is_behind(mount.id) == Some(true),
             struck: false,
             is_choked: false,
+            is_reviewed: false,
             recovering: None,
             allocator: self.new_allocator(mount.len),
             queues: [Queue::default(); SEGMENT_QUEUES],
@@ -122,6 +125,34 @@ impl Meta {
         }
         self.end_inventory(slot);
         Ok(outcome)
+    }
+
+    /// Takes note of which of its processes a client is. What an earlier one lent ends with that, unless the next lends it
+    /// too. An earlier one may still be heard after the next.
+    fn follow_process(
+        &mut self,
+        from: ClientId,
+        mount: &MountSegment<'_>,
+    ) -> Result<(), ErrorCode> {
+        let newest = self.clients.get(from).map_or(0, |client| client.run);
+        if mount.run == 0 || mount.run == newest {
+            return Ok(());
+        }
+        if mount.run < newest {
+            if self.segments.find(mount.id).is_none() && self.members.is_behind(mount.id).is_some()
+            {
+                self.emit(Effect::Strike(mount.id));
+            }
+            return Err(ErrorCode::SegmentAlreadyExists);
+        }
+        self.clients.set_run(from, mount.run);
+        for slot in self.segments.of_client(from) {
+            let segment = &self.segments[slot];
+            if segment.run < mount.run && segment.id != mount.id && !segment.struck {
+                self.strike(slot);
+            }
+        }
+        Ok(())
     }
 
     /// A mount of a segment that is mounted already: by its client, who may not know, or by another to whom the memory
@@ -141,6 +172,8 @@ impl Meta {
         if known.allocator.capacity() != mount.len || leaves {
             return Err(ErrorCode::SegmentAlreadyExists);
         }
+        let has_passed = known.client != from || known.run != mount.run;
+        let is_elsewhere = (&*known.name, &*known.endpoint) != (mount.name, mount.endpoint);
         if known.client != from {
             if known.in_sight {
                 return Err(ErrorCode::SegmentAlreadyExists);
@@ -155,13 +188,17 @@ impl Meta {
             {
                 self.note_use(slot);
             }
-        } else if (&*known.name, &*known.endpoint) != (mount.name, mount.endpoint) {
-            // Its process was started again, and is found at another port; with the memory of before, if anything lies there.
+        } else if has_passed || is_elsewhere {
+            // Its process was started again; with the memory of before, if anything lies there.
             if mount.is_empty {
                 return Ok(self.give_up_content(slot));
             }
             self.stop_replay(slot);
             self.segments.take_over(slot, mount, from);
+        }
+        if has_passed {
+            self.recovery.shadows.forget(mount.id);
+            self.begin_review(slot);
         }
         match self.segments[slot].recovering {
             None => Ok(MountOutcome::Ready),
@@ -246,6 +283,7 @@ impl Meta {
     pub(crate) fn leave_pool(&mut self, slot: u32) {
         self.forget_pieces_on(slot);
         self.undropped.forget(slot);
+        self.reviews.forget(slot);
         self.segments.start_unmounting(slot);
     }
 

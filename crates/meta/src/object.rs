@@ -201,6 +201,7 @@ impl Meta {
         self.leave_queue(id);
         let range = self.ranges.remove(id);
         self.copied.remove(&id);
+        self.reviews.forget_range(id);
         let allocator = &mut self.segments[range.segment].allocator;
         let offset = allocator.range(range.handle).offset;
         allocator.free(range.handle);
@@ -222,6 +223,18 @@ impl Meta {
         self.leave_group(object);
         self.recovery.unsettled.remove(&object);
         self.objects.remove(object);
+    }
+
+    /// The bytes of a replica of a finished object are gone, at least in part.
+    pub(crate) fn lose_replica(&mut self, object: u32, replica: u8) {
+        self.free_replicas(object, 1 << replica);
+        self.repair.wake();
+        if self.objects[object].first_range == NONE {
+            match self.objects[object].state {
+                ObjectState::Replaced => self.drop_object(object),
+                _ => self.drop_lost(object),
+            }
+        }
     }
 
     /// Drops an object none of whose replicas exists any more.

@@ -239,7 +239,7 @@ impl Meta {
             ObjectState::Waiting => self.ensure_none_leaves(put.key, gathered)?,
             _ => {}
         }
-        let lost = put.failed_replicas | self.dead_replicas(object);
+        let lost = put.failed_replicas | self.dead_replicas(object) | self.missed_replicas(object);
         self.requeue_put(object, QueueKind::Out);
         self.free_replicas(object, lost);
         if self.objects[object].first_range == NONE {

@@ -172,7 +172,7 @@ impl Meta {
     /// Whether a segment that the leader knows of has not told all that it holds.
     fn awaits_reports(&self) -> bool {
         !self.recovery.missing.is_empty()
-            || self.segments.iter().any(|(_, segment)| segment.recovering.is_some())
+            || self.segments.iter().any(|(_, it)| it.state == SegmentState::Recovering)
     }
 
     /// Remembers that a key was changed, as long as somebody may report an older version of it.
@@ -288,7 +288,9 @@ impl Meta {
     pub(crate) fn close_window(&mut self) {
         self.recovery.is_open = false;
         self.recovery.shadows.forget_all();
-        let unfinished = |(slot, segment): (u32, &Segment)| segment.recovering.map(|_| slot);
+        let unfinished = |(slot, segment): (u32, &Segment)| {
+            (segment.state == SegmentState::Recovering).then_some(slot)
+        };
         let unfinished: Vec<u32> = self.segments.iter().filter_map(unfinished).collect();
         for slot in unfinished {
             self.strike(slot);

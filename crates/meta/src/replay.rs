@@ -126,6 +126,7 @@ impl Meta {
         let last = shadow.entries() == 0;
         let page = InventoryPage {
             segment: id,
+            run: self.segments[slot].run,
             page: progress.next_page,
             last,
             entries: entries.iter().map(|(offset, kept)| kept.entry(*offset)).collect(),

@@ -8,6 +8,7 @@ use mooncake_types::{ErrorCode, RangeDrop, Reply, SegmentId, Version, mutation};
 
 use crate::Meta;
 use crate::meta::check_key;
+use crate::pieces::Found;
 use crate::record::ObjectState;
 use crate::remains::{Gathered, MOST_LEAVING};
 use crate::slab::NONE;
@@ -37,6 +38,7 @@ impl Meta {
             self.give_up_found(key, &spots, are_dropped);
         }
         if are_dropped {
+            ranges.iter().for_each(|range| self.give_up_piece(range));
             return self.dropped(ranges);
         }
         let mut gathered = Gathered::default();
@@ -82,6 +84,19 @@ impl Meta {
         self.free_replicas(object, given_up);
         if self.objects[object].first_range == NONE {
             self.drop_object(object);
+        }
+    }
+
+    /// Gives up a stripe that was found and has not found its neighbours yet: its node has dropped it.
+    fn give_up_piece(&mut self, range: &RangeDrop) {
+        let Some(pieces) = self.recovery.pieces.get(&range.version) else { return };
+        let is_it = |piece: &&Found| {
+            let segment = &self.segments[piece.segment];
+            let offset = segment.allocator.range(self.ranges[piece.range].handle).offset;
+            (segment.id, offset) == (range.segment, range.offset)
+        };
+        if let Some(piece) = pieces.found.iter().find(is_it) {
+            self.forget_piece(range.version, piece.range);
         }
     }
 

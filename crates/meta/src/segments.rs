@@ -20,6 +20,8 @@ pub(crate) struct Segment {
     pub(crate) name: Arc<str>,
     pub(crate) endpoint: Arc<str>,
     pub(crate) client: ClientId,
+    /// Which process lends it: see [`MountSegment::run`].
+    pub(crate) run: u64,
     pub(crate) state: SegmentState,
     /// Whether its client is. Out of sight its bytes are neither readable nor lost.
     pub(crate) in_sight: bool,
@@ -30,7 +32,9 @@ pub(crate) struct Segment {
     pub(crate) struck: bool,
     /// Its node has so much to drop that nothing is put there before most of it is dropped.
     pub(crate) is_choked: bool,
-    /// While it is recovering: how far its inventory is.
+    /// Of what it was known to hold some may be gone: nothing is put there before that is known.
+    pub(crate) is_reviewed: bool,
+    /// While its node tells what it holds: how far that is.
     pub(crate) recovering: Option<Progress>,
     pub(crate) allocator: Allocator,
     pub(crate) queues: [Queue; SEGMENT_QUEUES],
@@ -42,7 +46,7 @@ pub(crate) struct Progress {
     pub(crate) next_page: u32,
     /// Where the last entry ends, in bytes.
     pub(crate) end: u64,
-    /// What starts before this was reported before the inventory was begun anew.
+    /// What starts before this was known when the inventory began: it is compared.
     pub(crate) known_to: u64,
 }
 
@@ -66,7 +70,7 @@ impl Segment {
 
     /// Whether new objects may be put there.
     pub(crate) fn takes_puts(&self) -> bool {
-        let is_well = !self.behind && !self.struck && !self.is_choked;
+        let is_well = !self.behind && !self.struck && !self.is_choked && !self.is_reviewed;
         self.in_sight && is_well && self.state == SegmentState::Ok
     }
 
@@ -147,12 +151,12 @@ impl Segments {
         slot
     }
 
-    /// The slot has another host, endpoint or name, and is in sight.
+    /// The slot has another host, process, endpoint or name.
     pub(crate) fn take_over(&mut self, slot: u32, by: &MountSegment<'_>, client: ClientId) {
         self.forget_name(slot);
         let segment = &mut self.slots[slot];
-        (segment.client, segment.name, segment.endpoint) =
-            (client, by.name.into(), by.endpoint.into());
+        (segment.client, segment.run) = (client, by.run);
+        (segment.name, segment.endpoint) = (by.name.into(), by.endpoint.into());
         let name = Arc::clone(&segment.name);
         self.by_name.entry(name).or_default().push(slot);
     }
@@ -259,6 +263,8 @@ impl std::ops::IndexMut<u32> for Segments {
 pub(crate) struct Client {
     /// Stands for the client in the object records; never used again after the client's death.
     pub(crate) number: u32,
+    /// Which of its processes it is, as far as one has mounted something: see [`MountSegment::run`].
+    pub(crate) run: u64,
     pub(crate) last_heard: Tick,
     /// When it pinged last.
     pinged: Option<Tick>,
@@ -303,9 +309,10 @@ impl Clients {
         let number = self.next_number;
         let (spared, in_sight, doubted_until) = (false, true, None);
         let (last_heard, sight_changed) = (now, now);
-        let (pinged, followed) = (None, None);
+        let (run, pinged, followed) = (0, None, None);
         let client = Client {
             number,
+            run,
             last_heard,
             pinged,
             followed,
@@ -316,6 +323,13 @@ impl Clients {
         };
         self.known.insert(id, client);
         true
+    }
+
+    /// Notes which of its processes a client is.
+    pub(crate) fn set_run(&mut self, id: ClientId, run: u64) {
+        if let Some(client) = self.known.get_mut(&id) {
+            client.run = run;
+        }
     }
 
     /// Notes a ping. `again` says that it came over the connection of the one before: who pings again had the answer to that,

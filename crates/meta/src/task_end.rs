@@ -98,7 +98,7 @@ impl Meta {
         if !self.lives(object) {
             return Err(ErrorCode::ReplicaIsGone);
         }
-        let lost = self.dead_replicas(copy);
+        let lost = self.dead_replicas(copy) | self.missed_replicas(copy);
         self.free_replicas(copy, lost);
         let first = self.objects[copy].first_range;
         if first == NONE {

@@ -3,7 +3,7 @@
 use mooncake_types::{ClientId, SegmentId, Tick};
 
 use crate::Meta;
-use crate::record::{ObjectState, SEGMENT_QUEUES};
+use crate::record::SEGMENT_QUEUES;
 use crate::slab::NONE;
 
 /// Puts that are discarded or released between two requests.
@@ -46,6 +46,7 @@ impl Meta {
         let more = !self.segments.crowded.is_empty()
             || !self.segments.dying.is_empty()
             || !self.tasks.bereaved.is_empty()
+            || self.reviews.has_work()
             || self.drains.has_work()
             || self.recovery.shadows.has_work();
         if more {
@@ -70,6 +71,7 @@ impl Meta {
         self.replay();
         self.fail_bereaved();
         self.forget_dying();
+        self.advance_reviews();
         self.relieve_crowded();
         self.advance_drains();
         self.repair();
@@ -143,14 +145,7 @@ impl Meta {
                 continue;
             };
             let (object, replica) = (self.ranges[head].object, self.ranges[head].replica);
-            self.free_replicas(object, 1 << replica);
-            self.repair.wake();
-            if self.objects[object].first_range == NONE {
-                match self.objects[object].state {
-                    ObjectState::Replaced => self.drop_object(object),
-                    _ => self.drop_lost(object),
-                }
-            }
+            self.lose_replica(object, replica);
         }
     }
 }

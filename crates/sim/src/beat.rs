@@ -105,11 +105,11 @@ impl Member {
                 let is_empty = node.is_some_and(Node::is_empty);
                 (encode(&segment.mount(seen_epoch, is_empty)), Asked::Reply)
             }
-            Deed::Report { segment, page, from } => {
+            Deed::Report { segment, run, page, from } => {
                 let listed = around.hosts[self.number].lent().ledger.inventory(from, PAGE_ENTRIES);
                 let entries = listed.entries.iter().map(Listed::report).collect();
                 let last = listed.next.is_none();
-                let page = InventoryPage { segment, page, last, entries };
+                let page = InventoryPage { segment, run, page, last, entries };
                 (encode(&Request::ReportInventory(page)), Asked::Report(listed.next))
             }
             Deed::ReportChanges { segment, page, since } => {

@@ -85,6 +85,7 @@ pub(crate) struct Desk {
     pub(crate) violation: Option<Violation>,
     pub(crate) keys: usize,
     pub(crate) most_len: u64,
+    pub(crate) reads_mostly: bool,
     pub(crate) has_groups: bool,
     pub(crate) has_soft_pins: bool,
     /// Whether a miss of a key that was there all the time is a mistake.
@@ -130,6 +131,7 @@ impl Desk {
             violation: None,
             keys: scenario.keys,
             most_len: scenario.most_len,
+            reads_mostly: scenario.reads_mostly,
             has_groups: scenario.has_groups,
             has_soft_pins: scenario.has_soft_pins,
             judges_misses: kind == Kind::Calm,

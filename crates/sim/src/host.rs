@@ -54,10 +54,10 @@ impl Host {
     /// Has an entry dropped.
     pub(crate) fn drop_range(&mut self, range: &RangeDrop, net: &mut Net) -> Result<(), ErrorCode> {
         let node = self.node.as_mut().ok_or(ErrorCode::SegmentNotFound)?;
-        let (key, stop) = node.drop_range(range)?;
+        let (dropped, stop) = node.drop_range(range)?;
         self.stop(stop, net);
-        if let Some(key) = key {
-            self.late_drops.note(range, key, self.epoch);
+        if let Some(dropped) = dropped {
+            self.late_drops.note(dropped, self.epoch);
         }
         Ok(())
     }

@@ -116,12 +116,18 @@ impl World {
 
     /// The master has a segment: the heartbeat is to name it.
     fn lend(&mut self, number: usize, id: SegmentId) {
-        let (name, len) = (self.names[number].to_owned(), self.scenario.segment_len);
-        let lent = Lent { id, name, endpoint: endpoint_of(number), len };
+        let lent = Lent { id, ..self.lent(number) };
         self.hosts[number].lent().is_lent = true;
         let member = &mut self.members[number];
         member.own = leak(vec![id]);
         member.change(Change::Lend(lent), &mut self.net);
+    }
+
+    /// What a node lends, or is about to.
+    fn lent(&self, number: usize) -> Lent {
+        let node = self.hosts[number].node.as_ref().expect("it lends something now and then");
+        let (name, endpoint) = (node.name.to_owned(), endpoint_of(number));
+        Lent { id: node.segment, name, endpoint, len: node.len(), run: node.run }
     }
 
     fn stay_away(&mut self, number: usize) {
@@ -135,11 +141,10 @@ impl World {
     }
 
     fn come(&mut self, number: usize) {
+        let lent = self.lent(number);
         let Self { net, desk, hosts, members, .. } = self;
-        let (seen, node) = (hosts[number].epoch, hosts[number].lent());
-        let segment = (node.segment, node.name, self.scenario.segment_len);
         let member = &mut members[number];
-        let task = come(member.process, segment, endpoint_of(number), seen, desk);
+        let task = come(member.process, lent, hosts[number].epoch, desk);
         member.begin(LENDER, task, &mut Around { net, desk, hosts });
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mooncake_client::node::{Clearance, EntryState, Ledger, check_epoch};
+use mooncake_client::node::{Clearance, EntryState, LateDrop, Ledger, check_epoch};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 use crate::desk::Desk;
@@ -21,6 +21,10 @@ pub(crate) enum Writer {
 /// One lent segment.
 pub(crate) struct Node {
     pub(crate) segment: SegmentId,
+    /// Whether it outlives its process: then no other process is given its memory.
+    pub(crate) is_named: bool,
+    /// How many processes have lent it.
+    pub(crate) run: u64,
     /// The pool has it, as far as this knows, and is to keep it.
     pub(crate) is_lent: bool,
     /// What it was called before it had to start empty.
@@ -31,6 +35,8 @@ pub(crate) struct Node {
     memory: Extents,
     /// The grants that have begun, at every byte the last one: what the ledger must go by.
     begun: Extents,
+    /// The highest grant that began, or that something was dropped by.
+    floor: Option<Version>,
     /// The highest epoch that was offered.
     offered: Epoch,
     tickets: BTreeMap<u64, Ticket>,
@@ -48,27 +54,58 @@ struct Ticket {
 /// Most changes that a node remembers: few, so that a master that follows misses some now and then.
 const MAX_CHANGES: usize = 24;
 
-fn ledger(segment: SegmentId, len: u64) -> Ledger {
-    let mut ledger = Ledger::new(len);
-    ledger.number_changes((segment.0 >> 32) as u64, MAX_CHANGES);
+/// Whose changes have numbers that those under no other process have.
+fn numbered(mut ledger: Ledger, segment: SegmentId, run: u64) -> Ledger {
+    ledger.number_changes((segment.0 >> 32) as u64 + (run << 20), MAX_CHANGES);
     ledger
 }
 
 impl Node {
-    pub(crate) fn new(segment: SegmentId, name: &'static str, len: u64) -> Self {
+    pub(crate) fn new(segment: SegmentId, name: &'static str, len: u64, is_named: bool) -> Self {
         Self {
             segment,
+            is_named,
+            run: 1,
             is_lent: true,
             former: Vec::new(),
             name,
             len,
-            ledger: ledger(segment, len),
+            ledger: numbered(Ledger::new(len), segment, 1),
             memory: Extents::default(),
             begun: Extents::default(),
+            floor: None,
             offered: Epoch(0),
             tickets: BTreeMap::new(),
             changes: Vec::new(),
         }
+    }
+
+    /// The same memory under the next process: what was complete is there again, if there was room to remember it.
+    pub(crate) fn start_again(self, mut is_kept: impl FnMut() -> bool) -> Self {
+        let mut ledger = Ledger::new(self.len);
+        for (offset, entry) in self.ledger.entries() {
+            if entry.state != EntryState::Complete || !is_kept() {
+                continue;
+            }
+            let range = RangeWrite {
+                segment: self.segment,
+                offset,
+                from: 0,
+                len: entry.len,
+                entry_len: entry.len,
+                key: &entry.key,
+                version: entry.version,
+                grant: entry.grant,
+                object_len: entry.object_len,
+                object_offset: entry.object_offset,
+                attributes: &entry.attributes,
+            };
+            ledger.restore(&range, None).expect("it was there before");
+        }
+        ledger.refuse_up_to(self.floor);
+        let (run, former, tickets) = (self.run + 1, Vec::new(), BTreeMap::new());
+        let ledger = numbered(ledger, self.segment, run);
+        Self { run, is_lent: true, former, ledger, tickets, ..self }
     }
 
     /// The ranges that changed, and the version that was written there.
@@ -92,6 +129,7 @@ impl Node {
         self.offered = self.offered.max(*seen);
         check_epoch(*seen, epoch, range.grant)?;
         let begun = self.ledger.begin(range)?;
+        self.floor = self.floor.max(Some(range.grant));
         self.check_begin(epoch, range, desk);
         self.tickets.insert(begun.ticket, Ticket { writer, range: *range, is_interrupted: false });
         let stop = self.interrupt(begun.superseded);
@@ -109,18 +147,18 @@ impl Node {
         stop
     }
 
-    /// Drops an entry; gives its key if it could be read, and who is to be told to stop.
+    /// Drops an entry; gives what of it could be read, and who is to be told to stop.
     pub(crate) fn drop_range(
         &mut self,
         range: &RangeDrop,
-    ) -> Result<(Option<Box<str>>, Vec<Writer>), ErrorCode> {
+    ) -> Result<(Option<LateDrop>, Vec<Writer>), ErrorCode> {
         let RangeDrop { segment, offset, version, grant } = *range;
         if segment == self.segment {
-            let there = self.ledger.complete_at(offset).filter(|entry| entry.version == version);
-            let key = there.map(|entry| entry.key.clone());
+            let there = self.ledger.in_place_of(range);
             let gone = self.ledger.drop_version(offset, version, grant);
-            let key = key.filter(|_| gone.dropped.contains(&offset));
-            return Ok((key, self.interrupt(gone.superseded)));
+            self.floor = self.floor.max(Some(grant));
+            let dropped = there.filter(|there| gone.dropped.contains(&there.range.offset));
+            return Ok((dropped, self.interrupt(gone.superseded)));
         }
         // What had a former id was dropped when it lost that.
         match self.former.contains(&segment) {

@@ -20,7 +20,13 @@ pub struct Scenario {
     pub(crate) drift: u64,
     /// Whether the processes of one number share a host, and with it memory.
     pub(crate) has_neighbours: bool,
+    /// Whether segments are named: nodes that die come back with what was complete in them.
+    pub(crate) has_named: bool,
+    /// Whether some of that found no room in the record that outlives a process.
+    pub(crate) is_forgetful: bool,
     pub(crate) faults: Faults,
+    /// Whether most of what is done is to get objects.
+    pub(crate) reads_mostly: bool,
     pub(crate) has_groups: bool,
     pub(crate) has_soft_pins: bool,
     /// Whether what is soft-pinned is evicted when nothing else is left.
@@ -47,7 +53,7 @@ pub(crate) struct Faults {
     pub(crate) straggler_in: u64,
     /// Two processes cannot reach each other for a while, or only one the other.
     pub(crate) partition_in: u64,
-    /// A process that lends memory dies, and comes back empty.
+    /// A process that lends memory dies, and comes back, empty or with its memory.
     pub(crate) node_death_in: u64,
     /// A process that lends none dies, and comes back.
     pub(crate) client_death_in: u64,
@@ -117,7 +123,12 @@ impl Scenario {
         let latency_us = one_of(chance, &[50, 500, 3_000]);
         // Shorter than late writers take, at times: what their ranges are given to must be safe from them all the same.
         let put_discard_ms = one_of(chance, &[20, 100, 400, 3_000]).max(latency_us / 15);
-        Self {
+        let has_deaths = matches!(kind, Kind::Processes | Kind::Masters | Kind::Leaders);
+        let mut apart = Chance::new(seed ^ 0xa6a_1a57);
+        let has_named = has_deaths && apart.below(2) == 0;
+        let is_forgetful = apart.below(2) == 0;
+        let (is_plain, tightness) = (apart.below(2) == 0, apart.below(3));
+        let scenario = Self {
             events,
             nodes: one_of(chance, &[1, 2, 2, 3, 3]),
             pure_clients: one_of(chance, &[1, 2, 3]),
@@ -132,17 +143,67 @@ impl Scenario {
             latency_us,
             drift: one_of(chance, &[0, 2_000]),
             has_neighbours: chance.below(2) == 0,
+            has_named,
+            is_forgetful,
             faults: Faults::new(chance, kind),
+            reads_mostly: false,
             has_groups: chance.below(2) == 0,
             has_soft_pins: chance.below(2) == 0,
             evicts_soft_pinned: chance.below(4) > 0,
             watermark: one_of(chance, &[1.0, 0.9]),
             replicates: chance.below(2) == 0,
             drain_in: maybe(chance, &[40, 150]),
-            leave_in: maybe(chance, &[15, 60]),
+            // What outlives a process is lent for as long as that.
+            leave_in: maybe(chance, &[15, 60]) * u64::from(!has_named),
             leadership_ms: one_of(chance, &[50, 150, 500]),
             suspension_ms: one_of(chance, &[300, 1_000]),
+        };
+        match (is_plain, tightness) {
+            (false, _) => scenario,
+            (true, 0) => scenario.without_extras(),
+            (true, 1) => scenario.without_extras().crowded(kind),
+            (true, _) => scenario.without_extras().read_mostly(),
         }
+    }
+
+    /// Half of the runs are of puts, gets and removals alone: all else makes the states rarer in which those go wrong.
+    fn without_extras(self) -> Self {
+        Self {
+            has_groups: false,
+            has_soft_pins: false,
+            watermark: 1.0,
+            replicates: false,
+            drain_in: 0,
+            leave_in: 0,
+            ..self
+        }
+    }
+
+    /// There is hardly any room: ranges are granted again while those are at work who had them before.
+    fn crowded(self, kind: Kind) -> Self {
+        let put_discard_ms = 20.max(self.latency_us / 15);
+        let mut faults = self.faults;
+        if kind != Kind::Calm {
+            faults.straggler_in = 10;
+        }
+        if faults.pause_in > 0 {
+            faults.pause_in = 25;
+        }
+        Self {
+            keys: self.keys.min(3),
+            segment_len: (2 * self.most_len).max(1 << 10),
+            put_discard_ms,
+            put_release_ms: put_discard_ms,
+            has_neighbours: true,
+            faults,
+            ..self
+        }
+    }
+
+    /// Many read the same few keys by routes that they know, while those are replaced.
+    fn read_mostly(self) -> Self {
+        let lease_ms = self.lease_ms.max(100);
+        Self { pure_clients: 3, keys: 2, lease_ms, reads_mostly: true, ..self }
     }
 }
 

@@ -243,6 +243,8 @@ impl Member {
     /// Sends what begins a move.
     fn ask_node(&mut self, fiber: usize, peer: Site, is_near: bool, around: &mut Around<'_>) {
         let known = self.fibers[fiber].lanes.get(&peer).copied();
+        let node = around.hosts[site_number(peer)].node.as_ref();
+        let is_shared = is_near && node.is_some_and(|node| !node.is_named);
         let Some((transfer, index)) = self.lane(fiber, peer) else { return };
         let asked = &mut transfer.moves[index];
         asked.state = State::Asked;
@@ -253,7 +255,7 @@ impl Member {
             What::Drop(discard) => messages.push(Message::Drop(discard.range)),
             What::Write { epoch, deposit, payload } => {
                 let (epoch, range) = (*epoch, deposit.range);
-                if is_near && chance.below(4) > 0 {
+                if is_shared && chance.below(4) > 0 {
                     messages.push(Message::Begin { epoch, range });
                 } else {
                     let is_small = chance.below(3) == 0;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mooncake_client::Chance;
 use mooncake_client::membership::{Lent, Membership};
 use mooncake_meta::{Config, Meta, Replication, ReplicationMode};
-use mooncake_types::{ClientId, DrainId, SegmentId, Tick};
+use mooncake_types::{ClientId, DrainId, Epoch, SegmentId, Tick};
 
 use crate::beat::Beat;
 use crate::check::Place;
@@ -52,6 +52,14 @@ pub(crate) struct World {
     pub(crate) knows_places: bool,
 }
 
+/// What of a process outlives it.
+struct Past {
+    node: Option<Node>,
+    client: ClientId,
+    /// The highest epoch that it has seen.
+    epoch: Epoch,
+}
+
 impl World {
     pub(crate) fn new(seed: u64, kind: Kind, events: u64, detail: Detail) -> Self {
         let scenario = Scenario::new(seed, kind, events);
@@ -89,35 +97,57 @@ impl World {
             world.add_standby();
         }
         for number in 0..world.scenario.nodes + world.scenario.pure_clients {
-            let (host, member) = world.process(number);
+            let (host, member) = world.process(number, None);
             world.hosts.push(host);
             world.members.push(member);
         }
         world
     }
 
-    /// A new process for that place.
-    fn process(&mut self, number: usize) -> (Host, Member) {
+    /// A new process for that place, with what outlived the one before.
+    fn process(&mut self, number: usize, past: Option<Past>) -> (Host, Member) {
         self.processes += 1;
         let process = Process { site: Site::Member(number), incarnation: self.processes };
         self.net.settle(process);
-        let lends = number < self.scenario.nodes;
-        let segment = SegmentId(u128::from(self.processes) << 64);
-        let len = self.scenario.segment_len;
+        let Past { node, client, epoch } = past.unwrap_or_else(|| self.nothing_past(number));
         let chance = &mut self.desk.chance;
         let mut membership = Membership::new(self.masters.len(), Chance::new(chance.bits()));
-        let name = if lends { self.names[number] } else { "" };
-        if lends {
+        let mut own: &[SegmentId] = &[];
+        if let Some(Node { segment: id, name, run, .. }) = node {
             let (name, endpoint) = (name.to_owned(), endpoint_of(number));
-            membership.lend(vec![Lent { id: segment, name, endpoint, len }]);
+            let len = self.scenario.segment_len;
+            membership.lend(vec![Lent { id, name, endpoint, len, run }]);
+            own = leak(vec![id]);
         }
-        let node = lends.then(|| Node::new(segment, name, len));
-        let own = if lends { leak(vec![segment]) } else { &[] };
         let clock = clock(&self.scenario, self.net.now_us, chance);
-        let client = ClientId(u128::from(self.processes));
         let mut member = Member::new(process, client, clock, Beat::new(membership), own);
         member.beat.wake(process, &mut self.net);
-        (Host::new(process, node), member)
+        let mut host = Host::new(process, node);
+        host.see_epoch(epoch);
+        (host, member)
+    }
+
+    /// What a process begins with that comes after none, or has nothing of the one before.
+    fn nothing_past(&self, number: usize) -> Past {
+        let (segment, len) =
+            (SegmentId(u128::from(self.processes) << 64), self.scenario.segment_len);
+        let lends = number < self.scenario.nodes;
+        let new = || Node::new(segment, self.names[number], len, self.scenario.has_named);
+        Past {
+            node: lends.then(new),
+            client: ClientId(u128::from(self.processes)),
+            epoch: Epoch(0),
+        }
+    }
+
+    /// What is left of the process that was at that place.
+    fn past(&mut self, number: usize) -> Option<Past> {
+        let node = self.hosts[number].node.take().filter(|node| node.is_named)?;
+        let (desk, is_forgetful) = (&mut self.desk, self.scenario.is_forgetful);
+        desk.fault("came back with its memory");
+        let node = node.start_again(|| !is_forgetful || desk.chance.below(4) > 0);
+        let (client, epoch) = (self.members[number].client, self.hosts[number].epoch);
+        Some(Past { node: Some(node), client, epoch })
     }
 
     /// Lets everybody join, and then begin.
@@ -288,7 +318,8 @@ impl World {
         self.desk.log.add(self.net.now_us, format_args!("{site:?} starts"));
         match site {
             Site::Member(number) => {
-                (self.hosts[number], self.members[number]) = self.process(number);
+                let past = self.past(number);
+                (self.hosts[number], self.members[number]) = self.process(number, past);
                 self.start_caller(number);
             }
             Site::Master(_) => {

@@ -38,6 +38,8 @@ pub enum EntryState {
 pub struct InventoryPage<'a> {
     /// The segment.
     pub segment: SegmentId,
+    /// Which process tells it: see [`crate::MountSegment::run`].
+    pub run: u64,
     /// The number of the page, from 0. Page 0 begins the inventory anew; what was reported before is reported again.
     pub page: u32,
     /// No page follows.

@@ -37,6 +37,8 @@ pub enum Rule {
     DropsAreConfirmed,
     /// A removal that is asked for again takes only what it took before.
     RepeatsAreBounded,
+    /// What a node does not hold any more that was started again counts as lost.
+    RestartedNodesAreReviewed,
     /// The end of a put that was asked for twice and finds nothing may have been taken, and is not written again.
     LostEndsAreUnknown,
     /// A leader without a lease answers only while every member of the record is in step, mounted, in sight and follows it.
@@ -47,7 +49,7 @@ pub enum Rule {
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 20] = [
+    pub const ALL: [Rule; 21] = [
         Rule::OverlappedEntriesAreDropped,
         Rule::AllPartsAreThere,
         Rule::OldLeadersAreRefused,
@@ -64,6 +66,7 @@ impl Rule {
         Rule::DropsAreTold,
         Rule::LatecomersGiveWay,
         Rule::DropsAreConfirmed,
+        Rule::RestartedNodesAreReviewed,
         Rule::RepeatsAreBounded,
         Rule::LostEndsAreUnknown,
         Rule::SuspendedLeadersAreFollowed,

@@ -148,6 +148,9 @@ pub struct MountSegment<'a> {
     pub seen_epoch: Epoch,
     /// Its ledger holds no entry, neither complete nor being written.
     pub is_empty: bool,
+    /// How many processes of this client have lent what outlives them, this one included; zero if that is not known. What a
+    /// process has that comes after another may be less than that one had.
+    pub run: u64,
 }
 
 /// See [`Request::PutStart`].

@@ -147,6 +147,9 @@ pub struct MountSegmentRequest {
     /// Its ledger holds no entry, neither complete nor being written.
     #[prost(bool, tag = "6")]
     pub is_empty: bool,
+    /// How many processes of this client have lent what outlives them, this one included; zero if that is not known.
+    #[prost(uint64, tag = "7")]
+    pub run: u64,
 }
 /// One page of what a segment's ledger holds, in the order of the offsets over all pages. One row is one entry. Keys and
 /// attributes stand end to end, so that a page of thousands is a handful of fields.
@@ -194,6 +197,9 @@ pub struct ReportInventoryRequest {
     /// Per entry: the length of its attributes, in bytes. The column is absent if no entry has any.
     #[prost(fixed32, repeated, tag = "14")]
     pub attribute_lengths: ::prost::alloc::vec::Vec<u32>,
+    /// Which process tells it, as with the mount.
+    #[prost(uint64, tag = "15")]
+    pub run: u64,
 }
 /// One page of what changed in a segment's ledger since the leader followed it, when it stood by.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

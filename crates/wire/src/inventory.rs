@@ -8,7 +8,7 @@ use crate::{DecodeError, column, generated as proto};
 
 pub(crate) fn from_page(page: &InventoryPage<'_>) -> proto::ReportInventoryRequest {
     let message = from_entries(page.segment, &page.entries);
-    proto::ReportInventoryRequest { page: page.page, last: page.last, ..message }
+    proto::ReportInventoryRequest { run: page.run, page: page.page, last: page.last, ..message }
 }
 
 pub(crate) fn from_changes(page: &ChangesPage<'_>) -> proto::ReportChangesRequest {
@@ -31,6 +31,7 @@ pub(crate) fn from_entries(
     let attributed = if has_attributes { entries } else { &[] };
     proto::ReportInventoryRequest {
         segment_id: column::from_id(segment.0),
+        run: 0,
         page: 0,
         last: false,
         keys: joined(entries.iter().map(|entry| entry.key.as_bytes())).into(),
@@ -92,14 +93,15 @@ pub(crate) fn to_page(
             attributes,
         });
     }
-    Ok(InventoryPage { segment, page: message.page, last: message.last, entries })
+    let (run, page, last) = (message.run, message.page, message.last);
+    Ok(InventoryPage { segment, run, page, last, entries })
 }
 
 pub(crate) fn to_changes(
     message: &proto::ReportChangesRequest,
 ) -> Result<ChangesPage<'_>, DecodeError> {
     let entries = message.entries.as_ref().ok_or(DecodeError::Missing { what: "entries" })?;
-    let InventoryPage { segment, page, last, entries } = to_page(entries)?;
+    let InventoryPage { segment, page, last, entries, .. } = to_page(entries)?;
     Ok(ChangesPage { segment, page, last, entries, gone: to_gone(&message.gone)? })
 }
 

@@ -17,6 +17,7 @@ pub(crate) fn from_mount(mount: &MountSegment<'_>) -> proto::MountSegmentRequest
         size: mount.len,
         seen_epoch: mount.seen_epoch.0,
         is_empty: mount.is_empty,
+        run: mount.run,
     }
 }
 
@@ -30,6 +31,7 @@ pub(crate) fn to_mount(
         len: message.size,
         seen_epoch: Epoch(message.seen_epoch),
         is_empty: message.is_empty,
+        run: message.run,
     })
 }
 

@@ -39,9 +39,14 @@ impl Scene {
     }
 
     fn begin_node(&self, more: &[&str]) -> Program {
+        self.begin_node_at(0, more)
+    }
+
+    fn begin_node_at(&self, port: u16, more: &[&str]) -> Program {
+        let port = format!("--port={port}");
         let master = format!("--master_server_address={}", self.master.rpc);
         let file = format!("--segment_path={}", self.file.display());
-        let mut args = vec!["--host=127.0.0.1", "--port=0", &master, &file];
+        let mut args = vec!["--host=127.0.0.1", &port, &master, &file];
         args.extend(more);
         Program::start(CLIENT, &args)
     }
@@ -226,6 +231,11 @@ fn no_kill_loses_what_was_acknowledged_or_tears_a_value() {
         node.end();
         node = scene.node();
         println!("round {round}: {put} puts");
+        // It may have to drop something first.
+        let begun = Instant::now();
+        while let Err(error) = scene.put("probe", round) {
+            assert!(begun.elapsed() < PATIENCE, "nothing can be put any more: {error}");
+        }
         for (number, acknowledged) in acknowledged.iter_mut().enumerate().filter(|(_, of)| **of > 0)
         {
             let found = scene.wait(&format!("key-{number}"));
@@ -234,6 +244,126 @@ fn no_kill_loses_what_was_acknowledged_or_tears_a_value() {
             assert!(expected.contains(&found), "key-{number}: {found} of {expected:?}");
             *acknowledged = found;
         }
+    }
+}
+
+/// What each key is put with in the tests that follow.
+fn content(key: &str) -> Vec<u8> {
+    let seed = key.bytes().fold(7_usize, |sum, byte| sum * 31 % 20_011 + usize::from(byte));
+    format!("{key}#").bytes().cycle().take(16 + seed).collect()
+}
+
+fn put_new(store: &Store, key: &str) -> Result<(), ErrorCode> {
+    let value = Buffer::from_vec(content(key));
+    let source = PutSource::new(key, SliceList::from(value.raw()));
+    store.put(&[source], &ReplicateConfig::default()).remove(0)
+}
+
+/// Whether it can be read. Its bytes are right.
+fn is_there(store: &Store, key: &str) -> bool {
+    match store.get(&[key]).remove(0) {
+        Ok(bytes) => {
+            assert!(bytes.into_vec() == content(key), "{key} is wrong");
+            true
+        }
+        Err(ErrorCode::ObjectNotFound) => false,
+        Err(error) => panic!("{key}: {error}"),
+    }
+}
+
+/// At the same port each time: nothing but the count of its processes tells the master that it is another one.
+#[test]
+fn many_writers_find_all_that_was_acknowledged_when_a_node_is_back_at_its_port() {
+    let scene = Scene::new("writers");
+    let port = mooncake_testing::free_port();
+    let ready = |scene: &Scene| {
+        let node = scene.begin_node_at(port, &[SIZE]);
+        node.line("the storage node is ready");
+        node
+    };
+    let mut node = ready(&scene);
+    let store = &scene.store;
+    let (mut there, mut unknown) = (Vec::new(), Vec::new());
+    for round in 0..4_u64 {
+        let write = |writer: usize| {
+            let mut done = Vec::new();
+            let key = |number: usize| format!("key-{round}-{writer}-{number}");
+            for number in 0..150 {
+                match put_new(store, &key(number)) {
+                    Ok(()) => done.push(key(number)),
+                    Err(_) => return (done, Some(key(number))),
+                }
+            }
+            (done, None)
+        };
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..4).map(|it| scope.spawn(move || write(it))).collect();
+            std::thread::sleep(Duration::from_millis(20 + 31 * round));
+            node.kill();
+            for writer in writers {
+                let (done, failed) = writer.join().expect("no writer panics");
+                there.extend(done);
+                unknown.extend(failed);
+            }
+        });
+        node = ready(&scene);
+        println!("round {round}: {} are there, {} may be", there.len(), unknown.len());
+        let begun = Instant::now();
+        while there.first().is_some_and(|key: &String| store.get(&[key]).remove(0).is_err()) {
+            assert!(begun.elapsed() < PATIENCE, "what was acknowledged never comes");
+        }
+        for key in &there {
+            assert!(is_there(store, key), "{key} was acknowledged");
+        }
+        for key in unknown.drain(..) {
+            if !is_there(store, &key) {
+                assert_eq!(put_new(store, &key), Ok(()), "{key} is free");
+            }
+            assert!(is_there(store, &key), "{key} was put again");
+            there.push(key);
+        }
+    }
+}
+
+/// The record of a segment of 64 MB has room for 8,176 objects.
+#[test]
+fn what_a_restarted_node_could_not_remember_is_missed_and_can_be_put_again() {
+    let scene = Scene::new("crowded");
+    let node = scene.node();
+    let keys: Vec<String> = (0..10_000).map(|number| format!("small-{number}")).collect();
+    for keys in keys.chunks(500) {
+        let values: Vec<Buffer> =
+            keys.iter().map(|key| Buffer::from_vec(content(key)[..16].to_vec())).collect();
+        let named = keys.iter().zip(&values);
+        let sources: Vec<_> =
+            named.map(|(key, value)| PutSource::new(key, SliceList::from(value.raw()))).collect();
+        let put = scene.store.put(&sources, &ReplicateConfig::default());
+        assert!(put.iter().all(Result::is_ok), "{put:?}");
+    }
+    end(node, Signal::KILL);
+    let _node = scene.node();
+    let names: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let batches = || names.chunks(1_000);
+    let begun = Instant::now();
+    let (exist, read) = loop {
+        let exist: Vec<_> = batches().flat_map(|names| scene.store.exist(names)).collect();
+        let exist: Vec<bool> = exist.into_iter().map(|it| it.expect("it is answered")).collect();
+        let read: Vec<_> = batches().flat_map(|names| scene.store.get(names)).collect();
+        if read.iter().zip(&exist).all(|(read, exist)| read.is_ok() == *exist) {
+            break (exist, read);
+        }
+        assert!(begun.elapsed() < PATIENCE, "what cannot be read is said to be there");
+    };
+    for (read, key) in read.into_iter().zip(&names).filter(|(read, _)| read.is_ok()) {
+        let bytes = read.expect("it was read").into_vec();
+        assert!(bytes == content(key)[..16], "{key} is wrong");
+    }
+    let lost: Vec<&str> =
+        names.iter().zip(exist).filter(|(_, exist)| !exist).map(|(name, _)| *name).collect();
+    assert!((1_000..=3_000).contains(&lost.len()), "{} of 10,000 were lost", lost.len());
+    for key in &lost[..100] {
+        assert_eq!(put_new(&scene.store, key), Ok(()), "{key} is free");
+        assert!(is_there(&scene.store, key), "{key} was put again");
     }
 }
 

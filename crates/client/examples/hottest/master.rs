@@ -62,6 +62,7 @@ fn pool(batches: usize) -> Meta {
             len: (batches * BATCH / SEGMENTS) as u64 * OBJECT_BYTES,
             seen_epoch: Epoch(0),
             is_empty: true,
+            run: 1,
         };
         meta.handle(Tick(0), CLIENT, &Request::MountSegment(mount));
     }

@@ -59,6 +59,7 @@ fn run(arguments: &Arguments) -> Result<Figures, LoadError> {
         len: 2 * work::OBJECT_BYTES * (arguments.objects + arguments.spare()) as u64,
         seen_epoch: Epoch(0),
         is_empty: true,
+        run: 1,
     };
     match control.call(&Request::MountSegment(mount))? {
         Reply::Mounted(MountOutcome::Ready) => {}

@@ -38,6 +38,8 @@ pub struct Lent {
     pub endpoint: String,
     /// Its length in bytes.
     pub len: u64,
+    /// How many processes have lent what this client lends, this one included.
+    pub run: u64,
 }
 
 impl Lent {
@@ -45,7 +47,7 @@ impl Lent {
     /// lies in it.
     #[must_use]
     pub fn mount(&self, seen_epoch: Epoch, is_empty: bool) -> Request<'_> {
-        let Self { id, name, endpoint, len } = self;
+        let Self { id, name, endpoint, len, run } = self;
         Request::MountSegment(MountSegment {
             id: *id,
             name,
@@ -53,6 +55,7 @@ impl Lent {
             len: *len,
             seen_epoch,
             is_empty,
+            run: *run,
         })
     }
 }
@@ -78,6 +81,8 @@ pub enum Deed<'a> {
     Report {
         /// Which segment.
         segment: SegmentId,
+        /// [`Lent::run`].
+        run: u64,
         /// The number of the page.
         page: u32,
         /// Where the page begins, in bytes of the segment.
@@ -296,7 +301,9 @@ impl Membership {
         let segment = &self.segments[self.mounting.segment()];
         match stage {
             Stage::Mount => Deed::Mount { segment, seen_epoch: self.seen_epoch },
-            Stage::Report { page, from } => Deed::Report { segment: segment.id, page, from },
+            Stage::Report { page, from } => {
+                Deed::Report { segment: segment.id, run: segment.run, page, from }
+            }
             Stage::ReportChanges { page, since } => {
                 Deed::ReportChanges { segment: segment.id, page, since }
             }

@@ -49,6 +49,12 @@ impl Host {
         self.segments.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// How many processes have lent what outlives them, this one included; 1 if nothing does.
+    #[must_use]
+    pub fn run(&self) -> u64 {
+        self.segments().iter().map(|segment| segment.run()).max().unwrap_or(1)
+    }
+
     /// Lends one more segment.
     pub fn lend(&self, segment: Segment) {
         let segment = Arc::new(segment);
@@ -247,9 +253,9 @@ impl SegmentHost for Host {
         if range.grant.epoch >= limits::HIGHEST_EPOCH {
             return Err(ErrorCode::InvalidVersion);
         }
-        let key = (segment.id() == range.segment).then(|| segment.drop_entry(range)).flatten();
-        if let Some(key) = key {
-            self.lock_late_drops().note(range, key, self.epoch());
+        let dropped = (segment.id() == range.segment).then(|| segment.drop_entry(range)).flatten();
+        if let Some(dropped) = dropped {
+            self.lock_late_drops().note(dropped, self.epoch());
         }
         Ok(())
     }

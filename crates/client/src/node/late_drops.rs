@@ -4,10 +4,10 @@ use mooncake_types::{Epoch, RangeDrop};
 const MOST: usize = 1 << 16;
 
 /// An entry that was dropped for an earlier leader, while the node obeyed a later one: that may have been told before that
-/// the entry is there.
+/// the entry is there. It is what lay there, which need not be what that leader had named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LateDrop {
-    /// What was dropped.
+    /// Which entry was dropped.
     pub range: RangeDrop,
     /// The object's key.
     pub key: Box<str>,
@@ -20,10 +20,10 @@ pub struct LateDrops {
 }
 
 impl LateDrops {
-    /// An entry of this key, which could be read, was dropped, and since then this is the highest epoch that was seen.
-    pub fn note(&mut self, range: &RangeDrop, key: Box<str>, seen: Epoch) {
-        if range.grant.epoch < seen && self.entries.len() < MOST {
-            self.entries.push(LateDrop { range: *range, key });
+    /// An entry, which could be read, was dropped, and this is the highest epoch that was seen by then.
+    pub fn note(&mut self, dropped: LateDrop, seen: Epoch) {
+        if dropped.range.grant.epoch < seen && self.entries.len() < MOST {
+            self.entries.push(dropped);
         }
     }
 

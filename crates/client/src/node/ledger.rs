@@ -104,7 +104,7 @@ impl Ledger {
     ///
     /// # Errors
     /// As [`Ledger::begin`] for what is out of bounds, and [`ErrorCode::InvalidWrite`] for what overlaps another entry.
-    pub(super) fn restore(
+    pub fn restore(
         &mut self,
         range: &RangeWrite<'_>,
         checksums: Option<Arc<[u32]>>,
@@ -120,7 +120,7 @@ impl Ledger {
 
     /// Refuses this grant and all older ones from now on, wherever they begin: those that had begun somewhere before the
     /// process ended, whose fences ended with it.
-    pub(super) const fn refuse_up_to(&mut self, floor: Option<Version>) {
+    pub const fn refuse_up_to(&mut self, floor: Option<Version>) {
         self.floor = floor;
     }
 

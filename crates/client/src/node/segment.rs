@@ -15,6 +15,7 @@ use super::follow::Told;
 use super::frontier::Frontier;
 use super::inventory::{Changed, Inventory};
 use super::kept::Kept;
+use super::late_drops::LateDrop;
 use super::ledger::{Clearance, Held, Ledger};
 use super::pins::{PinKey, Pins};
 
@@ -24,6 +25,7 @@ const MAX_FORMER: usize = 64;
 /// One lent segment: its memory, its ledger, and the writers at work in it.
 pub struct Segment {
     id: SegmentId,
+    run: u64,
     /// What it was called before it started empty: writers of then may still be at work.
     former: Vec<SegmentId>,
     region: Arc<Region>,
@@ -50,7 +52,7 @@ impl Segment {
     #[must_use]
     pub fn new(id: SegmentId, region: Region) -> Self {
         let ledger = Ledger::new(region.len());
-        Self::of_books(id, region, Books::new(id, ledger, None))
+        Self::of_books(1, region, Books::new(id, ledger, None))
     }
 
     /// Lends a named segment, with all that an earlier process completed in it. It is `id` if it is a new one.
@@ -63,20 +65,20 @@ impl Segment {
             true => (Kept::empty(named.words, id), Ledger::new(len)),
             false => Kept::restore(named.words, len)?,
         };
-        let id = kept.segment();
-        let books = Books::new(id, ledger, Some(kept));
-        let segment = Self::of_books(id, named.memory, books);
+        let books = Books::new(kept.segment(), ledger, Some(kept));
+        let segment = Self::of_books(named.run, named.memory, books);
         let books = segment.lock();
         books.ledger.entries().for_each(|(offset, _)| segment.publish(&books.ledger, offset));
         drop(books);
         Ok(segment)
     }
 
-    fn of_books(id: SegmentId, region: Region, mut books: Books) -> Self {
+    fn of_books(run: u64, region: Region, mut books: Books) -> Self {
         // Whoever followed the process before, whose changes are forgotten, must not take its numbers for these.
         books.ledger.number_changes(first_change(), limits::MAX_LEDGER_CHANGES);
         Self {
-            id,
+            id: books.id,
+            run,
             former: Vec::new(),
             slots: new_slots(&region),
             region: Arc::new(region),
@@ -107,6 +109,7 @@ impl Segment {
         former.insert(0, self.id);
         Self {
             id,
+            run: self.run,
             former,
             slots: new_slots(&self.region),
             region: Arc::clone(&self.region),
@@ -183,6 +186,12 @@ impl Segment {
     #[must_use]
     pub const fn id(&self) -> SegmentId {
         self.id
+    }
+
+    /// How many processes have lent its memory, this one included.
+    #[must_use]
+    pub const fn run(&self) -> u64 {
+        self.run
     }
 
     /// Whether this is its id, or was.
@@ -338,12 +347,11 @@ impl Segment {
         Ok(ReadTicket { memory, region, checksums, segment, offset, version, grant })
     }
 
-    /// Drops an entry; gives its key if it could be read.
-    pub(super) fn drop_entry(&self, range: &RangeDrop) -> Option<Box<str>> {
+    /// Drops an entry, and what lies in its place if that is older. Gives what of it could be read.
+    pub(super) fn drop_entry(&self, range: &RangeDrop) -> Option<LateDrop> {
         let RangeDrop { offset, version, grant, .. } = *range;
         let mut books = self.lock();
-        let there = books.ledger.complete_at(offset).filter(|entry| entry.version == version);
-        let key = there.map(|entry| entry.key.clone());
+        let there = books.ledger.in_place_of(range);
         let gone = books.ledger.drop_version(offset, version, grant);
         if let Some(kept) = &mut books.kept {
             kept.drop_entries(&gone.dropped, grant);
@@ -352,7 +360,7 @@ impl Segment {
             gone.dropped.iter().for_each(|&offset| slots.withdraw(offset));
         }
         self.stop(&books, &gone.superseded);
-        key.filter(|_| gone.dropped.contains(&offset))
+        there.filter(|there| gone.dropped.contains(&there.range.offset))
     }
 
     /// Tells these writers to stop, and those that wait for older ones that they need not any more.

@@ -199,7 +199,7 @@ impl Session {
         self.serving.start().map_err(failed("the data server"))?;
         let id = SegmentId(random().map_err(|_| ErrorCode::InternalError)?);
         let (name, endpoint) = (self.mounts.hostname.clone(), self.mounts.endpoint.clone());
-        let lent = Lent { id, name, endpoint, len: region.len() };
+        let lent = Lent { id, name, endpoint, len: region.len(), run: self.host.run() };
         self.host.lend(Segment::new(id, region));
         self.mount(&lent)?;
         self.mounts.lock().insert(id, (origin, lent.clone()));

@@ -257,6 +257,7 @@ impl Opening {
             name: name.to_owned(),
             endpoint: endpoint.to_owned(),
             len: segment.len_bytes(),
+            run: segment.run(),
         });
         bond.membership.lend(lent.collect());
         self.turn_until(bond, |bond| bond.membership.is_settled())?;

@@ -46,7 +46,7 @@ impl Node {
         let mut membership = Membership::new(1, Chance::new(chance.bits()));
         let name = name_of(segment);
         let endpoint = name.clone();
-        membership.lend(vec![Lent { id: segment, name, endpoint, len: SEGMENT_BYTES }]);
+        membership.lend(vec![Lent { id: segment, name, endpoint, len: SEGMENT_BYTES, run: 1 }]);
         let mut ledger = Ledger::new(SEGMENT_BYTES);
         ledger.number_changes(chance.below(1 << 40), MAX_CHANGES);
         Self {
@@ -220,11 +220,11 @@ pub(crate) fn beat(
                 let reply = master.ask(now, client, &request);
                 membership.on_reply(now, reply);
             }
-            (Deed::Report { segment, page, from }, Some(node)) => {
+            (Deed::Report { segment, run, page, from }, Some(node)) => {
                 let listed = node.ledger.inventory(from, PAGE_ENTRIES);
                 let entries = listed.entries.iter().map(Listed::report).collect();
                 let last = listed.next.is_none();
-                let page = InventoryPage { segment, page, last, entries };
+                let page = InventoryPage { segment, run, page, last, entries };
                 let reply = master.ask(now, client, &Request::ReportInventory(page));
                 membership.on_reported(now, listed.next, reply);
             }

@@ -285,6 +285,22 @@ fn what_is_dropped_for_a_leader_before_the_one_that_is_obeyed_is_remembered() {
     assert_eq!(host.drop_range(&range), Err(ErrorCode::InvalidVersion));
 }
 
+/// An earlier leader had evicted what lies there, and granted its place to what is to be dropped; a later one found it.
+#[test]
+fn what_is_dropped_in_the_place_of_what_was_named_is_remembered_as_what_it_is() {
+    let host = host();
+    put(&host, version(1, 1), 7);
+    host.see_epoch(Epoch(2));
+    let grant = version(1, 9);
+    let taken = RangeDrop { segment: SEGMENT, offset: 8192, version: version(1, 1), grant };
+    let older = RangeDrop { grant: version(1, 0), version: version(1, 0), ..taken };
+    assert_eq!(host.drop_range(&older), Ok(()));
+    assert_eq!(host.take_late_drops(), [], "it is newer, and stays");
+    let named = RangeDrop { offset: 8192 + 1, version: version(1, 5), ..taken };
+    assert_eq!(host.drop_range(&named), Ok(()));
+    assert_eq!(host.take_late_drops(), [LateDrop { range: taken, key: "key".into() }]);
+}
+
 #[test]
 fn entries_in_segments_of_others_are_not_dropped_here() {
     let host = host();

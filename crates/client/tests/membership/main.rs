@@ -14,6 +14,7 @@ fn lent(number: u128) -> Lent {
         name: format!("host:{number}"),
         endpoint: format!("host:{number}"),
         len: 1 << 20,
+        run: 1,
     }
 }
 
@@ -56,7 +57,8 @@ fn deed(membership: &mut Membership, now: u64) -> String {
         Deed::Mount { segment, seen_epoch } => {
             format!("mount {} having seen {seen_epoch}", segment.id.0)
         }
-        Deed::Report { segment, page, from } => {
+        Deed::Report { segment, run, page, from } => {
+            assert_eq!(run, 1, "that of the segment");
             format!("report {} page {page} from {from}", segment.0)
         }
         Deed::ReportChanges { segment, page, since } => {

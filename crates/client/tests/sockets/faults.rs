@@ -82,6 +82,7 @@ fn full_node(master: &Master) -> DataServer {
         len: 16 << 20,
         seen_epoch: Epoch(0),
         is_empty: true,
+        run: 1,
     };
     let request = Request::MountSegment(mount);
     let reply = master.with_meta(|meta| meta.handle(Tick(0), ClientId(77), &request));

@@ -41,6 +41,7 @@ impl Peer {
             len: 2 * LEN as u64,
             seen_epoch: Epoch(0),
             is_empty: true,
+            run: 1,
         };
         let request = Request::MountSegment(mount);
         let reply = master.with_meta(|meta| meta.handle(Tick(0), NODE, &request));

@@ -86,6 +86,7 @@ impl Overtaking {
             len: 0,
             seen_epoch: self.epoch,
             is_empty: true,
+            run: 0,
         };
         encode_request(&mut words, 1, &Request::MountSegment(mount));
         words

@@ -163,6 +163,7 @@ impl Rpc {
             len,
             seen_epoch: Epoch(0),
             is_empty: true,
+            run: 1,
         };
         let ready = Reply::Mounted(MountOutcome::Ready);
         assert_eq!(self.ask(&Request::MountSegment(mount)), ready);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use mooncake_types::{ClientId, SegmentId};
 
 use super::error::NamedSegmentError;
-use super::header::{BEING_MADE, Fixed, HEADER_BYTES, HEADER_WORDS, seal};
+use super::header::{BEING_MADE, Fixed, HEADER_BYTES, HEADER_WORDS, count_run, seal};
 use super::record::Record;
 use super::rows::SLOT_BYTES;
 use super::words::MappedWords;
@@ -58,6 +58,8 @@ pub struct NamedSegment {
     pub client: ClientId,
     /// What the file was before.
     pub past: Past,
+    /// How many processes have had it, this one included.
+    pub run: u64,
 }
 
 /// What the file of a named segment was before it was opened.
@@ -272,7 +274,8 @@ fn map(
 ) -> Result<NamedSegment, NamedSegmentError> {
     let (offset, size) = (file_offset(fixed.memory_offset)?, size_of(fixed.memory_len)?);
     let memory = Region::map(file, offset, size)?.not_inherited();
-    Ok(NamedSegment { memory, words, client: fixed.client, past })
+    let run = count_run(&words);
+    Ok(NamedSegment { memory, words, client: fixed.client, past, run })
 }
 
 fn file_offset(offset: u64) -> Result<libc::off_t, MapError> {

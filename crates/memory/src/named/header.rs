@@ -26,6 +26,7 @@ const CHECKSUM_WORD: usize = 1 + FIXED_WORDS;
 /// Words that change.
 pub(super) const EPOCH_WORD: usize = 128;
 pub(super) const PROVIDED_WORD: usize = 129;
+pub(super) const RUN_WORD: usize = 130;
 pub(super) const SEGMENT_WORD: usize = 136;
 pub(super) const FLOOR_WORD: usize = SEGMENT_WORD + LATEST_WORDS;
 
@@ -115,6 +116,13 @@ impl Fixed {
             cluster_id: String::from_utf8(name).map_err(|_| damaged)?,
         }))
     }
+}
+
+/// One more process has the file; gives how many have had it, as far as that was counted.
+pub(super) fn count_run(words: &impl WordMemory) -> u64 {
+    let run = words.load(RUN_WORD).saturating_add(1);
+    words.store(RUN_WORD, run);
+    run
 }
 
 /// Says that a file is whole.

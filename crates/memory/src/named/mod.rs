@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! header        4 KiB   what never changes: layout, lengths, cluster, client, run of the machine, their checksum;
-//!                       what does: the segment's id, the highest epoch, the highest grant, how many slots there are
+//!                       what does: the segment's id, the highest epoch, the highest grant, how many slots there are,
+//!                       how many processes have had it
 //! slots         256 B each, of which those that were used take memory; a row lies in one, or goes on in others
 //! memory        from a multiple of 2 MiB on
 //! ```

@@ -66,6 +66,24 @@ fn row(len: usize) -> Vec<u8> {
 }
 
 #[test]
+fn processes_are_counted_from_the_first_on() {
+    let place = Place::new("runs");
+    assert_eq!([(); 3].map(|()| place.open().unwrap().run), [1, 2, 3]);
+    let reset = place.reset().run;
+    assert_eq!((reset, place.open().unwrap().run), (1, 2));
+}
+
+/// A process that had it mapped could go on writing there after the one that lends it has ended, and the next would not
+/// know.
+#[test]
+fn its_memory_is_handed_to_nobody() {
+    let place = Place::new("handed");
+    for _ in 0..2 {
+        assert!(place.open().unwrap().memory.sealed_descriptor().is_none());
+    }
+}
+
+#[test]
 fn what_was_written_is_there_for_the_next_to_open_it() {
     let place = Place::new("again");
     let made = place.open().unwrap();

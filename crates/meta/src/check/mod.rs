@@ -54,6 +54,7 @@ impl Meta {
         self.every_object_that_lacks_replicas_is_counted()?;
         self.every_extra_replica_stands_in_for_none()?;
         self.every_member_is_where_it_should_be()?;
+        self.every_review_is_of_a_segment_that_takes_no_puts()?;
         self.nothing_to_be_read_is_to_be_dropped()?;
         self.every_stripe_that_waits_is_kept()
     }

@@ -20,9 +20,12 @@ impl Meta {
                 format!("segment slot {slot}: behind {}, in the record {behind:?}", segment.behind)
             })?;
             let is_recovering = segment.state == SegmentState::Recovering;
+            let is_told_of = segment.recovering.is_some();
             ensure(
-                "a segment recovers until its last page",
-                is_recovering == segment.recovering.is_some() || segment.takes_puts(),
+                "a segment recovers, or is under review, until its last page",
+                is_recovering == is_told_of
+                    || (is_told_of && segment.is_reviewed)
+                    || segment.takes_puts(),
                 || format!("segment slot {slot}: {:?}", segment.state),
             )?;
             ensure(
@@ -58,6 +61,28 @@ impl Meta {
             !self.serves() || missing.is_subset(&behind),
             || format!("{missing:?} are missing, {behind:?} are behind"),
         )
+    }
+
+    pub(super) fn every_review_is_of_a_segment_that_takes_no_puts(&self) -> Check {
+        let under_review: BTreeSet<u32> = self.reviews.slots().collect();
+        let flagged = self.segments.iter().filter(|(_, segment)| segment.is_reviewed);
+        let flagged: BTreeSet<u32> =
+            flagged.filter(|(_, it)| it.is_mounted()).map(|(slot, _)| slot).collect();
+        ensure("what is under review takes no puts", under_review == flagged, || {
+            format!("slots {under_review:?} are, {flagged:?} know of it")
+        })?;
+        for id in self.reviews.missed() {
+            let range = self.ranges.get(id);
+            let state = range.map(|range| self.objects[range.object].state);
+            ensure(
+                "what was missed belongs to what has not ended",
+                state.is_some_and(|it| {
+                    it.is_running() || matches!(it, ObjectState::Copying | ObjectState::Discarded)
+                }),
+                || format!("range {id}: {range:?}, {state:?}"),
+            )?;
+        }
+        Ok(())
     }
 
     pub(super) fn nothing_to_be_read_is_to_be_dropped(&self) -> Check {

@@ -84,6 +84,7 @@ pub(crate) fn meta_hits(trace: &Trace, capacity: usize, segments: usize) -> usiz
             len: share * BLOCK_BYTES,
             seen_epoch: Epoch(0),
             is_empty: true,
+            run: 1,
         };
         meta.handle(Tick(0), CLIENT, &Request::MountSegment(mount));
     }

@@ -242,7 +242,8 @@ impl Cluster {
         let (client, id, len) = (node.client, node.segment, node.len);
         let name = format!("node-{at}");
         let (seen_epoch, is_empty) = (node.seen, node.ledger.is_empty());
-        let mount = MountSegment { id, name: &name, endpoint: &name, len, seen_epoch, is_empty };
+        let (name, endpoint) = (&*name, &*name);
+        let mount = MountSegment { id, name, endpoint, len, seen_epoch, is_empty, run: 1 };
         for effect in self.meta.effects_before(&mount) {
             self.record.insert(id, matches!(effect, Effect::MarkBehind(_)));
             self.meta.handle_recorded(self.now, effect);

@@ -132,7 +132,7 @@ impl Node {
         let mut rest = self.ledger.range(from..);
         let entries: Vec<_> = rest.by_ref().take(most).map(entry).collect();
         let last = rest.next().is_none();
-        InventoryPage { segment: self.segment, page, last, entries }
+        InventoryPage { segment: self.segment, run: 1, page, last, entries }
     }
 }
 

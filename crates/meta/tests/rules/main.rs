@@ -13,6 +13,7 @@ mod remains;
 mod repair;
 mod replicate;
 mod retract;
+mod review;
 mod scan;
 mod segments;
 mod shadow;

@@ -36,6 +36,7 @@ pub(crate) fn mount(world: &mut World, id: SegmentId, is_empty: bool) -> Reply {
         len: 256 * KIB,
         seen_epoch: EPOCH,
         is_empty,
+        run: 1,
     };
     for effect in world.meta.effects_before(&mount) {
         world.meta.handle_recorded(world.now, effect);
@@ -64,7 +65,7 @@ pub(crate) fn page<'a>(
     page: u32,
     entries: &[InventoryEntry<'a>],
 ) -> InventoryPage<'a> {
-    InventoryPage { segment, page, last: true, entries: entries.to_vec() }
+    InventoryPage { segment, run: 1, page, last: true, entries: entries.to_vec() }
 }
 
 pub(crate) fn report(world: &mut World, page: InventoryPage<'_>) -> Result<(), ErrorCode> {
@@ -371,8 +372,8 @@ fn memory_that_passed_to_another_process_keeps_what_it_holds() {
     world.put("k", KIB).unwrap();
     let by = |world: &mut World, from: ClientId, is_empty| {
         let (name, endpoint) = ("node-1:12345", "elsewhere:1");
-        let mount =
-            MountSegment { id: A, name, endpoint, len: 256 * KIB, seen_epoch: EPOCH, is_empty };
+        let (len, seen_epoch) = (256 * KIB, EPOCH);
+        let mount = MountSegment { id: A, name, endpoint, len, seen_epoch, is_empty, run: 1 };
         let reply = world.ask(from, &Request::MountSegment(mount));
         world.check();
         reply
@@ -380,7 +381,7 @@ fn memory_that_passed_to_another_process_keeps_what_it_holds() {
     let in_use = Reply::Done(Err(ErrorCode::SegmentAlreadyExists));
     assert_eq!(by(&mut world, BOB, false), in_use, "its host is in sight");
     world.disconnect(ALICE);
-    assert_eq!(by(&mut world, BOB, false), mounted(MountOutcome::Ready));
+    assert_eq!(by(&mut world, BOB, false), mounted(MountOutcome::WantsInventory));
     assert_eq!(&*world.get("k").unwrap().segments[0].endpoint, "elsewhere:1");
     world.disconnect(BOB);
     assert_eq!(by(&mut world, ALICE, true), mounted(MountOutcome::StartEmpty), "it is lost");
@@ -430,6 +431,7 @@ fn a_mount_that_is_refused_makes_no_member() {
         len: 256 * KIB,
         seen_epoch: EPOCH,
         is_empty: true,
+        run: 1,
     };
     assert_eq!(world.meta.effects_before(&good), [Effect::Join(good.id)]);
     let cases = [
@@ -454,6 +456,7 @@ fn a_mount_that_comes_after_its_segment_was_taken_back_brings_in_nothing() {
         len: 256 * KIB,
         seen_epoch: EPOCH,
         is_empty: true,
+        run: 1,
     };
     assert_eq!(world.meta.effects_before(&segment), [Effect::Join(B)]);
     assert_eq!(world.unmount(BOB, B.0, 0), Err(ErrorCode::SegmentNotFound));

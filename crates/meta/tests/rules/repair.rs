@@ -369,6 +369,7 @@ fn a_new_leader_knows_how_many_replicas_were_asked_for() {
             len: 64 * KIB,
             seen_epoch: Epoch(9),
             is_empty,
+            run: 1,
         };
         for effect in world.meta.effects_before(&mount) {
             world.meta.handle_recorded(world.now, effect);
@@ -385,7 +386,8 @@ fn a_new_leader_knows_how_many_replicas_were_asked_for() {
         attributes: &grant.attributes,
         ..InventoryEntry::default()
     };
-    let page = InventoryPage { segment: SegmentId(1), page: 0, last: true, entries: vec![entry] };
+    let page =
+        InventoryPage { segment: SegmentId(1), run: 1, page: 0, last: true, entries: vec![entry] };
     assert_eq!(world.ask(ALICE, &Request::ReportInventory(page)), Reply::Done(Ok(())));
     // The other one may yet report its replica.
     let record_all = |world: &mut World| {

@@ -1,7 +1,7 @@
 //! Removals that are asked for again, and drops for leaders of before.
 
 use mooncake_types::{
-    ErrorCode, MountSegment, RangeDrop, Remains, Reply, Request, SegmentId, Version,
+    ErrorCode, InventoryEntry, MountSegment, RangeDrop, Remains, Reply, Request, SegmentId, Version,
 };
 
 use crate::recovery::{A, B, EPOCH, chain, entry, leader, mount, record, recover, version};
@@ -99,6 +99,26 @@ fn what_a_node_drops_for_an_old_leader_is_no_ghost_of_the_new_one() {
     assert_eq!(world.version("k"), Some(newer));
 }
 
+/// Its neighbour was told of after that, by a node that has not dropped it.
+#[test]
+fn a_stripe_that_a_node_drops_for_an_old_leader_makes_up_no_replica() {
+    let stripe = |object_offset| InventoryEntry {
+        object_len: 2 * KIB,
+        object_offset,
+        ..entry("s", 4 * KIB, KIB, 1)
+    };
+    for is_dropped in [false, true] {
+        let mut world = leader(&[A, B]);
+        recover(&mut world, A, &[stripe(0)]);
+        let late = if is_dropped { old(A, 4 * KIB, 1) } else { old(A, 0, 1) };
+        assert_eq!(retract(&mut world, &["s"], &[late], true), Reply::Done(Ok(())));
+        recover(&mut world, B, &[stripe(KIB)]);
+        let expected: &[u64] = if is_dropped { &[] } else { &[1] };
+        assert_eq!(chain(&mut world, "s"), expected);
+        world.check();
+    }
+}
+
 #[test]
 fn without_keys_only_the_leader_that_named_the_ranges_can_say_something() {
     let mut world = leader(&[A]);
@@ -128,6 +148,7 @@ fn a_segment_that_is_adopted_is_behind_until_all_that_it_told_is_settled() {
         len: 256 * KIB,
         seen_epoch: EPOCH,
         is_empty: false,
+        run: 1,
     };
     use mooncake_meta::Effect::{CaughtUp, Join, MarkBehind};
     assert_eq!(world.meta.effects_before(&unknown), [Join(A), MarkBehind(A)]);

@@ -164,6 +164,7 @@ fn another_process_with_the_memory_tells_everything_again() {
         len: LEN,
         seen_epoch: EPOCH,
         is_empty: false,
+        run: 1,
     };
     let reply = world.ask(ALICE, &Request::MountSegment(again));
     assert_eq!(reply, mounted(MountOutcome::WantsInventory));

@@ -106,8 +106,9 @@ fn nothing_is_granted_ended_removed_or_mounted() {
         len: 256 * KIB,
         seen_epoch: EPOCH,
         is_empty: true,
+        run: 1,
     };
-    let page = InventoryPage { segment: A, page: 0, last: true, entries: vec![] };
+    let page = InventoryPage { segment: A, run: 1, page: 0, last: true, entries: vec![] };
     let scan =
         Scan { pattern: None, action: ScanAction::Remove { force: true }, cursor: 0, limit: 10 };
     let task = CreateTask { key: "a", kind: TaskKind::Copy, source: "", targets: vec!["b"] };

@@ -150,6 +150,7 @@ fn a_node_that_comes_back_empty_at_another_port_starts_empty() {
             len: 64 * KIB,
             seen_epoch: world.meta.epoch(),
             is_empty,
+            run: 1,
         };
         let reply = world.ask(ALICE, &Request::MountSegment(mount));
         assert_eq!(reply, Reply::Mounted(outcome));

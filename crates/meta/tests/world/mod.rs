@@ -77,6 +77,7 @@ impl World {
             len,
             seen_epoch: Epoch(0),
             is_empty: true,
+            run: 1,
         };
         match self.ask(from, &Request::MountSegment(mount)) {
             Reply::Mounted(MountOutcome::Ready) => Ok(()),

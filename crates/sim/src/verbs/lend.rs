@@ -3,9 +3,10 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use mooncake_client::membership::Lent;
 use mooncake_client::ops::{CallError, MoveError, Op, Step};
 use mooncake_types::{
-    DrainStatus, Epoch, ErrorCode, MountOutcome, MountSegment, Reply, Request, SegmentId, Tick,
+    DrainStatus, Epoch, ErrorCode, MountOutcome, Reply, Request, SegmentId, Tick,
 };
 
 use super::ask::{Ask, Rest};
@@ -111,16 +112,10 @@ pub(crate) fn stay_away(process: Process, until: Tick, desk: &Desk) -> Task {
 }
 
 /// Has the master mount an empty segment.
-pub(crate) fn come(
-    process: Process,
-    (id, name, len): (SegmentId, &'static str, u64),
-    endpoint: String,
-    seen_epoch: Epoch,
-    desk: &Desk,
-) -> Task {
-    let endpoint: &'static str = leak(vec![endpoint])[0].as_str();
-    let mount = MountSegment { id, name, endpoint, len, seen_epoch, is_empty: true };
-    Task::new(Ask::new(Request::MountSegment(mount)), vec![0], desk, move |reply, after| {
+pub(crate) fn come(process: Process, lent: Lent, seen_epoch: Epoch, desk: &Desk) -> Task {
+    let (id, lent) = (lent.id, &leak(vec![lent])[0]);
+    let mount = lent.mount(seen_epoch, true);
+    Task::new(Ask::new(mount), vec![0], desk, move |reply, after| {
         let came = match reply {
             Ok(Reply::Mounted(MountOutcome::Ready)) => Errand::Came { id },
             Ok(Reply::Done(Err(_)) | Reply::Refused(_)) => Errand::Stay { id, is_unsure: false },

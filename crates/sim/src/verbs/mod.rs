@@ -33,6 +33,9 @@ pub(crate) struct Doer<'a> {
 
 /// Something to do.
 pub(crate) fn random(doer: &Doer<'_>, desk: &mut Desk) -> Task {
+    if desk.reads_mostly && desk.chance.below(3) > 0 {
+        return get::random(doer, desk);
+    }
     match desk.chance.below(40) {
         0..10 => put::random(desk),
         10..14 => put::session(desk),

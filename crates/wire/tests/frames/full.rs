@@ -99,7 +99,7 @@ fn a_page_within_the_limits_fits_a_frame() {
     };
     let followed =
         FollowPage { entries: entries.clone(), gone, cursor: most, next: Some(most), more: true };
-    let page = InventoryPage { segment, page: u32::MAX, last: true, entries };
+    let page = InventoryPage { segment, run: most, page: u32::MAX, last: true, entries };
     let frames = [
         Frame::Request(Request::ReportInventory(page)),
         Frame::Request(Request::ReportChanges(changes)),

@@ -71,6 +71,7 @@ fn segments() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         len: 3 << 30,
         seen_epoch: Epoch(41),
         is_empty: true,
+        run: 3,
     };
     let empty_page = InventoryPage { segment: OTHER, last: true, ..InventoryPage::default() };
     [
@@ -80,7 +81,7 @@ fn segments() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         ("mount segment", Request::MountSegment(mount)),
         (
             "mount segment, not empty",
-            Request::MountSegment(MountSegment { is_empty: false, ..mount }),
+            Request::MountSegment(MountSegment { is_empty: false, run: 0, ..mount }),
         ),
         ("report inventory", Request::ReportInventory(page())),
         ("report inventory, all columns", Request::ReportInventory(full_page())),
@@ -417,7 +418,7 @@ fn entry() -> InventoryEntry<'static> {
 
 fn page() -> InventoryPage<'static> {
     let other = InventoryEntry { offset: 6 << 30, key: KEYS[2], ..entry() };
-    InventoryPage { segment: SEGMENT, page: 1, last: false, entries: vec![entry(), other] }
+    InventoryPage { segment: SEGMENT, run: 0, page: 1, last: false, entries: vec![entry(), other] }
 }
 
 /// A page with every column that most pages do without.
@@ -426,7 +427,7 @@ fn full_page() -> InventoryPage<'static> {
     let (state, attributes) = (EntryState::Writing, &[2, 7, 1][..]);
     let stripe = InventoryEntry { object_len: 1 << 20, object_offset: 1 << 19, ..entry() };
     let writing = InventoryEntry { offset: 6 << 30, grant, state, attributes, ..entry() };
-    InventoryPage { last: true, entries: vec![stripe, writing], ..page() }
+    InventoryPage { run: 7, last: true, entries: vec![stripe, writing], ..page() }
 }
 
 fn version() -> Version {

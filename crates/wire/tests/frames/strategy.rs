@@ -172,14 +172,15 @@ fn create_task() -> impl Strategy<Value = CreateTask<'static>> {
 }
 
 fn mount_segment() -> impl Strategy<Value = MountSegment<'static>> {
-    (segment_id(), text(), text(), number(), epoch(), any::<bool>()).prop_map(
-        |(id, name, endpoint, len, seen_epoch, is_empty)| MountSegment {
+    (segment_id(), text(), text(), number(), epoch(), any::<bool>(), number()).prop_map(
+        |(id, name, endpoint, len, seen_epoch, is_empty, run)| MountSegment {
             id,
             name,
             endpoint,
             len,
             seen_epoch,
             is_empty,
+            run,
         },
     )
 }
@@ -193,13 +194,14 @@ fn inventory_page() -> impl Strategy<Value = InventoryPage<'static>> {
         ..entry
     });
     let entries = prop_oneof![vec(plain, 0..6), vec(inventory_entry(), 0..6)];
-    (segment_id(), any::<u32>(), any::<bool>(), entries)
-        .prop_map(|(segment, page, last, entries)| InventoryPage { segment, page, last, entries })
+    (segment_id(), number(), any::<u32>(), any::<bool>(), entries).prop_map(
+        |(segment, run, page, last, entries)| InventoryPage { segment, run, page, last, entries },
+    )
 }
 
 fn changes_page() -> impl Strategy<Value = ChangesPage<'static>> {
     (inventory_page(), vec(number(), 0..4)).prop_map(|(inventory, gone)| {
-        let InventoryPage { segment, page, last, entries } = inventory;
+        let InventoryPage { segment, page, last, entries, .. } = inventory;
         ChangesPage { segment, page, last, entries, gone }
     })
 }

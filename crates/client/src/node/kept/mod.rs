@@ -11,7 +11,8 @@
 //! Whatever was not complete is gone after a restart, and with it the fences that keep older writers out of a range (L7). One
 //! number stands for all of them: the highest grant that had begun, or was dropped, anywhere in the segment. None up to it is
 //! taken any more.
-//! Nobody who had begun before is still at work: writers of a named segment reach its memory through its process only.
+//! Nobody who had begun before is still at work: the memory of a named segment is handed to no other process (only what is
+//! sealed is), so writers reach it through its process, and the next has the file only when that is gone.
 //!
 //! The highest epoch is kept as well, before anything is done that it allows (L3).
 
