@@ -41,6 +41,19 @@ impl Index {
         self.shards[shard(hash)].find(hash, |&id| &*objects[id].key == key).copied()
     }
 
+    /// Whether an object whose key has this hash is as described.
+    pub(crate) fn has_hashed(
+        &self,
+        objects: &Slab<Object>,
+        hash: u64,
+        is_wanted: impl Fn(&Object) -> bool,
+    ) -> bool {
+        // The table compares seven bits of the hash.
+        let is_it =
+            |&id: &u32| is_wanted(&objects[id]) && self.state.hash_one(&*objects[id].key) == hash;
+        self.shards[shard(hash)].find(hash, is_it).is_some()
+    }
+
     /// Has the processor fetch what look-ups of these keys will read, of many keys at once: in a large pool nearly every
     /// step of a look-up waits for memory, and one look-up after the other would wait for each.
     pub(crate) fn fetch_ahead<'k>(

@@ -235,6 +235,7 @@ impl Meta {
         self.index.insert_hashed(&self.objects, object, found.hash);
         self.begin_found(object, &found.attributes);
         self.note_replicas(object);
+        self.note_predecessors(object);
         Ok(())
     }
 

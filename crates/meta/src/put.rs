@@ -267,6 +267,7 @@ impl Meta {
         self.learn_use(object);
         self.requeue(object, self.queue_after(object, false));
         self.note_replicas(object);
+        self.note_predecessors(object);
     }
 
     /// Refuses to replace an object whose own predecessors may not be dropped yet: who wants to replace it drops them

@@ -35,8 +35,9 @@ impl Meta {
                 until = end.map_or(until, |end| until.min(end));
             }
         }
+        let predecessors = self.gather_predecessors(keys, &mut results, &mut table);
         let (segments, lease_ms) = (table.into_addresses(), until.since_ms(self.now));
-        Reply::Located { results, successors, segments, lease_ms }
+        Reply::Located { results, successors, predecessors, segments, lease_ms }
     }
 
     fn find_complete(&mut self, key: &str) -> Result<u32, ErrorCode> {

@@ -2,14 +2,22 @@
 //!
 //! Their ranges may be granted again at once, since nobody has a route to them. But a later leader would find them in an
 //! inventory. So the nodes fetch them and drop them, by and by; and whoever removes or replaces a key has all that is left
-//! of it dropped before it is told. An entry is void once another was completed in its place.
+//! of it dropped before it is told, and whoever reads a newer version before it reads. An entry is void once another was
+//! completed in its place.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mooncake_types::{ClientId, RangeDrop, Reply, SegmentId, Tick, Version, limits};
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
+use mooncake_types::mutation::{self, is_broken};
+use mooncake_types::{
+    ClientId, ErrorCode, Located, RangeDrop, RemainingRange, Reply, SegmentId, Tick, Version,
+    limits,
+};
 
-use crate::record::Range;
+use crate::record::{Object, ObjectState, Range};
 use crate::remains::Gathered;
+use crate::reply::AddressTable;
 use crate::slab::NONE;
 use crate::{Meta, Rule};
 
@@ -23,6 +31,8 @@ pub(crate) struct Undropped {
     by_slot: BTreeMap<u32, Entries>,
     /// By the hash of the key: a key that shares it with another may have entries of that dropped, which harms nobody.
     by_key: BTreeSet<(u64, u32, Place)>,
+    /// The hashes of keys of which a newer version than some entry can be read.
+    preceding: HashSet<u64, FixedState>,
 }
 
 #[derive(Debug, Default)]
@@ -85,9 +95,16 @@ impl Undropped {
     pub(crate) fn remove(&mut self, slot: u32, place: Place) {
         let Some(entries) = self.by_slot.get_mut(&slot) else { return };
         let Some(Entry { hash, .. }) = entries.known.remove(&place) else { return };
-        self.by_key.remove(&(hash, slot, place));
         if entries.known.is_empty() {
             self.by_slot.remove(&slot);
+        }
+        self.forget_key(hash, slot, place);
+    }
+
+    fn forget_key(&mut self, hash: u64, slot: u32, place: Place) {
+        self.by_key.remove(&(hash, slot, place));
+        if !self.preceding.is_empty() && self.of_key(hash).next().is_none() {
+            self.preceding.remove(&hash);
         }
     }
 
@@ -109,8 +126,13 @@ impl Undropped {
     pub(crate) fn forget(&mut self, slot: u32) {
         let Some(entries) = self.by_slot.remove(&slot) else { return };
         for (place, entry) in entries.known {
-            self.by_key.remove(&(entry.hash, slot, place));
+            self.forget_key(entry.hash, slot, place);
         }
+    }
+
+    /// Whether a newer version than some entry of a key with this hash can be read.
+    pub(crate) fn precedes(&self, hash: u64) -> bool {
+        self.preceding.contains(&hash)
     }
 
     /// The entries of a key with this hash, by segment.
@@ -175,6 +197,11 @@ impl Meta {
         if self.segments[slot].is_mounted() {
             let grant = self.newest_grant();
             self.undropped.insert(slot, place, Entry { len, hash, grant }, self.now);
+            let is_newer =
+                |record: &Object| record.state == ObjectState::Complete && record.version > place.1;
+            if self.index.has_hashed(&self.objects, hash, is_newer) {
+                self.undropped.preceding.insert(hash);
+            }
             if self.undropped.count(slot) > self.config.most_undropped {
                 self.segments.choke(slot);
             }
@@ -245,13 +272,73 @@ impl Meta {
 
     /// Names an entry if it is undropped, and must be waited for.
     pub(crate) fn name_undropped(&mut self, slot: u32, place: Place, gathered: &mut Gathered) {
-        let Some(entry) = self.undropped.get(slot, place) else { return };
+        if let Some(grant) = self.must_be_dropped(slot, place) {
+            gathered.add(&self.segments, slot, place, grant);
+        }
+    }
+
+    /// The newest grant that an entry can have been written under, if it is undropped and must be waited for.
+    fn must_be_dropped(&mut self, slot: u32, place: Place) -> Option<Version> {
+        let entry = self.undropped.get(slot, place)?;
         if !self.segments[slot].in_sight {
             self.leave_behind(slot);
         }
-        if !self.is_forgiven(slot) {
-            gathered.add(&self.segments, slot, place, entry.grant);
+        (!self.is_forgiven(slot)).then_some(entry.grant)
+    }
+
+    /// An object can be read from now on: what is undropped of older versions precedes it.
+    pub(crate) fn note_predecessors(&mut self, object: u32) {
+        if self.undropped.len() == 0 {
+            return;
         }
+        let record = &self.objects[object];
+        let hash = self.index.hash(&record.key);
+        let mut of_key = self.undropped.of_key(hash);
+        if of_key.any(|(_, (_, version))| version < record.version) {
+            drop(of_key);
+            self.undropped.preceding.insert(hash);
+        }
+    }
+
+    /// Names what readers of these keys have dropped before they read. Of a key that has too much of it nothing can be read
+    /// yet.
+    pub(crate) fn gather_predecessors(
+        &mut self,
+        keys: &[&str],
+        results: &mut [Result<Located, ErrorCode>],
+        table: &mut AddressTable,
+    ) -> Vec<(u32, RemainingRange)> {
+        let mut ranges = Vec::new();
+        // Where nobody keeps what may be read as L8 has it, readers would make up for it.
+        let hides = is_broken(mutation::Rule::LeavingRangesAreReserved)
+            || is_broken(mutation::Rule::ReadsGrantLeases);
+        let may_be_left = !self.obeys(Rule::RemovalsReachTheNodes) || hides;
+        if self.undropped.preceding.is_empty() || may_be_left {
+            return ranges;
+        }
+        for ((key, position), result) in keys.iter().zip(0..).zip(results) {
+            let hash = self.index.hash(key);
+            if result.is_err() || !self.undropped.precedes(hash) {
+                continue;
+            }
+            let Some(newest) = self.find(key).map(|object| self.objects[object].version) else {
+                continue;
+            };
+            let of_key = self.undropped.of_key(hash);
+            let older: Vec<_> = of_key.filter(|(_, (_, version))| *version < newest).collect();
+            if ranges.len() + older.len() > limits::MAX_PREDECESSORS {
+                *result = Err(ErrorCode::ObjectReplicaBusy);
+                continue;
+            }
+            for (slot, place) in older {
+                ranges.extend(self.must_be_dropped(slot, place).map(|grant| {
+                    let ((offset, version), segment) =
+                        (place, table.position(&self.segments, slot));
+                    (position, RemainingRange { segment, offset, version, grant })
+                }));
+            }
+        }
+        ranges
     }
 
     /// Hands a client what its nodes are to drop, and forgets what they have dropped.

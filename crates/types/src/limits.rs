@@ -28,6 +28,9 @@ pub const MAX_BATCH_KEYS: usize = 4096;
 /// Most newer versions of keys that one reply about places names beside those that are asked for.
 pub const MAX_SUCCESSORS: usize = 4096;
 
+/// Most ranges of older versions that one reply about places names.
+pub const MAX_PREDECESSORS: usize = 4096;
+
 /// Most objects that one page of a scan looks at.
 pub const MAX_SCAN_OBJECTS: u32 = 16_384;
 

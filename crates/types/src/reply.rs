@@ -43,7 +43,10 @@ pub enum Reply {
         /// Newer versions of some of these keys, each with the position of its key; those of one key in growing order.
         /// One may be read only once all replicas of all older versions of its key were found dropped.
         successors: Vec<(u32, Located)>,
-        /// The segments that the placements point into.
+        /// What nodes may still hold of older versions of some of these keys, each with the position of its key. Whoever
+        /// reads has it dropped first: another leader might find it, and name it after what was read.
+        predecessors: Vec<(u32, RemainingRange)>,
+        /// The segments that the placements and ranges point into.
         segments: Vec<SegmentAddress>,
         /// How long the leases last, in milliseconds from the moment the request was sent.
         lease_ms: u64,

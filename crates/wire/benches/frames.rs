@@ -67,6 +67,7 @@ fn replies() {
             "GetReplicaList reply",
             Reply::Located {
                 successors: vec![],
+                predecessors: vec![],
                 results: located
                     .map(|(version, placements)| {
                         Ok(Located { version, len: OBJECT_BYTES, placements })

@@ -668,6 +668,28 @@ pub struct GetReplicaListResponse {
     /// Per newer version: the position of its key.
     #[prost(fixed32, repeated, tag = "4")]
     pub successor_keys: ::prost::alloc::vec::Vec<u32>,
+    /// What nodes may still hold of older versions of some of the keys; absent if there is nothing.
+    #[prost(message, optional, tag = "5")]
+    pub predecessors: ::core::option::Option<Predecessors>,
+}
+/// Ranges of versions older than those that a reply names: readers have them dropped before they read those.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Predecessors {
+    /// Per range: the position of its key.
+    #[prost(fixed32, repeated, tag = "1")]
+    pub keys: ::prost::alloc::vec::Vec<u32>,
+    /// Per range: its segment, as an index into the segments of the reply's `replica_lists`.
+    #[prost(fixed32, repeated, tag = "2")]
+    pub range_segments: ::prost::alloc::vec::Vec<u32>,
+    /// Per range: where it starts in its segment, in bytes.
+    #[prost(fixed64, repeated, tag = "3")]
+    pub range_offsets: ::prost::alloc::vec::Vec<u64>,
+    /// Per range: the version that lies there, two numbers.
+    #[prost(fixed64, repeated, tag = "4")]
+    pub versions: ::prost::alloc::vec::Vec<u64>,
+    /// Per range: the newest grant that it can have been written under, two numbers.
+    #[prost(fixed64, repeated, tag = "5")]
+    pub grants: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExistKeyResponse {

@@ -1,5 +1,6 @@
-//! The message `Remains`: what nodes are to drop, as columns.
+//! The messages `Remains` and `Predecessors`: what nodes are to drop, as columns.
 
+use mooncake_types::limits::MAX_PREDECESSORS;
 use mooncake_types::{RemainingRange, Remains};
 
 use crate::replica_lists::{check_all, from_segment, to_segment};
@@ -18,20 +19,53 @@ pub(crate) fn from_remains(remains: &Remains) -> proto::Remains {
 }
 
 pub(crate) fn to_remains(message: &proto::Remains) -> Result<Remains, DecodeError> {
-    let count = message.range_offsets.len();
-    column::check_len("range_segments", &message.range_segments, count)?;
-    let versions = column::to_versions("versions", &message.versions, count)?;
-    let grants = column::to_versions("grants", &message.grants, count)?;
-    let known = |&segment: &u32| (segment as usize) < message.segments.len();
-    check_all("range_segments", &message.range_segments, known)?;
-    let places = message.range_segments.iter().zip(&message.range_offsets);
+    let (places, grants) = (&message.range_offsets, &message.grants);
+    let columns = (&message.range_segments[..], &places[..], &message.versions[..], &grants[..]);
+    let ranges = to_ranges(columns, message.segments.len())?.collect();
+    let segments = message.segments.iter().map(to_segment).collect::<Result<_, _>>()?;
+    Ok(Remains { ranges, segments, lease_ms: message.lease_ttl_ms })
+}
+
+pub(crate) fn from_predecessors(ranges: &[(u32, RemainingRange)]) -> proto::Predecessors {
+    proto::Predecessors {
+        keys: ranges.iter().map(|(key, _)| *key).collect(),
+        range_segments: ranges.iter().map(|(_, range)| range.segment).collect(),
+        range_offsets: ranges.iter().map(|(_, range)| range.offset).collect(),
+        versions: column::from_versions(ranges.iter().map(|(_, range)| range.version)),
+        grants: column::from_versions(ranges.iter().map(|(_, range)| range.grant)),
+    }
+}
+
+/// The ranges in a reply about so many keys with so many segments.
+pub(crate) fn to_predecessors(
+    message: &proto::Predecessors,
+    (keys, segments): (usize, usize),
+) -> Result<Vec<(u32, RemainingRange)>, DecodeError> {
+    let proto::Predecessors { range_segments, range_offsets, versions, grants, .. } = message;
+    if range_offsets.len() > MAX_PREDECESSORS {
+        return Err(DecodeError::TooMany { what: "range_offsets", limit: MAX_PREDECESSORS });
+    }
+    column::check_len("keys", &message.keys, range_offsets.len())?;
+    check_all("keys", &message.keys, |&key: &u32| (key as usize) < keys)?;
+    let columns = (&range_segments[..], &range_offsets[..], &versions[..], &grants[..]);
+    let ranges = to_ranges(columns, segments)?;
+    Ok(message.keys.iter().copied().zip(ranges).collect())
+}
+
+/// Ranges from their columns: segments, of which there are so many, offsets, versions and grants.
+fn to_ranges<'a>(
+    (segments, offsets, versions, grants): (&'a [u32], &'a [u64], &'a [u64], &'a [u64]),
+    count: usize,
+) -> Result<impl Iterator<Item = RemainingRange> + 'a, DecodeError> {
+    column::check_len("range_segments", segments, offsets.len())?;
+    let versions = column::to_versions("versions", versions, offsets.len())?;
+    let grants = column::to_versions("grants", grants, offsets.len())?;
+    check_all("range_segments", segments, |&segment: &u32| (segment as usize) < count)?;
     let range = |((&segment, &offset), (version, grant))| RemainingRange {
         segment,
         offset,
         version,
         grant,
     };
-    let ranges = places.zip(versions.zip(grants)).map(range).collect();
-    let segments = message.segments.iter().map(to_segment).collect::<Result<_, _>>()?;
-    Ok(Remains { ranges, segments, lease_ms: message.lease_ttl_ms })
+    Ok(segments.iter().zip(offsets).zip(versions.zip(grants)).map(range))
 }

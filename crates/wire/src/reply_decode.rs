@@ -87,7 +87,12 @@ fn to_located(message: proto::GetReplicaListResponse) -> Result<Reply, DecodeErr
         }
     };
     let successors = newer.map(successor).collect::<Result<_, _>>()?;
-    Ok(Reply::Located { results, successors, segments, lease_ms: message.lease_ttl_ms })
+    let predecessors = match &message.predecessors {
+        Some(ranges) => remains::to_predecessors(ranges, (count, segments.len()))?,
+        None => Vec::new(),
+    };
+    let lease_ms = message.lease_ttl_ms;
+    Ok(Reply::Located { results, successors, predecessors, segments, lease_ms })
 }
 
 type Places = (Vec<Result<Located, ErrorCode>>, Vec<SegmentAddress>);

@@ -59,9 +59,12 @@ pub fn encode_reply(out: &mut Vec<u8>, request_id: u64, reply: &Reply) {
             };
             fit.append(tag::REMAINING, &message);
         }
-        Reply::Located { results, successors, segments, lease_ms } => {
+        Reply::Located { results, successors, predecessors, segments, lease_ms } => {
             let mut located = from_located(results, successors, segments);
             located.lease_ttl_ms = *lease_ms;
+            if !predecessors.is_empty() {
+                located.predecessors = Some(remains::from_predecessors(predecessors));
+            }
             fit.append(tag::LOCATED, &located);
         }
         Reply::Exist(results) => fit.append(tag::EXIST, &from_exist(results)),
@@ -137,6 +140,7 @@ fn from_located(
         value_lengths: found.map(|located| located.len).collect(),
         lease_ttl_ms: 0,
         successor_keys: successors.iter().map(|(position, _)| *position).collect(),
+        predecessors: None,
     }
 }
 

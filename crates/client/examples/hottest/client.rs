@@ -79,7 +79,13 @@ fn get(rounds: usize) {
     let name: Arc<str> = "10.0.0.1:12345".into();
     let segments = vec![SegmentAddress { id: SEGMENT, name: name.clone(), endpoint: name }];
     let results = (0..BATCH).map(located).collect();
-    let reply = Reply::Located { results, successors: vec![], segments, lease_ms: 5000 };
+    let reply = Reply::Located {
+        results,
+        successors: vec![],
+        predecessors: vec![],
+        segments,
+        lease_ms: 5000,
+    };
     for _ in 0..rounds {
         black_box(drive(GetOp::new(black_box(&items), &[], Chance::new(7)), &reply));
     }

@@ -55,7 +55,7 @@ fn located() -> Reply {
     };
     let segments = (0..16).map(segment).collect();
     let results = (0..BATCH).map(at).collect();
-    Reply::Located { results, successors: vec![], segments, lease_ms: 5000 }
+    Reply::Located { results, successors: vec![], predecessors: vec![], segments, lease_ms: 5000 }
 }
 
 /// Encodes a frame again and again, as a connection does.

@@ -4,6 +4,7 @@ use mooncake_types::{ErrorCode, Located, Reply, Request, SegmentId, Tick};
 
 use super::batches::{Batches, check_key};
 use super::in_get::{InGet, RouteTerms, has_all, worst};
+use super::predecessors::Predecessors;
 use super::route::Route;
 use super::span::Part;
 use super::{CallError, MoveError, Op, Step, unexpected};
@@ -69,7 +70,7 @@ impl Want<'_> {
 /// next; when all have failed, by one fresh lookup, which may name others, and by further ones for as long as each names
 /// a place that the one before did not; then by an error. A route is not used after its lease has run out; a fresh one is
 /// looked up instead. A version that is to replace another is read only once all replicas of the older one were found
-/// dropped.
+/// dropped. What else nodes may hold of older versions is dropped before anything is read.
 ///
 /// With routes that the caller holds ([`GetOp::held`]) the master is never asked.
 #[derive(Debug)]
@@ -83,6 +84,7 @@ pub struct GetOp<'a> {
     /// Routes of the cache, by position; fewer than items if there are none left.
     cached: Vec<Option<Arc<Route>>>,
     pending: Vec<InGet>,
+    predecessors: Predecessors,
     asked_at: Tick,
     results: Vec<Result<u64, ErrorCode>>,
     /// Routes that were looked up and have led to the bytes, by position.
@@ -112,6 +114,7 @@ impl<'a> GetOp<'a> {
             is_held: false,
             cached: Vec::new(),
             pending: Vec::new(),
+            predecessors: Predecessors::default(),
             asked_at: Tick::ZERO,
             results,
             learned: Vec::new(),
@@ -255,6 +258,19 @@ impl<'a> GetOp<'a> {
         });
     }
 
+    /// The outcome of dropping what is older than what was looked up.
+    fn on_dropped(&mut self, results: &[Result<(), MoveError>]) {
+        let failed = self.predecessors.on_dropped(results);
+        let Self { pending, results: answers, .. } = self;
+        pending.retain(|item| {
+            let may_be_read = !failed.contains(&item.position);
+            if !may_be_read {
+                answers[item.position] = Err(ErrorCode::ObjectReplicaBusy);
+            }
+            may_be_read
+        });
+    }
+
     /// Every item that waits for this lookup ends with `code`.
     fn fail_lookup(&mut self, code: ErrorCode) {
         let Self { pending, results, .. } = self;
@@ -272,6 +288,9 @@ impl<'a> Op<'a> for GetOp<'a> {
     type Output = Vec<Result<u64, ErrorCode>>;
 
     fn next(&mut self, now: Tick) -> Step<'a> {
+        if let Some(step) = self.predecessors.next() {
+            return step;
+        }
         self.settle(now);
         while self.pending.is_empty() {
             self.begin_batch();
@@ -286,11 +305,13 @@ impl<'a> Op<'a> for GetOp<'a> {
     }
 
     fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
-        let waiting = self.pending.iter().filter(|item| item.route.is_none()).count();
+        let waiting = self.pending.iter().filter(|item| item.route.is_none());
+        let waiting: Vec<usize> = waiting.map(|item| item.position).collect();
         match reply {
-            Ok(Reply::Located { results, successors, segments, lease_ms })
-                if results.len() == waiting =>
+            Ok(Reply::Located { results, successors, predecessors, segments, lease_ms })
+                if results.len() == waiting.len() =>
             {
+                self.predecessors.on_named(&predecessors, &segments, &waiting);
                 let lease_end = self.asked_at.after_ms(lease_ms);
                 let terms = RouteTerms { segments: segments.into(), lease_end };
                 self.accept(results, successors, &terms);
@@ -306,6 +327,9 @@ impl<'a> Op<'a> for GetOp<'a> {
     }
 
     fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
+        if self.predecessors.is_under_way() {
+            return self.on_dropped(&results);
+        }
         let mut rest = results.as_slice();
         let Self { pending, results: answers, own, chance, items, learned, outdated, .. } = self;
         pending.retain_mut(|item| {

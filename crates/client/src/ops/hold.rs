@@ -21,6 +21,7 @@ impl<'a> HoldOp<'a> {
 
 impl<'a> Verb<'a> for Hold {
     type Answer = Route;
+    const LEADS_TO_BYTES: bool = true;
 
     fn request(&self, keys: Vec<&'a str>) -> Request<'a> {
         Request::GetReplicaList { keys }

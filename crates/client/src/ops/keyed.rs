@@ -1,12 +1,16 @@
 use mooncake_types::{ErrorCode, Reply, Request, Tick};
 
 use super::batches::{Batches, check_key};
+use super::predecessors::Predecessors;
 use super::{CallError, MoveError, Op, Step, unexpected};
 
 /// What one kind of keyed question asks and how its reply reads.
 pub trait Verb<'a> {
     /// The answer for one key.
     type Answer;
+
+    /// Whether objects are read where the answers say that they lie.
+    const LEADS_TO_BYTES: bool = false;
 
     /// The question about these keys.
     fn request(&self, keys: Vec<&'a str>) -> Request<'a>;
@@ -30,6 +34,7 @@ pub struct Keyed<'a, V: Verb<'a>> {
     asked_at: Tick,
     /// The same was asked before, and answered well.
     is_repeated: bool,
+    predecessors: Predecessors,
     results: Vec<Result<V::Answer, ErrorCode>>,
 }
 
@@ -52,6 +57,7 @@ impl<'a, V: Verb<'a>> Keyed<'a, V> {
             asked: Vec::new(),
             asked_at: Tick::ZERO,
             is_repeated: false,
+            predecessors: Predecessors::default(),
             results,
         }
     }
@@ -96,6 +102,9 @@ impl<'a, V: Verb<'a>> Op<'a> for Keyed<'a, V> {
     type Output = Vec<Result<V::Answer, ErrorCode>>;
 
     fn next(&mut self, now: Tick) -> Step<'a> {
+        if let Some(step) = self.predecessors.next() {
+            return step;
+        }
         let keys = self.keys;
         self.asked_at = now;
         self.asked = self.batches.take(|position| keys[position].len());
@@ -116,6 +125,11 @@ impl<'a, V: Verb<'a>> Op<'a> for Keyed<'a, V> {
                 return self.fail_asked(error.code());
             }
         };
+        if let Reply::Located { predecessors, segments, .. } = &reply
+            && V::LEADS_TO_BYTES
+        {
+            self.predecessors.on_named(predecessors, segments, &self.asked);
+        }
         match self.verb.answers(self.asked_at, reply) {
             Ok(answers) if answers.len() == self.asked.len() && self.is_repeated => {
                 self.take_repeated(answers);
@@ -130,8 +144,10 @@ impl<'a, V: Verb<'a>> Op<'a> for Keyed<'a, V> {
         }
     }
 
-    fn on_transfer(&mut self, _results: Vec<Result<(), MoveError>>) {
-        unreachable!("a keyed question moves no bytes");
+    fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
+        for position in self.predecessors.on_dropped(&results) {
+            self.results[position] = Err(ErrorCode::ObjectReplicaBusy);
+        }
     }
 
     fn finish(self) -> Self::Output {

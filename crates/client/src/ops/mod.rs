@@ -41,6 +41,7 @@ mod keyed;
 mod locate;
 mod open_put;
 mod place;
+mod predecessors;
 mod put;
 mod put_check;
 mod put_parts;

@@ -9,7 +9,7 @@ use super::Route;
 pub enum Renewed {
     /// It may be used for longer, or another one may.
     Route(Arc<Route>),
-    /// A newer version is about to take the place of this one.
+    /// A newer version is about to take the place of this one, or an older one may still be found: the next get looks it up.
     Passing,
     /// The object is gone, or what was said of it makes no sense.
     Gone(ErrorCode),
@@ -19,11 +19,14 @@ pub enum Renewed {
 /// says something else.
 #[must_use]
 pub fn renewed(asked_at: Tick, reply: Reply) -> Option<Vec<Renewed>> {
-    let Reply::Located { results, successors, segments, lease_ms } = reply else { return None };
+    let Reply::Located { results, successors, predecessors, segments, lease_ms } = reply else {
+        return None;
+    };
     let lease_end = asked_at.after_ms(lease_ms);
     let segments: Arc<[SegmentAddress]> = segments.into();
     let renew = |(result, index): (Result<_, ErrorCode>, u32)| {
-        let is_passing = successors.iter().any(|(key, _)| *key == index);
+        let is_passing = successors.iter().any(|(key, _)| *key == index)
+            || predecessors.iter().any(|(key, _)| *key == index);
         match result.and_then(|located| Route::new(located, &segments, lease_end)) {
             Ok(_) if is_passing => Renewed::Passing,
             Ok(route) => Renewed::Route(Arc::new(route)),

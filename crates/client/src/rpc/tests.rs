@@ -141,6 +141,7 @@ fn a_reply_longer_than_any_buffer_comes_whole() {
     let statuses = |count| Reply::Statuses(vec![Err(ErrorCode::ObjectHasLease); count]);
     let located = Reply::Located {
         successors: vec![],
+        predecessors: vec![],
         results: vec![Err(ErrorCode::ObjectNotFound); 4096],
         segments: (0..4000)
             .map(|number| mooncake_types::SegmentAddress {

@@ -130,7 +130,13 @@ mod tests {
         let (results, segments) = (vec![Ok(located)], vec![segment]);
         op.on_reply(
             Tick(100),
-            Ok(Reply::Located { results, successors: vec![], segments, lease_ms: 5000 }),
+            Ok(Reply::Located {
+                results,
+                successors: vec![],
+                predecessors: vec![],
+                segments,
+                lease_ms: 5000,
+            }),
         );
         op.finish().remove(0).expect("the reply makes sense")
     }

@@ -1,8 +1,8 @@
 use mooncake_client::Chance;
-use mooncake_client::ops::{GetItem, GetOp, MoveError, Op, Step};
+use mooncake_client::ops::{GetItem, GetOp, HoldOp, MoveError, Op, Step};
 use mooncake_types::{ErrorCode, RangeRead, Reply, Request, SegmentId, Tick, limits};
 
-use crate::script::{Turn, failures, found, located, play, segments, version};
+use crate::script::{Turn, failures, found, found_after, located, play, segments, version};
 
 const OK: Result<(), MoveError> = Ok(());
 const STALE: Result<(), MoveError> = Err(MoveError::Stale);
@@ -75,6 +75,52 @@ fn a_failed_read_is_followed_by_one_fresh_lookup_and_then_an_error() {
     }
 }
 
+/// A later leader might find it, and name it after what was read.
+#[test]
+fn what_is_older_is_dropped_before_anything_is_read() {
+    let items = [item("a"), item("b")];
+    let places = || vec![located(7, 10, &[(0, 1, 16, 10)]), located(8, 10, &[(0, 1, 32, 10)])];
+    let older = [(1, 2, 64, 3), (1, 0, 0, 4)];
+    let look_up = || Turn::Call(0, look(&["a", "b"]), found_after(places(), &older));
+    let drop = |results| Turn::Drop(1, vec![(2, 64, 3), (0, 0, 4)], results);
+    let turns = vec![
+        look_up(),
+        drop(vec![OK, OK]),
+        Turn::Read(2, vec![(0, 1, 16), (1, 1, 32)], vec![OK, OK]),
+    ];
+    assert_eq!(play_get(&items, turns), vec![Ok(10), Ok(10)]);
+    for results in [vec![BROKEN, OK], vec![OK, STALE], vec![BROKEN, BROKEN]] {
+        let turns = vec![look_up(), drop(results), Turn::Read(2, vec![(0, 1, 16)], vec![OK])];
+        assert_eq!(play_get(&items, turns), vec![Ok(10), Err(ErrorCode::ObjectReplicaBusy)]);
+    }
+}
+
+#[test]
+fn what_was_dropped_already_is_not_dropped_again_when_the_lease_has_run_out_meanwhile() {
+    let items = [item("a")];
+    let look_up = |at| {
+        let places = vec![located(7, 10, &[(0, 1, 16, 10)])];
+        Turn::Call(at, look(&["a"]), found_after(places, &[(0, 2, 64, 3)]))
+    };
+    let dropped = Turn::Drop(1, vec![(2, 64, 3)], vec![OK]);
+    let read = Turn::Read(6000, vec![(0, 1, 16)], vec![OK]);
+    assert_eq!(play_get(&items, vec![look_up(0), dropped, look_up(5000), read]), vec![Ok(10)]);
+}
+
+#[test]
+fn what_is_older_is_dropped_before_a_route_is_held() {
+    let places = || vec![located(7, 10, &[(0, 1, 16, 10)]), located(8, 10, &[(0, 1, 32, 10)])];
+    for (result, expected) in [(OK, Ok(10)), (BROKEN, Err(ErrorCode::ObjectReplicaBusy))] {
+        let turns = vec![
+            Turn::Call(0, look(&["a", "b"]), found_after(places(), &[(1, 2, 64, 3)])),
+            Turn::Drop(1, vec![(2, 64, 3)], vec![result]),
+        ];
+        let found = play(HoldOp::new(&["a", "b"]), turns);
+        let lens: Vec<_> = found.into_iter().map(|route| route.map(|it| it.object_len())).collect();
+        assert_eq!(lens, [Ok(10), expected]);
+    }
+}
+
 #[test]
 fn the_next_replica_comes_before_a_fresh_lookup() {
     let items = [item("a")];
@@ -99,6 +145,7 @@ fn the_next_replica_comes_before_a_fresh_lookup() {
             Ok(Reply::Located {
                 results: vec![Err(MISS)],
                 successors: vec![],
+                predecessors: vec![],
                 segments: vec![],
                 lease_ms: 5000,
             }),

@@ -95,7 +95,27 @@ pub(crate) fn located(counter: u64, len: u64, ranges: &[Range]) -> Result<Locate
 
 /// A reply to a lookup, with leases of five seconds.
 pub(crate) fn found(results: Vec<Result<Located, ErrorCode>>) -> Result<Reply, CallError> {
-    Ok(Reply::Located { results, successors: vec![], segments: segments(), lease_ms: 5000 })
+    Ok(Reply::Located {
+        results,
+        successors: vec![],
+        predecessors: vec![],
+        segments: segments(),
+        lease_ms: 5000,
+    })
+}
+
+/// As [`found`], with what is older: position of the key, segment, offset, number of the version.
+pub(crate) fn found_after(
+    results: Vec<Result<Located, ErrorCode>>,
+    older: &[(u32, u32, u64, u64)],
+) -> Result<Reply, CallError> {
+    let range = |&(key, segment, offset, counter)| {
+        let version = version(counter);
+        (key, RemainingRange { segment, offset, version, grant: version })
+    };
+    let predecessors = older.iter().map(range).collect();
+    let (successors, segments) = (vec![], segments());
+    Ok(Reply::Located { results, successors, predecessors, segments, lease_ms: 5000 })
 }
 
 pub(crate) fn grant(counter: u64, ranges: &[Range]) -> Result<Grant, ErrorCode> {

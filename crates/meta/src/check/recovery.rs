@@ -5,7 +5,7 @@ use mooncake_types::{SegmentId, SegmentState};
 use super::{Check, ensure};
 use crate::Meta;
 use crate::members::Effect;
-use crate::record::ObjectState;
+use crate::record::{Object, ObjectState};
 use crate::timeout::Timer;
 
 impl Meta {
@@ -89,6 +89,16 @@ impl Meta {
         ensure("what is undropped is found by its key", self.undropped.is_sound(), || {
             format!("{:?}", self.undropped)
         })?;
+        for (_, (_, version), entry) in self.undropped.iter() {
+            let is_newer =
+                |record: &Object| record.state == ObjectState::Complete && record.version > version;
+            ensure(
+                "what is older than what can be read is known to be",
+                !self.index.has_hashed(&self.objects, entry.hash, is_newer)
+                    || self.undropped.precedes(entry.hash),
+                || format!("version {version}, {entry:?}"),
+            )?;
+        }
         for (slot, place, entry) in self.undropped.iter() {
             let segment = self.segments.iter().find(|&(other, _)| other == slot);
             let capacity = segment.map(|(_, segment)| segment.allocator.capacity());

@@ -219,7 +219,7 @@ impl Cluster {
     }
 
     /// Has nodes drop what was named. Whether all of them have.
-    fn drop_remains(&mut self, remains: &Remains) -> bool {
+    pub(crate) fn drop_remains(&mut self, remains: &Remains) -> bool {
         let mut dropped = Vec::new();
         for range in &remains.ranges {
             let segment = remains.segments[range.segment as usize].id;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use mooncake_meta::{Config, Effect, Member, Meta, Record, Rule};
 use mooncake_types::{
-    ClientId, Epoch, ErrorCode, Located, MountOutcome, MountSegment, Reply, Request,
+    ClientId, Epoch, ErrorCode, Located, MountOutcome, MountSegment, Remains, Reply, Request,
     SegmentAddress, SegmentId, SegmentState, Tick, Version,
 };
 
@@ -318,10 +318,15 @@ impl Cluster {
 
     fn get(&mut self, key: &str) {
         let reply = self.ask(ClientId(77), &Request::GetReplicaList { keys: vec![key] });
-        let Reply::Located { mut results, successors, segments, lease_ms } = reply else {
+        let Reply::Located { mut results, successors, predecessors, segments, lease_ms } = reply
+        else {
             panic!("{reply:?}")
         };
         let Ok(first) = results.remove(0) else { return };
+        let ranges = predecessors.into_iter().map(|(_, range)| range).collect();
+        if !self.drop_remains(&Remains { ranges, segments: segments.clone(), lease_ms: 0 }) {
+            return;
+        }
         for located in [first].into_iter().chain(successors.into_iter().map(|(_, newer)| newer)) {
             let (found, all_asked) = self.try_read(&located, &segments);
             if let Some(places) = found {

@@ -10,6 +10,8 @@ struct Key {
     put: Version,
     /// The highest version that an acknowledged removal took.
     removed: Version,
+    /// The highest version that was read.
+    read: Version,
 }
 
 #[derive(Debug, Default)]
@@ -35,10 +37,11 @@ impl Promises {
     }
 
     /// Somebody has read this version.
-    pub(crate) fn read(&self, key: &str, version: Version, how: &str) {
-        let Some(promise) = self.keys.get(key) else { return };
-        let is_old = version < promise.put || version <= promise.removed;
+    pub(crate) fn read(&mut self, key: &str, version: Version, how: &str) {
+        let promise = self.keys.entry(key.to_owned()).or_default();
+        let is_old = version < promise.put || version < promise.read || version <= promise.removed;
         let is_stale = is_old && self.acknowledged.contains(&version);
         assert!(!is_stale, "{version} of {key} was read {how}, but {promise:?}");
+        promise.read = promise.read.max(version);
     }
 }

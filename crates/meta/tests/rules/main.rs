@@ -6,6 +6,7 @@ mod drain_changes;
 mod evict;
 mod group;
 mod place;
+mod predecessors;
 mod put;
 mod recovery;
 mod recovery_inventory;

@@ -319,6 +319,20 @@ fn replica_lists_that_do_not_add_up() {
     }
     let located = empty().message(5, empty().message(1, lists(0, 0)));
     check(Kind::Reply, located, length("value_lengths", 1, 0));
+    let after = |older| {
+        let lists = empty().message(1, lists(0, 0)).column64(2, &[1]);
+        empty().message(5, lists.message(5, older))
+    };
+    let ranges = || empty().column64(3, &[0]).column64(4, &[1, 1]).column64(5, &[1, 1]);
+    let cases = [
+        (ranges(), length("keys", 1, 0)),
+        (ranges().column32(1, &[1]).column32(2, &[0]), out_of_range("keys", 1)),
+        (ranges().column32(1, &[0]), length("range_segments", 1, 0)),
+        (ranges().column32(1, &[0]).column32(2, &[1]), out_of_range("range_segments", 1)),
+    ];
+    for (older, expected) in cases {
+        check(Kind::Reply, after(older), expected);
+    }
     let keyless = empty().message(7, empty().message(2, lists(0, 0)).column64(3, &[1]));
     check(Kind::Reply, keyless, length("status_codes", 0, 1));
     let lost = empty().bytes(1, b"k").message(2, empty().column32(1, &[-704]));

@@ -23,6 +23,7 @@ pub(crate) fn all() -> Vec<(&'static str, Frame<'static>)> {
     frames.extend(tasks().map(|(name, request)| (name, Frame::Request(request))));
     frames.extend(task_replies().map(|(name, reply)| (name, Frame::Reply(reply))));
     frames.extend(replies().map(|(name, reply)| (name, Frame::Reply(reply))));
+    frames.extend(places().map(|(name, reply)| (name, Frame::Reply(reply))));
     frames.extend(recovery().map(|(name, reply)| (name, Frame::Reply(reply))));
     frames.extend(data());
     frames.extend(following());
@@ -223,7 +224,7 @@ fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
         next_cursor: Some(1 << 40),
         removed: 0,
         remains: Box::default(),
-        objects: vec![(KEYS[0].into(), located.clone())],
+        objects: vec![(KEYS[0].into(), located)],
         segments: addresses(),
     };
     let removed = ScanPage { removed: 16_384, ..ScanPage::default() };
@@ -245,24 +246,6 @@ fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
         ("granted, nothing", Reply::Granted { results: vec![], segments: vec![] }),
         ("statuses", Reply::Statuses(vec![Ok(()), Err(ErrorCode::ObjectHasLease), Ok(())])),
         (
-            "located",
-            Reply::Located {
-                results: vec![Err(ErrorCode::ObjectNotFound), Ok(located.clone())],
-                successors: vec![],
-                segments: addresses(),
-                lease_ms: 5000,
-            },
-        ),
-        (
-            "located, with a newer version",
-            Reply::Located {
-                results: vec![Err(ErrorCode::ObjectNotFound), Ok(located.clone())],
-                successors: vec![(1, Located { len: 9, ..located })],
-                segments: addresses(),
-                lease_ms: 12,
-            },
-        ),
-        (
             "remaining",
             Reply::Remaining {
                 results: vec![Ok(()), Err(ErrorCode::ObjectNotFound)],
@@ -274,6 +257,26 @@ fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
         ("scanned", Reply::Scanned(page)),
         ("scanned, removed", Reply::Scanned(removed)),
         ("refused", Reply::Refused(ErrorCode::UnavailableInCurrentMode)),
+    ]
+    .into_iter()
+}
+
+/// Where objects lie.
+fn places() -> impl Iterator<Item = (&'static str, Reply)> {
+    let located = Located { version: version(), len: 1 << 20, placements: placements() };
+    let newer = vec![(1, Located { len: 9, ..located.clone() })];
+    let older = remains().ranges.into_iter().map(|range| (1, range)).collect();
+    let reply = |successors, predecessors, lease_ms| Reply::Located {
+        results: vec![Err(ErrorCode::ObjectNotFound), Ok(located.clone())],
+        successors,
+        predecessors,
+        segments: addresses(),
+        lease_ms,
+    };
+    [
+        ("located", reply(vec![], vec![], 5000)),
+        ("located, with a newer version", reply(newer, vec![], 12)),
+        ("located, with what is older", reply(vec![], older, 5000)),
     ]
     .into_iter()
 }

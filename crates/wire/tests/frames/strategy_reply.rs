@@ -38,9 +38,10 @@ pub(crate) fn reply() -> impl Strategy<Value = Reply> {
             .prop_map(|(results, segments)| Reply::Granted { results, segments }),
         vec(status(), 0..9).prop_map(Reply::Statuses),
         (with_segments(places), number()).prop_map(
-            |(((results, successors), segments), lease_ms)| Reply::Located {
+            |(((results, successors, predecessors), segments), lease_ms)| Reply::Located {
                 results,
                 successors,
+                predecessors,
                 segments,
                 lease_ms,
             }
@@ -90,33 +91,38 @@ fn drain_report() -> impl Strategy<Value = DrainReport> {
     )
 }
 
-type Places = (Vec<Result<Located, ErrorCode>>, Vec<(u32, Located)>);
+type Older = Vec<(u32, RemainingRange)>;
+type Places = (Vec<Result<Located, ErrorCode>>, Vec<(u32, Located)>, Older);
 
-/// Results, and newer versions of some of them.
+/// Results, and newer and older versions of some of them.
 fn places(placements: BoxedStrategy<Vec<Placement>>) -> BoxedStrategy<Places> {
     vec(result(located(placements.clone())), 0..6)
         .prop_flat_map(move |results| {
             let most = if results.is_empty() { 0 } else { 3 };
             let position = 0..results.len().max(1) as u32;
-            let successors = vec((position, located(placements.clone())), 0..=most);
-            successors.prop_map(move |successors| (results.clone(), successors))
+            let successors = vec((position.clone(), located(placements.clone())), 0..=most);
+            let older = vec((position, remaining_ranges(placements.clone())), 0..=most);
+            (successors, older).prop_map(move |(successors, older)| {
+                let each = older.into_iter();
+                let older = each.flat_map(|(key, them)| them.into_iter().map(move |it| (key, it)));
+                (results.clone(), successors, older.collect())
+            })
         })
         .boxed()
 }
 
+fn remaining_ranges(
+    placements: BoxedStrategy<Vec<Placement>>,
+) -> impl Strategy<Value = Vec<RemainingRange>> {
+    (placements, version(), version()).prop_map(|(placements, version, grant)| {
+        let range =
+            |Placement { segment, offset, .. }| RemainingRange { segment, offset, version, grant };
+        placements.into_iter().map(range).collect()
+    })
+}
+
 fn remains() -> impl Strategy<Value = Remains> {
-    let ranges = |placements: BoxedStrategy<Vec<Placement>>| {
-        (placements, version(), version()).prop_map(|(placements, version, grant)| {
-            let range = |Placement { segment, offset, .. }| RemainingRange {
-                segment,
-                offset,
-                version,
-                grant,
-            };
-            placements.into_iter().map(range).collect()
-        })
-    };
-    (with_segments(ranges), number()).prop_map(|((ranges, segments), lease_ms)| Remains {
+    (with_segments(remaining_ranges), number()).prop_map(|((ranges, segments), lease_ms)| Remains {
         ranges,
         segments,
         lease_ms,
