@@ -79,7 +79,6 @@ impl Bond {
     /// Does the one thing that is due.
     pub(crate) fn turn(&mut self) -> Turn {
         self.membership.see_epoch(self.host.epoch());
-        self.membership.note_late_drops(self.host.take_late_drops());
         let turn = match self.membership.next(self.clock.now()) {
             Deed::Wait { until } => return Turn::Idle(until),
             Deed::Connect { address } => {

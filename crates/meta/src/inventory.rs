@@ -312,8 +312,11 @@ impl Meta {
             self.unreserve(pieces);
             return Err(Nonsense);
         }
-        let shares =
-            |piece: &Piece| self.ranges_of(object).any(|(_, range)| range.segment == piece.segment);
+        let known = || [Some(object), self.copy_of(object)].into_iter().flatten();
+        let shares = |piece: &Piece| {
+            let mut ranges = known().flat_map(|of| self.ranges_of(of));
+            ranges.any(|(_, range)| range.segment == piece.segment)
+        };
         let number = self.free_replica_numbers(object).next();
         let Some(number) = number.filter(|_| !pieces.iter().any(shares)) else {
             self.drop_found(found, pieces);

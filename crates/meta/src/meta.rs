@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, Tick, Version, limits};
 
 use crate::config::Config;
@@ -90,8 +89,6 @@ pub struct Meta {
     pub(crate) reviews: Reviews,
     /// The epoch of its beginning: versions of older ones were granted by earlier leaders.
     pub(crate) began_under: Epoch,
-    /// Ranges to which this leader had a version written that has others.
-    pub(crate) copied: HashSet<u32, FixedState>,
     pub(crate) extras: Extras,
     pub(crate) repair: Repair,
     pub(crate) replicator: Replicator,
@@ -153,7 +150,6 @@ impl Meta {
             undropped: Undropped::default(),
             reviews: Reviews::default(),
             began_under: epoch,
-            copied: HashSet::default(),
             extras: Extras::default(),
             repair: Repair::new(config.repair_bytes_per_second, now),
             replicator: Replicator::new(&config.replication),
@@ -220,9 +216,7 @@ impl Meta {
                 gathered.into_reply(self.now, results)
             }
             Request::Dropped { dropped } => self.dropped(dropped),
-            Request::Retract { keys, ranges, are_dropped } => {
-                self.retract(keys, ranges, *are_dropped)
-            }
+            Request::Retract { keys, ranges } => self.retract(keys, ranges),
             Request::Scan(scan) => self.scan(scan),
             Request::ClearReplicas { keys, segment } => {
                 let mut gathered = Gathered::default();

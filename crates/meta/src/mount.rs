@@ -223,6 +223,10 @@ impl Meta {
     fn outrank(&mut self, seen: Epoch) {
         if seen > self.epoch {
             self.epoch = Epoch(seen.0 + 1);
+            // Nodes drop nothing for the epoch of before. What is to be dropped was not granted again since it was named.
+            let grant = self.newest_grant();
+            self.undropped.name_again(grant);
+            self.leaving.name_again(grant);
         }
     }
 

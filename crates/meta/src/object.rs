@@ -200,7 +200,6 @@ impl Meta {
     fn free_range(&mut self, id: u32) {
         self.leave_queue(id);
         let range = self.ranges.remove(id);
-        self.copied.remove(&id);
         self.reviews.forget_range(id);
         let allocator = &mut self.segments[range.segment].allocator;
         let offset = allocator.range(range.handle).offset;

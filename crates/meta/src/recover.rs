@@ -158,7 +158,7 @@ impl Meta {
             | Request::PutRevoke { .. }
             | Request::Remove { .. }
             | Request::ClearReplicas { .. }
-            | Request::Retract { are_dropped: false, .. }
+            | Request::Retract { .. }
             | Request::CreateTask(_) => true,
             // Keys that are not known yet cannot be remembered one by one.
             Request::Scan(scan) if scan.action != ScanAction::List => {

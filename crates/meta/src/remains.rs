@@ -41,6 +41,11 @@ impl Leaving {
         Some(self.by_version.get(&version)?.0)
     }
 
+    /// All of it is named by a leader with this newest grant from now on.
+    pub(crate) fn name_again(&mut self, grant: Version) {
+        self.by_version.values_mut().for_each(|(_, since)| *since = grant);
+    }
+
     /// The newest grant when a version began to leave.
     fn since(&self, version: Version) -> Option<Version> {
         Some(self.by_version.get(&version)?.1)

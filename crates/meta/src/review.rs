@@ -19,7 +19,6 @@ use mooncake_types::{EntryState, InventoryEntry};
 use crate::Meta;
 use crate::record::{ObjectState, Range};
 use crate::segments::Progress;
-use crate::slab::NONE;
 
 /// Ranges that are looked at between two requests.
 const RANGES_PER_TURN: u32 = 4_096;
@@ -130,8 +129,7 @@ impl Meta {
             record.version == entry.version && *record.key == *entry.key
         };
         let holder = self.find(entry.key);
-        let task = holder.and_then(|object| self.tasks.by_object.get(&object));
-        let copy = task.map(|number| self.tasks.known[number].copy).filter(|&copy| copy != NONE);
+        let copy = holder.and_then(|object| self.copy_of(object));
         let pieces = self.recovery.pieces.get(&entry.version).map(|pieces| pieces.object);
         let beside = self.find_beside(entry.key, entry.version);
         let leaving = self.leaving.of_version(entry.version);

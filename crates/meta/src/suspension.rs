@@ -43,7 +43,6 @@ impl Meta {
             // What nodes tell of their own drops is true under every leader.
             Request::FetchDrops { .. }
             | Request::Dropped { .. }
-            | Request::Retract { are_dropped: true, .. }
             | Request::ListSegments { .. }
             | Request::QueryTask { .. } => self.handle(now, from, request),
             // A node stays where it is answered like this.

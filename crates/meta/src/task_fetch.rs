@@ -214,8 +214,15 @@ impl Meta {
 
     /// Numbers that further replicas of an object may have.
     pub(crate) fn free_replica_numbers(&self, object: u32) -> impl Iterator<Item = usize> + use<> {
-        let taken = self.ranges_of(object).fold(0u32, |set, (_, range)| set | 1 << range.replica);
+        let set = |of: u32| self.replica_set(of);
+        let taken = set(object) | self.copy_of(object).map_or(0, set);
         (0..limits::MAX_REPLICAS as usize).filter(move |&number| taken & 1 << number == 0)
+    }
+
+    /// The record of the replicas that a task is making of an object, if one is.
+    pub(crate) fn copy_of(&self, object: u32) -> Option<u32> {
+        let number = self.tasks.by_object.get(&object)?;
+        Some(self.tasks.known[number].copy).filter(|&copy| copy != NONE)
     }
 
     /// A record that holds the new replicas of an object until they are all there.
@@ -241,8 +248,6 @@ impl Meta {
         let copy = self.objects.insert(copy);
         self.attach(copy, self.class_of(object), numbered.into_iter());
         self.expect_anew(copy);
-        let ranges: Vec<u32> = self.ranges_of(copy).map(|(id, _)| id).collect();
-        self.copied.extend(ranges);
         copy
     }
 }

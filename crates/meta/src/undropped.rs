@@ -87,6 +87,12 @@ impl Undropped {
         }
     }
 
+    /// All of it is named by a leader with this newest grant from now on.
+    pub(crate) fn name_again(&mut self, grant: Version) {
+        let entries = self.by_slot.values_mut().flat_map(|entries| entries.known.values_mut());
+        entries.for_each(|entry| entry.grant = grant);
+    }
+
     /// When the node of a slot that has entries last said that it dropped some, or there were none.
     fn confirmed_at(&self, slot: u32) -> Option<Tick> {
         Some(self.by_slot.get(&slot)?.confirmed_at)
@@ -265,6 +271,20 @@ impl Meta {
         let found: Vec<(u32, Place)> = of_key
             .filter(|&(slot, (_, version))| is_older(version) && !self.is_forgiven(slot))
             .collect();
+        for (slot, place) in found {
+            self.name_undropped(slot, place, gathered);
+        }
+    }
+
+    /// Names what is undropped of a key, of these versions, wherever it is.
+    pub(crate) fn gather_versions(
+        &mut self,
+        key: &str,
+        versions: &BTreeSet<Version>,
+        gathered: &mut Gathered,
+    ) {
+        let of_key = self.undropped.of_key(self.index.hash(key));
+        let found: Vec<_> = of_key.filter(|(_, (_, at))| versions.contains(at)).collect();
         for (slot, place) in found {
             self.name_undropped(slot, place, gathered);
         }

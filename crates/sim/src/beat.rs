@@ -81,8 +81,6 @@ impl Member {
         let beat = &mut self.beat;
         beat.membership.see_epoch(around.hosts[self.number].epoch);
         beat.membership.report(std::mem::take(&mut beat.unreachable));
-        let late = around.hosts[self.number].late_drops.take();
-        beat.membership.note_late_drops(late);
         let (body, asked) = match beat.membership.next(self.clock.tick(now_us)) {
             Deed::Wait { until } => {
                 beat.state = State::Idle;

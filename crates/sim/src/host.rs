@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use mooncake_client::node::LateDrops;
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 use crate::desk::Desk;
@@ -18,13 +17,12 @@ pub(crate) struct Host {
     pub(crate) epoch: Epoch,
     pub(crate) node: Option<Node>,
     pub(crate) services: BTreeMap<ConnId, Service>,
-    pub(crate) late_drops: LateDrops,
 }
 
 impl Host {
     pub(crate) fn new(process: Process, node: Option<Node>) -> Self {
-        let (services, late_drops) = (BTreeMap::new(), LateDrops::default());
-        Self { process, is_alive: true, epoch: Epoch(0), node, services, late_drops }
+        let services = BTreeMap::new();
+        Self { process, is_alive: true, epoch: Epoch(0), node, services }
     }
 
     pub(crate) fn see_epoch(&mut self, epoch: Epoch) {
@@ -54,11 +52,8 @@ impl Host {
     /// Has an entry dropped.
     pub(crate) fn drop_range(&mut self, range: &RangeDrop, net: &mut Net) -> Result<(), ErrorCode> {
         let node = self.node.as_mut().ok_or(ErrorCode::SegmentNotFound)?;
-        let (dropped, stop) = node.drop_range(range)?;
+        let stop = node.drop_range(range, self.epoch)?;
         self.stop(stop, net);
-        if let Some(dropped) = dropped {
-            self.late_drops.note(dropped, self.epoch);
-        }
         Ok(())
     }
 

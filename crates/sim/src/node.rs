@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mooncake_client::node::{Clearance, EntryState, LateDrop, Ledger, check_epoch};
+use mooncake_client::node::{Clearance, EntryState, Ledger, check_epoch};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 use crate::desk::Desk;
@@ -147,22 +147,24 @@ impl Node {
         stop
     }
 
-    /// Drops an entry; gives what of it could be read, and who is to be told to stop.
+    /// Drops an entry, if it was named by the leader of this epoch or a later one; gives who is to be told to stop.
     pub(crate) fn drop_range(
         &mut self,
         range: &RangeDrop,
-    ) -> Result<(Option<LateDrop>, Vec<Writer>), ErrorCode> {
+        epoch: Epoch,
+    ) -> Result<Vec<Writer>, ErrorCode> {
         let RangeDrop { segment, offset, version, grant } = *range;
         if segment == self.segment {
-            let there = self.ledger.in_place_of(range);
+            if grant.epoch < epoch {
+                return Err(ErrorCode::InvalidVersion);
+            }
             let gone = self.ledger.drop_version(offset, version, grant);
             self.floor = self.floor.max(Some(grant));
-            let dropped = there.filter(|there| gone.dropped.contains(&there.range.offset));
-            return Ok((dropped, self.interrupt(gone.superseded)));
+            return Ok(self.interrupt(gone.superseded));
         }
         // What had a former id was dropped when it lost that.
         match self.former.contains(&segment) {
-            true => Ok((None, Vec::new())),
+            true => Ok(Vec::new()),
             false => Err(ErrorCode::SegmentNotFound),
         }
     }

@@ -85,16 +85,15 @@ pub enum Request<'a> {
         /// What was dropped, at most [`crate::limits::MAX_FETCHED_DROPS`]; what the master does not know is passed over.
         dropped: Vec<RangeDrop>,
     },
-    /// These objects are not to have these ranges any more, whoever leads by now: a removal took them, which
-    /// [`crate::Remains`] named. A later leader may have found them again, and gives them up; what was put under the keys
-    /// since stays. Without keys only the leader that named the ranges can say something.
+    /// What is left of these ranges, whoever leads by now? A removal took the objects that they are of, and
+    /// [`crate::Remains`] named them. A later leader may have found these versions again, and gives them up, with all
+    /// replicas that it knows of; what was put under the keys since stays. Without keys only the leader that named the
+    /// ranges can say something.
     Retract {
         /// The keys of the objects, in any order.
         keys: Vec<&'a str>,
         /// What was named, at most [`crate::limits::MAX_FETCHED_DROPS`].
         ranges: Vec<RangeDrop>,
-        /// The nodes have dropped them. If not, the reply names those that they may still hold.
-        are_dropped: bool,
     },
     /// One page of a walk over all objects.
     Scan(Scan<'a>),

@@ -354,7 +354,7 @@ pub struct DroppedRequest {
     #[prost(fixed64, repeated, tag = "4")]
     pub grants: ::prost::alloc::vec::Vec<u64>,
 }
-/// These objects are not to have these ranges any more, whoever leads by now: a removal took them, which `Remains` named.
+/// What is left of these ranges, whoever leads by now? A removal took the objects that they are of, and `Remains` named them.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RetractRequest {
     #[prost(bytes = "bytes", repeated, tag = "1")]
@@ -362,9 +362,6 @@ pub struct RetractRequest {
     /// Required.
     #[prost(message, optional, tag = "2")]
     pub ranges: ::core::option::Option<DropRequest>,
-    /// The nodes have dropped them. If not, the reply names those that they may still hold.
-    #[prost(bool, tag = "3")]
-    pub are_dropped: bool,
 }
 /// One page of a walk over all objects. "Get replica list by regex", "remove by regex" and "remove all" are such walks,
 /// so that none of them holds up other requests.

@@ -83,21 +83,15 @@ pub(crate) fn to_dropped(message: &proto::DroppedRequest) -> Result<Request<'_>,
     Ok(Request::Dropped { dropped: drop::to_drops(&columns, MOST_DROPS)? })
 }
 
-pub(crate) fn from_retract(
-    keys: &[&str],
-    ranges: &[RangeDrop],
-    are_dropped: bool,
-) -> proto::RetractRequest {
+pub(crate) fn from_retract(keys: &[&str], ranges: &[RangeDrop]) -> proto::RetractRequest {
     let keys = keys.iter().map(|key| Bytes::copy_from_slice(key.as_bytes())).collect();
-    proto::RetractRequest { keys, ranges: Some(drop::from_drops(ranges)), are_dropped }
+    proto::RetractRequest { keys, ranges: Some(drop::from_drops(ranges)) }
 }
 
-/// What a message says beside its keys: the ranges, and whether they are dropped.
-pub(crate) fn to_retract(
-    message: &proto::RetractRequest,
-) -> Result<(Vec<RangeDrop>, bool), DecodeError> {
+/// The ranges that a message names beside its keys.
+pub(crate) fn to_retract(message: &proto::RetractRequest) -> Result<Vec<RangeDrop>, DecodeError> {
     let ranges = message.ranges.as_ref().ok_or(DecodeError::Missing { what: "ranges" })?;
-    Ok((drop::to_drops(&Columns::of(ranges), MOST_DROPS)?, message.are_dropped))
+    drop::to_drops(&Columns::of(ranges), MOST_DROPS)
 }
 
 pub(crate) fn from_fetched(drops: &[RangeDrop]) -> proto::FetchDropsResponse {

@@ -58,8 +58,8 @@ impl RequestMessage {
             }
             Operation::Dropped(dropped) => mount::to_dropped(dropped)?,
             Operation::Retract(retract) => {
-                let (ranges, are_dropped) = mount::to_retract(retract)?;
-                Request::Retract { keys: keys(&retract.keys)?, ranges, are_dropped }
+                let ranges = mount::to_retract(retract)?;
+                Request::Retract { keys: keys(&retract.keys)?, ranges }
             }
             Operation::Scan(page) => Request::Scan(scan(page)?),
             Operation::ClearReplicas(clear) => {

@@ -84,8 +84,8 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
             body.keyed(tag::REMOVE, keys.iter().copied(), &rest);
         }
         Request::Dropped { dropped } => body.message(tag::DROPPED, &mount::from_dropped(dropped)),
-        Request::Retract { keys, ranges, are_dropped } => {
-            body.message(tag::RETRACT, &mount::from_retract(keys, ranges, *are_dropped));
+        Request::Retract { keys, ranges } => {
+            body.message(tag::RETRACT, &mount::from_retract(keys, ranges));
         }
         Request::Scan(page) => body.message(tag::SCAN, &scan(page)),
         Request::ClearReplicas { keys, segment } => {

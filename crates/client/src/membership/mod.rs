@@ -14,7 +14,6 @@ use drops::Drops;
 use mounting::{Mounting, Stage};
 
 use crate::chance::Chance;
-use crate::node::LateDrop;
 use crate::ops::CallError;
 
 /// Time between two pings, in milliseconds; shorter if the master's patience with clients is.
@@ -147,7 +146,6 @@ enum Asked {
     Report,
     Unmount,
     Drops,
-    Retract,
 }
 
 impl Membership {
@@ -274,11 +272,6 @@ impl Membership {
         if !obeys {
             self.drops.clear();
         }
-        if obeys && self.drops.has_late() {
-            self.set_asked(Asked::Retract);
-            let request = self.drops.tell_late();
-            return Deed::Call(request);
-        }
         if let Some(request) = self.drops.fetch() {
             self.set_asked(Asked::Drops);
             return Deed::Call(request);
@@ -294,9 +287,6 @@ impl Membership {
             Stage::Mount => self.set_asked(Asked::Mount),
             Stage::Report { .. } | Stage::ReportChanges { .. } => self.set_asked(Asked::Report),
             Stage::StartEmpty => {}
-        }
-        if let Stage::Report { page: 0, .. } | Stage::ReportChanges { page: 0, .. } = stage {
-            self.drops.on_inventory(self.segments[self.mounting.segment()].id);
         }
         let segment = &self.segments[self.mounting.segment()];
         match stage {
@@ -334,16 +324,12 @@ impl Membership {
                 self.set_idle();
             }
             (Asked::Mount | Asked::Report, Ok(Reply::Done(Err(code)))) => {
-                // The next pong asks for the segment again.
+                // After the next pong it is tried again.
                 self.mounting.on_refused(code);
                 self.set_idle();
             }
             (Asked::Drops, Ok(Reply::Drops(listed))) => {
                 self.drops.on_listed(listed);
-                self.set_idle();
-            }
-            (Asked::Retract, Ok(Reply::Done(_))) => {
-                self.drops.on_late_told();
                 self.set_idle();
             }
             (Asked::Unmount, Ok(Reply::Done(_))) => {
@@ -381,11 +367,6 @@ impl Membership {
         self.mounting.on_started_empty();
     }
 
-    /// Has the leader told of what was dropped for earlier ones: it may have been told before that it is there.
-    pub fn note_late_drops(&mut self, late: Vec<LateDrop>) {
-        self.drops.note_late(late);
-    }
-
     /// The outcome of [`Deed::Drop`]: what nobody finds any more.
     pub fn on_dropped(&mut self, dropped: Vec<RangeDrop>) {
         self.drops.on_dropped(dropped);
@@ -405,7 +386,9 @@ impl Membership {
         let is_behind = pong.epoch < self.seen_epoch;
         self.see_epoch(pong.epoch);
         // While some are still to be mounted it is no news that the master lacks them.
-        let lacks_one = pong.need_remount && self.mounting.segment() >= self.segments.len();
+        // A leader that refused one may know the segment from before, and not ask for it.
+        let lacks_one = pong.need_remount || self.mounting.refusal().is_some();
+        let lacks_one = lacks_one && self.mounting.segment() >= self.segments.len();
         if lacks_one || is_behind || self.mounted_under != Some(pong.epoch) {
             self.mounting.begin();
             self.mounted_under = Some(pong.epoch);

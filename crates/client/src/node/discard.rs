@@ -1,9 +1,8 @@
 //! What is taken out of a ledger other than by a write.
 
-use mooncake_types::{RangeDrop, Version};
+use mooncake_types::Version;
 
-use super::entry::{Entry, EntryState};
-use super::late_drops::LateDrop;
+use super::entry::Entry;
 use super::ledger::Ledger;
 
 /// What a drop did.
@@ -30,17 +29,6 @@ impl Ledger {
         self.replace(offset, fence);
         let dropped = if was_complete { vec![offset] } else { Vec::new() };
         Gone { dropped, superseded: self.supersede_writers(&range) }
-    }
-
-    /// The entry that can be read where something is to be dropped: that, or another one that lies in its place.
-    #[must_use]
-    pub fn in_place_of(&self, range: &RangeDrop) -> Option<LateDrop> {
-        let first = range.offset..range.offset.saturating_add(1);
-        let (&offset, entry) =
-            self.overlapped(&first).first().map(|at| (at, self.entry_at(*at)))?;
-        let entry = entry.filter(|entry| entry.state == EntryState::Complete)?;
-        let range = RangeDrop { offset, version: entry.version, ..*range };
-        Some(LateDrop { range, key: entry.key.clone() })
     }
 
     /// Keeps the writers of a version out that have not begun there.

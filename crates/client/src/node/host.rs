@@ -1,5 +1,5 @@
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use mooncake_transfer::{Interrupt, Pin, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
@@ -10,7 +10,6 @@ use mooncake_types::{
 };
 
 use super::inventory::{Changed, Inventory};
-use super::late_drops::{LateDrop, LateDrops};
 use super::pinned::pin;
 use super::segment::Segment;
 
@@ -21,7 +20,6 @@ const WRITER_PATIENCE: Duration = Duration::from_secs(5);
 pub struct Host {
     segments: RwLock<Vec<Arc<Segment>>>,
     epoch: AtomicU64,
-    late_drops: Mutex<LateDrops>,
     patience: Duration,
 }
 
@@ -32,8 +30,7 @@ impl Host {
         let epoch = segments.iter().map(Segment::epoch).max().unwrap_or(Epoch(0));
         segments.iter().for_each(|segment| segment.note_epoch(epoch));
         let segments = RwLock::new(segments.into_iter().map(Arc::new).collect());
-        let late_drops = Mutex::default();
-        Self { segments, epoch: AtomicU64::new(epoch.0), late_drops, patience: WRITER_PATIENCE }
+        Self { segments, epoch: AtomicU64::new(epoch.0), patience: WRITER_PATIENCE }
     }
 
     /// Changes how long a writer waits for an older one in the same range to stop; five seconds if this is not
@@ -150,16 +147,6 @@ impl Host {
         Ok(self.segment(id)?.changed(since, limit))
     }
 
-    /// What was dropped for earlier leaders, and the leader may not know of; each once.
-    #[must_use]
-    pub fn take_late_drops(&self) -> Vec<LateDrop> {
-        self.lock_late_drops().take()
-    }
-
-    fn lock_late_drops(&self) -> MutexGuard<'_, LateDrops> {
-        self.late_drops.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The highest epoch seen so far.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
@@ -253,11 +240,12 @@ impl SegmentHost for Host {
         if range.grant.epoch >= limits::HIGHEST_EPOCH {
             return Err(ErrorCode::InvalidVersion);
         }
-        let dropped = (segment.id() == range.segment).then(|| segment.drop_entry(range)).flatten();
-        if let Some(dropped) = dropped {
-            self.lock_late_drops().note(dropped, self.epoch());
+        // A later leader may have been told that it is there, and have had it copied: only that one can say what is to go.
+        let obeys = || range.grant.epoch >= self.epoch();
+        match segment.id() == range.segment {
+            true => segment.drop_entry(range, obeys),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     fn still_holds(&self, ticket: &ReadTicket) -> bool {

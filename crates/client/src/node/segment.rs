@@ -15,7 +15,6 @@ use super::follow::Told;
 use super::frontier::Frontier;
 use super::inventory::{Changed, Inventory};
 use super::kept::Kept;
-use super::late_drops::LateDrop;
 use super::ledger::{Clearance, Held, Ledger};
 use super::pins::{PinKey, Pins};
 
@@ -347,11 +346,21 @@ impl Segment {
         Ok(ReadTicket { memory, region, checksums, segment, offset, version, grant })
     }
 
-    /// Drops an entry, and what lies in its place if that is older. Gives what of it could be read.
-    pub(super) fn drop_entry(&self, range: &RangeDrop) -> Option<LateDrop> {
+    /// Drops an entry, and what lies in its place if that is older, if the node `obeys` whoever named it: that is asked
+    /// while the ledger stands still.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidVersion`] if it does not.
+    pub(super) fn drop_entry(
+        &self,
+        range: &RangeDrop,
+        obeys: impl FnOnce() -> bool,
+    ) -> Result<(), ErrorCode> {
         let RangeDrop { offset, version, grant, .. } = *range;
         let mut books = self.lock();
-        let there = books.ledger.in_place_of(range);
+        if !obeys() {
+            return Err(ErrorCode::InvalidVersion);
+        }
         let gone = books.ledger.drop_version(offset, version, grant);
         if let Some(kept) = &mut books.kept {
             kept.drop_entries(&gone.dropped, grant);
@@ -360,7 +369,7 @@ impl Segment {
             gone.dropped.iter().for_each(|&offset| slots.withdraw(offset));
         }
         self.stop(&books, &gone.superseded);
-        there.filter(|there| gone.dropped.contains(&there.range.offset))
+        Ok(())
     }
 
     /// Tells these writers to stop, and those that wait for older ones that they need not any more.

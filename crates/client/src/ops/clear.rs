@@ -22,6 +22,10 @@ impl<'a> ClearOp<'a> {
 impl<'a> Verb<'a> for Clear<'a> {
     type Answer = ();
 
+    fn takes_all(&self) -> bool {
+        self.segment.is_empty()
+    }
+
     fn request(&self, keys: Vec<&'a str>) -> Request<'a> {
         Request::ClearReplicas { keys, segment: self.segment }
     }

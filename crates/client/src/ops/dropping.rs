@@ -108,7 +108,7 @@ impl Dropping {
         let mut asked = std::mem::take(&mut self.unconfirmed);
         self.unasked = asked.split_off(asked.len().min(limits::MAX_FETCHED_DROPS as usize));
         let ranges = asked.into_iter().map(|discard| discard.range).collect();
-        Request::Retract { keys, ranges, are_dropped: false }
+        Request::Retract { keys, ranges }
     }
 
     /// Nothing more is asked.

@@ -9,11 +9,13 @@ use super::{CallError, Keyed, MoveError, Op, Step, Verb};
 pub struct Erase<'a, V: Verb<'a, Answer = ()>> {
     keyed: Keyed<'a, V>,
     dropping: Dropping,
+    /// How many keys the question that is asked again is about, without naming them.
+    unnamed: usize,
 }
 
 impl<'a, V: Verb<'a, Answer = ()>> Erase<'a, V> {
     pub(super) fn with(verb: V, keys: &'a [&'a str]) -> Self {
-        Self { keyed: Keyed::with(verb, keys), dropping: Dropping::default() }
+        Self { keyed: Keyed::with(verb, keys), dropping: Dropping::default(), unnamed: 0 }
     }
 }
 
@@ -30,7 +32,14 @@ impl<'a, V: Verb<'a, Answer = ()>> Op<'a> for Erase<'a, V> {
                 // The same request would take what was put since.
                 Dropped::Not => match self.keyed.good_keys() {
                     keys if keys.is_empty() => self.dropping.give_up(),
-                    keys => return Step::Call(self.dropping.ask_again(keys)),
+                    keys if self.keyed.verb().takes_all() => {
+                        return Step::Call(self.dropping.ask_again(keys));
+                    }
+                    // Another leader would give up the whole objects, if it were told which those are.
+                    keys => {
+                        self.unnamed = keys.len();
+                        return Step::Call(self.dropping.ask_again(Vec::new()));
+                    }
                 },
                 Dropped::TooLate(code) => self.keyed.fail_good(code),
             }
@@ -43,7 +52,11 @@ impl<'a, V: Verb<'a, Answer = ()>> Op<'a> for Erase<'a, V> {
             return self.dropping.on_told(reply.is_ok());
         }
         self.dropping.on_reply(&reply, now);
+        let unnamed = vec![Ok(()); std::mem::take(&mut self.unnamed)];
         let reply = reply.map(|reply| match reply {
+            Reply::Remaining { results, .. } | Reply::Statuses(results) if results.is_empty() => {
+                Reply::Statuses(unnamed)
+            }
             Reply::Remaining { results, .. } => Reply::Statuses(results),
             other => other,
         });

@@ -9,6 +9,11 @@ pub trait Verb<'a> {
     /// The answer for one key.
     type Answer;
 
+    /// Whether all of an object goes, if anything of it does.
+    fn takes_all(&self) -> bool {
+        true
+    }
+
     /// Whether objects are read where the answers say that they lie.
     const LEADS_TO_BYTES: bool = false;
 
@@ -67,6 +72,10 @@ impl<'a, V: Verb<'a>> Keyed<'a, V> {
         self.asked.retain(|&position| self.results[position].is_ok());
         self.is_repeated = true;
         self.asked_keys()
+    }
+
+    pub(super) fn verb(&self) -> &V {
+        &self.verb
     }
 
     fn asked_keys(&self) -> Vec<&'a str> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use mooncake_client::Region;
-use mooncake_client::node::{Host, LateDrop, Segment};
+use mooncake_client::node::{Host, Segment};
 use mooncake_transfer::{Interrupt, SegmentHost};
 use mooncake_types::{
     Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version, limits,
@@ -260,45 +260,24 @@ fn who_was_writing_when_a_segment_started_empty_is_stopped_before_anybody_else_w
     assert_eq!(host.complete_write(ticket, Vec::new()), Ok(()));
 }
 
-/// The later one may have been told before that the entry is there.
+/// The later one may have been told before that the entry is there, and have had it copied: only it knows what is to go.
 #[test]
-fn what_is_dropped_for_a_leader_before_the_one_that_is_obeyed_is_remembered() {
+fn nothing_is_dropped_for_a_leader_before_the_one_that_is_obeyed() {
     let host = host();
     put(&host, version(1, 1), 7);
     let grant = version(1, 9);
     let range = RangeDrop { segment: SEGMENT, offset: 8192, version: version(1, 1), grant };
     host.see_epoch(Epoch(2));
-    assert_eq!(host.drop_range(&RangeDrop { offset: 0, ..range }), Ok(()));
-    assert_eq!(host.take_late_drops(), [], "it was not there");
-    assert_eq!(host.drop_range(&range), Ok(()));
-    assert_eq!(host.drop_range(&range), Ok(()));
-    assert_eq!(host.take_late_drops(), [LateDrop { range, key: "key".into() }], "once");
-    assert_eq!(host.take_late_drops(), []);
-    let ticket = host.begin_write(Epoch(2), &write(version(2, 10)), flag());
-    assert_eq!(host.complete_write(ticket.expect("it is newer"), Vec::new()), Ok(()));
-    let grant = version(2, 11);
-    let range = RangeDrop { segment: SEGMENT, offset: 8192, version: version(2, 10), grant };
-    assert_eq!(host.drop_range(&range), Ok(()));
-    assert_eq!(host.take_late_drops(), [], "its leader knows");
+    for range in [range, RangeDrop { offset: 0, ..range }] {
+        assert_eq!(host.drop_range(&range), Err(ErrorCode::InvalidVersion));
+    }
+    assert!(host.begin_read(&read(version(1, 1))).is_ok(), "it is there");
+    let later = RangeDrop { grant: version(2, 0), ..range };
+    assert_eq!(host.drop_range(&later), Ok(()));
+    assert!(host.begin_read(&read(version(1, 1))).is_err());
     let from_nowhere = Version { epoch: limits::HIGHEST_EPOCH, counter: 1 };
     let range = RangeDrop { grant: from_nowhere, ..range };
     assert_eq!(host.drop_range(&range), Err(ErrorCode::InvalidVersion));
-}
-
-/// An earlier leader had evicted what lies there, and granted its place to what is to be dropped; a later one found it.
-#[test]
-fn what_is_dropped_in_the_place_of_what_was_named_is_remembered_as_what_it_is() {
-    let host = host();
-    put(&host, version(1, 1), 7);
-    host.see_epoch(Epoch(2));
-    let grant = version(1, 9);
-    let taken = RangeDrop { segment: SEGMENT, offset: 8192, version: version(1, 1), grant };
-    let older = RangeDrop { grant: version(1, 0), version: version(1, 0), ..taken };
-    assert_eq!(host.drop_range(&older), Ok(()));
-    assert_eq!(host.take_late_drops(), [], "it is newer, and stays");
-    let named = RangeDrop { offset: 8192 + 1, version: version(1, 5), ..taken };
-    assert_eq!(host.drop_range(&named), Ok(()));
-    assert_eq!(host.take_late_drops(), [LateDrop { range: taken, key: "key".into() }]);
 }
 
 #[test]

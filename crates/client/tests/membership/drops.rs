@@ -1,6 +1,5 @@
 //! What a leader has nodes drop that nobody waits for.
 
-use mooncake_client::node::LateDrop;
 use mooncake_client::ops::CallError;
 use mooncake_types::{Epoch, Pong, RangeDrop, Reply, SegmentId, Tick, Version};
 
@@ -71,24 +70,4 @@ fn what_was_not_confirmed_to_one_leader_is_not_confirmed_to_the_next() {
     membership.on_reply(Tick(500), pong_with_drops(6));
     mount_both(&mut membership, 500, 6);
     assert_eq!(deed(&mut membership, 500), "fetch drops having dropped 0");
-}
-
-fn late() -> Vec<LateDrop> {
-    ranges(2).into_iter().map(|range| LateDrop { range, key: "k".into() }).collect()
-}
-
-#[test]
-fn what_was_dropped_for_an_earlier_leader_is_told_until_it_is_heard() {
-    let mut membership = membership();
-    settle(&mut membership, 0, 6);
-    membership.note_late_drops(late());
-    assert_eq!(deed(&mut membership, 10), "retract 2");
-    membership.on_reply(Tick(10), gone());
-    assert_eq!(deed(&mut membership, 20), "connect 1");
-    membership.on_connected(Tick(20), Some(Epoch(6)));
-    assert_eq!(deed(&mut membership, 20), "ping for 2");
-    membership.on_reply(Tick(20), pong(false, 6));
-    assert_eq!(deed(&mut membership, 30), "retract 2");
-    membership.on_reply(Tick(30), Ok(Reply::Done(Ok(()))));
-    assert_eq!(deed(&mut membership, 40), "wait until 270");
 }

@@ -69,9 +69,6 @@ fn deed(membership: &mut Membership, now: u64) -> String {
         Deed::Call(Request::FetchDrops { dropped, limit: 4096 }) => {
             format!("fetch drops having dropped {}", dropped.len())
         }
-        Deed::Call(Request::Retract { ranges, are_dropped: true, .. }) => {
-            format!("retract {}", ranges.len())
-        }
         Deed::Call(Request::UnmountSegment { id, grace_ms: 0 }) => format!("unmount {}", id.0),
         Deed::Call(other) => panic!("{other:?}"),
     }
@@ -204,8 +201,9 @@ fn a_connection_lost_while_mounting_goes_on_where_it_was() {
     mount_both(&mut membership, 0, 5);
 }
 
+/// A leader that may change nothing for a while refuses all; and it may know the segment from the process before.
 #[test]
-fn a_segment_that_is_refused_is_named_and_tried_again_when_the_master_asks() {
+fn a_segment_that_is_refused_is_named_and_tried_again_though_the_master_does_not_ask() {
     let mut membership = membership();
     assert_eq!(deed(&mut membership, 0), "connect 0");
     membership.on_connected(Tick(0), Some(Epoch(5)));
@@ -218,9 +216,12 @@ fn a_segment_that_is_refused_is_named_and_tried_again_when_the_master_asks() {
     assert!(membership.is_settled());
     assert_eq!(membership.mount_refusal(), Some((&lent(1), ErrorCode::SegmentAlreadyExists)));
     assert_eq!(deed(&mut membership, 1000), "ping for 2");
-    membership.on_reply(Tick(1000), pong(true, 5));
+    membership.on_reply(Tick(1000), pong(false, 5));
     assert_eq!(membership.mount_refusal(), None);
     mount_both(&mut membership, 1000, 5);
+    assert_eq!(deed(&mut membership, 2000), "ping for 2");
+    membership.on_reply(Tick(2000), pong(false, 5));
+    assert!(deed(&mut membership, 2000).starts_with("wait"), "all are mounted");
 }
 
 #[test]

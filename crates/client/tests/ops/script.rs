@@ -160,7 +160,7 @@ pub(crate) fn dropped(ranges: &[(u128, u64, u64)]) -> Request<'static> {
 /// What asks the master whether these are still to be dropped.
 pub(crate) fn retract<'a>(keys: &[&'a str], ranges: &[(u128, u64, u64)]) -> Request<'a> {
     let ranges = ranges.iter().map(range_drop).collect();
-    Request::Retract { keys: keys.to_vec(), ranges, are_dropped: false }
+    Request::Retract { keys: keys.to_vec(), ranges }
 }
 
 pub(crate) fn done() -> Result<Reply, CallError> {

@@ -2,8 +2,8 @@
 
 use mooncake_meta::Effect;
 use mooncake_types::{
-    EntryState, ErrorCode, InventoryEntry, InventoryPage, MountOutcome, Reply, Request, Version,
-    limits,
+    CreateTask, EntryState, ErrorCode, InventoryEntry, InventoryPage, MountOutcome, Reply, Request,
+    SegmentId, TaskKind, Version, limits,
 };
 
 use crate::KIB;
@@ -118,4 +118,23 @@ fn an_inventory_that_is_begun_anew_goes_on_where_it_was() {
     assert_eq!(world.ask(BOB, &stranger), Reply::Done(Err(ErrorCode::IllegalClient)));
     let unknown = report(&mut world, page(B, 0, &[]));
     assert_eq!(unknown, Err(ErrorCode::SegmentNotFound));
+}
+
+/// Its number would be that of the replica that is being made.
+#[test]
+fn a_replica_that_is_found_while_another_is_made_comes_beside_it() {
+    let mut world = leader(&[A, B]);
+    recover(&mut world, A, &[entry("k", 0, KIB, 1)]);
+    world.advance(5_000);
+    assert_eq!(record(&mut world), [Effect::MarkBehind(B)]);
+    assert_eq!(mount(&mut world, SegmentId(3), true), mounted(MountOutcome::Ready));
+    let targets = vec!["node-3:12345"];
+    let task = CreateTask { key: "k", kind: TaskKind::Copy, source: "", targets };
+    let id = world.create_task(task).expect("there is room");
+    assert_eq!(world.fetch_tasks(ALICE).orders.len(), 1);
+    recover(&mut world, B, &[entry("k", KIB, KIB, 1)]);
+    world.check();
+    assert_eq!(world.end_task(ALICE, id, Ok(())), Ok(()));
+    world.check();
+    assert_eq!(world.holders("k"), ["node-1:12345", "node-2:12345", "node-3:12345"]);
 }

@@ -1,7 +1,8 @@
-//! Removals that are asked for again, and drops for leaders of before.
+//! Removals that are asked for again.
 
 use mooncake_types::{
-    ErrorCode, InventoryEntry, MountSegment, RangeDrop, Remains, Reply, Request, SegmentId, Version,
+    CreateTask, ErrorCode, MountSegment, RangeDrop, Remains, Reply, Request, SegmentId, TaskKind,
+    Version,
 };
 
 use crate::recovery::{A, B, EPOCH, chain, entry, leader, mount, record, recover, version};
@@ -30,9 +31,9 @@ fn remove(world: &mut World, key: &str) -> (Vec<Result<(), ErrorCode>>, Vec<Rang
     named(world.ask(BOB, &Request::Remove { keys: vec![key], force: true }))
 }
 
-fn retract(world: &mut World, keys: &[&str], ranges: &[RangeDrop], are_dropped: bool) -> Reply {
+fn retract(world: &mut World, keys: &[&str], ranges: &[RangeDrop]) -> Reply {
     let (keys, ranges) = (keys.to_vec(), ranges.to_vec());
-    let reply = world.ask(BOB, &Request::Retract { keys, ranges, are_dropped });
+    let reply = world.ask(BOB, &Request::Retract { keys, ranges });
     world.check();
     reply
 }
@@ -56,12 +57,12 @@ fn a_removal_asked_for_again_takes_nothing_that_was_put_since() {
         // So that the newer one does not come to the same place.
         world.start(BOB, "in between", KIB).unwrap();
         let newer = world.put("k", KIB).unwrap().what.version;
-        let (results, again) = named(retract(&mut world, &["k"], &ranges, false));
+        let (results, again) = named(retract(&mut world, &["k"], &ranges));
         assert_eq!((results, again), (vec![Ok(())], ranges.clone()), "leased: {is_leased}");
         assert_eq!(world.version("k"), Some(newer));
         let dropped = Request::Dropped { dropped: ranges.clone() };
         assert_eq!(world.ask(BOB, &dropped), Reply::Done(Ok(())));
-        assert_eq!(named(retract(&mut world, &["k"], &ranges, false)), (vec![Ok(())], vec![]));
+        assert_eq!(named(retract(&mut world, &["k"], &ranges)), (vec![Ok(())], vec![]));
         assert_eq!(world.version("k"), Some(newer));
     }
 }
@@ -71,11 +72,8 @@ fn another_leader_gives_up_what_it_found_of_a_removal() {
     let mut world = leader(&[A, B]);
     recover(&mut world, A, &[entry("k", 0, KIB, 1), entry("other", KIB, KIB, 2)]);
     recover(&mut world, B, &[entry("k", 0, KIB, 1)]);
-    let (results, ranges) = named(retract(&mut world, &["k"], &[old(A, 0, 1)], false));
-    assert_eq!((results, ranges.len()), (vec![Ok(())], 1), "one replica");
-    assert_eq!((chain(&mut world, "k"), world.holders("k").len()), (vec![1], 1));
-    let both = [old(A, 0, 1), old(B, 0, 1)];
-    let (_, ranges) = named(retract(&mut world, &["k"], &both, false));
+    let (results, ranges) = named(retract(&mut world, &["k"], &[old(A, 0, 1)]));
+    assert_eq!(results, vec![Ok(())]);
     let mut spots: Vec<_> = ranges.iter().map(|range| (range.segment, range.offset)).collect();
     spots.sort_unstable();
     assert_eq!(spots, [(A, 0), (B, 0)]);
@@ -83,40 +81,22 @@ fn another_leader_gives_up_what_it_found_of_a_removal() {
     assert!(ranges.iter().all(|range| range.grant.epoch == EPOCH), "what is there is older");
 }
 
-/// Its client had the node drop it after the new leader was told that it is there.
+/// The node of the first had obeyed the leader of before when it dropped it; what was copied from there is still there.
 #[test]
-fn what_a_node_drops_for_an_old_leader_is_no_ghost_of_the_new_one() {
+fn copies_that_another_leader_made_go_with_what_it_found() {
     let mut world = leader(&[A, B]);
-    recover(&mut world, A, &[entry("k", 0, KIB, 1), entry("two", KIB, KIB, 2)]);
-    recover(&mut world, B, &[entry("two", 0, KIB, 2)]);
-    let late = [old(A, 0, 1), old(A, KIB, 2), old(A, 7 * KIB, 3)];
-    assert_eq!(retract(&mut world, &["k", "two", "x"], &late, true), Reply::Done(Ok(())));
-    assert_eq!((chain(&mut world, "k"), world.meta.peek("k").is_some()), (vec![], false));
-    assert_eq!(world.holders("two"), ["node-2:12345"]);
-    // It can be put again.
-    let newer = world.put("k", KIB).unwrap().what.version;
-    assert_eq!(retract(&mut world, &["k"], &late, true), Reply::Done(Ok(())));
-    assert_eq!(world.version("k"), Some(newer));
-}
-
-/// Its neighbour was told of after that, by a node that has not dropped it.
-#[test]
-fn a_stripe_that_a_node_drops_for_an_old_leader_makes_up_no_replica() {
-    let stripe = |object_offset| InventoryEntry {
-        object_len: 2 * KIB,
-        object_offset,
-        ..entry("s", 4 * KIB, KIB, 1)
-    };
-    for is_dropped in [false, true] {
-        let mut world = leader(&[A, B]);
-        recover(&mut world, A, &[stripe(0)]);
-        let late = if is_dropped { old(A, 4 * KIB, 1) } else { old(A, 0, 1) };
-        assert_eq!(retract(&mut world, &["s"], &[late], true), Reply::Done(Ok(())));
-        recover(&mut world, B, &[stripe(KIB)]);
-        let expected: &[u64] = if is_dropped { &[] } else { &[1] };
-        assert_eq!(chain(&mut world, "s"), expected);
-        world.check();
-    }
+    recover(&mut world, A, &[entry("k", 0, KIB, 1)]);
+    recover(&mut world, B, &[]);
+    let targets = vec!["node-2:12345"];
+    let task = CreateTask { key: "k", kind: TaskKind::Copy, source: "", targets };
+    let id = world.create_task(task).expect("there is room");
+    let order = world.fetch_tasks(ALICE).orders.remove(0);
+    assert_eq!(world.end_task(ALICE, id, Ok(())), Ok(()));
+    let (_, ranges) = named(retract(&mut world, &["k"], &[old(A, 0, 1)]));
+    let mut spots: Vec<_> = ranges.iter().map(|range| (range.segment, range.offset)).collect();
+    spots.sort_unstable();
+    assert_eq!(spots, [(A, 0), (B, order.targets[0].offset)]);
+    assert_eq!(chain(&mut world, "k"), []);
 }
 
 #[test]
@@ -124,10 +104,10 @@ fn without_keys_only_the_leader_that_named_the_ranges_can_say_something() {
     let mut world = leader(&[A]);
     recover(&mut world, A, &[entry("k", 0, KIB, 1)]);
     let refusal = Reply::Refused(ErrorCode::InvalidVersion);
-    assert_eq!(retract(&mut world, &[], &[old(A, 0, 1)], false), refusal);
+    assert_eq!(retract(&mut world, &[], &[old(A, 0, 1)]), refusal);
     let (_, ranges) = remove(&mut world, "k");
-    assert_eq!(named(retract(&mut world, &[], &ranges, false)), (vec![], ranges));
-    let bad = retract(&mut world, &[""], &[], false);
+    assert_eq!(named(retract(&mut world, &[], &ranges)), (vec![], ranges));
+    let bad = retract(&mut world, &[""], &[]);
     assert_eq!(bad, Reply::Refused(ErrorCode::InvalidKey));
 }
 

@@ -45,7 +45,7 @@ fn a_batch_within_the_limits_fits_a_frame() {
     let drop = RangeDrop { segment, offset: most, version, grant: version };
     let drops = vec![drop; MAX_FETCHED_DROPS as usize];
     let keys = vec![key; MAX_BATCH_KEYS];
-    let retract = Request::Retract { keys, ranges: drops.clone(), are_dropped: true };
+    let retract = Request::Retract { keys, ranges: drops.clone() };
     let results = vec![Err(ErrorCode::TenantNotEmpty); MAX_FRAME_RANGES];
     let frames = [
         Frame::Request(Request::PutStart(start)),

@@ -130,8 +130,8 @@ fn objects() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         ("exist key, no keys", Request::ExistKey { keys: vec![] }),
         ("remove", Request::Remove { keys: vec![KEYS[0]], force: false }),
         ("dropped", Request::Dropped { dropped: vec![drop_of(SEGMENT), drop_of(OTHER)] }),
-        ("retract", retract(KEYS.to_vec(), false)),
-        ("retract, dropped, no keys", retract(vec![], true)),
+        ("retract", retract(KEYS.to_vec())),
+        ("retract, no keys", retract(vec![])),
         ("remove, forced", Request::Remove { keys: vec![KEYS[0]], force: true }),
         ("scan, list", Request::Scan(list)),
         ("scan, remove", Request::Scan(remove)),
@@ -401,8 +401,8 @@ fn drop_of(segment: SegmentId) -> RangeDrop {
     RangeDrop { segment, offset: 5 << 30, version: version(), grant }
 }
 
-fn retract(keys: Vec<&'static str>, are_dropped: bool) -> Request<'static> {
-    Request::Retract { keys, ranges: vec![drop_of(SEGMENT), drop_of(OTHER)], are_dropped }
+fn retract(keys: Vec<&'static str>) -> Request<'static> {
+    Request::Retract { keys, ranges: vec![drop_of(SEGMENT), drop_of(OTHER)] }
 }
 
 fn entry() -> InventoryEntry<'static> {

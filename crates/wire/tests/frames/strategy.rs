@@ -146,8 +146,8 @@ fn request() -> impl Strategy<Value = Request<'static>> {
         keys().prop_map(|keys| Request::ExistKey { keys }),
         vec(range_drop(), 0..6).prop_map(|dropped| Request::Dropped { dropped }),
         (keys(), any::<bool>()).prop_map(|(keys, force)| Request::Remove { keys, force }),
-        (keys(), vec(range_drop(), 0..6), any::<bool>())
-            .prop_map(|(keys, ranges, are_dropped)| Request::Retract { keys, ranges, are_dropped }),
+        (keys(), vec(range_drop(), 0..6))
+            .prop_map(|(keys, ranges)| Request::Retract { keys, ranges }),
         scan().prop_map(Request::Scan),
         (keys(), text()).prop_map(|(keys, segment)| Request::ClearReplicas { keys, segment }),
         create_task().prop_map(Request::CreateTask),
