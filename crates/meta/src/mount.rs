@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use mooncake_alloc::{Allocator, RangeAllocator, SlabAllocator};
 use mooncake_types::{
-    ClientId, Epoch, ErrorCode, MountOutcome, MountSegment, Pong, Reply, SegmentId, SegmentState,
-    limits,
+    ClientId, ErrorCode, MountOutcome, MountSegment, Pong, Reply, SegmentId, SegmentState, limits,
 };
 
 use crate::Meta;
@@ -216,17 +215,6 @@ impl Meta {
         match self.config.allocator {
             AllocatorKind::Offset => Allocator::Offset(RangeAllocator::new(len)),
             AllocatorKind::Cachelib => Allocator::Cachelib(SlabAllocator::new(len)),
-        }
-    }
-
-    /// Leads under a higher epoch than any that a node has obeyed: it would refuse this leader's grants.
-    fn outrank(&mut self, seen: Epoch) {
-        if seen > self.epoch {
-            self.epoch = Epoch(seen.0 + 1);
-            // Nodes drop nothing for the epoch of before. What is to be dropped was not granted again since it was named.
-            let grant = self.newest_grant();
-            self.undropped.name_again(grant);
-            self.leaving.name_again(grant);
         }
     }
 

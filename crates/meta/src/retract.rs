@@ -55,11 +55,11 @@ impl Meta {
                 && versions.contains(&record.version)
         };
         let Some(object) = self.find(key).filter(is_found) else { return };
-        self.leave_key(object);
-        match self.leaving.of_key(key).len() < MOST_LEAVING {
-            // Readers may have routes to it.
-            true => self.retire(object),
-            false => self.drop_object(object),
+        if self.leaving.of_key(key).len() >= MOST_LEAVING {
+            return self.drop_object(object);
         }
+        // Readers may have routes to it.
+        self.leave_key(object);
+        self.retire(object);
     }
 }

@@ -37,6 +37,8 @@ pub(crate) enum Timer {
     Window,
     /// A drain job looks at its segments again.
     Drain(u32),
+    /// Puts that were under way when the epoch changed may be over.
+    NameAgain,
 }
 
 impl Meta {
@@ -94,6 +96,7 @@ impl Meta {
                 Timer::Settle => self.settle_due(),
                 Timer::Window => self.close_window(),
                 Timer::Drain(number) => self.drains.wake(number),
+                Timer::NameAgain => self.name_undropped_again(),
             }
         }
     }

@@ -87,10 +87,22 @@ impl Undropped {
         }
     }
 
-    /// All of it is named by a leader with this newest grant from now on.
-    pub(crate) fn name_again(&mut self, grant: Version) {
-        let entries = self.by_slot.values_mut().flat_map(|entries| entries.known.values_mut());
-        entries.for_each(|entry| entry.grant = grant);
+    /// What was named under an earlier epoch is named by a leader with this newest grant from now on, but for what is
+    /// `beneath` something. Whether there is such.
+    pub(crate) fn name_again(&mut self, grant: Version, beneath: &BTreeSet<(u32, Place)>) -> bool {
+        let mut has_left_some = false;
+        for (&slot, entries) in &mut self.by_slot {
+            for (&place, entry) in &mut entries.known {
+                if entry.grant.epoch == grant.epoch {
+                    continue;
+                }
+                match beneath.contains(&(slot, place)) {
+                    true => has_left_some = true,
+                    false => entry.grant = grant,
+                }
+            }
+        }
+        has_left_some
     }
 
     /// When the node of a slot that has entries last said that it dropped some, or there were none.
@@ -117,15 +129,19 @@ impl Undropped {
     /// An entry is complete in this range: its node has dropped what overlapped it. One that begins before another that
     /// does may be passed over; it is dropped like any other.
     pub(crate) fn void(&mut self, slot: u32, offset: u64, len: u64) {
-        let Some(entries) = self.by_slot.get(&slot) else { return };
+        for place in self.overlapping(slot, offset, len) {
+            self.remove(slot, place);
+        }
+    }
+
+    /// The entries that lie in this range, and the last of those that begin before it, if that reaches into it.
+    pub(crate) fn overlapping(&self, slot: u32, offset: u64, len: u64) -> Vec<Place> {
+        let Some(entries) = self.by_slot.get(&slot) else { return Vec::new() };
         let (start, end) = (place_at(offset), place_at(offset.saturating_add(len)));
         let before = entries.known.range(..start).next_back();
         let before = before.filter(|&(&(at, _), it)| at.saturating_add(it.len) > offset);
         let inside = entries.known.range(start..end).chain(before);
-        let gone: Vec<Place> = inside.map(|(&place, _)| place).collect();
-        for place in gone {
-            self.remove(slot, place);
-        }
+        inside.map(|(&place, _)| place).collect()
     }
 
     /// The segment is gone, and its entries with it.
@@ -346,16 +362,17 @@ impl Meta {
             };
             let of_key = self.undropped.of_key(hash);
             let older: Vec<_> = of_key.filter(|(_, (_, version))| *version < newest).collect();
-            if ranges.len() + older.len() > limits::MAX_PREDECESSORS {
-                *result = Err(ErrorCode::ObjectReplicaBusy);
-                continue;
-            }
+            let before = ranges.len();
             for (slot, place) in older {
                 ranges.extend(self.must_be_dropped(slot, place).map(|grant| {
                     let ((offset, version), segment) =
                         (place, table.position(&self.segments, slot));
                     (position, RemainingRange { segment, offset, version, grant })
                 }));
+            }
+            if ranges.len() > limits::MAX_PREDECESSORS {
+                ranges.truncate(before);
+                *result = Err(ErrorCode::ObjectReplicaBusy);
             }
         }
         ranges

@@ -29,7 +29,7 @@ pub const MAX_BATCH_KEYS: usize = 4096;
 pub const MAX_SUCCESSORS: usize = 4096;
 
 /// Most ranges of older versions that one reply about places names.
-pub const MAX_PREDECESSORS: usize = 4096;
+pub const MAX_PREDECESSORS: usize = 8 * MAX_BATCH_KEYS;
 
 /// Most objects that one page of a scan looks at.
 pub const MAX_SCAN_OBJECTS: u32 = 16_384;

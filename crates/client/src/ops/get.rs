@@ -261,13 +261,17 @@ impl<'a> GetOp<'a> {
     /// The outcome of dropping what is older than what was looked up.
     fn on_dropped(&mut self, results: &[Result<(), MoveError>]) {
         let failed = self.predecessors.on_dropped(results);
-        let Self { pending, results: answers, .. } = self;
-        pending.retain(|item| {
-            let may_be_read = !failed.contains(&item.position);
-            if !may_be_read {
-                answers[item.position] = Err(ErrorCode::ObjectReplicaBusy);
+        let Self { pending, results: answers, predecessors, .. } = self;
+        pending.retain_mut(|item| {
+            if !failed.contains(&item.position) {
+                return true;
             }
-            may_be_read
+            let is_again = item.look_up_again();
+            match is_again {
+                true => predecessors.pause(),
+                false => answers[item.position] = Err(ErrorCode::ObjectReplicaBusy),
+            }
+            is_again
         });
     }
 
@@ -288,7 +292,7 @@ impl<'a> Op<'a> for GetOp<'a> {
     type Output = Vec<Result<u64, ErrorCode>>;
 
     fn next(&mut self, now: Tick) -> Step<'a> {
-        if let Some(step) = self.predecessors.next() {
+        if let Some(step) = self.predecessors.next(now) {
             return step;
         }
         self.settle(now);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mooncake_types::{ErrorCode, Located, SegmentAddress, SegmentId, Tick};
 
 use super::get::{MAX_ATTEMPTS, Want};
+use super::predecessors::MOST_ATTEMPTS;
 use super::route::{Place, Route};
 use super::span::{Span, spans};
 use super::{Fetch, MoveError};
@@ -31,6 +32,8 @@ pub(super) struct InGet {
     /// The route that was looked up and failed at all its replicas last.
     exhausted: Option<Arc<Route>>,
     pub(super) idle_lookups: u32,
+    /// How often what is older was not dropped.
+    undropped: u32,
     pub(super) attempts: u32,
     /// What to answer if nothing is left to try.
     pub(super) verdict: ErrorCode,
@@ -55,6 +58,7 @@ impl InGet {
             failed: Vec::new(),
             exhausted: None,
             idle_lookups: 0,
+            undropped: 0,
             attempts: 0,
             verdict: ErrorCode::ObjectNotFound,
         }
@@ -98,6 +102,15 @@ impl InGet {
         (self.is_cached, self.is_passing) = (false, !newer.is_empty());
         (self.route, self.successors) = (Some(route), newer);
         Ok(())
+    }
+
+    /// What is older was not dropped: the route may not be used. Whether another one may be looked up.
+    pub(super) fn look_up_again(&mut self) -> bool {
+        self.route = None;
+        self.successors.clear();
+        self.idle_lookups = 0;
+        self.undropped += 1;
+        self.undropped < MOST_ATTEMPTS
     }
 
     /// Settles which replica is read next. When all have failed, the route is dropped, so that a fresh one is looked

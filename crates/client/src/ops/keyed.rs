@@ -1,7 +1,7 @@
 use mooncake_types::{ErrorCode, Reply, Request, Tick};
 
 use super::batches::{Batches, check_key};
-use super::predecessors::Predecessors;
+use super::predecessors::{MOST_ATTEMPTS, Predecessors};
 use super::{CallError, MoveError, Op, Step, unexpected};
 
 /// What one kind of keyed question asks and how its reply reads.
@@ -40,6 +40,9 @@ pub struct Keyed<'a, V: Verb<'a>> {
     /// The same was asked before, and answered well.
     is_repeated: bool,
     predecessors: Predecessors,
+    /// What is older was not dropped, so often: those keys are asked about once more.
+    undropped: u32,
+    asks_again: bool,
     results: Vec<Result<V::Answer, ErrorCode>>,
 }
 
@@ -63,6 +66,8 @@ impl<'a, V: Verb<'a>> Keyed<'a, V> {
             asked_at: Tick::ZERO,
             is_repeated: false,
             predecessors: Predecessors::default(),
+            undropped: 0,
+            asks_again: false,
             results,
         }
     }
@@ -111,13 +116,18 @@ impl<'a, V: Verb<'a>> Op<'a> for Keyed<'a, V> {
     type Output = Vec<Result<V::Answer, ErrorCode>>;
 
     fn next(&mut self, now: Tick) -> Step<'a> {
-        if let Some(step) = self.predecessors.next() {
+        if let Some(step) = self.predecessors.next(now) {
             return step;
         }
         let keys = self.keys;
+        if std::mem::take(&mut self.asks_again) {
+            self.asked_at = now;
+            return Step::Call(self.verb.request(self.asked_keys()));
+        }
         self.asked_at = now;
         self.asked = self.batches.take(|position| keys[position].len());
         self.is_repeated = false;
+        self.undropped = 0;
         match self.asked.is_empty() {
             true => Step::Done,
             false => Step::Call(self.verb.request(self.asked_keys())),
@@ -154,9 +164,19 @@ impl<'a, V: Verb<'a>> Op<'a> for Keyed<'a, V> {
     }
 
     fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
-        for position in self.predecessors.on_dropped(&results) {
+        let failed = self.predecessors.on_dropped(&results);
+        if failed.is_empty() {
+            return;
+        }
+        for &position in &failed {
             self.results[position] = Err(ErrorCode::ObjectReplicaBusy);
         }
+        self.undropped += 1;
+        self.asks_again = self.undropped < MOST_ATTEMPTS;
+        if self.asks_again {
+            self.predecessors.pause();
+        }
+        self.asked.retain(|position| failed.contains(position));
     }
 
     fn finish(self) -> Self::Output {

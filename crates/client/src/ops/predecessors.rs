@@ -1,7 +1,16 @@
 use mooncake_types::mutation::{Rule, is_broken};
-use mooncake_types::{RangeDrop, RemainingRange, SegmentAddress};
+use std::collections::BTreeSet;
+
+use mooncake_types::{RangeDrop, RemainingRange, SegmentAddress, SegmentId, Tick, Version};
 
 use super::{Discard, MoveError, Step};
+
+/// How long after a drop that failed the objects are looked up again, in milliseconds: the master may have another leader by
+/// then, or know that the node is gone.
+const RETRY_MS: u64 = 100;
+
+/// Most attempts.
+pub(super) const MOST_ATTEMPTS: u32 = 4;
 
 /// Older versions of what was looked up, which nodes may still hold. They are dropped before anything newer is read: a later
 /// leader that found them would name them after that. Who put the newer version does the same; but it may have died.
@@ -11,7 +20,10 @@ pub(super) struct Predecessors {
     left: Vec<(usize, Discard)>,
     is_under_way: bool,
     /// What was dropped. The master is not told, so it names it again if it is asked again.
-    dropped: Vec<RangeDrop>,
+    dropped: BTreeSet<(SegmentId, u64, Version)>,
+    /// A pause follows, which ends at that moment once it has begun.
+    must_pause: bool,
+    pause_ends: Option<Tick>,
 }
 
 impl Predecessors {
@@ -31,19 +43,24 @@ impl Predecessors {
             let (Some(&position), Some(segment)) = (position, segment) else { continue };
             let &RemainingRange { offset, version, grant, .. } = range;
             let range = RangeDrop { segment: segment.id, offset, version, grant };
-            if !self.dropped.contains(&range) {
+            if !self.dropped.contains(&(range.segment, offset, version)) {
                 self.left.push((position, Discard { endpoint: segment.endpoint.clone(), range }));
             }
         }
     }
 
-    /// Has them dropped, if there are any.
-    pub(super) fn next<'a>(&mut self) -> Option<Step<'a>> {
-        if self.left.is_empty() {
-            return None;
+    /// Has them dropped, if there are any, and waits as long as it has to.
+    pub(super) fn next<'a>(&mut self, now: Tick) -> Option<Step<'a>> {
+        if !self.left.is_empty() {
+            self.is_under_way = true;
+            let left = self.left.iter().map(|(_, discard)| discard.clone());
+            return Some(Step::Drop(left.collect()));
         }
-        self.is_under_way = true;
-        Some(Step::Drop(self.left.iter().map(|(_, discard)| discard.clone()).collect()))
+        if std::mem::take(&mut self.must_pause) {
+            self.pause_ends = Some(now.after_ms(RETRY_MS));
+        }
+        let until = self.pause_ends.filter(|&until| now < until)?;
+        Some(Step::Wait(until))
     }
 
     /// Whether the outcome of a transfer is that of [`Predecessors::next`].
@@ -51,7 +68,7 @@ impl Predecessors {
         self.is_under_way
     }
 
-    /// The positions of items that may not be read: not all that is older was dropped.
+    /// The positions of items that may not be read yet: not all that is older was dropped.
     pub(super) fn on_dropped(&mut self, results: &[Result<(), MoveError>]) -> Vec<usize> {
         let tried = std::mem::take(&mut self.left);
         self.is_under_way = false;
@@ -60,9 +77,17 @@ impl Predecessors {
         for ((position, discard), result) in tried.into_iter().zip(results) {
             match result {
                 Err(_) if !is_broken(Rule::DropsAreConfirmed) => failed.push(position),
-                _ => self.dropped.push(discard.range),
+                _ => {
+                    let RangeDrop { segment, offset, version, .. } = discard.range;
+                    self.dropped.insert((segment, offset, version));
+                }
             }
         }
         failed
+    }
+
+    /// Some items are to be looked up again, in a while.
+    pub(super) fn pause(&mut self) {
+        self.must_pause = true;
     }
 }

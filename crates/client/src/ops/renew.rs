@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use mooncake_types::{ErrorCode, Reply, SegmentAddress, Tick};
@@ -24,9 +25,10 @@ pub fn renewed(asked_at: Tick, reply: Reply) -> Option<Vec<Renewed>> {
     };
     let lease_end = asked_at.after_ms(lease_ms);
     let segments: Arc<[SegmentAddress]> = segments.into();
+    let newer = successors.iter().map(|(key, _)| *key);
+    let passing: BTreeSet<u32> = newer.chain(predecessors.iter().map(|(key, _)| *key)).collect();
     let renew = |(result, index): (Result<_, ErrorCode>, u32)| {
-        let is_passing = successors.iter().any(|(key, _)| *key == index)
-            || predecessors.iter().any(|(key, _)| *key == index);
+        let is_passing = passing.contains(&index);
         match result.and_then(|located| Route::new(located, &segments, lease_end)) {
             Ok(_) if is_passing => Renewed::Passing,
             Ok(route) => Renewed::Route(Arc::new(route)),

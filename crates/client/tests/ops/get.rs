@@ -89,10 +89,41 @@ fn what_is_older_is_dropped_before_anything_is_read() {
         Turn::Read(2, vec![(0, 1, 16), (1, 1, 32)], vec![OK, OK]),
     ];
     assert_eq!(play_get(&items, turns), vec![Ok(10), Ok(10)]);
-    for results in [vec![BROKEN, OK], vec![OK, STALE], vec![BROKEN, BROKEN]] {
-        let turns = vec![look_up(), drop(results), Turn::Read(2, vec![(0, 1, 16)], vec![OK])];
-        assert_eq!(play_get(&items, turns), vec![Ok(10), Err(ErrorCode::ObjectReplicaBusy)]);
+}
+
+/// Another leader may know more, or the node may be known to be gone by then.
+#[test]
+fn what_is_older_and_was_not_dropped_is_looked_up_a_few_times_again() {
+    let items = [item("a"), item("b")];
+    let place = |counter| located(counter, 10, &[(0, 1, 16 * counter, 10)]);
+    let both = || found_after(vec![place(7), place(8)], &[(1, 2, 64, 3), (1, 0, 0, 4)]);
+    let again = || found_after(vec![place(8)], &[(0, 2, 64, 3), (0, 0, 0, 4)]);
+    let first = || {
+        vec![
+            Turn::Call(0, look(&["a", "b"]), both()),
+            Turn::Drop(1, vec![(2, 64, 3), (0, 0, 4)], vec![BROKEN, OK]),
+            Turn::Wait(1, 101),
+        ]
+    };
+    let mut turns = first();
+    turns.extend([
+        Turn::Call(101, look(&["b"]), again()),
+        // The other was dropped already.
+        Turn::Drop(102, vec![(2, 64, 3)], vec![OK]),
+        Turn::Read(103, vec![(0, 1, 112), (1, 1, 128)], vec![OK, OK]),
+    ]);
+    assert_eq!(play_get(&items, turns), vec![Ok(10), Ok(10)]);
+    let mut turns = first();
+    for attempt in 1..4 {
+        let at = 101 * attempt;
+        turns.push(Turn::Call(at, look(&["b"]), again()));
+        turns.push(Turn::Drop(at + 1, vec![(2, 64, 3)], vec![BROKEN]));
+        if attempt < 3 {
+            turns.push(Turn::Wait(at + 1, at + 101));
+        }
     }
+    turns.push(Turn::Read(404, vec![(0, 1, 112)], vec![OK]));
+    assert_eq!(play_get(&items, turns), vec![Ok(10), Err(ErrorCode::ObjectReplicaBusy)]);
 }
 
 #[test]
@@ -109,16 +140,30 @@ fn what_was_dropped_already_is_not_dropped_again_when_the_lease_has_run_out_mean
 
 #[test]
 fn what_is_older_is_dropped_before_a_route_is_held() {
-    let places = || vec![located(7, 10, &[(0, 1, 16, 10)]), located(8, 10, &[(0, 1, 32, 10)])];
-    for (result, expected) in [(OK, Ok(10)), (BROKEN, Err(ErrorCode::ObjectReplicaBusy))] {
-        let turns = vec![
-            Turn::Call(0, look(&["a", "b"]), found_after(places(), &[(1, 2, 64, 3)])),
-            Turn::Drop(1, vec![(2, 64, 3)], vec![result]),
-        ];
-        let found = play(HoldOp::new(&["a", "b"]), turns);
-        let lens: Vec<_> = found.into_iter().map(|route| route.map(|it| it.object_len())).collect();
-        assert_eq!(lens, [Ok(10), expected]);
+    let place = |counter| located(counter, 10, &[(0, 1, 16 * counter, 10)]);
+    let both = found_after(vec![place(7), place(8)], &[(1, 2, 64, 3)]);
+    let turns = vec![
+        Turn::Call(0, look(&["a", "b"]), both),
+        Turn::Drop(1, vec![(2, 64, 3)], vec![BROKEN]),
+        Turn::Wait(1, 101),
+        Turn::Call(101, look(&["b"]), found_after(vec![place(9)], &[(0, 2, 64, 3)])),
+        Turn::Drop(102, vec![(2, 64, 3)], vec![OK]),
+    ];
+    let found = play(HoldOp::new(&["a", "b"]), turns);
+    let versions: Vec<_> = found.into_iter().map(|route| route.map(|it| it.version())).collect();
+    assert_eq!(versions, [Ok(version(7)), Ok(version(9))]);
+    let both = found_after(vec![place(7), place(8)], &[(1, 2, 64, 3)]);
+    let mut turns = vec![Turn::Call(0, look(&["a", "b"]), both)];
+    for attempt in 1..4 {
+        turns.push(Turn::Drop(101 * attempt, vec![(2, 64, 3)], vec![BROKEN]));
+        turns.push(Turn::Wait(101 * attempt, 101 * attempt + 100));
+        let again = found_after(vec![place(8)], &[(0, 2, 64, 3)]);
+        turns.push(Turn::Call(101 * attempt + 100, look(&["b"]), again));
     }
+    turns.push(Turn::Drop(500, vec![(2, 64, 3)], vec![BROKEN]));
+    let found = play(HoldOp::new(&["a", "b"]), turns);
+    let codes: Vec<_> = found.into_iter().map(|route| route.map(|it| it.version())).collect();
+    assert_eq!(codes, [Ok(version(7)), Err(ErrorCode::ObjectReplicaBusy)]);
 }
 
 #[test]

@@ -81,6 +81,19 @@ fn another_leader_gives_up_what_it_found_of_a_removal() {
     assert!(ranges.iter().all(|range| range.grant.epoch == EPOCH), "what is there is older");
 }
 
+/// More versions of the key are leaving than may be: none of them has to be kept for a reader.
+#[test]
+fn a_version_beside_many_that_leave_is_given_up_too() {
+    let mut world = leader(&[A]);
+    let entries: Vec<_> = (1..=12).map(|it| entry("k", it * KIB, KIB, it)).collect();
+    recover(&mut world, A, &entries);
+    assert_eq!(chain(&mut world, "k").len(), 12);
+    let (results, ranges) = named(retract(&mut world, &["k"], &[old(A, 12 * KIB, 12)]));
+    assert_eq!(results, [Ok(())]);
+    assert!(ranges.iter().any(|range| range.version == version(12)));
+    assert_eq!(chain(&mut world, "k"), []);
+}
+
 /// The node of the first had obeyed the leader of before when it dropped it; what was copied from there is still there.
 #[test]
 fn copies_that_another_leader_made_go_with_what_it_found() {

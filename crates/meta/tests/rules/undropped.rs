@@ -2,8 +2,8 @@
 
 use mooncake_meta::Config;
 use mooncake_types::{
-    CreateTask, ErrorCode, MountOutcome, MountSegment, Pong, RangeDrop, Reply, Request, Scan,
-    ScanAction, ScanPage, SegmentId, TaskKind, Version,
+    CreateTask, Epoch, ErrorCode, MountOutcome, MountSegment, Pong, RangeDrop, Reply, Request,
+    Scan, ScanAction, ScanPage, SegmentId, TaskKind, Version,
 };
 
 use crate::world::{ALICE, BOB, World};
@@ -156,4 +156,40 @@ fn a_node_that_comes_back_empty_at_another_port_starts_empty() {
         assert_eq!(reply, Reply::Mounted(outcome));
         assert_eq!(world.exist("k"), !is_empty);
     }
+}
+
+/// Nodes drop nothing for an epoch before the one that they obey. What a put may have written is not to go with what lies
+/// beneath it.
+#[test]
+fn a_leader_that_outranks_another_names_again_what_is_not_beneath_a_put() {
+    let mut world = pool(1, 64 * KIB);
+    let beneath = world.put("a", KIB).unwrap().what;
+    world.put("b", KIB).unwrap();
+    let alone = world.put("c", KIB).unwrap().what;
+    world.remove("a", false).unwrap();
+    world.remove("c", false).unwrap();
+    let running = world.start(BOB, "d", KIB).unwrap().what;
+    assert_eq!(running.placements[0].offset, beneath.placements[0].offset, "in its place");
+    let before = world.meta.epoch();
+    let seen_epoch = Epoch(before.0 + 5);
+    let (name, endpoint) = ("node-2:12345", "node-2:12345");
+    let (id, len, is_empty) = (SegmentId(2), 64 * KIB, true);
+    let mount = MountSegment { id, name, endpoint, len, seen_epoch, is_empty, run: 1 };
+    world.ask(BOB, &Request::MountSegment(mount));
+    let after = world.meta.epoch();
+    assert!(after > seen_epoch);
+    let named = |world: &mut World| {
+        let fetch = Request::FetchDrops { dropped: vec![], limit: 9 };
+        let Reply::Drops(drops) = world.ask(ALICE, &fetch) else { panic!("no drops") };
+        let mut named: Vec<_> = drops.iter().map(|it| (it.version, it.grant.epoch)).collect();
+        named.sort_unstable();
+        named
+    };
+    assert_eq!(named(&mut world), [(beneath.version, before), (alone.version, after)]);
+    world.advance(1_000);
+    assert_eq!(named(&mut world)[0], (beneath.version, before), "the put is under way still");
+    world.revoke(BOB, "d", &running).unwrap();
+    world.advance(1_000);
+    assert!(named(&mut world).iter().all(|(_, epoch)| *epoch == after));
+    world.check();
 }

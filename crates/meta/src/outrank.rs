@@ -1,0 +1,44 @@
+//! A leader that meets a node which has obeyed a later one goes on under an epoch that is higher still: the node would refuse
+//! its grants, and would drop nothing for it.
+
+use std::collections::BTreeSet;
+
+use mooncake_types::{Epoch, Version};
+
+use crate::Meta;
+use crate::slab::NONE;
+use crate::timeout::Timer;
+
+/// How long puts have that were under way, before it is looked again whether they are over.
+const PUTS_MS: u64 = 1_000;
+
+impl Meta {
+    /// Leads under a higher epoch than `seen`.
+    pub(crate) fn outrank(&mut self, seen: Epoch) {
+        if seen <= self.epoch {
+            return;
+        }
+        self.epoch = Epoch(seen.0 + 1);
+        // Their ranges are reserved.
+        self.leaving.name_again(self.newest_grant());
+        self.name_undropped_again();
+    }
+
+    /// Names what is undropped under this epoch. But what may have been written where a put is under way is newer than what
+    /// lies beneath it, and older than the newest grant: there it has to wait until that is over.
+    pub(crate) fn name_undropped_again(&mut self) {
+        let puts = self.processing.iter(&self.ranges).map(|id| self.ranges[id].object);
+        let copies = self.tasks.processing.iter().map(|(_, number)| self.tasks.known[number].copy);
+        let mut beneath: BTreeSet<(u32, (u64, Version))> = BTreeSet::new();
+        for object in puts.chain(copies.filter(|&copy| copy != NONE)) {
+            for (_, range) in self.ranges_of(object) {
+                let offset = self.segments[range.segment].allocator.range(range.handle).offset;
+                let places = self.undropped.overlapping(range.segment, offset, range.len);
+                beneath.extend(places.into_iter().map(|place| (range.segment, place)));
+            }
+        }
+        if self.undropped.name_again(self.newest_grant(), &beneath) {
+            self.timers.insert((self.now.after_ms(PUTS_MS), Timer::NameAgain));
+        }
+    }
+}
