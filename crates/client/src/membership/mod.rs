@@ -385,9 +385,9 @@ impl Membership {
         // A leader that is behind what the nodes have seen learns it from the mount, and must catch up.
         let is_behind = pong.epoch < self.seen_epoch;
         self.see_epoch(pong.epoch);
-        // While some are still to be mounted it is no news that the master lacks them.
-        // A leader that refused one may know the segment from before, and not ask for it.
+        // A leader that refused a segment may know it from before, and not ask for it.
         let lacks_one = pong.need_remount || self.mounting.refusal().is_some();
+        // While some are still to be mounted it is no news that the master lacks them.
         let lacks_one = lacks_one && self.mounting.segment() >= self.segments.len();
         if lacks_one || is_behind || self.mounted_under != Some(pong.epoch) {
             self.mounting.begin();
