@@ -1,6 +1,6 @@
-use mooncake_types::mutation::{Rule, is_broken};
 use std::collections::BTreeSet;
 
+use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{RangeDrop, RemainingRange, SegmentAddress, SegmentId, Tick, Version};
 
 use super::{Discard, MoveError, Step};
