@@ -25,7 +25,7 @@ pub(crate) struct Attributes<'a> {
     pub(crate) data_type: u8,
     /// The name of the group; empty for none.
     pub(crate) group: &'a str,
-    /// Readers could have routes to an older version of the key when this one was granted.
+    /// Nodes may have held an older version of the key when this one was granted.
     pub(crate) replaces: bool,
     /// Replicas that were asked for, 1 to [`limits::MAX_REPLICAS`].
     pub(crate) replicas: u32,
@@ -121,7 +121,10 @@ impl Meta {
             data_type: record.data_type,
             group: self.group_name(object).unwrap_or_default(),
             replaces: record.state == ObjectState::Waiting
-                || !self.leaving.of_key(&record.key).is_empty(),
+                || self.is_replacing(object)
+                || !self.leaving.of_key(&record.key).is_empty()
+                || self.undropped.len() > 0
+                    && self.undropped.of_key(self.index.hash(&record.key)).next().is_some(),
             replicas: record.asked.replicas(),
         }
         .encode()

@@ -1,5 +1,6 @@
 //! Drain jobs: segments whose replicas are moved to others, so that their nodes can leave. This file keeps the jobs;
-//! `drain_walk` looks for what is to be moved and says when a job is over, `drain_move` chooses where to, `drain_report` tells.
+//! `drain_walk` looks for what is to be moved and says when a job is over, `drain_move` chooses where to, `drain_release` lets go of
+//! what need not be moved, `drain_report` tells.
 //!
 //! A job goes over all ranges in passes, a bounded page at a time. In each pass a replica on its segments is tried once;
 //! after [`MOST_FAILED_PASSES`] passes that left something that cannot be moved it has failed.
@@ -13,6 +14,7 @@ use mooncake_types::{
 };
 
 use crate::Meta;
+use crate::drain_release::Withheld;
 use crate::task::Ending;
 
 /// Passes that leave something that cannot be moved before a job gives up.
@@ -111,6 +113,7 @@ pub(crate) struct Drains {
     /// Ended since the shell last asked.
     news: Vec<u32>,
     created: u32,
+    pub(crate) withheld: Withheld,
 }
 
 impl Drains {
@@ -374,6 +377,7 @@ impl Meta {
         (job.status, job.updated) = (status, now);
         let ids: Vec<SegmentId> = job.sources.iter().map(|source| source.id).collect();
         self.drains.remember(number);
+        self.drains.withheld.forget_job(number);
         if status == DrainStatus::Succeeded {
             // What failed has gone since.
             self.drains.job(number).pass = Pass::default();

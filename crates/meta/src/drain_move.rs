@@ -1,7 +1,5 @@
 //! Where what is drained goes to.
 
-use mooncake_types::{ErrorCode, SegmentState};
-
 use crate::Meta;
 use crate::place::Pieces;
 
@@ -52,35 +50,5 @@ impl Meta {
             true => !self.segments.grantable().is_empty(),
             false => named.any(|&slot| self.segments[slot].takes_puts()),
         }
-    }
-
-    /// Drops a replica that cannot be moved, if another can be read that stays.
-    ///
-    /// # Errors
-    /// [`ErrorCode::NoAvailableHandle`] if none can; [`ErrorCode::ObjectHasLease`] while readers may have routes to it: they
-    /// would find what is replaced meanwhile.
-    pub(crate) fn release_drained(
-        &mut self,
-        number: u32,
-        object: u32,
-        replica: u8,
-    ) -> Result<(), ErrorCode> {
-        let stays = |slot: u32| {
-            let segment = &self.segments[slot];
-            segment.serves() && matches!(segment.state, SegmentState::Ok | SegmentState::Recovering)
-        };
-        let going = self
-            .ranges_of(object)
-            .filter(|(_, range)| !stays(range.segment))
-            .fold(1u32 << replica, |set, (_, range)| set | 1 << range.replica);
-        if self.ranges_of(object).all(|(_, range)| going & 1 << range.replica != 0) {
-            return Err(ErrorCode::NoAvailableHandle);
-        }
-        if self.is_leased(object) {
-            return Err(ErrorCode::ObjectHasLease);
-        }
-        self.free_replicas(object, 1 << replica);
-        self.count_released(number);
-        Ok(())
     }
 }

@@ -90,7 +90,7 @@ impl Meta {
     /// Has a replica moved, or says why not.
     fn drain_unit(&mut self, number: u32, object: u32, replica: u8, slots: &[u32]) {
         let is_busy = self.tasks.by_object.contains_key(&object)
-            || self.recovery.unsettled.contains(&object)
+            || self.is_unsettled(object)
             || self.unreadable_replicas(object) & 1 << replica != 0;
         if is_busy {
             self.drains.job(number).pass.blocked += 1;

@@ -279,8 +279,8 @@ impl Meta {
             self.note_soft_pin(object, (ttl_ms.min(self.config.max_soft_pin_ttl_ms), slides));
             self.begin_soft_pin(object);
         }
-        if attributes.replaces && !self.recovery.has_settled() {
-            self.recovery.unsettled.insert(object);
+        if attributes.replaces {
+            self.note_replacing(object);
         }
         self.lease_found(object);
     }

@@ -6,7 +6,7 @@
 //! drive it a million steps a second and replay every one.
 //!
 //! Enter at [`Meta`]. Each file is one verb or noun of the master: `put`, `read`, `remove`, `place`, `evict`,
-//! `mount`, `outrank`, `recover`, `inventory`, `review`, `shadow`, `replay`, `listing`, `undropped`, `sight`, `timeout`, `pin`, `upsert`, `group`, `clear`, `drain`, `drain_walk`, `drain_move`, `suspension`, `task_create`, `task_fetch`, `task_end`, `repair`, `replicate`; `record` has what is kept for each object;
+//! `mount`, `outrank`, `recover`, `inventory`, `review`, `shadow`, `replacing`, `replay`, `listing`, `undropped`, `sight`, `timeout`, `pin`, `upsert`, `group`, `clear`, `drain`, `drain_walk`, `drain_move`, `drain_release`, `suspension`, `task_create`, `task_fetch`, `task_end`, `repair`, `replicate`; `record` has what is kept for each object;
 //! `class`, `reuse` and `ghosts` have what eviction knows about the use of objects; `check` has the invariants.
 //!
 //! Costs: a look-up, a grant and an eviction each touch only the objects that they are about. The queues in which
@@ -23,6 +23,7 @@ mod config;
 mod disowned;
 mod drain;
 mod drain_move;
+mod drain_release;
 mod drain_report;
 mod drain_walk;
 mod evict;
@@ -50,6 +51,7 @@ mod recover;
 mod remains;
 mod remove;
 mod repair;
+mod replacing;
 mod replay;
 mod replicas;
 mod replicate;

@@ -46,7 +46,7 @@ impl Meta {
     pub(crate) fn is_readable(&self, object: u32) -> bool {
         self.objects[object].state == ObjectState::Complete
             && self.has_replica_but(object, self.unreadable_replicas(object))
-            && !self.recovery.unsettled.contains(&object)
+            && !self.is_unsettled(object)
     }
 
     /// Whether the object is finished and at least one replica exists, in sight or not.
@@ -55,17 +55,26 @@ impl Meta {
             && self.has_replica_but(object, self.dead_replicas(object))
     }
 
-    fn has_replica_but(&self, object: u32, set: u32) -> bool {
+    pub(crate) fn has_replica_but(&self, object: u32, set: u32) -> bool {
         set == 0 || self.ranges_of(object).any(|(_, range)| set & 1 << range.replica == 0)
     }
 
-    /// Where the replicas of an object lie that can be read.
+    /// Where the replicas of an object lie that readers are to read.
     pub(crate) fn locate(&self, object: u32, table: &mut AddressTable) -> Located {
+        self.locate_but(object, self.unnamed_replicas(object), table)
+    }
+
+    /// Where the replicas of an object lie, but for those in `unnamed` (bits).
+    pub(crate) fn locate_but(
+        &self,
+        object: u32,
+        unnamed: u32,
+        table: &mut AddressTable,
+    ) -> Located {
         let record = &self.objects[object];
-        let dead = self.unreadable_replicas(object);
         let placements = self
             .ranges_of(object)
-            .filter(|(_, range)| dead & 1 << range.replica == 0)
+            .filter(|(_, range)| unnamed & 1 << range.replica == 0)
             .map(|(_, range)| self.placement(range, table))
             .collect();
         Located { version: record.version, len: record.len, placements }
@@ -193,6 +202,7 @@ impl Meta {
             }
             at = range.sibling;
         }
+        self.drains.withheld.forget(object, set);
         self.note_replicas(object);
         freed_bytes
     }
@@ -220,7 +230,7 @@ impl Meta {
         self.forget_replicas(object);
         self.forget_soft_pin(object);
         self.leave_group(object);
-        self.recovery.unsettled.remove(&object);
+        self.forget_replacing(object);
         self.objects.remove(object);
     }
 

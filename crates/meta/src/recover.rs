@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::fast::FixedState;
-use hashbrown::HashSet;
+use hashbrown::HashMap;
 use mooncake_types::{
     Epoch, MountOutcome, MountSegment, Request, ScanAction, SegmentId, SegmentState, Tick, Version,
 };
@@ -17,6 +17,7 @@ use mooncake_types::{
 use crate::config::Config;
 use crate::members::{Effect, Members, Record};
 use crate::pieces::Pieces;
+use crate::replacing::Replacing;
 use crate::replay::Shadows;
 use crate::segments::{Progress, Segment};
 use crate::slab::NONE;
@@ -41,10 +42,10 @@ pub(crate) struct Recovery {
     unheard: Option<Tick>,
     /// Members may still report, and unknown segments be adopted.
     is_open: bool,
-    /// Hashes of the keys that were put, removed or cleared while members were missing.
-    touched: HashSet<u64, FixedState>,
-    /// Objects that nobody may read yet: readers may have routes to an older version that was not reported.
-    pub(crate) unsettled: BTreeSet<u32>,
+    /// Hashes of the keys that were put, removed, cleared or lost while members were missing, each with the version below
+    /// which nothing is believed any more.
+    touched: HashMap<u64, Version, FixedState>,
+    pub(crate) replacing: Replacing,
     /// Stripes that have not found all their neighbours, by the version of their object.
     pub(crate) pieces: BTreeMap<Version, Pieces>,
     pub(crate) shadows: Shadows,
@@ -64,14 +65,24 @@ impl Recovery {
         }
     }
 
-    /// Whether a key with this hash was changed while members were missing.
-    pub(crate) fn is_touched(&self, hash: u64) -> bool {
-        self.touched.contains(&hash)
+    /// Whether what was reported of a key with this hash is older than what became of it while members were missing.
+    fn is_overruled(&self, hash: u64, version: Version) -> bool {
+        self.touched.get(&hash).is_some_and(|&below| version < below)
     }
 
-    /// Whether an object that was granted beside an older version may be read at once.
+    /// Whether nobody has a route from under an earlier leader any more.
     pub(crate) fn has_settled(&self) -> bool {
         self.has_settled
+    }
+
+    /// Whether, beyond that, no later leader believes what this one has not heard of.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.has_settled && self.serves
+    }
+
+    /// Whether anybody may report what this leader does not know yet.
+    pub(crate) fn may_report(&self) -> bool {
+        self.is_open && (self.is_fresh || !self.missing.is_empty())
     }
 
     /// Whether any segment may tell what it holds.
@@ -177,14 +188,21 @@ impl Meta {
 
     /// Remembers that a key was changed, as long as somebody may report an older version of it.
     pub(crate) fn touch(&mut self, key: &str) {
-        let may_report = self.recovery.is_fresh || !self.recovery.missing.is_empty();
-        if !self.recovery.is_open || !may_report {
+        // All that is reported is of earlier leaders.
+        let newest = Version { epoch: self.epoch, counter: 0 };
+        if self.recovery.may_report() {
+            self.touch_below(self.index.hash(key), newest);
+        }
+    }
+
+    /// Remembers that nothing of a key with this hash is believed below a version.
+    pub(crate) fn touch_below(&mut self, hash: u64, version: Version) {
+        if !self.recovery.may_report() {
             return;
         }
-        let hash = self.index.hash(key);
-        let recovery = &mut self.recovery;
-        recovery.touched.insert(hash);
-        if recovery.touched.len() >= MOST_TOUCHED {
+        let below = self.recovery.touched.entry(hash).or_default();
+        *below = version.max(*below);
+        if self.recovery.touched.len() >= MOST_TOUCHED {
             self.close_window();
         }
     }
@@ -243,7 +261,7 @@ impl Meta {
             self.settle();
             if !self.recovery.is_fresh {
                 self.drop_pieces();
-                self.recovery.touched = HashSet::default();
+                self.recovery.touched = HashMap::default();
             }
         }
     }
@@ -257,6 +275,7 @@ impl Meta {
         let is_known = self.recovery.missing.is_empty()
             || (self.recovery.has_settled && self.recovery.missing.iter().all(is_behind));
         self.recovery.serves = is_known;
+        self.forget_all_replacing_if_due();
         if is_known && self.config.suspension_ms > 0 {
             let slots: Vec<u32> = self.segments.iter().map(|(slot, _)| slot).collect();
             slots.into_iter().for_each(|slot| self.catch_up(slot));
@@ -265,7 +284,7 @@ impl Meta {
 
     fn settle(&mut self) {
         self.recovery.has_settled = true;
-        self.recovery.unsettled.clear();
+        self.forget_all_replacing_if_due();
     }
 
     /// Routes from under an earlier leader are over: who has not reported has to wait no longer for the missing.
@@ -299,7 +318,8 @@ impl Meta {
             self.emit(Effect::Strike(id));
         }
         self.drop_pieces();
-        self.recovery.touched = HashSet::default();
+        self.recovery.touched = HashMap::default();
+        self.forget_all_replacing_if_due();
     }
 
     fn drop_pieces(&mut self) {
@@ -322,6 +342,7 @@ impl Meta {
     /// Whether what was reported of a key gives way to what happened since this leader began.
     pub(crate) fn gives_way(&self, hash: u64, holder: u32, version: Version) -> bool {
         let is_current = holder != NONE && self.objects[holder].version == version;
-        self.recovery.is_touched(hash) && !is_current && self.obeys(Rule::LatecomersGiveWay)
+        let is_overruled = self.recovery.is_overruled(hash, version) && !is_current;
+        is_overruled && self.obeys(Rule::LatecomersGiveWay)
     }
 }

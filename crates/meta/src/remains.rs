@@ -147,7 +147,7 @@ impl Meta {
         let stays = stays && !is_broken(Rule::LeavingRangesAreReserved);
         self.forget_soft_pin(object);
         self.leave_group(object);
-        self.recovery.unsettled.remove(&object);
+        self.forget_replacing(object);
         self.forget_replicas(object);
         let record = &mut self.objects[object];
         record.state = ObjectState::Replaced;

@@ -90,7 +90,7 @@ impl Meta {
         }
         let complete = self.objects[object].state == ObjectState::Complete;
         let mut table = AddressTable::default();
-        let located = self.locate(object, &mut table);
+        let located = self.locate_but(object, self.unreadable_replicas(object), &mut table);
         Some(KeyReport {
             complete,
             data_type: self.objects[object].data_type,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mooncake_client::node::{Clearance, EntryState, Ledger, check_epoch};
+use mooncake_client::node::{Clearance, EntryState, Ledger, check_epoch, obeys_drop};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 use crate::desk::Desk;
@@ -155,7 +155,7 @@ impl Node {
     ) -> Result<Vec<Writer>, ErrorCode> {
         let RangeDrop { segment, offset, version, grant } = *range;
         if segment == self.segment {
-            if grant.epoch < epoch {
+            if !obeys_drop(epoch, grant) {
                 return Err(ErrorCode::InvalidVersion);
             }
             let gone = self.ledger.drop_version(offset, version, grant);

@@ -55,6 +55,18 @@ fn l8_remains_are_dropped() {
     finds(Rule::RemainsAreDropped, &[Kind::Calm, Kind::Network], 200);
 }
 
+/// The writer must die between the end of its put and the drop, and the master before it was told.
+#[test]
+#[ignore = "a minute: it takes thousands of seeds"]
+fn l8_readers_drop_what_is_older_first() {
+    finds(Rule::PredecessorsAreDropped, &[Kind::Masters], 10_000);
+}
+
+#[test]
+fn old_leaders_have_nothing_dropped() {
+    finds(Rule::OldLeadersDropsAreRefused, &[Kind::Leaders], 2_000);
+}
+
 #[test]
 fn l8_leaving_ranges_are_reserved() {
     finds(Rule::LeavingRangesAreReserved, &[Kind::Calm, Kind::Network], 200);

@@ -15,6 +15,10 @@ pub enum Rule {
     OlderWritersStopFirst,
     /// L8: a removal or a replacement is over only when no node holds the old version any more.
     RemainsAreDropped,
+    /// L8: whoever reads a version has dropped first what nodes may hold of older ones.
+    PredecessorsAreDropped,
+    /// A node drops nothing for a leader before the one that it obeys.
+    OldLeadersDropsAreRefused,
     /// L8: a range that readers may have routes to is not granted again.
     LeavingRangesAreReserved,
     /// A lookup grants a lease, and what is leased is not evicted.
@@ -49,13 +53,15 @@ pub enum Rule {
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 21] = [
+    pub const ALL: [Rule; 23] = [
         Rule::OverlappedEntriesAreDropped,
         Rule::AllPartsAreThere,
         Rule::OldLeadersAreRefused,
         Rule::OlderGrantsAreRefused,
         Rule::OlderWritersStopFirst,
         Rule::RemainsAreDropped,
+        Rule::PredecessorsAreDropped,
+        Rule::OldLeadersDropsAreRefused,
         Rule::LeavingRangesAreReserved,
         Rule::ReadsGrantLeases,
         Rule::RemovalsReachTheNodes,

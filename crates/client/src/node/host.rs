@@ -187,6 +187,13 @@ pub fn check_epoch(seen: Epoch, epoch: Epoch, grant: Version) -> Result<(), Erro
     }
 }
 
+/// Whether a drop may be done that the leader of `grant` named, at a node that has `seen` this epoch at least. A later
+/// leader may have been told that the entry is there, and have had it copied: only that one can say what is to go.
+#[must_use]
+pub fn obeys_drop(seen: Epoch, grant: Version) -> bool {
+    grant.epoch >= seen || is_broken(Rule::OldLeadersDropsAreRefused)
+}
+
 impl SegmentHost for Host {
     fn owns(&self, segment: SegmentId) -> bool {
         self.segment(segment).is_ok()
@@ -240,8 +247,7 @@ impl SegmentHost for Host {
         if range.grant.epoch >= limits::HIGHEST_EPOCH {
             return Err(ErrorCode::InvalidVersion);
         }
-        // A later leader may have been told that it is there, and have had it copied: only that one can say what is to go.
-        let obeys = || range.grant.epoch >= self.epoch();
+        let obeys = || obeys_drop(self.epoch(), range.grant);
         match segment.id() == range.segment {
             true => segment.drop_entry(range, obeys),
             false => Ok(()),

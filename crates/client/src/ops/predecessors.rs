@@ -34,7 +34,7 @@ impl Predecessors {
         segments: &[SegmentAddress],
         positions: &[usize],
     ) {
-        if is_broken(Rule::RemainsAreDropped) {
+        if is_broken(Rule::RemainsAreDropped) || is_broken(Rule::PredecessorsAreDropped) {
             return;
         }
         for (key, range) in ranges {

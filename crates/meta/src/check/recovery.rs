@@ -149,14 +149,14 @@ impl Meta {
         ensure("every record of stripes is known", records == waiting, || {
             format!("{records} records, {waiting} known")
         })?;
-        let unsettled = &self.recovery.unsettled;
+        let replacing: Vec<u32> = self.recovery.replacing.iter().collect();
+        let is_over = self.recovery.is_settled() && !self.recovery.may_report();
         let is_complete =
             |&id: &u32| self.objects.get(id).is_some_and(|it| it.state == ObjectState::Complete);
         ensure(
             "only finished objects wait for older versions",
-            unsettled.iter().all(is_complete)
-                && (unsettled.is_empty() || !self.recovery.has_settled()),
-            || format!("{unsettled:?}"),
+            replacing.iter().all(is_complete) && (replacing.is_empty() || !is_over),
+            || format!("{replacing:?}"),
         )
     }
 }

@@ -32,6 +32,20 @@ impl Meta {
         })
     }
 
+    pub(super) fn every_replica_that_is_left_out_is_drained(&self) -> Check {
+        for (object, replica, job) in self.drains.withheld.iter() {
+            let is_there = self
+                .objects
+                .get(object)
+                .is_some_and(|_| self.ranges_of(object).any(|(_, range)| range.replica == replica));
+            let is_running = self.drains.get(job).is_some_and(|job| !job.status.has_ended());
+            ensure("what look-ups leave out is drained", is_there && is_running, || {
+                format!("replica {replica} of object {object}, for job {job}")
+            })?;
+        }
+        Ok(())
+    }
+
     pub(super) fn every_extra_replica_stands_in_for_none(&self) -> Check {
         let mut known = 0;
         for (id, object) in self.objects.iter() {

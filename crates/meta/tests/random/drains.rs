@@ -2,7 +2,7 @@
 
 use mooncake_types::{DrainOrder, DrainStatus, SegmentState};
 
-use crate::model::Run;
+use crate::model::{Extent, Run};
 
 impl Run {
     pub(crate) fn drain(&mut self, nth: u64, targets: usize) {
@@ -22,6 +22,19 @@ impl Run {
             let drained = states.iter().filter(|segment| *segment.name == *order.segments[0]);
             assert!(drained.map(|segment| segment.state).all(|it| it == SegmentState::Draining));
         }
+    }
+
+    /// Whether readers are sent to some of the places that they might read at, and the others are drained.
+    pub(crate) fn leaves_out_drained(&self, named: &[Extent], expected: &[Extent]) -> bool {
+        let segments = self.world.meta.segments();
+        let is_drained = |&(id, ..): &Extent| {
+            let segment = segments.iter().find(|segment| segment.id == id);
+            segment.is_some_and(|segment| segment.state == SegmentState::Draining)
+        };
+        let mut left_out = expected.iter().filter(|extent| !named.contains(extent));
+        !named.is_empty()
+            && named.iter().all(|extent| expected.contains(extent))
+            && left_out.all(is_drained)
     }
 
     pub(crate) fn cancel_drain(&mut self) {

@@ -3,6 +3,7 @@
 mod clear;
 mod drain;
 mod drain_changes;
+mod drain_release;
 mod evict;
 mod group;
 mod place;
@@ -10,6 +11,7 @@ mod predecessors;
 mod put;
 mod recovery;
 mod recovery_inventory;
+mod recovery_replacing;
 mod remains;
 mod repair;
 mod replicate;

@@ -251,27 +251,6 @@ fn the_highest_version_of_a_key_is_served_behind_those_that_readers_may_hold() {
 }
 
 #[test]
-fn what_was_granted_beside_an_older_version_waits_for_the_others() {
-    let mut old = World::new(Config::default());
-    old.mount(ALICE, 1, 256 * KIB).unwrap();
-    let plain = old.put("k", KIB).unwrap().what;
-    assert_eq!(plain.attributes, [0u8; 0]);
-    let attributes = old.upsert(ALICE, "k", KIB).unwrap().what.attributes;
-    let newer = InventoryEntry { attributes: &attributes, ..entry("k", 0, KIB, 2) };
-
-    let mut world = leader(&[A, B]);
-    recover(&mut world, A, &[newer]);
-    assert_eq!(chain(&mut world, "k"), [0u64; 0], "B may hold what readers have routes to");
-    recover(&mut world, B, &[entry("k", 0, KIB, 1)]);
-    assert_eq!(chain(&mut world, "k"), [1, 2]);
-
-    let mut world = leader(&[A, B]);
-    recover(&mut world, A, &[newer]);
-    world.advance(5_000);
-    assert_eq!(chain(&mut world, "k"), [2], "no route is left");
-}
-
-#[test]
 fn pins_groups_and_types_come_back() {
     let mut old = World::new(Config::default());
     old.mount(ALICE, 1, 256 * KIB).unwrap();
