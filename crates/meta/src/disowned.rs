@@ -7,8 +7,9 @@ use mooncake_types::SegmentId;
 /// Most segments that are remembered; the oldest are forgotten.
 const MOST: usize = 4_096;
 
-/// Segments that their clients took back before this leader had them. A mount that was sent before may come late, or have to
-/// wait for the record, and must not bring in what nobody serves.
+/// Segments that no mount may bring back under this leader: those that their clients took back before this leader had them,
+/// of which a mount that was sent before may come late; and those that were given up while something might yet be written
+/// there. Their nodes call them otherwise, and come back with nothing in them.
 #[derive(Debug, Default)]
 pub(crate) struct Disowned {
     ids: HashSet<SegmentId, FixedState>,

@@ -273,6 +273,11 @@ impl Meta {
 
     /// The content of a segment counts as lost from here on.
     pub(crate) fn leave_pool(&mut self, slot: u32) {
+        // What was granted and is not finished may be written there late, and nobody would know of it.
+        let allocations = self.segments[slot].allocator.allocations() as u64;
+        if self.undropped.count(slot) > 0 || self.finished_ranges(slot) < allocations {
+            self.disowned.note(self.segments[slot].id);
+        }
         self.forget_pieces_on(slot);
         self.undropped.forget(slot);
         self.reviews.forget(slot);

@@ -75,6 +75,10 @@ impl Meta {
     /// The object of a key as readers see it: a finished one out of sight is not there, but a put that is to take its
     /// place may be.
     pub(crate) fn find_readable(&mut self, key: &str) -> Option<u32> {
+        let object = self.find(key)?;
+        if self.is_readable(object) {
+            return Some(object);
+        }
         let object = self.find_living(key)?;
         match self.objects[object].state == ObjectState::Complete && !self.is_readable(object) {
             true => self.heir(key),

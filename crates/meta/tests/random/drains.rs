@@ -29,7 +29,8 @@ impl Run {
         let segments = self.world.meta.segments();
         let is_drained = |&(id, ..): &Extent| {
             let segment = segments.iter().find(|segment| segment.id == id);
-            segment.is_some_and(|segment| segment.state == SegmentState::Draining)
+            let states = [SegmentState::Draining, SegmentState::GracefullyUnmounting];
+            segment.is_some_and(|segment| states.contains(&segment.state))
         };
         let mut left_out = expected.iter().filter(|extent| !named.contains(extent));
         !named.is_empty()

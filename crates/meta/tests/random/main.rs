@@ -17,7 +17,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use action::{Action, Dice, KEYS, KIB, draw, name, segment, segments_of};
+use action::{Action, Dice, KEYS, KIB, draw, name, segment};
 use model::{Model, RARE, Run};
 use mooncake_meta::{AllocatorKind, Config, Replication, ReplicationMode, Strategy};
 use mooncake_types::{ClientId, Reply, Request};
@@ -30,6 +30,7 @@ impl Run {
             model: Model::default(),
             config,
             met: BTreeMap::new(),
+            renamed: BTreeMap::new(),
         }
     }
 
@@ -39,13 +40,13 @@ impl Run {
             Action::Ping { client } => self.ping(ClientId(*client)),
             Action::Disconnect { client } => self.disconnect(ClientId(*client)),
             Action::Report { client, id } => {
-                self.world.report(ClientId(*client), &[], &segments_of(*id));
+                self.world.report(ClientId(*client), &[], &self.segments_called(*id));
             }
             Action::Mount { client, id, len } => {
-                let _ = self.world.mount(ClientId(*client), segment(*id, *len), *len);
+                self.mount(ClientId(*client), segment(*id, *len), *len);
             }
             Action::Unmount { client, id, grace_ms } => {
-                for id in segments_of(*id) {
+                for id in self.segments_called(*id) {
                     let _ = self.world.unmount(ClientId(*client), id.0, *grace_ms);
                 }
             }

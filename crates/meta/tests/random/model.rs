@@ -97,6 +97,8 @@ pub(crate) struct Run {
     pub(crate) config: Config,
     /// How often what is rare has happened.
     pub(crate) met: BTreeMap<&'static str, u64>,
+    /// How often a segment was told to call itself otherwise.
+    pub(crate) renamed: BTreeMap<SegmentId, u128>,
 }
 
 /// What random worlds must have met to have tested anything.

@@ -5,7 +5,7 @@ use mooncake_types::{
     SegmentState, SoftPin,
 };
 
-use crate::action::{Start, name, segments_of};
+use crate::action::{Start, name};
 use crate::model::{Object, Put, Run, extents};
 use crate::world::Placed;
 
@@ -19,7 +19,7 @@ impl Run {
             _ => SoftPin::Preserve,
         };
         let excluded: Vec<SegmentId> =
-            start.exclude.iter().flat_map(|&id| segments_of(id)).collect();
+            start.exclude.iter().flat_map(|&id| self.segments_called(id)).collect();
         let config = ReplicateConfig {
             replica_num: start.replicas,
             soft_pin,

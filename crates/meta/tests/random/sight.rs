@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use mooncake_meta::SegmentReport;
 use mooncake_types::{ClientId, SegmentId, SegmentState};
 
+use crate::action::segments_of;
 use crate::model::{Extent, Model, Object, Run};
 
 /// The extents of an object, replica by replica.
@@ -19,6 +21,30 @@ pub(crate) fn replicas(object: &Object) -> Vec<Vec<Extent>> {
     }
     assert_eq!(len, 0, "{object:?} has half a replica");
     all
+}
+
+/// What a segment is called for the next time lies so far from what it was called before.
+const NEW_NAME: u128 = 1 << 40;
+
+impl Run {
+    fn called(&self, id: SegmentId) -> SegmentId {
+        SegmentId(id.0 + self.renamed.get(&id).copied().unwrap_or(0) * NEW_NAME)
+    }
+
+    pub(crate) fn segments_called(&self, id: u128) -> [SegmentId; 3] {
+        segments_of(id).map(|id| self.called(id))
+    }
+
+    /// A node that may not come back as it was called calls its segment otherwise, as nodes do.
+    pub(crate) fn mount(&mut self, client: ClientId, id: u128, len: u64) {
+        let id = SegmentId(id);
+        let mounted = self.world.mount(client, self.called(id).0, len);
+        let is_there = |it: &SegmentReport| it.id == self.called(id);
+        if mounted.is_err() && !self.world.meta.segments().iter().any(is_there) {
+            *self.renamed.entry(id).or_default() += 1;
+            let _ = self.world.mount(client, self.called(id).0, len);
+        }
+    }
 }
 
 impl Model {

@@ -30,7 +30,12 @@ fn an_unmounted_segment_takes_its_objects_along() {
     world.check();
     assert_eq!(world.end(ALICE, "running", &running.what, 0), Ok(()));
     assert_eq!(world.get("running").unwrap().what.placements.len(), 1);
-    assert_eq!(world.mount(BOB, 2, 64 * KIB), Ok(()), "it may come back");
+    assert_eq!(
+        world.mount(BOB, 2, 64 * KIB),
+        Err(ErrorCode::SegmentAlreadyExists),
+        "writers of before may be on their way there"
+    );
+    assert_eq!(world.mount(BOB, 3, 64 * KIB), Ok(()), "it may come back under another id");
     world.check();
 }
 
