@@ -2,7 +2,10 @@ use std::time::{Duration, Instant};
 
 use mooncake_types::Tick;
 
-/// The master's monotonic clock; its zero is the start of the master.
+/// At this tick the master starts, a day after zero: what is reckoned back from the first moments has a tick too.
+const FIRST: Tick = Tick(24 * 3600 * 1000);
+
+/// The master's monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: Instant,
@@ -15,16 +18,14 @@ impl Clock {
 
     /// The tick that `instant` lies in.
     pub(crate) fn tick(self, instant: Instant) -> Tick {
-        Tick(
-            u64::try_from(instant.saturating_duration_since(self.start).as_millis())
-                .unwrap_or(u64::MAX),
-        )
+        let since_ms = instant.saturating_duration_since(self.start).as_millis();
+        FIRST.after_ms(u64::try_from(since_ms).unwrap_or(u64::MAX))
     }
 
     /// The first instant of a tick, or the farthest that a timer takes.
     pub(crate) fn instant(self, tick: Tick) -> Instant {
         const FARTHEST_MS: u64 = 10 * 365 * 24 * 3600 * 1000;
-        self.start + Duration::from_millis(tick.0.min(FARTHEST_MS))
+        self.start + Duration::from_millis(tick.since_ms(FIRST).min(FARTHEST_MS))
     }
 }
 
@@ -36,7 +37,8 @@ mod tests {
     fn ticks_and_instants_agree() {
         let clock = Clock::start();
         for ms in [0, 1, 999, 86_400_000] {
-            assert_eq!(clock.tick(clock.instant(Tick(ms))), Tick(ms));
+            let tick = FIRST.after_ms(ms);
+            assert_eq!(clock.tick(clock.instant(tick)), tick);
         }
         assert!(clock.instant(Tick(u64::MAX)) > clock.instant(Tick(0)));
     }

@@ -120,7 +120,7 @@ fn meta(config: &Config, term: &Term, now: Tick) -> Meta {
     pool.suspension_ms = u64::try_from(suspension.as_millis()).unwrap_or(u64::MAX);
     match term.is_recorded {
         true => Meta::recover(pool, epoch, now, &record(&term.leadership)),
-        false => Meta::new(pool, epoch),
+        false => Meta::unrecorded(pool, epoch, now),
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_meta::{Config, Meta};
 use mooncake_types::{
-    ClientId, Epoch, KeyVersion, MountSegment, PutEnd, PutItem, PutStart, ReplicateConfig, Reply,
+    ClientId, Epoch, MountSegment, PutEnd, PutItem, PutRevoke, PutStart, ReplicateConfig, Reply,
     Request, Scan, ScanAction, SegmentId, Tick,
 };
 
@@ -82,7 +82,12 @@ fn put_all(meta: &mut Meta, keys: &[String], now: Tick) -> (f64, f64) {
         let ended: Vec<_> = batch.iter().zip(results).filter_map(end).collect();
         let puts = ended
             .iter()
-            .map(|(key, version)| PutEnd { key, version: *version, failed_replicas: 0 })
+            .map(|(key, version)| PutEnd {
+                key,
+                version: *version,
+                failed_replicas: 0,
+                held_replicas: 0,
+            })
             .collect();
         let request = Request::PutEnd { puts };
         let start = Instant::now();
@@ -145,10 +150,8 @@ fn measure_placement() {
         best = best.min(start.elapsed());
         let Reply::Granted { results, .. } = reply else { panic!("{reply:?}") };
         let granted = keys.iter().zip(results);
-        let revoked = granted.map(|(key, grant)| KeyVersion {
-            key,
-            version: grant.expect("there is room for all").version,
-        });
+        let revoked = granted
+            .map(|(key, grant)| PutRevoke::new(key, grant.expect("there is room for all").version));
         meta.handle(Tick(1), CLIENT, &Request::PutRevoke { puts: revoked.collect() });
     }
     let per_key = best.as_nanos() as f64 / BATCH as f64;

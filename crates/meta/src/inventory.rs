@@ -188,12 +188,8 @@ impl Meta {
         }
         // What is to be released is kept in the order of its starts.
         self.discard_and_release();
-        let touched = Tick(self.now.0.saturating_sub(self.config.put_discard_ms));
-        let whole = Recovered { len: piece.len, attributes: Attributes::default(), ..*found };
-        let object = self.insert_found(&whole, ObjectState::Discarded, touched, &[piece]);
-        self.requeue_put(object, QueueKind::Releasing);
-        self.releasing_bytes += piece.len;
-        self.leave_object_undropped(object);
+        let started = Tick(self.now.0.saturating_sub(self.config.put_discard_ms));
+        self.hold_range((found.key, found.version), piece, started);
     }
 
     /// Has what was found dropped by its node, since nobody may read it.
@@ -404,23 +400,12 @@ impl Meta {
         let pieces = self.recovery.pieces.get_mut(&version).expect("the piece is one of some");
         pieces.found.retain(|piece| piece.range != range);
         let (object, is_last) = (pieces.object, pieces.found.is_empty());
-        self.unlink(object, range);
-        let Range { segment, handle, len, .. } = self.ranges.remove(range);
+        let piece = self.take_range(object, range);
         if is_last {
             self.recovery.pieces.remove(&version);
             self.objects.remove(object);
         }
-        Piece { segment, handle, len }
-    }
-
-    /// Takes a range, which is in no queue, out of those of its object.
-    fn unlink(&mut self, object: u32, range: u32) {
-        let sibling = self.ranges[range].sibling;
-        let before = self.ranges_of(object).find(|(_, it)| it.sibling == range).map(|(id, _)| id);
-        match before {
-            None => self.objects[object].first_range = sibling,
-            Some(before) => self.ranges[before].sibling = sibling,
-        }
+        piece
     }
 
     /// Forgets the stripes that wait on a segment.

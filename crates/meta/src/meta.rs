@@ -100,13 +100,13 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// An empty pool led under `epoch`. Nobody keeps a record of its segments: [`Meta::recover`] is for who does.
+    /// [`Meta::unrecorded`] for a clock that begins now.
     ///
     /// # Panics
     /// If the configuration does not [validate](Config::validate).
     #[must_use]
     pub fn new(config: Config, epoch: Epoch) -> Self {
-        Self::unrecorded(config, epoch)
+        Self::unrecorded(config, epoch, Tick::ZERO)
     }
 
     pub(crate) fn begin(

@@ -4,6 +4,7 @@ use mooncake_types::{Located, Placement};
 
 use crate::Meta;
 use crate::class::{Class, Stamp};
+use crate::place::Piece;
 use crate::queue::Queue;
 use crate::record::{ObjectState, Pin, QueueKind, Range};
 use crate::reply::AddressTable;
@@ -205,6 +206,19 @@ impl Meta {
         self.drains.withheld.forget(object, set);
         self.note_replicas(object);
         freed_bytes
+    }
+
+    /// Takes a range, which is in no queue, from its object. It stays reserved.
+    pub(crate) fn take_range(&mut self, object: u32, id: u32) -> Piece {
+        let sibling = self.ranges[id].sibling;
+        let before = self.ranges_of(object).find(|(_, it)| it.sibling == id).map(|(id, _)| id);
+        match before {
+            None => self.objects[object].first_range = sibling,
+            Some(before) => self.ranges[before].sibling = sibling,
+        }
+        self.reviews.forget_range(id);
+        let Range { segment, handle, len, .. } = self.ranges.remove(id);
+        Piece { segment, handle, len }
     }
 
     fn free_range(&mut self, id: u32) {

@@ -1,7 +1,7 @@
 //! Putting: start, end, revoke, and puts that nobody ends.
 
 use mooncake_types::{
-    ClientId, ErrorCode, Grant, KeyVersion, PutEnd, PutItem, PutMode, PutStart, Reply, SoftPin,
+    ClientId, ErrorCode, Grant, PutEnd, PutItem, PutMode, PutRevoke, PutStart, Reply, SoftPin,
     Version, limits,
 };
 
@@ -241,6 +241,7 @@ impl Meta {
         }
         let lost = put.failed_replicas | self.dead_replicas(object) | self.missed_replicas(object);
         self.requeue_put(object, QueueKind::Out);
+        self.hold_ranges(object, put.held_replicas & put.failed_replicas);
         self.free_replicas(object, lost);
         if self.objects[object].first_range == NONE {
             self.drop_object(object);
@@ -291,7 +292,7 @@ impl Meta {
     pub(crate) fn put_revoke(
         &mut self,
         from: ClientId,
-        put: &KeyVersion<'_>,
+        put: &PutRevoke<'_>,
     ) -> Result<(), ErrorCode> {
         check_key(put.key)?;
         let holder = self.find(put.key);
@@ -302,6 +303,7 @@ impl Meta {
             return Err(ErrorCode::InvalidWrite);
         }
         self.requeue_put(object, QueueKind::Out);
+        self.hold_ranges(object, put.held_replicas);
         self.drop_object(object);
         Ok(())
     }

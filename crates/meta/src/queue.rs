@@ -7,7 +7,7 @@ use crate::slab::{NONE, Slab};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Queue {
     pub(crate) head: u32,
-    tail: u32,
+    pub(crate) tail: u32,
     pub(crate) len: u32,
 }
 

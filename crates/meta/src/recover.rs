@@ -118,10 +118,14 @@ impl Meta {
         Self::begin(config, epoch, now, (members, Recovery::new(record)))
     }
 
-    /// A pool of which nobody keeps a record.
-    pub(crate) fn unrecorded(config: Config, epoch: Epoch) -> Self {
+    /// A pool of which nobody keeps a record, led from `now` on.
+    ///
+    /// # Panics
+    /// If the configuration does not [validate](Config::validate).
+    #[must_use]
+    pub fn unrecorded(config: Config, epoch: Epoch, now: Tick) -> Self {
         let record = Record { fresh: true, members: Vec::new() };
-        Self::begin(config, epoch, Tick::ZERO, (Members::default(), Recovery::new(&record)))
+        Self::begin(config, epoch, now, (Members::default(), Recovery::new(&record)))
     }
 
     pub(crate) fn set_recovery_timers(&mut self) {

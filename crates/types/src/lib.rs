@@ -39,7 +39,7 @@ pub use reply::{
     Grant, Located, Placement, Pong, RemainingRange, Remains, Reply, ScanPage, SegmentAddress,
 };
 pub use request::{
-    CreateTask, KeyVersion, MountSegment, PutEnd, PutItem, PutMode, PutStart, Request, Scan,
+    CreateTask, MountSegment, PutEnd, PutItem, PutMode, PutRevoke, PutStart, Request, Scan,
     ScanAction,
 };
 pub use state::{ReplicaStatus, SegmentState};

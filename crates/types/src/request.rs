@@ -54,7 +54,7 @@ pub enum Request<'a> {
     /// Give up puts that were started.
     PutRevoke {
         /// What was started.
-        puts: Vec<KeyVersion<'a>>,
+        puts: Vec<PutRevoke<'a>>,
     },
     /// Where are these objects? Grants a lease on each that is found.
     GetReplicaList {
@@ -201,15 +201,27 @@ pub struct PutEnd<'a> {
     pub version: Version,
     /// Bit `i` is set if the write of granted replica `i` failed; that replica is dropped.
     pub failed_replicas: u32,
+    /// Of those, the ones whose ranges somebody does not let go of: they are not granted again for a while.
+    pub held_replicas: u32,
 }
 
-/// One version of one key.
+/// One put that is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyVersion<'a> {
-    /// The key.
+pub struct PutRevoke<'a> {
+    /// Its key.
     pub key: &'a str,
-    /// The version.
+    /// The version that was granted.
     pub version: Version,
+    /// Bit `i` is set if somebody does not let go of the range of granted replica `i`: it is not granted again for a while.
+    pub held_replicas: u32,
+}
+
+impl<'a> PutRevoke<'a> {
+    /// A put whose ranges nobody holds.
+    #[must_use]
+    pub const fn new(key: &'a str, version: Version) -> Self {
+        Self { key, version, held_replicas: 0 }
+    }
 }
 
 /// One page of a walk over all objects in an order that does not depend on chance. An object that exists during

@@ -40,6 +40,7 @@ fn requests(keys: &[&str]) {
         key,
         version: version(counter),
         failed_replicas: 0,
+        held_replicas: 0,
     });
     let all = [
         ("ExistKey", Request::ExistKey { keys: keys.to_vec() }),

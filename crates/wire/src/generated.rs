@@ -303,6 +303,9 @@ pub struct PutEndRequest {
     /// One set per key: bit `i` says that the write of granted replica `i` failed.
     #[prost(uint32, repeated, tag = "3")]
     pub failed_replicas: ::prost::alloc::vec::Vec<u32>,
+    /// As in PutRevokeRequest.
+    #[prost(uint32, repeated, tag = "4")]
+    pub held_replicas: ::prost::alloc::vec::Vec<u32>,
 }
 /// Gives up puts that were started.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -312,6 +315,10 @@ pub struct PutRevokeRequest {
     /// The versions that were granted, two numbers per key.
     #[prost(fixed64, repeated, tag = "2")]
     pub versions: ::prost::alloc::vec::Vec<u64>,
+    /// One set per key: bit `i` says that somebody does not let go of the range of granted replica `i`, so that it is not
+    /// granted again for a while. None at all if nobody holds any.
+    #[prost(uint32, repeated, tag = "3")]
+    pub held_replicas: ::prost::alloc::vec::Vec<u32>,
 }
 /// Asks where objects lie. Grants a lease on each that is found.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

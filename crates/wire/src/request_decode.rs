@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use mooncake_types::limits::MAX_SEGMENTS;
 use mooncake_types::{
-    CreateTask, KeyVersion, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig, Request, Scan,
+    CreateTask, PutEnd, PutItem, PutMode, PutRevoke, PutStart, ReplicateConfig, Request, Scan,
     ScanAction, SegmentId, SoftPin, TaskId,
 };
 use prost::Message;
@@ -159,17 +159,31 @@ fn put_end(end: &proto::PutEndRequest) -> Result<Vec<PutEnd<'_>>, DecodeError> {
     let count = end.keys.len();
     let versions = column::to_versions("versions", &end.versions, count)?;
     column::check_len("failed_replicas", &end.failed_replicas, count)?;
-    let rows = end.keys.iter().enumerate().zip(versions).zip(&end.failed_replicas);
-    rows.map(|((key, version), &failed_replicas)| {
-        Ok(PutEnd { key: column::to_key(key)?, version, failed_replicas })
+    let held = held_replicas(&end.held_replicas, count)?;
+    let rows = end.keys.iter().enumerate().zip(versions).zip(&end.failed_replicas).zip(held);
+    rows.map(|(((key, version), &failed_replicas), held_replicas)| {
+        Ok(PutEnd { key: column::to_key(key)?, version, failed_replicas, held_replicas })
     })
     .collect()
 }
 
-fn put_revoke(revoke: &proto::PutRevokeRequest) -> Result<Vec<KeyVersion<'_>>, DecodeError> {
-    let versions = column::to_versions("versions", &revoke.versions, revoke.keys.len())?;
-    let rows = revoke.keys.iter().enumerate().zip(versions);
-    rows.map(|(key, version)| Ok(KeyVersion { key: column::to_key(key)?, version })).collect()
+/// One set for each of `count` keys, or none at all: then nobody holds any.
+fn held_replicas(sets: &[u32], count: usize) -> Result<impl Iterator<Item = u32>, DecodeError> {
+    if !sets.is_empty() {
+        column::check_len("held_replicas", sets, count)?;
+    }
+    Ok(sets.iter().copied().chain(std::iter::repeat(0)))
+}
+
+fn put_revoke(revoke: &proto::PutRevokeRequest) -> Result<Vec<PutRevoke<'_>>, DecodeError> {
+    let count = revoke.keys.len();
+    let versions = column::to_versions("versions", &revoke.versions, count)?;
+    let held = held_replicas(&revoke.held_replicas, count)?;
+    let rows = revoke.keys.iter().enumerate().zip(versions).zip(held);
+    rows.map(|((key, version), held_replicas)| {
+        Ok(PutRevoke { key: column::to_key(key)?, version, held_replicas })
+    })
+    .collect()
 }
 
 fn scan(page: &proto::ScanRequest) -> Result<Scan<'_>, DecodeError> {

@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use mooncake_types::{
-    CreateTask, ErrorCode, KeyVersion, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig,
-    Request, Scan, ScanAction, SegmentId, SoftPin, TaskId,
+    CreateTask, ErrorCode, PutEnd, PutItem, PutMode, PutRevoke, PutStart, ReplicateConfig, Request,
+    Scan, ScanAction, SegmentId, SoftPin, TaskId,
 };
 use prost::Message;
 
@@ -204,12 +204,22 @@ fn put_end(puts: &[PutEnd<'_>]) -> proto::PutEndRequest {
         keys: Vec::new(),
         versions: column::from_versions(puts.iter().map(|put| put.version)),
         failed_replicas: puts.iter().map(|put| put.failed_replicas).collect(),
+        held_replicas: held_replicas(puts.iter().map(|put| put.held_replicas)),
     }
 }
 
-fn put_revoke(puts: &[KeyVersion<'_>]) -> proto::PutRevokeRequest {
+/// Hardly ever is any held: then nothing is said.
+fn held_replicas(sets: impl Iterator<Item = u32> + Clone) -> Vec<u32> {
+    match sets.clone().any(|set| set != 0) {
+        true => sets.collect(),
+        false => Vec::new(),
+    }
+}
+
+fn put_revoke(puts: &[PutRevoke<'_>]) -> proto::PutRevokeRequest {
     let versions = column::from_versions(puts.iter().map(|put| put.version));
-    proto::PutRevokeRequest { keys: Vec::new(), versions }
+    let held_replicas = held_replicas(puts.iter().map(|put| put.held_replicas));
+    proto::PutRevokeRequest { keys: Vec::new(), versions, held_replicas }
 }
 
 fn create_task(task: &CreateTask<'_>) -> proto::CreateTaskRequest {

@@ -75,7 +75,12 @@ fn put_batch(meta: &mut Meta, now: Tick, batch: &[String]) {
     let Reply::Granted { results, .. } = meta.handle(now, CLIENT, &Request::PutStart(start)) else {
         panic!("a put is answered with grants");
     };
-    let end = |(key, version): (_, Version)| PutEnd { key, version, failed_replicas: 0 };
+    let end = |(key, version): (_, Version)| PutEnd {
+        key,
+        version,
+        failed_replicas: 0,
+        held_replicas: 0,
+    };
     let versions = results.into_iter().map(|grant| grant.expect("there is room").version);
     let keys = batch.iter().map(String::as_str);
     let puts = keys.zip(versions).map(end).collect();

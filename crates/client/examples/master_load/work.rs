@@ -57,7 +57,8 @@ impl Stage {
                 mode: PutMode::Insert,
             }),
             Self::End(versions) => {
-                let end = |(key, &version)| PutEnd { key, version, failed_replicas: 0 };
+                let end =
+                    |(key, &version)| PutEnd { key, version, failed_replicas: 0, held_replicas: 0 };
                 Request::PutEnd { puts: all().zip(versions).map(end).collect() }
             }
             Self::Remove => Request::Remove { keys: all().collect(), force: false },

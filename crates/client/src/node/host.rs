@@ -13,8 +13,9 @@ use super::inventory::{Changed, Inventory};
 use super::pinned::pin;
 use super::segment::Segment;
 
-/// Longest wait of a writer for an older one in the same range to stop.
-const WRITER_PATIENCE: Duration = Duration::from_secs(5);
+/// Longest wait of a writer for an older one in the same range to stop. It hears so before it takes a node that says nothing
+/// for one that is gone.
+const WRITER_PATIENCE: Duration = Duration::from_millis(500);
 
 /// All segments that this process lends, and the highest epoch that they obey.
 pub struct Host {

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use mooncake_transfer::Interrupt;
 use mooncake_types::ErrorCode;
 
-/// A pin is dropped within this time of being asked for, or those who want the range do not wait for it any more.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// A pin is dropped within this time of being asked for, or those who want the range do not wait for it any more. They hear
+/// so before they take a node that says nothing for one that is gone.
+const PATIENCE: Duration = Duration::from_millis(400);
 
 /// One part in this many of a segment may be pinned at a time, each pin counted by itself.
 const SHARE: u64 = 4;

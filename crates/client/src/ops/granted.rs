@@ -23,6 +23,14 @@ pub(super) struct Granted {
     pub(super) attributes: Attributes,
 }
 
+/// Which replicas were not written, as bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Failed {
+    pub(super) all: u32,
+    /// Those whose ranges somebody does not let go of.
+    pub(super) held: u32,
+}
+
 /// Opaque bytes of the master that go with every write of an object, nearly always none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes(Option<Arc<[u8]>>);
@@ -98,25 +106,28 @@ impl Granted {
     }
 
     /// The replicas that were not written, given the results of [`Granted::deposits_into`] with the same spans and
-    /// replicas. Adds the segments that could not be written at all to `unreachable`, and those where somebody does
-    /// not let the range go, which may be granted there again; not those that refused this one grant.
+    /// replicas. Adds the segments that could not be written at all to `unreachable`; not those that refused this one
+    /// grant.
     pub(super) fn failed_replicas(
         &self,
         spans: &[Span],
         without: u32,
         results: &[Result<(), MoveError>],
         unreachable: &mut Vec<SegmentId>,
-    ) -> u32 {
+    ) -> Failed {
         let mut results = results.iter();
-        let mut failed = 0;
+        let mut failed = Failed::default();
         self.each_cut(spans, without, |cut| {
-            if let Err(error) = results.next().expect("one result per range") {
-                failed |= 1 << cut.range.replica;
-                let is_held = MoveError::Refused(ErrorCode::ObjectReplicaBusy);
-                if *error == MoveError::Broken || *error == is_held {
+            let replica = 1 << cut.range.replica;
+            match results.next().expect("one result per range") {
+                Ok(()) => return,
+                Err(MoveError::Refused(ErrorCode::ObjectReplicaBusy)) => failed.held |= replica,
+                Err(MoveError::Broken) => {
                     unreachable.push(self.segments[cut.range.segment as usize].id);
                 }
+                Err(_) => {}
             }
+            failed.all |= replica;
         });
         assert!(results.next().is_none(), "one range per result");
         failed

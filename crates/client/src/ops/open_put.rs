@@ -1,4 +1,4 @@
-use mooncake_types::{Epoch, ErrorCode, KeyVersion, PutEnd, Tick, Version, limits};
+use mooncake_types::{Epoch, ErrorCode, PutEnd, PutRevoke, Tick, Version, limits};
 
 use super::coverage::Coverage;
 use super::granted::Granted;
@@ -17,6 +17,7 @@ pub struct OpenPut {
     covered: Coverage,
     /// Bit `i` is set if a write to replica `i` failed.
     failed_replicas: u32,
+    held_replicas: u32,
     under_way: Vec<Flight>,
     next_flight: u64,
     is_sealed: bool,
@@ -46,6 +47,7 @@ impl OpenPut {
             expires_at,
             covered: Coverage::default(),
             failed_replicas: 0,
+            held_replicas: 0,
             under_way: Vec::new(),
             next_flight: 0,
             is_sealed: false,
@@ -113,7 +115,8 @@ impl OpenPut {
         self.under_way.retain(|flight| flight.id != write.flight);
         let failed =
             write.granted.failed_replicas(&write.spans, write.without, results, &mut Vec::new());
-        self.failed_replicas |= failed;
+        self.failed_replicas |= failed.all;
+        self.held_replicas |= failed.held;
         if self.all_failed() {
             let refusal = results.iter().find_map(|result| match result {
                 Err(MoveError::Refused(code)) if *code != ErrorCode::Ok => Some(*code),
@@ -150,7 +153,7 @@ impl OpenPut {
             return Err(ErrorCode::TransferFail);
         }
         let failed_replicas = self.failed_replicas;
-        Ok(PutEnd { key, version: self.granted.version, failed_replicas })
+        Ok(PutEnd { key, version: self.granted.version, failed_replicas, held_replicas: 0 })
     }
 
     /// What nodes may hold of it.
@@ -165,8 +168,8 @@ impl OpenPut {
 
     /// What gives the put up.
     #[must_use]
-    pub const fn revocation<'a>(&self, key: &'a str) -> KeyVersion<'a> {
-        KeyVersion { key, version: self.granted.version }
+    pub const fn revocation<'a>(&self, key: &'a str) -> PutRevoke<'a> {
+        PutRevoke { key, version: self.granted.version, held_replicas: self.held_replicas }
     }
 
     /// Whether the nodes would take these spans once all is in place that is under way.

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use mooncake_types::{
-    ErrorCode, Grant, KeyVersion, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig, Reply,
+    ErrorCode, Grant, PutEnd, PutItem, PutMode, PutRevoke, PutStart, ReplicateConfig, Reply,
     Request, SegmentAddress, SegmentId, Tick, limits,
 };
 
@@ -16,12 +16,16 @@ use super::{CallError, MoveError, Op, Step, unexpected};
 /// How often the end of a put is asked for: each time but the last it had to wait until something older was dropped.
 pub(super) const MOST_END_ROUNDS: u32 = 64;
 
+/// Most attempts after the first of a put whose ranges somebody holds: each names other ranges.
+const MOST_MORE_IF_HELD: u32 = 7;
+
 /// Puts objects: ask for ranges, write them, make them visible; have the nodes drop what readers may hold of older
 /// versions.
 ///
 /// A replica whose write failed is reported when the put ends. If all replicas of an object failed, or are gone by the
-/// time the put ends, it is revoked and tried once more without the segments that failed. A key that is taken, or stands earlier in the
-/// same batch, is answered with [`ErrorCode::ObjectAlreadyExists`].
+/// time the put ends, it is revoked and tried once more without the segments that failed; several times more if somebody at a
+/// node does not let go of a range. A key that is taken, or stands earlier in the same batch, is answered with
+/// [`ErrorCode::ObjectAlreadyExists`].
 ///
 /// An upsert takes the place of the object that has the key. Of items of one key in one call the last is stored, and
 /// its result is that of all of them: the others would be gone by the time the call returns.
@@ -37,7 +41,8 @@ pub struct PutOp<'a> {
     overwritten_by: Vec<Option<usize>>,
     /// Positions of the last [`Request::PutStart`].
     asked: Vec<usize>,
-    is_retry: bool,
+    /// How often what is asked for was tried before.
+    attempt: u32,
     granted: Vec<InPut>,
     dropping: Dropping,
     /// How often the ends of this batch were asked for.
@@ -66,6 +71,7 @@ struct InPut {
     fate: Fate,
     /// Bit `i` is set if the write of replica `i` failed.
     failed_replicas: u32,
+    held_replicas: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +131,7 @@ impl<'a> PutOp<'a> {
             mode,
             overwritten_by,
             asked: Vec::new(),
-            is_retry: false,
+            attempt: 0,
             granted: Vec::new(),
             dropping: Dropping::default(),
             end_rounds: 0,
@@ -135,7 +141,7 @@ impl<'a> PutOp<'a> {
 
     /// The next first attempt, unless a second one has been prepared.
     fn start(&mut self) -> Step<'a> {
-        if !self.is_retry {
+        if self.attempt == 0 {
             let items = self.items;
             self.config.excluded_segments.truncate(self.excluded_by_caller);
             let lens = |position: usize| {
@@ -179,6 +185,7 @@ impl<'a> PutOp<'a> {
                 key: self.items[put.position].key,
                 version: put.granted.version,
                 failed_replicas: put.failed_replicas,
+                held_replicas: put.held_replicas,
             })
             .collect();
         (!ends.is_empty()).then_some(Step::Call(Request::PutEnd { puts: ends }))
@@ -201,13 +208,14 @@ impl<'a> PutOp<'a> {
     }
 
     fn revoke(&self) -> Option<Step<'a>> {
-        let puts: Vec<KeyVersion<'a>> = self
+        let puts: Vec<PutRevoke<'a>> = self
             .granted
             .iter()
             .filter(|put| !matches!(put.fate, Fate::Ended | Fate::Unknown))
-            .map(|put| KeyVersion {
+            .map(|put| PutRevoke {
                 key: self.items[put.position].key,
                 version: put.granted.version,
+                held_replicas: put.held_replicas,
             })
             .collect();
         (!puts.is_empty()).then_some(Step::Call(Request::PutRevoke { puts }))
@@ -215,20 +223,21 @@ impl<'a> PutOp<'a> {
 
     /// After the batch's last call: prepares the second attempt of what failed, or ends the batch.
     fn end_batch(&mut self) {
-        let retry_is_due = !self.is_retry;
         self.asked.clear();
         for put in std::mem::take(&mut self.granted) {
             match put.fate {
-                Fate::Failed if retry_is_due => {
+                Fate::Failed => {
                     self.results[put.position] = Err(ErrorCode::TransferFail);
-                    self.asked.push(put.position);
+                    let most = if put.held_replicas == 0 { 1 } else { MOST_MORE_IF_HELD };
+                    if self.attempt < most {
+                        self.asked.push(put.position);
+                    }
                 }
-                Fate::Failed => self.results[put.position] = Err(ErrorCode::TransferFail),
                 Fate::Senseless => self.results[put.position] = Err(ErrorCode::InternalError),
                 _ => {}
             }
         }
-        self.is_retry = retry_is_due && !self.asked.is_empty();
+        self.attempt = if self.asked.is_empty() { 0 } else { self.attempt + 1 };
         self.end_rounds = 0;
         self.phase = Phase::Start;
     }
@@ -250,7 +259,7 @@ impl<'a> PutOp<'a> {
                     self.granted.push(InPut::new(position, granted));
                 }
                 // That nothing but the failed segments has room is no news to the caller; the failure is.
-                Err(ErrorCode::NoAvailableHandle) if self.is_retry => {}
+                Err(ErrorCode::NoAvailableHandle) if self.attempt > 0 => {}
                 Err(code) => self.results[position] = Err(code),
             }
         }
@@ -268,7 +277,7 @@ impl<'a> PutOp<'a> {
             }
             put.fate = match status {
                 // All segments that it was written to have left the pool meanwhile, or its master has.
-                Err(ErrorCode::ObjectNotFound) if !self.is_retry => Fate::Failed,
+                Err(ErrorCode::ObjectNotFound) if self.attempt == 0 => Fate::Failed,
                 // It may have been there, and been removed since: to write it again would bring it back.
                 Err(UNKNOWN_END) => Fate::Unknown,
                 // What it is to replace has itself replaced something that is not dropped yet.
@@ -329,7 +338,7 @@ impl<'a> PutOp<'a> {
     /// The master is gone: what is under way ends as far as it got, what was not begun is not tried.
     fn give_up(&mut self, code: ErrorCode) {
         let asked = std::mem::take(&mut self.asked);
-        if self.phase == Phase::Start && !self.is_retry {
+        if self.phase == Phase::Start && self.attempt == 0 {
             self.fail_all(&asked, code);
         }
         for put in std::mem::take(&mut self.granted) {
@@ -342,7 +351,7 @@ impl<'a> PutOp<'a> {
         }
         let rest = self.batches.take_rest();
         self.fail_all(&rest, code);
-        (self.is_retry, self.end_rounds) = (false, 0);
+        (self.attempt, self.end_rounds) = (0, 0);
         self.phase = Phase::Start;
     }
 
@@ -352,7 +361,7 @@ impl<'a> PutOp<'a> {
             Phase::Start => {
                 let asked = std::mem::take(&mut self.asked);
                 self.fail_all(&asked, code);
-                self.is_retry = false;
+                self.attempt = 0;
             }
             Phase::Write | Phase::Drop | Phase::Discard => {
                 unreachable!("nothing of it is asked of the master")
@@ -479,7 +488,7 @@ impl<'a> Op<'a> for PutOp<'a> {
 impl InPut {
     fn new(position: usize, granted: Granted) -> Self {
         let fate = if granted.makes_sense() { Fate::Unwritten } else { Fate::Senseless };
-        Self { position, granted, fate, failed_replicas: 0 }
+        Self { position, granted, fate, failed_replicas: 0, held_replicas: 0 }
     }
 
     /// Whether its end is to be asked for.
@@ -493,8 +502,8 @@ impl InPut {
 
     fn on_written(&mut self, results: &[Result<(), MoveError>], unreachable: &mut Vec<SegmentId>) {
         let failed = self.granted.failed_replicas(&self.spans(), 0, results, unreachable);
-        self.failed_replicas = failed;
-        let all_failed = failed == self.granted.replica_bits();
+        (self.failed_replicas, self.held_replicas) = (failed.all, failed.held);
+        let all_failed = failed.all == self.granted.replica_bits();
         self.fate = if all_failed { Fate::Failed } else { Fate::Written };
     }
 }

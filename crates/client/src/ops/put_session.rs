@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use mooncake_types::{
-    ErrorCode, Grant, KeyVersion, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig, Reply,
+    ErrorCode, Grant, PutEnd, PutItem, PutMode, PutRevoke, PutStart, ReplicateConfig, Reply,
     Request, SegmentAddress, Tick,
 };
 
@@ -24,7 +24,7 @@ pub struct StartOp<'a> {
     asked: Vec<usize>,
     asked_at: Tick,
     /// Grants that made no sense.
-    senseless: Vec<KeyVersion<'a>>,
+    senseless: Vec<PutRevoke<'a>>,
     results: Vec<Result<OpenPut, ErrorCode>>,
 }
 
@@ -61,7 +61,7 @@ impl<'a> StartOp<'a> {
                 if granted.makes_sense() {
                     return Ok(OpenPut::new(granted, expires_at));
                 }
-                self.senseless.push(KeyVersion { key: item.key, version });
+                self.senseless.push(PutRevoke::new(item.key, version));
                 Err(ErrorCode::InternalError)
             });
         }
@@ -131,7 +131,7 @@ pub enum Closing<'a> {
     /// Publish it.
     End(PutEnd<'a>),
     /// Give it up.
-    Revoke(KeyVersion<'a>),
+    Revoke(PutRevoke<'a>),
 }
 
 /// What became of a [`Closing`].

@@ -2,7 +2,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use mooncake_types::{ErrorCode, KeyVersion, PutItem, ReplicateConfig, Tick};
+use mooncake_types::{ErrorCode, PutItem, PutRevoke, ReplicateConfig, Tick};
 
 use super::memory::NoMemory;
 use super::ranged::{Fragments, Ranged};
@@ -92,7 +92,7 @@ impl PutSessions {
         &self,
         items: &[PutItem<'a>],
         now: Tick,
-    ) -> (Vec<Result<(), ErrorCode>>, Vec<KeyVersion<'a>>) {
+    ) -> (Vec<Result<(), ErrorCode>>, Vec<PutRevoke<'a>>) {
         let mut puts = self.lock();
         if puts.by_key.len() + items.len() > MAX_PUT_SESSIONS {
             puts.by_key.retain(|_, slot| !slot.has_expired(now));
@@ -114,7 +114,7 @@ impl PutSessions {
     fn open<'a>(
         &self,
         started: impl Iterator<Item = (&'a str, Result<OpenPut, ErrorCode>)>,
-    ) -> (Vec<Result<(), ErrorCode>>, Vec<KeyVersion<'a>>) {
+    ) -> (Vec<Result<(), ErrorCode>>, Vec<PutRevoke<'a>>) {
         let mut puts = self.lock();
         let mut too_late = Vec::new();
         let opened = started.map(|(key, started)| match started {
@@ -181,7 +181,7 @@ impl PutSessions {
 
 impl Session {
     /// Gives puts up; what the master says to that changes nothing.
-    fn revoke(&self, puts: Vec<KeyVersion<'_>>) {
+    fn revoke(&self, puts: Vec<PutRevoke<'_>>) {
         if puts.is_empty() {
             return;
         }

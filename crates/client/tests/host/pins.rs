@@ -12,7 +12,7 @@ use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Segment
 const SEGMENT: SegmentId = SegmentId(1);
 const LEN: u64 = 4096;
 /// How long a host waits for somebody who looks; see `node/pins.rs`.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_millis(400);
 
 fn host() -> Host {
     let region = Region::anonymous(1 << 16).expect("a little memory");

@@ -205,7 +205,9 @@ fn a_put_whose_end_is_unknown_is_not_written_again() {
     let both = end(&[("a", 5), ("b", 6)]);
     let rest = vec![Turn::Call(0, both, statuses(vec![Ok(()), unknown]))];
     assert_eq!(ended(&items, rest), vec![Ok(()), unknown]);
-    let put = |key| Closing::End(PutEnd { key, version: version(5), failed_replicas: 0 });
+    let put = |key| {
+        Closing::End(PutEnd { key, version: version(5), failed_replicas: 0, held_replicas: 0 })
+    };
     let closings = [put("a")];
     let turns = vec![Turn::Call(0, end(&[("a", 5)]), statuses(vec![unknown]))];
     let expected = vec![Closed::Unknown(ErrorCode::RpcFail)];
@@ -217,7 +219,12 @@ fn start<'a>(items: &[PutItem<'a>]) -> Request<'a> {
 }
 
 fn end<'a>(keys: &[(&'a str, u64)]) -> Request<'a> {
-    let put = |&(key, counter)| PutEnd { key, version: version(counter), failed_replicas: 0 };
+    let put = |&(key, counter)| PutEnd {
+        key,
+        version: version(counter),
+        failed_replicas: 0,
+        held_replicas: 0,
+    };
     Request::PutEnd { puts: keys.iter().map(put).collect() }
 }
 
@@ -274,8 +281,14 @@ fn a_put_whose_predecessor_cannot_be_dropped_is_an_error_and_stays() {
 
 #[test]
 fn a_session_ends_again_until_nothing_is_left_of_what_it_took_the_place_of() {
-    let put =
-        |key, counter| Closing::End(PutEnd { key, version: version(counter), failed_replicas: 0 });
+    let put = |key, counter| {
+        Closing::End(PutEnd {
+            key,
+            version: version(counter),
+            failed_replicas: 0,
+            held_replicas: 0,
+        })
+    };
     let closings = [put("a", 5), put("b", 6)];
     let named = || remaining(vec![Ok(()), NOT_FOUND], &[(3, 8, 2)], 0);
     let begin = || {

@@ -1,7 +1,7 @@
 use mooncake_client::ReplicateConfig;
 use mooncake_client::ops::{MoveError, Op, PutOp, Step};
 use mooncake_types::{
-    Epoch, ErrorCode, Grant, KeyVersion, Placement, PutEnd, PutItem, PutMode, PutStart, RangeWrite,
+    Epoch, ErrorCode, Grant, Placement, PutEnd, PutItem, PutMode, PutRevoke, PutStart, RangeWrite,
     Reply, Request, SegmentId, Tick, Version, limits,
 };
 
@@ -25,16 +25,21 @@ fn start<'a>(keys: &[&'a str], excluded: &[u128]) -> Request<'a> {
 }
 
 fn end<'a>(puts: &[(&'a str, u64, u32)]) -> Request<'a> {
-    let put = |&(key, counter, failed_replicas)| PutEnd {
-        key,
-        version: version(counter),
-        failed_replicas,
-    };
+    let put = |&(key, counter, failed_replicas)| put_end(key, counter, failed_replicas);
     Request::PutEnd { puts: puts.iter().map(put).collect() }
 }
 
+fn put_end(key: &str, counter: u64, failed_replicas: u32) -> PutEnd<'_> {
+    PutEnd { key, version: version(counter), failed_replicas, held_replicas: 0 }
+}
+
+fn revoke_held<'a>(key: &'a str, counter: u64, held_replicas: u32) -> Request<'a> {
+    let put = PutRevoke { held_replicas, ..PutRevoke::new(key, version(counter)) };
+    Request::PutRevoke { puts: vec![put] }
+}
+
 fn revoke<'a>(puts: &[(&'a str, u64)]) -> Request<'a> {
-    let put = |&(key, counter)| KeyVersion { key, version: version(counter) };
+    let put = |&(key, counter)| PutRevoke::new(key, version(counter));
     Request::PutRevoke { puts: puts.iter().map(put).collect() }
 }
 
@@ -145,22 +150,45 @@ fn a_put_that_failed_everywhere_is_revoked_and_tried_once_more_elsewhere() {
     assert_eq!(failed, Err(ErrorCode::TransferFail));
 }
 
+const HELD: Result<(), MoveError> = Err(MoveError::Refused(ErrorCode::ObjectReplicaBusy));
+
+/// The turns of one put of `a` in segment 0 under this grant, where somebody holds the range.
+fn meets_a_holder<'a>(counter: u64) -> Vec<Turn<'a>> {
+    let offset = 16 * counter;
+    vec![
+        Turn::Call(0, start(&["a"], &[]), granted(vec![grant(counter, &[(0, 0, offset, 10)])])),
+        Turn::Write(0, 1, vec![(0, 0, offset)], vec![HELD]),
+        Turn::Call(0, revoke_held("a", counter, 1), statuses(vec![Ok(())])),
+    ]
+}
+
 #[test]
-fn a_segment_whose_range_is_not_let_go_is_not_asked_for_another() {
+fn a_range_that_somebody_holds_is_given_up_and_another_one_tried() {
     let items = [item("a")];
-    let held = MoveError::Refused(ErrorCode::ObjectReplicaBusy);
-    let fenced = MoveError::Refused(ErrorCode::InvalidVersion);
-    let ended = second_attempt(
-        &items,
-        [fenced, held],
-        &[1],
-        vec![
-            Turn::Call(0, start(&["a"], &[1]), granted(vec![grant(6, &[(0, 0, 0, 10)])])),
+    for holders in 0..=7 {
+        let mut turns: Vec<_> = (1..=holders).flat_map(meets_a_holder).collect();
+        turns.extend([
+            Turn::Call(0, start(&["a"], &[]), granted(vec![grant(9, &[(0, 0, 0, 10)])])),
             Turn::Write(0, 1, vec![(0, 0, 0)], vec![OK]),
-            Turn::Call(0, end(&[("a", 6, 0)]), statuses(vec![Ok(())])),
-        ],
-    );
-    assert_eq!(ended, Ok(()));
+            Turn::Call(0, end(&[("a", 9, 0)]), statuses(vec![Ok(())])),
+        ]);
+        assert_eq!(play_put(&items, turns), vec![Ok(())], "{holders} holders");
+    }
+    let turns = (1..=8).flat_map(meets_a_holder).collect();
+    assert_eq!(play_put(&items, turns), vec![Err(ErrorCode::TransferFail)]);
+}
+
+#[test]
+fn of_several_replicas_the_held_ones_are_named_when_the_put_ends() {
+    let items = [item("a")];
+    let ranges = [(0, 0, 0, 10), (1, 1, 0, 10), (2, 2, 0, 10)];
+    let put = PutEnd { held_replicas: 0b010, ..put_end("a", 5, 0b110) };
+    let turns = vec![
+        Turn::Call(0, start(&["a"], &[]), granted(vec![grant(5, &ranges)])),
+        Turn::Write(0, 1, vec![(0, 0, 0), (0, 1, 0), (0, 2, 0)], vec![OK, HELD, BROKEN]),
+        Turn::Call(0, Request::PutEnd { puts: vec![put] }, statuses(vec![Ok(())])),
+    ];
+    assert_eq!(play_put(&items, turns), vec![Ok(())]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use mooncake_client::ops::{
     StartOp, Step,
 };
 use mooncake_types::{
-    Epoch, ErrorCode, KeyVersion, PutEnd, PutItem, PutStart, RangeWrite, Reply, Request, SegmentId,
+    Epoch, ErrorCode, PutEnd, PutItem, PutRevoke, PutStart, RangeWrite, Reply, Request, SegmentId,
     Tick, limits,
 };
 
@@ -45,7 +45,7 @@ fn write(
 }
 
 fn end(failed_replicas: u32) -> Result<PutEnd<'static>, ErrorCode> {
-    Ok(PutEnd { key: "a", version: version(5), failed_replicas })
+    Ok(PutEnd { key: "a", version: version(5), failed_replicas, held_replicas: 0 })
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn an_object_is_published_only_when_all_its_bytes_were_written() {
             assert_eq!(write(&mut put, &[*part], OK), Ok(part.len));
         }
         assert_eq!(put.ending("a"), expected, "{written:?}");
-        assert_eq!(put.revocation("a"), KeyVersion { key: "a", version: version(5) });
+        assert_eq!(put.revocation("a"), PutRevoke::new("a", version(5)));
     }
 }
 
@@ -202,8 +202,7 @@ fn a_start_is_one_request_and_every_position_has_its_own_result() {
         PutItem::new("taken", 10),
         PutItem::new("senseless", 10),
     ];
-    let revoke =
-        Request::PutRevoke { puts: vec![KeyVersion { key: "senseless", version: version(6) }] };
+    let revoke = Request::PutRevoke { puts: vec![PutRevoke::new("senseless", version(6))] };
     let turns = vec![
         Turn::Call(
             0,
@@ -271,8 +270,8 @@ fn writes_of_one_call_go_under_the_epochs_of_their_grants() {
 
 #[test]
 fn ends_and_revocations_are_told_and_what_is_in_doubt_stays_so() {
-    let put = PutEnd { key: "a", version: version(5), failed_replicas: 2 };
-    let other = KeyVersion { key: "b", version: version(6) };
+    let put = PutEnd { key: "a", version: version(5), failed_replicas: 2, held_replicas: 0 };
+    let other = PutRevoke::new("b", version(6));
     let closings = [Closing::Revoke(other), Closing::End(put)];
     let ends = || Request::PutEnd { puts: vec![put] };
     let revokes = || Request::PutRevoke { puts: vec![other] };

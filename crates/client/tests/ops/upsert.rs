@@ -1,6 +1,6 @@
 use mooncake_client::ReplicateConfig;
 use mooncake_client::ops::{MoveError, PutOp};
-use mooncake_types::{ErrorCode, KeyVersion, PutEnd, PutItem, PutMode, PutStart, Request, limits};
+use mooncake_types::{ErrorCode, PutEnd, PutItem, PutMode, PutRevoke, PutStart, Request, limits};
 
 use crate::script::{Turn, grant, granted, play, statuses, version};
 
@@ -15,7 +15,12 @@ fn start<'a>(puts: &[PutItem<'a>]) -> Request<'a> {
 }
 
 fn end<'a>(puts: &[(&'a str, u64)]) -> Request<'a> {
-    let put = |&(key, counter)| PutEnd { key, version: version(counter), failed_replicas: 0 };
+    let put = |&(key, counter)| PutEnd {
+        key,
+        version: version(counter),
+        failed_replicas: 0,
+        held_replicas: 0,
+    };
     Request::PutEnd { puts: puts.iter().map(put).collect() }
 }
 
@@ -75,7 +80,7 @@ fn an_item_that_is_not_sent_takes_nothing_from_those_before_it() {
 fn an_upsert_that_failed_everywhere_is_revoked_and_tried_once_more() {
     let items = [PutItem::new("a", 10)];
     let refused = Err(MoveError::Refused(ErrorCode::InvalidVersion));
-    let revoke = Request::PutRevoke { puts: vec![KeyVersion { key: "a", version: version(5) }] };
+    let revoke = Request::PutRevoke { puts: vec![PutRevoke::new("a", version(5))] };
     let turns = vec![
         Turn::Call(0, start(&items), granted(vec![grant(5, &[(0, 0, 0, 10)])])),
         Turn::Write(0, 1, vec![(0, 0, 0)], vec![refused]),

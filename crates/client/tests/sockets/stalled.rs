@@ -122,7 +122,7 @@ fn put_there(master: &Master, key: &str, len: u64) {
             panic!("the put is not granted")
         };
         let version = results[0].as_ref().expect("there is room").version;
-        let end = PutEnd { key, version, failed_replicas: 0 };
+        let end = PutEnd { key, version, failed_replicas: 0, held_replicas: 0 };
         let reply = meta.handle(now, NODE, &Request::PutEnd { puts: vec![end] });
         assert_eq!(reply, Reply::Statuses(vec![Ok(())]));
     });

@@ -183,7 +183,12 @@ impl Rpc {
         let puts = keys
             .iter()
             .zip(grants)
-            .map(|(key, grant)| PutEnd { key, version: grant.version, failed_replicas: 0 })
+            .map(|(key, grant)| PutEnd {
+                key,
+                version: grant.version,
+                failed_replicas: 0,
+                held_replicas: 0,
+            })
             .collect();
         let reply = self.ask(&Request::PutEnd { puts });
         assert_eq!(reply, Reply::Statuses(vec![Ok(()); keys.len()]));

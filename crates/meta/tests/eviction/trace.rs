@@ -122,7 +122,7 @@ fn put(meta: &mut Meta, now: Tick, keys: &[&str]) {
     let granted = keys.iter().zip(results);
     let puts = granted.filter_map(|(&key, grant)| {
         let version = grant.ok()?.version;
-        Some(PutEnd { key, version, failed_replicas: 0 })
+        Some(PutEnd { key, version, failed_replicas: 0, held_replicas: 0 })
     });
     meta.handle(now, CLIENT, &Request::PutEnd { puts: puts.collect() });
 }

@@ -2,7 +2,7 @@
 //! named has confirmed.
 
 use mooncake_types::{
-    ClientId, ErrorCode, Grant, KeyVersion, PutEnd, PutItem, PutMode, PutStart, RangeDrop,
+    ClientId, ErrorCode, Grant, PutEnd, PutItem, PutMode, PutRevoke, PutStart, RangeDrop,
     RemainingRange, Remains, ReplicateConfig, Reply, Request, SegmentId, Version,
 };
 
@@ -143,7 +143,7 @@ impl Cluster {
     pub(crate) fn revoke(&mut self, nth: u64) {
         let Some(at) = self.pick(nth) else { return };
         let put = self.puts.remove(at);
-        let puts = vec![KeyVersion { key: &put.key, version: put.version }];
+        let puts = vec![PutRevoke::new(&put.key, put.version)];
         self.ask(CLIENT, &Request::PutRevoke { puts });
     }
 
@@ -183,7 +183,8 @@ impl Cluster {
         let key = call.key.clone();
         let request = match call.what {
             What::End { version, failed } => {
-                let puts = vec![PutEnd { key: &key, version, failed_replicas: failed }];
+                let puts =
+                    vec![PutEnd { key: &key, version, failed_replicas: failed, held_replicas: 0 }];
                 Request::PutEnd { puts }
             }
             What::Remove { force } => Request::Remove { keys: vec![&key], force },

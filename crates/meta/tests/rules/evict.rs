@@ -43,6 +43,7 @@ fn a_batch_loses_its_last_blocks_first_however_it_was_used() {
             key,
             version: grant.unwrap().version,
             failed_replicas: 0,
+            held_replicas: 0,
         };
         let puts = keys.into_iter().zip(results).map(end).collect();
         world.ask(ALICE, &Request::PutEnd { puts });

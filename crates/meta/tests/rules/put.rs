@@ -189,6 +189,7 @@ fn batches_in_a_large_pool_are_answered_key_by_key() {
             key,
             version: grant.unwrap().version,
             failed_replicas: 0,
+            held_replicas: 0,
         });
         let puts = ends.collect::<Vec<_>>();
         let statuses = world.ask(ALICE, &Request::PutEnd { puts });

@@ -2,9 +2,9 @@
 
 use mooncake_meta::{Config, Effect, Member, Meta, Record};
 use mooncake_types::{
-    ClientId, Epoch, ErrorCode, InventoryEntry, InventoryPage, KeyVersion, MountOutcome,
-    MountSegment, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig, Reply, Request, Scan,
-    ScanAction, SegmentId, SegmentState, SoftPin, Tick, Version, limits,
+    ClientId, Epoch, ErrorCode, InventoryEntry, InventoryPage, MountOutcome, MountSegment, PutEnd,
+    PutItem, PutMode, PutRevoke, PutStart, ReplicateConfig, Reply, Request, Scan, ScanAction,
+    SegmentId, SegmentState, SoftPin, Tick, Version, limits,
 };
 
 use crate::KIB;
@@ -119,7 +119,7 @@ pub(crate) fn end(
     key: &str,
     version: Version,
 ) -> (Result<(), ErrorCode>, Vec<Version>) {
-    let put = PutEnd { key, version, failed_replicas: 0 };
+    let put = PutEnd { key, version, failed_replicas: 0, held_replicas: 0 };
     let reply = world.ask(BOB, &Request::PutEnd { puts: vec![put] });
     world.check();
     answer(reply)
@@ -295,8 +295,7 @@ fn what_was_evicted_is_named_and_fetched_until_it_is_dropped_or_overwritten() {
     assert_eq!(remove(&mut world, "old"), (Err(ErrorCode::ObjectNotFound), vec![old.version]));
     assert_eq!(end(&mut world, "new", new.version), (Ok(()), vec![]));
     assert_eq!(remove(&mut world, "old").1, [], "it is overwritten");
-    let puts =
-        vec![KeyVersion { key: "r", version: world.start(BOB, "r", KIB).unwrap().what.version }];
+    let puts = vec![PutRevoke::new("r", world.start(BOB, "r", KIB).unwrap().what.version)];
     world.ask(BOB, &Request::PutRevoke { puts });
     let Reply::Pong(pong) =
         world.ask(ALICE, &Request::Ping { segments: vec![A], unreachable: vec![] })

@@ -25,7 +25,7 @@ fn remove(world: &mut World, key: &str, force: bool) -> Answer {
 }
 
 fn end(world: &mut World, key: &str, grant: &Grant) -> Answer {
-    let put = PutEnd { key, version: grant.version, failed_replicas: 0 };
+    let put = PutEnd { key, version: grant.version, failed_replicas: 0, held_replicas: 0 };
     let reply = world.ask(BOB, &Request::PutEnd { puts: vec![put] });
     world.check();
     remaining(reply)

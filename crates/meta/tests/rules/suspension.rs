@@ -2,7 +2,7 @@
 
 use mooncake_meta::{Config, Effect, Member, Meta, Record};
 use mooncake_types::{
-    CreateTask, ErrorCode, InventoryPage, KeyVersion, MountOutcome, MountSegment, PutEnd, PutStart,
+    CreateTask, ErrorCode, InventoryPage, MountOutcome, MountSegment, PutEnd, PutRevoke, PutStart,
     Reply, Request, Scan, ScanAction, SegmentId, TaskKind, Tick,
 };
 
@@ -113,8 +113,8 @@ fn nothing_is_granted_ended_removed_or_mounted() {
         Scan { pattern: None, action: ScanAction::Remove { force: true }, cursor: 0, limit: 10 };
     let task = CreateTask { key: "a", kind: TaskKind::Copy, source: "", targets: vec!["b"] };
     let keys = || vec!["a"];
-    let end = PutEnd { key: "a", version: version(1), failed_replicas: 0 };
-    let revoked = KeyVersion { key: "a", version: version(1) };
+    let end = PutEnd { key: "a", version: version(1), failed_replicas: 0, held_replicas: 0 };
+    let revoked = PutRevoke::new("a", version(1));
     let requests = [
         (Request::MountSegment(segment), Reply::Done(Err(LATER))),
         (Request::ReportInventory(page), Reply::Done(Err(LATER))),

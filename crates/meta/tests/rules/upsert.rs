@@ -69,7 +69,8 @@ fn what_a_running_put_wrote_is_dropped_when_a_newer_one_ends() {
     let mut world = pool(1, 64 * KIB);
     let put = world.start(ALICE, "k", KIB).unwrap();
     let new = world.upsert(BOB, "k", KIB).unwrap();
-    let ends = vec![PutEnd { key: "k", version: new.what.version, failed_replicas: 0 }];
+    let ends =
+        vec![PutEnd { key: "k", version: new.what.version, failed_replicas: 0, held_replicas: 0 }];
     let reply = world.ask(BOB, &Request::PutEnd { puts: ends });
     let Reply::Remaining { results, remains } = reply else { panic!("{reply:?}") };
     assert_eq!(results, [Ok(())]);

@@ -4,9 +4,10 @@
 
 use mooncake_meta::{Config, Meta};
 use mooncake_types::{
-    ClientId, CreateTask, Epoch, ErrorCode, Grant, KeyVersion, Located, MountOutcome, MountSegment,
-    PutEnd, PutItem, PutMode, PutStart, RangeDrop, Remains, ReplicateConfig, Reply, Request, Scan,
-    ScanAction, ScanPage, SegmentAddress, SegmentId, TaskId, TaskOrders, TaskReport, Tick, Version,
+    ClientId, CreateTask, Epoch, ErrorCode, Grant, Located, MountOutcome, MountSegment, PutEnd,
+    PutItem, PutMode, PutRevoke, PutStart, RangeDrop, Remains, ReplicateConfig, Reply, Request,
+    Scan, ScanAction, ScanPage, SegmentAddress, SegmentId, TaskId, TaskOrders, TaskReport, Tick,
+    Version,
 };
 
 pub(crate) const ALICE: ClientId = ClientId(1);
@@ -247,7 +248,7 @@ impl World {
         grant: &Grant,
         failed: u32,
     ) -> Result<(), ErrorCode> {
-        let put = PutEnd { key, version: grant.version, failed_replicas: failed };
+        let put = PutEnd { key, version: grant.version, failed_replicas: failed, held_replicas: 0 };
         let request = Request::PutEnd { puts: vec![put] };
         match self.ask(from, &request) {
             Reply::Remaining { results, remains }
@@ -266,7 +267,7 @@ impl World {
         key: &str,
         grant: &Grant,
     ) -> Result<(), ErrorCode> {
-        let put = KeyVersion { key, version: grant.version };
+        let put = PutRevoke::new(key, grant.version);
         statuses(self.ask(from, &Request::PutRevoke { puts: vec![put] }))
     }
 

@@ -1,7 +1,7 @@
 use mooncake_types::{
     ChangesPage, ClientId, CreateTask, DrainId, DrainReport, DrainStatus, EntryState, Epoch,
-    ErrorCode, Follow, FollowPage, Grant, InventoryEntry, InventoryPage, KeyVersion, ListedSegment,
-    Located, MountOutcome, MountSegment, Placement, Pong, PutEnd, PutItem, PutMode, PutStart,
+    ErrorCode, Follow, FollowPage, Grant, InventoryEntry, InventoryPage, ListedSegment, Located,
+    MountOutcome, MountSegment, Placement, Pong, PutEnd, PutItem, PutMode, PutRevoke, PutStart,
     RangeDrop, RangeRead, RangeWrite, RemainingRange, Remains, ReplicateConfig, Reply, Request,
     Scan, ScanAction, ScanPage, SegmentAddress, SegmentId, SegmentPage, SoftPin, TaskId, TaskKind,
     TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
@@ -108,8 +108,14 @@ fn objects() -> impl Iterator<Item = (&'static str, Request<'static>)> {
     let upsert =
         PutStart { puts: vec![grouped, puts[1]], mode: PutMode::Upsert, ..PutStart::default() };
     let plain = PutStart { puts: puts.clone(), ..PutStart::default() };
-    let end = |key, failed_replicas| PutEnd { key, version: version(), failed_replicas };
-    let revoked = vec![KeyVersion { key: KEYS[0], version: version() }];
+    let end = |key, failed_replicas| PutEnd {
+        key,
+        version: version(),
+        failed_replicas,
+        held_replicas: 0,
+    };
+    let revoked = vec![PutRevoke::new(KEYS[0], version())];
+    let held = vec![PutRevoke { held_replicas: 5, ..revoked[0] }];
     let list =
         Scan { pattern: Some("^model@"), action: ScanAction::List, cursor: 1 << 40, limit: 1000 };
     let remove = Scan {
@@ -124,6 +130,7 @@ fn objects() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         ("put start, upsert of a group", Request::PutStart(upsert)),
         ("put end", Request::PutEnd { puts: vec![end(KEYS[0], 0), end(KEYS[2], u32::MAX)] }),
         ("put revoke", Request::PutRevoke { puts: revoked }),
+        ("put revoke, held", Request::PutRevoke { puts: held }),
         ("get replica list", Request::GetReplicaList { keys: KEYS.to_vec() }),
         ("renew routes", Request::RenewRoutes { keys: KEYS.to_vec(), uses: vec![1, 0, u32::MAX] }),
         ("exist key", Request::ExistKey { keys: KEYS.to_vec() }),

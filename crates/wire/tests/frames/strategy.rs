@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mooncake_types::{
     ChangesPage, ClientId, CreateTask, EntryState, Epoch, ErrorCode, Follow, FollowPage,
-    InventoryEntry, InventoryPage, KeyVersion, MountSegment, PutEnd, PutItem, PutMode, PutStart,
+    InventoryEntry, InventoryPage, MountSegment, PutEnd, PutItem, PutMode, PutRevoke, PutStart,
     RangeDrop, RangeRead, RangeWrite, ReplicateConfig, Request, Scan, ScanAction, SegmentId,
     SoftPin, TaskId, TaskKind, Version,
 };
@@ -137,7 +137,7 @@ fn request() -> impl Strategy<Value = Request<'static>> {
             .prop_map(|(id, grace_ms)| Request::UnmountSegment { id, grace_ms }),
         put_start().prop_map(Request::PutStart),
         vec(put_end(), 0..6).prop_map(|puts| Request::PutEnd { puts }),
-        vec(key_version(), 0..6).prop_map(|puts| Request::PutRevoke { puts }),
+        vec(put_revoke(), 0..6).prop_map(|puts| Request::PutRevoke { puts }),
         keys().prop_map(|keys| Request::GetReplicaList { keys }),
         vec((text(), any::<u32>()), 1..9).prop_map(|uses| {
             let (keys, uses) = uses.into_iter().unzip();
@@ -279,11 +279,13 @@ fn put_end() -> impl Strategy<Value = PutEnd<'static>> {
         key,
         version,
         failed_replicas,
+        held_replicas: 0,
     })
 }
 
-fn key_version() -> impl Strategy<Value = KeyVersion<'static>> {
-    (text(), version()).prop_map(|(key, version)| KeyVersion { key, version })
+fn put_revoke() -> impl Strategy<Value = PutRevoke<'static>> {
+    (text(), version(), select(&[0, 1, u32::MAX]))
+        .prop_map(|(key, version, held_replicas)| PutRevoke { key, version, held_replicas })
 }
 
 fn scan() -> impl Strategy<Value = Scan<'static>> {
