@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use mooncake_client::{Chance, Version};
 use mooncake_meta::KeyReport;
-use mooncake_types::{ClientId, ErrorCode};
+use mooncake_types::{ClientId, Epoch, ErrorCode};
 
 use crate::history::History;
 use crate::lending::Errand;
@@ -86,6 +86,8 @@ pub(crate) struct Desk {
     pub(crate) keys: usize,
     pub(crate) most_len: u64,
     pub(crate) reads_mostly: bool,
+    /// Longest rests of a client between two things that it does, each as likely as the others.
+    pub(crate) rests_us: [u64; 5],
     pub(crate) has_groups: bool,
     pub(crate) has_soft_pins: bool,
     /// Whether a miss of a key that was there all the time is a mistake.
@@ -94,6 +96,8 @@ pub(crate) struct Desk {
     pub(crate) is_ending: bool,
     /// A later leader found objects in the ledgers of nodes.
     pub(crate) has_recovered: bool,
+    /// Of the newest leader.
+    pub(crate) newest_epoch: Epoch,
     /// What could be read when the last master died and was not found by the next yet: by key, the version and where it
     /// lay.
     pub(crate) survivors: BTreeMap<usize, KeyReport>,
@@ -132,11 +136,16 @@ impl Desk {
             keys: scenario.keys,
             most_len: scenario.most_len,
             reads_mostly: scenario.reads_mostly,
+            rests_us: match scenario.has_rivals {
+                true => [1_000, 10_000, 100_000, 100_000, 100_000],
+                false => [0, 1_000, 10_000, 10_000, 100_000],
+            },
             has_groups: scenario.has_groups,
             has_soft_pins: scenario.has_soft_pins,
             judges_misses: kind == Kind::Calm,
             is_ending: false,
             has_recovered: false,
+            newest_epoch: Epoch(0),
             survivors: BTreeMap::new(),
             errands: Vec::new(),
             noted: BTreeMap::new(),

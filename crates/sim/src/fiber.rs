@@ -146,7 +146,7 @@ impl Member {
             self.begin(RENEWER, task, around);
         }
         let chance = &mut around.desk.chance;
-        let longest_us = [0, 1_000, 10_000, 10_000, 100_000][chance.below(5) as usize];
+        let longest_us = around.desk.rests_us[chance.below(5) as usize];
         let delay_us = chance.below(longest_us + 1);
         self.wake_at(CALLER, around.net.now_us + delay_us, around);
     }

@@ -7,12 +7,6 @@ use crate::master::Master;
 use crate::net::{Event, Process, Site};
 use crate::world::{World, clock, config};
 
-/// Longest time for which a master cannot ask for its lease.
-const LONGEST_AWAY_US: u64 = 1_500_000;
-
-/// Once in so many milliseconds it is so, in the mean.
-const AWAY_EVERY_MS: u64 = 1_000;
-
 impl World {
     /// A second master, which leads whenever the first does not. Both need leases from now on.
     pub(crate) fn add_standby(&mut self) {
@@ -56,17 +50,27 @@ impl World {
     }
 
     fn is_cut_off(&mut self, number: usize) -> bool {
-        let looks = 1_000 * AWAY_EVERY_MS / self.look_us();
         let now_us = self.net.now_us;
-        if self.net.faults.master_death_in > 0 && self.desk.chance.below(looks) == 0 {
-            let away_us = self.desk.chance.below(LONGEST_AWAY_US);
+        if self.loses_coordinator(number) {
+            let away_us = self.desk.chance.below(1_000 * self.scenario.longest_away_ms);
             self.masters[number].cut_off_until_us = now_us + away_us;
             self.desk.fault("cut off from the coordinator");
-            if self.masters[number].leads && self.desk.chance.below(2) == 0 {
+            let has_rivals = self.scenario.has_rivals;
+            if self.masters[number].leads && (has_rivals || self.desk.chance.below(2) == 0) {
                 self.split(away_us);
             }
         }
         now_us < self.masters[number].cut_off_until_us || self.desk.chance.below(4) == 0
+    }
+
+    fn loses_coordinator(&mut self, number: usize) -> bool {
+        // Rivals are left alone until the first one is back.
+        let is_one_away = self.masters.iter().any(|it| self.net.now_us < it.cut_off_until_us);
+        if self.scenario.has_rivals && (is_one_away || !self.masters[number].leads) {
+            return false;
+        }
+        let looks = 1_000 * self.net.faults.away_every_ms / self.look_us();
+        looks > 0 && self.desk.chance.below(looks) == 0
     }
 
     /// Each of the others reaches one of the masters only, for a while. Some are told that they have lost the other.
@@ -109,7 +113,7 @@ impl World {
         self.masters[number] = Master::new(process, clock, meta);
         self.masters[number].set_timer(&mut self.net);
         self.leader = number;
-        self.desk.has_recovered = true;
+        (self.desk.has_recovered, self.desk.newest_epoch) = (true, epoch);
         self.desk.fault("led");
     }
 }

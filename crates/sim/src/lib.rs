@@ -72,13 +72,13 @@ pub struct Report {
     pub violation: Option<Violation>,
 }
 
-/// Runs a cluster through `events` events with faults, and then to its end.
+/// Runs a cluster through `events` events with faults, some runs through [more](Scenario::events), and then to its end.
 #[must_use]
 pub fn run(seed: u64, kind: Kind, events: u64, detail: Detail) -> Report {
     let mut world = World::new(seed, kind, events, detail);
     let drive = |world: &mut World| {
         world.settle();
-        while world.desk.event < events && world.desk.violation.is_none() {
+        while world.desk.event < world.scenario.events && world.desk.violation.is_none() {
             world.step();
         }
         let event = world.desk.event;

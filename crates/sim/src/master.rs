@@ -211,6 +211,9 @@ impl Master {
         let reply = self.meta.change().handle_suspended(now, client, &request, is_known);
         if matches!(reply, Reply::Located { .. }) {
             desk.fault("looked up without a lease");
+            if self.meta.epoch() < desk.newest_epoch {
+                desk.fault("looked up while another led");
+            }
         }
         self.send(conn, client, &reply, net);
     }

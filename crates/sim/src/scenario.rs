@@ -42,6 +42,10 @@ pub struct Scenario {
     pub(crate) suspension_ms: u64,
     /// A node takes its segment back before one in so many things that it does; never if zero.
     pub(crate) leave_in: u64,
+    /// Whether some stay with every leader that has lost the coordinator, while the others find the next one.
+    pub(crate) has_rivals: bool,
+    /// The longest time for which a master cannot ask about leases.
+    pub(crate) longest_away_ms: u64,
 }
 
 /// What may go wrong: each happens at one event in so many, and never if it is zero.
@@ -61,6 +65,8 @@ pub(crate) struct Faults {
     pub(crate) pause_in: u64,
     /// The master dies, and comes back.
     pub(crate) master_death_in: u64,
+    /// One of two masters cannot ask about leases for a while: once in so many milliseconds, in the mean.
+    pub(crate) away_every_ms: u64,
 }
 
 /// What a run is about.
@@ -128,6 +134,7 @@ impl Scenario {
         let has_named = has_deaths && apart.below(2) == 0;
         let is_forgetful = apart.below(2) == 0;
         let (is_plain, tightness) = (apart.below(2) == 0, apart.below(3));
+        let has_rivals = kind == Kind::Leaders && apart.below(4) == 0;
         let scenario = Self {
             events,
             nodes: one_of(chance, &[1, 2, 2, 3, 3]),
@@ -157,8 +164,11 @@ impl Scenario {
             leave_in: maybe(chance, &[15, 60]) * u64::from(!has_named),
             leadership_ms: one_of(chance, &[50, 150, 500]),
             suspension_ms: one_of(chance, &[300, 1_000]),
+            has_rivals: false,
+            longest_away_ms: 1_500,
         };
         match (is_plain, tightness) {
+            _ if has_rivals => scenario.without_extras().with_rivals(&mut apart),
             (false, _) => scenario,
             (true, 0) => scenario.without_extras(),
             (true, 1) => scenario.without_extras().crowded(kind),
@@ -205,6 +215,25 @@ impl Scenario {
         let lease_ms = self.lease_ms.max(100);
         Self { pure_clients: 3, keys: 2, lease_ms, reads_mostly: true, ..self }
     }
+
+    /// A leader that has lost the coordinator still answers some, while the others have found the next one. What either
+    /// may do follows from leases, so the run outlasts them: it is longer, ways are short, and everybody takes their time.
+    /// Nobody dies, since a leader that sees a node go answers no more.
+    fn with_rivals(self, apart: &mut Chance) -> Self {
+        let Faults { reset_in, straggler_in, away_every_ms, .. } = self.faults;
+        Self {
+            events: 4 * self.events,
+            nodes: self.nodes.max(2),
+            latency_us: self.latency_us.min(500),
+            lease_ms: one_of(apart, &[400, 1_000]),
+            leadership_ms: one_of(apart, &[50, 150]),
+            suspension_ms: 3_000,
+            longest_away_ms: 4_000,
+            has_rivals: true,
+            faults: Faults { reset_in, straggler_in, away_every_ms, ..Faults::default() },
+            ..self.read_mostly()
+        }
+    }
 }
 
 impl Faults {
@@ -224,6 +253,9 @@ impl Faults {
         faults.pause_in = maybe(chance, &[25, 100]);
         if let Kind::Masters | Kind::Leaders = kind {
             faults.master_death_in = one_of(chance, &[60, 150, 300]);
+        }
+        if kind == Kind::Leaders {
+            faults.away_every_ms = 1_000;
         }
         faults
     }

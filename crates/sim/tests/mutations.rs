@@ -135,3 +135,15 @@ fn l5_who_tells_what_changed_tells_of_drops() {
 fn l6_latecomers_give_way() {
     finds(Rule::LatecomersGiveWay, &[Kind::Masters, Kind::Leaders], 2_000);
 }
+
+/// It takes two leaders at a time, each with clients and nodes of its own.
+#[test]
+fn suspended_leaders_are_followed() {
+    finds(Rule::SuspendedLeadersAreFollowed, &[Kind::Leaders], 500);
+}
+
+/// The same, and leases that outlast the first one's.
+#[test]
+fn l6_routes_are_waited_for() {
+    finds(Rule::RoutesAreWaitedFor, &[Kind::Leaders], 500);
+}
