@@ -9,21 +9,12 @@ from typing import Any
 
 import pytest
 from cluster import MIB, Cluster, content, in_other_process, wait_until
+from holder import is_in_place
 from mooncake.store import BufferHandle, MooncakeDistributedStore
 
 np: Any = pytest.importorskip("numpy")
 
 Store = MooncakeDistributedStore
-
-
-def is_in_place(handle: BufferHandle) -> bool:
-    """Whether the bytes lie in pages of a segment that are mapped here."""
-    with open("/proc/self/maps") as maps:
-        for line in maps:
-            start, end = (int(at, 16) for at in line.split()[0].split("-"))
-            if start <= handle.ptr() < end:
-                return "mooncake-segment" in line
-    return False
 
 
 @pytest.fixture(params=["neighbour", "own"])

@@ -1,0 +1,180 @@
+"""Processes that stand still, or are killed, while they look at objects without a copy.
+
+They do not let go of a place that is wanted, so its bytes must stay, however long that takes; and when they go on, or
+are gone, the place must be there again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from cluster import MIB, Cluster, Process, wait_until
+from holder import Holder
+from mooncake.store import MooncakeDistributedStore
+from values import stamped, version_of
+
+Store = MooncakeDistributedStore
+SEGMENT_BYTES = 16 * MIB
+# A quarter of a segment, the most of it that may be held.
+LENGTH = 4 * MIB
+OLD, NEW = 1, 2
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """A master that soon forgets who read what, and who does not ping."""
+    with Cluster("--default_kv_lease_ttl=300", "--client_ttl=1") as cluster:
+        yield cluster
+
+
+def living_clients(cluster: Cluster) -> int:
+    lines = (cluster.http("/metrics") or "").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("master_active_clients "))
+
+
+def stop(cluster: Cluster, holder: Holder) -> None:
+    """Has it stand still until its leases are over and the master has given it up."""
+    living = living_clients(cluster)
+    holder.stop()
+    wait_until(lambda: living_clients(cluster) < living, 10, "the master missed it")
+
+
+def keys(cluster: Cluster) -> set[str]:
+    """What is in the pool; this gives no lease."""
+    return set((cluster.http("/get_all_keys") or "").split())
+
+
+def used_bytes(cluster: Cluster) -> list[int]:
+    """Bytes in use, by segment."""
+    answer = json.loads(cluster.http("/get_segments_detail") or '{"segments": []}')
+    return [segment["allocator_used_bytes"] for segment in answer["segments"]]
+
+
+def room(cluster: Cluster) -> int:
+    """How many objects the pool has room for."""
+    return len(used_bytes(cluster)) * SEGMENT_BYTES // LENGTH
+
+
+def replace(node: Process, cluster: Cluster, how: str) -> None:
+    """Another node in the place of this one."""
+    getattr(node, how)()
+    cluster.nodes.remove(node)
+    wait_until(lambda: used_bytes(cluster) == [], 10, "the master gave its segment up")
+    cluster.start_node(SEGMENT_BYTES)
+
+
+def upsert(store: Store, key: str) -> None:
+    """Puts the new version. There is room when leases are over, and who went on has let go."""
+    value = stamped(key, NEW, LENGTH)
+    wait_until(lambda: store.upsert(key, value) == 0, 10, "there is room")
+
+
+def crowd(cluster: Cluster, store: Store) -> int:
+    """Puts far more than there is room for, and gives how many objects there were room for."""
+    for number in range(4 * room(cluster)):
+        upsert(store, f"other-{number}")
+    return len(keys(cluster))
+
+
+def check_all(cluster: Cluster, store: Store) -> None:
+    """Every object is whole, or missing."""
+    for key in keys(cluster):
+        value = store.get(key)
+        assert value == b"" or version_of(key, value) is not None, f"{key}: {len(value)} wrong bytes"
+
+
+def fill(cluster: Cluster, store: Store) -> None:
+    """Puts the whole pool to use, so that nothing of it is still held, and looks at each byte."""
+    assert store.remove_all(force=True) >= 0
+    assert crowd(cluster, store) == room(cluster)
+    check_all(cluster, store)
+
+
+# Who writes meanwhile does so in memory of this host that it has mapped, or from afar.
+@pytest.mark.parametrize(
+    ("fate", "transports"), [("removed", "shm"), ("replaced", "shm"), ("evicted", "shm"), ("evicted", "tcp")]
+)
+def test_a_process_that_stands_still_sees_on_what_has_gone(
+    cluster: Cluster, fate: str, transports: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.start_node(SEGMENT_BYTES)
+    with monkeypatch.context() as writer:
+        writer.setenv("MOONCAKE_TRANSPORTS", transports)
+        store = cluster.store()
+    assert store.put("k", stamped("k", OLD, LENGTH)) == 0
+    cluster.start_node(SEGMENT_BYTES)
+    with Holder(cluster.master_address) as holder:
+        assert holder.ask("look", "k") is True
+        stop(cluster, holder)
+        if fate == "removed":
+            assert store.remove("k") == 0, "the lease is over"
+            assert store.put("k", stamped("k", NEW, LENGTH)) == 0
+        elif fate == "replaced":
+            upsert(store, "k")
+        assert crowd(cluster, store) < room(cluster), "nothing is put where it looks"
+        check_all(cluster, store)
+        upsert(store, "k")
+        holder.go_on()
+        assert (holder.ask("seen"), holder.ask("get", "k")) == ({"k": OLD}, NEW)
+        fill(cluster, store)
+        assert holder.ask("seen") == {"k": OLD}
+        assert holder.ask("release") == 1
+        fill(cluster, store)
+        assert holder.end() == 0
+
+
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_a_process_that_stands_still_sees_on_what_its_node_had(cluster: Cluster, how: str) -> None:
+    node = cluster.start_node(SEGMENT_BYTES)
+    store = cluster.store()
+    assert store.put("k", stamped("k", OLD, LENGTH)) == 0
+    with Holder(cluster.master_address) as holder:
+        assert holder.ask("look", "k") is True
+        before = holder.segments()
+        stop(cluster, holder)
+        replace(node, cluster, how)
+        fill(cluster, store)
+        upsert(store, "k")
+        assert holder.segments() == before
+        holder.go_on()
+        assert (holder.ask("seen"), holder.ask("get", "k")) == ({"k": OLD}, NEW)
+        assert holder.ask("release") == 1
+        wait_until(lambda: not holder.segments() & before, 10, "the dead node's memory is given back")
+        fill(cluster, store)
+        assert holder.end() == 0
+
+
+def test_a_node_that_stands_still_sees_on_what_it_had_itself(cluster: Cluster) -> None:
+    with Holder(cluster.master_address, SEGMENT_BYTES) as holder:
+        assert (holder.ask("put", "k", OLD, LENGTH), holder.ask("look", "k")) == (0, True)
+        stop(cluster, holder)
+        wait_until(lambda: used_bytes(cluster) == [], 10, "the master gave its segment up")
+        cluster.start_node(SEGMENT_BYTES)
+        store = cluster.store()
+        assert store.put("k", stamped("k", NEW, LENGTH)) == 0
+        holder.go_on()
+        wait_until(lambda: len(cluster.segments()) == 2, 10, "its segment is back")
+        assert (holder.ask("seen"), holder.ask("get", "k")) == ({"k": OLD}, NEW)
+        fill(cluster, store)
+        assert holder.ask("seen") == {"k": OLD}
+        assert holder.ask("release") == 1
+        fill(cluster, store)
+        assert holder.end() == 0
+
+
+@pytest.mark.parametrize("stands_still", [False, True])
+def test_what_a_process_that_is_killed_looked_at_can_be_written(cluster: Cluster, stands_still: bool) -> None:
+    cluster.start_node(SEGMENT_BYTES)
+    store = cluster.store()
+    assert store.put("k", stamped("k", OLD, LENGTH)) == 0
+    with Holder(cluster.master_address) as holder:
+        assert holder.ask("look", "k") is True
+        if stands_still:
+            stop(cluster, holder)
+            assert store.remove("k") == 0, "the lease is over"
+            # The place may be asked for now, and the put refused there.
+            store.put("k", stamped("k", NEW, LENGTH))
+        holder.kill()
+        fill(cluster, store)
