@@ -134,7 +134,7 @@ def _initiate(flags: argparse.Namespace) -> int:
     engine = _engine(flags)
     remote = int(engine.get_first_buffer_address(flags.segment_id))
     if remote == 0:
-        raise RuntimeError(f"{flags.segment_id} lends no memory")
+        raise RuntimeError(f"{flags.segment_id} cannot be reached, or lends no memory")
     batch_bytes = flags.block_size * flags.batch_size
     local = _allocate(engine, batch_bytes * flags.threads)
     transfer = getattr(engine, f"batch_transfer_sync_{flags.operation}")

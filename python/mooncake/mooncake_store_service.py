@@ -217,7 +217,13 @@ async def main() -> int:
     _unblock_shutdown_signals()
     try:
         deadline = loop.time() + arguments.max_wait_time
-        await await_master(service.config.master_server_address, arguments.max_wait_time, stopping)
+        address = service.config.master_server_address
+        if not await await_master(address, arguments.max_wait_time, stopping):
+            if stopping.is_set():
+                return 0
+            # A setup would look for it for another while, and let no signal in meanwhile.
+            logger.error("The store did not start: no master listens at %s", address)
+            return 1
         if not await service.start_store_service(max(0.0, deadline - loop.time()), stopping):
             return 0 if stopping.is_set() else 1
         host = getattr(arguments, "host", DEFAULT_HOST)

@@ -132,7 +132,7 @@ def test_the_bench_moves_batches_and_says_how_many(
     ("flags", "code", "message"),
     [
         ([], -1, "the engine could not be initialized, code -1"),
-        (["--segment_id=nobody:1"], 0, "nobody:1 lends no memory"),
+        (["--segment_id=nobody:1"], 0, "nobody:1 cannot be reached, or lends no memory"),
         (["--block_size=1073741824"], 0, "the engine allocates no 137438953472 bytes"),
         (["--block_size=65537", "--batch_size=16"], 0, "a batch failed, code -1"),
     ],

@@ -115,7 +115,7 @@ def test_a_signal_ends_the_wait_for_a_master() -> None:
 @pytest.mark.parametrize(
     ("flags", "variables", "status", "message"),
     [
-        (["--max-wait-time=0.1"], {}, 1, "The store did not start"),
+        (["--max-wait-time=0.1"], {}, 1, "The store did not start: no master listens at 127.0.0.1:1"),
         ([], {"MOONCAKE_MASTER": ""}, 1, "The configuration is wrong: Neither the environment variable"),
         ([], {"MOONCAKE_LOCAL_BUFFER_SIZE": "big"}, 1, "The configuration is wrong: MOONCAKE_LOCAL_BUFFER_SIZE='big'"),
         (

@@ -19,30 +19,29 @@ async def wait(event: asyncio.Event, seconds: float) -> None:
         return
 
 
-async def await_master(address: str, seconds: float, stopping: asyncio.Event) -> None:
+async def await_master(address: str, seconds: float, stopping: asyncio.Event) -> bool:
     """Waits until something listens at one of the master's addresses, for so long at most, or until `stopping`.
 
-    An address of another kind than `host:port` is left to the setup.
+    False if nothing does. An address of another kind than `host:port` is left to the setup.
     """
-    if stopping.is_set():
-        return
     deadline = asyncio.get_running_loop().time() + seconds
     try:
         places = [urlsplit(f"//{one.strip()}") for one in address.split(",")]
         masters = [(place.hostname, place.port) for place in places]
     except ValueError:
-        return
+        return True
     if not all(host and port for host, port in masters):
-        return
+        return True
     while not stopping.is_set():
         for host, port in masters:
             if await _listens(host, port):
-                return
+                return True
         left = deadline - asyncio.get_running_loop().time()
         if left <= 0:
-            return
+            return False
         logger.info("No master listens at %s; waiting for another %.0f s", address, left)
         await wait(stopping, min(RETRY_SECONDS, left))
+    return False
 
 
 async def _listens(host: str | None, port: int | None) -> bool:
