@@ -35,7 +35,7 @@ pub(super) fn hand_over(store: &Store, patience: Duration, again: &SecondSignal)
     });
     match drained {
         Ok(report) => tell(&report, begun.elapsed(), again),
-        Err(code) => warn!(%code, "what lies here is lost: the master has nobody take it over"),
+        Err(code) => warn!(%code, "nobody takes over what lies here, and it is lost"),
     }
 }
 

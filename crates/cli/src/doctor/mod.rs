@@ -59,7 +59,11 @@ fn examine(args: &DoctorArgs) -> Result<bool, String> {
         return Err(format!("the master: {error}"));
     }
     let http = args.master_http.clone().unwrap_or_else(|| admin::beside(&args.master));
-    let listed = segments::list(&http).map_err(|error| error.to_string())?;
+    let listed = segments::list(&http).map_err(|error| {
+        let hint =
+            if args.master_http.is_some() { "" } else { "; --master-http names another place" };
+        format!("{error}{hint}")
+    })?;
     say(format_args!(
         "master {}: {} segments\nthis process: user {}, transports {}\n",
         args.master,

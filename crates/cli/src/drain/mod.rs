@@ -7,10 +7,10 @@ mod watch;
 use std::process::ExitCode;
 
 use clap::Parser;
-use mooncake_types::ByteSize;
+use mooncake_types::{ByteSize, ErrorCode};
 
 use crate::exit::{complain, say};
-use api::{Masters, Progress};
+use api::{ApiError, Masters, Progress};
 use args::DrainArgs;
 use watch::Watch;
 
@@ -41,12 +41,19 @@ fn run(args: &DrainArgs) -> Result<ExitCode, String> {
     }
     let job = match &args.job {
         Some(job) => job.clone(),
-        None => masters.create(args).map_err(|error| error.to_string())?,
+        None => masters.create(args).map_err(|error| explain(&error))?,
     };
     complain(format_args!("drain job {job}\n"));
     let mut watch = Watch::of(&mut masters, args, job);
     watch.run()?;
     Ok(conclude(&watch.job, &watch.last))
+}
+
+fn explain(error: &ApiError) -> String {
+    if error.is(ErrorCode::UnavailableInCurrentStatus) {
+        return format!("{error}: a segment is drained already, or takes no puts");
+    }
+    error.to_string()
 }
 
 fn line(progress: &Progress) -> String {

@@ -142,7 +142,7 @@ pub(super) fn add_to(command: Command) -> Command {
             };
             match shape {
                 Shape::Setting | Shape::SwitchSetting => arg.hide(true),
-                _ => arg.help(format!("Part of {}", feature.name)),
+                _ => arg.help(format!("Part of {}", feature.name.trim_end_matches(','))),
             }
         })
     });
