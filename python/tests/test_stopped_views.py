@@ -24,8 +24,9 @@ OLD, NEW = 1, 2
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    """A master that soon forgets who read what, and who does not ping."""
-    with Cluster("--default_kv_lease_ttl=300", "--client_ttl=1") as cluster:
+    """A master that soon forgets who read what, who does not ping, and where somebody did not let go."""
+    timeouts = ("--put_start_discard_timeout_sec=4", "--put_start_release_timeout_sec=5")
+    with Cluster("--default_kv_lease_ttl=300", "--client_ttl=1", *timeouts) as cluster:
         yield cluster
 
 
@@ -123,6 +124,30 @@ def test_a_process_that_stands_still_sees_on_what_has_gone(
         assert holder.ask("release") == 1
         fill(cluster, store)
         assert holder.end() == 0
+
+
+@pytest.mark.parametrize("transports", ["shm", "tcp"])
+def test_puts_and_gets_of_others_go_on_beside_a_process_that_stands_still(
+    transports: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Cluster("--default_kv_lease_ttl=300", "--client_ttl=1") as cluster:
+        cluster.start_node(64 * MIB)
+        with monkeypatch.context() as writer:
+            writer.setenv("MOONCAKE_TRANSPORTS", transports)
+            store = cluster.store()
+        assert store.put("k", stamped("k", OLD, MIB)) == 0
+        with Holder(cluster.master_address) as holder:
+            assert holder.ask("look", "k") is True
+            stop(cluster, holder)
+            assert store.remove("k") == 0
+            for number in range(200):
+                key = f"other-{number}"
+                assert store.put(key, stamped(key, NEW, MIB)) == 0, key
+                assert version_of(key, store.get(key)) == NEW
+            assert 50 < len(keys(cluster)) < 64, "all but the place where it looks is used"
+            check_all(cluster, store)
+            holder.go_on()
+            assert holder.ask("seen") == {"k": OLD}
 
 
 @pytest.mark.parametrize("how", ["kill", "stop"])

@@ -79,7 +79,7 @@ pub enum MapError {
     #[error("memory that may shrink, because it is not sealed, is not taken")]
     Unsealed,
     /// The system refused.
-    #[error("{call} of {len} bytes failed with system error {errno}")]
+    #[error("{call} of {len} bytes failed: {}", std::io::Error::from_raw_os_error(*errno))]
     System {
         /// The system call.
         call: &'static str,

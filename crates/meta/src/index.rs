@@ -8,7 +8,7 @@ use std::hint::black_box;
 use crate::record::{Object, Range};
 use crate::slab::{NONE, Slab};
 
-const SHARDS: usize = 256;
+pub(crate) const SHARDS: usize = 256;
 
 /// Look-ups that wait for memory together.
 const AT_ONCE: usize = 32;
@@ -121,6 +121,6 @@ impl Index {
 }
 
 /// The tables use the low bits for the bucket and the top seven for the tag; the shard takes bits between.
-fn shard(hash: u64) -> usize {
+pub(crate) fn shard(hash: u64) -> usize {
     (hash >> 48) as usize % SHARDS
 }

@@ -76,6 +76,7 @@ mod task_end;
 mod task_fetch;
 mod timeout;
 mod undropped;
+mod undropped_keys;
 mod upsert;
 
 pub use check::Violation;

@@ -2,9 +2,9 @@
 //! until everybody has reported.
 //!
 //! Look-ups are answered at once, from what was reported. What changes objects is refused until every member has
-//! reported; if some don't, until nobody has a route from under the last leader any more (see `suspension`) and the
-//! missing are marked behind. A member that reports later is believed, but for the keys that were touched since. One that does not report
-//! within the window is struck.
+//! reported; if some don't, or are marked behind, until nobody has a route from under the last leader any more (see
+//! `suspension`) and all missing ones are marked behind. A member that reports later is believed, but for the keys that were
+//! touched since. One that does not report within the window is struck.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,6 +35,8 @@ pub(crate) struct Recovery {
     /// Members that have not reported all that they hold, but for those that were marked behind by an earlier leader.
     missing: BTreeSet<SegmentId>,
     pub(crate) serves: bool,
+    /// An earlier leader marked members behind: it may have replaced or removed what they hold, and readers have routes to that.
+    has_behind: bool,
     /// Nobody has a route from under an earlier leader any more.
     has_settled: bool,
     /// No member has come, and the leader before may still answer. Once one has, nobody has such a route any more when a lease
@@ -55,10 +57,13 @@ impl Recovery {
     fn new(record: &Record) -> Self {
         let in_step = record.members.iter().filter(|member| !member.behind);
         let missing: BTreeSet<SegmentId> = in_step.map(|member| member.segment).collect();
+        let has_behind = !record.fresh && record.members.iter().any(|member| member.behind);
+        let has_settled = !record.fresh && missing.is_empty() && !has_behind;
         Self {
             is_fresh: record.fresh,
-            serves: record.fresh || missing.is_empty(),
-            has_settled: !record.fresh && missing.is_empty(),
+            serves: record.fresh || has_settled,
+            has_behind,
+            has_settled,
             is_open: record.fresh || !missing.is_empty(),
             missing,
             ..Self::default()
@@ -129,7 +134,7 @@ impl Meta {
     }
 
     pub(crate) fn set_recovery_timers(&mut self) {
-        if !self.recovery.is_open {
+        if !self.recovery.is_open && !self.recovery.has_behind {
             return;
         }
         let Config { recovery_grace_ms, lease_ttl_ms, client_ttl_ms, suspension_ms, .. } =
@@ -262,7 +267,10 @@ impl Meta {
     /// A member has reported all that it holds, or is no member any more.
     pub(crate) fn on_reported(&mut self, id: SegmentId) {
         if self.recovery.missing.remove(&id) && self.recovery.missing.is_empty() {
-            self.settle();
+            match self.recovery.has_behind {
+                false => self.settle(),
+                true => self.forget_all_replacing_if_due(),
+            }
             if !self.recovery.is_fresh {
                 self.drop_pieces();
                 self.recovery.touched = HashMap::default();
@@ -276,7 +284,7 @@ impl Meta {
             return;
         }
         let is_behind = |id: &SegmentId| self.members.is_behind(*id).unwrap_or(true);
-        let is_known = self.recovery.missing.is_empty()
+        let is_known = (self.recovery.missing.is_empty() && !self.recovery.has_behind)
             || (self.recovery.has_settled && self.recovery.missing.iter().all(is_behind));
         self.recovery.serves = is_known;
         self.forget_all_replacing_if_due();

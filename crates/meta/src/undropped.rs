@@ -19,10 +19,11 @@ use crate::record::{Object, ObjectState, Range};
 use crate::remains::Gathered;
 use crate::reply::AddressTable;
 use crate::slab::NONE;
+use crate::undropped_keys::UndroppedKeys;
 use crate::{Meta, Rule};
 
 /// An entry of a segment: where it starts, and the version that lies there.
-type Place = (u64, Version);
+pub(crate) type Place = (u64, Version);
 
 /// What is undropped, by segment and by key.
 #[derive(Debug, Default)]
@@ -30,7 +31,7 @@ pub(crate) struct Undropped {
     /// By slot of the segment.
     by_slot: BTreeMap<u32, Entries>,
     /// By the hash of the key: a key that shares it with another may have entries of that dropped, which harms nobody.
-    by_key: BTreeSet<(u64, u32, Place)>,
+    by_key: UndroppedKeys,
     /// The hashes of keys of which a newer version than some entry can be read.
     preceding: HashSet<u64, FixedState>,
 }
@@ -120,7 +121,7 @@ impl Undropped {
     }
 
     fn forget_key(&mut self, hash: u64, slot: u32, place: Place) {
-        self.by_key.remove(&(hash, slot, place));
+        self.by_key.remove((hash, slot, place));
         if !self.preceding.is_empty() && self.of_key(hash).next().is_none() {
             self.preceding.remove(&hash);
         }
@@ -157,11 +158,9 @@ impl Undropped {
         self.preceding.contains(&hash)
     }
 
-    /// The entries of a key with this hash, by segment.
+    /// The entries of a key with this hash, in no order.
     pub(crate) fn of_key(&self, hash: u64) -> impl Iterator<Item = (u32, Place)> {
-        let first = (hash, 0, place_at(0));
-        let of_key = self.by_key.range(first..).take_while(move |entry| entry.0 == hash);
-        of_key.map(|&(_, slot, place)| (slot, place))
+        self.by_key.of_key(hash)
     }
 
     /// The slots that have entries.
@@ -202,7 +201,7 @@ impl Undropped {
         let mut count = 0;
         let known = self.iter().all(|(slot, place, entry)| {
             count += 1;
-            self.by_key.contains(&(entry.hash, slot, place))
+            self.by_key.contains((entry.hash, slot, place))
         });
         known && count == self.by_key.len()
     }

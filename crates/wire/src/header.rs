@@ -118,11 +118,20 @@ pub struct Header {
     pub request_id: u64,
 }
 
+/// What a peer seems to speak that begins with these two bytes.
+fn hint(found: u16) -> &'static str {
+    const HTTP: [u8; 2] = *b"HT";
+    match found.to_le_bytes() == HTTP {
+        true => ": this port speaks HTTP, and the one that serves the pool is another",
+        false => "",
+    }
+}
+
 /// A header that does not begin a frame. The connection cannot be understood any further and must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The peer speaks another protocol.
-    #[error("a frame must begin with {MAGIC:#06x}, not with {found:#06x}")]
+    #[error("a frame must begin with {MAGIC:#06x}, not with {found:#06x}{}", hint(*found))]
     BadMagic {
         /// The first two bytes, little endian.
         found: u16,
@@ -220,5 +229,13 @@ mod tests {
         assert_eq!(with(2, 99), Err(FrameError::UnknownKind { found: 99 }));
         assert_eq!(with(4, 1), too_long(Kind::Reply, (32 << 20) + 1, 32 << 20));
         assert_eq!(with(2, 1), too_long(Kind::Hello, 32 << 20, 16 << 10));
+    }
+
+    #[test]
+    fn who_speaks_http_is_told_apart() {
+        let text = |bytes: &[u8; HEADER_LEN]| Header::decode(bytes).unwrap_err().to_string();
+        let http = text(b"HTTP/1.1 400 Bad");
+        assert!(http.starts_with("a frame must begin with 0x4d4b") && http.contains("speaks HTTP"));
+        assert!(!text(b"SSH-2.0-OpenSSH_").contains("HTTP"));
     }
 }

@@ -76,7 +76,7 @@ fn masters_die_and_no_promise_is_broken() {
         return;
     }
     let mut met: BTreeMap<&str, u64> = cluster::RARE.map(|what| (what, 0)).into();
-    for seed in 0..24 {
+    for seed in 0..48 {
         for (what, count) in run_loudly(seed, events) {
             *met.get_mut(what).unwrap_or_else(|| panic!("{what} is not in the list")) += count;
         }

@@ -458,3 +458,23 @@ fn a_segment_that_is_telling_what_it_holds_is_not_taken_back_after_a_while() {
     assert_eq!(world.unmount(ALICE, A.0, 0), Ok(()), "at once it is");
     world.check();
 }
+
+/// Its node may be in reach of readers who have routes from under the last leader.
+#[test]
+fn a_leader_waits_for_the_routes_to_a_member_that_was_behind() {
+    let members = [(A, true), (B, false)];
+    let members = members.map(|(segment, behind)| Member { segment, behind }).to_vec();
+    let now = Tick(1_000);
+    let record = Record { fresh: false, members };
+    let mut world = World { meta: Meta::recover(Config::default(), EPOCH, now, &record), now };
+    recover(&mut world, B, &[entry("k", 0, KIB, 2)]);
+    assert_eq!(chain(&mut world, "k"), [2]);
+    let request = Request::Remove { keys: vec!["k"], force: true };
+    let remove = |world: &mut World| answer(world.ask(BOB, &request)).0;
+    assert_eq!(remove(&mut world), EARLY, "an older one may be read at A");
+    world.advance(4_999);
+    assert!(!world.meta.serves());
+    world.advance(1);
+    assert_eq!(remove(&mut world), Ok(()));
+    world.check();
+}
