@@ -93,9 +93,7 @@ impl Meta {
         }
         let outcome = self.admit(mount);
         if outcome == MountOutcome::StartEmpty {
-            if self.members.is_behind(mount.id).is_some() {
-                self.emit(Effect::Strike(mount.id));
-            }
+            self.strike_absent(mount.id);
             return Ok(outcome);
         }
         if !self.is_joined(mount.id) {
@@ -138,9 +136,8 @@ impl Meta {
             return Ok(());
         }
         if mount.run < newest {
-            if self.segments.find(mount.id).is_none() && self.members.is_behind(mount.id).is_some()
-            {
-                self.emit(Effect::Strike(mount.id));
+            if self.segments.find(mount.id).is_none() {
+                self.strike_absent(mount.id);
             }
             return Err(ErrorCode::SegmentAlreadyExists);
         }

@@ -329,9 +329,26 @@ impl Meta {
         for id in self.recovery.missing.clone() {
             self.emit(Effect::Strike(id));
         }
+        // Who is behind and has not come would have every later leader wait for the routes to it.
+        let is_absent = |id: &SegmentId| self.segments.find(*id).is_none();
+        let behind = self.members.iter().filter(|member| member.behind).map(|it| it.segment);
+        let absent: Vec<SegmentId> = behind.filter(is_absent).collect();
+        absent.into_iter().for_each(|id| self.strike_absent(id));
         self.drop_pieces();
         self.recovery.touched = HashMap::default();
         self.forget_all_replacing_if_due();
+    }
+
+    /// A segment that is not mounted is no member any more. One that an earlier leader marked behind stays one until routes
+    /// from under that are over: the next leader would not wait for them.
+    pub(crate) fn strike_absent(&mut self, id: SegmentId) {
+        let is_struck = match self.members.is_behind(id) {
+            None => false,
+            Some(is_behind) => !is_behind || self.recovery.has_settled,
+        };
+        if is_struck {
+            self.emit(Effect::Strike(id));
+        }
     }
 
     fn drop_pieces(&mut self) {

@@ -66,6 +66,10 @@ impl Meta {
         };
         let copy = self.take_copy(number);
         if copy != NONE {
+            if code == ErrorCode::ObjectReplicaBusy {
+                self.requeue_put(copy, QueueKind::Out);
+                self.hold_ranges(copy, u32::MAX);
+            }
             self.drop_object(copy);
         }
         self.finish_task(number, Ending::Refused(code));

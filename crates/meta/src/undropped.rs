@@ -76,7 +76,7 @@ impl Undropped {
     pub(crate) fn insert(&mut self, slot: u32, place: Place, entry: Entry, now: Tick) {
         let none = || Entries { confirmed_at: now, ..Entries::default() };
         self.by_slot.entry(slot).or_insert_with(none).known.insert(place, entry);
-        self.by_key.insert((entry.hash, slot, place));
+        self.by_key.insert(entry.hash, (slot, place));
     }
 
     /// A node has dropped what lay there under this grant or an older one.
@@ -121,7 +121,7 @@ impl Undropped {
     }
 
     fn forget_key(&mut self, hash: u64, slot: u32, place: Place) {
-        self.by_key.remove((hash, slot, place));
+        self.by_key.remove(hash, (slot, place));
         if !self.preceding.is_empty() && self.of_key(hash).next().is_none() {
             self.preceding.remove(&hash);
         }
@@ -158,7 +158,7 @@ impl Undropped {
         self.preceding.contains(&hash)
     }
 
-    /// The entries of a key with this hash, in no order.
+    /// The entries of a key with this hash, by segment.
     pub(crate) fn of_key(&self, hash: u64) -> impl Iterator<Item = (u32, Place)> {
         self.by_key.of_key(hash)
     }
@@ -201,7 +201,7 @@ impl Undropped {
         let mut count = 0;
         let known = self.iter().all(|(slot, place, entry)| {
             count += 1;
-            self.by_key.contains((entry.hash, slot, place))
+            self.by_key.contains(entry.hash, (slot, place))
         });
         known && count == self.by_key.len()
     }

@@ -1,17 +1,34 @@
 //! What is undropped, by key. In shards, like the index, so that growing is a short pause.
 
+use std::collections::BTreeSet;
+
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 use crate::index::{SHARDS, shard};
 use crate::undropped::Place;
 
-/// An entry: the hash of its key, its segment's slot, its place.
-type Entry = (u64, u32, Place);
+/// The slot of a segment, and a place there.
+type At = (u32, Place);
 
 #[derive(Debug)]
 pub(crate) struct UndroppedKeys {
-    shards: Vec<HashTable<Entry>>,
+    shards: Vec<HashTable<OfKey>>,
     len: usize,
+}
+
+/// What is undropped of the keys with one hash.
+#[derive(Debug)]
+struct OfKey {
+    hash: u64,
+    entries: Entries,
+}
+
+/// Nearly always one. A key that is put and removed all the time may have very many.
+#[derive(Debug)]
+enum Entries {
+    One(At),
+    Many(BTreeSet<At>),
 }
 
 impl Default for UndroppedKeys {
@@ -25,28 +42,95 @@ impl UndroppedKeys {
         self.len
     }
 
-    pub(crate) fn insert(&mut self, entry: Entry) {
-        let shard = &mut self.shards[shard(entry.0)];
-        if shard.find(entry.0, |it| *it == entry).is_none() {
-            shard.insert_unique(entry.0, entry, |it| it.0);
-            self.len += 1;
+    pub(crate) fn insert(&mut self, hash: u64, at: At) {
+        let of_key = self.shards[shard(hash)].entry(hash, |it| it.hash == hash, |it| it.hash);
+        let is_new = match of_key {
+            Entry::Vacant(vacant) => {
+                vacant.insert(OfKey { hash, entries: Entries::One(at) });
+                true
+            }
+            Entry::Occupied(mut known) => known.get_mut().entries.insert(at),
+        };
+        self.len += usize::from(is_new);
+    }
+
+    pub(crate) fn remove(&mut self, hash: u64, at: At) {
+        let Ok(mut known) = self.shards[shard(hash)].find_entry(hash, |it| it.hash == hash) else {
+            return;
+        };
+        let was_there = match &mut known.get_mut().entries {
+            Entries::One(one) => *one == at,
+            Entries::Many(many) => many.remove(&at),
+        };
+        let is_empty = match &known.get().entries {
+            Entries::One(_) => was_there,
+            Entries::Many(many) => many.is_empty(),
+        };
+        if is_empty {
+            known.remove();
+        }
+        self.len -= usize::from(was_there);
+    }
+
+    pub(crate) fn contains(&self, hash: u64, at: At) -> bool {
+        self.of_key(hash).any(|it| it == at)
+    }
+
+    /// The entries of the keys with this hash, by segment.
+    pub(crate) fn of_key(&self, hash: u64) -> impl Iterator<Item = At> {
+        let of_key = self.shards[shard(hash)].find(hash, |it| it.hash == hash);
+        let (one, many) = match of_key.map(|it| &it.entries) {
+            None => (None, None),
+            Some(Entries::One(one)) => (Some(one), None),
+            Some(Entries::Many(many)) => (None, Some(many)),
+        };
+        one.into_iter().chain(many.into_iter().flatten()).copied()
+    }
+}
+
+impl Entries {
+    /// Whether it was not there.
+    fn insert(&mut self, at: At) -> bool {
+        match self {
+            Self::One(one) if *one == at => false,
+            Self::One(one) => {
+                *self = Self::Many(BTreeSet::from([*one, at]));
+                true
+            }
+            Self::Many(many) => many.insert(at),
         }
     }
+}
 
-    pub(crate) fn remove(&mut self, entry: Entry) {
-        if let Ok(found) = self.shards[shard(entry.0)].find_entry(entry.0, |it| *it == entry) {
-            found.remove();
-            self.len -= 1;
+#[cfg(test)]
+mod tests {
+    use mooncake_types::Version;
+
+    use super::*;
+
+    #[test]
+    fn entries_of_a_key_are_those_that_were_put_in_and_not_removed() {
+        let at = |number: u32| (number % 3, (u64::from(number), Version::default()));
+        let (mut keys, mut expected) = (UndroppedKeys::default(), BTreeSet::new());
+        let mut dice = crate::rng::Rng::new(5);
+        for _ in 0..20_000 {
+            let roll = dice.next_u64();
+            let (hash, number) = (((roll >> 8) % 7) << 46, (roll >> 16) as u32 % 9);
+            match roll & 1 {
+                0 => {
+                    keys.insert(hash, at(number));
+                    expected.insert((hash, at(number)));
+                }
+                _ => {
+                    keys.remove(hash, at(number));
+                    expected.remove(&(hash, at(number)));
+                }
+            }
+            let of_key: Vec<At> = keys.of_key(hash).collect();
+            let wanted = expected.iter().filter(|it| it.0 == hash).map(|it| it.1);
+            assert_eq!(of_key, wanted.collect::<Vec<At>>());
+            assert_eq!(keys.len(), expected.len());
+            assert_eq!(keys.contains(hash, at(number)), expected.contains(&(hash, at(number))));
         }
-    }
-
-    pub(crate) fn contains(&self, entry: Entry) -> bool {
-        self.shards[shard(entry.0)].find(entry.0, |it| *it == entry).is_some()
-    }
-
-    /// The entries of a key with this hash, in no order.
-    pub(crate) fn of_key(&self, hash: u64) -> impl Iterator<Item = (u32, Place)> {
-        let alike = self.shards[shard(hash)].iter_hash(hash);
-        alike.filter(move |entry| entry.0 == hash).map(|&(_, slot, place)| (slot, place))
     }
 }

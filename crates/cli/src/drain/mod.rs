@@ -51,7 +51,9 @@ fn run(args: &DrainArgs) -> Result<ExitCode, String> {
 
 fn explain(error: &ApiError) -> String {
     if error.is(ErrorCode::UnavailableInCurrentStatus) {
-        return format!("{error}: a segment is drained already, or takes no puts");
+        return format!(
+            "{error}: a segment is drained already or takes no puts, or the master does not serve yet"
+        );
     }
     error.to_string()
 }

@@ -34,8 +34,8 @@ impl Host {
         Self { segments, epoch: AtomicU64::new(epoch.0), patience: WRITER_PATIENCE }
     }
 
-    /// Changes how long a writer waits for an older one in the same range to stop; five seconds if this is not
-    /// called.
+    /// Changes how long a writer waits for an older one in the same range to stop; half a second if this is
+    /// not called.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }

@@ -152,8 +152,8 @@ impl OpenPut {
         if self.all_failed() {
             return Err(ErrorCode::TransferFail);
         }
-        let failed_replicas = self.failed_replicas;
-        Ok(PutEnd { key, version: self.granted.version, failed_replicas, held_replicas: 0 })
+        let Self { failed_replicas, held_replicas, .. } = *self;
+        Ok(PutEnd { key, version: self.granted.version, failed_replicas, held_replicas })
     }
 
     /// What nodes may hold of it.

@@ -1,7 +1,7 @@
 //! Puts and upserts beside the model.
 
 use mooncake_types::{
-    ClientId, ErrorCode, Grant, Placement, PutItem, PutMode, ReplicateConfig, SegmentId,
+    ClientId, ErrorCode, Grant, Placement, PutItem, PutMode, PutRevoke, ReplicateConfig, SegmentId,
     SegmentState, SoftPin,
 };
 
@@ -206,7 +206,10 @@ impl Run {
     pub(crate) fn revoke(&mut self, nth: u64) {
         let Some(place) = self.pick(nth) else { return };
         let put = &self.model.running[place];
-        match self.world.revoke(put.writer, &put.key, &put.grant) {
+        // Now and then somebody does not let go of the ranges: others get them later than they might.
+        let held_replicas = if nth.is_multiple_of(4) { nth as u32 >> 2 } else { 0 };
+        let revoked = PutRevoke { held_replicas, ..PutRevoke::new(&put.key, put.grant.version) };
+        match self.world.give_up(put.writer, revoked) {
             Ok(()) => {
                 self.model.running.remove(place);
             }

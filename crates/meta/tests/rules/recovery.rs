@@ -478,3 +478,20 @@ fn a_leader_waits_for_the_routes_to_a_member_that_was_behind() {
     assert_eq!(remove(&mut world), Ok(()));
     world.check();
 }
+
+#[test]
+fn a_member_that_was_behind_and_does_not_come_is_struck_when_the_window_is_over() {
+    let members = [(A, true), (B, false)];
+    let members = members.map(|(segment, behind)| Member { segment, behind }).to_vec();
+    let now = Tick(1_000);
+    let record_before = Record { fresh: false, members };
+    let meta = Meta::recover(Config::default(), EPOCH, now, &record_before);
+    let mut world = World { meta, now };
+    recover(&mut world, B, &[]);
+    assert_eq!(mount(&mut world, A, false), mounted(MountOutcome::StartEmpty));
+    assert_eq!(record(&mut world), [], "the next leader would not wait for routes to it");
+    world.advance(5_000);
+    assert!(world.meta.serves());
+    world.advance(10_000);
+    assert_eq!(record(&mut world), [Effect::Strike(A)]);
+}

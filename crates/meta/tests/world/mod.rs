@@ -267,7 +267,10 @@ impl World {
         key: &str,
         grant: &Grant,
     ) -> Result<(), ErrorCode> {
-        let put = PutRevoke::new(key, grant.version);
+        self.give_up(from, PutRevoke::new(key, grant.version))
+    }
+
+    pub(crate) fn give_up(&mut self, from: ClientId, put: PutRevoke<'_>) -> Result<(), ErrorCode> {
         statuses(self.ask(from, &Request::PutRevoke { puts: vec![put] }))
     }
 
