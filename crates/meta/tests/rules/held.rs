@@ -2,7 +2,8 @@
 
 use mooncake_meta::Config;
 use mooncake_types::{
-    ClientId, ErrorCode, Grant, PutEnd, PutRevoke, ReplicateConfig, Reply, Request, Tick, Version,
+    ClientId, CreateTask, ErrorCode, Grant, PutEnd, PutRevoke, ReplicateConfig, Reply, Request,
+    TaskKind, Tick, Version,
 };
 
 use crate::world::{ALICE, BOB, World};
@@ -76,6 +77,23 @@ fn a_put_that_ends_without_a_held_replica_leaves_its_range_reserved() {
     world.check();
     assert_eq!(world.get("k").unwrap().what.placements.len(), 1, "the other was written");
     assert_eq!(world.meta.stats().discarded_bytes, KIB);
+}
+
+#[test]
+fn a_copy_that_met_somebody_leaves_its_range_reserved() {
+    for (code, kept) in [(ErrorCode::ObjectReplicaBusy, KIB), (ErrorCode::TransferFail, 0)] {
+        let mut world = pool(1, 64 * KIB);
+        world.put("k", KIB).unwrap();
+        world.mount(BOB, 2, 64 * KIB).unwrap();
+        let (source, targets) = ("node-1:12345", vec!["node-2:12345"]);
+        let task = CreateTask { key: "k", kind: TaskKind::Copy, source, targets };
+        world.create_task(task).unwrap();
+        let order = world.fetch_tasks(ALICE).orders.remove(0);
+        assert_eq!(world.end_task(ALICE, order.id, Err(code)), Ok(()));
+        world.check();
+        assert_eq!(world.meta.stats().discarded_bytes, kept, "{code}");
+        assert_eq!(world.holders("k"), ["node-1:12345"]);
+    }
 }
 
 #[test]

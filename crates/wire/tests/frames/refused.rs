@@ -204,6 +204,12 @@ fn columns_of_different_lengths() {
         ),
         (5, empty().column64(2, &[1; 3]), length("versions", 4, 3)),
         (5, empty().column64(2, &[1; 4]).bytes(3, &[0]), length("failed_replicas", 2, 1)),
+        (
+            5,
+            empty().column64(2, &[1; 4]).bytes(3, &[0, 0]).bytes(4, &[1]),
+            length("held_replicas", 2, 1),
+        ),
+        (6, empty().column64(2, &[1; 4]).bytes(3, &[1]), length("held_replicas", 2, 1)),
         (6, empty().column64(2, &[1; 5]), length("versions", 4, 5)),
         (7, empty().bytes(2, &[3]), length("uses", 2, 1)),
     ];
