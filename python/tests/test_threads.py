@@ -5,9 +5,10 @@ import random
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
-from cluster import MIB, Cluster, Memory, content
+from cluster import MIB, Cluster, Memory, content, wait_until
 from mooncake.store import MooncakeDistributedStore
 
 Store = MooncakeDistributedStore
@@ -101,3 +102,45 @@ def test_close_while_others_call(cluster: Cluster) -> None:
         assert not thread.is_alive()
     assert set(answers) <= {b"value", b""}
     assert store.get("close") == b""
+
+
+def threads_of_stores() -> dict[int, str]:
+    """The threads of this process that stores have started: their names, as far as the system keeps them, by id."""
+    names = {}
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            names[int(task.name)] = (task / "comm").read_text().strip()
+        except OSError:
+            continue  # It has ended.
+    return {thread: name for thread, name in names.items() if name.startswith(("data", "mooncake"))}
+
+
+def affinity(thread: int) -> set[int]:
+    """The processors that a thread may use; all that this one may if it has ended."""
+    try:
+        return os.sched_getaffinity(thread)
+    except ProcessLookupError:
+        return os.sched_getaffinity(0)
+
+
+def test_a_pinned_thread_does_not_pin_those_that_its_store_starts(cluster: Cluster) -> None:
+    """Engines pin what computes, and set the store up there: behind a thread that spins its threads would never run."""
+    everywhere = os.sched_getaffinity(0)
+    earlier = threads_of_stores()
+
+    def work() -> None:
+        os.sched_setaffinity(0, {min(everywhere)})
+        store = cluster.store(segment_bytes=16 * MIB)
+        assert store.put("pinned", b"value") == 0
+        assert store.get("pinned") == b"value"
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result()
+        started = {thread: name for thread, name in threads_of_stores().items() if thread not in earlier}
+        assert {"data", "data-accept", "mooncake-heartb", "mooncake-popula"} <= set(started.values())
+
+        def pinned() -> list[str]:
+            running = threads_of_stores().keys() & started
+            return [started[thread] for thread in running if affinity(thread) != everywhere]
+
+        wait_until(lambda: not pinned(), 5, "they may run where the others may")

@@ -1,10 +1,10 @@
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use mooncake_memory::Private;
+use mooncake_memory::{Private, spawn_unpinned};
 use mooncake_transfer::SegmentHost;
 use mooncake_types::{
     ChangesPage, Epoch, ErrorCode, InventoryPage, Reply, Request, SegmentId, Tick, limits,
@@ -236,9 +236,8 @@ impl Heartbeat {
             well: Arc::new(AtomicBool::new(bond.membership.is_well())),
         });
         let of_thread = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("mooncake-heartbeat".to_owned())
-            .spawn(move || of_thread.run(bond, &tasks))?;
+        let thread = Builder::new().name("mooncake-heartbeat".to_owned());
+        let thread = spawn_unpinned(thread, move || of_thread.run(bond, &tasks))?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 

@@ -1,9 +1,10 @@
 //! Copies and moves of replicas that the master asks this node for, one object at a time.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
 use std::time::Duration;
 
-use mooncake_memory::{Buffer, SliceList};
+use mooncake_memory::{Buffer, SliceList, spawn_unpinned};
 use mooncake_transfer::Paths;
 use mooncake_types::{ErrorCode, Reply, SegmentAddress, TaskOrder, Tick};
 
@@ -52,7 +53,7 @@ impl Tasks {
         }
         let of_thread = Arc::clone(self);
         let name = "mooncake-tasks".to_owned();
-        match std::thread::Builder::new().name(name).spawn(move || of_thread.run()) {
+        match spawn_unpinned(Builder::new().name(name), move || of_thread.run()) {
             Ok(_) => state.is_running = true,
             // The next answer to a ping brings another attempt.
             Err(error) => tracing::warn!(%error, "no thread for tasks"),

@@ -1,8 +1,10 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
+
+use mooncake_memory::spawn_unpinned;
 
 use crate::MoveError;
 
@@ -188,8 +190,8 @@ impl Batches {
             return true;
         }
         let shared = Arc::clone(&self.shared);
-        let thread = std::thread::Builder::new().name("engine".into()).stack_size(STACK_BYTES);
-        match thread.spawn(move || shared.serve()) {
+        let thread = Builder::new().name("engine".into()).stack_size(STACK_BYTES);
+        match spawn_unpinned(thread, move || shared.serve()) {
             Ok(thread) => threads.push(thread),
             Err(error) => tracing::error!(%error, "there is no thread for a transfer"),
         }

@@ -1,4 +1,7 @@
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::processors::{add, none, run_on};
 
 /// Most processors that one node may list: a `cpu_set_t` holds no more.
 const MAX_PROCESSORS: usize = libc::CPU_SETSIZE as usize;
@@ -6,8 +9,11 @@ const MAX_PROCESSORS: usize = libc::CPU_SETSIZE as usize;
 /// Highest node number that the system call takes here.
 const MAX_NODES: u32 = 1024;
 
+/// Has a thread of this process asked for a node?
+static BOUND: AtomicBool = AtomicBool::new(false);
+
 /// Runs this thread on the processors of a NUMA node from now on, and has its memory allocated there while the node
-/// has room.
+/// has room. Threads that this process starts for itself afterwards stay with the threads that start them.
 ///
 /// # Errors
 /// `NotFound` if the system has no such node; otherwise what the system calls answer.
@@ -17,8 +23,20 @@ pub fn bind_to_numa_node(node: u32) -> io::Result<()> {
     if node >= MAX_NODES {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    run_on(&processors)?;
-    prefer(node)
+    // A node may have memory alone.
+    if !processors.is_empty() {
+        let mut set = none();
+        processors.into_iter().for_each(|processor| add(&mut set, processor));
+        run_on(&set)?;
+    }
+    prefer(node)?;
+    BOUND.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Whether a thread of this process was bound to a node.
+pub(crate) fn is_bound() -> bool {
+    BOUND.load(Ordering::Relaxed)
 }
 
 /// The processors of a list like `0-3,8`.
@@ -33,21 +51,6 @@ fn processors(list: &str) -> Option<Vec<usize>> {
         all.extend(first..=last);
     }
     Some(all)
-}
-
-fn run_on(processors: &[usize]) -> io::Result<()> {
-    if processors.is_empty() {
-        return Ok(());
-    }
-    // SAFETY: a set of processors is plain bits; all zero is the empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    for &processor in processors {
-        // SAFETY: every number is below the size of the set.
-        unsafe { libc::CPU_SET(processor, &mut set) };
-    }
-    // SAFETY: the kernel reads as many bytes as the set has; 0 is the calling thread.
-    let result = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn prefer(node: u32) -> io::Result<()> {

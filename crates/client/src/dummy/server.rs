@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use mooncake_memory::{Interest, poll_sockets};
+use mooncake_memory::{Interest, poll_sockets, spawn_unpinned};
 
 use super::guest::Guest;
 use super::lines::{Line, Lines};
@@ -71,9 +71,8 @@ impl DummyServer {
             permit_returned: Condvar::new(),
         });
         let of_thread = Arc::clone(&shared);
-        let accepting = Builder::new()
-            .name("mooncake-dummies".to_owned())
-            .spawn(move || accept(&of_thread, &listener, &woken))?;
+        let accepting = Builder::new().name("mooncake-dummies".to_owned());
+        let accepting = spawn_unpinned(accepting, move || accept(&of_thread, &listener, &woken))?;
         let accepting = Mutex::new(Some(accepting));
         Ok(DummyServer { shared, wake: Mutex::new(Some(wake)), accepting })
     }

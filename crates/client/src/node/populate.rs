@@ -5,7 +5,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use std::{fs, thread};
 
-use mooncake_memory::Watch;
+use mooncake_memory::{Watch, spawn_unpinned};
 
 use super::host::Host;
 
@@ -39,7 +39,8 @@ impl Populating {
         }
         let (host, stop) = (Arc::clone(&self.host), Arc::clone(&self.stop));
         let name = "mooncake-populate".to_owned();
-        *thread = Some(Builder::new().name(name).spawn(move || work(&host, &stop))?);
+        let builder = Builder::new().name(name);
+        *thread = Some(spawn_unpinned(builder, move || work(&host, &stop))?);
         Ok(())
     }
 }

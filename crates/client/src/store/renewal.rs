@@ -1,8 +1,10 @@
 //! Leases of routes that are used from the cache, renewed in the background.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
 use std::time::Duration;
 
+use mooncake_memory::spawn_unpinned;
 use mooncake_types::{ErrorCode, Request};
 
 use crate::clock::Clock;
@@ -47,7 +49,7 @@ impl Renewal {
         }
         let of_thread = Arc::clone(self);
         let name = "mooncake-routes".to_owned();
-        match std::thread::Builder::new().name(name).spawn(move || of_thread.run()) {
+        match spawn_unpinned(Builder::new().name(name), move || of_thread.run()) {
             Ok(_) => state.is_running = true,
             // Routes end with their leases then.
             Err(error) => tracing::warn!(%error, "no thread to renew leases"),

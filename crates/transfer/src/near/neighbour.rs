@@ -4,9 +4,10 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{Interest, Private, RecvBatch, Wait, peer_of, poll_sockets};
+use mooncake_memory::{Interest, Private, RecvBatch, Wait, peer_of, poll_sockets, spawn_unpinned};
 use mooncake_types::{ErrorCode, SegmentId};
 use mooncake_wire::{Kind, LocalSocket, decode_share_reply, encode_share};
 
@@ -77,13 +78,11 @@ impl Neighbour {
         });
         let (watched, sockets) = (Arc::clone(&known), Arc::clone(sockets));
         let name = Arc::clone(&endpoint);
-        std::thread::Builder::new()
-            .name("mooncake-near".to_owned())
-            .stack_size(STACK_BYTES)
-            .spawn(move || {
-                watch(&line, &watched);
-                sockets.forget(&name);
-            })?;
+        let thread = Builder::new().name("mooncake-near".to_owned()).stack_size(STACK_BYTES);
+        spawn_unpinned(thread, move || {
+            watch(&line, &watched);
+            sockets.forget(&name);
+        })?;
         Ok(Neighbour {
             endpoint,
             pid,

@@ -5,8 +5,9 @@ use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::thread::Builder;
 
-use mooncake_memory::{Private, SendBatch, Wait, await_hang_up};
+use mooncake_memory::{Private, SendBatch, Wait, await_hang_up, spawn_unpinned};
 use mooncake_types::limits::MAX_FRAME_RANGES;
 use mooncake_types::{ErrorCode, RangeRead};
 use mooncake_wire::{Kind, decode_pin_reply, encode_pin, encode_unpin};
@@ -93,10 +94,8 @@ impl PinLine {
                 pins.recall();
             }
         };
-        std::thread::Builder::new()
-            .name("mooncake-pins".to_owned())
-            .stack_size(STACK_BYTES)
-            .spawn(watch)?;
+        let thread = Builder::new().name("mooncake-pins".to_owned()).stack_size(STACK_BYTES);
+        spawn_unpinned(thread, watch)?;
         Ok(pins)
     }
 

@@ -3,9 +3,10 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
 use std::time::Duration;
 
-use mooncake_memory::Private;
+use mooncake_memory::{Private, spawn_unpinned};
 use mooncake_types::ErrorCode;
 use mooncake_wire::Refusal;
 use socket2::SockRef;
@@ -117,8 +118,8 @@ impl Acceptor {
     fn add(self: &Arc<Self>) -> io::Result<()> {
         *self.waiting() += 1;
         let acceptor = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("data".into()).stack_size(STACK_BYTES);
-        match thread.spawn(move || acceptor.serve_one()) {
+        let thread = Builder::new().name("data".into()).stack_size(STACK_BYTES);
+        match spawn_unpinned(thread, move || acceptor.serve_one()) {
             Ok(thread) => {
                 self.registry.keep(thread);
                 Ok(())

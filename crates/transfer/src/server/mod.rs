@@ -19,10 +19,10 @@ mod write;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use mooncake_memory::Private;
+use mooncake_memory::{Private, spawn_unpinned};
 use mooncake_types::BusyWait;
 use mooncake_wire::LocalSocket;
 
@@ -110,11 +110,8 @@ impl DataServer {
             let acceptor = Arc::new(Acceptor::new(listener, &server.registry, &site));
             server.acceptors.push(Arc::clone(&acceptor));
             acceptor.begin()?;
-            let thread = std::thread::Builder::new()
-                .name("data-accept".into())
-                .stack_size(accept::STACK_BYTES)
-                .spawn(move || acceptor.run())?;
-            server.threads().push(thread);
+            let thread = Builder::new().name("data-accept".into()).stack_size(accept::STACK_BYTES);
+            server.threads().push(spawn_unpinned(thread, move || acceptor.run())?);
         }
         Ok(server)
     }

@@ -3,6 +3,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Builder;
 
+use mooncake_memory::spawn_unpinned;
 use mooncake_types::RangeRead;
 
 use super::{Hold, Pinned, View};
@@ -72,7 +73,7 @@ impl OwnViews {
 fn start() -> Option<Sender<Arc<Recall>>> {
     let (sender, receiver) = channel();
     let thread = Builder::new().name("mooncake-views".to_owned()).stack_size(STACK_BYTES);
-    let started = thread.spawn(move || let_go(&receiver));
+    let started = spawn_unpinned(thread, move || let_go(&receiver));
     started.inspect_err(|error| tracing::warn!(%error, "no thread for views")).ok()?;
     Some(sender)
 }
