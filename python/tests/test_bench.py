@@ -4,6 +4,7 @@ import shutil
 import sys
 import xml.etree.ElementTree as ElementTree
 
+import breakdown
 import compare
 import everything
 import instructions
@@ -321,3 +322,61 @@ def test_an_overhead_that_cannot_be_measured_is_a_dash() -> None:
 def test_a_median_leaves_out_what_failed() -> None:
     assert python_overhead.median([3.0, None, 1.0, 2.0]) == 2.0
     assert python_overhead.median([None, None]) is None
+
+
+# As perf prints it: a line for each sample, with the process and the moment, and then its stack.
+SCRIPT = """  11 100.000100:
+\tffffffff81 _copy_to_iter ([kernel.kallsyms])
+\tffffffff82 __x64_sys_recvmsg ([kernel.kallsyms])
+
+  11 100.000300:
+\tffffffff83 tcp_v4_rcv ([kernel.kallsyms])
+\tffffffff84 __x64_sys_sendmsg ([kernel.kallsyms])
+
+  12 100.000400:
+\t7f0000 crc_fast::crc32 (/lib/store.so)
+\tffffffff82 __x64_sys_recvmsg ([kernel.kallsyms])
+
+  12 100.000600:
+\t7f0000 nobody (/lib/store.so)
+
+  99 100.000400:
+\t7f0000 nobody (/bin/other)
+
+"""
+
+
+def test_time_counts_within_calls_by_process_and_purpose() -> None:
+    calls = [(100.0001, 100.0002), (100.0003, 100.0005)]
+    spent = breakdown.spent_in(calls, breakdown.samples(SCRIPT), {11: "client", 12: "node"})
+    assert spent == {
+        key: pytest.approx(1 / breakdown.FREQUENCY)
+        for key in [("client", breakdown.COPIES), ("client", breakdown.SENDING), ("node", breakdown.CHECKSUMS)]
+    }
+
+
+@pytest.mark.parametrize(
+    ("stack", "expected"),
+    [
+        (["_copy_from_iter", "tcp_sendmsg"], breakdown.COPIES),
+        (["__memmove_avx512"], breakdown.COPIES),
+        (["crc32_iscsi", "sys_recvmsg"], breakdown.CHECKSUMS),
+        (["ret", "_copy_to_iter", "sys_recvmsg"], breakdown.RECEIVING),
+        (["clear_page", "handle_mm_fault", "tcp_recvmsg"], breakdown.PAGES),
+        (["do_sched_yield"], breakdown.LOOKING),
+        (["Meta::handle"], breakdown.REST),
+        ([], breakdown.REST),
+    ],
+)
+def test_the_innermost_function_says_what_time_was_for(stack: list[str], expected: str) -> None:
+    assert breakdown.purpose(stack) == expected
+
+
+def test_a_breakdown_has_a_line_for_each_process_that_did_something() -> None:
+    work = breakdown.WORKS[0]
+    spent = {("client", breakdown.COPIES): 0.5, ("client", breakdown.REST): 0.25, ("node", breakdown.SENDING): 0.1}
+    lines = breakdown.table([breakdown.Profile(work, 10, 123.0, 1.0, breakdown.Counter(spent))]).splitlines()
+    assert lines[2:] == [
+        f"| {work.name} | 123 | client | 75% | 50% | 0% | 0% | 0% | 0% | 0% | 25% |",
+        "|  |  | node | 10% | 0% | 0% | 0% | 10% | 0% | 0% | 0% |",
+    ]

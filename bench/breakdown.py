@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+"""Where the time of a call goes: how much of it each process spends on copies, checksums, sockets and the rest.
+
+    python3 bench/breakdown.py --as-installed  # two minutes; perf has to be there (Debian: apt-get install linux-perf)
+
+A client does one kind of work over and over, with a node and a master in processes of their own, while perf looks 5,000
+times a second at what each of them does. Only what falls into a call counts; what the client does between the calls to
+make room does not. A line is a process: its processor time in percent of the time that the calls took, and what for.
+"""
+
+import argparse
+import json
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import peer
+from environment import VARIANTS, add_arguments, machine, prepare
+from flame_graph import require
+from table import cell, markdown
+from testbed import HERE_PLACE, Client, Pool
+
+KIB, MIB = 1 << 10, 1 << 20
+FREQUENCY = 4_999
+SEGMENT_BYTES = 4 << 30
+BUFFER_BYTES = 256 * MIB
+# Untimed calls before, so that all memory was touched and all connections are there.
+WARM_UP_SECONDS = 1.5
+CALL_SECONDS = 2.0
+MOST_SECONDS = 25.0
+# perf looks at nothing for a moment after its start.
+PERF_START_SECONDS = 1.0
+KEY = "Qwen/Qwen3-32B@pcp0@dcp0@head_or_tp_rank:0@pp_rank:0@{:067x}"
+
+
+class Work(NamedTuple):
+    """A kind of call: `objects` are put, got or asked for in a round, `batch` in a call; 1 is a call for one object."""
+
+    name: str
+    variant: str
+    verb: str
+    size: int
+    batch: int
+    objects: int
+
+
+WORKS = [
+    Work("get_into 1 MiB, TCP", "rust_tcp", "get", MIB, 1, 512),
+    Work("get_into 16 MiB, TCP", "rust_tcp", "get", 16 * MIB, 1, 32),
+    Work("put_from 1 MiB, TCP", "rust_tcp", "put", MIB, 1, 512),
+    Work("batch_put_from 64 x 1 MiB, TCP", "rust_tcp", "put", MIB, 64, 512),
+    Work("batch_get_into 64 x 1 MiB, TCP", "rust_tcp", "get", MIB, 64, 512),
+    Work("batch_get_into 128 x 64 KiB, TCP", "rust_tcp", "get", 64 * KIB, 128, 2048),
+    Work("batch_put_from 1000 x 64 B, TCP", "rust_tcp", "put", 64, 1000, 20_000),
+    Work("batch_is_exist 1000 keys", "rust_tcp", "exist", 64, 1000, 20_000),
+    Work("get_into 1 MiB, shared memory", "rust", "get", MIB, 1, 512),
+    Work("get_into 1 MiB again (16 keys), shared memory", "rust", "again", MIB, 1, 512),
+]
+
+# What a sample is for: the first of these of which a function is on its stack, the innermost function first.
+COPIES, CHECKSUMS, LOOKING, SENDING, RECEIVING, PAGES, REST = KINDS = (
+    "copies",
+    "checksums",
+    "giving way while it looks for a message",
+    "sending, delivery to the other socket included",
+    "receiving",
+    "pages",
+    "the rest",
+)
+MARKS = {
+    COPIES: ("_copy_to_iter", "_copy_from_iter", "copy_user", "rep_movs", "memmove", "memcpy"),
+    CHECKSUMS: ("crc32",),
+    LOOKING: ("sched_yield",),
+    PAGES: ("handle_mm_fault", "exc_page_fault", "madvise"),
+    SENDING: ("sys_sendmsg", "sys_sendto", "tcp_sendmsg", "unix_stream_sendmsg"),
+    RECEIVING: ("sys_recvmsg", "sys_recvfrom", "tcp_recvmsg", "unix_stream_recvmsg", "poll"),
+}
+
+
+class Sample(NamedTuple):
+    pid: int
+    seconds: float
+    # The innermost first.
+    stack: list[str]
+
+
+class Profile(NamedTuple):
+    """Processor time of one kind of work by process and purpose, in seconds, and the calls in which it was spent."""
+
+    work: Work
+    calls: int
+    p50_us: float
+    call_seconds: float
+    spent: Counter[tuple[str, str]]
+
+
+def purpose(stack: Sequence[str]) -> str:
+    """What a sample is for."""
+    for function in stack[:1]:
+        for kind in (COPIES, CHECKSUMS):
+            if any(mark in function for mark in MARKS[kind]):
+                return kind
+    for function in stack:
+        for kind in (LOOKING, PAGES, SENDING, RECEIVING):
+            if any(mark in function for mark in MARKS[kind]):
+                return kind
+    return REST
+
+
+def samples(script: str) -> Iterator[Sample]:
+    """What `perf script -F pid,time,ip,sym` printed: a line for each sample, and its stack, a function a line."""
+    for block in script.split("\n\n"):
+        lines = [line.strip() for line in block.splitlines() if line.strip()]
+        if lines:
+            pid, seconds = lines[0].split()[:2]
+            stack = [line.partition(" ")[2] for line in lines[1:]]
+            yield Sample(int(pid), float(seconds.rstrip(":")), stack)
+
+
+def spent_in(calls: Sequence[tuple[float, float]], seen: Iterator[Sample], names: dict[int, str]) -> Counter[Any]:
+    """The seconds of each process for each purpose within the calls, which are in order."""
+    begins = [begin for begin, _ in calls]
+    spent: Counter[tuple[str, str]] = Counter()
+    for sample in seen:
+        at = bisect_right(begins, sample.seconds) - 1
+        if at >= 0 and sample.seconds < calls[at][1] and sample.pid in names:
+            spent[names[sample.pid], purpose(sample.stack)] += 1
+    return Counter({key: count / FREQUENCY for key, count in spent.items()})
+
+
+def take(work: Work, folder: pathlib.Path) -> Profile:
+    with Pool(work.variant) as pool:
+        pool.add_node(SEGMENT_BYTES)
+        command = pool.role("breakdown.py", HERE_PLACE, "--client", json.dumps(work))
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": pool.log, "text": True}
+        client = Client(pool.start(command, **pipes), pool.log)
+        pool.clients.append(client)
+        client.line()
+        names = {client.pid: "client", pool.processes[1].pid: "node", pool.master.pid: "master"}
+        data = folder / "perf.data"
+        perf = ["perf", "record", "--quiet", "-k", "mono", "-e", "cpu-clock", "-F", str(FREQUENCY), "-g"]
+        taken = subprocess.Popen([*perf, "-p", ",".join(map(str, names)), "-o", data], stderr=subprocess.DEVNULL)
+        time.sleep(PERF_START_SECONDS)
+        client.tell("go")
+        calls = [(float(begin), float(end)) for begin, end in json.loads(client.line())]
+        taken.send_signal(signal.SIGINT)
+        taken.wait()
+        command = ["perf", "script", "-i", str(data), "-F", "pid,time,ip,sym"]
+        script = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    times = [end - begin for begin, end in calls]
+    spent = spent_in(calls, samples(script), names)
+    return Profile(work, len(calls), statistics.median(times) * 1e6, sum(times), spent)
+
+
+def table(profiles: Sequence[Profile]) -> str:
+    rows = [["work", "a call, us", "process", "busy", *KINDS]]
+    for profile in profiles:
+        first = [profile.work.name, cell(profile.p50_us)]
+        for process in ("client", "node", "master"):
+            shares = [profile.spent[process, kind] / profile.call_seconds for kind in KINDS]
+            if sum(shares) >= 0.005:
+                rows.append([*first, process, *(f"{share:.0%}" for share in (sum(shares), *shares))])
+                first = ["", ""]
+    return markdown(rows)
+
+
+class Worker:
+    """The client's process: does the work in rounds and remembers when each call began and ended."""
+
+    def __init__(self, store: Any, work: Work) -> None:
+        import numpy as np
+
+        self.store, self.work = store, work
+        self.block = np.arange(BUFFER_BYTES // 8, dtype=np.uint64).view(np.uint8)
+        peer.expect(store.register_buffer(self.block.ctypes.data, self.block.nbytes), 0)
+        self.keys = [KEY.format(number) for number in range(work.objects)]
+        self.calls: list[tuple[float, float]] = []
+        self.put(timed=False)
+        self.counted = {"put": self.put, "get": self.get, "again": self.again, "exist": self.exist}[work.verb]
+
+    def place(self, number: int) -> int:
+        """Where the bytes of an object come from and go to."""
+        return int(self.block.ctypes.data) + number % (BUFFER_BYTES // self.work.size) * self.work.size
+
+    def call(self, do: Callable[[], object], expected: object, timed: bool) -> None:
+        begin = time.monotonic()
+        peer.expect(do(), expected)
+        if timed:
+            self.calls.append((begin, time.monotonic()))
+
+    def batches(self) -> Iterator[tuple[list[str], list[int], list[int]]]:
+        size, batch = self.work.size, self.work.batch
+        for first in range(0, self.work.objects, batch):
+            numbers = range(first, min(first + batch, self.work.objects))
+            yield [self.keys[at] for at in numbers], [self.place(at) for at in numbers], [size] * len(numbers)
+
+    def put(self, timed: bool = True) -> None:
+        peer.expect(self.store.remove_all(True) >= 0, True)
+        for keys, places, sizes in self.batches():
+            if self.work.batch == 1:
+                self.call(lambda: self.store.put_from(keys[0], places[0], sizes[0]), 0, timed)  # noqa: B023
+            else:
+                self.call(lambda: self.store.batch_put_from(keys, places, sizes), [0] * len(keys), timed)  # noqa: B023
+
+    def get(self) -> None:
+        """Each object once; they are put anew before, so that no route to them is known."""
+        self.put(timed=False)
+        for keys, places, sizes in self.batches():
+            if self.work.batch == 1:
+                self.call(lambda: self.store.get_into(keys[0], places[0], sizes[0]), sizes[0], True)  # noqa: B023
+            else:
+                self.call(lambda: self.store.batch_get_into(keys, places, sizes), sizes, True)  # noqa: B023
+
+    def again(self) -> None:
+        for at in range(self.work.objects):
+            key, size = self.keys[at % 16], self.work.size
+            self.call(lambda: self.store.get_into(key, self.place(0), size), size, True)  # noqa: B023
+
+    def exist(self) -> None:
+        for keys, _, _ in self.batches():
+            self.call(lambda: self.store.batch_is_exist(keys), [1] * len(keys), True)  # noqa: B023
+
+    def run(self, call_seconds: float) -> None:
+        self.calls.clear()
+        end = time.monotonic() + MOST_SECONDS
+        while sum(end - begin for begin, end in self.calls) < call_seconds and time.monotonic() < end:
+            self.counted()
+
+
+def be_client(args: argparse.Namespace) -> None:
+    store = peer.connect(args, 0, BUFFER_BYTES)
+    worker = Worker(store, Work(*json.loads(args.client)))
+    worker.run(WARM_UP_SECONDS)
+    print("RESULT ready", flush=True)
+    sys.stdin.readline()
+    worker.run(CALL_SECONDS)
+    print("RESULT " + json.dumps(worker.calls), flush=True)
+    sys.stdin.readline()
+    store.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_arguments(parser)
+    parser.add_argument("--work", help="only kinds of work with this in their names")
+    parser.add_argument("--client", help=argparse.SUPPRESS)
+    for option in ("--host", "--master-host"):
+        parser.add_argument(option, default="127.0.0.1", help=argparse.SUPPRESS)
+    for option in ("--master-port", "--http-port"):
+        parser.add_argument(option, type=int, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.client:
+        be_client(args)
+        return
+    require("perf")
+    args.only = "rust"
+    prepare(args)
+    works = [work for work in WORKS if (args.work or "") in work.name]
+    if not works:
+        parser.error(f"--work: none of {', '.join(work.name for work in WORKS)} has that in its name")
+    profiles = []
+    with tempfile.TemporaryDirectory() as folder:
+        for work in works:
+            print(f"{work.name}, {VARIANTS[work.variant][0]}", file=sys.stderr, flush=True)
+            profiles.append(take(work, pathlib.Path(folder)))
+    print(f"{machine()}.\n\n{table(profiles)}")
+
+
+if __name__ == "__main__":
+    main()
