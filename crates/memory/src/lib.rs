@@ -20,6 +20,7 @@ mod checksum;
 mod child;
 mod descriptors;
 mod foreign;
+mod helpers;
 mod host_memory;
 mod named;
 mod numa;
@@ -46,6 +47,7 @@ pub use checked_copy::{append_checked, copy_checked};
 pub use checksum::{Crc32c, crc32c};
 pub use descriptors::{MAX_DESCRIPTORS, recv_with_descriptors, send_with_descriptors};
 pub use foreign::page_bytes;
+pub use helpers::with_helpers;
 pub use host_memory::HostMemory;
 pub use named::{
     MAX_ROW_BYTES, MappedWords, NamedSegment, NamedSegmentError, NamedSegmentWish, Past, Record,
@@ -56,7 +58,7 @@ pub use other_process::copy_from_process;
 pub use peer::{Peer, own_uid, peer_of};
 pub use poll::{Interest, await_hang_up, poll_sockets};
 pub use private::Private;
-pub use processors::spawn_unpinned;
+pub use processors::{running_threads, spawn_unpinned};
 pub use region::{MapError, OutOfBounds, Region};
 pub use slice::RawSlice;
 pub use slice_list::SliceList;

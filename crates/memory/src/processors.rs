@@ -1,6 +1,7 @@
-use std::io;
 use std::mem::zeroed;
+use std::sync::OnceLock;
 use std::thread::{Builder, JoinHandle};
+use std::{fs, io};
 
 use crate::numa;
 
@@ -23,8 +24,30 @@ pub fn spawn_unpinned<T: Send + 'static>(
     })
 }
 
+/// How many threads of the machine run or want to, the calling one among them; unknown where the system does not say.
+#[must_use]
+pub fn running_threads() -> Option<usize> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
+}
+
+/// How many threads could be of use beside the calling one: on processors on which nobody runs now, among those that threads of
+/// this process may use; none where the system does not say.
+pub(crate) fn idle_processors() -> usize {
+    static ALLOWED: OnceLock<usize> = OnceLock::new();
+    let allowed = *ALLOWED.get_or_init(|| of_all_threads().map_or(1, |all| members(&all).count()));
+    // SAFETY: only asks for a number.
+    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    let idle = running_threads()
+        .and_then(|running| usize::try_from(online).ok()?.checked_sub(running))
+        .unwrap_or(0);
+    // A thread that is pinned may share its processor with one that spins while the next one is idle.
+    let is_pinned = of_thread(0).is_ok_and(|own| members(&own).count() < allowed);
+    idle.max(usize::from(is_pinned)).min(allowed - 1)
+}
+
 /// Where the system does not say what the others may use, or does not let go, the thread runs where it is.
-fn unpin() {
+pub(crate) fn unpin() {
     // Who asked for the processors of a node is to have our threads there too.
     if !numa::is_bound()
         && let Ok(all) = of_all_threads()
@@ -36,7 +59,7 @@ fn unpin() {
 /// The processors that at least one thread of this process may use.
 fn of_all_threads() -> io::Result<libc::cpu_set_t> {
     let mut all = none();
-    for task in std::fs::read_dir("/proc/self/task")? {
+    for task in fs::read_dir("/proc/self/task")? {
         let name = task?.file_name();
         let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
         // It may have ended since.
@@ -108,6 +131,21 @@ mod tests {
         assert_eq!(pinned, everywhere[..1]);
         assert_eq!(inherited, pinned, "else there would be nothing to do");
         assert_eq!(unpinned, everywhere);
+    }
+
+    #[test]
+    fn this_thread_runs_and_its_processor_is_not_idle() {
+        assert!(running_threads().is_some_and(|running| running >= 1));
+        let most = own().len() - 1;
+        assert!(idle_processors() <= most);
+        let of_pinned = thread::spawn(|| {
+            let mut first = none();
+            add(&mut first, own()[0]);
+            run_on(&first).expect("one of its own processors");
+            idle_processors()
+        });
+        let of_pinned = of_pinned.join().expect("it does not panic");
+        assert!((most.min(1)..=most).contains(&of_pinned));
     }
 
     #[test]

@@ -142,7 +142,7 @@ pub struct ReadTicket {
     pub memory: RawSlice,
     /// Keeps the memory mapped.
     pub region: Arc<Region>,
-    /// One checksum for each chunk, if the whole entry is wanted and they are known.
+    /// One checksum for each chunk, if whole chunks of the entry are wanted and they are known.
     pub checksums: Option<Arc<[u32]>>,
     /// The segment.
     pub segment: SegmentId,

@@ -18,6 +18,7 @@ mod local;
 mod local_socket;
 mod near;
 mod op;
+mod parts;
 mod paths;
 mod protocol;
 mod tcp;

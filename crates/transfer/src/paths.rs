@@ -1,10 +1,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_memory::SliceList;
+use mooncake_memory::{SliceList, with_helpers};
 use mooncake_types::{Epoch, RangeRead, SegmentId, Version};
 
 use crate::near::{Distance, Near, Reach};
+use crate::parts::Parts;
 use crate::view::{OwnViews, View};
 use crate::{
     DropOp, LocalTransport, ReadOp, TcpConfig, TcpTransport, TransferError, Transport, Transports,
@@ -152,14 +153,10 @@ fn empty_read(endpoint: &Arc<str>, segment: SegmentId) -> ReadOp {
 
 impl Transport for Paths {
     fn read(&self, ops: &[ReadOp]) -> Vec<Result<(), TransferError>> {
-        let mut settled: Vec<_> =
-            ops.iter().map(|op| Some(self.local_for(op.range.segment)?.read_one(op))).collect();
-        self.near.read(ops, &mut settled, &self.tcp);
-        self.finish(
-            settled,
-            |position| &ops[position].endpoint,
-            |away| self.tcp.read_where(ops, away),
-        )
+        match Parts::cut(ops) {
+            Some(parts) => parts.join(self.read_each(parts.ops())),
+            None => self.read_each(ops),
+        }
     }
 
     fn write(&self, epoch: Epoch, ops: &[WriteOp<'_>]) -> Vec<Result<(), TransferError>> {
@@ -172,6 +169,21 @@ impl Transport for Paths {
             settled,
             |position| &ops[position].endpoint,
             |away| self.tcp.write_where(epoch, ops, away),
+        )
+    }
+}
+
+impl Paths {
+    fn read_each(&self, ops: &[ReadOp]) -> Vec<Result<(), TransferError>> {
+        let local = |op: &ReadOp| self.local_for(op.range.segment);
+        let bytes = ops.iter().filter(|op| local(op).is_some()).map(|op| op.range.len);
+        let bytes = bytes.fold(0, u64::saturating_add);
+        let mut settled = with_helpers(ops, bytes, |op| Some(local(op)?.read_one(op)));
+        self.near.read(ops, &mut settled, &self.tcp);
+        self.finish(
+            settled,
+            |position| &ops[position].endpoint,
+            |away| self.tcp.read_where(ops, away),
         )
     }
 }

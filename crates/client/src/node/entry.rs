@@ -160,6 +160,21 @@ impl Entry {
         Ok(())
     }
 
+    /// The checksums of `len` bytes from `from` on, which lie within the entry, if they are known and these are whole chunks.
+    pub(super) fn checksums_of(&self, from: u64, len: u64) -> Option<Arc<[u32]>> {
+        let known = self.checksums.as_ref()?;
+        if len == self.len {
+            return Some(Arc::clone(known));
+        }
+        let ends_with_chunk = len.is_multiple_of(limits::CHUNK_BYTES) || from + len == self.len;
+        if !from.is_multiple_of(limits::CHUNK_BYTES) || !ends_with_chunk {
+            return None;
+        }
+        let first = (from / limits::CHUNK_BYTES) as usize;
+        let count = len.div_ceil(limits::CHUNK_BYTES) as usize;
+        known.get(first..first + count).map(Arc::from)
+    }
+
     /// The bytes of a part, given from the start of the entry, are in place.
     pub(super) fn complete(&mut self, part: Range<u64>, checksums: Vec<u32>) {
         self.check_writing();

@@ -57,7 +57,7 @@ pub struct Begun {
 pub struct Held {
     /// The grant that the entry was written under.
     pub grant: Version,
-    /// One CRC32C for each chunk of the entry, if they are known and all of it is wanted.
+    /// One CRC32C for each chunk of what is wanted, if they are known and these are whole chunks of the entry.
     pub checksums: Option<Arc<[u32]>>,
 }
 
@@ -253,7 +253,7 @@ impl Ledger {
     }
 
     /// Whether that stripe of that version lies there, complete, and the bytes wanted are in it; gives the grant that they were
-    /// written under, and the checksums of the whole entry, if they are known and all of it is wanted.
+    /// written under, and the checksums of the bytes wanted, if they are known and these are whole chunks.
     ///
     /// # Errors
     /// [`ErrorCode::ObjectNotFound`] if it does not lie there, [`ErrorCode::InvalidParams`] if it does and
@@ -269,9 +269,7 @@ impl Ledger {
         if end.is_none() || range.len == 0 {
             return Err(ErrorCode::InvalidParams);
         }
-        let whole = range.len == entry.len;
-        let checksums = entry.checksums.clone().filter(|_| whole);
-        Ok(Held { grant: entry.grant, checksums })
+        Ok(Held { grant: entry.grant, checksums: entry.checksums_of(range.from, range.len) })
     }
 
     /// Whether that version still lies there, complete, as it was written under that grant: a copy that came later to

@@ -1,11 +1,10 @@
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
-use std::{fs, thread};
+use std::{io, thread};
 
-use mooncake_memory::{Watch, spawn_unpinned};
+use mooncake_memory::{Watch, running_threads, spawn_unpinned};
 
 use super::host::Host;
 
@@ -71,26 +70,10 @@ fn work(host: &Host, stop: &AtomicBool) {
     }
 }
 
-/// How many threads of the machine run or want to, this one among them; unknown where the system does not say.
-fn running_threads() -> Option<usize> {
-    let text = fs::read_to_string("/proc/loadavg").ok()?;
-    text.split_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
-}
-
 /// One step of work in one segment; false if there is none for now. No segment is held between steps.
 fn step(host: &Host) -> bool {
     host.segments().iter().any(|segment| {
         segment.frontier().worked_by(thread::current());
         segment.frontier().step(segment.region())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn this_thread_runs() {
-        assert!(running_threads().is_some_and(|running| running >= 1));
-    }
 }

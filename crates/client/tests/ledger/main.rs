@@ -329,7 +329,10 @@ fn parts_of_an_entry_can_be_read_and_nothing_beyond_it() {
     assert_eq!(ledger.complete(ticket, vec![7, 8]), Ok(()));
     assert_eq!(read(&ledger, 0, len), Ok(Some([7, 8].into())));
     assert_eq!(read(&ledger, 1, len - 1), Ok(None));
-    assert_eq!(read(&ledger, len - 1, 1), Ok(None));
+    assert_eq!(read(&ledger, 0, 5), Ok(None));
+    assert_eq!(read(&ledger, 0, limits::CHUNK_BYTES), Ok(Some([7].into())));
+    assert_eq!(read(&ledger, 1, limits::CHUNK_BYTES), Ok(None));
+    assert_eq!(read(&ledger, limits::CHUNK_BYTES, 1), Ok(Some([8].into())));
     for (from, len) in [(0, 0), (1, len), (len, 1), (u64::MAX, 2), (0, u64::MAX)] {
         assert_eq!(read(&ledger, from, len), Err(ErrorCode::InvalidParams), "{len} from {from}");
     }

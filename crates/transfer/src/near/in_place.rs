@@ -1,9 +1,10 @@
 //! Writes that this process makes by itself, in a node's memory that is mapped here.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
-use mooncake_memory::{Region, SliceList, copy_from_caller};
+use mooncake_memory::{Region, SliceList, copy_from_caller, with_helpers};
 use mooncake_types::{Epoch, ErrorCode, RangeWrite};
 use mooncake_wire::{
     Kind, decode_begin_reply, decode_complete_reply, encode_begin, encode_complete,
@@ -60,13 +61,7 @@ fn attempt(
     let begin = |out: &mut Vec<u8>, id| encode_begin(out, id, epoch, &ranges);
     let begun = decode_begin_reply(line.ask(begin, Kind::BeginReply)?)?;
     check_count(begun.len(), placed.len())?;
-    let mut copied = Vec::with_capacity(placed.len());
-    for (placed, begun) in placed.iter().zip(begun) {
-        copied.push(match begun {
-            Ok(()) => copy_in(&line, placed)?,
-            Err(code) => Err(TransferError::Refused(code)),
-        });
-    }
+    let copied = copy_all(&line, placed, begun)?;
     let done: Vec<Result<(), ErrorCode>> = copied
         .iter()
         .map(|copied| copied.as_ref().map_err(|_| ErrorCode::TransferFail).copied())
@@ -86,9 +81,39 @@ fn check_count(found: usize, expected: usize) -> Result<(), Fault> {
     Err(Fault::Protocol(format!("{found} results came for {expected} ranges")))
 }
 
-/// Copies one range. What the caller's memory does not give is an error of its own; a node that wants this side to stop
-/// is one of the connection.
-fn copy_in(line: &Line, placed: &Placed<'_>) -> Result<Result<(), TransferError>, Fault> {
+/// Copies the ranges that were begun, the steps of long ones side by side.
+fn copy_all(
+    line: &Line,
+    placed: &[Placed<'_>],
+    begun: Vec<Result<(), ErrorCode>>,
+) -> Result<Vec<Result<(), TransferError>>, Fault> {
+    let mut steps: Vec<(usize, Range<u64>)> = Vec::new();
+    for (index, placed) in placed.iter().enumerate().filter(|(index, _)| begun[*index].is_ok()) {
+        let len = placed.op.range.len;
+        let froms = (0..len).step_by(STEP_BYTES as usize);
+        steps.extend(froms.map(|from| (index, from..len.min(from + STEP_BYTES))));
+    }
+    let bytes = steps.iter().map(|(_, step)| step.end - step.start).sum();
+    let results =
+        with_helpers(&steps, bytes, |(index, step)| copy_in(line, &placed[*index], step.clone()));
+    let mut copied: Vec<_> =
+        begun.into_iter().map(|begun| begun.map_err(TransferError::Refused)).collect();
+    for ((index, _), result) in steps.iter().zip(results) {
+        let result = result?;
+        if copied[*index].is_ok() {
+            copied[*index] = result;
+        }
+    }
+    Ok(copied)
+}
+
+/// Copies a part of one range. What the caller's memory does not give is an error of its own; a node that wants this side to
+/// stop is one of the connection.
+fn copy_in(
+    line: &Line,
+    placed: &Placed<'_>,
+    part: Range<u64>,
+) -> Result<Result<(), TransferError>, Fault> {
     let range = &placed.op.range;
     let start = range.offset.checked_add(range.from);
     let region = placed.segment.region();
@@ -97,12 +122,12 @@ fn copy_in(line: &Line, placed: &Placed<'_>) -> Result<Result<(), TransferError>
     let Some((region, start)) = memory else {
         return Ok(Err(TransferError::Refused(ErrorCode::InternalError)));
     };
-    let mut from = 0;
-    while from < range.len {
+    let mut from = part.start;
+    while from < part.end {
         if !line.is_quiet() {
             return Err(Fault::Io(io::ErrorKind::UnexpectedEof.into()));
         }
-        let src = placed.op.src.part(from, STEP_BYTES.min(range.len - from));
+        let src = placed.op.src.part(from, part.end - from);
         let by_system = placed.segment.touches().is_one_of_the_first(start + from);
         match copy_step(region, start + from, &src, by_system) {
             Ok(copied) => from += copied as u64,

@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use mooncake_memory::with_helpers;
 use mooncake_types::{Epoch, ErrorCode};
 
 use crate::{
@@ -114,6 +115,8 @@ impl Near {
             return;
         }
         let mut visits: Vec<Visit> = Vec::new();
+        // Positions, each with the visit that it is a part of.
+        let mut wanted: Vec<(usize, usize)> = Vec::new();
         let mut last: Option<(&Arc<str>, Option<usize>)> = None;
         for (position, op) in ops.iter().enumerate() {
             if settled[position].is_some() {
@@ -129,14 +132,20 @@ impl Near {
                 (&op.endpoint, neighbour.map(|neighbour| Visit::among(&mut visits, neighbour)))
             });
             last = Some(known);
-            let Some(index) = known.1 else { continue };
-            let visit = &mut visits[index];
-            match self.look(&visit.neighbour, op) {
+            wanted.extend(known.1.map(|visit| (position, visit)));
+        }
+        let bytes = wanted.iter().map(|&(position, _)| ops[position].range.len);
+        let bytes = bytes.fold(0, u64::saturating_add);
+        let looks = with_helpers(&wanted, bytes, |&(position, visit)| {
+            self.look(&visits[visit].neighbour, &ops[position])
+        });
+        for ((position, visit), look) in wanted.into_iter().zip(looks) {
+            match look {
                 Look::Over(result) => {
                     settled[position] = Some(result);
-                    visit.found.push(position);
+                    visits[visit].found.push(position);
                 }
-                Look::Unknown => visit.unknown.push(position),
+                Look::Unknown => visits[visit].unknown.push(position),
             }
         }
         self.read_by_message(ops, visits, settled);

@@ -81,6 +81,16 @@ impl Drop for Keeper {
     }
 }
 
+/// The checksums of a range within an entry, if they are known and it is whole chunks.
+fn checksums_of(entry: &Entry, range: &RangeRead) -> Option<Arc<[u32]>> {
+    let is_end = range.from + range.len == entry.range.end - entry.range.start;
+    let ends_with_chunk = is_end || range.len.is_multiple_of(CHUNK_BYTES);
+    let is_whole = range.from.is_multiple_of(CHUNK_BYTES) && ends_with_chunk;
+    let known = entry.checksums.as_ref().filter(|_| is_whole)?;
+    let wanted = known.iter().skip((range.from / CHUNK_BYTES) as usize);
+    Some(wanted.take(range.len.div_ceil(CHUNK_BYTES) as usize).copied().collect())
+}
+
 fn overlap(left: &Range<u64>, right: &Range<u64>) -> bool {
     left.start < right.end && right.start < left.end
 }
@@ -392,7 +402,7 @@ impl SegmentHost for MemoryHost {
                 .region
                 .slice(range.offset + range.from, range.len)
                 .map_err(|_| ErrorCode::InvalidParams)?;
-            let checksums = entry.checksums.clone().filter(|_| range.len == entry_len);
+            let checksums = checksums_of(entry, range);
             let region = Arc::clone(&segment.region);
             let (segment, offset, version) = (range.segment, range.offset, range.version);
             let grant = entry.grant;

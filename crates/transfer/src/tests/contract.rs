@@ -40,7 +40,7 @@ fn what_was_written_is_read() {
     on_every_transport(|transport, node| {
         let lens = [1, 7, 4096, 16 << 10, (16 << 10) + 1, 64 << 10, 256 << 10, (256 << 10) + 1]
             .into_iter()
-            .chain([MIB - 1, 3 * MIB + 17]);
+            .chain([MIB - 1, 3 * MIB + 17, 9 * MIB + 5]);
         let mut offset = 0;
         for (index, len) in lens.enumerate() {
             let object = Object::at(node, offset, len, index as u64 + 1);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use mooncake_wire::encode_read;
 
 use super::raw_peer::{connect_and_greet, read_frame};
-use super::rig::{Node, Object, all_ok, read_all, tcp, tcp_config, write_all};
+use super::rig::{Node, Object, all_ok, by, read_all, tcp, tcp_config, write_all};
 use crate::client::{Lease, Peers, Purpose};
 use crate::{TcpConfig, TcpTransport, TransferError};
 
@@ -147,4 +147,19 @@ fn a_peer_that_takes_no_replies_holds_up_nobody_else() {
     }
     // The node gives the connection up without being told.
     node.server.stop();
+}
+
+#[test]
+fn a_long_read_of_what_goes_meanwhile_is_stale() {
+    const LEN: u64 = 12 << 20;
+    let node = Node::start(1, LEN);
+    let (transport, object) = (by("tcp"), [Object::at(&node, 0, LEN, 1)]);
+    assert_eq!(write_all(&transport, &object), all_ok(1));
+    let begun = AtomicUsize::new(0);
+    node.host.on_read(move |host, ticket| {
+        if begun.fetch_add(1, Ordering::SeqCst) == 2 {
+            host.drop_entries(ticket.segment);
+        }
+    });
+    assert_eq!(read_all(&transport, &object), [Err(TransferError::Stale)]);
 }
