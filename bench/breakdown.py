@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
 """Where the time of a call goes: how much of it each process spends on copies, checksums, sockets and the rest.
 
-    python3 bench/breakdown.py --as-installed  # two minutes; perf has to be there (Debian: apt-get install linux-perf)
+    python3 bench/breakdown.py               # builds first; perf has to be there (Debian: apt-get install linux-perf)
+    python3 bench/breakdown.py --as-installed  # two minutes, with what was built before
 
 A client does one kind of work over and over, with a node and a master in processes of their own, while perf looks 5,000
 times a second at what each of them does. Only what falls into a call counts; what the client does between the calls to
 make room does not. A line is a process: its processor time in percent of the time that the calls took, and what for.
+The package is that of the sources, in an environment of its own, .bench/symbols: with the names of its functions.
 """
 
 import argparse
 import json
+import os
 import pathlib
+import shutil
 import signal
 import statistics
 import subprocess
@@ -23,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import peer
-from environment import VARIANTS, add_arguments, machine, prepare
+from environment import HOME, ROOT, ensure_environment, machine, python_of, run
 from flame_graph import require
 from table import cell, markdown
 from testbed import HERE_PLACE, Client, Pool
@@ -65,15 +69,18 @@ WORKS = [
     Work("get_into 1 MiB again (16 keys), shared memory", "rust", "again", MIB, 1, 512),
 ]
 
+ENVIRONMENT = "symbols"
+TARGET = ROOT / "target" / "profiled"
+
 # What a sample is for: the first of these of which a function is on its stack, the innermost function first.
 COPIES, CHECKSUMS, LOOKING, SENDING, RECEIVING, PAGES, REST = KINDS = (
     "copies",
     "checksums",
     "giving way while it looks for a message",
     "sending, delivery to the other socket included",
-    "receiving",
+    "receiving, or looking for it",
     "pages",
-    "the rest",
+    "its own code, and the rest",
 )
 MARKS = {
     COPIES: ("_copy_to_iter", "_copy_from_iter", "copy_user", "rep_movs", "memmove", "memcpy"),
@@ -137,7 +144,7 @@ def spent_in(calls: Sequence[tuple[float, float]], seen: Iterator[Sample], names
 
 
 def take(work: Work, folder: pathlib.Path) -> Profile:
-    with Pool(work.variant) as pool:
+    with Pool(work.variant, python=str(python_of(ENVIRONMENT))) as pool:
         pool.add_node(SEGMENT_BYTES)
         command = pool.role("breakdown.py", HERE_PLACE, "--client", json.dumps(work))
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": pool.log, "text": True}
@@ -235,6 +242,17 @@ class Worker:
             self.counted()
 
 
+def build() -> None:
+    """The package, its library with the names of its functions."""
+    ensure_environment(ENVIRONMENT, ["numpy"])
+    run([python_of(ENVIRONMENT), "-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", ROOT])
+    settings = {**os.environ, "CARGO_PROFILE_RELEASE_STRIP": "none", "CARGO_TARGET_DIR": str(TARGET)}
+    library = ["--package", "mooncake-python", "--lib"]
+    run(["cargo", "build", "--release", "--locked", "--quiet", *library], env=settings, cwd=ROOT)
+    (installed,) = (HOME / ENVIRONMENT).glob("lib/python*/site-packages/mooncake/_native*.so")
+    shutil.copy(TARGET / "release" / "libmooncake_native.so", installed)
+
+
 def be_client(args: argparse.Namespace) -> None:
     store = peer.connect(args, 0, BUFFER_BYTES)
     worker = Worker(store, Work(*json.loads(args.client)))
@@ -249,7 +267,7 @@ def be_client(args: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_arguments(parser)
+    parser.add_argument("--as-installed", action="store_true", help=f"measure what is in .bench/{ENVIRONMENT} already")
     parser.add_argument("--work", help="only kinds of work with this in their names")
     parser.add_argument("--client", help=argparse.SUPPRESS)
     for option in ("--host", "--master-host"):
@@ -261,15 +279,17 @@ def main() -> None:
         be_client(args)
         return
     require("perf")
-    args.only = "rust"
-    prepare(args)
     works = [work for work in WORKS if (args.work or "") in work.name]
     if not works:
         parser.error(f"--work: none of {', '.join(work.name for work in WORKS)} has that in its name")
+    if not args.as_installed:
+        build()
+    elif not python_of(ENVIRONMENT).exists():
+        sys.exit(f"--as-installed: there is nothing in {HOME / ENVIRONMENT}")
     profiles = []
     with tempfile.TemporaryDirectory() as folder:
         for work in works:
-            print(f"{work.name}, {VARIANTS[work.variant][0]}", file=sys.stderr, flush=True)
+            print(work.name, file=sys.stderr, flush=True)
             profiles.append(take(work, pathlib.Path(folder)))
     print(f"{machine()}.\n\n{table(profiles)}")
 

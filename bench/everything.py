@@ -25,7 +25,7 @@ SECTIONS: dict[str, tuple[list[str], list[str]]] = {
     BUILDS: (["bench/compare.py"], ["--quick"]),
     "Summary": (["bench/compare.py", "--summary", "--from-json", ".bench/figures.json"], []),
     "The raw limits": (["bench/round_trip.py"], []),
-    "Where the time of a call goes": (["bench/breakdown.py", "--as-installed"], ["--work", "1 MiB"]),
+    "Where the time of a call goes": (["bench/breakdown.py"], ["--work", "put_from 1 MiB"]),
     "As the work grows": (["bench/scale.py", "--as-installed"], ["--quick"]),
     "A slow link": (["bench/link.py", "--as-installed"], ["--rounds", "1", "--batch", "16"]),
     "What a call from Python costs": (["bench/python_overhead.py", "--as-installed"], ["--rounds", "1"]),
