@@ -23,26 +23,18 @@ import tempfile
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import peer
 from environment import HOME, ROOT, ensure_environment, machine, python_of, run
-from flame_graph import require
 from table import cell, markdown
 from testbed import HERE_PLACE, Client, Pool
 
 KIB, MIB = 1 << 10, 1 << 20
 FREQUENCY = 4_999
 SEGMENT_BYTES = 4 << 30
-BUFFER_BYTES = 256 * MIB
-# Untimed calls before, so that all memory was touched and all connections are there.
-WARM_UP_SECONDS = 1.5
-CALL_SECONDS = 2.0
-MOST_SECONDS = 25.0
 # perf looks at nothing for a moment after its start.
 PERF_START_SECONDS = 1.0
-KEY = "Qwen/Qwen3-32B@pcp0@dcp0@head_or_tp_rank:0@pp_rank:0@{:067x}"
 
 
 class Work(NamedTuple):
@@ -54,6 +46,10 @@ class Work(NamedTuple):
     size: int
     batch: int
     objects: int
+
+    def options(self) -> dict[str, object]:
+        """What the client is to do."""
+        return {"verb": self.verb, "size": self.size, "batch": self.batch, "objects": self.objects}
 
 
 WORKS = [
@@ -146,14 +142,15 @@ def spent_in(calls: Sequence[tuple[float, float]], seen: Iterator[Sample], names
 def take(work: Work, folder: pathlib.Path) -> Profile:
     with Pool(work.variant, python=str(python_of(ENVIRONMENT))) as pool:
         pool.add_node(SEGMENT_BYTES)
-        command = pool.role("breakdown.py", HERE_PLACE, "--client", json.dumps(work))
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": pool.log, "text": True}
+        arguments = [f"--{name}={value}" for name, value in work.options().items()]
+        command = pool.role("breakdown_work.py", HERE_PLACE, *arguments)
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": pool.log, "text": True}
         client = Client(pool.start(command, **pipes), pool.log)
         pool.clients.append(client)
         client.line()
         names = {client.pid: "client", pool.processes[1].pid: "node", pool.master.pid: "master"}
         data = folder / "perf.data"
-        perf = ["perf", "record", "--quiet", "-k", "mono", "-e", "cpu-clock", "-F", str(FREQUENCY), "-g"]
+        perf: list[Any] = ["perf", "record", "--quiet", "-k", "mono", "-e", "cpu-clock", "-F", str(FREQUENCY), "-g"]
         taken = subprocess.Popen([*perf, "-p", ",".join(map(str, names)), "-o", data], stderr=subprocess.DEVNULL)
         time.sleep(PERF_START_SECONDS)
         client.tell("go")
@@ -179,69 +176,6 @@ def table(profiles: Sequence[Profile]) -> str:
     return markdown(rows)
 
 
-class Worker:
-    """The client's process: does the work in rounds and remembers when each call began and ended."""
-
-    def __init__(self, store: Any, work: Work) -> None:
-        import numpy as np
-
-        self.store, self.work = store, work
-        self.block = np.arange(BUFFER_BYTES // 8, dtype=np.uint64).view(np.uint8)
-        peer.expect(store.register_buffer(self.block.ctypes.data, self.block.nbytes), 0)
-        self.keys = [KEY.format(number) for number in range(work.objects)]
-        self.calls: list[tuple[float, float]] = []
-        self.put(timed=False)
-        self.counted = {"put": self.put, "get": self.get, "again": self.again, "exist": self.exist}[work.verb]
-
-    def place(self, number: int) -> int:
-        """Where the bytes of an object come from and go to."""
-        return int(self.block.ctypes.data) + number % (BUFFER_BYTES // self.work.size) * self.work.size
-
-    def call(self, do: Callable[[], object], expected: object, timed: bool) -> None:
-        begin = time.monotonic()
-        peer.expect(do(), expected)
-        if timed:
-            self.calls.append((begin, time.monotonic()))
-
-    def batches(self) -> Iterator[tuple[list[str], list[int], list[int]]]:
-        size, batch = self.work.size, self.work.batch
-        for first in range(0, self.work.objects, batch):
-            numbers = range(first, min(first + batch, self.work.objects))
-            yield [self.keys[at] for at in numbers], [self.place(at) for at in numbers], [size] * len(numbers)
-
-    def put(self, timed: bool = True) -> None:
-        peer.expect(self.store.remove_all(True) >= 0, True)
-        for keys, places, sizes in self.batches():
-            if self.work.batch == 1:
-                self.call(lambda: self.store.put_from(keys[0], places[0], sizes[0]), 0, timed)  # noqa: B023
-            else:
-                self.call(lambda: self.store.batch_put_from(keys, places, sizes), [0] * len(keys), timed)  # noqa: B023
-
-    def get(self) -> None:
-        """Each object once; they are put anew before, so that no route to them is known."""
-        self.put(timed=False)
-        for keys, places, sizes in self.batches():
-            if self.work.batch == 1:
-                self.call(lambda: self.store.get_into(keys[0], places[0], sizes[0]), sizes[0], True)  # noqa: B023
-            else:
-                self.call(lambda: self.store.batch_get_into(keys, places, sizes), sizes, True)  # noqa: B023
-
-    def again(self) -> None:
-        for at in range(self.work.objects):
-            key, size = self.keys[at % 16], self.work.size
-            self.call(lambda: self.store.get_into(key, self.place(0), size), size, True)  # noqa: B023
-
-    def exist(self) -> None:
-        for keys, _, _ in self.batches():
-            self.call(lambda: self.store.batch_is_exist(keys), [1] * len(keys), True)  # noqa: B023
-
-    def run(self, call_seconds: float) -> None:
-        self.calls.clear()
-        end = time.monotonic() + MOST_SECONDS
-        while sum(end - begin for begin, end in self.calls) < call_seconds and time.monotonic() < end:
-            self.counted()
-
-
 def build() -> None:
     """The package, its library with the names of its functions."""
     ensure_environment(ENVIRONMENT, ["numpy"])
@@ -253,32 +187,13 @@ def build() -> None:
     shutil.copy(TARGET / "release" / "libmooncake_native.so", installed)
 
 
-def be_client(args: argparse.Namespace) -> None:
-    store = peer.connect(args, 0, BUFFER_BYTES)
-    worker = Worker(store, Work(*json.loads(args.client)))
-    worker.run(WARM_UP_SECONDS)
-    print("RESULT ready", flush=True)
-    sys.stdin.readline()
-    worker.run(CALL_SECONDS)
-    print("RESULT " + json.dumps(worker.calls), flush=True)
-    sys.stdin.readline()
-    store.close()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--as-installed", action="store_true", help=f"measure what is in .bench/{ENVIRONMENT} already")
     parser.add_argument("--work", help="only kinds of work with this in their names")
-    parser.add_argument("--client", help=argparse.SUPPRESS)
-    for option in ("--host", "--master-host"):
-        parser.add_argument(option, default="127.0.0.1", help=argparse.SUPPRESS)
-    for option in ("--master-port", "--http-port"):
-        parser.add_argument(option, type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.client:
-        be_client(args)
-        return
-    require("perf")
+    if not shutil.which("perf"):
+        sys.exit("perf is not on the PATH; it is in Debian's linux-perf")
     works = [work for work in WORKS if (args.work or "") in work.name]
     if not works:
         parser.error(f"--work: none of {', '.join(work.name for work in WORKS)} has that in its name")

@@ -3,6 +3,7 @@
 import shutil
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 
 import breakdown
 import compare
@@ -375,7 +376,7 @@ def test_the_innermost_function_says_what_time_was_for(stack: list[str], expecte
 def test_a_breakdown_has_a_line_for_each_process_that_did_something() -> None:
     work = breakdown.WORKS[0]
     spent = {("client", breakdown.COPIES): 0.5, ("client", breakdown.REST): 0.25, ("node", breakdown.SENDING): 0.1}
-    lines = breakdown.table([breakdown.Profile(work, 10, 123.0, 1.0, breakdown.Counter(spent))]).splitlines()
+    lines = breakdown.table([breakdown.Profile(work, 10, 123.0, 1.0, Counter(spent))]).splitlines()
     assert lines[2:] == [
         f"| {work.name} | 123 | client | 75% | 50% | 0% | 0% | 0% | 0% | 0% | 25% |",
         "|  |  | node | 10% | 0% | 0% | 0% | 10% | 0% | 0% | 0% |",
