@@ -11,7 +11,7 @@ use crate::followed::{SLACK, a_paused_leader_is_fenced};
 use crate::surroundings::Folder;
 use crate::warm::a_warm_standby_takes_over;
 use crate::way::Way;
-use mooncake_testing::{PATIENCE, free_port};
+use mooncake_testing::{PATIENCE, free_port, http_get};
 
 /// Another process may take a free port first; then the start is tried again.
 const ATTEMPTS: usize = 3;
@@ -58,10 +58,16 @@ impl Etcd {
         self.child.wait().expect("our child");
     }
 
-    /// Starts again what was killed, with what it had written.
+    /// Starts again what was killed, with what it had written. It listens at once, but answers nothing before it has elected
+    /// itself, which takes it one to two seconds.
     fn start_again(&mut self) {
         self.child = spawn(&self.folder, self.port, self.peer_port);
         assert!(self.is_up(), "its ports are taken");
+        let (address, begun) = (format!("127.0.0.1:{}", self.port), Instant::now());
+        while !http_get(&address, "/health").contains("true") {
+            assert!(begun.elapsed() < PATIENCE, "etcd is not well");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     fn address(&self) -> String {
@@ -159,6 +165,15 @@ fn longest_gap(store: &Store, keys: &[String], is_over: &AtomicBool) -> Duration
     longest.max(last.elapsed())
 }
 
+/// Sets its flag when it goes, also when an assertion fails: nobody is waited for in vain then.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 /// The leader alone, and etcd away for longer than its lease: it goes on answering, and is the same leader afterwards.
 fn is_outlasted(leave: impl FnOnce(&mut Etcd), come_back: impl FnOnce(&mut Etcd)) {
     let mut etcd = Etcd::start();
@@ -178,6 +193,7 @@ fn is_outlasted(leave: impl FnOnce(&mut Etcd), come_back: impl FnOnce(&mut Etcd)
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let gets = scope.spawn(|| longest_gap(&reader, &keys, &is_over));
+        let over = SetAtEnd(&is_over);
         leave(&mut etcd);
         leader.wait_until("/ha_status", "suspended");
         let begun = Instant::now();
@@ -191,7 +207,7 @@ fn is_outlasted(leave: impl FnOnce(&mut Etcd), come_back: impl FnOnce(&mut Etcd)
         come_back(&mut etcd);
         let took = until_served(&writer, "again");
         assert!(took < Duration::from_secs(2), "{took:?}");
-        is_over.store(true, Ordering::Release);
+        drop(over);
         let gap = gets.join().expect("no panic");
         println!("no get for {gap:?} at most; puts {took:?} after etcd is back");
         assert!(gap < GAP, "no get for {gap:?}");
