@@ -29,6 +29,8 @@ pub(super) struct Failed {
     pub(super) all: u32,
     /// Those whose ranges somebody does not let go of.
     pub(super) held: u32,
+    /// Those whose nodes have been told of a newer version.
+    pub(super) outdated: u32,
 }
 
 /// Opaque bytes of the master that go with every write of an object, nearly always none.
@@ -122,6 +124,7 @@ impl Granted {
             match results.next().expect("one result per range") {
                 Ok(()) => return,
                 Err(MoveError::Refused(ErrorCode::ObjectReplicaBusy)) => failed.held |= replica,
+                Err(MoveError::Refused(ErrorCode::InvalidVersion)) => failed.outdated |= replica,
                 Err(MoveError::Broken) => {
                     unreachable.push(self.segments[cut.range.segment as usize].id);
                 }

@@ -16,15 +16,16 @@ use super::{CallError, MoveError, Op, Step, unexpected};
 /// How often the end of a put is asked for: each time but the last it had to wait until something older was dropped.
 pub(super) const MOST_END_ROUNDS: u32 = 64;
 
-/// Most attempts after the first of a put whose ranges somebody holds: each names other ranges.
-const MOST_MORE_IF_HELD: u32 = 7;
+/// Most attempts after the first of a put whose ranges somebody holds, or that newer ones overtook before it was written: each
+/// names other ranges, and is newer than all before it.
+const MOST_MORE_IF_MET: u32 = 7;
 
 /// Puts objects: ask for ranges, write them, make them visible; have the nodes drop what readers may hold of older
 /// versions.
 ///
 /// A replica whose write failed is reported when the put ends. If all replicas of an object failed, or are gone by the
 /// time the put ends, it is revoked and tried once more without the segments that failed; several times more if somebody at a
-/// node does not let go of a range. A key that is taken, or stands earlier in the same batch, is answered with
+/// node does not let go of a range, or if newer puts of the key overtake it. A key that is taken, or stands earlier in the same batch, is answered with
 /// [`ErrorCode::ObjectAlreadyExists`].
 ///
 /// An upsert takes the place of the object that has the key. Of items of one key in one call the last is stored, and
@@ -72,6 +73,8 @@ struct InPut {
     /// Bit `i` is set if the write of replica `i` failed.
     failed_replicas: u32,
     held_replicas: u32,
+    /// Has a node been told of a newer version before it was written?
+    is_outdated: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,7 +231,9 @@ impl<'a> PutOp<'a> {
             match put.fate {
                 Fate::Failed => {
                     self.results[put.position] = Err(ErrorCode::TransferFail);
-                    let most = if put.held_replicas == 0 { 1 } else { MOST_MORE_IF_HELD };
+                    let is_overtaken = put.is_outdated && self.mode == PutMode::Upsert;
+                    let met_others = put.held_replicas != 0 || is_overtaken;
+                    let most = if met_others { MOST_MORE_IF_MET } else { 1 };
                     if self.attempt < most {
                         self.asked.push(put.position);
                     }
@@ -488,7 +493,8 @@ impl<'a> Op<'a> for PutOp<'a> {
 impl InPut {
     fn new(position: usize, granted: Granted) -> Self {
         let fate = if granted.makes_sense() { Fate::Unwritten } else { Fate::Senseless };
-        Self { position, granted, fate, failed_replicas: 0, held_replicas: 0 }
+        let (failed_replicas, held_replicas) = (0, 0);
+        Self { position, granted, fate, failed_replicas, held_replicas, is_outdated: false }
     }
 
     /// Whether its end is to be asked for.
@@ -503,6 +509,7 @@ impl InPut {
     fn on_written(&mut self, results: &[Result<(), MoveError>], unreachable: &mut Vec<SegmentId>) {
         let failed = self.granted.failed_replicas(&self.spans(), 0, results, unreachable);
         (self.failed_replicas, self.held_replicas) = (failed.all, failed.held);
+        self.is_outdated = failed.outdated != 0;
         let all_failed = failed.all == self.granted.replica_bits();
         self.fate = if all_failed { Fate::Failed } else { Fate::Written };
     }

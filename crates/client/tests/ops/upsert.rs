@@ -76,20 +76,31 @@ fn an_item_that_is_not_sent_takes_nothing_from_those_before_it() {
     assert_eq!(play_upsert(&items, turns), vec![Ok(()), Err(ErrorCode::InvalidParams)]);
 }
 
-#[test]
-fn an_upsert_that_failed_everywhere_is_revoked_and_tried_once_more() {
-    let items = [PutItem::new("a", 10)];
+/// The turns of one upsert of `a` under this grant, of which the node is told by then that a newer one took its place.
+fn is_overtaken<'a>(items: &'a [PutItem<'a>], counter: u64) -> Vec<Turn<'a>> {
     let refused = Err(MoveError::Refused(ErrorCode::InvalidVersion));
-    let revoke = Request::PutRevoke { puts: vec![PutRevoke::new("a", version(5))] };
-    let turns = vec![
-        Turn::Call(0, start(&items), granted(vec![grant(5, &[(0, 0, 0, 10)])])),
-        Turn::Write(0, 1, vec![(0, 0, 0)], vec![refused]),
+    let revoke = Request::PutRevoke { puts: vec![PutRevoke::new("a", version(counter))] };
+    vec![
+        Turn::Call(0, start(items), granted(vec![grant(counter, &[(0, 0, 16 * counter, 10)])])),
+        Turn::Write(0, 1, vec![(0, 0, 16 * counter)], vec![refused]),
         Turn::Call(0, revoke, statuses(vec![Ok(())])),
-        Turn::Call(0, start(&items), granted(vec![grant(6, &[(0, 1, 0, 10)])])),
-        Turn::Write(0, 1, vec![(0, 1, 0)], vec![OK]),
-        Turn::Call(0, end(&[("a", 6)]), statuses(vec![Ok(())])),
-    ];
-    assert_eq!(play_upsert(&items, turns), vec![Ok(())]);
+    ]
+}
+
+#[test]
+fn an_upsert_that_newer_ones_overtake_is_tried_until_it_is_the_newest() {
+    let items = [PutItem::new("a", 10)];
+    for newer in 0..=7 {
+        let mut turns: Vec<_> = (1..=newer).flat_map(|at| is_overtaken(&items, at)).collect();
+        turns.extend([
+            Turn::Call(0, start(&items), granted(vec![grant(9, &[(0, 1, 0, 10)])])),
+            Turn::Write(0, 1, vec![(0, 1, 0)], vec![OK]),
+            Turn::Call(0, end(&[("a", 9)]), statuses(vec![Ok(())])),
+        ]);
+        assert_eq!(play_upsert(&items, turns), vec![Ok(())], "{newer} newer ones");
+    }
+    let turns = (1..=8).flat_map(|at| is_overtaken(&items, at)).collect();
+    assert_eq!(play_upsert(&items, turns), vec![Err(ErrorCode::TransferFail)]);
 }
 
 #[test]
