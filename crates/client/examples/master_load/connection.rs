@@ -4,10 +4,10 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use mooncake_types::{ClientId, Reply, Request};
+use mooncake_types::{ClientId, Epoch, Reply, Request};
 use mooncake_wire::{
     HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role, decode_refusal, decode_reply,
-    encode_hello, encode_request,
+    decode_welcome, encode_hello, encode_request,
 };
 
 /// No answer takes longer.
@@ -37,6 +37,8 @@ pub(crate) struct Connection {
     out: Vec<u8>,
     body: Vec<u8>,
     last_id: u64,
+    /// The master's, of the handshake.
+    epoch: Epoch,
 }
 
 impl Connection {
@@ -49,7 +51,8 @@ impl Connection {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let mut opened = Self { stream, out: Vec::new(), body: Vec::new(), last_id: 0 };
+        let (out, body, last_id) = (Vec::new(), Vec::new(), 0);
+        let mut opened = Self { stream, out, body, last_id, epoch: Epoch(0) };
         let hello = Hello {
             protocol_version: PROTOCOL_VERSION,
             cluster_id: mooncake_client::StoreConfig::default().cluster_id,
@@ -61,11 +64,18 @@ impl Connection {
         opened.flush()?;
         let header = opened.frame()?;
         if header.kind == Kind::Welcome {
+            let welcome = decode_welcome(&opened.body).map_err(io::Error::other)?;
+            opened.epoch = welcome.epoch;
             return Ok(opened);
         }
         let refusal = decode_refusal(&opened.body);
         let got = refusal.map_or_else(|error| error.to_string(), |refusal| refusal.to_string());
         Err(LoadError::Answer { to: "the handshake", got })
+    }
+
+    /// Whom this side obeys.
+    pub(crate) const fn epoch(&self) -> Epoch {
+        self.epoch
     }
 
     /// Queues a request; returns its id.

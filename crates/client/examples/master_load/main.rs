@@ -22,7 +22,7 @@ mod work;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use mooncake_types::{ClientId, Epoch, MountOutcome, MountSegment, Reply, Request, SegmentId};
+use mooncake_types::{ClientId, MountOutcome, MountSegment, Reply, Request, SegmentId};
 
 use crate::arguments::Arguments;
 use crate::connection::{Connection, LoadError};
@@ -57,7 +57,7 @@ fn run(arguments: &Arguments) -> Result<Figures, LoadError> {
         name: NAME,
         endpoint: NAME,
         len: 2 * work::OBJECT_BYTES * (arguments.objects + arguments.spare()) as u64,
-        seen_epoch: Epoch(0),
+        seen_epoch: control.epoch(),
         is_empty: true,
         run: 1,
     };
