@@ -43,7 +43,7 @@ pub(crate) fn idle_processors() -> usize {
         .unwrap_or(0);
     // A thread that is pinned may share its processor with one that spins while the next one is idle.
     let is_pinned = of_thread(0).is_ok_and(|own| members(&own).count() < allowed);
-    idle.max(usize::from(is_pinned)).min(allowed - 1)
+    idle.max(usize::from(is_pinned)).min(allowed.saturating_sub(1))
 }
 
 /// Where the system does not say what the others may use, or does not let go, the thread runs where it is.
