@@ -25,8 +25,8 @@ const MOST_MORE_IF_MET: u32 = 7;
 ///
 /// A replica whose write failed is reported when the put ends. If all replicas of an object failed, or are gone by the
 /// time the put ends, it is revoked and tried once more without the segments that failed; several times more if somebody at a
-/// node does not let go of a range, or if newer puts of the key overtake it. A key that is taken, or stands earlier in the same batch, is answered with
-/// [`ErrorCode::ObjectAlreadyExists`].
+/// node does not let go of a range, or if newer upserts of the key overtake this one. A key that is taken, or stands earlier in
+/// the same batch, is answered with [`ErrorCode::ObjectAlreadyExists`].
 ///
 /// An upsert takes the place of the object that has the key. Of items of one key in one call the last is stored, and
 /// its result is that of all of them: the others would be gone by the time the call returns.
