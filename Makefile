@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 TOOLS := $(VENV)/.tools
 WHEEL := $(VENV)/.wheel
+# The same package, built for the tests: with the profile of the Rust tests, so that other people's code is built once for both.
+TEST_WHEEL := $(VENV)/.test-wheel
 TORCH := $(VENV)/.torch
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
     $(shell find crates packaging python/mooncake -type f -not -name '*.pyc' 2>/dev/null)
@@ -50,7 +52,7 @@ check-licences:
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --offline check licenses bans; \
 	else echo "cargo-deny is not installed: licences are not checked"; fi
 
-test: build check test-rust test-chaos test-python ## run everything: checks, Rust tests, Python tests, processes
+test: check test-rust test-chaos test-python ## run everything: checks, Rust tests, Python tests, processes
 
 servers: ## install etcd, Redis and ip, which tests start, from Debian's packages; as root, or by sudo
 	@if ! { command -v etcd && command -v redis-server && command -v ip; } >/dev/null; then set -x; \
@@ -68,13 +70,13 @@ test-rust: servers
 test-chaos: servers
 	cargo test --workspace --locked --test minute -- --ignored --nocapture
 
-test-python: $(WHEEL) $(TORCH)
+test-python: $(TEST_WHEEL) $(TORCH)
 	$(BIN)/python -m mypy.stubtest mooncake._native mooncake.store mooncake.engine \
 	    --allowlist python/stubtest-allowlist.txt --ignore-unused-allowlist
 	$(BIN)/python -m pytest $(ARGS)
 
-demo: $(WHEEL) ## replay real requests against a pool of several processes; ARGS="--help" lists the options
-	$(BIN)/mooncake replay $(ARGS)
+demo: ## replay real requests against a pool of several processes; ARGS="--help" lists the options
+	cargo run --locked --profile quick --package mooncake-cli --bin mooncake -- replay $(ARGS)
 
 bench: ## this project beside the C++ package, and its parts; ARGS=--quick for a look
 	cargo bench --locked --package mooncake-alloc --package mooncake-meta --package mooncake-wire --bench '*'
@@ -111,14 +113,23 @@ $(TOOLS): python/requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 	    echo "$(PYTHON) is older than 3.10; say make PYTHON=... with a newer one" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade --requirement python/requirements-dev.txt
+	$(BIN)/python -m pip install --upgrade --requirement python/requirements-dev.txt
 	touch $@
 
 # Only the tests of tensors need it, and it takes 5 GB.
 $(TORCH): python/requirements-torch.txt | $(TOOLS)
-	$(BIN)/python -m pip install --quiet --no-compile --requirement $<
+	$(BIN)/python -m pip install --no-compile --requirement $<
 	touch $@
 
+# pip shows what cargo builds only when it is verbose. Either wheel takes the place of the other.
+INSTALL := $(BIN)/python -m pip install --verbose --force-reinstall --no-deps --no-build-isolation
+
 $(WHEEL): $(TOOLS) $(SOURCES)
-	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps --no-build-isolation .
+	$(INSTALL) .
+	rm -f $(TEST_WHEEL)
+	touch $@
+
+$(TEST_WHEEL): $(TOOLS) $(SOURCES)
+	$(INSTALL) --config-settings=profile=dev .
+	rm -f $(WHEEL)
 	touch $@

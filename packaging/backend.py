@@ -3,6 +3,8 @@
 A PEP 517 backend around maturin's. It adds two things: the native commands travel in the wheel's scripts, so that
 `pip install .` puts them on the PATH, and one stable-ABI module serves every Python from 3.11 on, while 3.10, whose
 stable ABI lacks the buffer protocol, gets a module of its own.
+
+`pip install --config-settings=profile=dev .` builds with another of cargo's profiles than `release`.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ def build_wheel(
 ) -> str:
     """Builds the commands and the wheel that holds them."""
     prepare()
-    build_commands()
+    build_commands(use_profile(config_settings))
     return maturin.build_wheel(directory, config_settings, metadata_directory)
 
 
@@ -47,7 +49,7 @@ def build_editable(
 ) -> str:
     """As `build_wheel`, with the Python files left where they are."""
     prepare()
-    build_commands()
+    build_commands(use_profile(config_settings))
     return maturin.build_editable(directory, config_settings, metadata_directory)
 
 
@@ -73,15 +75,26 @@ def prepare() -> None:
     os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")])
 
 
-def build_commands() -> None:
+def use_profile(config_settings: Mapping[str, Any] | None) -> str:
+    """The profile to build with, which maturin is told as well."""
+    profile = (config_settings or {}).get("profile", "release")
+    if not isinstance(profile, str):
+        sys.exit(f"the setting 'profile' is given more than once: {profile}")
+    arguments = os.environ.get("MATURIN_PEP517_ARGS", "")
+    os.environ["MATURIN_PEP517_ARGS"] = f"{arguments} --profile {profile}".strip()
+    return profile
+
+
+def build_commands(profile: str) -> None:
     """Builds the commands and puts them where maturin takes the wheel's scripts from."""
     cargo = shutil.which("cargo")
     if cargo is None:
         sys.exit("cargo is not on the PATH: the build needs Rust, see https://rustup.rs")
     # Both packages are named so that what they share is built for both, with the features that either wants.
     packages = ["--package", "mooncake-cli", "--package", "mooncake-python"]
-    subprocess.run([cargo, "build", "--release", "--locked", *packages, "--bins"], cwd=ROOT, check=True)
-    built = target_directory(cargo) / "release"
+    subprocess.run([cargo, "build", "--profile", profile, "--locked", *packages, "--bins"], cwd=ROOT, check=True)
+    # The folder of the profile `dev` has another name.
+    built = target_directory(cargo) / ("debug" if profile == "dev" else profile)
     shutil.rmtree(SCRIPTS, ignore_errors=True)
     SCRIPTS.mkdir(parents=True)
     for command in COMMANDS:
