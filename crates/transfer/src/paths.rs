@@ -80,6 +80,18 @@ impl Paths {
         both.map(|(own, near)| own.unwrap_or(near)).collect()
     }
 
+    /// How often peers are remembered, by all ways together.
+    #[cfg(test)]
+    pub(crate) fn remembered(&self) -> usize {
+        self.near.remembered() + self.tcp.peers().count()
+    }
+
+    /// Closes what lies idle as if so much time had passed.
+    #[cfg(test)]
+    pub(crate) fn tidy_after(&self, time: std::time::Duration) {
+        self.tcp.peers().tidy_after(time);
+    }
+
     fn local_for(&self, segment: SegmentId) -> Option<&LocalTransport> {
         self.local.as_ref().filter(|local| local.owns(segment))
     }

@@ -134,6 +134,11 @@ impl TcpTransport {
         self.run((Purpose::Write, timeout), sizes, wanted, begin)
     }
 
+    #[cfg(test)]
+    pub(crate) fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
     /// Closes idle connections to a node that is gone for good.
     pub(crate) fn forget(&self, endpoint: &str) {
         self.peers.forget(endpoint);

@@ -14,6 +14,9 @@ use super::pulse::Pulse;
 /// A lane that was used this recently is taken to be alive.
 const FRESH: Duration = Duration::from_millis(1);
 
+/// A lane that was not used for this long is closed: what it costs both ends is more than to connect again.
+const UNWANTED: Duration = Duration::from_secs(60);
+
 /// One connection to a peer, after the handshake, with its buffers. Used by one call at a time; after any error in
 /// the middle of a frame it is dropped.
 pub(crate) struct Lane {
@@ -68,6 +71,11 @@ impl Lane {
     pub(super) fn rest(&mut self) {
         self.used = Instant::now();
         self.pulse.beat();
+    }
+
+    /// Was it used not long ago?
+    pub(super) fn is_wanted(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.used) < UNWANTED
     }
 
     /// Is the other side still there, and silent as it must be between frames?

@@ -1,6 +1,7 @@
 //! The side that asks: lanes to peers, and the exchanges that run over them on the caller's own thread.
 
 mod dial;
+mod directory;
 mod discard;
 mod drive;
 mod fault;

@@ -1,9 +1,9 @@
-use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Fault;
 use super::dial::dial;
+use super::directory::Directory;
 use super::lane::Lane;
 use super::shares::{Purpose, Shares};
 use crate::{TcpConfig, TransferError};
@@ -14,13 +14,14 @@ const SUSPICION: Duration = Duration::from_secs(1);
 /// Peers that are remembered; beyond this, those without a connection are forgotten.
 const MAX_PEERS: usize = 4096;
 
-/// The lanes to all peers.
+/// The lanes to all peers. Those that lie idle are closed when their peer has gone, or when nobody wants them for long
+/// ([`Directory::tidy`]).
 pub(crate) struct Peers {
     config: TcpConfig,
-    peers: Mutex<HashMap<Arc<str>, Arc<Peer>>>,
+    directory: Arc<Directory>,
 }
 
-struct Peer {
+pub(super) struct Peer {
     endpoint: Arc<str>,
     state: Mutex<PeerState>,
     /// For calls that want to read, and to write.
@@ -37,6 +38,13 @@ struct PeerState {
 }
 
 impl PeerState {
+    /// Takes out the idle lanes for which this does not hold.
+    fn close_idle(&mut self, keep: impl Fn(&Lane) -> bool) -> Vec<Lane> {
+        let closed: Vec<Lane> = self.idle.extract_if(.., |lane| !keep(lane)).collect();
+        self.lanes -= closed.len();
+        closed
+    }
+
     /// Why the peer is not to be connected to now.
     fn suspicion(&mut self) -> Option<TransferError> {
         self.suspect.take_if(|(until, _)| Instant::now() >= *until);
@@ -65,8 +73,9 @@ impl Lease {
         if matches!(fault, Fault::Silent) {
             let mut state = self.peer.lock();
             state.suspect = Some((Instant::now() + SUSPICION, error.clone()));
-            state.lanes -= state.idle.len();
-            state.idle.clear();
+            let closed = state.close_idle(|_| false);
+            drop(state);
+            drop(closed);
         }
     }
 
@@ -95,7 +104,7 @@ impl Drop for Lease {
 
 impl Peers {
     pub(crate) fn new(config: TcpConfig) -> Self {
-        Self { config, peers: Mutex::new(HashMap::new()) }
+        Self { config, directory: Arc::default() }
     }
 
     pub(crate) fn config(&self) -> &TcpConfig {
@@ -160,31 +169,60 @@ impl Peers {
 
     /// Closes the idle lanes to a peer that is gone for good; those in use are closed when they are given back.
     pub(crate) fn forget(&self, endpoint: &str) {
-        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        let forgotten = peers.remove(endpoint);
-        drop(peers);
+        let forgotten = self.directory.lock().peers.remove(endpoint);
         drop(forgotten);
     }
 
     fn peer(&self, endpoint: &Arc<str>) -> Arc<Peer> {
-        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(peer) = peers.get(endpoint) {
+        let mut state = self.directory.lock();
+        if let Some(peer) = state.peers.get(endpoint) {
             return Arc::clone(peer);
         }
-        if peers.len() >= MAX_PEERS {
-            peers.retain(|_, peer| peer.lock().lanes > 0);
+        if state.peers.len() >= MAX_PEERS {
+            state.peers.retain(|_, peer| peer.lock().lanes > 0);
         }
-        let peer = Arc::new(Peer {
-            endpoint: Arc::clone(endpoint),
-            state: Mutex::default(),
-            freed: Default::default(),
-        });
-        peers.insert(Arc::clone(endpoint), Arc::clone(&peer));
+        let peer = Arc::new(Peer::new(Arc::clone(endpoint)));
+        state.peers.insert(Arc::clone(endpoint), Arc::clone(&peer));
+        self.directory.keep_tidy(&mut state);
         peer
+    }
+
+    /// Peers that are remembered.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.directory.lock().peers.len()
+    }
+
+    /// As if so much time had passed.
+    #[cfg(test)]
+    pub(crate) fn tidy_after(&self, time: Duration) {
+        self.directory.tidy(Instant::now() + time);
+    }
+}
+
+impl Drop for Peers {
+    fn drop(&mut self) {
+        self.directory.close();
     }
 }
 
 impl Peer {
+    fn new(endpoint: Arc<str>) -> Self {
+        Self { endpoint, state: Mutex::default(), freed: Default::default() }
+    }
+
+    /// Closes idle lanes that are of no more use.
+    pub(super) fn tidy(&self, now: Instant) {
+        let closed = self.lock().close_idle(|lane| lane.is_wanted(now) && lane.is_alive());
+        drop(closed);
+    }
+
+    /// Whether there is anything to remember of it.
+    pub(super) fn is_blank(&self) -> bool {
+        let mut state = self.lock();
+        state.lanes == 0 && state.suspicion().is_none()
+    }
+
     fn lock(&self) -> MutexGuard<'_, PeerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -38,6 +38,9 @@ const MAX_PEERS: usize = 4096;
 /// How often those that are out of date are looked for, where there are too many.
 const SWEEP: Duration = Duration::from_secs(1);
 
+/// What is known of each peer.
+type Known = RwLock<HashMap<Arc<str>, Arc<Peer>>>;
+
 /// Result of each operation; `None` for those that are for another transport.
 type Settled = Vec<Option<Result<(), TransferError>>>;
 
@@ -49,7 +52,7 @@ pub(crate) struct Near {
     ways: Transports,
     /// Frames over local sockets.
     sockets: Arc<TcpTransport>,
-    peers: RwLock<HashMap<Arc<str>, Arc<Peer>>>,
+    peers: Arc<Known>,
     /// When too many peers were looked through last.
     swept: Mutex<Option<Instant>>,
 }
@@ -61,7 +64,7 @@ impl Near {
             sockets: Arc::new(TcpTransport::new(config.clone())),
             config: Arc::new(config),
             ways,
-            peers: RwLock::default(),
+            peers: Arc::default(),
             swept: Mutex::default(),
         }
     }
@@ -70,8 +73,26 @@ impl Near {
     pub(crate) fn distance(&self, endpoint: &Arc<str>, tcp: &TcpTransport) -> Distance {
         let Some(peer) = self.peer(endpoint) else { return Distance::TooManyPeers };
         peer.distance(|| {
-            standing::measure(endpoint, tcp, self.here.as_ref(), (&self.config, &self.sockets))
+            let gone = self.farewell(endpoint);
+            let means = (&self.config, gone);
+            standing::measure(endpoint, tcp, self.here.as_ref(), means)
         })
+    }
+
+    /// What is to be done when a neighbour has gone: nothing of it is to stay open.
+    fn farewell(&self, endpoint: &Arc<str>) -> impl FnOnce(&str) + Send + 'static {
+        let (peers, sockets) = (Arc::downgrade(&self.peers), Arc::clone(&self.sockets));
+        let endpoint = Arc::clone(endpoint);
+        move |local_socket| {
+            sockets.forget(local_socket);
+            let Some(peers) = peers.upgrade() else { return };
+            let mut peers = peers.write().unwrap_or_else(PoisonError::into_inner);
+            // Another node may have its place already.
+            let is_gone = peers.get(&endpoint).is_some_and(|peer| !peer.is_current());
+            let gone = is_gone.then(|| peers.remove(&endpoint));
+            drop(peers);
+            drop(gone);
+        }
     }
 
     fn neighbour(&self, endpoint: &Arc<str>, tcp: &TcpTransport) -> Option<Arc<Neighbour>> {
@@ -294,6 +315,15 @@ struct InPlace<'a> {
 impl InPlace<'_> {
     fn at(neighbour: Arc<Neighbour>) -> Self {
         Self { neighbour, positions: Vec::new(), placed: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+impl Near {
+    /// Peers that are remembered here, and for frames.
+    pub(crate) fn remembered(&self) -> usize {
+        self.peers.read().unwrap_or_else(PoisonError::into_inner).len()
+            + self.sockets.peers().count()
     }
 }
 

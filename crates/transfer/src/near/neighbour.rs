@@ -16,7 +16,7 @@ use super::line::Line;
 use super::segment::{Look, NearSegment};
 use super::show::Pinning;
 use crate::client::Fault;
-use crate::{ReadOp, TcpConfig, TcpTransport, local_socket};
+use crate::{ReadOp, TcpConfig, local_socket};
 
 /// Stack of the thread that watches one node.
 const STACK_BYTES: usize = 64 << 10;
@@ -57,11 +57,11 @@ struct Known {
 }
 
 impl Neighbour {
-    /// Connects, makes sure that it is the same node, and begins to watch it. When it is gone, `sockets` forgets it too.
+    /// Connects, makes sure that it is the same node, and begins to watch it. When it is gone, `gone` is called with its endpoint.
     pub(super) fn meet(
         socket: &LocalSocket,
         config: &Arc<TcpConfig>,
-        sockets: &Arc<TcpTransport>,
+        gone: impl FnOnce(&str) + Send + 'static,
     ) -> Result<Neighbour, Fault> {
         let endpoint: Arc<str> = local_socket::endpoint_of(socket).into();
         let (line, welcome) = Line::open(&endpoint, config)?;
@@ -76,12 +76,11 @@ impl Neighbour {
             lines: Mutex::default(),
             segments: RwLock::default(),
         });
-        let (watched, sockets) = (Arc::clone(&known), Arc::clone(sockets));
-        let name = Arc::clone(&endpoint);
+        let (watched, name) = (Arc::clone(&known), Arc::clone(&endpoint));
         let thread = Builder::new().name("mooncake-near".to_owned()).stack_size(STACK_BYTES);
         spawn_unpinned(thread, move || {
             watch(&line, &watched);
-            sockets.forget(&name);
+            gone(&name);
         })?;
         Ok(Neighbour {
             endpoint,

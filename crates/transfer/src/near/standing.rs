@@ -124,12 +124,13 @@ impl Peer {
     }
 }
 
-/// Asks a peer who it is, and connects to its local socket if it is here.
+/// Asks a peer who it is, and connects to its local socket if it is here; `gone` is called with that socket's endpoint once
+/// it has broken.
 pub(super) fn measure(
     endpoint: &Arc<str>,
     tcp: &TcpTransport,
     here: Option<&(String, u64)>,
-    (config, sockets): (&Arc<TcpConfig>, &Arc<TcpTransport>),
+    (config, gone): (&Arc<TcpConfig>, impl FnOnce(&str) + Send + 'static),
 ) -> Distance {
     let Some((boot_id, network_namespace)) = here else { return Distance::NoHostId };
     let socket = match tcp.local_socket_of(endpoint) {
@@ -143,7 +144,7 @@ pub(super) fn measure(
     if socket.network_namespace != *network_namespace {
         return Distance::OtherNetworkNamespace;
     }
-    let distance = match Neighbour::meet(&socket, config, sockets) {
+    let distance = match Neighbour::meet(&socket, config, gone) {
         Ok(neighbour) => Distance::Near(Met(Arc::new(neighbour))),
         Err(Fault::Refused(ErrorCode::IllegalClient)) => {
             Distance::NotLetIn("does not let this user in".to_owned())

@@ -137,6 +137,7 @@ impl Acceptor {
 
     /// Waits for a connection and serves it.
     fn serve_one(&self) {
+        let _ending = self.registry.ending();
         // Before it is needed: memory may take its time too.
         let inbox = Inbox::new(self.site.config.busy_poll);
         let accepted = self.accept();

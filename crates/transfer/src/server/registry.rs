@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
 use super::connection::Connection;
@@ -15,7 +15,9 @@ struct State {
     closed: bool,
     next_id: u64,
     open: HashMap<u64, Arc<Connection>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: HashMap<ThreadId, JoinHandle<()>>,
+    /// The thread that ended last. Until it is joined the system keeps its stack.
+    ended: Option<JoinHandle<()>>,
 }
 
 /// Takes its connection off the list when the thread that serves it ends, however it ends.
@@ -27,6 +29,23 @@ pub(super) struct Membership {
 impl Drop for Membership {
     fn drop(&mut self) {
         self.registry.lock().open.remove(&self.id);
+    }
+}
+
+/// Has its thread joined by the next that ends, however it ends.
+pub(super) struct Ending {
+    registry: Arc<Registry>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let mut state = self.registry.lock();
+        // One that ends before it was kept is joined when the next is.
+        let Some(own) = state.threads.remove(&thread::current().id()) else { return };
+        let before = state.ended.replace(own);
+        drop(state);
+        // A thread that panicked has said so already.
+        drop(before.map(JoinHandle::join));
     }
 }
 
@@ -55,8 +74,13 @@ impl Registry {
     /// Keeps the thread to be joined, and forgets those that have ended.
     pub(super) fn keep(&self, thread: JoinHandle<()>) {
         let mut state = self.lock();
-        state.threads.retain(|thread| !thread.is_finished());
-        state.threads.push(thread);
+        state.threads.retain(|_, thread| !thread.is_finished());
+        state.threads.insert(thread.thread().id(), thread);
+    }
+
+    /// To be held by a thread that is kept, until it ends.
+    pub(super) fn ending(self: &Arc<Self>) -> Ending {
+        Ending { registry: Arc::clone(self) }
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -84,8 +108,10 @@ impl Registry {
 
     /// Waits for all threads.
     pub(super) fn join(&self) {
-        let threads = std::mem::take(&mut self.lock().threads);
-        for thread in threads {
+        let mut state = self.lock();
+        let (threads, ended) = (std::mem::take(&mut state.threads), state.ended.take());
+        drop(state);
+        for thread in threads.into_values().chain(ended) {
             // A thread that panicked has said so already.
             let _ = thread.join();
         }

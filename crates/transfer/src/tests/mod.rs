@@ -1,6 +1,7 @@
 //! Tests over real sockets on loopback, and in one process.
 
 mod contract;
+mod departures;
 mod lanes;
 mod near;
 mod near_attacks;
