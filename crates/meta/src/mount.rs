@@ -13,6 +13,7 @@ use crate::members::Effect;
 use crate::queue::Queue;
 use crate::record::SEGMENT_QUEUES;
 use crate::segments::Segment;
+use crate::slab::NONE;
 use crate::timeout::Timer;
 
 /// Names of expired segments that wait for somebody to ask for them.
@@ -112,6 +113,7 @@ impl Meta {
             is_choked: false,
             is_reviewed: false,
             recovering: None,
+            place: NONE,
             allocator: self.new_allocator(mount.len),
             queues: [Queue::default(); SEGMENT_QUEUES],
         });

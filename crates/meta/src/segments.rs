@@ -9,7 +9,7 @@ use mooncake_types::{ClientId, MountSegment, SegmentAddress, SegmentId, SegmentS
 
 use crate::queue::Queue;
 use crate::record::SEGMENT_QUEUES;
-use crate::slab::Slab;
+use crate::slab::{NONE, Slab};
 
 type FixedMap<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
 
@@ -36,6 +36,8 @@ pub(crate) struct Segment {
     pub(crate) is_reviewed: bool,
     /// While its node tells what it holds: how far that is.
     pub(crate) recovering: Option<Progress>,
+    /// Its place among those that take puts, or [`NONE`].
+    pub(crate) place: u32,
     pub(crate) allocator: Allocator,
     pub(crate) queues: [Queue; SEGMENT_QUEUES],
 }
@@ -83,14 +85,16 @@ impl Segment {
     }
 }
 
-/// All segments by slot, by id and by name.
+/// All segments by slot, by id, by name and by client.
 #[derive(Debug)]
 pub(crate) struct Segments {
     slots: Slab<Segment>,
     /// Segments that are not unmounting.
     by_id: FixedMap<SegmentId, u32>,
     by_name: BTreeMap<Arc<str>, Vec<u32>>,
-    /// Slots that take puts, in the order in which they began to.
+    /// The slots of each client, in their order, but for those that are unmounting.
+    by_client: FixedMap<ClientId, Vec<u32>>,
+    /// Slots that take puts, in no order; each segment knows its place here.
     grantable: Vec<u32>,
     /// Slots above the high watermark.
     pub(crate) crowded: BTreeSet<u32>,
@@ -104,6 +108,7 @@ impl Segments {
             slots: Slab::new(),
             by_id: FixedMap::default(),
             by_name: BTreeMap::new(),
+            by_client: FixedMap::default(),
             grantable: Vec::new(),
             crowded: BTreeSet::new(),
             dying: BTreeSet::new(),
@@ -132,33 +137,45 @@ impl Segments {
 
     /// Slots lent by `client` that are not unmounting.
     pub(crate) fn of_client(&self, client: ClientId) -> Vec<u32> {
-        let lent = |segment: &Segment| {
-            segment.client == client && segment.state != SegmentState::Unmounting
-        };
-        self.iter().filter(|(_, segment)| lent(segment)).map(|(slot, _)| slot).collect()
+        self.by_client.get(&client).cloned().unwrap_or_default()
     }
 
     /// Mounts a segment. Gives its slot.
     pub(crate) fn mount(&mut self, segment: Segment) -> u32 {
         let (id, name) = (segment.id, Arc::clone(&segment.name));
-        let takes_puts = segment.takes_puts();
         let slot = self.slots.insert(segment);
         self.by_id.insert(id, slot);
         self.by_name.entry(name).or_default().push(slot);
-        if takes_puts {
-            self.grantable.push(slot);
-        }
+        self.note_client(slot);
+        self.begin_granting(slot);
         slot
     }
 
     /// The slot has another host, process, endpoint or name.
     pub(crate) fn take_over(&mut self, slot: u32, by: &MountSegment<'_>, client: ClientId) {
         self.forget_name(slot);
+        self.forget_client(slot);
         let segment = &mut self.slots[slot];
         (segment.client, segment.run) = (client, by.run);
         (segment.name, segment.endpoint) = (by.name.into(), by.endpoint.into());
         let name = Arc::clone(&segment.name);
         self.by_name.entry(name).or_default().push(slot);
+        self.note_client(slot);
+    }
+
+    fn note_client(&mut self, slot: u32) {
+        let slots = self.by_client.entry(self.slots[slot].client).or_default();
+        let place = slots.partition_point(|&other| other < slot);
+        slots.insert(place, slot);
+    }
+
+    fn forget_client(&mut self, slot: u32) {
+        let client = self.slots[slot].client;
+        let Some(slots) = self.by_client.get_mut(&client) else { return };
+        slots.retain(|&other| other != slot);
+        if slots.is_empty() {
+            self.by_client.remove(&client);
+        }
     }
 
     fn forget_name(&mut self, slot: u32) {
@@ -185,8 +202,10 @@ impl Segments {
 
     /// Puts may go to the slot again, if nothing else is in the way. True if they do.
     pub(crate) fn begin_granting(&mut self, slot: u32) -> bool {
-        let begins = self.slots[slot].takes_puts() && !self.grantable.contains(&slot);
+        let segment = &mut self.slots[slot];
+        let begins = segment.takes_puts() && segment.place == NONE;
         if begins {
+            segment.place = self.grantable.len() as u32;
             self.grantable.push(slot);
         }
         begins
@@ -219,8 +238,15 @@ impl Segments {
 
     /// No more puts go to the slot.
     pub(crate) fn stop_granting(&mut self, slot: u32) {
-        self.grantable.retain(|&other| other != slot);
         self.crowded.remove(&slot);
+        let place = std::mem::replace(&mut self.slots[slot].place, NONE);
+        if place == NONE {
+            return;
+        }
+        self.grantable.swap_remove(place as usize);
+        if let Some(&moved) = self.grantable.get(place as usize) {
+            self.slots[moved].place = place;
+        }
     }
 
     /// Its bytes count as lost from here on; its records go as they are met.
@@ -230,6 +256,7 @@ impl Segments {
         (segment.state, segment.recovering) = (SegmentState::Unmounting, None);
         self.by_id.remove(&segment.id);
         self.forget_name(slot);
+        self.forget_client(slot);
         self.dying.insert(slot);
         self.forget_if_empty(slot);
     }

@@ -163,11 +163,6 @@ impl Undropped {
         self.by_key.of_key(hash)
     }
 
-    /// The slots that have entries.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
-        self.by_slot.keys().copied()
-    }
-
     /// Up to `limit` entries of a segment: the next ones, from the first on again after the last.
     fn next_of(&mut self, slot: u32, limit: usize) -> Vec<(Place, Entry)> {
         let Some(entries) = self.by_slot.get_mut(&slot) else { return Vec::new() };
@@ -393,8 +388,8 @@ impl Meta {
                 self.catch_up(slot);
             }
         }
-        let own = |slot: &u32| self.segments[*slot].client == from && !self.segments[*slot].struck;
-        let slots: Vec<u32> = self.undropped.slots().filter(own).collect();
+        let mut slots = self.segments.of_client(from);
+        slots.retain(|&slot| !self.segments[slot].struck);
         let limit = limit.min(limits::MAX_FETCHED_DROPS) as usize;
         let mut drops: Vec<RangeDrop> = Vec::new();
         for slot in slots {

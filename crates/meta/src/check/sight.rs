@@ -1,4 +1,6 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use mooncake_types::{ClientId, SegmentState};
 
 use super::{Check, ensure};
 use crate::Meta;
@@ -16,6 +18,20 @@ impl Meta {
                 || format!("segment slot {slot}, in sight: {}, {client:?}", segment.in_sight),
             )?;
         }
+        let mut lent: BTreeMap<ClientId, Vec<u32>> = BTreeMap::new();
+        for (slot, segment) in self.segments.iter() {
+            if segment.state != SegmentState::Unmounting {
+                lent.entry(segment.client).or_default().push(slot);
+            }
+        }
+        for (slot, segment) in self.segments.iter() {
+            let slots = self.segments.of_client(segment.client);
+            ensure(
+                "a client's segments are those that it lends",
+                slots == lent.get(&segment.client).cloned().unwrap_or_default(),
+                || format!("segment slot {slot}: {slots:?}, {lent:?}"),
+            )?;
+        }
         let takes = |(slot, segment): (u32, &Segment)| {
             (segment.is_mounted() && segment.takes_puts()).then_some(slot)
         };
@@ -25,6 +41,12 @@ impl Meta {
             "puts go to all segments that take them, and to no other",
             granted.len() == expected.len() && granted.iter().all(|slot| expected.contains(slot)),
             || format!("{granted:?}, {expected:?}"),
+        )?;
+        let places = granted.iter().map(|&slot| self.segments[slot].place);
+        ensure(
+            "a segment that takes puts knows its place",
+            places.eq(0..granted.len() as u32),
+            || format!("{granted:?}"),
         )?;
         let crowded = &self.segments.crowded;
         ensure("only where puts go there are evictions", crowded.is_subset(&expected), || {

@@ -1,0 +1,167 @@
+//! What many segments cost: puts into a full pool, and the heartbeats of many nodes while much is evicted.
+//!
+//! `cargo bench -p mooncake-meta --bench segments`; `-- puts SEGMENTS` or `-- pings NODES` for one row. All pools have
+//! the same number of objects, spread over all segments. The time of building the requests is not counted.
+
+#![allow(clippy::disallowed_methods, reason = "a benchmark needs a clock")]
+
+use std::time::{Duration, Instant};
+
+use mooncake_meta::{Config, Meta};
+use mooncake_types::{
+    ClientId, Epoch, MountSegment, PutEnd, PutItem, PutMode, PutStart, RangeDrop, ReplicateConfig,
+    Reply, Request, SegmentId, Tick, Version, limits,
+};
+
+const OBJECTS: usize = 1 << 19;
+const OBJECT_BYTES: u64 = 64 << 10;
+const BATCH: usize = 256;
+/// Batches into the full pool.
+const ROUNDS: usize = 1_000;
+const WRITER: ClientId = ClientId(1 << 64);
+const PINGS_PER_SECOND: usize = 4;
+const SECONDS: usize = 5;
+/// Puts in a second while nodes ping, each of which evicts an object.
+const PUTS_PER_SECOND: usize = 40_960;
+
+fn node(segment: usize) -> ClientId {
+    ClientId(1 + segment as u128)
+}
+
+fn id(segment: usize) -> SegmentId {
+    SegmentId(segment as u128)
+}
+
+/// A pool that is just full: the next put evicts.
+fn full_pool(segments: usize) -> Meta {
+    let config = Config {
+        eviction_high_watermark_ratio: 1.0,
+        client_ttl_ms: u64::MAX / 2,
+        ..Config::default()
+    };
+    let mut meta = Meta::new(config, Epoch(1));
+    for segment in 0..segments {
+        let name = format!("node-{segment}:12345");
+        let mount = MountSegment {
+            id: id(segment),
+            name: &name,
+            endpoint: &name,
+            len: (OBJECTS / segments) as u64 * OBJECT_BYTES,
+            seen_epoch: Epoch(0),
+            is_empty: true,
+            run: 1,
+        };
+        meta.handle(Tick(0), node(segment), &Request::MountSegment(mount));
+    }
+    for batch in 0..OBJECTS / BATCH {
+        put(&mut meta, batch, Tick(1));
+    }
+    meta
+}
+
+/// Starts the puts of a batch. Gives their ends, and how long the starts took.
+fn start(meta: &mut Meta, batch: usize, now: Tick) -> (Vec<(String, Version)>, Duration) {
+    let keys: Vec<String> = (0..BATCH).map(|i| format!("{:064x}", batch * BATCH + i)).collect();
+    let puts = keys.iter().map(|key| PutItem::new(key, OBJECT_BYTES)).collect();
+    let (config, mode) = (ReplicateConfig::default(), PutMode::Insert);
+    let request = Request::PutStart(PutStart { puts, config, mode });
+    let start = Instant::now();
+    let reply = meta.handle(now, WRITER, &request);
+    let took = start.elapsed();
+    drop(request);
+    let Reply::Granted { results, .. } = reply else { panic!("{reply:?}") };
+    let granted = results.into_iter().map(|it| it.expect("there is room").version);
+    (keys.into_iter().zip(granted).collect(), took)
+}
+
+fn end(meta: &mut Meta, started: &[(String, Version)], now: Tick) {
+    let (failed_replicas, held_replicas) = (0, 0);
+    let puts = started.iter().map(|(key, version)| PutEnd {
+        key,
+        version: *version,
+        failed_replicas,
+        held_replicas,
+    });
+    meta.handle(now, WRITER, &Request::PutEnd { puts: puts.collect() });
+}
+
+/// Puts a batch. The time of the starts.
+fn put(meta: &mut Meta, batch: usize, now: Tick) -> Duration {
+    let (started, took) = start(meta, batch, now);
+    end(meta, &started, now);
+    took
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+fn measure_puts(segments: usize) {
+    let mut meta = full_pool(segments);
+    let first = OBJECTS / BATCH;
+    let times = (first..first + ROUNDS).map(|batch| put(&mut meta, batch, Tick(2))).collect();
+    let evicted = meta.stats().counters.evicted_keys;
+    let per_put = median(times).as_nanos() as f64 / BATCH as f64;
+    println!(
+        "| puts into {segments} full segments | {per_put:.0} ns a put_start | {evicted} evicted |"
+    );
+}
+
+/// Nodes of one segment each, that ping and fetch what they are to drop, as nodes do.
+fn measure_pings(nodes: usize) {
+    let mut meta = full_pool(nodes);
+    let mut dropped: Vec<Vec<RangeDrop>> = vec![Vec::new(); nodes];
+    let (mut spent, mut drops, mut batch) = (Duration::ZERO, 0, OBJECTS / BATCH);
+    for beat in 0..SECONDS * PINGS_PER_SECOND {
+        let now = Tick(2 + beat as u64 * 1_000 / PINGS_PER_SECOND as u64);
+        // While a put runs, its node is to drop what was evicted for it.
+        let batches = batch..batch + PUTS_PER_SECOND / PINGS_PER_SECOND / BATCH;
+        batch = batches.end;
+        let started: Vec<_> = batches.map(|batch| start(&mut meta, batch, now).0).collect();
+        for (segment, dropped) in dropped.iter_mut().enumerate() {
+            let ping = Request::Ping { segments: vec![id(segment)], unreachable: Vec::new() };
+            let fetch = Request::FetchDrops {
+                dropped: std::mem::take(dropped),
+                limit: limits::MAX_FETCHED_DROPS,
+            };
+            let start = Instant::now();
+            let pong = meta.handle(now, node(segment), &ping);
+            let listed = match pong {
+                Reply::Pong(pong) if pong.has_drops => meta.handle(now, node(segment), &fetch),
+                _ => continue,
+            };
+            spent += start.elapsed();
+            let Reply::Drops(listed) = listed else { panic!("{listed:?}") };
+            drops += listed.len();
+            *dropped = listed;
+        }
+        started.iter().for_each(|started| end(&mut meta, started, now));
+    }
+    let share = spent.as_secs_f64() * 100.0 / SECONDS as f64;
+    println!(
+        "| {nodes} nodes, {PINGS_PER_SECOND} pings a second each | {share:.2} % of a core | {} drops a second |",
+        drops / SECONDS
+    );
+}
+
+/// Each row in a process of its own.
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if let [what, count] = arguments[..] {
+        let count = count.parse().expect("a number");
+        return match what {
+            "puts" => measure_puts(count),
+            _ => measure_pings(count),
+        };
+    }
+    println!("| work | cost | |");
+    println!("|---|---|---|");
+    let rows = [("puts", 16), ("puts", 256), ("puts", 2_048), ("pings", 16), ("pings", 2_000)];
+    for (what, count) in rows {
+        let program = std::env::current_exe().expect("the path of this benchmark");
+        let status = std::process::Command::new(program).args([what, &count.to_string()]).status();
+        assert!(status.is_ok_and(|status| status.success()), "a row failed");
+    }
+}
