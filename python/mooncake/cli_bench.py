@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mooncake._flag import count
+from mooncake._output import Parser, say
 
 __all__ = ["main", "parse_arguments"]
 
@@ -50,7 +51,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     """The flags, with dashes or underscores. Ends the process with status 2 and a message if one is wrong."""
     given = sys.argv[1:] if arguments is None else arguments
     what = "Measure how fast one transfer engine reads or writes the memory that another one lends."
-    parser = argparse.ArgumentParser(prog="transfer_engine_bench", description=what, allow_abbrev=False)
+    parser = Parser(prog="transfer_engine_bench", description=what, allow_abbrev=False)
     for name, settings in _flags().items():
         parser.add_argument(f"--{name}", **settings)
     flags = parser.parse_args([_underscored(one) for one in given])
@@ -124,7 +125,7 @@ def _target(flags: argparse.Namespace) -> int:
     name = flags.local_server_name
     if flags.metadata_server == "P2PHANDSHAKE":
         name = f"{name.partition(':')[0]}:{engine.get_rpc_port()}"
-    print(f"target {name} lends {flags.buffer_size} bytes", flush=True)
+    say(f"target {name} lends {flags.buffer_size} bytes")
     signal.sigwait(signals)
     engine.free_managed_buffer(address, flags.buffer_size)
     return 0
@@ -178,7 +179,7 @@ def _report(flags: argparse.Namespace, tallies: list[Tally], seconds: float) -> 
     batches = sum(tally.batches for tally in tallies)
     moved = batches * flags.batch_size * flags.block_size
     rate = moved / seconds / UNITS[flags.report_unit]
-    print(
+    say(
         f"Test completed: duration {seconds:.2f} s, {flags.operation} {batches} batches of {flags.batch_size} "
         f"blocks of {flags.block_size} bytes, throughput {rate:.2f} {flags.report_unit}/s"
     )

@@ -17,6 +17,7 @@ from enum import Enum
 from aiohttp import web
 
 from mooncake import _flag
+from mooncake._output import Parser
 
 __all__ = ["KVBootstrapServer", "KVPoll", "main", "parse_args"]
 
@@ -168,7 +169,7 @@ def _text(status: int, text: str, **headers: str) -> web.Response:
 
 def parse_args() -> argparse.Namespace:
     """The flags. Ends the process with status 2 and a message if one is wrong."""
-    parser = argparse.ArgumentParser(description="The metadata server of transfer engines.")
+    parser = Parser(description="The metadata server of transfer engines.")
     parser.add_argument("--host", default=DEFAULT_HOST, help="address to listen on (default: %(default)s)")
     parser.add_argument(
         "--port", type=_flag.port, default=DEFAULT_PORT, help="port to listen on (default: %(default)s)"

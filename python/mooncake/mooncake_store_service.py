@@ -17,6 +17,7 @@ from typing import cast
 from aiohttp import web
 
 from mooncake import _flag
+from mooncake._output import Parser
 from mooncake._rest.master import RETRY_SECONDS, await_master, wait
 from mooncake._rest.objects import ObjectEndpoints
 from mooncake._rest.request import MAX_BODY_BYTES, MAX_REQUESTS, json_errors, limit_requests
@@ -186,7 +187,7 @@ def _install_shutdown_signal_handlers(loop: asyncio.AbstractEventLoop, shutdown_
 
 def parse_arguments() -> argparse.Namespace:
     """The flags. Ends the process with status 2 and a message if one is wrong."""
-    parser = argparse.ArgumentParser(description="A store in a process of its own, with a REST API.")
+    parser = Parser(description="A store in a process of its own, with a REST API.")
     parser.add_argument("--config", metavar="FILE", help="JSON configuration; without it, the environment is read")
     parser.add_argument(
         "-D", "--define", metavar="KEY=VALUE", action="append", type=_flag.definition, default=[], help="one setting"

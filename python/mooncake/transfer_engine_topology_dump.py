@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+
+from mooncake._output import Parser, say
 
 __all__ = ["main"]
 
 
 def main() -> int:
     """Prints one line with JSON. The exit status, 1 if there is no engine or it finds nothing out."""
-    parser = argparse.ArgumentParser(
-        description="Print the topology that a transfer engine finds on this host, as JSON."
-    )
+    parser = Parser(description="Print the topology that a transfer engine finds on this host, as JSON.")
     parser.add_argument("--device-name", default="", metavar="NAMES", help="only these network cards")
     flags = parser.parse_args()
     try:
@@ -22,7 +21,7 @@ def main() -> int:
     except (ImportError, RuntimeError) as error:
         print(f"transfer_engine_topology_dump: {error}", file=sys.stderr)
         return 1
-    print(f"Local topology [te/discover]: {topology}")
+    say(f"Local topology [te/discover]: {topology}")
     return 0
 
 

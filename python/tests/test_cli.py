@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
 import sys
 import types
 from collections import Counter
@@ -64,6 +65,26 @@ def test_scripts_can_be_loaded_and_shadow_no_program() -> None:
     for value in scripts.values():
         module, _, function = value.partition(":")
         assert callable(getattr(importlib.import_module(module), function))
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        ("mooncake.transfer_engine_topology_dump", []),
+        ("mooncake.transfer_engine_topology_dump", ["--help"]),
+        ("mooncake.cli_bench", ["--help"]),
+        ("mooncake.mooncake_store_service", ["--help"]),
+        ("mooncake.http_metadata_server", ["--help"]),
+        ("mooncake.cli", ["--help"]),
+    ],
+)
+def test_a_reader_that_has_gone_causes_no_traceback(module: str, arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", module, *arguments]
+    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, timeout=20, text=True)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 class Engine:

@@ -10,6 +10,7 @@
 mod admin;
 pub mod alias;
 mod arguments;
+mod auth_token;
 pub mod client;
 pub mod command_line;
 pub mod config_file;

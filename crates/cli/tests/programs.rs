@@ -214,7 +214,7 @@ fn a_storage_node_says_when_it_is_ready_and_takes_its_segment_back_when_it_stops
         &["--host=127.0.0.1", &address, "--global_segment_size=16MB", &door, "--protocol=tcp"],
     );
     let line = node.first_line("the storage node is ready");
-    assert!(line.contains("segment=16 MiB") && line.contains(&master.rpc), "{line}");
+    assert!(line.contains("segment=16 MB") && line.contains(&master.rpc), "{line}");
     let name = http_get(&master.admin, "/get_all_segments");
     assert!(line.contains(name.trim_end()) && name.starts_with("127.0.0.1:"), "{line}: {name}");
     assert_eq!(
@@ -326,7 +326,7 @@ fn a_doctor_says_which_way_bytes_take_and_when_a_node_cannot_be_reached() {
         let (code, text) = doctor(transports);
         assert_eq!(code, Some(0), "{text}");
         assert!(
-            text.contains(": 1 segments\n") && text.contains("(16 MiB) at 127.0.0.1:"),
+            text.contains(": 1 segments\n") && text.contains("(16 MB) at 127.0.0.1:"),
             "{text}"
         );
         assert!(text.contains(&format!("  way         {way}\n  because     {why}")), "{text}");

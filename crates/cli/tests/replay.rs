@@ -177,7 +177,7 @@ fn a_running_cluster_can_be_used_and_is_left_without_the_blocks() {
     ]);
     assert!(output.status.success(), "{}", text(&output));
     let pool = text(&output).lines().find(|line| line.starts_with("pool")).map(str::to_owned);
-    assert!(pool.as_ref().is_some_and(|line| line.contains("64 MiB, 16,384 blocks")), "{pool:?}");
+    assert!(pool.as_ref().is_some_and(|line| line.contains("64 MB, 16,384 blocks")), "{pool:?}");
     assert_eq!(master.says("/get_all_keys"), "");
 }
 

@@ -1,10 +1,12 @@
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mooncake_ha::KubernetesAccess;
 use mooncake_transfer::Transports;
 use mooncake_types::BusyWait;
+
+use crate::read_token_file;
 
 /// How a [`crate::Store`] is set up. Read once, by [`crate::Store::open`]; nothing below looks at the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,7 +130,8 @@ impl StoreConfig {
     /// The defaults, changed by what the environment says: `MC_RPC_TIMEOUT_MS`, `MC_RPC_CONNECT_TIMEOUT_MS`
     /// and `MC_TRANSFER_SILENCE_MS`
     /// (milliseconds), `MC_TRANSFER_TIMEOUT`, `MC_STORE_PUT_SESSION_TIMEOUT` (seconds), `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`,
-    /// `MOONCAKE_ADVERTISE_ADDRESS`, `MOONCAKE_TRANSPORTS`, `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN`,
+    /// `MOONCAKE_ADVERTISE_ADDRESS`, `MOONCAKE_TRANSPORTS`, `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN` or
+    /// `MOONCAKE_AUTH_TOKEN_FILE`,
     /// `MC_STORE_CLIENT_MIN_PORT`, `MC_STORE_CLIENT_MAX_PORT`, `MOONCAKE_BUSY_POLL_US` (microseconds),
     /// `MOONCAKE_SEGMENT_PATH`, `MOONCAKE_SEGMENT_RESET` and `MOONCAKE_ROUTE_CACHE` (0 or 1). In a pod of Kubernetes, also
     /// how its API server is reached.
@@ -193,7 +196,8 @@ impl StoreConfig {
         if let Some(cluster_id) = text("MC_STORE_CLUSTER_ID") {
             config.cluster_id = cluster_id;
         }
-        config.auth_token = text("MOONCAKE_AUTH_TOKEN").unwrap_or_default();
+        config.auth_token =
+            auth_token(text("MOONCAKE_AUTH_TOKEN"), text("MOONCAKE_AUTH_TOKEN_FILE"))?;
         if let Some(value) = text("MOONCAKE_TRANSPORTS") {
             let wanted = "one or more of shm, process_vm and tcp, with commas between them";
             let refusal = EnvError { name: "MOONCAKE_TRANSPORTS", value: value.clone(), wanted };
@@ -201,6 +205,19 @@ impl StoreConfig {
         }
         Ok(config)
     }
+}
+
+/// The token itself, or what the file holds that is named instead.
+fn auth_token(token: Option<String>, file: Option<String>) -> Result<String, EnvError> {
+    let (Some(value), name) = (file, "MOONCAKE_AUTH_TOKEN_FILE") else {
+        return Ok(token.unwrap_or_default());
+    };
+    if token.is_some() {
+        let wanted = "unset, or else MOONCAKE_AUTH_TOKEN: one of them gives the token";
+        return Err(EnvError { name, value, wanted });
+    }
+    let wanted = "a file that can be read and holds the token, of at most 512 bytes";
+    read_token_file(Path::new(&value)).map_err(|_| EnvError { name, value, wanted })
 }
 
 fn switch(name: &'static str, value: String) -> Result<bool, EnvError> {
@@ -272,6 +289,18 @@ mod tests {
     }
 
     #[test]
+    fn a_token_comes_from_a_variable_or_a_file_and_not_from_both() {
+        let path = std::env::temp_dir().join(format!("mooncake-variable-{}", std::process::id()));
+        std::fs::write(&path, "secret\n").expect("it can be written");
+        let file = ("MOONCAKE_AUTH_TOKEN_FILE", path.to_str().expect("text"));
+        let token = |variables: &[_]| with(variables).map(|config| config.auth_token);
+        assert_eq!(token(&[file]), Ok("secret".to_owned()));
+        let both = token(&[file, ("MOONCAKE_AUTH_TOKEN", "other")]).expect_err("which is it");
+        assert_eq!(both.wanted, "unset, or else MOONCAKE_AUTH_TOKEN: one of them gives the token");
+        std::fs::remove_file(path).expect("it is there");
+    }
+
+    #[test]
     fn values_that_make_no_sense_are_named() {
         for (name, value, wanted) in [
             ("MC_RPC_TIMEOUT_MS", "soon", "a whole number above zero"),
@@ -281,6 +310,11 @@ mod tests {
             ("MOONCAKE_BUSY_POLL_US", "1001", BusyWait::WANTED),
             ("MOONCAKE_ROUTE_CACHE", "2", "0 or 1"),
             ("MOONCAKE_SEGMENT_RESET", "perhaps", "0 or 1"),
+            (
+                "MOONCAKE_AUTH_TOKEN_FILE",
+                "/nowhere/token",
+                "a file that can be read and holds the token, of at most 512 bytes",
+            ),
             (
                 "MOONCAKE_TRANSPORTS",
                 "shm,rdma",

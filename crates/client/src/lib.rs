@@ -33,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod auth_token;
 mod bind;
 mod chance;
 mod clock;
@@ -62,6 +63,7 @@ pub mod testing {
     pub use crate::rpc::is_idempotent;
 }
 
+pub use auth_token::{TokenFileError, read_token_file};
 pub use chance::Chance;
 pub use config::{EnvError, HttpAddress, StoreConfig};
 pub use door::Door;

@@ -43,7 +43,7 @@ pub enum OpenError {
     },
     /// The local buffer's size is out of bounds.
     #[error(
-        "a local buffer of {bytes} bytes is not possible: it must have none, or from 1 KiB to 1 TiB"
+        "a local buffer of {bytes} bytes is not possible: it must have none, or from 1 KB to 1 TB"
     )]
     LocalBufferSize {
         /// What was asked for.

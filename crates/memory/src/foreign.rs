@@ -12,6 +12,9 @@ const TMPFS_MAGIC: libc::c_long = 0x0102_1994;
 /// The kind of filesystem whose files are made of large pages.
 const HUGETLBFS_MAGIC: libc::c_long = 0x9584_58f6;
 
+/// `f_type` of memory without limits of its own.
+const RAMFS_MAGIC: libc::c_long = 0x8584_58f6;
+
 /// Length of a page of this machine, in bytes.
 #[must_use]
 pub fn page_bytes() -> u64 {
@@ -177,6 +180,15 @@ pub(crate) fn large_page_bytes(file: &OwnedFd, len: u64) -> Result<Option<u64>, 
     let stat = filesystem_of(file, len)?;
     let is_large = stat.f_type as libc::c_long == HUGETLBFS_MAGIC;
     Ok(is_large.then_some(stat.f_bsize as u64))
+}
+
+/// Whether the file lies in a filesystem that has no disk behind it.
+///
+/// # Errors
+/// The system does not say.
+pub fn lies_in_memory(file: &OwnedFd) -> Result<bool, MapError> {
+    let kind = filesystem_of(file, 0)?.f_type as libc::c_long;
+    Ok([TMPFS_MAGIC, RAMFS_MAGIC, HUGETLBFS_MAGIC].contains(&kind))
 }
 
 #[cfg(test)]

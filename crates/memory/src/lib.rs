@@ -22,6 +22,7 @@ mod descriptors;
 mod foreign;
 mod helpers;
 mod host_memory;
+mod memory_limit;
 mod named;
 mod numa;
 mod other_process;
@@ -46,9 +47,10 @@ pub use caller_copy::{copy_from_caller, copy_to_caller};
 pub use checked_copy::{append_checked, copy_checked};
 pub use checksum::{Crc32c, crc32c};
 pub use descriptors::{MAX_DESCRIPTORS, recv_with_descriptors, send_with_descriptors};
-pub use foreign::page_bytes;
+pub use foreign::{lies_in_memory, page_bytes};
 pub use helpers::with_helpers;
 pub use host_memory::HostMemory;
+pub use memory_limit::MemoryLimit;
 pub use named::{
     MAX_ROW_BYTES, MappedWords, NamedSegment, NamedSegmentError, NamedSegmentWish, Past, Record,
     RowId, WordMemory,

@@ -2,7 +2,8 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A size as people write it: a plain number of bytes, or a number with one of the units `b`, `k`, `kb`, `kib` and
-/// so on up to `t`, in any case, with or without a blank between. Units are powers of 1024.
+/// so on up to `t`, in any case, with or without a blank between. Units are powers of 1024. It is shown as flags and the
+/// C++ store write it: `4 GB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteSize(pub u64);
 
@@ -62,7 +63,7 @@ impl std::error::Error for ByteSizeError {}
 
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(u32, &str); 4] = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+        const UNITS: [(u32, &str); 4] = [(40, "TB"), (30, "GB"), (20, "MB"), (10, "KB")];
         match UNITS.iter().find(|(shift, _)| self.0 >= 1 << shift) {
             Some((shift, unit)) if self.0.is_multiple_of(1 << shift) => {
                 write!(f, "{} {unit}", self.0 >> shift)
@@ -110,9 +111,9 @@ mod tests {
         let cases = [
             (0, "0 B"),
             (1023, "1023 B"),
-            (1 << 20, "1 MiB"),
-            (3 << 29, "1.50 GiB"),
-            (4 << 30, "4 GiB"),
+            (1 << 20, "1 MB"),
+            (3 << 29, "1.50 GB"),
+            (4 << 30, "4 GB"),
         ];
         for (bytes, expected) in cases {
             assert_eq!(ByteSize(bytes).to_string(), expected);

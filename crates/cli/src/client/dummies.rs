@@ -2,7 +2,7 @@ use std::io;
 use std::sync::Arc;
 
 use mooncake_client::{DummyServer, DummyServerConfig, Store};
-use tracing::{info, warn};
+use tracing::info;
 
 use super::DummyFlags;
 
@@ -28,7 +28,9 @@ pub(super) fn serve(
             Ok(Some(server))
         }
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && flags.port.is_none() => {
-            warn!("dummy clients are not served: another process has @mooncake_client_{port}.sock");
+            info!(
+                "dummy clients are not served: another process has @mooncake_client_{port}.sock; --port names another"
+            );
             Ok(None)
         }
         Err(error) => Err(format!("--port={port}: @mooncake_client_{port}.sock: {error}")),

@@ -59,7 +59,7 @@ pub struct NodeFlags {
     /// started again with the same file. Empty: the memory ends with the node. Also read from MOONCAKE_SEGMENT_PATH.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "FILE")]
     pub segment_path: String,
-    /// Begin with an empty segment whatever that file holds. Also read from MOONCAKE_SEGMENT_RESET.
+    /// Begin with an empty segment whatever segment that file holds; anything else in it is never overwritten. Also read from MOONCAKE_SEGMENT_RESET.
     #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
     pub segment_reset: Switch,
     /// Buffer for copying puts and gets of this process, of which it makes none: bytes, or like 16MB.
@@ -89,6 +89,10 @@ pub struct MasterAddressFlags {
     /// Word that members of the cluster know; empty: none. Also read from MOONCAKE_AUTH_TOKEN.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TOKEN")]
     pub auth_token: String,
+    /// File that holds this word, which others of the host can see in a command line. Also read from
+    /// MOONCAKE_AUTH_TOKEN_FILE.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "FILE")]
+    pub auth_token_file: String,
 }
 
 /// See [`ClientFlags`].

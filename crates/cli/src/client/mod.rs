@@ -17,17 +17,18 @@ pub use flags::{AcceptedFlags, ClientFlags, DummyFlags, HttpFlags, MasterAddress
 
 use crate::command_line::{self, UsageError, Variable};
 use crate::stop_signal::StopSignal;
-use crate::{exit, glog, logging, open_files};
+use crate::{auth_token, exit, glog, logging, open_files};
 
 const NAME: &str = "mooncake_client";
 
-/// Runs a storage node with these arguments (without the program's name) until SIGINT or SIGTERM.
+/// Runs a storage node with these arguments (without the program's name) until SIGINT, SIGTERM or SIGHUP.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
     let variable = |flag, name| Variable { flag, value: std::env::var(name).ok() };
     let variables = [
         variable("cluster_id", "MC_STORE_CLUSTER_ID"),
         variable("auth_token", "MOONCAKE_AUTH_TOKEN"),
+        variable("auth_token_file", "MOONCAKE_AUTH_TOKEN_FILE"),
         variable("advertise_address", "MOONCAKE_ADVERTISE_ADDRESS"),
         variable("segment_path", "MOONCAKE_SEGMENT_PATH"),
         variable("segment_reset", "MOONCAKE_SEGMENT_RESET"),
@@ -52,9 +53,11 @@ pub fn main(args: &[String]) -> ExitCode {
 pub fn parse(args: &[String], variables: &[Variable]) -> Result<ClientFlags, UsageError> {
     let command = glog::add_to(ClientFlags::command());
     let matches = command_line::parse(command, args, variables)?;
-    let flags = ClientFlags::from_arg_matches(&matches)
+    let mut flags = ClientFlags::from_arg_matches(&matches)
         .map_err(|error| UsageError::Value(error.to_string()))?;
     flags.check().map_err(UsageError::Value)?;
+    let master = &mut flags.master;
+    master.auth_token = auth_token::read(&master.auth_token, &master.auth_token_file)?;
     Ok(flags)
 }
 
@@ -91,7 +94,7 @@ fn host(flags: &ClientFlags) -> Result<(), String> {
     let again = stop.watch();
     let patience = Duration::from_secs(flags.node.drain_timeout_sec.into());
     // Who interrupts a program at a terminal wants it to end; who takes a node away has time.
-    if signal == "SIGTERM" && !patience.is_zero() {
+    if signal != "SIGINT" && !patience.is_zero() {
         leave::hand_over(&store, patience, &again);
     }
     if let Some(dummies) = dummies {

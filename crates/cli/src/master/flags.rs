@@ -91,6 +91,10 @@ pub struct RpcFlags {
     /// Word that clients must know; empty: none. Also read from MOONCAKE_AUTH_TOKEN.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TOKEN")]
     pub auth_token: String,
+    /// File that holds this word, which others of the host can see in a command line. Also read from
+    /// MOONCAKE_AUTH_TOKEN_FILE.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "FILE")]
+    pub auth_token_file: String,
 }
 
 /// See [`MasterFlags`].

@@ -65,6 +65,11 @@ impl LeadershipFlags {
         }
     }
 
+    /// Whether a master without a state file is not what was asked for.
+    pub(super) fn forgets(&self) -> bool {
+        self.state_dir != "none"
+    }
+
     fn state_dir(&self, surroundings: &Surroundings) -> Option<PathBuf> {
         match self.state_dir.as_str() {
             "none" => None,

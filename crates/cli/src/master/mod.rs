@@ -8,6 +8,7 @@ mod settings;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
+use mooncake_master::LeadershipConfig;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
@@ -19,16 +20,17 @@ pub use flags::{
 pub use self::leadership::Surroundings;
 use crate::command_line::{self, UsageError, Variable};
 use crate::stop_signal::StopSignal;
-use crate::{exit, glog, logging, open_files};
+use crate::{auth_token, exit, glog, logging, open_files};
 
 const NAME: &str = "mooncake_master";
 
-/// Runs the master with these arguments (without the program's name) until SIGINT or SIGTERM.
+/// Runs the master with these arguments (without the program's name) until SIGINT, SIGTERM or SIGHUP.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
     let variable = |flag, name| Variable { flag, value: std::env::var(name).ok() };
     let variables = [
         variable("auth_token", "MOONCAKE_AUTH_TOKEN"),
+        variable("auth_token_file", "MOONCAKE_AUTH_TOKEN_FILE"),
         variable("busy_poll_us", "MOONCAKE_BUSY_POLL_US"),
         variable("metadata_cluster_id", "MC_METADATA_CLUSTER_ID"),
     ];
@@ -52,15 +54,24 @@ pub fn parse(args: &[String], variables: &[Variable]) -> Result<MasterFlags, Usa
     let command = glog::add_to(absent::add_to(MasterFlags::command()));
     let matches = command_line::parse(command, args, variables)?;
     absent::check(&matches).map_err(UsageError::Value)?;
-    let flags = MasterFlags::from_arg_matches(&matches)
+    let mut flags = MasterFlags::from_arg_matches(&matches)
         .map_err(|error| UsageError::Value(error.to_string()))?;
     flags.check().map_err(UsageError::Value)?;
+    flags.rpc.auth_token = auth_token::read(&flags.rpc.auth_token, &flags.rpc.auth_token_file)?;
     Ok(flags)
 }
 
 fn serve(flags: &MasterFlags) -> Result<(), String> {
     let mut stop = StopSignal::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let config = flags.settings(Surroundings::look())?;
+    if flags.leadership.forgets()
+        && matches!(&config.leadership, LeadershipConfig::Alone { state_dir: None })
+    {
+        warn!(
+            "neither XDG_STATE_HOME nor HOME is set: this master keeps no state file, and when it is started again it \
+             does not know which nodes to wait for; give it a --state_dir, or --state_dir=none to have none"
+        );
+    }
     let master = mooncake_master::Master::bind(config).map_err(|error| error.to_string())?;
     note_what_has_no_effect(flags);
     let (stopped, stopping) = oneshot::channel();
@@ -88,6 +99,8 @@ fn note_what_has_no_effect(flags: &MasterFlags) {
         );
     }
     if flags.rpc.auth_token.is_empty() && flags.rpc.rpc_address == "0.0.0.0" {
-        warn!("no --auth_token: every host that reaches this port may use the store");
+        warn!(
+            "no --auth_token and no --auth_token_file: every host that reaches this port may use the store"
+        );
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct ReplayArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) requests: Option<u64>,
     /// Length of a block, like 65536 or 64KiB; a multiple of 8, at most 8 MiB.
-    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = block_bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "64KB", value_parser = block_bytes)]
     pub(super) block_bytes: usize,
     /// Size of the pool, all nodes together, like 2GiB. With --master: the size to compare with.
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "pool_ratio")]
@@ -116,7 +116,7 @@ impl ReplayArgs {
 
 fn size(text: &str) -> Result<u64, String> {
     let size: ByteSize =
-        text.parse().map_err(|_| "expected bytes like 65536, or a size like 64KiB".to_owned())?;
+        text.parse().map_err(|_| "expected bytes like 65536, or a size like 64KB".to_owned())?;
     Ok(size.0)
 }
 

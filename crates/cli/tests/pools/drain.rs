@@ -107,6 +107,12 @@ fn a_node_is_drained_under_readers_and_writers_and_then_killed() {
 
 #[test]
 fn a_node_that_is_told_to_end_hands_over_what_it_holds() {
+    for signal in [Signal::TERM, Signal::HUP] {
+        hands_over_on(signal);
+    }
+}
+
+fn hands_over_on(signal: Signal) {
     let master = Master::start(MASTER, &[]);
     let address = &*master.rpc;
     let mut first = node(&master, "32MB");
@@ -114,7 +120,7 @@ fn a_node_that_is_told_to_end_hands_over_what_it_holds() {
     let keys = keys(40);
     keys.iter().for_each(|key| put(&store, key, 1).expect("there is room"));
     let _second = node(&master, "32MB");
-    first.program.signal(Signal::TERM);
+    first.program.signal(signal);
     let line = first.program.line("other nodes have taken over all that lay here");
     assert_eq!(Program::field(&line, "moved="), "40");
     assert!(first.program.end().success());

@@ -378,7 +378,12 @@ fn files_that_cannot_be_used_are_named_with_the_way_out() {
         let expected = format!("the segment file {file} cannot be used: {reason}");
         assert!(failure.contains(&expected), "{failure}");
     };
-    refused(&[SIZE], &format!("it is no segment of Mooncake Store{advice}"));
+    let foreign = "it holds something that is no segment of Mooncake Store, which nothing here overwrites; remove it, \
+                   or name another file";
+    refused(&[SIZE], foreign);
+    refused(&[SIZE, "--segment_reset"], foreign);
+    assert_eq!(std::fs::read(&scene.file).expect("it is there"), b"somebody's");
+    std::fs::remove_file(&scene.file).expect("it is there");
     let node = scene.begin_node(&[SIZE, "--segment_reset"]);
     node.line("the storage node is ready");
     scene.put("key", 1).expect("there is room");

@@ -9,6 +9,7 @@ mod pattern;
 mod put_session;
 mod ranged;
 mod renewal;
+mod segment_warnings;
 mod serving;
 mod session;
 mod task;

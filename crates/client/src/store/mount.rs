@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,6 +13,7 @@ use mooncake_memory::{MapError, Region};
 use mooncake_types::{ErrorCode, MountOutcome, Reply, Request, SegmentId, limits};
 
 use super::open::random;
+use super::segment_warnings;
 use super::session::Session;
 use super::{CLOSED, Store};
 use crate::heartbeat::Change;
@@ -89,7 +91,11 @@ impl Store {
                 _ => ErrorCode::FileOpenFail,
             }
         })?;
-        let region = Region::of_file(file.into(), offset, len_bytes).map_err(|error| {
+        let file = OwnedFd::from(file);
+        if segment_warnings::check_place(&file, path) {
+            session.check_size(len_bytes);
+        }
+        let region = Region::of_file(file, offset, len_bytes).map_err(|error| {
             tracing::warn!(path = %path.display(), %error, "the file cannot be lent");
             why_not_mapped(&error)
         })?;
@@ -112,6 +118,7 @@ impl Store {
         let session = self.session().ok_or(CLOSED)?;
         check_len(len_bytes)?;
         let len_bytes = len_bytes.next_multiple_of(ALLOCATED_STEP);
+        session.check_size(len_bytes);
         let region = Region::anonymous(len_bytes).map_err(|error| {
             tracing::warn!(len_bytes, %error, "no memory for a segment");
             ErrorCode::InternalError
@@ -185,6 +192,12 @@ fn why_not_mapped(error: &MapError) -> ErrorCode {
 }
 
 impl Session {
+    /// Warns if this process has less memory than it lends with so many bytes more.
+    fn check_size(&self, more_bytes: u64) {
+        let lent: u64 = self.host.segments().iter().map(|segment| segment.len_bytes()).sum();
+        segment_warnings::check_size(lent.saturating_add(more_bytes));
+    }
+
     fn lend(&self, region: Region, origin: Origin) -> Result<SegmentId, ErrorCode> {
         if self.mounts.lock().len() >= MAX_MOUNTS {
             tracing::warn!("no more than {MAX_MOUNTS} segments can be lent at run time");

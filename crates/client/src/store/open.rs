@@ -14,6 +14,7 @@ use super::get_session::GetSessions;
 use super::mount::Mounts;
 use super::put_session::PutSessions;
 use super::renewal::Renewal;
+use super::segment_warnings;
 use super::serving::Serving;
 use super::session::Session;
 use crate::address::MasterAddress;
@@ -140,6 +141,7 @@ impl Opening {
             });
         }
         let bytes = self.config.segment_bytes;
+        segment_warnings::check_size(bytes);
         let region = Region::anonymous(bytes)
             .map_err(|error| OpenError::Map { bytes, reason: error.to_string() })?;
         Ok(vec![Segment::new(self.segment, region.emptied_at_end())])
@@ -157,6 +159,10 @@ impl Opening {
             reset: self.config.segment_reset,
             patience: FILE_PATIENCE,
         })?;
+        match named.is_in_memory {
+            true => segment_warnings::check_size(self.config.segment_bytes),
+            false => segment_warnings::warn_of_disk(path),
+        }
         let (path, past) = (path.display(), named.past);
         self.client = named.client;
         let segment = Segment::named(self.segment, named)?;

@@ -31,7 +31,9 @@ pub enum NamedSegmentError {
         waited_ms: u64,
     },
     /// It holds something else.
-    #[error("it is no segment of Mooncake Store")]
+    #[error(
+        "it holds something that is no segment of Mooncake Store, which nothing here overwrites; remove it, or name another file"
+    )]
     Foreign,
     /// Another version made it.
     #[error("its layout is number {found}, and this version knows only {known}")]
@@ -93,14 +95,14 @@ impl NamedSegmentError {
     #[must_use]
     pub const fn ends_with_a_reset(&self) -> bool {
         match self {
-            Self::Foreign
-            | Self::Layout { .. }
+            Self::Layout { .. }
             | Self::Truncated { .. }
             | Self::Size { .. }
             | Self::Cluster { .. }
             | Self::Damaged { .. } => true,
             Self::System { .. }
             | Self::WrongKind
+            | Self::Foreign
             | Self::NotOurs { .. }
             | Self::InUse { .. }
             | Self::Pages { .. }

@@ -14,7 +14,7 @@ use super::header::{BEING_MADE, Fixed, HEADER_BYTES, HEADER_WORDS, count_run, se
 use super::record::Record;
 use super::rows::SLOT_BYTES;
 use super::words::MappedWords;
-use crate::foreign::{large_page_bytes, size_of, take_range, take_room};
+use crate::foreign::{large_page_bytes, lies_in_memory, size_of, take_range, take_room};
 use crate::peer::own_uid;
 use crate::{MapError, Private, Region};
 
@@ -41,7 +41,7 @@ pub struct NamedSegmentWish {
     pub segment: SegmentId,
     /// What its node is to the master if it is a new one.
     pub client: ClientId,
-    /// Whether it is to be a new one whatever the file holds.
+    /// Whether it is to be a new one whatever segment the file holds. A file of something else is never replaced.
     pub reset: bool,
     /// How long another process that has the file is waited for.
     pub patience: Duration,
@@ -60,6 +60,8 @@ pub struct NamedSegment {
     pub past: Past,
     /// How many processes have had it, this one included.
     pub run: u64,
+    /// Whether its filesystem keeps it in memory alone. Pages of any other are written to a disk again and again.
+    pub is_in_memory: bool,
 }
 
 /// What the file of a named segment was before it was opened.
@@ -85,10 +87,12 @@ impl NamedSegment {
         if len == 0 {
             return make(file, wish, Past::None);
         }
-        if wish.reset {
+        let header = read_header(&file, len);
+        if wish.reset && header.as_ref().map_or_else(NamedSegmentError::ends_with_a_reset, |_| true)
+        {
             return make(replace(&file, wish)?, wish, Past::None);
         }
-        match read_header(&file, len)? {
+        match header? {
             None => make(replace(&file, wish)?, wish, Past::None),
             Some(fixed) => match check_fixed(&fixed, wish, len)? {
                 Past::Kept => adopt(file, &fixed),
@@ -273,9 +277,10 @@ fn map(
     past: Past,
 ) -> Result<NamedSegment, NamedSegmentError> {
     let (offset, size) = (file_offset(fixed.memory_offset)?, size_of(fixed.memory_len)?);
+    let is_in_memory = lies_in_memory(&file)?;
     let memory = Region::map(file, offset, size)?.not_inherited();
     let run = count_run(&words);
-    Ok(NamedSegment { memory, words, client: fixed.client, past, run })
+    Ok(NamedSegment { memory, words, client: fixed.client, past, run, is_in_memory })
 }
 
 fn file_offset(offset: u64) -> Result<libc::off_t, MapError> {

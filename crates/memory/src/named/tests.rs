@@ -161,7 +161,8 @@ fn files_that_are_no_such_segment_are_refused_and_stay_as_they_are() {
     place.write(0, &[0; 5000]);
     assert_eq!(refusal(), NamedSegmentError::Foreign);
     assert_eq!(std::fs::read(&place.0).unwrap(), [0; 5000]);
-    drop(place.reset());
+    std::fs::remove_file(&place.0).unwrap();
+    drop(place.open().unwrap());
     assert_eq!(place.open().unwrap().past, Past::Kept);
 
     let with = |change: &dyn Fn(&mut NamedSegmentWish)| {
@@ -186,6 +187,38 @@ fn files_that_are_no_such_segment_are_refused_and_stay_as_they_are() {
     place.write(8, &1_u64.to_ne_bytes());
     place.write(16, &(3_u64 << 20).to_ne_bytes());
     assert!(matches!(refusal(), NamedSegmentError::Damaged { .. }));
+}
+
+#[test]
+fn a_reset_takes_the_place_of_segments_and_of_nothing_else() {
+    let place = Place::new("precious");
+    let reset = || NamedSegment::open(&NamedSegmentWish { reset: true, ..place.wish() });
+    for precious in [&b"a database"[..], b"x", &[0; 5000]] {
+        std::fs::write(&place.0, precious).unwrap();
+        assert_eq!(reset().unwrap_err(), NamedSegmentError::Foreign);
+        assert_eq!(std::fs::read(&place.0).unwrap(), precious);
+    }
+    let error = NamedSegmentError::Foreign;
+    assert!(!error.ends_with_a_reset() && error.to_string().contains("remove it, or name another"));
+    std::fs::write(&place.0, b"").unwrap();
+    drop(reset().unwrap());
+    let whole = std::fs::read(&place.0).unwrap();
+    let (another_layout, damaged) = ((8, 2_u64), (16, 3_u64 << 20));
+    for (at, word) in [another_layout, damaged] {
+        place.write(at, &word.to_ne_bytes());
+        assert_eq!(reset().unwrap().past, Past::None);
+        place.write(0, &whole);
+    }
+    File::options().write(true).open(&place.0).unwrap().set_len(9).unwrap();
+    assert_eq!(reset().unwrap().past, Past::None, "a file of ours that was cut short");
+}
+
+#[test]
+fn files_on_a_disk_are_told_from_those_in_memory() {
+    let place = Place::new("where");
+    assert!(place.open().unwrap().is_in_memory);
+    let elsewhere = File::open("/proc/self/status").unwrap();
+    assert_eq!(crate::lies_in_memory(&elsewhere.into()), Ok(false));
 }
 
 #[test]

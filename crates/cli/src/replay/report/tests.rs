@@ -40,8 +40,8 @@ fn report() -> Report {
 fn the_table_of_a_good_run() {
     let expected = "\
 requests                2, 1.5 minutes of traffic, 1 client
-blocks                  2,000 of 64 KiB, 1,800 distinct
-pool                    11.25 MiB on 2 nodes, 180 blocks (10 % of the distinct)
+blocks                  2,000 of 64 KB, 1,800 distinct
+pool                    11.25 MB on 2 nodes, 180 blocks (10 % of the distinct)
 hit ratio               25.0 %
   infinite cache        30.0 %
   LRU of the same size  22.5 %

@@ -1,0 +1,108 @@
+//! What the programs say of a start that will not do what its operator expects.
+
+#![allow(missing_docs, reason = "tests are no public interface")]
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use mooncake_testing::{Master, Node, Program, free_port};
+
+const MASTER: &str = env!("CARGO_BIN_EXE_mooncake_master");
+const CLIENT: &str = env!("CARGO_BIN_EXE_mooncake_client");
+
+/// A file of this test's own.
+fn place(name: &str) -> PathBuf {
+    let name = format!("{name}-{}", std::process::id());
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// What a program says that cannot start.
+fn says(path: &str, args: &[&str]) -> String {
+    let ended = Command::new(path).args(args).output().expect("the program exists");
+    assert!(!ended.status.success(), "{args:?}");
+    String::from_utf8(ended.stderr).expect("text")
+}
+
+const SMALL: &str = "--global_segment_size=16MB";
+
+#[test]
+fn a_master_without_a_home_says_that_it_keeps_no_state_file() {
+    let homeless = [("HOME", ""), ("XDG_STATE_HOME", "")];
+    let ports = ["--rpc_port=0", "--port=0", "--metrics_port=0", "--rpc_address=127.0.0.1"];
+    let warning = "neither XDG_STATE_HOME nor HOME is set: this master keeps no state file";
+    Program::start_told(MASTER, &ports, &homeless).line(warning);
+    let told = [&ports[..], &["--state_dir=none"]].concat();
+    let master = Program::start_told(MASTER, &told, &homeless);
+    let line = master.first_line("the master serves");
+    assert!(!line.contains(warning));
+}
+
+#[test]
+fn a_token_in_a_file_is_shown_to_nobody() {
+    let (file, other) = (place("token"), place("other-token"));
+    std::fs::write(&file, "secret\n").expect("it can be written");
+    std::fs::write(&other, "guess\n").expect("it can be written");
+    let flag = |file: &PathBuf| format!("--auth_token_file={}", file.display());
+    let master = Master::start(MASTER, &[&flag(&file)]);
+    let _node = Node::start(CLIENT, &master.rpc, &[SMALL, &flag(&file)]);
+    let address = format!("--master_server_address={}", master.rpc);
+    let refused = |more: &[&str]| says(CLIENT, &[&[&*address, SMALL, "--port=0"], more].concat());
+    assert!(refused(&[&flag(&other)]).contains("token"));
+    let both = refused(&[&flag(&file), "--auth_token=secret"]);
+    assert!(both.contains("are both given; one of them gives the token"), "{both}");
+    let missing = refused(&["--auth_token_file=/nowhere/token"]);
+    assert!(
+        missing.contains("--auth_token_file: the token file /nowhere/token cannot be read"),
+        "{missing}"
+    );
+    for file in [file, other] {
+        std::fs::remove_file(file).expect("it is there");
+    }
+}
+
+#[test]
+fn dummy_clients_are_missed_only_where_they_were_asked_for() {
+    let master = Master::start(MASTER, &[]);
+    let address = format!("--master_server_address={}", master.rpc);
+    let args = ["--host=127.0.0.1", &address, SMALL];
+    let (first, second) = (Program::start(CLIENT, &args), Program::start(CLIENT, &args));
+    for node in [first, second] {
+        // One of them has the default socket, unless a node outside of this test has it.
+        let line = node.line("dummy clients are");
+        assert!(line.contains(" INFO "), "{line}");
+    }
+    let port = format!("--port={}", free_port());
+    let asked = [&args[..], &[&port]].concat();
+    let node = Program::start(CLIENT, &asked);
+    node.line("the storage node is ready");
+    let error = says(CLIENT, &asked);
+    assert!(error.contains(&port) && error.contains("Address already in use"), "{error}");
+}
+
+#[test]
+fn a_segment_on_a_disk_is_warned_about() {
+    let master = Master::start(MASTER, &[]);
+    let file = place("segment");
+    let flag = format!("--segment_path={}", file.display());
+    let node = Node::start(CLIENT, &master.rpc, &[SMALL, &flag]);
+    let opened = std::fs::File::open(&file).expect("it was made");
+    if !mooncake_memory::lies_in_memory(&opened.into()).expect("the system says it") {
+        let line = node.program.first_line("this segment lies on a disk");
+        assert!(line.contains(" WARN ") && line.contains("/dev/shm"), "{line}");
+    }
+    drop(node);
+    std::fs::remove_file(file).expect("it is there");
+}
+
+/// With a limit on its addresses the process gets no such memory in the end: no machine is filled up by this test.
+#[test]
+fn a_segment_larger_than_the_machine_is_warned_about() {
+    let command = format!("ulimit -v 8000000; exec {CLIENT} --global_segment_size=32TB");
+    let ended = Command::new("sh").args(["-c", &command]).output().expect("there is a shell");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(
+        said.contains("WARN") && said.contains("this process lends 32 TB, more than "),
+        "{said}"
+    );
+    assert!(said.contains("cannot be mapped"), "{said}");
+}

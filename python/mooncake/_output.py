@@ -1,0 +1,31 @@
+"""What the commands print. A reader that has gone, as `head` does when it has seen enough, is no fault."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import IO
+
+__all__ = ["Parser", "say"]
+
+
+def say(text: str) -> None:
+    """Writes a line to standard output, at once."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # What is still in the buffer must not fail once more when the interpreter ends.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+class Parser(argparse.ArgumentParser):
+    """As its base; help that nobody reads to its end is no fault."""
+
+    def print_help(self, file: IO[str] | None = None) -> None:
+        if file is None:
+            say(self.format_help().rstrip("\n"))
+        else:
+            super().print_help(file)
