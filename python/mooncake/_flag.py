@@ -25,6 +25,13 @@ def seconds(text: str) -> float:
     return number
 
 
+def whole_seconds(text: str) -> int:
+    """A whole number of seconds."""
+    if not text.isdecimal() or int(text) >= 1 << 32:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of seconds")
+    return int(text)
+
+
 def count(most: int) -> Callable[[str], int]:
     """Reads whole numbers from 1 to `most`."""
 

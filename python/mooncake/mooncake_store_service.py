@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import sys
+import threading
 from collections.abc import Mapping
 from typing import cast
 
@@ -34,6 +36,11 @@ DEFAULT_PORT = 8080
 DEFAULT_WAIT_SECONDS = 60.0
 # How long requests that run may take to end once the service stops.
 FAREWELL_SECONDS = 5.0
+# How long others may take over what lies here, after SIGTERM; as with `mooncake_client`.
+DEFAULT_DRAIN_SECONDS = 20
+DRAIN_VARIABLE = "MOONCAKE_DRAIN_TIMEOUT_SEC"
+# How long a service that was told twice may take to end by itself.
+LAST_SECONDS = 1.0
 # Who, what, the answer's status and bytes, seconds.
 ACCESS_LINE = '%a "%r" %s %b %Tf'
 # What the store answers to a configuration that no retry mends.
@@ -114,6 +121,8 @@ class MooncakeStoreService(ObjectEndpoints, SegmentEndpoints):
         """Sets a store up. Why it failed, None if it did not; and whether another try is pointless."""
         # For what a caller's own configuration object lacks, the store has defaults.
         settings = {key: getattr(self.config, field) for key, field in _SETTINGS.items() if hasattr(self.config, field)}
+        # The service knows which signal came, and whether there is time to drain.
+        settings["drain_timeout_sec"] = 0
         try:
             store = cast(Store, MooncakeDistributedStore())
             code = store.setup(settings)
@@ -154,14 +163,20 @@ class MooncakeStoreService(ObjectEndpoints, SegmentEndpoints):
             web.post("/api/reconfigure", self.handle_reconfigure),
         ]
 
-    async def stop(self) -> None:
-        """Ends HTTP, then closes the store: what it lent leaves the pool. Does nothing the second time."""
+    async def stop(self, drain_seconds: int = 0, told_again: asyncio.Event | None = None) -> None:
+        """Ends HTTP, then closes the store: what it lent leaves the pool. Does nothing the second time.
+
+        Before that, other nodes may take over what lies here, for `drain_seconds` at most and until `told_again`.
+        """
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
         store, self.store = self.store, None
         if store is None:
             return
+        if drain_seconds > 0:
+            await _drain(store, drain_seconds, told_again or asyncio.Event())
+        # It ends a drain that is still under way.
         code = store.close()
         if code != 0:
             logger.warning("The store's close returned %s", code)
@@ -169,20 +184,48 @@ class MooncakeStoreService(ObjectEndpoints, SegmentEndpoints):
             logger.info("The store is closed")
 
 
+async def _drain(store: Store, seconds: int, told_again: asyncio.Event) -> None:
+    logger.info("Other nodes take over what lies here, for %d s at most", seconds)
+    draining = asyncio.ensure_future(asyncio.to_thread(store.drain, seconds))
+    telling = asyncio.ensure_future(told_again.wait())
+    await asyncio.wait({draining, telling}, return_when=asyncio.FIRST_COMPLETED)
+    telling.cancel()
+    if not draining.done():
+        logger.warning("Told to end at once: what was not taken over is lost")
+    elif (code := draining.result()) != 0:
+        logger.warning("Not everything was taken over: drain returned %s; the rest is lost", code)
+    else:
+        logger.info("Other nodes have what lay here")
+
+
 def _unblock_shutdown_signals() -> None:
     """Lets SIGINT and SIGTERM in, which a parent may have left blocked for its children."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
 
 
-def _install_shutdown_signal_handlers(loop: asyncio.AbstractEventLoop, shutdown_event: asyncio.Event) -> None:
-    """Sets the event on SIGINT and SIGTERM."""
+def _install_shutdown_signal_handlers(
+    loop: asyncio.AbstractEventLoop, shutdown_event: asyncio.Event, told_again: asyncio.Event | None = None
+) -> list[int]:
+    """Sets the event on SIGINT and SIGTERM, `told_again` on a second one, which ends the process within a second.
+
+    The list that is returned gets the signals that came.
+    """
+    came: list[int] = []
 
     def stop(number: int) -> None:
         logger.info("%s came, stopping", signal.Signals(number).name)
+        came.append(number)
         shutdown_event.set()
+        if len(came) == 2 and told_again is not None:
+            told_again.set()
+            # As a shell reports a process that a signal has ended.
+            end = threading.Timer(LAST_SECONDS, os._exit, (128 + number,))
+            end.daemon = True
+            end.start()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
+    return came
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -201,6 +244,14 @@ def parse_arguments() -> argparse.Namespace:
         default=DEFAULT_WAIT_SECONDS,
         help="how long to wait for the master (default: %(default)g)",
     )
+    parser.add_argument(
+        "--drain-timeout-sec",
+        "--drain_timeout_sec",
+        metavar="SECONDS",
+        type=_flag.whole_seconds,
+        default=os.environ.get(DRAIN_VARIABLE) or DEFAULT_DRAIN_SECONDS,
+        help="how long others may take over what lies here after SIGTERM; 0: not at all (default: %(default)s)",
+    )
     return parser.parse_args()
 
 
@@ -212,9 +263,9 @@ async def main() -> int:
     except (OSError, ValueError) as error:
         logger.error("The configuration is wrong: %s", error)
         return 1
-    stopping = asyncio.Event()
+    stopping, told_again = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
-    _install_shutdown_signal_handlers(loop, stopping)
+    came = _install_shutdown_signal_handlers(loop, stopping, told_again)
     _unblock_shutdown_signals()
     try:
         deadline = loop.time() + arguments.max_wait_time
@@ -237,7 +288,10 @@ async def main() -> int:
         await stopping.wait()
         return 0
     finally:
-        await service.stop()
+        # Who interrupts a program at a terminal wants it to end; who takes a node away has time.
+        is_taken_away = came[:1] == [signal.SIGTERM]
+        seconds = getattr(arguments, "drain_timeout_sec", DEFAULT_DRAIN_SECONDS)
+        await service.stop(seconds if is_taken_away else 0, told_again)
 
 
 def sync_main() -> int:

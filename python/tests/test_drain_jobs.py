@@ -151,3 +151,49 @@ def test_orders_and_ids_that_make_no_sense_are_refused(cluster: Cluster) -> None
     # Nothing of it took effect; and there is no list of jobs, as in the C++ package.
     assert [segment_status(cluster, name) for name in (first, second)] == ["OK", "OK"]
     assert ask(cluster.http_port, "GET", JOBS)[0] == 405
+
+
+def lender(cluster: Cluster, **settings: object) -> MooncakeDistributedStore:
+    """A store of this process that lends 16 MiB, with ten objects of its own there."""
+    store = MooncakeDistributedStore()
+    places = {"local_hostname": "localhost", "metadata_server": "", "master_server_addr": cluster.master_address}
+    sizes = {"global_segment_size": 16 * MIB, "local_buffer_size": 16 * MIB}
+    assert store.setup({**places, **sizes, **settings}) == 0
+    here = preferring(store.get_hostname())
+    for number in range(10):
+        assert store.put(f"embedded-{number}", content(f"embedded-{number}", 100_000), here) == 0
+    return store
+
+
+def all_there(store: MooncakeDistributedStore) -> bool:
+    return all(store.get(f"embedded-{n}") == content(f"embedded-{n}", 100_000) for n in range(10))
+
+
+def test_a_store_in_another_program_is_emptied_when_that_asks_for_it(
+    cluster: Cluster, store: MooncakeDistributedStore
+) -> None:
+    going = lender(cluster)
+    assert going.drain(timeout_sec=20) == 0
+    assert going.close() == 0
+    assert all_there(store)
+
+
+def test_a_store_that_was_set_up_to_drain_does_so_when_it_is_closed(
+    cluster: Cluster, store: MooncakeDistributedStore
+) -> None:
+    assert lender(cluster, drain_timeout_sec="20").close() == 0
+    assert all_there(store)
+
+
+def test_a_store_is_closed_without_a_drain_unless_one_was_asked_for(
+    cluster: Cluster, store: MooncakeDistributedStore
+) -> None:
+    assert lender(cluster).close() == 0
+    assert not any(store.is_exist(f"embedded-{n}") for n in range(10))
+
+
+def test_a_drain_of_what_cannot_be_drained_is_refused(cluster: Cluster) -> None:
+    closed = MooncakeDistributedStore()
+    assert closed.drain() == -600
+    wrong = {"local_hostname": "localhost", "metadata_server": "P2PHANDSHAKE", "drain_timeout_sec": "soon"}
+    assert closed.setup({**wrong, "master_server_addr": cluster.master_address}) == -600

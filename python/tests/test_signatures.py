@@ -26,8 +26,8 @@ NAMED = {
     "is_exist": ["key"],
     "get_size": ["key"],
 }
-# What the C++ package does not have: a gathering form of upsert beside that of put.
-ADDED = {"batch_upsert_from_multi_buffers"}
+# What the C++ package does not have: a gathering form of upsert beside that of put, and what empties a store that goes.
+ADDED = {"batch_upsert_from_multi_buffers", "drain"}
 
 
 def known() -> list[str]:

@@ -128,6 +128,8 @@ def test_a_signal_ends_the_wait_for_a_master() -> None:
         (["-Dclient_http_port=x"], {}, 1, "The configuration is wrong: -D client_http_port='x'"),
         (["-Dnothing"], {}, 2, "'nothing' is not of the form key=value"),
         (["--port=none"], {}, 2, "'none' is not a port from 0 to 65535"),
+        (["--drain_timeout_sec=-1"], {}, 2, "'-1' is not a whole number of seconds"),
+        ([], {"MOONCAKE_DRAIN_TIMEOUT_SEC": "soon"}, 2, "'soon' is not a whole number of seconds"),
         (["--max-wait-time=nan"], {}, 2, "'nan' is not a number of seconds"),
         (["--max-wait-time=-1"], {}, 2, "'-1' is not a number of seconds"),
     ],

@@ -126,7 +126,10 @@ fn the_metadata_server_is_off_unless_it_is_asked_for() {
     };
     let cases = [
         ("", None),
-        ("--http_metadata_server_port=9", None),
+        ("--http_metadata_server_port=9|--noenable_http_metadata_server", None),
+        ("--enable_http_metadata_server=false|--http_metadata_server_host=0.0.0.0", None),
+        ("--http_metadata_server_port=8080", Some(server(None))),
+        ("--http_metadata_server_host|0.0.0.0|--metrics_port|9003", Some(server(None))),
         ("--enable_metadata_cleanup_on_timeout", None),
         ("--enable_http_metadata_server=false", None),
         ("--enable_http_metadata_server=true", Some(server(None))),

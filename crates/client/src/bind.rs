@@ -45,16 +45,25 @@ pub(crate) fn bind(wish: &Wish<'_>, chance: &mut Chance) -> Result<Bound, OpenEr
         reason,
     })?;
     let addresses = addresses_of(wish, host)?;
-    let advertised =
-        if is_unspecified(host) { wish.towards_master.to_string() } else { host.to_owned() };
-    let advertised = match wish.advertise {
-        Some(text) => split_advertised(text)?,
-        None => (advertised, None),
+    let ((name, reached_at), told) = match wish.advertise {
+        Some(text) => {
+            let (host, port) = split_advertised(text)?;
+            ((host.clone(), host), port)
+        }
+        None => (name_and_reach(host, wish, &addresses), None),
     };
-    let (host, told) = &advertised;
+    let is_moved = is_this_machine_only(host) && !addresses.iter().all(is_loopback);
     let bound = |(socket, listening): (Socket, u16)| {
-        let endpoint = join(host, told.unwrap_or(listening));
-        let hostname = join(host, told.or(port).unwrap_or(listening));
+        let endpoint = join(&reached_at, told.unwrap_or(listening));
+        let hostname = join(&name, told.or(port).unwrap_or(listening));
+        if is_moved && wish.serves {
+            tracing::warn!(
+                host,
+                endpoint,
+                name = hostname,
+                "the host is known to this machine only and the master is elsewhere: others reach this node at the endpoint"
+            );
+        }
         Bound { socket, hostname, endpoint }
     };
     let Some(port) = port else { return bind_any(&addresses, wish, chance).map(bound) };
@@ -119,20 +128,51 @@ fn addresses_of(wish: &Wish<'_>, host: &str) -> Result<Vec<IpAddr>, OpenError> {
     }
 }
 
-/// The addresses that others may mean by the host. Its own machine may map its name to a loopback address, as Debian
-/// does with 127.0.1.1: nobody else would reach a process that listens there. So if the master is elsewhere, and so
-/// others are, loopback addresses of a name do not count; without any others, all of this machine's do.
+/// The host that stands in the name of this process, and the one that others connect to. They differ for a process that
+/// calls itself `localhost` while its master is elsewhere: the name stays, since programs look for it, and others connect to
+/// the address that is listened on. One that was told to listen on loopback is reached there, from this machine only.
+fn name_and_reach(host: &str, wish: &Wish<'_>, addresses: &[IpAddr]) -> (String, String) {
+    let towards_master = wish.towards_master.to_string();
+    if is_unspecified(host) {
+        return (towards_master.clone(), towards_master);
+    }
+    let reached_at = match addresses[0] {
+        _ if is_loopback(&wish.towards_master) || !is_this_machine_only(host) => host.to_owned(),
+        listens if listens.is_unspecified() => towards_master,
+        listens if is_loopback(&listens) => host.to_owned(),
+        listens => listens.to_string(),
+    };
+    (host.to_owned(), reached_at)
+}
+
+/// The addresses that others may mean by the host. If the master is elsewhere others are too, and none of them reaches a
+/// loopback address here:
+///
+/// - a host that is one on every machine gives way to the address towards the master;
+/// - of a name that its own machine maps to one, as Debian does with 127.0.1.1, loopback addresses do not count, and
+///   without any others all of this machine's do.
 fn known_to_others(host: &str, resolved: Vec<IpAddr>, towards_master: IpAddr) -> Vec<IpAddr> {
-    if is_loopback(&towards_master) || means_itself_everywhere(host) {
+    if is_loopback(&towards_master) {
+        return resolved;
+    }
+    if is_this_machine_only(host) {
+        return vec![towards_master];
+    }
+    if host.parse::<IpAddr>().is_ok() {
         return resolved;
     }
     let outward: Vec<IpAddr> = resolved.iter().copied().filter(|ip| !is_loopback(ip)).collect();
     if outward.is_empty() { vec![any_like(resolved[0])] } else { outward }
 }
 
-/// Whether the host is the same address on every machine: a literal one, or `localhost`.
-fn means_itself_everywhere(host: &str) -> bool {
-    host.parse::<IpAddr>().is_ok() || host.eq_ignore_ascii_case("localhost")
+/// Whether the host is this machine on every machine: a literal loopback address, or `localhost`.
+fn is_this_machine_only(host: &str) -> bool {
+    match host.parse::<IpAddr>() {
+        Ok(address) => is_loopback(&address),
+        Err(_) => {
+            host.split('.').next().is_some_and(|label| label.eq_ignore_ascii_case("localhost"))
+        }
+    }
 }
 
 fn is_loopback(address: &IpAddr) -> bool {
@@ -276,10 +316,14 @@ mod tests {
             ("node", &["127.0.1.1"], "::ffff:127.0.0.1", &["127.0.1.1"]),
             ("node", &["10.0.0.5"], AWAY, &["10.0.0.5"]),
             ("node", &["127.0.1.1", "10.0.0.5"], AWAY, &["10.0.0.5"]),
-            ("localhost", &["127.0.0.1", "::1"], AWAY, &["127.0.0.1", "::1"]),
-            ("LocalHost", &["127.0.0.1"], AWAY, &["127.0.0.1"]),
-            ("127.0.0.1", &["127.0.0.1"], AWAY, &["127.0.0.1"]),
-            ("::1", &["::1"], AWAY, &["::1"]),
+            ("localhost", &["127.0.0.1", "::1"], AWAY, &[AWAY]),
+            ("LocalHost", &["127.0.0.1"], AWAY, &[AWAY]),
+            ("localhost.localdomain", &["127.0.0.1"], "2001:db8::5", &["2001:db8::5"]),
+            ("127.0.0.1", &["127.0.0.1"], AWAY, &[AWAY]),
+            ("::1", &["::1"], AWAY, &[AWAY]),
+            ("localhost", &["127.0.0.1", "::1"], "127.0.0.1", &["127.0.0.1", "::1"]),
+            ("127.0.0.2", &["127.0.0.2"], "::1", &["127.0.0.2"]),
+            ("10.0.0.6", &["10.0.0.6"], AWAY, &["10.0.0.6"]),
         ] {
             let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
             let all = |texts: &[&str]| texts.iter().map(|text| ip(text)).collect::<Vec<_>>();
@@ -288,15 +332,42 @@ mod tests {
         }
     }
 
+    /// What a process that calls itself `host` is named and is reached at, given what it was told to listen on. The master
+    /// is elsewhere.
+    fn away(host: &str, bind_address: Option<&str>) -> (String, String) {
+        // Any address that is not this machine's would do, were it not listened on.
+        const AWAY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 5));
+        let wish = Wish { towards_master: AWAY, bind_address, ..wish(host) };
+        let addresses = addresses_of(&wish, host).expect("a literal address, or localhost");
+        name_and_reach(host, &wish, &addresses)
+    }
+
     #[test]
-    fn localhost_stays_on_loopback_wherever_the_master_is() {
-        let towards_master = Ipv4Addr::new(10, 0, 0, 5).into();
+    fn a_localhost_whose_master_is_elsewhere_keeps_its_name_and_is_reached_where_it_listens() {
+        for (host, bind_address, reached_at) in [
+            ("localhost", None, "10.0.0.5"),
+            ("127.0.0.1", None, "10.0.0.5"),
+            ("::1", None, "10.0.0.5"),
+            ("localhost", Some("0.0.0.0"), "10.0.0.5"),
+            ("localhost", Some("10.0.0.6"), "10.0.0.6"),
+            ("localhost", Some("127.0.0.1"), "localhost"),
+            ("10.0.0.7", None, "10.0.0.7"),
+            ("10.0.0.7", Some("10.0.0.6"), "10.0.0.7"),
+        ] {
+            let expected = (host.to_owned(), reached_at.to_owned());
+            assert_eq!(away(host, bind_address), expected, "{host}, {bind_address:?}");
+        }
+        assert_eq!(away("0.0.0.0", None), ("10.0.0.5".to_owned(), "10.0.0.5".to_owned()));
+    }
+
+    #[test]
+    fn localhost_stays_on_loopback_while_its_master_is_there() {
         for host in ["localhost", "127.0.0.1"] {
-            let wish = Wish { towards_master, ..wish(host) };
-            let bound = bind(&wish, &mut Chance::new(6)).expect("a port is free");
+            let bound = bind(&wish(host), &mut Chance::new(6)).expect("a port is free");
             let local =
                 bound.socket.local_addr().expect("bound").as_socket().expect("an IP address");
             assert!(local.ip().is_loopback(), "{host}: {local}");
+            assert_eq!(bound.endpoint, bound.hostname);
         }
     }
 

@@ -13,7 +13,8 @@ use crate::read_token_file;
 pub struct StoreConfig {
     /// What others know this process by: `host` or `host:port`, IPv6 literals in brackets. Without a port one of
     /// [`StoreConfig::ports`] is taken. An empty host, `0.0.0.0` and `[::]` stand for the address that the master is
-    /// reached from.
+    /// reached from. So does `localhost` for connections, if the master is on another machine: the name stays
+    /// `localhost:port` then.
     pub local_hostname: String,
     /// Where the master is, `host:port`; several addresses, with commas or semicolons between them, are tried in turn.
     /// Or the coordinator that knows which master leads: `etcd://host:port;host:port`, `redis://host:port`,
@@ -37,7 +38,8 @@ pub struct StoreConfig {
     /// The secret of the cluster; empty if it has none.
     pub auth_token: String,
     /// The address to listen on; by default that of the local hostname, or all if it belongs to no interface here or
-    /// the name is a loopback address only here, while the master is elsewhere.
+    /// the name is a loopback address only here, while the master is elsewhere. A loopback address keeps a process whose
+    /// master is elsewhere to this machine.
     pub bind_address: Option<String>,
     /// What others are told to reach this process by, `host` or `host:port`, where that is not the address that it
     /// listens on: behind a proxy, or in a container whose ports are published. It is the name of the segments too.
@@ -60,6 +62,9 @@ pub struct StoreConfig {
     /// How long a put that is written part by part may take. The master gives puts up by its own flag
     /// `--put_start_discard_timeout_sec`; longer than that is of no use.
     pub put_session_timeout: Duration,
+    /// How long others may take over what lies here when the store is closed; zero: they do not. A program that is told to
+    /// end by a signal closes its store, or calls [`crate::Store::hand_over`]: the store catches no signals.
+    pub drain_timeout: Duration,
     /// Most connections to one node.
     pub lanes_per_peer: usize,
     /// Most payload bytes on their way on one connection.
@@ -105,6 +110,7 @@ impl Default for StoreConfig {
             transfer_timeout: Duration::from_secs(30),
             transfer_silence: Duration::from_millis(700),
             put_session_timeout: Duration::from_secs(30),
+            drain_timeout: Duration::ZERO,
             lanes_per_peer: 4,
             bytes_in_flight: 8 << 20,
             busy_poll: BusyWait::DEFAULT_LIMIT,
@@ -133,6 +139,7 @@ impl StoreConfig {
     /// `MOONCAKE_ADVERTISE_ADDRESS`, `MOONCAKE_TRANSPORTS`, `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN` or
     /// `MOONCAKE_AUTH_TOKEN_FILE`,
     /// `MC_STORE_CLIENT_MIN_PORT`, `MC_STORE_CLIENT_MAX_PORT`, `MOONCAKE_BUSY_POLL_US` (microseconds),
+    /// `MOONCAKE_DRAIN_TIMEOUT_SEC` (seconds),
     /// `MOONCAKE_SEGMENT_PATH`, `MOONCAKE_SEGMENT_RESET` and `MOONCAKE_ROUTE_CACHE` (0 or 1). In a pod of Kubernetes, also
     /// how its API server is reached.
     pub fn from_env() -> Result<Self, EnvError> {
@@ -172,6 +179,11 @@ impl StoreConfig {
         }
         if let Some(seconds) = number("MC_STORE_PUT_SESSION_TIMEOUT")? {
             config.put_session_timeout = Duration::from_secs(seconds.into());
+        }
+        if let Some(value) = text("MOONCAKE_DRAIN_TIMEOUT_SEC") {
+            let (name, wanted) = ("MOONCAKE_DRAIN_TIMEOUT_SEC", "a whole number of seconds");
+            let seconds = value.parse::<u32>().map_err(|_| EnvError { name, value, wanted })?;
+            config.drain_timeout = Duration::from_secs(seconds.into());
         }
         if let Some(lanes) = number("MC_TCP_LANES_PER_PEER")? {
             config.lanes_per_peer = lanes as usize;
@@ -253,6 +265,7 @@ mod tests {
             ("MC_TRANSFER_TIMEOUT", "7"),
             ("MC_TRANSFER_SILENCE_MS", "2500"),
             ("MC_STORE_PUT_SESSION_TIMEOUT", "90"),
+            ("MOONCAKE_DRAIN_TIMEOUT_SEC", "12"),
             ("MC_TCP_LANES_PER_PEER", "2"),
             ("MC_TCP_BIND_ADDRESS", "10.0.0.5"),
             ("MOONCAKE_ADVERTISE_ADDRESS", "outside.example:7"),
@@ -272,6 +285,7 @@ mod tests {
             transfer_timeout: Duration::from_secs(7),
             transfer_silence: Duration::from_millis(2500),
             put_session_timeout: Duration::from_secs(90),
+            drain_timeout: Duration::from_secs(12),
             lanes_per_peer: 2,
             bind_address: Some("10.0.0.5".to_owned()),
             advertise_address: Some("outside.example:7".to_owned()),
@@ -306,6 +320,7 @@ mod tests {
             ("MC_RPC_TIMEOUT_MS", "soon", "a whole number above zero"),
             ("MC_RPC_TIMEOUT_MS", "0", "a whole number above zero"),
             ("MC_TRANSFER_TIMEOUT", "-1", "a whole number above zero"),
+            ("MOONCAKE_DRAIN_TIMEOUT_SEC", "-1", "a whole number of seconds"),
             ("MC_STORE_CLIENT_MIN_PORT", "70000", "a port from 1 to 65535"),
             ("MOONCAKE_BUSY_POLL_US", "1001", BusyWait::WANTED),
             ("MOONCAKE_ROUTE_CACHE", "2", "0 or 1"),

@@ -225,6 +225,14 @@ impl Door {
         self.own()?.allocate_and_mount_segment(len_bytes, location)
     }
 
+    /// See [`Store::hand_over`], without an early end but that by [`Store::close`].
+    ///
+    /// # Errors
+    /// As there, and [`ErrorCode::InvalidParams`] for a dummy.
+    pub fn hand_over(&self, patience: Duration) -> Result<(), ErrorCode> {
+        self.own()?.hand_over(patience, || true)
+    }
+
     /// See [`Store::unmount_segment`].
     ///
     /// # Errors

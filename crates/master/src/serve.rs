@@ -201,8 +201,8 @@ async fn report_metrics(asker: Asker, standing: watch::Receiver<Standing>) {
     const EVERY: Duration = Duration::from_secs(10);
     loop {
         let snapshot = asker.ask(|owner| owner.snapshot()).await;
-        let line = summary::line(&standing.borrow(), snapshot.as_ref().ok());
-        info!("Master Admin Metrics: {line}");
+        let line = summary::log_line(&standing.borrow(), snapshot.as_ref().ok());
+        info!("{line}");
         sleep(EVERY).await;
     }
 }

@@ -1,22 +1,41 @@
-//! The one-line summary that is logged every 10 s and served under `/metrics/summary`, in the words that log
-//! scrapers of the C++ store look for.
+//! The summary in one line: as it is logged every 10 s, and as `/metrics/summary` serves it. Each in the words in which
+//! the C++ store has it.
 
 use std::fmt::Write;
 
 use crate::leadership::{Service, Standing};
 use crate::metrics::{Operation, Snapshot};
 
-/// The whole line without its prefix. Only a leader has a snapshot.
+/// What is logged: the pool, and then whether this master leads. Only a leader has a snapshot.
+pub(crate) fn log_line(standing: &Standing, snapshot: Option<&Snapshot>) -> String {
+    let role = role(standing, snapshot);
+    match snapshot {
+        Some(snapshot) => {
+            let stats = &snapshot.stats;
+            let storage = storage(stats.used_bytes, stats.capacity_bytes);
+            format!("Master Metrics: Storage: {storage} | {} | {role}", pool(snapshot))
+        }
+        None => format!("Master Metrics: {role}"),
+    }
+}
+
+/// What is served. Only a leader has a snapshot.
 pub(crate) fn line(standing: &Standing, snapshot: Option<&Snapshot>) -> String {
+    let role = role(standing, snapshot);
+    let Some(snapshot) = snapshot else { return role };
+    let stats = &snapshot.stats;
+    let storage = storage(stats.used_bytes, stats.capacity_bytes);
+    let pool = pool(snapshot);
+    format!("{role}, master={{Mem Storage: {storage} | SSD Storage: 0 B / 0 B | {pool}}}")
+}
+
+fn role(standing: &Standing, snapshot: Option<&Snapshot>) -> String {
     let service = snapshot.map_or(Service::Recovering, |snapshot| snapshot.service);
     let serves = snapshot.is_some() && service == Service::Serving;
     let (role, state) = (standing.role.word(), standing.role.state(service));
     let mut out = format!("role={role}, state={state}, service_ready={serves}");
-    // Writing to a string cannot fail.
-    if let Some(snapshot) = snapshot {
-        let _ = write!(out, ", master={{{}}}", pool(snapshot));
-    }
     if let Some(leader) = standing.leader.as_ref().filter(|_| snapshot.is_none()) {
+        // Writing to a string cannot fail.
         let _ = write!(out, ", leader={}, view_version={}", leader.address, leader.epoch.0);
     }
     out
@@ -25,11 +44,8 @@ pub(crate) fn line(standing: &Standing, snapshot: Option<&Snapshot>) -> String {
 fn pool(snapshot: &Snapshot) -> String {
     let stats = &snapshot.stats;
     let mut out = format!(
-        "Mem Storage: {} | SSD Storage: 0 B / 0 B | Keys: {} (soft-pinned: {}) | Clients: {}",
-        storage(stats.used_bytes, stats.capacity_bytes),
-        stats.keys,
-        stats.soft_pinned_keys,
-        stats.clients
+        "Keys: {} (soft-pinned: {}) | Clients: {}",
+        stats.keys, stats.soft_pinned_keys, stats.clients
     );
     requests(&mut out, snapshot);
     batches(&mut out, snapshot);
@@ -183,10 +199,17 @@ mod tests {
              Get:(Req=0/0/0, Item=0/0), ExistKey:(Req=0/1/1, Item=1/2), Del:(Req=0/0/0, Item=0/0) | \
              Eviction: Success/Attempts=1/2, keys=3, size=4.00 KB | Discard: Released/Total=5/6}"
         );
+        let logged = log_line(&standing, Some(&snapshot));
+        let start = "Master Metrics: Storage: 1.00 GB / 4.00 GB (25.0%) | Keys: 7 (soft-pinned: 1) | Clients: 2 | \
+                     Requests (Success/Total): ";
+        let end = " | Discard: Released/Total=5/6 | role=leader, state=serving, service_ready=true";
+        assert!(logged.starts_with(start) && logged.ends_with(end), "{logged}");
         standing.role = Role::Standby;
         assert_eq!(
             line(&standing, None),
             "role=standby, state=standby, service_ready=false, leader=a:1, view_version=7"
         );
+        let logged = log_line(&standing, None);
+        assert!(logged.starts_with("Master Metrics: role=standby, state=standby"), "{logged}");
     }
 }

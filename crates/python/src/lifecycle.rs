@@ -1,6 +1,8 @@
 //! `setup`, `close`, and what a caller asks of the store itself.
 
-use mooncake_client::{Door, DummyConfig, DummyStore, Health, Store, StoreConfig};
+use std::time::Duration;
+
+use mooncake_client::{Door, DummyConfig, DummyStore, ErrorCode, Health, Store, StoreConfig};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -8,6 +10,9 @@ use crate::argument::argument;
 use crate::engine::TransferEngineHandle;
 use crate::setup::{Setup, SetupError};
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
+
+/// As long as `mooncake_client` takes by default.
+const DRAIN_SECONDS: u64 = 20;
 
 #[pymethods]
 impl MooncakeDistributedStore {
@@ -106,7 +111,23 @@ impl MooncakeDistributedStore {
         Ok(self.finish_setup(py, "init_all", || self.open(setup)))
     }
 
-    /// Leaves the pool: the own segment is unmounted and what it held is gone. A closed store may be set up again.
+    /// Has other nodes take over what lies in this store's segments, before it is closed; takes `timeout_sec` at most.
+    /// Nothing new is put here meanwhile. `close` by another thread ends it.
+    ///
+    /// Returns 0 if nothing is left here; -200 if the others have no room for all of it, -901 if the time was too short;
+    /// -600 if the store is not set up, or is a dummy; otherwise what the master answers.
+    #[pyo3(signature = (timeout_sec=None))]
+    #[pyo3(text_signature = "($self, timeout_sec=20)")]
+    fn drain(&self, py: Python<'_>, timeout_sec: Option<&Bound<'_, PyAny>>) -> PyResult<i32> {
+        const NAME: &str = "drain";
+        let seconds = timeout_sec.map(|it| argument(NAME, "timeout_sec").number(it)).transpose()?;
+        let Some(store) = self.store_for(NAME) else { return Ok(INVALID_PARAMS) };
+        let patience = Duration::from_secs(seconds.unwrap_or(DRAIN_SECONDS));
+        Ok(py.detach(|| store.hand_over(patience).map_or_else(ErrorCode::number, |()| 0)))
+    }
+
+    /// Leaves the pool: the own segment is unmounted and what it held is gone, as far as other nodes did not take it over
+    /// before (`drain`, or `drain_timeout_sec` of `setup`). A closed store may be set up again.
     ///
     /// Returns 0, also if the store was not set up.
     fn close(&self, py: Python<'_>) -> i32 {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use mooncake_client::{
     DummyError, EnvError, ErrorCode, HttpAddress, OpenError, StoreConfig, is_served_by_tcp,
@@ -66,6 +67,9 @@ pub(crate) struct Setup {
     /// The file of the segment, if not the environment's. Only a dict can say it.
     segment_path: Option<String>,
     segment_reset: bool,
+    /// How long others may take over what lies here when the store is closed, if not as long as the environment says. Only
+    /// a dict can say it.
+    drain_timeout: Option<Duration>,
     /// Options that are accepted and have no effect in this build.
     ignored: Vec<&'static str>,
 }
@@ -145,6 +149,7 @@ impl Setup {
             http_port: None,
             segment_path: None,
             segment_reset: false,
+            drain_timeout: None,
             ignored: Vec::new(),
         }
     }
@@ -182,6 +187,7 @@ impl Setup {
             http_port: flag(11)?.then_some(http_port),
             segment_path: None,
             segment_reset: false,
+            drain_timeout: None,
             ignored: ignored(flag(8)?),
         })
     }
@@ -225,6 +231,13 @@ impl Setup {
         let ignored = ignored(flag("enable_ssd_offload")?);
         let segment_path = text(&["segment_path"])?.filter(|path| !path.is_empty());
         let segment_reset = flag("segment_reset")?;
+        let drain_timeout = match text(&["drain_timeout_sec"])?.map(|text| text.trim().parse()) {
+            None => None,
+            Some(Ok(seconds)) => Some(Duration::from_secs(u32::into(seconds))),
+            Some(Err(_)) => {
+                return Ok(Err(wrong("drain_timeout_sec", "is not a whole number of seconds")));
+            }
+        };
         Ok(global_segment_size.and_then(|global_segment_size| {
             Ok(Self {
                 local_hostname,
@@ -238,6 +251,7 @@ impl Setup {
                 http_port,
                 segment_path,
                 segment_reset,
+                drain_timeout,
                 ignored,
             })
         }))
@@ -278,6 +292,7 @@ impl Setup {
         Ok(StoreConfig {
             segment_path: segment_path.or_else(|| environment.segment_path.clone()),
             segment_reset: self.segment_reset || environment.segment_reset,
+            drain_timeout: self.drain_timeout.unwrap_or(environment.drain_timeout),
             local_hostname: self.local_hostname.clone(),
             master: self.master_server_addr.clone(),
             segment_bytes: self.global_segment_size,

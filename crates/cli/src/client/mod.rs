@@ -2,7 +2,6 @@
 
 mod dummies;
 mod flags;
-mod leave;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -73,6 +72,8 @@ fn host(flags: &ClientFlags) -> Result<(), String> {
         http: flags.http.address(),
         cluster_id: flags.master.cluster_id.clone(),
         auth_token: flags.master.auth_token.clone(),
+        // A signal says whether there is time for it.
+        drain_timeout: Duration::ZERO,
         ..StoreConfig::from_env().map_err(|error| error.to_string())?
     };
     let master = config.master.clone();
@@ -95,7 +96,8 @@ fn host(flags: &ClientFlags) -> Result<(), String> {
     let patience = Duration::from_secs(flags.node.drain_timeout_sec.into());
     // Who interrupts a program at a terminal wants it to end; who takes a node away has time.
     if signal != "SIGINT" && !patience.is_zero() {
-        leave::hand_over(&store, patience, &again);
+        // The log says what became of it.
+        let _ = store.hand_over(patience, || !again.has_come());
     }
     if let Some(dummies) = dummies {
         dummies.stop();

@@ -116,7 +116,7 @@ pub struct AdminFlags {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Metadata server", rename_all = "snake_case")]
 pub struct MetadataFlags {
-    /// Serve the metadata of transfer engines over HTTP. Clients of the store need none.
+    /// Serve the metadata of transfer engines over HTTP. Clients of the store need none. True if its port or address is given.
     #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
     pub enable_http_metadata_server: Switch,
     /// Port of the metadata server.

@@ -7,6 +7,7 @@ mod settings;
 
 use std::process::ExitCode;
 
+use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches};
 use mooncake_master::LeadershipConfig;
 use tokio::sync::oneshot;
@@ -56,6 +57,8 @@ pub fn parse(args: &[String], variables: &[Variable]) -> Result<MasterFlags, Usa
     absent::check(&matches).map_err(UsageError::Value)?;
     let mut flags = MasterFlags::from_arg_matches(&matches)
         .map_err(|error| UsageError::Value(error.to_string()))?;
+    let is_given = |flag: &str| matches.value_source(flag) != Some(ValueSource::DefaultValue);
+    flags.metadata.enable_if_described(is_given);
     flags.check().map_err(UsageError::Value)?;
     flags.rpc.auth_token = auth_token::read(&flags.rpc.auth_token, &flags.rpc.auth_token_file)?;
     Ok(flags)

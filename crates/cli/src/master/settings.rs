@@ -5,8 +5,11 @@ use std::time::Duration;
 use mooncake_master::{Config, MetadataServer};
 use mooncake_meta::{AllocatorKind, Config as PoolConfig, Replication, ReplicationMode, Strategy};
 
-use super::flags::{AllocatorName, MasterFlags, ReplicaFlags, ReplicationName, StrategyName};
+use super::flags::{
+    AllocatorName, MasterFlags, MetadataFlags, ReplicaFlags, ReplicationName, StrategyName,
+};
 use super::leadership::Surroundings;
+use crate::quantity::Switch;
 
 impl MasterFlags {
     /// What no single flag can tell.
@@ -100,6 +103,17 @@ impl MasterFlags {
             repair_bytes_per_second: self.replicas.repair_bytes_per_second.0,
             replication: self.replicas.replication(),
             ..PoolConfig::default()
+        }
+    }
+}
+
+impl MetadataFlags {
+    /// Start scripts that say where the metadata server listens want one, as long as they do not say otherwise.
+    pub(super) fn enable_if_described(&mut self, is_given: impl Fn(&str) -> bool) {
+        let is_described =
+            ["http_metadata_server_port", "http_metadata_server_host"].into_iter().any(&is_given);
+        if is_described && !is_given("enable_http_metadata_server") {
+            self.enable_http_metadata_server = Switch(true);
         }
     }
 }

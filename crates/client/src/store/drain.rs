@@ -20,7 +20,7 @@ impl Store {
     /// [`DrainStatus::Running`] if `patience` or `goes_on` ended the wait.
     ///
     /// # Errors
-    /// [`ErrorCode::UnavailableInCurrentStatus`] if the store is closed; otherwise what the master answers, or that it gave
+    /// [`ErrorCode::UnavailableInCurrentStatus`] if the store is closed, also meanwhile; otherwise what the master answers, or that it gave
     /// no answer for three seconds.
     pub fn drain(
         &self,
@@ -46,6 +46,9 @@ impl Store {
                 Ok(_) => return Err(ErrorCode::InternalError),
                 Err(error) if answered.elapsed() >= NO_ANSWER => return Err(error.code()),
                 Err(_) => {}
+            }
+            if self.session().is_none() {
+                return Err(CLOSED);
             }
             if last.status.has_ended() || begun.elapsed() >= patience || !goes_on(&last) {
                 return Ok(last);

@@ -1,5 +1,6 @@
 mod drain;
 mod get_session;
+mod hand_over;
 mod item;
 mod local_pool;
 mod memory;
@@ -17,6 +18,7 @@ mod task;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::time::Duration;
 
 use mooncake_memory::{Buffer, SliceList};
 use mooncake_transfer::View;
@@ -52,6 +54,7 @@ pub struct Store {
     hostname: String,
     allows_copies: bool,
     put_session_ms: u64,
+    drain_timeout: Duration,
     registry: Mutex<Registry>,
     local_pool: LocalPool,
     /// The process that opened the store. One that was forked from it has the same sockets and none of the threads.
@@ -70,11 +73,13 @@ impl Store {
         let put_session_ms = config.put_session_timeout.as_millis();
         let put_session_ms = u64::try_from(put_session_ms).unwrap_or(u64::MAX);
         let local_pool = LocalPool::new(config.local_buffer_bytes);
+        let drain_timeout = config.drain_timeout;
         let (session, hostname) = open::open(config)?;
         Ok(Self {
             hostname,
             allows_copies,
             put_session_ms,
+            drain_timeout,
             registry: Mutex::default(),
             local_pool,
             process: std::process::id(),
@@ -82,12 +87,17 @@ impl Store {
         })
     }
 
-    /// Leaves the pool. What this store's segment held is lost to the others, unless it is a named one
-    /// ([`StoreConfig::segment_path`]), which waits for the next process with its file. Calls that are under way end first or
+    /// Leaves the pool. What this store's segment held is lost to the others, as far as they did not take it over before
+    /// ([`StoreConfig::drain_timeout`]), unless it is a named one ([`StoreConfig::segment_path`]), which waits for the next
+    /// process with its file. Calls that are under way end first or
     /// fail; later ones are refused. Closing twice does nothing.
     pub fn close(&self) {
         if self.is_forked() {
             return self.abandon();
+        }
+        if !self.drain_timeout.is_zero() && self.session().is_some() {
+            // The log says what became of it.
+            let _ = self.hand_over(self.drain_timeout, || true);
         }
         let session = self.session.write().expect("no holder of the session panicked").take();
         if let Some(session) = session {

@@ -1,0 +1,76 @@
+//! The last thing that a node does for its pool: others take over what it holds.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use mooncake_types::{ByteSize, DrainReport, DrainStatus, ErrorCode};
+use tracing::{info, warn};
+
+use super::Store;
+
+/// Time between two lines about how far it is.
+const PERIOD: Duration = Duration::from_secs(1);
+/// How long puts that have begun are waited for when nothing else is left: their writers may have died.
+const LAST_PUTS: Duration = Duration::from_secs(2);
+
+impl Store {
+    /// As [`Store::drain`], for a store that is to be closed: the log says how far it is and what is lost, and puts that
+    /// have begun are waited for no longer than two seconds. `goes_on` ends it by saying no.
+    ///
+    /// # Errors
+    /// Those of [`Store::drain`]. [`ErrorCode::NoAvailableHandle`] if the others have no room for all of it, and
+    /// [`ErrorCode::RpcTimeout`] if it was ended before all was moved.
+    pub fn hand_over(
+        &self,
+        patience: Duration,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<(), ErrorCode> {
+        let begun = Instant::now();
+        let (mut told, mut held) = (begun, begun);
+        let was_told_to_end = Cell::new(false);
+        let drained = self.drain(patience, |report| {
+            if told.elapsed() >= PERIOD {
+                told = Instant::now();
+                info!(
+                    moved = report.moved_units,
+                    bytes = %ByteSize(report.moved_bytes),
+                    remaining = report.remaining_units,
+                    "other nodes take over what lies here"
+                );
+            }
+            if report.remaining_units > 0 || report.status != DrainStatus::Running {
+                held = Instant::now();
+            }
+            was_told_to_end.set(!goes_on());
+            held.elapsed() < LAST_PUTS && !was_told_to_end.get()
+        });
+        match drained {
+            Ok(report) => tell(&report, begun.elapsed(), was_told_to_end.get()),
+            Err(code) => {
+                warn!(%code, "nobody takes over what lies here, and it is lost");
+                Err(code)
+            }
+        }
+    }
+}
+
+fn tell(report: &DrainReport, took: Duration, was_told_to_end: bool) -> Result<(), ErrorCode> {
+    let moved = report.moved_units;
+    let (bytes, seconds) = (ByteSize(report.moved_bytes), took.as_secs_f32());
+    if report.status == DrainStatus::Succeeded {
+        if moved > 0 || report.released_units > 0 {
+            info!(moved, %bytes, seconds, "other nodes have taken over all that lay here");
+        }
+        return Ok(());
+    }
+    if report.remaining_units == 0 {
+        return Ok(());
+    }
+    let reason = if was_told_to_end { "told to end at once" } else { &*report.message };
+    warn!(moved, %bytes, lost = report.remaining_units, seconds, reason,
+        "not everything could be handed over in time; the rest is lost with this node");
+    match report.status {
+        DrainStatus::Failed => Err(ErrorCode::NoAvailableHandle),
+        _ => Err(ErrorCode::RpcTimeout),
+    }
+}
