@@ -91,7 +91,11 @@ impl Ways<'_> {
     fn drop_entries(&self, discards: Vec<Discard>) -> Vec<Result<(), MoveError>> {
         let op = |Discard { endpoint, range }| DropOp { endpoint, range };
         let ops: Vec<DropOp> = discards.into_iter().map(op).collect();
-        let results = self.paths.drop_ranges(&ops);
+        let mut results = self.paths.drop_ranges(&ops);
+        self.repeat_early(&mut results, |early| {
+            let early: Vec<DropOp> = early.iter().map(|&at| ops[at].clone()).collect();
+            self.paths.drop_ranges(&early)
+        });
         self.report(ops.iter().map(|op| op.range.segment), &results);
         results.into_iter().map(|result| result.map_err(why)).collect()
     }
@@ -147,13 +151,41 @@ impl Ways<'_> {
             })
             .collect();
         let started = Instant::now();
-        let results = self.paths.write(epoch, &ops);
+        let mut results = self.paths.write(epoch, &ops);
+        self.repeat_early(&mut results, |early| {
+            let early: Vec<WriteOp<'_>> = early.iter().map(|&at| ops[at].clone()).collect();
+            self.paths.write(epoch, &early)
+        });
         let moved = bytes_moved(ops.iter().map(|op| op.range.len), &results);
         if let Some(metrics) = self.metrics {
             metrics.on_write(extent, moved, started.elapsed());
         }
         self.report(ops.iter().map(|op| op.range.segment), &results);
         results.into_iter().map(|result| result.map_err(why)).collect()
+    }
+
+    /// Asks those nodes again, a few times, that had not met the leader yet: their heartbeats tell them of it.
+    fn repeat_early(
+        &self,
+        results: &mut [Result<(), TransferError>],
+        ask: impl Fn(&[usize]) -> Vec<Result<(), TransferError>>,
+    ) {
+        const EARLY: Result<(), TransferError> =
+            Err(TransferError::Refused(ErrorCode::UNKNOWN_LEADER));
+        let mut insistence = Insistence::default();
+        loop {
+            let early: Vec<usize> =
+                (0..results.len()).filter(|&position| results[position] == EARLY).collect();
+            if early.is_empty() {
+                return;
+            }
+            let Some(at) = insistence.after_pause(self.clock.now()) else { return };
+            self.wait(at);
+            early
+                .iter()
+                .zip(ask(&early))
+                .for_each(|(&position, result)| results[position] = result);
+        }
     }
 
     /// Tells the master which of these segments could not be reached.

@@ -15,7 +15,7 @@ use crate::membership::{Deed, Lent, Membership};
 use crate::node::{Changed, Host, Inventory, Listed};
 use crate::ops::CallError;
 use crate::reports::Reports;
-use crate::rpc::{Connection, DialError, Dialer};
+use crate::rpc::{Connection, DialError, Dialer, Masters};
 use crate::store::random;
 use crate::tasks::Tasks;
 
@@ -89,6 +89,7 @@ impl Bond {
             }
             Deed::Call(request) => {
                 let reply = ask(&mut self.connection, &request);
+                let reply = believed(reply, &self.dialer.masters);
                 let is_ping = matches!(request, Request::Ping { .. });
                 if self.lets_go && is_ping && matches!(reply, Err(CallError::TimedOut { .. })) {
                     self.dialer.masters.let_go();
@@ -207,6 +208,15 @@ fn list(host: &Host, segment: SegmentId, from: u64) -> Result<Inventory, ErrorCo
 fn ask(connection: &mut Option<Connection>, request: &Request<'_>) -> Result<Reply, CallError> {
     let connection = connection.as_mut().expect("a joined client is connected");
     connection.call(request).map_err(|failure| failure.error)
+}
+
+/// A pong whose epoch is not believed says nothing.
+fn believed(reply: Result<Reply, CallError>, masters: &Masters) -> Result<Reply, CallError> {
+    if let Ok(Reply::Pong(pong)) = &reply {
+        let believed = masters.believe(pong.epoch);
+        believed.map_err(|why| CallError::Protocol { reason: why.to_string() })?;
+    }
+    reply
 }
 
 struct Shared {

@@ -10,8 +10,8 @@ use crate::{CoordinatorError, LeaderView, Record, seat::Seat};
 pub(crate) struct Claim {
     pub(crate) address: String,
     pub(crate) token: String,
-    /// The least epoch that will do; it is above the recorded one in any case.
-    pub(crate) at_least: Epoch,
+    /// What the candidate's wall clock shows: see [`Epoch::next`].
+    pub(crate) now: Epoch,
 }
 
 impl Claim {

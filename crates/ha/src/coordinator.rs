@@ -146,12 +146,13 @@ fn draw_claim(candidate: &Candidate) -> Result<Claim, CoordinatorError> {
     getrandom::fill(&mut token)
         .map_err(|error| CoordinatorError::unavailable("the system's random numbers", error))?;
     let token = format!("{:032x}", u128::from_le_bytes(token));
-    Ok(Claim { address, token, at_least: epoch_of_now() })
+    Ok(Claim { address, token, now: epoch_of_now() })
 }
 
 /// The wall clock in milliseconds, which is what masters without a coordinator count by. So nodes that change from
 /// such a master to an elected one obey it.
-pub(crate) fn epoch_of_now() -> Epoch {
+#[must_use]
+pub fn epoch_of_now() -> Epoch {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Epoch(u64::try_from(since.as_millis()).unwrap_or(1).max(1))
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use mooncake_types::Epoch;
 
 use crate::backend::{Tenure, Won};
+use crate::coordinator::epoch_of_now;
 use crate::{Change, CoordinatorError, Options, Record};
 
 /// The part of a lease that its holder uses, in tenths: clocks do not run alike, and who takes over counts by
@@ -88,7 +89,7 @@ impl Leadership {
     }
 
     /// The number of this leadership: higher than that of all before, and not below the milliseconds of the wall
-    /// clock at its beginning.
+    /// clock at its beginning, unless these are far above all before ([`Epoch::next`]).
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.shared.epoch
@@ -243,7 +244,8 @@ impl Leadership {
         self.refuse_if_over()?;
         let mut record = self.lock_record();
         let mut next = record.clone();
-        changes.iter().for_each(|&change| next.apply(change));
+        let believed = changes.iter().filter(|&&change| self.believes(change));
+        believed.for_each(|&change| next.apply(change));
         let was_valid = self.is_valid();
         let was_known = self.shared.is_record_known.swap(false, Ordering::AcqRel);
         let written = self.shared.tenure.write(&next);
@@ -261,6 +263,18 @@ impl Leadership {
         }
         *record = next;
         Ok(())
+    }
+
+    /// Whether a change may be what it says. No other leader's epoch is far above this one's or the wall clock, and what is
+    /// once in the record stays there.
+    fn believes(&self, change: Change) -> bool {
+        let Change::RaiseEpoch(epoch) = change else { return true };
+        let known = self.shared.epoch.max(epoch_of_now());
+        let is_credible = epoch.is_credible(known);
+        if !is_credible {
+            tracing::warn!(%epoch, %known, "an epoch from nowhere does not go into the record");
+        }
+        is_credible
     }
 
     fn lock_record(&self) -> MutexGuard<'_, Record> {

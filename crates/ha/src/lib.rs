@@ -34,7 +34,7 @@ mod redis;
 mod seat;
 mod state_file;
 
-pub use coordinator::{Campaign, Candidate, Coordinator, connect};
+pub use coordinator::{Campaign, Candidate, Coordinator, connect, epoch_of_now};
 pub use error::{AddressError, CoordinatorError, StateFileError};
 pub use kubernetes::KubernetesAccess;
 pub use leadership::{Ended, Leadership};

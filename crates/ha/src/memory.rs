@@ -120,7 +120,7 @@ impl Shelf {
 
     fn take(&self, place: &mut Place, claim: &Claim) -> Result<Won, CoordinatorError> {
         let cluster_id = &self.options.cluster_id;
-        let record = place.record(cluster_id)?.succeed(claim.at_least);
+        let record = place.record(cluster_id)?.succeed(claim.now);
         let seat = claim.seat(record.epoch());
         let asked_at = Instant::now();
         place.seat = Some((seat.encode().into_bytes(), asked_at + self.options.ttl));

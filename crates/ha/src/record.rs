@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use mooncake_types::{Epoch, SegmentId};
+use mooncake_types::{Epoch, SegmentId, limits};
 use serde::{Deserialize, Serialize};
 
 /// What the text of a record begins with.
@@ -8,12 +8,6 @@ const FORMAT: &str = "mooncake-membership";
 
 /// The layout of the text.
 const LAYOUT: u32 = 1;
-
-/// Epochs above this are damage: they are milliseconds of the wall clock, or a little more.
-const HIGHEST_EPOCH: u64 = 1 << 62;
-
-/// The highest that an epoch seen elsewhere raises a record to. It leaves room for those that follow.
-const HIGHEST_RAISED: Epoch = mooncake_types::limits::HIGHEST_EPOCH;
 
 /// A segment whose content counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +29,7 @@ pub enum Change {
     MarkBehind(SegmentId),
     /// The segment, if it is a member, is behind no more.
     CaughtUp(SegmentId),
-    /// An epoch that was seen elsewhere: all later leaders get higher ones. It never lowers the record's, and one
-    /// above 2^61 counts as that.
+    /// An epoch that was seen elsewhere: all later leaders get higher ones. It never lowers the record's.
     RaiseEpoch(Epoch),
 }
 
@@ -121,7 +114,7 @@ impl Record {
             }
             Change::MarkBehind(segment) => self.set_behind(segment, true),
             Change::CaughtUp(segment) => self.set_behind(segment, false),
-            Change::RaiseEpoch(epoch) => self.epoch = self.epoch.max(epoch.min(HIGHEST_RAISED)),
+            Change::RaiseEpoch(epoch) => self.epoch = self.epoch.max(epoch),
         }
     }
 
@@ -131,9 +124,13 @@ impl Record {
         }
     }
 
-    /// The record of the leader that follows, under an epoch that is above this record's and at least `at_least`.
-    pub(crate) fn succeed(&self, at_least: Epoch) -> Self {
-        let epoch = Epoch((self.epoch.0 + 1).max(at_least.0));
+    /// The record of the leader that follows, whose wall clock shows `now`.
+    pub(crate) fn succeed(&self, now: Epoch) -> Self {
+        self.under(self.epoch.next(now))
+    }
+
+    /// The record of a leader that follows, under this epoch.
+    pub(crate) fn under(&self, epoch: Epoch) -> Self {
         Self { fresh: self.epoch == Epoch(0), epoch, members: self.members.clone() }
     }
 
@@ -177,7 +174,7 @@ impl Record {
     }
 
     fn from_content(content: &Content) -> Result<Self, String> {
-        if content.epoch == 0 || content.epoch > HIGHEST_EPOCH {
+        if content.epoch == 0 || Epoch(content.epoch) > limits::HIGHEST_EPOCH {
             return Err(format!("its epoch is {}", content.epoch));
         }
         let members = parse_ids(&content.members)?;
@@ -253,13 +250,23 @@ mod tests {
         assert_eq!(epochs, [9, 9, 9]);
     }
 
+    /// Earlier versions believed epochs up to 2^61. A cluster that has such a record counts on from there.
     #[test]
-    fn a_record_can_be_read_after_any_epoch_was_seen() {
+    fn a_record_that_an_earlier_version_raised_is_read_and_followed() {
         let mut record = record();
-        record.apply(Change::RaiseEpoch(Epoch(u64::MAX)));
+        record.apply(Change::RaiseEpoch(Epoch(1 << 61)));
+        let read = Record::decode(record.encode("a").as_bytes(), "a");
+        assert_eq!(read.map(|read| read.epoch()), Ok(Epoch(1 << 61)));
         let next = record.succeed(Epoch(1));
         assert_eq!(next.epoch(), Epoch((1 << 61) + 1));
         assert_eq!(Record::decode(next.encode("a").as_bytes(), "a"), Ok(next));
+    }
+
+    #[test]
+    fn a_clock_that_is_far_ahead_does_not_carry_the_record_away() {
+        let ahead = Epoch(7 + limits::MAX_EPOCH_JUMP + 1);
+        assert_eq!(record().succeed(ahead).epoch(), Epoch(7 + limits::MAX_EPOCH_JUMP));
+        assert_eq!(Record::empty().succeed(ahead).epoch(), ahead, "nothing else is known");
     }
 
     #[test]

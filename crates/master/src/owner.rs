@@ -5,7 +5,7 @@ use std::time::Instant;
 use mooncake_ha::Change;
 use mooncake_meta::{Meta, Notice};
 use mooncake_types::{
-    ClientId, DrainId, DrainOrder, Epoch, ErrorCode, MountSegment, Reply, Request, Scan, Tick,
+    ClientId, DrainId, DrainOrder, ErrorCode, MountSegment, Reply, Request, Scan, Tick,
     limits,
 };
 
@@ -154,7 +154,8 @@ impl Owner {
     /// Whether a node has obeyed a later leader: then there was one, and this tenure is over.
     fn is_overtaken(&self, request: &Request<'_>) -> bool {
         let Request::MountSegment(mount) = request else { return false };
-        let is_overtaken = mount.seen_epoch > self.meta.epoch();
+        let seen = mount.seen_epoch;
+        let is_overtaken = seen > self.meta.epoch() && self.meta.believes(seen);
         if is_overtaken {
             self.tenure.end();
         }
@@ -182,9 +183,7 @@ impl Owner {
         if !self.is_recorded {
             return changes;
         }
-        if mount.seen_epoch > self.meta.epoch() && mount.seen_epoch < limits::HIGHEST_EPOCH {
-            changes.push(Change::RaiseEpoch(Epoch(mount.seen_epoch.0.saturating_add(1))));
-        }
+        changes.extend(self.meta.epoch_after(mount).map(Change::RaiseEpoch));
         changes.extend(self.meta.effects_before(mount).into_iter().map(change));
         changes
     }

@@ -116,6 +116,7 @@ fn meta(config: &Config, term: &Term, now: Tick) -> Meta {
     if pool.seed == 0 {
         pool.seed = epoch.0;
     }
+    pool.wall_epoch = mooncake_ha::epoch_of_now();
     let suspension = term.leadership.suspension();
     pool.suspension_ms = u64::try_from(suspension.as_millis()).unwrap_or(u64::MAX);
     match term.is_recorded {

@@ -1,4 +1,4 @@
-use mooncake_types::limits;
+use mooncake_types::{Epoch, limits};
 
 /// How ranges are carved out of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,6 +126,9 @@ pub struct Config {
     /// How long the leader before may have answered look-ups after its lease; zero if it cannot have. A leader that has heard
     /// from no member waits for that, and for the length of a lease, before it serves without them.
     pub suspension_ms: u64,
+    /// The wall clock when the leader began, as an epoch, if it is known: its record may be old, and the epochs that nodes
+    /// have seen are not.
+    pub wall_epoch: Epoch,
     /// Ended tasks that can still be asked about.
     pub max_finished_tasks: usize,
     /// Most tasks that wait for their clients.
@@ -166,6 +169,7 @@ impl Default for Config {
             stripe_threshold_bytes: 0,
             recovery_grace_ms: 1_000,
             suspension_ms: 0,
+            wall_epoch: Epoch(0),
             max_finished_tasks: 10_000,
             max_pending_tasks: 10_000,
             max_processing_tasks: 10_000,

@@ -89,6 +89,7 @@ pub struct Meta {
     pub(crate) reviews: Reviews,
     /// The epoch of its beginning: versions of older ones were granted by earlier leaders.
     pub(crate) began_under: Epoch,
+    pub(crate) began_at: Tick,
     pub(crate) extras: Extras,
     pub(crate) repair: Repair,
     pub(crate) replicator: Replicator,
@@ -150,6 +151,7 @@ impl Meta {
             undropped: Undropped::default(),
             reviews: Reviews::default(),
             began_under: epoch,
+            began_at: now,
             extras: Extras::default(),
             repair: Repair::new(config.repair_bytes_per_second, now),
             replicator: Replicator::new(&config.replication),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use mooncake_types::{Epoch, Version};
+use mooncake_types::{Epoch, MountSegment, Version};
 
 use crate::Meta;
 use crate::slab::NONE;
@@ -13,6 +13,23 @@ use crate::timeout::Timer;
 const PUTS_MS: u64 = 1_000;
 
 impl Meta {
+    /// Whether another leader can have had this epoch by now. Those that this one takes to outrank others do not count:
+    /// a peer could climb from each to the next.
+    #[must_use]
+    pub fn believes(&self, seen: Epoch) -> bool {
+        let known = self.began_under.max(self.config.wall_epoch);
+        let known = Epoch(known.0.saturating_add(self.now.since_ms(self.began_at)));
+        Epoch(seen.0.saturating_add(1)).is_credible(known)
+    }
+
+    /// The epoch that this leader takes when it handles a mount, if that is another than it has. It is to be recorded
+    /// before: the next leader must have a higher one.
+    #[must_use]
+    pub fn epoch_after(&self, mount: &MountSegment<'_>) -> Option<Epoch> {
+        let is_outranked = mount.seen_epoch > self.epoch && self.check_mount(mount).is_ok();
+        is_outranked.then(|| Epoch(mount.seen_epoch.0 + 1))
+    }
+
     /// Leads under a higher epoch than `seen`.
     pub(crate) fn outrank(&mut self, seen: Epoch) {
         if seen <= self.epoch {

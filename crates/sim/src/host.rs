@@ -44,7 +44,7 @@ impl Host {
         desk: &mut Desk,
     ) -> Result<u64, ErrorCode> {
         let node = self.node.as_mut().ok_or(ErrorCode::SegmentNotFound)?;
-        let (ticket, stop) = node.begin(&mut self.epoch, epoch, range, writer, desk)?;
+        let (ticket, stop) = node.begin(self.epoch, epoch, range, writer, desk)?;
         self.stop(stop, net);
         Ok(ticket)
     }

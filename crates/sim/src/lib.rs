@@ -37,6 +37,7 @@ mod log;
 mod master;
 mod member;
 mod message;
+mod moves;
 mod net;
 mod node;
 mod operator;

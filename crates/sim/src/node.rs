@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mooncake_client::node::{Clearance, EntryState, Ledger, check_epoch, obeys_drop};
+use mooncake_client::node::{Clearance, EntryState, Ledger, check_drop, check_epoch};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 use crate::desk::Desk;
@@ -116,7 +116,7 @@ impl Node {
     /// As the host of segments does it; gives the ticket, and who is to be told to stop.
     pub(crate) fn begin(
         &mut self,
-        seen: &mut Epoch,
+        seen: Epoch,
         epoch: Epoch,
         range: &RangeWrite<'static>,
         writer: Writer,
@@ -125,9 +125,8 @@ impl Node {
         if range.segment != self.segment {
             return Err(ErrorCode::SegmentNotFound);
         }
-        *seen = (*seen).max(epoch);
-        self.offered = self.offered.max(*seen);
-        check_epoch(*seen, epoch, range.grant)?;
+        self.offered = self.offered.max(seen);
+        check_epoch(seen, epoch, range.grant)?;
         let begun = self.ledger.begin(range)?;
         self.floor = self.floor.max(Some(range.grant));
         self.check_begin(epoch, range, desk);
@@ -155,9 +154,7 @@ impl Node {
     ) -> Result<Vec<Writer>, ErrorCode> {
         let RangeDrop { segment, offset, version, grant } = *range;
         if segment == self.segment {
-            if !obeys_drop(epoch, grant) {
-                return Err(ErrorCode::InvalidVersion);
-            }
+            check_drop(epoch, grant)?;
             let gone = self.ledger.drop_version(offset, version, grant);
             self.floor = self.floor.max(Some(grant));
             return Ok(self.interrupt(gone.superseded));

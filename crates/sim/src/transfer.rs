@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use mooncake_client::node::Clearance;
-use mooncake_client::ops::{Deposit, Discard, Fetch, MoveError, Step};
-use mooncake_types::{Epoch, ErrorCode, SegmentId, Version};
+use mooncake_client::ops::{Insistence, MoveError, Step};
+use mooncake_types::{ErrorCode, Version};
 
 use crate::desk::Desk;
-use crate::extents::{Content, Extents, Piece};
+use crate::extents::Extents;
 use crate::intern::intern;
-use crate::key::number_of;
 use crate::member::{Around, Member};
 use crate::message::Message;
+use crate::moves::{What, part_of, payload};
 use crate::net::{ConnId, Event, Part, Process, Side, Site};
 use crate::node::Writer;
 use crate::task::Task;
@@ -32,34 +32,18 @@ struct Move {
     result: Option<Result<(), MoveError>>,
 }
 
-enum What {
-    Read { fetch: Fetch, pieces: Vec<Piece> },
-    Write { epoch: Epoch, deposit: Deposit<'static>, payload: Vec<Piece> },
-    Drop(Discard),
-}
-
 #[derive(Clone, Copy)]
 enum State {
+    /// For its turn, or for the node to meet the leader.
     Queued,
     /// The node was asked.
     Asked,
     /// Copying out of memory that is mapped here.
-    Reading {
-        holder: Process,
-        grant: Version,
-        done: u64,
-    },
+    Reading { holder: Process, grant: Version, done: u64 },
     /// In a segment of this process: an older writer may be at work.
-    Waiting {
-        ticket: u64,
-        until_us: u64,
-    },
+    Waiting { ticket: u64, until_us: u64 },
     /// Copying into memory that is mapped here.
-    Copying {
-        holder: Process,
-        ticket: u64,
-        done: u64,
-    },
+    Copying { holder: Process, ticket: u64, done: u64 },
 }
 
 /// The moves at one node, one after the other.
@@ -70,44 +54,8 @@ struct Lane {
     generation: u64,
     /// The node wants this side to stop.
     is_told_to_stop: bool,
-}
-
-impl What {
-    fn segment(&self) -> SegmentId {
-        match self {
-            Self::Read { fetch, .. } => fetch.range.segment,
-            Self::Write { deposit, .. } => deposit.range.segment,
-            Self::Drop(discard) => discard.range.segment,
-        }
-    }
-
-    /// The site at which it is served: its endpoint.
-    fn peer(&self) -> Site {
-        let endpoint = match self {
-            Self::Read { fetch, .. } => &fetch.endpoint,
-            Self::Write { deposit, .. } => &deposit.endpoint,
-            Self::Drop(discard) => &discard.endpoint,
-        };
-        let number = endpoint.strip_prefix("host:").and_then(|number| number.parse().ok());
-        Site::Member(number.expect("an endpoint of this run"))
-    }
-}
-
-/// The bytes to be written: those that were read for the item before, or the object's own.
-fn payload(deposit: &Deposit<'_>, buffers: &[Extents]) -> Vec<Piece> {
-    let (range, buffer) = (&deposit.range, &buffers[deposit.position]);
-    if !buffer.is_empty() {
-        return buffer.read(deposit.at, range.len);
-    }
-    let (key, version, grant) = (number_of(range.key), range.version, range.grant);
-    let content = Content { key, version, at: range.object_offset + range.from, grant };
-    vec![Piece { len: range.len, content: Some(content) }]
-}
-
-fn part_of(pieces: &[Piece], from: u64, len: u64) -> Vec<Piece> {
-    let mut whole = Extents::default();
-    whole.write(0, pieces);
-    whole.read(from, len)
+    /// The node has not met the leader yet.
+    insistence: Insistence,
 }
 
 impl Transfer {
@@ -302,7 +250,11 @@ impl Member {
             return;
         }
         match transfer.moves[index].state {
-            State::Queued => {}
+            State::Queued => {
+                let lane = transfer.lanes.get_mut(&peer).expect("it is at work");
+                lane.queue.push_front(index);
+                self.next_move(fiber, peer, around);
+            }
             State::Asked => {
                 let segment = transfer.moves[index].what.segment();
                 self.drop_lane(fiber, peer, around);
@@ -477,10 +429,30 @@ impl Member {
         result: Result<(), MoveError>,
         around: &mut Around<'_>,
     ) {
+        if result == Err(MoveError::Refused(ErrorCode::UNKNOWN_LEADER))
+            && self.insist(fiber, peer, around)
+        {
+            return;
+        }
         let Some((transfer, index)) = self.lane(fiber, peer) else { return };
         transfer.moves[index].result = Some(result);
         transfer.left -= 1;
         self.next_move(fiber, peer, around);
+    }
+}
+
+impl Member {
+    /// The node has not met the leader yet: it is asked again after a while, unless it had its time.
+    fn insist(&mut self, fiber: usize, peer: Site, around: &mut Around<'_>) -> bool {
+        let clock = self.clock;
+        let Some((transfer, index)) = self.lane(fiber, peer) else { return false };
+        let lane = transfer.lanes.get_mut(&peer).expect("it is at work");
+        let now_us = around.net.now_us;
+        let Some(at) = lane.insistence.after_pause(clock.tick(now_us)) else { return false };
+        transfer.moves[index].state = State::Queued;
+        around.desk.fault("reached a node before its leader did");
+        self.go_on_after(fiber, peer, clock.moment(at).saturating_sub(now_us), around);
+        true
     }
 }
 

@@ -182,6 +182,10 @@ error_codes! {
 }
 
 impl ErrorCode {
+    /// What a node answers a writer whose leader its own master has not named to it. It hears of that one with its next
+    /// heartbeat, if it is one: the writer may come again.
+    pub const UNKNOWN_LEADER: ErrorCode = ErrorCode::ReplicaIsNotReady;
+
     /// The number that crosses the wire and the Python boundary: zero or negative.
     #[must_use]
     pub const fn number(self) -> i32 {

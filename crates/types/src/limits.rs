@@ -112,6 +112,9 @@ pub const DEFAULT_DRAIN_CONCURRENCY: u32 = 4;
 /// Longest message of a task, in bytes.
 pub const MAX_TASK_MESSAGE_BYTES: usize = 1024;
 
-/// No honest leader's epoch is as high as this: they are milliseconds of wall time, or a little more. Whoever names a higher
-/// one is not believed, since nobody could lead after it.
-pub const HIGHEST_EPOCH: crate::Epoch = crate::Epoch(1 << 61);
+/// Furthest that a later leader's epoch may lie above the highest that is known: 49 days. Epochs are milliseconds of wall
+/// time, or a little more. No master, record or node believes one that is further above.
+pub const MAX_EPOCH_JUMP: u64 = 1 << 32;
+
+/// No leader ever has a higher epoch. A record that holds one is damaged.
+pub const HIGHEST_EPOCH: crate::Epoch = crate::Epoch(1 << 62);

@@ -154,7 +154,7 @@ impl Host {
         Epoch(self.epoch.load(Ordering::SeqCst))
     }
 
-    /// Takes note of a leader; from then on the grants of older ones are refused.
+    /// Takes note of a leader that this process's own master named; from then on the grants of older ones are refused.
     pub fn see_epoch(&self, epoch: Epoch) {
         if epoch > self.epoch() {
             // Before anything is done that it allows: a process that comes after this one obeys no older one either.
@@ -176,11 +176,16 @@ impl Host {
     }
 }
 
-/// Whether a write may begin that was granted by the leader of `epoch`, at a node that has `seen` this epoch at least.
+/// Whether a write may begin that was granted by the leader of `epoch`, at a node whose own master has named the epoch
+/// `seen`. What others say of leaders proves nothing: a node that believed it could be led astray by any peer.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidVersion`] if there is a newer leader, or the grant is of one.
+/// [`ErrorCode::InvalidVersion`] if there is a newer leader, or the grant is of one. [`ErrorCode::UNKNOWN_LEADER`] if the
+/// node's master has not named this one.
 pub fn check_epoch(seen: Epoch, epoch: Epoch, grant: Version) -> Result<(), ErrorCode> {
+    if epoch > seen {
+        return Err(ErrorCode::UNKNOWN_LEADER);
+    }
     let is_old = epoch < seen && !is_broken(Rule::OldLeadersAreRefused);
     match is_old || grant.epoch > epoch {
         true => Err(ErrorCode::InvalidVersion),
@@ -188,11 +193,19 @@ pub fn check_epoch(seen: Epoch, epoch: Epoch, grant: Version) -> Result<(), Erro
     }
 }
 
-/// Whether a drop may be done that the leader of `grant` named, at a node that has `seen` this epoch at least. A later
-/// leader may have been told that the entry is there, and have had it copied: only that one can say what is to go.
-#[must_use]
-pub fn obeys_drop(seen: Epoch, grant: Version) -> bool {
-    grant.epoch >= seen || is_broken(Rule::OldLeadersDropsAreRefused)
+/// Whether a drop may be done that the leader of `grant` named, at a node whose own master has named the epoch `seen`. A
+/// later leader may have been told that the entry is there, and have had it copied: only that one can say what is to go.
+///
+/// # Errors
+/// As [`check_epoch`].
+pub fn check_drop(seen: Epoch, grant: Version) -> Result<(), ErrorCode> {
+    if grant.epoch > seen {
+        return Err(ErrorCode::UNKNOWN_LEADER);
+    }
+    match grant.epoch == seen || is_broken(Rule::OldLeadersDropsAreRefused) {
+        true => Ok(()),
+        false => Err(ErrorCode::InvalidVersion),
+    }
 }
 
 impl SegmentHost for Host {
@@ -211,11 +224,7 @@ impl SegmentHost for Host {
         interrupt: Arc<dyn Interrupt>,
     ) -> Result<WriteTicket, ErrorCode> {
         let segment = self.segment(range.segment)?;
-        if epoch >= limits::HIGHEST_EPOCH {
-            return Err(ErrorCode::InvalidVersion);
-        }
-        self.see_epoch(epoch);
-        let obeys = || check_epoch(self.epoch(), epoch, range.grant).is_ok();
+        let obeys = || check_epoch(self.epoch(), epoch, range.grant);
         segment.begin_write(range, interrupt, self.patience, obeys)
     }
 
@@ -245,10 +254,7 @@ impl SegmentHost for Host {
     fn drop_range(&self, range: &RangeDrop) -> Result<(), ErrorCode> {
         // What had a former id was dropped when it lost that.
         let segment = self.called(range.segment).ok_or(ErrorCode::SegmentNotFound)?;
-        if range.grant.epoch >= limits::HIGHEST_EPOCH {
-            return Err(ErrorCode::InvalidVersion);
-        }
-        let obeys = || obeys_drop(self.epoch(), range.grant);
+        let obeys = || check_drop(self.epoch(), range.grant);
         match segment.id() == range.segment {
             true => segment.drop_entry(range, obeys),
             false => Ok(()),

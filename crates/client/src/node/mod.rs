@@ -22,7 +22,7 @@ mod segment;
 pub use discard::Gone;
 pub use entry::{Entry, EntryState};
 pub use follow::Told;
-pub use host::{Host, check_epoch, obeys_drop};
+pub use host::{Host, check_drop, check_epoch};
 pub use inventory::{Changed, Inventory, Listed};
 pub use ledger::{Begun, Clearance, Held, Ledger};
 pub(crate) use populate::Populating;

@@ -243,20 +243,18 @@ impl Segment {
         &self.frontier
     }
 
-    /// Takes a range, or a part of one, for a writer whose leader `is_obeyed`, and waits, `patience` at most, for older
+    /// Takes a range, or a part of one, for a writer whose leader the node `obeys`, and waits, `patience` at most, for older
     /// writers in it to stop and for those who look at it to let it go.
     pub(super) fn begin_write(
         &self,
         range: &RangeWrite<'_>,
         interrupt: Arc<dyn Interrupt>,
         patience: Duration,
-        is_obeyed: impl Fn() -> bool,
+        obeys: impl Fn() -> Result<(), ErrorCode>,
     ) -> Result<WriteTicket, ErrorCode> {
         let mut books = self.lock();
         // Under the lock: a leader that this node has seen gets an inventory that holds all that older ones let begin.
-        if !is_obeyed() {
-            return Err(ErrorCode::InvalidVersion);
-        }
+        obeys()?;
         if books.id != range.segment {
             return Err(ErrorCode::SegmentNotFound);
         }
@@ -350,17 +348,15 @@ impl Segment {
     /// while the ledger stands still.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidVersion`] if it does not.
+    /// Why it does not.
     pub(super) fn drop_entry(
         &self,
         range: &RangeDrop,
-        obeys: impl FnOnce() -> bool,
+        obeys: impl FnOnce() -> Result<(), ErrorCode>,
     ) -> Result<(), ErrorCode> {
         let RangeDrop { offset, version, grant, .. } = *range;
         let mut books = self.lock();
-        if !obeys() {
-            return Err(ErrorCode::InvalidVersion);
-        }
+        obeys()?;
         let gone = books.ledger.drop_version(offset, version, grant);
         if let Some(kept) = &mut books.kept {
             kept.drop_entries(&gone.dropped, grant);

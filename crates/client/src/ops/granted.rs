@@ -125,7 +125,8 @@ impl Granted {
                 Ok(()) => return,
                 Err(MoveError::Refused(ErrorCode::ObjectReplicaBusy)) => failed.held |= replica,
                 Err(MoveError::Refused(ErrorCode::InvalidVersion)) => failed.outdated |= replica,
-                Err(MoveError::Broken) => {
+                // One that does not hear of the leader for so long is not in touch with it.
+                Err(MoveError::Broken | MoveError::Refused(ErrorCode::UNKNOWN_LEADER)) => {
                     unreachable.push(self.segments[cut.range.segment as usize].id);
                 }
                 Err(_) => {}

@@ -12,7 +12,8 @@ const PAUSES_MS: (u64, u64) = (20, 160);
 /// The result of the end of a put that may have been taken or not.
 pub(super) const UNKNOWN_END: ErrorCode = ErrorCode::RpcFail;
 
-/// Whether a request is to be asked again because its master is only beginning, or has just changed.
+/// Whether a request is to be asked again because its master is only beginning, or has just changed, or because the node
+/// that is asked has not heard of that yet.
 ///
 /// A new leader changes nothing before it knows what the nodes hold, which takes it a second at most. And the end of a put
 /// may be asked for again, whatever became of it: the bytes are in place, and a new leader takes it as the old one did.
@@ -44,13 +45,19 @@ impl Insistence {
             Err(CallError::Unreachable { .. }) => matches!(request, Request::PutEnd { .. }),
             _ => false,
         };
+        let at = self.after_pause(now).filter(|_| is_due)?;
+        self.may_be_taken |= reply.is_err();
+        Some(at)
+    }
+
+    /// When to ask a node again that was asked at `now` and had not met the leader yet; nothing if it had its time.
+    pub fn after_pause(&mut self, now: Tick) -> Option<Tick> {
         let until = *self.until.get_or_insert(now.after_ms(LONGEST_MS));
         let at = now.after_ms(self.pause_ms);
-        if !is_due || at > until {
+        if at > until {
             return None;
         }
         self.pause_ms = (self.pause_ms * 2).min(PAUSES_MS.1);
-        self.may_be_taken |= reply.is_err();
         Some(at)
     }
 

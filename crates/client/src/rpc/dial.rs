@@ -8,7 +8,7 @@ use mooncake_types::{Epoch, ErrorCode};
 use mooncake_wire::{Hello, Kind, Refusal};
 
 use super::connection::Connection;
-use super::masters::{Election, Masters};
+use super::masters::{Election, Incredible, Masters};
 use crate::address::HostPort;
 
 /// How long a master may take to say whether it leads when another is late.
@@ -39,6 +39,9 @@ pub(crate) enum DialError {
     /// Somebody answered and wants nothing to do with this client.
     #[error("{address} refused: {message}")]
     Refused { address: String, code: ErrorCode, message: String },
+    /// A master answered that is not obeyed.
+    #[error("{address}: {why}")]
+    Incredible { address: String, why: Incredible },
 }
 
 impl Dialer {
@@ -129,6 +132,8 @@ impl Dialer {
             Kind::Welcome => {
                 let welcome = mooncake_wire::decode_welcome(&answer.body)
                     .map_err(|error| unreachable(error.to_string()))?;
+                let believed = self.masters.believe(welcome.epoch);
+                believed.map_err(|why| DialError::Incredible { address: address.clone(), why })?;
                 let lost = |error: io::Error| unreachable(error.to_string());
                 connection.set_timeout(self.call_timeout).map_err(lost)?;
                 let master = connection.peer_addr().map_err(lost)?;

@@ -4,13 +4,14 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use mooncake_ha::Coordinator;
+use mooncake_ha::{Coordinator, epoch_of_now};
 use mooncake_memory::Private;
 use mooncake_types::Epoch;
 use mooncake_types::host_port::split;
 
 use super::dial::DialError;
 use crate::address::HostPort;
+use crate::sparing::Sparing;
 
 /// Between two questions to the coordinator; who comes in between is told what the last one was answered.
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(100);
@@ -28,10 +29,22 @@ enum Place {
     Elected(Election),
 }
 
+/// A master named an epoch that no leader can have. A node that obeyed it would obey no other master any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "it leads under epoch {epoch}, far above {known}: it is not obeyed. If it is the right master, restart this process"
+)]
+pub(crate) struct Incredible {
+    epoch: Epoch,
+    known: Epoch,
+}
+
 /// The connections that there are.
 #[derive(Debug, Default)]
 struct Open {
-    /// The highest epoch that a master named.
+    /// The highest epoch that a master named, or that the node's memory remembers; zero before the first.
+    believed: Epoch,
+    /// The highest epoch of a master that was connected to.
     epoch: Epoch,
     connections: Vec<(SocketAddr, Weak<Private<TcpStream>>)>,
 }
@@ -103,6 +116,25 @@ impl Masters {
             // It may be closed already.
             let _ = stream.upgrade().map(|stream| stream.shutdown(Shutdown::Both));
         }
+    }
+
+    /// Takes note of an epoch that a master named. The first is believed, since nothing is known.
+    pub(crate) fn believe(&self, epoch: Epoch) -> Result<(), Incredible> {
+        static REFUSED: Sparing = Sparing::new();
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = match open.believed {
+            Epoch(0) => epoch,
+            believed => believed.max(epoch_of_now()),
+        };
+        if epoch.is_credible(known) {
+            open.believed = open.believed.max(epoch);
+            return Ok(());
+        }
+        let error = Incredible { epoch, known };
+        if let Some(further) = REFUSED.admit(Instant::now()) {
+            tracing::warn!(%error, further, "a master is refused");
+        }
+        Err(error)
     }
 
     /// A connection to a master of this epoch was made. If the epoch is new, those to other masters are of no more use:

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use mooncake_types::{Reply, Request, ScanAction};
+use mooncake_types::{Epoch, Reply, Request, ScanAction};
 
 use super::connection::{CallFailure, Connection};
 use super::dial::Dialer;
@@ -66,13 +66,26 @@ impl Pool {
         if let Reply::Granted { results, .. } = &reply
             && let Some(grant) = results.iter().flatten().next()
         {
-            self.host.see_epoch(grant.version.epoch);
+            self.meet(grant.version.epoch)?;
         }
         let mut idle = self.lock();
         if idle.len() < MAX_IDLE_CONNECTIONS {
             idle.push(connection);
         }
         Ok(reply)
+    }
+
+    /// A master named its epoch. One that is not believed is not obeyed either.
+    fn meet(&self, epoch: Epoch) -> Result<(), CallFailure> {
+        if epoch > self.host.epoch() {
+            self.dialer.masters.believe(epoch).map_err(|why| CallFailure {
+                error: CallError::Protocol { reason: why.to_string() },
+                nothing_sent: false,
+                closed_before_reply: false,
+            })?;
+            self.host.see_epoch(epoch);
+        }
+        Ok(())
     }
 
     /// An idle connection. One that was used lately is not looked at if the request may be sent again anyway.
@@ -94,6 +107,7 @@ impl Pool {
         for address in (0..count).map(|step| (first + step) % count) {
             match self.dialer.dial(address) {
                 Ok((connection, epoch)) => {
+                    // It was believed when it was named.
                     self.host.see_epoch(epoch);
                     self.address.store(address, Ordering::Relaxed);
                     return Ok(connection);

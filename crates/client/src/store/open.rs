@@ -72,6 +72,8 @@ pub(super) fn open(config: StoreConfig) -> Result<(Session, String), OpenError> 
     let http = opening.config.http.as_ref();
     let http = http.map(|address| Http::start(address, Arc::clone(&metrics))).transpose()?;
     let host = Arc::new(Host::new(opening.map_segment()?));
+    // What a named segment remembers; an error would mean that no leader can have it, and nobody is obeyed then.
+    let _ = opening.masters.believe(host.epoch());
     let mut bond = opening.join(&host)?;
     let bound = opening.bind(&bond)?;
     let (hostname, endpoint) = (bound.hostname.clone(), bound.endpoint.clone());

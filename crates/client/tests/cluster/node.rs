@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use mooncake_client::Chance;
 use mooncake_client::membership::{Deed, Lent, Membership};
-use mooncake_client::node::{Changed, Ledger, Listed};
+use mooncake_client::node::{Changed, Ledger, Listed, check_epoch};
 use mooncake_client::ops::CallError;
 use mooncake_meta::{Meta, Shadow};
 use mooncake_types::{
@@ -85,10 +85,7 @@ impl Node {
     }
 
     pub(crate) fn begin(&mut self, epoch: Epoch, range: &RangeWrite<'_>) -> Result<u64, ErrorCode> {
-        if epoch < self.epoch {
-            return Err(ErrorCode::InvalidVersion);
-        }
-        self.epoch = epoch;
+        check_epoch(self.epoch, epoch, range.grant)?;
         let begun = self.ledger.begin(range)?;
         self.interrupted.extend(begun.superseded);
         Ok(begun.ticket)

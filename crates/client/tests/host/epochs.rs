@@ -7,15 +7,20 @@ use std::time::Duration;
 use mooncake_client::Region;
 use mooncake_client::node::{Host, Segment};
 use mooncake_transfer::{Interrupt, SegmentHost};
-use mooncake_types::{
-    Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version, limits,
-};
+use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 const SEGMENT: SegmentId = SegmentId(1);
 
 fn host() -> Host {
     let region = Region::anonymous(1 << 16).expect("a little memory");
     Host::new(vec![Segment::new(SEGMENT, region)])
+}
+
+/// A host whose master has named the first epoch.
+fn led() -> Host {
+    let host = host();
+    host.see_epoch(Epoch(1));
+    host
 }
 
 fn version(epoch: u64, counter: u64) -> Version {
@@ -70,7 +75,7 @@ fn clients_are_told_the_highest_epoch_seen() {
 /// Others may replace what lies there as soon as the master knows that the segment goes.
 #[test]
 fn a_segment_is_not_read_any_more_when_the_master_is_told_that_it_goes() {
-    let host = host();
+    let host = led();
     let written = version(1, 1);
     let ticket = host.begin_write(Epoch(1), &write(written), flag()).expect("it is free");
     host.complete_write(ticket, Vec::new()).expect("nobody else is at work");
@@ -98,7 +103,7 @@ fn put(host: &Host, version: Version, fill: u8) {
 
 #[test]
 fn what_was_written_is_read_until_something_newer_begins() {
-    let host = host();
+    let host = led();
     assert!(host.owns(SEGMENT) && !host.owns(SegmentId(2)));
     put(&host, version(1, 1), 7);
     let ticket = host.begin_read(&read(version(1, 1))).expect("it is there");
@@ -113,16 +118,17 @@ fn what_was_written_is_read_until_something_newer_begins() {
 }
 
 #[test]
-fn only_the_highest_epoch_is_obeyed() {
+fn only_the_epoch_that_the_own_master_named_is_obeyed() {
     let host = host();
     let begin = |epoch, version| {
         let begun = host.begin_write(Epoch(epoch), &write(version), flag());
         begun.map(|ticket| host.abandon_write(ticket))
     };
+    host.see_epoch(Epoch(5));
     assert_eq!(begin(5, version(5, 1)), Ok(()));
-    assert_eq!(host.epoch(), Epoch(5));
     assert_eq!(begin(4, version(4, 9)), Err(ErrorCode::InvalidVersion));
     assert_eq!(begin(5, version(6, 1)), Err(ErrorCode::InvalidVersion), "not yet granted");
+    assert_eq!(begin(8, version(8, 1)), Err(ErrorCode::UNKNOWN_LEADER), "it may come again");
     host.see_epoch(Epoch(8));
     assert_eq!(begin(5, version(5, 2)), Err(ErrorCode::InvalidVersion));
     assert_eq!(begin(8, version(8, 1)), Ok(()));
@@ -132,19 +138,18 @@ fn only_the_highest_epoch_is_obeyed() {
 
 #[test]
 fn segments_that_are_not_here_are_refused() {
-    let host = host();
+    let host = led();
     let elsewhere = SegmentId(9);
     let write = RangeWrite { segment: elsewhere, ..write(version(1, 1)) };
     let begun = host.begin_write(Epoch(1), &write, flag());
     assert_eq!(begun.map(|_| ()), Err(ErrorCode::SegmentNotFound));
     let read = RangeRead { segment: elsewhere, ..read(version(1, 1)) };
     assert_eq!(host.begin_read(&read).map(|_| ()), Err(ErrorCode::ObjectNotFound));
-    assert_eq!(host.epoch(), Epoch(0), "a write that is not for this node says nothing to it");
 }
 
 #[test]
 fn a_newer_writer_interrupts_an_older_one_and_waits_until_it_has_stopped() {
-    let host = host();
+    let host = led();
     let (tell, told) = mpsc::channel();
     let old = host
         .begin_write(Epoch(1), &write(version(1, 1)), Arc::new(Teller(tell)))
@@ -169,7 +174,7 @@ fn a_newer_writer_interrupts_an_older_one_and_waits_until_it_has_stopped() {
 
 #[test]
 fn a_writer_that_does_not_stop_is_not_waited_for_for_ever() {
-    let host = host().with_patience(Duration::from_millis(50));
+    let host = led().with_patience(Duration::from_millis(50));
     let interrupted = flag();
     let old = host
         .begin_write(Epoch(1), &write(version(1, 1)), Arc::clone(&interrupted) as _)
@@ -186,7 +191,7 @@ fn a_writer_that_does_not_stop_is_not_waited_for_for_ever() {
 
 #[test]
 fn a_waiting_writer_makes_way_for_a_still_newer_one() {
-    let host = host();
+    let host = led();
     let (tell, told) = mpsc::channel();
     let (tell_second, told_second) = mpsc::channel();
     let old = host
@@ -219,7 +224,7 @@ fn range(segment: SegmentId, version: Version) -> RangeWrite<'static> {
 
 #[test]
 fn a_segment_that_starts_empty_has_another_id_and_nothing_in_it() {
-    let host = host();
+    let host = led();
     put(&host, version(1, 1), 7);
     assert!(!host.is_empty(SEGMENT));
     let ticket = host.begin_read(&read(version(1, 1))).expect("it is there");
@@ -247,7 +252,7 @@ fn a_segment_that_starts_empty_has_another_id_and_nothing_in_it() {
 
 #[test]
 fn who_was_writing_when_a_segment_started_empty_is_stopped_before_anybody_else_writes_there() {
-    let host = host().with_patience(Duration::from_millis(20));
+    let host = led().with_patience(Duration::from_millis(20));
     let stopped = flag();
     let old = host.begin_write(Epoch(1), &write(version(1, 1)), Arc::clone(&stopped) as _);
     let old = old.expect("it is the first");
@@ -263,7 +268,7 @@ fn who_was_writing_when_a_segment_started_empty_is_stopped_before_anybody_else_w
 /// The later one may have been told before that the entry is there, and have had it copied: only it knows what is to go.
 #[test]
 fn nothing_is_dropped_for_a_leader_before_the_one_that_is_obeyed() {
-    let host = host();
+    let host = led();
     put(&host, version(1, 1), 7);
     let grant = version(1, 9);
     let range = RangeDrop { segment: SEGMENT, offset: 8192, version: version(1, 1), grant };
@@ -275,14 +280,13 @@ fn nothing_is_dropped_for_a_leader_before_the_one_that_is_obeyed() {
     let later = RangeDrop { grant: version(2, 0), ..range };
     assert_eq!(host.drop_range(&later), Ok(()));
     assert!(host.begin_read(&read(version(1, 1))).is_err());
-    let from_nowhere = Version { epoch: limits::HIGHEST_EPOCH, counter: 1 };
-    let range = RangeDrop { grant: from_nowhere, ..range };
-    assert_eq!(host.drop_range(&range), Err(ErrorCode::InvalidVersion));
+    let unknown = RangeDrop { grant: version(3, 0), ..range };
+    assert_eq!(host.drop_range(&unknown), Err(ErrorCode::UNKNOWN_LEADER));
 }
 
 #[test]
 fn entries_in_segments_of_others_are_not_dropped_here() {
-    let host = host();
+    let host = led();
     let drop = RangeDrop {
         segment: SegmentId(9),
         offset: 0,
@@ -292,19 +296,26 @@ fn entries_in_segments_of_others_are_not_dropped_here() {
     assert_eq!(host.drop_range(&drop), Err(ErrorCode::SegmentNotFound));
 }
 
+/// A node that took the epoch of a frame would refuse every grant of its leader from then on, and tell the next leader to
+/// count on from there.
 #[test]
-fn an_epoch_that_nobody_could_lead_after_is_not_believed() {
-    let host = host();
-    let epoch = limits::HIGHEST_EPOCH;
-    let write = write(Version { epoch, counter: 1 });
-    let refused = host.begin_write(epoch, &write, flag());
-    assert_eq!(refused.map(|_| ()), Err(ErrorCode::InvalidVersion));
+fn frames_of_peers_do_not_stop_a_node() {
+    let host = led();
+    for epoch in [2, 1 << 32, (1 << 61) - 1, u64::MAX].map(Epoch) {
+        let wild = Version { epoch, counter: u64::MAX };
+        let refused = host.begin_write(epoch, &write(wild), flag());
+        assert_eq!(refused.map(|_| ()), Err(ErrorCode::UNKNOWN_LEADER), "{epoch}");
+        let version = version(1, 1);
+        let drop = RangeDrop { segment: SEGMENT, offset: 8192, version, grant: wild };
+        assert_eq!(host.drop_range(&drop), Err(ErrorCode::UNKNOWN_LEADER), "{epoch}");
+        assert_eq!(host.epoch(), Epoch(1));
+    }
     put(&host, version(1, 1), 7);
 }
 
 #[test]
 fn a_segment_that_started_empty_many_times_is_still_known_by_its_first_id() {
-    let host = host();
+    let host = led();
     let mut id = SEGMENT;
     for next in 1000..1100 {
         assert!(host.start_empty(id, SegmentId(next)));

@@ -33,6 +33,7 @@ impl Rig {
     fn start() -> Self {
         let region = Region::anonymous(4 << 20).expect("a little memory");
         let host = Arc::new(Host::new(vec![Segment::new(SEGMENT, region)]));
+        host.see_epoch(Epoch(1));
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let (cluster_id, auth_token) = ("cluster".to_owned(), String::new());
         let config =

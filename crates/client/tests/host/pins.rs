@@ -16,7 +16,9 @@ const PATIENCE: Duration = Duration::from_millis(400);
 
 fn host() -> Host {
     let region = Region::anonymous(1 << 16).expect("a little memory");
-    Host::new(vec![Segment::new(SEGMENT, region.emptied_at_end())])
+    let host = Host::new(vec![Segment::new(SEGMENT, region.emptied_at_end())]);
+    host.see_epoch(Epoch(1));
+    host
 }
 
 fn version(counter: u64) -> Version {

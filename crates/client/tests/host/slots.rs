@@ -24,6 +24,7 @@ fn host() -> (Host, SharedSegment, SlotReader) {
     let region = Region::anonymous(STEP * STEPS).expect("a little memory");
     let host = Host::new(vec![Segment::new(SEGMENT, region)])
         .with_patience(std::time::Duration::from_millis(1));
+    host.see_epoch(EPOCH);
     let shared = host.share(SEGMENT).expect("it is shared");
     let table = shared.slots.descriptor().try_clone_to_owned().expect("a descriptor");
     let reader = SlotReader::received(&table, STEP * STEPS).expect("it is a table");
@@ -131,6 +132,7 @@ fn a_segment_that_is_taken_back_is_closed_for_those_who_mapped_it() {
     for end in ends {
         let region = Region::anonymous(STEP).expect("a little memory").emptied_at_end();
         let host = Host::new(vec![Segment::new(SEGMENT, region)]);
+        host.see_epoch(EPOCH);
         let shared = host.share(SEGMENT).expect("it is shared");
         let table = shared.slots.descriptor().try_clone_to_owned().expect("a descriptor");
         let reader = SlotReader::received(&table, STEP).expect("it is a table");

@@ -2,6 +2,7 @@
 
 mod faults;
 mod get_session;
+mod hostile;
 mod http;
 mod master;
 mod open;

@@ -144,7 +144,7 @@ impl Cluster {
     /// Makes the leader's key, if there is none and the record is as it was found.
     fn take(&self, claim: &Claim, found: &Found, lease: i64) -> Result<Taken, CoordinatorError> {
         let Keys { leader, record: record_key, .. } = &*self.keys;
-        let record = self.keys.decode_record(found.record.as_ref())?.succeed(claim.at_least);
+        let record = self.keys.decode_record(found.record.as_ref())?.succeed(claim.now);
         let text = self.keys.encode_record(&record)?;
         let seat = claim.seat(record.epoch());
         let seen = found.record.as_ref().map_or(0, |found| found.mod_revision);

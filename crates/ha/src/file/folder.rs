@@ -198,7 +198,7 @@ impl Folder {
         if previous.epoch().0 >= epoch {
             return Ok(Claimed::Held(None));
         }
-        let record = previous.succeed(Epoch(epoch));
+        let record = previous.under(Epoch(epoch));
         self.write_record(epoch, &record)?;
         let asked_at = Instant::now();
         match tenure.renew() {
@@ -236,8 +236,8 @@ impl Backend for Folder {
             fs::write(self.record_path(NOBODY), []).map_err(|error| self.failed(error))?;
         }
         let Some(previous) = self.newest_record(u64::MAX)? else { return Ok(Claimed::Held(None)) };
-        let above = listing.highest().max(previous.epoch().0) + 1;
-        let epoch = above.max(claim.at_least.0);
+        let known = Epoch(listing.highest()).max(previous.epoch());
+        let epoch = known.next(claim.now).0;
         let made = self.make_claim(claim, epoch).map_err(|error| self.failed(error))?;
         let Some(file) = made else { return Ok(Claimed::Held(None)) };
         self.take(FileTenure::new(self.clone(), file, epoch))

@@ -102,7 +102,7 @@ mod tests {
     }
 
     fn claim(token: &str) -> Claim {
-        Claim { address: "a:1".to_owned(), token: token.to_owned(), at_least: Epoch(1) }
+        Claim { address: "a:1".to_owned(), token: token.to_owned(), now: Epoch(1) }
     }
 
     fn won(claimed: Result<Claimed, CoordinatorError>) -> Won {

@@ -88,7 +88,7 @@ impl Lease {
         let api = &self.place.api;
         let is_new = found.is_none();
         let mut object = found.unwrap_or_else(|| Object::new(&api.namespace, &api.name));
-        let record = self.place.decode_record(&object)?.succeed(claim.at_least);
+        let record = self.place.decode_record(&object)?.succeed(claim.now);
         let seat = claim.seat(record.epoch());
         object.set_seat(&seat, self.options.ttl_seconds());
         object.set_record(&self.place.encode_record(&record)?);

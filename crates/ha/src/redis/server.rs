@@ -213,7 +213,7 @@ impl Backend for Server {
             return Ok(Claimed::Held(Some(seat.view())));
         }
         let (stamp, text) = self.keys.stored()?;
-        let record = self.keys.decode_record(text.as_deref())?.succeed(claim.at_least);
+        let record = self.keys.decode_record(text.as_deref())?.succeed(claim.now);
         let text = self.keys.encode_record(&record)?;
         let seat = claim.seat(record.epoch());
         let ttl_ms = self.options.ttl.as_millis().to_string();

@@ -39,12 +39,28 @@ fn the_record_outlives_a_single_master() {
 fn epochs_grow_though_the_clock_is_behind() {
     let (_folder, path) = place();
     let first = open(&path);
-    let ahead = Epoch(first.epoch().0 * 2);
+    let ahead = Epoch(first.epoch().0 + (1 << 31));
     first.apply(&[Change::RaiseEpoch(ahead)]).expect("a file");
     drop(first);
     for round in 1..4 {
         assert_eq!(open(&path).epoch(), Epoch(ahead.0 + round));
     }
+}
+
+/// What is once in the record stays there: every later leader would count on from it.
+#[test]
+fn an_epoch_from_nowhere_does_not_go_into_the_record() {
+    let (_folder, path) = place();
+    let first = open(&path);
+    let member = Change::Join(SegmentId(1));
+    for wild in [first.epoch().0 + (1 << 33), (1 << 61) - 1, u64::MAX] {
+        first.apply(&[Change::RaiseEpoch(Epoch(wild)), member]).expect("a file");
+        assert_eq!(first.record().epoch(), first.epoch(), "{wild}");
+    }
+    assert_eq!(first.record().members().len(), 1, "the rest is written");
+    let epoch = first.epoch();
+    drop(first);
+    assert!(open(&path).epoch().0 < epoch.0 + (1 << 32));
 }
 
 #[test]

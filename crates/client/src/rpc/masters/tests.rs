@@ -197,3 +197,22 @@ fn who_waits_for_a_silent_leader_leaves_it_when_another_leads() {
     assert!(matches!(reply, Err(CallError::TimedOut { .. })), "{reply:?}");
     assert!((timeout..LONG / 4).contains(&took), "{took:?}");
 }
+
+/// A node that obeyed it would obey no other master any more.
+#[test]
+fn a_master_whose_epoch_is_from_nowhere_is_not_obeyed() {
+    let (wild, good) = (master(Some((1 << 61) + 1)), master(Some(9)));
+    let dialer = dialer(listed(&[wild, good]));
+    assert_eq!(epoch(&dialer, 1), Ok(Epoch(9)));
+    let refused = epoch(&dialer, 0).expect_err("it is from nowhere");
+    assert!(matches!(refused, DialError::Incredible { .. }), "{refused}");
+    assert!(refused.to_string().contains("restart this process"), "{refused}");
+    assert_eq!(epoch(&dialer, 1), Ok(Epoch(9)), "the other one is");
+}
+
+/// An older version may have written it into the record: the cluster counts on from there.
+#[test]
+fn the_first_epoch_that_a_process_is_told_is_believed() {
+    let wild = master(Some((1 << 61) + 1));
+    assert_eq!(epoch(&dialer(listed(&[wild])), 0), Ok(Epoch((1 << 61) + 1)));
+}

@@ -1,0 +1,142 @@
+//! Peers that say what no leader said.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use mooncake_types::{
+    ClientId, Epoch, ErrorCode, MountOutcome, MountSegment, RangeDrop, RangeWrite, Reply, Request,
+    SegmentId, Version,
+};
+use mooncake_wire::{Hello, Kind, PROTOCOL_VERSION, Role};
+
+use crate::master::{CLUSTER, Master, TOKEN, read_frame};
+use crate::rig::{content, get, open, put};
+
+const WILD: Epoch = Epoch((1 << 61) - 1);
+
+/// A connection after the handshake, on which anything can be said.
+struct Peer(TcpStream);
+
+impl Peer {
+    fn meet(address: &str) -> Self {
+        let stream = TcpStream::connect(address).expect("it is served");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket has this option");
+        let mut peer = Self(stream);
+        let hello = Hello {
+            protocol_version: PROTOCOL_VERSION,
+            cluster_id: CLUSTER.to_owned(),
+            role: Role::Node,
+            client: ClientId(99),
+            auth_token: TOKEN.to_owned(),
+        };
+        let (kind, _) = peer.ask(|out| mooncake_wire::encode_hello(out, 1, &hello), &[]);
+        assert_eq!(kind, Kind::Welcome);
+        peer
+    }
+
+    fn ask(&mut self, encode: impl FnOnce(&mut Vec<u8>), payload: &[u8]) -> (Kind, Vec<u8>) {
+        let mut out = Vec::new();
+        encode(&mut out);
+        out.extend_from_slice(payload);
+        self.0.write_all(&out).expect("it listens");
+        let (header, body) = read_frame(&mut self.0).expect("it answers");
+        (header.kind, body)
+    }
+
+    fn mount(&mut self, id: SegmentId, seen_epoch: Epoch) -> Reply {
+        let mount = MountSegment {
+            id,
+            name: "peer",
+            endpoint: "127.0.0.1:9",
+            len: 1 << 20,
+            seen_epoch,
+            is_empty: true,
+            run: 1,
+        };
+        self.request(&Request::MountSegment(mount))
+    }
+
+    fn request(&mut self, request: &Request<'_>) -> Reply {
+        let (kind, body) = self.ask(|out| mooncake_wire::encode_request(out, 2, request), &[]);
+        assert_eq!(kind, Kind::Reply);
+        mooncake_wire::decode_reply(body.into()).expect("it is a reply")
+    }
+}
+
+fn segment_of(master: &Master) -> (SegmentId, String) {
+    master.with_meta(|meta| {
+        let segment = &meta.segments()[0];
+        (segment.id, segment.endpoint.to_string())
+    })
+}
+
+/// The node took the epoch, and every leader after that counted on from it.
+#[test]
+fn a_frame_with_an_epoch_from_nowhere_does_not_stop_the_pool() {
+    let master = Master::start_recorded();
+    let _node = open(&master, 16 << 20);
+    let client = open(&master, 0);
+    assert_eq!(put(&client, "before", 500, 1), Ok(()));
+    let (segment, endpoint) = segment_of(&master);
+    let mut peer = Peer::meet(&endpoint);
+    let wild = Version { epoch: WILD, counter: 1 };
+    let (offset, version) = (1 << 20, wild);
+    let range = RangeWrite {
+        segment,
+        offset,
+        entry_len: 100,
+        from: 0,
+        len: 100,
+        key: "wild",
+        version,
+        grant: wild,
+        object_len: 100,
+        object_offset: 0,
+        attributes: &[],
+    };
+    let unknown = || vec![Err(ErrorCode::UNKNOWN_LEADER)];
+    let write = |out: &mut Vec<u8>| mooncake_wire::encode_write(out, 2, WILD, &[range]);
+    let (_, body) = peer.ask(write, &[0; 104]);
+    assert_eq!(mooncake_wire::decode_write_reply(&body), Ok(unknown()));
+    let range = RangeDrop { segment, offset: 0, version, grant: wild };
+    let drop = |out: &mut Vec<u8>| mooncake_wire::encode_drop(out, 3, &[range]);
+    let (_, body) = peer.ask(drop, &[]);
+    assert_eq!(mooncake_wire::decode_drop_reply(&body), Ok(unknown()));
+    let mut at_master = Peer::meet(&master.address());
+    assert_eq!(at_master.mount(SegmentId(99), WILD), Reply::Done(Err(ErrorCode::InvalidVersion)));
+    assert_eq!(master.with_meta(|meta| meta.epoch()), Epoch(7));
+    assert_eq!(put(&client, "after", 500, 1), Ok(()));
+    let master = master.fail(|_| {});
+    assert_eq!(put(&client, "under the next", 500, 1), Ok(()));
+    for key in ["before", "after", "under the next"] {
+        assert_eq!(get(&client, key), Ok(content(key, 500)), "{key}");
+    }
+    assert_eq!(master.with_meta(|meta| meta.epoch()), Epoch(8));
+}
+
+/// A leader that meets a node which has obeyed another leads on under a higher epoch. The others hear of it with their
+/// heartbeats, and clients may be there before.
+#[test]
+fn a_put_that_reaches_a_node_before_its_leader_does_is_done_a_little_later() {
+    let master = Master::start();
+    let _nodes = [open(&master, 16 << 20), open(&master, 16 << 20)];
+    let client = open(&master, 0);
+    for round in 1..6 {
+        let seen = Epoch(7 + round * 1_000);
+        let mut at_master = Peer::meet(&master.address());
+        let id = SegmentId(99 + u128::from(round));
+        assert_eq!(at_master.mount(id, seen), Reply::Mounted(MountOutcome::Ready));
+        // Nothing is to go there.
+        let unmount = Request::UnmountSegment { id, grace_ms: 0 };
+        assert_eq!(at_master.request(&unmount), Reply::Done(Ok(())));
+        assert_eq!(master.with_meta(|meta| meta.epoch()), Epoch(seen.0 + 1));
+        let begun = Instant::now();
+        for number in 0..4 {
+            let key = format!("key {round} {number}");
+            assert_eq!(put(&client, &key, 500, 2), Ok(()), "{key}");
+            assert_eq!(get(&client, &key), Ok(content(&key, 500)), "{key}");
+        }
+        println!("round {round}: {:?}", begun.elapsed());
+    }
+}

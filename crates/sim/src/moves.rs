@@ -1,0 +1,53 @@
+//! What a transfer moves, and where to.
+
+use mooncake_client::ops::{Deposit, Discard, Fetch};
+use mooncake_types::{Epoch, SegmentId};
+
+use crate::extents::{Content, Extents, Piece};
+use crate::key::number_of;
+use crate::net::Site;
+
+/// What moves.
+pub(crate) enum What {
+    Read { fetch: Fetch, pieces: Vec<Piece> },
+    Write { epoch: Epoch, deposit: Deposit<'static>, payload: Vec<Piece> },
+    Drop(Discard),
+}
+
+impl What {
+    pub(crate) fn segment(&self) -> SegmentId {
+        match self {
+            Self::Read { fetch, .. } => fetch.range.segment,
+            Self::Write { deposit, .. } => deposit.range.segment,
+            Self::Drop(discard) => discard.range.segment,
+        }
+    }
+
+    /// The site at which it is served: its endpoint.
+    pub(crate) fn peer(&self) -> Site {
+        let endpoint = match self {
+            Self::Read { fetch, .. } => &fetch.endpoint,
+            Self::Write { deposit, .. } => &deposit.endpoint,
+            Self::Drop(discard) => &discard.endpoint,
+        };
+        let number = endpoint.strip_prefix("host:").and_then(|number| number.parse().ok());
+        Site::Member(number.expect("an endpoint of this run"))
+    }
+}
+
+/// The bytes to be written: those that were read for the item before, or the object's own.
+pub(crate) fn payload(deposit: &Deposit<'_>, buffers: &[Extents]) -> Vec<Piece> {
+    let (range, buffer) = (&deposit.range, &buffers[deposit.position]);
+    if !buffer.is_empty() {
+        return buffer.read(deposit.at, range.len);
+    }
+    let (key, version, grant) = (number_of(range.key), range.version, range.grant);
+    let content = Content { key, version, at: range.object_offset + range.from, grant };
+    vec![Piece { len: range.len, content: Some(content) }]
+}
+
+pub(crate) fn part_of(pieces: &[Piece], from: u64, len: u64) -> Vec<Piece> {
+    let mut whole = Extents::default();
+    whole.write(0, pieces);
+    whole.read(from, len)
+}
