@@ -10,6 +10,17 @@ const MAX_ANSWER_BYTES: u64 = 16 << 20;
 const DEFAULT_PORT: u16 = 9003;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What is asked of an admin server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+    /// JSON, or nothing.
+    pub(crate) body: &'a str,
+    /// The pool's, if it has one.
+    pub(crate) auth_token: &'a str,
+}
+
 /// Why the admin server gave no usable answer.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AdminError {
@@ -28,7 +39,7 @@ pub(crate) fn beside(master: &str) -> String {
 
 /// The body of `GET path` at `address` (host:port).
 pub(crate) fn get(address: &str, path: &str) -> Result<String, AdminError> {
-    let (head, body) = fetch(address, "GET", path, "")?;
+    let (head, body) = fetch(address, &Asked { method: "GET", path, ..Asked::default() })?;
     if status_of(&head) == Some(200) {
         Ok(body)
     } else {
@@ -37,19 +48,15 @@ pub(crate) fn get(address: &str, path: &str) -> Result<String, AdminError> {
     }
 }
 
-/// The status and the body of the answer to a request with a JSON body, which is empty for a GET.
-pub(crate) fn call(
-    address: &str,
-    method: &str,
-    path: &str,
-    body: &str,
-) -> Result<(u16, String), AdminError> {
-    let (head, body) = fetch(address, method, path, body)?;
+/// The status and the body of the answer.
+pub(crate) fn call(address: &str, asked: &Asked<'_>) -> Result<(u16, String), AdminError> {
+    let (head, body) = fetch(address, asked)?;
     match status_of(&head) {
         Some(status) => Ok((status, body)),
         None => {
             let status = head.lines().next().unwrap_or_default().to_owned();
-            Err(AdminError::Refused { address: address.to_owned(), path: path.to_owned(), status })
+            let (address, path) = (address.to_owned(), asked.path.to_owned());
+            Err(AdminError::Refused { address, path, status })
         }
     }
 }
@@ -71,24 +78,18 @@ pub(crate) fn metric(text: &str, name: &str) -> Option<u64> {
 }
 
 /// The head and the body of an answer.
-fn fetch(
-    address: &str,
-    method: &str,
-    path: &str,
-    body: &str,
-) -> Result<(String, String), AdminError> {
-    let answer =
-        exchange(address, method, path, body).map_err(|error| AdminError::Unreachable {
-            address: address.to_owned(),
-            path: path.to_owned(),
-            reason: error.to_string(),
-        })?;
+fn fetch(address: &str, asked: &Asked<'_>) -> Result<(String, String), AdminError> {
+    let answer = exchange(address, asked).map_err(|error| AdminError::Unreachable {
+        address: address.to_owned(),
+        path: asked.path.to_owned(),
+        reason: error.to_string(),
+    })?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     Ok((head.to_owned(), body.to_owned()))
 }
 
 /// HTTP/1.0, so that the body ends where the connection does.
-fn exchange(address: &str, method: &str, path: &str, body: &str) -> io::Result<String> {
+fn exchange(address: &str, asked: &Asked<'_>) -> io::Result<String> {
     let socket = address
         .to_socket_addrs()?
         .next()
@@ -96,17 +97,26 @@ fn exchange(address: &str, method: &str, path: &str, body: &str) -> io::Result<S
     let mut stream = TcpStream::connect_timeout(&socket, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
-    let about = match body {
-        "" => String::new(),
-        body => {
-            format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len())
-        }
-    };
-    let head = format!("{method} {path} HTTP/1.0\r\nHost: {address}\r\n{about}\r\n");
-    stream.write_all(format!("{head}{body}").as_bytes())?;
+    stream.write_all(text_of(address, asked)?.as_bytes())?;
     let mut answer = Vec::new();
     stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+fn text_of(address: &str, asked: &Asked<'_>) -> io::Result<String> {
+    let Asked { method, path, body, auth_token } = asked;
+    let mut text = format!("{method} {path} HTTP/1.0\r\nHost: {address}\r\n");
+    if auth_token.contains(char::is_control) {
+        let reason = "the auth token holds a control character, which no HTTP header can";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+    }
+    if !auth_token.is_empty() {
+        text += &format!("Authorization: Bearer {auth_token}\r\n");
+    }
+    if !body.is_empty() {
+        text += &format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    }
+    Ok(format!("{text}\r\n{body}"))
 }
 
 #[cfg(test)]
@@ -126,6 +136,18 @@ mod tests {
             stream.write_all(answer.as_bytes()).unwrap();
         });
         address
+    }
+
+    #[test]
+    fn a_token_goes_with_the_request_if_there_is_one() {
+        let asked = Asked { method: "POST", path: "/a", body: "{}", auth_token: "secret" };
+        let about = "Content-Type: application/json\r\nContent-Length: 2\r\n";
+        for (auth_token, header) in [("", ""), ("secret", "Authorization: Bearer secret\r\n")] {
+            let text = text_of("m:1", &Asked { auth_token, ..asked }).unwrap();
+            let head = "POST /a HTTP/1.0\r\nHost: m:1\r\n";
+            assert_eq!(text, format!("{head}{header}{about}\r\n{{}}"));
+        }
+        assert!(text_of("m:1", &Asked { auth_token: "a\r\nb: c", ..asked }).is_err());
     }
 
     #[test]

@@ -72,6 +72,11 @@ pub(crate) trait Tenure: fmt::Debug + Send + Sync {
     /// calls come one after the other.
     fn write(&self, record: &Record) -> Result<(), CoordinatorError>;
 
+    /// Longest text of a record that the place takes, in bytes.
+    fn limit_bytes(&self) -> usize {
+        usize::MAX
+    }
+
     /// Gives the place back.
     fn resign(&self) -> Result<(), CoordinatorError>;
 }

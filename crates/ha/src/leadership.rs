@@ -246,6 +246,9 @@ impl Leadership {
         let mut next = record.clone();
         let believed = changes.iter().filter(|&&change| self.believes(change));
         believed.for_each(|&change| next.apply(change));
+        if next.members().len() > record.members().len() {
+            self.refuse_if_full(&next)?;
+        }
         let was_valid = self.is_valid();
         let was_known = self.shared.is_record_known.swap(false, Ordering::AcqRel);
         let written = self.shared.tenure.write(&next);
@@ -275,6 +278,20 @@ impl Leadership {
             tracing::warn!(%epoch, %known, "an epoch from nowhere does not go into the record");
         }
         is_credible
+    }
+
+    /// Members are taken only while there is room left to mark some of them behind: no removal could be acknowledged
+    /// otherwise.
+    fn refuse_if_full(&self, next: &Record) -> Result<(), CoordinatorError> {
+        let limit_bytes = self.shared.tenure.limit_bytes();
+        let (len_bytes, limit_bytes) = (next.about_bytes(), limit_bytes - limit_bytes / 32);
+        match len_bytes <= limit_bytes {
+            true => Ok(()),
+            false => {
+                let place = "the membership record".to_owned();
+                Err(CoordinatorError::Full { place, len_bytes, limit_bytes })
+            }
+        }
     }
 
     fn lock_record(&self) -> MutexGuard<'_, Record> {

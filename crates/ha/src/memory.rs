@@ -1,5 +1,5 @@
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,8 @@ const PLACE: &str = "memory";
 pub struct MemoryStore {
     places: Arc<Mutex<Places>>,
     is_unreachable: Arc<AtomicBool>,
+    /// Longest record that is taken, in bytes; zero: any.
+    limit_bytes: Arc<AtomicUsize>,
     /// Held while calls get no answer at all.
     gate: Arc<Mutex<()>>,
 }
@@ -41,6 +43,11 @@ impl MemoryStore {
     /// Whether calls are answered; at first they are.
     pub fn set_reachable(&self, is_reachable: bool) {
         self.is_unreachable.store(!is_reachable, Ordering::SeqCst);
+    }
+
+    /// Takes no longer records than this, in bytes.
+    pub fn set_limit(&self, limit_bytes: usize) {
+        self.limit_bytes.store(limit_bytes, Ordering::SeqCst);
     }
 
     /// The same store by another way, which is reachable whatever becomes of this one.
@@ -201,7 +208,18 @@ impl Tenure for Held {
 
     fn write(&self, record: &Record) -> Result<(), CoordinatorError> {
         let text = record.encode(&self.options.cluster_id);
+        let (len_bytes, limit_bytes) = (text.len(), self.limit_bytes());
+        if len_bytes > limit_bytes {
+            return Err(CoordinatorError::Full { place: PLACE.to_owned(), len_bytes, limit_bytes });
+        }
         self.with(|place| place.record = Some(text.into_bytes()))
+    }
+
+    fn limit_bytes(&self) -> usize {
+        match self.store.limit_bytes.load(Ordering::SeqCst) {
+            0 => usize::MAX,
+            limit_bytes => limit_bytes,
+        }
     }
 
     fn resign(&self) -> Result<(), CoordinatorError> {

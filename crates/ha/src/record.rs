@@ -9,6 +9,12 @@ const FORMAT: &str = "mooncake-membership";
 /// The layout of the text.
 const LAYOUT: u32 = 1;
 
+/// Of the text, but for the ids: more than there ever are.
+const HEAD_BYTES: usize = 1024;
+
+/// An id in the text: 32 digits in quotes, and a comma.
+const ID_BYTES: usize = 35;
+
 /// A segment whose content counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
@@ -101,6 +107,12 @@ impl Record {
     #[must_use]
     pub fn member(&self, segment: SegmentId) -> Option<Member> {
         self.members.get(&segment).map(|&behind| Member { segment, behind })
+    }
+
+    /// About how long its text is, in bytes.
+    pub(crate) fn about_bytes(&self) -> usize {
+        let ids = self.members.len() + self.members.values().filter(|&&behind| behind).count();
+        HEAD_BYTES + ids * ID_BYTES
     }
 
     /// Takes one step.

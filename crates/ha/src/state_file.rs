@@ -103,8 +103,18 @@ impl Tenure for StateFile {
     }
 
     fn write(&self, record: &Record) -> Result<(), CoordinatorError> {
-        let place = self.path.display();
-        self.replace(record).map_err(|error| CoordinatorError::unavailable(place, error))
+        let place = self.path.display().to_string();
+        self.replace(record).map_err(|error| match error.kind() {
+            ErrorKind::FileTooLarge => {
+                let (len_bytes, limit_bytes) = (record.about_bytes(), MAX_FILE_BYTES);
+                CoordinatorError::Full { place, len_bytes, limit_bytes }
+            }
+            _ => CoordinatorError::unavailable(place, error),
+        })
+    }
+
+    fn limit_bytes(&self) -> usize {
+        MAX_FILE_BYTES
     }
 
     fn resign(&self) -> Result<(), CoordinatorError> {

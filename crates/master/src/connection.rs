@@ -231,8 +231,12 @@ impl Connection {
             prepared = shell.prepare(segment) => prepared,
             () = shell.stopped() => return Err(End::Closed),
         };
-        if let Err(NotRecorded) = prepared {
-            let reply = Reply::Done(Err(ErrorCode::PersistentFail));
+        if let Err(error) = prepared {
+            let code = match error {
+                NotRecorded::Late => ErrorCode::PersistentFail,
+                NotRecorded::Full => ErrorCode::UnavailableInCurrentStatus,
+            };
+            let reply = Reply::Done(Err(code));
             mooncake_wire::encode_reply(&mut self.output, request_id, &reply);
             return Ok(());
         }

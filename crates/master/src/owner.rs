@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use mooncake_ha::Change;
-use mooncake_meta::{Meta, Notice};
+use mooncake_meta::{Meta, Notice, Remnant, RemnantCursor};
 use mooncake_types::{
-    ClientId, DrainId, DrainOrder, ErrorCode, MountSegment, Reply, Request, Scan, Tick,
-    limits,
+    ClientId, DrainId, DrainOrder, Epoch, ErrorCode, MountSegment, Reply, Request, Scan, Tick,
+    Version, limits,
 };
 
 use crate::clock::Clock;
@@ -248,6 +248,21 @@ impl Owner {
         let canceled = self.meta.cancel_drain(now, id);
         self.drain_log.note(now, &mut self.meta);
         canceled
+    }
+
+    /// See [`Meta::look_for_remnants`]; of what went in the term that began under this epoch.
+    pub(crate) fn look_for_remnants(
+        &mut self,
+        term: Epoch,
+        newest: Version,
+        from: RemnantCursor,
+    ) -> Result<Remnant, ErrorCode> {
+        self.refuse_if_suspended()?;
+        if self.meta.began_under() != term {
+            return Err(ErrorCode::UnavailableInCurrentStatus);
+        }
+        let now = self.clock.tick(Instant::now());
+        Ok(self.meta.look_for_remnants(now, newest, (from, SCAN_PAGE_OBJECTS as usize)))
     }
 
     fn refuse_if_suspended(&self) -> Result<(), ErrorCode> {

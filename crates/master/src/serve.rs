@@ -71,7 +71,8 @@ impl Master {
         let (followed, following) = watch::channel(Followed::default());
         let followed = Rc::new(followed);
         let state = State { asker: asker.clone(), standing: seat.standing(), following };
-        let admin = Server::start("admin-http", admin, admin::router(state), Limits::default())?;
+        let router = admin::router(state, &config.auth_token);
+        let admin = Server::start("admin-http", admin, router, Limits::default())?;
         let metadata = metadata.map(|listener| serve_metadata(listener, registry)).transpose()?;
         let listener = TcpListener::from_std(rpc)?;
         if config.report_metrics {

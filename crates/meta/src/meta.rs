@@ -165,6 +165,12 @@ impl Meta {
         meta
     }
 
+    /// The epoch under which this leader began.
+    #[must_use]
+    pub fn began_under(&self) -> Epoch {
+        self.began_under
+    }
+
     /// The epoch under which grants are given.
     #[must_use]
     pub fn epoch(&self) -> Epoch {

@@ -41,6 +41,11 @@ impl Leaving {
         Some(self.by_version.get(&version)?.0)
     }
 
+    /// The oldest version that is leaving.
+    pub(crate) fn oldest(&self) -> Option<Version> {
+        self.by_version.first_key_value().map(|(&version, _)| version)
+    }
+
     /// All of it is named by a leader with this newest grant from now on.
     pub(crate) fn name_again(&mut self, grant: Version) {
         self.by_version.values_mut().for_each(|(_, since)| *since = grant);

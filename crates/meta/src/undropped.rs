@@ -308,7 +308,7 @@ impl Meta {
     }
 
     /// The newest grant that an entry can have been written under, if it is undropped and must be waited for.
-    fn must_be_dropped(&mut self, slot: u32, place: Place) -> Option<Version> {
+    pub(crate) fn must_be_dropped(&mut self, slot: u32, place: Place) -> Option<Version> {
         let entry = self.undropped.get(slot, place)?;
         if !self.segments[slot].in_sight {
             self.leave_behind(slot);

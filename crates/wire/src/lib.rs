@@ -70,7 +70,7 @@ pub use follow::{
 };
 pub use handshake::{
     Expected, Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Welcome, decode_hello,
-    decode_refusal, decode_welcome, encode_hello, encode_refusal, encode_welcome,
+    decode_refusal, decode_welcome, encode_hello, encode_refusal, encode_welcome, same_secret,
 };
 pub use header::{FrameError, HEADER_LEN, Header, Kind, MAX_HANDSHAKE_BODY_BYTES};
 pub use in_place::{

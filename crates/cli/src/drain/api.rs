@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::args::DrainArgs;
-use crate::admin;
+use crate::admin::{self, Asked};
 
 /// A job that was created or canceled.
 #[derive(Debug, Deserialize)]
@@ -67,11 +67,13 @@ pub(super) struct Masters {
     addresses: Vec<String>,
     /// The one that answered last.
     current: usize,
+    /// Theirs, if they have one.
+    auth_token: String,
 }
 
 impl Masters {
-    pub(super) fn at(addresses: &[String]) -> Masters {
-        Masters { addresses: addresses.to_vec(), current: 0 }
+    pub(super) fn at(addresses: &[String], auth_token: String) -> Masters {
+        Masters { addresses: addresses.to_vec(), current: 0, auth_token }
     }
 
     /// Creates a job and gives its id.
@@ -103,7 +105,8 @@ impl Masters {
     ) -> Result<T, ApiError> {
         let mut last = ApiError::Absent("no address of a master is given".to_owned());
         for _ in 0..self.addresses.len() {
-            last = match ask(&self.addresses[self.current], method, path, body) {
+            let asked = Asked { method, path, body, auth_token: &self.auth_token };
+            last = match ask(&self.addresses[self.current], &asked) {
                 Err(error @ ApiError::Absent(_)) => error,
                 answer => return answer,
             };
@@ -121,17 +124,12 @@ fn plain(job: &str) -> Result<&str, ApiError> {
     }
 }
 
-fn ask<T: for<'de> Deserialize<'de>>(
-    address: &str,
-    method: &str,
-    path: &str,
-    body: &str,
-) -> Result<T, ApiError> {
-    let (status, text) = admin::call(address, method, path, body)
-        .map_err(|error| ApiError::Absent(error.to_string()))?;
+fn ask<T: for<'de> Deserialize<'de>>(address: &str, asked: &Asked<'_>) -> Result<T, ApiError> {
+    let (status, text) =
+        admin::call(address, asked).map_err(|error| ApiError::Absent(error.to_string()))?;
     match status {
         200 => serde_json::from_str(&text).map_err(|error| {
-            let place = format!("http://{address}{path}");
+            let place = format!("http://{address}{}", asked.path);
             ApiError::Strange(format!("{place} answered what is not expected: {error}"))
         }),
         503 => Err(ApiError::Absent(format!("the master at {address} does not lead"))),

@@ -31,6 +31,12 @@ pub(super) struct DrainArgs {
         alias = "master-http"
     )]
     pub(super) master_http: Vec<String>,
+    /// The --auth_token of the masters, if they have one [default: MOONCAKE_AUTH_TOKEN].
+    #[arg(long, value_name = "TOKEN", alias = "auth-token")]
+    pub(super) auth_token: Option<String>,
+    /// A file that holds this word [default: MOONCAKE_AUTH_TOKEN_FILE].
+    #[arg(long, value_name = "PATH", alias = "auth-token-file")]
+    pub(super) auth_token_file: Option<String>,
     /// Segments to move to, with commas between them [default: any that has room].
     #[arg(long, value_name = "SEGMENT", value_delimiter = ',', alias = "target-segments")]
     pub(super) target_segments: Vec<String>,

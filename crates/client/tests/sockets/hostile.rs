@@ -4,9 +4,10 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use mooncake_memory::crc32c;
 use mooncake_types::{
-    ClientId, Epoch, ErrorCode, MountOutcome, MountSegment, RangeDrop, RangeWrite, Reply, Request,
-    SegmentId, Version,
+    ClientId, Epoch, ErrorCode, MountSegment, RangeDrop, RangeWrite, Reply, Request, SegmentId,
+    Version,
 };
 use mooncake_wire::{Hello, Kind, PROTOCOL_VERSION, Role};
 
@@ -97,7 +98,9 @@ fn a_frame_with_an_epoch_from_nowhere_does_not_stop_the_pool() {
     };
     let unknown = || vec![Err(ErrorCode::UNKNOWN_LEADER)];
     let write = |out: &mut Vec<u8>| mooncake_wire::encode_write(out, 2, WILD, &[range]);
-    let (_, body) = peer.ask(write, &[0; 104]);
+    // A small range is taken only if its checksum is right.
+    let payload = [&[0; 100][..], &crc32c(&[0; 100]).to_le_bytes()].concat();
+    let (_, body) = peer.ask(write, &payload);
     assert_eq!(mooncake_wire::decode_write_reply(&body), Ok(unknown()));
     let range = RangeDrop { segment, offset: 0, version, grant: wild };
     let drop = |out: &mut Vec<u8>| mooncake_wire::encode_drop(out, 3, &[range]);
@@ -126,7 +129,8 @@ fn a_put_that_reaches_a_node_before_its_leader_does_is_done_a_little_later() {
         let seen = Epoch(7 + round * 1_000);
         let mut at_master = Peer::meet(&master.address());
         let id = SegmentId(99 + u128::from(round));
-        assert_eq!(at_master.mount(id, seen), Reply::Mounted(MountOutcome::Ready));
+        let mounted = at_master.mount(id, seen);
+        assert!(matches!(mounted, Reply::Mounted(_)), "{mounted:?}");
         // Nothing is to go there.
         let unmount = Request::UnmountSegment { id, grace_ms: 0 };
         assert_eq!(at_master.request(&unmount), Reply::Done(Ok(())));

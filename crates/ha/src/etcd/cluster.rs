@@ -12,7 +12,7 @@ use crate::seat::Seat;
 use crate::{CoordinatorError, LeaderView, Options, Record};
 
 /// Largest record that is written, in bytes. A member takes requests of 1.5 MiB unless it is told otherwise.
-const MAX_RECORD_BYTES: usize = 1 << 20;
+pub(super) const MAX_RECORD_BYTES: usize = 1 << 20;
 
 /// Longest pause between two questions: they are cheap.
 const QUICK_POLL: Duration = Duration::from_millis(50);

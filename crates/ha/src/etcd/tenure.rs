@@ -150,6 +150,10 @@ impl Tenure for Tenancy {
         Err(CoordinatorError::unavailable("etcd", "the record changes all the time"))
     }
 
+    fn limit_bytes(&self) -> usize {
+        super::cluster::MAX_RECORD_BYTES
+    }
+
     fn resign(&self) -> Result<(), CoordinatorError> {
         self.keys.revoke(self.hold().lease)
     }

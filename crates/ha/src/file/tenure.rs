@@ -59,6 +59,10 @@ impl Tenure for FileTenure {
         self.then_look_up(|| self.folder.write_record(self.epoch, record))
     }
 
+    fn limit_bytes(&self) -> usize {
+        super::folder::MAX_RECORD_BYTES
+    }
+
     fn resign(&self) -> Result<(), CoordinatorError> {
         self.file.remove().map_err(|error| self.folder.failed(error))
     }

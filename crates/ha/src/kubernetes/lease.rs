@@ -9,7 +9,7 @@ use crate::backend::{Backend, Claim, Claimed, Won};
 use crate::{AddressError, CoordinatorError, LeaderView, Options, Record};
 
 /// Largest record that is written, in bytes: the API server takes 256 KiB of annotations.
-const MAX_RECORD_BYTES: usize = 240 << 10;
+pub(super) const MAX_RECORD_BYTES: usize = 240 << 10;
 
 /// A Lease object that masters contend for.
 #[derive(Debug)]

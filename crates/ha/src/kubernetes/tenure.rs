@@ -89,6 +89,10 @@ impl Tenure for Tenancy {
         self.change(Some(&text), Object::renew)
     }
 
+    fn limit_bytes(&self) -> usize {
+        super::lease::MAX_RECORD_BYTES
+    }
+
     fn resign(&self) -> Result<(), CoordinatorError> {
         match self.change(None, Object::clear_seat) {
             Err(CoordinatorError::Deposed { .. }) => Ok(()),

@@ -13,7 +13,7 @@ use crate::seat::Seat;
 use crate::{CoordinatorError, LeaderView, Options, Record};
 
 /// Largest record that is written, in bytes.
-const MAX_RECORD_BYTES: usize = 2 << 20;
+pub(super) const MAX_RECORD_BYTES: usize = 2 << 20;
 
 /// Connections that are kept for further calls.
 const MAX_IDLE: usize = 4;

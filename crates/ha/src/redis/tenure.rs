@@ -86,6 +86,10 @@ impl Tenure for Tenancy {
         Err(self.keys.always_changing())
     }
 
+    fn limit_bytes(&self) -> usize {
+        super::server::MAX_RECORD_BYTES
+    }
+
     fn resign(&self) -> Result<(), CoordinatorError> {
         self.keys.run(script::RESIGN, &[&self.seat.encode()]).map(|_| ())
     }

@@ -29,6 +29,12 @@ impl Failure {
         Failure { status: StatusCode::BAD_REQUEST, code: ErrorCode::InvalidParams, message }
     }
 
+    /// It is not known that whoever asks may do so.
+    pub(super) fn unauthorized(message: impl Into<String>) -> Failure {
+        let (status, code) = (StatusCode::UNAUTHORIZED, ErrorCode::IllegalClient);
+        Failure { status, code, message: message.into() }
+    }
+
     /// What was asked for is not there.
     pub(super) fn not_found(code: ErrorCode, message: impl Into<String>) -> Failure {
         Failure { status: StatusCode::NOT_FOUND, code, message: message.into() }
@@ -43,6 +49,11 @@ impl Failure {
     /// Things do not stand so that this could be done.
     pub(super) fn conflict(code: ErrorCode, message: impl Into<String>) -> Failure {
         Failure { status: StatusCode::CONFLICT, code, message: message.into() }
+    }
+
+    /// It was done, but not all who have to have confirmed it.
+    pub(super) fn unconfirmed(code: ErrorCode, message: impl Into<String>) -> Failure {
+        Failure { status: StatusCode::GATEWAY_TIMEOUT, code, message: message.into() }
     }
 
     /// The master cannot do this.

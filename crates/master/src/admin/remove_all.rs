@@ -2,14 +2,16 @@
 
 use axum::Json;
 use axum::extract::State as Extract;
-use mooncake_types::{ClientId, ErrorCode, Reply, Request, Scan, ScanAction};
+use mooncake_meta::{Remnant, RemnantCursor};
+use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, Scan, ScanAction, Version};
 use serde::Serialize;
-use tokio::time::{Duration, Instant, sleep_until};
+use tokio::time::{Duration, Instant, sleep, sleep_until};
 
 use super::error::Failure;
 use super::parameters::Parameters;
 use super::server::State;
-use crate::owner::SCAN_PAGE_OBJECTS;
+use crate::ask::NotServing;
+use crate::owner::{Owner, SCAN_PAGE_OBJECTS};
 
 #[derive(Serialize)]
 pub(super) struct Removed {
@@ -17,7 +19,14 @@ pub(super) struct Removed {
     removed_count: u64,
 }
 
-/// Removes all objects, leased ones only with `force`, page by page. The answer comes when no client can read them.
+/// How long nodes have to drop what was removed, once no client can read it: they hear of it with their next heartbeat.
+const NODES_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Between two questions whether they have.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Removes all objects, leased ones only with `force`, page by page. The answer comes when no client can read them, and no
+/// later leader find them.
 pub(super) async fn remove_all(
     Extract(state): Extract<State>,
     parameters: Parameters,
@@ -28,6 +37,17 @@ pub(super) async fn remove_all(
             format!("there is no tenant {tenant}: tenants are not supported in this build");
         return Err(Failure::not_found(ErrorCode::TenantNotRegistered, message));
     }
+    let term = state.asker.ask(|owner| owner.meta.began_under()).await?;
+    let (removed_count, gone_at) = remove_pages(&state, force).await?;
+    let newest = state.asker.ask(|owner| owner.meta.newest_version()).await?;
+    // Until the leases are over clients may read what they have routes to, and their nodes hold it.
+    sleep_until(gone_at).await;
+    await_nodes(&state, (term, newest), removed_count).await?;
+    Ok(Json(Removed { success: true, removed_count }))
+}
+
+/// Gives how many objects were removed, and when the last lease on one is over.
+async fn remove_pages(state: &State, force: bool) -> Result<(u64, Instant), Failure> {
     let (mut removed_count, mut next) = (0, Some(0));
     let mut gone_at = Instant::now();
     while let Some(cursor) = next {
@@ -52,7 +72,43 @@ pub(super) async fn remove_all(
             other => unreachable!("a scan is answered by a page, not by {other:?}"),
         }
     }
-    // The master cannot have nodes drop anything: until the leases are over, clients may read what they have routes to.
-    sleep_until(gone_at).await;
-    Ok(Json(Removed { success: true, removed_count }))
+    Ok((removed_count, gone_at))
+}
+
+/// Waits until the nodes have dropped what went up to this version.
+async fn await_nodes(
+    state: &State,
+    (term, newest): (Epoch, Version),
+    removed_count: u64,
+) -> Result<(), Failure> {
+    let unconfirmed = |code, why: &str| {
+        Failure::unconfirmed(
+            code,
+            format!(
+                "{removed_count} objects were removed, but {why}: they may be back under another leader"
+            ),
+        )
+    };
+    let give_up_at = Instant::now() + NODES_PATIENCE;
+    let mut from = RemnantCursor::default();
+    loop {
+        let look = move |owner: &mut Owner| owner.look_for_remnants(term, newest, from);
+        let looked = match state.asker.ask(look).await {
+            Ok(looked) => looked,
+            Err(NotServing) => Err(ErrorCode::UnavailableInCurrentMode),
+        };
+        match looked {
+            Ok(Remnant::None) => return Ok(()),
+            Ok(Remnant::From(next)) if next != from => from = next,
+            Ok(Remnant::From(_)) if Instant::now() >= give_up_at => {
+                let why = "not all nodes have said in time that they dropped them";
+                return Err(unconfirmed(ErrorCode::RpcTimeout, why));
+            }
+            Ok(Remnant::From(_)) => sleep(LOOK).await,
+            Err(code) => {
+                let why = "this master leads no more, before all nodes had dropped them";
+                return Err(unconfirmed(code, why));
+            }
+        }
+    }
 }

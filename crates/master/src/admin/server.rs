@@ -1,9 +1,13 @@
+use std::sync::Arc;
+
 use axum::Router;
 use axum::http::{Method, Uri};
+use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use mooncake_types::ErrorCode;
 use tokio::sync::watch;
 
+use super::authorize::authorize;
 use super::error::Failure;
 use super::{drains, health, keys, prometheus, remove_all, segments};
 use crate::ask::Asker;
@@ -19,9 +23,16 @@ pub(crate) struct State {
     pub(crate) following: watch::Receiver<Followed>,
 }
 
-/// What the admin server answers.
-pub(crate) fn router(state: State) -> Router {
+/// What the admin server answers. What changes something needs the token, unless that is empty.
+pub(crate) fn router(state: State, auth_token: &str) -> Router {
+    let auth_token: Arc<str> = auth_token.into();
+    let changes = Router::new()
+        .route("/api/v1/drain_jobs", post(drains::create))
+        .route("/api/v1/drain_jobs/cancel", post(drains::cancel))
+        .route("/api/v1/remove_all", post(remove_all::remove_all))
+        .route_layer(from_fn_with_state(auth_token, authorize));
     Router::new()
+        .merge(changes)
         .route("/metrics", get(prometheus::metrics))
         .route("/metrics/summary", get(prometheus::summary))
         .route("/health", get(health::health))
@@ -35,10 +46,7 @@ pub(crate) fn router(state: State) -> Router {
         .route("/get_segments_detail", get(segments::get_segments_detail))
         .route("/query_segment", get(segments::query_segment))
         .route("/api/v1/segments/status", get(segments::status))
-        .route("/api/v1/drain_jobs", post(drains::create))
         .route("/api/v1/drain_jobs/query", get(drains::query))
-        .route("/api/v1/drain_jobs/cancel", post(drains::cancel))
-        .route("/api/v1/remove_all", post(remove_all::remove_all))
         .fallback(async |uri: Uri| {
             Failure::not_found(ErrorCode::InvalidParams, format!("there is no {}", uri.path()))
         })

@@ -34,8 +34,14 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// A change that was asked for is not known to be in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the membership record cannot be written")]
-pub(crate) struct NotRecorded;
+pub(crate) enum NotRecorded {
+    /// It may be in it, or may come into it.
+    #[error("the membership record cannot be written")]
+    Late,
+    /// It is not, and will not be.
+    #[error("the membership record has no room for another segment")]
+    Full,
+}
 
 /// The master stops, and what was under way is not known to be in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,14 +99,14 @@ impl Recorder {
     pub(crate) async fn record(&self, changes: Vec<Change>) -> Result<(), NotRecorded> {
         // Whoever comes now would wait in vain, and what they ask would pile up.
         if self.lateness.is_hopeless() {
-            return Err(NotRecorded);
+            return Err(NotRecorded::Late);
         }
         let (done, written) = oneshot::channel();
         self.ask(Entry { changes, waiter: Some((done, Instant::now())) });
         // The thread may be held up in a write that says nothing at all.
         match timeout(PATIENCE, written).await {
             Ok(Ok(result)) => result,
-            _ => Err(NotRecorded),
+            _ => Err(NotRecorded::Late),
         }
     }
 
@@ -180,15 +186,52 @@ impl Writer {
             let entries = due.iter().take_while(fits).count().max(1);
             let changes: Vec<Change> =
                 due[..entries].iter().flat_map(|entry| entry.changes.iter().cloned()).collect();
-            self.apply(&changes)?;
+            match self.apply(&changes) {
+                Err(CoordinatorError::Full { .. }) => self.write_what_fits(due, entries)?,
+                applied => {
+                    applied?;
+                    due.drain(..entries).for_each(|entry| self.announce(entry));
+                }
+            }
             if self.pause > FIRST_PAUSE {
                 info!("the membership record can be written again");
                 self.pause = FIRST_PAUSE;
             }
             self.lateness.end();
-            due.drain(..entries).for_each(|entry| self.announce(entry));
         }
         Ok(())
+    }
+
+    /// Writes these entries one by one, since together they do not fit: a segment that finds no room is refused, and keeps
+    /// nobody else waiting.
+    fn write_what_fits(
+        &self,
+        due: &mut Vec<Entry>,
+        entries: usize,
+    ) -> Result<(), CoordinatorError> {
+        let (mut left, mut outcome) = (Vec::new(), Ok(()));
+        for mut entry in due.drain(..entries).collect::<Vec<_>>() {
+            // What comes after a failure is not tried: it may be the coordinator that fails.
+            let is_over = matches!(&outcome, Err(error) if !is_full(error));
+            if is_over {
+                left.push(entry);
+                continue;
+            }
+            match (self.apply(&entry.changes), entry.waiter.take()) {
+                (Ok(()), waiter) => self.announce(Entry { waiter, ..entry }),
+                (Err(error), Some((waiter, _))) if is_full(&error) => {
+                    error!(%error, "a segment is refused: no other can join before one has left");
+                    // An error means that it waits no more.
+                    let _ = waiter.send(Err(NotRecorded::Full));
+                }
+                (Err(error), waiter) => {
+                    left.push(Entry { waiter, ..entry });
+                    outcome = Err(error);
+                }
+            }
+        }
+        due.splice(0..0, left);
+        outcome
     }
 
     fn apply(&self, changes: &[Change]) -> Result<(), CoordinatorError> {
@@ -211,6 +254,10 @@ impl Writer {
             None => _ = self.recorded.send(entry.changes),
         }
     }
+}
+
+fn is_full(error: &CoordinatorError) -> bool {
+    matches!(error, CoordinatorError::Full { .. })
 }
 
 /// Collects what is asked: waits for it if nothing is due yet, and only for a pause if something failed. False if nothing
@@ -239,7 +286,7 @@ fn is_patient(entry: &mut Entry) -> bool {
     match entry.waiter.take_if(|(_, since)| since.elapsed() > PATIENCE) {
         Some((waiter, _)) => {
             // An error means that it waits no more.
-            let _ = waiter.send(Err(NotRecorded));
+            let _ = waiter.send(Err(NotRecorded::Late));
             false
         }
         None => true,
@@ -320,7 +367,7 @@ mod tests {
         store.set_reachable(false);
         run(async {
             recorder.note(vec![join(1)]);
-            assert_eq!(recorder.record(vec![join(2)]).await, Err(NotRecorded));
+            assert_eq!(recorder.record(vec![join(2)]).await, Err(NotRecorded::Late));
             assert!(recorded.is_empty());
             store.set_reachable(true);
             assert_eq!(recorded.recv().await, Some(vec![join(1)]));
@@ -338,13 +385,13 @@ mod tests {
         let lateness = recorder.lateness();
         let stall = store.stall();
         run(async {
-            assert_eq!(recorder.record(vec![join(1)]).await, Err(NotRecorded));
+            assert_eq!(recorder.record(vec![join(1)]).await, Err(NotRecorded::Late));
             while !lateness.is_hopeless() {
                 tokio::time::sleep(LOOK).await;
             }
             let begun = Instant::now();
             for id in 2..100 {
-                assert_eq!(recorder.record(vec![join(id)]).await, Err(NotRecorded));
+                assert_eq!(recorder.record(vec![join(id)]).await, Err(NotRecorded::Late));
             }
             assert!(begun.elapsed() < PATIENCE, "they were not even asked for");
         });
@@ -364,9 +411,44 @@ mod tests {
         let recorder = Recorder::start(&term, send).expect("a thread");
         store.depose("test");
         run(async {
-            assert_eq!(recorder.record(vec![join(1)]).await, Err(NotRecorded));
+            assert_eq!(recorder.record(vec![join(1)]).await, Err(NotRecorded::Late));
             term.tenure.over().await;
         });
         assert!(!term.tenure.holds(Instant::now()));
+    }
+
+    /// It was tried for ever, and nothing that came after it was written.
+    #[test]
+    fn a_segment_for_which_the_record_has_no_room_is_refused_and_others_go_on() {
+        let store = MemoryStore::default();
+        let term = term(&store);
+        let (send, mut recorded) = mpsc::unbounded_channel();
+        let recorder = Recorder::start(&term, send).expect("a thread");
+        store.set_limit(2_000);
+        run(async {
+            let mut id = 0;
+            let refused = loop {
+                id += 1;
+                assert!(id < 100, "the record never was full");
+                match recorder.record(vec![join(id)]).await {
+                    Ok(()) => {}
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(refused, NotRecorded::Full);
+            // What does not make it longer is written, and there is room to say who is behind.
+            let change = |change: Change| vec![change];
+            let behind = change(Change::MarkBehind(SegmentId(1)));
+            let strike = vec![Change::Strike(SegmentId(2)), Change::Strike(SegmentId(3))];
+            recorder.note(behind.clone());
+            assert_eq!(recorder.record(vec![join(id)]).await, Err(NotRecorded::Full));
+            assert_eq!(recorded.recv().await, Some(behind));
+            recorder.note(strike.clone());
+            assert_eq!(recorded.recv().await, Some(strike));
+            assert_eq!(recorder.record(vec![join(id)]).await, Ok(()), "some have left");
+            assert!(!recorder.lateness().is_hopeless());
+        });
+        let known = members(&term);
+        assert!(known.contains(&1) && !known.contains(&2), "{known:?}");
     }
 }

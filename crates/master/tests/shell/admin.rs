@@ -1,9 +1,14 @@
 //! The admin HTTP server of a running master.
 
-use mooncake_types::{Reply, Request};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use mooncake_types::{RangeDrop, Reply, Request, SegmentId};
 use serde_json::json;
 
-use crate::support::{Running, get, http, start};
+use crate::support::{PATIENCE, Rpc, Running, get, http, start};
 
 /// A master with two segments under one name, one under another, and two objects.
 fn filled() -> Running {
@@ -120,9 +125,90 @@ fn segments() {
     );
 }
 
+/// Drops what the master names to client 1, until this is dropped.
+struct Node {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Node {
+    fn start(master: &Running) -> Self {
+        let mut rpc = master.connect(1);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let of_thread = Arc::clone(&is_over);
+        let thread = thread::spawn(move || {
+            let mut dropped = Vec::new();
+            while !of_thread.load(Ordering::SeqCst) {
+                dropped = fetch_drops(&mut rpc, std::mem::take(&mut dropped));
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        Self { is_over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the node shows in the test that waited for it.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn fetch_drops(rpc: &mut Rpc, dropped: Vec<RangeDrop>) -> Vec<RangeDrop> {
+    match rpc.ask(&Request::FetchDrops { dropped, limit: 100 }) {
+        Reply::Drops(drops) => drops,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// It answered before, and a leader after it found what was removed.
+#[test]
+fn remove_all_answers_when_the_nodes_have_dropped_what_went() {
+    let master = filled();
+    let admin = master.admin;
+    let answer = thread::spawn(move || http(admin, "POST", "/api/v1/remove_all"));
+    let mut node = master.connect(1);
+    let begun = Instant::now();
+    let mut named = Vec::new();
+    while named.len() < 2 {
+        named = fetch_drops(&mut node, Vec::new());
+        assert!(begun.elapsed() < PATIENCE, "nothing is to be dropped");
+    }
+    let last = named.pop().expect("there are two");
+    fetch_drops(&mut node, named);
+    // One more question to the owner than the answer would have needed.
+    assert_eq!(get(admin, "/get_all_keys").body, "");
+    assert!(!answer.is_finished(), "one is still there");
+    fetch_drops(&mut node, vec![last]);
+    let answer = answer.join().expect("it is answered");
+    assert_eq!((answer.status, answer.json()["removed_count"].as_u64()), (200, Some(2)));
+}
+
+/// It starts empty if it comes back: nobody has to wait for it.
+#[test]
+fn remove_all_does_not_wait_for_a_node_that_is_out_of_sight() {
+    let master = start();
+    let mut node = master.connect(1);
+    node.mount(5, "node-a", 1 << 20);
+    node.put(&["one"], 4096);
+    node.ask(&Request::Ping { segments: vec![SegmentId(5)], unreachable: vec![] });
+    drop(node);
+    let begun = Instant::now();
+    while get(master.admin, "/get_segments_detail").json()["segments"][0]["in_sight"] == true {
+        assert!(begun.elapsed() < PATIENCE, "it is in sight");
+    }
+    let answer = http(master.admin, "POST", "/api/v1/remove_all");
+    assert_eq!((answer.status, answer.json()["removed_count"].as_u64()), (200, Some(1)));
+    assert!(begun.elapsed() < PATIENCE);
+}
+
 #[test]
 fn remove_all_skips_what_is_leased_unless_forced() {
     let master = filled();
+    let _node = Node::start(&master);
     let mut rpc = master.connect(1);
     rpc.ask(&Request::GetReplicaList { keys: vec!["one"] });
     let remove = |query: &str| http(master.admin, "POST", &format!("/api/v1/remove_all{query}"));

@@ -4,7 +4,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use crate::support::{Running, dial, get, random, start};
+use mooncake_master::Config;
+
+use crate::support::{Running, config, dial, get, random, start, start_with};
 
 /// Sends `bytes` as a whole conversation and gives what came back until the end of the connection.
 fn converse(master: &Running, bytes: &[u8]) -> String {
@@ -138,4 +140,52 @@ fn random_bytes_harm_nobody() {
         assert!(answer.is_empty() || status(&answer).is_some(), "{bytes:?}: {answer}");
     }
     master.assert_serves();
+}
+
+/// Whoever reached the port could empty the pool of a master whose token they did not know.
+#[test]
+fn what_changes_something_needs_the_token_and_looking_does_not() {
+    let token = "a token";
+    let master = start_with(Config { auth_token: token.to_owned(), ..config() });
+    let ask = |method: &str, path: &str, header: &str, body: &str| {
+        let len = body.len();
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
+        let request = format!("{head}Content-Length: {len}\r\n{header}\r\n{body}");
+        let mut stream = dial(master.admin);
+        stream.write_all(request.as_bytes()).expect("the server reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("the server answers and closes");
+        (status(&answer), answer)
+    };
+    let wrong = [
+        "",
+        "Authorization: \r\n",
+        "Authorization: Bearer\r\n",
+        "Authorization: Bearer \r\n",
+        "Authorization: Bearer a toke\r\n",
+        "Authorization: Bearer a tokens\r\n",
+        "Authorization: Basic a token\r\n",
+        "Authorization: Bearer \u{e9}\u{e9}\r\n",
+        "Authorisation: Bearer a token\r\n",
+    ];
+    let job = r#"{"segments":["none"]}"#;
+    for (path, body, known) in [
+        ("/api/v1/remove_all", "", 200),
+        ("/api/v1/drain_jobs", job, 404),
+        ("/api/v1/drain_jobs/cancel?job_id=1-1", "", 404),
+    ] {
+        for header in wrong {
+            let (status, answer) = ask("POST", path, header, body);
+            assert_eq!(status, Some(401), "{path} {header:?}");
+            assert!(answer.contains("auth token") && answer.contains("-601"), "{answer}");
+        }
+        for header in ["Authorization: Bearer a token\r\n", "authorization: bearer a token\r\n"] {
+            let (status, answer) = ask("POST", path, header, body);
+            assert_eq!(status, Some(known), "{answer}");
+        }
+    }
+    for path in ["/health", "/metrics", "/get_all_keys", "/api/v1/drain_jobs/query?job_id=1-1"] {
+        let (status, answer) = ask("GET", path, "", "");
+        assert!(matches!(status, Some(200 | 404)), "{answer}");
+    }
 }

@@ -1,6 +1,6 @@
 //! What nodes are still to drop.
 
-use mooncake_meta::Config;
+use mooncake_meta::{Config, Remnant, RemnantCursor};
 use mooncake_types::{
     CreateTask, Epoch, ErrorCode, MountOutcome, MountSegment, Pong, RangeDrop, Reply, Request,
     Scan, ScanAction, ScanPage, SegmentId, TaskKind, Version,
@@ -192,4 +192,47 @@ fn a_leader_that_outranks_another_names_again_what_is_not_beneath_a_put() {
     world.advance(1_000);
     assert!(named(&mut world).iter().all(|(_, epoch)| *epoch == after));
     world.check();
+}
+
+/// Looks as the master does that waits, until it would have to wait.
+fn look(world: &mut World, newest: Version, limit: usize) -> Remnant {
+    let mut from = RemnantCursor::default();
+    loop {
+        match world.meta.look_for_remnants(world.now, newest, (from, limit)) {
+            Remnant::From(next) if next != from => from = next,
+            remnant => return remnant,
+        }
+    }
+}
+
+/// The master answered before, and a leader after it found all that was removed.
+#[test]
+fn a_removal_of_many_is_over_when_the_nodes_have_dropped_what_went() {
+    for limit in [1, 2, 100] {
+        let mut world = pool(3, 64 * KIB);
+        for put in 0..5 {
+            world.put(&format!("k{put}"), KIB).unwrap();
+        }
+        world.get("k1").unwrap();
+        let all =
+            Scan { pattern: None, action: ScanAction::Remove { force: true }, cursor: 0, limit: 9 };
+        let Reply::Scanned(page) = world.ask(BOB, &Request::Scan(all)) else { panic!("no page") };
+        assert_eq!(page.removed, 5);
+        let newest = world.meta.newest_version();
+        assert!(matches!(look(&mut world, newest, limit), Remnant::From(_)), "one is leased");
+        world.advance(Config::default().lease_ttl_ms);
+        ping(&mut world);
+        assert!(matches!(look(&mut world, newest, limit), Remnant::From(_)));
+        // What is put and goes later is nobody's business.
+        world.put("later", KIB).unwrap();
+        world.remove("later", false).unwrap();
+        let fetch = Request::FetchDrops { dropped: vec![], limit: 100 };
+        let Reply::Drops(drops) = world.ask(ALICE, &fetch) else { panic!("no drops") };
+        for range in drops.iter().filter(|range| range.version <= newest) {
+            assert!(matches!(look(&mut world, newest, limit), Remnant::From(_)), "{range:?}");
+            let dropped = vec![*range];
+            world.ask(ALICE, &Request::FetchDrops { dropped, limit: 0 });
+        }
+        assert_eq!(look(&mut world, newest, limit), Remnant::None, "pages of {limit}");
+    }
 }

@@ -1,0 +1,57 @@
+//! Whether a removal that the master does by itself is over: the nodes hear of it with their heartbeats, and drop what went.
+
+use mooncake_types::{Tick, Version};
+
+use crate::Meta;
+use crate::undropped::Place;
+
+/// What is left at nodes of what went up to some version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remnant {
+    /// Nothing: no later leader finds any of it.
+    None,
+    /// A node still holds some. It is to be looked for again from here on, later if that is where this look began.
+    From(RemnantCursor),
+}
+
+/// Where a look begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemnantCursor {
+    slot: u32,
+    offset: u64,
+}
+
+impl Meta {
+    /// The newest version that was granted so far.
+    #[must_use]
+    pub fn newest_version(&self) -> Version {
+        self.newest_grant()
+    }
+
+    /// Looks at up to `limit` entries for what is left of versions up to `newest`. Nodes out of sight are marked behind
+    /// rather than waited for.
+    pub fn look_for_remnants(
+        &mut self,
+        now: Tick,
+        newest: Version,
+        (from, limit): (RemnantCursor, usize),
+    ) -> Remnant {
+        self.advance(now);
+        // What readers may have routes to becomes undropped when their leases are over.
+        if self.leaving.oldest().is_some_and(|version| version <= newest) {
+            return Remnant::From(from);
+        }
+        let RemnantCursor { slot, offset } = from;
+        let mut page: Vec<(u32, Place)> =
+            self.undropped.from(slot, offset).take(limit + 1).collect();
+        let next = if page.len() > limit { page.pop() } else { None };
+        for (slot, place) in page {
+            if place.1 <= newest && self.must_be_dropped(slot, place).is_some() {
+                return Remnant::From(RemnantCursor { slot, offset: place.0 });
+            }
+        }
+        next.map_or(Remnant::None, |(slot, (offset, _))| {
+            Remnant::From(RemnantCursor { slot, offset })
+        })
+    }
+}
