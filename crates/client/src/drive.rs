@@ -1,16 +1,16 @@
+use std::mem::Discriminant;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mooncake_memory::SliceList;
-use mooncake_transfer::{DropOp, Paths, ReadOp, TransferError, Transport, View, WriteOp};
-use mooncake_types::{Epoch, ErrorCode, RangeWrite, Reply, Request, SegmentId, Tick};
+use mooncake_transfer::{DropOp, Paths, ReadOp, Source, TransferError, Transport, View, WriteOp};
+use mooncake_types::{Epoch, ErrorCode, LogLimiter, RangeWrite, Reply, Request, SegmentId, Tick};
 
 use crate::clock::Clock;
 use crate::heartbeat::Heartbeat;
-use crate::metrics::{Extent, Metrics};
+use crate::metrics::{Extent, Fetched, Metrics};
 use crate::ops::{CallError, Deposit, Discard, Fetch, Insistence, MoveError, Op, Step};
 use crate::rpc::Pool;
-use crate::sparing::Sparing;
 
 /// Where the bytes of the items of a batch come from or go to.
 pub(crate) trait Memory {
@@ -34,7 +34,7 @@ enum Room {
     There,
     Missing,
     /// It is seen where it lies.
-    NotNeeded,
+    NotNeeded(Source),
 }
 
 /// The ways to the master and to the nodes that operations are run over.
@@ -106,32 +106,35 @@ impl Ways<'_> {
         let mut views = if memory.takes_views() { self.show(&fetches) } else { Vec::new() };
         let mut ops = Vec::with_capacity(fetches.len());
         let mut rooms = Vec::with_capacity(fetches.len());
-        let mut seen = 0;
         for (index, fetch) in fetches.into_iter().enumerate() {
             let Fetch { position, endpoint, range, at, object_len } = fetch;
             if let Some(view) = views.get_mut(index).and_then(Option::take) {
-                seen += range.len;
                 memory.take_view(position, view);
-                rooms.push(Room::NotNeeded);
+                let source = self.paths.source_shown(range.segment);
+                rooms.push((position, range.len, Room::NotNeeded(source)));
                 continue;
             }
             let dst = memory.part(position, at, range.len, object_len);
-            rooms.push(if dst.is_some() { Room::There } else { Room::Missing });
+            let room = if dst.is_some() { Room::There } else { Room::Missing };
+            rooms.push((position, range.len, room));
             ops.extend(dst.map(|dst| ReadOp { endpoint, range, dst }));
         }
-        let results = self.paths.read(&ops);
-        let moved = seen + bytes_moved(ops.iter().map(|op| op.range.len), &results);
-        if let Some(metrics) = self.metrics {
-            metrics.on_read(extent, moved, started.elapsed());
-        }
+        let results = self.paths.read_from(&ops);
         self.report(ops.iter().map(|op| op.range.segment), &results);
         let mut results = results.into_iter().map(|result| result.map_err(why));
-        let of_room = |room| match room {
-            Room::There => results.next().expect("one result per range"),
-            Room::Missing => Err(MoveError::Refused(ErrorCode::BufferOverflow)),
-            Room::NotNeeded => Ok(()),
+        let of_room = |(position, len, room)| {
+            let result = match room {
+                Room::There => results.next().expect("one result per range"),
+                Room::Missing => Err(MoveError::Refused(ErrorCode::BufferOverflow)),
+                Room::NotNeeded(source) => Ok(source),
+            };
+            Fetched { position, len, result }
         };
-        rooms.into_iter().map(of_room).collect()
+        let fetched: Vec<Fetched> = rooms.into_iter().map(of_room).collect();
+        if let Some(metrics) = self.metrics {
+            metrics.on_read(extent, &fetched, started.elapsed());
+        }
+        fetched.into_iter().map(|it| it.result.map(|_| ())).collect()
     }
 
     fn write(
@@ -189,10 +192,10 @@ impl Ways<'_> {
     }
 
     /// Tells the master which of these segments could not be reached.
-    fn report(
+    fn report<T>(
         &self,
         segments: impl Iterator<Item = SegmentId>,
-        results: &[Result<(), TransferError>],
+        results: &[Result<T, TransferError>],
     ) {
         let Some(heartbeat) = self.heartbeat else { return };
         let failed = segments.zip(results).filter(|(_, result)| is_out_of_reach(result));
@@ -204,7 +207,7 @@ impl Ways<'_> {
 }
 
 /// Whether the node did not answer. One that did answer is not lost, whatever it said.
-fn is_out_of_reach(result: &Result<(), TransferError>) -> bool {
+fn is_out_of_reach<T>(result: &Result<T, TransferError>) -> bool {
     use TransferError::{Deserted, TimedOut, Unreachable};
     matches!(result, Err(Unreachable { .. } | Deserted { .. } | TimedOut { .. }))
 }
@@ -233,17 +236,32 @@ fn why(error: TransferError) -> MoveError {
 
 /// A range that is elsewhere by now, or refused, is a part of what operations do; anything else is what somebody looks for.
 fn log_transfer(error: &TransferError) {
-    static FAILED: Sparing = Sparing::new();
+    static FAILED: LogLimiter<Cause> = LogLimiter::new();
     match error {
         TransferError::Stale | TransferError::Refused(_) => {
             tracing::debug!(%error, "a range was not moved");
         }
         _ => {
-            if let Some(further) = FAILED.admit(Instant::now()) {
+            if let Some(further) = FAILED.admit(cause(error), Instant::now()) {
                 tracing::warn!(%error, further, "a range was not moved");
             }
         }
     }
+}
+
+/// What failed, and at which node.
+type Cause = (Discriminant<TransferError>, Option<Arc<str>>);
+
+fn cause(error: &TransferError) -> Cause {
+    let endpoint = match error {
+        TransferError::Unreachable { endpoint, .. }
+        | TransferError::Deserted { endpoint }
+        | TransferError::TimedOut { endpoint }
+        | TransferError::Corrupt { endpoint }
+        | TransferError::Protocol { endpoint, .. } => Some(Arc::clone(endpoint)),
+        TransferError::Stale | TransferError::Refused(_) | TransferError::BadMemory { .. } => None,
+    };
+    (std::mem::discriminant(error), endpoint)
 }
 
 fn log_call(error: &CallError) {

@@ -12,6 +12,7 @@ use mooncake_types::{
 
 use crate::clock::Clock;
 use crate::membership::{Deed, Lent, Membership};
+use crate::metrics::Metrics;
 use crate::node::{Changed, Host, Inventory, Listed};
 use crate::ops::CallError;
 use crate::reports::Reports;
@@ -37,6 +38,8 @@ pub(crate) struct Bond {
     pub(crate) dialer: Dialer,
     pub(crate) host: Arc<Host>,
     pub(crate) clock: Clock,
+    /// What is told with the pings.
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) connection: Option<Connection>,
     /// The page of an inventory that comes after the one that was told last.
     pub(crate) ahead: Option<Ahead>,
@@ -87,9 +90,17 @@ impl Bond {
                 let dialed = self.dialer.dial(address);
                 self.connected(dialed)
             }
-            Deed::Call(request) => {
+            Deed::Call(mut request) => {
+                if let Request::Ping { reads, .. } = &mut request {
+                    *reads = self.metrics.reads.report().map(Box::new);
+                }
                 let reply = ask(&mut self.connection, &request);
                 let reply = believed(reply, &self.dialer.masters);
+                if let Request::Ping { reads: Some(told), .. } = &request
+                    && matches!(reply, Ok(Reply::Pong(_)))
+                {
+                    self.metrics.reads.on_confirmed(told);
+                }
                 let is_ping = matches!(request, Request::Ping { .. });
                 if self.lets_go && is_ping && matches!(reply, Err(CallError::TimedOut { .. })) {
                     self.dialer.masters.let_go();

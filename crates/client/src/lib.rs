@@ -53,7 +53,6 @@ mod registry;
 mod reports;
 mod rpc;
 mod seen;
-mod sparing;
 mod store;
 mod tasks;
 
@@ -72,8 +71,8 @@ pub use mooncake_http::ListenError;
 pub use mooncake_memory::{Buffer, HostMemory, RawSlice, Region, SliceList, bind_to_numa_node};
 pub use mooncake_transfer::is_served_by_tcp;
 pub use mooncake_types::{
-    ErrorCode, PutItem, ReplicateConfig, SegmentId, SoftPin, TaskId, TaskKind, TaskReport,
-    TaskStatus, Version,
+    ErrorCode, LogLimiter, PutItem, ReplicateConfig, SegmentId, ShownKey, SoftPin, TaskId,
+    TaskKind, TaskReport, TaskStatus, Version,
 };
 pub use open_error::OpenError;
 pub use ops::{ObjectLocation, ReplicaLocation, Stripe};

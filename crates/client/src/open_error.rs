@@ -91,6 +91,9 @@ pub enum OpenError {
         /// Why the last attempt failed.
         reason: String,
     },
+    /// The caller did not want the store any more while it was being opened.
+    #[error("the store was not wanted any more before it was open")]
+    GivenUp,
     /// The master does not take this client: another cluster, another token, another protocol.
     #[error("the master at {master} refused this client: {message} [{code}]")]
     Refused {
@@ -174,7 +177,7 @@ impl OpenError {
                 | NamedSegmentError::Map(_) => ErrorCode::InternalError,
                 _ => ErrorCode::InvalidParams,
             },
-            Self::MasterUnreachable { .. } => ErrorCode::RpcFail,
+            Self::MasterUnreachable { .. } | Self::GivenUp => ErrorCode::RpcFail,
             Self::Refused { code, .. } | Self::MountRefused { code, .. } => *code,
             Self::Map { .. }
             | Self::Random { .. }

@@ -33,7 +33,7 @@ pub(crate) struct MetadataServer {
 
 impl fmt::Display for MetadataServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.url)
+        f.write_str(&mooncake_types::without_password(&self.url))
     }
 }
 
@@ -42,7 +42,10 @@ type Failure = String;
 
 impl MetadataServer {
     pub(crate) fn new(url: &str, config: &EngineConfig) -> Result<Self, OpenError> {
-        let refuse = |reason: String| OpenError::Metadata { text: url.to_owned(), reason };
+        let refuse = |reason: String| OpenError::Metadata {
+            text: mooncake_types::without_password(url),
+            reason,
+        };
         let parsed: ureq::http::Uri = url.parse().map_err(|error| refuse(format!("{error}")))?;
         if parsed.host().is_none_or(str::is_empty) {
             return Err(refuse("it names no host".to_owned()));

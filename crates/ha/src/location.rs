@@ -2,7 +2,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use mooncake_types::host_port;
+use mooncake_types::{host_port, without_password};
 
 use crate::AddressError;
 
@@ -61,13 +61,6 @@ impl FromStr for Location {
         };
         let address = without_password(text);
         parsed.map_err(|reason| AddressError::Address { address, reason })
-    }
-}
-
-fn without_password(text: &str) -> String {
-    match (text.split_once("://"), text.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://...@{rest}"),
-        _ => text.to_owned(),
     }
 }
 

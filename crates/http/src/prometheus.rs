@@ -84,6 +84,14 @@ impl Metrics<'_, '_> {
         self.0.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
     }
 
+    /// A share, from 0 to 1.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn ratio(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
+        self.0.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
+    }
+
     /// A value that only rises.
     ///
     /// # Errors

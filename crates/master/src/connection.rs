@@ -17,7 +17,7 @@ use crate::handshake::{self, Rejected};
 use crate::input::{Frame, Input};
 use crate::leadership::{Hold, NotRecorded};
 use crate::owner::Deposed;
-use crate::refuse::{last_words, malformed, refuse};
+use crate::refuse::{self, last_words, malformed, refuse};
 use crate::shell::Shell;
 use crate::sight::ConnectionId;
 
@@ -53,12 +53,12 @@ pub(crate) async fn run(shell: Rc<Shell>, stream: TcpStream, peer: SocketAddr) {
         Ok(client) => client,
         Err(Rejected::Gone) => return debug!(%peer, "closed without a HELLO"),
         Err(Rejected::Http) => {
-            debug!(%peer, "HTTP on the RPC port");
+            refuse::log(peer, ErrorCode::RpcFail, "it speaks HTTP, and this is the RPC port");
             let answer = handshake::http_answer(admin_port);
             return last_words(&mut connection.stream, answer.as_bytes()).await;
         }
         Err(Rejected::Refused { request_id, refusal }) => {
-            debug!(%peer, message = refusal.message, "refused");
+            refuse::log(peer, refusal.code, &refusal.message);
             return refuse(&mut connection.stream, request_id, &refusal).await;
         }
     };

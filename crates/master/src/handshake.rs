@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use mooncake_types::{ClientId, Epoch, ErrorCode};
-use mooncake_wire::{Expected, Hello, Kind, MAX_HANDSHAKE_BODY_BYTES, Refusal, Welcome};
+use mooncake_wire::{
+    Expected, Hello, Kind, MAX_HANDSHAKE_BODY_BYTES, Refusal, Welcome, foreign_protocol,
+};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -54,7 +56,10 @@ pub(crate) async fn greet(
     let waited = timeout(PATIENCE, first_frame(stream, input)).await;
     let frame = waited.unwrap_or_else(|_| {
         let seconds = PATIENCE.as_secs();
-        Err(refused(0, malformed(format!("no HELLO came within {seconds} s"))))
+        let hint = foreign_protocol(input.rest());
+        let hint =
+            hint.map_or_else(String::new, |protocol| format!(": the peer speaks {protocol}"));
+        Err(refused(0, malformed(format!("no HELLO came within {seconds} s{hint}"))))
     })?;
     let request_id = frame.header.request_id;
     if frame.header.kind != Kind::Hello {

@@ -28,6 +28,7 @@ mod metadata_server;
 mod metrics;
 mod notices;
 mod owner;
+mod recovery_log;
 mod refuse;
 mod reign;
 mod serve;

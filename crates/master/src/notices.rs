@@ -1,7 +1,8 @@
 //! What the state machine did by itself, as lines of the log.
 
 use mooncake_meta::Notice;
-use tracing::info;
+use mooncake_types::ShownKey;
+use tracing::{info, warn};
 
 /// Logs one notice.
 pub(crate) fn log(notice: &Notice) {
@@ -22,11 +23,36 @@ pub(crate) fn log(notice: &Notice) {
                 "no more lost replicas can be made anew for now: there is no room, or nothing to copy from"
             );
         }
+        Notice::SegmentJoins { name, endpoint, len } => {
+            info!(segment = %name, %endpoint, bytes = len, "a segment joins the pool");
+        }
+        Notice::SegmentGoes { name, replicas, bytes, is_lost: false } => {
+            info!(segment = %name, replicas, bytes, "a segment leaves the pool");
+        }
+        Notice::SegmentGoes { name, replicas, bytes, is_lost: true } => {
+            warn!(
+                segment = %name,
+                replicas,
+                bytes,
+                "a segment is lost: its node was not heard of for too long, or came back without it; objects that lay \
+                 only there are gone"
+            );
+        }
+        Notice::SightLost { name, segments } => {
+            warn!(
+                segment = %name,
+                segments,
+                "a node is out of sight: what it holds cannot be read until it is heard of again"
+            );
+        }
+        Notice::SightRegained { name, segments } => {
+            info!(segment = %name, segments, "a node is in sight again, with all that it holds");
+        }
         Notice::Hot { key, replicas, target: Some(target) } => {
-            info!(key, replicas, %target, "an object is read often: it gets another replica");
+            info!(key = %ShownKey(key), replicas, %target, "an object is read often: it gets another replica");
         }
         Notice::Hot { key, replicas, target: None } => {
-            info!(key, replicas, "an object is read often: it would get another replica");
+            info!(key = %ShownKey(key), replicas, "an object is read often: it would get another replica");
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::drain_log::DrainLog;
 use crate::leadership::{Hold, Lateness, Service, Tenure, Term, change, effect};
 use crate::metadata_server::Cleanup;
-use crate::metrics::{RpcMetrics, Snapshot};
+use crate::metrics::{Reads, RpcMetrics, Snapshot};
 use crate::sight::{ConnectionId, Pings};
 
 /// Most objects that one page of a scan looks at, whatever was asked: one page takes no longer than a few hundred
@@ -31,6 +31,8 @@ pub(crate) struct Owner {
     tenure: Tenure,
     clock: Clock,
     metrics: RpcMetrics,
+    /// What clients read, by what they tell.
+    reads: Reads,
     pings: Pings,
     /// The first connection that was made since the lease was over.
     first_late: Option<ConnectionId>,
@@ -63,6 +65,7 @@ impl Owner {
             tenure,
             clock,
             metrics,
+            reads: Reads::default(),
             pings,
             first_late,
             drain_log,
@@ -116,6 +119,7 @@ impl Owner {
             self.meta.handle_suspended(now, from, request, self.tenure.is_record_known())
         };
         self.metrics.record(request, &reply, begun.elapsed());
+        self.reads.record(from, request, &reply);
         reply
     }
 
@@ -278,6 +282,7 @@ impl Owner {
         let metrics = self.metrics.clone();
         let snapshot = Snapshot::new(self.meta.stats(), &self.meta.segments(), metrics);
         let record_late = self.lateness.lasts();
-        Snapshot { service: self.service(), record_late, ..snapshot }
+        let reads = *self.reads.sum();
+        Snapshot { service: self.service(), record_late, reads, ..snapshot }
     }
 }

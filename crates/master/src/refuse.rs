@@ -1,12 +1,14 @@
 //! Saying no, in a way that the other side gets to read.
 
-use std::time::Duration;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
 
-use mooncake_types::ErrorCode;
+use mooncake_types::{ErrorCode, LogLimiter};
 use mooncake_wire::Refusal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tracing::{debug, warn};
 
 /// How long a refused peer has to read why.
 const LINGER: Duration = Duration::from_secs(1);
@@ -44,4 +46,13 @@ pub(crate) async fn last_words(stream: &mut TcpStream, bytes: &[u8]) {
     };
     // Whatever fails here, the connection is closed next.
     let _ = timeout(LINGER, say).await;
+}
+
+/// Says that a peer was turned away: one line for what is wrong with those of one host, however often they come.
+pub(crate) fn log(peer: SocketAddr, code: ErrorCode, message: &str) {
+    static TURNED_AWAY: LogLimiter<(IpAddr, ErrorCode)> = LogLimiter::new();
+    match TURNED_AWAY.admit((peer.ip(), code), Instant::now()) {
+        Some(further) => warn!(%peer, message, further, "a peer was turned away"),
+        None => debug!(%peer, message, "refused"),
+    }
 }

@@ -26,7 +26,7 @@ use crate::metadata_server::Cleanup;
 use crate::owner::Owner;
 use crate::refuse::refuse;
 use crate::shell::Shell;
-use crate::{connection, lookout, timer};
+use crate::{connection, lookout, recovery_log, timer};
 
 /// How long connections have to take their last replies when the master stops.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -70,6 +70,7 @@ impl Reign {
         core.spawn_local(ask::answer(Rc::clone(&shell), questions));
         core.spawn_local(take_note(Rc::clone(&shell), durable));
         core.spawn_local(lateness.complain());
+        core.spawn_local(recovery_log::run(Rc::clone(&shell)));
         Ok(Reign { shell, stop, core, open: JoinSet::new(), refused: JoinSet::new() })
     }
 

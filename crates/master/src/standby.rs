@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::handshake::{self, Greeting, Rejected};
 use crate::input::Input;
 use crate::leadership::Standing;
-use crate::refuse::{last_words, refuse};
+use crate::refuse::{self, last_words, refuse};
 
 /// Serves nobody, until it is dropped. A client is refused that is no member of this cluster; one that is learns who
 /// leads.
@@ -53,11 +53,12 @@ async fn answer(
         }
         Err(Rejected::Gone) => {}
         Err(Rejected::Http) => {
+            refuse::log(peer, ErrorCode::RpcFail, "it speaks HTTP, and this is the RPC port");
             let answer = handshake::http_answer(config.metrics_port);
             last_words(&mut stream, answer.as_bytes()).await;
         }
         Err(Rejected::Refused { request_id, refusal }) => {
-            debug!(%peer, message = refusal.message, "refused");
+            refuse::log(peer, refusal.code, &refusal.message);
             refuse(&mut stream, request_id, &refusal).await;
         }
     }

@@ -49,6 +49,11 @@ fn pool(snapshot: &Snapshot) -> String {
     );
     requests(&mut out, snapshot);
     batches(&mut out, snapshot);
+    let wanted = snapshot.wanted();
+    let _ = write!(out, " | Hits: {}/{}", wanted.hits, wanted.objects());
+    if let Some(ratio) = wanted.hit_ratio() {
+        let _ = write!(out, " ({:.1}%)", ratio * 100.0);
+    }
     let counters = &stats.counters;
     let _ = write!(
         out,
@@ -135,7 +140,7 @@ mod tests {
     use std::time::Duration;
 
     use mooncake_meta::{Counters, Stats};
-    use mooncake_types::{Epoch, ErrorCode, Reply, Request};
+    use mooncake_types::{Epoch, ErrorCode, ReadCounts, Reply, Request};
 
     use super::*;
     use crate::leadership::{Leader, Role};
@@ -184,7 +189,9 @@ mod tests {
             &Reply::Exist(vec![Ok(true)]),
             Duration::ZERO,
         );
-        let snapshot = Snapshot::new(stats, &[], rpc);
+        let reads =
+            ReadCounts { get_hits: 3, exist_hits: 9, exist_misses: 1, ..ReadCounts::default() };
+        let snapshot = Snapshot { reads, ..Snapshot::new(stats, &[], rpc) };
         let leader = Leader { address: "a:1".to_owned(), epoch: Epoch(7) };
         let mut standing =
             Standing { role: Role::Leader, leader: Some(leader), ..Standing::default() };
@@ -197,7 +204,7 @@ mod tests {
              Batch Requests (Req=Success/PartialSuccess/Total, Item=Success/Total): \
              PutStart:(Req=0/0/0, Item=0/0), PutEnd:(Req=0/0/0, Item=0/0), PutRevoke:(Req=0/0/0, Item=0/0), \
              Get:(Req=0/0/0, Item=0/0), ExistKey:(Req=0/1/1, Item=1/2), Del:(Req=0/0/0, Item=0/0) | \
-             Eviction: Success/Attempts=1/2, keys=3, size=4.00 KB | Discard: Released/Total=5/6}"
+             Hits: 3/4 (75.0%) | Eviction: Success/Attempts=1/2, keys=3, size=4.00 KB | Discard: Released/Total=5/6}"
         );
         let logged = log_line(&standing, Some(&snapshot));
         let start = "Master Metrics: Storage: 1.00 GB / 4.00 GB (25.0%) | Keys: 7 (soft-pinned: 1) | Clients: 2 | \

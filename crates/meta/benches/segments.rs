@@ -120,7 +120,8 @@ fn measure_pings(nodes: usize) {
         batch = batches.end;
         let started: Vec<_> = batches.map(|batch| start(&mut meta, batch, now).0).collect();
         for (segment, dropped) in dropped.iter_mut().enumerate() {
-            let ping = Request::Ping { segments: vec![id(segment)], unreachable: Vec::new() };
+            let ping =
+                Request::Ping { segments: vec![id(segment)], unreachable: vec![], reads: None };
             let fetch = Request::FetchDrops {
                 dropped: std::mem::take(dropped),
                 limit: limits::MAX_FETCHED_DROPS,

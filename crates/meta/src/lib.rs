@@ -86,7 +86,7 @@ pub use members::{Effect, Member, Record};
 pub use meta::Meta;
 pub use notice::Notice;
 pub use removal::{Remnant, RemnantCursor};
-pub use report::{KeyReport, SegmentReport};
+pub use report::{Awaited, KeyReport, SegmentReport};
 pub use rule::Rule;
 pub use shadow::{Senseless, Shadow};
 pub use stats::{Counters, Stats};

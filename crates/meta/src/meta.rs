@@ -196,7 +196,8 @@ impl Meta {
         self.refreshes_left = group::REFRESHES_PER_REQUEST;
         self.fetch_ahead(request);
         match request {
-            Request::Ping { segments, unreachable } => self.ping(from, segments, unreachable),
+            Request::Ping { segments, unreachable, .. } => self.ping(from, segments, unreachable),
+            Request::Leave { .. } => Reply::Done(self.leave(from)),
             Request::MountSegment(mount) => self.mount(from, mount),
             Request::ReportInventory(page) => Reply::Done(self.report_inventory(from, page)),
             Request::ReportChanges(page) => Reply::Done(self.report_changes(from, page)),
@@ -300,7 +301,7 @@ fn in_reverse<T, R>(items: &[T], act: impl FnMut(&T) -> R) -> Vec<R> {
 
 fn keys_of(request: &Request<'_>) -> usize {
     match request {
-        Request::Ping { segments, unreachable } => segments.len().max(unreachable.len()),
+        Request::Ping { segments, unreachable, .. } => segments.len().max(unreachable.len()),
         Request::PutStart(start) => start.puts.len(),
         Request::PutEnd { puts } => puts.len(),
         Request::PutRevoke { puts } => puts.len(),
@@ -314,7 +315,8 @@ fn keys_of(request: &Request<'_>) -> usize {
         | Request::Remove { keys, .. }
         | Request::ClearReplicas { keys, .. } => keys.len(),
         Request::DrainSegments { segments } => segments.len(),
-        Request::MountSegment(_)
+        Request::Leave { .. }
+        | Request::MountSegment(_)
         | Request::ListSegments { .. }
         | Request::UnmountSegment { .. }
         | Request::Scan(_)

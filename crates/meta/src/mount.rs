@@ -57,6 +57,14 @@ impl Meta {
         })
     }
 
+    /// A client pings no more. One that still lends segments, which another process of it may lend again, is waited for.
+    pub(crate) fn leave(&mut self, from: ClientId) -> Result<(), ErrorCode> {
+        if self.segments.of_client(from).is_empty() {
+            self.bury(from);
+        }
+        Ok(())
+    }
+
     pub(crate) fn mount(&mut self, from: ClientId, mount: &MountSegment<'_>) -> Reply {
         match self.try_to_mount(from, mount) {
             Ok(outcome) => Reply::Mounted(outcome),
@@ -117,6 +125,7 @@ impl Meta {
             allocator: self.new_allocator(mount.len),
             queues: [Queue::default(); SEGMENT_QUEUES],
         });
+        self.notify_joined(slot);
         self.hear_of_member(mount.id);
         if outcome == MountOutcome::WantsInventory {
             self.begin_inventory(slot);
@@ -272,6 +281,7 @@ impl Meta {
 
     /// The content of a segment counts as lost from here on.
     pub(crate) fn leave_pool(&mut self, slot: u32) {
+        self.notify_gone(slot);
         // What was granted and is not finished may be written there late, and nobody would know of it.
         let allocations = self.segments[slot].allocator.allocations() as u64;
         if self.undropped.count(slot) > 0 || self.finished_ranges(slot) < allocations {

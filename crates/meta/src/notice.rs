@@ -1,5 +1,9 @@
 //! What operators are to be told of the master's own work.
 
+use std::sync::Arc;
+
+use mooncake_types::{ClientId, SegmentState};
+
 use crate::Meta;
 
 /// Notices that wait to be taken; further ones are lost.
@@ -26,6 +30,40 @@ pub enum Notice {
         /// How long it took, in milliseconds.
         took_ms: u64,
     },
+    /// A segment is lent from now on.
+    SegmentJoins {
+        /// Its name.
+        name: Arc<str>,
+        /// Where its node serves it.
+        endpoint: Arc<str>,
+        /// Its length in bytes.
+        len: u64,
+    },
+    /// A segment is lent no longer, and what lay there is gone.
+    SegmentGoes {
+        /// Its name.
+        name: Arc<str>,
+        /// Replicas of objects that lay there. Objects that have no other are lost.
+        replicas: u64,
+        /// Bytes that were reserved there.
+        bytes: u64,
+        /// Its node did not take it back, but was not heard of for too long, or another process took its place.
+        is_lost: bool,
+    },
+    /// A client that lends segments is out of sight: nothing that lies there can be read.
+    SightLost {
+        /// The name of one of its segments.
+        name: Arc<str>,
+        /// How many it lends.
+        segments: usize,
+    },
+    /// It is back, with all that it held.
+    SightRegained {
+        /// The name of one of its segments.
+        name: Arc<str>,
+        /// How many it lends.
+        segments: usize,
+    },
     /// An object is read so often that it is worth another replica. Of many there is one notice in a tenth of a second.
     Hot {
         /// Its key.
@@ -33,7 +71,7 @@ pub enum Notice {
         /// Replicas that it has.
         replicas: u32,
         /// The segment that gets a further one; absent if it is only observed.
-        target: Option<std::sync::Arc<str>>,
+        target: Option<Arc<str>>,
     },
 }
 
@@ -47,6 +85,33 @@ impl Meta {
     /// What has happened since this was last asked, in order. At most 256 are kept.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
+    }
+
+    pub(crate) fn notify_joined(&mut self, slot: u32) {
+        let segment = &self.segments[slot];
+        let (name, endpoint) = (Arc::clone(&segment.name), Arc::clone(&segment.endpoint));
+        let len = segment.allocator.capacity();
+        self.notify(Notice::SegmentJoins { name, endpoint, len });
+    }
+
+    /// To be called while what lies in the segment is known.
+    pub(crate) fn notify_gone(&mut self, slot: u32) {
+        let segment = &self.segments[slot];
+        let name = Arc::clone(&segment.name);
+        let is_lost = segment.struck && segment.state != SegmentState::GracefullyUnmounting;
+        let (replicas, bytes) = (self.finished_ranges(slot), segment.allocator.used());
+        self.notify(Notice::SegmentGoes { name, replicas, bytes, is_lost });
+    }
+
+    /// Whether a client is in sight has changed. One that lends nothing is no news.
+    pub(crate) fn notify_sight(&mut self, client: ClientId, in_sight: bool) {
+        let slots = self.segments.of_client(client);
+        let Some(&first) = slots.first() else { return };
+        let (name, segments) = (Arc::clone(&self.segments[first].name), slots.len());
+        self.notify(match in_sight {
+            true => Notice::SightRegained { name, segments },
+            false => Notice::SightLost { name, segments },
+        });
     }
 
     pub(crate) fn notify(&mut self, notice: Notice) {

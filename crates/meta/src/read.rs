@@ -23,8 +23,6 @@ impl Meta {
             let Ok(object) = object else { continue };
             self.access(object);
             self.note_named(object);
-            self.counters.lookup_hits += 1;
-            self.counters.lookup_hit_bytes += self.objects[object].len;
             self.note_reads(object, uses.get(place).copied().unwrap_or(1));
         }
         let mut successors = Vec::new();

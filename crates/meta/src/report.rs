@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use mooncake_types::{ClientId, Located, SegmentAddress, SegmentId, SegmentState};
+use mooncake_types::{ClientId, Located, SegmentAddress, SegmentId, SegmentState, Tick};
 
 use crate::Meta;
 use crate::record::ObjectState;
 use crate::reply::AddressTable;
+use crate::timeout::Timer;
 
 /// One mounted segment, as operators see it. Lengths are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +47,21 @@ pub struct KeyReport {
     pub segments: Vec<SegmentAddress>,
 }
 
+/// What a leader waits for before it takes puts and removals.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// Recorded segments that have not told all that they hold.
+    pub missing: usize,
+    /// Some of them.
+    pub first_missing: Vec<SegmentId>,
+    /// Segments that are telling what they hold.
+    pub telling: usize,
+    /// Objects that are known already.
+    pub objects: usize,
+    /// After this many milliseconds it waits for those no longer that have not come; absent if it waits for something else.
+    pub at_most_ms: Option<u64>,
+}
+
 impl Meta {
     /// All segments that serve gets, or would if they were in sight, in the order of their names.
     #[must_use]
@@ -79,6 +95,25 @@ impl Meta {
     #[must_use]
     pub fn is_out_of_sight(&self, key: &str) -> bool {
         self.find(key).is_some_and(|object| self.lives(object) && !self.is_readable(object))
+    }
+
+    /// What a leader that does not serve yet waits for; nothing if it serves. At most `most` segments are named.
+    #[must_use]
+    pub fn awaited(&self, most: usize) -> Option<Awaited> {
+        if self.serves() {
+            return None;
+        }
+        let settles = |&&(_, timer): &&(Tick, Timer)| timer == Timer::Settle;
+        let until = self.timers.iter().find(settles).map(|&(due, _)| due.since_ms(self.now));
+        let missing = self.recovery.missing();
+        let telling = self.segments.iter().filter(|(_, segment)| segment.recovering.is_some());
+        Some(Awaited {
+            missing: missing.len(),
+            first_missing: missing.iter().copied().take(most).collect(),
+            telling: telling.count(),
+            objects: self.index.len(),
+            at_most_ms: until,
+        })
     }
 
     /// Looks at a key without granting a lease.

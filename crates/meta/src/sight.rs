@@ -34,6 +34,7 @@ impl Meta {
                 self.note_use(slot);
             }
         }
+        self.notify_sight(client, true);
         self.repair.wake();
     }
 
@@ -45,6 +46,7 @@ impl Meta {
         for slot in self.segments.of_client(client) {
             self.segments.hide(slot);
         }
+        self.notify_sight(client, false);
     }
 
     /// Loses sight of a client that was silent for its time to live. Gives the moment at which the last route to its

@@ -7,10 +7,6 @@ use crate::Meta;
 pub struct Counters {
     /// Keys looked up by reads.
     pub lookups: u64,
-    /// Of those, keys found in memory.
-    pub lookup_hits: u64,
-    /// Bytes of the objects found.
-    pub lookup_hit_bytes: u64,
     /// Times that eviction was tried.
     pub evictions_attempted: u64,
     /// Times that it freed something.

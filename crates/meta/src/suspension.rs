@@ -43,6 +43,7 @@ impl Meta {
             // What nodes tell of their own drops is true under every leader.
             Request::FetchDrops { .. }
             | Request::Dropped { .. }
+            | Request::Leave { .. }
             | Request::ListSegments { .. }
             | Request::QueryTask { .. } => self.handle(now, from, request),
             // A node stays where it is answered like this.

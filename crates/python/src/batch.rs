@@ -3,6 +3,7 @@
 use mooncake_client::ErrorCode;
 
 use crate::codes::Codes;
+use crate::log;
 
 /// Runs `operation` on the items that are fit, and gives one result per item, in order.
 pub(crate) fn run<T, R>(
@@ -67,6 +68,7 @@ pub(crate) fn lengths_differ<T: From<i32> + Clone>(
     if keys == addresses && keys == sizes {
         return None;
     }
-    tracing::warn!("{operation}: {keys} keys, but {addresses} addresses and {sizes} sizes");
+    let text = format_args!("{keys} keys, but {addresses} addresses and {sizes} sizes");
+    log::warn(operation, "lengths", text);
     Some(Codes::same(ErrorCode::InvalidParams.number().into(), keys))
 }

@@ -10,6 +10,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 
+use crate::log;
+
 /// The memory of a bytes-like object: it stays where it is, and its length what it is, until this is dropped.
 pub(crate) struct LentBuffer(PyUntypedBuffer);
 
@@ -51,9 +53,8 @@ pub(crate) fn memory_at(store: &Door, address: u64, len: u64) -> Result<RawSlice
     let address = usize::try_from(address).map_err(invalid)?;
     let len = usize::try_from(len).map_err(invalid)?;
     store.check_registered(address, len).inspect_err(|_| {
-        tracing::warn!(
-            "{len} bytes at {address:#x} are none, or run past the end of their registered buffer"
-        );
+        let past = "are none, or run past the end of their registered buffer";
+        log::warn("memory", "registered", format_args!("{len} bytes at {address:#x} {past}"));
     })?;
     // SAFETY: the Python caller promised that the range stays mapped, and writable for a read into it, until the call
     // returns; a range that contradicts what was registered was just refused. Nothing in Rust refers to the memory.
@@ -71,11 +72,12 @@ pub(crate) fn memory_list_at(
     lens: &[u64],
 ) -> Result<SliceList, ErrorCode> {
     if addresses.len() != lens.len() {
-        tracing::warn!("{} addresses, but {} sizes", addresses.len(), lens.len());
+        let text = format_args!("{} addresses, but {} sizes", addresses.len(), lens.len());
+        log::warn("memory", "lengths", text);
         return Err(ErrorCode::InvalidParams);
     }
     if lens.iter().try_fold(0, |sum: u64, &len| sum.checked_add(len)).is_none() {
-        tracing::warn!("sizes that together are more than 2**64 - 1");
+        log::warn("memory", "sum", format_args!("the sizes are more than 2**64 - 1 together"));
         return Err(ErrorCode::InvalidParams);
     }
     let pairs = addresses.iter().zip(lens).filter(|&(_, &len)| len > 0);

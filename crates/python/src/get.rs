@@ -1,6 +1,6 @@
 //! The methods that read objects, and ask whether they exist.
 
-use mooncake_client::{Buffer, Door, ErrorCode, GetTarget, SliceList};
+use mooncake_client::{Buffer, Door, ErrorCode, GetTarget, ShownKey, SliceList};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -8,6 +8,7 @@ use crate::argument::argument;
 use crate::batch;
 use crate::buffer::{BufferHandle, memory_at, memory_list_at};
 use crate::codes::Codes;
+use crate::log;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
 #[pymethods]
@@ -223,7 +224,7 @@ fn get_many(
 /// A failure whose code the caller does not see. A miss is none.
 fn log_failure(operation: &str, key: &str, code: ErrorCode) {
     if code != ErrorCode::ObjectNotFound {
-        tracing::warn!("{operation}: {key:?}: {code}");
+        log::warn(operation, code.name(), format_args!("{}: {code}", ShownKey(key)));
     }
 }
 

@@ -17,6 +17,7 @@ mod codes;
 mod engine;
 mod get;
 mod host_memory;
+mod interruptible;
 mod lifecycle;
 mod log;
 mod put;

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use mooncake_client::{Door, DummyConfig, DummyStore, ErrorCode, Health, Store, StoreConfig};
+use mooncake_client::{Door, DummyConfig, DummyStore, ErrorCode, Health, StoreConfig};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::argument::argument;
 use crate::engine::TransferEngineHandle;
+use crate::interruptible;
 use crate::setup::{Setup, SetupError};
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
@@ -59,7 +60,7 @@ impl MooncakeDistributedStore {
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<i32> {
         let setup = Setup::from_call(args, kwargs)?;
-        Ok(self.finish_setup(py, "setup", || self.open(setup?)))
+        self.finish_setup(py, "setup", || self.open(setup?))
     }
 
     /// Connects to a `mooncake_client` process of this host, which does the work for this one: `server_address` is its
@@ -79,7 +80,7 @@ impl MooncakeDistributedStore {
         let mem_pool_bytes = argument(NAME, "mem_pool_size").number(mem_pool_size)?;
         let local_buffer_bytes = argument(NAME, "local_buffer_size").number(local_buffer_size)?;
         let server_address = argument(NAME, "server_address").text(server_address)?.to_string();
-        Ok(self.finish_setup(py, NAME, || {
+        self.finish_setup(py, NAME, || {
             let auth_token = StoreConfig::from_env().map_err(SetupError::Environment)?.auth_token;
             self.open_dummy(DummyConfig {
                 mem_pool_bytes,
@@ -88,7 +89,7 @@ impl MooncakeDistributedStore {
                 auth_token,
                 ..DummyConfig::default()
             })
-        }))
+        })
     }
 
     /// Sets up a store on this host, with a master at 127.0.0.1:50051 and a local buffer of 1 GiB: `setup` for trials.
@@ -108,7 +109,7 @@ impl MooncakeDistributedStore {
         let size =
             mount_segment_size.map(|size| argument("init_all", "mount_segment_size").number(size));
         let setup = Setup::for_trials(protocol, size.transpose()?);
-        Ok(self.finish_setup(py, "init_all", || self.open(setup)))
+        self.finish_setup(py, "init_all", || self.open(setup))
     }
 
     /// Has other nodes take over what lies in this store's segments, before it is closed; takes `timeout_sec` at most.
@@ -162,22 +163,23 @@ impl MooncakeDistributedStore {
         py: Python<'_>,
         operation: &str,
         open: impl FnOnce() -> Result<(), SetupError> + Send,
-    ) -> i32 {
+    ) -> PyResult<i32> {
         if self.store().is_some() {
             tracing::error!("{operation}: the store is set up already; close it first");
-            return INVALID_PARAMS;
+            return Ok(INVALID_PARAMS);
         }
         py.detach(|| match open() {
-            Ok(()) => 0,
+            Ok(()) => Ok(0),
+            Err(SetupError::Interrupted(raised)) => Err(raised),
             Err(error) => {
                 tracing::error!("{operation}: {error}");
-                error.code().number()
+                Ok(error.code().number())
             }
         })
     }
 
     fn open(&self, setup: Setup) -> Result<(), SetupError> {
-        let store = Store::open(setup.store_config()?).map_err(SetupError::Open)?;
+        let store = interruptible::open(setup.store_config()?)?;
         self.install_door(Door::from(store), setup.engine)
     }
 

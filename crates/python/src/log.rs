@@ -1,5 +1,9 @@
 //! Log lines of this process's stores, on the standard error stream.
 
+use std::fmt;
+use std::time::Instant;
+
+use mooncake_client::LogLimiter;
 use tracing::level_filters::LevelFilter;
 
 /// Starts logging at the level that the environment variable `MC_LOG_LEVEL` names, warnings and errors without it.
@@ -27,4 +31,28 @@ fn level(name: &str) -> LevelFilter {
         "off" | "none" => LevelFilter::OFF,
         _ => LevelFilter::WARN,
     }
+}
+
+/// Warns of a call that failed or was refused: one line for what is wrong with which operation, however many calls there are.
+pub(crate) fn warn(operation: &str, cause: &str, text: fmt::Arguments<'_>) {
+    if let Some(more) = admit(operation, cause) {
+        tracing::warn!("{operation}: {text}{more}");
+    }
+}
+
+/// As [`warn`], for what a program has to mend.
+pub(crate) fn error(operation: &str, cause: &str, text: fmt::Arguments<'_>) {
+    if let Some(more) = admit(operation, cause) {
+        tracing::error!("{operation}: {text}{more}");
+    }
+}
+
+/// Whether there is to be a line: if so, what it says of those that were kept back.
+fn admit(operation: &str, cause: &str) -> Option<String> {
+    static LIMITER: LogLimiter<(String, String)> = LogLimiter::new();
+    let cause = (operation.to_owned(), cause.to_owned());
+    Some(match LIMITER.admit(cause, Instant::now())? {
+        0 => String::new(),
+        further => format!(" ({further} more since the last such line)"),
+    })
 }

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use crate::argument::argument;
 use crate::batch;
 use crate::buffer::memory_at;
+use crate::log;
 use crate::rows::Rows;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 use crate::texts::Texts;
@@ -55,7 +56,7 @@ impl MooncakeDistributedStore {
         };
         let Some(store) = self.store_for(NAME) else { return Ok(wanted.refused()) };
         if !wanted.is_of_one_shape() {
-            tracing::warn!("{NAME}: the lists differ in shape");
+            log::warn(NAME, "lengths", format_args!("the lists differ in shape"));
             return Ok(wanted.refused());
         }
         Ok(py.detach(|| wanted.read(&store)))

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 
 use crate::argument::argument;
 use crate::batch;
+use crate::log;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
 #[pymethods]
@@ -27,9 +28,9 @@ impl MooncakeDistributedStore {
             _ => Err(ErrorCode::InvalidParams),
         });
         if result.is_err() {
-            tracing::warn!(
-                "register_buffer: {size} bytes at {address:#x} are empty, wrap around or overlap"
-            );
+            let text =
+                format_args!("{size} bytes at {address:#x} are empty, wrap around or overlap");
+            log::warn("register_buffer", "range", text);
         }
         Ok(batch::done(result))
     }
@@ -45,7 +46,8 @@ impl MooncakeDistributedStore {
             Err(_) => Err(ErrorCode::InvalidParams),
         });
         if result.is_err() {
-            tracing::warn!("unregister_buffer: no registered buffer starts at {address:#x}");
+            let text = format_args!("no registered buffer starts at {address:#x}");
+            log::warn("unregister_buffer", "range", text);
         }
         Ok(batch::done(result))
     }

@@ -1,10 +1,12 @@
 //! The methods that remove objects.
 
+use mooncake_client::ShownKey;
 use pyo3::prelude::*;
 
 use crate::argument::argument;
 use crate::batch;
 use crate::codes::Codes;
+use crate::log;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
 #[pymethods]
@@ -64,7 +66,8 @@ impl MooncakeDistributedStore {
         };
         let result = py.detach(|| store.remove_by_regex(pattern, force));
         if let Err(code) = result {
-            tracing::warn!("remove_by_regex: {pattern:?}: {code}");
+            let text = format_args!("{}: {code}", ShownKey(pattern));
+            log::warn("remove_by_regex", code.name(), text);
         }
         Ok(batch::counted(result))
     }

@@ -1,11 +1,12 @@
 //! Where the replicas of an object lie, as callers see it.
 
-use mooncake_client::{ErrorCode, ObjectLocation, ReplicaLocation};
+use mooncake_client::{ErrorCode, ObjectLocation, ReplicaLocation, ShownKey};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use crate::argument::argument;
+use crate::log;
 use crate::replicate_config::member;
 use crate::store::MooncakeDistributedStore;
 
@@ -190,5 +191,6 @@ impl MooncakeDistributedStore {
 }
 
 fn log_kept(key: &str, code: ErrorCode) {
-    tracing::warn!("batch_replica_clear: {key:?}: {code}");
+    let text = format_args!("{}: {code}", ShownKey(key));
+    log::warn("batch_replica_clear", code.name(), text);
 }

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::argument::Argument;
+use crate::log;
 
 const SOFT_PIN_ACTIONS: [&str; 3] = ["PRESERVE", "ENABLE", "DISABLE"];
 const PRESERVE: u8 = 0;
@@ -134,7 +135,7 @@ impl Rules {
 }
 
 fn refuse(operation: &str, reason: &str) -> ErrorCode {
-    tracing::warn!("{operation}: {reason}");
+    log::warn(operation, reason, format_args!("{reason}"));
     ErrorCode::InvalidParams
 }
 

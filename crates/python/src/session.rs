@@ -7,6 +7,7 @@ use crate::argument::argument;
 use crate::batch;
 use crate::buffer::memory_at;
 use crate::codes::Codes;
+use crate::log;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
 type Value<'a, 'py> = &'a Bound<'py, PyAny>;
@@ -37,7 +38,8 @@ impl MooncakeDistributedStore {
         let refused = || Codes::same(INVALID_PARAMS, keys.len());
         let Some(store) = self.store_for(NAME) else { return Ok(refused()) };
         if keys.len() != sizes.len() {
-            tracing::warn!("{NAME}: {} keys, but {} sizes", keys.len(), sizes.len());
+            let text = format_args!("{} keys, but {} sizes", keys.len(), sizes.len());
+            log::warn(NAME, "lengths", text);
             return Ok(refused());
         }
         let Ok(config) = rules.for_many(NAME, keys.len()) else { return Ok(refused()) };
@@ -164,7 +166,7 @@ impl MooncakeDistributedStore {
         let refused = || Codes::same(i64::from(INVALID_PARAMS), keys.len());
         let Some(store) = self.store_for(name) else { return Ok(refused()) };
         if [addresses.len(), sizes.len(), offsets.len()] != [keys.len(); 3] {
-            tracing::warn!("{name}: the lists differ in length");
+            log::warn(name, "lengths", format_args!("the lists differ in length"));
             return Ok(refused());
         }
         Ok(py.detach(|| {

@@ -89,6 +89,8 @@ pub(crate) enum SetupError {
     Open(OpenError),
     /// The dummy could not be opened.
     Dummy(DummyError),
+    /// A signal came meanwhile, and its handler raised this.
+    Interrupted(PyErr),
 }
 
 impl SetupError {
@@ -115,6 +117,7 @@ impl fmt::Display for SetupError {
             SetupError::Environment(error) => error.fmt(f),
             SetupError::Open(error) => error.fmt(f),
             SetupError::Dummy(error) => error.fmt(f),
+            SetupError::Interrupted(raised) => raised.fmt(f),
         }
     }
 }

@@ -6,6 +6,7 @@ use mooncake_client::{Door, ErrorCode};
 use pyo3::prelude::*;
 
 use crate::engine::TransferEngineHandle;
+use crate::log;
 
 /// What every method answers while the store is not set up, or when an argument has a wrong value.
 pub(crate) const INVALID_PARAMS: i32 = ErrorCode::InvalidParams.number();
@@ -42,7 +43,7 @@ impl MooncakeDistributedStore {
     pub(crate) fn store_for(&self, operation: &str) -> Option<Arc<Door>> {
         let store = self.store();
         if store.is_none() {
-            tracing::error!("{operation}: the store is not set up");
+            log::error(operation, "closed", format_args!("the store is not set up"));
         }
         store
     }
@@ -51,7 +52,8 @@ impl MooncakeDistributedStore {
     pub(crate) fn copying_store(&self, operation: &str) -> Option<Arc<Door>> {
         let store = self.store_for(operation)?;
         if !store.allows_copies() {
-            tracing::error!("{operation}: the store was set up with local_buffer_size=0");
+            let text = format_args!("the store was set up with local_buffer_size=0");
+            log::error(operation, "no buffer", text);
         }
         store.allows_copies().then_some(store)
     }

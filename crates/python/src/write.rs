@@ -1,6 +1,6 @@
 //! What the put and the upsert families have in common: arguments, checks, results.
 
-use mooncake_client::{Door, ErrorCode, PutSource, SliceList};
+use mooncake_client::{Door, ErrorCode, PutSource, ShownKey, SliceList};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -9,6 +9,7 @@ use crate::argument::argument;
 use crate::batch;
 use crate::buffer::{LentBuffer, memory_at, memory_list_at};
 use crate::codes::Codes;
+use crate::log;
 use crate::replicate_config::Rules;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
@@ -95,7 +96,8 @@ impl MooncakeDistributedStore {
         let rules = argument(method.name, "config").rules(config)?;
         let Some(store) = self.copying_store(method.name) else { return Ok(INVALID_PARAMS) };
         if keys.len() != values.len() {
-            tracing::warn!("{}: {} keys, but {} values", method.name, keys.len(), values.len());
+            let text = format_args!("{} keys, but {} values", keys.len(), values.len());
+            log::warn(method.name, "lengths", text);
             return Ok(INVALID_PARAMS);
         }
         let call = Call { method, store: &store, rules: &rules };
@@ -240,7 +242,8 @@ impl Call<'_> {
         if src.total_len() > 0 {
             return Ok(());
         }
-        tracing::warn!("{}: the value of {key:?} is empty", self.method.name);
+        let text = format_args!("the value of {} is empty", ShownKey(key));
+        log::warn(self.method.name, "empty", text);
         Err(ErrorCode::InvalidParams)
     }
 

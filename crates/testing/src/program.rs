@@ -105,6 +105,12 @@ impl Program {
         seen.unwrap_or_else(|| self.line(word))
     }
 
+    /// How many of the lines that were looked at so far hold `word`.
+    #[must_use]
+    pub fn seen(&self, word: &str) -> usize {
+        self.seen.borrow().iter().filter(|line| line.contains(word)).count()
+    }
+
     /// Its number.
     #[must_use]
     pub fn id(&self) -> u32 {

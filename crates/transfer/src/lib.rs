@@ -21,6 +21,7 @@ mod op;
 mod parts;
 mod paths;
 mod protocol;
+mod source;
 mod tcp;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -43,7 +44,8 @@ pub use near::{Distance, Reach};
 pub use op::{DropOp, ReadOp, ViewOp, WriteOp};
 pub use paths::{Examination, Paths};
 pub use protocol::is_served_by_tcp;
-pub use server::{DataServer, ServerConfig};
+pub use server::{DataServer, Served, ServedWay, ServerConfig};
+pub use source::Source;
 pub use tcp::{TcpConfig, TcpTransport};
 pub use transport::Transport;
 pub use transports::{Transports, TransportsError, Way};

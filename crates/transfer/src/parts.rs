@@ -3,7 +3,7 @@
 use mooncake_types::RangeRead;
 use mooncake_types::limits::CHUNK_BYTES;
 
-use crate::{ReadOp, TransferError};
+use crate::{ReadOp, Source, TransferError};
 
 /// The length of a part.
 const PART_BYTES: u64 = 2 << 20;
@@ -62,15 +62,16 @@ impl Parts {
         &self.ops
     }
 
-    /// The results of the reads before they were cut, given those of the parts: the first that is not good of each.
+    /// The results of the reads before they were cut, given those of the parts: the first that is not good of each, or the
+    /// farthest source.
     pub(crate) fn join(
         &self,
-        results: Vec<Result<(), TransferError>>,
-    ) -> Vec<Result<(), TransferError>> {
-        let mut joined = vec![Ok(()); self.count];
+        results: Vec<Result<Source, TransferError>>,
+    ) -> Vec<Result<Source, TransferError>> {
+        let mut joined = vec![Ok(Source::Own); self.count];
         for (&position, result) in self.positions.iter().zip(results) {
-            if joined[position].is_ok() {
-                joined[position] = result;
+            if let Ok(farthest) = joined[position] {
+                joined[position] = result.map(|source| source.max(farthest));
             }
         }
         joined
@@ -145,7 +146,16 @@ mod tests {
         let parts = Parts::cut(&ops).expect("two of them are long");
         let gone = TransferError::Refused(ErrorCode::SegmentNotFound);
         let stale = TransferError::Stale;
-        let of_parts = vec![Ok(()), Err(stale.clone()), Err(gone), Ok(()), Ok(()), Ok(()), Ok(())];
-        assert_eq!(parts.join(of_parts), [Err(stale), Ok(()), Ok(())]);
+        let (own, host, tcp) = (Ok(Source::Own), Ok(Source::Host), Ok(Source::Tcp));
+        let of_parts = vec![
+            own.clone(),
+            Err(stale.clone()),
+            Err(gone),
+            host.clone(),
+            host.clone(),
+            tcp.clone(),
+            own,
+        ];
+        assert_eq!(parts.join(of_parts), [Err(stale), host, tcp]);
     }
 }

@@ -8,8 +8,8 @@ use crate::near::{Distance, Near, Reach};
 use crate::parts::Parts;
 use crate::view::{OwnViews, View};
 use crate::{
-    DropOp, LocalTransport, ReadOp, TcpConfig, TcpTransport, TransferError, Transport, Transports,
-    ViewOp, Way, WriteOp,
+    DropOp, LocalTransport, ReadOp, Source, TcpConfig, TcpTransport, TransferError, Transport,
+    Transports, ViewOp, Way, WriteOp,
 };
 
 /// Every way to nodes that this process has: a copy for its own segments, shared memory for those of its host, TCP for
@@ -165,10 +165,7 @@ fn empty_read(endpoint: &Arc<str>, segment: SegmentId) -> ReadOp {
 
 impl Transport for Paths {
     fn read(&self, ops: &[ReadOp]) -> Vec<Result<(), TransferError>> {
-        match Parts::cut(ops) {
-            Some(parts) => parts.join(self.read_each(parts.ops())),
-            None => self.read_each(ops),
-        }
+        self.read_from(ops).into_iter().map(|result| result.map(|_| ())).collect()
     }
 
     fn write(&self, epoch: Epoch, ops: &[WriteOp<'_>]) -> Vec<Result<(), TransferError>> {
@@ -186,16 +183,40 @@ impl Transport for Paths {
 }
 
 impl Paths {
-    fn read_each(&self, ops: &[ReadOp]) -> Vec<Result<(), TransferError>> {
+    /// As [`Transport::read`], and where each range came from.
+    #[must_use]
+    pub fn read_from(&self, ops: &[ReadOp]) -> Vec<Result<Source, TransferError>> {
+        match Parts::cut(ops) {
+            Some(parts) => parts.join(self.read_each(parts.ops())),
+            None => self.read_each(ops),
+        }
+    }
+
+    /// Where what [`Paths::show`] shows of this segment lies.
+    #[must_use]
+    pub fn source_shown(&self, segment: SegmentId) -> Source {
+        if self.local_for(segment).is_some() { Source::Own } else { Source::Host }
+    }
+
+    fn read_each(&self, ops: &[ReadOp]) -> Vec<Result<Source, TransferError>> {
         let local = |op: &ReadOp| self.local_for(op.range.segment);
         let bytes = ops.iter().filter(|op| local(op).is_some()).map(|op| op.range.len);
         let bytes = bytes.fold(0, u64::saturating_add);
         let mut settled = with_helpers(ops, bytes, |op| Some(local(op)?.read_one(op)));
+        let is_own = |it: &Option<_>| if it.is_some() { Source::Own } else { Source::Tcp };
+        let mut sources: Vec<Source> = settled.iter().map(is_own).collect();
         self.near.read(ops, &mut settled, &self.tcp);
-        self.finish(
+        for (source, settled) in sources.iter_mut().zip(&settled) {
+            if *source == Source::Tcp && settled.is_some() {
+                *source = Source::Host;
+            }
+        }
+        let results = self.finish(
             settled,
             |position| &ops[position].endpoint,
             |away| self.tcp.read_where(ops, away),
-        )
+        );
+        let from = results.into_iter().zip(sources);
+        from.map(|(result, source)| result.map(|()| source)).collect()
     }
 }

@@ -1,12 +1,13 @@
 //! The words that every other crate speaks: ids, versions, ticks, error codes, limits, and the requests and
 //! replies of the master as plain data.
 //!
-//! There is no I/O, no clock and no dependency here; [`BusyWait`] is told the time. Enter at [`Request`] and [`Reply`] for what the master
+//! There is no I/O, no clock and no dependency here; [`BusyWait`] and [`LogLimiter`] are told the time. Enter at [`Request`] and [`Reply`] for what the master
 //! is asked and answers, at [`RangeRead`] and [`RangeWrite`] for what a storage node is asked, and at
 //! [`ErrorCode`] for what can go wrong.
 
 #![forbid(unsafe_code)]
 
+mod address_text;
 mod busy_wait;
 mod byte_size;
 mod drain;
@@ -16,16 +17,20 @@ pub mod host_port;
 mod ids;
 mod inventory;
 pub mod limits;
+mod log_limiter;
 #[doc(hidden)]
 pub mod mutation;
 mod put;
 mod range;
+mod reads;
 mod reply;
 mod request;
+mod shown_key;
 mod state;
 mod task;
 mod tick;
 
+pub use address_text::without_password;
 pub use busy_wait::BusyWait;
 pub use byte_size::{ByteSize, ByteSizeError};
 pub use drain::{DrainId, DrainOrder, DrainReport, DrainStatus, NotADrainId};
@@ -33,8 +38,10 @@ pub use error::ErrorCode;
 pub use follow::{Follow, FollowPage, ListedSegment, SegmentPage};
 pub use ids::{ClientId, Epoch, SegmentId, Version};
 pub use inventory::{ChangesPage, EntryState, InventoryEntry, InventoryPage, MountOutcome};
+pub use log_limiter::LogLimiter;
 pub use put::{ReplicateConfig, SoftPin};
 pub use range::{RangeDrop, RangeRead, RangeWrite};
+pub use reads::{ReadCounts, ReadReport, ReadVolume};
 pub use reply::{
     Grant, Located, Placement, Pong, RemainingRange, Remains, Reply, ScanPage, SegmentAddress,
 };
@@ -42,6 +49,7 @@ pub use request::{
     CreateTask, MountSegment, PutEnd, PutItem, PutMode, PutRevoke, PutStart, Request, Scan,
     ScanAction,
 };
+pub use shown_key::ShownKey;
 pub use state::{ReplicaStatus, SegmentState};
 pub use task::{TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus};
 pub use tick::Tick;

@@ -11,7 +11,7 @@ pub enum Reply {
     /// To [`crate::Request::Ping`].
     Pong(Pong),
     /// To a mount that failed, an unmount, [`crate::Request::ReportInventory`], [`crate::Request::ReportChanges`],
-    /// [`crate::Request::Dropped`] or [`crate::Request::EndTask`].
+    /// [`crate::Request::Dropped`], [`crate::Request::EndTask`] or [`crate::Request::Leave`].
     Done(Result<(), ErrorCode>),
     /// To [`crate::Request::MountSegment`].
     Mounted(MountOutcome),

@@ -1,6 +1,6 @@
 use crate::{
-    ChangesPage, Epoch, ErrorCode, InventoryPage, RangeDrop, ReplicateConfig, SegmentId, TaskId,
-    TaskKind, Version,
+    ChangesPage, Epoch, ErrorCode, InventoryPage, RangeDrop, ReadReport, ReplicateConfig,
+    SegmentId, TaskId, TaskKind, Version,
 };
 
 /// What a client or a node asks of the master. Every operation on keys is a batch; results are by position.
@@ -13,6 +13,13 @@ pub enum Request<'a> {
         /// Segments of others whose nodes the client could not reach since its last ping. A node that does not ping soon
         /// after that is out of sight until it does.
         unreachable: Vec<SegmentId>,
+        /// What the client has read.
+        reads: Option<Box<ReadReport>>,
+    },
+    /// The client pings no more. One that lends nothing is forgotten.
+    Leave {
+        /// What it has read.
+        reads: Option<Box<ReadReport>>,
     },
     /// Lend a segment to the pool. Mounting one that is mounted already changes nothing.
     MountSegment(MountSegment<'a>),

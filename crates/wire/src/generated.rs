@@ -61,7 +61,7 @@ pub struct RefusalResponse {
 pub struct Request {
     #[prost(
         oneof = "request::Operation",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22, 23"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22, 23, 24"
     )]
     pub operation: ::core::option::Option<request::Operation>,
 }
@@ -113,6 +113,8 @@ pub mod request {
         ReportChanges(super::ReportChangesRequest),
         #[prost(message, tag = "23")]
         ListSegments(super::ListSegmentsRequest),
+        #[prost(message, tag = "24")]
+        Leave(super::LeaveRequest),
     }
 }
 /// A heartbeat.
@@ -125,6 +127,61 @@ pub struct PingRequest {
     /// ping soon after that is out of sight until it does.
     #[prost(bytes = "bytes", tag = "2")]
     pub unreachable_segment_ids: ::prost::bytes::Bytes,
+    /// What the client has read.
+    #[prost(message, optional, tag = "3")]
+    pub reads: ::core::option::Option<ReadReport>,
+}
+/// The client pings no more.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LeaveRequest {
+    /// What it has read.
+    #[prost(message, optional, tag = "1")]
+    pub reads: ::core::option::Option<ReadReport>,
+}
+/// What a process has read. Of two reports the later one says all that the earlier one said.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadReport {
+    /// A number for the process that counts, drawn when it opened its store.
+    #[prost(fixed64, tag = "1")]
+    pub run: u64,
+    /// All that it has counted.
+    #[prost(message, optional, tag = "2")]
+    pub counts: ::core::option::Option<ReadCounts>,
+    /// What it had counted by its last report that a master confirmed. A master that does not know the process counts what
+    /// came since.
+    #[prost(message, optional, tag = "3")]
+    pub confirmed: ::core::option::Option<ReadCounts>,
+}
+/// Numbers that only grow.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadCounts {
+    /// Objects that were got.
+    #[prost(uint64, tag = "1")]
+    pub get_hits: u64,
+    /// Objects that were to be got and were not there.
+    #[prost(uint64, tag = "2")]
+    pub get_misses: u64,
+    /// Existence checks that found their objects.
+    #[prost(uint64, tag = "3")]
+    pub exist_hits: u64,
+    /// Existence checks that found nothing.
+    #[prost(uint64, tag = "4")]
+    pub exist_misses: u64,
+    /// Objects and bytes that were read from segments of the same process.
+    #[prost(uint64, tag = "5")]
+    pub own_objects: u64,
+    #[prost(uint64, tag = "6")]
+    pub own_bytes: u64,
+    /// Those that were read from other processes of the same host without TCP.
+    #[prost(uint64, tag = "7")]
+    pub host_objects: u64,
+    #[prost(uint64, tag = "8")]
+    pub host_bytes: u64,
+    /// Those that were read by TCP.
+    #[prost(uint64, tag = "9")]
+    pub tcp_objects: u64,
+    #[prost(uint64, tag = "10")]
+    pub tcp_bytes: u64,
 }
 /// Lends a segment to the pool.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -457,7 +514,7 @@ pub mod response {
         /// To Ping.
         #[prost(message, tag = "1")]
         Pong(super::PingResponse),
-        /// To a MountSegment that failed, UnmountSegment, ReportInventory, ReportChanges, Dropped and EndTask.
+        /// To a MountSegment that failed, UnmountSegment, ReportInventory, ReportChanges, Dropped, EndTask and Leave.
         #[prost(message, tag = "2")]
         Done(super::StatusResponse),
         /// To PutStart.

@@ -2,6 +2,8 @@ use mooncake_types::limits::{
     MAX_ATTRIBUTES_BYTES, MAX_FRAME_BODY_BYTES, MAX_FRAME_RANGES, MAX_KEY_BYTES,
 };
 
+use crate::foreign_protocol;
+
 /// Length of an encoded [`Header`], in bytes.
 pub const HEADER_LEN: usize = 16;
 
@@ -118,23 +120,23 @@ pub struct Header {
     pub request_id: u64,
 }
 
-/// What a peer seems to speak that begins with these two bytes.
-fn hint(found: u16) -> &'static str {
-    const HTTP: [u8; 2] = *b"HT";
-    match found.to_le_bytes() == HTTP {
-        true => ": this port speaks HTTP, and the one that serves the pool is another",
-        false => "",
-    }
+/// What a peer seems to speak.
+fn hint(protocol: Option<&str>) -> String {
+    let hint =
+        |protocol| format!(": it speaks {protocol}; the port that serves the pool is another");
+    protocol.map_or_else(String::new, hint)
 }
 
 /// A header that does not begin a frame. The connection cannot be understood any further and must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The peer speaks another protocol.
-    #[error("a frame must begin with {MAGIC:#06x}, not with {found:#06x}{}", hint(*found))]
+    #[error("a frame must begin with {MAGIC:#06x}, not with {found:#06x}{}", hint(*protocol))]
     BadMagic {
         /// The first two bytes, little endian.
         found: u16,
+        /// What that is, if it is known.
+        protocol: Option<&'static str>,
     },
     /// The peer speaks another version of this protocol.
     #[error("there is no frame of kind {found}")]
@@ -175,7 +177,7 @@ impl Header {
         let [m0, m1, kind, flags, l0, l1, l2, l3, request_id @ ..] = *bytes;
         let magic = u16::from_le_bytes([m0, m1]);
         if magic != MAGIC {
-            return Err(FrameError::BadMagic { found: magic });
+            return Err(FrameError::BadMagic { found: magic, protocol: foreign_protocol(bytes) });
         }
         let Some(kind) = Kind::from_number(kind) else {
             return Err(FrameError::UnknownKind { found: kind });
@@ -224,8 +226,8 @@ mod tests {
             Header::decode(&bytes)
         };
         let too_long = |kind, found, limit| Err(FrameError::BodyTooLong { kind, found, limit });
-        assert_eq!(with(0, 0x00), Err(FrameError::BadMagic { found: 0x4D00 }));
-        assert_eq!(with(1, 0x54), Err(FrameError::BadMagic { found: 0x544B }));
+        assert_eq!(with(0, 0x00), Err(FrameError::BadMagic { found: 0x4D00, protocol: None }));
+        assert_eq!(with(1, 0x54), Err(FrameError::BadMagic { found: 0x544B, protocol: None }));
         assert_eq!(with(2, 99), Err(FrameError::UnknownKind { found: 99 }));
         assert_eq!(with(4, 1), too_long(Kind::Reply, (32 << 20) + 1, 32 << 20));
         assert_eq!(with(2, 1), too_long(Kind::Hello, 32 << 20, 16 << 10));

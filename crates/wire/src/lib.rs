@@ -34,6 +34,7 @@ mod decode_error;
 mod drain;
 mod drop;
 mod follow;
+mod foreign;
 mod frame;
 // Written by prost-build from `proto/mooncake.proto`; `crates/protogen` says how and holds them together.
 #[rustfmt::skip]
@@ -51,6 +52,7 @@ mod inventory;
 mod mount;
 mod pin;
 mod read;
+mod reads;
 mod remains;
 mod replica_lists;
 mod reply_decode;
@@ -68,6 +70,7 @@ pub use drop::{decode_drop, decode_drop_reply, encode_drop, encode_drop_reply};
 pub use follow::{
     FollowMessage, decode_follow, decode_follow_reply, encode_follow, encode_follow_reply,
 };
+pub use foreign::foreign_protocol;
 pub use handshake::{
     Expected, Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Welcome, decode_hello,
     decode_refusal, decode_welcome, encode_hello, encode_refusal, encode_welcome, same_secret,

@@ -7,7 +7,9 @@ use mooncake_types::{
 use prost::Message;
 
 use crate::generated::request::Operation;
-use crate::{DecodeError, column, generated as proto, inventory, mount, shape, status, task};
+use crate::{
+    DecodeError, column, generated as proto, inventory, mount, reads, shape, status, task,
+};
 
 /// The body of a [`crate::Kind::Request`] frame. It owns the bytes that its [`Request`] borrows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +38,11 @@ impl RequestMessage {
             Operation::Ping(ping) => Request::Ping {
                 segments: segments("segment_ids", &ping.segment_ids)?,
                 unreachable: segments("unreachable_segment_ids", &ping.unreachable_segment_ids)?,
+                reads: ping.reads.as_ref().map(reads::to_report).map(Box::new),
             },
+            Operation::Leave(leave) => {
+                Request::Leave { reads: leave.reads.as_ref().map(reads::to_report).map(Box::new) }
+            }
             Operation::MountSegment(mount) => Request::MountSegment(mount::to_mount(mount)?),
             Operation::ReportInventory(page) => Request::ReportInventory(inventory::to_page(page)?),
             Operation::ReportChanges(page) => Request::ReportChanges(inventory::to_changes(page)?),

@@ -1,11 +1,11 @@
 use bytes::Bytes;
 use mooncake_types::{
-    CreateTask, ErrorCode, PutEnd, PutItem, PutMode, PutRevoke, PutStart, ReplicateConfig, Request,
-    Scan, ScanAction, SegmentId, SoftPin, TaskId,
+    CreateTask, ErrorCode, PutEnd, PutItem, PutMode, PutRevoke, PutStart, ReadReport,
+    ReplicateConfig, Request, Scan, ScanAction, SegmentId, SoftPin, TaskId,
 };
 use prost::Message;
 
-use crate::{Kind, column, frame, generated as proto, inventory, mount, status, task};
+use crate::{Kind, column, frame, generated as proto, inventory, mount, reads, status, task};
 
 /// The field numbers of the operations in the message `Request`.
 pub(crate) mod tag {
@@ -31,6 +31,7 @@ pub(crate) mod tag {
     pub(crate) const RETRACT: u32 = 21;
     pub(crate) const REPORT_CHANGES: u32 = 22;
     pub(crate) const LIST_SEGMENTS: u32 = 23;
+    pub(crate) const LEAVE: u32 = 24;
 }
 
 /// Appends a [`Kind::Request`] frame.
@@ -41,8 +42,12 @@ pub(crate) mod tag {
 pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>) {
     let mut body = Body { out, request_id };
     match request {
-        Request::Ping { segments, unreachable } => {
-            body.message(tag::PING, &ping(segments, unreachable));
+        Request::Ping { segments, unreachable, reads } => {
+            body.message(tag::PING, &ping(segments, unreachable, reads.as_deref()));
+        }
+        Request::Leave { reads } => {
+            let reads = reads.as_deref().map(reads::from_report);
+            body.message(tag::LEAVE, &proto::LeaveRequest { reads });
         }
         Request::MountSegment(mount) => {
             body.message(tag::MOUNT_SEGMENT, &mount::from_mount(mount));
@@ -132,8 +137,13 @@ impl Body<'_> {
     }
 }
 
-fn ping(segments: &[SegmentId], unreachable: &[SegmentId]) -> proto::PingRequest {
+fn ping(
+    segments: &[SegmentId],
+    unreachable: &[SegmentId],
+    reads: Option<&ReadReport>,
+) -> proto::PingRequest {
     proto::PingRequest {
+        reads: reads.map(reads::from_report),
         segment_ids: column::from_segments(segments.iter().copied()),
         unreachable_segment_ids: column::from_segments(unreachable.iter().copied()),
     }

@@ -21,7 +21,7 @@ pub(crate) struct Field {
 }
 
 /// The most fields that one message here lists.
-const MAX_FIELDS: usize = 22;
+const MAX_FIELDS: usize = 23;
 
 const fn list(tag: u32, what: &'static str, limit: usize) -> Field {
     Field { tag, what, limit, fields: &[] }
@@ -37,8 +37,10 @@ const KEYS: &[Field] = &[list(1, "keys", MAX_BATCH_KEYS)];
 
 const RETRACTED: &[Field] = &[list(1, "keys", MAX_BATCH_KEYS), one(2, "ranges", &[])];
 
+const READ_REPORT: &[Field] = &[one(2, "counts", &[]), one(3, "confirmed", &[])];
+
 pub(crate) const REQUEST: &[Field] = &[
-    one(1, "ping", &[]),
+    one(1, "ping", &[one(3, "reads", READ_REPORT)]),
     one(2, "mount_segment", &[]),
     one(3, "unmount_segment", &[]),
     one(
@@ -68,6 +70,7 @@ pub(crate) const REQUEST: &[Field] = &[
     one(21, "retract", RETRACTED),
     one(22, "report_changes", &[one(1, "entries", &[])]),
     one(23, "list_segments", &[]),
+    one(24, "leave", &[one(1, "reads", READ_REPORT)]),
 ];
 
 const REPLICA_LISTS: &[Field] = &[list(8, "segments", MAX_SEGMENTS)];

@@ -76,7 +76,7 @@ fn host(flags: &ClientFlags) -> Result<(), String> {
         drain_timeout: Duration::ZERO,
         ..StoreConfig::from_env().map_err(|error| error.to_string())?
     };
-    let master = config.master.clone();
+    let master = mooncake_types::without_password(&config.master);
     let store = Arc::new(Store::open(config).map_err(|error| error.to_string())?);
     // Only now: while a node waits for its master, a signal ends it as it ends any process.
     let mut stop = StopSignal::catch().map_err(|error| format!("cannot catch signals: {error}"))?;

@@ -7,6 +7,8 @@ mod drain;
 mod drain_leaders;
 mod dummies;
 mod healing;
+mod hit_ratio;
+mod log_lines;
 mod lost_nodes;
 mod recovery;
 mod restarts;

@@ -72,7 +72,11 @@ fn run(arguments: &Arguments) -> Result<Figures, LoadError> {
             while stopped.recv_timeout(PING_EVERY)
                 == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
             {
-                control.call(&Request::Ping { segments: vec![segment], unreachable: vec![] })?;
+                control.call(&Request::Ping {
+                    segments: vec![segment],
+                    unreachable: vec![],
+                    reads: None,
+                })?;
             }
             control.call(&Request::UnmountSegment { id: segment, grace_ms: 0 })
         });

@@ -256,7 +256,7 @@ impl Membership {
         self.set_asked(Asked::Ping { at: now });
         let segments = self.segments.iter().map(|segment| segment.id).collect();
         let unreachable = std::mem::take(&mut self.unreachable);
-        Deed::Call(Request::Ping { segments, unreachable })
+        Deed::Call(Request::Ping { segments, unreachable, reads: None })
     }
 
     /// What there is to do between two pings.

@@ -4,16 +4,20 @@
 //! transfers by the session, requests by the pool of connections to the master.
 
 mod histogram;
+mod reads;
 mod rpc;
 mod summary;
 mod text;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use mooncake_transfer::Served;
 use mooncake_types::Request;
 
 use histogram::Histogram;
+pub(crate) use reads::{Fetched, Reads};
 use rpc::Rpc;
 
 /// What was moved at once: the ranges of one object, or of several.
@@ -38,6 +42,10 @@ impl Extent {
 #[derive(Debug)]
 pub(crate) struct Metrics {
     since: Instant,
+    /// Hits, misses and where bytes came from.
+    pub(crate) reads: Reads,
+    /// What the data server of this process sent.
+    pub(crate) served: Arc<Served>,
     /// Bytes of the ranges that arrived.
     read_bytes: AtomicU64,
     /// Bytes of the ranges that were written, each replica by itself.
@@ -55,9 +63,12 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn new() -> Self {
+    /// Nothing yet; `run` is a number that no other process has.
+    pub(crate) fn new(run: u64) -> Self {
         Self {
             since: Instant::now(),
+            reads: Reads::new(run),
+            served: Arc::default(),
             read_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
             route_hits: AtomicU64::new(0),
@@ -71,8 +82,11 @@ impl Metrics {
         }
     }
 
-    /// Ranges were read: `bytes` of them arrived.
-    pub(crate) fn on_read(&self, extent: Extent, bytes: u64, took: Duration) {
+    /// Ranges were read, as far as that went well.
+    pub(crate) fn on_read(&self, extent: Extent, fetched: &[Fetched], took: Duration) {
+        self.reads.on_fetched(fetched);
+        let arrived = fetched.iter().filter(|it| it.result.is_ok()).map(|it| it.len);
+        let bytes: u64 = arrived.sum();
         self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
         match extent {
             Extent::One => self.get.observe(took),

@@ -4,6 +4,7 @@ use mooncake_types::{PutMode, Request, ScanAction, TaskKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rpc {
     Ping,
+    Leave,
     MountSegment,
     ReportInventory,
     ReportChanges,
@@ -45,6 +46,7 @@ impl Rpc {
     /// Every kind under its name, in their order.
     pub(super) const ALL: [(Self, &'static str); Self::COUNT] = [
         (Self::Ping, "Ping"),
+        (Self::Leave, "Leave"),
         (Self::MountSegment, "MountSegment"),
         (Self::ReportInventory, "ReportInventory"),
         (Self::ReportChanges, "ReportChanges"),
@@ -86,6 +88,7 @@ impl Rpc {
             |count: usize, one: Self, several: Self| if count == 1 { one } else { several };
         match request {
             Request::Ping { .. } => Self::Ping,
+            Request::Leave { .. } => Self::Leave,
             Request::MountSegment(_) => Self::MountSegment,
             Request::ReportInventory(_) => Self::ReportInventory,
             Request::ReportChanges(_) => Self::ReportChanges,

@@ -59,17 +59,19 @@ fn size(bytes: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mooncake_transfer::Source;
     use mooncake_types::Request;
 
     use super::*;
-    use crate::metrics::Extent;
+    use crate::metrics::{Extent, Fetched};
 
     #[test]
     fn what_was_counted_is_told() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::new(1);
         let us = Duration::from_micros;
-        metrics.on_read(Extent::One, 3 << 20, us(60));
-        metrics.on_read(Extent::Several, 1 << 20, us(130));
+        let fetched = |len| [Fetched { position: 0, len, result: Ok(Source::Tcp) }];
+        metrics.on_read(Extent::One, &fetched(3 << 20), us(60));
+        metrics.on_read(Extent::Several, &fetched(1 << 20), us(130));
         metrics.on_write(Extent::One, 512, us(10));
         metrics.on_call(&Request::ExistKey { keys: vec!["a"] }, us(55));
         assert_eq!(
@@ -85,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_client_that_did_nothing_says_so() {
-        let text = Metrics::new().summary_after(Duration::ZERO);
+        let text = Metrics::new(1).summary_after(Duration::ZERO);
         assert!(text.contains("Total Read: 0.00 B\n") && text.contains("Get: No data\n"), "{text}");
         assert!(text.ends_with("No RPC calls recorded\n"), "{text}");
     }

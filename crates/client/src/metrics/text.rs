@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mooncake_http::prometheus::{self, Family};
+use mooncake_transfer::Source;
 
 use super::Metrics;
 use super::histogram::Report;
@@ -15,6 +16,8 @@ impl Metrics {
     pub(crate) fn text(self: Arc<Self>) -> Result<String, fmt::Error> {
         prometheus::text(move |out| {
             self.transfers(out)?;
+            self.reads(out)?;
+            self.served(out)?;
             self.requests(out)
         })
     }
@@ -60,6 +63,58 @@ impl Metrics {
             out.histogram(name, help, &histogram.report().written())?;
         }
         Ok(())
+    }
+
+    fn reads(&self, out: &mut prometheus::Metrics<'_, '_>) -> fmt::Result {
+        let counts = self.reads.counts();
+        let counters = [
+            ("mooncake_client_get_hits", "Objects that were got", counts.get_hits),
+            (
+                "mooncake_client_get_misses",
+                "Objects that were to be got and were not there",
+                counts.get_misses,
+            ),
+            (
+                "mooncake_client_exist_hits",
+                "Existence checks that found their objects",
+                counts.exist_hits,
+            ),
+            (
+                "mooncake_client_exist_misses",
+                "Existence checks that found nothing",
+                counts.exist_misses,
+            ),
+        ];
+        for (name, help, value) in counters {
+            out.counter(name, help, value)?;
+        }
+        let sources =
+            [(Source::Own, counts.own), (Source::Host, counts.host), (Source::Tcp, counts.tcp)];
+        let objects = Family {
+            name: "mooncake_client_read_objects",
+            help: "Objects that were read, by where from",
+            label: "source",
+        };
+        out.counters(objects, sources.map(|(source, read)| (source.name(), read.objects)))?;
+        let bytes = Family {
+            name: "mooncake_client_read_bytes",
+            help: "Bytes that were read, by where from",
+            label: "source",
+        };
+        out.counters(bytes, sources.map(|(source, read)| (source.name(), read.bytes)))
+    }
+
+    fn served(&self, out: &mut prometheus::Metrics<'_, '_>) -> fmt::Result {
+        let ways = self.served.ways();
+        let ranges = Family {
+            name: "mooncake_node_served_ranges",
+            help: "Ranges of this process's segments that others were sent, or were let see, by the way",
+            label: "way",
+        };
+        out.counters(ranges, ways.map(|way| (way.name, way.ranges)))?;
+        let bytes =
+            Family { name: "mooncake_node_served_bytes", help: "Bytes of these", label: "way" };
+        out.counters(bytes, ways.map(|way| (way.name, way.bytes)))
     }
 
     fn requests(&self, out: &mut prometheus::Metrics<'_, '_>) -> fmt::Result {

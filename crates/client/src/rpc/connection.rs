@@ -263,7 +263,13 @@ impl Connection {
         match read {
             Ok(count) => Ok(count),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                let reason = "it closed the connection".to_owned();
+                let first = &self.inbox[..already.min(self.inbox.len())];
+                let reason = mooncake_wire::foreign_protocol(first).map_or_else(
+                    || "it closed the connection".to_owned(),
+                    |protocol| {
+                        format!("it speaks {protocol}; the port that serves the pool is another")
+                    },
+                );
                 Err(failure(CallError::Unreachable { reason }, true))
             }
             Err(error) => Err(failure(self.name(&error), is_closed(&error))),

@@ -7,9 +7,10 @@ use mooncake_memory::Private;
 use mooncake_types::{Epoch, ErrorCode};
 use mooncake_wire::{Hello, Kind, Refusal};
 
-use super::connection::Connection;
+use super::connection::{CallFailure, Connection};
 use super::masters::{Election, Incredible, Masters};
 use crate::address::HostPort;
+use crate::ops::CallError;
 
 /// How long a master may take to say whether it leads when another is late.
 const GLANCE: Duration = Duration::from_millis(200);
@@ -127,7 +128,7 @@ impl Dialer {
         let unreachable = |reason| DialError::Unreachable { address: address.clone(), reason };
         let answer = connection
             .exchange(|out, id| mooncake_wire::encode_hello(out, id, &self.hello))
-            .map_err(|failure| unreachable(failure.error.to_string()))?;
+            .map_err(|failure| unreachable(no_greeting(&failure)))?;
         match answer.header.kind {
             Kind::Welcome => {
                 let welcome = mooncake_wire::decode_welcome(&answer.body)
@@ -153,4 +154,12 @@ impl Dialer {
             other => Err(unreachable(format!("it answered with a frame of kind {other:?}"))),
         }
     }
+}
+
+/// Why there was no answer to the first frame.
+fn no_greeting(failure: &CallFailure) -> String {
+    let is_mute =
+        matches!(failure.error, CallError::TimedOut { .. }) || failure.closed_before_reply;
+    let hint = if is_mute { "; is this the RPC port of a master?" } else { "" };
+    format!("{}{hint}", failure.error)
 }

@@ -132,6 +132,7 @@ fn may_try_again(failure: &CallFailure, request: &Request<'_>) -> bool {
 pub fn is_idempotent(request: &Request<'_>) -> bool {
     match request {
         Request::Ping { .. }
+        | Request::Leave { .. }
         | Request::MountSegment(_)
         | Request::FetchDrops { .. }
         | Request::Retract { .. }

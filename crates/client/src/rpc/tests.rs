@@ -59,7 +59,7 @@ fn pool_of(host: Arc<Host>, scripts: Vec<Script>) -> (Pool, mpsc::Receiver<()>) 
         call_timeout: TIMEOUT,
         busy_poll: BusyWait::DEFAULT_LIMIT,
     };
-    (Pool::new(dialer, Arc::new(Metrics::new()), host), arrivals)
+    (Pool::new(dialer, Arc::new(Metrics::new(1)), host), arrivals)
 }
 
 fn play(mut stream: TcpStream, script: Script, arrived: &mpsc::Sender<()>) {

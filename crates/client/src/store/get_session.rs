@@ -74,7 +74,7 @@ impl Store {
     /// session.
     pub fn get_session_start(&self, keys: &[&str]) -> Vec<Result<u64, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
-        let found = session.drive(HoldOp::new(keys), NoMemory);
+        let found = session.counted(session.drive(HoldOp::new(keys), NoMemory));
         session.gets.hold(keys, found, session.clock.now())
     }
 

@@ -69,12 +69,23 @@ impl Store {
     /// What is wrong, by name and value; see [`OpenError`]. It takes no longer than
     /// [`StoreConfig::rpc_connect_timeout`] allows, and one attempt more.
     pub fn open(config: StoreConfig) -> Result<Store, OpenError> {
+        Self::open_while(config, || true)
+    }
+
+    /// As [`Store::open`]; asks again and again whether the store is still wanted, and gives up when it is not.
+    ///
+    /// # Errors
+    /// Those of [`Store::open`], and [`OpenError::GivenUp`].
+    pub fn open_while(
+        config: StoreConfig,
+        is_wanted: impl Fn() -> bool + 'static,
+    ) -> Result<Store, OpenError> {
         let allows_copies = config.local_buffer_bytes > 0;
         let put_session_ms = config.put_session_timeout.as_millis();
         let put_session_ms = u64::try_from(put_session_ms).unwrap_or(u64::MAX);
         let local_pool = LocalPool::new(config.local_buffer_bytes);
         let drain_timeout = config.drain_timeout;
-        let (session, hostname) = open::open(config)?;
+        let (session, hostname) = open::open(config, Box::new(is_wanted))?;
         Ok(Self {
             hostname,
             allows_copies,
@@ -227,7 +238,9 @@ impl Store {
     /// Whether objects exist, complete. Protects those that do from eviction and removal for the length of a lease.
     pub fn exist(&self, keys: &[&str]) -> Vec<Result<bool, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
-        session.drive(ExistOp::new(keys), NoMemory)
+        let answers = session.drive(ExistOp::new(keys), NoMemory);
+        session.metrics.reads.on_exists(&answers);
+        answers
     }
 
     /// An object's length in bytes.

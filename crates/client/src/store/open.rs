@@ -7,7 +7,7 @@ use mooncake_ha::Options;
 use mooncake_memory::{NamedSegment, NamedSegmentError, NamedSegmentWish, Past, Region};
 use mooncake_transfer::{LocalTransport, Paths, SegmentHost, ServerConfig, TcpConfig};
 use mooncake_types::host_port::split;
-use mooncake_types::{ClientId, SegmentId, limits};
+use mooncake_types::{ClientId, SegmentId, limits, without_password};
 use mooncake_wire::{Hello, PROTOCOL_VERSION, Role};
 
 use super::get_session::GetSessions;
@@ -40,6 +40,12 @@ const LONGEST_ATTEMPT_OF_SEVERAL: Duration = Duration::from_secs(1);
 /// Longest wait for the answer to a heartbeat; the master gives a client up after ten seconds by default.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// A client that waits for its master for longer than this says so.
+const COMPLAINT: Duration = Duration::from_secs(1);
+
+/// Longest time between two questions whether the store is still wanted.
+const LONGEST_REST: Duration = Duration::from_millis(50);
+
 /// Longest wait for the master when leaving.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -63,21 +69,26 @@ struct Opening {
     segment: SegmentId,
     chance: Chance,
     clock: Clock,
+    is_wanted: Wanted,
 }
 
-/// Opens a session; gives the hostname too.
-pub(super) fn open(config: StoreConfig) -> Result<(Session, String), OpenError> {
-    let mut opening = Opening::new(config)?;
-    let metrics = Arc::new(Metrics::new());
+/// Whether a store is still wanted while it is being opened.
+pub(super) type Wanted = Box<dyn Fn() -> bool>;
+
+/// Opens a session, as long as `is_wanted`; gives the hostname too.
+pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, String), OpenError> {
+    let mut opening = Opening::new(config, is_wanted)?;
+    let metrics = Arc::new(Metrics::new(random()? as u64));
     let http = opening.config.http.as_ref();
     let http = http.map(|address| Http::start(address, Arc::clone(&metrics))).transpose()?;
     let host = Arc::new(Host::new(opening.map_segment()?));
     // What a named segment remembers; an error would mean that no leader can have it, and nobody is obeyed then.
     let _ = opening.masters.believe(host.epoch());
-    let mut bond = opening.join(&host)?;
+    let mut bond = opening.join(&host, &metrics)?;
     let bound = opening.bind(&bond)?;
     let (hostname, endpoint) = (bound.hostname.clone(), bound.endpoint.clone());
-    let serving = Serving::hold(bound.socket, Arc::clone(&host) as _, opening.server_config());
+    let serving =
+        Serving::hold(bound.socket, Arc::clone(&host) as _, opening.server_config(&metrics));
     if opening.serves() {
         serving.start().map_err(thread_error("data server"))?;
     }
@@ -114,7 +125,7 @@ pub(super) fn open(config: StoreConfig) -> Result<(Session, String), OpenError> 
 }
 
 impl Opening {
-    fn new(config: StoreConfig) -> Result<Self, OpenError> {
+    fn new(config: StoreConfig, is_wanted: Wanted) -> Result<Self, OpenError> {
         check(&config)?;
         let masters = Arc::new(masters(&config)?);
         Ok(Self {
@@ -123,6 +134,7 @@ impl Opening {
             segment: SegmentId(random()?),
             chance: Chance::new(random()? as u64),
             clock: Clock::start(),
+            is_wanted,
             config,
         })
     }
@@ -210,11 +222,12 @@ impl Opening {
     }
 
     /// Connects to the master.
-    fn join(&mut self, host: &Arc<Host>) -> Result<Bond, OpenError> {
+    fn join(&mut self, host: &Arc<Host>, metrics: &Arc<Metrics>) -> Result<Bond, OpenError> {
         let mut bond = Bond {
             membership: Membership::new(self.masters.count(), Chance::new(self.chance.bits())),
             dialer: self.dialer(self.config.rpc_timeout.min(HEARTBEAT_TIMEOUT)),
             host: Arc::clone(host),
+            metrics: Arc::clone(metrics),
             clock: self.clock,
             connection: None,
             ahead: None,
@@ -227,7 +240,7 @@ impl Opening {
     fn bind(&mut self, bond: &Bond) -> Result<Bound, OpenError> {
         let connection = bond.connection.as_ref().expect("joining ended with a connection");
         let local = connection.local_addr().map_err(|error| OpenError::MasterUnreachable {
-            master: self.config.master.clone(),
+            master: without_password(&self.config.master),
             waited_ms: 0,
             reason: error.to_string(),
         })?;
@@ -243,13 +256,14 @@ impl Opening {
         bind(&wish, &mut self.chance)
     }
 
-    fn server_config(&self) -> ServerConfig {
+    fn server_config(&self, metrics: &Metrics) -> ServerConfig {
         ServerConfig {
             cluster_id: self.config.cluster_id.clone(),
             auth_token: self.config.auth_token.clone(),
             max_connections: MAX_SERVED_CONNECTIONS,
             busy_poll: self.config.busy_poll,
             local_socket: !self.config.transports.near().is_empty(),
+            served: Arc::clone(&metrics.served),
         }
     }
 
@@ -279,17 +293,25 @@ impl Opening {
         }
     }
 
-    /// Does what is due until `done`, for as long as reaching the master may take.
+    /// Does what is due until `done`, for as long as reaching the master may take and the store is wanted.
     fn turn_until(&self, bond: &mut Bond, done: impl Fn(&Bond) -> bool) -> Result<(), OpenError> {
         let started = Instant::now();
         let patience = self.config.rpc_connect_timeout;
         let mut reason = "there was no time for one".to_owned();
+        let mut has_complained = false;
         while !done(bond) {
             let waited = started.elapsed();
             if waited >= patience {
-                let master = self.config.master.clone();
+                let master = without_password(&self.config.master);
                 let waited_ms = waited.as_millis() as u64;
                 return Err(OpenError::MasterUnreachable { master, waited_ms, reason });
+            }
+            if !(self.is_wanted)() {
+                return Err(OpenError::GivenUp);
+            }
+            if waited >= COMPLAINT && !has_complained {
+                has_complained = true;
+                self.complain(patience, &reason);
             }
             match bond.turn() {
                 Turn::Done => {}
@@ -300,11 +322,22 @@ impl Opening {
                 Turn::NotAnswered(error) => reason = error.to_string(),
                 Turn::Idle(until) => {
                     let wait = Duration::from_millis(until.since_ms(self.clock.now()));
-                    std::thread::sleep(wait.min(patience - waited));
+                    std::thread::sleep(wait.min(patience - waited).min(LONGEST_REST));
                 }
             }
         }
         Ok(())
+    }
+
+    /// Says what the opening waits for.
+    fn complain(&self, patience: Duration, reason: &str) {
+        let (master, patience_s) = (without_password(&self.config.master), patience.as_secs());
+        tracing::warn!(
+            master,
+            reason,
+            patience_s,
+            "no master has taken this client yet; it goes on trying"
+        );
     }
 
     fn pool(&self, call_timeout: Duration, host: &Arc<Host>, metrics: &Arc<Metrics>) -> Pool {
@@ -359,7 +392,7 @@ fn masters(config: &StoreConfig) -> Result<Masters, OpenError> {
     let options = Options { kubernetes, ..Options::new(&config.cluster_id) };
     let coordinator = mooncake_ha::connect(&name, &options)
         .map_err(|error| OpenError::Coordinator { reason: error.to_string() })?;
-    Ok(Masters::elected(coordinator, name))
+    Ok(Masters::elected(coordinator, without_password(&name)))
 }
 
 /// Everything that is wrong with a configuration whatever the machine is like.

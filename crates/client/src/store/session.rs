@@ -78,7 +78,7 @@ impl Session {
         let mut op = GetOp::new(items, &own, self.chance());
         if !self.routes.is_on() {
             self.drive_with(&mut op, memory);
-            return op.finish();
+            return self.counted(op.finish());
         }
         let (key_of, epoch) = (|position: usize| items[position].key, self.host.epoch());
         let keys = items.iter().map(|item| item.key);
@@ -99,7 +99,16 @@ impl Session {
             let learned = learned.into_iter().map(|(position, route)| (key_of(position), route));
             self.routes.keep(learned, self.clock.now(), epoch);
         }
-        op.finish()
+        self.counted(op.finish())
+    }
+
+    /// The results of gets, which count as hits and misses.
+    pub(super) fn counted<T>(
+        &self,
+        results: Vec<Result<T, ErrorCode>>,
+    ) -> Vec<Result<T, ErrorCode>> {
+        self.metrics.reads.on_gets(&results);
+        results
     }
 
     /// Leaves the pool: nothing is pinged any more, the segments are taken back, and nobody is served.
@@ -107,6 +116,7 @@ impl Session {
         if let Some(http) = &self.http {
             http.leaving();
         }
+        let was_well = self.heartbeat.is_well();
         // First of all the heartbeat: it would mount the segments again.
         self.heartbeat.stop();
         self.tasks.stop();
@@ -120,7 +130,7 @@ impl Session {
         // Before the master knows: it has nobody drop what lies in segments that are gone, so what is replaced then could
         // be read here by routes of before.
         own.iter().for_each(|&id| self.host.take_back(id));
-        if let Err(error) = self.say_goodbye(ending) {
+        if let Err(error) = self.say_goodbye(ending, was_well) {
             tracing::info!(%error, "the master was not told that this client leaves");
         }
         self.pool.clear();
@@ -130,10 +140,11 @@ impl Session {
         }
     }
 
-    /// Gives up what is being put and has the master forget the segments.
-    fn say_goodbye(&self, ending: Vec<SegmentId>) -> Result<(), CallError> {
+    /// Gives up what is being put, has the master forget the segments, and tells it what was read last. For that alone no
+    /// master is waited for that did not answer the last ping.
+    fn say_goodbye(&self, ending: Vec<SegmentId>, was_well: bool) -> Result<(), CallError> {
         let puts = self.puts.close();
-        if puts.is_empty() && ending.is_empty() {
+        if puts.is_empty() && ending.is_empty() && !was_well {
             return Ok(());
         }
         let mut dialed =
@@ -150,6 +161,8 @@ impl Session {
             let request = Request::UnmountSegment { id, grace_ms: 0 };
             connection.call(&request).map_err(|failure| failure.error)?;
         }
+        let leave = Request::Leave { reads: self.metrics.reads.report().map(Box::new) };
+        connection.call(&leave).map_err(|failure| failure.error)?;
         Ok(())
     }
 }

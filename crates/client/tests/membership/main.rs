@@ -48,10 +48,10 @@ fn deed(membership: &mut Membership, now: u64) -> String {
     match membership.next(Tick(now)) {
         Deed::Connect { address } => format!("connect {address}"),
         Deed::Wait { until } => format!("wait until {}", until.0),
-        Deed::Call(Request::Ping { segments, unreachable }) if unreachable.is_empty() => {
+        Deed::Call(Request::Ping { segments, unreachable, .. }) if unreachable.is_empty() => {
             format!("ping for {}", segments.len())
         }
-        Deed::Call(Request::Ping { segments, unreachable }) => {
+        Deed::Call(Request::Ping { segments, unreachable, .. }) => {
             format!("ping for {} that cannot reach {}", segments.len(), unreachable.len())
         }
         Deed::Mount { segment, seen_epoch } => {

@@ -92,7 +92,10 @@ fn a_port_where_somebody_else_answers_is_not_a_master() {
         ..StoreConfig::default()
     });
     let OpenError::MasterUnreachable { reason, .. } = &error else { panic!("{error}") };
-    assert!(reason.contains("begin with"), "{reason}");
+    assert!(
+        reason.contains("it speaks HTTP; the port that serves the pool is another"),
+        "{reason}"
+    );
 }
 
 #[test]

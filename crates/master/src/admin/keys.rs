@@ -53,25 +53,25 @@ pub(super) struct Found {
     data: Vec<Range>,
 }
 
-/// `GET /query_key?key=K`. Like any read it grants a lease.
+/// `GET /query_key?key=K`. It is no read: it grants no lease and counts nowhere.
 pub(super) async fn query_key(
     Extract(state): Extract<State>,
     parameters: Parameters,
 ) -> Result<Json<Found>, Failure> {
     let key = parameters.required("key")?.to_owned();
-    let look = move |owner: &mut crate::owner::Owner| {
-        owner.handle(ClientId::OPERATOR, &Request::GetReplicaList { keys: vec![&key] })
-    };
+    let look = move |owner: &mut crate::owner::Owner| peek(owner, &key);
     match state.asker.ask(look).await? {
-        Reply::Located { results, segments, .. } => match results.first() {
-            Some(Ok(located)) => {
-                Ok(Json(Found { success: true, data: ranges(located, &segments) }))
-            }
-            Some(Err(code)) => Err(Failure::not_found(*code, code.name())),
-            None => unreachable!("one key was asked for, and none was answered"),
-        },
-        Reply::Refused(code) => Err(Failure::internal(code, code.name())),
-        other => unreachable!("a look-up is answered by places, not by {other:?}"),
+        Ok(data) => Ok(Json(Found { success: true, data })),
+        Err(code) => Err(Failure::not_found(code, code.name())),
+    }
+}
+
+/// Where a complete object lies.
+fn peek(owner: &crate::owner::Owner, key: &str) -> Result<Vec<Range>, ErrorCode> {
+    match owner.meta.peek(key) {
+        None => Err(ErrorCode::ObjectNotFound),
+        Some(report) if !report.complete => Err(ErrorCode::ReplicaIsNotReady),
+        Some(report) => Ok(ranges(&report.located, &report.segments)),
     }
 }
 
@@ -112,14 +112,9 @@ pub(super) async fn batch_query_keys(
     }
     let look = move |owner: &mut crate::owner::Owner| {
         let answer = |key: String| {
-            let answer = match owner.meta.peek(&key) {
-                None => Answer::error(ErrorCode::ObjectNotFound),
-                Some(report) if !report.complete => Answer::error(ErrorCode::ReplicaIsNotReady),
-                Some(report) => Answer {
-                    ok: true,
-                    values: ranges(&report.located, &report.segments),
-                    ..Answer::default()
-                },
+            let answer = match peek(owner, &key) {
+                Ok(values) => Answer { ok: true, values, ..Answer::default() },
+                Err(code) => Answer::error(code),
             };
             (key, answer)
         };

@@ -43,7 +43,8 @@ impl Cleanup {
             for kind in ["ram", "rpc_meta"] {
                 let key = format!("{}{kind}/{segment}", self.prefix);
                 if entries.remove(&key) {
-                    tracing::info!(key, "forgot the metadata of a dead client");
+                    let key = mooncake_types::ShownKey(&key);
+                    tracing::info!(%key, "forgot the metadata of a dead client");
                 }
             }
         }

@@ -3,11 +3,13 @@
 
 mod histogram;
 mod operation;
+mod reads;
 mod rpc;
 mod snapshot;
 mod text;
 
 pub(crate) use operation::Operation;
+pub(crate) use reads::Reads;
 pub(crate) use rpc::RpcMetrics;
 pub(crate) use snapshot::Snapshot;
 pub(crate) use text::text;

@@ -6,6 +6,7 @@ use mooncake_types::{Reply, Request, ScanAction, TaskKind};
 #[repr(usize)]
 pub(crate) enum Operation {
     Ping,
+    Leave,
     MountSegment,
     ReportInventory,
     ReportChanges,
@@ -43,6 +44,7 @@ impl Operation {
 
     pub(crate) const ALL: [(Operation, &'static str); Operation::COUNT] = [
         (Operation::Ping, "ping"),
+        (Operation::Leave, "leave"),
         (Operation::MountSegment, "mount_segment"),
         (Operation::ReportInventory, "report_inventory"),
         (Operation::ReportChanges, "report_changes"),
@@ -78,6 +80,7 @@ impl Operation {
     pub(crate) fn of(request: &Request<'_>) -> Operation {
         match request {
             Request::Ping { .. } => Operation::Ping,
+            Request::Leave { .. } => Operation::Leave,
             Request::MountSegment(_) => Operation::MountSegment,
             Request::ReportInventory(_) => Operation::ReportInventory,
             Request::ReportChanges(_) => Operation::ReportChanges,
@@ -178,7 +181,7 @@ mod tests {
     fn one_key_and_several_are_told_apart() {
         let scan = |pattern, action| Request::Scan(Scan { pattern, action, cursor: 0, limit: 1 });
         let cases = [
-            (Request::Ping { segments: vec![], unreachable: vec![] }, Operation::Ping),
+            (Request::Ping { segments: vec![], unreachable: vec![], reads: None }, Operation::Ping),
             (Request::ExistKey { keys: vec!["a"] }, Operation::ExistKey),
             (Request::ExistKey { keys: vec!["a", "b"] }, Operation::BatchExistKey),
             (Request::Remove { keys: vec!["a"], force: true }, Operation::Remove),

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mooncake_meta::{SegmentReport, Stats};
+use mooncake_types::ReadCounts;
 
 use super::rpc::RpcMetrics;
 use crate::leadership::Service;
@@ -18,9 +19,39 @@ pub(crate) struct Snapshot {
     /// Used bytes and capacity by segment name, of those in sight; several segments may share one.
     pub(crate) segments: BTreeMap<Arc<str>, (u64, u64)>,
     pub(crate) rpc: RpcMetrics,
+    /// What clients read.
+    pub(crate) reads: ReadCounts,
+}
+
+/// Objects that were wanted: those that were there, and those that were not.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Wanted {
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+}
+
+impl Wanted {
+    /// An existence check that finds its object is no hit: the object is counted when it is read. One that finds nothing is
+    /// a miss: nobody goes on to read it.
+    fn of(reads: &ReadCounts) -> Self {
+        Self { hits: reads.get_hits, misses: reads.get_misses.saturating_add(reads.exist_misses) }
+    }
+
+    pub(crate) fn objects(self) -> u64 {
+        self.hits.saturating_add(self.misses)
+    }
+
+    /// The share of what was there; nothing as long as nothing was wanted.
+    pub(crate) fn hit_ratio(self) -> Option<f64> {
+        (self.objects() > 0).then(|| self.hits as f64 / self.objects() as f64)
+    }
 }
 
 impl Snapshot {
+    pub(crate) fn wanted(&self) -> Wanted {
+        Wanted::of(&self.reads)
+    }
+
     pub(crate) fn new(stats: Stats, reports: &[SegmentReport], rpc: RpcMetrics) -> Snapshot {
         let mut segments: BTreeMap<Arc<str>, (u64, u64)> = BTreeMap::new();
         for report in reports.iter().filter(|report| report.in_sight) {
@@ -29,6 +60,7 @@ impl Snapshot {
             *capacity += report.capacity;
         }
         let (service, record_late) = (Service::Serving, Duration::ZERO);
-        Snapshot { stats, service, record_late, segments, rpc }
+        let reads = ReadCounts::default();
+        Snapshot { stats, service, record_late, segments, rpc, reads }
     }
 }

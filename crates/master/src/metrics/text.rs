@@ -20,6 +20,7 @@ pub(crate) fn text(
         let Some(snapshot) = &snapshot else { return Ok(()) };
         snapshot.gauges(out)?;
         snapshot.segments(out)?;
+        snapshot.reads(out)?;
         snapshot.counters(out)?;
         snapshot.operations(out)?;
         snapshot.histograms(out)
@@ -197,12 +198,59 @@ impl Snapshot {
         out.gauges(capacity, samples(|(_, capacity)| *capacity))
     }
 
+    /// What clients told of their reads.
+    fn reads(&self, out: &mut Metrics<'_, '_>) -> fmt::Result {
+        let reads = &self.reads;
+        let gets = reads.get_hits.saturating_add(reads.get_misses);
+        let sources = [("own_process", reads.own), ("same_host", reads.host), ("tcp", reads.tcp)];
+        let bytes = sources.iter().fold(0_u64, |sum, (_, it)| sum.saturating_add(it.bytes));
+        let counters = [
+            ("total_get_nums_", "Objects that clients were to get", gets),
+            ("mem_cache_hit_nums_", "Of these, objects that were there", reads.get_hits),
+            ("mem_cache_hit_bytes_total", "Bytes that clients read", bytes),
+            (
+                "master_exist_hits_total",
+                "Existence checks of clients that found their objects",
+                reads.exist_hits,
+            ),
+            (
+                "master_exist_misses_total",
+                "Existence checks of clients that found nothing",
+                reads.exist_misses,
+            ),
+        ];
+        for (name, help, value) in counters {
+            out.counter(name, help, value)?;
+        }
+        if let Some(ratio) = self.wanted().hit_ratio() {
+            out.ratio(
+                "master_hit_ratio",
+                "Objects that were there, of all that clients were to get or did not find",
+                ratio,
+            )?;
+        }
+        let objects = Family {
+            name: "master_read_objects_total",
+            help: "Objects that clients read, by where from",
+            label: "source",
+        };
+        out.counters(objects, sources.map(|(source, read)| (source, read.objects)))?;
+        let bytes = Family {
+            name: "master_read_bytes_total",
+            help: "Bytes that clients read, by where from",
+            label: "source",
+        };
+        out.counters(bytes, sources.map(|(source, read)| (source, read.bytes)))
+    }
+
     fn counters(&self, out: &mut Metrics<'_, '_>) -> fmt::Result {
         let c = &self.stats.counters;
         let counters = [
-            ("total_get_nums_", "Keys looked up by reads", c.lookups),
-            ("mem_cache_hit_nums_", "Keys found in memory", c.lookup_hits),
-            ("mem_cache_hit_bytes_total", "Bytes of objects found in memory", c.lookup_hit_bytes),
+            (
+                "master_lookup_keys_total",
+                "Keys that clients asked about in order to read them, or to renew their routes",
+                c.lookups,
+            ),
             ("file_cache_hit_nums_", "Keys found on disk", 0),
             ("file_cache_hit_bytes_total", "Bytes of objects found on disk", 0),
             ("master_attempted_evictions_total", "Evictions tried", c.evictions_attempted),

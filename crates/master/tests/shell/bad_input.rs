@@ -94,7 +94,7 @@ fn bytes_that_are_no_hello_are_refused() {
     mooncake_wire::encode_request(
         &mut ping,
         1,
-        &Request::Ping { segments: vec![], unreachable: vec![] },
+        &Request::Ping { segments: vec![], unreachable: vec![], reads: None },
     );
     let mut unreadable = header(Kind::Hello, 4).to_vec();
     unreadable.extend([0xff; 4]);

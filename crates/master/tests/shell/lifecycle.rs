@@ -58,7 +58,7 @@ fn a_stop_writes_what_was_answered_and_closes_within_a_second() {
     let mut master = start();
     let mut idle: Vec<_> = (1..20).map(|client| master.connect(client)).collect();
     let mut busy = master.connect(100);
-    busy.send(&Request::Ping { segments: vec![], unreachable: vec![] });
+    busy.send(&Request::Ping { segments: vec![], unreachable: vec![], reads: None });
     let half_open = dial(master.rpc);
     let slow_http = dial(master.admin);
     busy.receive();

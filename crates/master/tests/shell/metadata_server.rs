@@ -127,7 +127,7 @@ fn a_dead_client_takes_its_metadata_with_it() {
     alive.mount(2, "alive:1", 1 << 20);
     let status = |key: &str| get(address, &format!("/metadata?key={key}")).status;
     eventually("the metadata of the dead client are forgotten", || {
-        alive.ask(&Request::Ping { segments: vec![], unreachable: vec![] });
+        alive.ask(&Request::Ping { segments: vec![], unreachable: vec![], reads: None });
         status("mooncake/ram/dead:1") == 404 && status("mooncake/rpc_meta/dead:1") == 404
     });
     assert_eq!(status("mooncake/ram/alive:1"), 200);

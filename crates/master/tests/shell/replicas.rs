@@ -93,7 +93,7 @@ fn a_move_is_handed_to_the_host_of_its_replica() {
     let Reply::TaskCreated(id) = reply else { panic!("{reply:?}") };
     assert_eq!(report(&mut other, id).status, TaskStatus::Pending);
     for (rpc, expected) in [(&mut host, true), (&mut other, false)] {
-        let reply = rpc.ask(&Request::Ping { segments: vec![], unreachable: vec![] });
+        let reply = rpc.ask(&Request::Ping { segments: vec![], unreachable: vec![], reads: None });
         let Reply::Pong(pong) = reply else { panic!("{reply:?}") };
         assert_eq!(pong.has_tasks, expected);
     }

@@ -81,7 +81,11 @@ fn a_client_that_reads_no_replies_does_not_hold_up_others() {
 
     let begun = Instant::now();
     for _ in 0..100 {
-        owner.ask(&Request::Ping { segments: vec![SegmentId(5)], unreachable: vec![] });
+        owner.ask(&Request::Ping {
+            segments: vec![SegmentId(5)],
+            unreachable: vec![],
+            reads: None,
+        });
     }
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
 }
@@ -100,7 +104,7 @@ fn a_connection_that_stops_within_a_frame_is_closed_and_an_idle_one_is_not() {
     let (mut idle, mut stuck) = (master.connect(1), master.connect(2));
     stuck.stream.write_all(&[0x4B, 0x4D, 16]).expect("the connection is open");
     assert!(read_frame(&mut stuck.stream).is_none());
-    idle.ask(&Request::Ping { segments: vec![], unreachable: vec![] });
+    idle.ask(&Request::Ping { segments: vec![], unreachable: vec![], reads: None });
     master.assert_serves();
 }
 

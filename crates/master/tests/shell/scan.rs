@@ -59,7 +59,7 @@ fn ping_wait(master: &Running, busy: impl FnOnce() + Send) -> Duration {
         let mut waits = Vec::new();
         while !over.load(Ordering::Relaxed) || waits.is_empty() {
             let begun = Instant::now();
-            rpc.ask(&Request::Ping { segments: vec![], unreachable: vec![] });
+            rpc.ask(&Request::Ping { segments: vec![], unreachable: vec![], reads: None });
             waits.push(begun.elapsed());
         }
         waits.sort_unstable();

@@ -11,7 +11,7 @@ use crate::support::{Rpc, Running, config, eventually, get, start, start_with};
 
 fn ping(segments: &[u128]) -> Request<'static> {
     let segments = segments.iter().map(|&id| SegmentId(id)).collect();
-    Request::Ping { segments, unreachable: vec![] }
+    Request::Ping { segments, unreachable: vec![], reads: None }
 }
 
 fn exists(rpc: &mut Rpc) -> bool {
@@ -99,7 +99,7 @@ fn a_node_that_a_client_cannot_reach_is_out_of_sight_unless_it_pings() {
     let master = start();
     let mut other = master.connect(2);
     let mut node = node(&master);
-    let report = Request::Ping { segments: vec![], unreachable: vec![SegmentId(5)] };
+    let report = Request::Ping { segments: vec![], unreachable: vec![SegmentId(5)], reads: None };
     for _ in 0..20 {
         other.ask(&report);
         std::thread::sleep(Duration::from_millis(50));

@@ -72,7 +72,11 @@ impl Running {
 
     /// Asserts that the master still serves everyone else.
     pub(crate) fn assert_serves(&self) {
-        let reply = self.connect(99).ask(&Request::Ping { segments: vec![], unreachable: vec![] });
+        let reply = self.connect(99).ask(&Request::Ping {
+            segments: vec![],
+            unreachable: vec![],
+            reads: None,
+        });
         assert!(matches!(reply, Reply::Pong(_)), "{reply:?}");
         assert_eq!(get(self.admin, "/health").status, 200);
     }

@@ -211,7 +211,7 @@ impl Cluster {
         }
         let (client, segment) = (self.nodes[at].client, self.nodes[at].segment);
         let hosted = if self.nodes[at].mounted_under.is_some() { vec![segment] } else { vec![] };
-        let ping = Request::Ping { segments: hosted, unreachable: vec![] };
+        let ping = Request::Ping { segments: hosted, unreachable: vec![], reads: None };
         let Reply::Pong(pong) = self.ask(client, &ping) else { panic!("no pong") };
         let node = &mut self.nodes[at];
         node.seen = node.seen.max(pong.epoch);

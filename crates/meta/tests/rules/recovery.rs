@@ -298,7 +298,7 @@ fn what_was_evicted_is_named_and_fetched_until_it_is_dropped_or_overwritten() {
     let puts = vec![PutRevoke::new("r", world.start(BOB, "r", KIB).unwrap().what.version)];
     world.ask(BOB, &Request::PutRevoke { puts });
     let Reply::Pong(pong) =
-        world.ask(ALICE, &Request::Ping { segments: vec![A], unreachable: vec![] })
+        world.ask(ALICE, &Request::Ping { segments: vec![A], unreachable: vec![], reads: None })
     else {
         panic!("no pong")
     };

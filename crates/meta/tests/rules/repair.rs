@@ -110,7 +110,7 @@ fn a_lost_replica_is_made_anew_where_there_is_none() {
     assert_eq!((stats.short_objects, stats.repairs_under_way), (0, 0));
     let counters = stats.counters;
     assert_eq!((counters.repaired_replicas, counters.repaired_bytes), (1, 16 * KIB));
-    let [begin, end] = &world.meta.take_notices()[..] else { panic!("two notices") };
+    let [begin, end] = &world.work_notices()[..] else { panic!("two notices") };
     assert_eq!(*begin, Notice::RepairBegins { objects: 1 });
     let expected =
         Notice::RepairEnds { replicas: 1, bytes: 16 * KIB, failures: 0, left: 0, took_ms: 0 };
@@ -314,7 +314,7 @@ fn a_bounded_number_of_copies_is_under_way() {
     assert_eq!((stats.short_objects, stats.repairs_under_way), (300, 64));
     assert_eq!(carry_out(&mut world), 300);
     assert!(keys.iter().all(|key| world.holders(key).len() == 2));
-    let notices = world.meta.take_notices();
+    let notices = world.work_notices();
     assert_eq!(notices.len(), 2, "one wave: {notices:?}");
 }
 

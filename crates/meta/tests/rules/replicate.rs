@@ -83,8 +83,7 @@ fn an_object_that_is_read_often_gets_one_more_replica() {
     assert_eq!(carry_out(&mut world), 1);
     let holders = world.holders("k");
     assert_eq!((holders.len(), &holders[0]), (2, &node(1)));
-    let [Notice::Hot { key, replicas: 1, target: Some(target) }] = &world.meta.take_notices()[..]
-    else {
+    let [Notice::Hot { key, replicas: 1, target: Some(target) }] = &world.work_notices()[..] else {
         panic!("one notice")
     };
     assert_eq!((&**key, &**target), ("k", &*holders[1]));
@@ -114,18 +113,18 @@ fn reads_by_routes_that_a_client_has_count_as_often_as_it_says() {
 fn who_only_observes_makes_none_and_who_is_off_does_not_count() {
     let mut world = world(config(ReplicationMode::Observe));
     read(&mut world, "k", 100);
-    let notices = world.meta.take_notices();
+    let notices = world.work_notices();
     assert_eq!(notices, [Notice::Hot { key: "k".into(), replicas: 1, target: None }]);
     assert_eq!((carry_out(&mut world), world.meta.stats().counters.hot_objects), (0, 1));
     live(&mut world, 29_000);
     read(&mut world, "k", 8);
-    assert!(!world.meta.has_notices(), "too soon");
+    assert_eq!(world.work_notices(), [], "too soon");
     live(&mut world, 1_000);
     read(&mut world, "k", 8);
-    assert_eq!(world.meta.take_notices().len(), 1);
+    assert_eq!(world.work_notices().len(), 1);
     let mut world = self::world(config(ReplicationMode::Off));
     read(&mut world, "k", 100);
-    assert_eq!(world.meta.take_notices(), []);
+    assert_eq!(world.work_notices(), []);
     assert_eq!((carry_out(&mut world), world.meta.stats().counters.hot_objects), (0, 0));
 }
 

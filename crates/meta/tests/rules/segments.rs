@@ -1,6 +1,6 @@
 //! Segments, clients and leaders.
 
-use mooncake_meta::Config;
+use mooncake_meta::{Config, Notice};
 use mooncake_types::{
     ClientId, Epoch, ErrorCode, MountOutcome, MountSegment, ReplicateConfig, Reply, Request,
     SegmentId, SegmentState, limits,
@@ -36,6 +36,56 @@ fn an_unmounted_segment_takes_its_objects_along() {
         "writers of before may be on their way there"
     );
     assert_eq!(world.mount(BOB, 3, 64 * KIB), Ok(()), "it may come back under another id");
+    world.check();
+}
+
+#[test]
+fn an_operator_is_told_of_segments_that_come_and_go_and_of_what_lay_there() {
+    let mut world = pool(1, 64 * KIB);
+    let node = |id: u128| -> std::sync::Arc<str> { format!("node-{id}:12345").into() };
+    let joins = |id| Notice::SegmentJoins { name: node(id), endpoint: node(id), len: 64 * KIB };
+    assert_eq!(world.meta.take_notices(), [joins(1)]);
+    world.mount(BOB, 2, 64 * KIB).unwrap();
+    assert_eq!(world.meta.take_notices(), [joins(2)]);
+    let on =
+        |name| ReplicateConfig { preferred_segments: vec![name], ..ReplicateConfig::default() };
+    world.put_with(ALICE, "one", 1, on("node-1:12345")).unwrap();
+    for key in ["two", "three"] {
+        world.put_with(ALICE, key, KIB, on("node-2:12345")).unwrap();
+    }
+    let [first, second] = [1, 2].map(|id| world.meta.segments()[id - 1].used);
+    world.ping(ALICE, &[SegmentId(1)]);
+    world.disconnect(ALICE);
+    let lost = |id| Notice::SightLost { name: node(id), segments: 1 };
+    assert_eq!(world.meta.take_notices(), [lost(1)]);
+    world.ping(ALICE, &[SegmentId(1)]);
+    let regained = Notice::SightRegained { name: node(1), segments: 1 };
+    assert_eq!(world.meta.take_notices(), [regained]);
+    assert_eq!(world.unmount(BOB, 2, 0), Ok(()));
+    let goes = |id, replicas, bytes, is_lost| Notice::SegmentGoes {
+        name: node(id),
+        replicas,
+        bytes,
+        is_lost,
+    };
+    assert_eq!(world.meta.take_notices(), [goes(2, 2, second, false)]);
+    for _ in 0..40 {
+        world.advance(1_000);
+    }
+    assert_eq!(world.meta.segments().len(), 0, "nobody has heard of it for too long");
+    let notices = world.meta.take_notices();
+    assert_eq!(notices, [lost(1), goes(1, 1, first, true)]);
+}
+
+#[test]
+fn a_client_that_leaves_is_forgotten_at_once_unless_it_lends_something() {
+    let mut world = pool(1, 64 * KIB);
+    world.ping(BOB, &[]);
+    assert_eq!(world.meta.stats().clients, 2);
+    for client in [ALICE, BOB] {
+        assert_eq!(world.ask(client, &Request::Leave { reads: None }), Reply::Done(Ok(())));
+    }
+    assert_eq!(world.meta.stats().clients, 1, "a process of it may come back to the segment");
     world.check();
 }
 
@@ -173,7 +223,7 @@ fn a_node_that_obeyed_a_later_leader_raises_the_epoch() {
 #[test]
 fn more_clients_than_the_limit_are_refused() {
     let mut world = pool(1, 64 * KIB);
-    let ping = Request::Ping { segments: vec![], unreachable: vec![] };
+    let ping = Request::Ping { segments: vec![], unreachable: vec![], reads: None };
     for i in 10..10 + limits::MAX_CLIENTS as u128 {
         world.ask(ClientId(i), &ping);
     }

@@ -72,7 +72,7 @@ fn succeeded() -> (TaskStatus, String) {
 }
 
 fn has_tasks(world: &mut World, client: ClientId) -> bool {
-    match world.ask(client, &Request::Ping { segments: vec![], unreachable: vec![] }) {
+    match world.ask(client, &Request::Ping { segments: vec![], unreachable: vec![], reads: None }) {
         Reply::Pong(pong) => pong.has_tasks,
         other => panic!("{other:?}"),
     }

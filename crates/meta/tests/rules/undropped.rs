@@ -12,7 +12,9 @@ use crate::{KIB, pool, pool_with};
 const FIRST: SegmentId = SegmentId(1);
 
 fn ping(world: &mut World) -> Pong {
-    match world.ask(ALICE, &Request::Ping { segments: vec![FIRST], unreachable: vec![] }) {
+    match world
+        .ask(ALICE, &Request::Ping { segments: vec![FIRST], unreachable: vec![], reads: None })
+    {
         Reply::Pong(pong) => pong,
         other => panic!("{other:?}"),
     }

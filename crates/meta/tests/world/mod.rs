@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use mooncake_meta::{Config, Meta};
+use mooncake_meta::{Config, Meta, Notice};
 use mooncake_types::{
     ClientId, CreateTask, Epoch, ErrorCode, Grant, Located, MountOutcome, MountSegment, PutEnd,
     PutItem, PutMode, PutRevoke, PutStart, RangeDrop, Remains, ReplicateConfig, Reply, Request,
@@ -58,10 +58,18 @@ impl World {
         unreachable: &[SegmentId],
     ) -> bool {
         let (segments, unreachable) = (segments.to_vec(), unreachable.to_vec());
-        match self.ask(from, &Request::Ping { segments, unreachable }) {
+        match self.ask(from, &Request::Ping { segments, unreachable, reads: None }) {
             Reply::Pong(pong) => pong.need_remount,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// What the master did by itself; segments that come and go, and are seen or not, are left out.
+    pub(crate) fn work_notices(&mut self) -> Vec<Notice> {
+        use Notice::{Hot, RepairBegins, RepairEnds};
+        let mut notices = self.meta.take_notices();
+        notices.retain(|it| matches!(it, RepairBegins { .. } | RepairEnds { .. } | Hot { .. }));
+        notices
     }
 
     /// The connection of the client's last ping ends.

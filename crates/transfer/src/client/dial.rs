@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mooncake_memory::{Private, RecvBatch, Wait};
+use mooncake_types::{ErrorCode, LogLimiter};
 use mooncake_wire::{
     HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role, Welcome, decode_refusal,
     decode_welcome, encode_hello,
@@ -99,7 +100,10 @@ fn shake_hands(
     recv_exact(stream, &mut body, deadline)?;
     if header.kind == Kind::Refusal {
         let refusal = decode_refusal(&body)?;
-        tracing::warn!(%refusal, "a node refused the connection");
+        static REFUSED: LogLimiter<ErrorCode> = LogLimiter::new();
+        if let Some(further) = REFUSED.admit(refusal.code, Instant::now()) {
+            tracing::warn!(%refusal, further, "a node refused the connection");
+        }
         return Err(Fault::Refused(refusal.code));
     }
     Ok(decode_welcome(&body)?)

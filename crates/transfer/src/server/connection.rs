@@ -2,10 +2,10 @@ use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mooncake_memory::Private;
-use mooncake_types::ErrorCode;
+use mooncake_types::{ErrorCode, LogLimiter};
 use mooncake_wire::{DecodeError, FrameError, HEADER_LEN, Header, Kind, Refusal};
 
 use super::inbox::Inbox;
@@ -40,6 +40,10 @@ impl Connection {
     pub(super) fn new(stream: Private<TcpStream>, origin: Origin) -> Self {
         let (interrupted, is_severed) = (AtomicBool::new(false), AtomicBool::new(false));
         Self { stream, origin, interrupted, is_kept_open: Mutex::new(false), is_severed }
+    }
+
+    pub(super) fn origin(&self) -> Origin {
+        self.origin
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -145,7 +149,7 @@ impl Service {
         match end {
             End::Gone(error) => tracing::debug!(%error, "a data connection ended"),
             End::Refused(request_id, refusal) => {
-                tracing::warn!(%refusal, "a data connection was refused");
+                log_refusal(&refusal);
                 refuse::refuse(self.connection.stream(), request_id, &refusal);
             }
         }
@@ -199,5 +203,14 @@ impl Service {
 
     pub(super) fn body(&mut self, header: &Header) -> Result<&[u8], End> {
         Ok(self.inbox.read(&self.connection.stream, header.body_len as usize)?)
+    }
+}
+
+/// One line for a kind of refusal, however many peers meet it.
+fn log_refusal(refusal: &Refusal) {
+    static REFUSED: LogLimiter<ErrorCode> = LogLimiter::new();
+    match REFUSED.admit(refusal.code, Instant::now()) {
+        Some(further) => tracing::warn!(%refusal, further, "a data connection was refused"),
+        None => tracing::debug!(%refusal, "a data connection was refused"),
     }
 }

@@ -12,6 +12,7 @@ mod pin;
 mod read;
 mod refuse;
 mod registry;
+mod served;
 mod share;
 mod welcome;
 mod write;
@@ -31,6 +32,7 @@ use crate::{SegmentHost, local_socket};
 pub(crate) use accept::STARTS;
 use accept::{Acceptor, Listener};
 use registry::Registry;
+pub use served::{Served, ServedWay};
 
 /// How long a peer that looks at memory of the node may take to copy it when the server stops.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
@@ -49,6 +51,8 @@ pub struct ServerConfig {
     pub busy_poll: Duration,
     /// Whether processes of the same user on this host may come by a Unix socket, and have the memory shared with them.
     pub local_socket: bool,
+    /// Where the server counts what it sends.
+    pub served: Arc<Served>,
 }
 
 impl Default for ServerConfig {
@@ -59,6 +63,7 @@ impl Default for ServerConfig {
             max_connections: 1024,
             busy_poll: BusyWait::DEFAULT_LIMIT,
             local_socket: true,
+            served: Arc::default(),
         }
     }
 }

@@ -65,7 +65,10 @@ impl Service {
     fn pin(&mut self, range: &RangeRead) -> Result<(), ErrorCode> {
         let pinned = if self.pins.has_room_for(range.len) {
             let interrupt = Arc::clone(&self.connection) as Arc<dyn Interrupt>;
-            self.host.pin(range, interrupt).map(|pin| self.pins.keep(pin, range.len))
+            self.host.pin(range, interrupt).map(|pin| {
+                self.pins.keep(pin, range.len);
+                self.site.config.served.on_pinned(range.len);
+            })
         } else {
             Err(ErrorCode::NoAvailableHandle)
         };

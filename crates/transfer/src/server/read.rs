@@ -46,7 +46,10 @@ impl Service {
             self.send_payload(&mut found)?;
         }
         self.append_trailer(&found);
-        Ok(stream::send_all(self.connection.stream(), &self.out, &[], false)?)
+        stream::send_all(self.connection.stream(), &self.out, &[], false)?;
+        let served = &self.site.config.served;
+        served.on_sent(self.connection.origin(), found.len() as u64, payload);
+        Ok(())
     }
 
     fn find(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {

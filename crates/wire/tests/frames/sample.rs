@@ -2,9 +2,9 @@ use mooncake_types::{
     ChangesPage, ClientId, CreateTask, DrainId, DrainReport, DrainStatus, EntryState, Epoch,
     ErrorCode, Follow, FollowPage, Grant, InventoryEntry, InventoryPage, ListedSegment, Located,
     MountOutcome, MountSegment, Placement, Pong, PutEnd, PutItem, PutMode, PutRevoke, PutStart,
-    RangeDrop, RangeRead, RangeWrite, RemainingRange, Remains, ReplicateConfig, Reply, Request,
-    Scan, ScanAction, ScanPage, SegmentAddress, SegmentId, SegmentPage, SoftPin, TaskId, TaskKind,
-    TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
+    RangeDrop, RangeRead, RangeWrite, ReadCounts, ReadReport, ReadVolume, RemainingRange, Remains,
+    ReplicateConfig, Reply, Request, Scan, ScanAction, ScanPage, SegmentAddress, SegmentId,
+    SegmentPage, SoftPin, TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
 };
 use mooncake_wire::{Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
 
@@ -14,6 +14,28 @@ const SEGMENT: SegmentId = SegmentId(0x0011_2233_4455_6677_8899_AABB_CCDD_EEFF);
 const OTHER: SegmentId = SegmentId(1);
 const TASK: TaskId = TaskId(0x0F0E_0D0C_0B0A_0908_0706_0504_0302_0100);
 const KEYS: [&str; 3] = ["model@layer-0@block-17", "", "schlüssel"];
+
+const READS: ReadReport = ReadReport {
+    run: 7,
+    counts: ReadCounts {
+        get_hits: 1,
+        get_misses: 2,
+        exist_hits: 3,
+        exist_misses: 4,
+        own: ReadVolume { objects: 5, bytes: 6 },
+        host: ReadVolume { objects: 7, bytes: 8 },
+        tcp: ReadVolume { objects: 9, bytes: u64::MAX },
+    },
+    confirmed: ReadCounts {
+        get_hits: 1,
+        get_misses: 0,
+        exist_hits: 0,
+        exist_misses: 0,
+        own: ReadVolume { objects: 0, bytes: 0 },
+        host: ReadVolume { objects: 0, bytes: 0 },
+        tcp: ReadVolume { objects: 9, bytes: 10 },
+    },
+};
 
 /// Frames of every kind, every operation and every result, each with a name.
 pub(crate) fn all() -> Vec<(&'static str, Frame<'static>)> {
@@ -76,9 +98,21 @@ fn segments() -> impl Iterator<Item = (&'static str, Request<'static>)> {
     };
     let empty_page = InventoryPage { segment: OTHER, last: true, ..InventoryPage::default() };
     [
-        ("ping", Request::Ping { segments: vec![SEGMENT, OTHER], unreachable: vec![] }),
-        ("ping, no segments", Request::Ping { segments: vec![], unreachable: vec![] }),
-        ("ping, unreachable", Request::Ping { segments: vec![SEGMENT], unreachable: vec![OTHER] }),
+        (
+            "ping",
+            Request::Ping { segments: vec![SEGMENT, OTHER], unreachable: vec![], reads: None },
+        ),
+        ("ping, no segments", Request::Ping { segments: vec![], unreachable: vec![], reads: None }),
+        (
+            "ping, unreachable",
+            Request::Ping { segments: vec![SEGMENT], unreachable: vec![OTHER], reads: None },
+        ),
+        (
+            "ping, reads",
+            Request::Ping { segments: vec![], unreachable: vec![], reads: Some(Box::new(READS)) },
+        ),
+        ("leave", Request::Leave { reads: None }),
+        ("leave, reads", Request::Leave { reads: Some(Box::new(READS)) }),
         ("mount segment", Request::MountSegment(mount)),
         (
             "mount segment, not empty",

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use mooncake_types::{
     ChangesPage, ClientId, CreateTask, EntryState, Epoch, ErrorCode, Follow, FollowPage,
     InventoryEntry, InventoryPage, MountSegment, PutEnd, PutItem, PutMode, PutRevoke, PutStart,
-    RangeDrop, RangeRead, RangeWrite, ReplicateConfig, Request, Scan, ScanAction, SegmentId,
-    SoftPin, TaskId, TaskKind, Version,
+    RangeDrop, RangeRead, RangeWrite, ReadCounts, ReadReport, ReadVolume, ReplicateConfig, Request,
+    Scan, ScanAction, SegmentId, SoftPin, TaskId, TaskKind, Version,
 };
 use mooncake_wire::{Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
 use proptest::collection::vec;
@@ -122,11 +122,27 @@ fn refusal() -> impl Strategy<Value = Refusal> {
     (error(), ".{0,80}").prop_map(|(code, message)| Refusal { code, message })
 }
 
+fn read_report() -> impl Strategy<Value = Box<ReadReport>> {
+    let report = (number(), read_counts(), read_counts());
+    report.prop_map(|(run, counts, confirmed)| Box::new(ReadReport { run, counts, confirmed }))
+}
+
+fn read_counts() -> impl Strategy<Value = ReadCounts> {
+    any::<([u64; 4], [u64; 6])>().prop_map(|(lookups, volumes)| {
+        let [get_hits, get_misses, exist_hits, exist_misses] = lookups;
+        let volume = |at: usize| ReadVolume { objects: volumes[at], bytes: volumes[at + 1] };
+        let (own, host, tcp) = (volume(0), volume(2), volume(4));
+        ReadCounts { get_hits, get_misses, exist_hits, exist_misses, own, host, tcp }
+    })
+}
+
 fn request() -> impl Strategy<Value = Request<'static>> {
     let keys = || vec(text(), 0..9);
     prop_oneof![
-        (vec(segment_id(), 0..5), vec(segment_id(), 0..3))
-            .prop_map(|(segments, unreachable)| Request::Ping { segments, unreachable }),
+        (vec(segment_id(), 0..5), vec(segment_id(), 0..3), option::of(read_report())).prop_map(
+            |(segments, unreachable, reads)| Request::Ping { segments, unreachable, reads }
+        ),
+        option::of(read_report()).prop_map(|reads| Request::Leave { reads }),
         mount_segment().prop_map(Request::MountSegment),
         inventory_page().prop_map(Request::ReportInventory),
         changes_page().prop_map(Request::ReportChanges),

@@ -1,0 +1,182 @@
+//! What this process reads through its store. The master is told, and sums it up for the pool.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use mooncake_transfer::Source;
+use mooncake_types::{ErrorCode, ReadCounts, ReadReport, ReadVolume};
+
+use crate::ops::MoveError;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Reads {
+    run: u64,
+    gets: Found,
+    exists: Found,
+    /// In the order of [`Source::ALL`].
+    volumes: [Volume; Source::ALL.len()],
+    /// What a master has confirmed.
+    confirmed: Mutex<ReadCounts>,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Volume {
+    objects: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// A range that was to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fetched {
+    /// The position of its item in the call.
+    pub(crate) position: usize,
+    pub(crate) len: u64,
+    pub(crate) result: Result<Source, MoveError>,
+}
+
+impl Reads {
+    /// Nothing yet; `run` is a number that no other process has.
+    pub(super) fn new(run: u64) -> Self {
+        let (gets, exists) = (Found::default(), Found::default());
+        Self { run, gets, exists, volumes: Default::default(), confirmed: Mutex::default() }
+    }
+
+    /// Gets were answered. An object that is not finished is not there; any other error is neither.
+    pub(crate) fn on_gets<T>(&self, results: &[Result<T, ErrorCode>]) {
+        use ErrorCode::{ObjectNotFound, ReplicaIsNotReady};
+        let is_miss = |result: &&Result<T, ErrorCode>| {
+            matches!(result, Err(ObjectNotFound | ReplicaIsNotReady))
+        };
+        let hits = results.iter().filter(|result| result.is_ok()).count();
+        self.gets.add(hits, results.iter().filter(is_miss).count());
+    }
+
+    /// Existence checks were answered.
+    pub(crate) fn on_exists(&self, answers: &[Result<bool, ErrorCode>]) {
+        let count = |wanted| answers.iter().filter(|answer| **answer == Ok(wanted)).count();
+        self.exists.add(count(true), count(false));
+    }
+
+    /// Ranges were read, those of one item one behind the other. An item is read if all of them are, from where the farthest of
+    /// them lies.
+    pub(super) fn on_fetched(&self, fetched: &[Fetched]) {
+        for of_item in fetched.chunk_by(|one, next| one.position == next.position) {
+            let mut farthest = Ok(Source::Own);
+            for Fetched { len, result, .. } in of_item {
+                if let Ok(source) = result {
+                    self.volumes[*source as usize].bytes.fetch_add(*len, Ordering::Relaxed);
+                }
+                farthest = farthest.and_then(|far| result.map(|source| source.max(far)));
+            }
+            if let Ok(source) = farthest {
+                self.volumes[source as usize].objects.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// All that was counted.
+    pub(super) fn counts(&self) -> ReadCounts {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let volume = |source: Source| {
+            let Volume { objects, bytes } = &self.volumes[source as usize];
+            ReadVolume { objects: load(objects), bytes: load(bytes) }
+        };
+        ReadCounts {
+            get_hits: load(&self.gets.hits),
+            get_misses: load(&self.gets.misses),
+            exist_hits: load(&self.exists.hits),
+            exist_misses: load(&self.exists.misses),
+            own: volume(Source::Own),
+            host: volume(Source::Host),
+            tcp: volume(Source::Tcp),
+        }
+    }
+
+    /// What the master is to be told; nothing if it knows all of it.
+    pub(crate) fn report(&self) -> Option<ReadReport> {
+        let counts = self.counts();
+        let confirmed = *self.confirmed.lock().unwrap_or_else(PoisonError::into_inner);
+        (counts != confirmed).then_some(ReadReport { run: self.run, counts, confirmed })
+    }
+
+    /// A master has taken this report.
+    pub(crate) fn on_confirmed(&self, report: &ReadReport) {
+        let mut confirmed = self.confirmed.lock().unwrap_or_else(PoisonError::into_inner);
+        *confirmed = confirmed.max(&report.counts);
+    }
+}
+
+impl Found {
+    fn add(&self, hits: usize, misses: usize) {
+        self.hits.fetch_add(hits as u64, Ordering::Relaxed);
+        self.misses.fetch_add(misses as u64, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_neither_found_nor_missing_counts_nowhere() {
+        let reads = Reads::new(1);
+        reads.on_gets(&[
+            Ok(1),
+            Err(ErrorCode::ObjectNotFound),
+            Err(ErrorCode::ReplicaIsNotReady),
+            Err(ErrorCode::TransferFail),
+            Err(ErrorCode::InvalidKey),
+        ]);
+        reads.on_exists(&[Ok(true), Ok(true), Ok(false), Err(ErrorCode::RpcFail)]);
+        let expected = ReadCounts {
+            get_hits: 1,
+            get_misses: 2,
+            exist_hits: 2,
+            exist_misses: 1,
+            ..ReadCounts::default()
+        };
+        assert_eq!(reads.counts(), expected);
+    }
+
+    #[test]
+    fn an_item_comes_from_where_its_farthest_range_lies() {
+        let reads = Reads::new(1);
+        let fetched = |position, len, result| Fetched { position, len, result };
+        reads.on_fetched(&[
+            fetched(0, 10, Ok(Source::Own)),
+            fetched(3, 20, Ok(Source::Host)),
+            fetched(3, 30, Ok(Source::Tcp)),
+            fetched(3, 40, Ok(Source::Own)),
+            fetched(4, 50, Ok(Source::Host)),
+            fetched(4, 60, Err(MoveError::Stale)),
+            fetched(5, 70, Ok(Source::Host)),
+        ]);
+        let volume = |objects, bytes| ReadVolume { objects, bytes };
+        let counts = reads.counts();
+        let expected = [volume(1, 50), volume(1, 20 + 50 + 70), volume(1, 30)];
+        assert_eq!([counts.own, counts.host, counts.tcp], expected);
+    }
+
+    #[test]
+    fn what_no_master_confirmed_is_told_again() {
+        let reads = Reads::new(7);
+        assert_eq!(reads.report(), None, "there is nothing to tell");
+        reads.on_exists(&[Ok(true)]);
+        let first = reads.report().expect("a check was counted");
+        reads.on_exists(&[Ok(false)]);
+        let second = reads.report().expect("the first was not confirmed");
+        assert_eq!((second.run, second.confirmed), (7, ReadCounts::default()));
+        reads.on_confirmed(&first);
+        assert_eq!(reads.report().map(|report| report.confirmed), Some(first.counts));
+        reads.on_confirmed(&second);
+        reads.on_confirmed(&first);
+        assert_eq!(reads.report(), None);
+    }
+}

@@ -1,0 +1,70 @@
+//! What a new leader waits for before it takes puts and removals, as lines of the log.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use mooncake_meta::Awaited;
+use tokio::time::sleep;
+use tracing::info;
+
+use crate::shell::Shell;
+
+/// Between two looks at how far it is.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Between two lines about progress.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Segments that a line names.
+const NAMED: usize = 4;
+
+/// Runs until this leader serves; at once if there was nobody before it.
+pub(crate) async fn run(shell: Rc<Shell>) {
+    let begun = Instant::now();
+    let look = || shell.owner.borrow().meta.awaited(NAMED);
+    let Some(mut said) = look() else { return };
+    log_beginning(&said);
+    let mut said_at = begun;
+    loop {
+        sleep(LOOK).await;
+        let Some(awaited) = look() else { break };
+        if said_at.elapsed() >= PAUSE && progress(&awaited) != progress(&said) {
+            log_progress(&awaited, begun);
+            (said, said_at) = (awaited, Instant::now());
+        }
+    }
+    let objects = shell.owner.borrow().meta.stats().keys;
+    info!(objects, took_ms = millis(begun), "recovery is over: puts and removals are taken");
+}
+
+/// What is news if it has changed.
+fn progress(awaited: &Awaited) -> (usize, usize, usize) {
+    (awaited.missing, awaited.telling, awaited.objects)
+}
+
+fn log_beginning(awaited: &Awaited) {
+    let Awaited { missing, first_missing, at_most_ms, .. } = awaited;
+    info!(
+        missing,
+        segments = ?first_missing,
+        at_most_ms,
+        "recovery begins: puts and removals are refused until the recorded segments have told what they hold"
+    );
+}
+
+fn log_progress(awaited: &Awaited, begun: Instant) {
+    let Awaited { missing, first_missing, telling, objects, at_most_ms } = awaited;
+    info!(
+        missing,
+        segments = ?first_missing,
+        telling,
+        objects,
+        at_most_ms,
+        took_ms = millis(begun),
+        "recovery goes on: puts and removals are refused"
+    );
+}
+
+fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,48 @@
+//! What clients tell of their reads.
+
+use mooncake_types::{ReadCounts, ReadReport, ReadVolume};
+
+use crate::generated as proto;
+
+pub(crate) fn from_report(report: &ReadReport) -> proto::ReadReport {
+    let (counts, confirmed) = (from_counts(&report.counts), from_counts(&report.confirmed));
+    proto::ReadReport { run: report.run, counts: Some(counts), confirmed: Some(confirmed) }
+}
+
+pub(crate) fn to_report(message: &proto::ReadReport) -> ReadReport {
+    let counts = |message: &Option<proto::ReadCounts>| message.as_ref().map(to_counts);
+    let (counts, confirmed) = (counts(&message.counts), counts(&message.confirmed));
+    ReadReport {
+        run: message.run,
+        counts: counts.unwrap_or_default(),
+        confirmed: confirmed.unwrap_or_default(),
+    }
+}
+
+fn from_counts(counts: &ReadCounts) -> proto::ReadCounts {
+    proto::ReadCounts {
+        get_hits: counts.get_hits,
+        get_misses: counts.get_misses,
+        exist_hits: counts.exist_hits,
+        exist_misses: counts.exist_misses,
+        own_objects: counts.own.objects,
+        own_bytes: counts.own.bytes,
+        host_objects: counts.host.objects,
+        host_bytes: counts.host.bytes,
+        tcp_objects: counts.tcp.objects,
+        tcp_bytes: counts.tcp.bytes,
+    }
+}
+
+fn to_counts(message: &proto::ReadCounts) -> ReadCounts {
+    let volume = |objects, bytes| ReadVolume { objects, bytes };
+    ReadCounts {
+        get_hits: message.get_hits,
+        get_misses: message.get_misses,
+        exist_hits: message.exist_hits,
+        exist_misses: message.exist_misses,
+        own: volume(message.own_objects, message.own_bytes),
+        host: volume(message.host_objects, message.host_bytes),
+        tcp: volume(message.tcp_objects, message.tcp_bytes),
+    }
+}

@@ -1,0 +1,54 @@
+"""What a program's log says while its master is away: few lines, none with a whole long key, and Ctrl-C is heard."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+from cluster import Cluster, free_port
+
+SETUP = """
+import os, signal, sys
+from mooncake.store import MooncakeDistributedStore
+store = MooncakeDistributedStore()
+code = store.setup("127.0.0.1", "P2PHANDSHAKE", 0, 16 << 20, "tcp", "", sys.argv[1])
+"""
+
+READ_WITHOUT_A_MASTER = """
+assert code == 0
+os.kill(int(sys.argv[2]), signal.SIGKILL)
+for _ in range(2000):
+    assert store.get("key") == b""
+assert store.get("x" * (1 << 20)) == b""
+"""
+
+
+def start(program: str, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+
+def test_thousands_of_calls_without_a_master_are_a_few_lines_without_long_keys() -> None:
+    with Cluster() as cluster:
+        reader = start(SETUP + READ_WITHOUT_A_MASTER, cluster.master_address, str(cluster.master.pid))
+        _, log = reader.communicate(timeout=60)
+    assert reader.returncode == 0, log
+    lines = log.splitlines()
+    assert 2 <= len(lines) <= 20, len(lines)
+    assert max(len(line) for line in lines) < 600
+    assert any("(1048576 bytes)" in line for line in lines), log
+
+
+def test_ctrl_c_ends_a_setup_that_waits_for_its_master() -> None:
+    waiting = start(SETUP, f"127.0.0.1:{free_port()}")
+    assert waiting.stderr is not None
+    line = waiting.stderr.readline()
+    assert "no master has taken this client yet" in line, line
+    begun = time.monotonic()
+    waiting.send_signal(signal.SIGINT)
+    waiting.wait(10)
+    assert time.monotonic() - begun < 1.0
+    assert waiting.returncode in (1, -signal.SIGINT, 130)
+    assert "KeyboardInterrupt" in waiting.stderr.read()
