@@ -5,6 +5,7 @@ A file wins as a whole: where one is named, by argument or by `MOONCAKE_CONFIG_P
 
 from __future__ import annotations
 
+import difflib
 import json
 import logging
 import os
@@ -245,12 +246,13 @@ class MooncakeConfig:
 
     @staticmethod
     def from_file(file_path: str | os.PathLike[str]) -> MooncakeConfig:
-        """From a JSON object. Keys that it does not know are passed over; null stands for the default.
+        """From a JSON object. Unknown keys change nothing and are warned about; null stands for the default.
 
         Raises OSError where the file cannot be read, and ValueError with the file and the key where it is wrong.
         """
         path = os.fspath(file_path)
         settings = _read_object(path)
+        _warn_of_unknown(path, settings)
         values = {}
         for name, source in _SOURCES.items():
             if source.required and name not in settings:
@@ -278,6 +280,15 @@ class MooncakeConfig:
             value = os.environ.get(source.variable)
             values[name] = source.default if value is None else _parse(name, value, source.variable)
         return MooncakeConfig(**values)
+
+
+def _warn_of_unknown(path: str, settings: Mapping[str, object]) -> None:
+    """Files are shared with other programs, so an unknown key is no error."""
+    for name in settings:
+        if name not in _SOURCES:
+            nearest = difflib.get_close_matches(str(name), _SOURCES, 1, 0.8)
+            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+            logger.warning("%s: there is no setting %r, and it changes nothing%s", path, name, hint)
 
 
 def _read_object(path: str) -> dict[str, Any]:

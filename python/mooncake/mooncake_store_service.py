@@ -206,9 +206,9 @@ def _unblock_shutdown_signals() -> None:
 def _install_shutdown_signal_handlers(
     loop: asyncio.AbstractEventLoop, shutdown_event: asyncio.Event, told_again: asyncio.Event | None = None
 ) -> list[int]:
-    """Sets the event on SIGINT and SIGTERM, `told_again` on a second one, which ends the process within a second.
+    """Sets the event on SIGINT, SIGTERM and SIGHUP, `told_again` on a second one, which ends the process within a second.
 
-    The list that is returned gets the signals that came.
+    SIGHUP counts unless it was ignored from the start, as `nohup` does. The list that is returned gets the signals that came.
     """
     came: list[int] = []
 
@@ -223,8 +223,9 @@ def _install_shutdown_signal_handlers(
             end.daemon = True
             end.start()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop, number)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stop, number)
     return came
 
 
@@ -289,7 +290,7 @@ async def main() -> int:
         return 0
     finally:
         # Who interrupts a program at a terminal wants it to end; who takes a node away has time.
-        is_taken_away = came[:1] == [signal.SIGTERM]
+        is_taken_away = came[:1] in ([signal.SIGTERM], [signal.SIGHUP])
         seconds = getattr(arguments, "drain_timeout_sec", DEFAULT_DRAIN_SECONDS)
         await service.stop(seconds if is_taken_away else 0, told_again)
 

@@ -13,6 +13,8 @@ from mooncake._native import (
     ReplicaDescriptor,
     ReplicateConfig,
     bind_to_numa_node,
+    error_advice,
+    error_name,
     get_alloc_func_addr,
     get_free_func_addr,
 )
@@ -115,6 +117,8 @@ __all__ = [
     "TaskType",
     "TensorParallelism",
     "bind_to_numa_node",
+    "error_advice",
+    "error_name",
     "get_alloc_func_addr",
     "get_free_func_addr",
 ]

@@ -259,6 +259,16 @@ def test_a_configuration_made_by_hand_is_checked(field: str, value: object) -> N
         MooncakeConfig(**{**DEFAULT.__dict__, field: value})
 
 
+def test_a_misspelt_key_of_a_file_is_named_with_the_nearest(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = written(tmp_path, {**REQUIRED, "global_segment_sise": "1gb", "xyzzy": 1})
+    with caplog.at_level("WARNING", logger=mooncake_config.__name__):
+        assert MooncakeConfig.from_file(path).global_segment_size == mooncake_config.DEFAULT_GLOBAL_SEGMENT_SIZE
+    first, second = (record.getMessage() for record in caplog.records)
+    hint = "there is no setting 'global_segment_sise', and it changes nothing; did you mean 'global_segment_size'?"
+    assert first == f"{path}: {hint}"
+    assert second == f"{path}: there is no setting 'xyzzy', and it changes nothing"
+
+
 def test_an_unknown_protocol_is_passed_on_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("WARNING", logger=mooncake_config.__name__):
         assert DEFAULT.with_overrides({"protocol": "RMDA"}).protocol == "rmda"

@@ -194,6 +194,14 @@ SEGMENTS: list[Row] = [
         error(500, "Unmount local disk failed, ret=-1"),
         [("unmount_local_disk_segment", 0)],
     ),
+    (
+        "POST",
+        "/api/unmount_local_disk",
+        {},
+        {"unmount_local_disk_segment": -101},
+        error(404, "This store lends no SSD to the pool"),
+        [("unmount_local_disk_segment", 0)],
+    ),
 ]
 
 

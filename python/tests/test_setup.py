@@ -2,13 +2,16 @@
 
 import gc
 import inspect
+import os
 import socket
+import subprocess
+import sys
 import time
 from typing import Any
 
 import pytest
 from cluster import MIB, Cluster, Memory, free_port, in_other_process, wait_until
-from mooncake.store import MooncakeDistributedStore
+from mooncake.store import MooncakeDistributedStore, error_advice, error_name
 
 INVALID = -600
 
@@ -276,3 +279,59 @@ def test_a_pure_metadata_client(cluster: Cluster) -> None:
     assert store.setup(*arguments) == 0
     assert store.is_exist("nothing") == 0
     store.close()
+
+
+NOTICES = """
+import os, sys
+from mooncake.store import MooncakeDistributedStore, ReplicateConfig
+ReplicateConfig().prefer_alloc_in_same_node = True
+settings = {"local_hostname": "localhost", "metadata_server": "P2PHANDSHAKE", "master_server_addr": sys.argv[1],
+            "global_segment_sise": "32mb", "global_segment_size": 0, "rdma_devices": "mlx5_0", "protocol": "rdma"}
+print(MooncakeDistributedStore().setup(settings))
+print(MooncakeDistributedStore().setup({**settings, "segment_reset": "enable"}))
+"""
+
+
+def test_what_has_no_effect_is_named_and_what_is_misspelt(cluster: Cluster) -> None:
+    """One warning for a cause, in a process of its own, whose log can be read."""
+    variables = {"MC_LOG_LEVEL": "noisy", "MC_STORE_LOCAL_HOT_CACHE_SIZE": "1048576", "MC_STORE_USE_HUGEPAGE": "0"}
+    ended = subprocess.run(
+        [sys.executable, "-c", NOTICES, cluster.master_address],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.stdout.split() == ["0", str(INVALID)], ended.stderr
+    for notice in (
+        'MC_LOG_LEVEL is "noisy", which is no level, and is taken for warn',
+        "prefer_alloc_in_same_node (a preferred_segment names where",
+        'there is no setting "global_segment_sise", and it changes nothing; did you mean "global_segment_size"?',
+        "rdma_devices (no network card is chosen",
+        "MC_STORE_LOCAL_HOT_CACHE_SIZE (there is no hot cache",
+        "setup: protocol \"rdma\" is taken for 'tcp' in this build",
+        'segment_reset is "enable"; it must be true or false',
+    ):
+        assert notice in ended.stderr, f"{notice} is not in\n{ended.stderr}"
+    # The environment is told of with the first store alone.
+    assert ended.stderr.count("MC_STORE_LOCAL_HOT_CACHE_SIZE") == 1
+    assert "HUGEPAGE" not in ended.stderr
+
+
+def test_a_number_has_a_name() -> None:
+    assert (error_name(-200), error_name(0), error_name(4096)) == ("NO_AVAILABLE_HANDLE", "OK", "OK")
+    assert error_advice(-400).startswith("A key is empty or has more than 4096 bytes")
+    with pytest.raises(ValueError, match="-2 is no error code"):
+        error_name(-2)
+
+
+def test_a_full_pool_is_told_from_an_empty_one(capfd: pytest.CaptureFixture[str]) -> None:
+    with Cluster() as empty:
+        store = empty.store()
+        assert store.put("key", b"value") == -200
+    assert "-200: the pool is empty: no node lends memory" in capfd.readouterr().err
+
+
+def test_no_disk_is_taken_back_where_none_is_lent(cluster: Cluster) -> None:
+    store = cluster.store()
+    assert store.unmount_local_disk_segment() == -101

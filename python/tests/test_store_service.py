@@ -35,7 +35,7 @@ def listens(port: int, host: str = "127.0.0.1") -> bool:
     return True
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_service_lends_memory_serves_objects_and_leaves_the_pool(number: signal.Signals) -> None:
     port = free_port()
     with Cluster("--default_kv_lease_ttl=1") as cluster:
@@ -82,7 +82,8 @@ def test_a_service_mounts_and_unmounts_memory_and_files(cluster: Cluster) -> Non
         post("/api/unmount", {"segment_ids": allocated["segment_ids"]})
         post("/api/unmount_shm", {"segment_ids": shared["segment_ids"], "grace_period_seconds": 0})
         post("/api/reconfigure", {"mode": "prefill"})
-        post("/api/unmount_local_disk", {})
+        refusal = {"error": "This store lends no SSD to the pool"}
+        assert ask(port, "POST", "/api/unmount_local_disk", {}) == (404, refusal)
         detail = json.loads(cluster.http("/get_segments_detail") or "null")
         assert len(detail["segments"]) == before + 1
     assert process.stop() == 0

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use clap::{ArgAction, Command};
+use mooncake_client::nearest;
 use thiserror::Error;
-
-use crate::nearest::nearest;
 
 /// What a flag takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

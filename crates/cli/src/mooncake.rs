@@ -3,9 +3,10 @@
 use std::ffi::CString;
 use std::process::ExitCode;
 
+use mooncake_client::nearest;
+
 use crate::exit::{complain, say};
-use crate::nearest::nearest;
-use crate::{alias, client, doctor, drain, master, replay};
+use crate::{alias, client, doctor, drain, explain, master, replay};
 
 struct Program {
     name: &'static str,
@@ -34,6 +35,11 @@ const PROGRAMS: &[Program] = &[
         name: "doctor",
         about: "Say which way bytes take to each segment, and why",
         main: doctor::main,
+    },
+    Program {
+        name: "error",
+        about: "Say what an error code means and what to do about it",
+        main: explain::main,
     },
 ];
 

@@ -106,3 +106,53 @@ fn a_segment_larger_than_the_machine_is_warned_about() {
     );
     assert!(said.contains("cannot be mapped"), "{said}");
 }
+
+#[test]
+fn what_has_no_effect_is_named_once_with_what_happens_instead() {
+    let variables =
+        [("MC_STORE_LOCAL_HOT_CACHE_SIZE", "1073741824"), ("MC_STORE_USE_HUGEPAGE", "0")];
+    let flags = [
+        "--state_dir=none",
+        "--rpc_port=0",
+        "--port=0",
+        "--metrics_port=0",
+        "--rpc_address=127.0.0.1",
+        "--pod_name=pod",
+        "--max_threads=8",
+        "--enable_oplog=false",
+        "--logtostderr",
+    ];
+    let master = Program::start_told(MASTER, &flags, &variables);
+    let line = master.line("without effect in this build");
+    for part in [
+        "--pod_name (no pod",
+        "--max_threads (one thread",
+        "MC_STORE_LOCAL_HOT_CACHE_SIZE (there is",
+    ] {
+        assert!(line.contains(part), "{line}");
+    }
+    assert!(!line.contains("HUGEPAGE") && !line.contains("oplog") && !line.contains("logtostderr"));
+    let rpc = Program::field(&master.line("the master serves"), "rpc_addr=");
+    let address = format!("--master_server_address={rpc}");
+    let args = [
+        "--host=127.0.0.1",
+        &address,
+        SMALL,
+        "--port=0",
+        "--protocol=rdma",
+        "--device_names=mlx5_0",
+    ];
+    let node = Program::start(CLIENT, &args);
+    node.line("--device_names (no network card is chosen");
+    node.line("protocol \"rdma\" is taken for 'tcp'");
+}
+
+#[test]
+fn a_number_that_a_call_returned_is_explained() {
+    let explain = |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_mooncake")).args(args).output();
+    let ended = explain(&["error", "-200"]).expect("the program exists");
+    let text = String::from_utf8(ended.stdout).expect("text");
+    assert!(text.starts_with("NO_AVAILABLE_HANDLE (-200)\n  The pool has no room"), "{text}");
+    let unknown = explain(&["error", "-2"]).expect("the program exists");
+    assert_eq!(unknown.status.code(), Some(2));
+}

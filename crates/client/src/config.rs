@@ -1,12 +1,10 @@
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use mooncake_ha::KubernetesAccess;
-use mooncake_transfer::Transports;
+use mooncake_transfer::{Transports, token_of_variables};
 use mooncake_types::BusyWait;
-
-use crate::read_token_file;
 
 /// How a [`crate::Store`] is set up. Read once, by [`crate::Store::open`]; nothing below looks at the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,8 +206,13 @@ impl StoreConfig {
         if let Some(cluster_id) = text("MC_STORE_CLUSTER_ID") {
             config.cluster_id = cluster_id;
         }
-        config.auth_token =
-            auth_token(text("MOONCAKE_AUTH_TOKEN"), text("MOONCAKE_AUTH_TOKEN_FILE"))?;
+        let file = text("MOONCAKE_AUTH_TOKEN_FILE");
+        config.auth_token = token_of_variables(text("MOONCAKE_AUTH_TOKEN"), file.as_deref())
+            .map_err(|wanted| EnvError {
+                name: "MOONCAKE_AUTH_TOKEN_FILE",
+                value: file.unwrap_or_default(),
+                wanted,
+            })?;
         if let Some(value) = text("MOONCAKE_TRANSPORTS") {
             let wanted = "one or more of shm, process_vm and tcp, with commas between them";
             let refusal = EnvError { name: "MOONCAKE_TRANSPORTS", value: value.clone(), wanted };
@@ -217,19 +220,6 @@ impl StoreConfig {
         }
         Ok(config)
     }
-}
-
-/// The token itself, or what the file holds that is named instead.
-fn auth_token(token: Option<String>, file: Option<String>) -> Result<String, EnvError> {
-    let (Some(value), name) = (file, "MOONCAKE_AUTH_TOKEN_FILE") else {
-        return Ok(token.unwrap_or_default());
-    };
-    if token.is_some() {
-        let wanted = "unset, or else MOONCAKE_AUTH_TOKEN: one of them gives the token";
-        return Err(EnvError { name, value, wanted });
-    }
-    let wanted = "a file that can be read and holds the token, of at most 512 bytes";
-    read_token_file(Path::new(&value)).map_err(|_| EnvError { name, value, wanted })
 }
 
 fn switch(name: &'static str, value: String) -> Result<bool, EnvError> {

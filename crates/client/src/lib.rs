@@ -33,7 +33,6 @@
 #![forbid(unsafe_code)]
 
 mod address;
-mod auth_token;
 mod bind;
 mod chance;
 mod clock;
@@ -43,9 +42,12 @@ mod drive;
 mod dummy;
 mod heartbeat;
 mod http;
+mod leader;
 mod mem_pool;
 pub mod membership;
 mod metrics;
+mod nearest;
+pub mod no_effect;
 pub mod node;
 mod open_error;
 pub mod ops;
@@ -62,18 +64,19 @@ pub mod testing {
     pub use crate::rpc::is_idempotent;
 }
 
-pub use auth_token::{TokenFileError, read_token_file};
 pub use chance::Chance;
 pub use config::{EnvError, HttpAddress, StoreConfig};
 pub use door::Door;
 pub use dummy::{DummyConfig, DummyError, DummyServer, DummyServerConfig, DummyStore};
+pub use leader::find_leader;
 pub use mooncake_http::ListenError;
 pub use mooncake_memory::{Buffer, HostMemory, RawSlice, Region, SliceList, bind_to_numa_node};
-pub use mooncake_transfer::is_served_by_tcp;
+pub use mooncake_transfer::{TokenFileError, is_served_by_tcp, read_token_file};
 pub use mooncake_types::{
     ErrorCode, LogLimiter, PutItem, ReplicateConfig, SegmentId, ShownKey, SoftPin, TaskId,
     TaskKind, TaskReport, TaskStatus, Version,
 };
+pub use nearest::nearest;
 pub use open_error::OpenError;
 pub use ops::{ObjectLocation, ReplicaLocation, Stripe};
 pub use seen::ObjectBytes;

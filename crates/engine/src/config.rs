@@ -1,7 +1,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use mooncake_transfer::is_served_by_tcp;
+use mooncake_transfer::{is_served_by_tcp, token_of_variables};
 use mooncake_types::BusyWait;
 use thiserror::Error;
 
@@ -107,7 +107,8 @@ pub struct EnvError {
 
 impl EngineConfig {
     /// The defaults, changed by what the environment says: `MC_TRANSFER_TIMEOUT` (seconds; at least 5 are taken),
-    /// `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`, `MC_METADATA_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN`, `MC_FORCE_TCP`,
+    /// `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`, `MC_METADATA_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN` or
+    /// `MOONCAKE_AUTH_TOKEN_FILE`, `MC_FORCE_TCP`,
     /// `MC_MIN_PRC_PORT`, `MC_MAX_PRC_PORT` and `MOONCAKE_BUSY_POLL_US` (microseconds).
     ///
     /// # Errors
@@ -160,7 +161,13 @@ impl EngineConfig {
         config.ports = first..=last;
         config.bind_address = text("MC_TCP_BIND_ADDRESS");
         config.cluster_id = text("MC_METADATA_CLUSTER_ID").unwrap_or_default();
-        config.auth_token = text("MOONCAKE_AUTH_TOKEN").unwrap_or_default();
+        let file = text("MOONCAKE_AUTH_TOKEN_FILE");
+        config.auth_token = token_of_variables(text("MOONCAKE_AUTH_TOKEN"), file.as_deref())
+            .map_err(|wanted| EnvError {
+                name: "MOONCAKE_AUTH_TOKEN_FILE",
+                value: file.unwrap_or_default(),
+                wanted,
+            })?;
         config.force_tcp = text("MC_FORCE_TCP").is_some();
         Ok(config)
     }

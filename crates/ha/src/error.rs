@@ -105,8 +105,8 @@ pub enum StateFileError {
     },
     /// It is damaged, of another cluster, or of another version of this program.
     #[error(
-        "the state file {} cannot be used: {reason}; without it every storage node starts empty, \
-         so move it away only if their objects may be lost",
+        "the state file {} cannot be used: {reason}; without it the pool comes back too, but a storage node that missed a \
+         removal may bring the old object back: move the file away only if that may be",
         path.display()
     )]
     Corrupt {

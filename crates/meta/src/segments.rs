@@ -311,6 +311,8 @@ pub(crate) struct Client {
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     known: FixedMap<ClientId, Client>,
+    /// How many of them are in sight.
+    in_sight: usize,
     next_number: u32,
     /// When any of them was last heard of.
     last_heard: Tick,
@@ -319,6 +321,11 @@ pub(crate) struct Clients {
 impl Clients {
     pub(crate) fn len(&self) -> usize {
         self.known.len()
+    }
+
+    /// How many of them are in sight.
+    pub(crate) fn in_sight(&self) -> usize {
+        self.in_sight
     }
 
     pub(crate) fn get(&self, id: ClientId) -> Option<Client> {
@@ -349,6 +356,7 @@ impl Clients {
             doubted_until,
         };
         self.known.insert(id, client);
+        self.in_sight += 1;
         true
     }
 
@@ -372,6 +380,10 @@ impl Clients {
         let other = |client: &&mut Client| client.in_sight != in_sight;
         let Some(client) = self.known.get_mut(&id).filter(other) else { return false };
         (client.in_sight, client.sight_changed) = (in_sight, now);
+        match in_sight {
+            true => self.in_sight += 1,
+            false => self.in_sight -= 1,
+        }
         true
     }
 
@@ -398,6 +410,8 @@ impl Clients {
     }
 
     pub(crate) fn forget(&mut self, id: ClientId) {
-        self.known.remove(&id);
+        if self.known.remove(&id).is_some_and(|client| client.in_sight) {
+            self.in_sight -= 1;
+        }
     }
 }

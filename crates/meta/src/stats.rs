@@ -102,7 +102,7 @@ pub struct Stats {
     pub members_missing: usize,
     /// Entries that the master forgot and that nodes may still hold.
     pub undropped_entries: usize,
-    /// Living clients.
+    /// Clients whose last ping came over a connection that is still open.
     pub clients: usize,
 }
 
@@ -135,7 +135,7 @@ impl Meta {
             segments_recovering: mounted().filter(|s| s.recovering.is_some()).count(),
             members_missing: self.recovery.missing().len(),
             undropped_entries: self.undropped.len(),
-            clients: self.clients.len(),
+            clients: self.clients.in_sight(),
         }
     }
 }

@@ -15,6 +15,7 @@ mod batch;
 mod buffer;
 mod codes;
 mod engine;
+mod error_name;
 mod get;
 mod host_memory;
 mod interruptible;
@@ -44,6 +45,8 @@ mod _native {
     use crate::buffer::{BufferHandle, BufferLeaseView};
     #[pymodule_export]
     use crate::engine::{TransferEngine, TransferEngineHandle, TransferNotify};
+    #[pymodule_export]
+    use crate::error_name::{error_advice, error_name};
     #[pymodule_export]
     use crate::host_memory::{
         MooncakeHostMemAllocator, bind_to_numa_node, get_alloc_func_addr, get_free_func_addr,

@@ -9,9 +9,10 @@ use tracing::level_filters::LevelFilter;
 /// Starts logging at the level that the environment variable `MC_LOG_LEVEL` names, warnings and errors without it.
 /// A process that has a subscriber already keeps it.
 pub(crate) fn start() {
-    let level = std::env::var("MC_LOG_LEVEL").map_or(LevelFilter::WARN, |name| level(&name));
+    let name = std::env::var("MC_LOG_LEVEL").unwrap_or_default();
+    let level = level(&name);
     let subscriber = tracing_subscriber::fmt()
-        .with_max_level(level)
+        .with_max_level(level.unwrap_or(LevelFilter::WARN))
         .with_writer(std::io::stderr)
         .with_ansi(false)
         // A process goes on when nobody reads its log any more; telling that to the same stream would raise.
@@ -20,17 +21,25 @@ pub(crate) fn start() {
     if tracing::subscriber::set_global_default(subscriber).is_err() {
         tracing::debug!("the process has a log already");
     }
+    if level.is_none() {
+        tracing::warn!(
+            "MC_LOG_LEVEL is {name:?}, which is no level, and is taken for warn; there are trace, debug, info, warn, \
+             error and off"
+        );
+    }
 }
 
-fn level(name: &str) -> LevelFilter {
-    match name.to_ascii_lowercase().as_str() {
+/// The level of this name, in any case; `None` if there is none.
+fn level(name: &str) -> Option<LevelFilter> {
+    Some(match name.trim().to_ascii_lowercase().as_str() {
         "trace" => LevelFilter::TRACE,
         "debug" => LevelFilter::DEBUG,
         "info" => LevelFilter::INFO,
+        "" | "warn" | "warning" => LevelFilter::WARN,
         "error" | "fatal" => LevelFilter::ERROR,
         "off" | "none" => LevelFilter::OFF,
-        _ => LevelFilter::WARN,
-    }
+        _ => return None,
+    })
 }
 
 /// Warns of a call that failed or was refused: one line for what is wrong with which operation, however many calls there are.

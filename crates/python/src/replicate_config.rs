@@ -1,7 +1,9 @@
 //! `ReplicateConfig`: how the replicas of an object are to be placed and kept, as Python sets it.
 
 use std::fmt;
+use std::sync::Once;
 
+use mooncake_client::no_effect::warning;
 use mooncake_client::{ErrorCode, SoftPin};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -347,7 +349,7 @@ impl ReplicateConfig {
         Ok(())
     }
 
-    /// Whether the parts of an object are to lie on one node; for batches only.
+    /// Whether the parts of an object are to lie on one node; for batches only, and without effect in this build.
     #[getter]
     fn prefer_alloc_in_same_node(&self) -> bool {
         self.rules.prefer_alloc_in_same_node
@@ -355,8 +357,15 @@ impl ReplicateConfig {
 
     #[setter]
     fn set_prefer_alloc_in_same_node(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.rules.prefer_alloc_in_same_node =
-            attribute("prefer_alloc_in_same_node").flag(value)?;
+        const NAME: &str = "prefer_alloc_in_same_node";
+        static TOLD: Once = Once::new();
+        self.rules.prefer_alloc_in_same_node = attribute(NAME).flag(value)?;
+        if self.rules.prefer_alloc_in_same_node {
+            TOLD.call_once(|| {
+                let warning = warning(&[NAME.to_owned()]).unwrap_or_default();
+                tracing::warn!("ReplicateConfig: {warning}");
+            });
+        }
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use pyo3::types::PyDict;
 
 use crate::argument::argument;
 use crate::batch;
+use crate::setup::warn_of_protocol;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
 type Value<'a, 'py> = &'a Bound<'py, PyAny>;
@@ -117,7 +118,7 @@ impl MooncakeDistributedStore {
 
     /// Takes back the disk of this store, of which it lends none in this build.
     ///
-    /// Returns 0, or -600 if the store is not set up.
+    /// Returns -101, as the C++ package does where no disk is lent; -600 if the store is not set up.
     #[pyo3(signature = (grace_period_seconds=None))]
     #[pyo3(text_signature = "($self, grace_period_seconds=0)")]
     fn unmount_local_disk_segment(
@@ -128,7 +129,11 @@ impl MooncakeDistributedStore {
         if let Some(seconds) = grace_period_seconds {
             argument(NAME, "grace_period_seconds").number(seconds)?;
         }
-        Ok(if self.store_for(NAME).is_some() { 0 } else { INVALID_PARAMS })
+        if self.store_for(NAME).is_none() {
+            return Ok(INVALID_PARAMS);
+        }
+        tracing::warn!("{NAME}: this store lends no disk");
+        Ok(ErrorCode::SegmentNotFound.number())
     }
 }
 
@@ -158,6 +163,7 @@ fn is_tcp(name: &'static str, protocol: Option<Value<'_, '_>>) -> PyResult<bool>
         protocol.map(|protocol| argument(name, "protocol").text(protocol)).transpose()?;
     let protocol = protocol.unwrap_or("tcp");
     let served = is_served_by_tcp(protocol);
+    warn_of_protocol(name, protocol);
     if !served {
         tracing::error!("{name}: protocol {protocol:?} is not supported in this build; use 'tcp'");
     }

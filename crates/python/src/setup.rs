@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Once;
 use std::time::Duration;
 
+use mooncake_client::no_effect::{asks_for_nothing, protocol_warning, variables, warning};
 use mooncake_client::{
-    DummyError, EnvError, ErrorCode, HttpAddress, OpenError, StoreConfig, is_served_by_tcp,
+    DummyError, EnvError, ErrorCode, HttpAddress, OpenError, StoreConfig, is_served_by_tcp, nearest,
 };
 use mooncake_engine::EngineConfig;
 use mooncake_types::ByteSize;
@@ -33,6 +35,27 @@ const NAMES: [&str; 13] = [
     "client_http_port",
 ];
 const REQUIRED: usize = 7;
+/// The keys of the second form.
+const KEYS: [&str; 18] = [
+    "local_hostname",
+    "metadata_server",
+    "global_segment_size",
+    "local_buffer_size",
+    "protocol",
+    "rdma_devices",
+    "device_name",
+    "master_server_addr",
+    "master_server_address",
+    "enable_ssd_offload",
+    "ssd_offload_path",
+    "tenant_id",
+    "enable_client_http_server",
+    "client_http_port",
+    "segment_path",
+    "segment_reset",
+    "drain_timeout_sec",
+    "ipc_socket_path",
+];
 const FORMS: &str = "The following forms are supported:\n    \
     1. setup(local_hostname: str, metadata_server: str, global_segment_size: int, local_buffer_size: int, \
     protocol: str, rdma_devices: str, master_server_addr: str, engine: object = None, \
@@ -70,8 +93,8 @@ pub(crate) struct Setup {
     /// How long others may take over what lies here when the store is closed, if not as long as the environment says. Only
     /// a dict can say it.
     drain_timeout: Option<Duration>,
-    /// Options that are accepted and have no effect in this build.
-    ignored: Vec<&'static str>,
+    /// Arguments that were given and have no effect in this build.
+    ignored: Vec<String>,
 }
 
 /// Why a store could not be set up.
@@ -167,12 +190,10 @@ impl Setup {
         let flag = |index: usize| {
             values[index].as_ref().map_or(Ok(false), |v| argument("setup", NAMES[index]).flag(v))
         };
-        text(5)?;
         let optional_text = |index: usize| {
             let value = values[index].as_ref();
             value.map(|value| argument("setup", NAMES[index]).text(value)).transpose()
         };
-        optional_text(9)?;
         let http_port = match &values[12] {
             Some(port) => argument("setup", NAMES[12]).number(port)?,
             None => DEFAULT_HTTP_PORT,
@@ -191,7 +212,11 @@ impl Setup {
             segment_path: None,
             segment_reset: false,
             drain_timeout: None,
-            ignored: ignored(flag(8)?),
+            ignored: ignored(&[
+                ("rdma_devices", text(5)?),
+                ("enable_ssd_offload", if flag(8)? { "true" } else { "" }),
+                ("ssd_offload_path", optional_text(9)?.unwrap_or_default()),
+            ]),
         })
     }
 
@@ -210,7 +235,10 @@ impl Setup {
                 Err(error) => Err(wrong(name, format!("{size:?}: {error}"))),
             }))
         };
-        let flag = |name| Ok::<_, PyErr>(text(&[name])?.is_some_and(|word| is_true(&word)));
+        let flag = |name: &'static str| -> PyResult<Result<bool, SetupError>> {
+            Ok(text(&[name])?.map_or(Ok(false), |word| truth(name, &word)))
+        };
+        warn_of_unknown_keys(config)?;
         let (global_segment_size, local_buffer_size) =
             (size("global_segment_size")?, size("local_buffer_size")?);
         let Some(local_hostname) = text(&["local_hostname"])? else {
@@ -230,10 +258,12 @@ impl Setup {
                 Err(_) => return Ok(Err(wrong("client_http_port", not_a_port(&port)))),
             },
         };
-        let http_port = flag("enable_client_http_server")?.then_some(http_port);
-        let ignored = ignored(flag("enable_ssd_offload")?);
+        let (serves_http, segment_reset, offloads) = (
+            flag("enable_client_http_server")?,
+            flag("segment_reset")?,
+            flag("enable_ssd_offload")?,
+        );
         let segment_path = text(&["segment_path"])?.filter(|path| !path.is_empty());
-        let segment_reset = flag("segment_reset")?;
         let drain_timeout = match text(&["drain_timeout_sec"])?.map(|text| text.trim().parse()) {
             None => None,
             Some(Ok(seconds)) => Some(Duration::from_secs(u32::into(seconds))),
@@ -241,7 +271,12 @@ impl Setup {
                 return Ok(Err(wrong("drain_timeout_sec", "is not a whole number of seconds")));
             }
         };
+        let unused = ["rdma_devices", "device_name", "ssd_offload_path", "ipc_socket_path"];
+        let unused = unused.map(|name| Ok::<_, PyErr>((name, text(&[name])?.unwrap_or_default())));
+        let unused = unused.into_iter().collect::<PyResult<Vec<_>>>()?;
         Ok(global_segment_size.and_then(|global_segment_size| {
+            let offload = ("enable_ssd_offload", if offloads? { "true" } else { "" });
+            let unused = unused.iter().map(|(name, value)| (*name, value.as_str()));
             Ok(Self {
                 local_hostname,
                 global_segment_size,
@@ -251,11 +286,11 @@ impl Setup {
                 metadata_server,
                 tenant_id,
                 engine: None,
-                http_port,
+                http_port: serves_http?.then_some(http_port),
                 segment_path,
-                segment_reset,
+                segment_reset: segment_reset?,
                 drain_timeout,
-                ignored,
+                ignored: ignored(&unused.chain([offload]).collect::<Vec<_>>()),
             })
         }))
     }
@@ -265,9 +300,7 @@ impl Setup {
         self.check_sizes()?;
         match self.protocol.as_str() {
             "tcp" => {}
-            other if is_served_by_tcp(other) => {
-                tracing::warn!("setup: protocol {other:?} is taken for 'tcp' in this build");
-            }
+            other if is_served_by_tcp(other) => warn_of_protocol("setup", other),
             "rpc_only" if self.global_segment_size == 0 => {}
             "rpc_only" => {
                 return Err(wrong("global_segment_size", "must be 0 with protocol 'rpc_only'"));
@@ -287,9 +320,7 @@ impl Setup {
                 format!("{:?}: this build serves one tenant only, 'default'", self.tenant_id);
             return Err(wrong("tenant_id", reason));
         }
-        if !self.ignored.is_empty() {
-            tracing::warn!("setup: no effect in this build: {}", self.ignored.join(", "));
-        }
+        warn_of(&self.ignored);
         let environment = StoreConfig::from_env().map_err(SetupError::Environment)?;
         let segment_path = self.segment_path.as_ref().map(PathBuf::from);
         Ok(StoreConfig {
@@ -404,14 +435,51 @@ fn default_tenant() -> String {
     "default".to_owned()
 }
 
-fn ignored(ssd_offload: bool) -> Vec<&'static str> {
-    if ssd_offload { vec!["enable_ssd_offload"] } else { Vec::new() }
+/// Those of these arguments without effect that ask for something.
+fn ignored(arguments: &[(&str, &str)]) -> Vec<String> {
+    let asking = arguments.iter().filter(|(_, value)| !asks_for_nothing(value));
+    asking.map(|(name, _)| (*name).to_owned()).collect()
+}
+
+/// Says once what of these arguments, and with the first store of the process what of its environment, has no effect.
+fn warn_of(arguments: &[String]) {
+    static ENVIRONMENT: Once = Once::new();
+    let mut names = arguments.to_vec();
+    ENVIRONMENT.call_once(|| names.extend(variables()));
+    if let Some(warning) = warning(&names) {
+        tracing::warn!("setup: {warning}");
+    }
+}
+
+/// A protocol that is served by another is said to be, wherever a caller names one.
+pub(crate) fn warn_of_protocol(operation: &str, protocol: &str) {
+    if let Some(warning) = protocol_warning(protocol) {
+        tracing::warn!("{operation}: {warning}");
+    }
+}
+
+/// Callers pass keys of their own too, so an unknown one is no error.
+fn warn_of_unknown_keys(config: &Bound<'_, PyDict>) -> PyResult<()> {
+    for (key, _) in config {
+        let key = key.str()?.to_string();
+        if KEYS.contains(&&*key) {
+            continue;
+        }
+        let hint = nearest(&key, KEYS.into_iter());
+        let hint = hint.map(|known| format!("; did you mean {known:?}?")).unwrap_or_default();
+        tracing::warn!("setup: there is no setting {key:?}, and it changes nothing{hint}");
+    }
+    Ok(())
 }
 
 fn not_a_port(value: &dyn fmt::Display) -> String {
     format!("{value} is not a port from 1 to 65535")
 }
 
-fn is_true(word: &str) -> bool {
-    matches!(word.to_ascii_lowercase().as_str(), "true" | "t" | "yes" | "y" | "1" | "on")
+fn truth(name: &'static str, word: &str) -> Result<bool, SetupError> {
+    match word.trim().to_ascii_lowercase().as_str() {
+        "true" | "t" | "yes" | "y" | "1" | "on" => Ok(true),
+        "false" | "f" | "no" | "n" | "0" | "off" | "" => Ok(false),
+        _ => Err(wrong(name, format!("is {word:?}; it must be true or false"))),
+    }
 }

@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod auth_token;
 mod error;
 mod host;
 mod local;
@@ -37,6 +38,7 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
+pub use auth_token::{TokenFileError, read_token_file, token_of_variables};
 pub use error::TransferError;
 pub use host::{Interrupt, Pin, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
 pub use local::LocalTransport;

@@ -99,23 +99,23 @@ impl Hello {
         let refuse = |code, message| Err(Refusal { code, message });
         if self.protocol_version != PROTOCOL_VERSION {
             let message = format!(
-                "this side speaks protocol version {PROTOCOL_VERSION}, the one that connected speaks {}",
+                "the server speaks protocol version {PROTOCOL_VERSION}, the client {}",
                 self.protocol_version
             );
             return refuse(ErrorCode::InvalidVersion, message);
         }
         if self.cluster_id != expected.cluster_id {
             let message = format!(
-                "this side belongs to cluster {:?}, the one that connected to {:?}",
+                "the server belongs to cluster {:?}, the client to {:?}",
                 expected.cluster_id, self.cluster_id
             );
             return refuse(ErrorCode::InvalidParams, message);
         }
         if !same_secret(self.auth_token.as_bytes(), expected.auth_token.as_bytes()) {
             let message = match (self.auth_token.is_empty(), expected.auth_token.is_empty()) {
-                (true, _) => "this side asks for an auth token, the one that connected has none",
-                (_, true) => "the one that connected has an auth token, this side has none",
-                _ => "the auth token of the one that connected is not that of this side",
+                (true, _) => "the server asks for an auth token, the client has none",
+                (_, true) => "the client has an auth token, the server has none",
+                _ => "the auth token of the client is not that of the server",
             };
             return refuse(ErrorCode::IllegalClient, message.to_owned());
         }
@@ -261,32 +261,32 @@ mod tests {
             hello(1, "theirs", ""),
             "secret",
             ErrorCode::InvalidVersion,
-            "this side speaks protocol version 2, the one that connected speaks 1",
+            "the server speaks protocol version 2, the client 1",
         );
         check(
             hello(PROTOCOL_VERSION, "the\nirs", ""),
             "secret",
             ErrorCode::InvalidParams,
-            r#"this side belongs to cluster "ours", the one that connected to "the\nirs""#,
+            r#"the server belongs to cluster "ours", the client to "the\nirs""#,
         );
         check(
             hello(PROTOCOL_VERSION, "ours", ""),
             "secret",
             ErrorCode::IllegalClient,
-            "this side asks for an auth token, the one that connected has none",
+            "the server asks for an auth token, the client has none",
         );
         check(
             hello(PROTOCOL_VERSION, "ours", "secret"),
             "",
             ErrorCode::IllegalClient,
-            "the one that connected has an auth token, this side has none",
+            "the client has an auth token, the server has none",
         );
         for guess in ["secre", "secreT", "secrets", "s"] {
             check(
                 hello(PROTOCOL_VERSION, "ours", guess),
                 "secret",
                 ErrorCode::IllegalClient,
-                "the auth token of the one that connected is not that of this side",
+                "the auth token of the client is not that of the server",
             );
         }
     }

@@ -25,6 +25,8 @@ from mooncake._rest.state import RestState
 
 # What the store answers where a segment of it lies over the same bytes.
 SEGMENT_ALREADY_EXISTS = -102
+# What it answers where no such segment is lent.
+SEGMENT_NOT_FOUND = -101
 # What `mount_segment` takes, in its order.
 MOUNT_ARGUMENTS = ("path", "size", "offset", "protocol", "location")
 
@@ -93,6 +95,8 @@ class SegmentEndpoints(RestState):
         """Takes this process's SSD out of the pool and waits for the grace period, before the process ends."""
         grace_seconds = grace_of(await read_object(request))
         code = await in_thread(self.started().unmount_local_disk_segment, grace_seconds)
+        if code == SEGMENT_NOT_FOUND:
+            raise RequestError(404, "This store lends no SSD to the pool")
         if code != 0:
             raise RequestError(500, f"Unmount local disk failed, ret={code}")
         return success()

@@ -38,6 +38,10 @@ pub struct ClientFlags {
     /// No effect.
     #[command(flatten)]
     pub accepted: AcceptedFlags,
+
+    /// The flags that were given and have none.
+    #[arg(skip)]
+    pub without_effect: Vec<String>,
 }
 
 /// See [`ClientFlags`].

@@ -9,14 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
+use mooncake_client::no_effect::protocol_warning;
 use mooncake_client::{Store, StoreConfig};
-use tracing::info;
+use tracing::{info, warn};
 
 pub use flags::{AcceptedFlags, ClientFlags, DummyFlags, HttpFlags, MasterAddressFlags, NodeFlags};
 
 use crate::command_line::{self, UsageError, Variable};
 use crate::stop_signal::StopSignal;
-use crate::{auth_token, exit, glog, logging, open_files};
+use crate::{auth_token, exit, glog, logging, no_effect, open_files};
 
 const NAME: &str = "mooncake_client";
 
@@ -38,6 +39,10 @@ pub fn main(args: &[String]) -> ExitCode {
         Err(error) => return exit::usage(NAME, &error),
     };
     logging::start(flags.log_level);
+    no_effect::warn_of(&flags.without_effect);
+    if let Some(warning) = protocol_warning(&flags.node.protocol) {
+        warn!("{warning}");
+    }
     open_files::allow_many();
     match host(&flags) {
         Ok(()) => ExitCode::SUCCESS,
@@ -55,6 +60,7 @@ pub fn parse(args: &[String], variables: &[Variable]) -> Result<ClientFlags, Usa
     let mut flags = ClientFlags::from_arg_matches(&matches)
         .map_err(|error| UsageError::Value(error.to_string()))?;
     flags.check().map_err(UsageError::Value)?;
+    flags.without_effect = no_effect::given(&matches);
     let master = &mut flags.master;
     master.auth_token = auth_token::read(&master.auth_token, &master.auth_token_file)?;
     Ok(flags)

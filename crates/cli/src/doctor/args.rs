@@ -14,10 +14,11 @@ use clap::Parser;
 #[derive(Debug, Parser)]
 #[command(name = "mooncake doctor", max_term_width = 110)]
 pub(super) struct DoctorArgs {
-    /// The master, where clients and nodes reach it.
+    /// The master, where clients and nodes reach it. Several, of which one leads, with commas or semicolons between them; or
+    /// who knows the leader: etcd://HOST:PORT;HOST:PORT, redis://, k8s:// or file://.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:50051")]
     pub(super) master: String,
-    /// Where the master serves its metrics, from which the segments are learnt [default: its host, port 9003].
+    /// Where the master serves its metrics, from which the segments are learnt [default: the leader's host, port 9003].
     #[arg(long, value_name = "HOST:PORT", alias = "master_http")]
     pub(super) master_http: Option<String>,
     /// The cluster id of the pool [default: that of clients].

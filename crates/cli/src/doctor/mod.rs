@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use mooncake_client::StoreConfig;
-use mooncake_transfer::{Distance, Paths, TcpConfig};
+use mooncake_client::{OpenError, StoreConfig, find_leader};
+use mooncake_transfer::{Paths, TcpConfig};
 use mooncake_types::{ByteSize, ClientId};
 
 use crate::admin;
@@ -45,6 +45,8 @@ fn examine(args: &DoctorArgs) -> Result<bool, String> {
     if let Some(cluster_id) = &args.cluster_id {
         config.cluster_id.clone_from(cluster_id);
     }
+    config.master.clone_from(&args.master);
+    let leader = find_leader(&config).map_err(|error| explain(&error, &args.master))?;
     let tcp = TcpConfig {
         cluster_id: config.cluster_id,
         auth_token: config.auth_token,
@@ -54,11 +56,7 @@ fn examine(args: &DoctorArgs) -> Result<bool, String> {
         ..TcpConfig::default()
     };
     let paths = Paths::new(None, tcp, config.transports.clone());
-    // A master shakes hands as nodes do.
-    if let Distance::Unreachable(error) = paths.distance(&args.master.as_str().into()) {
-        return Err(format!("the master: {error}"));
-    }
-    let http = args.master_http.clone().unwrap_or_else(|| admin::beside(&args.master));
+    let http = args.master_http.clone().unwrap_or_else(|| admin::beside(&leader));
     let listed = segments::list(&http).map_err(|error| {
         let hint =
             if args.master_http.is_some() { "" } else { "; --master-http names another place" };
@@ -66,7 +64,7 @@ fn examine(args: &DoctorArgs) -> Result<bool, String> {
     })?;
     say(format_args!(
         "master {}: {} segments\nthis process: user {}, transports {}\n",
-        args.master,
+        leader,
         listed.len(),
         mooncake_memory::own_uid(),
         config.transports
@@ -78,6 +76,18 @@ fn examine(args: &DoctorArgs) -> Result<bool, String> {
         all_reached &= reached;
     }
     Ok(all_reached)
+}
+
+/// Why no master that leads was found, and what to say instead.
+fn explain(error: &OpenError, master: &str) -> String {
+    let is_one = !master.contains([',', ';']) && !master.contains("://");
+    let hint = match error {
+        OpenError::MasterUnreachable { .. } if is_one => {
+            "; of several masters name all with commas between them, or what knows the leader, like etcd://HOST:PORT"
+        }
+        _ => "",
+    };
+    format!("{error}{hint}")
 }
 
 fn describe(paths: &Paths, segment: &Listed) -> (String, bool) {

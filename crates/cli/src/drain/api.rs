@@ -136,8 +136,11 @@ fn ask<T: for<'de> Deserialize<'de>>(address: &str, asked: &Asked<'_>) -> Result
         status => {
             let refusal = serde_json::from_str::<Refusal>(&text).ok();
             let code = refusal.as_ref().and_then(|it| ErrorCode::from_number(it.error_code));
-            let reason =
-                refusal.map_or_else(|| format!("HTTP status {status}"), |it| it.error_message);
+            let reason = match refusal {
+                Some(refusal) => refusal.error_message,
+                // The RPC port says so itself, and where admin HTTP is.
+                None => format!("HTTP status {status}: {}", text.trim()),
+            };
             Err(ApiError::Refused { code, reason })
         }
     }

@@ -149,6 +149,14 @@ pub(super) fn add_to(command: Command) -> Command {
     command.args(flags)
 }
 
+/// The names of flags that set something of these features, and turn none on.
+#[cfg(test)]
+pub(crate) fn settings() -> Vec<String> {
+    let all = FEATURES.iter().flat_map(|feature| feature.flags);
+    let is_setting = |shape: &Shape| matches!(shape, Shape::Setting | Shape::SwitchSetting);
+    all.filter(|(_, shape)| is_setting(shape)).map(|(name, _)| (*name).to_owned()).collect()
+}
+
 /// Refuses the first flag that would turn a feature on.
 ///
 /// # Errors

@@ -53,6 +53,10 @@ pub struct MasterFlags {
     /// No effect.
     #[command(flatten)]
     pub accepted: AcceptedFlags,
+
+    /// The flags that were given and have none.
+    #[arg(skip)]
+    pub without_effect: Vec<String>,
 }
 
 /// See [`MasterFlags`].

@@ -18,10 +18,12 @@ pub use flags::{
     MetadataFlags, ObjectFlags, PoolFlags, RpcFlags, StrategyName, TaskFlags,
 };
 
+#[cfg(test)]
+pub(crate) use self::absent::settings as settings_of_absent_features;
 pub use self::leadership::Surroundings;
 use crate::command_line::{self, UsageError, Variable};
 use crate::stop_signal::StopSignal;
-use crate::{auth_token, exit, glog, logging, open_files};
+use crate::{auth_token, exit, glog, logging, no_effect, open_files};
 
 const NAME: &str = "mooncake_master";
 
@@ -40,6 +42,7 @@ pub fn main(args: &[String]) -> ExitCode {
         Err(error) => return exit::usage(NAME, &error),
     };
     logging::start(flags.log_level);
+    no_effect::warn_of(&flags.without_effect);
     open_files::allow_many();
     match serve(&flags) {
         Ok(()) => ExitCode::SUCCESS,
@@ -60,6 +63,7 @@ pub fn parse(args: &[String], variables: &[Variable]) -> Result<MasterFlags, Usa
     let is_given = |flag: &str| matches.value_source(flag) != Some(ValueSource::DefaultValue);
     flags.metadata.enable_if_described(is_given);
     flags.check().map_err(UsageError::Value)?;
+    flags.without_effect = no_effect::given(&matches);
     flags.rpc.auth_token = auth_token::read(&flags.rpc.auth_token, &flags.rpc.auth_token_file)?;
     Ok(flags)
 }

@@ -4,6 +4,7 @@
 
 mod alone;
 mod cluster;
+mod doctor;
 mod drained;
 mod elected;
 mod etcd;

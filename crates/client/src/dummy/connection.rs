@@ -118,7 +118,7 @@ fn peer(line: &Line) -> Result<Option<i32>, Refusal> {
 fn check(shared: &Shared, version: u32, token: &str) -> Result<(), Refusal> {
     if version != PROTOCOL_VERSION {
         let message = format!(
-            "this side speaks version {PROTOCOL_VERSION} to dummy clients, the one that connected {version}"
+            "the mooncake_client speaks version {PROTOCOL_VERSION} to dummy clients, this one {version}"
         );
         return Err(Refusal { code: ErrorCode::InvalidVersion, message });
     }

@@ -9,6 +9,7 @@ mod open;
 mod pattern;
 mod put_session;
 mod ranged;
+mod refused_puts;
 mod renewal;
 mod segment_warnings;
 mod serving;
@@ -33,7 +34,7 @@ use crate::registry::Registry;
 use crate::{ObjectBytes, ObjectLocation, OpenError, StoreConfig};
 use local_pool::LocalPool;
 use memory::{Buffers, NoMemory, Places};
-pub(crate) use open::random;
+pub(crate) use open::{masters, random};
 use session::Session;
 
 /// What a call on a closed store is answered with.
@@ -154,7 +155,10 @@ impl Store {
         config: &ReplicateConfig<'_>,
     ) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
-        session.drive(PutOp::new(&named(items), config), items)
+        let named = named(items);
+        let put = session.drive(PutOp::new(&named, config), items);
+        session.explain(&named, &put);
+        put
     }
 
     /// Puts objects whether or not their keys are taken: readers get the old object or the new one, whole, and the old
@@ -169,7 +173,9 @@ impl Store {
         config: &ReplicateConfig<'_>,
     ) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
-        let upserted = session.drive(PutOp::upsert(&named(items), config), items);
+        let named = named(items);
+        let upserted = session.drive(PutOp::upsert(&named, config), items);
+        session.explain(&named, &upserted);
         session.routes.forget(items.iter().map(|item| item.key));
         upserted
     }

@@ -13,6 +13,7 @@ use mooncake_wire::{Hello, PROTOCOL_VERSION, Role};
 use super::get_session::GetSessions;
 use super::mount::Mounts;
 use super::put_session::PutSessions;
+use super::refused_puts::RefusedPuts;
 use super::renewal::Renewal;
 use super::segment_warnings;
 use super::serving::Serving;
@@ -120,6 +121,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
         serving,
         goodbye: opening.goodbye(),
         choices: AtomicU64::new(opening.chance.bits()),
+        refused_puts: RefusedPuts::default(),
     };
     Ok((session, hostname))
 }
@@ -383,7 +385,8 @@ impl Opening {
     }
 }
 
-fn masters(config: &StoreConfig) -> Result<Masters, OpenError> {
+/// The masters that the configuration names.
+pub(crate) fn masters(config: &StoreConfig) -> Result<Masters, OpenError> {
     let name = match MasterAddress::parse(&config.master)? {
         MasterAddress::Listed(addresses) => return Ok(Masters::listed(addresses)),
         MasterAddress::Elected(name) => name,

@@ -232,6 +232,7 @@ impl Store {
         for (position, opened) in reserved.into_iter().zip(opened) {
             results[position] = opened;
         }
+        session.explain(items, &results);
         results
     }
 

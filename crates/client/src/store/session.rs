@@ -7,6 +7,7 @@ use mooncake_types::{ErrorCode, Request, SegmentId, limits};
 use super::get_session::GetSessions;
 use super::mount::Mounts;
 use super::put_session::PutSessions;
+use super::refused_puts::RefusedPuts;
 use super::renewal::Renewal;
 use super::serving::Serving;
 use crate::chance::Chance;
@@ -42,6 +43,7 @@ pub(super) struct Session {
     pub(super) choices: AtomicU64,
     pub(super) routes: Arc<RouteCache>,
     pub(super) renewal: Arc<Renewal>,
+    pub(super) refused_puts: RefusedPuts,
 }
 
 impl Session {

@@ -1,30 +1,15 @@
 //! Keys, as operators see them.
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::State as Extract;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::IntoResponse;
-use bytes::Bytes;
-use futures_core::Stream;
-use mooncake_types::{
-    ClientId, ErrorCode, Located, Reply, Request, Scan, ScanAction, SegmentAddress, limits,
-};
+use mooncake_types::{ClientId, ErrorCode, Located, Reply, Request, SegmentAddress, limits};
 use serde::Serialize;
-use tokio::sync::mpsc;
 
 use super::error::Failure;
 use super::parameters::Parameters;
 use super::server::State;
-use crate::ask::NotServing;
-use crate::owner::SCAN_PAGE_OBJECTS;
-
-/// Pages that are read ahead of a slow reader.
-const PAGES_AHEAD: usize = 4;
 
 /// One range of one replica, under the names that the C++ store gives its fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -121,53 +106,4 @@ pub(super) async fn batch_query_keys(
         keys.into_iter().map(answer).collect()
     };
     Ok(Json(Batch { success: true, data: state.asker.ask(look).await? }))
-}
-
-/// `GET /get_all_keys`: one key a line, sent as the walk goes on.
-pub(super) async fn get_all_keys(Extract(state): Extract<State>) -> impl IntoResponse {
-    let (pages, read) = mpsc::channel(PAGES_AHEAD);
-    tokio::spawn(walk(state, pages));
-    ([(CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from_stream(Pages(read)))
-}
-
-async fn walk(state: State, pages: mpsc::Sender<Result<Bytes, NotServing>>) {
-    let mut next = Some(0);
-    while let Some(cursor) = next {
-        let scan =
-            Scan { pattern: None, action: ScanAction::List, cursor, limit: SCAN_PAGE_OBJECTS };
-        let page = match state
-            .asker
-            .ask(move |owner| owner.handle(ClientId::OPERATOR, &Request::Scan(scan)))
-            .await
-        {
-            Ok(Reply::Scanned(page)) => {
-                next = page.next_cursor;
-                Ok(page
-                    .objects
-                    .into_iter()
-                    .flat_map(|(key, _)| [key, "\n".to_owned()])
-                    .collect::<String>()
-                    .into())
-            }
-            Ok(_) | Err(NotServing) => {
-                next = None;
-                Err(NotServing)
-            }
-        };
-        if pages.send(page).await.is_err() {
-            // The reader has gone.
-            return;
-        }
-    }
-}
-
-/// The receiving end as a stream of pieces of a body.
-struct Pages(mpsc::Receiver<Result<Bytes, NotServing>>);
-
-impl Stream for Pages {
-    type Item = Result<Bytes, NotServing>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_recv(cx)
-    }
 }

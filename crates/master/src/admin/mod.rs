@@ -1,5 +1,6 @@
 //! The admin HTTP server: a thread and a runtime of its own, which ask the owner and never hold it up.
 
+mod all_keys;
 mod authorize;
 mod drains;
 mod error;

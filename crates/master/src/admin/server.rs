@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::authorize::authorize;
 use super::error::Failure;
-use super::{drains, health, keys, prometheus, remove_all, segments};
+use super::{all_keys, drains, health, keys, prometheus, remove_all, segments};
 use crate::ask::Asker;
 use crate::following::Followed;
 use crate::leadership::Standing;
@@ -41,7 +41,7 @@ pub(crate) fn router(state: State, auth_token: &str) -> Router {
         .route("/leader", get(health::leader))
         .route("/query_key", get(keys::query_key))
         .route("/batch_query_keys", get(keys::batch_query_keys))
-        .route("/get_all_keys", get(keys::get_all_keys))
+        .route("/get_all_keys", get(all_keys::get_all_keys))
         .route("/get_all_segments", get(segments::get_all_segments))
         .route("/get_segments_detail", get(segments::get_segments_detail))
         .route("/query_segment", get(segments::query_segment))

@@ -80,7 +80,11 @@ impl Snapshot {
             "Bytes of discarded puts whose memory is not free yet",
             stats.discarded_bytes,
         )?;
-        out.gauge("master_active_clients", "Living clients", stats.clients as u64)?;
+        out.gauge(
+            "master_active_clients",
+            "Clients whose last ping came over a connection that is still open",
+            stats.clients as u64,
+        )?;
         out.gauge("master_segment_count", "Mounted segments", stats.segments as u64)?;
         out.gauge(
             "master_segments_out_of_sight",

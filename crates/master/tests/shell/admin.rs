@@ -95,6 +95,61 @@ fn all_keys_over_several_pages() {
 }
 
 #[test]
+fn keys_that_hold_line_ends_are_told_apart_and_can_be_chosen() {
+    let master = start();
+    let mut rpc = master.connect(1);
+    rpc.mount(5, "node-a", 64 << 20);
+    let mut keys = vec!["b \"quoted\"", "a\nb", "a", "\u{e4}"];
+    rpc.put(&keys, 64);
+    keys.sort_unstable();
+    let list = |query: &str| {
+        let answer = get(master.admin, &format!("/get_all_keys?{query}"));
+        assert!(answer.head.contains("content-type: application/json"), "{}", answer.head);
+        let answer = answer.json();
+        assert_eq!(answer["success"], true);
+        let list = answer["data"].as_array().expect("a list").clone();
+        let mut list: Vec<String> =
+            list.iter().map(|key| key.as_str().expect("a key").to_owned()).collect();
+        list.sort_unstable();
+        list
+    };
+    assert_eq!(list("format=json"), keys);
+    assert_eq!(list("format=json&prefix=a"), ["a", "a\nb"]);
+    assert_eq!(list("format=json&prefix=none"), [""; 0]);
+    assert_eq!(list("format=json&limit=3").len(), 3);
+    assert_eq!(list("format=json&limit=0"), [""; 0]);
+    assert_eq!(get(master.admin, "/get_all_keys?prefix=b").body, "b \"quoted\"\n");
+    for (query, reason) in [("format=xml", "format is 'xml'"), ("limit=-1", "limit is '-1'")] {
+        let answer = get(master.admin, &format!("/get_all_keys?{query}"));
+        assert_eq!(answer.status, 400);
+        assert!(answer.body.contains(reason), "{}", answer.body);
+    }
+}
+
+#[test]
+fn a_client_that_closed_is_not_active() {
+    let master = start();
+    let active = |count: u32| {
+        let wanted = format!("master_active_clients {count}\n");
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        while !get(master.admin, "/metrics").body.contains(&wanted) {
+            assert!(std::time::Instant::now() < deadline, "not {count} active clients");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    };
+    let ping = Request::Ping { segments: vec![], unreachable: vec![] };
+    let (mut first, mut second) = (master.connect(1), master.connect(2));
+    first.ask(&ping);
+    second.ask(&ping);
+    active(2);
+    drop(first);
+    active(1);
+    master.connect(1).ask(&ping);
+    drop(second);
+    active(0);
+}
+
+#[test]
 fn segments() {
     let master = filled();
     assert_eq!(get(master.admin, "/get_all_segments").body, "node-a\nnode-b\n");

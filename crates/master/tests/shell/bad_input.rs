@@ -52,12 +52,12 @@ fn a_hello_that_does_not_fit_is_refused_with_both_sides_named() {
         (
             Hello { protocol_version: PROTOCOL_VERSION + 1, ..good.clone() },
             ErrorCode::InvalidVersion,
-            vec!["speaks protocol version", "the one that connected speaks"],
+            vec!["the server speaks protocol version", ", the client "],
         ),
         (
             Hello { cluster_id: "blue".to_owned(), ..good.clone() },
             ErrorCode::InvalidParams,
-            vec!["\"test_cluster\"", "\"blue\""],
+            vec!["the server belongs to cluster \"test_cluster\"", "the client to \"blue\""],
         ),
         (
             Hello { auth_token: "guess".to_owned(), ..good.clone() },

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use super::TransferEngineHandle;
 use super::code::FAILED;
 use crate::argument::argument;
+use crate::setup::warn_of_protocol;
 
 /// The metadata server that an address without a scheme means.
 const DEFAULT_METADATA: &str = "etcd";
@@ -44,6 +45,7 @@ impl TransferEngine {
             ..EngineConfig::from_env()?
         };
         config.check_protocol(wish.protocol)?;
+        warn_of_protocol("initialize", wish.protocol);
         let engine = Arc::new(Engine::open(config)?);
         let mut slot = self.open.write().unwrap_or_else(PoisonError::into_inner);
         if slot.is_some() {

@@ -1,5 +1,6 @@
 /// The one of `names` that looks most like `wanted`, if any looks like it at all.
-pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+#[must_use]
+pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let likeness = |name: &str| strsim::jaro_winkler(wanted, name);
     names
         .map(|name| (likeness(name), name))

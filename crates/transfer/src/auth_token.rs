@@ -33,6 +33,25 @@ pub fn read_token_file(path: &Path) -> Result<String, TokenFileError> {
     }
 }
 
+/// The token of `MOONCAKE_AUTH_TOKEN`, or that in the file of `MOONCAKE_AUTH_TOKEN_FILE`, as these variables are set; empty
+/// if neither is.
+///
+/// # Errors
+/// What the second would have to be.
+pub fn token_of_variables(
+    token: Option<String>,
+    file: Option<&str>,
+) -> Result<String, &'static str> {
+    match (token, file) {
+        (token, None) => Ok(token.unwrap_or_default()),
+        (Some(_), Some(_)) => {
+            Err("unset, or else MOONCAKE_AUTH_TOKEN: one of them gives the token")
+        }
+        (None, Some(file)) => read_token_file(Path::new(file))
+            .map_err(|_| "a file that can be read and holds the token, of at most 512 bytes"),
+    }
+}
+
 /// Reads no more than shows that a file is too long.
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();

@@ -1,0 +1,52 @@
+//! Which master leads, for programs that only want to know that.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mooncake_types::ClientId;
+use mooncake_wire::{Hello, PROTOCOL_VERSION, Role};
+
+use crate::rpc::{DialError, Dialer};
+use crate::store::{masters, random};
+use crate::{OpenError, StoreConfig};
+
+/// Longest attempt to connect to one address.
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(2);
+
+/// Where the master is that leads, `host:port`: the first of a list that says so, or the one that the coordinator names.
+/// Each address is tried once.
+///
+/// # Errors
+/// [`OpenError::MasterUnreachable`] with what each of them said, [`OpenError::Refused`], or an address that makes no sense.
+pub fn find_leader(config: &StoreConfig) -> Result<String, OpenError> {
+    let masters = Arc::new(masters(config)?);
+    let dialer = Dialer {
+        masters: Arc::clone(&masters),
+        hello: Hello {
+            protocol_version: PROTOCOL_VERSION,
+            cluster_id: config.cluster_id.clone(),
+            role: Role::Client,
+            client: ClientId(random()?),
+            auth_token: config.auth_token.clone(),
+        },
+        attempt_timeout: config.rpc_connect_timeout.min(LONGEST_ATTEMPT),
+        call_timeout: config.rpc_timeout,
+        busy_poll: Duration::ZERO,
+    };
+    let started = Instant::now();
+    let mut reasons = Vec::new();
+    for address in 0..masters.count() {
+        let dialed = dialer.dial(address);
+        match dialed.map(|(connection, _)| connection.peer_addr()) {
+            Ok(Ok(leader)) => return Ok(leader.to_string()),
+            Ok(Err(error)) => reasons.push(error.to_string()),
+            Err(DialError::Refused { address, code, message }) => {
+                return Err(OpenError::Refused { master: address, code, message });
+            }
+            Err(error) => reasons.push(error.to_string()),
+        }
+    }
+    let waited_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let (master, reason) = (config.master.clone(), reasons.join("; "));
+    Err(OpenError::MasterUnreachable { master, waited_ms, reason })
+}

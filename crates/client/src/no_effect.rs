@@ -1,0 +1,281 @@
+//! Settings of the C++ store that change nothing here, and what happens instead: flags of its programs, keys of its
+//! `setup`, and environment variables. Every program that takes some of them says so once, when it starts.
+
+/// Names that share a fate. One that ends in `*` stands for all that begin so.
+struct NoEffect {
+    names: &'static [&'static str],
+    instead: &'static str,
+}
+
+const fn row(names: &'static [&'static str], instead: &'static str) -> NoEffect {
+    NoEffect { names, instead }
+}
+
+const NO_EFFECT: &[NoEffect] = &[
+    row(
+        &[
+            "MC_STORE_LOCAL_HOT_CACHE_SIZE",
+            "MC_STORE_LOCAL_HOT_BLOCK_SIZE",
+            "MC_STORE_LOCAL_HOT_CACHE_USE_SHM",
+            "MC_STORE_LOCAL_HOT_USE_SHM",
+            "MC_STORE_LOCAL_HOT_ADMISSION_THRESHOLD",
+        ],
+        "there is no hot cache; objects of the same host are read where they lie",
+    ),
+    row(
+        &["MC_STORE_REPLICA_SCORING"],
+        "a replica of this process is read first, else one at random",
+    ),
+    row(
+        &["MC_STORE_MEMCPY"],
+        "memory of the same process and host is always copied directly, by MOONCAKE_TRANSPORTS",
+    ),
+    row(
+        &["MC_STORE_USE_HUGEPAGE", "MC_STORE_HUGEPAGE_SIZE"],
+        "segments have ordinary pages, unless segment_path names a file of a hugetlbfs",
+    ),
+    row(
+        &["MC_MMAP_ARENA_POOL_SIZE", "MC_DISABLE_MMAP_ARENA"],
+        "buffers are mapped one by one; there is no arena",
+    ),
+    row(&["MC_STORE_NUMA_SOCKET_ID"], "bind_to_numa_node binds memory to a node"),
+    row(
+        &["MC_STORE_PIN_MEMORY_MAX_BYTES", "MC_STORE_PINNED_RESTORE_ARENA_SIZE_BYTES"],
+        "only memory of the host is served, and none of it is pinned",
+    ),
+    row(
+        &["MC_MS_AUTO_DISC", "MC_MS_FILTERS", "device_names", "rdma_devices", "MOONCAKE_DEVICE"],
+        "no network card is chosen: bytes go by TCP, as the system routes them",
+    ),
+    row(
+        &["MC_RPC_PROTOCOL", "MC_USE_TENT"],
+        "requests go by TCP, bytes by shared memory of one host or by TCP",
+    ),
+    row(&["MC_USE_IPV6"], "both kinds of addresses are used wherever they are named"),
+    row(
+        &[
+            "MC_RPC_CLIENT_IO_THREADS",
+            "MC_STORE_RPC_CLIENT_IO_THREADS",
+            "MC_TE_RPC_CLIENT_IO_THREADS",
+            "MC_FILEREAD_WORKERS",
+        ],
+        "every call works on its own thread",
+    ),
+    row(
+        &[
+            "MC_SLICE_SIZE",
+            "MC_TCP_SLICE_SIZE",
+            "MC_TCP_ENABLE_CONNECTION_POOL",
+            "MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER",
+            "MC_TCP_MAX_PENDING_ADMISSIONS_PER_PEER",
+            "MC_TCP_ADMISSION_TIMEOUT_MS",
+            "MC_TCP_STATUS_TIMEOUT_SEC",
+            "MC_TCP_PROTO",
+        ],
+        "connections are always kept, and bounded by MC_TCP_LANES_PER_PEER and MC_TRANSFER_TIMEOUT",
+    ),
+    row(
+        &["MOONCAKE_STORE_CHECKSUM"],
+        "bytes that go by TCP are always checked, those of the same host are not",
+    ),
+    row(
+        &[
+            "MC_STORE_CLIENT_METRIC",
+            "MC_STORE_CLIENT_METRIC_INTERVAL",
+            "MC_STORE_CLIENT_METRIC_BANDWIDTH",
+        ],
+        "metrics are always counted; enable_client_http_server serves them",
+    ),
+    row(
+        &["MC_REDIS_*"],
+        "the address of the coordinator says all of it: redis://user:password@host:port/database",
+    ),
+    row(&["MC_STORE_CLIENT_SETUP_RETRIES"], "all ports of the range are tried"),
+    row(
+        &[
+            "MC_LOG_DIR",
+            "MC_YLT_LOG_LEVEL",
+            "log_dir",
+            "log_link",
+            "v",
+            "vmodule",
+            "minloglevel",
+            "stderrthreshold",
+            "log_backtrace_at",
+            "max_log_size",
+            "logbuflevel",
+            "logbufsecs",
+            "logemaillevel",
+            "logfile_mode",
+            "logtostdout",
+            "colorlogtostderr",
+            "colorlogtostdout",
+            "log_prefix",
+            "log_utc_time",
+            "stop_logging_if_full_disk",
+            "timestamp_in_logfile_name",
+        ],
+        "logs go to standard error, at --log_level or MC_LOG_LEVEL",
+    ),
+    row(&["rpc_thread_num", "max_threads"], "one thread serves all requests"),
+    row(&["metadata_server"], "nodes find each other through the master"),
+    row(&["pod_name", "pod_namespace"], "no pod is labelled; /role says which master leads"),
+    row(
+        &["oplog_poll_interval_ms", "oplog_batch_max_entries", "batch_oplog_retry_timeout_sec"],
+        "there is no operation log: a new leader asks the nodes what they hold",
+    ),
+    row(
+        &["snapshot_*", "MOONCAKE_SNAPSHOT_LOCAL_PATH", "MOONCAKE_AWS_*"],
+        "there are no snapshots: a new leader asks the nodes what they hold",
+    ),
+    row(
+        &[
+            "offloading_queue_limit",
+            "offload_cap_ratio",
+            "promotion_admission_threshold",
+            "promotion_queue_limit",
+            "promotion_max_per_heartbeat",
+            "start_offload_rpc_server",
+            "enable_ssd_offload",
+            "ssd_offload_path",
+            "MOONCAKE_OFFLOAD_*",
+            "MOONCAKE_OFFSET_*",
+        ],
+        "nothing is kept on SSDs in this build",
+    ),
+    row(
+        &[
+            "global_file_segment_size",
+            "enable_disk_eviction",
+            "quota_bytes",
+            "MOONCAKE_STORAGE_ROOT_DIR",
+            "MOONCAKE_ENABLE_DFS",
+            "MOONCAKE_DFS_*",
+        ],
+        "nothing is kept on shared filesystems in this build",
+    ),
+    row(
+        &[
+            "tenant_quota_connector_type",
+            "tenant_quota_connector_uri",
+            "MOONCAKE_TENANT_QUOTA_ETCD_ENDPOINTS",
+        ],
+        "there is one tenant, without a quota",
+    ),
+    row(&["kv_events_*"], "no events are published in this build"),
+    row(
+        &["nof_*", "MC_NOF_*", "MC_NVME_*", "MOONCAKE_NVME_KV_*"],
+        "NVMe targets are not driven in this build",
+    ),
+    row(
+        &["cxl_path", "cxl_size", "MC_CXL_DEV_SIZE", "MC_CXL_DEV_PATH"],
+        "CXL memory is not driven in this build",
+    ),
+    row(&["ipc_socket_path"], "dummy clients find their mooncake_client by its port"),
+    row(&["prefer_alloc_in_same_node"], "a preferred_segment names where an object is to lie"),
+];
+
+/// What happens instead of what a setting of the C++ store asks for, if it has no effect here.
+#[must_use]
+pub fn instead_of(name: &str) -> Option<&'static str> {
+    let fits = |known: &&str| match known.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => *known == name,
+    };
+    NO_EFFECT.iter().find(|row| row.names.iter().any(fits)).map(|row| row.instead)
+}
+
+/// Whether a value asks for nothing: a feature that is switched off is what there is.
+#[must_use]
+pub fn asks_for_nothing(value: &str) -> bool {
+    matches!(value.trim().to_ascii_lowercase().as_str(), "" | "0" | "false" | "no" | "off" | "none")
+}
+
+/// The variables without effect that this process was started with.
+#[must_use]
+pub fn variables() -> Vec<String> {
+    let all = std::env::vars_os();
+    let text = all.filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    of_variables(text.map(|(name, value)| (name, value.to_string_lossy().into_owned())))
+}
+
+fn of_variables(all: impl Iterator<Item = (String, String)>) -> Vec<String> {
+    let is_variable = |name: &str| name.starts_with("MC_") || name.starts_with("MOONCAKE_");
+    let mut names: Vec<String> = all
+        .filter(|(name, value)| {
+            is_variable(name) && !asks_for_nothing(value) && instead_of(name).is_some()
+        })
+        .map(|(name, _)| name)
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+/// One sentence about all of these settings, each with what happens instead; none if there are none.
+#[must_use]
+pub fn warning(names: &[String]) -> Option<String> {
+    let mut told: Vec<(&'static str, Vec<&str>)> = Vec::new();
+    for name in names {
+        let Some(instead) = instead_of(name.trim_start_matches('-')) else { continue };
+        match told.iter_mut().find(|(known, _)| *known == instead) {
+            Some((_, names)) => names.push(name),
+            None => told.push((instead, vec![name])),
+        }
+    }
+    let parts: Vec<String> =
+        told.iter().map(|(instead, names)| format!("{} ({instead})", names.join(", "))).collect();
+    (!parts.is_empty()).then(|| format!("without effect in this build: {}", parts.join("; ")))
+}
+
+/// What becomes of a protocol that is taken for another one.
+#[must_use]
+pub fn protocol_warning(protocol: &str) -> Option<String> {
+    (protocol != "tcp" && crate::is_served_by_tcp(protocol))
+        .then(|| format!("protocol {protocol:?} is taken for 'tcp' in this build"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_without_effect_are_named_once_with_what_happens_instead() {
+        let all = [
+            ("MC_STORE_LOCAL_HOT_CACHE_SIZE", "1073741824"),
+            ("MC_MS_AUTO_DISC", "1"),
+            ("MC_MS_FILTERS", "mlx5_0"),
+            ("MC_STORE_USE_HUGEPAGE", "0"),
+            ("MC_STORE_REPLICA_SCORING", ""),
+            ("MOONCAKE_OFFLOAD_BUCKET_KEYS_LIMIT", "500"),
+            ("MC_RPC_TIMEOUT_MS", "1000"),
+            ("MOONCAKE_MASTER", "host:1"),
+            ("v", "1"),
+        ];
+        let names = of_variables(all.map(|(name, value)| (name.into(), value.into())).into_iter());
+        let expected = "without effect in this build: MC_MS_AUTO_DISC, MC_MS_FILTERS (no network card is chosen: bytes \
+                        go by TCP, as the system routes them); MC_STORE_LOCAL_HOT_CACHE_SIZE (there is no hot cache; \
+                        objects of the same host are read where they lie); MOONCAKE_OFFLOAD_BUCKET_KEYS_LIMIT (nothing \
+                        is kept on SSDs in this build)";
+        assert_eq!(warning(&names).as_deref(), Some(expected));
+        assert_eq!(warning(&[]), None);
+        assert_eq!(warning(&["MC_RPC_TIMEOUT_MS".to_owned()]), None);
+        let flag = warning(&["--pod_name".to_owned()]).expect("it has none");
+        assert!(flag.contains("--pod_name (no pod is labelled"), "{flag}");
+    }
+
+    #[test]
+    fn no_name_has_two_fates() {
+        let mut names: Vec<&str> = NO_EFFECT.iter().flat_map(|row| row.names).copied().collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn only_protocols_that_travel_otherwise_are_warned_about() {
+        let expected = "protocol \"rdma\" is taken for 'tcp' in this build";
+        assert_eq!(protocol_warning("rdma").as_deref(), Some(expected));
+        assert_eq!((protocol_warning("tcp"), protocol_warning("cxl")), (None, None));
+    }
+}

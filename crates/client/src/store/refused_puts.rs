@@ -1,0 +1,114 @@
+//! Why puts are refused. Callers see a number; the log says what it means here, once in a while.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use mooncake_types::{ByteSize, ErrorCode, PutItem, Reply, Request, limits};
+
+use super::session::Session;
+
+/// Time between two explanations of the same code: a caller may meet it thousands of times a second.
+const INTERVAL: Duration = Duration::from_secs(30);
+
+/// When each was told last.
+#[derive(Debug, Default)]
+pub(super) struct RefusedPuts {
+    full: Told,
+    too_early: Told,
+}
+
+#[derive(Debug, Default)]
+struct Told(Mutex<Option<Instant>>);
+
+impl Told {
+    fn is_due(&self, now: Instant) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = last.is_none_or(|last| now.saturating_duration_since(last) >= INTERVAL);
+        if is_due {
+            *last = Some(now);
+        }
+        is_due
+    }
+}
+
+impl Session {
+    /// Says why some of these puts were refused, if that was not said just before.
+    pub(super) fn explain(&self, items: &[PutItem<'_>], results: &[Result<(), ErrorCode>]) {
+        let refused = |code: ErrorCode| {
+            let all = items.iter().zip(results).filter(move |(_, result)| **result == Err(code));
+            all.map(|(item, _)| item.len).max()
+        };
+        let told = &self.refused_puts;
+        if let Some(longest) = refused(ErrorCode::NoAvailableHandle)
+            && told.full.is_due(Instant::now())
+            && let Some(lent) = self.lent_by_all()
+        {
+            tracing::warn!("a put was refused with -200: {}", why_full(&lent, longest));
+        }
+        let is_too_early = refused(ErrorCode::UnavailableInCurrentStatus).is_some();
+        if is_too_early && told.too_early.is_due(Instant::now()) {
+            tracing::warn!(
+                "a put was refused with -1010: the master has just started, and takes none until the nodes that it \
+                 remembers have reported, or their time is over; try again in a few seconds"
+            );
+        }
+    }
+
+    /// Lengths of the pool's segments, as far as one page of their list goes.
+    fn lent_by_all(&self) -> Option<Vec<u64>> {
+        let request = Request::ListSegments { from: 0, limit: limits::MAX_LISTED_SEGMENTS };
+        match self.pool.call(&request) {
+            Ok(Reply::Segments(page)) => {
+                Some(page.segments.iter().map(|segment| segment.len).collect())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn why_full(lent: &[u64], longest: u64) -> String {
+    let total: u64 = lent.iter().sum();
+    let (pool, object) = (ByteSize(total), ByteSize(longest));
+    if lent.is_empty() {
+        "the pool is empty: no node lends memory. Start a mooncake_client, or set global_segment_size".to_owned()
+    } else if longest > total {
+        format!("the object has {object}, more than all memory of the pool, {pool}; lend more")
+    } else {
+        format!(
+            "no room for {object} in the pool's {pool}: what lies there is leased, pinned or unfinished; wait for a \
+             lease, pin less, or lend more"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_pool_is_told_from_an_empty_one_and_from_one_that_is_too_small() {
+        for (lent, longest, expected) in [
+            (&[][..], 1, "the pool is empty: no node lends memory."),
+            (
+                &[1 << 30, 1 << 30],
+                3 << 30,
+                "the object has 3 GB, more than all memory of the pool, 2 GB",
+            ),
+            (
+                &[1 << 30, 1 << 30],
+                2 << 30,
+                "no room for 2 GB in the pool's 2 GB: what lies there is leased",
+            ),
+        ] {
+            let why = why_full(lent, longest);
+            assert!(why.starts_with(expected), "{why}");
+        }
+    }
+
+    #[test]
+    fn one_explanation_in_half_a_minute_is_enough() {
+        let (told, start) = (Told::default(), Instant::now());
+        let due = [0, 1, 29, 30, 59, 61].map(|s| told.is_due(start + Duration::from_secs(s)));
+        assert_eq!(due, [true, false, false, true, false, true]);
+    }
+}
