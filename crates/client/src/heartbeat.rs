@@ -11,10 +11,10 @@ use mooncake_types::{
 };
 
 use crate::clock::Clock;
-use crate::membership::{Deed, Lent, Membership};
+use crate::membership::{Deed, Lent, Membership, RoutesEnd};
 use crate::metrics::Metrics;
 use crate::node::{Changed, Host, Inventory, Listed};
-use crate::ops::CallError;
+use crate::ops::{CallError, RouteCache};
 use crate::reports::Reports;
 use crate::rpc::{Connection, DialError, Dialer, Masters};
 use crate::store::random;
@@ -37,6 +37,7 @@ pub(crate) struct Bond {
     pub(crate) membership: Membership,
     pub(crate) dialer: Dialer,
     pub(crate) host: Arc<Host>,
+    pub(crate) routes: Arc<RouteCache>,
     pub(crate) clock: Clock,
     /// What is told with the pings.
     pub(crate) metrics: Arc<Metrics>,
@@ -125,6 +126,9 @@ impl Bond {
             }
         };
         self.host.see_epoch(self.membership.seen_epoch());
+        if let Some(RoutesEnd { epoch, at }) = self.membership.take_routes_end() {
+            self.routes.prolong(epoch, at);
+        }
         turn
     }
 

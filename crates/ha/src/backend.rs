@@ -49,6 +49,11 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// Who leads. Writes nothing.
     fn leader(&self) -> Result<Option<LeaderView>, CoordinatorError>;
 
+    /// Whether nobody leads before the lease of a leader that died is over. Where its death shows, others need not wait.
+    fn waits_for_leases(&self) -> bool {
+        true
+    }
+
     /// How often it is good to ask.
     fn poll_every(&self) -> Duration;
 }

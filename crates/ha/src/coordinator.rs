@@ -58,7 +58,8 @@ pub fn connect(address: &str, options: &Options) -> Result<Coordinator, AddressE
             Arc::new(kubernetes::Lease::new(&namespace, &lease, options)?)
         }
     };
-    Ok(Coordinator { backend, terms: Terms::of(options) })
+    let terms = Terms::of(options, &*backend);
+    Ok(Coordinator { backend, terms })
 }
 
 impl Coordinator {
@@ -69,7 +70,8 @@ impl Coordinator {
     pub fn in_memory(store: &MemoryStore, options: &Options) -> Result<Self, AddressError> {
         options.check()?;
         let backend = Arc::new(memory::Shelf::new(store, options));
-        Ok(Self { backend, terms: Terms::of(options) })
+        let terms = Terms::of(options, &*backend);
+        Ok(Self { backend, terms })
     }
 
     /// Tries to lead for as long as `within`, at least once. It returns early when the candidate leads, and when

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_types::Epoch;
 
-use crate::backend::{Tenure, Won};
+use crate::backend::{Backend, Tenure, Won};
 use crate::coordinator::epoch_of_now;
 use crate::{Change, CoordinatorError, Options, Record};
 
@@ -20,11 +20,14 @@ pub(crate) struct Terms {
     pub(crate) ttl: Duration,
     /// See [`Options::suspension`].
     pub(crate) suspension: Duration,
+    /// See [`Backend::waits_for_leases`].
+    pub(crate) are_waited_for: bool,
 }
 
 impl Terms {
-    pub(crate) fn of(options: &Options) -> Self {
-        Self { ttl: options.ttl, suspension: options.suspension }
+    pub(crate) fn of(options: &Options, backend: &dyn Backend) -> Self {
+        let are_waited_for = backend.waits_for_leases();
+        Self { ttl: options.ttl, suspension: options.suspension, are_waited_for }
     }
 }
 
@@ -50,8 +53,6 @@ struct Shared {
     /// Until when the leadership is valid unless it is over, in nanoseconds after `began`.
     valid_ns: AtomicU64,
     is_over: AtomicBool,
-    /// No write of the record was tried of which it is not known whether it was done.
-    is_record_known: AtomicBool,
 }
 
 impl fmt::Debug for Leadership {
@@ -83,7 +84,6 @@ impl Leadership {
             began: won.asked_at,
             valid_ns: AtomicU64::new(nanoseconds(lasts)),
             is_over: AtomicBool::new(false),
-            is_record_known: AtomicBool::new(true),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -120,10 +120,18 @@ impl Leadership {
         self.shared.terms.map_or(Duration::ZERO, |terms| terms.suspension)
     }
 
-    /// Whether [`Leadership::record`] is what the coordinator has. If not, a step that was tried may be in it.
+    /// Until when nobody else leads even if this process dies now, unless it resigns first. Nothing if others lead at once
+    /// when it dies.
     #[must_use]
-    pub fn is_record_known(&self) -> bool {
-        self.shared.is_record_known.load(Ordering::Acquire)
+    pub fn lease_end(&self) -> Option<Instant> {
+        self.shared.terms.filter(|terms| terms.are_waited_for).map(|_| self.valid_until())
+    }
+
+    /// How long the lease of the leader before may have lasted yet when this leadership began: zero unless that one resigned.
+    #[must_use]
+    pub fn former_lease(&self) -> Duration {
+        let terms = self.shared.terms.filter(|_| self.lock_record().follows_resigned());
+        terms.map_or(Duration::ZERO, |terms| terms.ttl)
     }
 
     /// Whether the leadership is valid now. Cheap: it is asked before each answer of a master.
@@ -222,10 +230,15 @@ impl Leadership {
         if self.shared.is_over.load(Ordering::Acquire) {
             return Ok(());
         }
+        let is_before_its_end = self.lease_end().is_some_and(|end| Instant::now() < end);
         // First nobody is answered any more, then somebody else may answer.
         self.end();
         // A write that is under way is waited for: the next leader is to see it or refuse it.
-        let _record = self.lock_record();
+        let record = self.lock_record();
+        if is_before_its_end {
+            // What this leader said of its routes was meant for a lease that runs out.
+            self.shared.tenure.write(&record.resigned())?;
+        }
         self.shared.tenure.resign()
     }
 
@@ -250,14 +263,7 @@ impl Leadership {
             self.refuse_if_full(&next)?;
         }
         let was_valid = self.is_valid();
-        let was_known = self.shared.is_record_known.swap(false, Ordering::AcqRel);
         let written = self.shared.tenure.write(&next);
-        let is_known = match &written {
-            Ok(()) => true,
-            Err(CoordinatorError::Full { .. }) => was_known,
-            Err(_) => false,
-        };
-        self.shared.is_record_known.store(is_known, Ordering::Release);
         // Of a lease that was over, only an attempt to resume it says for sure what became of it.
         if was_valid {
             self.noticing(written)?;
@@ -373,7 +379,7 @@ mod tests {
     fn leadership(takes_ms: u64, answer: Result<(), CoordinatorError>) -> Leadership {
         let tenure = Box::new(Slow { takes: Duration::from_millis(takes_ms), answer });
         let record = Record::empty().succeed(Epoch(7));
-        let terms = Terms { ttl: TTL, suspension: Duration::ZERO };
+        let terms = Terms { ttl: TTL, suspension: Duration::ZERO, are_waited_for: true };
         Leadership::begin(Won { tenure, record, asked_at: Instant::now() }, Some(terms))
     }
 

@@ -46,6 +46,10 @@ pub struct Record {
     epoch: Epoch,
     /// Whether each member is behind.
     members: BTreeMap<SegmentId, bool>,
+    /// The last leader gave the leadership back before its lease was over.
+    is_resigned: bool,
+    /// That is so of the leader before this one.
+    follows_resigned: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -70,6 +74,8 @@ struct Content {
     epoch: u64,
     members: Vec<String>,
     behind: Vec<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    resigned: bool,
 }
 
 impl Content {
@@ -143,7 +149,19 @@ impl Record {
 
     /// The record of a leader that follows, under this epoch.
     pub(crate) fn under(&self, epoch: Epoch) -> Self {
-        Self { fresh: self.epoch == Epoch(0), epoch, members: self.members.clone() }
+        let (members, follows_resigned) = (self.members.clone(), self.is_resigned);
+        let (fresh, is_resigned) = (self.epoch == Epoch(0), false);
+        Self { fresh, epoch, members, is_resigned, follows_resigned }
+    }
+
+    /// The record of a leader that gives the leadership back.
+    pub(crate) fn resigned(&self) -> Self {
+        Self { is_resigned: true, ..self.clone() }
+    }
+
+    /// Whether the leader before the one that this record came with gave the leadership back before its lease was over.
+    pub(crate) fn follows_resigned(&self) -> bool {
+        self.follows_resigned
     }
 
     pub(crate) fn encode(&self, cluster_id: &str) -> String {
@@ -152,6 +170,7 @@ impl Record {
             epoch: self.epoch.0,
             members: self.members.keys().map(ToString::to_string).collect(),
             behind: self.members().filter(|m| m.behind).map(|m| m.segment.to_string()).collect(),
+            resigned: self.is_resigned,
         };
         let written = Written {
             format: FORMAT.to_owned(),
@@ -195,7 +214,8 @@ impl Record {
             return Err("a segment that is behind is no member".to_owned());
         }
         let members = members.iter().map(|id| (*id, behind.contains(id))).collect();
-        Ok(Self { fresh: false, epoch: Epoch(content.epoch), members })
+        let (epoch, is_resigned) = (Epoch(content.epoch), content.resigned);
+        Ok(Self { fresh: false, epoch, members, is_resigned, follows_resigned: false })
     }
 }
 
@@ -291,6 +311,17 @@ mod tests {
     }
 
     #[test]
+    fn a_resignation_is_known_to_the_next_leader_and_to_no_later_one() {
+        let read = |record: &Record| {
+            Record::decode(record.encode("a").as_bytes(), "a").expect("it is sound")
+        };
+        let next = read(&record().resigned()).succeed(Epoch(1));
+        assert!(next.follows_resigned());
+        assert!(!read(&next).succeed(Epoch(1)).follows_resigned());
+        assert!(!read(&record()).succeed(Epoch(1)).follows_resigned());
+    }
+
+    #[test]
     fn a_record_comes_back_from_its_text() {
         let text = record().encode("a cluster");
         let expected = Record { fresh: false, ..record() };
@@ -321,7 +352,8 @@ mod tests {
         };
         let content = |epoch, members: &[&str], behind: &[&str]| {
             let own = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-            Content { cluster_id: "a".into(), epoch, members: own(members), behind: own(behind) }
+            let (members, behind) = (own(members), own(behind));
+            Content { cluster_id: "a".into(), epoch, members, behind, resigned: false }
         };
         for (text, reason) in [
             (String::new(), "no membership record (EOF"),

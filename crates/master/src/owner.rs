@@ -34,8 +34,6 @@ pub(crate) struct Owner {
     /// What clients read, by what they tell.
     reads: Reads,
     pings: Pings,
-    /// The first connection that was made since the lease was over.
-    first_late: Option<ConnectionId>,
     drain_log: DrainLog,
     /// Told of the clients that died.
     cleanup: Option<Cleanup>,
@@ -57,7 +55,7 @@ impl Owner {
     ) -> Owner {
         let (metrics, pings) = (RpcMetrics::default(), Pings::default());
         let Term { tenure, is_recorded, .. } = term.clone();
-        let (drain_log, first_late) = (DrainLog::default(), None);
+        let drain_log = DrainLog::default();
         Owner {
             meta,
             is_recorded,
@@ -67,7 +65,6 @@ impl Owner {
             metrics,
             reads: Reads::default(),
             pings,
-            first_late,
             drain_log,
             cleanup,
         }
@@ -113,10 +110,13 @@ impl Owner {
             }
             request => request,
         };
-        let reply = if leads {
-            self.meta.handle(now, from, request)
-        } else {
-            self.meta.handle_suspended(now, from, request, self.tenure.is_record_known())
+        if matches!(request, Request::Ping { .. }) {
+            let lease_end = self.tenure.lease_end();
+            self.meta.set_lease_end(lease_end.map(|end| self.clock.tick(end)));
+        }
+        let reply = match leads {
+            true => self.meta.handle(now, from, request),
+            false => self.meta.handle_suspended(now, from, request),
         };
         self.metrics.record(request, &reply, begun.elapsed());
         self.reads.record(from, request, &reply);
@@ -125,11 +125,7 @@ impl Owner {
 
     /// A number for a new connection.
     pub(crate) fn connect(&mut self) -> ConnectionId {
-        let number = self.pings.number();
-        if !self.leads() {
-            self.first_late.get_or_insert(number);
-        }
-        number
+        self.pings.number()
     }
 
     /// Answers one request that came over a connection.
@@ -147,10 +143,9 @@ impl Owner {
         if hold == Hold::Over || hold == Hold::Suspended && self.is_overtaken(request) {
             return Err(Deposed);
         }
-        let leads = hold == Hold::Sure;
-        let reply = self.handle_at((begun, leads), from, request);
+        let reply = self.handle_at((begun, hold == Hold::Sure), from, request);
         if matches!(reply, Reply::Pong(_)) {
-            self.note_ping((begun, leads), connection, from);
+            self.pings.note(from, connection);
         }
         Ok(reply)
     }
@@ -164,21 +159,6 @@ impl Owner {
             self.tenure.end();
         }
         is_overtaken
-    }
-
-    fn note_ping(
-        &mut self,
-        (at, leads): (Instant, bool),
-        connection: ConnectionId,
-        client: ClientId,
-    ) {
-        if leads {
-            self.first_late = None;
-        }
-        let is_late = self.first_late.is_some_and(|first| connection >= first);
-        // Who connects anew may have been with another leader in between.
-        let again = self.pings.note(client, connection) && !is_late;
-        self.meta.note_ping(self.clock.tick(at), client, again);
     }
 
     /// What must be durable before a mount is handled; nearly always nothing.

@@ -118,8 +118,8 @@ fn meta(config: &Config, term: &Term, now: Tick) -> Meta {
         pool.seed = epoch.0;
     }
     pool.wall_epoch = mooncake_ha::epoch_of_now();
-    let suspension = term.leadership.suspension();
-    pool.suspension_ms = u64::try_from(suspension.as_millis()).unwrap_or(u64::MAX);
+    let former_lease = term.leadership.former_lease();
+    pool.former_lease_ms = u64::try_from(former_lease.as_millis()).unwrap_or(u64::MAX);
     match term.is_recorded {
         true => Meta::recover(pool, epoch, now, &record(&term.leadership)),
         false => Meta::unrecorded(pool, epoch, now),

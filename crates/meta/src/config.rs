@@ -120,15 +120,17 @@ pub struct Config {
     pub put_release_ms: u64,
     /// Objects longer than this are striped over several segments; zero: only those that fit no segment.
     pub stripe_threshold_bytes: u64,
-    /// A leader that is not the first waits this long for members that do not report before it serves; the length of a
-    /// lease, if that is longer.
+    /// A leader that is not the first waits this long for members that do not report before it serves; until routes of the
+    /// leader before are over, if that is longer.
     pub recovery_grace_ms: u64,
-    /// How long the leader before may have answered look-ups after its lease; zero if it cannot have. A leader that has heard
-    /// from no member waits for that, and for the length of a lease, before it serves without them.
-    pub suspension_ms: u64,
     /// The wall clock when the leader began, as an epoch, if it is known: its record may be old, and the epochs that nodes
     /// have seen are not.
     pub wall_epoch: Epoch,
+    /// Reads may begin with a route for so long after the last word of the leader that named it; where others wait for the
+    /// end of its leadership's lease, after that.
+    pub routes_last_ms: u64,
+    /// How long the lease of the leader before may last from now on: zero unless that gave the leadership back before its end.
+    pub former_lease_ms: u64,
     /// Ended tasks that can still be asked about.
     pub max_finished_tasks: usize,
     /// Most tasks that wait for their clients.
@@ -168,8 +170,9 @@ impl Default for Config {
             put_release_ms: 600_000,
             stripe_threshold_bytes: 0,
             recovery_grace_ms: 1_000,
-            suspension_ms: 0,
             wall_epoch: Epoch(0),
+            routes_last_ms: 1_000,
+            former_lease_ms: 0,
             max_finished_tasks: 10_000,
             max_pending_tasks: 10_000,
             max_processing_tasks: 10_000,

@@ -165,7 +165,6 @@ impl Meta {
     pub(crate) fn catch_up(&mut self, slot: u32) {
         let segment = &self.segments[slot];
         let is_done = segment.behind
-            && !self.is_unsure_of_others()
             && segment.recovering.is_none()
             && segment.serves()
             && self.undropped.count(slot) == 0;

@@ -94,8 +94,8 @@ pub struct Meta {
     pub(crate) repair: Repair,
     pub(crate) replicator: Replicator,
     pub(crate) notices: Vec<Notice>,
-    /// No lease that this request grants may last longer.
-    pub(crate) longest_lease: Option<Tick>,
+    /// See [`Meta::set_lease_end`].
+    pub(crate) lease_end: Option<Tick>,
     #[cfg(feature = "mutations")]
     pub(crate) broken: Option<crate::Rule>,
 }
@@ -156,7 +156,7 @@ impl Meta {
             repair: Repair::new(config.repair_bytes_per_second, now),
             replicator: Replicator::new(&config.replication),
             notices: Vec::new(),
-            longest_lease: None,
+            lease_end: None,
             #[cfg(feature = "mutations")]
             broken: None,
             config,

@@ -54,6 +54,7 @@ impl Meta {
             has_tasks: self.tasks.next_pending(from, 0).is_some(),
             has_drops: self.has_drops(hosted),
             client_ttl_ms: self.config.client_ttl_ms,
+            routes_ms: self.routes_ms(),
         })
     }
 
@@ -126,7 +127,6 @@ impl Meta {
             queues: [Queue::default(); SEGMENT_QUEUES],
         });
         self.notify_joined(slot);
-        self.hear_of_member(mount.id);
         if outcome == MountOutcome::WantsInventory {
             self.begin_inventory(slot);
             return Ok(self.wanted(slot));

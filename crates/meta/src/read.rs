@@ -26,8 +26,7 @@ impl Meta {
             self.note_reads(object, uses.get(place).copied().unwrap_or(1));
         }
         let mut successors = Vec::new();
-        let until = self.now.after_ms(self.config.lease_ttl_ms);
-        let mut until = self.longest_lease.map_or(until, |longest| until.min(longest));
+        let mut until = self.now.after_ms(self.config.lease_ttl_ms);
         if self.leaving.len() > 0 {
             for (item, found) in keys.iter().copied().enumerate().zip(&mut results) {
                 let end = self.precede(item, found, (&mut successors, &mut table));

@@ -3,7 +3,7 @@
 //!
 //! Look-ups are answered at once, from what was reported. What changes objects is refused until every member has
 //! reported; if some don't, or are marked behind, until nobody has a route from under the last leader any more (see
-//! `suspension`) and all missing ones are marked behind. A member that reports later is believed, but for the keys that were
+//! [`Config::routes_last_ms`]) and all missing ones are marked behind. A member that reports later is believed, but for the keys that were
 //! touched since. One that does not report within the window is struck.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +24,9 @@ use crate::slab::NONE;
 use crate::timeout::Timer;
 use crate::{Meta, Rule};
 
+/// The part of the time for which routes last that a leader lets them be used, in tenths.
+const USED_TENTHS: u64 = 9;
+
 /// Most keys that are remembered while members are missing. Once there are more, the missing are struck.
 const MOST_TOUCHED: usize = 1_000_000;
 
@@ -39,9 +42,6 @@ pub(crate) struct Recovery {
     has_behind: bool,
     /// Nobody has a route from under an earlier leader any more.
     has_settled: bool,
-    /// No member has come, and the leader before may still answer. Once one has, nobody has such a route any more when a lease
-    /// is over, but not before this moment.
-    unheard: Option<Tick>,
     /// Members may still report, and unknown segments be adopted.
     is_open: bool,
     /// Hashes of the keys that were put, removed, cleared or lost while members were missing, each with the version below
@@ -137,31 +137,26 @@ impl Meta {
         if !self.recovery.is_open && !self.recovery.has_behind {
             return;
         }
-        let Config { recovery_grace_ms, lease_ttl_ms, client_ttl_ms, suspension_ms, .. } =
-            self.config;
-        let settles_at = self.now.after_ms(recovery_grace_ms.max(lease_ttl_ms));
-        // The leader before may go on answering for as long as it hears from all members, and so keep them.
-        let is_unheard = suspension_ms > 0 && !self.recovery.missing.is_empty();
-        let suspension_ms = if is_unheard { suspension_ms } else { 0 };
-        let unheard_ms = suspension_ms.saturating_add(lease_ttl_ms);
-        let waits = self.obeys(Rule::RoutesAreWaitedFor);
-        let latest = settles_at.max(self.now.after_ms(unheard_ms));
-        let latest = if waits { latest } else { self.now };
-        let window_ends = self.now.after_ms(unheard_ms.saturating_add(client_ttl_ms)).max(latest);
-        self.recovery.unheard = (is_unheard && waits).then_some(settles_at);
-        self.timers.insert((latest, Timer::Settle));
-        self.timers.insert((window_ends, Timer::Window));
+        let routes_end_ms = self.config.former_lease_ms.saturating_add(self.config.routes_last_ms);
+        let settle_ms = match self.obeys(Rule::RoutesAreWaitedFor) {
+            true => routes_end_ms.max(self.config.recovery_grace_ms),
+            false => 0,
+        };
+        let window_ms = self.config.lease_ttl_ms.saturating_add(self.config.client_ttl_ms);
+        self.timers.insert((self.now.after_ms(settle_ms), Timer::Settle));
+        self.timers.insert((self.now.after_ms(window_ms.max(settle_ms)), Timer::Window));
     }
 
-    /// A segment is mounted. With the first member that comes, the leader before has lost one, and grants leases no more.
-    pub(crate) fn hear_of_member(&mut self, id: SegmentId) {
-        if self.recovery.has_settled || !self.recovery.missing.contains(&id) {
-            return;
-        }
-        let Some(settles_at) = self.recovery.unheard.take() else { return };
-        let settles_at = settles_at.max(self.now.after_ms(self.config.lease_ttl_ms));
-        self.timers.retain(|(_, timer)| *timer != Timer::Settle);
-        self.timers.insert((settles_at, Timer::Settle));
+    /// Nobody else leads before this moment, even if this leader dies now; nothing if others would follow it at once.
+    pub fn set_lease_end(&mut self, lease_end: Option<Tick>) {
+        self.lease_end = lease_end;
+    }
+
+    /// How long reads may begin with this leader's routes, in milliseconds: a later one waits for that, and clocks do not run
+    /// alike.
+    pub(crate) fn routes_ms(&self) -> u64 {
+        let last_ms = self.config.routes_last_ms / 10 * USED_TENTHS;
+        self.lease_end.unwrap_or(self.now).after_ms(last_ms).since_ms(self.now)
     }
 
     /// Whether requests that change objects are answered. Look-ups always are.
@@ -251,17 +246,10 @@ impl Meta {
         let in_step = vec![Effect::Join(mount.id)];
         let behind = vec![Effect::Join(mount.id), Effect::MarkBehind(mount.id)];
         match self.admit(mount) {
-            // A leader that follows must not take it for one that has left the leader before this one.
-            MountOutcome::Ready if joins && self.is_unsure_of_others() => behind,
             MountOutcome::Ready if joins => in_step,
             MountOutcome::WantsInventory if joins => behind,
             _ => Vec::new(),
         }
-    }
-
-    /// Whether the leader before may still answer look-ups.
-    pub(crate) fn is_unsure_of_others(&self) -> bool {
-        self.config.suspension_ms > 0 && !self.recovery.serves
     }
 
     /// A member has reported all that it holds, or is no member any more.
@@ -288,10 +276,6 @@ impl Meta {
             || (self.recovery.has_settled && self.recovery.missing.iter().all(is_behind));
         self.recovery.serves = is_known;
         self.forget_all_replacing_if_due();
-        if is_known && self.config.suspension_ms > 0 {
-            let slots: Vec<u32> = self.segments.iter().map(|(slot, _)| slot).collect();
-            slots.into_iter().for_each(|slot| self.catch_up(slot));
-        }
     }
 
     fn settle(&mut self) {

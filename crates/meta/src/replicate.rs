@@ -51,10 +51,7 @@ impl Replicator {
 impl Meta {
     /// An object was read this often.
     pub(crate) fn note_reads(&mut self, object: u32, reads: u32) {
-        let Some(heat) = self.replicator.heat.as_mut().filter(|_| self.longest_lease.is_none())
-        else {
-            return;
-        };
+        let Some(heat) = self.replicator.heat.as_mut() else { return };
         let least = self.config.replication.least_reads();
         let hash = self.index.hash(&self.objects[object].key);
         let spot = heat.note(hash, reads, self.now);

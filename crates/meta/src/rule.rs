@@ -17,8 +17,6 @@ pub enum Rule {
     WritersAreWaitedFor,
     /// What was removed or put since the master began is not overruled by a late inventory.
     LatecomersGiveWay,
-    /// A leader without a lease answers only while every member of the record is in step, mounted, in sight and follows it.
-    SuspendedLeadersAreFollowed,
     /// A new leader changes nothing before routes from under the last one are over, or every member has come.
     RoutesAreWaitedFor,
 }
@@ -51,7 +49,6 @@ impl Rule {
             Self::HighestVersionWins => mutation::Rule::HighestVersionWins,
             Self::WritersAreWaitedFor => mutation::Rule::WritersAreWaitedFor,
             Self::LatecomersGiveWay => mutation::Rule::LatecomersGiveWay,
-            Self::SuspendedLeadersAreFollowed => mutation::Rule::SuspendedLeadersAreFollowed,
             Self::RoutesAreWaitedFor => mutation::Rule::RoutesAreWaitedFor,
         }
     }

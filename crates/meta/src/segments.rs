@@ -293,10 +293,6 @@ pub(crate) struct Client {
     /// Which of its processes it is, as far as one has mounted something: see [`MountSegment::run`].
     pub(crate) run: u64,
     pub(crate) last_heard: Tick,
-    /// When it pinged last.
-    pinged: Option<Tick>,
-    /// It followed this leader at this moment, or later.
-    pub(crate) followed: Option<Tick>,
     /// It was silent for its whole time to live and got another one.
     spared: bool,
     /// The connection of its last ping is open, as far as the master knows.
@@ -343,18 +339,8 @@ impl Clients {
         let number = self.next_number;
         let (spared, in_sight, doubted_until) = (false, true, None);
         let (last_heard, sight_changed) = (now, now);
-        let (run, pinged, followed) = (0, None, None);
-        let client = Client {
-            number,
-            run,
-            last_heard,
-            pinged,
-            followed,
-            spared,
-            in_sight,
-            sight_changed,
-            doubted_until,
-        };
+        let client =
+            Client { number, run: 0, last_heard, spared, in_sight, sight_changed, doubted_until };
         self.known.insert(id, client);
         self.in_sight += 1;
         true
@@ -365,14 +351,6 @@ impl Clients {
         if let Some(client) = self.known.get_mut(&id) {
             client.run = run;
         }
-    }
-
-    /// Notes a ping. `again` says that it came over the connection of the one before: who pings again had the answer to that,
-    /// and followed this leader when it was given.
-    pub(crate) fn note_ping(&mut self, id: ClientId, again: bool, now: Tick) {
-        let Some(client) = self.known.get_mut(&id) else { return };
-        client.followed = client.pinged.filter(|_| again);
-        client.pinged = Some(now);
     }
 
     /// Notes whether a client is in sight. True if it was not so before.

@@ -168,6 +168,9 @@ impl Member {
             State::Asking(Asked::Report(next)) => beat.membership.on_reported(now, next, reply),
         }
         around.hosts[self.number].see_epoch(beat.membership.seen_epoch());
+        if let Some(end) = beat.membership.take_routes_end() {
+            self.routes.prolong(end);
+        }
         if beat.membership.take_has_tasks() && self.fibers[CARRIER].is_idle() {
             let task = fetch(around.desk);
             self.begin(CARRIER, task, around);

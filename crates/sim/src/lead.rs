@@ -103,10 +103,7 @@ impl World {
         let standby = &self.masters[number];
         let (process, clock) = (standby.process, standby.clock());
         let now: Tick = clock.tick(self.net.now_us);
-        let mut config = config(&self.scenario, &mut self.desk.chance);
-        if self.masters.len() > 1 {
-            config.suspension_ms = self.scenario.suspension_ms;
-        }
+        let config = config(&self.scenario, &mut self.desk.chance);
         let mut meta = Meta::recover(config, epoch, now, &record);
         meta.remember(self.follower.lead());
         self.end_term(number);

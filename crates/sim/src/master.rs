@@ -1,6 +1,6 @@
 //! A master: the state machine, its clock, its connections, and what is noted of what it does.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use mooncake_meta::{Config, Effect, Meta};
@@ -28,7 +28,7 @@ pub(crate) struct Master {
     pub(crate) leads: bool,
     /// From when on, by its own clock, others may lead; absent where there is no other.
     valid_until: Option<Tick>,
-    /// From when on it does not even answer look-ups.
+    /// From when on it does not even wait to lead on.
     silent_from: Option<Tick>,
     /// Until when it cannot ask for the lease, nor write.
     pub(crate) cut_off_until_us: u64,
@@ -36,8 +36,6 @@ pub(crate) struct Master {
     clients: BTreeMap<ConnId, ClientId>,
     /// Over which connection each client pinged last.
     pings: BTreeMap<ClientId, ConnId>,
-    /// Connections that were made since the lease was over.
-    late: BTreeSet<ConnId>,
     /// The moment of the timer that is set.
     timer_us: Option<u64>,
     /// What is being written to the record, in this order.
@@ -52,7 +50,7 @@ pub(crate) struct Master {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Hold {
     Sure,
-    /// It answers look-ups, where that is safe.
+    /// It waits for the coordinator, and neither changes nor names anything.
     Suspended,
     Over,
 }
@@ -89,7 +87,6 @@ impl Master {
             cut_off_until_us: 0,
             clients,
             pings,
-            late: BTreeSet::new(),
             timer_us,
             writes,
             reported: BTreeMap::new(),
@@ -118,6 +115,7 @@ impl Master {
         let sure_ms = scenario.leadership_ms * 9 / 10;
         let until = self.clock.tick(asked_us).after_ms(sure_ms);
         self.valid_until = Some(until);
+        self.meta.change().set_lease_end(Some(until));
         self.silent_from = Some(until.after_ms(scenario.suspension_ms * 9 / 10));
     }
 
@@ -160,19 +158,13 @@ impl Master {
             self.step_down(net);
             return net.close(conn, Side::Server);
         }
-        if hold == Hold::Sure {
-            self.late.clear();
-        }
         match (message, self.clients.get(&conn).copied()) {
             (Message::Hello(client), None) => {
                 self.clients.insert(conn, client);
-                if hold == Hold::Suspended {
-                    self.late.insert(conn);
-                }
                 net.send(conn, Side::Server, Message::Welcome(self.meta.epoch()));
             }
             (Message::Request(body), Some(client)) if hold == Hold::Suspended => {
-                return self.answer_suspended((conn, client), body, net, desk);
+                return self.answer_suspended((conn, client), body, net);
             }
             (Message::Request(body), Some(client)) => {
                 self.answer((conn, client), body, net, desk);
@@ -192,13 +184,7 @@ impl Master {
     }
 
     /// Answers after the end of the lease, and changes nothing.
-    fn answer_suspended(
-        &mut self,
-        (conn, client): (ConnId, ClientId),
-        body: Bytes,
-        net: &mut Net,
-        desk: &mut Desk,
-    ) {
+    fn answer_suspended(&mut self, (conn, client): (ConnId, ClientId), body: Bytes, net: &mut Net) {
         let message = mooncake_wire::decode_request(body).expect("a client's request is sound");
         let request = message.request().expect("a client's request is sound");
         if let Request::MountSegment(mount) = &request
@@ -207,22 +193,14 @@ impl Master {
             self.step_down(net);
             return net.close(conn, Side::Server);
         }
-        let (now, is_known) = (self.clock.tick(net.now_us), self.writes.is_empty());
-        let reply = self.meta.change().handle_suspended(now, client, &request, is_known);
-        if matches!(reply, Reply::Located { .. }) {
-            desk.fault("looked up without a lease");
-            if self.meta.epoch() < desk.newest_epoch {
-                desk.fault("looked up while another led");
-            }
-        }
+        let now = self.clock.tick(net.now_us);
+        let reply = self.meta.change().handle_suspended(now, client, &request);
         self.send(conn, client, &reply, net);
     }
 
     fn send(&mut self, conn: ConnId, client: ClientId, reply: &Reply, net: &mut Net) {
         if matches!(reply, Reply::Pong(_)) {
-            let again = self.pings.insert(client, conn) == Some(conn);
-            let again = again && !self.late.contains(&conn);
-            self.meta.change().note_ping(self.clock.tick(net.now_us), client, again);
+            self.pings.insert(client, conn);
         }
         let mut frame = Vec::new();
         mooncake_wire::encode_reply(&mut frame, 0, reply);
@@ -353,7 +331,7 @@ impl Master {
                 self.answer((conn, client), body, net, desk);
             }
             (Some((conn, client, body)), Hold::Suspended) => {
-                self.answer_suspended((conn, client), body, net, desk);
+                self.answer_suspended((conn, client), body, net);
             }
             _ => {}
         }

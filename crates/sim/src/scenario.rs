@@ -37,7 +37,9 @@ pub struct Scenario {
     pub(crate) replicates: bool,
     /// An operator begins or ends a drain job at one event in so many; never if zero.
     pub(crate) drain_in: u64,
-    /// How long a lease of leadership lasts, and how much longer its holder may answer look-ups; where there are two masters.
+    /// How long routes may be used after the last word of the leader that named them, or after its lease.
+    pub(crate) routes_last_ms: u64,
+    /// How long a lease of leadership lasts, and how much longer its holder may wait to resume it; where there are two masters.
     pub(crate) leadership_ms: u64,
     pub(crate) suspension_ms: u64,
     /// A node takes its segment back before one in so many things that it does; never if zero.
@@ -163,6 +165,7 @@ impl Scenario {
             // What outlives a process is lent for as long as that.
             leave_in: maybe(chance, &[15, 60]) * u64::from(!has_named),
             leadership_ms: one_of(chance, &[50, 150, 500]),
+            routes_last_ms: one_of(chance, &[100, 300, 1_000]),
             suspension_ms: one_of(chance, &[300, 1_000]),
             has_rivals: false,
             longest_away_ms: 1_500,
@@ -216,9 +219,9 @@ impl Scenario {
         Self { pure_clients: 3, keys: 2, lease_ms, reads_mostly: true, ..self }
     }
 
-    /// A leader that has lost the coordinator still answers some, while the others have found the next one. What either
-    /// may do follows from leases, so the run outlasts them: it is longer, ways are short, and everybody takes their time.
-    /// Nobody dies, since a leader that sees a node go answers no more.
+    /// A leader that has lost the coordinator keeps some nodes, while the others have found the next one, and readers know
+    /// routes of the first. What either may do follows from leases, so the run outlasts them: it is longer, ways are short,
+    /// and everybody takes their time. Nobody dies.
     fn with_rivals(self, apart: &mut Chance) -> Self {
         let Faults { reset_in, straggler_in, away_every_ms, .. } = self.faults;
         Self {
@@ -227,6 +230,7 @@ impl Scenario {
             latency_us: self.latency_us.min(500),
             lease_ms: one_of(apart, &[400, 1_000]),
             leadership_ms: one_of(apart, &[50, 150]),
+            routes_last_ms: one_of(apart, &[300, 1_000]),
             suspension_ms: 3_000,
             longest_away_ms: 4_000,
             has_rivals: true,

@@ -136,14 +136,13 @@ fn l6_latecomers_give_way() {
     finds(Rule::LatecomersGiveWay, &[Kind::Masters, Kind::Leaders], 2_000);
 }
 
-/// It takes two leaders at a time, each with clients and nodes of its own.
+/// A reader must know a route to a node that the next leader does not hear from.
 #[test]
-fn suspended_leaders_are_followed() {
-    finds(Rule::SuspendedLeadersAreFollowed, &[Kind::Leaders], 500);
+fn l6_routes_end_with_their_leader() {
+    finds(Rule::RoutesEndWithTheirLeader, &[Kind::Masters, Kind::Leaders], 500);
 }
 
-/// The same, and leases that outlast the first one's.
 #[test]
 fn l6_routes_are_waited_for() {
-    finds(Rule::RoutesAreWaitedFor, &[Kind::Leaders], 500);
+    finds(Rule::RoutesAreWaitedFor, &[Kind::Masters, Kind::Leaders], 500);
 }

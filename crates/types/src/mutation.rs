@@ -45,8 +45,8 @@ pub enum Rule {
     RestartedNodesAreReviewed,
     /// The end of a put that was asked for twice and finds nothing may have been taken, and is not written again.
     LostEndsAreUnknown,
-    /// A leader without a lease answers only while every member of the record is in step, mounted, in sight and follows it.
-    SuspendedLeadersAreFollowed,
+    /// L6: reads begin with known routes only for as long as the leader that named them said with its last answers.
+    RoutesEndWithTheirLeader,
     /// L6: a new leader changes nothing before routes from under the last one are over, or every member has come.
     RoutesAreWaitedFor,
 }
@@ -75,7 +75,7 @@ impl Rule {
         Rule::RestartedNodesAreReviewed,
         Rule::RepeatsAreBounded,
         Rule::LostEndsAreUnknown,
-        Rule::SuspendedLeadersAreFollowed,
+        Rule::RoutesEndWithTheirLeader,
         Rule::RoutesAreWaitedFor,
     ];
 }

@@ -82,6 +82,9 @@ pub struct Pong {
     pub has_tasks: bool,
     /// Ledger entries of this client's segments wait to be dropped: see [`crate::Request::FetchDrops`].
     pub has_drops: bool,
+    /// Reads may begin with routes of this leader for so long after the ping was sent, in milliseconds: no later leader
+    /// changes anything before that without the nodes that hold it.
+    pub routes_ms: u64,
 }
 
 /// A segment that placements point to.

@@ -578,6 +578,9 @@ pub struct PingResponse {
     /// Entries of this client's segments wait to be dropped.
     #[prost(bool, tag = "5")]
     pub has_drops: bool,
+    /// Reads may begin with routes of this leader for so long after the ping was sent. Zero: not by this answer.
+    #[prost(uint64, tag = "6")]
+    pub routes_ms: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MountSegmentResponse {

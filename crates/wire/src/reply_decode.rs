@@ -28,6 +28,7 @@ pub fn decode_reply(body: Bytes) -> Result<Reply, DecodeError> {
             client_ttl_ms: pong.client_ttl_ms,
             has_tasks: pong.has_tasks,
             has_drops: pong.has_drops,
+            routes_ms: pong.routes_ms,
         }),
         response::Result::Done(done) => Reply::Done(status::to_result(done.status_code)),
         response::Result::Mounted(mounted) => Reply::Mounted(mount::to_outcome(&mounted)?),

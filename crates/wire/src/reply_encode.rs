@@ -107,6 +107,7 @@ fn from_pong(pong: &Pong) -> proto::PingResponse {
         client_ttl_ms: pong.client_ttl_ms,
         has_tasks: pong.has_tasks,
         has_drops: pong.has_drops,
+        routes_ms: pong.routes_ms,
     }
 }
 

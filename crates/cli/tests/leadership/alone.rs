@@ -1,9 +1,11 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::cluster::{put, store, until_served};
 use crate::surroundings::Folder;
 use mooncake_testing::{Program, http_get};
 
@@ -99,4 +101,32 @@ fn a_state_disk_that_says_nothing_is_told_of_and_holds_up_neither_nodes_nor_the_
     master.signal(Signal::TERM);
     master.line("the membership record was not written");
     assert_eq!(master.end().code(), Some(1));
+}
+
+#[test]
+fn a_master_alone_that_was_killed_with_its_nodes_takes_its_first_put_within_two_seconds() {
+    let folder = Folder::new("all-killed");
+    let mut master = start(folder.path(), "0");
+    let (port, _) = served(&master);
+    let address = format!("127.0.0.1:{port}");
+    let node = || {
+        let path = env!("CARGO_BIN_EXE_mooncake_client");
+        let master = format!("--master_server_address={address}");
+        let args = ["--host=127.0.0.1", "--port=0", "--global_segment_size=32MB", &master];
+        let node = Program::start(path, &args);
+        node.line("the storage node is ready");
+        node
+    };
+    let mut killed = node();
+    assert_eq!(put(&store(&address), "lost", 0), Ok(()));
+    master.kill();
+    killed.kill();
+    let begun = Instant::now();
+    master = start(folder.path(), &port);
+    served(&master);
+    let _node = node();
+    until_served(&store(&address), "first");
+    let took = begun.elapsed();
+    println!("the first put took {took:?}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
 }

@@ -142,6 +142,11 @@ impl Cluster {
         node.line("the storage node is ready");
         self.nodes.push(node);
     }
+
+    /// Kills all nodes, and with them what lies there.
+    pub(crate) fn kill_nodes(&mut self) {
+        self.nodes.drain(..).for_each(|mut node| node.kill());
+    }
 }
 
 /// A store that lends nothing, whose masters are at `master`.

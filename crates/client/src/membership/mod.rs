@@ -16,7 +16,7 @@ use mounting::{Mounting, Stage};
 use crate::chance::Chance;
 use crate::ops::CallError;
 
-/// Time between two pings, in milliseconds; shorter if the master's patience with clients is.
+/// Time between two pings, in milliseconds; shorter if the master's patience with clients is, or its word of routes.
 const PING_INTERVAL_MS: u64 = 1000;
 
 /// The same for a client that lends segments: the master takes it to be gone if others cannot reach it and no ping
@@ -131,6 +131,16 @@ pub struct Membership {
     unreachable: Vec<SegmentId>,
     last_ping_answered: bool,
     has_tasks: bool,
+    routes_end: Option<RoutesEnd>,
+}
+
+/// Until when reads may begin with routes of a leader, as far as it has said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoutesEnd {
+    /// The leader's.
+    pub epoch: Epoch,
+    /// From this moment on they must not.
+    pub at: Tick,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +176,7 @@ impl Membership {
             unreachable: Vec::new(),
             last_ping_answered: false,
             has_tasks: false,
+            routes_end: None,
         }
     }
 
@@ -221,6 +232,11 @@ impl Membership {
     /// Whether the master has said, since this was last asked, that tasks wait for this client.
     pub fn take_has_tasks(&mut self) -> bool {
         std::mem::take(&mut self.has_tasks)
+    }
+
+    /// What the master has said of routes since this was last asked.
+    pub fn take_routes_end(&mut self) -> Option<RoutesEnd> {
+        self.routes_end.take()
     }
 
     /// Whether the master answered and has all segments, or refused them.
@@ -377,8 +393,11 @@ impl Membership {
         self.last_ping_answered = true;
         self.has_tasks = pong.has_tasks;
         self.drops.on_pong(pong.has_drops);
-        let longest_ms =
-            if self.segments.is_empty() { PING_INTERVAL_MS } else { NODE_PING_INTERVAL_MS };
+        let at = asked_at.after_ms(pong.routes_ms);
+        self.routes_end = Some(RoutesEnd { epoch: pong.epoch, at });
+        // Each answer prolongs the routes that are known: one that is lost does no harm.
+        let prolongs_ms = (pong.routes_ms / 2).clamp(NODE_PING_INTERVAL_MS, PING_INTERVAL_MS);
+        let longest_ms = if self.segments.is_empty() { prolongs_ms } else { NODE_PING_INTERVAL_MS };
         let interval_ms = (pong.client_ttl_ms / PINGS_PER_TTL).clamp(10, longest_ms);
         let ping_at = asked_at.after_ms(interval_ms);
         self.bond = Bond::Joined { address, ping_at, asked: None };

@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{Epoch, Tick, limits};
 
 use super::route::Route;
@@ -9,7 +10,8 @@ use super::route::Route;
 ///
 /// A route says where a version lies and not that it is there: the node refuses what its ledger no longer holds, and
 /// whoever removes or replaces an object has its nodes drop it while there may be leases on it. So a version that is read by a
-/// cached route was the key's when the read began.
+/// cached route was the key's when the read began. A later leader that does not hear from a node waits for routes of before
+/// instead: nothing is found that the leader which named it did not lately stand for ([`RouteCache::prolong`]).
 ///
 /// Two generations, each of half of what there is room for: what is used moves to the younger one, and when that is
 /// full the older one is forgotten.
@@ -34,6 +36,8 @@ struct State {
     old: Generation,
     /// The leader that the routes are of.
     epoch: Epoch,
+    /// From when on no get must begin with any of them.
+    end: Tick,
     /// Keys whose leases are to be renewed, and how often each was used since it was looked up or this was taken.
     due: Vec<(Box<str>, u32)>,
 }
@@ -129,6 +133,20 @@ impl RouteCache {
         drop((forgotten, outdated));
     }
 
+    /// Routes of the leader of `epoch` may be used until `end`, or later if that was said before.
+    pub fn prolong(&self, epoch: Epoch, end: Tick) {
+        if !self.is_on() {
+            return;
+        }
+        let mut state = self.lock();
+        let forgotten = state.see(epoch);
+        if epoch == state.epoch {
+            state.end = state.end.max(end);
+        }
+        drop(state);
+        drop(forgotten);
+    }
+
     /// Forgets the routes of these keys.
     pub fn forget<'k>(&self, keys: impl Iterator<Item = &'k str>) {
         if !self.is_on() {
@@ -145,8 +163,8 @@ impl RouteCache {
     pub fn clear(&self) {
         let state = {
             let mut state = self.lock();
-            let epoch = state.epoch;
-            std::mem::replace(&mut *state, State { epoch, ..State::default() })
+            let State { epoch, end, .. } = *state;
+            std::mem::replace(&mut *state, State { epoch, end, ..State::default() })
         };
         drop(state);
     }
@@ -189,6 +207,9 @@ impl State {
     }
 
     fn find(&mut self, key: &str, now: Tick, half: CacheLimits) -> Option<Arc<Route>> {
+        if now >= self.end && !is_broken(Rule::RoutesEndWithTheirLeader) {
+            return None;
+        }
         if !self.young.routes.contains_key(key)
             && let Some((key, entry)) = self.old.take(key)
             && now < entry.until
@@ -283,8 +304,11 @@ mod tests {
         Arc::new(Route::new(located, &segments, lease_end).expect("it makes sense"))
     }
 
+    /// A cache of routes that their leader stands for until much later.
     fn cache(entries: usize, bytes: usize) -> RouteCache {
-        RouteCache::new(CacheLimits { entries, bytes })
+        let cache = RouteCache::new(CacheLimits { entries, bytes });
+        cache.prolong(Epoch(1), Tick(1_000_000));
+        cache
     }
 
     fn find(cache: &RouteCache, key: &str, now: u64) -> Option<Version> {
@@ -334,8 +358,28 @@ mod tests {
         keep(&cache, "k", 1, 0);
         let found = cache.find(["k"].into_iter(), Tick(1), Epoch(2));
         assert_eq!((found, cache.len()), ((vec![None], false), 0));
+        cache.prolong(Epoch(2), Tick(9_000));
         keep(&cache, "k", 1, 2);
         assert!(cache.is_empty(), "it was looked up before");
+    }
+
+    #[test]
+    fn a_route_is_used_only_while_its_leader_stands_for_it() {
+        let cache = RouteCache::new(CacheLimits { entries: 10, bytes: 1 << 20 });
+        keep(&cache, "k", 7, 1_000);
+        assert_eq!(find(&cache, "k", 1_000), None, "nothing was said of it yet");
+        cache.prolong(Epoch(1), Tick(2_000));
+        cache.prolong(Epoch(1), Tick(1_500));
+        assert_eq!([1_999, 2_000].map(|at| find(&cache, "k", at)), [version(7), None]);
+        cache.prolong(Epoch(0), Tick(9_000));
+        assert_eq!(find(&cache, "k", 2_000), None, "an older leader says nothing of it");
+        cache.prolong(Epoch(1), Tick(4_000));
+        assert_eq!(find(&cache, "k", 2_000), version(7), "it was kept");
+        cache.prolong(Epoch(2), Tick(3_000));
+        assert!(cache.is_empty(), "another leads");
+        cache.keep([("k", route(7, Tick(9_000)))].into_iter(), Tick(2_000), Epoch(2));
+        let found = cache.find(["k"].into_iter(), Tick(3_000), Epoch(2)).0;
+        assert_eq!(found, [None], "what was said is said of routes of before too");
     }
 
     #[test]

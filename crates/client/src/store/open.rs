@@ -85,7 +85,8 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     let host = Arc::new(Host::new(opening.map_segment()?));
     // What a named segment remembers; an error would mean that no leader can have it, and nobody is obeyed then.
     let _ = opening.masters.believe(host.epoch());
-    let mut bond = opening.join(&host, &metrics)?;
+    let routes = Arc::new(RouteCache::new(opening.route_limits()));
+    let mut bond = opening.join(&host, &routes, &metrics)?;
     let bound = opening.bind(&bond)?;
     let (hostname, endpoint) = (bound.hostname.clone(), bound.endpoint.clone());
     let serving =
@@ -101,7 +102,6 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     if let Some(http) = &http {
         http.opened(heartbeat.well());
     }
-    let routes = Arc::new(RouteCache::new(opening.route_limits()));
     let renewal = Arc::new(opening.renewal(&host, &metrics, &routes));
     let session = Session {
         routes,
@@ -224,12 +224,18 @@ impl Opening {
     }
 
     /// Connects to the master.
-    fn join(&mut self, host: &Arc<Host>, metrics: &Arc<Metrics>) -> Result<Bond, OpenError> {
+    fn join(
+        &mut self,
+        host: &Arc<Host>,
+        routes: &Arc<RouteCache>,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Bond, OpenError> {
         let mut bond = Bond {
             membership: Membership::new(self.masters.count(), Chance::new(self.chance.bits())),
             dialer: self.dialer(self.config.rpc_timeout.min(HEARTBEAT_TIMEOUT)),
             host: Arc::clone(host),
             metrics: Arc::clone(metrics),
+            routes: Arc::clone(routes),
             clock: self.clock,
             connection: None,
             ahead: None,

@@ -25,6 +25,7 @@ fn pong(need_remount: bool, epoch: u64) -> Result<Reply, CallError> {
         client_ttl_ms: 10_000,
         has_tasks: false,
         has_drops: false,
+        routes_ms: 5_000,
     }))
 }
 

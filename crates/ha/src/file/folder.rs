@@ -247,6 +247,10 @@ impl Backend for Folder {
         self.find_leader(&self.list()?.claims)
     }
 
+    fn waits_for_leases(&self) -> bool {
+        false
+    }
+
     fn poll_every(&self) -> Duration {
         Duration::from_millis(20)
     }

@@ -98,7 +98,7 @@ mod tests {
     }
 
     fn lasting(ttl: Duration) -> Terms {
-        Terms { ttl, suspension: Duration::ZERO }
+        Terms { ttl, suspension: Duration::ZERO, are_waited_for: false }
     }
 
     fn claim(token: &str) -> Claim {

@@ -129,6 +129,7 @@ pub(crate) fn a_leader_that_is_gone_is_followed_when_its_lease_is_over(world: &d
     assert!(Instant::now() >= valid_until, "both led");
     assert!(second.epoch() > epoch);
     assert!(!first.is_valid());
+    assert_eq!(second.former_lease(), Duration::ZERO);
 }
 
 pub(crate) fn a_leader_that_resigns_is_followed_at_once(world: &dyn World) {
@@ -138,6 +139,9 @@ pub(crate) fn a_leader_that_resigns_is_followed_at_once(world: &dyn World) {
     assert!(is_deposed(&first.renew()) && is_deposed(&first.apply(&[join(1)])));
     let second = lead(&world.connect(), "b", Duration::ZERO);
     assert!(second.epoch() > first.epoch());
+    // Where the lease of a leader that died is waited for, readers were told that the first's would be.
+    let left = second.lease_end().map_or(Duration::ZERO, |_| TTL);
+    assert_eq!(second.former_lease(), left);
     assert_eq!(first.resign(), Ok(()));
     assert!(second.renew().is_ok(), "the first took the second's place away");
 }

@@ -50,9 +50,9 @@ impl Tenure {
         }
     }
 
-    /// Whether no step of the record was tried of which it is not known whether it was taken.
-    pub(crate) fn is_record_known(&self) -> bool {
-        self.leadership.is_record_known()
+    /// See [`Leadership::lease_end`].
+    pub(crate) fn lease_end(&self) -> Option<Instant> {
+        self.leadership.lease_end()
     }
 
     /// Completes when the tenure was ended, or ran out, however often it is prolonged before.

@@ -427,6 +427,7 @@ impl Cluster {
     fn die(&mut self, calm: bool) {
         self.meet("a master died");
         let kept = self.readable_and_kept();
+        self.end_routes();
         self.lead(Epoch(self.meta.epoch().0 + 1), false);
         let record = self.record.clone();
         self.note(|| format!("the record: {record:?}"));
@@ -455,7 +456,7 @@ impl Cluster {
         // With some leaders it is waited until they are over; latecomers mostly come before that.
         let is_waiting = waits_for_routes && !self.meta.epoch().0.is_multiple_of(4);
         if waits_for_routes && !is_waiting {
-            self.advance(Config::default().lease_ttl_ms);
+            self.advance(self.config.routes_last_ms);
             self.write_record(100);
         }
         let is_ghost =
@@ -471,6 +472,14 @@ impl Cluster {
             assert!(is_there || ghosts, "{version} of {key} is lost: {found:?}");
         }
         (0..KEYS).for_each(|key| self.get(&name(key)));
+    }
+
+    /// The leader dies right after it has told every reader for how long its routes may be used.
+    fn end_routes(&mut self) {
+        let ping = Request::Ping { segments: vec![], unreachable: vec![] };
+        let Reply::Pong(pong) = self.ask(ClientId(77), &ping) else { panic!("no pong") };
+        let end = self.now.after_ms(pong.routes_ms);
+        self.routes.iter_mut().for_each(|route| route.until = route.until.min(end));
     }
 
     /// The keys that can be read from nodes that may come back as they are.

@@ -167,7 +167,7 @@ fn what_was_reported_is_read_at_once_and_changed_once_all_have_reported() {
 fn a_member_that_is_missing_is_marked_behind_once_no_route_to_it_is_left() {
     let mut world = leader(&[A, B]);
     recover(&mut world, A, &[entry("a", 0, KIB, 1)]);
-    world.advance(4_999);
+    world.advance(Config::default().routes_last_ms - 1);
     assert!(!world.meta.has_effects() && !world.meta.serves());
     world.advance(1);
     assert!(!world.meta.serves(), "it is not recorded yet");
@@ -507,7 +507,7 @@ fn a_leader_waits_for_the_routes_to_a_member_that_was_behind() {
     let request = Request::Remove { keys: vec!["k"], force: true };
     let remove = |world: &mut World| answer(world.ask(BOB, &request)).0;
     assert_eq!(remove(&mut world), EARLY, "an older one may be read at A");
-    world.advance(4_999);
+    world.advance(Config::default().routes_last_ms - 1);
     assert!(!world.meta.serves());
     world.advance(1);
     assert_eq!(remove(&mut world), Ok(()));

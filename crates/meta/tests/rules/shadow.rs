@@ -331,6 +331,6 @@ fn a_leader_lists_its_segments_for_masters_that_stand_by() {
     assert_eq!(list(&mut world, 2, 1), Reply::Segments(SegmentPage::default()));
     let now = world.now;
     let request = Request::ListSegments { from: 0, limit: u32::MAX };
-    let suspended = world.meta.handle_suspended(now, BOB, &request, false);
+    let suspended = world.meta.handle_suspended(now, BOB, &request);
     assert_eq!(suspended, Reply::Segments(both));
 }

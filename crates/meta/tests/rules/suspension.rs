@@ -2,103 +2,65 @@
 
 use mooncake_meta::{Config, Effect, Member, Meta, Record};
 use mooncake_types::{
-    CreateTask, ErrorCode, InventoryPage, MountOutcome, MountSegment, PutEnd, PutRevoke, PutStart,
-    Reply, Request, Scan, ScanAction, SegmentId, TaskKind, Tick,
+    CreateTask, ErrorCode, InventoryPage, MountSegment, Pong, PutEnd, PutRevoke, PutStart, Reply,
+    Request, Scan, ScanAction, SegmentId, TaskKind, Tick,
 };
 
 use crate::KIB;
-use crate::recovery::{A, B, EPOCH, entry, mount, mounted, record, recover, version};
+use crate::recovery::{A, B, EPOCH, entry, record, recover, version};
 use crate::world::{ALICE, BOB, World};
 
-const LEASE_MS: u64 = 5_000;
-const SUSPENSION_MS: u64 = 30_000;
+const ROUTES_MS: u64 = 1_500;
 const LATER: ErrorCode = ErrorCode::UnavailableInCurrentStatus;
 
-/// A leader of these members, of which one may follow.
-fn leader(members: &[SegmentId]) -> World {
+/// A leader of these members. The lease of the one before may last for so long.
+fn leader(members: &[SegmentId], former_lease_ms: u64) -> World {
     let members = members.iter().map(|&segment| Member { segment, behind: false }).collect();
     let record = Record { fresh: false, members };
-    let config =
-        Config { lease_ttl_ms: LEASE_MS, suspension_ms: SUSPENSION_MS, ..Config::default() };
+    let config = Config {
+        lease_ttl_ms: 60_000,
+        routes_last_ms: ROUTES_MS,
+        former_lease_ms,
+        ..Config::default()
+    };
     let now = Tick(1_000);
     World { meta: Meta::recover(config, EPOCH, now, &record), now }
 }
 
-/// A leader of one member that holds `a`, and pinged twice, a quarter of a second apart, the last time just now.
-fn followed_leader() -> World {
-    let mut world = leader(&[A]);
-    recover(&mut world, A, &[entry("a", 0, KIB, 1)]);
-    ping(&mut world, true);
-    world.advance(250);
-    ping(&mut world, true);
-    world
-}
-
-fn ping(world: &mut World, again: bool) {
-    world.ping(ALICE, &[A]);
-    world.meta.note_ping(world.now, ALICE, again);
-}
-
 fn ask(world: &mut World, request: &Request<'_>) -> Reply {
-    let reply = world.meta.handle_suspended(world.now, BOB, request, true);
+    let reply = world.meta.handle_suspended(world.now, BOB, request);
     world.check();
     reply
 }
 
-/// The lease that a look-up grants, in milliseconds; zero if it is refused.
-fn lease(world: &mut World) -> u64 {
-    match ask(world, &Request::GetReplicaList { keys: vec!["a"] }) {
-        Reply::Located { results, lease_ms, .. } => {
-            assert_eq!(results[0].as_ref().map(|it| it.version), Ok(version(1)));
-            lease_ms
-        }
-        Reply::Refused(LATER) => 0,
-        other => panic!("{other:?}"),
-    }
+/// How long reads may begin with known routes after a ping to a leader that leads, or is suspended.
+fn routes_ms(world: &mut World, leads: bool) -> u64 {
+    let ping = Request::Ping { segments: vec![], unreachable: vec![] };
+    let reply = match leads {
+        true => world.meta.handle(world.now, ALICE, &ping),
+        false => world.meta.handle_suspended(world.now, ALICE, &ping),
+    };
+    let Reply::Pong(Pong { routes_ms, .. }) = reply else { panic!("{reply:?}") };
+    routes_ms
 }
 
 #[test]
-fn look_ups_are_answered_under_leases_that_count_from_when_the_members_followed() {
-    let mut world = followed_leader();
-    assert_eq!(lease(&mut world), LEASE_MS / 10 * 9 - 250);
-    world.now = world.now.after_ms(1_000);
-    assert_eq!(lease(&mut world), LEASE_MS / 10 * 9 - 1_250);
-    ping(&mut world, true);
-    // That ping shows that the one before was answered, no more.
-    assert_eq!(lease(&mut world), LEASE_MS / 10 * 9 - 1_000);
-    world.now = world.now.after_ms(LEASE_MS);
-    assert_eq!(lease(&mut world), 0);
-    let exist = ask(&mut world, &Request::ExistKey { keys: vec!["a"] });
-    assert_eq!(exist, Reply::Refused(LATER));
+fn routes_may_be_used_until_the_next_leader_may_change_something() {
+    let mut world = leader(&[], 0);
+    let alone_ms = ROUTES_MS / 10 * 9;
+    assert_eq!(routes_ms(&mut world, true), alone_ms);
+    assert_eq!(routes_ms(&mut world, false), 0, "another may lead by now");
+    world.meta.set_lease_end(Some(world.now.after_ms(4_000)));
+    let said_ms = [0, 3_000, 1_000, alone_ms, 1].map(|later_ms| {
+        world.advance(later_ms);
+        let leads = world.now < Tick(5_000);
+        routes_ms(&mut world, leads)
+    });
+    assert_eq!(said_ms, [4_000 + alone_ms, 1_000 + alone_ms, alone_ms, 0, 0]);
 }
 
 #[test]
-fn look_ups_are_refused_unless_all_members_follow() {
-    type Change = fn(&mut World);
-    let changes: [(&str, Change); 4] = [
-        ("it connected anew", |world| ping(world, false)),
-        ("its connection broke", |world| world.disconnect(ALICE)),
-        ("another has joined and is not there", |world| {
-            world.meta.handle_recorded(world.now, Effect::Join(B));
-        }),
-        ("it is behind", |world| {
-            world.meta.handle_recorded(world.now, Effect::MarkBehind(A));
-        }),
-    ];
-    for (what, change) in changes {
-        let mut world = followed_leader();
-        assert!(lease(&mut world) > 0, "{what}");
-        change(&mut world);
-        assert_eq!(lease(&mut world), 0, "{what}");
-    }
-    let mut world = followed_leader();
-    let look_up = Request::GetReplicaList { keys: vec!["a"] };
-    let reply = world.meta.handle_suspended(world.now, BOB, &look_up, false);
-    assert_eq!(reply, Reply::Refused(LATER), "the record is not known");
-}
-
-#[test]
-fn nothing_is_granted_ended_removed_or_mounted() {
+fn nothing_is_named_granted_ended_removed_or_mounted() {
     let segment = MountSegment {
         id: B,
         name: "b",
@@ -112,10 +74,15 @@ fn nothing_is_granted_ended_removed_or_mounted() {
     let scan =
         Scan { pattern: None, action: ScanAction::Remove { force: true }, cursor: 0, limit: 10 };
     let task = CreateTask { key: "a", kind: TaskKind::Copy, source: "", targets: vec!["b"] };
+    let list = Scan { action: ScanAction::List, ..scan.clone() };
     let keys = || vec!["a"];
     let end = PutEnd { key: "a", version: version(1), failed_replicas: 0, held_replicas: 0 };
     let revoked = PutRevoke::new("a", version(1));
     let requests = [
+        (Request::GetReplicaList { keys: keys() }, Reply::Refused(LATER)),
+        (Request::RenewRoutes { keys: keys(), uses: vec![1] }, Reply::Refused(LATER)),
+        (Request::ExistKey { keys: keys() }, Reply::Refused(LATER)),
+        (Request::Scan(list), Reply::Refused(LATER)),
         (Request::MountSegment(segment), Reply::Done(Err(LATER))),
         (Request::ReportInventory(page), Reply::Done(Err(LATER))),
         (Request::UnmountSegment { id: A, grace_ms: 0 }, Reply::Refused(LATER)),
@@ -129,51 +96,39 @@ fn nothing_is_granted_ended_removed_or_mounted() {
         (Request::DrainSegments { segments: vec![A] }, Reply::Refused(LATER)),
         (Request::FetchTasks { limit: 1 }, Reply::Refused(LATER)),
     ];
-    let mut world = followed_leader();
+    let mut world = leader(&[A], 0);
+    recover(&mut world, A, &[entry("a", 0, KIB, 1)]);
     for (request, expected) in requests {
         assert_eq!(ask(&mut world, &request), expected, "{request:?}");
     }
     assert!(!world.meta.has_effects());
-    assert!(lease(&mut world) > 0);
+    let look_up = Request::GetReplicaList { keys: keys() };
+    let Reply::Located { results, .. } = world.meta.handle(world.now, BOB, &look_up) else {
+        panic!("it leads on")
+    };
+    assert!(results[0].is_ok());
 }
 
 #[test]
-fn who_follows_serves_without_the_others_a_lease_after_the_first_has_come() {
-    let mut world = leader(&[A, B]);
-    world.advance(4_000);
-    recover(&mut world, A, &[]);
-    world.advance(LEASE_MS - 1);
-    world.ping(ALICE, &[A]);
-    assert!(!world.meta.has_effects() && !world.meta.serves());
-    world.advance(1);
-    assert_eq!(record(&mut world), [Effect::MarkBehind(B)]);
-    assert!(world.meta.serves());
-    // Those who stayed with the leader before have their time to come.
-    world.advance(SUSPENSION_MS);
-    assert_eq!(record(&mut world), []);
+fn who_follows_waits_for_routes_of_before_and_no_longer() {
+    for former_lease_ms in [0, 5_000] {
+        let mut world = leader(&[A, B], former_lease_ms);
+        world.advance(500);
+        recover(&mut world, A, &[]);
+        world.advance(former_lease_ms + ROUTES_MS - 501);
+        world.ping(ALICE, &[A]);
+        assert!(!world.meta.has_effects() && !world.meta.serves());
+        world.advance(1);
+        assert_eq!(record(&mut world), [Effect::MarkBehind(B)]);
+        assert!(world.meta.serves());
+    }
 }
 
+/// They may all be dead: a cluster that was killed and came back empty must not wait for more.
 #[test]
-fn who_follows_waits_for_the_leader_before_if_nobody_comes() {
-    let mut world = leader(&[A, B]);
-    world.advance(SUSPENSION_MS + LEASE_MS - 1);
-    assert!(!world.meta.has_effects() && !world.meta.serves());
-    world.advance(1);
+fn who_follows_waits_no_longer_if_no_member_comes() {
+    let mut world = leader(&[A, B], 0);
+    world.advance(ROUTES_MS);
     assert_eq!(record(&mut world), [Effect::MarkBehind(A), Effect::MarkBehind(B)]);
     assert!(world.meta.serves());
-}
-
-/// The next leader would take it for one that has left the leader before this one.
-#[test]
-fn who_joins_a_leader_that_waits_is_behind_until_it_serves() {
-    const NEW: SegmentId = SegmentId(3);
-    let mut world = leader(&[A]);
-    assert_eq!(mount(&mut world, NEW, true), mounted(MountOutcome::Ready));
-    assert_eq!((record(&mut world), world.meta.segments()[0].behind), (vec![], true));
-    world.ping(ALICE, &[NEW]);
-    assert_eq!(record(&mut world), []);
-    recover(&mut world, A, &[]);
-    assert!(world.meta.serves());
-    assert_eq!(record(&mut world), [Effect::CaughtUp(NEW)]);
-    assert!(world.put("b", KIB).is_ok());
 }

@@ -1,5 +1,6 @@
 use std::rc::Rc;
 
+use mooncake_client::membership::RoutesEnd;
 use mooncake_client::ops::{
     CacheLimits, CallError, GetOp, MoveError, Op, Renewed, RouteCache, Step, renewed,
 };
@@ -24,6 +25,11 @@ pub(crate) struct Routes {
 impl Routes {
     pub(crate) fn new() -> Self {
         Self { cache: Rc::new(RouteCache::new(LIMITS)), epoch: Epoch(0) }
+    }
+
+    /// What a master has said of routes.
+    pub(crate) fn prolong(&self, end: RoutesEnd) {
+        self.cache.prolong(end.epoch, end.at);
     }
 
     /// A get that begins with what is known.

@@ -256,6 +256,7 @@ fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
         client_ttl_ms: 10_000,
         has_tasks: false,
         has_drops: false,
+        routes_ms: 1_350,
     };
     let busy = Pong { has_tasks: true, ..pong };
     let holding = Pong { has_drops: true, ..pong };

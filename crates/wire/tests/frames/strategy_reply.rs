@@ -17,13 +17,14 @@ use crate::strategy::{
 };
 
 pub(crate) fn reply() -> impl Strategy<Value = Reply> {
-    let pong = (any::<bool>(), epoch(), number(), any::<bool>(), any::<bool>()).prop_map(
-        |(need_remount, epoch, client_ttl_ms, has_tasks, has_drops)| Pong {
+    let pong = (any::<bool>(), epoch(), number(), any::<bool>(), any::<bool>(), number()).prop_map(
+        |(need_remount, epoch, client_ttl_ms, has_tasks, has_drops, routes_ms)| Pong {
             need_remount,
             epoch,
             client_ttl_ms,
             has_tasks,
             has_drops,
+            routes_ms,
         },
     );
     prop_oneof![
