@@ -1,5 +1,7 @@
 """Where replicas lie, clearing them, and copying and moving them in the background."""
 
+from time import monotonic
+
 import pytest
 from cluster import MIB, Cluster, content, wait_until
 from mooncake.store import (
@@ -111,3 +113,24 @@ def test_tasks_that_cannot_be(cluster: Cluster, store: Store) -> None:
     for wrong in [None, 1, (1,), (1, 2, 3), (-1, 2), ("a", "b")]:
         with pytest.raises(TypeError, match="task_id"):
             store.query_task(wrong)  # type: ignore[arg-type]
+
+
+def test_an_object_that_lost_a_replica_and_was_read_once_can_be_removed_a_lease_later() -> None:
+    lease_s = 3.0
+    with Cluster(f"--default_kv_lease_ttl={1000 * lease_s:.0f}") as cluster:
+        reader, lender = cluster.store(), cluster.store(segment_bytes=64 * MIB)
+        config = ReplicateConfig()
+        config.replica_num = 3
+        value = content("k", 5000)
+        assert reader.put("k", value, config) == 0
+        lender.close()
+        assert reader.get("k") == value
+        read = monotonic()
+        assert cluster.setup(lender, 64 * MIB) == 0
+        metric = "master_repaired_replicas_total 1"
+        wait_until(lambda: metric in (cluster.http("/metrics") or ""), lease_s, "it has three replicas again")
+        repaired = monotonic()
+        wait_until(lambda: reader.remove("k") == 0, 3 * lease_s, "it is not leased")
+        rested = monotonic() - read
+        # The copy must not have leased it anew; it was made in the middle of the lease.
+        assert rested < lease_s + (repaired - read) / 2, f"{rested} s after it was read, {repaired - read} s to repair it"

@@ -96,7 +96,8 @@ impl Meta {
     }
 
     /// Of the heads of some of a segment's queues, the range that is worth least, or the one that was used longest
-    /// ago among those. The head of a queue is its oldest; that of a queue of the leased has the earliest lease to end.
+    /// ago among those. The head of a queue is its oldest; that of a queue of the leased has the earliest lease to end, but for
+    /// new replicas of what was leased before, which come a lease later at most.
     fn victim(
         &self,
         slot: u32,

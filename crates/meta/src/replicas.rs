@@ -73,11 +73,7 @@ impl Meta {
         if promoted == 0 {
             return;
         }
-        if self.is_leased(object) {
-            // Only the end of the queue of the leased may be joined.
-            return self.lease_found(object);
-        }
-        let kind = self.queue_after(object, false);
+        let kind = self.queue_after(object, self.is_leased(object));
         let ranges = self.ranges_of(object);
         let ranges = ranges.filter(|(_, range)| promoted & 1 << range.replica != 0);
         let ids: Vec<u32> = ranges.map(|(id, _)| id).collect();

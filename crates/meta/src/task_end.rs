@@ -142,20 +142,11 @@ impl Meta {
             let range = &mut self.ranges[id];
             (range.object, range.class) = (object, class);
         }
-        if self.is_leased(object) {
-            // Only the end of the queue of the leased may be joined, so this counts as a read.
-            let until = self.now.after_ms(self.config.lease_ttl_ms);
-            let record = &mut self.objects[object];
-            record.touched = until;
-            if record.group != NONE {
-                self.groups.slots[record.group].leased_until = until;
-            }
-            self.requeue(object, self.queue_after(object, true));
-        } else {
-            let (kind, extras) = (self.queue_after(object, false), self.extra_replicas(object));
-            for id in adopted {
-                self.enqueue(id, self.queue_for(id, extras, kind));
-            }
+        // Nobody has read it: what is leased stays so for as long as it was, and no longer.
+        let kind = self.queue_after(object, self.is_leased(object));
+        let extras = self.extra_replicas(object);
+        for id in adopted {
+            self.enqueue(id, self.queue_for(id, extras, kind));
         }
         self.note_replicas(object);
     }

@@ -207,10 +207,14 @@ impl Meta {
                 )?;
                 let Some(&first) = members.first() else { continue };
                 let kind = self.ranges[first].queue;
-                let sorted = members.windows(2).all(|pair| touched(pair[0]) <= touched(pair[1]));
+                // A new replica of what is leased stands last, so that some before it may be leased for longer than it.
+                let lease_ms = self.config.lease_ttl_ms;
+                let sorted = members
+                    .windows(2)
+                    .all(|pair| touched(pair[0]) <= touched(pair[1]).after_ms(lease_ms));
                 let ordered = matches!(kind, QueueKind::Leased | QueueKind::PinnedLeased);
                 ensure(
-                    "leased ranges are in the order of their leases",
+                    "leased ranges are in the order of their leases, or less than a lease apart",
                     sorted || !ordered,
                     || format!("slot {slot}: {members:?}"),
                 )?;

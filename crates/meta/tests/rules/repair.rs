@@ -120,6 +120,27 @@ fn a_lost_replica_is_made_anew_where_there_is_none() {
 }
 
 #[test]
+fn what_was_read_before_its_replica_was_made_anew_can_be_removed_a_lease_after_that_read() {
+    let lease_ms = Config::default().lease_ttl_ms;
+    let mut world = world();
+    put_on(&mut world, "k", 16 * KIB, &[1, 2]);
+    put_on(&mut world, "read later", 16 * KIB, &[2, 4]);
+    lose(&mut world, 1);
+    let tasks = world.fetch_tasks(BOB);
+    world.get("k").expect("a replica is left");
+    world.advance(lease_ms - 2_000);
+    world.get("read later").expect("it is there");
+    assert_eq!(world.end_task(BOB, tasks.orders[0].id, Ok(())), Ok(()));
+    world.check();
+    world.advance(1_999);
+    assert_eq!(world.remove("k", false), Err(ErrorCode::ObjectHasLease));
+    world.advance(1);
+    assert_eq!(world.remove("k", false), Ok(()), "nobody has read it since");
+    assert_eq!(world.remove("read later", false), Err(ErrorCode::ObjectHasLease));
+    world.check();
+}
+
+#[test]
 fn of_three_replicas_two_are_made_anew() {
     let mut world = world();
     world.mount(DAVE, 5, 64 * KIB).unwrap();
