@@ -87,7 +87,7 @@ impl<T: AsFd> Drop for Private<T> {
         let mut open = open();
         open.remove(&self.0.as_fd().as_raw_fd());
         // SAFETY: it is dropped once, here; nobody uses it afterwards. Under the lock: a child that is made now has to know
-        // of the descriptor, or must not have it.
+        // of the descriptor, or must not have it. What holds much memory is still mapped, so that closing takes no time.
         unsafe { ManuallyDrop::drop(&mut self.0) }
     }
 }
@@ -200,6 +200,40 @@ mod tests {
         let kind = far_of_shared.read(&mut bytes).unwrap_err().kind();
         assert_eq!(kind, io::ErrorKind::WouldBlock, "the child holds this one");
         assert_eq!(far.read(&mut bytes).unwrap(), 0);
+    }
+
+    /// A thread that waits for something, as the system sees it.
+    fn is_asleep(thread: libc::pid_t) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
+        stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S')))
+    }
+
+    #[test]
+    fn the_memory_of_a_segment_is_not_freed_under_the_lock_that_every_connection_needs() {
+        let region = crate::Region::anonymous(1 << 20).unwrap();
+        let address = region.whole().as_ptr().addr();
+        let is_mapped = || {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            maps.lines().any(|line| line.starts_with(&format!("{address:x}-")))
+        };
+        assert!(is_mapped());
+        let held = open();
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            // SAFETY: asks for a number.
+            tell.send(unsafe { libc::gettid() }).unwrap();
+            drop(region);
+        });
+        let number = told.recv().unwrap();
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while !is_asleep(number) {
+            assert!(std::time::Instant::now() < deadline, "it never waits for the lock");
+            std::thread::yield_now();
+        }
+        assert!(is_mapped(), "closing the descriptor would free the memory");
+        drop(held);
+        thread.join().unwrap();
+        assert!(!is_mapped());
     }
 
     #[test]

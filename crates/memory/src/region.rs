@@ -294,6 +294,11 @@ impl Drop for Region {
             // system refuses, they are freed with the last mapping.
             let _ = unsafe { libc::fallocate(memory.as_raw_fd(), holes, 0, len) };
         }
+        // First: descriptors are closed under a lock that every connection of the process needs, and the last that holds the
+        // memory frees it, which takes long. That is the mapping then.
+        if let Memory::Mapped(descriptor) = &mut self.memory {
+            drop(descriptor.take());
+        }
         // SAFETY: exactly the mapping made in `map_shared`; nobody uses its slices any more, as the docs demand.
         let result = unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.len) };
         assert_eq!(result, 0, "the whole of a mapping can always be unmapped");

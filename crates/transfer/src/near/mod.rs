@@ -211,9 +211,6 @@ impl Near {
                 break;
             }
         }
-        if segment.is_closed() {
-            neighbour.forget(op.range.segment);
-        }
         looked
     }
 

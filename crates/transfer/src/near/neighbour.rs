@@ -24,6 +24,9 @@ const STACK_BYTES: usize = 64 << 10;
 /// Segments of one node that are mapped; further ones are read by message.
 const MAX_SEGMENTS: usize = 1024;
 
+/// How long the memory of a segment is kept for those that are reading there when it is to be let go.
+const READERS: Duration = Duration::from_secs(1);
+
 /// How often segments that are no longer lent are looked for, to be let go.
 const PRUNE: Duration = Duration::from_secs(1);
 
@@ -80,7 +83,9 @@ impl Neighbour {
         let thread = Builder::new().name("mooncake-near".to_owned()).stack_size(STACK_BYTES);
         spawn_unpinned(thread, move || {
             watch(&line, &watched);
+            watched.alive.store(false, Ordering::Release);
             gone(&name);
+            watched.close();
         })?;
         Ok(Neighbour {
             endpoint,
@@ -162,11 +167,6 @@ impl Neighbour {
         let mut sockets = [(self.tether.as_fd(), read)];
         let polled = poll_sockets(&mut sockets, Duration::ZERO);
         polled.is_ok() && !sockets[0].1.read && self.is_alive()
-    }
-
-    /// Lets go of a segment that is no longer lent.
-    pub(super) fn forget(&self, id: SegmentId) {
-        self.known.segments.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
 
     fn ask_for(&self, id: SegmentId) -> Result<Result<Option<Arc<NearSegment>>, ErrorCode>, Fault> {
@@ -253,13 +253,35 @@ impl Known {
         drop(known);
         if any {
             let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
-            segments.retain(|_, segment| !is_closed(segment));
+            let closed = segments.extract_if(|_, segment| is_closed(segment));
+            let closed: Vec<_> = closed.filter_map(|(_, segment)| segment).collect();
+            drop(segments);
+            closed.into_iter().for_each(let_go);
         }
+    }
+
+    /// Lets go of what there is of a node that is gone, as `alive` says already.
+    fn close(&self) {
+        let mut held = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        let segments = std::mem::take(&mut *held);
+        drop(held);
+        let lines = std::mem::take(&mut *self.idle());
+        drop(lines);
+        segments.into_values().flatten().for_each(let_go);
     }
 }
 
-/// Waits until the node says something, which it never does, or its process ends. Its memory is let go then, which would
-/// stay with the system for as long as it is mapped anywhere, and what lies idle of its connections is closed.
+/// Lets the memory of a segment go on this thread: that takes seconds if it is much and nobody else has it, and a reader that
+/// has it now is to go on to another node.
+fn let_go(segment: Arc<NearSegment>) {
+    let deadline = Instant::now() + READERS;
+    while Arc::strong_count(&segment) > 1 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Waits until the node says something, which it never does, or its process ends. Its memory is to be let go then, which
+/// would stay with the system for as long as it is mapped anywhere.
 fn watch(line: &Line, known: &Known) {
     let mut byte = [0];
     loop {
@@ -271,7 +293,4 @@ fn watch(line: &Line, known: &Known) {
             _ => break,
         }
     }
-    known.alive.store(false, Ordering::Release);
-    known.segments.write().unwrap_or_else(PoisonError::into_inner).clear();
-    known.idle().clear();
 }
