@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod at_once;
 mod auth_token;
 mod error;
 mod host;

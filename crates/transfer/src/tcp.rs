@@ -5,6 +5,7 @@ use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES};
 use mooncake_types::{BusyWait, ClientId, Epoch, ErrorCode};
 use mooncake_wire::LocalSocket;
 
+use crate::at_once::at_once;
 use crate::client::{
     DropExchange, Exchange, Lease, Patience, Peers, Purpose, ReadExchange, WriteExchange, drive,
 };
@@ -181,8 +182,10 @@ impl TcpTransport {
             .collect();
         let deadline = deadline(timeout, ops.iter().map(|&(.., len)| len));
         let (mut exchanges, mut unreached) = (Vec::with_capacity(1), Vec::new());
-        for plan in plan(ops, self.frame_limits()) {
-            match self.peers.lease(&plan.endpoint, purpose, deadline) {
+        let plans = plan(ops, self.frame_limits());
+        let leases = self.lease_all(&plans, purpose, deadline);
+        for (plan, lease) in plans.into_iter().zip(leases) {
+            match lease {
                 Ok(lease) => exchanges.push(begin(lease, plan)),
                 Err(error) => {
                     for &position in &plan.positions {
@@ -202,6 +205,27 @@ impl TcpTransport {
             }
         }
         (results, unreached)
+    }
+
+    /// A lane to each peer. Those that have to be connected to are at the same time: several that are dead are waited for
+    /// together.
+    fn lease_all(
+        &self,
+        plans: &[PeerPlan],
+        purpose: Purpose,
+        deadline: Instant,
+    ) -> Vec<Result<Lease, TransferError>> {
+        let lease = |plan: &PeerPlan| self.peers.lease(&plan.endpoint, purpose, deadline);
+        if let [plan] = plans {
+            return vec![lease(plan)];
+        }
+        let idle = |plan: &PeerPlan| self.peers.lease_idle(&plan.endpoint, purpose);
+        let leases: Vec<Option<Lease>> = plans.iter().map(idle).collect();
+        let missing = plans.iter().zip(&leases).filter(|(_, lease)| lease.is_none());
+        let missing: Vec<&PeerPlan> = missing.map(|(plan, _)| plan).collect();
+        let mut opened = at_once(&missing, |plan| lease(plan)).into_iter();
+        let mut next = || opened.next().expect("there is one for each that is missing");
+        leases.into_iter().map(|lease| lease.map_or_else(&mut next, Ok)).collect()
     }
 
     /// Bytes in flight on one connection, and the time that a call may take.

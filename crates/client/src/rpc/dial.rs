@@ -1,5 +1,5 @@
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -89,12 +89,13 @@ impl Dialer {
         }
     }
 
-    /// Resolves an address, afresh each time, and connects to the first that answers.
+    /// Resolves an address, afresh when a second has passed, and connects to the first that answers.
     fn dial_at(&self, target: &HostPort) -> Result<(Connection, Epoch), DialError> {
         let unreachable =
             |reason: String| DialError::Unreachable { address: target.to_string(), reason };
         let started = Instant::now();
-        let resolved = (target.host.as_str(), target.port).to_socket_addrs();
+        let endpoint = target.to_string();
+        let resolved = self.masters.resolver().resolve(&endpoint, self.attempt_timeout);
         let resolved = resolved.map_err(|error| unreachable(error.to_string()))?;
         let mut last = unreachable("the name has no address".to_owned());
         for socket_address in resolved {

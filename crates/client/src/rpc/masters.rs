@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use mooncake_ha::{Coordinator, epoch_of_now};
-use mooncake_memory::Private;
+use mooncake_memory::{Private, Resolver};
 use mooncake_types::Epoch;
 use mooncake_types::host_port::split;
 
@@ -21,6 +21,7 @@ const BETWEEN_QUESTIONS: Duration = Duration::from_millis(100);
 pub(crate) struct Masters {
     place: Place,
     open: Mutex<Open>,
+    resolver: Resolver,
 }
 
 #[derive(Debug)]
@@ -69,13 +70,22 @@ struct Found {
 impl Masters {
     /// Masters that are tried in turn.
     pub(crate) fn listed(addresses: Vec<HostPort>) -> Masters {
-        Masters { place: Place::Listed(addresses), open: Mutex::default() }
+        Self::at_place(Place::Listed(addresses))
     }
 
     /// Whoever this coordinator says leads; `name` is its address.
     pub(crate) fn elected(coordinator: Coordinator, name: String) -> Masters {
         let election = Election { coordinator, name, found: Mutex::default() };
-        Masters { place: Place::Elected(election), open: Mutex::default() }
+        Self::at_place(Place::Elected(election))
+    }
+
+    fn at_place(place: Place) -> Masters {
+        Masters { place, open: Mutex::default(), resolver: Resolver::default() }
+    }
+
+    /// What finds the addresses of masters.
+    pub(super) fn resolver(&self) -> &Resolver {
+        &self.resolver
     }
 
     /// How many addresses there are to try.

@@ -1,10 +1,10 @@
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{Private, RecvBatch, Wait};
+use mooncake_memory::{Private, RecvBatch, Resolver, Wait};
 use mooncake_types::{ErrorCode, LogLimiter};
 use mooncake_wire::{
     HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role, Welcome, decode_refusal,
@@ -20,8 +20,12 @@ const WAITS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(5)..=Duration::from_millis(250);
 
 /// Connects and shakes hands.
-pub(super) fn dial(endpoint: &Arc<str>, config: &TcpConfig) -> Result<Lane, Fault> {
-    let (stream, welcome) = open(endpoint, config)?;
+pub(super) fn dial(
+    endpoint: &Arc<str>,
+    config: &TcpConfig,
+    resolver: &Resolver,
+) -> Result<Lane, Fault> {
+    let (stream, welcome) = open(endpoint, config, resolver)?;
     let wait = config.transfer_timeout.min(config.silence_timeout) / 8;
     let wait = wait.clamp(*WAITS.start(), *WAITS.end());
     stream.set_read_timeout(Some(wait))?;
@@ -33,12 +37,13 @@ pub(super) fn dial(endpoint: &Arc<str>, config: &TcpConfig) -> Result<Lane, Faul
 pub(crate) fn open(
     endpoint: &str,
     config: &TcpConfig,
+    resolver: &Resolver,
 ) -> Result<(Private<TcpStream>, Welcome), Fault> {
     let deadline = Instant::now() + config.connect_timeout;
     let stream = match endpoint.strip_prefix(local_socket::MARK) {
         Some(name) => local_socket::connect(name, left(deadline)?)?,
         None => {
-            let stream = connect(endpoint, deadline)?;
+            let stream = connect(&resolver.resolve(endpoint, left(deadline)?)?, deadline)?;
             stream::tune(&stream)?;
             stream
         }
@@ -48,10 +53,10 @@ pub(crate) fn open(
 }
 
 /// Tries each address of the endpoint in turn. The connection counts as refused only if it was at every one.
-fn connect(endpoint: &str, deadline: Instant) -> Result<Private<TcpStream>, Fault> {
+fn connect(addresses: &[SocketAddr], deadline: Instant) -> Result<Private<TcpStream>, Fault> {
     let mut failure: Option<io::Error> = None;
-    for address in endpoint.to_socket_addrs()? {
-        match Private::connect(address, left(deadline)?) {
+    for address in addresses {
+        match Private::connect(*address, left(deadline)?) {
             Ok(stream) => return Ok(stream),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(Fault::TimedOut),
             Err(error) => {

@@ -1,6 +1,8 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use mooncake_memory::Resolver;
+
 use super::Fault;
 use super::dial::dial;
 use super::directory::Directory;
@@ -18,6 +20,7 @@ const MAX_PEERS: usize = 4096;
 /// ([`Directory::tidy`]).
 pub(crate) struct Peers {
     config: TcpConfig,
+    resolver: Resolver,
     directory: Arc<Directory>,
 }
 
@@ -43,6 +46,18 @@ impl PeerState {
         let closed: Vec<Lane> = self.idle.extract_if(.., |lane| !keep(lane)).collect();
         self.lanes -= closed.len();
         closed
+    }
+
+    /// The lane used last: its buffers and its window are warm.
+    fn take_idle(&mut self, purpose: Purpose) -> Option<Lane> {
+        while let Some(lane) = self.idle.pop() {
+            if lane.is_alive() {
+                self.shares.take(purpose);
+                return Some(lane);
+            }
+            self.lanes -= 1;
+        }
+        None
     }
 
     /// Why the peer is not to be connected to now.
@@ -104,7 +119,7 @@ impl Drop for Lease {
 
 impl Peers {
     pub(crate) fn new(config: TcpConfig) -> Self {
-        Self { config, directory: Arc::default() }
+        Self { config, resolver: Resolver::default(), directory: Arc::default() }
     }
 
     pub(crate) fn config(&self) -> &TcpConfig {
@@ -137,14 +152,9 @@ impl Peers {
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.shares.end_waiting(purpose);
         }
-        // The lane used last: its buffers and its window are warm.
-        while let Some(lane) = state.idle.pop() {
-            if lane.is_alive() {
-                state.shares.take(purpose);
-                drop(state);
-                return Ok(Lease { peer, purpose, lane: Some(lane) });
-            }
-            state.lanes -= 1;
+        if let Some(lane) = state.take_idle(purpose) {
+            drop(state);
+            return Ok(Lease { peer, purpose, lane: Some(lane) });
         }
         if let Some(error) = state.suspicion() {
             return Err(error);
@@ -155,8 +165,18 @@ impl Peers {
         self.open(peer, purpose)
     }
 
+    /// As [`Peers::lease`], if there is an idle lane now.
+    pub(crate) fn lease_idle(&self, endpoint: &Arc<str>, purpose: Purpose) -> Option<Lease> {
+        let peer = self.peer(endpoint);
+        let mut state = peer.lock();
+        let may_take = state.shares.may_take(purpose, self.config.lanes_per_peer.max(1));
+        let lane = may_take.then(|| state.take_idle(purpose)).flatten()?;
+        drop(state);
+        Some(Lease { peer, purpose, lane: Some(lane) })
+    }
+
     fn open(&self, peer: Arc<Peer>, purpose: Purpose) -> Result<Lease, TransferError> {
-        match dial(&peer.endpoint, &self.config) {
+        match dial(&peer.endpoint, &self.config, &self.resolver) {
             Ok(lane) => Ok(Lease { peer, purpose, lane: Some(lane) }),
             Err(fault) => {
                 let error = fault.explain(&peer.endpoint);

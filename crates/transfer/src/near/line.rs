@@ -2,7 +2,7 @@ use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 
-use mooncake_memory::{Private, RecvBatch, Wait, Watch, recv_with_descriptors};
+use mooncake_memory::{Private, RecvBatch, Resolver, Wait, Watch, recv_with_descriptors};
 use mooncake_wire::{HEADER_LEN, Header, Kind, Welcome, decode_refusal};
 
 use crate::client::{Fault, open};
@@ -21,7 +21,8 @@ pub(super) struct Line {
 
 impl Line {
     pub(super) fn open(endpoint: &str, config: &TcpConfig) -> Result<(Line, Welcome), Fault> {
-        let (stream, welcome) = open(endpoint, config)?;
+        // A local socket has no name to be resolved.
+        let (stream, welcome) = open(endpoint, config, &Resolver::default())?;
         let patience = config.transfer_timeout.min(config.silence_timeout);
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use mooncake_memory::with_helpers;
 use mooncake_types::{Epoch, ErrorCode};
 
+use crate::at_once::at_once;
 use crate::{
     ReadOp, TcpConfig, TcpTransport, TransferError, Transport, Transports, Way, WriteOp,
     local_socket,
@@ -95,6 +96,22 @@ impl Near {
         }
     }
 
+    /// Finds out how far peers are of which that is not known, all at the same time: several that are dead are waited for
+    /// together.
+    fn measure_all<'a>(&self, endpoints: impl Iterator<Item = &'a Arc<str>>, tcp: &TcpTransport) {
+        let mut unknown: Vec<&Arc<str>> = Vec::new();
+        for endpoint in endpoints {
+            let is_known = unknown.last().is_some_and(|last| Arc::ptr_eq(last, endpoint))
+                || self.peer(endpoint).is_none_or(|peer| peer.is_current());
+            if !is_known && !unknown.contains(&endpoint) {
+                unknown.push(endpoint);
+            }
+        }
+        if unknown.len() > 1 {
+            at_once(&unknown, |endpoint| drop(self.distance(endpoint, tcp)));
+        }
+    }
+
     fn neighbour(&self, endpoint: &Arc<str>, tcp: &TcpTransport) -> Option<Arc<Neighbour>> {
         match self.distance(endpoint, tcp) {
             Distance::Near(neighbour) => Some(neighbour.0),
@@ -134,6 +151,10 @@ impl Near {
     pub(crate) fn read(&self, ops: &[ReadOp], settled: &mut Settled, tcp: &TcpTransport) {
         if self.ways.near().is_empty() {
             return;
+        }
+        if ops.len() > 1 {
+            let open = ops.iter().zip(&*settled).filter(|(_, settled)| settled.is_none());
+            self.measure_all(open.map(|(op, _)| &op.endpoint), tcp);
         }
         let mut visits: Vec<Visit> = Vec::new();
         // Positions, each with the visit that it is a part of.
@@ -224,6 +245,10 @@ impl Near {
     ) {
         if self.ways.near().is_empty() {
             return;
+        }
+        if ops.len() > 1 {
+            let open = ops.iter().zip(&*settled).filter(|(_, settled)| settled.is_none());
+            self.measure_all(open.map(|(op, _)| &op.endpoint), tcp);
         }
         let mut by_message = Vec::new();
         let mut in_place: BTreeMap<&Arc<str>, InPlace<'_>> = BTreeMap::new();

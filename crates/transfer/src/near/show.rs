@@ -99,6 +99,10 @@ impl Near {
         if !self.ways.near().contains(&Way::Shm) {
             return views;
         }
+        if ops.len() > 1 {
+            let wanted = ops.iter().enumerate().filter(|(position, _)| is_wanted(*position));
+            self.measure_all(wanted.map(|(_, op)| &op.endpoint), tcp);
+        }
         let mut visits: Vec<Visit> = Vec::new();
         for (position, op) in ops.iter().enumerate() {
             if !is_wanted(position) {

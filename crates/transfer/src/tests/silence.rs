@@ -1,6 +1,7 @@
 //! Nodes that stop in the middle without a word: paused, or cut off.
 
 use std::io::Write;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,9 +12,9 @@ use mooncake_wire::encode_write_reply;
 
 use super::peers_that_fail::good_reply;
 use super::raw_peer::{FakeNode, read_frame};
-use super::rig::{EPOCH, Node, Object, all_ok, by, read_all, tcp_config, version, write_all};
+use super::rig::{EPOCH, Node, Object, all_ok, by, read_all, tcp, tcp_config, version, write_all};
 use crate::server::STARTS;
-use crate::{TcpConfig, TcpTransport, TransferError, Transport};
+use crate::{Paths, TcpConfig, TcpTransport, TransferError, Transport};
 
 const SILENCE: Duration = Duration::from_millis(300);
 
@@ -205,5 +206,31 @@ fn the_first_load_from_a_node_that_is_slow_to_start_threads_does_not_fail() {
         let read = read_all(&first, &objects);
         drop(held_up);
         assert_eq!(read, all_ok(32), "{ways}");
+    }
+}
+
+#[test]
+fn several_nodes_that_say_nothing_cost_no_more_than_one() {
+    let connect_timeout = Duration::from_secs(1);
+    for ways in ["tcp", "shm,tcp"] {
+        let node = Node::start(1, 1 << 20);
+        // The system connects for them, and nobody takes the connections.
+        let silent: Vec<TcpListener> =
+            (0..4).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let there = Object::at(&node, 0, 1000, 1);
+        assert_eq!(write_all(&tcp(), std::slice::from_ref(&there)), all_ok(1));
+        let at = |listener: &TcpListener| {
+            let endpoint = listener.local_addr().unwrap().to_string().into();
+            Object { endpoint, segment: SegmentId(2), ..there.clone() }
+        };
+        let objects: Vec<Object> = silent.iter().map(at).chain([there.clone()]).collect();
+        let config = TcpConfig { connect_timeout, ..tcp_config() };
+        let transport = Paths::new(None, config, ways.parse().unwrap());
+        let started = Instant::now();
+        let results = read_all(&transport, &objects);
+        assert!(started.elapsed() < 2 * connect_timeout, "{:?} by {ways}", started.elapsed());
+        let is_late = |result| matches!(result, &Err(TransferError::TimedOut { .. }));
+        assert!(results[..4].iter().all(is_late), "{results:?}");
+        assert_eq!(results[4], Ok(()));
     }
 }
