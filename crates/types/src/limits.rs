@@ -85,6 +85,10 @@ pub const MAX_INVENTORY_PAGE_BYTES: usize = 1 << 20;
 /// entries anew.
 pub const MAX_LEDGER_CHANGES: usize = 1 << 18;
 
+/// Most fences that a ledger keeps against writers that were to be kept out before they came. Such a fence goes when the
+/// next write takes its place; whoever wants another one meanwhile has to ask again.
+pub const MAX_LEDGER_FENCES: usize = 1 << 16;
+
 /// Most segments that a leader lists at once.
 pub const MAX_LISTED_SEGMENTS: u32 = 4096;
 

@@ -1,6 +1,6 @@
 //! What is taken out of a ledger other than by a write.
 
-use mooncake_types::Version;
+use mooncake_types::{Version, limits};
 
 use super::entry::Entry;
 use super::ledger::Ledger;
@@ -15,6 +15,14 @@ pub struct Gone {
 }
 
 impl Ledger {
+    /// Whether there is room for what [`Ledger::drop_version`] may leave: a peer that names one unknown place after another
+    /// must not make the ledger grow without bound.
+    #[must_use]
+    pub fn may_drop(&self, offset: u64, version: Version) -> bool {
+        let is_known = |entry: &Entry| entry.version == version || entry.is_short_fence();
+        self.fences() < limits::MAX_LEDGER_FENCES || self.entry_at(offset).is_some_and(is_known)
+    }
+
     /// Drops that version at that place, as it was written under this grant or an older one: it is not found there any
     /// more, and never will be if its writer is still at work, or is yet to come. What is newer stays.
     pub fn drop_version(&mut self, offset: u64, version: Version, grant: Version) -> Gone {
@@ -52,12 +60,15 @@ impl Ledger {
     pub fn drop_all(&mut self) -> Gone {
         let mut dropped = Vec::new();
         self.changes_mut().forget();
+        let mut fences = 0;
         for (offset, entry) in self.entries_mut().filter(|(_, entry)| entry.is_live()) {
             if entry.holds(entry.version) {
                 dropped.push(offset);
             }
             *entry = entry.fence(entry.len);
+            fences += usize::from(entry.is_short_fence());
         }
+        self.add_fences(fences);
         Gone { dropped, superseded: self.supersede_writers(&(0..self.len())) }
     }
 }

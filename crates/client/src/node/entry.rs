@@ -109,6 +109,11 @@ impl Entry {
         self.state != EntryState::Abandoned
     }
 
+    /// Whether it is a fence of one byte, as [`Entry::barrier`] makes them.
+    pub(super) fn is_short_fence(&self) -> bool {
+        self.len == 1 && self.key.is_empty()
+    }
+
     /// Whether that version lies here, complete.
     pub(super) fn holds(&self, version: Version) -> bool {
         self.state == EntryState::Complete && self.version == version

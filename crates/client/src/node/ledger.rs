@@ -25,6 +25,8 @@ use super::entry::{Entry, EntryState, is_whole};
 pub struct Ledger {
     len: u64,
     entries: BTreeMap<u64, Entry>,
+    /// How many of the entries are fences of one byte.
+    fences: usize,
     writers: BTreeMap<u64, Writer>,
     next_ticket: u64,
     /// Grants up to this one are refused everywhere.
@@ -79,6 +81,7 @@ impl Ledger {
         Self {
             len,
             entries: BTreeMap::new(),
+            fences: 0,
             writers: BTreeMap::new(),
             next_ticket: 0,
             floor: None,
@@ -333,7 +336,23 @@ impl Ledger {
     /// Puts an entry where nothing else overlaps it, or in the place of one as long.
     pub(super) fn replace(&mut self, offset: u64, entry: Entry) {
         self.changes.note(offset);
-        self.entries.insert(offset, entry);
+        self.insert(offset, entry);
+    }
+
+    fn insert(&mut self, offset: u64, entry: Entry) {
+        self.fences += usize::from(entry.is_short_fence());
+        let before = self.entries.insert(offset, entry);
+        self.fences -= usize::from(before.is_some_and(|entry| entry.is_short_fence()));
+    }
+
+    /// How many fences of one byte there are.
+    pub(super) const fn fences(&self) -> usize {
+        self.fences
+    }
+
+    /// So many entries have become fences of one byte where they are.
+    pub(super) const fn add_fences(&mut self, count: usize) {
+        self.fences += count;
     }
 
     /// Drops what lies in a range, and names what of it was complete.
@@ -361,12 +380,13 @@ impl Ledger {
     fn drop_entry(&mut self, offset: u64, wanted: &Range<u64>) {
         self.changes.note(offset);
         let entry = self.entries.remove(&offset).expect("it was found a moment ago");
+        self.fences -= usize::from(entry.is_short_fence());
         let end = offset + entry.len;
         if offset < wanted.start {
-            self.entries.insert(offset, entry.fence(wanted.start - offset));
+            self.insert(offset, entry.fence(wanted.start - offset));
         }
         if end > wanted.end {
-            self.entries.insert(wanted.end, entry.fence(end - wanted.end));
+            self.insert(wanted.end, entry.fence(end - wanted.end));
         }
     }
 

@@ -348,7 +348,8 @@ impl Segment {
     /// while the ledger stands still.
     ///
     /// # Errors
-    /// Why it does not.
+    /// Why it does not; [`ErrorCode::UnavailableInCurrentStatus`] also if there are too many fences to keep another writer out
+    /// that has not come.
     pub(super) fn drop_entry(
         &self,
         range: &RangeDrop,
@@ -357,6 +358,9 @@ impl Segment {
         let RangeDrop { offset, version, grant, .. } = *range;
         let mut books = self.lock();
         obeys()?;
+        if !books.ledger.may_drop(offset, version) {
+            return Err(ErrorCode::UnavailableInCurrentStatus);
+        }
         let gone = books.ledger.drop_version(offset, version, grant);
         if let Some(kept) = &mut books.kept {
             kept.drop_entries(&gone.dropped, grant);

@@ -203,13 +203,10 @@ impl Session {
             tracing::warn!("no more than {MAX_MOUNTS} segments can be lent at run time");
             return Err(ErrorCode::UnavailableInCurrentStatus);
         }
-        let failed = |what: &'static str| {
-            move |error: io::Error| {
-                tracing::warn!(%error, "{what} cannot be started");
-                ErrorCode::InternalError
-            }
-        };
-        self.serving.start().map_err(failed("the data server"))?;
+        self.serving.start().map_err(|error| {
+            tracing::warn!(%error, "the data server cannot be started");
+            ErrorCode::InternalError
+        })?;
         let id = SegmentId(random().map_err(|_| ErrorCode::InternalError)?);
         let (name, endpoint) = (self.mounts.hostname.clone(), self.mounts.endpoint.clone());
         let lent = Lent { id, name, endpoint, len: region.len(), run: self.host.run() };
@@ -217,7 +214,11 @@ impl Session {
         self.mount(&lent)?;
         self.mounts.lock().insert(id, (origin, lent.clone()));
         self.heartbeat.change(vec![Change::Lend(lent)]);
-        self.populating.attend().map_err(failed("the thread that provides pages")).map(|()| id)
+        if let Err(error) = self.populating.attend() {
+            // It is lent: who asked for it needs its id to take it back.
+            tracing::warn!(%error, "pages are provided when they are first written");
+        }
+        Ok(id)
     }
 
     /// Has the master mount a segment that is served already; if it does not, it is served no longer.

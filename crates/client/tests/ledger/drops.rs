@@ -1,7 +1,7 @@
 //! What is dropped is gone, and whoever was about to write it comes too late.
 
 use mooncake_client::node::{Clearance, Gone, Ledger};
-use mooncake_types::{ErrorCode, RangeWrite};
+use mooncake_types::{ErrorCode, RangeWrite, limits};
 
 use crate::{version, write};
 
@@ -115,4 +115,25 @@ fn a_drop_takes_nothing_that_was_written_under_a_newer_grant() {
     assert_eq!(ledger.drop_version(200, version(5), version(14)), gone(&[], &[]));
     let copy = RangeWrite { grant: version(14), ..write(200, 50, 5) };
     assert_eq!(ledger.begin(&copy), Err(ErrorCode::InvalidVersion), "nor may it begin");
+}
+
+#[test]
+fn a_peer_that_names_unknown_places_without_end_makes_the_ledger_no_longer_than_it_may_be() {
+    let most = limits::MAX_LEDGER_FENCES as u64;
+    let mut ledger = Ledger::new(4 * most);
+    put(&mut ledger, &write(3 * most, 50, 5));
+    for offset in 0..most {
+        assert!(ledger.may_drop(2 * offset, version(1)), "{offset}");
+        ledger.drop_version(2 * offset, version(1), version(1));
+    }
+    assert!(!ledger.may_drop(2 * most, version(1)), "it is one too many");
+    assert!(ledger.may_drop(8, version(3)), "there is a fence already");
+    assert!(ledger.may_drop(3 * most, version(5)), "it is there");
+    put(&mut ledger, &write(0, 2, 9));
+    assert!(ledger.may_drop(2 * most, version(1)), "a write took the place of a fence");
+    ledger.drop_version(2 * most, version(1), version(1));
+    assert!(!ledger.may_drop(2 * most + 2, version(1)));
+    put(&mut ledger, &write(0, 3 * most, 10));
+    assert!(ledger.may_drop(2 * most + 2, version(1)));
+    assert_eq!(ledger.entries().count(), 2);
 }
