@@ -8,7 +8,7 @@ use mooncake_types::Epoch;
 
 use crate::backend::{Backend, Tenure, Won};
 use crate::coordinator::epoch_of_now;
-use crate::{Change, CoordinatorError, Options, Record};
+use crate::{Change, CoordinatorError, Options, Record, boot_time};
 
 /// The part of a lease that its holder uses, in tenths: clocks do not run alike, and who takes over counts by
 /// another one.
@@ -137,7 +137,7 @@ impl Leadership {
     /// Whether the leadership is valid now. Cheap: it is asked before each answer of a master.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        Instant::now() < self.valid_until()
+        boot_time::now() < self.valid_until()
     }
 
     /// Makes the lease last from now, and says until when the leadership is valid. A lease that is over is taken up again
@@ -148,7 +148,7 @@ impl Leadership {
     pub fn renew(&self) -> Result<Instant, CoordinatorError> {
         let Some(terms) = self.shared.terms else { return Ok(self.valid_until()) };
         self.refuse_if_over()?;
-        let asked_at = Instant::now();
+        let asked_at = boot_time::now();
         match self.is_valid() {
             true => self.noticing(self.shared.tenure.renew())?,
             false => self.resume()?,
@@ -190,7 +190,7 @@ impl Leadership {
             if self.shared.is_over.load(Ordering::Acquire) {
                 return Ended::Deposed;
             }
-            if Instant::now() >= self.lasts_until() {
+            if boot_time::now() >= self.lasts_until() {
                 return Ended::Expired;
             }
             match (std::mem::replace(&mut is_suspended, !self.is_valid()), is_suspended) {
@@ -212,9 +212,9 @@ impl Leadership {
             (Some(terms), _) => terms.ttl / 20,
         };
         let end = if self.is_valid() { self.valid_until() } else { self.lasts_until() };
-        let until = (Instant::now() + pause).min(end);
+        let until = (boot_time::now() + pause).min(end);
         loop {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(boot_time::now());
             if left.is_zero() || stop.load(Ordering::Acquire) {
                 return;
             }
@@ -380,7 +380,7 @@ mod tests {
         let tenure = Box::new(Slow { takes: Duration::from_millis(takes_ms), answer });
         let record = Record::empty().succeed(Epoch(7));
         let terms = Terms { ttl: TTL, suspension: Duration::ZERO, are_waited_for: true };
-        Leadership::begin(Won { tenure, record, asked_at: Instant::now() }, Some(terms))
+        Leadership::begin(Won { tenure, record, asked_at: boot_time::now() }, Some(terms))
     }
 
     fn deposed() -> CoordinatorError {
@@ -391,9 +391,9 @@ mod tests {
     fn a_lease_counts_from_before_it_was_asked_for() {
         const ANSWER_MS: u64 = 50;
         let leadership = leadership(ANSWER_MS, Ok(()));
-        let asked_at = Instant::now();
+        let asked_at = boot_time::now();
         let until = leadership.renew().expect("it is renewed");
-        let latest = Instant::now() - Duration::from_millis(ANSWER_MS) + TTL / 10 * 9;
+        let latest = boot_time::now() - Duration::from_millis(ANSWER_MS) + TTL / 10 * 9;
         assert!((asked_at + TTL / 10 * 9..=latest).contains(&until));
     }
 

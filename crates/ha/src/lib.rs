@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+pub mod boot_time;
 mod coordinator;
 mod durable;
 mod error;

@@ -7,7 +7,7 @@ use mooncake_types::Epoch;
 
 use crate::backend::{Backend, Claim, Claimed, Tenure, Won};
 use crate::seat::Seat;
-use crate::{CoordinatorError, LeaderView, Options, Record};
+use crate::{CoordinatorError, LeaderView, Options, Record, boot_time};
 
 const PLACE: &str = "memory";
 
@@ -69,7 +69,7 @@ impl MemoryStore {
 
     /// Writes any bytes where the leader's name is kept.
     pub fn spoil_leader(&self, cluster_id: &str, bytes: &[u8]) {
-        let until = Instant::now() + Duration::from_secs(3600);
+        let until = boot_time::now() + Duration::from_secs(3600);
         self.lock().place(cluster_id).seat = Some((bytes.to_vec(), until));
     }
 
@@ -102,7 +102,7 @@ impl Places {
 impl Place {
     /// The seat, unless its lease is over.
     fn seat(&mut self) -> Result<Option<Seat>, CoordinatorError> {
-        self.seat.take_if(|(_, until)| *until <= Instant::now());
+        self.seat.take_if(|(_, until)| *until <= boot_time::now());
         let seat = self.seat.as_ref().map(|(text, _)| Seat::decode(text)).transpose();
         seat.map_err(|reason| CoordinatorError::corrupt(PLACE, reason))
     }
@@ -129,7 +129,7 @@ impl Shelf {
         let cluster_id = &self.options.cluster_id;
         let record = place.record(cluster_id)?.succeed(claim.now);
         let seat = claim.seat(record.epoch());
-        let asked_at = Instant::now();
+        let asked_at = boot_time::now();
         place.seat = Some((seat.encode().into_bytes(), asked_at + self.options.ttl));
         place.record = Some(record.encode(cluster_id).into_bytes());
         let held = Held { store: self.store.clone(), options: self.options.clone(), seat };
@@ -189,7 +189,7 @@ impl Held {
 
 impl Tenure for Held {
     fn renew(&self) -> Result<(), CoordinatorError> {
-        let until = Instant::now() + self.options.ttl;
+        let until = boot_time::now() + self.options.ttl;
         self.with(|place| place.seat = Some((self.seat.encode().into_bytes(), until)))
     }
 
@@ -201,7 +201,7 @@ impl Tenure for Held {
         if is_taken || place.record(&self.options.cluster_id)?.epoch() != acknowledged {
             return Err(self.deposed_by(found.as_ref()));
         }
-        let until = Instant::now() + self.options.ttl;
+        let until = boot_time::now() + self.options.ttl;
         place.seat = Some((self.seat.encode().into_bytes(), until));
         Ok(())
     }

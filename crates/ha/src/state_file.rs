@@ -1,13 +1,12 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use mooncake_types::Epoch;
 
 use crate::backend::{Tenure, Won};
 use crate::coordinator::epoch_of_now;
-use crate::{CoordinatorError, Leadership, Record, StateFileError, durable, options};
+use crate::{CoordinatorError, Leadership, Record, StateFileError, boot_time, durable, options};
 
 /// Largest file that is read or written, in bytes: all segments that a master serves.
 const MAX_FILE_BYTES: usize = 8 << 20;
@@ -36,7 +35,7 @@ impl StateFile {
         let file = Self::lock(path, cluster_id)?;
         let record = file.read()?.succeed(epoch_of_now());
         file.replace(&record).map_err(|error| file.unusable(error))?;
-        let won = Won { tenure: Box::new(file), record, asked_at: Instant::now() };
+        let won = Won { tenure: Box::new(file), record, asked_at: boot_time::now() };
         Ok(Leadership::begin(won, None))
     }
 
@@ -147,6 +146,6 @@ impl Leadership {
     pub fn unrecorded() -> Self {
         let record = Record::empty().succeed(epoch_of_now());
         debug_assert!(record.epoch() > Epoch(0));
-        Self::begin(Won { tenure: Box::new(NoFile), record, asked_at: Instant::now() }, None)
+        Self::begin(Won { tenure: Box::new(NoFile), record, asked_at: boot_time::now() }, None)
     }
 }

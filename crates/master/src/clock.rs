@@ -1,11 +1,12 @@
 use std::time::{Duration, Instant};
 
+use mooncake_ha::boot_time;
 use mooncake_types::Tick;
 
 /// At this tick the master starts, a day after zero: what is reckoned back from the first moments has a tick too.
 const FIRST: Tick = Tick(24 * 3600 * 1000);
 
-/// The master's monotonic clock.
+/// The master's clock: it counts time for which the machine was suspended ([`boot_time`]), as do the instants that it is given.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: Instant,
@@ -13,7 +14,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn start() -> Clock {
-        Clock { start: Instant::now() }
+        Clock { start: boot_time::now() }
     }
 
     /// The tick that `instant` lies in.

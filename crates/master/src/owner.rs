@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use mooncake_ha::Change;
+use mooncake_ha::{Change, boot_time};
 use mooncake_meta::{Meta, Notice, Remnant, RemnantCursor};
 use mooncake_types::{
     ClientId, DrainId, DrainOrder, Epoch, ErrorCode, MountSegment, Reply, Request, Scan, Tick,
@@ -72,12 +72,12 @@ impl Owner {
 
     /// Whether this master leads at this moment.
     pub(crate) fn leads(&self) -> bool {
-        self.tenure.holds(Instant::now())
+        self.tenure.holds(boot_time::now())
     }
 
     /// What this master may do at this moment.
     pub(crate) fn hold(&self) -> Hold {
-        self.tenure.hold(Instant::now())
+        self.tenure.hold(boot_time::now())
     }
 
     /// How much is done of what is asked: a new leader first hears from the nodes.
@@ -91,7 +91,7 @@ impl Owner {
 
     /// Answers one request and measures how long that took.
     pub(crate) fn handle(&mut self, from: ClientId, request: &Request<'_>) -> Reply {
-        let begun = Instant::now();
+        let begun = boot_time::now();
         self.handle_at((begun, self.tenure.holds(begun)), from, request)
     }
 
@@ -118,7 +118,8 @@ impl Owner {
             true => self.meta.handle(now, from, request),
             false => self.meta.handle_suspended(now, from, request),
         };
-        self.metrics.record(request, &reply, begun.elapsed());
+        let took = boot_time::now().saturating_duration_since(begun);
+        self.metrics.record(request, &reply, took);
         self.reads.record(from, request, &reply);
         reply
     }
@@ -138,7 +139,7 @@ impl Owner {
         from: ClientId,
         request: &Request<'_>,
     ) -> Result<Reply, Deposed> {
-        let begun = Instant::now();
+        let begun = boot_time::now();
         let hold = self.tenure.hold(begun);
         if hold == Hold::Over || hold == Hold::Suspended && self.is_overtaken(request) {
             return Err(Deposed);
@@ -174,7 +175,7 @@ impl Owner {
 
     /// These changes are durable.
     pub(crate) fn handle_recorded(&mut self, changes: &[Change]) {
-        let now = self.clock.tick(Instant::now());
+        let now = self.clock.tick(boot_time::now());
         for effect in changes.iter().filter_map(|&change| effect(change)) {
             self.meta.handle_recorded(now, effect);
         }
@@ -191,13 +192,13 @@ impl Owner {
     /// A connection of a client has ended. If its last ping came over it, nobody can read there until it pings again.
     pub(crate) fn disconnect(&mut self, connection: ConnectionId, client: ClientId) {
         if self.pings.end(client, connection) {
-            self.meta.handle_disconnect(self.clock.tick(Instant::now()), client);
+            self.meta.handle_disconnect(self.clock.tick(boot_time::now()), client);
         }
     }
 
     /// Does what is due.
     pub(crate) fn handle_timeout(&mut self) {
-        let now = self.clock.tick(Instant::now());
+        let now = self.clock.tick(boot_time::now());
         self.meta.handle_timeout(now);
         self.drain_log.note(now, &mut self.meta);
         let expired = self.meta.take_expired_segments();
@@ -222,13 +223,13 @@ impl Owner {
     /// See [`Meta::start_drain`].
     pub(crate) fn start_drain(&mut self, order: &DrainOrder) -> Result<DrainId, ErrorCode> {
         self.refuse_if_suspended()?;
-        self.meta.start_drain(self.clock.tick(Instant::now()), order)
+        self.meta.start_drain(self.clock.tick(boot_time::now()), order)
     }
 
     /// See [`Meta::cancel_drain`].
     pub(crate) fn cancel_drain(&mut self, id: DrainId) -> Result<(), ErrorCode> {
         self.refuse_if_suspended()?;
-        let now = self.clock.tick(Instant::now());
+        let now = self.clock.tick(boot_time::now());
         let canceled = self.meta.cancel_drain(now, id);
         self.drain_log.note(now, &mut self.meta);
         canceled

@@ -5,9 +5,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use mooncake_ha::Change;
+use mooncake_ha::{Change, boot_time};
 use mooncake_meta::{Meta, Shadow};
 use mooncake_types::{ErrorCode, SegmentId, Tick};
 use mooncake_wire::Refusal;
@@ -59,7 +59,7 @@ impl Reign {
         let (recorded, durable) = mpsc::unbounded_channel();
         let recorder = Recorder::start(term, recorded)?;
         let clock = Clock::start();
-        let mut meta = meta(&config, term, clock.tick(Instant::now()));
+        let mut meta = meta(&config, term, clock.tick(boot_time::now()));
         meta.remember(followed);
         let lateness = recorder.lateness();
         let owner = Owner::new(meta, (term, lateness.clone()), clock, cleanup);

@@ -1,10 +1,11 @@
 //! The task that calls the state machine when something is due.
 
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use mooncake_ha::boot_time;
 use tokio::task::yield_now;
-use tokio::time::{sleep, sleep_until};
+use tokio::time::sleep;
 
 use crate::leadership::Hold;
 use crate::shell::Shell;
@@ -20,7 +21,7 @@ pub(crate) async fn run(shell: Rc<Shell>) {
         shell.armed.set(due);
         match due {
             None => shell.earlier.notified().await,
-            Some(tick) if clock.tick(Instant::now()) >= tick => {
+            Some(tick) if clock.tick(boot_time::now()) >= tick => {
                 let hold = shell.owner.borrow().hold();
                 match hold {
                     Hold::Sure => {}
@@ -38,7 +39,7 @@ pub(crate) async fn run(shell: Rc<Shell>) {
                 yield_now().await;
             }
             Some(tick) => tokio::select! {
-                () = sleep_until(clock.instant(tick).into()) => {}
+                () = sleep(clock.instant(tick).saturating_duration_since(boot_time::now())) => {}
                 () = shell.earlier.notified() => {}
             },
         }

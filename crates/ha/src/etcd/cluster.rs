@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::de::IgnoredAny;
 use serde_json::json;
@@ -9,7 +9,7 @@ use super::message::{GrantAnswer, KeyValue, TxnAnswer, created_at, read, write, 
 use super::tenure::{Revisions, Tenancy};
 use crate::backend::{Backend, Claim, Claimed, Won};
 use crate::seat::Seat;
-use crate::{CoordinatorError, LeaderView, Options, Record};
+use crate::{CoordinatorError, LeaderView, Options, Record, boot_time};
 
 /// Largest record that is written, in bytes. A member takes requests of 1.5 MiB unless it is told otherwise.
 pub(super) const MAX_RECORD_BYTES: usize = 1 << 20;
@@ -179,7 +179,7 @@ impl Backend for Cluster {
             return Ok(Claimed::Held(Some(seat.view())));
         }
         self.keys.decode_record(found.record.as_ref())?;
-        let asked_at = Instant::now();
+        let asked_at = boot_time::now();
         let lease = self.keys.grant_lease()?.id;
         let taken = self.take(claim, &found, lease);
         match taken {

@@ -9,7 +9,7 @@ use mooncake_types::Epoch;
 use super::claim_file::{self, ClaimFile, Sight};
 use super::tenure::FileTenure;
 use crate::backend::{Backend, Claim, Claimed, Tenure, Won};
-use crate::{CoordinatorError, LeaderView, Options, Record, durable};
+use crate::{CoordinatorError, LeaderView, Options, Record, boot_time, durable};
 
 /// Largest record that is read or written, in bytes: all segments that a master serves.
 pub(super) const MAX_RECORD_BYTES: usize = 8 << 20;
@@ -200,7 +200,7 @@ impl Folder {
         }
         let record = previous.under(Epoch(epoch));
         self.write_record(epoch, &record)?;
-        let asked_at = Instant::now();
+        let asked_at = boot_time::now();
         match tenure.renew() {
             Ok(()) => {}
             Err(CoordinatorError::Deposed { .. }) => return Ok(Claimed::Held(None)),

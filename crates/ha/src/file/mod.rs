@@ -33,6 +33,7 @@ mod tests {
     use super::tenure::FileTenure;
     use super::*;
     use crate::backend::{Backend, Claim, Claimed, Won};
+    use crate::boot_time;
     use crate::leadership::Terms;
     use crate::{CoordinatorError, Leadership, Options};
 
@@ -44,7 +45,7 @@ mod tests {
 
     /// Notes what a leader was just told, and that no other believes that it leads.
     fn believe(beliefs: &Beliefs, leadership: &Leadership) {
-        let now = Instant::now();
+        let now = boot_time::now();
         let mut beliefs = beliefs.lock().expect("no panic");
         beliefs.insert(leadership.epoch(), leadership.valid_until());
         let leaders: Vec<&Epoch> =
@@ -134,7 +135,7 @@ mod tests {
                 won(folder.take(made_blindly(&folder, epoch))),
                 Some(lasting(TTL)),
             );
-            assert!(Instant::now() >= first.valid_until(), "both lead, {above} apart");
+            assert!(boot_time::now() >= first.valid_until(), "both lead, {above} apart");
             assert_eq!(second.epoch(), Epoch(epoch));
             assert!(matches!(first.renew(), Err(CoordinatorError::Deposed { .. })));
         }

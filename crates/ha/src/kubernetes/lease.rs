@@ -6,7 +6,7 @@ use super::api::{Api, Stored};
 use super::object::Object;
 use super::tenure::Tenancy;
 use crate::backend::{Backend, Claim, Claimed, Won};
-use crate::{AddressError, CoordinatorError, LeaderView, Options, Record};
+use crate::{AddressError, CoordinatorError, LeaderView, Options, Record, boot_time};
 
 /// Largest record that is written, in bytes: the API server takes 256 KiB of annotations.
 pub(super) const MAX_RECORD_BYTES: usize = 240 << 10;
@@ -64,7 +64,7 @@ impl Lease {
 
     /// Whether the lease is over: the object has been as it is for as long as the lease lasts.
     fn is_over(&self, object: &Object) -> bool {
-        let now = Instant::now();
+        let now = boot_time::now();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         match &*seen {
             Some((version, since)) if version == object.version() => {
@@ -92,7 +92,7 @@ impl Lease {
         let seat = claim.seat(record.epoch());
         object.set_seat(&seat, self.options.ttl_seconds());
         object.set_record(&self.place.encode_record(&record)?);
-        let asked_at = Instant::now();
+        let asked_at = boot_time::now();
         let stored = if is_new { api.create(&object) } else { api.replace(&object) };
         let now = match stored {
             Ok(Stored::Done(object)) => Some(object),

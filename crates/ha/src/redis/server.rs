@@ -10,7 +10,7 @@ use super::tenure::Tenancy;
 use crate::backend::{Backend, Claim, Claimed, Won};
 use crate::location::RedisServer;
 use crate::seat::Seat;
-use crate::{CoordinatorError, LeaderView, Options, Record};
+use crate::{CoordinatorError, LeaderView, Options, Record, boot_time};
 
 /// Largest record that is written, in bytes.
 pub(super) const MAX_RECORD_BYTES: usize = 2 << 20;
@@ -217,7 +217,7 @@ impl Backend for Server {
         let text = self.keys.encode_record(&record)?;
         let seat = claim.seat(record.epoch());
         let ttl_ms = self.options.ttl.as_millis().to_string();
-        let asked_at = Instant::now();
+        let asked_at = boot_time::now();
         let arguments = [&*stamp, &seat.encode(), &ttl_ms, &text];
         let answer = self.keys.run(script::TAKE, &arguments)?;
         // Also if it was done by an attempt whose answer was lost.

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use mooncake_ha::{Change, CoordinatorError};
+use mooncake_ha::{Change, CoordinatorError, boot_time};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tracing::{error, info, warn};
@@ -237,7 +237,7 @@ impl Writer {
     fn apply(&self, changes: &[Change]) -> Result<(), CoordinatorError> {
         // Nothing is tried then of which it would not be known whether it was done: look-ups are only answered while the
         // record is known.
-        if self.term.tenure.hold(Instant::now()) == Hold::Suspended {
+        if self.term.tenure.hold(boot_time::now()) == Hold::Suspended {
             let (place, reason) = ("the coordinator", "the lease is over");
             return Err(CoordinatorError::Unavailable {
                 place: place.into(),
@@ -414,7 +414,7 @@ mod tests {
             assert_eq!(recorder.record(vec![join(1)]).await, Err(NotRecorded::Late));
             term.tenure.over().await;
         });
-        assert!(!term.tenure.holds(Instant::now()));
+        assert!(!term.tenure.holds(boot_time::now()));
     }
 
     /// It was tried for ever, and nothing that came after it was written.

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use mooncake_ha::Leadership;
+use mooncake_ha::{Leadership, boot_time};
 use tokio::sync::watch;
-use tokio::time::sleep_until;
+use tokio::time::sleep;
 
 /// Until when this master may act as the leader. The thread that keeps the leadership moves it on; the owner looks at
 /// it between reading a request and acting on it.
@@ -60,11 +60,12 @@ impl Tenure {
         let mut ended = self.ended.subscribe();
         loop {
             let until = self.leadership.lasts_until();
-            if until <= Instant::now() {
+            let left = until.saturating_duration_since(boot_time::now());
+            if left.is_zero() {
                 return;
             }
             tokio::select! {
-                () = sleep_until(until.into()) => {}
+                () = sleep(left) => {}
                 // The sender lives as long as this.
                 _ = ended.wait_for(|ended| *ended) => return,
             }

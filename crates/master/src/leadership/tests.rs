@@ -1,6 +1,6 @@
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use mooncake_ha::{Coordinator, MemoryStore, Options};
+use mooncake_ha::{Coordinator, MemoryStore, Options, boot_time};
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
@@ -20,7 +20,7 @@ fn patient_seat(store: &MemoryStore, address: &str, suspension: Duration) -> Sea
 }
 
 async fn until_hold(term: &Term, hold: Hold) {
-    while term.tenure.hold(Instant::now()) != hold {
+    while term.tenure.hold(boot_time::now()) != hold {
         sleep(Duration::from_millis(2)).await;
     }
 }
@@ -106,10 +106,10 @@ fn a_leader_that_was_followed_while_it_waited_leads_no_more() {
         let mut other = patient_seat(&store.another_way(), "b:2", LONG);
         let later = other.term().await;
         assert!(later.leadership.epoch() > term.leadership.epoch());
-        assert_eq!(term.tenure.hold(Instant::now()), Hold::Suspended, "it cannot know yet");
+        assert_eq!(term.tenure.hold(boot_time::now()), Hold::Suspended, "it cannot know yet");
         store.set_reachable(true);
         term.tenure.over().await;
-        assert_eq!(term.tenure.hold(Instant::now()), Hold::Over);
+        assert_eq!(term.tenure.hold(boot_time::now()), Hold::Over);
         other.leave(&later);
         seat.leave(&term);
         other.close();
@@ -126,7 +126,7 @@ fn a_leader_waits_only_so_long_for_the_coordinator() {
         store.set_reachable(false);
         until_hold(&term, Hold::Suspended).await;
         term.tenure.over().await;
-        assert_eq!(term.tenure.hold(Instant::now()), Hold::Over);
+        assert_eq!(term.tenure.hold(boot_time::now()), Hold::Over);
         seat.leave(&term);
     });
     seat.close();
