@@ -61,7 +61,7 @@ pub use other_process::copy_from_process;
 pub use peer::{Peer, own_uid, peer_of};
 pub use poll::{Interest, await_hang_up, poll_sockets};
 pub use private::Private;
-pub use processors::{running_threads, spawn_unpinned};
+pub use processors::{online_processors, own_processor_time, running_threads, spawn_unpinned};
 pub use region::{MapError, OutOfBounds, Region};
 pub use resolver::Resolver;
 pub use slice::RawSlice;

@@ -1,6 +1,7 @@
 use std::mem::zeroed;
 use std::sync::OnceLock;
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 use std::{fs, io};
 
 use crate::numa;
@@ -31,15 +32,29 @@ pub fn running_threads() -> Option<usize> {
     text.split_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
 }
 
+/// How many processors the machine has that run threads; unknown where the system does not say.
+#[must_use]
+pub fn online_processors() -> Option<usize> {
+    // SAFETY: only asks for a number.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).ok()
+}
+
+/// How long the calling thread has run, and how long it has waited for a processor: behind others, or because its container had
+/// used up its share. Unknown where the system does not say.
+#[must_use]
+pub fn own_processor_time() -> Option<(Duration, Duration)> {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let mut times = text.split_whitespace().map(|ns| ns.parse().map(Duration::from_nanos));
+    Some((times.next()?.ok()?, times.next()?.ok()?))
+}
+
 /// How many threads could be of use beside the calling one: on processors on which nobody runs now, among those that threads of
 /// this process may use; none where the system does not say.
 pub(crate) fn idle_processors() -> usize {
     static ALLOWED: OnceLock<usize> = OnceLock::new();
     let allowed = *ALLOWED.get_or_init(|| of_all_threads().map_or(1, |all| members(&all).count()));
-    // SAFETY: only asks for a number.
-    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     let idle = running_threads()
-        .and_then(|running| usize::try_from(online).ok()?.checked_sub(running))
+        .and_then(|running| online_processors()?.checked_sub(running))
         .unwrap_or(0);
     // A thread that is pinned may share its processor with one that spins while the next one is idle.
     let is_pinned = of_thread(0).is_ok_and(|own| members(&own).count() < allowed);
