@@ -1,6 +1,6 @@
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -262,7 +262,10 @@ impl Heartbeat {
         });
         let of_thread = Arc::clone(&shared);
         let thread = Builder::new().name("mooncake-heartbeat".to_owned());
-        let thread = spawn_unpinned(thread, move || of_thread.run(bond, &tasks))?;
+        let thread = spawn_unpinned(thread, move || {
+            let _notice = EndNotice(&of_thread);
+            of_thread.run(bond, &tasks);
+        })?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
@@ -284,7 +287,7 @@ impl Heartbeat {
         self.shared.wake.notify_all();
         let waiting = |state: &mut State| !state.stopping && !state.changes.is_empty();
         let waited = self.shared.changed.wait_timeout_while(state, CHANGE_PATIENCE, waiting);
-        let (state, waited) = waited.expect("no holder of the heartbeat's state panicked");
+        let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         !state.stopping && !waited.timed_out()
     }
 
@@ -386,7 +389,20 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no holder of the heartbeat's state panicked")
+        // Only the thread itself may panic with it, and then nothing is done with it any more.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Says that nothing is pinged any more when the thread ends, also if it panics: nobody is to wait for it, and the store is
+/// not well.
+struct EndNotice<'s>(&'s Shared);
+
+impl Drop for EndNotice<'_> {
+    fn drop(&mut self) {
+        self.0.lock().stopping = true;
+        self.0.well.store(false, Ordering::Relaxed);
+        self.0.changed.notify_all();
     }
 }
 
@@ -410,5 +426,37 @@ fn log_change(turn: &Turn, was_well: bool, well: bool) {
 fn log_mount_refusal(membership: &Membership) {
     if let Some((segment, code)) = membership.mount_refusal() {
         tracing::warn!(segment = segment.name, %code, "the master refused a segment");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heartbeat_that_panics_is_not_well_and_nobody_waits_for_it() {
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            wake: Condvar::new(),
+            changed: Condvar::new(),
+            well: Arc::new(AtomicBool::new(true)),
+        });
+        let of_thread = Arc::clone(&shared);
+        let (begin, begun) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let _notice = EndNotice(&of_thread);
+            let _state = of_thread.lock();
+            let _ = begun.recv();
+            panic!("an invariant does not hold");
+        });
+        let heartbeat = Heartbeat { shared, thread: Mutex::new(Some(thread)) };
+        assert!(heartbeat.is_well());
+        begin.send(()).expect("it waits");
+        let started = Instant::now();
+        assert!(!heartbeat.change(vec![Change::TakeBack(SegmentId(1))]), "it was not made");
+        assert!(started.elapsed() < CHANGE_PATIENCE / 2, "{:?}", started.elapsed());
+        assert!(!heartbeat.is_well());
+        heartbeat.report(&[SegmentId(1)]);
+        heartbeat.stop();
     }
 }

@@ -10,6 +10,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use mooncake_http::{Limits, Server, listen, prometheus};
+use mooncake_memory::{BrokenThread, broken_thread};
 
 use crate::OpenError;
 use crate::config::HttpAddress;
@@ -88,13 +89,37 @@ fn router(state: State) -> Router {
 async fn health(Extract(state): Extract<State>) -> impl IntoResponse {
     let condition = &state.condition;
     let well = condition.well.get().filter(|_| !condition.leaving.load(Ordering::Relaxed));
-    let (status, word, code) = match well.map(|well| well.load(Ordering::Relaxed)) {
-        Some(true) => (StatusCode::OK, "healthy", 0),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "not_initialized", 1),
-        Some(false) => (StatusCode::SERVICE_UNAVAILABLE, "master_unreachable", 2),
-    };
-    let body = format!(r#"{{"status":"{word}","code":{code}}}"#);
+    let well = well.map(|well| well.load(Ordering::Relaxed));
+    let (status, body) = answer(well, broken_thread());
     (status, [(CONTENT_TYPE, "application/json")], body)
+}
+
+/// What `/health` says of a store whose master answers, or not, or that is not open, in a process with a thread that
+/// panicked, or none.
+fn answer(well: Option<bool>, broken: Option<&BrokenThread>) -> (StatusCode, String) {
+    let unwell = StatusCode::SERVICE_UNAVAILABLE;
+    if let Some(BrokenThread { thread, reason }) = broken {
+        let reason = plain(&format!("the thread {thread} panicked: {reason}"));
+        return (unwell, format!(r#"{{"status":"broken","code":3,"reason":"{reason}"}}"#));
+    }
+    let (status, word, code) = match well {
+        Some(true) => (StatusCode::OK, "healthy", 0),
+        None => (unwell, "not_initialized", 1),
+        Some(false) => (unwell, "master_unreachable", 2),
+    };
+    (status, format!(r#"{{"status":"{word}","code":{code}}}"#))
+}
+
+/// A text that can stand in JSON as it is, and is not long.
+fn plain(text: &str) -> String {
+    const LONGEST: usize = 500;
+    let plain = |char: char| match char {
+        '"' => '\'',
+        '\\' => '/',
+        char if char.is_control() => ' ',
+        char => char,
+    };
+    text.chars().take(LONGEST).map(plain).collect()
 }
 
 /// `GET /metrics`.
@@ -110,4 +135,32 @@ async fn metrics(Extract(state): Extract<State>) -> Response {
 /// `GET /metrics/summary`.
 async fn summary(Extract(state): Extract<State>) -> String {
     state.metrics.summary()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_with_a_thread_that_panicked_is_unwell_and_says_why() {
+        let (thread, reason) = ("mooncake-heartbeat".to_owned(), "\"a\" != \\b\n".to_owned());
+        let broken = BrokenThread { thread, reason };
+        let unwell = StatusCode::SERVICE_UNAVAILABLE;
+        for (well, broken, expected) in [
+            (Some(true), None, (StatusCode::OK, r#"{"status":"healthy","code":0}"#)),
+            (None, None, (unwell, r#"{"status":"not_initialized","code":1}"#)),
+            (Some(false), None, (unwell, r#"{"status":"master_unreachable","code":2}"#)),
+            (
+                Some(true),
+                Some(&broken),
+                (
+                    unwell,
+                    r#"{"status":"broken","code":3,"reason":"the thread mooncake-heartbeat panicked: 'a' != /b "}"#,
+                ),
+            ),
+        ] {
+            let (status, body) = answer(well, broken);
+            assert_eq!((status, &*body), expected);
+        }
+    }
 }

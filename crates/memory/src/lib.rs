@@ -12,6 +12,7 @@
 //! [`SendBatch`], [`RecvBatch`] and [`Watch`] for sockets, which are [`Private`] to their process.
 
 mod batch;
+mod broken_thread;
 mod buffer;
 mod caller_copy;
 mod checked_copy;
@@ -43,6 +44,7 @@ mod view_fork;
 mod watch;
 
 pub use batch::{MAX_BATCH_SLICES, RecvBatch, SendBatch, Wait};
+pub use broken_thread::{BrokenThread, broken_thread};
 pub use buffer::Buffer;
 pub use caller_copy::{copy_from_caller, copy_to_caller};
 pub use checked_copy::{append_checked, copy_checked};

@@ -4,6 +4,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use std::{fs, io};
 
+use crate::broken_thread::witness;
 use crate::numa;
 
 /// Starts a thread that serves the process as a whole: one that answers other processes, or keeps something up for them.
@@ -13,6 +14,8 @@ use crate::numa;
 /// processor each. Behind such a thread, which spins while it waits for work, a thread of ours would be kept from running
 /// for as long as the other spins, while the next processor is idle.
 ///
+/// If it panics, [`crate::broken_thread`] says so from then on.
+///
 /// # Errors
 /// The system has no thread.
 pub fn spawn_unpinned<T: Send + 'static>(
@@ -21,7 +24,7 @@ pub fn spawn_unpinned<T: Send + 'static>(
 ) -> io::Result<JoinHandle<T>> {
     thread.spawn(move || {
         unpin();
-        work()
+        witness(work)
     })
 }
 

@@ -147,12 +147,14 @@ impl MooncakeDistributedStore {
         self.store().map(|store| store.hostname().to_owned()).unwrap_or_default()
     }
 
-    /// 0 if all is well, 1 if the store is not set up, 2 if the master did not answer the last ping.
+    /// 0 if all is well, 1 if the store is not set up, 2 if the master did not answer the last ping, 3 if a thread of the
+    /// store panicked: the process should be replaced.
     fn health_check(&self, py: Python<'_>) -> i32 {
         let Some(store) = self.store() else { return 1 };
         match py.detach(|| store.health()) {
             Health::Ok => 0,
             Health::MasterUnreachable => 2,
+            Health::Broken => 3,
         }
     }
 }

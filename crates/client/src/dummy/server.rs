@@ -171,7 +171,7 @@ fn serve(shared: &Arc<Shared>, stream: UnixStream) -> Option<JoinHandle<()>> {
         let line = Line::open(&shared.lines, stream)?;
         let name = "mooncake-dummy".to_owned();
         let of_line = Arc::clone(&shared);
-        Builder::new().name(name).spawn(move || connection::serve(&of_line, &line))
+        spawn_unpinned(Builder::new().name(name), move || connection::serve(&of_line, &line))
     });
     started.inspect_err(|error| tracing::warn!(%error, "a dummy client cannot be served")).ok()
 }

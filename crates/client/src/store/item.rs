@@ -36,4 +36,6 @@ pub enum Health {
     Ok,
     /// The last ping failed, or the store is closed.
     MasterUnreachable,
+    /// A thread of this process panicked ([`mooncake_memory::broken_thread`]): the process should be replaced.
+    Broken,
 }

@@ -129,10 +129,11 @@ impl Store {
         Some(self.session()?.http.as_ref()?.server().address())
     }
 
-    /// Whether the master answers.
+    /// Whether the master answers, and no thread of this process has panicked.
     #[must_use]
     pub fn health(&self) -> Health {
         match self.session() {
+            Some(_) if mooncake_memory::broken_thread().is_some() => Health::Broken,
             Some(session) if session.heartbeat.is_well() => Health::Ok,
             _ => Health::MasterUnreachable,
         }
