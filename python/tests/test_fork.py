@@ -54,6 +54,41 @@ def test_a_forked_child_cannot_disturb_its_parent(cluster: Cluster) -> None:
     assert run.returncode == 0, run.stderr
 
 
+# A process that forks while another of its threads registers buffers all the time.
+REGISTERS = """
+import mmap, ctypes, os, sys, threading
+from mooncake.store import MooncakeDistributedStore
+
+store = MooncakeDistributedStore()
+assert store.setup("localhost", "P2PHANDSHAKE", 0, 1 << 20, "tcp", "", sys.argv[1]) == 0
+memory = mmap.mmap(-1, 4096)
+address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+stop = threading.Event()
+
+def register():
+    while not stop.is_set():
+        assert store.register_buffer(address, 4096) == 0
+        assert store.unregister_buffer(address) == 0
+
+threads = [threading.Thread(target=register, daemon=True)]
+[thread.start() for thread in threads]
+for _ in range(50):
+    child = os.fork()
+    if child == 0:
+        refused = store.register_buffer(address, 4096) < 0 and store.unregister_buffer(address) < 0
+        os._exit(0 if refused else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "the child was let"
+stop.set()
+[thread.join() for thread in threads]
+"""
+
+
+def test_a_child_does_not_hang_where_a_thread_of_its_parent_was_registering(cluster: Cluster) -> None:
+    command = [sys.executable, "-c", textwrap.dedent(REGISTERS), cluster.master_address]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+
+
 # A process that is killed, and leaves a child that does nothing.
 KILLED = """
 import os, signal, sys, time

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Iterator
+
 import pytest
 from cluster import MIB, Memory, content
 from mooncake.store import MooncakeDistributedStore
@@ -133,6 +136,39 @@ def test_registration(store: Store) -> None:
     assert store.register_buffer((1 << 64) - 1, 10) == -600
     assert store.unregister_buffer(first + 1) == -600
     assert [store.unregister_buffer(at) for at in (first, first, second)] == [0, -600, 0]
+
+
+def unreadable() -> Iterator[tuple[str, int]]:
+    """Addresses that are no host memory: one that nothing is mapped at, and one that is reserved, as a GPU's are."""
+    yield "unmapped", 4096
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    nothing, private_anonymous = 0, 0x22
+    address = libc.mmap(None, ctypes.c_size_t(1 << 20), nothing, private_anonymous, -1, ctypes.c_long(0))
+    assert address not in (None, ctypes.c_void_p(-1).value)
+    yield "reserved", address
+    libc.munmap(ctypes.c_void_p(address), ctypes.c_size_t(1 << 20))
+
+
+def test_a_pointer_that_is_not_host_memory_is_refused(store: Store, memory: Memory) -> None:
+    assert store.put("here", b"value") == 0
+    for what, address in unreadable():
+        assert store.register_buffer(address, 4096) == -600, what
+        assert store.unregister_buffer(address) == -600, what
+        assert store.put_from("k", address, 4096) == -600, what
+        assert store.batch_put_from(["k", "good"], [address, memory.address], [64, 64]) == [-600, 0], what
+        assert store.batch_put_from_multi_buffers(["k"], [[memory.address, address]], [[5, 5]]) == [-600], what
+        assert store.get_into("here", address, 4096) == -600, what
+        assert store.batch_get_into(["here", "here"], [address, memory.address], [64, 64]) == [-600, 5], what
+    assert store.batch_is_exist(["k", "good"]) == [0, 1]
+
+
+def test_a_buffer_of_which_a_part_is_not_mapped_is_not_registered(store: Store) -> None:
+    beyond = 1 << 40
+    memory = Memory(4096)
+    assert store.register_buffer(memory.address, beyond) == -600
+    assert store.register_buffer(memory.address, memory.size) == 0
+    assert store.unregister_buffer(memory.address) == 0
 
 
 def test_memory_that_was_never_registered_works_over_tcp(store: Store) -> None:

@@ -51,6 +51,7 @@ pub mod no_effect;
 pub mod node;
 mod open_error;
 pub mod ops;
+mod pointer;
 mod registry;
 mod reports;
 mod rpc;

@@ -8,6 +8,15 @@ pub(crate) struct Registry {
     ends: BTreeMap<usize, usize>,
 }
 
+/// Where memory lies that a transfer may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Checked {
+    /// In a registered buffer.
+    Registered,
+    /// It starts outside of all.
+    Unregistered,
+}
+
 impl Registry {
     /// Registers `len` bytes from `start` on.
     ///
@@ -37,14 +46,13 @@ impl Registry {
     /// # Errors
     /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, or bytes that run past the end of the registered
     /// buffer that they start in.
-    pub(crate) fn check(&self, start: usize, len: usize) -> Result<(), ErrorCode> {
+    pub(crate) fn check(&self, start: usize, len: usize) -> Result<Checked, ErrorCode> {
         let end = end_of(start, len)?;
         let around = self.ends.range(..=start).next_back();
-        match around {
-            Some((_, &taken_to)) if start < taken_to && end > taken_to => {
-                Err(ErrorCode::InvalidParams)
-            }
-            _ => Ok(()),
+        match around.filter(|&(_, &taken_to)| start < taken_to) {
+            Some((_, &taken_to)) if end > taken_to => Err(ErrorCode::InvalidParams),
+            Some(_) => Ok(Checked::Registered),
+            None => Ok(Checked::Unregistered),
         }
     }
 }
@@ -102,18 +110,20 @@ mod tests {
     fn a_transfer_stays_inside_of_the_buffer_it_starts_in() {
         let mut registry = registry();
         assert_eq!(registry.register(300, 50), Ok(()));
+        let (inside, outside) = (Ok(Checked::Registered), Ok(Checked::Unregistered));
+        let refused = Err(ErrorCode::InvalidParams);
         for (start, len, expected) in [
-            (100, 50, Ok(())),
-            (120, 30, Ok(())),
-            (149, 1, Ok(())),
-            (150, 10, Ok(())),
-            (10, 5, Ok(())),
-            (1000, 1 << 30, Ok(())),
-            (100, 51, REFUSED),
-            (149, 2, REFUSED),
-            (220, usize::MAX, REFUSED),
-            (0, 1, REFUSED),
-            (120, 0, REFUSED),
+            (100, 50, inside),
+            (120, 30, inside),
+            (149, 1, inside),
+            (150, 10, outside),
+            (10, 5, outside),
+            (1000, 1 << 30, outside),
+            (100, 51, refused),
+            (149, 2, refused),
+            (220, usize::MAX, refused),
+            (0, 1, refused),
+            (120, 0, refused),
         ] {
             assert_eq!(registry.check(start, len), expected, "{len} from {start}");
         }

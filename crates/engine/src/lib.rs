@@ -21,7 +21,6 @@ mod error;
 mod hold;
 mod host;
 mod mailbox;
-mod mapping;
 mod metadata;
 mod mover;
 mod peers;

@@ -2,11 +2,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{Buffer, RawSlice, Region};
+use mooncake_memory::{Buffer, Mappings, RawSlice, Region};
 use mooncake_transfer::Interrupt;
 
 use crate::hold::{Keeper, Released};
-use crate::mapping::Mappings;
 use crate::{RegisterError, UnregisterError};
 
 /// Most ranges that one engine has registered at a time.

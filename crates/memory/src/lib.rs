@@ -23,6 +23,7 @@ mod descriptors;
 mod foreign;
 mod helpers;
 mod host_memory;
+mod mappings;
 mod memory_limit;
 mod named;
 mod numa;
@@ -53,6 +54,7 @@ pub use descriptors::{MAX_DESCRIPTORS, recv_with_descriptors, send_with_descript
 pub use foreign::{lies_in_memory, page_bytes};
 pub use helpers::with_helpers;
 pub use host_memory::HostMemory;
+pub use mappings::{Access, Mappings, describe_address, is_readable};
 pub use memory_limit::MemoryLimit;
 pub use named::{
     MAX_ROW_BYTES, MappedWords, NamedSegment, NamedSegmentError, NamedSegmentWish, Past, Record,

@@ -47,14 +47,17 @@ impl LentBuffer {
 /// documentation of `register_buffer` and of every method with a `buffer_ptr` says.
 ///
 /// # Errors
-/// `InvalidParams` if there are none, or if they start in a registered buffer and run past its end.
+/// `InvalidParams` if there are none, if they start in a registered buffer and run past its end, or outside of all and not in
+/// host memory.
 pub(crate) fn memory_at(store: &Door, address: u64, len: u64) -> Result<RawSlice, ErrorCode> {
     let invalid = |_| ErrorCode::InvalidParams;
     let address = usize::try_from(address).map_err(invalid)?;
     let len = usize::try_from(len).map_err(invalid)?;
     store.check_registered(address, len).inspect_err(|_| {
-        let past = "are none, or run past the end of their registered buffer";
-        log::warn("memory", "registered", format_args!("{len} bytes at {address:#x} {past}"));
+        let text = format_args!(
+            "{len} bytes at {address:#x} are none, run past the end of their registered buffer, or are no host memory"
+        );
+        log::warn("memory", "registered", text);
     })?;
     // SAFETY: the Python caller promised that the range stays mapped, and writable for a read into it, until the call
     // returns; a range that contradicts what was registered was just refused. Nothing in Rust refers to the memory.

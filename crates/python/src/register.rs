@@ -13,7 +13,8 @@ impl MooncakeDistributedStore {
     /// Registers `size` bytes at `buffer_ptr` for `put_from`, `get_into` and their batch forms. They must stay mapped
     /// and writable until `unregister_buffer`.
     ///
-    /// Returns 0, or -600 if the range is empty, wraps around, or overlaps a registered one.
+    /// Returns 0, or -600 if the range is empty, wraps around, overlaps a registered one, or is not all host memory (memory
+    /// of a GPU is none).
     fn register_buffer(
         &self,
         py: Python<'_>,
@@ -28,8 +29,9 @@ impl MooncakeDistributedStore {
             _ => Err(ErrorCode::InvalidParams),
         });
         if result.is_err() {
-            let text =
-                format_args!("{size} bytes at {address:#x} are empty, wrap around or overlap");
+            let text = format_args!(
+                "{size} bytes at {address:#x} are empty, wrap around, overlap or are no host memory"
+            );
             log::warn("register_buffer", "range", text);
         }
         Ok(batch::done(result))
@@ -54,7 +56,8 @@ impl MooncakeDistributedStore {
 
     /// Whether calls take the `size` bytes at `buffer_ptr`, for calls that touch them before any other does.
     ///
-    /// Returns 0, or -600 if there are none, or if they start in a registered buffer and run past its end.
+    /// Returns 0, or -600 if there are none, if they start in a registered buffer and run past its end, or outside of all
+    /// and not in host memory.
     fn _check_registered(&self, buffer_ptr: usize, size: usize) -> i32 {
         let Some(store) = self.store_for("_check_registered") else { return INVALID_PARAMS };
         batch::done(store.check_registered(buffer_ptr, size))

@@ -8,7 +8,8 @@ use mooncake_types::{ErrorCode, limits};
 use super::link::{Bond, CallFailure, Link};
 use super::stage::Stage;
 use crate::mem_pool::MemPool;
-use crate::registry::Registry;
+use crate::pointer;
+use crate::registry::{Checked, Registry};
 use mooncake_types::host_port::split;
 
 /// What a call on a closed dummy is answered with.
@@ -194,7 +195,8 @@ impl DummyStore {
     /// # Errors
     /// As there, and the codes of all calls for memory that the host process does not take.
     pub fn register(&self, ptr: usize, len: usize) -> Result<(), ErrorCode> {
-        self.registry().register(ptr, len)?;
+        pointer::check_buffer(ptr, len)?;
+        self.registry()?.register(ptr, len)?;
         let shared = match mooncake_memory::HostMemory::of_process().find(ptr, len) {
             Some((region, _)) => self.bond().and_then(|bond| {
                 self.link.share(&bond, &region).map(|_| ()).map_err(|failure| failure.code())
@@ -203,7 +205,7 @@ impl DummyStore {
         };
         shared.inspect_err(|_| {
             // It was registered a moment ago.
-            let _ = self.registry().unregister(ptr);
+            let _ = self.registry().map(|mut registry| registry.unregister(ptr));
         })
     }
 
@@ -212,7 +214,7 @@ impl DummyStore {
     /// # Errors
     /// As there.
     pub fn unregister(&self, ptr: usize) -> Result<(), ErrorCode> {
-        self.registry().unregister(ptr)
+        self.registry()?.unregister(ptr)
     }
 
     /// As [`crate::Store::check_registered`].
@@ -220,7 +222,10 @@ impl DummyStore {
     /// # Errors
     /// As there.
     pub fn check_registered(&self, ptr: usize, len: usize) -> Result<(), ErrorCode> {
-        self.registry().check(ptr, len)
+        match self.registry()?.check(ptr, len)? {
+            Checked::Registered => Ok(()),
+            Checked::Unregistered => pointer::check_start(ptr),
+        }
     }
 
     pub(super) fn bond(&self) -> Result<Arc<Bond>, ErrorCode> {
@@ -239,8 +244,12 @@ impl DummyStore {
         Stage { pool: self.pool.as_ref(), link: &self.link, bond }
     }
 
-    fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    fn registry(&self) -> Result<MutexGuard<'_, Registry>, ErrorCode> {
+        // As in `Store`: a child must not wait for a lock that a thread of its parent held.
+        if self.is_forked() {
+            return Err(CLOSED);
+        }
+        Ok(self.registry.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn is_closed(&self) -> bool {

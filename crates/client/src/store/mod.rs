@@ -30,7 +30,8 @@ pub use mount::{AllocatedSegments, parse_segment_id};
 pub use ranged::{Fragment, Ranged};
 
 use crate::ops::{ExistOp, GetItem, ListOp, LocateOp, PutOp, RemoveOp, RemoveScanOp};
-use crate::registry::Registry;
+use crate::pointer;
+use crate::registry::{Checked, Registry};
 use crate::{ObjectBytes, ObjectLocation, OpenError, StoreConfig};
 use local_pool::LocalPool;
 use memory::{Buffers, NoMemory, Places};
@@ -320,30 +321,42 @@ impl Store {
     /// [`Store::unregister`].
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, or an overlap with a registered buffer.
+    /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, an overlap with a registered buffer, or what is not all
+    /// host memory, as a warning in the log says; [`ErrorCode::UnavailableInCurrentStatus`] in a child of the process that
+    /// opened the store.
     pub fn register(&self, ptr: usize, len: usize) -> Result<(), ErrorCode> {
-        self.registry().register(ptr, len)
+        pointer::check_buffer(ptr, len)?;
+        self.registry()?.register(ptr, len)
     }
 
     /// Forgets the buffer that was registered with this start.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidParams`] if there is none.
+    /// [`ErrorCode::InvalidParams`] if there is none; [`ErrorCode::UnavailableInCurrentStatus`] as for
+    /// [`Store::register`].
     pub fn unregister(&self, ptr: usize) -> Result<(), ErrorCode> {
-        self.registry().unregister(ptr)
+        self.registry()?.unregister(ptr)
     }
 
     /// Whether a transfer may use this memory: all of it inside of one registered buffer, or begun outside of all.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, or bytes that run past the end of the registered
-    /// buffer that they begin in.
+    /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, bytes that run past the end of the registered
+    /// buffer that they begin in, or that begin outside of all and not in host memory;
+    /// [`ErrorCode::UnavailableInCurrentStatus`] as for [`Store::register`].
     pub fn check_registered(&self, ptr: usize, len: usize) -> Result<(), ErrorCode> {
-        self.registry().check(ptr, len)
+        match self.registry()?.check(ptr, len)? {
+            Checked::Registered => Ok(()),
+            Checked::Unregistered => pointer::check_start(ptr),
+        }
     }
 
-    fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().expect("no holder of the registry panicked")
+    fn registry(&self) -> Result<MutexGuard<'_, Registry>, ErrorCode> {
+        // A thread of the parent may have held the lock when this process was made; here nobody gives it back.
+        if self.is_forked() {
+            return Err(CLOSED);
+        }
+        Ok(self.registry.lock().expect("no holder of the registry panicked"))
     }
 
     fn is_forked(&self) -> bool {

@@ -6,9 +6,11 @@ use std::ops::Range;
 
 /// What may be done with all bytes of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Access {
-    pub(crate) read: bool,
-    pub(crate) write: bool,
+pub struct Access {
+    /// They can be read.
+    pub read: bool,
+    /// They can be written.
+    pub write: bool,
 }
 
 const NONE: Access = Access { read: false, write: false };
@@ -19,23 +21,21 @@ const MAX_MAPPINGS: usize = 1 << 20;
 
 /// All memory of the process, as it was at one moment.
 #[derive(Debug)]
-pub(crate) struct Mappings {
+pub struct Mappings {
     /// In ascending order; `None` if the system does not list them.
     listed: Option<Vec<(Range<u64>, Access)>>,
 }
 
 impl Mappings {
     /// Those of this process. It costs a system call for about thirty of them.
-    pub(crate) fn read() -> Mappings {
-        let listed = File::open("/proc/self/maps").and_then(|file| listed(BufReader::new(file)));
-        let listed = listed.inspect_err(|error| {
-            tracing::debug!(%error, "the system does not list the mappings");
-        });
-        Mappings { listed: listed.ok() }
+    #[must_use]
+    pub fn read() -> Mappings {
+        Mappings { listed: lines().and_then(listed).ok() }
     }
 
     /// What may be done with all bytes from `start` to before `end`. Everything, where the system does not tell.
-    pub(crate) fn access(&self, start: u64, end: u64) -> Access {
+    #[must_use]
+    pub fn access(&self, start: u64, end: u64) -> Access {
         let Some(listed) = &self.listed else { return FULL };
         let (mut at, mut found) = (start, FULL);
         let first = listed.partition_point(|(range, _)| range.end <= start);
@@ -52,6 +52,57 @@ impl Mappings {
         }
         NONE
     }
+}
+
+/// What lies at an address, in words: the mapping with its name, or that there is none.
+#[must_use]
+pub fn describe_address(address: u64) -> String {
+    let Ok(lines) = lines() else { return "the system lists no mappings".to_owned() };
+    let lines = lines.lines().take(MAX_MAPPINGS).map_while(Result::ok);
+    describe(lines, address)
+}
+
+fn describe(mut lines: impl Iterator<Item = String>, address: u64) -> String {
+    let holds = |line: &String| parse(line).is_some_and(|(range, _)| range.contains(&address));
+    let Some(line) = lines.find(holds) else {
+        return "no mapping of this process holds it, as is so for memory of a GPU".to_owned();
+    };
+    let mut words = line.split_whitespace();
+    let flags = words.nth(1).unwrap_or_default().to_owned();
+    let name: Vec<&str> = words.skip(3).collect();
+    match name.is_empty() {
+        true => format!("it lies in a mapping without a name that allows {flags}"),
+        false => format!("it lies in a mapping of {} that allows {flags}", name.join(" ")),
+    }
+}
+
+/// Whether the processor can read the byte at an address, which need not be mapped. Costs one short system call, which is
+/// allowed everywhere.
+#[must_use]
+pub fn is_readable(address: usize) -> bool {
+    // A set of signals: what the system takes must not cross into the next page.
+    const SET_BYTES: usize = 8;
+    let set: *const u8 = std::ptr::with_exposed_provenance(address & !(SET_BYTES - 1));
+    if set.is_null() {
+        // To the system that is no set at all.
+        return false;
+    }
+    let no_such_change = -1;
+    // SAFETY: the system copies the set, with an error if it cannot, and then refuses to change anything.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            no_such_change,
+            set,
+            std::ptr::null::<u8>(),
+            SET_BYTES,
+        )
+    };
+    result == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
+}
+
+fn lines() -> io::Result<BufReader<File>> {
+    File::open("/proc/self/maps").map(BufReader::new)
 }
 
 /// The mappings come in ascending order, one a line: `first-end rwxp ...`, both in hexadecimal. Neighbours that allow the
@@ -122,5 +173,29 @@ nonsense
         assert_eq!(mappings.access(16, 32), NONE);
         let text = "read only".as_ptr().addr() as u64;
         assert_eq!(mappings.access(text, text + 9), Access { read: true, write: false });
+    }
+
+    #[test]
+    fn an_address_is_described_by_its_mapping() {
+        let named = format!("{LIST}8000-9000 ---s 00000000 00:05 1 /dev/nvidia-uvm\n");
+        let of = |address| describe(named.lines().map(str::to_owned), address);
+        assert_eq!(of(0x2fff), "it lies in a mapping of [heap] that allows rw-p");
+        assert_eq!(of(0x4000), "it lies in a mapping of /memfd:x (deleted) that allows rw-s");
+        assert_eq!(of(0x7000), "it lies in a mapping without a name that allows ---p");
+        assert_eq!(of(0x8fff), "it lies in a mapping of /dev/nvidia-uvm that allows ---s");
+        assert!(of(0x5000).starts_with("no mapping of this process holds it"));
+    }
+
+    #[test]
+    fn what_the_processor_cannot_read_is_told_without_a_crash() {
+        let region = crate::Region::anonymous(3 * crate::page_bytes()).expect("memory");
+        let (start, len) = (region.whole().as_ptr(), crate::page_bytes() as usize);
+        // SAFETY: the second page of a mapping that nobody else has.
+        assert_eq!(unsafe { libc::mprotect(start.add(len).cast(), len, libc::PROT_NONE) }, 0);
+        let start = start.expose_provenance();
+        let found = [0, len - 1, len, 2 * len - 1, 2 * len].map(|at| is_readable(start + at));
+        assert_eq!(found, [true, true, false, false, true]);
+        assert_eq!([0, 16, usize::MAX].map(is_readable), [false; 3]);
+        assert!(describe_address((start + len) as u64).ends_with("that allows ---s"));
     }
 }
