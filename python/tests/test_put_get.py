@@ -9,7 +9,7 @@ from cluster import MIB, Cluster, Memory, content, wait_until
 from mooncake.store import BufferHandle, MooncakeDistributedStore
 
 Store = MooncakeDistributedStore
-LENGTHS = [1, 7, 4096, 65_537, 256 << 10, MIB, 5 * MIB + 3]
+LENGTHS = [1, 7, 4096, 65_535, 65_536, 65_537, 256 << 10, MIB, 5 * MIB + 3]
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -20,6 +20,13 @@ def test_what_was_put_is_got(store: Store, length: int) -> None:
     handle = store.get_buffer("k")
     assert handle is not None
     assert bytes(handle) == value
+
+
+def test_a_batch_of_short_and_long_values_with_misses_among_them(store: Store) -> None:
+    values = {f"k{length}": content(f"k{length}", length) for length in LENGTHS}
+    assert store.put_batch(list(values), list(values.values())) == 0
+    keys = ["none", *values, "k7", "none either", f"k{MIB}"]
+    assert store.get_batch(keys) == [values.get(key, b"") for key in keys]
 
 
 @pytest.mark.parametrize("make", [bytes, bytearray, memoryview, lambda v: memoryview(bytearray(v))])

@@ -5,8 +5,8 @@ use mooncake_memory::Buffer;
 use mooncake_types::{ErrorCode, PutItem, ReplicateConfig, SegmentId, TaskId, TaskReport};
 
 use crate::{
-    AllocatedSegments, DummyStore, GetTarget, Health, ObjectBytes, ObjectLocation, PutSource,
-    Ranged, Store,
+    AllocatedSegments, DummyStore, GetTarget, Health, MakeRoom, ObjectBytes, ObjectLocation,
+    PutSource, Ranged, Store,
 };
 
 /// A result for each item of a batch, by position.
@@ -68,6 +68,8 @@ both! {
     fn get_into(&self, items: &[GetTarget<'_>]) -> Results<u64>;
     /// See [`Store::get`].
     fn get(&self, keys: &[&str]) -> Results<Buffer>;
+    /// See [`Store::get_placed`].
+    fn get_placed(&self, keys: &[&str], make_room: &mut MakeRoom<'_>) -> Results<u64>;
     /// See [`Store::get_ranges`].
     fn get_ranges(&self, items: &[Ranged<'_>]) -> Vec<Results<u64>>;
     /// See [`Store::exist`].

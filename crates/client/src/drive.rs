@@ -18,6 +18,11 @@ pub(crate) trait Memory {
     /// one in the object of `object_len` bytes, or, if parts are moved, among those.
     fn part(&mut self, position: usize, at: u64, len: u64, object_len: u64) -> Option<SliceList>;
 
+    /// The memory of what is fetched here is about to be asked for.
+    fn make_room(&mut self, fetches: &[Fetch]) {
+        let _ = fetches;
+    }
+
     /// Whether whole objects may be seen where they lie.
     fn takes_views(&self) -> bool {
         false
@@ -103,6 +108,7 @@ impl Ways<'_> {
     fn read(&self, fetches: Vec<Fetch>, memory: &mut impl Memory) -> Vec<Result<(), MoveError>> {
         let extent = Extent::of(fetches.iter().map(|fetch| fetch.position));
         let started = Instant::now();
+        memory.make_room(&fetches);
         let mut views = if memory.takes_views() { self.show(&fetches) } else { Vec::new() };
         let mut ops = Vec::with_capacity(fetches.len());
         let mut rooms = Vec::with_capacity(fetches.len());

@@ -82,5 +82,6 @@ pub use open_error::OpenError;
 pub use ops::{ObjectLocation, ReplicaLocation, Stripe};
 pub use seen::ObjectBytes;
 pub use store::{
-    AllocatedSegments, Fragment, GetTarget, Health, PutSource, Ranged, Store, parse_segment_id,
+    AllocatedSegments, Fragment, GetTarget, Health, MakeRoom, PutSource, Ranged, Store,
+    parse_segment_id,
 };

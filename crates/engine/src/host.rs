@@ -177,6 +177,7 @@ impl SegmentHost for Host {
             checksums: None,
             segment,
             offset,
+            from,
             version,
             grant: version,
         };

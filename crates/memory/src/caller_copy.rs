@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::checked_copy::gather_checked;
 use crate::{RawSlice, copy_checked, page_bytes};
 
 /// From this length on it is cheaper to have the system look at the caller's pages and then copy plainly than to have it
@@ -28,6 +29,36 @@ pub fn copy_to_caller(src: RawSlice, dst: RawSlice) -> io::Result<()> {
 /// If the lengths differ.
 pub fn copy_from_caller(src: RawSlice, dst: RawSlice) -> io::Result<()> {
     copy(src, dst, src, libc::MADV_POPULATE_READ)
+}
+
+/// Copies pieces of the caller's memory, one behind the other, to `dst`; as [`copy_from_caller`], with one call of the system for
+/// many short pieces.
+///
+/// # Errors
+/// As [`copy_to_caller`].
+///
+/// # Panics
+/// If the pieces together have another length.
+pub fn gather_from_caller(
+    pieces: impl IntoIterator<Item = RawSlice>,
+    dst: RawSlice,
+) -> io::Result<()> {
+    let (mut short, mut start, mut end) = (Vec::new(), 0, 0);
+    for piece in pieces {
+        let next = end + piece.len();
+        if piece.len() < PROBE_BYTES {
+            short.push(piece);
+        } else {
+            gather_checked(&short, dst.sub(start, end - start))?;
+            short.clear();
+            copy_from_caller(piece, dst.sub(end, piece.len()))?;
+            start = next;
+        }
+        end = next;
+    }
+    gather_checked(&short, dst.sub(start, end - start))?;
+    assert_eq!(end, dst.len(), "copy between slices of different lengths");
+    Ok(())
 }
 
 fn copy(src: RawSlice, dst: RawSlice, callers: RawSlice, advice: libc::c_int) -> io::Result<()> {
@@ -63,6 +94,40 @@ mod tests {
             copy_from_caller(src.raw(), there.raw()).unwrap();
             copy_to_caller(there.raw(), back.raw()).unwrap();
             assert_eq!(back.as_slice(), src.as_slice());
+        }
+    }
+
+    #[test]
+    fn pieces_are_gathered_in_order_whatever_their_lengths() {
+        let long = PROBE_BYTES + 3;
+        let bytes: Vec<u8> = (0..4 * long).map(|i| (i * 3 + i / 256) as u8).collect();
+        let src = Buffer::from_vec(bytes);
+        for lens in
+            [&[][..], &[7], &[0, 1, 0], &[5, 6, long, 8, 9, long], &[long, long, 4], &[9; 3000]]
+        {
+            let mut from = 0;
+            let pieces: Vec<RawSlice> = lens
+                .iter()
+                .map(|&len| {
+                    from += len;
+                    src.raw().sub(from - len, len)
+                })
+                .collect();
+            let dst = Buffer::zeroed(from);
+            gather_from_caller(pieces, dst.raw()).unwrap();
+            assert_eq!(dst.as_slice(), &src.as_slice()[..from], "{lens:?}");
+        }
+    }
+
+    #[test]
+    fn a_piece_that_is_not_there_is_an_error_wherever_it_stands() {
+        let (ours, dst) = (Buffer::zeroed(100), Buffer::zeroed(300 + PROBE_BYTES));
+        for nowhere in [100, 100 + PROBE_BYTES] {
+            let nowhere = RawSlice::unmapped(nowhere);
+            for pieces in [[nowhere, ours.raw(), ours.raw()], [ours.raw(), ours.raw(), nowhere]] {
+                let len = pieces.iter().map(RawSlice::len).sum();
+                gather_from_caller(pieces, dst.raw().sub(0, len)).unwrap_err();
+            }
         }
     }
 

@@ -45,27 +45,48 @@ pub fn append_checked(slices: &[RawSlice], out: &mut Vec<u8>) -> io::Result<()> 
     for slices in slices.chunks(MAX_VECTORS) {
         let total: usize = slices.iter().map(RawSlice::len).sum();
         out.try_reserve(total).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        if !gather(slices, total, out)? {
+        // SAFETY: the room behind the vector's end, exclusively ours during the copy.
+        let room = unsafe { RawSlice::new(out.spare_capacity_mut().as_mut_ptr().cast(), total) };
+        gather_checked(slices, room)?;
+        // SAFETY: all of these bytes have just been copied behind the vector's end.
+        unsafe { out.set_len(out.len() + total) }
+    }
+    Ok(())
+}
+
+/// Copies `slices`, one behind the other, to `dst`, as [`copy_checked`] does, many slices with one call.
+///
+/// # Errors
+/// As [`copy_checked`].
+///
+/// # Panics
+/// If the lengths differ.
+pub(crate) fn gather_checked(slices: &[RawSlice], dst: RawSlice) -> io::Result<()> {
+    let mut from = 0;
+    for slices in slices.chunks(MAX_VECTORS) {
+        let room = dst.sub(from, slices.iter().map(RawSlice::len).sum());
+        if !gather(slices, room)? {
+            let mut at = 0;
             for slice in slices {
-                let from = out.len();
-                out.resize(from + slice.len(), 0);
-                // SAFETY: the end of `out`, exclusively ours during the copy.
-                let end = unsafe { RawSlice::new(out[from..].as_mut_ptr(), slice.len()) };
-                copy_checked(*slice, end)?;
+                copy_checked(*slice, room.sub(at, slice.len()))?;
+                at += slice.len();
             }
         }
+        from += room.len();
     }
+    assert_eq!(from, dst.len(), "copy between slices of different lengths");
     Ok(())
 }
 
 /// Most pieces that the system takes in one call.
 const MAX_VECTORS: usize = 1024;
 
-/// Appends all slices with one call; false, and nothing appended, if it did not take all.
-fn gather(slices: &[RawSlice], total: usize, out: &mut Vec<u8>) -> io::Result<bool> {
-    let to = libc::iovec { iov_base: out.spare_capacity_mut().as_mut_ptr().cast(), iov_len: total };
+/// Copies all slices with one call; false, and what was copied is unspecified, if it did not take all.
+fn gather(slices: &[RawSlice], dst: RawSlice) -> io::Result<bool> {
+    let to = libc::iovec { iov_base: dst.as_ptr().cast(), iov_len: dst.len() };
     let from = slices.as_ptr().cast::<libc::iovec>();
-    // SAFETY: `out` has room for `total` bytes; a RawSlice has the layout of an iovec; the kernel checks the sources.
+    // SAFETY: `dst` may be written, as whoever made it promised (`RawSlice::new`); a RawSlice has the layout of an iovec; the
+    // kernel checks the mappings of both sides.
     let count = unsafe {
         let count = slices.len() as libc::c_ulong;
         libc::process_vm_readv(libc::getpid(), &raw const to, 1, from, count, 0)
@@ -74,12 +95,7 @@ fn gather(slices: &[RawSlice], total: usize, out: &mut Vec<u8>) -> io::Result<bo
         let error = io::Error::last_os_error();
         return if is_forbidden(&error) { Ok(false) } else { Err(error) };
     }
-    if count as usize != total {
-        return Ok(false);
-    }
-    // SAFETY: the kernel has just written that many bytes behind the vector's end.
-    unsafe { out.set_len(out.len() + total) }
-    Ok(true)
+    Ok(count as usize == dst.len())
 }
 
 /// Some sandboxes forbid the call; what is left then is the plain copy, with nothing checked.

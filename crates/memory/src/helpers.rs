@@ -1,13 +1,20 @@
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{self, Builder};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
+use std::time::Duration;
 
-use crate::processors::{idle_processors, unpin};
+use crate::processors::{idle_processors, spawn_unpinned};
 
-/// Bytes that are worth a thread: it takes some 50 us to start one, and ten times as long to copy these.
-const BYTES_A_THREAD: u64 = 2 << 20;
+/// Bytes that are worth a helper: it takes some 50 us until one has begun, and several times as long to copy these.
+const BYTES_A_HELPER: u64 = 2 << 20;
 
-/// Most threads that help at once: a few have all that the memory of a machine gives.
+/// Most threads that help: a few have all that the memory of a machine gives.
 const MOST_HELPERS: usize = 3;
+
+/// How long a helper waits for more to do before it ends.
+const IDLE: Duration = Duration::from_secs(10);
 
 /// Does `work` for each item, and gives the results in the order of the items. It moves about `bytes` in all: if they are
 /// many, further threads help, as many as there are idle processors at the moment.
@@ -19,7 +26,7 @@ pub fn with_helpers<T: Sync, R: Send>(
     bytes: u64,
     work: impl Fn(&T) -> R + Sync,
 ) -> Vec<R> {
-    let worth = usize::try_from(bytes / BYTES_A_THREAD).unwrap_or(usize::MAX).min(items.len());
+    let worth = usize::try_from(bytes / BYTES_A_HELPER).unwrap_or(usize::MAX).min(items.len());
     let helpers = match worth.saturating_sub(1) {
         0 => 0,
         wanted => wanted.min(MOST_HELPERS).min(idle_processors()),
@@ -36,47 +43,214 @@ fn share_out<T: Sync, R: Send>(
         return items.iter().map(work).collect();
     }
     let next = AtomicUsize::new(0);
+    let all = Mutex::new(Vec::with_capacity(items.len()));
     let take_turns = || {
         let mut done = Vec::new();
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(index) else { return done };
+            let Some(item) = items.get(index) else { break };
             done.push((index, work(item)));
         }
+        all.lock().unwrap_or_else(PoisonError::into_inner).extend(done);
     };
-    let help = || {
-        unpin();
-        take_turns()
-    };
-    let mut done = thread::scope(|scope| {
-        // Without a thread there is less help.
-        let started = (0..helpers).map(|_| named().spawn_scoped(scope, help));
-        let started: Vec<_> = started.filter_map(Result::ok).collect();
-        let mut done = take_turns();
-        for helper in started {
-            done.extend(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        }
-        done
-    });
-    done.sort_unstable_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, result)| result).collect()
+    Crew::of_process().work(helpers, &take_turns);
+    let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    all.sort_unstable_by_key(|(index, _)| *index);
+    all.into_iter().map(|(_, result)| result).collect()
 }
 
-fn named() -> Builder {
-    Builder::new().name("mooncake-copy".to_owned())
+/// The threads of this process that help. They start when they are first needed, run wherever any thread of the process may,
+/// and end when there has been nothing to do for a while.
+struct Crew {
+    /// The process that has the threads. A child of it has none of them, and finds the lock as it was at the fork.
+    process: u32,
+    board: Mutex<Board>,
+    /// There is a job to join.
+    posted: Condvar,
+    /// A helper has left a job.
+    left: Condvar,
+}
+
+#[derive(Default)]
+struct Board {
+    jobs: Vec<Job>,
+    last_id: u64,
+    threads: usize,
+    idle: usize,
+}
+
+struct Job {
+    id: u64,
+    work: Work,
+    /// How many helpers may still join.
+    seats: usize,
+    /// How many are at work.
+    inside: usize,
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+/// What a helper does. It is called only while the call that posted it waits, see [`Posted`].
+#[derive(Clone, Copy)]
+struct Work(*const (dyn Fn() + Sync));
+
+// SAFETY: what it points to is `Sync`; who uses it keeps to the terms of `Work`.
+unsafe impl Send for Work {}
+
+/// A job that helpers may join until this is dropped, which waits for those that have.
+struct Posted<'a> {
+    crew: &'a Crew,
+    id: u64,
+}
+
+impl Crew {
+    fn of_process() -> &'static Crew {
+        static CREW: AtomicPtr<Crew> = AtomicPtr::new(std::ptr::null_mut());
+        let process = std::process::id();
+        let known = CREW.load(Ordering::Acquire);
+        // SAFETY: null, or of a box that was leaked below.
+        if let Some(crew) = unsafe { known.as_ref() }.filter(|crew| crew.process == process) {
+            return crew;
+        }
+        let fresh = Box::into_raw(Box::new(Crew::new(process)));
+        // What was known is the parent's, which may be in use as of the fork, and stays.
+        match CREW.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: leaked, and never freed.
+            Ok(_) => unsafe { &*fresh },
+            Err(other) => {
+                // SAFETY: made above, and nobody has seen it. The other was leaked by a thread of this process, since only
+                // those of one process meet here.
+                unsafe {
+                    drop(Box::from_raw(fresh));
+                    &*other
+                }
+            }
+        }
+    }
+
+    fn new(process: u32) -> Self {
+        let (posted, left) = (Condvar::new(), Condvar::new());
+        Self { process, board: Mutex::default(), posted, left }
+    }
+
+    /// Does `work` on this thread, and on up to `helpers` others at the same time.
+    fn work(&'static self, helpers: usize, work: &(dyn Fn() + Sync)) {
+        let posted = self.post(helpers, work);
+        work();
+        if let Some(panic) = posted.close() {
+            resume_unwind(panic);
+        }
+    }
+
+    fn post(&'static self, helpers: usize, work: &(dyn Fn() + Sync)) -> Posted<'static> {
+        // SAFETY: only the lifetime changes. `Posted` sees to it that nobody calls it once this borrow may have ended.
+        let work = Work(unsafe { std::mem::transmute::<*const (dyn Fn() + Sync), _>(work) });
+        let mut board = self.lock();
+        board.last_id += 1;
+        let id = board.last_id;
+        board.jobs.push(Job { id, work, seats: helpers, inside: 0, panic: None });
+        let missing = helpers.saturating_sub(board.idle).min(MOST_HELPERS - board.threads);
+        board.threads += missing;
+        drop(board);
+        for _ in missing..helpers {
+            self.posted.notify_one();
+        }
+        for _ in 0..missing {
+            let thread = Builder::new().name("mooncake-copy".to_owned());
+            // Without a thread there is less help.
+            if spawn_unpinned(thread, || self.attend()).is_err() {
+                self.lock().threads -= 1;
+            }
+        }
+        Posted { crew: self, id }
+    }
+
+    /// What a helper does until there has been nothing to do for a while.
+    fn attend(&self) {
+        let mut board = self.lock();
+        loop {
+            if let Some(job) = board.jobs.iter_mut().find(|job| job.seats > 0) {
+                job.seats -= 1;
+                job.inside += 1;
+                let (id, Work(work)) = (job.id, job.work);
+                drop(board);
+                // SAFETY: the job counts this helper, so the call that posted it waits and what it lent lives.
+                let result = catch_unwind(AssertUnwindSafe(|| unsafe { (*work)() }));
+                board = self.lock();
+                board.leave(id, result.err());
+                self.left.notify_all();
+                continue;
+            }
+            board.idle += 1;
+            let waited = self.posted.wait_timeout(board, IDLE);
+            let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            board = woken;
+            board.idle -= 1;
+            if timeout.timed_out() && !board.jobs.iter().any(|job| job.seats > 0) {
+                board.threads -= 1;
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Board {
+    fn leave(&mut self, id: u64, panic: Option<Box<dyn Any + Send>>) {
+        let job = self.jobs.iter_mut().find(|job| job.id == id);
+        let job = job.expect("a job stays while a helper is at work on it");
+        job.inside -= 1;
+        job.panic = job.panic.take().or(panic);
+    }
+}
+
+impl Posted<'_> {
+    /// Lets nobody join any more, and waits for those that have. Gives the panic of one of them.
+    fn close(self) -> Option<Box<dyn Any + Send>> {
+        let panic = self.finish();
+        std::mem::forget(self);
+        panic
+    }
+
+    fn finish(&self) -> Option<Box<dyn Any + Send>> {
+        let mut board = self.crew.lock();
+        loop {
+            let position = board.jobs.iter().position(|job| job.id == self.id);
+            let position = position.expect("only the call that posted it takes it away");
+            board.jobs[position].seats = 0;
+            if board.jobs[position].inside == 0 {
+                return board.jobs.remove(position).panic;
+            }
+            board = self.crew.left.wait(board).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Posted<'_> {
+    /// Where the posting call panics itself.
+    fn drop(&mut self) {
+        self.finish();
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
     use std::sync::{Barrier, Mutex};
+    use std::thread::{self, ThreadId};
+    use std::time::Instant;
 
     use super::*;
+
+    /// Held by tests that need all helpers.
+    static ALONE: Mutex<()> = Mutex::new(());
 
     #[test]
     fn results_come_in_the_order_of_the_items_whoever_does_the_work() {
         let items: Vec<usize> = (0..1000).collect();
-        for helpers in 0..5 {
+        for helpers in 0..=MOST_HELPERS {
             assert_eq!(
                 share_out(&items, helpers, |item| item * 3),
                 (0..3000).step_by(3).collect::<Vec<_>>()
@@ -86,20 +260,56 @@ mod tests {
         assert_eq!(with_helpers(&items, u64::MAX, |item| item + 1), (1..=1000).collect::<Vec<_>>());
     }
 
-    #[test]
-    fn helpers_work_at_the_same_time() {
-        let (all, who) = (Barrier::new(3), Mutex::new(HashSet::new()));
-        share_out(&[(); 3], 2, |()| {
+    /// The threads that work when all of one call do at the same time, the caller among them.
+    fn crew(helpers: usize) -> HashSet<ThreadId> {
+        let (all, who) = (Barrier::new(helpers + 1), Mutex::new(HashSet::new()));
+        share_out(&vec![(); helpers + 1], helpers, |()| {
             all.wait();
             who.lock().expect("nobody panics").insert(thread::current().id());
         });
-        assert_eq!(who.into_inner().expect("nobody panics").len(), 3);
+        who.into_inner().expect("nobody panics")
+    }
+
+    #[test]
+    fn helpers_work_at_the_same_time_and_stay_for_the_next_call() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = crew(MOST_HELPERS);
+        assert_eq!(first.len(), MOST_HELPERS + 1);
+        assert_eq!(crew(MOST_HELPERS), first);
+    }
+
+    #[test]
+    fn a_child_has_helpers_of_its_own() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        assert_eq!(crew(2).len(), 3);
+        // Nobody in the child can give it back.
+        let held = Crew::of_process().lock();
+        // SAFETY: the child uses what this process has in memory, and ends without anything of it.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let found = catch_unwind(|| crew(2).len()).unwrap_or(0);
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(i32::from(found != 3)) };
+        }
+        drop(held);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut status = -1;
+        // SAFETY: a child of this process that nobody else waits for; the system writes one number.
+        while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
+            if Instant::now() > deadline {
+                // SAFETY: as above.
+                unsafe { libc::kill(child, libc::SIGKILL) };
+            }
+            thread::yield_now();
+        }
+        assert_eq!(status, 0, "three threads at work");
+        assert_eq!(crew(2).len(), 3, "and the parent has its own still");
     }
 
     #[test]
     fn few_bytes_are_moved_by_the_caller_alone() {
         let caller = thread::current().id();
-        let who = with_helpers(&[(); 9], 2 * BYTES_A_THREAD - 1, |()| thread::current().id());
+        let who = with_helpers(&[(); 9], 2 * BYTES_A_HELPER - 1, |()| thread::current().id());
         assert_eq!(who, [caller; 9]);
     }
 
@@ -109,5 +319,6 @@ mod tests {
             share_out(&[1, 2, 3, 4], 3, |&item| assert!(item != 3, "no threes"));
         });
         assert!(panicked.is_err());
+        assert_eq!(share_out(&[1, 2, 3], 3, |item| item + 1), [2, 3, 4], "others go on");
     }
 }

@@ -8,7 +8,7 @@ use mooncake_client::{Door, ErrorCode, ObjectBytes, RawSlice, SliceList};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyMemoryView;
+use pyo3::types::{PyBytes, PyMemoryView};
 
 use crate::log;
 
@@ -41,6 +41,23 @@ impl LentBuffer {
         // buffer is released on drop; every caller in this crate keeps `self` until the store has returned.
         unsafe { RawSlice::new(self.0.buf_ptr().cast(), self.len()) }
     }
+}
+
+/// A bytes object of `len` bytes that mean nothing yet, and its memory, to be filled before anybody else has the object. `None` if
+/// there is no room for it.
+pub(crate) fn unfilled_bytes(py: Python<'_>, len: u64) -> Option<(Py<PyBytes>, RawSlice)> {
+    let size = isize::try_from(len).ok()?;
+    // SAFETY: without a source the interpreter makes an object of so many bytes, whose reference is ours, or raises.
+    let made = unsafe {
+        let made = ffi::PyBytes_FromStringAndSize(std::ptr::null(), size);
+        Bound::from_owned_ptr_or_err(py, made)
+    };
+    let bytes = made.ok()?.cast_into::<PyBytes>().ok()?;
+    // SAFETY: the object is a bytes object, as was just checked; its memory stays where it is for as long as it lives, and may be
+    // written while nobody else has it. The caller keeps the object until the last use of the slice.
+    let memory =
+        unsafe { RawSlice::new(ffi::PyBytes_AsString(bytes.as_ptr()).cast(), len as usize) };
+    Some((bytes.unbind(), memory))
 }
 
 /// The `len` bytes at `address`. Python code names memory by address and promises that it stays mapped, as the

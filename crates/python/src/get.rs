@@ -1,12 +1,12 @@
 //! The methods that read objects, and ask whether they exist.
 
-use mooncake_client::{Buffer, Door, ErrorCode, GetTarget, ShownKey, SliceList};
+use mooncake_client::{Buffer, Door, ErrorCode, GetTarget, RawSlice, ShownKey, SliceList};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::argument::argument;
 use crate::batch;
-use crate::buffer::{BufferHandle, memory_at, memory_list_at};
+use crate::buffer::{BufferHandle, memory_at, memory_list_at, unfilled_bytes};
 use crate::codes::Codes;
 use crate::log;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
@@ -16,8 +16,8 @@ impl MooncakeDistributedStore {
     /// The object's bytes; empty if there is no such object, or on any failure.
     fn get<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
         let key = argument("get", "key").text(key)?;
-        let buffers = self.buffers(py, "get", std::slice::from_ref(&key));
-        Ok(bytes(py, buffers.first().and_then(Option::as_ref)))
+        let values = self.values(py, "get", std::slice::from_ref(&key));
+        Ok(values.into_iter().next().unwrap_or_else(|| PyBytes::new(py, &[])))
     }
 
     /// The bytes of several objects, as `get`.
@@ -28,8 +28,7 @@ impl MooncakeDistributedStore {
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
         let held = argument("get_batch", "keys").texts(keys)?;
         let keys = held.strs()?;
-        let buffers = self.buffers(py, "get_batch", &keys);
-        Ok(buffers.iter().map(|buffer| bytes(py, buffer.as_ref())).collect())
+        Ok(self.values(py, "get_batch", &keys))
     }
 
     /// A handle of the object's bytes, which stay as they are whatever becomes of the object; None if there is no such object,
@@ -181,9 +180,18 @@ impl MooncakeDistributedStore {
 }
 
 impl MooncakeDistributedStore {
-    /// One buffer per key; none for a miss and for any failure.
-    fn buffers(&self, py: Python<'_>, operation: &str, keys: &[&str]) -> Vec<Option<Buffer>> {
-        self.found(py, operation, keys, |store| store.get(keys))
+    /// The bytes per key; empty for a miss and for any failure.
+    fn values<'py>(
+        &self,
+        py: Python<'py>,
+        operation: &str,
+        keys: &[&str],
+    ) -> Vec<Bound<'py, PyBytes>> {
+        let mut values: Vec<Option<Value>> = keys.iter().map(|_| None).collect();
+        let mut room = |wanted: &[(usize, u64)]| make_room(&mut values, wanted);
+        let found = self.found(py, operation, keys, |store| store.get_placed(keys, &mut room));
+        let values = values.into_iter().zip(found);
+        values.map(|(value, found)| bytes(py, value.filter(|_| found.is_some()))).collect()
     }
 
     /// One handle per key; none for a miss and for any failure.
@@ -228,6 +236,46 @@ fn log_failure(operation: &str, key: &str, code: ErrorCode) {
     }
 }
 
-fn bytes<'py>(py: Python<'py>, buffer: Option<&Buffer>) -> Bound<'py, PyBytes> {
-    PyBytes::new(py, buffer.map_or(&[], Buffer::as_slice))
+/// Shorter objects are copied once more rather than that the interpreter lock is taken in the middle of a call.
+const COPIED_BYTES: u64 = 64 << 10;
+
+/// Where an object's bytes go.
+enum Value {
+    Copied(Buffer),
+    InPlace(Py<PyBytes>),
+}
+
+/// Room for objects, by position.
+fn make_room(values: &mut [Option<Value>], wanted: &[(usize, u64)]) -> Vec<Option<RawSlice>> {
+    let is_long = |&(_, len): &(usize, u64)| len >= COPIED_BYTES;
+    let mut long = Vec::new().into_iter();
+    if wanted.iter().any(is_long) {
+        let lens = wanted.iter().filter(|wanted| is_long(wanted)).map(|&(_, len)| len);
+        long = Python::attach(|py| {
+            let made = lens.map(|len| unfilled_bytes(py, len));
+            made.collect::<Vec<_>>()
+        })
+        .into_iter();
+    }
+    let room = |wanted: &(usize, u64)| {
+        let (value, memory) = if is_long(wanted) {
+            let (bytes, memory) = long.next().flatten()?;
+            (Value::InPlace(bytes), memory)
+        } else {
+            let buffer = Buffer::try_zeroed(usize::try_from(wanted.1).ok()?)?;
+            let memory = buffer.raw();
+            (Value::Copied(buffer), memory)
+        };
+        values[wanted.0] = Some(value);
+        Some(memory)
+    };
+    wanted.iter().map(room).collect()
+}
+
+fn bytes(py: Python<'_>, value: Option<Value>) -> Bound<'_, PyBytes> {
+    match value {
+        None => PyBytes::new(py, &[]),
+        Some(Value::Copied(buffer)) => PyBytes::new(py, buffer.as_slice()),
+        Some(Value::InPlace(bytes)) => bytes.into_bound(py),
+    }
 }

@@ -74,8 +74,8 @@ impl SegmentHost for FlatHost {
             self.region.slice(range.offset, range.len).map_err(|_| ErrorCode::InvalidParams)?;
         let (checksums, region) = (Some(Arc::clone(checksums)), Arc::clone(&self.region));
         let (segment, offset, version) = (range.segment, range.offset, *version);
-        let grant = version;
-        Ok(ReadTicket { memory, region, checksums, segment, offset, version, grant })
+        let (grant, from) = (version, range.from);
+        Ok(ReadTicket { memory, region, checksums, segment, offset, from, version, grant })
     }
 
     fn drop_range(&self, _range: &RangeDrop) -> Result<(), ErrorCode> {

@@ -66,6 +66,13 @@ pub trait SegmentHost: Send + Sync {
     /// Has the ledger held the ticket's entry all the time since it was given out? Asked after the bytes were copied.
     fn still_holds(&self, ticket: &ReadTicket) -> bool;
 
+    /// As [`SegmentHost::still_holds`], after the checksums of the bytes were computed, since the ticket had none: the host may
+    /// keep them for the next who reads these bytes.
+    fn learn_checksums(&self, ticket: &ReadTicket, checksums: &[u32]) -> bool {
+        let _ = checksums;
+        self.still_holds(ticket)
+    }
+
     /// Keeps the bytes of `range` as they are until the pin is dropped, whatever becomes of the object: a writer of the
     /// range waits for that, for a while. It is asked for by `interrupt` when a writer waits, or the segment is taken back.
     ///
@@ -148,6 +155,8 @@ pub struct ReadTicket {
     pub segment: SegmentId,
     /// Where the entry starts in its segment, in bytes.
     pub offset: u64,
+    /// Where the wanted bytes start in the entry.
+    pub from: u64,
     /// The version that lies there.
     pub version: Version,
     /// The grant that it was written under.

@@ -1,22 +1,25 @@
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mooncake_memory::{RawSlice, SliceList, append_checked, copy_checked, crc32c};
-use mooncake_types::{Epoch, ErrorCode, SegmentId, limits::CHUNK_BYTES};
+use mooncake_memory::{RawSlice, SliceList, copy_to_caller, gather_from_caller, with_helpers};
+use mooncake_types::{Epoch, ErrorCode, SegmentId};
 
 use crate::{DropOp, Interrupt, ReadOp, SegmentHost, TransferError, Transport, WriteOp};
 
-/// Copies between callers' memory and segments of this process. Endpoints are not looked at.
+/// Most bytes copied between two looks at whether the writer is to stop.
+const STEP_BYTES: usize = 1 << 20;
+
+/// Copies between callers' memory and segments of this process, once. Endpoints are not looked at.
 ///
-/// The kernel makes the copies, which are dearer than plain ones: memory of the caller that is not there is an error,
-/// as it is over TCP, and not the end of the process.
+/// Memory of the caller that is not there is an error, as it is over TCP, and not the end of the process.
 #[derive(Clone)]
 pub struct LocalTransport {
     host: Arc<dyn SegmentHost>,
 }
 
-/// Asks a copy to stop at its next chunk.
+/// Asks a copy to stop at its next step.
 #[derive(Default)]
 struct StopFlag(AtomicBool);
 
@@ -73,9 +76,8 @@ impl LocalTransport {
             return Err(TransferError::Refused(ErrorCode::InternalError));
         }
         match copy_in(op, ticket.memory, &stop) {
-            Ok(checksums) => {
-                self.host.complete_write(ticket, checksums).map_err(TransferError::Refused)
-            }
+            // The first who reads it over a socket computes its checksums.
+            Ok(()) => self.host.complete_write(ticket, Vec::new()).map_err(TransferError::Refused),
             Err(error) => {
                 self.host.abandon_write(ticket);
                 Err(error)
@@ -87,31 +89,28 @@ impl LocalTransport {
 fn copy_out(memory: RawSlice, dst: &SliceList) -> Result<(), TransferError> {
     let mut from = 0;
     for piece in dst.sub(0, memory.len() as u64) {
-        copy_checked(memory.sub(from, piece.len()), piece).map_err(bad_memory)?;
+        copy_to_caller(memory.sub(from, piece.len()), piece).map_err(bad_memory)?;
         from += piece.len();
     }
     Ok(())
 }
 
-/// Copies chunk by chunk until it is asked to stop. A chunk comes by way of private memory: its pieces are gathered
-/// with one call, its checksum needs no copy of its own, and nothing is written of a chunk that is not all there.
-fn copy_in(op: &WriteOp<'_>, memory: RawSlice, stop: &StopFlag) -> Result<Vec<u32>, TransferError> {
-    let mut checksums = Vec::with_capacity(op.range.len.div_ceil(CHUNK_BYTES) as usize);
-    let mut gathered = Vec::new();
-    let mut from = 0;
-    while from < memory.len() {
+/// Copies step by step until it is asked to stop, the steps of long writes side by side.
+fn copy_in(op: &WriteOp<'_>, memory: RawSlice, stop: &StopFlag) -> Result<(), TransferError> {
+    let copy = |step: &Range<usize>| {
         if stop.0.load(Ordering::Acquire) {
             return Err(TransferError::Refused(ErrorCode::InvalidVersion));
         }
-        let chunk = memory.sub(from, (CHUNK_BYTES as usize).min(memory.len() - from));
-        let pieces: Vec<RawSlice> = op.src.sub(from as u64, chunk.len() as u64).collect();
-        gathered.clear();
-        append_checked(&pieces, &mut gathered).map_err(bad_memory)?;
-        chunk.write_from(&gathered);
-        checksums.push(crc32c(&gathered));
-        from += chunk.len();
+        let src = op.src.sub(step.start as u64, step.len() as u64);
+        gather_from_caller(src, memory.sub(step.start, step.len())).map_err(bad_memory)
+    };
+    if memory.len() <= STEP_BYTES {
+        return copy(&(0..memory.len()));
     }
-    Ok(checksums)
+    let end = |from: usize| memory.len().min(from + STEP_BYTES);
+    let steps: Vec<Range<usize>> =
+        (0..memory.len()).step_by(STEP_BYTES).map(|from| from..end(from)).collect();
+    with_helpers(&steps, memory.len() as u64, copy).into_iter().collect()
 }
 
 /// The segment's own memory is there for as long as its ticket, so it is the caller's that is not.

@@ -169,10 +169,10 @@ impl Transport for Paths {
     }
 
     fn write(&self, epoch: Epoch, ops: &[WriteOp<'_>]) -> Vec<Result<(), TransferError>> {
-        let mut settled: Vec<_> = ops
-            .iter()
-            .map(|op| Some(self.local_for(op.range.segment)?.write_one(epoch, op)))
-            .collect();
+        let local = |op: &WriteOp<'_>| self.local_for(op.range.segment);
+        let bytes = ops.iter().filter(|op| local(op).is_some()).map(|op| op.range.len);
+        let bytes = bytes.fold(0, u64::saturating_add);
+        let mut settled = with_helpers(ops, bytes, |op| Some(local(op)?.write_one(epoch, op)));
         self.near.write(epoch, ops, &mut settled, &self.tcp);
         self.finish(
             settled,

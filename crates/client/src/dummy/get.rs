@@ -9,8 +9,8 @@ use super::link::Bond;
 use super::protocol::{Call, Item, Piece};
 use super::put::{NONSENSE, check_key, settle};
 use super::stage::{NoPlace, Room, Stage, copy, copy_out};
-use crate::GetTarget;
 use crate::mem_pool::Passing;
+use crate::{GetTarget, MakeRoom};
 
 /// Longest target that room is made for as a whole, in bytes; of a longer one only the length of its object.
 const SMALL_BYTES: u64 = 64 << 10;
@@ -76,6 +76,27 @@ impl DummyStore {
         });
         let filled = results.into_iter().zip(buffers);
         filled.map(|(result, buffer)| result.and_then(|_| buffer.ok_or(NONSENSE))).collect()
+    }
+
+    /// Gets objects into memory that is made for them, as [`crate::Store::get_placed`].
+    pub fn get_placed(
+        &self,
+        keys: &[&str],
+        make_room: &mut MakeRoom<'_>,
+    ) -> Vec<Result<u64, ErrorCode>> {
+        let bond = match self.bond() {
+            Ok(bond) => bond,
+            Err(code) => return vec![Err(code); keys.len()],
+        };
+        let wants: Vec<Result<Want<'_>, ErrorCode>> = keys
+            .iter()
+            .map(|key| check_key(key).map(|()| Want { key, capacity: u64::MAX, in_place: None }))
+            .collect();
+        self.fetch(&bond, &wants, |position, bytes| {
+            let room = make_room(&[(position, bytes.len() as u64)]).pop().flatten();
+            let room = room.filter(|room| room.len() == bytes.len());
+            copy(bytes, room.ok_or(ErrorCode::BufferOverflow)?)
+        })
     }
 
     /// Gets what is wanted, and shows `deliver` the bytes that passed through the pool.

@@ -16,6 +16,11 @@ impl Coverage {
         matches!(&self.pieces[..], [one] if *one == (0..len))
     }
 
+    /// Whether all of a part is in.
+    pub(super) fn holds(&self, part: &Range<u64>) -> bool {
+        self.pieces.iter().any(|piece| piece.start <= part.start && part.end <= piece.end)
+    }
+
     /// The most pieces that there are on the way when `part` is taken out and later put in, whichever way that ends.
     pub(super) fn most_pieces(&self, part: &Range<u64>) -> usize {
         let cut = self.overlapped(part);

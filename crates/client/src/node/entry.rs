@@ -5,6 +5,7 @@ use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, RangeWrite, Version, limits};
 
 use super::coverage::Coverage;
+use super::learned_sums::{LearnedSums, whole_chunks};
 
 /// What a segment's memory holds, or held, in one range.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,12 +24,15 @@ pub struct Entry {
     pub object_offset: u64,
     /// How far the write came.
     pub state: EntryState,
-    /// CRC32C of each chunk of the range, if it was written whole and the writer's transport computed them.
+    /// CRC32C of each chunk of the range: of an entry that was written whole those that its writer's transport computed, of
+    /// others those that readers computed, once they have read all of it.
     pub checksums: Option<Arc<[u32]>>,
     /// What the master gave with the grant, for a later leader.
     pub attributes: Box<[u8]>,
     /// How far each part is; only while an entry is written in parts.
     parts: Option<Box<Parts>>,
+    /// What readers have computed while that is not all of [`Entry::checksums`].
+    learned: Option<Box<LearnedSums>>,
 }
 
 /// The life of an entry.
@@ -70,6 +74,7 @@ impl Entry {
             checksums: None,
             attributes: range.attributes.into(),
             parts: (!is_whole(range)).then(parts),
+            learned: None,
         }
     }
 
@@ -96,6 +101,7 @@ impl Entry {
             checksums: None,
             attributes: Box::default(),
             parts: None,
+            learned: None,
         }
     }
 
@@ -167,17 +173,33 @@ impl Entry {
 
     /// The checksums of `len` bytes from `from` on, which lie within the entry, if they are known and these are whole chunks.
     pub(super) fn checksums_of(&self, from: u64, len: u64) -> Option<Arc<[u32]>> {
-        let known = self.checksums.as_ref()?;
+        let Some(known) = &self.checksums else {
+            let learned = self.learned.as_ref()?;
+            return learned.find(&whole_chunks(from, len, self.len)?);
+        };
         if len == self.len {
             return Some(Arc::clone(known));
         }
-        let ends_with_chunk = len.is_multiple_of(limits::CHUNK_BYTES) || from + len == self.len;
-        if !from.is_multiple_of(limits::CHUNK_BYTES) || !ends_with_chunk {
-            return None;
+        let chunks = whole_chunks(from, len, self.len)?;
+        known.get(chunks.start as usize..chunks.end as usize).map(Arc::from)
+    }
+
+    /// A reader has computed the checksums of `len` bytes from `from` on, while the entry was complete. They are kept for the
+    /// next, unless these are no whole chunks of it.
+    pub(super) fn learn_checksums(&mut self, from: u64, len: u64, checksums: &[u32]) {
+        let chunks = whole_chunks(from, len, self.len);
+        let chunks = chunks.filter(|chunks| chunks.end - chunks.start == checksums.len() as u64);
+        let Some(chunks) = chunks.filter(|_| self.checksums.is_none()) else { return };
+        if len == self.len {
+            self.checksums = Some(Arc::from(checksums));
+        } else {
+            let learned = self.learned.get_or_insert_with(|| Box::new(LearnedSums::of(self.len)));
+            learned.learn(chunks, checksums);
+            self.checksums = learned.all();
         }
-        let first = (from / limits::CHUNK_BYTES) as usize;
-        let count = len.div_ceil(limits::CHUNK_BYTES) as usize;
-        known.get(first..first + count).map(Arc::from)
+        if self.checksums.is_some() {
+            self.learned = None;
+        }
     }
 
     /// The bytes of a part, given from the start of the entry, are in place.

@@ -265,6 +265,11 @@ impl SegmentHost for Host {
         self.segment(ticket.segment).is_ok_and(|segment| segment.still_holds(ticket))
     }
 
+    fn learn_checksums(&self, ticket: &ReadTicket, checksums: &[u32]) -> bool {
+        let segment = self.segment(ticket.segment);
+        segment.is_ok_and(|segment| segment.learn_checksums(ticket, checksums))
+    }
+
     fn share(&self, segment: SegmentId) -> Option<SharedSegment> {
         self.segment(segment).ok()?.share()
     }

@@ -283,6 +283,19 @@ impl Ledger {
         found.is_some_and(|entry| entry.holds(version) && entry.grant == grant)
     }
 
+    /// As [`Ledger::still_holds`]; of what it does, a reader has computed the checksums of `len` bytes from `from` on, which are
+    /// kept for the next.
+    pub fn learn_checksums(
+        &mut self,
+        (offset, version, grant): (u64, Version, Version),
+        (from, len): (u64, u64),
+        checksums: &[u32],
+    ) -> bool {
+        let found = self.entries.get_mut(&offset);
+        let held = found.filter(|entry| entry.holds(version) && entry.grant == grant);
+        held.map(|entry| entry.learn_checksums(from, len, checksums)).is_some()
+    }
+
     /// Whether nothing can be read here and nothing is being written.
     #[must_use]
     pub fn is_empty(&self) -> bool {

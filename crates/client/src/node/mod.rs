@@ -13,6 +13,7 @@ mod frontier;
 mod host;
 mod inventory;
 mod kept;
+mod learned_sums;
 mod ledger;
 mod pinned;
 mod pins;

@@ -339,9 +339,9 @@ impl Segment {
         let Held { grant, checksums } = self.lock().ledger.read(range)?;
         let memory = self.region.slice(range.offset + range.from, range.len);
         let memory = memory.expect("the ledger holds no range outside of its segment");
-        let RangeRead { segment, offset, version, .. } = *range;
+        let RangeRead { segment, offset, version, from, .. } = *range;
         let region = Arc::clone(&self.region);
-        Ok(ReadTicket { memory, region, checksums, segment, offset, version, grant })
+        Ok(ReadTicket { memory, region, checksums, segment, offset, from, version, grant })
     }
 
     /// Drops an entry, and what lies in its place if that is older, if the node `obeys` whoever named it: that is asked
@@ -384,6 +384,13 @@ impl Segment {
 
     pub(super) fn still_holds(&self, ticket: &ReadTicket) -> bool {
         self.lock().ledger.still_holds(ticket.offset, ticket.version, ticket.grant)
+    }
+
+    /// As [`Segment::still_holds`], and keeps what the reader computed.
+    pub(super) fn learn_checksums(&self, ticket: &ReadTicket, checksums: &[u32]) -> bool {
+        let entry = (ticket.offset, ticket.version, ticket.grant);
+        let part = (ticket.from, ticket.memory.len() as u64);
+        self.lock().ledger.learn_checksums(entry, part, checksums)
     }
 
     fn lock(&self) -> MutexGuard<'_, Books> {

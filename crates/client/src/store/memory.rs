@@ -1,8 +1,9 @@
-use mooncake_memory::{Buffer, SliceList};
+use mooncake_memory::{Buffer, RawSlice, SliceList};
 use mooncake_transfer::View;
 
 use super::{GetTarget, PutSource};
 use crate::drive::Memory;
+use crate::ops::Fetch;
 
 /// Buffers above this length are first asked of the system in a way that can fail.
 const LARGE_BUFFER_BYTES: usize = 64 << 20;
@@ -40,6 +41,48 @@ impl Memory for Buffers {
         }
         let whole = SliceList::from(buffer.as_ref()?.raw());
         Some(whole.part(at, len))
+    }
+}
+
+/// Makes room for objects, each given by its position among the keys and its length in bytes. What it gives stays where it is
+/// until the call has returned; `None` where there is no room. Asked again for an object whose length has changed.
+pub type MakeRoom<'m> = dyn FnMut(&[(usize, u64)]) -> Vec<Option<RawSlice>> + 'm;
+
+/// Memory that the caller provides when the lengths of the objects are known.
+pub(super) struct Rooms<'m> {
+    make: &'m mut MakeRoom<'m>,
+    /// By position: the length that room was made for, and the room.
+    rooms: Vec<(u64, Option<RawSlice>)>,
+}
+
+impl<'m> Rooms<'m> {
+    pub(super) fn new(count: usize, make: &'m mut MakeRoom<'m>) -> Self {
+        Self { make, rooms: vec![(0, None); count] }
+    }
+}
+
+impl Memory for Rooms<'_> {
+    fn make_room(&mut self, fetches: &[Fetch]) {
+        let mut wanted = Vec::new();
+        for fetch in fetches {
+            let room = &mut self.rooms[fetch.position];
+            if room.0 != fetch.object_len {
+                *room = (fetch.object_len, None);
+                wanted.push((fetch.position, fetch.object_len));
+            }
+        }
+        if wanted.is_empty() {
+            return;
+        }
+        for ((position, len), room) in wanted.iter().zip((self.make)(&wanted)) {
+            self.rooms[*position].1 = room.filter(|room| room.len() as u64 == *len);
+        }
+    }
+
+    fn part(&mut self, position: usize, at: u64, len: u64, object_len: u64) -> Option<SliceList> {
+        let (made_for, room) = self.rooms[position];
+        let room = room.filter(|_| made_for == object_len)?;
+        Some(SliceList::from(room).part(at, len))
     }
 }
 

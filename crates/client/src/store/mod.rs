@@ -34,7 +34,8 @@ use crate::pointer;
 use crate::registry::{Checked, Registry};
 use crate::{ObjectBytes, ObjectLocation, OpenError, StoreConfig};
 use local_pool::LocalPool;
-use memory::{Buffers, NoMemory, Places};
+pub use memory::MakeRoom;
+use memory::{Buffers, NoMemory, Places, Rooms};
 pub(crate) use open::{masters, random};
 use session::Session;
 
@@ -224,6 +225,17 @@ impl Store {
         filled
             .map(|(result, buffer)| result.map(|_| buffer.expect("what was read has a buffer")))
             .collect()
+    }
+
+    /// Gets objects as [`Store::get`] does, into memory that `make_room` provides when their lengths are known; gives these.
+    pub fn get_placed(
+        &self,
+        keys: &[&str],
+        make_room: &mut MakeRoom<'_>,
+    ) -> Vec<Result<u64, ErrorCode>> {
+        let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        let named: Vec<GetItem<'_>> = keys.iter().map(|key| GetItem::whole(key, None)).collect();
+        session.get(&named, &mut Rooms::new(keys.len(), make_room))
     }
 
     /// Gets objects as [`Store::get`] does, without a copy where that is possible: one of 256 KiB and more that lies in one

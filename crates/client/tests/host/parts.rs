@@ -202,3 +202,52 @@ fn a_ticket_is_for_the_memory_of_its_part() {
         assert_eq!(rig.read(&*way, version(1)), Ok(()));
     }
 }
+
+/// The checksums that a reader of these bytes finds at the node.
+fn found_checksums(rig: &Rig, counter: u64, from: u64, len: u64) -> Option<Arc<[u32]>> {
+    let (segment, offset, version) = (SEGMENT, OFFSET, version(counter));
+    let range = RangeRead { segment, offset, version, object_offset: 0, from, len };
+    rig.host.begin_read(&range).expect("it is there").checksums
+}
+
+/// Whoever writes in this host's memory computes none, whole or in parts.
+#[test]
+fn checksums_are_computed_by_the_first_reader_over_a_socket_and_kept() {
+    let rig = Rig::start();
+    let [local, tcp, near] = rig.ways();
+    let cut = [(0, 10), (10, LEN - 10)];
+    for (counter, way, cuts) in
+        [(1, &local, &[(0, LEN)][..]), (2, &near, &[(0, LEN)]), (3, &tcp, &cut)]
+    {
+        for &(from, len) in cuts {
+            assert_eq!(rig.write(&**way, part(from, len, counter)), Ok(()));
+        }
+        assert_eq!(found_checksums(&rig, counter, 0, LEN), None);
+        let bytes = bytes(version(counter), 0, LEN);
+        let expected: Vec<u32> =
+            bytes.chunks(CHUNK_BYTES as usize).map(mooncake_memory::crc32c).collect();
+        // Not all of it at once: the others are still unknown.
+        let read = |from, len| {
+            let range = RangeRead {
+                segment: SEGMENT,
+                offset: OFFSET,
+                version: version(counter),
+                object_offset: 0,
+                from,
+                len,
+            };
+            let dst = Buffer::zeroed(len as usize);
+            let op = ReadOp { endpoint: Arc::clone(&rig.endpoint), range, dst: dst.raw().into() };
+            assert_eq!(tcp.read(&[op]), [Ok(())]);
+        };
+        read(5, CHUNK_BYTES);
+        assert_eq!(found_checksums(&rig, counter, 0, CHUNK_BYTES), None, "no whole chunk was read");
+        read(CHUNK_BYTES, CHUNK_BYTES);
+        let second = found_checksums(&rig, counter, CHUNK_BYTES, CHUNK_BYTES);
+        assert_eq!(second.as_deref(), Some(&expected[1..2]));
+        assert_eq!(found_checksums(&rig, counter, 0, LEN), None, "most are unknown");
+        assert_eq!(rig.read(&*tcp, version(counter)), Ok(()));
+        assert_eq!(found_checksums(&rig, counter, 0, LEN).as_deref(), Some(&expected[..]));
+        assert_eq!(rig.read(&*tcp, version(counter)), Ok(()));
+    }
+}

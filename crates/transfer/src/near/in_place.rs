@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use mooncake_memory::{Region, SliceList, copy_from_caller, with_helpers};
+use mooncake_memory::{Region, SliceList, gather_from_caller, with_helpers};
 use mooncake_types::{Epoch, ErrorCode, RangeWrite};
 use mooncake_wire::{
     Kind, decode_begin_reply, decode_complete_reply, encode_begin, encode_complete,
@@ -14,6 +14,7 @@ use super::Settled;
 use super::line::Line;
 use super::neighbour::Neighbour;
 use super::segment::NearSegment;
+use super::touches::Touches;
 use crate::client::Fault;
 use crate::plan::MAX_BEGIN_RANGES;
 use crate::{TransferError, WriteOp};
@@ -128,8 +129,7 @@ fn copy_in(
             return Err(Fault::Io(io::ErrorKind::UnexpectedEof.into()));
         }
         let src = placed.op.src.part(from, part.end - from);
-        let by_system = placed.segment.touches().is_one_of_the_first(start + from);
-        match copy_step(region, start + from, &src, by_system) {
+        match copy_step(region, placed.segment.touches(), start + from, &src) {
             Ok(copied) => from += copied as u64,
             Err(error) => {
                 return Ok(Err(TransferError::BadMemory { reason: error.to_string() }));
@@ -139,20 +139,21 @@ fn copy_in(
     Ok(Ok(()))
 }
 
-/// Copies the first bytes of `src` to `start`, and tells how many.
-fn copy_step(region: &Region, start: u64, src: &SliceList, by_system: bool) -> io::Result<usize> {
-    if by_system {
-        match region.write_unmapped(start, src.slices()) {
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            result => return result,
+/// Copies the first bytes of `src` to `start`, and tells how many. Memory that the system has not provided yet is written by the
+/// system, which needs not zero and map it first.
+fn copy_step(region: &Region, touches: &Touches, start: u64, src: &SliceList) -> io::Result<usize> {
+    let step = region.slice(start, src.total_len()).map_err(io::Error::other)?;
+    if !touches.is_mapped(start) {
+        if region.map_provided(start, src.total_len()).map_err(io::Error::other)? {
+            touches.note_mapped(start);
+        } else {
+            match region.write_unmapped(start, src.slices()) {
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                result => return result,
+            }
         }
     }
-    let step = region.slice(start, src.total_len()).map_err(io::Error::other)?;
-    let mut at = 0;
-    for &piece in src.slices() {
-        copy_from_caller(piece, step.sub(at, piece.len()))?;
-        at += piece.len();
-    }
-    Ok(at)
+    gather_from_caller(src.slices().iter().copied(), step)?;
+    Ok(step.len())
 }

@@ -111,7 +111,11 @@ impl Service {
 
     fn append_trailer(&mut self, found: &[Found]) {
         for found in found {
-            let held = self.host.still_holds(&found.ticket);
+            let held = if found.computed.is_empty() {
+                self.host.still_holds(&found.ticket)
+            } else {
+                self.host.learn_checksums(&found.ticket, &found.computed)
+            };
             let status = if held { ErrorCode::Ok } else { ErrorCode::ObjectNotFound };
             self.out.extend_from_slice(&status.number().to_le_bytes());
             encode_sums(&mut self.out, found.stored().unwrap_or(&found.computed));

@@ -404,9 +404,9 @@ impl SegmentHost for MemoryHost {
                 .map_err(|_| ErrorCode::InvalidParams)?;
             let checksums = checksums_of(entry, range);
             let region = Arc::clone(&segment.region);
-            let (segment, offset, version) = (range.segment, range.offset, range.version);
+            let RangeRead { segment, offset, version, from, .. } = *range;
             let grant = entry.grant;
-            ReadTicket { memory, region, checksums, segment, offset, version, grant }
+            ReadTicket { memory, region, checksums, segment, offset, from, version, grant }
         };
         let hook = self.hook.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(hook) = hook {
