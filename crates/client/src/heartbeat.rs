@@ -240,6 +240,7 @@ struct Shared {
     /// Told when changes have been made, and when there will be no more.
     changed: Condvar,
     well: Arc<AtomicBool>,
+    unreached: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -259,6 +260,7 @@ impl Heartbeat {
             wake: Condvar::new(),
             changed: Condvar::new(),
             well: Arc::new(AtomicBool::new(bond.membership.is_well())),
+            unreached: Arc::default(),
         });
         let of_thread = Arc::clone(&shared);
         let thread = Builder::new().name("mooncake-heartbeat".to_owned());
@@ -272,6 +274,11 @@ impl Heartbeat {
     /// What [`Heartbeat::is_well`] says, for whoever goes on looking.
     pub(crate) fn well(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.shared.well)
+    }
+
+    /// Whether others cannot reach this client, for whoever goes on looking.
+    pub(crate) fn unreached(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.shared.unreached)
     }
 
     /// Whether the master answered the last ping.
@@ -342,6 +349,10 @@ impl Shared {
             let well = bond.membership.is_well();
             self.well.store(well, Ordering::Relaxed);
             log_change(&turn, was_well, well);
+            let unreached = bond.membership.is_unreached();
+            if self.unreached.swap(unreached, Ordering::Relaxed) != unreached {
+                log_reach(&bond.membership, unreached);
+            }
             if !was_well && well {
                 log_mount_refusal(&bond.membership);
             }
@@ -420,6 +431,17 @@ fn log_change(turn: &Turn, was_well: bool, well: bool) {
         Turn::NotAnswered(error) if was_well => tracing::warn!(%error, "the master is lost"),
         _ if well && !was_well => tracing::info!("the master is back"),
         _ => {}
+    }
+}
+
+fn log_reach(membership: &Membership, is_unreached: bool) {
+    let endpoint = membership.endpoint().unwrap_or_default();
+    match is_unreached {
+        true => tracing::warn!(
+            endpoint,
+            "this node cannot be reached at the address that it tells others: nothing is put here until it can"
+        ),
+        false => tracing::info!(endpoint, "this node can be reached now: objects are put here"),
     }
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct Http {
 struct Condition {
     /// Whether the master answered the last ping; absent until the store is open.
     well: OnceLock<Arc<AtomicBool>>,
+    /// Whether others cannot reach it where it says that it serves.
+    unreached: OnceLock<Arc<AtomicBool>>,
     leaving: AtomicBool,
 }
 
@@ -58,9 +60,10 @@ impl Http {
         &self.server
     }
 
-    /// The store is open; `well` is whether the master answered the last ping.
-    pub(crate) fn opened(&self, well: Arc<AtomicBool>) {
+    /// The store is open; `well` is whether the master answered the last ping, `unreached` whether others cannot reach it.
+    pub(crate) fn opened(&self, well: Arc<AtomicBool>, unreached: Arc<AtomicBool>) {
         // A store is opened once.
+        let _ = self.condition.unreached.set(unreached);
         let _ = self.condition.well.set(well);
     }
 
@@ -90,19 +93,25 @@ async fn health(Extract(state): Extract<State>) -> impl IntoResponse {
     let condition = &state.condition;
     let well = condition.well.get().filter(|_| !condition.leaving.load(Ordering::Relaxed));
     let well = well.map(|well| well.load(Ordering::Relaxed));
-    let (status, body) = answer(well, broken_thread());
+    let unreached = condition.unreached.get().is_some_and(|it| it.load(Ordering::Relaxed));
+    let (status, body) = answer(well, unreached, broken_thread());
     (status, [(CONTENT_TYPE, "application/json")], body)
 }
 
-/// What `/health` says of a store whose master answers, or not, or that is not open, in a process with a thread that
-/// panicked, or none.
-fn answer(well: Option<bool>, broken: Option<&BrokenThread>) -> (StatusCode, String) {
+/// What `/health` says of a store whose master answers, or not, or that is not open, that others reach or not, in a process
+/// with a thread that panicked, or none.
+fn answer(
+    well: Option<bool>,
+    unreached: bool,
+    broken: Option<&BrokenThread>,
+) -> (StatusCode, String) {
     let unwell = StatusCode::SERVICE_UNAVAILABLE;
     if let Some(BrokenThread { thread, reason }) = broken {
         let reason = plain(&format!("the thread {thread} panicked: {reason}"));
         return (unwell, format!(r#"{{"status":"broken","code":3,"reason":"{reason}"}}"#));
     }
     let (status, word, code) = match well {
+        Some(true) if unreached => (unwell, "unreachable", 4),
         Some(true) => (StatusCode::OK, "healthy", 0),
         None => (unwell, "not_initialized", 1),
         Some(false) => (unwell, "master_unreachable", 2),

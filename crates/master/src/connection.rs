@@ -17,6 +17,7 @@ use crate::handshake::{self, Rejected};
 use crate::input::{Frame, Input};
 use crate::leadership::{Hold, NotRecorded};
 use crate::owner::Deposed;
+use crate::reach;
 use crate::refuse::{self, last_words, malformed, refuse};
 use crate::shell::Shell;
 use crate::sight::ConnectionId;
@@ -197,6 +198,9 @@ impl Connection {
             return Ok(Some(Mount { request_id, message }));
         }
         self.handle(client, number, request_id, &request)?;
+        if let Request::Ping { unreachable, .. } = &request {
+            reach::doubt(&self.shell, unreachable);
+        }
         Ok(None)
     }
 
@@ -213,7 +217,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Answers a mount, once what must be durable before is.
+    /// Answers a mount, once its address was tried and what must be durable before is.
     async fn mount(
         &mut self,
         client: ClientId,
@@ -226,9 +230,14 @@ impl Connection {
         // What was answered need not wait.
         self.flush().await.map_err(End::Io)?;
         let shell = Rc::clone(&self.shell);
-        let prepared = tokio::select! {
+        let (id, endpoint) = (segment.id, segment.endpoint);
+        let prepare = async {
+            let tried = reach::before_mount(&shell.config, id, endpoint).await;
+            (tried, shell.prepare(segment).await)
+        };
+        let (tried, prepared) = tokio::select! {
             biased;
-            prepared = shell.prepare(segment) => prepared,
+            prepared = prepare => prepared,
             () = shell.stopped() => return Err(End::Closed),
         };
         if let Err(error) = prepared {
@@ -240,7 +249,11 @@ impl Connection {
             mooncake_wire::encode_reply(&mut self.output, request_id, &reply);
             return Ok(());
         }
-        self.handle(client, number, request_id, &request)
+        self.handle(client, number, request_id, &request)?;
+        if shell.owner.borrow().meta.endpoint(id).is_some() {
+            reach::note(&shell, id, endpoint, tried);
+        }
+        Ok(())
     }
 
     /// Writes the answers. The state machine may have set a timer while it gave them.

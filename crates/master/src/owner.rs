@@ -5,8 +5,8 @@ use std::time::Instant;
 use mooncake_ha::{Change, boot_time};
 use mooncake_meta::{Meta, Notice, Remnant, RemnantCursor};
 use mooncake_types::{
-    ClientId, DrainId, DrainOrder, Epoch, ErrorCode, MountSegment, Reply, Request, Scan, Tick,
-    Version, limits,
+    ClientId, DrainId, DrainOrder, Epoch, ErrorCode, MountSegment, Reply, Request, Scan, SegmentId,
+    Tick, Version, limits,
 };
 
 use crate::clock::Clock;
@@ -194,6 +194,12 @@ impl Owner {
         if self.pings.end(client, connection) {
             self.meta.handle_disconnect(self.clock.tick(boot_time::now()), client);
         }
+    }
+
+    /// Whether the node of a segment can be connected to. True if that is news.
+    pub(crate) fn handle_reach(&mut self, segment: SegmentId, is_reached: bool) -> bool {
+        let now = self.clock.tick(boot_time::now());
+        self.leads() && self.meta.handle_reach(now, segment, is_reached)
     }
 
     /// Does what is due.

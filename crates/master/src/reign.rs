@@ -26,7 +26,7 @@ use crate::metadata_server::Cleanup;
 use crate::owner::Owner;
 use crate::refuse::refuse;
 use crate::shell::Shell;
-use crate::{connection, lookout, recovery_log, timer};
+use crate::{connection, lookout, reach, recovery_log, timer};
 
 /// How long connections have to take their last replies when the master stops.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -71,6 +71,7 @@ impl Reign {
         core.spawn_local(take_note(Rc::clone(&shell), durable));
         core.spawn_local(lateness.complain());
         core.spawn_local(recovery_log::run(Rc::clone(&shell)));
+        core.spawn_local(reach::run(Rc::clone(&shell)));
         Ok(Reign { shell, stop, core, open: JoinSet::new(), refused: JoinSet::new() })
     }
 

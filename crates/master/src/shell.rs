@@ -10,6 +10,7 @@ use crate::leadership::{NotRecorded, Recorder};
 use crate::lookout::Lookout;
 use crate::notices::log;
 use crate::owner::Owner;
+use crate::reach::Reach;
 
 /// See the module.
 #[derive(Debug)]
@@ -25,6 +26,7 @@ pub(crate) struct Shell {
     /// What the timer waits for.
     pub(crate) armed: Cell<Option<Tick>>,
     pub(crate) lookout: Lookout,
+    pub(crate) reach: Reach,
 }
 
 impl Shell {
@@ -43,6 +45,7 @@ impl Shell {
             earlier: Notify::new(),
             armed: Cell::new(None),
             lookout,
+            reach: Reach::default(),
         }
     }
 

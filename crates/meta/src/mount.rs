@@ -48,11 +48,14 @@ impl Meta {
             segment.is_some_and(|segment| segment.client == from && !segment.struck)
         };
         let need_remount = !hosted.iter().all(lent);
+        let is_unreached = hosted.iter().filter_map(|&id| self.segments.find(id));
+        let is_unreached = is_unreached.into_iter().any(|slot| self.segments[slot].is_unreached);
         Reply::Pong(Pong {
             need_remount,
             epoch: self.epoch,
             has_tasks: self.tasks.next_pending(from, 0).is_some(),
             has_drops: self.has_drops(hosted),
+            is_unreached,
             client_ttl_ms: self.config.client_ttl_ms,
             routes_ms: self.routes_ms(),
         })
@@ -121,6 +124,7 @@ impl Meta {
             struck: false,
             is_choked: false,
             is_reviewed: false,
+            is_unreached: false,
             recovering: None,
             place: NONE,
             allocator: self.new_allocator(mount.len),

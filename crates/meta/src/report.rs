@@ -24,6 +24,8 @@ pub struct SegmentReport {
     pub state: SegmentState,
     /// Whether its node is heard of; if not, its bytes cannot be read until it is.
     pub in_sight: bool,
+    /// Whether its node can be connected to where it says that it serves, as far as is known; if not, it takes no puts.
+    pub is_reached: bool,
     /// Whether it holds entries that its node has yet to drop, and takes no puts until then.
     pub behind: bool,
     /// Bytes reserved.
@@ -75,6 +77,7 @@ impl Meta {
                 client: segment.client,
                 state: segment.state,
                 in_sight: segment.in_sight && !segment.struck,
+                is_reached: !segment.is_unreached,
                 behind: segment.behind,
                 used: segment.allocator.used(),
                 capacity: segment.allocator.capacity(),

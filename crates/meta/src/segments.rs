@@ -34,6 +34,9 @@ pub(crate) struct Segment {
     pub(crate) is_choked: bool,
     /// Of what it was known to hold some may be gone: nothing is put there before that is known.
     pub(crate) is_reviewed: bool,
+    /// Its node cannot be connected to where it says that it serves: nothing is put there until it can. What lies there stays
+    /// readable, for those who reach it.
+    pub(crate) is_unreached: bool,
     /// While its node tells what it holds: how far that is.
     pub(crate) recovering: Option<Progress>,
     /// Its place among those that take puts, or [`NONE`].
@@ -73,7 +76,7 @@ impl Segment {
     /// Whether new objects may be put there.
     pub(crate) fn takes_puts(&self) -> bool {
         let is_well = !self.behind && !self.struck && !self.is_choked && !self.is_reviewed;
-        self.in_sight && is_well && self.state == SegmentState::Ok
+        self.in_sight && is_well && !self.is_unreached && self.state == SegmentState::Ok
     }
 
     pub(crate) fn address(&self) -> SegmentAddress {
@@ -209,6 +212,15 @@ impl Segments {
             self.grantable.push(slot);
         }
         begins
+    }
+
+    /// The slot's node can be connected to, or not. True if it takes puts from now on and did not before.
+    pub(crate) fn set_reached(&mut self, slot: u32, is_reached: bool) -> bool {
+        self.slots[slot].is_unreached = !is_reached;
+        if !is_reached {
+            self.stop_granting(slot);
+        }
+        is_reached && self.begin_granting(slot)
     }
 
     /// The slot is out of sight: no puts, no reads, no evictions.

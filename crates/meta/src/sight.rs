@@ -3,6 +3,10 @@
 //!
 //! A node is out of sight once the connection of its last ping has ended, or if others could not reach it and it then
 //! does not ping for a while. What others say never hides a node that pings.
+//!
+//! A node may be in sight and yet not be reached at the address that others are told. Nothing is put there while that is so.
+
+use std::sync::Arc;
 
 use mooncake_types::{ClientId, SegmentId, Tick};
 
@@ -21,6 +25,28 @@ impl Meta {
     pub fn handle_disconnect(&mut self, now: Tick, client: ClientId) {
         self.advance(now);
         self.lose_sight(client);
+    }
+
+    /// Whether the node of a segment can be connected to where it says that it serves. Each can until it is said otherwise.
+    /// True if that is news.
+    pub fn handle_reach(&mut self, now: Tick, segment: SegmentId, is_reached: bool) -> bool {
+        self.advance(now);
+        let Some(slot) = self.segments.find(segment) else { return false };
+        if self.segments[slot].is_unreached != is_reached {
+            return false;
+        }
+        if self.segments.set_reached(slot, is_reached) {
+            self.note_use(slot);
+            self.repair.wake();
+        }
+        true
+    }
+
+    /// Where the node of a segment says that it serves, and whether it is in sight.
+    #[must_use]
+    pub fn endpoint(&self, segment: SegmentId) -> Option<(Arc<str>, bool)> {
+        let segment = &self.segments[self.segments.find(segment)?];
+        Some((Arc::clone(&segment.endpoint), segment.in_sight))
     }
 
     /// A ping of a client.

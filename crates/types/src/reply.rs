@@ -85,6 +85,8 @@ pub struct Pong {
     /// Reads may begin with routes of this leader for so long after the ping was sent, in milliseconds: no later leader
     /// changes anything before that without the nodes that hold it.
     pub routes_ms: u64,
+    /// The master cannot connect to this client where it says that it serves: nothing is put there.
+    pub is_unreached: bool,
 }
 
 /// A segment that placements point to.

@@ -581,6 +581,9 @@ pub struct PingResponse {
     /// Reads may begin with routes of this leader for so long after the ping was sent. Zero: not by this answer.
     #[prost(uint64, tag = "6")]
     pub routes_ms: u64,
+    /// The master cannot connect to this client where it says that it serves: nothing is put there.
+    #[prost(bool, tag = "7")]
+    pub is_unreached: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MountSegmentResponse {

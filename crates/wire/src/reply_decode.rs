@@ -29,6 +29,7 @@ pub fn decode_reply(body: Bytes) -> Result<Reply, DecodeError> {
             has_tasks: pong.has_tasks,
             has_drops: pong.has_drops,
             routes_ms: pong.routes_ms,
+            is_unreached: pong.is_unreached,
         }),
         response::Result::Done(done) => Reply::Done(status::to_result(done.status_code)),
         response::Result::Mounted(mounted) => Reply::Mounted(mount::to_outcome(&mounted)?),

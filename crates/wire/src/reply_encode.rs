@@ -108,6 +108,7 @@ fn from_pong(pong: &Pong) -> proto::PingResponse {
         has_tasks: pong.has_tasks,
         has_drops: pong.has_drops,
         routes_ms: pong.routes_ms,
+        is_unreached: pong.is_unreached,
     }
 }
 

@@ -13,3 +13,4 @@ mod lost_nodes;
 mod recovery;
 mod restarts;
 mod start;
+mod unreached;

@@ -132,6 +132,7 @@ pub struct Membership {
     last_ping_answered: bool,
     has_tasks: bool,
     routes_end: Option<RoutesEnd>,
+    is_unreached: bool,
 }
 
 /// Until when reads may begin with routes of a leader, as far as it has said.
@@ -177,6 +178,7 @@ impl Membership {
             last_ping_answered: false,
             has_tasks: false,
             routes_end: None,
+            is_unreached: false,
         }
     }
 
@@ -227,6 +229,18 @@ impl Membership {
     #[must_use]
     pub const fn is_well(&self) -> bool {
         self.last_ping_answered
+    }
+
+    /// Whether the master said last that this client cannot be reached where it says that it serves.
+    #[must_use]
+    pub const fn is_unreached(&self) -> bool {
+        self.is_unreached
+    }
+
+    /// Where this client says that it serves, if it lends anything.
+    #[must_use]
+    pub fn endpoint(&self) -> Option<&str> {
+        self.segments.first().map(|segment| &*segment.endpoint)
     }
 
     /// Whether the master has said, since this was last asked, that tasks wait for this client.
@@ -392,6 +406,7 @@ impl Membership {
         self.backoff.reset();
         self.last_ping_answered = true;
         self.has_tasks = pong.has_tasks;
+        self.is_unreached = pong.is_unreached;
         self.drops.on_pong(pong.has_drops);
         let at = asked_at.after_ms(pong.routes_ms);
         self.routes_end = Some(RoutesEnd { epoch: pong.epoch, at });

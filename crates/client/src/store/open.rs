@@ -100,7 +100,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
         Heartbeat::start(bond, Arc::clone(&tasks)).map_err(thread_error("heartbeat"))?;
     let populating = Populating::start(&host).map_err(thread_error("populate"))?;
     if let Some(http) = &http {
-        http.opened(heartbeat.well());
+        http.opened(heartbeat.well(), heartbeat.unreached());
     }
     let renewal = Arc::new(opening.renewal(&host, &metrics, &routes));
     let session = Session {

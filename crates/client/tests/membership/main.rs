@@ -26,6 +26,7 @@ fn pong(need_remount: bool, epoch: u64) -> Result<Reply, CallError> {
         has_tasks: false,
         has_drops: false,
         routes_ms: 5_000,
+        is_unreached: false,
     }))
 }
 

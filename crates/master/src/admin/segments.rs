@@ -37,6 +37,7 @@ struct Detail {
     protocol: &'static str,
     status: &'static str,
     in_sight: bool,
+    reachable: bool,
     allocator_used_bytes: u64,
     allocator_capacity_bytes: u64,
     allocator_usage_percent: f64,
@@ -56,6 +57,7 @@ impl From<&SegmentReport> for Detail {
             protocol: "tcp",
             status: state_name(report.state),
             in_sight: report.in_sight,
+            reachable: report.is_reached,
             allocator_used_bytes: report.used,
             allocator_capacity_bytes: report.capacity,
             allocator_usage_percent: match report.capacity {
@@ -115,7 +117,11 @@ pub(super) async fn status(
         status: first.state as u8,
         status_name: state_name(first.state),
         error_code: 0,
-        error_message: if first.in_sight { "" } else { "out of sight" },
+        error_message: match (first.in_sight, first.is_reached) {
+            (false, _) => "out of sight",
+            (true, false) => "it cannot be reached at the address that it tells others",
+            (true, true) => "",
+        },
     }))
 }
 

@@ -8,11 +8,11 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::debug;
 
-use super::link::{Link, Lost};
 use super::pool::Pool;
 use super::segment;
 use crate::config::Config;
 use crate::leadership::{Role, Standing};
+use crate::link::{Link, Lost};
 
 /// How often the leader is asked which segments there are.
 const EVERY: Duration = Duration::from_secs(1);

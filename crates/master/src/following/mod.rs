@@ -1,12 +1,11 @@
 //! What a master does while it stands by, so that it leads sooner: it asks the leader which segments there are, and each
 //! node what its segment holds and what changes there.
 //!
-//! `leader` asks for the segments and has each followed by a task of its own (`segment`), over a `link`. What is known
+//! `leader` asks for the segments and has each followed by a task of its own (`segment`), over a connection (`link.rs`). What is known
 //! lies in a `pool`, as one shadow for each segment. Whatever goes wrong costs that shadow at most: a master that could
 //! not follow a segment is told all of it when it leads.
 
 mod leader;
-mod link;
 mod pool;
 mod segment;
 #[cfg(test)]

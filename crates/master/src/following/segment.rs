@@ -6,9 +6,9 @@ use mooncake_wire::{Kind, decode_follow_reply, encode_follow};
 use tokio::time::sleep;
 use tracing::{debug, info};
 
-use super::link::{Link, Lost};
 use super::pool::Pool;
 use crate::config::Config;
+use crate::link::{Link, Lost};
 
 /// How often a node is asked what changed.
 const EVERY: Duration = Duration::from_millis(100);

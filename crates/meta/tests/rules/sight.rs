@@ -427,3 +427,34 @@ fn a_client_that_died_takes_the_doubt_about_it_along() {
     assert!(world.exist("k"));
     world.check();
 }
+
+#[test]
+fn nothing_is_put_on_a_node_that_is_not_reached_and_what_lies_there_stays() {
+    let mut world = two_nodes();
+    put_on_bobs(&mut world, "k");
+    let bobs = SegmentId(2);
+    assert!(!world.meta.handle_reach(world.now, bobs, true), "each is reached at first");
+    assert!(world.meta.handle_reach(world.now, bobs, false));
+    assert!(!world.meta.handle_reach(world.now, bobs, false), "it is no news");
+    assert!(!world.meta.handle_reach(world.now, SegmentId(9), false), "it is not there");
+    world.check();
+    assert!(world.get("k").is_ok(), "others may reach it");
+    let ping = Request::Ping { segments: vec![bobs], unreachable: Vec::new() };
+    let told = |world: &mut World| {
+        let Reply::Pong(pong) = world.ask(BOB, &ping) else { panic!("a pong answers a ping") };
+        pong.is_unreached
+    };
+    assert!(told(&mut world));
+    for number in 0..8 {
+        let key = format!("k{number}");
+        let placed = world.put_with(ALICE, &key, 1, on("node-2:12345")).expect("there is room");
+        assert_eq!(placed.segments[0].id, SegmentId(1));
+    }
+    let reached: Vec<bool> = world.meta.segments().iter().map(|it| it.is_reached).collect();
+    assert_eq!(reached, [true, false]);
+    assert!(world.meta.handle_reach(world.now, bobs, true));
+    assert!(!told(&mut world));
+    put_on_bobs(&mut world, "l");
+    assert_eq!(world.get("l").expect("it is there").segments[0].id, bobs);
+    world.check();
+}

@@ -257,9 +257,11 @@ fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
         has_tasks: false,
         has_drops: false,
         routes_ms: 1_350,
+        is_unreached: false,
     };
     let busy = Pong { has_tasks: true, ..pong };
     let holding = Pong { has_drops: true, ..pong };
+    let unreached = Pong { is_unreached: true, ..pong };
     let grant = Grant { version: version(), placements: placements(), attributes: Vec::new() };
     let located = Located { version: version(), len: 1 << 20, placements: placements() };
     let page = ScanPage {

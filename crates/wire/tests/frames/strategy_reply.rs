@@ -17,14 +17,18 @@ use crate::strategy::{
 };
 
 pub(crate) fn reply() -> impl Strategy<Value = Reply> {
-    let pong = (any::<bool>(), epoch(), number(), any::<bool>(), any::<bool>(), number()).prop_map(
-        |(need_remount, epoch, client_ttl_ms, has_tasks, has_drops, routes_ms)| Pong {
-            need_remount,
-            epoch,
-            client_ttl_ms,
-            has_tasks,
-            has_drops,
-            routes_ms,
+    let flags = any::<[bool; 4]>();
+    let pong = (epoch(), number(), flags, number()).prop_map(
+        |(epoch, client_ttl_ms, [need_remount, has_tasks, has_drops, is_unreached], routes_ms)| {
+            Pong {
+                need_remount,
+                epoch,
+                client_ttl_ms,
+                has_tasks,
+                has_drops,
+                routes_ms,
+                is_unreached,
+            }
         },
     );
     prop_oneof![

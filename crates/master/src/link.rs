@@ -25,7 +25,7 @@ const KEPT_BYTES: usize = 4 << 10;
 
 /// Why there is no answer.
 #[derive(Debug, Error)]
-pub(super) enum Lost {
+pub(crate) enum Lost {
     /// The other side cannot be reached, or is gone.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -41,7 +41,7 @@ pub(super) enum Lost {
 }
 
 /// A connection to a leader or a node.
-pub(super) struct Link {
+pub(crate) struct Link {
     stream: TcpStream,
     input: Input,
     out: Vec<u8>,
@@ -50,7 +50,7 @@ pub(super) struct Link {
 
 impl Link {
     /// Connects and introduces itself.
-    pub(super) async fn open(address: &str, config: &Config) -> Result<Link, Lost> {
+    pub(crate) async fn open(address: &str, config: &Config) -> Result<Link, Lost> {
         timeout(DIAL, Self::dial(address, config)).await.unwrap_or(Err(Lost::Silent))
     }
 
@@ -72,7 +72,7 @@ impl Link {
     }
 
     /// Sends a frame and waits for its answer, which is of this kind.
-    pub(super) async fn ask(
+    pub(crate) async fn ask(
         &mut self,
         kind: Kind,
         encode: impl FnOnce(&mut Vec<u8>, u64),

@@ -1,0 +1,189 @@
+//! Whether nodes can be connected to where they tell others that they serve. An address is tried before anything is put
+//! there, when its segment is mounted; again once a second while it cannot be reached; and when a client could not reach it.
+//!
+//! A try is a handshake and a question about the segment, since another node may serve at that address. A master that has
+//! reached no node at all may be on another network than they and their clients: what it cannot reach says nothing then.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use mooncake_types::{ErrorCode, Follow, SegmentId};
+use mooncake_wire::{DecodeError, Kind, decode_follow_reply, encode_follow};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tracing::{info, warn};
+
+use crate::config::Config;
+use crate::link::{Link, Lost};
+use crate::shell::Shell;
+
+/// How long a mount waits for its address to answer. Its node pings over the same connection, and counts as paused after
+/// half a second without a ping.
+const MOUNT_PATIENCE: Duration = Duration::from_millis(250);
+
+/// Between two tries of an address.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Addresses that are tried at the same time.
+const MOST_AT_A_TIME: usize = 64;
+
+/// What is known in one term.
+#[derive(Debug, Default)]
+pub(crate) struct Reach {
+    known: RefCell<Known>,
+    /// Wakes the task that tries again.
+    waits: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Some node was reached.
+    has_reached: bool,
+    /// Segments whose addresses are to be tried; all of them were known to the state machine.
+    waiting: BTreeMap<SegmentId, Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    endpoint: String,
+    /// Why the last try failed; absent if there was none, but a client that could not reach it.
+    failure: Option<String>,
+}
+
+/// Tries the address of a segment that is about to be mounted.
+pub(crate) async fn before_mount(
+    config: &Config,
+    segment: SegmentId,
+    endpoint: &str,
+) -> Result<(), Lost> {
+    let tried = timeout(MOUNT_PATIENCE, attempt(config, segment, endpoint)).await;
+    tried.unwrap_or(Err(Lost::Silent))
+}
+
+async fn attempt(config: &Config, segment: SegmentId, endpoint: &str) -> Result<(), Lost> {
+    let mut link = Link::open(endpoint, config).await?;
+    // There is no such change, so the answer is a short one.
+    let question = Follow { segment, since: Some(u64::MAX), from: None };
+    let encode = |out: &mut Vec<u8>, request_id| encode_follow(out, request_id, &question);
+    let frame = match link.ask(Kind::FollowReply, encode).await {
+        // A node that does not know the question.
+        Err(Lost::Refused(_)) => return Ok(()),
+        answer => answer?,
+    };
+    let senseless = |error: DecodeError| Lost::Senseless(error.to_string());
+    let answer = decode_follow_reply(frame.body).map_err(senseless)?;
+    match answer.page().map_err(senseless)? {
+        Err(ErrorCode::SegmentNotFound) => {
+            Err(Lost::Senseless("another node serves there".to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Takes note of what a try came to.
+pub(crate) fn note(shell: &Shell, segment: SegmentId, endpoint: &str, tried: Result<(), Lost>) {
+    let mut known = shell.reach.known.borrow_mut();
+    let Err(error) = tried else {
+        known.waiting.remove(&segment);
+        if tell(shell, segment, true) {
+            info!(%segment, endpoint, "a node can be reached now: objects are put there");
+        }
+        if !std::mem::replace(&mut known.has_reached, true) {
+            for (&segment, waiting) in &known.waiting {
+                let Some(failure) = &waiting.failure else { continue };
+                exclude(shell, segment, &waiting.endpoint, failure);
+            }
+        }
+        return;
+    };
+    let failure = error.to_string();
+    if known.has_reached {
+        exclude(shell, segment, endpoint, &failure);
+    } else {
+        warn!(
+            %segment, endpoint, error = failure,
+            "a node cannot be reached at the address that it tells others. This master has reached none yet and may be on \
+             another network, so objects are put there all the same"
+        );
+    }
+    let waiting = Waiting { endpoint: endpoint.to_owned(), failure: Some(failure) };
+    known.waiting.insert(segment, waiting);
+    shell.reach.waits.notify_one();
+}
+
+fn exclude(shell: &Shell, segment: SegmentId, endpoint: &str, error: &str) {
+    if tell(shell, segment, false) {
+        warn!(
+            %segment, endpoint, error,
+            "a node cannot be reached at the address that it tells others: nothing is put there until it can"
+        );
+    }
+}
+
+/// True if that is news.
+fn tell(shell: &Shell, segment: SegmentId, is_reached: bool) -> bool {
+    shell.owner.borrow_mut().handle_reach(segment, is_reached)
+}
+
+/// A client could not reach the nodes of these segments.
+pub(crate) fn doubt(shell: &Shell, segments: &[SegmentId]) {
+    for &segment in segments {
+        let Some((endpoint, _)) = shell.owner.borrow().meta.endpoint(segment) else { continue };
+        let waiting = Waiting { endpoint: endpoint.to_string(), failure: None };
+        shell.reach.known.borrow_mut().waiting.entry(segment).or_insert(waiting);
+        shell.reach.waits.notify_one();
+    }
+}
+
+/// Tries again, until it is dropped.
+pub(crate) async fn run(shell: Rc<Shell>) {
+    loop {
+        shell.reach.waits.notified().await;
+        while !shell.reach.known.borrow().waiting.is_empty() {
+            sleep(RETRY).await;
+            let due = due(&shell);
+            for some in due.chunks(MOST_AT_A_TIME) {
+                try_all(&shell, some).await;
+            }
+        }
+    }
+}
+
+/// What is to be tried now. Nodes out of sight are waited for, since those that are gone cannot be reached either.
+fn due(shell: &Shell) -> Vec<(SegmentId, String)> {
+    let owner = shell.owner.borrow();
+    let (waiting, mut due) = (&mut shell.reach.known.borrow_mut().waiting, Vec::new());
+    waiting.retain(|&segment, it| match owner.meta.endpoint(segment) {
+        Some((endpoint, in_sight)) if *endpoint == *it.endpoint => {
+            if in_sight {
+                due.push((segment, it.endpoint.clone()));
+            }
+            true
+        }
+        _ => false,
+    });
+    due
+}
+
+async fn try_all(shell: &Rc<Shell>, due: &[(SegmentId, String)]) {
+    let mut tries = JoinSet::new();
+    for (segment, endpoint) in due.iter().cloned() {
+        let shell = Rc::clone(shell);
+        tries.spawn_local(async move {
+            let tried = attempt(&shell.config, segment, &endpoint).await;
+            (segment, endpoint, tried)
+        });
+    }
+    while let Some(ended) = tries.join_next().await {
+        let Ok((segment, endpoint, tried)) = ended else { continue };
+        let now = shell.owner.borrow().meta.endpoint(segment);
+        let is_current =
+            now.is_some_and(|(now, in_sight)| *now == *endpoint && (in_sight || tried.is_ok()));
+        if is_current && shell.reach.known.borrow().waiting.contains_key(&segment) {
+            note(shell, segment, &endpoint, tried);
+        }
+    }
+}
