@@ -24,6 +24,8 @@ __all__ = [
     "TransferEngine",
     "TransferNotify",
     "bind_to_numa_node",
+    "error_advice",
+    "error_name",
     "get_alloc_func_addr",
     "get_free_func_addr",
 ]

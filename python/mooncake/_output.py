@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import IO
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 __all__ = ["Parser", "say"]
 
@@ -24,7 +27,7 @@ def say(text: str) -> None:
 class Parser(argparse.ArgumentParser):
     """As its base; help that nobody reads to its end is no fault."""
 
-    def print_help(self, file: IO[str] | None = None) -> None:
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
         if file is None:
             say(self.format_help().rstrip("\n"))
         else:

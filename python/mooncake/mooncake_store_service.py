@@ -206,9 +206,9 @@ def _unblock_shutdown_signals() -> None:
 def _install_shutdown_signal_handlers(
     loop: asyncio.AbstractEventLoop, shutdown_event: asyncio.Event, told_again: asyncio.Event | None = None
 ) -> list[int]:
-    """Sets the event on SIGINT, SIGTERM and SIGHUP, `told_again` on a second one, which ends the process within a second.
+    """Sets the event on SIGINT, SIGTERM and SIGHUP; a second one sets `told_again` and ends the process in a second.
 
-    SIGHUP counts unless it was ignored from the start, as `nohup` does. The list that is returned gets the signals that came.
+    SIGHUP counts unless it was ignored from the start, as `nohup` does. The list that is returned gets the signals.
     """
     came: list[int] = []
 

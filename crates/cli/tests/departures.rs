@@ -76,6 +76,12 @@ fn anonymous_bytes(process: &str) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
 }
 
+fn thread_names(process: &str) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("it runs");
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
+    tasks.flatten().filter_map(|task| name(task).ok()).map(|name| name.trim().to_owned()).collect()
+}
+
 fn expect_as_before(process: &str, before: &Holdings, wave: u32) {
     let begun = Instant::now();
     loop {
@@ -83,7 +89,11 @@ fn expect_as_before(process: &str, before: &Holdings, wave: u32) {
         if now.is_within(before) {
             return;
         }
-        assert!(begun.elapsed() < PATIENCE, "wave {wave}, {process}: {now:?} after {before:?}");
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "wave {wave}, {process}: {now:?} after {before:?}; threads {:?}",
+            thread_names(process)
+        );
         std::thread::sleep(Duration::from_millis(50));
     }
 }

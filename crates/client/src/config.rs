@@ -147,6 +147,8 @@ impl StoreConfig {
 
     /// As [`StoreConfig::from_env`], with the environment given as a function from name to value.
     pub fn from_variables(look_up: impl Fn(&str) -> Option<String>) -> Result<Self, EnvError> {
+        const MS: Duration = Duration::from_millis(1);
+        const SECOND: Duration = Duration::from_secs(1);
         let mut config = Self::default();
         let text = |name: &str| look_up(name).filter(|value| !value.is_empty());
         let number = |name: &'static str| {
@@ -163,20 +165,14 @@ impl StoreConfig {
                 _ => Err(EnvError { name, value, wanted: "a port from 1 to 65535" }),
             }
         };
-        if let Some(ms) = number("MC_RPC_TIMEOUT_MS")? {
-            config.rpc_timeout = Duration::from_millis(ms.into());
-        }
-        if let Some(ms) = number("MC_RPC_CONNECT_TIMEOUT_MS")? {
-            config.rpc_connect_timeout = Duration::from_millis(ms.into());
-        }
-        if let Some(seconds) = number("MC_TRANSFER_TIMEOUT")? {
-            config.transfer_timeout = Duration::from_secs(seconds.into());
-        }
-        if let Some(ms) = number("MC_TRANSFER_SILENCE_MS")? {
-            config.transfer_silence = Duration::from_millis(ms.into());
-        }
-        if let Some(seconds) = number("MC_STORE_PUT_SESSION_TIMEOUT")? {
-            config.put_session_timeout = Duration::from_secs(seconds.into());
+        for (name, unit, timeout) in [
+            ("MC_RPC_TIMEOUT_MS", MS, &mut config.rpc_timeout),
+            ("MC_RPC_CONNECT_TIMEOUT_MS", MS, &mut config.rpc_connect_timeout),
+            ("MC_TRANSFER_TIMEOUT", SECOND, &mut config.transfer_timeout),
+            ("MC_TRANSFER_SILENCE_MS", MS, &mut config.transfer_silence),
+            ("MC_STORE_PUT_SESSION_TIMEOUT", SECOND, &mut config.put_session_timeout),
+        ] {
+            *timeout = number(name)?.map_or(*timeout, |units| unit * units);
         }
         if let Some(value) = text("MOONCAKE_DRAIN_TIMEOUT_SEC") {
             let (name, wanted) = ("MOONCAKE_DRAIN_TIMEOUT_SEC", "a whole number of seconds");

@@ -462,6 +462,7 @@ mod tests {
             wake: Condvar::new(),
             changed: Condvar::new(),
             well: Arc::new(AtomicBool::new(true)),
+            unreached: Arc::default(),
         });
         let of_thread = Arc::clone(&shared);
         let (begin, begun) = std::sync::mpsc::channel::<()>();

@@ -155,12 +155,14 @@ mod tests {
         let (thread, reason) = ("mooncake-heartbeat".to_owned(), "\"a\" != \\b\n".to_owned());
         let broken = BrokenThread { thread, reason };
         let unwell = StatusCode::SERVICE_UNAVAILABLE;
-        for (well, broken, expected) in [
-            (Some(true), None, (StatusCode::OK, r#"{"status":"healthy","code":0}"#)),
-            (None, None, (unwell, r#"{"status":"not_initialized","code":1}"#)),
-            (Some(false), None, (unwell, r#"{"status":"master_unreachable","code":2}"#)),
+        for (well, unreached, broken, expected) in [
+            (Some(true), false, None, (StatusCode::OK, r#"{"status":"healthy","code":0}"#)),
+            (None, false, None, (unwell, r#"{"status":"not_initialized","code":1}"#)),
+            (Some(false), true, None, (unwell, r#"{"status":"master_unreachable","code":2}"#)),
+            (Some(true), true, None, (unwell, r#"{"status":"unreachable","code":4}"#)),
             (
                 Some(true),
+                true,
                 Some(&broken),
                 (
                     unwell,
@@ -168,7 +170,7 @@ mod tests {
                 ),
             ),
         ] {
-            let (status, body) = answer(well, broken);
+            let (status, body) = answer(well, unreached, broken);
             assert_eq!((status, &*body), expected);
         }
     }

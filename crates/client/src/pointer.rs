@@ -3,9 +3,7 @@
 use std::time::Instant;
 
 use mooncake_memory::{Mappings, describe_address, is_readable};
-use mooncake_types::ErrorCode;
-
-use crate::sparing::Sparing;
+use mooncake_types::{ErrorCode, LogLimiter};
 
 /// Whether all of a buffer is host memory. What is no range at all is for others to refuse.
 ///
@@ -34,11 +32,11 @@ pub(crate) fn check_buffer(start: usize, len: usize) -> Result<(), ErrorCode> {
 /// # Errors
 /// As [`check_buffer`].
 pub(crate) fn check_start(start: usize) -> Result<(), ErrorCode> {
-    static REFUSED: Sparing = Sparing::new();
+    static REFUSED: LogLimiter<()> = LogLimiter::new();
     if is_readable(start) {
         return Ok(());
     }
-    if let Some(kept_back) = REFUSED.admit(Instant::now()) {
+    if let Some(kept_back) = REFUSED.admit((), Instant::now()) {
         let (address, what) = (format!("{start:#x}"), describe_address(start as u64));
         tracing::warn!(
             address,

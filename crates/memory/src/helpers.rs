@@ -143,7 +143,9 @@ impl Crew {
 
     fn post(&'static self, helpers: usize, work: &(dyn Fn() + Sync)) -> Posted<'static> {
         // SAFETY: only the lifetime changes. `Posted` sees to it that nobody calls it once this borrow may have ended.
-        let work = Work(unsafe { std::mem::transmute::<*const (dyn Fn() + Sync), _>(work) });
+        let work = Work(unsafe {
+            std::mem::transmute::<*const (dyn Fn() + Sync), *const (dyn Fn() + Sync)>(work)
+        });
         let mut board = self.lock();
         board.last_id += 1;
         let id = board.last_id;

@@ -44,5 +44,9 @@ pub(crate) fn open(config: StoreConfig) -> Result<Store, SetupError> {
 
 /// Runs the handlers of signals that came. Without an interpreter there are none.
 fn check_signals() -> PyResult<()> {
-    Python::try_attach(Python::check_signals).unwrap_or(Ok(()))
+    let checked = Python::try_attach(|py| -> PyResult<()> {
+        py.check_signals()?;
+        Ok(())
+    });
+    checked.unwrap_or(Ok(()))
 }

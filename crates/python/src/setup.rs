@@ -156,6 +156,7 @@ impl Setup {
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Result<Self, SetupError>> {
         if let Some(config) = only_dict(args, kwargs)? {
+            warn_of_unknown_keys(&config)?;
             return Self::from_dict(&config);
         }
         Self::from_arguments(&bind(args, kwargs)?).map(Ok)
@@ -238,7 +239,6 @@ impl Setup {
         let flag = |name: &'static str| -> PyResult<Result<bool, SetupError>> {
             Ok(text(&[name])?.map_or(Ok(false), |word| truth(name, &word)))
         };
-        warn_of_unknown_keys(config)?;
         let (global_segment_size, local_buffer_size) =
             (size("global_segment_size")?, size("local_buffer_size")?);
         let Some(local_hostname) = text(&["local_hostname"])? else {
@@ -264,16 +264,8 @@ impl Setup {
             flag("enable_ssd_offload")?,
         );
         let segment_path = text(&["segment_path"])?.filter(|path| !path.is_empty());
-        let drain_timeout = match text(&["drain_timeout_sec"])?.map(|text| text.trim().parse()) {
-            None => None,
-            Some(Ok(seconds)) => Some(Duration::from_secs(u32::into(seconds))),
-            Some(Err(_)) => {
-                return Ok(Err(wrong("drain_timeout_sec", "is not a whole number of seconds")));
-            }
-        };
-        let unused = ["rdma_devices", "device_name", "ssd_offload_path", "ipc_socket_path"];
-        let unused = unused.map(|name| Ok::<_, PyErr>((name, text(&[name])?.unwrap_or_default())));
-        let unused = unused.into_iter().collect::<PyResult<Vec<_>>>()?;
+        let drain_timeout = text(&["drain_timeout_sec"])?.map(|text| seconds(&text)).transpose();
+        let unused = unused(config)?;
         Ok(global_segment_size.and_then(|global_segment_size| {
             let offload = ("enable_ssd_offload", if offloads? { "true" } else { "" });
             let unused = unused.iter().map(|(name, value)| (*name, value.as_str()));
@@ -288,8 +280,8 @@ impl Setup {
                 engine: None,
                 http_port: serves_http?.then_some(http_port),
                 segment_path,
+                drain_timeout: drain_timeout?,
                 segment_reset: segment_reset?,
-                drain_timeout,
                 ignored: ignored(&unused.chain([offload]).collect::<Vec<_>>()),
             })
         }))
@@ -433,6 +425,23 @@ fn is_tcp_forced() -> bool {
 
 fn default_tenant() -> String {
     "default".to_owned()
+}
+
+fn seconds(text: &str) -> Result<Duration, SetupError> {
+    let number: Result<u32, _> = text.trim().parse();
+    let number = number.map_err(|_| wrong("drain_timeout_sec", "is not a whole number of seconds"));
+    number.map(|number| Duration::from_secs(number.into()))
+}
+
+/// What a dict holds under keys that have no effect.
+fn unused(config: &Bound<'_, PyDict>) -> PyResult<Vec<(&'static str, String)>> {
+    let mut unused = Vec::new();
+    for name in ["rdma_devices", "device_name", "ssd_offload_path", "ipc_socket_path"] {
+        if let Some(value) = config.get_item(name)?.filter(|value| !value.is_none()) {
+            unused.push((name, value.str()?.to_string()));
+        }
+    }
+    Ok(unused)
 }
 
 /// Those of these arguments without effect that ask for something.

@@ -64,7 +64,7 @@ fn l8_readers_drop_what_is_older_first() {
 
 #[test]
 fn old_leaders_have_nothing_dropped() {
-    finds(Rule::OldLeadersDropsAreRefused, &[Kind::Leaders], 2_000);
+    finds(Rule::OldLeadersDropsAreRefused, &[Kind::Leaders], 12_000);
 }
 
 #[test]

@@ -183,9 +183,11 @@ impl TcpTransport {
         let deadline = deadline(timeout, ops.iter().map(|&(.., len)| len));
         let (mut exchanges, mut unreached) = (Vec::with_capacity(1), Vec::new());
         let plans = plan(ops, self.frame_limits());
-        let leases = self.lease_all(&plans, purpose, deadline);
-        for (plan, lease) in plans.into_iter().zip(leases) {
-            match lease {
+        if plans.len() > 1 {
+            self.connect_all(&plans, purpose, deadline);
+        }
+        for plan in plans {
+            match self.peers.lease(&plan.endpoint, purpose, deadline) {
                 Ok(lease) => exchanges.push(begin(lease, plan)),
                 Err(error) => {
                     for &position in &plan.positions {
@@ -207,25 +209,19 @@ impl TcpTransport {
         (results, unreached)
     }
 
-    /// A lane to each peer. Those that have to be connected to are at the same time: several that are dead are waited for
-    /// together.
-    fn lease_all(
-        &self,
-        plans: &[PeerPlan],
-        purpose: Purpose,
-        deadline: Instant,
-    ) -> Vec<Result<Lease, TransferError>> {
-        let lease = |plan: &PeerPlan| self.peers.lease(&plan.endpoint, purpose, deadline);
-        if let [plan] = plans {
-            return vec![lease(plan)];
+    /// Connects to peers to which there is no connection, all at the same time: several that are dead are waited for together,
+    /// and suspect afterwards. No lane is held meanwhile: who holds one and waits for another has to take them in order.
+    fn connect_all(&self, plans: &[PeerPlan], purpose: Purpose, deadline: Instant) {
+        let is_new = |plan: &&PeerPlan| !self.peers.is_known(&plan.endpoint);
+        let new: Vec<&PeerPlan> = plans.iter().filter(is_new).collect();
+        if new.len() < 2 {
+            return;
         }
-        let idle = |plan: &PeerPlan| self.peers.lease_idle(&plan.endpoint, purpose);
-        let leases: Vec<Option<Lease>> = plans.iter().map(idle).collect();
-        let missing = plans.iter().zip(&leases).filter(|(_, lease)| lease.is_none());
-        let missing: Vec<&PeerPlan> = missing.map(|(plan, _)| plan).collect();
-        let mut opened = at_once(&missing, |plan| lease(plan)).into_iter();
-        let mut next = || opened.next().expect("there is one for each that is missing");
-        leases.into_iter().map(|lease| lease.map_or_else(&mut next, Ok)).collect()
+        at_once(&new, |plan| {
+            if let Ok(lease) = self.peers.lease(&plan.endpoint, purpose, deadline) {
+                lease.give_back();
+            }
+        });
     }
 
     /// Bytes in flight on one connection, and the time that a call may take.

@@ -2,7 +2,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mooncake_client::{ErrorCode, Store};
+use mooncake_client::ErrorCode;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::{Cluster, Master, TTL, get, put, store, until_served};

@@ -79,7 +79,7 @@ fn puts_avoid_nodes_that_advertise_an_address_where_they_are_not() {
     let _impostor = node(&master.rpc, &[&impostor]);
     master.program.first_line("another node serves there");
     lost.program.first_line("this node cannot be reached at the address that it tells others");
-    assert_eq!(http_get(&health, "/health"), r#"{"status":"unreachable","code":3}"#);
+    assert_eq!(http_get(&health, "/health"), r#"{"status":"unreachable","code":4}"#);
 
     let store = store(&master.rpc);
     let refused: Vec<_> =

@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 
 use mooncake_ha::{Coordinator, epoch_of_now};
 use mooncake_memory::{Private, Resolver};
-use mooncake_types::Epoch;
 use mooncake_types::host_port::split;
+use mooncake_types::{Epoch, LogLimiter};
 
 use super::dial::DialError;
 use crate::address::HostPort;
-use crate::sparing::Sparing;
 
 /// Between two questions to the coordinator; who comes in between is told what the last one was answered.
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(100);
@@ -130,7 +129,7 @@ impl Masters {
 
     /// Takes note of an epoch that a master named. The first is believed, since nothing is known.
     pub(crate) fn believe(&self, epoch: Epoch) -> Result<(), Incredible> {
-        static REFUSED: Sparing = Sparing::new();
+        static REFUSED: LogLimiter<()> = LogLimiter::new();
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let known = match open.believed {
             Epoch(0) => epoch,
@@ -141,7 +140,7 @@ impl Masters {
             return Ok(());
         }
         let error = Incredible { epoch, known };
-        if let Some(further) = REFUSED.admit(Instant::now()) {
+        if let Some(further) = REFUSED.admit((), Instant::now()) {
             tracing::warn!(%error, further, "a master is refused");
         }
         Err(error)

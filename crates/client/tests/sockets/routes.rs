@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_client::{ErrorCode, Store, StoreConfig};
 use mooncake_meta::{Config, Meta};
-use mooncake_types::Epoch;
+use mooncake_types::{Epoch, Tick};
 
 use crate::master::Master;
 use crate::rig::{config, content, eventually, get, open, put, upsert};
@@ -70,8 +70,9 @@ fn what_others_removed_or_replaced_is_not_read_by_a_known_route() {
 }
 
 #[test]
-fn reads_go_on_within_the_lease_when_the_master_has_stopped() {
+fn reads_go_on_within_the_lease_when_a_master_that_was_elected_has_stopped() {
     let mut master = master();
+    master.with_meta(|meta| meta.set_lease_end(Some(Tick(1 << 40))));
     let node = open(&master, 16 << 20);
     let quick = StoreConfig { rpc_timeout: Duration::from_millis(500), ..config(&master, 0) };
     let client = Store::open(quick).expect("the store opens");
@@ -92,6 +93,23 @@ fn reads_go_on_within_the_lease_when_the_master_has_stopped() {
     assert!(reads > 1, "{reads} reads");
     eventually("the lease is over", || get(&client, "key").is_err());
     assert!(looked_up.elapsed() >= Duration::from_millis(LEASE_MS * 9 / 10));
+}
+
+/// The next one may be there at once, and waits no longer than that.
+#[test]
+fn reads_by_known_routes_end_a_second_after_a_master_that_was_alone() {
+    let mut master = master();
+    let node = open(&master, 16 << 20);
+    let client = open(&master, 0);
+    assert_eq!(put(&node, "key", 4096, 1), Ok(()));
+    assert_eq!(get(&client, "key"), Ok(content("key", 4096)));
+    master.stop();
+    let stopped = Instant::now();
+    let mut last = Duration::ZERO;
+    while get(&client, "key").is_ok() {
+        last = stopped.elapsed();
+    }
+    assert!(last < Duration::from_millis(LEASE_MS / 2), "{last:?} after");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::State as Extract;
-use mooncake_types::{ClientId, ErrorCode, Located, Reply, Request, SegmentAddress, limits};
+use mooncake_types::{ErrorCode, Located, SegmentAddress, limits};
 use serde::Serialize;
 
 use super::error::Failure;

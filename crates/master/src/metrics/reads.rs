@@ -104,6 +104,8 @@ mod tests {
             has_tasks: false,
             has_drops: false,
             client_ttl_ms: 1,
+            routes_ms: 0,
+            is_unreached: false,
         };
         let ping = |reads| Request::Ping { segments: vec![], unreachable: vec![], reads };
         let refused = || Reply::Refused(ErrorCode::UnavailableInCurrentStatus);

@@ -137,7 +137,7 @@ fn a_client_that_closed_is_not_active() {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
     };
-    let ping = Request::Ping { segments: vec![], unreachable: vec![] };
+    let ping = Request::Ping { segments: vec![], unreachable: vec![], reads: None };
     let (mut first, mut second) = (master.connect(1), master.connect(2));
     first.ask(&ping);
     second.ask(&ping);
@@ -170,6 +170,7 @@ fn segments() {
         json!({"segment_name": "node-a", "segment_id": format!("{:032x}", 5), "client_id": format!("{:032x}", 1),
                "base_address": "0x0", "size_bytes": 1 << 20, "size_human": "0.0009765625 GiB",
                "te_endpoint": "127.0.0.1:1", "protocol": "tcp", "status": "OK", "in_sight": true,
+               "reachable": true,
                "allocator_used_bytes": 8192, "allocator_capacity_bytes": 1 << 20,
                "allocator_usage_percent": 0.78125})
     );
@@ -249,7 +250,7 @@ fn remove_all_does_not_wait_for_a_node_that_is_out_of_sight() {
     let mut node = master.connect(1);
     node.mount(5, "node-a", 1 << 20);
     node.put(&["one"], 4096);
-    node.ask(&Request::Ping { segments: vec![SegmentId(5)], unreachable: vec![] });
+    node.ask(&Request::Ping { segments: vec![SegmentId(5)], unreachable: vec![], reads: None });
     drop(node);
     let begun = Instant::now();
     while get(master.admin, "/get_segments_detail").json()["segments"][0]["in_sight"] == true {

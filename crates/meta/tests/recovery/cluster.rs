@@ -476,7 +476,7 @@ impl Cluster {
 
     /// The leader dies right after it has told every reader for how long its routes may be used.
     fn end_routes(&mut self) {
-        let ping = Request::Ping { segments: vec![], unreachable: vec![] };
+        let ping = Request::Ping { segments: vec![], unreachable: vec![], reads: None };
         let Reply::Pong(pong) = self.ask(ClientId(77), &ping) else { panic!("no pong") };
         let end = self.now.after_ms(pong.routes_ms);
         self.routes.iter_mut().for_each(|route| route.until = route.until.min(end));

@@ -88,6 +88,8 @@ fn masters_die_and_no_promise_is_broken() {
 /// The worlds show it if a rule of recovery is not kept.
 #[test]
 fn a_broken_rule_is_found() {
+    // Latecomers are rare, since a leader waits for them for a second only: one of the seeds below 80 meets one that matters.
+    const SEEDS: u64 = 160;
     std::panic::set_hook(Box::new(|_| {}));
     let rules = [
         Rule::RemovalsReachTheNodes,
@@ -98,7 +100,7 @@ fn a_broken_rule_is_found() {
     ];
     let found = rules.map(|rule| {
         let breaks = |seed: &u64| catch_unwind(|| run(*seed, EVENTS, Some(rule))).is_err();
-        (rule, (0..24).find(breaks))
+        (rule, (0..SEEDS).find(breaks))
     });
     let _ = std::panic::take_hook();
     println!("{found:?}");

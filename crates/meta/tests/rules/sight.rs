@@ -439,7 +439,7 @@ fn nothing_is_put_on_a_node_that_is_not_reached_and_what_lies_there_stays() {
     assert!(!world.meta.handle_reach(world.now, SegmentId(9), false), "it is not there");
     world.check();
     assert!(world.get("k").is_ok(), "others may reach it");
-    let ping = Request::Ping { segments: vec![bobs], unreachable: Vec::new() };
+    let ping = Request::Ping { segments: vec![bobs], unreachable: Vec::new(), reads: None };
     let told = |world: &mut World| {
         let Reply::Pong(pong) = world.ask(BOB, &ping) else { panic!("a pong answers a ping") };
         pong.is_unreached

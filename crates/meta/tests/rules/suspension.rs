@@ -35,7 +35,7 @@ fn ask(world: &mut World, request: &Request<'_>) -> Reply {
 
 /// How long reads may begin with known routes after a ping to a leader that leads, or is suspended.
 fn routes_ms(world: &mut World, leads: bool) -> u64 {
-    let ping = Request::Ping { segments: vec![], unreachable: vec![] };
+    let ping = Request::Ping { segments: vec![], unreachable: vec![], reads: None };
     let reply = match leads {
         true => world.meta.handle(world.now, ALICE, &ping),
         false => world.meta.handle_suspended(world.now, ALICE, &ping),
@@ -74,7 +74,7 @@ fn nothing_is_named_granted_ended_removed_or_mounted() {
     let scan =
         Scan { pattern: None, action: ScanAction::Remove { force: true }, cursor: 0, limit: 10 };
     let task = CreateTask { key: "a", kind: TaskKind::Copy, source: "", targets: vec!["b"] };
-    let list = Scan { action: ScanAction::List, ..scan.clone() };
+    let list = Scan { action: ScanAction::List, ..scan };
     let keys = || vec!["a"];
     let end = PutEnd { key: "a", version: version(1), failed_replicas: 0, held_replicas: 0 };
     let revoked = PutRevoke::new("a", version(1));

@@ -165,14 +165,9 @@ impl Peers {
         self.open(peer, purpose)
     }
 
-    /// As [`Peers::lease`], if there is an idle lane now.
-    pub(crate) fn lease_idle(&self, endpoint: &Arc<str>, purpose: Purpose) -> Option<Lease> {
-        let peer = self.peer(endpoint);
-        let mut state = peer.lock();
-        let may_take = state.shares.may_take(purpose, self.config.lanes_per_peer.max(1));
-        let lane = may_take.then(|| state.take_idle(purpose)).flatten()?;
-        drop(state);
-        Some(Lease { peer, purpose, lane: Some(lane) })
+    /// Whether there is a lane to the peer, or it is suspect.
+    pub(crate) fn is_known(&self, endpoint: &Arc<str>) -> bool {
+        !self.peer(endpoint).is_blank()
     }
 
     fn open(&self, peer: Arc<Peer>, purpose: Purpose) -> Result<Lease, TransferError> {

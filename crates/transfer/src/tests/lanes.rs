@@ -163,3 +163,22 @@ fn a_long_read_of_what_goes_meanwhile_is_stale() {
     });
     assert_eq!(read_all(&transport, &object), [Err(TransferError::Stale)]);
 }
+
+#[test]
+fn threads_that_want_lanes_of_the_same_nodes_do_not_wait_for_each_other_for_ever() {
+    let nodes = [Node::start(1, 1 << 20), Node::start(2, 1 << 20)];
+    let transport = TcpTransport::new(TcpConfig { lanes_per_peer: 2, ..tcp_config() });
+    std::thread::scope(|scope| {
+        for thread in 0..6 {
+            let (nodes, transport) = (&nodes, &transport);
+            scope.spawn(move || {
+                for round in 1..=200 {
+                    let at = |node| Object::at(node, thread * 10_000, 1000, round);
+                    let objects = nodes.each_ref().map(at);
+                    assert_eq!(write_all(transport, &objects), all_ok(2));
+                    assert_eq!(read_all(transport, &objects), all_ok(2));
+                }
+            });
+        }
+    });
+}

@@ -278,6 +278,7 @@ fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
         ("pong", Reply::Pong(pong)),
         ("pong, tasks", Reply::Pong(busy)),
         ("pong, drops", Reply::Pong(holding)),
+        ("pong, not reached", Reply::Pong(unreached)),
         ("done", Reply::Done(Ok(()))),
         ("done, not", Reply::Done(Err(ErrorCode::SegmentNotFound))),
         (
