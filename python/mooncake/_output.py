@@ -25,7 +25,7 @@ def say(text: str) -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """As its base; help that nobody reads to its end is no fault."""
+    """As its base; a reader that closes the pipe before the end of the help is no error."""
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
         if file is None:
