@@ -1,4 +1,4 @@
-use crate::{Allocation, Handle, Range, RangeAllocator, SlabAllocator};
+use crate::{Allocation, Handle, Neighbour, Range, RangeAllocator, SlabAllocator, class_of};
 
 /// One of the allocators that an operator can choose for a segment.
 #[derive(Clone, Debug)]
@@ -57,6 +57,30 @@ impl Allocator {
     /// A length that [`alloc`](Self::alloc) satisfies now; 0 if it satisfies none. A longer one may succeed too.
     pub fn largest_free(&self) -> u64 {
         either!(self, a => a.largest_free())
+    }
+
+    /// The size class of the longest range that may be free: no length of a higher one is served now. See [`class_of`].
+    pub fn largest_class(&self) -> u32 {
+        match self {
+            Allocator::Offset(allocator) => allocator.largest_class(),
+            Allocator::Cachelib(allocator) => class_of(allocator.largest_free()),
+        }
+    }
+
+    /// What lies before a live range and behind it, in this order. Of slabs nothing is told.
+    ///
+    /// # Panics
+    /// If `handle` names no live range.
+    pub fn neighbours(&mut self, handle: Handle) -> [Neighbour; 2] {
+        match self {
+            Allocator::Offset(allocator) => allocator.neighbours(handle),
+            Allocator::Cachelib(_) => [Neighbour::default(); 2],
+        }
+    }
+
+    /// Whether neighbouring ranges that are freed become one.
+    pub fn joins_neighbours(&self) -> bool {
+        matches!(self, Allocator::Offset(_))
     }
 
     /// Bytes reserved, what was added by rounding included.

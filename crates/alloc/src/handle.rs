@@ -14,6 +14,12 @@ impl Handle {
     pub(crate) fn index(self) -> u32 {
         self.0.get()
     }
+
+    /// A number that no other live range of the allocator has. Numbers are small: few are larger than the most ranges
+    /// that were ever live.
+    pub fn number(self) -> u32 {
+        self.index()
+    }
 }
 
 /// A range that was just allocated.
@@ -23,6 +29,15 @@ pub struct Allocation {
     pub handle: Handle,
     /// Its first byte.
     pub offset: u64,
+}
+
+/// What lies on one side of a live range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Free bytes right beside it.
+    pub free: u64,
+    /// The live range beyond these. None at the edge of the arena, and none that the allocator cannot tell.
+    pub next: Option<Handle>,
 }
 
 /// A stretch of the arena: `[offset, offset + len)`, in bytes.

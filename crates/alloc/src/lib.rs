@@ -20,6 +20,6 @@ mod range;
 mod slab;
 
 pub use allocator::Allocator;
-pub use handle::{Allocation, Handle, Range};
-pub use range::RangeAllocator;
+pub use handle::{Allocation, Handle, Neighbour, Range};
+pub use range::{MAX_GRANULE, RangeAllocator, class_of};
 pub use slab::{MAX_SLAB_BYTES, MIN_SLAB_BYTES, SlabAllocator};

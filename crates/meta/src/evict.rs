@@ -7,9 +7,12 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use crate::Meta;
 use crate::record::{ObjectState, PINNED_PLACES, PLAIN_PLACES, QueueKind};
 use crate::slab::NONE;
+use crate::window::SEEDS;
 
 /// Victims that the watermark takes between two requests. A group counts as its objects, and is never split.
 const VICTIMS_PER_TURN: usize = 256;
@@ -18,11 +21,11 @@ const VICTIMS_PER_TURN: usize = 256;
 const MOST_PASSED_OVER: usize = 256;
 
 /// Segments among which a put that finds no room chooses.
-const CHOICES: usize = 2;
+pub(crate) const CHOICES: usize = 2;
 
 /// The order in which ranges are evicted, the least first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Standing {
+pub(crate) struct Standing {
     worth: u32,
     younger: Reverse<u64>,
 }
@@ -38,7 +41,17 @@ impl Meta {
         }
         let victim = self.pick_victim(slot, need && self.config.allow_evict_soft_pinned)?;
         let before = self.segments[slot].allocator.used();
-        let (object, replica) = (self.ranges[victim].object, self.ranges[victim].replica);
+        self.evict_range(victim);
+        self.counters.evictions_successful += 1;
+        Some(before - self.segments[slot].allocator.used())
+    }
+
+    /// Evicts a range with the rest of its replica, or with its group.
+    pub(crate) fn evict_range(&mut self, id: u32) {
+        if self.ranges[id].queue == QueueKind::Extra {
+            return self.drop_extra(id);
+        }
+        let (object, replica) = (self.ranges[id].object, self.ranges[id].replica);
         match self.objects[object].group {
             NONE => self.evict_replicas(object, 1 << replica),
             group => {
@@ -49,8 +62,6 @@ impl Meta {
                 }
             }
         }
-        self.counters.evictions_successful += 1;
-        Some(before - self.segments[slot].allocator.used())
     }
 
     fn evict_replicas(&mut self, object: u32, set: u32) {
@@ -68,16 +79,28 @@ impl Meta {
 
     /// The range on the segment that goes first. Those whose groups stay are passed over: they go to the end of the
     /// queue of what has no lease, so that they are not met again soon.
-    fn pick_victim(&mut self, slot: u32, pinned_too: bool) -> Option<u32> {
-        let mut passed = Vec::new();
-        let mut victim = self.victim(slot, PLAIN_PLACES, pinned_too, &mut passed);
-        if victim.is_none() && pinned_too {
-            victim = self.victim(slot, PINNED_PLACES, pinned_too, &mut passed);
+    pub(crate) fn pick_victim(&mut self, slot: u32, pinned_too: bool) -> Option<u32> {
+        let mut victims: SmallVec<[u32; SEEDS]> = SmallVec::new();
+        self.pick_victims(slot, PLAIN_PLACES, (pinned_too, 1), &mut victims);
+        if victims.is_empty() && pinned_too {
+            self.pick_victims(slot, PINNED_PLACES, (pinned_too, 1), &mut victims);
         }
+        victims.first().copied()
+    }
+
+    /// The ranges of some of a segment's queues that go first, until there are so many.
+    pub(crate) fn pick_victims(
+        &mut self,
+        slot: u32,
+        places: Range<usize>,
+        (pinned_too, enough): (bool, usize),
+        victims: &mut SmallVec<[u32; SEEDS]>,
+    ) {
+        let mut passed = Vec::new();
+        self.victims(slot, places, (pinned_too, enough), (victims, &mut passed));
         for id in passed {
             self.pass_over(id);
         }
-        victim
     }
 
     /// Puts first, of the first few segments, the one whose next victim is worth least. With two choices instead of one,
@@ -95,16 +118,16 @@ impl Meta {
         queues.iter().filter_map(|queue| self.standing(queue.head)).min()
     }
 
-    /// Of the heads of some of a segment's queues, the range that is worth least, or the one that was used longest
-    /// ago among those. The head of a queue is its oldest; that of a queue of the leased has the earliest lease to end, but for
-    /// new replicas of what was leased before, which come a lease later at most.
-    fn victim(
+    /// Of the heads of some of a segment's queues, the ranges that are worth least, and used longest ago among those. The
+    /// head of a queue is its oldest; that of a queue of the leased has the earliest lease to end, but for new replicas of what
+    /// was leased before, which come a lease later at most.
+    fn victims(
         &self,
         slot: u32,
         places: Range<usize>,
-        pinned_too: bool,
-        passed: &mut Vec<u32>,
-    ) -> Option<u32> {
+        (pinned_too, enough): (bool, usize),
+        (victims, passed): (&mut SmallVec<[u32; SEEDS]>, &mut Vec<u32>),
+    ) {
         let mut heads = [NONE; PLAIN_PLACES.end];
         for (head, queue) in heads.iter_mut().zip(&self.segments[slot].queues[places]) {
             *head = queue.head;
@@ -113,23 +136,27 @@ impl Meta {
         loop {
             let standing = |&place: &usize| standings[place];
             let least = |a: &usize, b: &usize| standing(a).cmp(&standing(b));
-            let first = (0..heads.len()).filter(|place| standing(place).is_some()).min_by(least)?;
+            let first = (0..heads.len()).filter(|place| standing(place).is_some()).min_by(least);
+            let Some(first) = first else { return };
             let id = heads[first];
             let group = self.objects[self.ranges[id].object].group;
             if group == NONE || !self.group_stays(group, pinned_too) {
-                return Some(id);
+                victims.push(id);
+                if victims.len() >= enough {
+                    return;
+                }
+            } else if passed.len() == MOST_PASSED_OVER {
+                return;
+            } else {
+                passed.push(id);
             }
-            if passed.len() == MOST_PASSED_OVER {
-                return None;
-            }
-            passed.push(id);
             heads[first] = self.ranges[id].next;
             standings[first] = self.standing(heads[first]);
         }
     }
 
     /// How a range compares with others, unless it is leased: the least goes first.
-    fn standing(&self, id: u32) -> Option<Standing> {
+    pub(crate) fn standing(&self, id: u32) -> Option<Standing> {
         let range = (id != NONE).then(|| &self.ranges[id])?;
         if range.queue != QueueKind::Fresh && self.objects[range.object].touched > self.now {
             return None;

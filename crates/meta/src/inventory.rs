@@ -106,6 +106,7 @@ impl Meta {
             let allocator = &mut self.segments[slot].allocator;
             let reserved = allocator.occupy(entry.offset, entry.len, free_until);
             let handle = reserved.ok_or(Nonsense)?.handle;
+            self.segments.note_room(slot);
             self.recover_entry(slot, entry, handle, attributes)?;
         }
         progress.next_page = progress.next_page.checked_add(1).ok_or(Nonsense)?;
@@ -351,6 +352,7 @@ impl Meta {
                 stamp,
             };
             let id = self.ranges.insert(range);
+            self.segments[range.segment].own(range.handle, id);
             self.ranges[last].sibling = id;
             last = id;
             added.push(id);

@@ -63,7 +63,9 @@ mod retract;
 mod reuse;
 mod review;
 mod rng;
+mod rooms;
 mod rule;
+mod scatter;
 mod segments;
 mod shadow;
 mod sight;
@@ -79,6 +81,7 @@ mod timeout;
 mod undropped;
 mod undropped_keys;
 mod upsert;
+mod window;
 
 pub use check::Violation;
 pub use config::{AllocatorKind, Config, Replication, ReplicationMode, Strategy};

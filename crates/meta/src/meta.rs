@@ -33,6 +33,7 @@ use crate::task::Tasks;
 use crate::timeout::Timer;
 use crate::undropped::Undropped;
 use crate::upsert::Beside;
+use crate::window::Effort;
 
 /// Objects whose records the processor's caches hold no more.
 const LARGE_POOL: usize = 1 << 16;
@@ -64,6 +65,8 @@ pub struct Meta {
     pub(crate) groups: Groups,
     /// How many more leases this request may prolong only because of a group.
     pub(crate) refreshes_left: usize,
+    /// What this request may yet do to make room.
+    pub(crate) effort: Effort,
     pub(crate) tasks: Tasks,
     pub(crate) drains: Drains,
     pub(crate) segments: Segments,
@@ -131,6 +134,7 @@ impl Meta {
             leaving: Leaving::default(),
             groups: Groups::default(),
             refreshes_left: 0,
+            effort: Effort::new(),
             tasks: Tasks::default(),
             drains: Drains::default(),
             segments: Segments::new(),
@@ -194,6 +198,7 @@ impl Meta {
             return Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
         }
         self.refreshes_left = group::REFRESHES_PER_REQUEST;
+        self.effort = Effort::new();
         self.fetch_ahead(request);
         match request {
             Request::Ping { segments, unreachable, .. } => self.ping(from, segments, unreachable),

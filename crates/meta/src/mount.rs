@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use mooncake_alloc::{Allocator, RangeAllocator, SlabAllocator};
 use mooncake_types::{
-    ClientId, ErrorCode, MountOutcome, MountSegment, Pong, Reply, SegmentId, SegmentState, limits,
+    ClientId, ErrorCode, MountOutcome, MountSegment, Pong, Reply, SegmentId, SegmentState, Tick,
+    limits,
 };
 
 use crate::Meta;
@@ -127,7 +128,9 @@ impl Meta {
             is_unreached: false,
             recovering: None,
             place: NONE,
+            evictable_from: Tick(u64::MAX),
             allocator: self.new_allocator(mount.len),
+            owners: Vec::new(),
             queues: [Queue::default(); SEGMENT_QUEUES],
         });
         self.notify_joined(slot);

@@ -103,7 +103,16 @@ impl Meta {
     }
 
     fn join_queue(&mut self, id: u32, kind: QueueKind) {
-        let Range { segment, class, .. } = self.ranges[id];
+        let Range { segment, class, object, .. } = self.ranges[id];
+        match kind {
+            QueueKind::Fresh | QueueKind::PinnedFresh | QueueKind::Extra => {
+                self.segments.note_evictable(segment, self.now);
+            }
+            QueueKind::Leased | QueueKind::PinnedLeased => {
+                self.segments.note_evictable(segment, self.objects[object].touched);
+            }
+            _ => {}
+        }
         let queue = match kind {
             QueueKind::Out => return,
             QueueKind::Processing => &mut self.processing,
@@ -228,6 +237,7 @@ impl Meta {
         let allocator = &mut self.segments[range.segment].allocator;
         let offset = allocator.range(range.handle).offset;
         allocator.free(range.handle);
+        self.segments.note_room(range.segment);
         let record = &self.objects[range.object];
         let (hash, place) = (self.index.hash(&record.key), (offset, record.version));
         self.leave_undropped(range.segment, place, range.len, hash);

@@ -1,18 +1,32 @@
 //! Placement: which ranges of which segments a new object gets.
+//!
+//! An [index](crate::rooms) names the segments that have room, so a put costs the same however many there are. Where none
+//! has, what to evict is [planned](crate::window) first. For each replica that costs objects of at most four times its
+//! length, or the one object (with its group) that goes next. What a put evicts makes room for it: a put that is refused
+//! evicts nothing. Slabs are the exception: what comes free there shows only then.
+//!
+//! A put is refused although something could be evicted where
+//! - [`CANDIDATES`] segments were looked at, or as many ranges as one request [may](crate::window::Effort);
+//! - no 64 ranges between what must stay are long enough together, at that price;
+//! - the slabs that came free are of other lengths.
 
-use mooncake_alloc::Handle;
+use mooncake_alloc::{Handle, class_of};
 use mooncake_types::{ReplicateConfig, limits};
 use smallvec::{SmallVec, smallvec};
 
 use crate::Meta;
 use crate::config::Strategy;
+use crate::evict::CHOICES;
+use crate::rooms::{Cursor, Room};
 
-/// Segments that are tried before a list of all candidates is made.
-const QUICK_PROBES: usize = 100;
 /// Most ranges that an object is cut into only to spare others from eviction.
 const EASY_PIECES: u64 = 4;
-/// A segment that gave this many times the bytes wanted, and still has no room, is left alone while another may do.
-const PATIENCE: u64 = 4;
+/// Objects of at most this many times its length are evicted for one replica.
+pub(crate) const MOST_EVICTED: u64 = 4;
+/// Segments of which one may have room, and has none, before only those are asked that are sure to have it.
+const MISSES: usize = 16;
+/// Segments on which room is looked for among what can be evicted, where something can.
+const CANDIDATES: usize = 64;
 /// Preferred or excluded segments that one put can name; further ones count for nothing.
 const MAX_NAMED: usize = 64;
 /// Segments among which `free_ratio_first` takes the emptiest.
@@ -34,8 +48,18 @@ pub(crate) struct Wish {
     pub(crate) replicas: usize,
     /// Slots to try first, in order.
     preferred: Vec<u32>,
-    /// Slots that must not be used: those that failed the writer, then those of the replicas placed already.
+    /// Slots that must not be used: those that failed the writer. Sorted.
     avoided: Vec<u32>,
+}
+
+/// The segments that one replica may go to.
+pub(crate) struct Route {
+    /// Those that come first, in order.
+    pub(crate) preferred: Vec<u32>,
+    /// Those that are passed over: what must not be used, and what is preferred. Sorted.
+    skipped: Vec<u32>,
+    /// Where the others begin.
+    pub(crate) start: usize,
 }
 
 impl Meta {
@@ -44,11 +68,10 @@ impl Meta {
         let preferred = preferred.flat_map(|name| self.segments.named(name)).copied();
         let avoided = config.excluded_segments.iter().take(MAX_NAMED);
         let avoided = avoided.filter_map(|&id| self.segments.find(id));
-        Wish {
-            replicas: config.replica_num as usize,
-            preferred: distinct(preferred),
-            avoided: distinct(avoided),
-        }
+        let mut avoided = distinct(avoided);
+        avoided.sort_unstable();
+        let replicas = config.replica_num as usize;
+        Wish { replicas, preferred: distinct(preferred), avoided }
     }
 
     /// Reserves ranges for as many of the wished replicas as there is room for, evicting where need be. No two
@@ -61,6 +84,7 @@ impl Meta {
             let Some(pieces) = placed else { break };
             if replicas.len() + 1 < wish.replicas {
                 avoided.extend(pieces.iter().map(|piece| piece.segment));
+                avoided.sort_unstable();
             }
             replicas.push(pieces);
         }
@@ -72,8 +96,11 @@ impl Meta {
 
     /// Reserves one range on one of the segments, in their order, evicting where need be.
     pub(crate) fn place_on(&mut self, len: u64, order: &[u32]) -> Option<Piece> {
+        let order = &order[..order.len().min(CANDIDATES)];
+        self.effort.begin_replica();
         let free = order.iter().find_map(|&segment| self.reserve(segment, len));
-        let piece = free.or_else(|| self.evict_for(len, order))?;
+        let clear = |meta: &mut Self| order.iter().find_map(|&slot| meta.evict_on(slot, len));
+        let piece = free.or_else(|| clear(self))?;
         self.note_use(piece.segment);
         Some(piece)
     }
@@ -88,7 +115,7 @@ impl Meta {
             }
             self.unreserve(&[piece]);
         }
-        let pieces = self.scatter(len, order, limits::MAX_STRIPES as u64, false)?;
+        let pieces = self.scatter_over(len, order.iter().copied(), limits::MAX_STRIPES as u64)?;
         if pieces.iter().any(|piece| self.is_above_watermark(piece.segment)) {
             self.unreserve(&pieces);
             return None;
@@ -111,70 +138,109 @@ impl Meta {
         avoided: &[u32],
         first: bool,
     ) -> Option<Pieces> {
+        self.effort.begin_replica();
         let start = self.rng.below(self.segments.grantable().len());
+        let route = self.route(preferred, avoided, start);
         let threshold = self.config.stripe_threshold_bytes;
-        let striped = threshold > 0 && len > threshold;
-        if !striped && preferred.is_empty() && self.config.strategy == Strategy::Random {
-            // The common case, without a list of candidates.
-            if let Some(piece) = self.first_fit(len, start, avoided) {
-                return Some(smallvec![piece]);
-            }
-        }
-        let mut order = self.probe_order(preferred, avoided, start);
-        if striped && order.len() > 1 {
-            let width = order.len().min(limits::MAX_STRIPES).min(len.div_ceil(threshold) as usize);
-            if let Some(pieces) = self.stripe_evenly(len, &order[..width]) {
+        if threshold > 0 && len > threshold {
+            let width = limits::MAX_STRIPES.min(len.div_ceil(threshold) as usize);
+            let order = self.first_of(&route, width);
+            if let Some(pieces) = self.stripe_evenly(len, &order) {
                 return Some(pieces);
             }
         }
-        if let Some(piece) = order.iter().find_map(|&segment| self.reserve(segment, len)) {
+        if let Some(piece) = self.reserve_along(len, &route) {
             return Some(smallvec![piece]);
         }
-        if let Some(pieces) = self.scatter(len, &order, EASY_PIECES, false) {
+        if let Some(pieces) = self.scatter(len, &route, EASY_PIECES) {
             return Some(pieces);
         }
-        if preferred.is_empty() {
-            self.put_least_first(&mut order);
-        }
-        if let Some(piece) = self.evict_for(len, &order) {
+        if let Some(piece) = self.evict_along(len, &route) {
             return Some(smallvec![piece]);
         }
         // Only for its first replica is an object worth clearing whole segments.
-        let capacity = |slot: &u32| self.segments[*slot].allocator.capacity();
-        let fits = order.iter().map(capacity).sum::<u64>() >= len;
-        if first && fits {
-            self.scatter(len, &order, limits::MAX_STRIPES as u64, true)
-        } else {
-            None
+        match first && len >= 2 * limits::MIN_STRIPE_BYTES {
+            true => self.clear_for(len, &route),
+            false => None,
         }
     }
 
-    fn first_fit(&mut self, len: u64, start: usize, avoided: &[u32]) -> Option<Piece> {
-        let count = self.segments.grantable().len();
-        for place in start..start + count.min(QUICK_PROBES) {
-            let slot = self.segments.grantable()[place % count];
-            if !avoided.contains(&slot)
-                && let Some(piece) = self.reserve(slot, len)
-            {
+    fn route(&self, preferred: &[u32], avoided: &[u32], start: usize) -> Route {
+        let is_usable =
+            |slot: &u32| avoided.binary_search(slot).is_err() && self.segments[*slot].takes_puts();
+        let preferred: Vec<u32> = preferred.iter().copied().filter(is_usable).collect();
+        let mut skipped = avoided.to_vec();
+        if !preferred.is_empty() {
+            skipped.extend(&preferred);
+            skipped.sort_unstable();
+        }
+        Route { preferred, skipped, start }
+    }
+
+    /// The next segment of a route that is not preferred and whose room is `wanted`.
+    pub(crate) fn next_of(
+        &mut self,
+        route: &Route,
+        cursor: &mut Cursor,
+        wanted: impl Fn(&Room) -> bool,
+    ) -> Option<u32> {
+        loop {
+            let slot = self.segments.next_with_room(cursor, &wanted)?;
+            if route.skipped.is_empty() || route.skipped.binary_search(&slot).is_err() {
+                return Some(slot);
+            }
+        }
+    }
+
+    /// The first segments of a route, whatever room they have.
+    fn first_of(&mut self, route: &Route, count: usize) -> Vec<u32> {
+        let mut slots: Vec<u32> = route.preferred.iter().copied().take(count).collect();
+        let mut cursor = Cursor::new(route.start);
+        while slots.len() < count {
+            let Some(slot) = self.next_of(route, &mut cursor, |room| room.capacity > 0) else {
+                break;
+            };
+            slots.push(slot);
+        }
+        slots
+    }
+
+    /// Reserves a range on the first segment of a route that has one free.
+    fn reserve_along(&mut self, len: u64, route: &Route) -> Option<Piece> {
+        for &slot in &route.preferred {
+            if let Some(piece) = self.reserve(slot, len) {
                 return Some(piece);
             }
         }
-        None
-    }
-
-    /// The slots to try, best first; those that are not preferred from the place `start` of the list on.
-    fn probe_order(&mut self, preferred: &[u32], avoided: &[u32], start: usize) -> Vec<u32> {
-        let usable = |slot: &u32| !avoided.contains(slot) && self.segments[*slot].takes_puts();
-        let mut order: Vec<u32> = preferred.iter().copied().filter(usable).collect();
-        let grantable = self.segments.grantable();
-        let first = order.len();
-        let turned = grantable[start..].iter().chain(&grantable[..start]).copied();
-        order.extend(turned.filter(usable).filter(|slot| !preferred.contains(slot)));
         if self.config.strategy == Strategy::FreeRatioFirst {
-            let sample = first..order.len().min(first + SAMPLE);
-            order[sample].sort_by_key(|&slot| self.used_permille(slot));
+            let mut sample = Vec::with_capacity(SAMPLE);
+            let mut cursor = Cursor::new(route.start);
+            while sample.len() < SAMPLE {
+                let Some(slot) = self.next_of(route, &mut cursor, |room| room.capacity > 0) else {
+                    break;
+                };
+                sample.push(slot);
+            }
+            sample.sort_by_key(|&slot| self.used_permille(slot));
+            if let Some(piece) = sample.iter().find_map(|&slot| self.reserve(slot, len)) {
+                return Some(piece);
+            }
         }
-        order
+        // What is free in the class of the length itself may be a little too short.
+        let class = class_of(len);
+        for (least, tries) in [(class, MISSES), (class + 1, MISSES)] {
+            let mut cursor = Cursor::new(route.start);
+            for _ in 0..tries {
+                let Some(slot) = self.next_of(route, &mut cursor, |room| room.class >= least)
+                else {
+                    break;
+                };
+                if let Some(piece) = self.reserve(slot, len) {
+                    return Some(piece);
+                }
+            }
+        }
+        None
     }
 
     pub(crate) fn used_permille(&self, slot: u32) -> u64 {
@@ -182,101 +248,81 @@ impl Meta {
         (u128::from(allocator.used()) * 1000 / u128::from(allocator.capacity().max(1))) as u64
     }
 
-    fn reserve(&mut self, segment: u32, len: u64) -> Option<Piece> {
+    pub(crate) fn reserve(&mut self, segment: u32, len: u64) -> Option<Piece> {
         let allocation = self.segments[segment].allocator.alloc(len)?;
+        self.segments.note_room(segment);
         Some(Piece { segment, handle: allocation.handle, len })
     }
 
     pub(crate) fn unreserve(&mut self, pieces: &[Piece]) {
         for piece in pieces {
             self.segments[piece.segment].allocator.free(piece.handle);
+            self.segments.note_room(piece.segment);
         }
     }
 
-    /// Evicts until one segment has a range of `len` bytes.
-    fn evict_for(&mut self, len: u64, order: &[u32]) -> Option<Piece> {
-        for bound in [len.saturating_mul(PATIENCE), u64::MAX] {
-            for &slot in order {
-                if self.segments[slot].allocator.capacity() < len {
-                    continue;
-                }
-                let mut freed = 0;
-                while freed < bound {
-                    let Some(bytes) = self.evict_one(slot, true) else { break };
-                    freed += bytes;
-                    if let Some(piece) = self.reserve(slot, len) {
-                        return Some(piece);
-                    }
-                }
+    /// Evicts what makes room for a range on one of the segments of a route, and reserves it.
+    fn evict_along(&mut self, len: u64, route: &Route) -> Option<Piece> {
+        for &slot in &route.preferred {
+            if let Some(piece) = self.evict_on(slot, len) {
+                return Some(piece);
             }
+        }
+        let now = self.now;
+        let can_evict = |room: &Room| room.evictable_from <= now && room.capacity >= len;
+        let mut cursor = Cursor::new(route.start);
+        let mut pair: SmallVec<[u32; CHOICES]> = SmallVec::new();
+        while pair.len() < CHOICES {
+            let Some(slot) = self.next_of(route, &mut cursor, can_evict) else { break };
+            pair.push(slot);
+        }
+        if route.preferred.is_empty() {
+            self.put_least_first(&mut pair);
+        }
+        let (mut pair, mut looked_at) = (pair.into_iter(), 0);
+        while looked_at < CANDIDATES && self.effort.is_left() {
+            let next = pair.next();
+            let slot = match next {
+                Some(slot) => slot,
+                None => self.next_of(route, &mut cursor, can_evict)?,
+            };
+            if let Some(piece) = self.evict_on(slot, len) {
+                return Some(piece);
+            }
+            // One that has nothing to evict is not met again before it may have.
+            looked_at += usize::from(self.segments[slot].evictable_from <= now);
         }
         None
     }
 
-    /// Equal stripes, one on each of the segments.
-    fn stripe_evenly(&mut self, len: u64, order: &[u32]) -> Option<Pieces> {
-        let stripe = len.div_ceil(order.len() as u64).max(limits::MIN_STRIPE_BYTES);
-        let mut pieces = Pieces::with_capacity(order.len());
-        let mut left = len;
-        for &slot in order {
-            let take = stripe.min(left);
-            if take == 0 {
-                break;
-            }
-            let piece = self.reserve(slot, take).or_else(|| self.evict_for(take, &[slot]));
-            let Some(piece) = piece else {
-                self.unreserve(&pieces);
+    /// Evicts what makes room for a range on a segment, and reserves it.
+    fn evict_on(&mut self, slot: u32, len: u64) -> Option<Piece> {
+        let most_bytes = len.saturating_mul(MOST_EVICTED);
+        if !self.segments[slot].allocator.joins_neighbours() {
+            return self.evict_slots(slot, len, most_bytes);
+        }
+        let window = self.plan_range(slot, len, most_bytes)?;
+        if !self.evict_windows(&[window]) {
+            return None;
+        }
+        self.reserve(slot, len)
+    }
+
+    /// Evicts from a segment of slabs until one has a slot for the length, within the price.
+    fn evict_slots(&mut self, slot: u32, len: u64, most_bytes: u64) -> Option<Piece> {
+        let mut bytes = 0;
+        while bytes < most_bytes && self.effort.take(1) {
+            let before = self.counters.evicted_bytes;
+            if self.evict_one(slot, true).is_none() {
+                self.note_barren(slot);
                 return None;
-            };
-            pieces.push(piece);
-            left -= take;
-        }
-        Some(pieces)
-    }
-
-    /// Ranges wherever there are some, at most about `most` of them: for an object for which no segment has a range that
-    /// large. With `evict`, others make room.
-    fn scatter(&mut self, len: u64, order: &[u32], most: u64, evict: bool) -> Option<Pieces> {
-        if len < 2 * limits::MIN_STRIPE_BYTES {
-            return None;
-        }
-        let least = limits::MIN_STRIPE_BYTES.max(len / most);
-        let mut pieces = Pieces::new();
-        let mut left = len;
-        for &slot in order {
-            while left > 0 && pieces.len() < limits::MAX_STRIPES {
-                if evict {
-                    self.evict_until(slot, left);
-                }
-                let take = left.min(self.segments[slot].allocator.largest_free());
-                if take < least.min(left) {
-                    break;
-                }
-                let Some(piece) = self.reserve(slot, take) else { break };
-                pieces.push(piece);
-                left -= take;
+            }
+            bytes += self.counters.evicted_bytes - before;
+            if let Some(piece) = self.reserve(slot, len) {
+                return Some(piece);
             }
         }
-        if left > 0 {
-            self.unreserve(&pieces);
-            return None;
-        }
-        Some(pieces)
-    }
-
-    /// Evicts from one segment until it has a free range of `len` bytes, or of its whole self, or nothing more is
-    /// likely to come of it.
-    fn evict_until(&mut self, slot: u32, len: u64) {
-        let goal = len.min(self.segments[slot].allocator.capacity());
-        let mut freed = 0;
-        while self.segments[slot].allocator.largest_free() < goal
-            && freed < goal.saturating_mul(PATIENCE)
-        {
-            match self.evict_one(slot, true) {
-                Some(bytes) => freed += bytes,
-                None => return,
-            }
-        }
+        None
     }
 }
 

@@ -190,6 +190,7 @@ impl Meta {
                     class,
                     stamp: Stamp::at(self.uses),
                 });
+                self.segments[piece.segment].own(piece.handle, sibling);
             }
         }
         self.objects[object].first_range = sibling;

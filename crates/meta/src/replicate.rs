@@ -109,16 +109,26 @@ impl Meta {
     /// Evicts a replica that nobody asked for from a segment, if there is one that nobody reads now. Returns the bytes that
     /// came free.
     pub(crate) fn evict_extra(&mut self, slot: u32) -> Option<u64> {
+        let id = self.unread_extra(slot)?;
+        let before = self.segments[slot].allocator.used();
+        self.drop_extra(id);
+        Some(before - self.segments[slot].allocator.used())
+    }
+
+    /// A range of a replica that nobody asked for and nobody reads now.
+    pub(crate) fn unread_extra(&self, slot: u32) -> Option<u32> {
         let queue = &self.segments[slot].queues[crate::record::EXTRA_PLACE];
         let is_unread = |id: &u32| self.objects[self.ranges[*id].object].touched <= self.now;
-        let id = queue.iter(&self.ranges).take(MOST_LOOKED_AT).find(is_unread)?;
-        let before = self.segments[slot].allocator.used();
+        queue.iter(&self.ranges).take(MOST_LOOKED_AT).find(is_unread)
+    }
+
+    /// Evicts the replica of a range, which nobody asked for.
+    pub(crate) fn drop_extra(&mut self, id: u32) {
         let (object, replica) = (self.ranges[id].object, self.ranges[id].replica);
         let hash = self.index.hash(&self.objects[object].key);
         self.counters.evicted_bytes += self.free_replicas(object, 1 << replica);
         self.counters.extra_replicas_evicted += 1;
         self.keep_quiet(hash, self.now.after_ms(EVICTED_REST_MS));
-        Some(before - self.segments[slot].allocator.used())
     }
 
     fn keep_quiet(&mut self, hash: u64, until: Tick) {

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use mooncake_alloc::Allocator;
+use mooncake_alloc::{Allocator, Handle};
 use mooncake_types::{ClientId, MountSegment, SegmentAddress, SegmentId, SegmentState, Tick};
 
 use crate::queue::Queue;
 use crate::record::SEGMENT_QUEUES;
+use crate::rooms::{Cursor, Room, Rooms};
 use crate::slab::{NONE, Slab};
 
 type FixedMap<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
@@ -41,7 +42,11 @@ pub(crate) struct Segment {
     pub(crate) recovering: Option<Progress>,
     /// Its place among those that take puts, or [`NONE`].
     pub(crate) place: u32,
+    /// Nothing can be evicted here before this moment.
+    pub(crate) evictable_from: Tick,
     pub(crate) allocator: Allocator,
+    /// The range record that each live range of the allocator had last, by its number.
+    pub(crate) owners: Vec<u32>,
     pub(crate) queues: [Queue; SEGMENT_QUEUES],
 }
 
@@ -79,6 +84,32 @@ impl Segment {
         self.in_sight && is_well && !self.is_unreached && self.state == SegmentState::Ok
     }
 
+    /// Notes which record a range of the allocator has.
+    pub(crate) fn own(&mut self, handle: Handle, id: u32) {
+        let number = handle.number() as usize;
+        if number >= self.owners.len() {
+            // As the allocator's own tables do: space that is only reserved counts as much as space in use.
+            if number >= self.owners.capacity() {
+                self.owners.reserve_exact(number + number / 8 + 8 - self.owners.len());
+            }
+            self.owners.resize(number + 1, NONE);
+        }
+        self.owners[number] = id;
+    }
+
+    /// The record that a range of the allocator had last, if it had one. It may have another range by now.
+    pub(crate) fn owner(&self, handle: Handle) -> Option<u32> {
+        self.owners.get(handle.number() as usize).copied().filter(|&id| id != NONE)
+    }
+
+    fn room(&self) -> Room {
+        Room {
+            class: self.allocator.largest_class(),
+            capacity: self.allocator.capacity(),
+            evictable_from: self.evictable_from,
+        }
+    }
+
     pub(crate) fn address(&self) -> SegmentAddress {
         SegmentAddress {
             id: self.id,
@@ -99,6 +130,10 @@ pub(crate) struct Segments {
     by_client: FixedMap<ClientId, Vec<u32>>,
     /// Slots that take puts, in no order; each segment knows its place here.
     grantable: Vec<u32>,
+    /// What room these have, by their places there.
+    rooms: Rooms,
+    /// The one of them of which that may not be true: it is noted when another changes, or when it is asked for.
+    unnoted: u32,
     /// Slots above the high watermark.
     pub(crate) crowded: BTreeSet<u32>,
     /// Unmounting slots that still hold finished replicas.
@@ -113,6 +148,8 @@ impl Segments {
             by_name: BTreeMap::new(),
             by_client: FixedMap::default(),
             grantable: Vec::new(),
+            rooms: Rooms::new(),
+            unnoted: NONE,
             crowded: BTreeSet::new(),
             dying: BTreeSet::new(),
         }
@@ -210,6 +247,7 @@ impl Segments {
         if begins {
             segment.place = self.grantable.len() as u32;
             self.grantable.push(slot);
+            self.note_room(slot);
         }
         begins
     }
@@ -255,10 +293,58 @@ impl Segments {
         if place == NONE {
             return;
         }
+        self.rooms.clear(self.grantable.len() - 1);
         self.grantable.swap_remove(place as usize);
         if let Some(&moved) = self.grantable.get(place as usize) {
-            self.slots[moved].place = place;
+            let segment = &mut self.slots[moved];
+            segment.place = place;
+            self.rooms.set(place as usize, segment.room());
         }
+    }
+
+    /// A slot may have more or less room than before.
+    pub(crate) fn note_room(&mut self, slot: u32) {
+        if self.unnoted != slot {
+            self.settle_room();
+            self.unnoted = slot;
+        }
+    }
+
+    /// Something can be evicted from a slot from this moment on.
+    pub(crate) fn note_evictable(&mut self, slot: u32, from: Tick) {
+        if from < self.slots[slot].evictable_from {
+            self.set_evictable_from(slot, from);
+        }
+    }
+
+    /// Nothing can be evicted from a slot before this moment.
+    pub(crate) fn set_evictable_from(&mut self, slot: u32, from: Tick) {
+        self.slots[slot].evictable_from = from;
+        self.note_room(slot);
+    }
+
+    fn settle_room(&mut self) {
+        let slot = std::mem::replace(&mut self.unnoted, NONE);
+        let Some(segment) = self.slots.get(slot).filter(|it| it.place != NONE) else { return };
+        self.rooms.set(segment.place as usize, segment.room());
+    }
+
+    /// The next slot that takes puts and whose room is `wanted`.
+    pub(crate) fn next_with_room(
+        &mut self,
+        cursor: &mut Cursor,
+        wanted: impl Fn(&Room) -> bool,
+    ) -> Option<u32> {
+        self.settle_room();
+        let place = self.rooms.next(cursor, wanted)?;
+        Some(self.grantable[place])
+    }
+
+    /// What room is noted of a slot, and what it has; nothing if that is to be noted yet.
+    pub(crate) fn noted_room(&self, slot: u32) -> Option<(Room, Room)> {
+        let segment = &self.slots[slot];
+        let is_noted = segment.place != NONE && self.unnoted != slot;
+        is_noted.then(|| (self.rooms.get(segment.place as usize), segment.room()))
     }
 
     /// Its bytes count as lost from here on; its records go as they are met.

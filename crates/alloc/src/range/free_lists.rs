@@ -65,6 +65,15 @@ impl FreeLists {
         self.heads[join(level, self.subs[level].ilog2())]
     }
 
+    /// The highest class that holds a hole; 0, which holds none, if there is no hole.
+    pub(crate) fn last_class(&self) -> u32 {
+        if self.levels == 0 {
+            return 0;
+        }
+        let level = self.levels.ilog2() as usize;
+        join(level, self.subs[level].ilog2()) as u32
+    }
+
     /// Puts a hole in front of the list of its class.
     pub(crate) fn push(&mut self, nodes: &mut Nodes, at: u32) {
         let hole = nodes.hole_mut(at);

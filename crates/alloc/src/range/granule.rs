@@ -1,5 +1,5 @@
-/// Longest granule, in bytes: one page, so that long ranges lose next to nothing.
-const MAX_GRANULE: u64 = 4096;
+/// Longest granule, in bytes: one page, so that long ranges lose next to nothing. No length is rounded up by more.
+pub const MAX_GRANULE: u64 = 4096;
 
 /// The length to reserve for `len` bytes: rounded up to a granule of at most 1/64 of it. Lengths that differ by
 /// a few bytes so become one, and the hole that one object leaves fits the next.

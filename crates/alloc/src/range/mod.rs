@@ -7,11 +7,17 @@ mod nodes;
 mod recover;
 mod spare;
 
-use crate::{Allocation, Handle, Range};
+use crate::{Allocation, Handle, Neighbour, Range};
 use free_index::{FreeIndex, Worth};
 use free_lists::FreeLists;
-use nodes::{Hole, Link, Live, MAX_LIVE, NIL, Nodes, SENTINEL};
+pub use granule::MAX_GRANULE;
+use nodes::{Hole, Kind, Link, Live, MAX_LIVE, NIL, Nodes, SENTINEL};
 use spare::Spare;
+
+/// The size class of a length: it grows with the length, and has lengths that differ by less than 1/32.
+pub fn class_of(len: u64) -> u32 {
+    class::floor(len)
+}
 
 /// How many holes of the very class of a length are tried before a higher class is cut up.
 const NEAR_STEPS: u32 = 4;
@@ -142,6 +148,28 @@ impl RangeAllocator {
             at => self.nodes.hole(at).range.len,
         };
         hole.max(self.spare.map_or(0, |spare| spare.len))
+    }
+
+    /// The size class of the longest free range; 0 if nothing is free. No longer range is free than that class has.
+    pub fn largest_class(&self) -> u32 {
+        self.lists.last_class().max(self.spare.map_or(0, |spare| class::floor(spare.len)))
+    }
+
+    /// What lies before a live range and behind it, in this order.
+    ///
+    /// # Panics
+    /// If `handle` names no live range.
+    pub fn neighbours(&mut self, handle: Handle) -> [Neighbour; 2] {
+        self.settle();
+        let Live { prev, next, .. } = *self.nodes.live(self.expect_live(handle));
+        let beyond = |link: Link, far: fn(&Hole) -> u32| {
+            let (free, at) = match link.kind() {
+                Kind::Live(at) => (0, at),
+                Kind::Hole(at) => (self.nodes.hole(at).range.len, far(self.nodes.hole(at))),
+            };
+            Neighbour { free, next: (at != SENTINEL).then(|| Handle::new(at)) }
+        };
+        [beyond(prev, |hole| hole.prev), beyond(next, |hole| hole.next)]
     }
 
     /// Bytes reserved, what was added by rounding included.

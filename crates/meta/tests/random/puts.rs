@@ -1,8 +1,11 @@
 //! Puts and upserts beside the model.
 
+use std::collections::BTreeMap;
+
+use mooncake_meta::AllocatorKind;
 use mooncake_types::{
     ClientId, ErrorCode, Grant, Placement, PutItem, PutMode, PutRevoke, ReplicateConfig, SegmentId,
-    SegmentState, SoftPin,
+    SoftPin,
 };
 
 use crate::action::{Start, name};
@@ -31,12 +34,18 @@ impl Run {
         let put = PutItem { key: &key, len: start.len, group: start.group };
         let mode = if start.upsert { PutMode::Upsert } else { PutMode::Insert };
         let refused = self.refusal(&key, mode, start.group);
+        let before = self.world.meta.stats().counters.evicted_bytes;
         let result = self.world.begin(ClientId(start.client), put, config, mode);
+        let evicted = self.world.meta.stats().counters.evicted_bytes - before;
+        if let Ok(placed) = &result {
+            let last = placed.what.placements.iter().map(|placement| placement.replica).max();
+            self.has_evicted_little(start, u64::from(last.unwrap_or(0)) + 1, evicted);
+        }
         self.learn();
         match result {
             Err(ErrorCode::NoAvailableHandle) => {
                 assert_eq!(refused, None, "{key}");
-                self.nothing_could_be_evicted(start.len, &excluded);
+                self.is_refused_for_good(start, &excluded, before);
             }
             Err(other) => assert_eq!(Some(other), refused, "{key}"),
             Ok(placed) => {
@@ -95,36 +104,35 @@ impl Run {
         self.model.running.push(put);
     }
 
-    /// A put that found no room left nothing behind that could have made some.
-    fn nothing_could_be_evicted(&mut self, len: u64, excluded: &[SegmentId]) {
-        let usable: Vec<_> = self
-            .world
-            .meta
-            .segments()
-            .into_iter()
-            .filter(|s| s.in_sight && !s.behind && s.state == SegmentState::Ok)
-            .filter(|s| !excluded.contains(&s.id))
-            .collect();
-        if usable.iter().all(|segment| segment.capacity < len) {
-            return;
-        }
-        let large: Vec<SegmentId> =
-            usable.iter().filter(|s| s.capacity >= len).map(|s| s.id).collect();
-        // A pinned member that was lost and is not yet forgotten protects its group.
+    /// A put that found no room evicted nothing, and nothing could have made room at its price.
+    fn is_refused_for_good(&mut self, start: &Start, excluded: &[SegmentId], evicted: u64) {
         let pinned = |object: &Object| object.hard && !object.group.is_empty();
         if self.model.objects.values().any(pinned) {
             self.meet("a pinned group stayed");
         }
-        let settled = self.world.meta.poll_timeout().is_none_or(|due| due > self.world.now);
-        for (key, object) in &self.model.objects {
-            let evictable = !self.model.is_protected(object, self.world.now, |_| true)
-                && object.spared_until <= self.world.now
-                && self.model.spared_groups.get(object.group).is_none_or(|t| *t <= self.world.now)
-                && (settled || object.group.is_empty());
-            let extents = self.model.certain_extents(object);
-            let there = extents.iter().any(|extent| large.contains(&extent.0));
-            assert!(!(evictable && there), "no room for {len} bytes, but {key} is evictable");
+        if self.config.allocator == AllocatorKind::Offset {
+            let now = self.world.meta.stats().counters.evicted_bytes;
+            assert_eq!(now, evicted, "a put that was refused evicted something");
+            self.world.meta.check_refusal(start.len, excluded).unwrap();
         }
+    }
+
+    /// What a put evicted is about what it needs: for each replica four times its length, or one object or group.
+    fn has_evicted_little(&self, start: &Start, replicas: u64, evicted: u64) {
+        let mut units: BTreeMap<&str, u64> = BTreeMap::new();
+        for (key, object) in &self.model.objects {
+            let unit = if object.group.is_empty() { key } else { object.group };
+            let bytes = object.extents.iter().map(|extent| extent.2).sum::<u64>();
+            *units.entry(unit).or_default() += bytes;
+        }
+        let one = units.into_values().max().unwrap_or(0);
+        let most = match self.config.allocator {
+            AllocatorKind::Offset => (4 * start.len).max(one),
+            // Whether a slab came free shows only then.
+            AllocatorKind::Cachelib => 4 * start.len + one,
+        };
+        let most = replicas * most;
+        assert!(evicted <= most, "{evicted} bytes were evicted for {start:?}");
     }
 
     fn pick(&self, nth: u64) -> Option<usize> {

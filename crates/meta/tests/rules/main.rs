@@ -18,6 +18,7 @@ mod repair;
 mod replicate;
 mod retract;
 mod review;
+mod room;
 mod scan;
 mod segments;
 mod shadow;

@@ -1,0 +1,80 @@
+use mooncake_types::SegmentId;
+
+use super::{Check, ensure};
+use crate::Meta;
+use crate::place::MOST_EVICTED;
+use crate::record::{EXTRA_PLACE, PINNED_PLACES, PLAIN_PLACES, QueueKind};
+use crate::slab::NONE;
+
+impl Meta {
+    pub(super) fn every_room_is_noted(&self) -> Check {
+        for (id, range) in self.ranges.iter() {
+            let owner = self.segments[range.segment].owner(range.handle);
+            ensure("a range is found by its place", owner == Some(id), || {
+                format!("range {id}: {range:?}, {owner:?}")
+            })?;
+        }
+        let pinned = if self.config.allow_evict_soft_pinned { PINNED_PLACES } else { 0..0 };
+        let soon = self.now.after_ms(1);
+        for (slot, segment) in self.segments.iter() {
+            let noted = self.segments.noted_room(slot);
+            ensure("the room of a segment is noted", noted.is_none_or(|(a, b)| a == b), || {
+                format!("slot {slot}: {noted:?}")
+            })?;
+            for place in PLAIN_PLACES.chain(pinned.clone()).chain([EXTRA_PLACE]) {
+                let mut ends = segment.queues[place]
+                    .iter(&self.ranges)
+                    .map(|id| self.objects[self.ranges[id].object].touched.max(soon));
+                ensure(
+                    "nothing can be evicted before the moment that is noted",
+                    ends.all(|end| segment.evictable_from <= end),
+                    || format!("slot {slot}, queue {place}: {:?}", segment.evictable_from),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a put of `len` bytes that was just refused had to be, as far as that takes no search: no segment that it may
+    /// use has a range that is long enough together with what is free beside it, and that can be evicted at the price.
+    /// Takes time in proportion to the whole state; of use where each segment has few ranges.
+    ///
+    /// # Errors
+    /// The range that could have made room.
+    pub fn check_refusal(&mut self, len: u64, avoided: &[SegmentId]) -> Check {
+        for slot in self.segments.grantable().to_vec() {
+            let allocator = &self.segments[slot].allocator;
+            if avoided.contains(&self.segments[slot].id) || !allocator.joins_neighbours() {
+                continue;
+            }
+            ensure("what is free is granted", allocator.largest_free() < len, || {
+                format!("slot {slot}: {}", allocator.largest_free())
+            })?;
+            let here = self.ranges.iter().filter(|(_, range)| range.segment == slot);
+            for (id, handle) in here.map(|(id, range)| (id, range.handle)).collect::<Vec<_>>() {
+                let allocator = &mut self.segments[slot].allocator;
+                let free: u64 = allocator.neighbours(handle).iter().map(|beside| beside.free).sum();
+                let room = allocator.range(handle).len + free;
+                let is_cheap = self.cost_of(id) <= len.saturating_mul(MOST_EVICTED);
+                let is_room = room >= len && is_cheap && self.is_evictable(id);
+                ensure("what is refused finds no room at its price", !is_room, || {
+                    format!("{len} bytes, slot {slot}, range {id}: {:?}", self.ranges[id])
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_evictable(&self, id: u32) -> bool {
+        let range = &self.ranges[id];
+        let object = &self.objects[range.object];
+        let pinned_too = self.config.allow_evict_soft_pinned;
+        let goes = object.group == NONE || !self.group_stays(object.group, pinned_too);
+        object.touched <= self.now
+            && match range.queue {
+                QueueKind::Fresh | QueueKind::Leased => goes,
+                QueueKind::PinnedFresh | QueueKind::PinnedLeased => goes && pinned_too,
+                _ => false,
+            }
+    }
+}

@@ -1,0 +1,184 @@
+//! Which segments have room: an index over those that take puts, so that none has to be asked that has none.
+//!
+//! A complete binary tree. Each leaf says what is known of a segment, each node above what is true of some leaf below
+//! it. A search passes over whole subtrees that cannot hold what is wanted.
+
+use mooncake_types::Tick;
+
+/// What a segment may have, or the best that some of several have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// The size class of its longest free range: see [`mooncake_alloc::class_of`].
+    pub(crate) class: u32,
+    /// Length of the whole segment, in bytes.
+    pub(crate) capacity: u64,
+    /// Nothing can be evicted there before this moment.
+    pub(crate) evictable_from: Tick,
+}
+
+impl Room {
+    /// No segment.
+    const NONE: Room = Room { class: 0, capacity: 0, evictable_from: Tick(u64::MAX) };
+
+    fn best(self, other: Room) -> Room {
+        Room {
+            class: self.class.max(other.class),
+            capacity: self.capacity.max(other.capacity),
+            evictable_from: self.evictable_from.min(other.evictable_from),
+        }
+    }
+}
+
+/// The rooms of segments by their places, which count from 0.
+#[derive(Debug)]
+pub(crate) struct Rooms {
+    /// The root is at 1; the nodes below `i` are at `2 * i` and `2 * i + 1`.
+    nodes: Vec<Room>,
+    /// Leaves that there are; the first is at this place too.
+    leaves: usize,
+}
+
+impl Rooms {
+    pub(crate) fn new() -> Self {
+        Self { nodes: vec![Room::NONE; 2], leaves: 1 }
+    }
+
+    pub(crate) fn get(&self, place: usize) -> Room {
+        self.nodes.get(self.leaves + place).copied().unwrap_or(Room::NONE)
+    }
+
+    /// Notes what the segment at a place has.
+    pub(crate) fn set(&mut self, place: usize, room: Room) {
+        if place >= self.leaves {
+            self.grow(place + 1);
+        }
+        let mut at = self.leaves + place;
+        let mut room = room;
+        while self.nodes[at] != room {
+            self.nodes[at] = room;
+            if at == 1 {
+                return;
+            }
+            room = self.nodes[at].best(self.nodes[at ^ 1]);
+            at /= 2;
+        }
+    }
+
+    /// There is no segment at this place any more.
+    pub(crate) fn clear(&mut self, place: usize) {
+        self.set(place, Room::NONE);
+    }
+
+    /// The first place from `from` on whose room is `wanted`. What one room offers, the best of several must offer too.
+    pub(crate) fn first_from(&self, from: usize, wanted: impl Fn(&Room) -> bool) -> Option<usize> {
+        if from >= self.leaves {
+            return None;
+        }
+        let mut at = self.leaves + from;
+        loop {
+            if wanted(&self.nodes[at]) {
+                if at >= self.leaves {
+                    return Some(at - self.leaves);
+                }
+                at *= 2;
+                continue;
+            }
+            // The subtree beside this one; from the right half of a tree that is the one beside the whole tree.
+            while at & 1 == 1 {
+                at /= 2;
+            }
+            if at == 0 {
+                return None;
+            }
+            at += 1;
+        }
+    }
+
+    /// The next place of a walk whose room is `wanted`.
+    pub(crate) fn next(
+        &self,
+        cursor: &mut Cursor,
+        wanted: impl Fn(&Room) -> bool,
+    ) -> Option<usize> {
+        if !cursor.is_turned {
+            if let Some(place) = self.first_from(cursor.next, &wanted) {
+                cursor.next = place + 1;
+                return Some(place);
+            }
+            (cursor.is_turned, cursor.next) = (true, 0);
+        }
+        let place = self.first_from(cursor.next, &wanted).filter(|&place| place < cursor.start)?;
+        cursor.next = place + 1;
+        Some(place)
+    }
+
+    fn grow(&mut self, wanted: usize) {
+        let leaves = wanted.next_power_of_two();
+        let mut nodes = vec![Room::NONE; 2 * leaves];
+        nodes[leaves..leaves + self.leaves].copy_from_slice(&self.nodes[self.leaves..]);
+        for at in (1..leaves).rev() {
+            nodes[at] = nodes[2 * at].best(nodes[2 * at + 1]);
+        }
+        (self.nodes, self.leaves) = (nodes, leaves);
+    }
+}
+
+/// How far a walk over all places is: from a start to the end, then from the first to the start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor {
+    start: usize,
+    next: usize,
+    is_turned: bool,
+}
+
+impl Cursor {
+    pub(crate) fn new(start: usize) -> Self {
+        Self { start, next: start, is_turned: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    #[test]
+    fn the_first_place_that_is_wanted_is_found_whatever_was_noted_before() {
+        let (mut rooms, mut dice) = (Rooms::new(), Rng::new(3));
+        let mut expected: Vec<Room> = Vec::new();
+        for _ in 0..20_000 {
+            let place = dice.below(70);
+            let room = Room {
+                class: dice.below(5) as u32,
+                capacity: dice.below(5) as u64,
+                evictable_from: Tick(dice.below(5) as u64),
+            };
+            expected.resize(expected.len().max(place + 1), Room::NONE);
+            match dice.below(4) {
+                0 => {
+                    rooms.clear(place);
+                    expected[place] = Room::NONE;
+                }
+                _ => {
+                    rooms.set(place, room);
+                    expected[place] = room;
+                }
+            }
+            let from = dice.below(80);
+            let wanted = |it: &Room| {
+                it.class >= room.class
+                    && it.capacity >= room.capacity
+                    && it.evictable_from <= room.evictable_from
+            };
+            let mut there = expected.iter().enumerate().skip(from);
+            // A room of nothing is that of a place where no segment is, too.
+            let first = there.find(|(_, it)| wanted(it)).map(|(place, _)| place);
+            let found = rooms.first_from(from, wanted);
+            match room.class {
+                0 if first.is_none() => {}
+                _ => assert_eq!(found, first, "{room:?} from {from}: {expected:?}"),
+            }
+            assert_eq!(rooms.get(place), expected[place]);
+        }
+    }
+}
