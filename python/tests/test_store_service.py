@@ -38,7 +38,7 @@ def listens(port: int, host: str = "127.0.0.1") -> bool:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_service_lends_memory_serves_objects_and_leaves_the_pool(number: signal.Signals) -> None:
     port = free_port()
-    with Cluster("--default_kv_lease_ttl=1") as cluster:
+    with Cluster("--default_kv_lease_ttl=200") as cluster:
         process = service(cluster.master_address, port)
         process.wait_ready(lambda: listens(port))
         assert len(cluster.segments()) == 1
