@@ -276,7 +276,7 @@ impl Heartbeat {
         Arc::clone(&self.shared.well)
     }
 
-    /// Whether others cannot reach this client, for whoever goes on looking.
+    /// Whether others cannot reach this client; a caller may keep this and read it again.
     pub(crate) fn unreached(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.shared.unreached)
     }

@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Segments that a line names.
 const NAMED: usize = 4;
 
-/// Runs until this leader serves; at once if there was nobody before it.
+/// Runs until this leader serves; at once if it is the first leader.
 pub(crate) async fn run(shell: Rc<Shell>) {
     let begun = Instant::now();
     let look = || shell.owner.borrow().meta.awaited(NAMED);

@@ -147,7 +147,7 @@ impl Meta {
         self.timers.insert((self.now.after_ms(window_ms.max(settle_ms)), Timer::Window));
     }
 
-    /// Nobody else leads before this moment, even if this leader dies now; nothing if others would follow it at once.
+    /// No other master leads before this moment, even if this leader dies now; nothing if others would follow it at once.
     pub fn set_lease_end(&mut self, lease_end: Option<Tick>) {
         self.lease_end = lease_end;
     }

@@ -1,7 +1,7 @@
 //! A leader whose lease is over because the coordinator does not answer, and that does not know whether another leads.
 //!
 //! It neither changes nor names anything: readers go on with the routes that they know, for as long as a later leader
-//! waits for these. Nodes stay with it, so that it can lead on if nobody has led meanwhile.
+//! waits for these. Nodes stay with it, so that it can lead on if no other master has led meanwhile.
 
 use mooncake_types::{ClientId, ErrorCode, Pong, Reply, Request, Tick};
 

@@ -142,7 +142,7 @@ impl Meta {
             let range = &mut self.ranges[id];
             (range.object, range.class) = (object, class);
         }
-        // Nobody has read it: what is leased stays so for as long as it was, and no longer.
+        // The copy is no read: a lease stays as long as it was, and no longer.
         let kind = self.queue_after(object, self.is_leased(object));
         let extras = self.extra_replicas(object);
         for id in adopted {

@@ -46,7 +46,7 @@ mod tests {
         let barrier = Barrier::new(MOST);
         let items: Vec<usize> = (0..MOST).collect();
         let results = at_once(&items, |item| {
-            // Nobody comes past it before all are there.
+            // No thread passes it before all are there.
             barrier.wait();
             item * 2
         });

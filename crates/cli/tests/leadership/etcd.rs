@@ -192,7 +192,7 @@ fn a_leader_leads_on_after_etcd_was_dead_for_longer_than_the_lease() {
     is_outlasted(Etcd::kill, Etcd::start_again);
 }
 
-/// Its record names a segment that nobody lends any more, and nothing tells its new leader that nobody reads there.
+/// Its record names a segment that no node lends any more, and nothing tells its new leader that no client reads there.
 #[test]
 fn a_whole_cluster_that_was_killed_takes_its_first_put_two_seconds_after_the_lease() {
     let mut etcd = Etcd::start();

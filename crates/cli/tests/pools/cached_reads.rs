@@ -1,4 +1,4 @@
-//! Reads by known routes while the master, a process of its own, stands still.
+//! Reads by cached routes while the master, a process of its own, is paused or killed.
 
 use std::time::{Duration, Instant};
 

@@ -47,7 +47,7 @@ impl Store {
         match drained {
             Ok(report) => tell(&report, begun.elapsed(), was_told_to_end.get()),
             Err(code) => {
-                warn!(%code, "nobody takes over what lies here, and it is lost");
+                warn!(%code, "no node takes over what lies here, and it is lost");
                 Err(code)
             }
         }

@@ -364,7 +364,7 @@ impl Store {
     }
 
     fn registry(&self) -> Result<MutexGuard<'_, Registry>, ErrorCode> {
-        // A thread of the parent may have held the lock when this process was made; here nobody gives it back.
+        // A thread of the parent may have held the lock when this process was made; no thread of this process gives it back.
         if self.is_forked() {
             return Err(CLOSED);
         }

@@ -120,7 +120,7 @@ async fn walk(state: State, mut wanted: Wanted, pages: mpsc::Sender<Result<Bytes
             owner.handle(ClientId::OPERATOR, &Request::Scan(scan))
         };
         let Ok(Reply::Scanned(found)) = state.asker.ask(look).await else {
-            // The answer breaks off; nobody takes it for all there is. If the reader has gone, so be it.
+            // The answer breaks off, so a reader does not take it for the whole list. A reader that has gone needs none.
             let _ = pages.send(Err(NotServing)).await;
             return;
         };

@@ -29,7 +29,7 @@ impl Failure {
         Failure { status: StatusCode::BAD_REQUEST, code: ErrorCode::InvalidParams, message }
     }
 
-    /// It is not known that whoever asks may do so.
+    /// The request does not carry the pool's token.
     pub(super) fn unauthorized(message: impl Into<String>) -> Failure {
         let (status, code) = (StatusCode::UNAUTHORIZED, ErrorCode::IllegalClient);
         Failure { status, code, message: message.into() }

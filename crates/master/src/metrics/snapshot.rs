@@ -32,7 +32,7 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     /// An existence check that finds its object is no hit: the object is counted when it is read. One that finds nothing is
-    /// a miss: nobody goes on to read it.
+    /// a miss: no read follows it.
     fn of(reads: &ReadCounts) -> Self {
         Self { hits: reads.get_hits, misses: reads.get_misses.saturating_add(reads.exist_misses) }
     }

@@ -243,7 +243,7 @@ fn remove_all_answers_when_the_nodes_have_dropped_what_went() {
     assert_eq!((answer.status, answer.json()["removed_count"].as_u64()), (200, Some(2)));
 }
 
-/// It starts empty if it comes back: nobody has to wait for it.
+/// It starts empty if it comes back, so no removal waits for it.
 #[test]
 fn remove_all_does_not_wait_for_a_node_that_is_out_of_sight() {
     let master = start();

@@ -142,7 +142,7 @@ fn random_bytes_harm_nobody() {
     master.assert_serves();
 }
 
-/// Whoever reached the port could empty the pool of a master whose token they did not know.
+/// Any client that reached the port could empty the pool, without the token.
 #[test]
 fn what_changes_something_needs_the_token_and_looking_does_not() {
     let token = "a token";

@@ -73,7 +73,7 @@ impl Directory {
         state.is_kept_tidy
     }
 
-    /// Closes idle lanes whose peer has closed them, or that nobody has wanted for long, and forgets peers without any.
+    /// Closes idle lanes whose peer has closed them, or that were idle for long, and forgets peers without any.
     pub(super) fn tidy(&self, now: Instant) {
         let peers: Vec<Arc<Peer>> = self.lock().peers.values().cloned().collect();
         peers.iter().for_each(|peer| peer.tidy(now));

@@ -16,7 +16,7 @@ const SUSPICION: Duration = Duration::from_secs(1);
 /// Peers that are remembered; beyond this, those without a connection are forgotten.
 const MAX_PEERS: usize = 4096;
 
-/// The lanes to all peers. Those that lie idle are closed when their peer has gone, or when nobody wants them for long
+/// The lanes to all peers. Those that lie idle are closed when their peer has gone, or when they were idle for long
 /// ([`Directory::tidy`]).
 pub(crate) struct Peers {
     config: TcpConfig,
