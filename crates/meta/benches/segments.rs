@@ -24,6 +24,8 @@ const PINGS_PER_SECOND: usize = 4;
 const SECONDS: usize = 5;
 /// Puts in a second while nodes ping, each of which evicts an object.
 const PUTS_PER_SECOND: usize = 40_960;
+/// When a leader has long stopped to wait for what others may report.
+const BEGUN: u64 = 3_600_000;
 
 fn node(segment: usize) -> ClientId {
     ClientId(1 + segment as u128)
@@ -56,6 +58,9 @@ fn full_pool(segments: usize) -> Meta {
     }
     for batch in 0..OBJECTS / BATCH {
         put(&mut meta, batch, Tick(1));
+    }
+    while meta.poll_timeout().is_some_and(|due| due <= Tick(BEGUN)) {
+        meta.handle_timeout(Tick(BEGUN));
     }
     meta
 }
@@ -101,7 +106,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 fn measure_puts(segments: usize) {
     let mut meta = full_pool(segments);
     let first = OBJECTS / BATCH;
-    let times = (first..first + ROUNDS).map(|batch| put(&mut meta, batch, Tick(2))).collect();
+    let times = (first..first + ROUNDS).map(|batch| put(&mut meta, batch, Tick(BEGUN))).collect();
     let evicted = meta.stats().counters.evicted_keys;
     let per_put = median(times).as_nanos() as f64 / BATCH as f64;
     println!(
@@ -115,7 +120,7 @@ fn measure_pings(nodes: usize) {
     let mut dropped: Vec<Vec<RangeDrop>> = vec![Vec::new(); nodes];
     let (mut times, mut drops, mut batch) = (Vec::new(), 0, OBJECTS / BATCH);
     for beat in 0..SECONDS * PINGS_PER_SECOND {
-        let now = Tick(2 + beat as u64 * 1_000 / PINGS_PER_SECOND as u64);
+        let now = Tick(BEGUN + beat as u64 * 1_000 / PINGS_PER_SECOND as u64);
         // While a put runs, its node is to drop what was evicted for it.
         let batches = batch..batch + PUTS_PER_SECOND / PINGS_PER_SECOND / BATCH;
         batch = batches.end;

@@ -134,7 +134,7 @@ impl Meta {
             leaving: Leaving::default(),
             groups: Groups::default(),
             refreshes_left: 0,
-            effort: Effort::new(),
+            effort: Effort::new(0),
             tasks: Tasks::default(),
             drains: Drains::default(),
             segments: Segments::new(),
@@ -198,7 +198,7 @@ impl Meta {
             return Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
         }
         self.refreshes_left = group::REFRESHES_PER_REQUEST;
-        self.effort = Effort::new();
+        self.effort = Effort::new(self.rng.below(self.segments.grantable().len().max(1)));
         self.fetch_ahead(request);
         match request {
             Request::Ping { segments, unreachable, .. } => self.ping(from, segments, unreachable),
@@ -255,8 +255,8 @@ impl Meta {
         }
     }
 
-    /// Has the processor fetch what the look-ups of a batch will read, where it is not likely to be near anyway.
-    fn fetch_ahead(&self, request: &Request<'_>) {
+    /// Has the processor fetch what the look-ups and evictions of a batch will read, where it is not likely to be near anyway.
+    fn fetch_ahead(&mut self, request: &Request<'_>) {
         if self.objects.len() < LARGE_POOL || keys_of(request) < LARGE_BATCH {
             return;
         }
@@ -271,6 +271,7 @@ impl Meta {
             Request::PutStart(start) => {
                 let keys = start.puts.iter().map(|put| put.key);
                 index.fetch_ahead(objects, ranges, keys.take(MOST_AHEAD));
+                self.fetch_victims_ahead(&start.puts[..start.puts.len().min(MOST_AHEAD)]);
             }
             Request::PutEnd { puts } => {
                 let keys = puts.iter().rev().map(|put| put.key);

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use mooncake_types::{Epoch, MountSegment, Version};
+use mooncake_types::{Epoch, MountSegment};
 
 use crate::Meta;
 use crate::slab::NONE;
 use crate::timeout::Timer;
+use crate::undropped::Place;
 
 /// How long puts have that were under way, before it is looked again whether they are over.
 const PUTS_MS: u64 = 1_000;
@@ -36,17 +37,30 @@ impl Meta {
             return;
         }
         self.epoch = Epoch(seen.0 + 1);
-        // Their ranges are reserved.
         self.leaving.name_again(self.newest_grant());
-        self.name_undropped_again();
+        let beneath = self.places_beneath_puts();
+        self.undropped.name_again(self.newest_grant(), beneath);
+        self.await_puts();
     }
 
-    /// Names what is undropped under this epoch. But what may have been written where a put is under way is newer than what
-    /// lies beneath it, and older than the newest grant: there it has to wait until that is over.
-    pub(crate) fn name_undropped_again(&mut self) {
+    /// Looks again at what lies beneath puts that were under way when this leader outranked another.
+    pub(crate) fn name_what_is_free(&mut self) {
+        let beneath = self.places_beneath_puts();
+        self.undropped.retain_beneath(&beneath);
+        self.await_puts();
+    }
+
+    fn await_puts(&mut self) {
+        if self.undropped.has_some_beneath() {
+            self.timers.insert((self.now.after_ms(PUTS_MS), Timer::NameAgain));
+        }
+    }
+
+    /// What is undropped where a put or a copy is under way.
+    fn places_beneath_puts(&self) -> BTreeSet<(u32, Place)> {
         let puts = self.processing.iter(&self.ranges).map(|id| self.ranges[id].object);
         let copies = self.tasks.processing.iter().map(|(_, number)| self.tasks.known[number].copy);
-        let mut beneath: BTreeSet<(u32, (u64, Version))> = BTreeSet::new();
+        let mut beneath = BTreeSet::new();
         for object in puts.chain(copies.filter(|&copy| copy != NONE)) {
             for (_, range) in self.ranges_of(object) {
                 let offset = self.segments[range.segment].allocator.range(range.handle).offset;
@@ -54,8 +68,6 @@ impl Meta {
                 beneath.extend(places.into_iter().map(|place| (range.segment, place)));
             }
         }
-        if self.undropped.name_again(self.newest_grant(), &beneath) {
-            self.timers.insert((self.now.after_ms(PUTS_MS), Timer::NameAgain));
-        }
+        beneath
     }
 }

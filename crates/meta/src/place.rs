@@ -10,13 +10,16 @@
 //! - no 64 ranges between what must stay are long enough together, at that price;
 //! - the slabs that came free are of other lengths.
 
+use std::hint::black_box;
+
 use mooncake_alloc::{Handle, class_of};
-use mooncake_types::{ReplicateConfig, limits};
+use mooncake_types::{PutItem, ReplicateConfig, limits};
 use smallvec::{SmallVec, smallvec};
 
 use crate::Meta;
 use crate::config::Strategy;
 use crate::evict::CHOICES;
+use crate::record::Range;
 use crate::rooms::{Cursor, Room};
 
 /// Most ranges that an object is cut into only to spare others from eviction.
@@ -72,6 +75,27 @@ impl Meta {
         avoided.sort_unstable();
         let replicas = config.replica_num as usize;
         Wish { replicas, preferred: distinct(preferred), avoided }
+    }
+
+    /// Has the processor fetch what these puts will evict first, where no segment has room for them.
+    pub(crate) fn fetch_victims_ahead(&mut self, puts: &[PutItem<'_>]) {
+        let class = puts.iter().map(|put| class_of(put.len)).min().unwrap_or(0);
+        let has_room = |room: &Room| room.class > class;
+        if self.segments.next_with_room(&mut Cursor::new(0), has_room).is_some() {
+            return;
+        }
+        let slots = self.segments.grantable();
+        let next = slots.iter().cycle().skip(self.effort.start).take(puts.len().min(slots.len()));
+        // One step for all of them after the other: so the processor waits for many at once.
+        let mut victims: Vec<(u32, u32)> =
+            next.filter_map(|&slot| Some((slot, self.segments[slot].oldest()?))).collect();
+        for (slot, id) in &mut victims {
+            let Range { object, handle, .. } = self.ranges[*id];
+            black_box(self.segments[*slot].fetch_ahead(handle));
+            *id = object;
+        }
+        let keys = victims.iter().map(|&(_, object)| &*self.objects[object].key);
+        self.index.fetch_ahead(&self.objects, &self.ranges, keys);
     }
 
     /// Reserves ranges for as many of the wished replicas as there is room for, evicting where need be. No two
@@ -139,7 +163,7 @@ impl Meta {
         first: bool,
     ) -> Option<Pieces> {
         self.effort.begin_replica();
-        let start = self.rng.below(self.segments.grantable().len());
+        let start = self.next_start();
         let route = self.route(preferred, avoided, start);
         let threshold = self.config.stripe_threshold_bytes;
         if threshold > 0 && len > threshold {
@@ -163,6 +187,13 @@ impl Meta {
             true => self.clear_for(len, &route),
             false => None,
         }
+    }
+
+    /// The segments of the next replica are looked at from here on.
+    fn next_start(&mut self) -> usize {
+        let start = self.effort.start % self.segments.grantable().len();
+        self.effort.start = start + 1;
+        start
     }
 
     fn route(&self, preferred: &[u32], avoided: &[u32], start: usize) -> Route {

@@ -29,6 +29,8 @@ pub(crate) struct Leaving {
     by_version: BTreeMap<Version, (u32, Version)>,
     /// In the order of their versions.
     by_key: HashMap<Box<str>, Vec<u32>, FixedState>,
+    /// Nothing is named as written under an older grant.
+    named_from: Version,
 }
 
 impl Leaving {
@@ -46,14 +48,14 @@ impl Leaving {
         self.by_version.first_key_value().map(|(&version, _)| version)
     }
 
-    /// All of it is named by a leader with this newest grant from now on.
+    /// All that is leaving now is named by a leader with this newest grant.
     pub(crate) fn name_again(&mut self, grant: Version) {
-        self.by_version.values_mut().for_each(|(_, since)| *since = grant);
+        self.named_from = grant;
     }
 
-    /// The newest grant when a version began to leave.
+    /// The newest grant when a version began to leave, or when it was to be named again.
     fn since(&self, version: Version) -> Option<Version> {
-        Some(self.by_version.get(&version)?.1)
+        Some(self.by_version.get(&version)?.1.max(self.named_from))
     }
 
     /// The versions of a key that are leaving, oldest first.
@@ -207,7 +209,8 @@ impl Meta {
         let versions: BTreeSet<Version> = dropped.iter().map(|range| range.version).collect();
         let mut left = BTreeSet::new();
         for version in versions {
-            let Some(&(object, since)) = self.leaving.by_version.get(&version) else { continue };
+            let Some(object) = self.leaving.of_version(version) else { continue };
+            let Some(since) = self.leaving.since(version) else { continue };
             let is_gone = |(_, range): (u32, &Range)| {
                 let segment = &self.segments[range.segment];
                 let offset = segment.allocator.range(range.handle).offset;

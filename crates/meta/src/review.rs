@@ -21,7 +21,7 @@ use crate::record::{ObjectState, Range};
 use crate::segments::Progress;
 
 /// Ranges that are looked at between two requests.
-const RANGES_PER_TURN: u32 = 4_096;
+const RANGES_PER_TURN: usize = 4_096;
 
 /// The segments that are under review, and what came of it.
 #[derive(Debug, Default)]
@@ -37,8 +37,8 @@ struct Review {
     known_to: u64,
     /// The ranges that were named.
     named: HashSet<u32, FixedState>,
-    /// Once all that there is was named: the range that is looked at next.
-    next: Option<u32>,
+    /// Once all that there is was named: the range of the segment that is looked at next, by its number.
+    next: Option<usize>,
 }
 
 impl Reviews {
@@ -154,20 +154,27 @@ impl Meta {
         let mut named =
             self.reviews.by_slot.iter().filter_map(|(&slot, it)| Some((slot, it.next?)));
         let Some((slot, from)) = named.next() else { return };
-        let last = from.saturating_add(RANGES_PER_TURN);
-        for id in from..last.min(self.ranges.end()) {
-            self.review_range(slot, id);
+        let end = self.segments[slot].owners.len();
+        let last = end.min(from + RANGES_PER_TURN);
+        for number in from..last {
+            self.review_range(slot, number);
         }
-        if last >= self.ranges.end() {
+        if last == end {
             return self.end_review(slot);
         }
         let review = self.reviews.by_slot.get_mut(&slot).expect("it has not ended");
         review.next = Some(last);
     }
 
-    fn review_range(&mut self, slot: u32, id: u32) {
-        let range = self.ranges.get(id).filter(|range| range.segment == slot);
-        let Some(&Range { object, replica, handle, .. }) = range else { return };
+    /// Looks at the range that has this number on its segment, if there is one.
+    fn review_range(&mut self, slot: u32, number: usize) {
+        let id = self.segments[slot].owners[number];
+        let is_there =
+            |range: &&Range| range.segment == slot && range.handle.number() as usize == number;
+        let Some(&Range { object, replica, handle, .. }) = self.ranges.get(id).filter(is_there)
+        else {
+            return;
+        };
         let review = &self.reviews.by_slot[&slot];
         let offset = self.segments[slot].allocator.range(handle).offset;
         if offset >= review.known_to || review.named.contains(&id) {

@@ -8,7 +8,7 @@ use mooncake_alloc::{Allocator, Handle};
 use mooncake_types::{ClientId, MountSegment, SegmentAddress, SegmentId, SegmentState, Tick};
 
 use crate::queue::Queue;
-use crate::record::SEGMENT_QUEUES;
+use crate::record::{PLAIN_PLACES, SEGMENT_QUEUES};
 use crate::rooms::{Cursor, Room, Rooms};
 use crate::slab::{NONE, Slab};
 
@@ -100,6 +100,18 @@ impl Segment {
     /// The record that a range of the allocator had last, if it had one. It may have another range by now.
     pub(crate) fn owner(&self, handle: Handle) -> Option<u32> {
         self.owners.get(handle.number() as usize).copied().filter(|&id| id != NONE)
+    }
+
+    /// The range that was used longest ago in the first queue that has any.
+    pub(crate) fn oldest(&self) -> Option<u32> {
+        self.queues[PLAIN_PLACES].iter().map(|queue| queue.head).find(|&head| head != NONE)
+    }
+
+    /// Reads what the eviction of a range and a put in its place will read.
+    pub(crate) fn fetch_ahead(&self, victim: Handle) -> u64 {
+        let address = Arc::strong_count(&self.name) ^ Arc::strong_count(&self.endpoint);
+        let free = self.allocator.largest_class();
+        self.allocator.range(victim).offset ^ u64::from(free) ^ address as u64
     }
 
     fn room(&self) -> Room {

@@ -96,7 +96,7 @@ impl Meta {
                 Timer::Settle => self.settle_due(),
                 Timer::Window => self.close_window(),
                 Timer::Drain(number) => self.drains.wake(number),
-                Timer::NameAgain => self.name_undropped_again(),
+                Timer::NameAgain => self.name_what_is_free(),
             }
         }
     }

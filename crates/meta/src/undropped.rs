@@ -34,6 +34,10 @@ pub(crate) struct Undropped {
     by_key: UndroppedKeys,
     /// The hashes of keys of which a newer version than some entry can be read.
     preceding: HashSet<u64, FixedState>,
+    /// Nothing is named as left under an older grant,
+    named_from: Version,
+    /// but for what lay beneath puts when that was said, which is older than they are.
+    beneath: BTreeSet<(u32, Place)>,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +55,7 @@ pub(crate) struct Entry {
     pub(crate) len: u64,
     /// Of the key.
     pub(crate) hash: u64,
-    /// The newest grant when it was left: that version may be granted there anew.
+    /// The newest grant when it was left, or when it was to be named again: that version may be granted there anew.
     pub(crate) grant: Version,
 }
 
@@ -70,7 +74,15 @@ impl Undropped {
     }
 
     pub(crate) fn get(&self, slot: u32, place: Place) -> Option<Entry> {
-        self.by_slot.get(&slot)?.known.get(&place).copied()
+        let entry = self.by_slot.get(&slot)?.known.get(&place)?;
+        Some(Entry { grant: self.named_grant(slot, place, entry), ..*entry })
+    }
+
+    fn named_grant(&self, slot: u32, place: Place, entry: &Entry) -> Version {
+        match !self.beneath.is_empty() && self.beneath.contains(&(slot, place)) {
+            true => entry.grant,
+            false => entry.grant.max(self.named_from),
+        }
     }
 
     pub(crate) fn insert(&mut self, slot: u32, place: Place, entry: Entry, now: Tick) {
@@ -83,27 +95,24 @@ impl Undropped {
     pub(crate) fn confirm(&mut self, slot: u32, place: Place, grant: Version, now: Tick) {
         let Some(entries) = self.by_slot.get_mut(&slot) else { return };
         entries.confirmed_at = now;
-        if entries.known.get(&place).is_some_and(|entry| entry.grant <= grant) {
+        if self.get(slot, place).is_some_and(|entry| entry.grant <= grant) {
             self.remove(slot, place);
         }
     }
 
-    /// What was named under an earlier epoch is named by a leader with this newest grant from now on, but for what is
-    /// `beneath` something. Whether there is such.
-    pub(crate) fn name_again(&mut self, grant: Version, beneath: &BTreeSet<(u32, Place)>) -> bool {
-        let mut has_left_some = false;
-        for (&slot, entries) in &mut self.by_slot {
-            for (&place, entry) in &mut entries.known {
-                if entry.grant.epoch == grant.epoch {
-                    continue;
-                }
-                match beneath.contains(&(slot, place)) {
-                    true => has_left_some = true,
-                    false => entry.grant = grant,
-                }
-            }
-        }
-        has_left_some
+    /// What there is now is named by a leader with this newest grant from here on, but for what is `beneath` something.
+    pub(crate) fn name_again(&mut self, grant: Version, beneath: BTreeSet<(u32, Place)>) {
+        self.named_from = grant;
+        self.beneath.extend(beneath);
+    }
+
+    /// Nothing else is beneath anything any more.
+    pub(crate) fn retain_beneath(&mut self, beneath: &BTreeSet<(u32, Place)>) {
+        self.beneath.retain(|place| beneath.contains(place));
+    }
+
+    pub(crate) fn has_some_beneath(&self) -> bool {
+        !self.beneath.is_empty()
     }
 
     /// When the node of a slot that has entries last said that it dropped some, or there were none.
@@ -164,14 +173,17 @@ impl Undropped {
     }
 
     /// Up to `limit` entries of a segment: the next ones, from the first on again after the last.
-    fn next_of(&mut self, slot: u32, limit: usize) -> Vec<(Place, Entry)> {
-        let Some(entries) = self.by_slot.get_mut(&slot) else { return Vec::new() };
+    fn next_of(&mut self, slot: u32, limit: usize) -> Vec<(Place, Version)> {
+        let Some(entries) = self.by_slot.get(&slot) else { return Vec::new() };
         let (next, known) = (entries.next, &entries.known);
-        let behind = known.range(next..).chain(known.range(..next));
-        let found: Vec<_> = behind.map(|(&place, &entry)| (place, entry)).take(limit).collect();
-        if let Some(&((offset, version), _)) = found.last() {
-            entries.next =
-                (offset, Version { counter: version.counter.saturating_add(1), ..version });
+        let behind = known.range(next..).chain(known.range(..next)).take(limit);
+        let named = |(&place, entry)| (place, self.named_grant(slot, place, entry));
+        let found: Vec<(Place, Version)> = behind.map(named).collect();
+        if let (Some(&((offset, version), _)), Some(entries)) =
+            (found.last(), self.by_slot.get_mut(&slot))
+        {
+            let counter = version.counter.saturating_add(1);
+            entries.next = (offset, Version { counter, ..version });
         }
         found
     }
@@ -395,12 +407,7 @@ impl Meta {
         for slot in slots {
             let segment = self.segments[slot].id;
             let found = self.undropped.next_of(slot, limit - drops.len());
-            let drop = |((offset, version), Entry { grant, .. })| RangeDrop {
-                segment,
-                offset,
-                version,
-                grant,
-            };
+            let drop = |((offset, version), grant)| RangeDrop { segment, offset, version, grant };
             drops.extend(found.into_iter().map(drop));
         }
         Reply::Drops(drops)

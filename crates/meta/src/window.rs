@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 
-use mooncake_types::Tick;
 use smallvec::{SmallVec, smallvec};
 
 use crate::Meta;
@@ -24,6 +23,8 @@ const STEPS_PER_REQUEST: u32 = 1 << 18;
 const STEPS_PER_REPLICA: u32 = 1 << 15;
 /// Steps that it counts for to find that a segment has nothing to evict.
 const BARREN_STEPS: u32 = 16;
+/// For how long a segment is passed over that has nothing to evict.
+pub(crate) const MOST_BARREN_MS: u64 = 100;
 /// Ranges that the puts of one request evict. A group counts as its objects, and is never split.
 const VICTIMS_PER_REQUEST: u32 = 1 << 17;
 
@@ -34,11 +35,14 @@ pub(crate) struct Effort {
     /// Of these, those for the replica that is placed now.
     replica_steps: u32,
     victims: u32,
+    /// Where the route of the next replica begins. Replicas go to one segment after the other, from a random one on: each gets
+    /// its share of a batch, and what was looked at for one put is near for the next.
+    pub(crate) start: usize,
 }
 
 impl Effort {
-    pub(crate) fn new() -> Self {
-        Self { steps: STEPS_PER_REQUEST, replica_steps: 0, victims: VICTIMS_PER_REQUEST }
+    pub(crate) fn new(start: usize) -> Self {
+        Self { steps: STEPS_PER_REQUEST, replica_steps: 0, victims: VICTIMS_PER_REQUEST, start }
     }
 
     /// Another replica is placed.
@@ -308,11 +312,12 @@ impl Meta {
         true
     }
 
-    /// Nothing can be evicted on a segment now: notes from when on something may be.
+    /// Nothing can be evicted on a segment now: notes from when on something may be. It is looked at again before long even so:
+    /// behind the head of a queue may stand a new replica of what was leased before, whose lease ends sooner.
     pub(crate) fn note_barren(&mut self, slot: u32) {
         self.effort.take(BARREN_STEPS);
         let soon = self.now.after_ms(1);
-        let mut from = Tick(u64::MAX);
+        let mut from = self.now.after_ms(MOST_BARREN_MS);
         let queues = &self.segments[slot].queues;
         let pinned = if self.config.allow_evict_soft_pinned { PINNED_PLACES } else { 0..0 };
         for place in PLAIN_PLACES.chain(pinned).chain([EXTRA_PLACE]) {

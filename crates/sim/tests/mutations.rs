@@ -63,18 +63,19 @@ fn l8_readers_drop_what_is_older_first() {
 }
 
 #[test]
+#[ignore = "minutes: it takes thousands of seeds; `check_drop` has a test of its own"]
 fn old_leaders_have_nothing_dropped() {
-    finds(Rule::OldLeadersDropsAreRefused, &[Kind::Leaders], 12_000);
+    finds(Rule::OldLeadersDropsAreRefused, &[Kind::Leaders], 40_000);
 }
 
 #[test]
 fn l8_leaving_ranges_are_reserved() {
-    finds(Rule::LeavingRangesAreReserved, &[Kind::Calm, Kind::Network], 200);
+    finds(Rule::LeavingRangesAreReserved, &[Kind::Calm, Kind::Network], 1_000);
 }
 
 #[test]
 fn l8_reads_grant_leases() {
-    finds(Rule::ReadsGrantLeases, &[Kind::Calm, Kind::Network], 200);
+    finds(Rule::ReadsGrantLeases, &[Kind::Calm, Kind::Network], 1_000);
 }
 
 #[test]
@@ -139,7 +140,7 @@ fn l6_latecomers_give_way() {
 /// A reader must know a route to a node that the next leader does not hear from.
 #[test]
 fn l6_routes_end_with_their_leader() {
-    finds(Rule::RoutesEndWithTheirLeader, &[Kind::Masters, Kind::Leaders], 500);
+    finds(Rule::RoutesEndWithTheirLeader, &[Kind::Masters, Kind::Leaders], 2_000);
 }
 
 #[test]

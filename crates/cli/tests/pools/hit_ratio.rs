@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use mooncake_client::{
-    Buffer, DummyConfig, DummyStore, ErrorCode, HttpAddress, PutSource, ReplicateConfig, SliceList,
-    Store, StoreConfig,
+    Buffer, DummyConfig, DummyStore, ErrorCode, GetTarget, HttpAddress, PutSource, ReplicateConfig,
+    SliceList, Store, StoreConfig,
 };
 use mooncake_testing::{Master, PATIENCE, Program, free_port, http_get};
 use mooncake_transfer::Way;
@@ -161,12 +161,18 @@ fn calls_of_a_dummy_count_in_the_process_that_serves_it() {
     let source = PutSource::new("key", SliceList::from(bytes.raw()));
     assert_eq!(dummy.put(&[source], &ReplicateConfig::default()), [Ok(())]);
     assert!(dummy.get(&["key"])[0].is_ok());
+    assert_eq!(dummy.get(&["absent"])[0].as_ref().err(), Some(&ErrorCode::ObjectNotFound));
+    for len in [BYTES, 100 * BYTES] {
+        let room = Buffer::from_vec(vec![0; len]);
+        let target = GetTarget { key: "absent", dst: SliceList::from(room.raw()) };
+        assert_eq!(dummy.get_into(&[target]), [Err(ErrorCode::ObjectNotFound)]);
+    }
     assert_eq!(dummy.exist(&["key", "absent"]), [Ok(true), Ok(false)]);
     expect(
         &master,
         &[
             ("mem_cache_hit_nums_", 1),
-            ("total_get_nums_", 1),
+            ("total_get_nums_", 4),
             ("master_exist_hits_total", 1),
             ("master_exist_misses_total", 1),
         ],

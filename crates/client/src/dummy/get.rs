@@ -147,7 +147,7 @@ impl DummyStore {
         let mut sized: Vec<(usize, u64)> =
             known.into_iter().map(|(at, want)| (at, want.capacity)).collect();
         let keys: Vec<&str> = unknown.iter().map(|(_, want)| want.key).collect();
-        for ((at, want), found) in unknown.into_iter().zip(self.locate(&keys)) {
+        for ((at, want), found) in unknown.into_iter().zip(self.locate_to_get(&keys)) {
             match found.map(|location| location.len) {
                 Ok(len) if len <= want.capacity => sized.push((at, len)),
                 Ok(_) => results[at] = Err(ErrorCode::InvalidParams),

@@ -28,9 +28,18 @@ impl DummyStore {
 
     /// As [`crate::Store::locate`].
     pub fn locate(&self, keys: &[&str]) -> Vec<Result<ObjectLocation, ErrorCode>> {
+        self.locate_for(keys, false)
+    }
+
+    /// As [`locate`](Self::locate); what is not there counts as a miss.
+    pub(super) fn locate_to_get(&self, keys: &[&str]) -> Vec<Result<ObjectLocation, ErrorCode>> {
+        self.locate_for(keys, true)
+    }
+
+    fn locate_for(&self, keys: &[&str], to_get: bool) -> Vec<Result<ObjectLocation, ErrorCode>> {
         let found =
             |answer| if let Answer::Located(results) = answer { Some(results) } else { None };
-        self.by_key(keys, |keys| Call::Locate { keys }, found)
+        self.by_key(keys, |keys| Call::Locate { to_get, keys }, found)
     }
 
     /// As [`crate::Store::size`].

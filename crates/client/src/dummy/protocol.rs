@@ -9,7 +9,7 @@ use mooncake_types::{ErrorCode, ReplicateConfig, limits};
 use super::fields::{Reader, Writer};
 
 /// What this build speaks; another is refused.
-pub(super) const PROTOCOL_VERSION: u32 = 1;
+pub(super) const PROTOCOL_VERSION: u32 = 2;
 
 /// Length of a frame's head in bytes.
 pub(super) const HEAD_LEN: usize = 12;
@@ -94,7 +94,9 @@ pub(super) enum Call<'a> {
     Exist {
         keys: Vec<&'a str>,
     },
+    /// To get them, if so said: what is not there is a miss.
     Locate {
+        to_get: bool,
         keys: Vec<&'a str>,
     },
     Remove {
@@ -200,7 +202,11 @@ impl<'a> Call<'a> {
                     write_piece(out, piece);
                 });
             }),
-            Call::Exist { keys } | Call::Locate { keys } => write_keys(out, keys),
+            Call::Exist { keys } => write_keys(out, keys),
+            Call::Locate { to_get, keys } => {
+                out.flag(*to_get);
+                write_keys(out, keys);
+            }
             Call::Remove { keys, force } => {
                 out.flag(*force);
                 write_keys(out, keys);
@@ -242,7 +248,7 @@ impl<'a> Call<'a> {
                 items: body.list(limits::MAX_BATCH_KEYS, |body| read_ranged(body, &mut pieces))?,
             },
             8 => Call::Exist { keys: read_keys(&mut body)? },
-            9 => Call::Locate { keys: read_keys(&mut body)? },
+            9 => Call::Locate { to_get: body.flag()?, keys: read_keys(&mut body)? },
             10 => Call::Remove { force: body.flag()?, keys: read_keys(&mut body)? },
             11 => Call::RemoveScan {
                 force: body.flag()?,

@@ -34,7 +34,8 @@ pub(super) fn answer(
         Call::GetInto { items } => get_into(store, &maps, items)?,
         Call::GetRanges { items } => get_ranges(store, &maps, items)?,
         Call::Exist { keys } => Answer::Exist(store.exist(keys)),
-        Call::Locate { keys } => Answer::Located(store.locate(keys)),
+        Call::Locate { to_get: false, keys } => Answer::Located(store.locate(keys)),
+        Call::Locate { to_get: true, keys } => Answer::Located(store.locate_to_get(keys)),
         Call::Remove { keys, force } => Answer::Statuses(store.remove(keys, *force)),
         Call::RemoveScan { pattern: Some(pattern), force } => {
             Answer::Count(store.remove_by_regex(pattern, *force))

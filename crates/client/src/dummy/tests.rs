@@ -47,7 +47,7 @@ fn calls() -> Vec<Call<'static>> {
         Call::GetInto { items: vec![item(2), item(0)] },
         Call::GetRanges { items: vec![ranged, RangedItem { key: "", fragments: vec![] }] },
         Call::Exist { keys: vec!["a", "", "c"] },
-        Call::Locate { keys: vec![] },
+        Call::Locate { to_get: true, keys: vec![] },
         Call::Remove { keys: vec!["a"], force: true },
         Call::RemoveScan { pattern: None, force: false },
         Call::RemoveScan { pattern: Some("^a"), force: true },

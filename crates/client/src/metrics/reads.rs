@@ -50,12 +50,17 @@ impl Reads {
 
     /// Gets were answered. An object that is not finished is not there; any other error is neither.
     pub(crate) fn on_gets<T>(&self, results: &[Result<T, ErrorCode>]) {
+        self.on_missed_gets(results);
+        self.gets.add(results.iter().filter(|result| result.is_ok()).count(), 0);
+    }
+
+    /// As [`on_gets`](Self::on_gets), of what is read only next.
+    pub(crate) fn on_missed_gets<T>(&self, results: &[Result<T, ErrorCode>]) {
         use ErrorCode::{ObjectNotFound, ReplicaIsNotReady};
         let is_miss = |result: &&Result<T, ErrorCode>| {
             matches!(result, Err(ObjectNotFound | ReplicaIsNotReady))
         };
-        let hits = results.iter().filter(|result| result.is_ok()).count();
-        self.gets.add(hits, results.iter().filter(is_miss).count());
+        self.gets.add(0, results.iter().filter(is_miss).count());
     }
 
     /// Existence checks were answered.

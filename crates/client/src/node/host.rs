@@ -285,3 +285,16 @@ impl SegmentHost for Host {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drop_is_done_only_for_the_leader_that_the_node_obeys() {
+        let named_by = |epoch| Version { epoch: Epoch(epoch), counter: 1 };
+        assert_eq!(check_drop(Epoch(5), named_by(5)), Ok(()));
+        assert_eq!(check_drop(Epoch(5), named_by(4)), Err(ErrorCode::InvalidVersion));
+        assert_eq!(check_drop(Epoch(5), named_by(6)), Err(ErrorCode::UNKNOWN_LEADER));
+    }
+}

@@ -277,6 +277,15 @@ impl Store {
         session.drive(LocateOp::new(keys), NoMemory)
     }
 
+    /// As [`locate`](Self::locate), for who gets next what is there: what is not there counts as a miss.
+    pub(crate) fn locate_to_get(&self, keys: &[&str]) -> Vec<Result<ObjectLocation, ErrorCode>> {
+        let results = self.locate(keys);
+        if let Some(session) = self.session() {
+            session.metrics.reads.on_missed_gets(&results);
+        }
+        results
+    }
+
     /// Removes objects. Besides the codes of all calls: [`ErrorCode::ObjectNotFound`],
     /// [`ErrorCode::ObjectHasLease`] unless `force` is set, [`ErrorCode::ReplicaIsNotReady`] for one that is being put.
     ///

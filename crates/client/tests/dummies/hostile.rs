@@ -16,6 +16,8 @@ use crate::master::TOKEN;
 use crate::rig::{content, eventually};
 use crate::scene::{Scene, get, mappings, put};
 
+/// Of the protocol.
+const VERSION: u32 = 2;
 const SHARE: u8 = 2;
 const PUT: u8 = 5;
 const GET: u8 = 6;
@@ -37,7 +39,7 @@ impl Raw {
     /// A connection after the handshake.
     fn welcomed(port: u16) -> Self {
         let mut raw = Self::connect(port);
-        raw.say(1, &hello(1, TOKEN, None));
+        raw.say(1, &hello(VERSION, TOKEN, None));
         assert_eq!(raw.hear().expect("an answer").0, 128);
         raw
     }
@@ -140,12 +142,12 @@ fn who_does_not_show_what_it_must_is_refused() {
     let garbage = [0x5a; 40];
     for (what, bytes) in [
         ("no frame", garbage.to_vec()),
-        ("another version", frame(1, &hello(2, TOKEN, None))),
-        ("no token", frame(1, &hello(1, "", None))),
-        ("a wrong token", frame(1, &hello(1, "guess", None))),
-        ("an unknown guest", frame(1, &hello(1, TOKEN, Some(5)))),
+        ("another version", frame(1, &hello(VERSION + 1, TOKEN, None))),
+        ("no token", frame(1, &hello(VERSION, "", None))),
+        ("a wrong token", frame(1, &hello(VERSION, "guess", None))),
+        ("an unknown guest", frame(1, &hello(VERSION, TOKEN, Some(5)))),
         ("no hello", frame(4, &[])),
-        ("an endless token", frame(1, &hello(1, &"x".repeat(600), None))),
+        ("an endless token", frame(1, &hello(VERSION, &"x".repeat(600), None))),
         ("an endless hello", frame(1, &vec![0; 5000])),
     ] {
         let mut raw = Raw::connect(scene.port);
@@ -173,7 +175,7 @@ fn calls_that_make_no_sense_cut_their_caller_off() {
     for (what, bytes) in [
         ("an unknown call", frame(77, &[])),
         ("an answer", frame(131, &[0; 4])),
-        ("a second hello", frame(1, &hello(1, TOKEN, None))),
+        ("a second hello", frame(1, &hello(VERSION, TOKEN, None))),
         ("memory that was not shared", far(5, 0, 1)),
         ("a place behind the end", far(0, 4096, 1)),
         ("a place that wraps around", far(0, u64::MAX, 2)),
@@ -295,7 +297,7 @@ const PORT: &str = "MOONCAKE_TEST_HOSTILE_PORT";
 fn say_hello_as_another_user() {
     let port = std::env::var(PORT).expect("a parent").parse().expect("a port");
     let mut raw = Raw::connect(port);
-    raw.say(1, &hello(1, TOKEN, None));
+    raw.say(1, &hello(VERSION, TOKEN, None));
     let (kind, body) = raw.hear().expect("an answer");
     let told = "this process is of user 0, the one on the other side of 65534";
     assert!(kind == REFUSED && String::from_utf8_lossy(&body).contains(told), "{kind} {body:?}");

@@ -5,6 +5,7 @@ use crate::Meta;
 use crate::place::MOST_EVICTED;
 use crate::record::{EXTRA_PLACE, PINNED_PLACES, PLAIN_PLACES, QueueKind};
 use crate::slab::NONE;
+use crate::window::MOST_BARREN_MS;
 
 impl Meta {
     pub(super) fn every_room_is_noted(&self) -> Check {
@@ -15,16 +16,20 @@ impl Meta {
             })?;
         }
         let pinned = if self.config.allow_evict_soft_pinned { PINNED_PLACES } else { 0..0 };
-        let soon = self.now.after_ms(1);
+        let (soon, again) = (self.now.after_ms(1), self.now.after_ms(MOST_BARREN_MS));
         for (slot, segment) in self.segments.iter() {
             let noted = self.segments.noted_room(slot);
             ensure("the room of a segment is noted", noted.is_none_or(|(a, b)| a == b), || {
                 format!("slot {slot}: {noted:?}")
             })?;
             for place in PLAIN_PLACES.chain(pinned.clone()).chain([EXTRA_PLACE]) {
-                let mut ends = segment.queues[place]
-                    .iter(&self.ranges)
-                    .map(|id| self.objects[self.ranges[id].object].touched.max(soon));
+                // Leases need not end in the order of their queue.
+                let met = |id: u32| match self.ranges[id].queue {
+                    QueueKind::Leased | QueueKind::PinnedLeased => again,
+                    _ => soon,
+                };
+                let end = |id: u32| self.objects[self.ranges[id].object].touched.max(met(id));
+                let mut ends = segment.queues[place].iter(&self.ranges).map(end);
                 ensure(
                     "nothing can be evicted before the moment that is noted",
                     ends.all(|end| segment.evictable_from <= end),

@@ -3,6 +3,7 @@
 use mooncake_meta::{AllocatorKind, Config, Strategy};
 use mooncake_types::{ErrorCode, Grant, ReplicateConfig, SegmentId};
 
+use crate::drain::{A, B};
 use crate::world::{ALICE, BOB, Placed};
 use crate::{KIB, pool, pool_with};
 
@@ -98,10 +99,12 @@ fn a_second_replica_that_fits_no_segment_clears_none() {
 #[test]
 fn what_is_free_in_a_few_pieces_is_used_before_anybody_is_evicted() {
     let mut world = pool(2, 1 << 20);
-    let hard = ReplicateConfig { hard_pin: true, ..ReplicateConfig::default() };
-    for i in 0..3 {
-        world.put_with(ALICE, &format!("pinned {i}"), 256 * KIB, hard.clone()).unwrap();
-        world.put(&format!("plain {i}"), 128 * KIB).unwrap();
+    for (i, name) in [A, B, A].into_iter().enumerate() {
+        let there =
+            ReplicateConfig { preferred_segments: vec![name], ..ReplicateConfig::default() };
+        let hard = ReplicateConfig { hard_pin: true, ..there.clone() };
+        world.put_with(ALICE, &format!("pinned {i}"), 256 * KIB, hard).unwrap();
+        world.put_with(ALICE, &format!("plain {i}"), 128 * KIB, there).unwrap();
     }
     let free = world.meta.stats().capacity_bytes - world.meta.stats().used_bytes;
     let placed = world.put("in pieces", free - 64 * KIB).unwrap();
