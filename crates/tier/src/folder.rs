@@ -6,8 +6,9 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mooncake_memory::{RawSlice, allocate_file, read_file_at, write_file_at};
+use mooncake_memory::allocate_file;
 
+use crate::direct::{DirectFile, Pool};
 use crate::directory::{BlockFile, Directory};
 use crate::errors::OpenError;
 use crate::layout::FORMAT;
@@ -23,6 +24,7 @@ const MAX_IDENTITY_BYTES: u64 = 4096;
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
+    pool: Arc<Pool>,
     _lock: File,
 }
 
@@ -62,7 +64,8 @@ impl Folder {
         } else {
             check(path, &text, &one_line(cluster))?;
         }
-        Ok(Folder { path: path.to_owned(), _lock: file })
+        let pool = Arc::new(Pool::new().map_err(of_folder)?);
+        Ok(Folder { path: path.to_owned(), pool, _lock: file })
     }
 
     fn file(&self, number: u64) -> PathBuf {
@@ -105,12 +108,12 @@ impl Directory for Folder {
         allocate_file(file.as_fd(), len)?;
         file.sync_all()?;
         sync_folder(&self.path)?;
-        Ok(Arc::new(FolderFile(file)))
+        Ok(Arc::new(DirectFile::new(file, &self.file(number), &self.pool)?))
     }
 
     fn open(&self, number: u64) -> io::Result<Arc<dyn BlockFile>> {
         let file = OpenOptions::new().read(true).write(true).open(self.file(number))?;
-        Ok(Arc::new(FolderFile(file)))
+        Ok(Arc::new(DirectFile::new(file, &self.file(number), &self.pool)?))
     }
 
     fn list(&self) -> io::Result<Vec<u64>> {
@@ -127,21 +130,5 @@ impl Directory for Folder {
 
     fn remove(&self, number: u64) -> io::Result<()> {
         fs::remove_file(self.file(number))
-    }
-}
-
-struct FolderFile(File);
-
-impl BlockFile for FolderFile {
-    fn write(&self, slices: &[RawSlice], at: u64) -> io::Result<()> {
-        write_file_at(self.0.as_fd(), slices, at)
-    }
-
-    fn read(&self, slices: &[RawSlice], at: u64) -> io::Result<()> {
-        read_file_at(self.0.as_fd(), slices, at)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.0.sync_data()
     }
 }

@@ -14,7 +14,7 @@
 //! Acknowledged means synced: callers that wait at the same time share one sync ([`commit`]). After an error of the disk nothing
 //! more is written, since nobody knows what of it lasts: see [`Broken`].
 //!
-//! There is no policy here of what is to be on disk, and nothing of masters; files are reached through [`Directory`], so that
+//! There is no policy here of what is to be on disk, and nothing of masters; files are reached through [`Directory`], without the system's cache where that can be ([`direct`]), so that
 //! tests can cut the power at any write.
 
 #![forbid(unsafe_code)]
@@ -22,6 +22,7 @@
 mod clean;
 mod commit;
 mod contents;
+mod direct;
 mod directory;
 mod disk;
 mod erased;

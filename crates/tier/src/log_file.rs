@@ -14,6 +14,9 @@ use crate::layout::{
 };
 use crate::record::{Record, data_offset};
 
+/// Blocks that are read at once by who looks for records.
+const WINDOW_BLOCKS: u64 = 16;
+
 pub(crate) struct LogFile {
     pub(crate) head: Head,
     file: Arc<dyn BlockFile>,
@@ -137,8 +140,16 @@ impl LogFile {
     pub(crate) fn scan(&self) -> io::Result<Vec<Found>> {
         let (mut found, mut block) = (Vec::new(), first_block(self.head.file_bytes));
         let end = self.head.file_bytes / BLOCK;
+        let (mut window, mut window_at) = (Vec::new(), block);
         while block < end {
-            block += match self.record_at(block, end)? {
+            let known = window_at + window.len() as u64 / BLOCK;
+            if block >= known {
+                let blocks = (end - block).min(WINDOW_BLOCKS);
+                window = self.file.read_bytes((blocks * BLOCK) as usize, block * BLOCK)?;
+                window_at = block;
+            }
+            let from = ((block - window_at) * BLOCK) as usize;
+            block += match self.record_at(block, end, &window[from..])? {
                 Some(record) => {
                     let blocks = record.blocks();
                     found.push(Found { block, record });
@@ -150,17 +161,20 @@ impl LogFile {
         Ok(found)
     }
 
-    /// The record that begins at a block, if one does that ends before another.
-    pub(crate) fn record_at(&self, block: u64, end: u64) -> io::Result<Option<Record>> {
-        let mut bytes = self.file.read_bytes(BLOCK as usize, block * BLOCK)?;
-        let Some(len) = Record::announced_len(&bytes) else { return Ok(None) };
-        if block + blocks_of(len as u64) > end {
+    /// The record that begins at a block, if one does that ends before another; of it these bytes were read.
+    fn record_at(&self, block: u64, end: u64, bytes: &[u8]) -> io::Result<Option<Record>> {
+        let Some(len) = Record::announced_len(bytes) else { return Ok(None) };
+        let blocks = blocks_of(len as u64);
+        if block + blocks > end {
             return Ok(None);
         }
-        if len > bytes.len() {
-            bytes = self.file.read_bytes(len, block * BLOCK)?;
-        }
-        let record = Record::decode(&bytes, self.head.nonce);
+        let record = match bytes.len() < len {
+            false => Record::decode(bytes, self.head.nonce),
+            true => {
+                let all = self.file.read_bytes((blocks * BLOCK) as usize, block * BLOCK)?;
+                Record::decode(&all, self.head.nonce)
+            }
+        };
         Ok(record.filter(|record| block + record.blocks() <= end))
     }
 

@@ -15,10 +15,10 @@ use crate::{Disk, DiskConfig, Name, ReadError, Record};
 const CONFIG: DiskConfig = DiskConfig { capacity: 10 << 17, file_bytes: 1 << 17, seed: 1 };
 
 /// Chance that repeats.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
