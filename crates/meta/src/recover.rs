@@ -10,10 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{
     Epoch, MountOutcome, MountSegment, Request, ScanAction, SegmentId, SegmentState, Tick, Version,
 };
 
+use crate::Meta;
 use crate::config::Config;
 use crate::members::{Effect, Members, Record};
 use crate::pieces::Pieces;
@@ -22,7 +24,6 @@ use crate::replay::Shadows;
 use crate::segments::{Progress, Segment};
 use crate::slab::NONE;
 use crate::timeout::Timer;
-use crate::{Meta, Rule};
 
 /// The part of the time for which routes last that a leader lets them be used, in tenths.
 const USED_TENTHS: u64 = 9;
@@ -138,9 +139,9 @@ impl Meta {
             return;
         }
         let routes_end_ms = self.config.former_lease_ms.saturating_add(self.config.routes_last_ms);
-        let settle_ms = match self.obeys(Rule::RoutesAreWaitedFor) {
-            true => routes_end_ms.max(self.config.recovery_grace_ms),
-            false => 0,
+        let settle_ms = match is_broken(Rule::RoutesAreWaitedFor) {
+            true => 0,
+            false => routes_end_ms.max(self.config.recovery_grace_ms),
         };
         let window_ms = self.config.lease_ttl_ms.saturating_add(self.config.client_ttl_ms);
         self.timers.insert((self.now.after_ms(settle_ms), Timer::Settle));
@@ -346,7 +347,7 @@ impl Meta {
         let segment = &mut self.segments[slot];
         segment.recovering = Some(Progress::default());
         segment.state = SegmentState::Recovering;
-        if !self.obeys(Rule::RangesAreReserved) {
+        if is_broken(Rule::RangesAreReserved) {
             self.segments[slot].state = SegmentState::Ok;
             self.segments.begin_granting(slot);
         }
@@ -356,6 +357,6 @@ impl Meta {
     pub(crate) fn gives_way(&self, hash: u64, holder: u32, version: Version) -> bool {
         let is_current = holder != NONE && self.objects[holder].version == version;
         let is_overruled = self.recovery.is_overruled(hash, version) && !is_current;
-        is_overruled && self.obeys(Rule::LatecomersGiveWay)
+        is_overruled && !is_broken(Rule::LatecomersGiveWay)
     }
 }

@@ -9,18 +9,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
-use mooncake_types::mutation::{self, is_broken};
+use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{
     ClientId, ErrorCode, Located, RangeDrop, RemainingRange, Reply, SegmentId, Tick, Version,
     limits,
 };
 
+use crate::Meta;
 use crate::record::{Object, ObjectState, Range};
 use crate::remains::Gathered;
 use crate::reply::AddressTable;
 use crate::slab::NONE;
 use crate::undropped_keys::UndroppedKeys;
-use crate::{Meta, Rule};
 
 /// An entry of a segment: where it starts, and the version that lies there.
 pub(crate) type Place = (u64, Version);
@@ -285,7 +285,7 @@ impl Meta {
         below: Option<Version>,
         gathered: &mut Gathered,
     ) {
-        if self.undropped.len() == 0 || !self.obeys(Rule::RemovalsReachTheNodes) {
+        if self.undropped.len() == 0 || is_broken(Rule::RemovalsReachTheNodes) {
             return;
         }
         let is_older = |version: Version| below.is_none_or(|below| version < below);
@@ -352,9 +352,8 @@ impl Meta {
     ) -> Vec<(u32, RemainingRange)> {
         let mut ranges = Vec::new();
         // Where nobody keeps what may be read as L8 has it, readers would make up for it.
-        let hides = is_broken(mutation::Rule::LeavingRangesAreReserved)
-            || is_broken(mutation::Rule::ReadsGrantLeases);
-        let may_be_left = !self.obeys(Rule::RemovalsReachTheNodes) || hides;
+        let hides = is_broken(Rule::LeavingRangesAreReserved) || is_broken(Rule::ReadsGrantLeases);
+        let may_be_left = is_broken(Rule::RemovalsReachTheNodes) || hides;
         if self.undropped.preceding.is_empty() || may_be_left {
             return ranges;
         }
