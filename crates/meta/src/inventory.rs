@@ -6,12 +6,12 @@
 
 use mooncake_alloc::Handle;
 use mooncake_types::{
-    ClientId, EntryState, ErrorCode, InventoryEntry, InventoryPage, PutMode, SegmentState, Tick,
-    Version, limits,
+    ClientId, EntryState, ErrorCode, InventoryEntry, InventoryPage, PutMode, Tick, Version, limits,
 };
 
 use crate::attributes::Attributes;
 use crate::class::{Class, Stamp};
+use crate::closed::Closed;
 use crate::meta::check_key;
 use crate::pieces::{Found, Pieces};
 use crate::place::Piece;
@@ -62,7 +62,7 @@ impl Meta {
             return Err(ErrorCode::IllegalClient);
         }
         // What a process tells that has given the memory to the next is past.
-        let is_expected = !segment.struck && segment.run == page.run;
+        let is_expected = !segment.is(Closed::Struck) && segment.run == page.run;
         let progress = segment.recovering.filter(|_| is_expected);
         let progress = progress.ok_or(ErrorCode::UnavailableInCurrentStatus)?;
         if page.page == 0 {
@@ -141,15 +141,10 @@ impl Meta {
     pub(crate) fn end_inventory(&mut self, slot: u32) {
         let segment = &mut self.segments[slot];
         segment.recovering = None;
-        if segment.state == SegmentState::Recovering {
-            segment.state = SegmentState::Ok;
-        }
         let id = segment.id;
+        self.segments.set(slot, Closed::Recovering, false);
         self.end_naming(slot);
         self.advance_reviews();
-        if self.segments.begin_granting(slot) {
-            self.note_use(slot);
-        }
         self.repair.wake();
         self.catch_up(slot);
         self.on_reported(id);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, Tick, Version, limits};
 
+use crate::clients::Clients;
 use crate::config::Config;
 use crate::disowned::Disowned;
 use crate::drain::Drains;
@@ -26,7 +27,7 @@ use crate::replicate::Replicator;
 use crate::reuse::Reuse;
 use crate::review::Reviews;
 use crate::rng::Rng;
-use crate::segments::{Clients, Segments};
+use crate::segments::Segments;
 use crate::slab::Slab;
 use crate::stats::Counters;
 use crate::task::Tasks;
@@ -137,7 +138,7 @@ impl Meta {
             effort: Effort::new(0),
             tasks: Tasks::default(),
             drains: Drains::default(),
-            segments: Segments::new(),
+            segments: Segments::new(config.eviction_high_watermark_ratio),
             clients: Clients::default(),
             expired_segments: Vec::new(),
             processing: Queue::default(),

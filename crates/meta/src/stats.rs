@@ -1,6 +1,7 @@
 //! What the master counts. The shell turns it into metrics.
 
 use crate::Meta;
+use crate::closed::Closed;
 
 /// Counters that only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,7 +112,7 @@ impl Meta {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mounted = || self.segments.iter().map(|(_, s)| s).filter(|s| s.is_mounted());
-        let serving = || mounted().filter(|segment| segment.in_sight);
+        let serving = || mounted().filter(|segment| !segment.is(Closed::OutOfSight));
         Stats {
             counters: self.counters,
             keys: self.index.len(),
@@ -131,7 +132,9 @@ impl Meta {
             used_bytes: serving().map(|segment| segment.allocator.used()).sum(),
             capacity_bytes: serving().map(|segment| segment.allocator.capacity()).sum(),
             segments: self.segments.len(),
-            segments_out_of_sight: mounted().filter(|segment| !segment.in_sight).count(),
+            segments_out_of_sight: mounted()
+                .filter(|segment| segment.is(Closed::OutOfSight))
+                .count(),
             segments_recovering: mounted().filter(|s| s.recovering.is_some()).count(),
             members_missing: self.recovery.missing().len(),
             undropped_entries: self.undropped.len(),

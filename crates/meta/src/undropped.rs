@@ -15,6 +15,7 @@ use mooncake_types::{
     limits,
 };
 
+use crate::closed::Closed;
 use crate::record::{Object, ObjectState, Range};
 use crate::remains::Gathered;
 use crate::reply::AddressTable;
@@ -231,7 +232,7 @@ impl Meta {
                 self.undropped.preceding.insert(hash);
             }
             if self.undropped.count(slot) > self.config.most_undropped {
-                self.segments.choke(slot);
+                self.segments.set(slot, Closed::Choked, true);
             }
         }
     }
@@ -322,7 +323,7 @@ impl Meta {
     /// The newest grant that an entry can have been written under, if it is undropped and must be waited for.
     pub(crate) fn must_be_dropped(&mut self, slot: u32, place: Place) -> Option<Version> {
         let entry = self.undropped.get(slot, place)?;
-        if !self.segments[slot].in_sight {
+        if self.segments[slot].is(Closed::OutOfSight) {
             self.leave_behind(slot);
         }
         (!self.is_forgiven(slot)).then_some(entry.grant)
@@ -401,7 +402,7 @@ impl Meta {
             }
         }
         let mut slots = self.segments.of_client(from);
-        slots.retain(|&slot| !self.segments[slot].struck);
+        slots.retain(|&slot| !self.segments[slot].is(Closed::Struck));
         let limit = limit.min(limits::MAX_FETCHED_DROPS) as usize;
         let mut drops: Vec<RangeDrop> = Vec::new();
         for slot in slots {
@@ -419,7 +420,7 @@ impl Meta {
         for &id in hosted {
             let Some(slot) = self.segments.find(id) else { continue };
             has_some |= self.undropped.count(slot) > 0;
-            match self.segments[slot].is_choked {
+            match self.segments[slot].is(Closed::Choked) {
                 true => self.relieve_choked(slot),
                 false => self.catch_up(slot),
             }
@@ -432,9 +433,7 @@ impl Meta {
     fn relieve_choked(&mut self, slot: u32) {
         let since = self.undropped.confirmed_at(slot).unwrap_or(self.now);
         if self.undropped.count(slot) <= self.config.most_undropped / 2 {
-            if self.segments.relieve(slot) {
-                self.note_use(slot);
-            }
+            self.segments.set(slot, Closed::Choked, false);
         } else if self.now.since_ms(since) >= self.config.client_ttl_ms {
             self.strike(slot);
         }
