@@ -75,7 +75,7 @@ impl Meta {
                 pass.blocked += 1;
                 return;
             }
-            ObjectState::Overtaken | ObjectState::Discarded | ObjectState::Replaced => return,
+            ObjectState::Overtaken | ObjectState::Replaced => return,
         }
         let is_there = |slot: u32| slots.binary_search(&slot).is_ok();
         let mut of_unit = self

@@ -8,6 +8,7 @@ use mooncake_alloc::Handle;
 use mooncake_types::{
     ClientId, EntryState, ErrorCode, InventoryEntry, InventoryPage, PutMode, Tick, Version, limits,
 };
+use smallvec::smallvec;
 
 use crate::attributes::Attributes;
 use crate::class::{Class, Stamp};
@@ -182,20 +183,14 @@ impl Meta {
         if !self.obeys(Rule::WritersAreWaitedFor) {
             return self.unreserve(&[piece]);
         }
-        // What is to be released is kept in the order of its starts.
-        self.discard_and_release();
-        let started = Tick(self.now.0.saturating_sub(self.config.put_discard_ms));
-        self.hold_range((found.key, found.version), piece, started);
+        self.reserve_until(self.end_of_writers(), (found.hash, found.version), smallvec![piece]);
     }
 
     /// Has what was found dropped by its node, since nobody may read it.
     fn drop_found(&mut self, found: &Recovered<'_>, pieces: &[Piece]) {
         for piece in pieces {
-            let offset = self.segments[piece.segment].allocator.range(piece.handle).offset;
-            let place = (offset, found.version);
-            self.leave_undropped(piece.segment, place, piece.len, found.hash);
+            self.free_piece(piece, (found.hash, found.version));
         }
-        self.unreserve(pieces);
     }
 
     /// Takes up a whole replica.

@@ -24,6 +24,7 @@ use crate::remains::{Gathered, Leaving};
 use crate::repair::Repair;
 use crate::replicas::Extras;
 use crate::replicate::Replicator;
+use crate::reserved::Reservations;
 use crate::reuse::Reuse;
 use crate::review::Reviews;
 use crate::rng::Rng;
@@ -76,10 +77,7 @@ pub struct Meta {
     pub(crate) expired_segments: Vec<Arc<str>>,
     /// Running puts, oldest first.
     pub(crate) processing: Queue,
-    /// Discarded puts, oldest first.
-    pub(crate) releasing: Queue,
-    /// Bytes of the ranges of discarded puts.
-    pub(crate) releasing_bytes: u64,
+    pub(crate) reservations: Reservations,
     pub(crate) soft_pins: SoftPins,
     pub(crate) soft_pins_in_force: usize,
     pub(crate) timers: BTreeSet<(Tick, Timer)>,
@@ -142,8 +140,7 @@ impl Meta {
             clients: Clients::default(),
             expired_segments: Vec::new(),
             processing: Queue::default(),
-            releasing: Queue::default(),
-            releasing_bytes: 0,
+            reservations: Reservations::new(),
             soft_pins: HashMap::default(),
             soft_pins_in_force: 0,
             timers: BTreeSet::new(),

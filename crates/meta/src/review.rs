@@ -189,8 +189,6 @@ impl Meta {
                 self.reviews.missed.insert(id);
             }
             ObjectState::Gathering => self.forget_piece(self.objects[object].version, id),
-            // Its writer may be at work, whatever the node has of it.
-            ObjectState::Discarded => {}
         }
     }
 

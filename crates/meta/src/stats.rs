@@ -18,7 +18,8 @@ pub struct Counters {
     pub evicted_bytes: u64,
     /// Puts discarded by timeout.
     pub puts_discarded: u64,
-    /// Discarded puts whose ranges were released.
+    /// Reservations that outlived their puts and were released: of discarded puts, and of ranges that nodes could not let
+    /// writers have.
     pub puts_released: u64,
     /// Puts refused for lack of room.
     pub allocation_failures: u64,
@@ -67,9 +68,9 @@ pub struct Stats {
     pub soft_pinned_keys: usize,
     /// Puts that are running.
     pub running_puts: usize,
-    /// Discarded puts whose ranges are not free yet.
+    /// Reservations that outlived their puts and copies.
     pub discarded_puts: usize,
-    /// Bytes of those ranges.
+    /// Bytes of these.
     pub discarded_bytes: u64,
     /// Versions that were replaced or removed while they were leased, and that nodes may still hold.
     pub replaced_objects: usize,
@@ -118,8 +119,8 @@ impl Meta {
             keys: self.index.len(),
             soft_pinned_keys: self.soft_pins_in_force,
             running_puts: self.processing.len as usize,
-            discarded_puts: self.releasing.len as usize,
-            discarded_bytes: self.releasing_bytes,
+            discarded_puts: self.reservations.len(),
+            discarded_bytes: self.reservations.len_bytes(),
             replaced_objects: self.leaving.len(),
             groups: self.groups.slots.len(),
             pending_tasks: self.tasks.pending.len(),

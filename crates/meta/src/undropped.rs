@@ -16,6 +16,7 @@ use mooncake_types::{
 };
 
 use crate::closed::Closed;
+use crate::place::Piece;
 use crate::record::{Object, ObjectState, Range};
 use crate::remains::Gathered;
 use crate::reply::AddressTable;
@@ -239,16 +240,20 @@ impl Meta {
 
     /// What the nodes hold of an object that will never be read becomes undropped. Its ranges stay as they are.
     pub(crate) fn leave_object_undropped(&mut self, object: u32) {
-        let (hash, version) =
-            (self.index.hash(&self.objects[object].key), self.objects[object].version);
-        let place = |(_, range): (u32, &Range)| {
-            let offset = self.segments[range.segment].allocator.range(range.handle).offset;
-            (range.segment, (offset, version), range.len)
-        };
-        let places: Vec<_> = self.ranges_of(object).map(place).collect();
-        for (slot, place, len) in places {
-            self.leave_undropped(slot, place, len, hash);
+        let record = &self.objects[object];
+        let of = (self.index.hash(&record.key), record.version);
+        let piece =
+            |range: &Range| Piece { segment: range.segment, handle: range.handle, len: range.len };
+        let pieces: Vec<Piece> = self.ranges_of(object).map(|(_, range)| piece(range)).collect();
+        for piece in &pieces {
+            self.leave_piece_undropped(piece, of);
         }
+    }
+
+    /// What a node holds in a range of a version, of a key with this hash, becomes undropped.
+    pub(crate) fn leave_piece_undropped(&mut self, piece: &Piece, (hash, version): (u64, Version)) {
+        let offset = self.segments[piece.segment].allocator.range(piece.handle).offset;
+        self.leave_undropped(piece.segment, (offset, version), piece.len, hash);
     }
 
     /// The replicas of an object are complete: what was undropped in their places is void.

@@ -84,9 +84,7 @@ impl Meta {
             let state = range.map(|range| self.objects[range.object].state);
             ensure(
                 "what was missed belongs to what has not ended",
-                state.is_some_and(|it| {
-                    it.is_running() || matches!(it, ObjectState::Copying | ObjectState::Discarded)
-                }),
+                state.is_some_and(|it| it.is_running() || it == ObjectState::Copying),
                 || format!("range {id}: {range:?}, {state:?}"),
             )?;
         }
