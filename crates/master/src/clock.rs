@@ -3,10 +3,7 @@ use std::time::{Duration, Instant};
 use mooncake_ha::boot_time;
 use mooncake_types::Tick;
 
-/// At this tick the master starts, a day after zero: what is reckoned back from the first moments has a tick too.
-const FIRST: Tick = Tick(24 * 3600 * 1000);
-
-/// The master's clock: it counts time for which the machine was suspended ([`boot_time`]), as do the instants that it is given.
+/// The master's clock, from its start on: it counts time for which the machine was suspended ([`boot_time`]), as do the instants that it is given.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: Instant,
@@ -20,13 +17,13 @@ impl Clock {
     /// The tick that `instant` lies in.
     pub(crate) fn tick(self, instant: Instant) -> Tick {
         let since_ms = instant.saturating_duration_since(self.start).as_millis();
-        FIRST.after_ms(u64::try_from(since_ms).unwrap_or(u64::MAX))
+        Tick(u64::try_from(since_ms).unwrap_or(u64::MAX))
     }
 
     /// The first instant of a tick, or the farthest that a timer takes.
     pub(crate) fn instant(self, tick: Tick) -> Instant {
         const FARTHEST_MS: u64 = 10 * 365 * 24 * 3600 * 1000;
-        self.start + Duration::from_millis(tick.since_ms(FIRST).min(FARTHEST_MS))
+        self.start + Duration::from_millis(tick.0.min(FARTHEST_MS))
     }
 }
 
@@ -38,8 +35,7 @@ mod tests {
     fn ticks_and_instants_agree() {
         let clock = Clock::start();
         for ms in [0, 1, 999, 86_400_000] {
-            let tick = FIRST.after_ms(ms);
-            assert_eq!(clock.tick(clock.instant(tick)), tick);
+            assert_eq!(clock.tick(clock.instant(Tick(ms))), Tick(ms));
         }
         assert!(clock.instant(Tick(u64::MAX)) > clock.instant(Tick(0)));
     }

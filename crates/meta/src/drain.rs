@@ -14,6 +14,7 @@ use mooncake_types::{
 };
 
 use crate::Meta;
+use crate::closed::Closed;
 use crate::drain_release::Withheld;
 use crate::task::Ending;
 
@@ -237,7 +238,7 @@ impl Meta {
         }
         let whole = |&slot: &u32| {
             let segment = &self.segments[slot];
-            segment.state == SegmentState::Ok && !segment.struck
+            segment.state() == SegmentState::Ok && !segment.is(Closed::Struck)
         };
         if !slots.iter().all(whole) {
             return Err(ErrorCode::UnavailableInCurrentStatus);
@@ -259,13 +260,10 @@ impl Meta {
         }
         let mut sources = Vec::with_capacity(slots.len());
         for &slot in slots {
-            let segment = &mut self.segments[slot];
-            if segment.state == SegmentState::Ok {
-                segment.state = SegmentState::Draining;
-            }
+            let segment = &self.segments[slot];
             let (id, name) = (segment.id, Arc::clone(&segment.name));
             sources.push(Source { id, name, stage: Stage::Draining });
-            self.segments.stop_granting(slot);
+            self.segments.set(slot, Closed::Draining, true);
         }
         self.drains.created = self.drains.created.wrapping_add(1);
         let number = self.drains.created;
@@ -316,7 +314,7 @@ impl Meta {
         let undrained = |&slot: &u32| self.drains.of_segment(self.segments[slot].id).is_none();
         let new: Vec<u32> = slots.iter().copied().filter(undrained).collect();
         let unready = |&slot: &u32| {
-            let state = self.segments[slot].state;
+            let state = self.segments[slot].state();
             !matches!(state, SegmentState::Ok | SegmentState::Drained)
         };
         if new.iter().any(unready) {
@@ -328,7 +326,7 @@ impl Meta {
                 return Ok(self.report_drain(number));
             }
         }
-        let is_drained = |&slot: &u32| self.segments[slot].state == SegmentState::Drained;
+        let is_drained = |&slot: &u32| self.segments[slot].state() == SegmentState::Drained;
         if slots.iter().all(is_drained)
             && let Some(number) = self.last_drain_of(first)
         {
@@ -384,12 +382,8 @@ impl Meta {
             return;
         }
         for slot in ids.into_iter().filter_map(|id| self.segments.find(id)).collect::<Vec<_>>() {
-            let segment = &mut self.segments[slot];
-            if matches!(segment.state, SegmentState::Draining | SegmentState::Drained) {
-                segment.state = SegmentState::Ok;
-                if self.segments.begin_granting(slot) {
-                    self.note_use(slot);
-                }
+            for reason in [Closed::Draining, Closed::Drained] {
+                self.segments.set(slot, reason, false);
             }
         }
     }

@@ -62,7 +62,8 @@ impl Meta {
     ) -> Result<(), ErrorCode> {
         let stays = |slot: u32| {
             let segment = &self.segments[slot];
-            segment.serves() && matches!(segment.state, SegmentState::Ok | SegmentState::Recovering)
+            segment.serves()
+                && matches!(segment.state(), SegmentState::Ok | SegmentState::Recovering)
         };
         let going = self
             .ranges_of(object)

@@ -1,8 +1,9 @@
 //! The way of a drain job over all ranges.
 
-use mooncake_types::{DrainStatus, ErrorCode, SegmentState, TaskKind};
+use mooncake_types::{DrainStatus, ErrorCode, TaskKind};
 
 use crate::Meta;
+use crate::closed::Closed;
 use crate::drain::{MOST_FAILED_PASSES, Source, Stage};
 use crate::record::ObjectState;
 use crate::task::{Origin, Tasks};
@@ -74,7 +75,7 @@ impl Meta {
                 pass.blocked += 1;
                 return;
             }
-            ObjectState::Overtaken | ObjectState::Discarded | ObjectState::Replaced => return,
+            ObjectState::Overtaken | ObjectState::Replaced => return,
         }
         let is_there = |slot: u32| slots.binary_search(&slot).is_ok();
         let mut of_unit = self
@@ -140,9 +141,7 @@ impl Meta {
             let job = self.drains.job(number);
             let source = job.sources.iter_mut().find(|source| source.id == id);
             source.expect("the slot is one of the job's").stage = Stage::Drained;
-            if self.segments[slot].state == SegmentState::Draining {
-                self.segments[slot].state = SegmentState::Drained;
-            }
+            self.segments.set(slot, Closed::Drained, true);
         }
         let job = self.drains.job(number);
         let is_at = |stage: Stage| move |source: &Source| source.stage == stage;

@@ -169,20 +169,6 @@ impl Meta {
         })
     }
 
-    /// A range of the segment was reserved: it may be crowded now.
-    pub(crate) fn note_use(&mut self, slot: u32) {
-        if self.is_above_watermark(slot) && !self.segments[slot].is_choked {
-            self.segments.crowded.insert(slot);
-        }
-    }
-
-    /// Whether a segment holds so much that it evicts without waiting for a put.
-    pub(crate) fn is_above_watermark(&self, slot: u32) -> bool {
-        let allocator = &self.segments[slot].allocator;
-        let high = allocator.capacity() as f64 * self.config.eviction_high_watermark_ratio;
-        allocator.used() as f64 > high
-    }
-
     /// Brings crowded segments down to the low watermark, a bounded step at a time. Soft-pinned objects are left:
     /// there is room.
     pub(crate) fn relieve_crowded(&mut self) {

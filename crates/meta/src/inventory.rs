@@ -7,13 +7,14 @@
 use mooncake_alloc::Handle;
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{
-    ClientId, EntryState, ErrorCode, InventoryEntry, InventoryPage, PutMode, SegmentState, Tick,
-    Version, limits,
+    ClientId, EntryState, ErrorCode, InventoryEntry, InventoryPage, PutMode, Tick, Version, limits,
 };
+use smallvec::smallvec;
 
 use crate::Meta;
 use crate::attributes::Attributes;
 use crate::class::{Class, Stamp};
+use crate::closed::Closed;
 use crate::meta::check_key;
 use crate::pieces::{Found, Pieces};
 use crate::place::Piece;
@@ -63,7 +64,7 @@ impl Meta {
             return Err(ErrorCode::IllegalClient);
         }
         // What a process tells that has given the memory to the next is past.
-        let is_expected = !segment.struck && segment.run == page.run;
+        let is_expected = !segment.is(Closed::Struck) && segment.run == page.run;
         let progress = segment.recovering.filter(|_| is_expected);
         let progress = progress.ok_or(ErrorCode::UnavailableInCurrentStatus)?;
         if page.page == 0 {
@@ -142,15 +143,10 @@ impl Meta {
     pub(crate) fn end_inventory(&mut self, slot: u32) {
         let segment = &mut self.segments[slot];
         segment.recovering = None;
-        if segment.state == SegmentState::Recovering {
-            segment.state = SegmentState::Ok;
-        }
         let id = segment.id;
+        self.segments.set(slot, Closed::Recovering, false);
         self.end_naming(slot);
         self.advance_reviews();
-        if self.segments.begin_granting(slot) {
-            self.note_use(slot);
-        }
         self.repair.wake();
         self.catch_up(slot);
         self.on_reported(id);
@@ -188,20 +184,14 @@ impl Meta {
         if is_broken(Rule::WritersAreWaitedFor) {
             return self.unreserve(&[piece]);
         }
-        // What is to be released is kept in the order of its starts.
-        self.discard_and_release();
-        let started = Tick(self.now.0.saturating_sub(self.config.put_discard_ms));
-        self.hold_range((found.key, found.version), piece, started);
+        self.reserve_until(self.end_of_writers(), (found.hash, found.version), smallvec![piece]);
     }
 
     /// Has what was found dropped by its node, since nobody may read it.
     fn drop_found(&mut self, found: &Recovered<'_>, pieces: &[Piece]) {
         for piece in pieces {
-            let offset = self.segments[piece.segment].allocator.range(piece.handle).offset;
-            let place = (offset, found.version);
-            self.leave_undropped(piece.segment, place, piece.len, found.hash);
+            self.free_piece(piece, (found.hash, found.version));
         }
-        self.unreserve(pieces);
     }
 
     /// Takes up a whole replica.

@@ -1,6 +1,7 @@
 use mooncake_types::{ListedSegment, Reply, SegmentPage, limits};
 
 use crate::Meta;
+use crate::closed::Closed;
 use crate::segments::Segment;
 
 impl Meta {
@@ -8,7 +9,7 @@ impl Meta {
     /// pages may be missed, or told twice.
     pub(crate) fn list_segments(&self, from: u32, limit: u32) -> Reply {
         let limit = limit.min(limits::MAX_LISTED_SEGMENTS) as usize;
-        let is_there = |segment: &Segment| segment.is_mounted() && !segment.struck;
+        let is_there = |segment: &Segment| segment.is_mounted() && !segment.is(Closed::Struck);
         let mut rest =
             self.segments.iter().filter(|&(slot, segment)| slot >= from && is_there(segment));
         let listed = |(_, segment): (u32, &Segment)| ListedSegment {

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mooncake_types::{SegmentId, Tick};
 
 use crate::Meta;
+use crate::closed::Closed;
 
 /// A change of the membership record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -125,9 +126,7 @@ impl Meta {
         let Some(known) = self.members.known.get_mut(&id) else { return };
         *known = behind;
         let Some(slot) = self.segments.find(id) else { return };
-        if self.segments.set_behind(slot, behind) {
-            self.note_use(slot);
-        }
+        self.segments.set(slot, Closed::Behind, behind);
         self.catch_up(slot);
     }
 
@@ -142,15 +141,14 @@ impl Meta {
     /// The content of a mounted segment is to count as lost: from now on nobody reads there, and once that is recorded it
     /// is.
     pub(crate) fn strike(&mut self, slot: u32) {
-        self.segments.stop_granting(slot);
-        self.segments[slot].struck = true;
+        self.segments.set(slot, Closed::Struck, true);
         self.emit(Effect::Strike(self.segments[slot].id));
     }
 
     /// Has a segment marked behind, of which an acknowledgement must not wait: its node cannot be asked.
     pub(crate) fn leave_behind(&mut self, slot: u32) {
         let id = self.segments[slot].id;
-        if !self.is_forgiven(slot) && !self.segments[slot].struck {
+        if !self.is_forgiven(slot) && !self.segments[slot].is(Closed::Struck) {
             self.emit(Effect::MarkBehind(id));
         }
     }
@@ -158,13 +156,13 @@ impl Meta {
     /// Whether what is undropped on a segment harms nobody under any later leader, since it would start empty.
     pub(crate) fn is_forgiven(&self, slot: u32) -> bool {
         let segment = &self.segments[slot];
-        segment.behind && !self.members.is_pending(Effect::CaughtUp(segment.id))
+        segment.is(Closed::Behind) && !self.members.is_pending(Effect::CaughtUp(segment.id))
     }
 
     /// A segment that was marked behind may have dropped all that it should, and said so.
     pub(crate) fn catch_up(&mut self, slot: u32) {
         let segment = &self.segments[slot];
-        let is_done = segment.behind
+        let is_done = segment.is(Closed::Behind)
             && segment.recovering.is_none()
             && segment.serves()
             && self.undropped.count(slot) == 0;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, Tick, Version, limits};
 
+use crate::clients::Clients;
 use crate::config::Config;
 use crate::disowned::Disowned;
 use crate::drain::Drains;
@@ -23,10 +24,11 @@ use crate::remains::{Gathered, Leaving};
 use crate::repair::Repair;
 use crate::replicas::Extras;
 use crate::replicate::Replicator;
+use crate::reserved::Reservations;
 use crate::reuse::Reuse;
 use crate::review::Reviews;
 use crate::rng::Rng;
-use crate::segments::{Clients, Segments};
+use crate::segments::Segments;
 use crate::slab::Slab;
 use crate::stats::Counters;
 use crate::task::Tasks;
@@ -75,10 +77,7 @@ pub struct Meta {
     pub(crate) expired_segments: Vec<Arc<str>>,
     /// Running puts, oldest first.
     pub(crate) processing: Queue,
-    /// Discarded puts, oldest first.
-    pub(crate) releasing: Queue,
-    /// Bytes of the ranges of discarded puts.
-    pub(crate) releasing_bytes: u64,
+    pub(crate) reservations: Reservations,
     pub(crate) soft_pins: SoftPins,
     pub(crate) soft_pins_in_force: usize,
     pub(crate) timers: BTreeSet<(Tick, Timer)>,
@@ -135,12 +134,11 @@ impl Meta {
             effort: Effort::new(0),
             tasks: Tasks::default(),
             drains: Drains::default(),
-            segments: Segments::new(),
+            segments: Segments::new(config.eviction_high_watermark_ratio),
             clients: Clients::default(),
             expired_segments: Vec::new(),
             processing: Queue::default(),
-            releasing: Queue::default(),
-            releasing_bytes: 0,
+            reservations: Reservations::new(),
             soft_pins: HashMap::default(),
             soft_pins_in_force: 0,
             timers: BTreeSet::new(),

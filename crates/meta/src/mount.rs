@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use mooncake_alloc::{Allocator, RangeAllocator, SlabAllocator};
 use mooncake_types::{
-    ClientId, ErrorCode, MountOutcome, MountSegment, Pong, Reply, SegmentId, SegmentState, Tick,
-    limits,
+    ClientId, ErrorCode, MountOutcome, MountSegment, Pong, Reply, SegmentId, Tick, limits,
 };
 
 use crate::Meta;
+use crate::closed::{Closed, Reasons};
 use crate::config::AllocatorKind;
 use crate::members::Effect;
 use crate::queue::Queue;
@@ -35,6 +35,11 @@ impl Meta {
         self.clients.get(client).map_or(0, |client| client.number)
     }
 
+    /// Whether a client is in sight. One that is not known has just been heard of.
+    fn is_in_sight(&self, client: ClientId) -> bool {
+        self.clients.get(client).is_none_or(|client| client.in_sight)
+    }
+
     pub(crate) fn ping(
         &mut self,
         from: ClientId,
@@ -46,11 +51,12 @@ impl Meta {
         let lent = |id: &SegmentId| {
             let slot = self.segments.find(*id);
             let segment = slot.map(|slot| &self.segments[slot]);
-            segment.is_some_and(|segment| segment.client == from && !segment.struck)
+            segment.is_some_and(|segment| segment.client == from && !segment.is(Closed::Struck))
         };
         let need_remount = !hosted.iter().all(lent);
         let is_unreached = hosted.iter().filter_map(|&id| self.segments.find(id));
-        let is_unreached = is_unreached.into_iter().any(|slot| self.segments[slot].is_unreached);
+        let is_unreached =
+            is_unreached.into_iter().any(|slot| self.segments[slot].is(Closed::Unreached));
         Reply::Pong(Pong {
             need_remount,
             epoch: self.epoch,
@@ -119,13 +125,10 @@ impl Meta {
             endpoint: mount.endpoint.into(),
             client: from,
             run: mount.run,
-            state: SegmentState::Recovering,
-            in_sight: self.clients.get(from).is_none_or(|client| client.in_sight),
-            behind: self.members.is_behind(mount.id) == Some(true),
-            struck: false,
-            is_choked: false,
-            is_reviewed: false,
-            is_unreached: false,
+            closed: Reasons::default()
+                .with(Closed::Recovering, true)
+                .with(Closed::OutOfSight, !self.is_in_sight(from))
+                .with(Closed::Behind, self.members.is_behind(mount.id) == Some(true)),
             recovering: None,
             place: NONE,
             evictable_from: Tick(u64::MAX),
@@ -162,7 +165,7 @@ impl Meta {
         self.clients.set_run(from, mount.run);
         for slot in self.segments.of_client(from) {
             let segment = &self.segments[slot];
-            if segment.run < mount.run && segment.id != mount.id && !segment.struck {
+            if segment.run < mount.run && segment.id != mount.id && !segment.is(Closed::Struck) {
                 self.strike(slot);
             }
         }
@@ -178,18 +181,16 @@ impl Meta {
         slot: u32,
     ) -> Result<MountOutcome, ErrorCode> {
         let known = &self.segments[slot];
-        if known.struck {
+        if known.is(Closed::Struck) {
             return Ok(MountOutcome::StartEmpty);
         }
-        let leaves =
-            matches!(known.state, SegmentState::GracefullyUnmounting | SegmentState::Unmounting);
-        if known.allocator.capacity() != mount.len || leaves {
+        if known.allocator.capacity() != mount.len || known.is(Closed::Leaving) {
             return Err(ErrorCode::SegmentAlreadyExists);
         }
         let has_passed = known.client != from || known.run != mount.run;
         let is_elsewhere = (&*known.name, &*known.endpoint) != (mount.name, mount.endpoint);
         if known.client != from {
-            if known.in_sight {
+            if !known.is(Closed::OutOfSight) {
                 return Err(ErrorCode::SegmentAlreadyExists);
             }
             if mount.is_empty {
@@ -197,10 +198,8 @@ impl Meta {
             }
             self.stop_replay(slot);
             self.segments.take_over(slot, mount, from);
-            if self.clients.get(from).is_none_or(|client| client.in_sight)
-                && self.segments.show(slot)
-            {
-                self.note_use(slot);
+            if self.is_in_sight(from) {
+                self.segments.set(slot, Closed::OutOfSight, false);
             }
         } else if has_passed || is_elsewhere {
             // Its process was started again; with the memory of before, if anything lies there.
@@ -255,8 +254,7 @@ impl Meta {
             // It cannot be served for a while, nor drained, before it is known what lies there.
             return Err(ErrorCode::UnavailableInCurrentStatus);
         }
-        self.segments.stop_granting(slot);
-        self.segments[slot].state = SegmentState::GracefullyUnmounting;
+        self.segments.set(slot, Closed::Leaving, true);
         self.timers.insert((self.now.after_ms(grace_ms), Timer::Grace(id)));
         self.drain_leaving(slot);
         Ok(())
@@ -265,10 +263,11 @@ impl Meta {
     /// The grace period of an unmount is over. The node should serve the segment no longer, but may be late: what lies there
     /// counts as lost once nobody has a route to it.
     pub(crate) fn grace_due(&mut self, id: SegmentId) {
-        let Some(slot) = self.unmounting(id).filter(|&slot| !self.segments[slot].struck) else {
+        let unmounting = self.unmounting(id);
+        let Some(slot) = unmounting.filter(|&slot| !self.segments[slot].is(Closed::Struck)) else {
             return;
         };
-        self.segments[slot].struck = true;
+        self.segments.set(slot, Closed::Struck, true);
         let end = self.now.after_ms(self.config.lease_ttl_ms);
         self.timers.insert((end, Timer::Retired(id)));
     }
@@ -281,9 +280,7 @@ impl Meta {
 
     /// A segment in its grace period, or after it. It may have gone and come back since.
     fn unmounting(&self, id: SegmentId) -> Option<u32> {
-        let is_unmounting =
-            |slot: &u32| self.segments[*slot].state == SegmentState::GracefullyUnmounting;
-        self.segments.find(id).filter(is_unmounting)
+        self.segments.find(id).filter(|&slot| self.segments[slot].is(Closed::Leaving))
     }
 
     /// The content of a segment counts as lost from here on.
@@ -313,7 +310,8 @@ impl Meta {
 
     /// A segment was struck from the record.
     pub(crate) fn lose_struck(&mut self, id: SegmentId) {
-        let Some(slot) = self.segments.find(id).filter(|&slot| self.segments[slot].struck) else {
+        let known = self.segments.find(id);
+        let Some(slot) = known.filter(|&slot| self.segments[slot].is(Closed::Struck)) else {
             return;
         };
         let (name, client) = (Arc::clone(&self.segments[slot].name), self.segments[slot].client);

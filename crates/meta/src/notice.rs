@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use mooncake_types::{ClientId, SegmentState};
+use mooncake_types::ClientId;
 
 use crate::Meta;
+use crate::closed::Closed;
 
 /// Notices that wait to be taken; further ones are lost.
 const MOST_NOTICES: usize = 256;
@@ -98,7 +99,7 @@ impl Meta {
     pub(crate) fn notify_gone(&mut self, slot: u32) {
         let segment = &self.segments[slot];
         let name = Arc::clone(&segment.name);
-        let is_lost = segment.struck && segment.state != SegmentState::GracefullyUnmounting;
+        let is_lost = segment.is(Closed::Struck) && !segment.is(Closed::Leaving);
         let (replicas, bytes) = (self.finished_ranges(slot), segment.allocator.used());
         self.notify(Notice::SegmentGoes { name, replicas, bytes, is_lost });
     }

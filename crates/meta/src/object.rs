@@ -1,6 +1,6 @@
 //! The life of an object's records: queues, replicas, the end.
 
-use mooncake_types::{Located, Placement};
+use mooncake_types::{Located, Placement, Version};
 
 use crate::Meta;
 use crate::class::{Class, Stamp};
@@ -95,7 +95,6 @@ impl Meta {
         let queue = match queue {
             QueueKind::Out => return,
             QueueKind::Processing => &mut self.processing,
-            QueueKind::Releasing => &mut self.releasing,
             on_segment => segment_queue(&mut self.segments[segment].queues, on_segment, class),
         };
         queue.remove(&mut self.ranges, id);
@@ -116,7 +115,6 @@ impl Meta {
         let queue = match kind {
             QueueKind::Out => return,
             QueueKind::Processing => &mut self.processing,
-            QueueKind::Releasing => &mut self.releasing,
             on_segment => segment_queue(&mut self.segments[segment].queues, on_segment, class),
         };
         queue.push_back(&mut self.ranges, id);
@@ -220,10 +218,12 @@ impl Meta {
     /// Takes a range, which is in no queue, from its object. It stays reserved.
     pub(crate) fn take_range(&mut self, object: u32, id: u32) -> Piece {
         let sibling = self.ranges[id].sibling;
-        let before = self.ranges_of(object).find(|(_, it)| it.sibling == id).map(|(id, _)| id);
-        match before {
-            None => self.objects[object].first_range = sibling,
-            Some(before) => self.ranges[before].sibling = sibling,
+        if self.objects[object].first_range == id {
+            self.objects[object].first_range = sibling;
+        } else {
+            let before = self.ranges_of(object).find(|(_, range)| range.sibling == id);
+            let (before, _) = before.expect("the range is one of the object's");
+            self.ranges[before].sibling = sibling;
         }
         self.reviews.forget_range(id);
         let Range { segment, handle, len, .. } = self.ranges.remove(id);
@@ -234,14 +234,18 @@ impl Meta {
         self.leave_queue(id);
         let range = self.ranges.remove(id);
         self.reviews.forget_range(id);
-        let allocator = &mut self.segments[range.segment].allocator;
-        let offset = allocator.range(range.handle).offset;
-        allocator.free(range.handle);
-        self.segments.note_room(range.segment);
+        let Range { segment, handle, len, .. } = range;
         let record = &self.objects[range.object];
-        let (hash, place) = (self.index.hash(&record.key), (offset, record.version));
-        self.leave_undropped(range.segment, place, range.len, hash);
-        self.segments.forget_if_empty(range.segment);
+        let of = (self.index.hash(&record.key), record.version);
+        self.free_piece(&Piece { segment, handle, len }, of);
+    }
+
+    /// Frees a range that is no object's. What its node holds of this version is undropped.
+    pub(crate) fn free_piece(&mut self, piece: &Piece, of: (u64, Version)) {
+        self.leave_piece_undropped(piece, of);
+        self.segments[piece.segment].allocator.free(piece.handle);
+        self.segments.note_room(piece.segment);
+        self.segments.forget_if_empty(piece.segment);
     }
 
     /// Forgets an object: its ranges are free, and its key is if it held it.

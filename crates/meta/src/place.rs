@@ -113,7 +113,7 @@ impl Meta {
             replicas.push(pieces);
         }
         for piece in replicas.iter().flatten() {
-            self.note_use(piece.segment);
+            self.segments.note_use(piece.segment);
         }
         replicas
     }
@@ -125,7 +125,7 @@ impl Meta {
         let free = order.iter().find_map(|&segment| self.reserve(segment, len));
         let clear = |meta: &mut Self| order.iter().find_map(|&slot| meta.evict_on(slot, len));
         let piece = free.or_else(|| clear(self))?;
-        self.note_use(piece.segment);
+        self.segments.note_use(piece.segment);
         Some(piece)
     }
 
@@ -134,13 +134,13 @@ impl Meta {
     pub(crate) fn place_whole(&mut self, len: u64, order: &[u32]) -> Option<Pieces> {
         for &slot in order {
             let Some(piece) = self.reserve(slot, len) else { continue };
-            if !self.is_above_watermark(slot) {
+            if !self.segments.is_above_watermark(slot) {
                 return Some(smallvec![piece]);
             }
             self.unreserve(&[piece]);
         }
         let pieces = self.scatter_over(len, order.iter().copied(), limits::MAX_STRIPES as u64)?;
-        if pieces.iter().any(|piece| self.is_above_watermark(piece.segment)) {
+        if pieces.iter().any(|piece| self.segments.is_above_watermark(piece.segment)) {
             self.unreserve(&pieces);
             return None;
         }

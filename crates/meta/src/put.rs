@@ -108,8 +108,7 @@ impl Meta {
             if record.state == ObjectState::Complete || is_young {
                 return Some(object);
             }
-            // Not it alone: what is to be released is kept in the order of its starts.
-            self.discard_and_release();
+            self.discard(object);
         }
     }
 
@@ -242,7 +241,11 @@ impl Meta {
         }
         let lost = put.failed_replicas | self.dead_replicas(object) | self.missed_replicas(object);
         self.requeue_put(object, QueueKind::Out);
-        self.hold_ranges(object, put.held_replicas & put.failed_replicas);
+        self.reserve_replicas(
+            object,
+            put.held_replicas & put.failed_replicas,
+            self.end_of_readers(),
+        );
         self.free_replicas(object, lost);
         if self.objects[object].first_range == NONE {
             self.drop_object(object);
@@ -304,7 +307,7 @@ impl Meta {
             return Err(ErrorCode::InvalidWrite);
         }
         self.requeue_put(object, QueueKind::Out);
-        self.hold_ranges(object, put.held_replicas);
+        self.reserve_replicas(object, put.held_replicas, self.end_of_readers());
         self.drop_object(object);
         Ok(())
     }
@@ -318,23 +321,12 @@ impl Meta {
         }
     }
 
-    /// Takes the key from a put that nobody ended. Its ranges stay reserved: its writer may still be at work.
+    /// Gives up a put that nobody ended. Its ranges stay reserved: its writer may still be at work.
     pub(crate) fn discard(&mut self, object: u32) {
-        self.leave_key(object);
-        self.leave_object_undropped(object);
-        self.objects[object].state = ObjectState::Discarded;
-        self.leave_group(object);
-        self.forget_soft_pin(object);
-        self.requeue_put(object, QueueKind::Releasing);
-        self.releasing_bytes += self.ranges_of(object).map(|(_, range)| range.len).sum::<u64>();
-        self.counters.puts_discarded += 1;
-    }
-
-    /// Frees the ranges of a discarded put.
-    pub(crate) fn release(&mut self, object: u32) {
-        self.releasing_bytes -= self.ranges_of(object).map(|(_, range)| range.len).sum::<u64>();
+        let until = self.objects[object].touched.after_ms(self.config.put_release_ms);
         self.requeue_put(object, QueueKind::Out);
+        self.reserve_replicas(object, u32::MAX, until);
         self.drop_object(object);
-        self.counters.puts_released += 1;
+        self.counters.puts_discarded += 1;
     }
 }

@@ -6,7 +6,7 @@ use mooncake_types::{PutMode, Tick, Version, limits};
 
 use crate::class::{CLASSES, Class, Stamp};
 
-/// One put, from its grant until its last range is free.
+/// One put, from its grant until the master has no more use for its ranges.
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) key: Box<str>,
@@ -36,8 +36,6 @@ pub(crate) enum ObjectState {
     Waiting,
     /// Granted, not ended, and a newer version of its key has become readable: it is dropped when it ends.
     Overtaken,
-    /// Given up by timeout; its ranges wait until no writer can touch them.
-    Discarded,
     /// Removed, or another version took its place, while it was leased; its ranges wait until its nodes have dropped it.
     Replaced,
     /// Not an object of its own: the replicas that a task is making of one.
@@ -154,8 +152,6 @@ pub(crate) enum QueueKind {
     Out,
     /// The first range of a running put, in the order of the starts.
     Processing,
-    /// The first range of a discarded put, in the order of the starts.
-    Releasing,
     /// On its segment, evictable, not read since it was put or last pinned. Each class has a queue.
     Fresh,
     /// On its segment, read; in the order of the ends of the leases. Each class has a queue.
@@ -183,7 +179,7 @@ impl QueueKind {
             QueueKind::Hard => Some(PINNED_PLACES.end),
             QueueKind::Replaced => Some(REPLACED_PLACE),
             QueueKind::Extra => Some(EXTRA_PLACE),
-            QueueKind::Out | QueueKind::Processing | QueueKind::Releasing => None,
+            QueueKind::Out | QueueKind::Processing => None,
         }
     }
 }

@@ -16,6 +16,7 @@ use mooncake_types::{
 };
 
 use crate::Meta;
+use crate::closed::Closed;
 use crate::config::Config;
 use crate::members::{Effect, Members, Record};
 use crate::pieces::Pieces;
@@ -188,7 +189,7 @@ impl Meta {
     /// Whether a segment that the leader knows of has not told all that it holds.
     fn awaits_reports(&self) -> bool {
         !self.recovery.missing.is_empty()
-            || self.segments.iter().any(|(_, it)| it.state == SegmentState::Recovering)
+            || self.segments.iter().any(|(_, it)| it.state() == SegmentState::Recovering)
     }
 
     /// Remembers that a key was changed, as long as somebody may report an older version of it.
@@ -305,7 +306,7 @@ impl Meta {
         self.recovery.is_open = false;
         self.recovery.shadows.forget_all();
         let unfinished = |(slot, segment): (u32, &Segment)| {
-            (segment.state == SegmentState::Recovering).then_some(slot)
+            (segment.state() == SegmentState::Recovering).then_some(slot)
         };
         let unfinished: Vec<u32> = self.segments.iter().filter_map(unfinished).collect();
         for slot in unfinished {
@@ -344,12 +345,9 @@ impl Meta {
 
     /// Takes up an inventory that begins.
     pub(crate) fn begin_inventory(&mut self, slot: u32) {
-        let segment = &mut self.segments[slot];
-        segment.recovering = Some(Progress::default());
-        segment.state = SegmentState::Recovering;
+        self.segments[slot].recovering = Some(Progress::default());
         if is_broken(Rule::RangesAreReserved) {
-            self.segments[slot].state = SegmentState::Ok;
-            self.segments.begin_granting(slot);
+            self.segments.set(slot, Closed::Recovering, false);
         }
     }
 

@@ -14,6 +14,7 @@ use mooncake_types::{
 };
 
 use crate::Meta;
+use crate::closed::Closed;
 use crate::record::{ObjectState, QueueKind, Range};
 use crate::reply::AddressTable;
 use crate::segments::Segments;
@@ -125,7 +126,7 @@ impl Meta {
             }
             let offset = segment.allocator.range(range.handle).offset;
             gathered.add(&self.segments, range.segment, (offset, record.version), grant);
-            if !segment.in_sight {
+            if segment.is(Closed::OutOfSight) {
                 hidden.push(range.segment);
             }
         }

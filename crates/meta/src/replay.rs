@@ -12,6 +12,7 @@ use mooncake_types::{
 };
 
 use crate::Meta;
+use crate::closed::Closed;
 use crate::inventory::Nonsense;
 use crate::shadow::Shadow;
 
@@ -91,7 +92,7 @@ impl Meta {
         if segment.client != from {
             return Err(ErrorCode::IllegalClient);
         }
-        let is_awaited = segment.recovering.is_some() && !segment.struck;
+        let is_awaited = segment.recovering.is_some() && !segment.is(Closed::Struck);
         let Shadows { known, replayed } = &mut self.recovery.shadows;
         let shadow = known.get_mut(&page.segment).filter(|_| !replayed.contains(&page.segment));
         let shadow = shadow.filter(|_| is_awaited).ok_or(ErrorCode::UnavailableInCurrentStatus)?;
@@ -116,7 +117,7 @@ impl Meta {
     /// Takes up one page of what is known.
     pub(crate) fn replay(&mut self) {
         let Some(&id) = self.recovery.shadows.replayed.first() else { return };
-        let slot = self.segments.find(id).filter(|&slot| !self.segments[slot].struck);
+        let slot = self.segments.find(id).filter(|&slot| !self.segments[slot].is(Closed::Struck));
         let progress = slot.and_then(|slot| self.segments[slot].recovering);
         let shadow = self.recovery.shadows.known.get_mut(&id);
         let (Some(slot), Some(progress), Some(shadow)) = (slot, progress, shadow) else {

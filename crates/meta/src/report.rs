@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mooncake_types::{ClientId, Located, SegmentAddress, SegmentId, SegmentState, Tick};
 
 use crate::Meta;
+use crate::closed::Closed;
 use crate::record::ObjectState;
 use crate::reply::AddressTable;
 use crate::timeout::Timer;
@@ -75,10 +76,10 @@ impl Meta {
                 name: Arc::clone(&segment.name),
                 endpoint: Arc::clone(&segment.endpoint),
                 client: segment.client,
-                state: segment.state,
-                in_sight: segment.in_sight && !segment.struck,
-                is_reached: !segment.is_unreached,
-                behind: segment.behind,
+                state: segment.state(),
+                in_sight: !segment.is(Closed::OutOfSight) && !segment.is(Closed::Struck),
+                is_reached: !segment.is(Closed::Unreached),
+                behind: segment.is(Closed::Behind),
                 used: segment.allocator.used(),
                 capacity: segment.allocator.capacity(),
                 ranges: segment.allocator.allocations(),

@@ -17,6 +17,7 @@ use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{EntryState, InventoryEntry};
 
 use crate::Meta;
+use crate::closed::Closed;
 use crate::record::{ObjectState, Range};
 use crate::segments::Progress;
 
@@ -99,11 +100,10 @@ impl Meta {
         let known_to = progress.known_to.max(progress.end);
         let segment = &mut self.segments[slot];
         segment.recovering = Some(Progress { known_to, ..Progress::default() });
-        segment.is_reviewed = known_to > 0;
+        self.segments.set(slot, Closed::Reviewed, known_to > 0);
         if known_to == 0 {
             return self.reviews.forget(slot);
         }
-        self.segments.stop_granting(slot);
         self.reviews.begin(slot, known_to);
     }
 
@@ -189,17 +189,12 @@ impl Meta {
                 self.reviews.missed.insert(id);
             }
             ObjectState::Gathering => self.forget_piece(self.objects[object].version, id),
-            // Its writer may be at work, whatever the node has of it.
-            ObjectState::Discarded => {}
         }
     }
 
     fn end_review(&mut self, slot: u32) {
         self.reviews.forget(slot);
-        self.segments[slot].is_reviewed = false;
-        if self.segments.begin_granting(slot) {
-            self.note_use(slot);
-        }
+        self.segments.set(slot, Closed::Reviewed, false);
         self.catch_up(slot);
     }
 

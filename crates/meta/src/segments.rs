@@ -1,4 +1,4 @@
-//! The segments of the pool and the clients that lend them.
+//! The segments of the pool.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 use mooncake_alloc::{Allocator, Handle};
 use mooncake_types::{ClientId, MountSegment, SegmentAddress, SegmentId, SegmentState, Tick};
 
+use crate::closed::{Closed, Reasons};
 use crate::queue::Queue;
 use crate::record::{PLAIN_PLACES, SEGMENT_QUEUES};
 use crate::rooms::{Cursor, Room, Rooms};
@@ -23,21 +24,8 @@ pub(crate) struct Segment {
     pub(crate) client: ClientId,
     /// Which process lends it: see [`MountSegment::run`].
     pub(crate) run: u64,
-    pub(crate) state: SegmentState,
-    /// Whether its client is. Out of sight its bytes are neither readable nor lost.
-    pub(crate) in_sight: bool,
-    /// The membership record says that it is behind: under another leader it would start empty, so nothing is put there.
-    pub(crate) behind: bool,
-    /// Its content is to count as lost once that is recorded, or its grace period is over and routes from within that are not:
-    /// nobody is told of it any more.
-    pub(crate) struck: bool,
-    /// Its node has so much to drop that nothing is put there before most of it is dropped.
-    pub(crate) is_choked: bool,
-    /// Of what it was known to hold some may be gone: nothing is put there before that is known.
-    pub(crate) is_reviewed: bool,
-    /// Its node cannot be connected to where it says that it serves: nothing is put there until it can. What lies there stays
-    /// readable, for those who reach it.
-    pub(crate) is_unreached: bool,
+    /// Why it takes no puts: see [`Segments::set`].
+    pub(crate) closed: Reasons,
     /// While its node tells what it holds: how far that is.
     pub(crate) recovering: Option<Progress>,
     /// Its place among those that take puts, or [`NONE`].
@@ -61,27 +49,29 @@ pub(crate) struct Progress {
 }
 
 impl Segment {
+    /// Whether a reason why it takes no puts holds.
+    pub(crate) fn is(&self, reason: Closed) -> bool {
+        self.closed.has(reason)
+    }
+
+    /// What operators are told.
+    pub(crate) fn state(&self) -> SegmentState {
+        self.closed.state()
+    }
+
     /// Whether its bytes are there, in sight or not.
     pub(crate) fn is_mounted(&self) -> bool {
-        matches!(
-            self.state,
-            SegmentState::Ok
-                | SegmentState::Draining
-                | SegmentState::Drained
-                | SegmentState::GracefullyUnmounting
-                | SegmentState::Recovering
-        )
+        !self.is(Closed::Unmounted)
     }
 
     /// Whether its bytes may be read.
     pub(crate) fn serves(&self) -> bool {
-        self.in_sight && !self.struck && self.is_mounted()
+        self.is_mounted() && !self.is(Closed::OutOfSight) && !self.is(Closed::Struck)
     }
 
     /// Whether new objects may be put there.
     pub(crate) fn takes_puts(&self) -> bool {
-        let is_well = !self.behind && !self.struck && !self.is_choked && !self.is_reviewed;
-        self.in_sight && is_well && !self.is_unreached && self.state == SegmentState::Ok
+        self.closed.is_empty()
     }
 
     /// Notes which record a range of the allocator has.
@@ -146,14 +136,17 @@ pub(crate) struct Segments {
     rooms: Rooms,
     /// The one of them of which that may not be true: it is noted when another changes, or when it is asked for.
     unnoted: u32,
-    /// Slots above the high watermark.
+    /// A segment is crowded if more than this share of it is reserved.
+    high_watermark: f64,
+    /// Of those that take puts, the ones that are crowded, or were lately.
     pub(crate) crowded: BTreeSet<u32>,
     /// Unmounting slots that still hold finished replicas.
     pub(crate) dying: BTreeSet<u32>,
 }
 
 impl Segments {
-    pub(crate) fn new() -> Self {
+    /// `high_watermark` says from which share of its bytes on a segment evicts without waiting for a put.
+    pub(crate) fn new(high_watermark: f64) -> Self {
         Self {
             slots: Slab::new(),
             by_id: FixedMap::default(),
@@ -162,6 +155,7 @@ impl Segments {
             grantable: Vec::new(),
             rooms: Rooms::new(),
             unnoted: NONE,
+            high_watermark,
             crowded: BTreeSet::new(),
             dying: BTreeSet::new(),
         }
@@ -192,14 +186,13 @@ impl Segments {
         self.by_client.get(&client).cloned().unwrap_or_default()
     }
 
-    /// Mounts a segment. Gives its slot.
+    /// Mounts a segment that takes no puts yet. Gives its slot.
     pub(crate) fn mount(&mut self, segment: Segment) -> u32 {
         let (id, name) = (segment.id, Arc::clone(&segment.name));
         let slot = self.slots.insert(segment);
         self.by_id.insert(id, slot);
         self.by_name.entry(name).or_default().push(slot);
         self.note_client(slot);
-        self.begin_granting(slot);
         slot
     }
 
@@ -240,71 +233,28 @@ impl Segments {
         }
     }
 
-    /// The slot is behind, or no longer. True if it takes puts from now on and did not before.
-    pub(crate) fn set_behind(&mut self, slot: u32, behind: bool) -> bool {
-        self.slots[slot].behind = behind;
-        match behind {
-            true => {
-                self.stop_granting(slot);
-                false
-            }
-            false => self.begin_granting(slot),
-        }
-    }
-
-    /// Puts may go to the slot again, if nothing else is in the way. True if they do.
-    pub(crate) fn begin_granting(&mut self, slot: u32) -> bool {
+    /// A reason why the slot takes no puts holds from now on, or does so no longer.
+    pub(crate) fn set(&mut self, slot: u32, reason: Closed, holds: bool) {
         let segment = &mut self.slots[slot];
-        let begins = segment.takes_puts() && segment.place == NONE;
-        if begins {
-            segment.place = self.grantable.len() as u32;
-            self.grantable.push(slot);
-            self.note_room(slot);
-        }
-        begins
-    }
-
-    /// The slot's node can be connected to, or not. True if it takes puts from now on and did not before.
-    pub(crate) fn set_reached(&mut self, slot: u32, is_reached: bool) -> bool {
-        self.slots[slot].is_unreached = !is_reached;
-        if !is_reached {
-            self.stop_granting(slot);
-        }
-        is_reached && self.begin_granting(slot)
-    }
-
-    /// The slot is out of sight: no puts, no reads, no evictions.
-    pub(crate) fn hide(&mut self, slot: u32) {
-        self.slots[slot].in_sight = false;
-        self.stop_granting(slot);
-    }
-
-    /// The slot is in sight again. True if it takes puts.
-    pub(crate) fn show(&mut self, slot: u32) -> bool {
-        self.slots[slot].in_sight = true;
-        self.begin_granting(slot)
-    }
-
-    /// The slot takes no puts until [`Segments::relieve`].
-    pub(crate) fn choke(&mut self, slot: u32) {
-        if !std::mem::replace(&mut self.slots[slot].is_choked, true) {
-            self.stop_granting(slot);
+        segment.closed = segment.closed.with(reason, holds);
+        let is_granted = segment.place != NONE;
+        match segment.takes_puts() {
+            true if !is_granted => self.begin_granting(slot),
+            false if is_granted => self.stop_granting(slot),
+            _ => {}
         }
     }
 
-    /// The slot is choked no longer. True if it takes puts.
-    pub(crate) fn relieve(&mut self, slot: u32) -> bool {
-        self.slots[slot].is_choked = false;
-        self.begin_granting(slot)
+    fn begin_granting(&mut self, slot: u32) {
+        self.slots[slot].place = self.grantable.len() as u32;
+        self.grantable.push(slot);
+        self.note_room(slot);
+        self.note_use(slot);
     }
 
-    /// No more puts go to the slot.
-    pub(crate) fn stop_granting(&mut self, slot: u32) {
+    fn stop_granting(&mut self, slot: u32) {
         self.crowded.remove(&slot);
         let place = std::mem::replace(&mut self.slots[slot].place, NONE);
-        if place == NONE {
-            return;
-        }
         self.rooms.clear(self.grantable.len() - 1);
         self.grantable.swap_remove(place as usize);
         if let Some(&moved) = self.grantable.get(place as usize) {
@@ -312,6 +262,19 @@ impl Segments {
             segment.place = place;
             self.rooms.set(place as usize, segment.room());
         }
+    }
+
+    /// A range of the slot was reserved: it may be crowded now.
+    pub(crate) fn note_use(&mut self, slot: u32) {
+        if self.is_above_watermark(slot) && self.slots[slot].takes_puts() {
+            self.crowded.insert(slot);
+        }
+    }
+
+    /// Whether a slot holds so much that it evicts without waiting for a put.
+    pub(crate) fn is_above_watermark(&self, slot: u32) -> bool {
+        let allocator = &self.slots[slot].allocator;
+        allocator.used() as f64 > allocator.capacity() as f64 * self.high_watermark
     }
 
     /// A slot may have more or less room than before.
@@ -361,9 +324,9 @@ impl Segments {
 
     /// Its bytes count as lost from here on; its records go as they are met.
     pub(crate) fn start_unmounting(&mut self, slot: u32) {
-        self.stop_granting(slot);
+        self.set(slot, Closed::Unmounted, true);
         let segment = &mut self.slots[slot];
-        (segment.state, segment.recovering) = (SegmentState::Unmounting, None);
+        segment.recovering = None;
         self.by_id.remove(&segment.id);
         self.forget_name(slot);
         self.forget_client(slot);
@@ -374,7 +337,7 @@ impl Segments {
     /// An unmounting slot is free once none of its ranges is left.
     pub(crate) fn forget_if_empty(&mut self, slot: u32) {
         let segment = &self.slots[slot];
-        if segment.state == SegmentState::Unmounting && segment.allocator.allocations() == 0 {
+        if !segment.is_mounted() && segment.allocator.allocations() == 0 {
             self.dying.remove(&slot);
             self.slots.remove(slot);
         }
@@ -392,114 +355,5 @@ impl std::ops::Index<u32> for Segments {
 impl std::ops::IndexMut<u32> for Segments {
     fn index_mut(&mut self, slot: u32) -> &mut Segment {
         &mut self.slots[slot]
-    }
-}
-
-/// A client that was heard of within its time to live.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Client {
-    /// Stands for the client in the object records; never used again after the client's death.
-    pub(crate) number: u32,
-    /// Which of its processes it is, as far as one has mounted something: see [`MountSegment::run`].
-    pub(crate) run: u64,
-    pub(crate) last_heard: Tick,
-    /// It was silent for its whole time to live and got another one.
-    spared: bool,
-    /// The connection of its last ping is open, as far as the master knows.
-    pub(crate) in_sight: bool,
-    /// When that changed last.
-    pub(crate) sight_changed: Tick,
-    /// Others could not reach it: when it is out of sight unless it pings.
-    pub(crate) doubted_until: Option<Tick>,
-}
-
-/// All living clients.
-#[derive(Debug, Default)]
-pub(crate) struct Clients {
-    known: FixedMap<ClientId, Client>,
-    /// How many of them are in sight.
-    in_sight: usize,
-    next_number: u32,
-    /// When any of them was last heard of.
-    last_heard: Tick,
-}
-
-impl Clients {
-    pub(crate) fn len(&self) -> usize {
-        self.known.len()
-    }
-
-    /// How many of them are in sight.
-    pub(crate) fn in_sight(&self) -> usize {
-        self.in_sight
-    }
-
-    pub(crate) fn get(&self, id: ClientId) -> Option<Client> {
-        self.known.get(&id).copied()
-    }
-
-    /// Notes a sign of life. True if the client was not known.
-    pub(crate) fn hear(&mut self, id: ClientId, now: Tick) -> bool {
-        self.last_heard = now;
-        if let Some(client) = self.known.get_mut(&id) {
-            (client.last_heard, client.spared) = (now, false);
-            return false;
-        }
-        self.next_number = self.next_number.wrapping_add(1);
-        let number = self.next_number;
-        let (spared, in_sight, doubted_until) = (false, true, None);
-        let (last_heard, sight_changed) = (now, now);
-        let client =
-            Client { number, run: 0, last_heard, spared, in_sight, sight_changed, doubted_until };
-        self.known.insert(id, client);
-        self.in_sight += 1;
-        true
-    }
-
-    /// Notes which of its processes a client is.
-    pub(crate) fn set_run(&mut self, id: ClientId, run: u64) {
-        if let Some(client) = self.known.get_mut(&id) {
-            client.run = run;
-        }
-    }
-
-    /// Notes whether a client is in sight. True if it was not so before.
-    pub(crate) fn set_in_sight(&mut self, id: ClientId, in_sight: bool, now: Tick) -> bool {
-        let other = |client: &&mut Client| client.in_sight != in_sight;
-        let Some(client) = self.known.get_mut(&id).filter(other) else { return false };
-        (client.in_sight, client.sight_changed) = (in_sight, now);
-        match in_sight {
-            true => self.in_sight += 1,
-            false => self.in_sight -= 1,
-        }
-        true
-    }
-
-    /// Doubts a client that is in sight and not doubted yet. True if it was one.
-    pub(crate) fn doubt(&mut self, id: ClientId, until: Tick) -> bool {
-        let unsuspected = |client: &&mut Client| client.in_sight && client.doubted_until.is_none();
-        let client = self.known.get_mut(&id).filter(unsuspected);
-        client.map(|client| client.doubted_until = Some(until)).is_some()
-    }
-
-    /// Doubts a client no longer. Gives the end of the doubt, if there was one.
-    pub(crate) fn believe(&mut self, id: ClientId) -> Option<Tick> {
-        self.known.get_mut(&id)?.doubted_until.take()
-    }
-
-    /// Whether there are several, and none was heard of for this long.
-    pub(crate) fn all_silent_for(&self, now: Tick, ms: u64) -> bool {
-        self.known.len() > 1 && now.since_ms(self.last_heard) >= ms
-    }
-
-    /// Spares a silent client. False if it has been spared since it was last heard of.
-    pub(crate) fn spare(&mut self, id: ClientId) -> bool {
-        self.known.get_mut(&id).is_some_and(|client| !std::mem::replace(&mut client.spared, true))
-    }
-
-    pub(crate) fn forget(&mut self, id: ClientId) {
-        if self.known.remove(&id).is_some_and(|client| client.in_sight) {
-            self.in_sight -= 1;
-        }
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use mooncake_types::{ClientId, SegmentId, Tick};
 
 use crate::Meta;
+use crate::closed::Closed;
 use crate::timeout::Timer;
 
 /// A node that others could not reach has this long to ping. Nodes ping twice in this time.
@@ -32,11 +33,11 @@ impl Meta {
     pub fn handle_reach(&mut self, now: Tick, segment: SegmentId, is_reached: bool) -> bool {
         self.advance(now);
         let Some(slot) = self.segments.find(segment) else { return false };
-        if self.segments[slot].is_unreached != is_reached {
+        if self.segments[slot].is(Closed::Unreached) != is_reached {
             return false;
         }
-        if self.segments.set_reached(slot, is_reached) {
-            self.note_use(slot);
+        self.segments.set(slot, Closed::Unreached, !is_reached);
+        if self.segments[slot].takes_puts() {
             self.repair.wake();
         }
         true
@@ -46,7 +47,7 @@ impl Meta {
     #[must_use]
     pub fn endpoint(&self, segment: SegmentId) -> Option<(Arc<str>, bool)> {
         let segment = &self.segments[self.segments.find(segment)?];
-        Some((Arc::clone(&segment.endpoint), segment.in_sight))
+        Some((Arc::clone(&segment.endpoint), !segment.is(Closed::OutOfSight)))
     }
 
     /// A ping of a client.
@@ -56,9 +57,7 @@ impl Meta {
             return;
         }
         for slot in self.segments.of_client(client) {
-            if self.segments.show(slot) {
-                self.note_use(slot);
-            }
+            self.segments.set(slot, Closed::OutOfSight, false);
         }
         self.notify_sight(client, true);
         self.repair.wake();
@@ -70,7 +69,7 @@ impl Meta {
             return;
         }
         for slot in self.segments.of_client(client) {
-            self.segments.hide(slot);
+            self.segments.set(slot, Closed::OutOfSight, true);
         }
         self.notify_sight(client, false);
     }

@@ -1,6 +1,7 @@
 //! What the master counts. The shell turns it into metrics.
 
 use crate::Meta;
+use crate::closed::Closed;
 
 /// Counters that only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,7 +18,8 @@ pub struct Counters {
     pub evicted_bytes: u64,
     /// Puts discarded by timeout.
     pub puts_discarded: u64,
-    /// Discarded puts whose ranges were released.
+    /// Reservations that outlived their puts and were released: of discarded puts, and of ranges that nodes could not let
+    /// writers have.
     pub puts_released: u64,
     /// Puts refused for lack of room.
     pub allocation_failures: u64,
@@ -66,9 +68,9 @@ pub struct Stats {
     pub soft_pinned_keys: usize,
     /// Puts that are running.
     pub running_puts: usize,
-    /// Discarded puts whose ranges are not free yet.
+    /// Reservations that outlived their puts and copies.
     pub discarded_puts: usize,
-    /// Bytes of those ranges.
+    /// Bytes of these.
     pub discarded_bytes: u64,
     /// Versions that were replaced or removed while they were leased, and that nodes may still hold.
     pub replaced_objects: usize,
@@ -111,14 +113,14 @@ impl Meta {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mounted = || self.segments.iter().map(|(_, s)| s).filter(|s| s.is_mounted());
-        let serving = || mounted().filter(|segment| segment.in_sight);
+        let serving = || mounted().filter(|segment| !segment.is(Closed::OutOfSight));
         Stats {
             counters: self.counters,
             keys: self.index.len(),
             soft_pinned_keys: self.soft_pins_in_force,
             running_puts: self.processing.len as usize,
-            discarded_puts: self.releasing.len as usize,
-            discarded_bytes: self.releasing_bytes,
+            discarded_puts: self.reservations.len(),
+            discarded_bytes: self.reservations.len_bytes(),
             replaced_objects: self.leaving.len(),
             groups: self.groups.slots.len(),
             pending_tasks: self.tasks.pending.len(),
@@ -131,7 +133,9 @@ impl Meta {
             used_bytes: serving().map(|segment| segment.allocator.used()).sum(),
             capacity_bytes: serving().map(|segment| segment.allocator.capacity()).sum(),
             segments: self.segments.len(),
-            segments_out_of_sight: mounted().filter(|segment| !segment.in_sight).count(),
+            segments_out_of_sight: mounted()
+                .filter(|segment| segment.is(Closed::OutOfSight))
+                .count(),
             segments_recovering: mounted().filter(|s| s.recovering.is_some()).count(),
             members_missing: self.recovery.missing().len(),
             undropped_entries: self.undropped.len(),

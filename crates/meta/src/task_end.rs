@@ -1,9 +1,8 @@
 //! The end of tasks: by their clients, by time, and with what they were about.
 
-use mooncake_types::{ClientId, ErrorCode, Reply, TaskId, TaskStatus, Tick};
+use mooncake_types::{ClientId, ErrorCode, Reply, TaskId, TaskStatus};
 
 use crate::Meta;
-use crate::record::{ObjectState, QueueKind};
 use crate::remains::Gathered;
 use crate::slab::NONE;
 use crate::task::{Ending, Origin, Tasks};
@@ -67,8 +66,7 @@ impl Meta {
         let copy = self.take_copy(number);
         if copy != NONE {
             if code == ErrorCode::ObjectReplicaBusy {
-                self.requeue_put(copy, QueueKind::Out);
-                self.hold_ranges(copy, u32::MAX);
+                self.reserve_replicas(copy, u32::MAX, self.end_of_readers());
             }
             self.drop_object(copy);
         }
@@ -162,21 +160,12 @@ impl Meta {
 
     /// Fails a task whose client may still be at work.
     pub(crate) fn fail_task(&mut self, number: u64, ending: Ending) {
-        match self.take_copy(number) {
-            NONE => {}
-            copy => self.discard_copy(copy),
+        let copy = self.take_copy(number);
+        if copy != NONE {
+            self.reserve_replicas(copy, u32::MAX, self.end_of_writers());
+            self.drop_object(copy);
         }
         self.finish_task(number, ending);
-    }
-
-    /// Its ranges stay reserved as long as those of a put that was given up now.
-    fn discard_copy(&mut self, copy: u32) {
-        self.leave_object_undropped(copy);
-        let record = &mut self.objects[copy];
-        record.state = ObjectState::Discarded;
-        record.touched = Tick(self.now.0.saturating_sub(self.config.put_discard_ms));
-        self.requeue_put(copy, QueueKind::Releasing);
-        self.releasing_bytes += self.ranges_of(copy).map(|(_, range)| range.len).sum::<u64>();
     }
 
     /// The timer of a task fires.

@@ -6,6 +6,7 @@ use mooncake_types::{
 use smallvec::{SmallVec, smallvec};
 
 use crate::Meta;
+use crate::closed::Closed;
 use crate::place::{Piece, Pieces};
 use crate::record::{Asked, Object, ObjectState, Pin};
 use crate::reply::AddressTable;
@@ -199,7 +200,7 @@ impl Meta {
 
     /// Why none of the segments of a name takes a replica.
     fn why_unusable(&self, slots: &[u32]) -> Held {
-        let hidden = |&slot: &u32| !self.segments[slot].in_sight;
+        let hidden = |&slot: &u32| self.segments[slot].is(Closed::OutOfSight);
         match slots.iter().any(hidden) {
             _ if slots.is_empty() => Held::Hopeless(ErrorCode::SegmentNotFound),
             true => Held::Later(ErrorCode::UnavailableInCurrentStatus),

@@ -6,14 +6,14 @@ use crate::Meta;
 use crate::record::SEGMENT_QUEUES;
 use crate::slab::NONE;
 
-/// Puts that are discarded or released between two requests.
+/// Puts that are discarded between two requests.
 const PUTS_PER_TURN: usize = 256;
 /// Replicas of unmounted segments that are forgotten between two requests.
 const REPLICAS_PER_TURN: usize = 256;
 /// Timers that fire between two requests.
 const TIMERS_PER_TURN: usize = 256;
 
-/// What is due at a moment of its own. Puts need no timers: their queues are in the order of their starts. Leases
+/// What is due at a moment of its own. Running puts need no timers: their queue is in the order of their starts. Leases
 /// need none: they are looked at when something is to be evicted or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
@@ -27,6 +27,8 @@ pub(crate) enum Timer {
     SoftPin(u32),
     /// The leases of a replaced object are over.
     Replaced(u32),
+    /// Ranges that outlived their put or copy are free: see [`Meta::release`].
+    Release(u32),
     /// A task has been waiting, or worked on, for too long.
     Task(u64),
     /// A client that others could not reach has not pinged since.
@@ -54,21 +56,15 @@ impl Meta {
         if more {
             return Some(self.now);
         }
-        let started = |head: u32| match head {
-            NONE => None,
-            first => Some(self.objects[self.ranges[first].object].touched),
-        };
-        let discard = started(self.processing.head).map(|t| t.after_ms(self.config.put_discard_ms));
-        let release = started(self.releasing.head).map(|t| t.after_ms(self.config.put_release_ms));
+        let discard = self.next_discard().map(|(due, _)| due);
         let timer = self.timers.first().map(|&(due, _)| due);
-        [discard, release, timer, self.repair.due()].into_iter().flatten().min()
+        [discard, timer, self.repair.due()].into_iter().flatten().min()
     }
 
     /// Does what is due, or a bounded part of it: [`Meta::poll_timeout`] then says that more is.
     pub fn handle_timeout(&mut self, now: Tick) {
         self.advance(now);
-        // Discards before what timers give up: what is to be released is kept in the order of its starts.
-        self.discard_and_release();
+        self.discard_overdue();
         self.fire_timers();
         self.replay();
         self.fail_bereaved();
@@ -91,6 +87,7 @@ impl Meta {
                 Timer::Retired(id) => self.retired_due(id),
                 Timer::SoftPin(object) => self.soft_pin_due(object),
                 Timer::Replaced(object) => self.drop_object(object),
+                Timer::Release(id) => self.release(id),
                 Timer::Task(number) => self.task_due(number),
                 Timer::Doubt(client) => self.doubt_due(client, entry.0),
                 Timer::Settle => self.settle_due(),
@@ -117,24 +114,21 @@ impl Meta {
         }
     }
 
-    pub(crate) fn discard_and_release(&mut self) {
-        let due = |meta: &Meta, head: u32, after_ms: u64| {
-            let object = (head != NONE).then(|| meta.ranges[head].object)?;
-            let started = meta.objects[object].touched;
-            (started.after_ms(after_ms) <= meta.now).then_some(object)
-        };
+    /// Gives up puts that nobody ended.
+    fn discard_overdue(&mut self) {
         for _ in 0..PUTS_PER_TURN {
-            match due(self, self.processing.head, self.config.put_discard_ms) {
-                Some(object) => self.discard(object),
-                None => break,
+            match self.next_discard() {
+                Some((due, object)) if due <= self.now => self.discard(object),
+                _ => return,
             }
         }
-        for _ in 0..PUTS_PER_TURN {
-            match due(self, self.releasing.head, self.config.put_release_ms) {
-                Some(object) => self.release(object),
-                None => break,
-            }
-        }
+    }
+
+    /// The put that is given up next, and when.
+    fn next_discard(&self) -> Option<(Tick, u32)> {
+        let first = self.processing.head;
+        let object = (first != NONE).then(|| self.ranges[first].object)?;
+        Some((self.objects[object].touched.after_ms(self.config.put_discard_ms), object))
     }
 
     /// Forgets replicas of unmounted segments. Those of running puts go when the put ends.

@@ -16,6 +16,8 @@ use mooncake_types::{
 };
 
 use crate::Meta;
+use crate::closed::Closed;
+use crate::place::Piece;
 use crate::record::{Object, ObjectState, Range};
 use crate::remains::Gathered;
 use crate::reply::AddressTable;
@@ -231,23 +233,27 @@ impl Meta {
                 self.undropped.preceding.insert(hash);
             }
             if self.undropped.count(slot) > self.config.most_undropped {
-                self.segments.choke(slot);
+                self.segments.set(slot, Closed::Choked, true);
             }
         }
     }
 
     /// What the nodes hold of an object that will never be read becomes undropped. Its ranges stay as they are.
     pub(crate) fn leave_object_undropped(&mut self, object: u32) {
-        let (hash, version) =
-            (self.index.hash(&self.objects[object].key), self.objects[object].version);
-        let place = |(_, range): (u32, &Range)| {
-            let offset = self.segments[range.segment].allocator.range(range.handle).offset;
-            (range.segment, (offset, version), range.len)
-        };
-        let places: Vec<_> = self.ranges_of(object).map(place).collect();
-        for (slot, place, len) in places {
-            self.leave_undropped(slot, place, len, hash);
+        let record = &self.objects[object];
+        let of = (self.index.hash(&record.key), record.version);
+        let piece =
+            |range: &Range| Piece { segment: range.segment, handle: range.handle, len: range.len };
+        let pieces: Vec<Piece> = self.ranges_of(object).map(|(_, range)| piece(range)).collect();
+        for piece in &pieces {
+            self.leave_piece_undropped(piece, of);
         }
+    }
+
+    /// What a node holds in a range of a version, of a key with this hash, becomes undropped.
+    pub(crate) fn leave_piece_undropped(&mut self, piece: &Piece, (hash, version): (u64, Version)) {
+        let offset = self.segments[piece.segment].allocator.range(piece.handle).offset;
+        self.leave_undropped(piece.segment, (offset, version), piece.len, hash);
     }
 
     /// The replicas of an object are complete: what was undropped in their places is void.
@@ -322,7 +328,7 @@ impl Meta {
     /// The newest grant that an entry can have been written under, if it is undropped and must be waited for.
     pub(crate) fn must_be_dropped(&mut self, slot: u32, place: Place) -> Option<Version> {
         let entry = self.undropped.get(slot, place)?;
-        if !self.segments[slot].in_sight {
+        if self.segments[slot].is(Closed::OutOfSight) {
             self.leave_behind(slot);
         }
         (!self.is_forgiven(slot)).then_some(entry.grant)
@@ -400,7 +406,7 @@ impl Meta {
             }
         }
         let mut slots = self.segments.of_client(from);
-        slots.retain(|&slot| !self.segments[slot].struck);
+        slots.retain(|&slot| !self.segments[slot].is(Closed::Struck));
         let limit = limit.min(limits::MAX_FETCHED_DROPS) as usize;
         let mut drops: Vec<RangeDrop> = Vec::new();
         for slot in slots {
@@ -418,7 +424,7 @@ impl Meta {
         for &id in hosted {
             let Some(slot) = self.segments.find(id) else { continue };
             has_some |= self.undropped.count(slot) > 0;
-            match self.segments[slot].is_choked {
+            match self.segments[slot].is(Closed::Choked) {
                 true => self.relieve_choked(slot),
                 false => self.catch_up(slot),
             }
@@ -431,9 +437,7 @@ impl Meta {
     fn relieve_choked(&mut self, slot: u32) {
         let since = self.undropped.confirmed_at(slot).unwrap_or(self.now);
         if self.undropped.count(slot) <= self.config.most_undropped / 2 {
-            if self.segments.relieve(slot) {
-                self.note_use(slot);
-            }
+            self.segments.set(slot, Closed::Choked, false);
         } else if self.now.since_ms(since) >= self.config.client_ttl_ms {
             self.strike(slot);
         }

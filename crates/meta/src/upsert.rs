@@ -80,10 +80,7 @@ impl Meta {
                 self.pass_key_on(object);
             }
             ObjectState::Waiting | ObjectState::Overtaken => self.leave_beside(object),
-            ObjectState::Discarded
-            | ObjectState::Replaced
-            | ObjectState::Copying
-            | ObjectState::Gathering => {}
+            ObjectState::Replaced | ObjectState::Copying | ObjectState::Gathering => {}
         }
     }
 

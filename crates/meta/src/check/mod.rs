@@ -8,12 +8,14 @@ mod sight;
 mod tasks;
 mod upserts;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::Meta;
 use crate::record::{ObjectState, Pin, QueueKind};
 use crate::slab::NONE;
+use crate::timeout::Timer;
+use mooncake_types::Tick;
 
 /// A sentence that is not true, and what shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +47,9 @@ impl Meta {
         self.every_key_leads_to_its_object()?;
         self.every_object_is_made_of_its_ranges()?;
         self.every_range_stands_in_the_right_queue()?;
-        self.every_allocator_reserves_just_the_ranges()?;
+        self.every_allocator_reserves_just_what_is_known()?;
         self.every_queue_is_in_order()?;
+        self.every_reservation_ends()?;
         self.every_put_beside_a_key_is_kept_by_key()?;
         self.every_group_knows_its_members()?;
         self.every_segment_is_seen_as_its_client_is()?;
@@ -139,10 +142,8 @@ impl Meta {
             let complete = object.state == ObjectState::Complete;
             let right = match range.queue {
                 QueueKind::Processing => first && object.state.is_running(),
-                QueueKind::Releasing => first && object.state == ObjectState::Discarded,
                 QueueKind::Out => match object.state {
                     ObjectState::Copying | ObjectState::Gathering => true,
-                    ObjectState::Discarded => !first,
                     state => !first && state.is_running(),
                 },
                 QueueKind::Hard => complete && object.pin == Pin::Hard,
@@ -160,14 +161,17 @@ impl Meta {
         Ok(())
     }
 
-    fn every_allocator_reserves_just_the_ranges(&self) -> Check {
+    fn every_allocator_reserves_just_what_is_known(&self) -> Check {
         let mut extents: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
-        for (id, range) in self.ranges.iter() {
-            let reserved = self.segments[range.segment].allocator.range(range.handle);
-            ensure("a range has room for its bytes", reserved.len >= range.len, || {
-                format!("range {id}: {range:?} in {} bytes", reserved.len)
+        let of_objects = self.ranges.iter().map(|(_, it)| (it.segment, it.handle, it.len));
+        let of_none = self.reservations.iter().flat_map(|(_, pieces)| pieces);
+        let of_none = of_none.map(|piece| (piece.segment, piece.handle, piece.len));
+        for (slot, handle, len) in of_objects.chain(of_none) {
+            let reserved = self.segments[slot].allocator.range(handle);
+            ensure("a range has room for its bytes", reserved.len >= len, || {
+                format!("segment slot {slot}: {len} bytes in {reserved:?}")
             })?;
-            extents.entry(range.segment).or_default().push((reserved.offset, reserved.len));
+            extents.entry(slot).or_default().push((reserved.offset, reserved.len));
         }
         for (slot, segment) in self.segments.iter() {
             let mut mine = extents.remove(&slot).unwrap_or_default();
@@ -180,7 +184,7 @@ impl Meta {
             })?;
             let sum: u64 = mine.iter().map(|&(_, len)| len).sum();
             ensure(
-                "an allocator has reserved what the ranges hold",
+                "an allocator has reserved what objects and reservations hold, and nothing else",
                 (sum, mine.len()) == (segment.allocator.used(), segment.allocator.allocations()),
                 || format!("segment slot {slot}: {sum} bytes in {} ranges", mine.len()),
             )?;
@@ -225,21 +229,30 @@ impl Meta {
                 ensure("fresh ranges have no lease", over || !fresh, || format!("slot {slot}"))?;
             }
         }
-        let held =
-            self.releasing.iter(&self.ranges).flat_map(|id| self.ranges_of(self.ranges[id].object));
-        let held: u64 = held.map(|(_, range)| range.len).sum();
-        ensure("the bytes of discarded puts are counted", held == self.releasing_bytes, || {
-            format!("{held} held, {} counted", self.releasing_bytes)
-        })?;
-        for (queue, name) in [(self.processing, "running"), (self.releasing, "discarded")] {
-            let members: Vec<u32> = queue.iter(&self.ranges).collect();
-            let sorted = members.windows(2).all(|pair| touched(pair[0]) <= touched(pair[1]));
-            ensure(
-                "puts are in the order of their starts",
-                sorted && members.len() == queue.len as usize && !members.contains(&NONE),
-                || format!("{name}: {members:?}"),
-            )?;
-        }
-        Ok(())
+        let members: Vec<u32> = self.processing.iter(&self.ranges).collect();
+        let sorted = members.windows(2).all(|pair| touched(pair[0]) <= touched(pair[1]));
+        ensure(
+            "puts are in the order of their starts",
+            sorted && members.len() == self.processing.len as usize && !members.contains(&NONE),
+            || format!("{members:?}"),
+        )
+    }
+
+    fn every_reservation_ends(&self) -> Check {
+        let releases = |&&(_, timer): &&(Tick, Timer)| matches!(timer, Timer::Release(_));
+        let expected: BTreeSet<Timer> =
+            self.reservations.iter().map(|(id, _)| Timer::Release(id)).collect();
+        let timers: Vec<Timer> = self.timers.iter().filter(releases).map(|it| it.1).collect();
+        ensure(
+            "every reservation has one timer",
+            timers.len() == expected.len() && timers.iter().all(|it| expected.contains(it)),
+            || format!("{timers:?}, {expected:?}"),
+        )?;
+        let pieces = self.reservations.iter().flat_map(|(_, pieces)| pieces);
+        let bytes: u64 = pieces.map(|piece| piece.len).sum();
+        let counted = self.reservations.len_bytes();
+        ensure("reserved bytes are counted", bytes == counted, || {
+            format!("{bytes} reserved, {counted} counted")
+        })
     }
 }

@@ -1,9 +1,10 @@
 use std::collections::BTreeSet;
 
-use mooncake_types::{SegmentId, SegmentState};
+use mooncake_types::SegmentId;
 
 use super::{Check, ensure};
 use crate::Meta;
+use crate::closed::Closed;
 use crate::members::Effect;
 use crate::record::{Object, ObjectState};
 use crate::timeout::Timer;
@@ -16,17 +17,24 @@ impl Meta {
     pub(super) fn every_member_is_where_it_should_be(&self) -> Check {
         for (slot, segment) in self.segments.iter().filter(|(_, segment)| segment.is_mounted()) {
             let behind = self.members.is_behind(segment.id);
-            ensure("a mounted segment is a member", behind == Some(segment.behind), || {
-                format!("segment slot {slot}: behind {}, in the record {behind:?}", segment.behind)
-            })?;
-            let is_recovering = segment.state == SegmentState::Recovering;
+            ensure(
+                "a mounted segment is a member",
+                behind == Some(segment.is(Closed::Behind)),
+                || {
+                    format!(
+                        "segment slot {slot}: {:?}, behind in the record: {behind:?}",
+                        segment.closed
+                    )
+                },
+            )?;
+            let is_recovering = segment.is(Closed::Recovering);
             let is_told_of = segment.recovering.is_some();
             ensure(
                 "a segment recovers, or is under review, until its last page",
                 is_recovering == is_told_of
-                    || (is_told_of && segment.is_reviewed)
+                    || (is_told_of && segment.is(Closed::Reviewed))
                     || segment.takes_puts(),
-                || format!("segment slot {slot}: {:?}", segment.state),
+                || format!("segment slot {slot}: {:?}", segment.closed),
             )?;
             ensure(
                 "nothing is put where not all is reserved",
@@ -35,7 +43,7 @@ impl Meta {
             )?;
             ensure(
                 "what is struck is on its way out of the record",
-                !segment.struck
+                !segment.is(Closed::Struck)
                     || self.members.is_pending(Effect::Strike(segment.id))
                     || self.is_to_retire(segment.id),
                 || format!("segment slot {slot}"),
@@ -44,7 +52,7 @@ impl Meta {
         for &id in self.recovery.shadows.replayed() {
             let recovers = |slot: u32| {
                 let segment = &self.segments[slot];
-                segment.recovering.is_some() || segment.struck
+                segment.recovering.is_some() || segment.is(Closed::Struck)
             };
             ensure(
                 "what is taken up from a shadow is recovering",
@@ -65,7 +73,7 @@ impl Meta {
 
     pub(super) fn every_review_is_of_a_segment_that_takes_no_puts(&self) -> Check {
         let under_review: BTreeSet<u32> = self.reviews.slots().collect();
-        let flagged = self.segments.iter().filter(|(_, segment)| segment.is_reviewed);
+        let flagged = self.segments.iter().filter(|(_, segment)| segment.is(Closed::Reviewed));
         let flagged: BTreeSet<u32> =
             flagged.filter(|(_, it)| it.is_mounted()).map(|(slot, _)| slot).collect();
         ensure("what is under review takes no puts", under_review == flagged, || {
@@ -76,9 +84,7 @@ impl Meta {
             let state = range.map(|range| self.objects[range.object].state);
             ensure(
                 "what was missed belongs to what has not ended",
-                state.is_some_and(|it| {
-                    it.is_running() || matches!(it, ObjectState::Copying | ObjectState::Discarded)
-                }),
+                state.is_some_and(|it| it.is_running() || it == ObjectState::Copying),
                 || format!("range {id}: {range:?}, {state:?}"),
             )?;
         }

@@ -1,26 +1,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use mooncake_types::{ClientId, SegmentState};
+use mooncake_types::ClientId;
 
 use super::{Check, ensure};
 use crate::Meta;
+use crate::closed::Closed;
 use crate::segments::Segment;
 use crate::timeout::Timer;
 
 impl Meta {
     pub(super) fn every_segment_is_seen_as_its_client_is(&self) -> Check {
-        let is_seen = |segment: &Segment| segment.is_mounted() && !segment.struck;
+        let is_seen = |segment: &Segment| segment.is_mounted() && !segment.is(Closed::Struck);
         for (slot, segment) in self.segments.iter().filter(|(_, segment)| is_seen(segment)) {
             let client = self.clients.get(segment.client);
             ensure(
                 "a mounted segment is in sight if its client is",
-                client.is_some_and(|client| client.in_sight == segment.in_sight),
-                || format!("segment slot {slot}, in sight: {}, {client:?}", segment.in_sight),
+                client.is_some_and(|client| client.in_sight != segment.is(Closed::OutOfSight)),
+                || format!("segment slot {slot}, {:?}, {client:?}", segment.closed),
             )?;
         }
         let mut lent: BTreeMap<ClientId, Vec<u32>> = BTreeMap::new();
         for (slot, segment) in self.segments.iter() {
-            if segment.state != SegmentState::Unmounting {
+            if segment.is_mounted() {
                 lent.entry(segment.client).or_default().push(slot);
             }
         }
@@ -32,9 +33,7 @@ impl Meta {
                 || format!("segment slot {slot}: {slots:?}, {lent:?}"),
             )?;
         }
-        let takes = |(slot, segment): (u32, &Segment)| {
-            (segment.is_mounted() && segment.takes_puts()).then_some(slot)
-        };
+        let takes = |(slot, segment): (u32, &Segment)| segment.takes_puts().then_some(slot);
         let expected: BTreeSet<u32> = self.segments.iter().filter_map(takes).collect();
         let granted = self.segments.grantable();
         ensure(

@@ -3,7 +3,7 @@
 use mooncake_meta::Config;
 use mooncake_types::{
     ClientId, CreateTask, ErrorCode, Grant, PutEnd, PutRevoke, ReplicateConfig, Reply, Request,
-    TaskKind, Tick, Version,
+    TaskKind, Version,
 };
 
 use crate::world::{ALICE, BOB, World};
@@ -30,8 +30,6 @@ fn offsets(grant: &Grant) -> Vec<u64> {
 #[test]
 fn a_held_range_is_not_granted_again_for_a_minute() {
     let mut world = World::new(Config::default());
-    // The master's clock begins a day after its zero.
-    world.now = Tick(24 * 3_600_000);
     world.mount(ALICE, 1, 64 * KIB).unwrap();
     let first = world.start(ALICE, "k", 16 * KIB).unwrap().what;
     assert_eq!(give_up(&mut world, &first, 1), Ok(()));

@@ -21,7 +21,8 @@ fn a_range_that_is_being_written_is_held_back() {
     assert_eq!(chain(&mut world, "w"), [0u64; 0]);
     assert_eq!(world.start(BOB, "big", 100 * KIB).map(|_| ()), Err(ErrorCode::NoAvailableHandle));
     assert_eq!(remove(&mut world, "w"), (Err(ErrorCode::ObjectNotFound), vec![version(1)]));
-    for _ in 0..64 {
+    // As long as the ranges of a put that is given up now: 570 s.
+    for _ in 0..63 {
         world.advance(9_000);
         world.ping(ALICE, &[A]);
     }

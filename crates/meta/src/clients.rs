@@ -1,0 +1,113 @@
+//! The clients that were heard of within their time to live.
+
+use hashbrown::HashMap;
+use mooncake_types::{ClientId, Tick};
+
+/// A client that was heard of within its time to live.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client {
+    /// Stands for the client in the object records; never used again after the client's death.
+    pub(crate) number: u32,
+    /// Which of its processes it is, as far as one has mounted something: see [`mooncake_types::MountSegment::run`].
+    pub(crate) run: u64,
+    pub(crate) last_heard: Tick,
+    /// It was silent for its whole time to live and got another one.
+    spared: bool,
+    /// The connection of its last ping is open, as far as the master knows.
+    pub(crate) in_sight: bool,
+    /// When that changed last.
+    pub(crate) sight_changed: Tick,
+    /// Others could not reach it: when it is out of sight unless it pings.
+    pub(crate) doubted_until: Option<Tick>,
+}
+
+/// All living clients.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    known: HashMap<ClientId, Client, foldhash::fast::FixedState>,
+    /// How many of them are in sight.
+    in_sight: usize,
+    next_number: u32,
+    /// When any of them was last heard of.
+    last_heard: Tick,
+}
+
+impl Clients {
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// How many of them are in sight.
+    pub(crate) fn in_sight(&self) -> usize {
+        self.in_sight
+    }
+
+    pub(crate) fn get(&self, id: ClientId) -> Option<Client> {
+        self.known.get(&id).copied()
+    }
+
+    /// Notes a sign of life. True if the client was not known.
+    pub(crate) fn hear(&mut self, id: ClientId, now: Tick) -> bool {
+        self.last_heard = now;
+        if let Some(client) = self.known.get_mut(&id) {
+            (client.last_heard, client.spared) = (now, false);
+            return false;
+        }
+        self.next_number = self.next_number.wrapping_add(1);
+        let number = self.next_number;
+        let (spared, in_sight, doubted_until) = (false, true, None);
+        let (last_heard, sight_changed) = (now, now);
+        let client =
+            Client { number, run: 0, last_heard, spared, in_sight, sight_changed, doubted_until };
+        self.known.insert(id, client);
+        self.in_sight += 1;
+        true
+    }
+
+    /// Notes which of its processes a client is.
+    pub(crate) fn set_run(&mut self, id: ClientId, run: u64) {
+        if let Some(client) = self.known.get_mut(&id) {
+            client.run = run;
+        }
+    }
+
+    /// Notes whether a client is in sight. True if it was not so before.
+    pub(crate) fn set_in_sight(&mut self, id: ClientId, in_sight: bool, now: Tick) -> bool {
+        let other = |client: &&mut Client| client.in_sight != in_sight;
+        let Some(client) = self.known.get_mut(&id).filter(other) else { return false };
+        (client.in_sight, client.sight_changed) = (in_sight, now);
+        match in_sight {
+            true => self.in_sight += 1,
+            false => self.in_sight -= 1,
+        }
+        true
+    }
+
+    /// Doubts a client that is in sight and not doubted yet. True if it was one.
+    pub(crate) fn doubt(&mut self, id: ClientId, until: Tick) -> bool {
+        let unsuspected = |client: &&mut Client| client.in_sight && client.doubted_until.is_none();
+        let client = self.known.get_mut(&id).filter(unsuspected);
+        client.map(|client| client.doubted_until = Some(until)).is_some()
+    }
+
+    /// Doubts a client no longer. Gives the end of the doubt, if there was one.
+    pub(crate) fn believe(&mut self, id: ClientId) -> Option<Tick> {
+        self.known.get_mut(&id)?.doubted_until.take()
+    }
+
+    /// Whether there are several, and none was heard of for this long.
+    pub(crate) fn all_silent_for(&self, now: Tick, ms: u64) -> bool {
+        self.known.len() > 1 && now.since_ms(self.last_heard) >= ms
+    }
+
+    /// Spares a silent client. False if it has been spared since it was last heard of.
+    pub(crate) fn spare(&mut self, id: ClientId) -> bool {
+        self.known.get_mut(&id).is_some_and(|client| !std::mem::replace(&mut client.spared, true))
+    }
+
+    pub(crate) fn forget(&mut self, id: ClientId) {
+        if self.known.remove(&id).is_some_and(|client| client.in_sight) {
+            self.in_sight -= 1;
+        }
+    }
+}
