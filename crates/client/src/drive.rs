@@ -9,7 +9,10 @@ use mooncake_types::{Epoch, ErrorCode, LogLimiter, RangeWrite, Reply, Request, S
 use crate::clock::Clock;
 use crate::heartbeat::Heartbeat;
 use crate::metrics::{Extent, Fetched, Metrics};
-use crate::ops::{CallError, Deposit, Discard, Fetch, Insistence, MoveError, Op, Step};
+use crate::ops::{
+    CallError, Deadline, Deposit, Discard, Fetch, MasterRetry, MoveError, Op, Retry, RetryPolicy,
+    Step,
+};
 use crate::rpc::Pool;
 
 /// Where the bytes of the items of a batch come from or go to.
@@ -47,6 +50,8 @@ pub(crate) struct Ways<'w> {
     pub(crate) clock: &'w Clock,
     pub(crate) pool: &'w Pool,
     pub(crate) paths: &'w Paths,
+    /// How long after its start a call begins something, but for the bytes that it moves: see [`Deadline`].
+    pub(crate) call_ms: u64,
     /// What counts the transfers that callers ask for.
     pub(crate) metrics: Option<&'w Metrics>,
     /// What tells the master of nodes that cannot be reached.
@@ -56,17 +61,18 @@ pub(crate) struct Ways<'w> {
 impl Ways<'_> {
     /// Runs an operation to its end on this thread.
     pub(crate) fn drive<'a>(&self, op: &mut impl Op<'a>, memory: &mut impl Memory) {
+        let mut deadline = Deadline::of_ms(self.call_ms);
         loop {
-            match op.next(self.clock.now()) {
+            match deadline.next(op, self.clock.now()) {
                 Step::Call(request) => {
-                    let reply = self.ask(&request);
+                    let reply = self.ask(&request, &deadline);
                     op.on_reply(self.clock.now(), reply);
                 }
                 Step::Read(fetches) => op.on_transfer(self.read(fetches, memory)),
                 Step::Write(epoch, deposits) => {
-                    op.on_transfer(self.write(epoch, deposits, memory));
+                    op.on_transfer(self.write(epoch, deposits, memory, &deadline));
                 }
-                Step::Drop(discards) => op.on_transfer(self.drop_entries(discards)),
+                Step::Drop(discards) => op.on_transfer(self.drop_entries(discards, &deadline)),
                 Step::Wait(until) => self.wait(until),
                 Step::Done => return,
             }
@@ -74,16 +80,18 @@ impl Ways<'_> {
     }
 
     /// Asks the master, again while it is only beginning.
-    fn ask(&self, request: &Request<'_>) -> Result<Reply, CallError> {
-        let mut insistence = Insistence::default();
+    fn ask(&self, request: &Request<'_>, deadline: &Deadline) -> Result<Reply, CallError> {
+        let mut retry = MasterRetry::default();
         loop {
-            let reply = self.pool.call(request);
+            let left = Duration::from_millis(deadline.left_ms(self.clock.now()));
+            let reply = self.pool.call_within(request, left);
             if let Err(error) = &reply {
                 log_call(error);
             }
-            match insistence.again_at(self.clock.now(), request, &reply) {
+            let again = retry.again_at(self.clock.now(), request, &reply);
+            match again.filter(|&at| deadline.left_ms(at) > 0) {
                 Some(at) => self.wait(at),
-                None => return insistence.read(reply),
+                None => return retry.read(reply),
             }
         }
     }
@@ -93,11 +101,15 @@ impl Ways<'_> {
         std::thread::sleep(Duration::from_millis(wait_ms));
     }
 
-    fn drop_entries(&self, discards: Vec<Discard>) -> Vec<Result<(), MoveError>> {
+    fn drop_entries(
+        &self,
+        discards: Vec<Discard>,
+        deadline: &Deadline,
+    ) -> Vec<Result<(), MoveError>> {
         let op = |Discard { endpoint, range }| DropOp { endpoint, range };
         let ops: Vec<DropOp> = discards.into_iter().map(op).collect();
         let mut results = self.paths.drop_ranges(&ops);
-        self.repeat_early(&mut results, |early| {
+        self.repeat_early(&mut results, deadline, |early| {
             let early: Vec<DropOp> = early.iter().map(|&at| ops[at].clone()).collect();
             self.paths.drop_ranges(&early)
         });
@@ -148,6 +160,7 @@ impl Ways<'_> {
         epoch: Epoch,
         deposits: Vec<Deposit<'_>>,
         memory: &mut impl Memory,
+        deadline: &Deadline,
     ) -> Vec<Result<(), MoveError>> {
         let extent = Extent::of(deposits.iter().map(|deposit| deposit.position));
         let ops: Vec<WriteOp<'_>> = deposits
@@ -161,7 +174,7 @@ impl Ways<'_> {
             .collect();
         let started = Instant::now();
         let mut results = self.paths.write(epoch, &ops);
-        self.repeat_early(&mut results, |early| {
+        self.repeat_early(&mut results, deadline, |early| {
             let early: Vec<WriteOp<'_>> = early.iter().map(|&at| ops[at].clone()).collect();
             self.paths.write(epoch, &early)
         });
@@ -177,18 +190,20 @@ impl Ways<'_> {
     fn repeat_early(
         &self,
         results: &mut [Result<(), TransferError>],
+        deadline: &Deadline,
         ask: impl Fn(&[usize]) -> Vec<Result<(), TransferError>>,
     ) {
         const EARLY: Result<(), TransferError> =
             Err(TransferError::Refused(ErrorCode::UNKNOWN_LEADER));
-        let mut insistence = Insistence::default();
+        let mut retry = Retry::new(RetryPolicy::NEW_LEADER);
         loop {
             let early: Vec<usize> =
                 (0..results.len()).filter(|&position| results[position] == EARLY).collect();
             if early.is_empty() {
                 return;
             }
-            let Some(at) = insistence.after_pause(self.clock.now()) else { return };
+            let again = retry.again_at(self.clock.now());
+            let Some(at) = again.filter(|&at| deadline.left_ms(at) > 0) else { return };
             self.wait(at);
             early
                 .iter()

@@ -88,7 +88,7 @@ impl Bond {
             Deed::Connect { address } => {
                 // Whatever ended the connection of before: another may lead by now.
                 self.dialer.masters.doubt();
-                let dialed = self.dialer.dial(address);
+                let dialed = self.dialer.dial(address, Duration::MAX);
                 self.connected(dialed)
             }
             Deed::Call(mut request) => {

@@ -36,7 +36,7 @@ pub fn find_leader(config: &StoreConfig) -> Result<String, OpenError> {
     let started = Instant::now();
     let mut reasons = Vec::new();
     for address in 0..masters.count() {
-        let dialed = dialer.dial(address);
+        let dialed = dialer.dial(address, Duration::MAX);
         match dialed.map(|(connection, _)| connection.peer_addr()) {
             Ok(Ok(leader)) => return Ok(leader.to_string()),
             Ok(Err(error)) => reasons.push(error.to_string()),

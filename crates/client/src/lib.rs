@@ -59,12 +59,6 @@ mod seen;
 mod store;
 mod tasks;
 
-/// What a simulation of this client needs beside the machines.
-#[doc(hidden)]
-pub mod testing {
-    pub use crate::rpc::is_idempotent;
-}
-
 pub use chance::Chance;
 pub use config::{EnvError, HttpAddress, StoreConfig};
 pub use door::Door;

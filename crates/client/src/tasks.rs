@@ -26,6 +26,7 @@ pub(crate) struct Tasks {
     clock: Clock,
     pool: Pool,
     paths: Paths,
+    call_ms: u64,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -39,9 +40,9 @@ struct State {
 }
 
 impl Tasks {
-    pub(crate) fn new(clock: Clock, pool: Pool, paths: Paths) -> Self {
+    pub(crate) fn new(clock: Clock, pool: Pool, paths: Paths, call_ms: u64) -> Self {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        Self { clock, pool, paths, state, changed }
+        Self { clock, pool, paths, call_ms, state, changed }
     }
 
     /// Tasks wait at the master.
@@ -120,8 +121,8 @@ impl Tasks {
     }
 
     fn ways(&self) -> Ways<'_> {
-        let Self { clock, pool, paths, .. } = self;
-        Ways { clock, pool, paths, metrics: None, heartbeat: None }
+        let Self { clock, pool, paths, call_ms, .. } = self;
+        Ways { clock, pool, paths, call_ms: *call_ms, metrics: None, heartbeat: None }
     }
 
     fn is_stopping(&self) -> bool {
@@ -153,6 +154,10 @@ struct Stoppable<'a, 't> {
 
 impl<'a> Op<'a> for Stoppable<'a, '_> {
     type Output = Result<(), ErrorCode>;
+
+    fn batch(&self) -> u64 {
+        self.carry.batch()
+    }
 
     fn next(&mut self, now: Tick) -> Step<'a> {
         if self.tasks.is_stopping() {

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use mooncake_client::ops::{CallError, Insistence, Step};
-use mooncake_client::testing::is_idempotent;
+use mooncake_client::ops::{CallError, MasterRetry, Step, is_idempotent};
 use mooncake_types::{Reply, Request};
 
 use crate::member::{Around, CALLER, Member, RENEWER, encode};
@@ -31,7 +30,7 @@ pub(crate) struct Fiber {
     line: Option<ConnId>,
     /// The master that answered last.
     address: usize,
-    insistence: Insistence,
+    retry: MasterRetry,
     pub(crate) transfer: Option<Transfer>,
     /// Connections to nodes.
     pub(crate) lanes: BTreeMap<Site, ConnId>,
@@ -46,7 +45,7 @@ enum Wait {
     Transfer,
     Call(Call),
     /// A master that is only beginning is asked again.
-    Insisting(Request<'static>),
+    Retry(Request<'static>),
 }
 
 /// A question to the master.
@@ -107,7 +106,7 @@ impl Member {
             let Some(task) = self.fibers[fiber].task.as_mut() else { break };
             match task.next(now) {
                 Step::Call(request) => {
-                    self.fibers[fiber].insistence = Insistence::default();
+                    self.fibers[fiber].retry = MasterRetry::default();
                     return self.call(fiber, request, around);
                 }
                 Step::Read(fetches) if fetches.is_empty() => task.on_transfer(Vec::new()),
@@ -165,7 +164,7 @@ impl Member {
             Wait::Nothing => return self.fibers[fiber].is_idle(),
             Wait::Pause => self.drive(fiber, around),
             Wait::Transfer => self.fibers[fiber].wait = Wait::Transfer,
-            Wait::Insisting(request) => self.call(fiber, request, around),
+            Wait::Retry(request) => self.call(fiber, request, around),
             Wait::Call(call) => {
                 around.net.close(call.stage.conn(), Side::Client);
                 match call.stage {
@@ -306,11 +305,11 @@ impl Member {
         self.fibers[fiber].generation += 1;
         self.fibers[fiber].wait = Wait::Nothing;
         let now = self.clock.tick(around.net.now_us);
-        if let Some(at) = self.fibers[fiber].insistence.again_at(now, request, &reply) {
-            self.fibers[fiber].wait = Wait::Insisting(request.clone());
+        if let Some(at) = self.fibers[fiber].retry.again_at(now, request, &reply) {
+            self.fibers[fiber].wait = Wait::Retry(request.clone());
             return self.wake_at(fiber, self.clock.moment(at), around);
         }
-        let reply = self.fibers[fiber].insistence.read(reply);
+        let reply = self.fibers[fiber].retry.read(reply);
         let task = self.fibers[fiber].task.as_mut().expect("it asked");
         task.on_reply(now, reply);
         self.drive(fiber, around);

@@ -1,8 +1,11 @@
-use mooncake_client::ops::{CallError, MoveError, Op, Step};
+use mooncake_client::ops::{CallError, Deadline, MoveError, Op, Step};
 use mooncake_types::{ClientId, Reply, Tick};
 
 use crate::desk::Desk;
 use crate::extents::Extents;
+
+/// How long after its start a call begins something.
+const CALL_MS: u64 = 30_000;
 
 /// An operation that a thread is in the middle of.
 pub(crate) struct Task {
@@ -34,12 +37,13 @@ trait Driven {
 
 struct Running<O, F> {
     op: O,
+    deadline: Deadline,
     end: F,
 }
 
 impl<O: Op<'static>, F: FnOnce(O::Output, After<'_>) -> Option<Task>> Driven for Running<O, F> {
     fn next(&mut self, now: Tick) -> Step<'static> {
-        self.op.next(now)
+        self.deadline.next(&mut self.op, now)
     }
 
     fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
@@ -69,7 +73,7 @@ impl Task {
         end: impl FnOnce(O::Output, After<'_>) -> Option<Task> + 'static,
     ) -> Self {
         Self {
-            driven: Box::new(Running { op, end }),
+            driven: Box::new(Running { op, deadline: Deadline::of_ms(CALL_MS), end }),
             buffers: vec![Extents::default(); keys.len()],
             keys,
             began: desk.event,

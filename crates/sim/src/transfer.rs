@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use mooncake_client::node::Clearance;
-use mooncake_client::ops::{Insistence, MoveError, Step};
+use mooncake_client::ops::{MoveError, Retry, RetryPolicy, Step};
 use mooncake_types::{ErrorCode, Version};
 
 use crate::desk::Desk;
@@ -47,7 +47,6 @@ enum State {
 }
 
 /// The moves at one node, one after the other.
-#[derive(Default)]
 struct Lane {
     queue: VecDeque<usize>,
     current: Option<usize>,
@@ -55,7 +54,19 @@ struct Lane {
     /// The node wants this side to stop.
     is_told_to_stop: bool,
     /// The node has not met the leader yet.
-    insistence: Insistence,
+    retry: Retry,
+}
+
+impl Default for Lane {
+    fn default() -> Self {
+        Self {
+            queue: VecDeque::new(),
+            current: None,
+            generation: 0,
+            is_told_to_stop: false,
+            retry: Retry::new(RetryPolicy::NEW_LEADER),
+        }
+    }
 }
 
 impl Transfer {
@@ -430,7 +441,7 @@ impl Member {
         around: &mut Around<'_>,
     ) {
         if result == Err(MoveError::Refused(ErrorCode::UNKNOWN_LEADER))
-            && self.insist(fiber, peer, around)
+            && self.ask_again(fiber, peer, around)
         {
             return;
         }
@@ -443,12 +454,12 @@ impl Member {
 
 impl Member {
     /// The node has not met the leader yet: it is asked again after a while, unless it had its time.
-    fn insist(&mut self, fiber: usize, peer: Site, around: &mut Around<'_>) -> bool {
+    fn ask_again(&mut self, fiber: usize, peer: Site, around: &mut Around<'_>) -> bool {
         let clock = self.clock;
         let Some((transfer, index)) = self.lane(fiber, peer) else { return false };
         let lane = transfer.lanes.get_mut(&peer).expect("it is at work");
         let now_us = around.net.now_us;
-        let Some(at) = lane.insistence.after_pause(clock.tick(now_us)) else { return false };
+        let Some(at) = lane.retry.again_at(clock.tick(now_us)) else { return false };
         transfer.moves[index].state = State::Queued;
         around.desk.fault("reached a node before its leader did");
         self.go_on_after(fiber, peer, clock.moment(at).saturating_sub(now_us), around);

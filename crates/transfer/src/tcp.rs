@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES};
+use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES, time_to_move_ms};
 use mooncake_types::{BusyWait, ClientId, Epoch, ErrorCode};
 use mooncake_wire::LocalSocket;
 
@@ -53,9 +53,6 @@ impl Default for TcpConfig {
 
 /// How long one attempt to have entries dropped may take. Whoever waits for it tries again.
 const DROP_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Bytes that a call may take another second for, beyond its timeout.
-const SLOWEST_BYTES_PER_SECOND: u64 = 16 << 20;
 
 /// Frames that one lane's share of bytes in flight is cut into, so that the next is under way while one is handled.
 const FRAMES_IN_FLIGHT: u64 = 4;
@@ -238,7 +235,7 @@ impl TcpTransport {
 
 fn deadline(timeout: Duration, lens: impl Iterator<Item = u64>) -> Instant {
     let bytes = lens.fold(0, u64::saturating_add);
-    let extra = Duration::from_millis(bytes / (SLOWEST_BYTES_PER_SECOND / 1000));
+    let extra = Duration::from_millis(time_to_move_ms(bytes));
     Instant::now() + timeout + extra
 }
 

@@ -53,6 +53,15 @@ pub const MAX_FRAME_RANGES: usize = 1024;
 /// travels in a frame of its own.
 pub const MAX_FRAME_PAYLOAD_BYTES: u64 = 8 << 20;
 
+/// The slowest pace, in bytes a second, at which a transfer that goes on is no failure.
+const SLOWEST_BYTES_PER_SECOND: u64 = 16 << 20;
+
+/// How much longer a call may take because of the bytes that it moves, in milliseconds.
+#[must_use]
+pub const fn time_to_move_ms(bytes: u64) -> u64 {
+    bytes / (SLOWEST_BYTES_PER_SECOND / 1000)
+}
+
 /// Bytes that one checksum covers. A range's checksums are those of its consecutive chunks, the last one
 /// possibly shorter.
 pub const CHUNK_BYTES: u64 = 256 << 10;

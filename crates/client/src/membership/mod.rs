@@ -1,7 +1,6 @@
 //! A client's life with the master, as a pure machine: connect, ping, mount, tell a new leader what lies in the segments,
 //! drop what it says, and all of it again when the master forgot, moved or changed.
 
-mod backoff;
 mod drops;
 mod mounting;
 
@@ -9,12 +8,11 @@ use mooncake_types::{
     Epoch, ErrorCode, MountSegment, Pong, RangeDrop, Reply, Request, SegmentId, Tick,
 };
 
-pub use backoff::Backoff;
 use drops::Drops;
 use mounting::{Mounting, Stage};
 
 use crate::chance::Chance;
-use crate::ops::CallError;
+use crate::ops::{CallError, Retry, RetryPolicy};
 
 /// Time between two pings, in milliseconds; shorter if the master's patience with clients is, or its word of routes.
 const PING_INTERVAL_MS: u64 = 1000;
@@ -119,7 +117,8 @@ pub struct Membership {
     addresses: usize,
     segments: Vec<Lent>,
     bond: Bond,
-    backoff: Backoff,
+    retry: Retry,
+    chance: Chance,
     seen_epoch: Epoch,
     /// The leader that the segments were last mounted under.
     mounted_under: Option<Epoch>,
@@ -168,7 +167,8 @@ impl Membership {
             addresses,
             segments: Vec::new(),
             bond: Bond::Apart { address: 0, try_at: Tick::ZERO },
-            backoff: Backoff::new(chance),
+            retry: Retry::new(RetryPolicy::CONNECT),
+            chance,
             seen_epoch: Epoch(0),
             mounted_under: None,
             mounting: Mounting::default(),
@@ -403,7 +403,7 @@ impl Membership {
     }
 
     fn on_pong(&mut self, asked_at: Tick, address: usize, pong: &Pong) {
-        self.backoff.reset();
+        self.retry.reset(asked_at);
         self.last_ping_answered = true;
         self.has_tasks = pong.has_tasks;
         self.is_unreached = pong.is_unreached;
@@ -435,8 +435,15 @@ impl Membership {
         self.mounting.on_parted();
         self.drops.clear();
         let next = (address + 1) % self.addresses;
-        let delay_ms = if next == 0 { self.backoff.delay_ms() } else { 0 };
-        self.bond = Bond::Apart { address: next, try_at: now.after_ms(delay_ms) };
+        let try_at = if next == 0 { self.next_round(now) } else { now };
+        self.bond = Bond::Apart { address: next, try_at };
+    }
+
+    /// When the addresses are tried again. Chance shortens the pause by up to a half, so that many clients of one master do
+    /// not come back in step.
+    fn next_round(&mut self, now: Tick) -> Tick {
+        let longest_ms = self.retry.pause_from(now).since_ms(now);
+        now.after_ms(longest_ms / 2 + self.chance.below(longest_ms / 2 + 1))
     }
 
     fn set_asked(&mut self, what: Asked) {

@@ -27,6 +27,11 @@ impl Batches {
         Self { order, at: 0 }
     }
 
+    /// A number that grows with each request that is taken.
+    pub(super) const fn begun(&self) -> u64 {
+        self.at as u64
+    }
+
     /// The positions of the next request; empty when all have been taken.
     pub(super) fn take(&mut self, key_len: impl Fn(usize) -> usize) -> Vec<usize> {
         self.take_puts(|position| (key_len(position), 0))

@@ -111,6 +111,11 @@ impl<'a> Op<'a> for CarryOp<'a> {
     /// Whether the replicas are there, as far as this client knows.
     type Output = Result<(), ErrorCode>;
 
+    /// Each window counts as one.
+    fn batch(&self) -> u64 {
+        self.carried
+    }
+
     fn next(&mut self, _now: Tick) -> Step<'a> {
         match self.phase {
             Phase::Read => self.read(),

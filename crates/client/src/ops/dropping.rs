@@ -1,15 +1,9 @@
 use std::sync::Arc;
 
 use mooncake_types::mutation::{Rule, is_broken};
-use mooncake_types::{ErrorCode, RangeDrop, RemainingRange, Remains, Reply, Request, Tick, limits};
+use mooncake_types::{RangeDrop, RemainingRange, Remains, Reply, Request, Tick, limits};
 
-use super::{CallError, Discard, MoveError, Step};
-
-/// How long after a failed attempt the next one comes, in milliseconds.
-const RETRY_MS: u64 = 100;
-
-/// Longest time that nodes are waited for, in milliseconds: as long as a request may take by default.
-const LONGEST_WAIT_MS: u64 = 30_000;
+use super::{CallError, Discard, MoveError, RetryPolicy, Step};
 
 /// The master is told of so many drops in any case: its nodes would take long to tell of them, and it keeps them in mind
 /// until then.
@@ -19,12 +13,10 @@ const MANY: usize = 256;
 ///
 /// What a node does not confirm is never taken to be dropped: time proves nothing, a later leader could find it there.
 /// Only the master may say that nothing of it is left, which it does when the node is known to come back empty: so it is
-/// asked again, and again, until it names nothing or the time is over.
+/// asked again, and again, until it names nothing or the call's time is over.
 #[derive(Debug, Default)]
 pub(super) struct Dropping {
     round: Option<Round>,
-    /// From the first reply that named anything until all of it is settled.
-    give_up_at: Option<Tick>,
     /// What was not confirmed in the last round.
     unconfirmed: Vec<Discard>,
     /// What of that the master was not asked about: it belongs to the next round.
@@ -58,8 +50,6 @@ pub(super) enum Dropped {
     All,
     /// Not all was confirmed: the master is to be asked the same again.
     Not,
-    /// Not all was confirmed, and the time is over: what became of it is unknown.
-    TooLate(ErrorCode),
 }
 
 /// What to have dropped, where; what makes no sense is left out.
@@ -74,17 +64,18 @@ pub(super) fn discards(remains: &Remains) -> Vec<Discard> {
 }
 
 impl Dropping {
-    /// A reply came at `now`: begins a round if it names anything.
-    pub(super) fn on_reply(&mut self, reply: &Result<Reply, CallError>, now: Tick) {
+    /// A reply came: begins a round if it names anything.
+    pub(super) fn on_reply(&mut self, reply: &Result<Reply, CallError>) {
         match reply {
-            Ok(Reply::Remaining { remains, .. }) => self.begin(remains, now),
-            Ok(_) => self.on_nothing_named(now),
+            Ok(Reply::Remaining { remains, .. }) => self.begin(remains),
+            Ok(_) if self.unasked.is_empty() => {}
+            Ok(_) => self.begin(&Remains::default()),
             Err(_) => self.give_up(),
         }
     }
 
-    /// Begins a round with what a reply that came at `now` named.
-    pub(super) fn begin(&mut self, remains: &Remains, now: Tick) {
+    /// Begins a round with what a reply named.
+    pub(super) fn begin(&mut self, remains: &Remains) {
         let mut left = std::mem::take(&mut self.unasked);
         left.extend(discards(remains));
         if is_broken(Rule::RemainsAreDropped) {
@@ -92,15 +83,6 @@ impl Dropping {
         }
         let is_told = remains.lease_ms > 0 || left.len() >= MANY;
         self.round = Some(Round { left, done: Vec::new(), is_told, stage: Stage::Drop });
-        self.give_up_at.get_or_insert(now.after_ms(LONGEST_WAIT_MS));
-    }
-
-    /// A reply named nothing: nothing is left of what ones before it named.
-    fn on_nothing_named(&mut self, now: Tick) {
-        match self.unasked.is_empty() {
-            true => self.give_up_at = None,
-            false => self.begin(&Remains::default(), now),
-        }
     }
 
     /// Asks the master what is left of what was not confirmed, and was under these keys.
@@ -136,8 +118,9 @@ impl Dropping {
                     None => round.stage = Stage::Wait(None),
                 },
                 Stage::Wait(_) if round.left.is_empty() => return None,
-                Stage::Wait(_) if self.give_up_at.is_some_and(|at| now >= at) => return None,
-                Stage::Wait(None) => round.stage = Stage::Wait(Some(now.after_ms(RETRY_MS))),
+                Stage::Wait(None) => {
+                    round.stage = Stage::Wait(Some(RetryPolicy::DROP.pause_after(0, now)));
+                }
                 Stage::Wait(Some(until)) if now < until => return Some(Step::Wait(until)),
                 Stage::Wait(Some(_)) => return None,
             }
@@ -167,20 +150,14 @@ impl Dropping {
     }
 
     /// How the round ended.
-    pub(super) fn end(&mut self, now: Tick) -> Dropped {
+    pub(super) fn end(&mut self) -> Dropped {
         let left = self.round.take().map_or(Vec::new(), |round| round.left);
-        let is_late = self.give_up_at.is_some_and(|at| now >= at);
-        if left.is_empty() || is_late {
+        if left.is_empty() {
             self.give_up();
+            return Dropped::All;
         }
-        match (left.is_empty(), is_late) {
-            (true, _) => Dropped::All,
-            (false, true) => Dropped::TooLate(ErrorCode::RpcTimeout),
-            (false, false) => {
-                self.unconfirmed = left;
-                Dropped::Not
-            }
-        }
+        self.unconfirmed = left;
+        Dropped::Not
     }
 }
 

@@ -22,15 +22,18 @@ impl<'a, V: Verb<'a, Answer = ()>> Erase<'a, V> {
 impl<'a, V: Verb<'a, Answer = ()>> Op<'a> for Erase<'a, V> {
     type Output = Vec<Result<(), ErrorCode>>;
 
+    fn batch(&self) -> u64 {
+        self.keyed.batch()
+    }
+
     fn next(&mut self, now: Tick) -> Step<'a> {
         if self.dropping.is_under_way() {
             if let Some(step) = self.dropping.next(now) {
                 return step;
             }
-            match self.dropping.end(now) {
-                Dropped::All => {}
+            if self.dropping.end() == Dropped::Not {
                 // The same request would take what was put since.
-                Dropped::Not => match self.keyed.good_keys() {
+                match self.keyed.good_keys() {
                     keys if keys.is_empty() => self.dropping.give_up(),
                     keys if self.keyed.verb().takes_all() => {
                         return Step::Call(self.dropping.ask_again(keys));
@@ -40,8 +43,7 @@ impl<'a, V: Verb<'a, Answer = ()>> Op<'a> for Erase<'a, V> {
                         self.unnamed = keys.len();
                         return Step::Call(self.dropping.ask_again(Vec::new()));
                     }
-                },
-                Dropped::TooLate(code) => self.keyed.fail_good(code),
+                }
             }
         }
         self.keyed.next(now)
@@ -51,7 +53,7 @@ impl<'a, V: Verb<'a, Answer = ()>> Op<'a> for Erase<'a, V> {
         if self.dropping.is_under_way() {
             return self.dropping.on_told(reply.is_ok());
         }
-        self.dropping.on_reply(&reply, now);
+        self.dropping.on_reply(&reply);
         let unnamed = vec![Ok(()); std::mem::take(&mut self.unnamed)];
         let reply = reply.map(|reply| match reply {
             Reply::Remaining { results, .. } | Reply::Statuses(results) if results.is_empty() => {

@@ -7,14 +7,8 @@ use super::in_get::{InGet, RouteTerms, has_all, worst};
 use super::predecessors::Predecessors;
 use super::route::Route;
 use super::span::Part;
-use super::{CallError, MoveError, Op, Step, unexpected};
+use super::{CallError, MoveError, Op, RetryPolicy, Step, unexpected};
 use crate::chance::Chance;
-
-/// Most transfers that one item may cost before it is given up, whatever new places the master names.
-pub(super) const MAX_ATTEMPTS: u32 = 2 * mooncake_types::limits::MAX_REPLICAS + 2;
-
-/// Most lookups in a row without a transfer between them: more say that leases are too short to be used.
-const MAX_IDLE_LOOKUPS: u32 = 2;
 
 /// One object to get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,9 +189,9 @@ impl<'a> GetOp<'a> {
                 return true;
             } else if *is_held {
                 ErrorCode::LeaseExpired
-            } else if item.attempts >= MAX_ATTEMPTS {
+            } else if !RetryPolicy::GET.allows(item.attempts) {
                 item.verdict
-            } else if item.idle_lookups >= MAX_IDLE_LOOKUPS {
+            } else if !RetryPolicy::IDLE_LOOKUP.allows(item.idle_lookups) {
                 ErrorCode::LeaseExpired
             } else {
                 return true;
@@ -290,6 +284,10 @@ impl<'a> GetOp<'a> {
 impl<'a> Op<'a> for GetOp<'a> {
     /// Lengths of the objects, by position.
     type Output = Vec<Result<u64, ErrorCode>>;
+
+    fn batch(&self) -> u64 {
+        self.batches.begun()
+    }
 
     fn next(&mut self, now: Tick) -> Step<'a> {
         if let Some(step) = self.predecessors.next(now) {

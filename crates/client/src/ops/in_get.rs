@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use mooncake_types::{ErrorCode, Located, SegmentAddress, SegmentId, Tick};
 
-use super::get::{MAX_ATTEMPTS, Want};
-use super::predecessors::MOST_ATTEMPTS;
+use super::get::Want;
 use super::route::{Place, Route};
 use super::span::{Span, spans};
-use super::{Fetch, MoveError};
+use super::{Fetch, MoveError, RetryPolicy};
 use crate::chance::Chance;
 
 /// One item of a get, under way.
@@ -110,7 +109,7 @@ impl InGet {
         self.successors.clear();
         self.idle_lookups = 0;
         self.undropped += 1;
-        self.undropped < MOST_ATTEMPTS
+        RetryPolicy::OLDER_VERSION.allows(self.undropped)
     }
 
     /// Settles which replica is read next. When all have failed, the route is dropped, so that a fresh one is looked
@@ -163,7 +162,7 @@ impl InGet {
         let told_news =
             self.exhausted.as_ref().is_none_or(|before| leads_elsewhere(&route, before));
         let may_look = self.is_cached || told_news;
-        if !may_look || self.attempts >= MAX_ATTEMPTS {
+        if !may_look || !RetryPolicy::GET.allows(self.attempts) {
             return Err(self.verdict);
         }
         if !self.is_cached {

@@ -1,8 +1,8 @@
 use mooncake_types::{ErrorCode, Reply, Request, Tick};
 
 use super::batches::{Batches, check_key};
-use super::predecessors::{MOST_ATTEMPTS, Predecessors};
-use super::{CallError, MoveError, Op, Step, unexpected};
+use super::predecessors::Predecessors;
+use super::{CallError, MoveError, Op, RetryPolicy, Step, unexpected};
 
 /// What one kind of keyed question asks and how its reply reads.
 pub trait Verb<'a> {
@@ -87,15 +87,6 @@ impl<'a, V: Verb<'a>> Keyed<'a, V> {
         self.asked.iter().map(|&position| self.keys[position]).collect()
     }
 
-    /// What was answered well by the last reply ends with `code` instead.
-    pub(super) fn fail_good(&mut self, code: ErrorCode) {
-        for &position in &self.asked {
-            if self.results[position].is_ok() {
-                self.results[position] = Err(code);
-            }
-        }
-    }
-
     /// The first answers stand, unless something failed since.
     fn take_repeated(&mut self, answers: Vec<Result<V::Answer, ErrorCode>>) {
         for (&position, answer) in self.asked.iter().zip(answers) {
@@ -114,6 +105,10 @@ impl<'a, V: Verb<'a>> Keyed<'a, V> {
 
 impl<'a, V: Verb<'a>> Op<'a> for Keyed<'a, V> {
     type Output = Vec<Result<V::Answer, ErrorCode>>;
+
+    fn batch(&self) -> u64 {
+        self.batches.begun()
+    }
 
     fn next(&mut self, now: Tick) -> Step<'a> {
         if let Some(step) = self.predecessors.next(now) {
@@ -172,7 +167,7 @@ impl<'a, V: Verb<'a>> Op<'a> for Keyed<'a, V> {
             self.results[position] = Err(ErrorCode::ObjectReplicaBusy);
         }
         self.undropped += 1;
-        self.asks_again = self.undropped < MOST_ATTEMPTS;
+        self.asks_again = RetryPolicy::OLDER_VERSION.allows(self.undropped);
         if self.asks_again {
             self.predecessors.pause();
         }

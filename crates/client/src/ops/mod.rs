@@ -28,6 +28,7 @@ mod batches;
 mod carry;
 mod clear;
 mod coverage;
+mod deadline;
 mod discard;
 mod dropping;
 mod erase;
@@ -36,9 +37,9 @@ mod get;
 mod granted;
 mod hold;
 mod in_get;
-mod insistence;
 mod keyed;
 mod locate;
+mod master_retry;
 mod open_put;
 mod place;
 mod predecessors;
@@ -48,6 +49,7 @@ mod put_parts;
 mod put_session;
 mod remove;
 mod renew;
+mod retry;
 mod route;
 mod route_cache;
 mod scan;
@@ -60,21 +62,23 @@ use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Reply, 
 
 pub use carry::CarryOp;
 pub use clear::ClearOp;
+pub use deadline::Deadline;
 pub use discard::DiscardOp;
 pub use erase::Erase;
 pub use exist::ExistOp;
 pub use get::{GetItem, GetOp, Want};
 pub use granted::Attributes;
 pub use hold::HoldOp;
-pub use insistence::Insistence;
 pub use keyed::{Keyed, Verb};
 pub use locate::{LocateOp, ObjectLocation, ReplicaLocation, Stripe};
+pub use master_retry::{MasterRetry, is_idempotent};
 pub use open_put::{OpenPut, PartsWrite};
 pub use put::PutOp;
 pub use put_parts::{PartsItem, PutPartsOp};
 pub use put_session::{CloseOp, Closed, Closing, StartOp};
 pub use remove::{Remove, RemoveOp};
 pub use renew::{Renewed, renewed};
+pub use retry::{Retry, RetryPolicy};
 pub use route::Route;
 pub use route_cache::{CacheLimits, RouteCache};
 pub use scan::{ListOp, RemoveScanOp};
@@ -94,6 +98,11 @@ pub trait Op<'a> {
 
     /// The outcome of the last [`Step::Read`], [`Step::Write`] or [`Step::Drop`], by position. A [`Step::Wait`] has none.
     fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>);
+
+    /// Which batch of a call with many items it is at: each has a [`Deadline`] of its own.
+    fn batch(&self) -> u64 {
+        0
+    }
 
     /// The answer, after [`Step::Done`].
     fn finish(self) -> Self::Output;

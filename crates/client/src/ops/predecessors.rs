@@ -3,14 +3,7 @@ use std::collections::BTreeSet;
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{RangeDrop, RemainingRange, SegmentAddress, SegmentId, Tick, Version};
 
-use super::{Discard, MoveError, Step};
-
-/// How long after a drop that failed the objects are looked up again, in milliseconds: the master may have another leader by
-/// then, or know that the node is gone.
-const RETRY_MS: u64 = 100;
-
-/// Most attempts.
-pub(super) const MOST_ATTEMPTS: u32 = 4;
+use super::{Discard, MoveError, RetryPolicy, Step};
 
 /// Older versions of what was looked up, which nodes may still hold. They are dropped before anything newer is read: a later
 /// leader that found them would name them after that. Who put the newer version does the same; but it may have died.
@@ -57,7 +50,7 @@ impl Predecessors {
             return Some(Step::Drop(left.collect()));
         }
         if std::mem::take(&mut self.must_pause) {
-            self.pause_ends = Some(now.after_ms(RETRY_MS));
+            self.pause_ends = Some(RetryPolicy::OLDER_VERSION.pause_after(0, now));
         }
         let until = self.pause_ends.filter(|&until| now < until)?;
         Some(Step::Wait(until))

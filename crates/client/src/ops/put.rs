@@ -8,17 +8,10 @@ use mooncake_types::{
 use super::batches::Batches;
 use super::dropping::{Dropped, Dropping};
 use super::granted::Granted;
-use super::insistence::UNKNOWN_END;
+use super::master_retry::UNKNOWN_END;
 use super::put_check::{check_config, check_item, keep_last};
 use super::span::Span;
-use super::{CallError, MoveError, Op, Step, unexpected};
-
-/// How often the end of a put is asked for: each time but the last it had to wait until something older was dropped.
-pub(super) const MOST_END_ROUNDS: u32 = 64;
-
-/// Most attempts after the first of a put whose ranges somebody holds, or that newer ones overtook before it was written: each
-/// names other ranges, and is newer than all before it.
-const MOST_MORE_IF_MET: u32 = 7;
+use super::{CallError, MoveError, Op, RetryPolicy, Step, unexpected};
 
 /// Puts objects: ask for ranges, write them, make them visible; have the nodes drop what readers may hold of older
 /// versions.
@@ -232,9 +225,12 @@ impl<'a> PutOp<'a> {
                 Fate::Failed => {
                     self.results[put.position] = Err(ErrorCode::TransferFail);
                     let is_overtaken = put.is_outdated && self.mode == PutMode::Upsert;
-                    let met_others = put.held_replicas != 0 || is_overtaken;
-                    let most = if met_others { MOST_MORE_IF_MET } else { 1 };
-                    if self.attempt < most {
+                    let is_contended = put.held_replicas != 0 || is_overtaken;
+                    let policy = match is_contended {
+                        true => RetryPolicy::CONTENDED_PUT,
+                        false => RetryPolicy::PUT,
+                    };
+                    if policy.allows(self.attempt + 1) {
                         self.asked.push(put.position);
                     }
                 }
@@ -272,6 +268,8 @@ impl<'a> PutOp<'a> {
     }
 
     fn on_ended(&mut self, statuses: &[Result<(), ErrorCode>]) {
+        self.end_rounds += 1;
+        let may_wait = RetryPolicy::PUT_END.allows(self.end_rounds);
         let to_end = self.granted.iter_mut().filter(|put| put.is_to_end());
         for (put, status) in to_end.zip(statuses) {
             self.results[put.position] = *status;
@@ -286,41 +284,30 @@ impl<'a> PutOp<'a> {
                 // It may have been there, and been removed since: to write it again would bring it back.
                 Err(UNKNOWN_END) => Fate::Unknown,
                 // What it is to replace has itself replaced something that is not dropped yet.
-                Err(ErrorCode::ObjectReplicaBusy) if self.end_rounds < MOST_END_ROUNDS => {
-                    Fate::Written
-                }
+                Err(ErrorCode::ObjectReplicaBusy) if may_wait => Fate::Written,
                 Err(ErrorCode::ObjectReplicaBusy) => Fate::Refused,
                 _ => Fate::Ended,
             };
         }
-        self.end_rounds += 1;
         self.phase = Phase::Drop;
     }
 
     /// The next step of dropping; none when it is over.
     fn drop_replaced(&mut self, now: Tick) -> Option<Step<'a>> {
         let step = self.dropping.next(now);
-        if step.is_some() {
-            return step;
+        if step.is_none() && self.dropping.end() == Dropped::Not {
+            let results = &self.results;
+            let is_good =
+                |put: &&mut InPut| put.fate == Fate::Ended && results[put.position].is_ok();
+            let good = self.granted.iter_mut().filter(is_good);
+            good.for_each(|put| put.fate = Fate::EndedBefore);
         }
-        let dropped = self.dropping.end(now);
-        match dropped {
-            Dropped::All => {}
-            Dropped::Not => {
-                let results = &self.results;
-                let is_good =
-                    |put: &&mut InPut| put.fate == Fate::Ended && results[put.position].is_ok();
-                let good = self.granted.iter_mut().filter(is_good);
-                good.for_each(|put| put.fate = Fate::EndedBefore);
-            }
-            Dropped::TooLate(code) => self.lose_ended(Fate::Ended, code),
-        }
-        None
+        step
     }
 
-    /// Puts with this fate that ended well come to an error: what they took the place of may still be found.
-    fn lose_ended(&mut self, fate: Fate, code: ErrorCode) {
-        for put in self.granted.iter_mut().filter(|put| put.fate == fate) {
+    /// Puts that ended well and were to end again come to an error: what they took the place of may still be found.
+    fn lose_ended_before(&mut self, code: ErrorCode) {
+        for put in self.granted.iter_mut().filter(|put| put.fate == Fate::EndedBefore) {
             let result = &mut self.results[put.position];
             if result.is_ok() {
                 (put.fate, *result) = (Fate::Unknown, Err(code));
@@ -372,7 +359,7 @@ impl<'a> PutOp<'a> {
                 unreachable!("nothing of it is asked of the master")
             }
             Phase::End => {
-                self.lose_ended(Fate::EndedBefore, code);
+                self.lose_ended_before(code);
                 let count = self.granted.len();
                 let written = self.granted.iter_mut().filter(|put| put.fate == Fate::Written);
                 if !is_refusal {
@@ -395,6 +382,10 @@ impl<'a> PutOp<'a> {
 
 impl<'a> Op<'a> for PutOp<'a> {
     type Output = Vec<Result<(), ErrorCode>>;
+
+    fn batch(&self) -> u64 {
+        self.batches.begun()
+    }
 
     fn next(&mut self, now: Tick) -> Step<'a> {
         loop {
@@ -426,12 +417,12 @@ impl<'a> Op<'a> for PutOp<'a> {
         }
     }
 
-    fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
+    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
         if self.dropping.is_under_way() {
             return self.dropping.on_told(reply.is_ok());
         }
         if self.phase == Phase::End {
-            self.dropping.on_reply(&reply, now);
+            self.dropping.on_reply(&reply);
         }
         let reply = match reply {
             Ok(reply) => reply,

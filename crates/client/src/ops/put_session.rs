@@ -8,11 +8,10 @@ use mooncake_types::{
 use super::batches::Batches;
 use super::dropping::{Dropped, Dropping};
 use super::granted::Granted;
-use super::insistence::UNKNOWN_END;
+use super::master_retry::UNKNOWN_END;
 use super::open_put::OpenPut;
-use super::put::MOST_END_ROUNDS;
 use super::put_check::{check_config, check_item};
-use super::{CallError, MoveError, Op, Step, unexpected};
+use super::{CallError, MoveError, Op, RetryPolicy, Step, unexpected};
 
 /// Asks for ranges to write objects to, part by part, for as long as `ttl_ms`.
 #[derive(Debug)]
@@ -76,6 +75,10 @@ impl<'a> StartOp<'a> {
 
 impl<'a> Op<'a> for StartOp<'a> {
     type Output = Vec<Result<OpenPut, ErrorCode>>;
+
+    fn batch(&self) -> u64 {
+        self.batches.begun()
+    }
 
     fn next(&mut self, now: Tick) -> Step<'a> {
         if !self.senseless.is_empty() {
@@ -192,20 +195,8 @@ impl CloseOp<'_> {
             };
         }
         self.rounds += u32::from(!self.again.is_empty());
-        if self.rounds >= MOST_END_ROUNDS {
+        if !RetryPolicy::PUT_END.allows(self.rounds) {
             self.again.clear();
-        }
-    }
-
-    fn after_drop(&mut self, dropped: Dropped) {
-        let good = |&at: &usize| self.results[at] == Closed::Settled(Ok(()));
-        let good: Vec<usize> = self.asked.iter().copied().filter(good).collect();
-        match dropped {
-            Dropped::All => {}
-            Dropped::Not => self.again.extend(good),
-            Dropped::TooLate(code) => {
-                good.into_iter().for_each(|at| self.results[at] = Closed::Unknown(code));
-            }
         }
     }
 }
@@ -213,13 +204,19 @@ impl CloseOp<'_> {
 impl<'a> Op<'a> for CloseOp<'a> {
     type Output = Vec<Closed>;
 
+    fn batch(&self) -> u64 {
+        self.ends.begun() + self.revokes.begun()
+    }
+
     fn next(&mut self, now: Tick) -> Step<'a> {
         if self.dropping.is_under_way() {
             if let Some(step) = self.dropping.next(now) {
                 return step;
             }
-            let dropped = self.dropping.end(now);
-            self.after_drop(dropped);
+            if self.dropping.end() == Dropped::Not {
+                let good = |at: &&usize| self.results[**at] == Closed::Settled(Ok(()));
+                self.again.extend(self.asked.iter().filter(good));
+            }
         }
         let closings = self.closings;
         let key_len = |at: usize| match closings[at] {
@@ -250,11 +247,11 @@ impl<'a> Op<'a> for CloseOp<'a> {
         Step::Done
     }
 
-    fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
+    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
         if self.dropping.is_under_way() {
             return self.dropping.on_told(reply.is_ok());
         }
-        self.dropping.on_reply(&reply, now);
+        self.dropping.on_reply(&reply);
         let code = match reply {
             Ok(Reply::Statuses(results) | Reply::Remaining { results, .. })
                 if results.len() == self.asked.len() =>

@@ -9,6 +9,8 @@ struct Walk<'a> {
     pattern: Option<&'a str>,
     action: ScanAction,
     cursor: Option<u64>,
+    /// Pages that were asked for.
+    begun: u64,
     failed: Option<ErrorCode>,
 }
 
@@ -16,19 +18,18 @@ impl<'a> Walk<'a> {
     fn new(pattern: Option<&'a str>, action: ScanAction) -> Self {
         let too_long = pattern.is_some_and(|text| text.len() > limits::MAX_REGEX_BYTES);
         let failed = too_long.then_some(ErrorCode::InvalidParams);
-        Self { pattern, action, cursor: Some(0), failed }
+        Self { pattern, action, cursor: Some(0), begun: 0, failed }
     }
 
-    fn next(&self) -> Step<'a> {
-        match (self.failed, self.cursor) {
-            (None, Some(cursor)) => Step::Call(Request::Scan(Scan {
-                pattern: self.pattern,
-                action: self.action,
-                cursor,
-                limit: limits::MAX_SCAN_OBJECTS,
-            })),
-            _ => Step::Done,
-        }
+    fn next(&mut self) -> Step<'a> {
+        let (None, Some(cursor)) = (self.failed, self.cursor) else { return Step::Done };
+        self.begun += 1;
+        Step::Call(Request::Scan(Scan {
+            pattern: self.pattern,
+            action: self.action,
+            cursor,
+            limit: limits::MAX_SCAN_OBJECTS,
+        }))
     }
 
     fn on_reply(&mut self, reply: Result<Reply, CallError>) -> Option<ScanPage> {
@@ -77,29 +78,29 @@ impl<'a> Op<'a> for RemoveScanOp<'a> {
     /// How many objects were removed.
     type Output = Result<u64, ErrorCode>;
 
+    fn batch(&self) -> u64 {
+        self.walk.begun
+    }
+
     fn next(&mut self, now: Tick) -> Step<'a> {
         if self.dropping.is_under_way() {
             if let Some(step) = self.dropping.next(now) {
                 return step;
             }
-            match self.dropping.end(now) {
-                Dropped::All => {}
-                Dropped::Not => {
-                    self.asks_again = true;
-                    return Step::Call(self.dropping.ask_again(Vec::new()));
-                }
-                Dropped::TooLate(code) => self.walk.failed = Some(code),
+            if self.dropping.end() == Dropped::Not {
+                self.asks_again = true;
+                return Step::Call(self.dropping.ask_again(Vec::new()));
             }
         }
         self.walk.next()
     }
 
-    fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
+    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
         if self.dropping.is_under_way() {
             return self.dropping.on_told(reply.is_ok());
         }
         if std::mem::take(&mut self.asks_again) {
-            self.dropping.on_reply(&reply, now);
+            self.dropping.on_reply(&reply);
             match reply {
                 Ok(Reply::Remaining { .. } | Reply::Statuses(_)) => {}
                 Ok(other) => self.walk.failed = Some(unexpected(&other)),
@@ -110,7 +111,7 @@ impl<'a> Op<'a> for RemoveScanOp<'a> {
         let Some(page) = self.walk.on_reply(reply) else { return };
         self.removed = self.removed.saturating_add(page.removed);
         if !page.remains.ranges.is_empty() {
-            self.dropping.begin(&page.remains, now);
+            self.dropping.begin(&page.remains);
         }
     }
 
@@ -140,6 +141,10 @@ impl<'a> ListOp<'a> {
 
 impl<'a> Op<'a> for ListOp<'a> {
     type Output = Result<Vec<(String, ObjectLocation)>, ErrorCode>;
+
+    fn batch(&self) -> u64 {
+        self.walk.begun
+    }
 
     fn next(&mut self, _now: Tick) -> Step<'a> {
         self.walk.next()

@@ -119,6 +119,28 @@ impl Connection {
         matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
+    /// As [`Connection::call`], for `most` if that is less than each call may take.
+    pub(crate) fn call_within(
+        &mut self,
+        request: &Request<'_>,
+        most: Duration,
+    ) -> Result<Reply, CallFailure> {
+        let usual = self.timeout;
+        if most >= usual {
+            return self.call(request);
+        }
+        let unusable = |error: io::Error| CallFailure {
+            error: CallError::Unreachable { reason: error.to_string() },
+            nothing_sent: true,
+            closed_before_reply: false,
+        };
+        // A socket does not take that there is no time at all.
+        self.set_timeout(most.max(Duration::from_millis(1))).map_err(unusable)?;
+        let reply = self.call(request)?;
+        self.set_timeout(usual).map_err(unusable)?;
+        Ok(reply)
+    }
+
     /// Sends a request and waits for its reply.
     pub(crate) fn call(&mut self, request: &Request<'_>) -> Result<Reply, CallFailure> {
         self.call_meanwhile(request, || ())

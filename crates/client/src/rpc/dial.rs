@@ -46,11 +46,16 @@ pub(crate) enum DialError {
 }
 
 impl Dialer {
-    /// Connects to the address of this number, or to the leader, wherever it is.
-    pub(crate) fn dial(&self, address: usize) -> Result<(Connection, Epoch), DialError> {
+    /// Connects to the address of this number, or to the leader, wherever it is. No attempt takes longer than `most`.
+    pub(crate) fn dial(
+        &self,
+        address: usize,
+        most: Duration,
+    ) -> Result<(Connection, Epoch), DialError> {
+        let most = most.min(self.attempt_timeout);
         match self.masters.at(address) {
-            Ok(target) => self.dial_at(target),
-            Err(election) => self.dial_leader(election),
+            Ok(target) => self.dial_at(target, most),
+            Err(election) => self.dial_leader(election, most),
         }
     }
 
@@ -58,19 +63,20 @@ impl Dialer {
     pub(crate) fn finds_another(&self, epoch: Epoch) -> bool {
         match self.masters.at(0) {
             Err(election) => election.names_another(epoch),
-            Ok(_) => {
-                let hasty = Dialer { attempt_timeout: GLANCE, ..self.clone() };
-                (0..self.masters.count())
-                    .any(|address| hasty.dial(address).is_ok_and(|(_, found)| found > epoch))
-            }
+            Ok(_) => (0..self.masters.count())
+                .any(|address| self.dial(address, GLANCE).is_ok_and(|(_, found)| found > epoch)),
         }
     }
 
     /// Connects to the leader that is known, and if it does not answer, to the one that was elected since.
-    fn dial_leader(&self, election: &Election) -> Result<(Connection, Epoch), DialError> {
+    fn dial_leader(
+        &self,
+        election: &Election,
+        most: Duration,
+    ) -> Result<(Connection, Epoch), DialError> {
         let (mut leader, mut is_news) = election.leader()?;
         loop {
-            let error = match self.dial_at(&leader) {
+            let error = match self.dial_at(&leader, most) {
                 Ok(dialed) => {
                     election.trust(&leader);
                     return Ok(dialed);
@@ -90,16 +96,16 @@ impl Dialer {
     }
 
     /// Resolves an address, afresh when a second has passed, and connects to the first that answers.
-    fn dial_at(&self, target: &HostPort) -> Result<(Connection, Epoch), DialError> {
+    fn dial_at(&self, target: &HostPort, most: Duration) -> Result<(Connection, Epoch), DialError> {
         let unreachable =
             |reason: String| DialError::Unreachable { address: target.to_string(), reason };
         let started = Instant::now();
         let endpoint = target.to_string();
-        let resolved = self.masters.resolver().resolve(&endpoint, self.attempt_timeout);
+        let resolved = self.masters.resolver().resolve(&endpoint, most);
         let resolved = resolved.map_err(|error| unreachable(error.to_string()))?;
         let mut last = unreachable("the name has no address".to_owned());
         for socket_address in resolved {
-            let left = self.attempt_timeout.saturating_sub(started.elapsed());
+            let left = most.saturating_sub(started.elapsed());
             if left.is_zero() {
                 break;
             }

@@ -11,4 +11,3 @@ pub(crate) use connection::Connection;
 pub(crate) use dial::{DialError, Dialer};
 pub(crate) use masters::Masters;
 pub(crate) use pool::Pool;
-pub use pool::is_idempotent;

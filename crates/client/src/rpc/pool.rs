@@ -1,14 +1,14 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use mooncake_types::{Epoch, Reply, Request, ScanAction};
+use mooncake_types::{Epoch, Reply, Request};
 
 use super::connection::{CallFailure, Connection};
 use super::dial::Dialer;
 use crate::metrics::Metrics;
 use crate::node::Host;
-use crate::ops::CallError;
+use crate::ops::{CallError, is_idempotent};
 
 /// Most idle connections that are kept; more threads than that make and drop their own.
 const MAX_IDLE_CONNECTIONS: usize = 64;
@@ -30,25 +30,43 @@ impl Pool {
         Self { dialer, metrics, host, idle, address }
     }
 
-    /// Asks the master. A connection that turned out to be closed is replaced once, if the master cannot have acted
-    /// on the request or may act on it twice.
+    /// Asks the master, for as long as a call may take.
     pub(crate) fn call(&self, request: &Request<'_>) -> Result<Reply, CallError> {
-        let started = Instant::now();
-        let reply = self.call_twice_at_most(request);
-        self.metrics.on_call(request, started.elapsed());
-        reply
+        self.call_within(request, self.dialer.call_timeout)
     }
 
-    fn call_twice_at_most(&self, request: &Request<'_>) -> Result<Reply, CallError> {
+    /// Asks the master. A connection that turned out to be closed is replaced once, if the master cannot have acted
+    /// on the request or may act on it twice. All of it takes no longer than `most`, nor than a call may take.
+    pub(crate) fn call_within(
+        &self,
+        request: &Request<'_>,
+        most: Duration,
+    ) -> Result<Reply, CallError> {
+        let (started, most) = (Instant::now(), most.min(self.dialer.call_timeout));
+        let reply = self.call_twice_at_most(request, most, started);
+        self.metrics.on_call(request, started.elapsed());
+        reply.map_err(|error| match error {
+            CallError::TimedOut { .. } => CallError::TimedOut { after_ms: most.as_millis() as u64 },
+            error => error,
+        })
+    }
+
+    fn call_twice_at_most(
+        &self,
+        request: &Request<'_>,
+        most: Duration,
+        started: Instant,
+    ) -> Result<Reply, CallError> {
         if let Some(connection) = self.take_idle(is_idempotent(request)) {
-            match self.call_on(connection, request) {
+            match self.call_on(connection, request, most) {
                 Ok(reply) => return Ok(reply),
                 Err(failure) if may_try_again(&failure, request) => {}
                 Err(failure) => return Err(failure.error),
             }
         }
-        let connection = self.dial()?;
-        self.call_on(connection, request).map_err(|failure| failure.error)
+        let connection = self.dial(most.saturating_sub(started.elapsed()))?;
+        let left = most.saturating_sub(started.elapsed());
+        self.call_on(connection, request, left).map_err(|failure| failure.error)
     }
 
     /// Closes idle connections.
@@ -60,8 +78,9 @@ impl Pool {
         &self,
         mut connection: Connection,
         request: &Request<'_>,
+        most: Duration,
     ) -> Result<Reply, CallFailure> {
-        let reply = connection.call(request)?;
+        let reply = connection.call_within(request, most)?;
         // A leader can change its epoch without closing a connection.
         if let Reply::Granted { results, .. } = &reply
             && let Some(grant) = results.iter().flatten().next()
@@ -100,12 +119,13 @@ impl Pool {
     }
 
     /// Tries every address once, beginning with the one that answered last.
-    fn dial(&self) -> Result<Connection, CallError> {
+    fn dial(&self, most: Duration) -> Result<Connection, CallError> {
+        let started = Instant::now();
         let count = self.dialer.masters.count();
         let first = self.address.load(Ordering::Relaxed);
         let mut reason = String::new();
         for address in (0..count).map(|step| (first + step) % count) {
-            match self.dialer.dial(address) {
+            match self.dialer.dial(address, most.saturating_sub(started.elapsed())) {
                 Ok((connection, epoch)) => {
                     // It was believed when it was named.
                     self.host.see_epoch(epoch);
@@ -125,37 +145,4 @@ impl Pool {
 
 fn may_try_again(failure: &CallFailure, request: &Request<'_>) -> bool {
     failure.nothing_sent || (failure.closed_before_reply && is_idempotent(request))
-}
-
-/// Whether acting twice on a request is as good as acting once.
-#[must_use]
-pub fn is_idempotent(request: &Request<'_>) -> bool {
-    match request {
-        Request::Ping { .. }
-        | Request::Leave { .. }
-        | Request::MountSegment(_)
-        | Request::FetchDrops { .. }
-        | Request::Retract { .. }
-        | Request::GetReplicaList { .. }
-        | Request::RenewRoutes { .. }
-        | Request::Dropped { .. }
-        | Request::ExistKey { .. }
-        | Request::DrainSegments { .. }
-        | Request::ListSegments { .. }
-        | Request::QueryTask { .. } => true,
-        Request::Scan(scan) => scan.action == ScanAction::List,
-        // Told twice that a move is done, the master would take its source to be dropped.
-        Request::EndTask { outcome, .. } => outcome.is_err(),
-        // Whoever asks again has to know that it may have been taken before.
-        Request::PutEnd { .. }
-        | Request::ReportInventory(_)
-        | Request::ReportChanges(_)
-        | Request::UnmountSegment { .. }
-        | Request::PutStart(_)
-        | Request::PutRevoke { .. }
-        | Request::Remove { .. }
-        | Request::ClearReplicas { .. }
-        | Request::CreateTask(_)
-        | Request::FetchTasks { .. } => false,
-    }
 }

@@ -216,6 +216,21 @@ fn a_call_takes_no_longer_than_its_timeout_however_slowly_the_reply_comes() {
 }
 
 #[test]
+fn a_call_that_is_nearly_over_waits_for_no_more_than_what_is_left() {
+    let script = || vec![Answer::Reply(yes()), Answer::Reply(yes()), Answer::Silence];
+    for most in [TIMEOUT / 3, TIMEOUT] {
+        let (pool, _arrivals) = pool(vec![script()]);
+        assert_eq!(pool.call(&exist()), Ok(yes()));
+        // That this one had less time changes nothing for the next.
+        assert_eq!(pool.call_within(&exist(), TIMEOUT / 2), Ok(yes()));
+        let started = Instant::now();
+        let error = CallError::TimedOut { after_ms: most.as_millis() as u64 };
+        assert_eq!(pool.call_within(&exist(), most), Err(error));
+        assert!((most..most * 3).contains(&started.elapsed()), "{:?}", started.elapsed());
+    }
+}
+
+#[test]
 fn only_what_may_be_done_twice_is_sent_twice() {
     // The second request finds a connection that closes under it.
     let closing = || vec![Answer::Reply(yes()), Answer::Bytes(Vec::new())];

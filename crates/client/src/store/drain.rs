@@ -3,11 +3,10 @@ use std::time::{Duration, Instant};
 use mooncake_types::{DrainReport, DrainStatus, ErrorCode, Reply, Request, SegmentId};
 
 use super::{CLOSED, Store};
+use crate::ops::{Retry, RetryPolicy};
 
 /// Time between two questions to the master.
 const PACE: Duration = Duration::from_millis(50);
-/// A master that gives no answer for this long is not waited for: another one leads within this time, or none does.
-const NO_ANSWER: Duration = Duration::from_secs(3);
 
 impl Store {
     /// Has the objects that lie in this store's segments moved to other nodes, as far as these have room without evicting
@@ -28,7 +27,8 @@ impl Store {
         mut goes_on: impl FnMut(&DrainReport) -> bool,
     ) -> Result<DrainReport, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
-        let (begun, mut answered) = (Instant::now(), Instant::now());
+        let (begun, mut retry) = (Instant::now(), Retry::new(RetryPolicy::DRAIN));
+        retry.reset(session.clock.now());
         let mut last = DrainReport::default();
         loop {
             // One that started empty meanwhile has another id.
@@ -38,14 +38,21 @@ impl Store {
             if segments.is_empty() {
                 return Ok(DrainReport { status: DrainStatus::Succeeded, ..last });
             }
-            match session.pool.call(&Request::DrainSegments { segments }) {
-                Ok(Reply::Draining(report)) => (last, answered) = (*report, Instant::now()),
-                Ok(Reply::Refused(code)) if answered.elapsed() >= NO_ANSWER => return Err(code),
+            let failure = match session.pool.call(&Request::DrainSegments { segments }) {
+                Ok(Reply::Draining(report)) => {
+                    last = *report;
+                    retry.reset(session.clock.now());
+                    None
+                }
                 // A new leader has yet to learn what there is.
-                Ok(Reply::Refused(_)) => {}
+                Ok(Reply::Refused(code)) => Some(code),
                 Ok(_) => return Err(ErrorCode::InternalError),
-                Err(error) if answered.elapsed() >= NO_ANSWER => return Err(error.code()),
-                Err(_) => {}
+                Err(error) => Some(error.code()),
+            };
+            if let Some(code) = failure
+                && retry.again_at(session.clock.now()).is_none()
+            {
+                return Err(code);
             }
             if self.session().is_none() {
                 return Err(CLOSED);

@@ -291,7 +291,7 @@ impl Store {
     ///
     /// When this returns no client reads what was removed any more, and no later master finds it. For that the nodes drop
     /// it. One that does not answer is asked until the master knows that it will come back empty;
-    /// [`ErrorCode::RpcTimeout`] if that takes more than 30 seconds: whether the objects are gone for good is unknown then.
+    /// [`ErrorCode::RpcTimeout`] if that takes longer than the call may: whether the objects are gone for good is unknown then.
     pub fn remove(&self, keys: &[&str], force: bool) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
         let removed = session.drive(RemoveOp::new(keys, force), NoMemory);

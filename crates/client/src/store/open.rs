@@ -113,6 +113,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
         metrics,
         http,
         paths: opening.paths(&host, opening.config.lanes_per_peer),
+        call_ms: opening.call_ms(),
         host,
         heartbeat,
         gets: GetSessions::default(),
@@ -356,7 +357,13 @@ impl Opening {
     fn tasks(&self, host: &Arc<Host>, metrics: &Arc<Metrics>) -> Tasks {
         let timeout = self.config.rpc_timeout.min(HEARTBEAT_TIMEOUT);
         let pool = self.pool(timeout, host, metrics);
-        Tasks::new(self.clock, pool, self.paths(host, 1))
+        Tasks::new(self.clock, pool, self.paths(host, 1), self.call_ms())
+    }
+
+    /// How long after its start a call begins something: neither one request nor one transfer alone uses that up.
+    fn call_ms(&self) -> u64 {
+        let longest = self.config.rpc_timeout.max(self.config.transfer_timeout);
+        u64::try_from(longest.as_millis()).unwrap_or(u64::MAX)
     }
 
     fn route_limits(&self) -> CacheLimits {

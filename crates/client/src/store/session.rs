@@ -1,5 +1,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use mooncake_transfer::Paths;
 use mooncake_types::{ErrorCode, Request, SegmentId, limits};
@@ -32,6 +33,7 @@ pub(super) struct Session {
     pub(super) metrics: Arc<Metrics>,
     pub(super) http: Option<Http>,
     pub(super) paths: Paths,
+    pub(super) call_ms: u64,
     pub(super) heartbeat: Heartbeat,
     pub(super) gets: GetSessions,
     pub(super) puts: PutSessions,
@@ -65,9 +67,9 @@ impl Session {
 
     /// As [`Session::drive`], for callers that want their memory back.
     pub(super) fn drive_with<'a>(&self, op: &mut impl Op<'a>, memory: &mut impl Memory) {
-        let Self { clock, pool, paths, metrics, heartbeat, .. } = self;
-        let (metrics, heartbeat) = (Some(&**metrics), Some(heartbeat));
-        Ways { clock, pool, paths, metrics, heartbeat }.drive(op, memory);
+        let Self { clock, pool, paths, call_ms, metrics, heartbeat, .. } = self;
+        let (call_ms, metrics, heartbeat) = (*call_ms, Some(&**metrics), Some(heartbeat));
+        Ways { clock, pool, paths, call_ms, metrics, heartbeat }.drive(op, memory);
     }
 
     /// Gets objects, or parts of them, by routes that are known or looked up.
@@ -149,8 +151,8 @@ impl Session {
         if puts.is_empty() && ending.is_empty() && !was_well {
             return Ok(());
         }
-        let mut dialed =
-            (0..self.goodbye.masters.count()).map(|address| self.goodbye.dial(address));
+        let dial = |address| self.goodbye.dial(address, Duration::MAX);
+        let mut dialed = (0..self.goodbye.masters.count()).map(dial);
         let connection = dialed.find_map(|dialed| dialed.ok().map(|(connection, _)| connection));
         let unreachable = || CallError::Unreachable { reason: "nobody answers".to_owned() };
         let mut connection = connection.ok_or_else(unreachable)?;

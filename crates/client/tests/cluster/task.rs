@@ -1,10 +1,13 @@
-use mooncake_client::ops::{CallError, Discard, MoveError, Op, Step};
+use mooncake_client::ops::{CallError, Deadline, Discard, MoveError, Op, Step};
 use mooncake_types::{ClientId, Epoch, Reply, Tick};
 
 use crate::Faults;
 use crate::cell::Cell;
 use crate::moves::{Read, Write};
 use crate::pool::Pool;
+
+/// How long after its start a call begins something.
+const CALL_MS: u64 = 30_000;
 
 /// An operation that an actor is in the middle of.
 pub(crate) struct Task {
@@ -36,12 +39,13 @@ trait Driven {
 
 struct Running<O, F> {
     op: O,
+    deadline: Deadline,
     end: F,
 }
 
 impl<O: Op<'static>, F: FnOnce(O::Output, After<'_>) -> Option<Task>> Driven for Running<O, F> {
     fn next(&mut self, now: Tick) -> Step<'static> {
-        self.op.next(now)
+        self.deadline.next(&mut self.op, now)
     }
 
     fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
@@ -79,7 +83,7 @@ impl Task {
         end: impl FnOnce(O::Output, After<'_>) -> Option<Task> + 'static,
     ) -> Self {
         Self {
-            driven: Box::new(Running { op, end }),
+            driven: Box::new(Running { op, deadline: Deadline::of_ms(CALL_MS), end }),
             buffers: vec![Vec::new(); keys.len()],
             keys,
             began_at: pool.steps,

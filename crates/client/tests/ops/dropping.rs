@@ -70,7 +70,8 @@ fn a_removal_that_is_not_confirmed_in_time_is_an_error() {
         Turn::Drop(0, vec![(1, 64, 5)], vec![BROKEN]),
         Turn::Wait(0, 100),
         Turn::Call(100, retract(&["a"], &[(1, 64, 5)]), named()),
-        Turn::Drop(30_000, vec![(1, 64, 5)], vec![BROKEN]),
+        Turn::Drop(29_900, vec![(1, 64, 5)], vec![BROKEN]),
+        Turn::Wait(29_900, 30_000),
     ];
     let late = Err(ErrorCode::RpcTimeout);
     assert_eq!(play(RemoveOp::new(&["a"], false), turns), vec![late]);
@@ -193,7 +194,8 @@ fn a_page_of_a_scan_is_over_when_its_nodes_have_confirmed_it() {
     ];
     let another_leads = Err(ErrorCode::InvalidVersion);
     assert_eq!(play(RemoveScanOp::new(None, true), turns), another_leads);
-    let turns = vec![begin(), Turn::Drop(30_000, vec![(1, 64, 5)], vec![BROKEN])];
+    let broken = Turn::Drop(29_900, vec![(1, 64, 5)], vec![BROKEN]);
+    let turns = vec![begin(), broken, Turn::Wait(30_950, 31_050)];
     assert_eq!(play(RemoveScanOp::new(None, true), turns), Err(ErrorCode::RpcTimeout));
 }
 
@@ -270,7 +272,8 @@ fn a_put_whose_predecessor_cannot_be_dropped_is_an_error_and_stays() {
     };
     let mut late = begin();
     late.push(Turn::Call(100, both(), named()));
-    late.push(Turn::Drop(30_000, vec![(3, 8, 2)], vec![BROKEN]));
+    late.push(Turn::Drop(29_900, vec![(3, 8, 2)], vec![BROKEN]));
+    late.push(Turn::Wait(29_900, 30_000));
     assert_eq!(ended(&items, late), vec![Err(ErrorCode::RpcTimeout); 2]);
     let mut refused = begin();
     let refusal = Ok(Reply::Refused(ErrorCode::UnavailableInCurrentStatus));
@@ -304,7 +307,8 @@ fn a_session_ends_again_until_nothing_is_left_of_what_it_took_the_place_of() {
     assert_eq!(play(CloseOp::new(&closings), turns), expected);
     let mut turns = begin();
     turns.push(Turn::Call(100, end(&[("a", 5)]), remaining(vec![Ok(())], &[(3, 8, 2)], 0)));
-    turns.push(Turn::Drop(30_000, vec![(3, 8, 2)], vec![BROKEN]));
+    turns.push(Turn::Drop(29_900, vec![(3, 8, 2)], vec![BROKEN]));
+    turns.push(Turn::Wait(29_900, 30_000));
     let expected = vec![Closed::Unknown(ErrorCode::RpcTimeout), Closed::Settled(NOT_FOUND)];
     assert_eq!(play(CloseOp::new(&closings), turns), expected);
 }

@@ -9,4 +9,5 @@ mod ranges;
 mod scan;
 mod script;
 mod task;
+mod time;
 mod upsert;

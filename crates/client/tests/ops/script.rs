@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use mooncake_client::Version;
-use mooncake_client::ops::{CallError, MoveError, Op, Step};
+use mooncake_client::ops::{CallError, Deadline, MoveError, Op, Step};
 use mooncake_types::{
     Epoch, ErrorCode, Grant, Located, Placement, RangeDrop, RemainingRange, Remains, Reply,
     Request, SegmentAddress, SegmentId, Tick,
@@ -20,19 +20,24 @@ pub(crate) enum Turn<'a> {
     Wait(u64, u64),
 }
 
+/// How long after its start a call, or a batch of one, begins something.
+const CALL_MS: u64 = 30_000;
+
 /// Plays a script to its end, which must be the operation's too.
 pub(crate) fn play<'a, O: Op<'a>>(mut op: O, turns: Vec<Turn<'a>>) -> O::Output {
-    let mut now = 0;
+    let (mut now, mut deadline) = (0, Deadline::of_ms(CALL_MS));
     for turn in turns {
         match turn {
             Turn::Call(at, request, reply) => {
                 now = at;
-                assert_eq!(op.next(Tick(now)), Step::Call(request));
+                assert_eq!(deadline.next(&mut op, Tick(now)), Step::Call(request));
                 op.on_reply(Tick(now), reply);
             }
             Turn::Read(at, expected, results) => {
                 now = at;
-                let Step::Read(fetches) = op.next(Tick(now)) else { panic!("it does not read") };
+                let Step::Read(fetches) = deadline.next(&mut op, Tick(now)) else {
+                    panic!("it does not read")
+                };
                 let places = fetches
                     .iter()
                     .map(|fetch| (fetch.position, fetch.range.segment.0, fetch.range.offset));
@@ -41,7 +46,7 @@ pub(crate) fn play<'a, O: Op<'a>>(mut op: O, turns: Vec<Turn<'a>>) -> O::Output 
             }
             Turn::Write(at, epoch, expected, results) => {
                 now = at;
-                let step = op.next(Tick(now));
+                let step = deadline.next(&mut op, Tick(now));
                 let Step::Write(under, deposits) = step else { panic!("it does not write") };
                 assert_eq!(under, Epoch(epoch));
                 let places =
@@ -51,19 +56,21 @@ pub(crate) fn play<'a, O: Op<'a>>(mut op: O, turns: Vec<Turn<'a>>) -> O::Output 
             }
             Turn::Drop(at, expected, results) => {
                 now = at;
-                let Step::Drop(discards) = op.next(Tick(now)) else { panic!("it does not drop") };
+                let Step::Drop(discards) = deadline.next(&mut op, Tick(now)) else {
+                    panic!("it does not drop")
+                };
                 let ranges = discards.iter().map(|it| it.range);
                 let places = ranges.map(|it| (it.segment.0, it.offset, it.version.counter));
                 assert_eq!(places.collect::<Vec<_>>(), expected);
                 op.on_transfer(results);
             }
             Turn::Wait(at, until) => {
-                now = at;
-                assert_eq!(op.next(Tick(now)), Step::Wait(Tick(until)));
+                assert_eq!(deadline.next(&mut op, Tick(at)), Step::Wait(Tick(until)));
+                now = until;
             }
         }
     }
-    assert_eq!(op.next(Tick(now)), Step::Done);
+    assert_eq!(deadline.next(&mut op, Tick(now)), Step::Done);
     op.finish()
 }
 

@@ -89,7 +89,7 @@ fn lead(coordinator: &Coordinator, address: SocketAddr) -> Leadership {
 }
 
 fn epoch(dialer: &Dialer, address: usize) -> Result<Epoch, DialError> {
-    dialer.dial(address).map(|(_, epoch)| epoch)
+    dialer.dial(address, LONG).map(|(_, epoch)| epoch)
 }
 
 /// Dials until this comes of it, as after a connection that broke: the coordinator is not asked without a pause.
@@ -141,7 +141,7 @@ fn the_leader_is_asked_for_when_the_one_that_is_known_does_not_answer() {
 #[test]
 fn who_waits_for_a_master_of_the_past_is_let_go_when_a_newer_one_is_met() {
     let dialer = dialer(listed(&[master(Some(1)), master(Some(2)), master(Some(1))]));
-    let connection = |address| dialer.dial(address).expect("it welcomes").0;
+    let connection = |address| dialer.dial(address, LONG).expect("it welcomes").0;
     let (mut old, mut new) = (connection(0), connection(1));
     let begun = Instant::now();
     let answer = old.call(&Request::ExistKey { keys: vec!["key"] });
@@ -183,7 +183,7 @@ fn who_waits_for_a_silent_leader_leaves_it_when_another_leads() {
     const EVERY: Duration = Duration::from_millis(20);
     let ask = |others: &[SocketAddr], timeout: Duration| {
         let dialer = dialer(listed(&[&[master(Some(5))], others].concat()));
-        let (mut connection, epoch) = dialer.dial(0).expect("it welcomes");
+        let (mut connection, epoch) = dialer.dial(0, LONG).expect("it welcomes");
         connection.set_timeout(timeout).expect("a socket");
         connection.look_around(EVERY, move || !dialer.finds_another(epoch)).expect("a socket");
         let begun = Instant::now();

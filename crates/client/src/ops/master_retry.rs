@@ -1,38 +1,29 @@
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, Reply, Request, ScanAction, Tick};
 
-use super::CallError;
-
-/// How long a request is asked again, in milliseconds.
-const LONGEST_MS: u64 = 1_500;
-
-/// The first pause, in milliseconds, and the longest.
-const PAUSES_MS: (u64, u64) = (20, 160);
+use super::{CallError, Retry, RetryPolicy};
 
 /// The result of the end of a put that may have been taken or not.
 pub(super) const UNKNOWN_END: ErrorCode = ErrorCode::RpcFail;
 
-/// Whether a request is to be asked again because its master is only beginning, or has just changed, or because the node
-/// that is asked has not heard of that yet.
+/// One question to the master, asked again while that master is only beginning.
 ///
-/// A new leader changes nothing before it knows what the nodes hold, which takes it a second at most. And the end of a put
-/// may be asked for again, whatever became of it: the bytes are in place, and a new leader takes it as the old one did.
-/// If it then finds nothing to end, that says little: see [`Insistence::read`].
+/// The end of a put is asked again also after the connection broke: the bytes are in place, and a new leader takes it as the
+/// old one did. If that finds nothing to end, it says little: see [`MasterRetry::read`].
 #[derive(Clone, Copy, Debug)]
-pub struct Insistence {
-    until: Option<Tick>,
-    pause_ms: u64,
+pub struct MasterRetry {
+    retry: Retry,
     /// The request may have been taken, and was asked again.
     may_be_taken: bool,
 }
 
-impl Default for Insistence {
+impl Default for MasterRetry {
     fn default() -> Self {
-        Self { until: None, pause_ms: PAUSES_MS.0, may_be_taken: false }
+        Self { retry: Retry::new(RetryPolicy::NEW_LEADER), may_be_taken: false }
     }
 }
 
-impl Insistence {
+impl MasterRetry {
     /// When to ask again what was answered like this at `now`; nothing if the answer stands.
     pub fn again_at(
         &mut self,
@@ -45,19 +36,8 @@ impl Insistence {
             Err(CallError::Unreachable { .. }) => matches!(request, Request::PutEnd { .. }),
             _ => false,
         };
-        let at = self.after_pause(now).filter(|_| is_due)?;
+        let at = if is_due { self.retry.again_at(now) } else { None }?;
         self.may_be_taken |= reply.is_err();
-        Some(at)
-    }
-
-    /// When to ask a node again that was asked at `now` and had not met the leader yet; nothing if it had its time.
-    pub fn after_pause(&mut self, now: Tick) -> Option<Tick> {
-        let until = *self.until.get_or_insert(now.after_ms(LONGEST_MS));
-        let at = now.after_ms(self.pause_ms);
-        if at > until {
-            return None;
-        }
-        self.pause_ms = (self.pause_ms * 2).min(PAUSES_MS.1);
         Some(at)
     }
 
@@ -96,6 +76,39 @@ fn changes_objects(request: &Request<'_>) -> bool {
     }
 }
 
+/// Whether acting twice on a request is as good as acting once.
+#[must_use]
+pub fn is_idempotent(request: &Request<'_>) -> bool {
+    match request {
+        Request::Ping { .. }
+        | Request::Leave { .. }
+        | Request::MountSegment(_)
+        | Request::FetchDrops { .. }
+        | Request::Retract { .. }
+        | Request::GetReplicaList { .. }
+        | Request::RenewRoutes { .. }
+        | Request::Dropped { .. }
+        | Request::ExistKey { .. }
+        | Request::DrainSegments { .. }
+        | Request::ListSegments { .. }
+        | Request::QueryTask { .. } => true,
+        Request::Scan(scan) => scan.action == ScanAction::List,
+        // Told twice that a move is done, the master would take its source to be dropped.
+        Request::EndTask { outcome, .. } => outcome.is_err(),
+        // Whoever asks again has to know that it may have been taken before.
+        Request::PutEnd { .. }
+        | Request::ReportInventory(_)
+        | Request::ReportChanges(_)
+        | Request::UnmountSegment { .. }
+        | Request::PutStart(_)
+        | Request::PutRevoke { .. }
+        | Request::Remove { .. }
+        | Request::ClearReplicas { .. }
+        | Request::CreateTask(_)
+        | Request::FetchTasks { .. } => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,17 +126,6 @@ mod tests {
     }
 
     #[test]
-    fn a_master_that_begins_is_asked_for_a_second_and_a_half() {
-        let (mut insistence, mut now, mut pauses) = (Insistence::default(), Tick(100), Vec::new());
-        while let Some(at) = insistence.again_at(now, &end(), &refused()) {
-            pauses.push(at.since_ms(now));
-            now = at;
-        }
-        assert_eq!(pauses[..5], [20, 40, 80, 160, 160]);
-        assert!((1_600 - 160..=1_600).contains(&now.0), "{now:?}");
-    }
-
-    #[test]
     fn only_what_a_new_leader_puts_off_is_asked_again() {
         let remove = || Request::Remove { keys: Vec::new(), force: true };
         let get = || Request::GetReplicaList { keys: Vec::new() };
@@ -138,7 +140,7 @@ mod tests {
             (end(), full(), false),
             (end(), Ok(Reply::Statuses(Vec::new())), false),
         ] {
-            let at = Insistence::default().again_at(Tick::ZERO, &request, &reply);
+            let at = MasterRetry::default().again_at(Tick::ZERO, &request, &reply);
             assert_eq!(at.is_some(), is_asked_again, "{request:?} {reply:?}");
         }
     }
@@ -154,15 +156,15 @@ mod tests {
             Ok(Reply::Statuses(results) | Reply::Remaining { results, .. }) => results,
             other => panic!("{other:?}"),
         };
-        let mut insistence = Insistence::default();
-        assert!(insistence.again_at(Tick(1), &end(), &refused()).is_some(), "it was not taken");
+        let mut retry = MasterRetry::default();
+        assert!(retry.again_at(Tick(1), &end(), &refused()).is_some(), "it was not taken");
         for reply in replies() {
-            assert_eq!(insistence.read(Ok(reply.clone())), Ok(reply));
+            assert_eq!(retry.read(Ok(reply.clone())), Ok(reply));
         }
-        assert!(insistence.again_at(Tick(2), &end(), &gone()).is_some());
+        assert!(retry.again_at(Tick(2), &end(), &gone()).is_some());
         for reply in replies() {
-            assert_eq!(results(insistence.read(Ok(reply))), vec![Ok(()), Err(UNKNOWN_END)]);
+            assert_eq!(results(retry.read(Ok(reply))), vec![Ok(()), Err(UNKNOWN_END)]);
         }
-        assert_eq!(insistence.read(gone()), gone());
+        assert_eq!(retry.read(gone()), gone());
     }
 }

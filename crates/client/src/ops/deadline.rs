@@ -1,0 +1,71 @@
+//! How long a call goes on.
+
+use mooncake_types::{Tick, limits};
+
+use super::{CallError, MoveError, Op, Step};
+
+/// The time of one call. No step begins after it: what an operation then asks for has failed, which ends it, whatever it
+/// would still try. A step that has begun ends by limits of its own.
+///
+/// Each batch of a call has this time for itself, and a second more for each 16 MiB that it moves.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline {
+    limit_ms: u64,
+    /// Absent before the first step.
+    batch: Option<u64>,
+    at: Tick,
+}
+
+impl Deadline {
+    /// Begins with the first step.
+    #[must_use]
+    pub const fn of_ms(limit_ms: u64) -> Self {
+        Self { limit_ms, batch: None, at: Tick::ZERO }
+    }
+
+    /// What is left at `now` for the step that was given last, in milliseconds.
+    #[must_use]
+    pub const fn left_ms(&self, now: Tick) -> u64 {
+        self.at.since_ms(now)
+    }
+
+    /// The next step of `op` that may still begin.
+    pub fn next<'a>(&mut self, op: &mut impl Op<'a>, now: Tick) -> Step<'a> {
+        loop {
+            let step = op.next(now);
+            if self.batch != Some(op.batch()) {
+                self.batch = Some(op.batch());
+                self.at = now.after_ms(self.limit_ms);
+            }
+            if now < self.at {
+                self.at = self.at.after_ms(limits::time_to_move_ms(step.bytes()));
+                return step;
+            }
+            match step {
+                Step::Call(_) => {
+                    op.on_reply(now, Err(CallError::TimedOut { after_ms: self.limit_ms }));
+                }
+                Step::Read(fetches) => op.on_transfer(broken(fetches.len())),
+                Step::Write(_, deposits) => op.on_transfer(broken(deposits.len())),
+                Step::Drop(discards) => op.on_transfer(broken(discards.len())),
+                Step::Wait(_) | Step::Done => return step,
+            }
+        }
+    }
+}
+
+fn broken(count: usize) -> Vec<Result<(), MoveError>> {
+    vec![Err(MoveError::Broken); count]
+}
+
+impl Step<'_> {
+    /// How many bytes it moves.
+    fn bytes(&self) -> u64 {
+        let lens = |lens: &mut dyn Iterator<Item = u64>| lens.fold(0, u64::saturating_add);
+        match self {
+            Self::Read(fetches) => lens(&mut fetches.iter().map(|fetch| fetch.range.len)),
+            Self::Write(_, deposits) => lens(&mut deposits.iter().map(|it| it.range.len)),
+            Self::Call(_) | Self::Drop(_) | Self::Wait(_) | Self::Done => 0,
+        }
+    }
+}
