@@ -275,7 +275,7 @@ impl Disk {
     }
 
     /// Begins a new file.
-    fn open_file(&self) -> Result<MutexGuard<'_, Log>, Broken> {
+    fn open_file(&self) -> Result<MutexGuard<'_, Log>, PutError> {
         let number = {
             let mut log = self.lock();
             log.next_number += 1;
@@ -284,7 +284,14 @@ impl Disk {
         let file_bytes = self.config.file_bytes;
         let nonce = nonce(self.config.seed, number);
         let created = LogFile::create(&*self.directory, Head { number, file_bytes, nonce });
-        let created = created.map_err(|error| self.fail(&error));
+        let created = created.map_err(|error| match error.kind() {
+            // Others use the same disk. What was begun of the file is no file of the log, whether or not it can be removed.
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                let _ = self.directory.remove(number);
+                PutError::Full
+            }
+            _ => self.fail(&error).into(),
+        });
         let mut log = self.lock();
         log.is_opening = false;
         self.changed.notify_all();

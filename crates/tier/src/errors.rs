@@ -13,7 +13,7 @@ pub struct Broken(pub(crate) Arc<str>);
 /// Why a record was not put.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PutError {
-    /// It would take more room than there is: something is to be evicted first.
+    /// It would take more room than the log may have, or than the disk has: something is to be evicted first.
     #[error("the disk is full")]
     Full,
     /// It is longer than a file of the log.

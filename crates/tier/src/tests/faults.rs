@@ -30,6 +30,21 @@ fn after_a_failed_write_nothing_is_written_and_all_is_read() {
 }
 
 #[test]
+fn a_disk_that_others_fill_is_full_and_not_broken() {
+    let power = Power::new(1);
+    let (disk, _) = open(&power);
+    power.fill(true);
+    assert_eq!(put(&disk, name(1), 5_000), Err(PutError::Full));
+    assert_eq!(power.numbers(), [] as [u64; 0]);
+    power.fill(false);
+    put(&disk, name(1), 5_000).expect("there is room again");
+    power.fill(true);
+    let refused = (2..100).find_map(|number| put(&disk, name(number), 30_000).err());
+    assert_eq!(refused, Some(PutError::Full));
+    assert_eq!(get(&disk, name(1), 0, 5_000).expect("it is there"), bytes(name(1), 5_000));
+}
+
+#[test]
 fn a_flipped_bit_is_an_error_of_its_record_alone() {
     let power = Power::new(1);
     let (disk, _) = open(&power);

@@ -10,16 +10,25 @@ use crate::{Disk, DiskConfig, Folder, OpenError, PutError};
 const CONFIG: DiskConfig = DiskConfig { capacity: 16 << 20, file_bytes: 1 << 20, seed: 1 };
 
 /// A folder that is removed at the end.
-struct Scratch(PathBuf);
+pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new(test: &str) -> Scratch {
+    pub(super) fn new(test: &str) -> Scratch {
         let path =
             std::env::temp_dir().join(format!("mooncake-tier-{test}-{}", std::process::id()));
         Scratch(path)
     }
 
-    fn open(&self, told: impl FnMut(crate::Record)) -> Disk {
+    /// One that another process removes.
+    pub(super) fn at(path: PathBuf) -> std::mem::ManuallyDrop<Scratch> {
+        std::mem::ManuallyDrop::new(Scratch(path))
+    }
+
+    pub(super) fn path(&self) -> &std::path::Path {
+        &self.0
+    }
+
+    pub(super) fn open(&self, told: impl FnMut(crate::Record)) -> Disk {
         let folder = Folder::open(&self.0, "a cluster").expect("it is ours");
         Disk::open(Box::new(folder), CONFIG, told).expect("it opens")
     }

@@ -3,6 +3,7 @@
 mod faults;
 mod folders;
 mod histories;
+mod kills;
 mod power;
 
 use mooncake_memory::{Buffer, SliceList};

@@ -19,6 +19,8 @@ struct World {
     files: BTreeMap<u64, Image>,
     /// Removed since the power was cut last: they may come back.
     removed: BTreeMap<u64, Image>,
+    /// There is no room for more files.
+    is_full: bool,
     /// Calls that write, until one fails.
     fails_in: Option<u64>,
     /// Grows whenever a process dies: what it had open is closed.
@@ -37,7 +39,14 @@ impl Power {
     pub(super) fn new(seed: u64) -> Power {
         let dice = Dice(seed.wrapping_mul(2) + 1);
         let (files, removed) = (BTreeMap::new(), BTreeMap::new());
-        Power(Arc::new(Mutex::new(World { dice, files, removed, fails_in: None, life: 0 })))
+        Power(Arc::new(Mutex::new(World {
+            dice,
+            files,
+            removed,
+            is_full: false,
+            fails_in: None,
+            life: 0,
+        })))
     }
 
     pub(super) fn directory(&self) -> Files {
@@ -82,6 +91,11 @@ impl Power {
     /// One of the next calls that write fails.
     pub(super) fn fail_in(&self, calls: u64) {
         self.lock().fails_in = Some(calls);
+    }
+
+    /// From now on there is no room for more files, or there is again.
+    pub(super) fn fill(&self, is_full: bool) {
+        self.lock().is_full = is_full;
     }
 
     /// Changes a byte of a file.
@@ -129,6 +143,9 @@ impl Directory for Files {
         let zeros = vec![0; len as usize];
         let image = Image { now: zeros.clone(), lasting: zeros, writes: Vec::new() };
         assert!(world.files.insert(number, image).is_none(), "{number} is there already");
+        if world.is_full {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         drop(world);
         self.open(number)
     }
