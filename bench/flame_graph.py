@@ -4,8 +4,8 @@
     cargo install --locked inferno           # once; and perf has to be there (Debian: apt-get install linux-perf)
     python3 bench/flame_graph.py             # a build with symbols in target/profiled, then a quarter of a minute
 
-Three masters are loaded, one with existence checks, one with look-ups and one with puts, in batches of 1,000 keys (an
-example of crates/client, `master_load`), while perf takes its stacks 999 times a second.
+Three masters are loaded, one with existence checks, one with look-ups and one with puts, in batches of 1,000 keys (a
+program of crates/bench, `master_load`), while perf takes its stacks 999 times a second.
 """
 
 import argparse
@@ -32,7 +32,7 @@ SETTINGS = {
 BUILD = ["cargo", "build", "--release", "--locked", "--quiet"]
 PARTS = [
     ["--package", "mooncake-cli", "--bins"],
-    ["--package", "mooncake-client", "--example", "master_load"],
+    ["--package", "mooncake-bench", "--bin", "master_load"],
 ]
 WORKS = ["exist", "get", "put"]
 TITLE = "mooncake_master: existence checks, look-ups and puts of 1,000 keys a request"
@@ -56,7 +56,7 @@ def record(work: str, seconds: int, folder: pathlib.Path) -> pathlib.Path:
         peer.wait_for_port(int(rpc), master)
         perf = ["perf", "record", "--quiet", "-e", "cpu-clock", "-F", "999", "-g", "-p", str(master.pid), "-o", stacks]
         taken = subprocess.Popen(perf)
-        load = [TARGET / "release" / "examples" / "master_load", "--master", f"127.0.0.1:{rpc}", "--work", work]
+        load = [TARGET / "release" / "master_load", "--master", f"127.0.0.1:{rpc}", "--work", work]
         options = ["--keys", "1000", "--connections", "2", "--in-flight", "4", "--objects", "100000"]
         subprocess.run([*load, *options, "--seconds", str(seconds)], check=True, stdout=subprocess.DEVNULL)
         taken.send_signal(signal.SIGINT)

@@ -5,7 +5,7 @@
     python3 bench/instructions.py --update     # write the counts as they are now to bench/instructions.json
 
 Instructions are what a busy machine does not change, so a change of 1 % in the code shows where times drift by 30 %.
-They are counted by valgrind's callgrind around `hottest`, an example of crates/client: each operation runs with two
+They are counted by valgrind's callgrind around `hottest`, a program of crates/bench: each operation runs with two
 counts of rounds, and the difference is what it costs, without preparations. Fails if a count is higher than the one
 that is kept by more than the tolerance; asks for --update where it is lower by more.
 """
@@ -22,7 +22,7 @@ from table import markdown
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 KEPT = ROOT / "bench" / "instructions.json"
-BUILD = ["cargo", "build", "--release", "--locked", "--package", "mooncake-client", "--example", "hottest"]
+BUILD = ["cargo", "build", "--release", "--locked", "--package", "mooncake-bench", "--bin", "hottest"]
 ROUNDS = (4, 12)
 TOLERANCE = 0.03
 RUN_TIMEOUT_S = 300

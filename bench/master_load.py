@@ -3,7 +3,7 @@
 
     python3 bench/master_load.py             # about a minute
 
-Starts a master of its own for every line and loads it with an example of crates/client, `master_load`: connections that
+Starts a master of its own for every line and loads it with a program of crates/bench, `master_load`: connections that
 keep several requests in flight. The C++ master speaks another protocol, so it is not in this table; beside each other
 the two are in the rows of is_exist that compare.py and scale.py print. Master and load share this machine's processors.
 """
@@ -20,8 +20,8 @@ from environment import HOME, ROOT, add_arguments, machine, prepare
 from table import cell, markdown
 from testbed import Pool, PoolError
 
-BUILD = ["cargo", "build", "--release", "--locked", "--quiet", "--package", "mooncake-client"]
-PROGRAM = ROOT / "target" / "release" / "examples" / "master_load"
+BUILD = ["cargo", "build", "--release", "--locked", "--quiet", "--package", "mooncake-bench"]
+PROGRAM = ROOT / "target" / "release" / "master_load"
 
 
 class Case(NamedTuple):
@@ -114,7 +114,7 @@ def main() -> None:
     prepare(args)
     measured = []
     try:
-        subprocess.run([*BUILD, "--example", "master_load"], cwd=ROOT, check=True)
+        subprocess.run([*BUILD, "--bin", "master_load"], cwd=ROOT, check=True)
         for case in CASES:
             figures = load(case, args.objects, args.seconds)
             print(f"{case}: {figures}", file=sys.stderr, flush=True)

@@ -7,7 +7,6 @@
 
 #![forbid(unsafe_code)]
 
-mod admin;
 pub mod alias;
 mod arguments;
 mod auth_token;
@@ -26,7 +25,6 @@ pub mod mooncake;
 mod no_effect;
 mod open_files;
 pub mod quantity;
-pub mod replay;
 pub mod stop_signal;
 
 pub use arguments::with_arguments;

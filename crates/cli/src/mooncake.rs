@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use mooncake_client::nearest;
 
 use crate::exit::{complain, say};
-use crate::{alias, client, doctor, drain, explain, master, replay};
+use crate::{alias, client, doctor, drain, explain, master};
 
 struct Program {
     name: &'static str,
@@ -24,7 +24,7 @@ const PROGRAMS: &[Program] = &[
     Program {
         name: "replay",
         about: "Replay real requests against a pool and check every byte",
-        main: replay::main,
+        main: mooncake_replay::main,
     },
     Program {
         name: "drain",

@@ -4,10 +4,12 @@
 //! [`axum::Router`] of whoever runs it.
 //!
 //! Enter at [`listen`], which takes the port before anything else happens, then [`Server::start`]. Handlers that
-//! want the body of a request take a [`Content`]. [`prometheus`] writes metrics as text.
+//! want the body of a request take a [`Content`]. [`prometheus`] writes metrics as text. [`admin`] is the other side: it asks a
+//! master's server.
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
 mod connections;
 mod content;
 mod limits;

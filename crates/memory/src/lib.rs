@@ -20,6 +20,7 @@ mod checksum;
 #[cfg(test)]
 mod child;
 mod descriptors;
+mod file_io;
 mod foreign;
 mod helpers;
 mod host_memory;
@@ -52,6 +53,7 @@ pub use caller_copy::{copy_from_caller, copy_to_caller, gather_from_caller};
 pub use checked_copy::{append_checked, copy_checked};
 pub use checksum::{Crc32c, crc32c};
 pub use descriptors::{MAX_DESCRIPTORS, recv_with_descriptors, send_with_descriptors};
+pub use file_io::{allocate_file, read_file_at, write_file_at};
 pub use foreign::{lies_in_memory, page_bytes};
 pub use helpers::with_helpers;
 pub use host_memory::HostMemory;

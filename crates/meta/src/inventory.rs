@@ -5,11 +5,13 @@
 //! follows. A page that makes no sense has its segment struck: then nothing of it may be trusted.
 
 use mooncake_alloc::Handle;
+use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{
     ClientId, EntryState, ErrorCode, InventoryEntry, InventoryPage, PutMode, Tick, Version, limits,
 };
 use smallvec::smallvec;
 
+use crate::Meta;
 use crate::attributes::Attributes;
 use crate::class::{Class, Stamp};
 use crate::closed::Closed;
@@ -19,7 +21,6 @@ use crate::place::Piece;
 use crate::record::{Asked, Object, ObjectState, Pin, QueueKind, Range};
 use crate::segments::Progress;
 use crate::slab::NONE;
-use crate::{Meta, Rule};
 
 /// What makes no sense.
 #[derive(Clone, Copy, Debug)]
@@ -180,7 +181,7 @@ impl Meta {
     /// Reserves a range that was being written for as long as its writer may be at work, like one of a put that was given
     /// up now. What it writes must not be found by a later leader either.
     fn hold_back(&mut self, found: &Recovered<'_>, piece: Piece) {
-        if !self.obeys(Rule::WritersAreWaitedFor) {
+        if is_broken(Rule::WritersAreWaitedFor) {
             return self.unreserve(&[piece]);
         }
         self.reserve_until(self.end_of_writers(), (found.hash, found.version), smallvec![piece]);
@@ -201,7 +202,7 @@ impl Meta {
             return self.add_replica(object, found, pieces);
         }
         let newer = holder.filter(|&holder| {
-            self.objects[holder].version > found.version && self.obeys(Rule::HighestVersionWins)
+            self.objects[holder].version > found.version && !is_broken(Rule::HighestVersionWins)
         });
         if newer.is_some() && self.recovery.has_settled() {
             // Nobody has a route to it any more.

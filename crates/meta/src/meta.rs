@@ -96,8 +96,6 @@ pub struct Meta {
     pub(crate) notices: Vec<Notice>,
     /// See [`Meta::set_lease_end`].
     pub(crate) lease_end: Option<Tick>,
-    #[cfg(feature = "mutations")]
-    pub(crate) broken: Option<crate::Rule>,
 }
 
 impl Meta {
@@ -156,8 +154,6 @@ impl Meta {
             replicator: Replicator::new(&config.replication),
             notices: Vec::new(),
             lease_end: None,
-            #[cfg(feature = "mutations")]
-            broken: None,
             config,
         };
         meta.set_recovery_timers();

@@ -10,10 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{
     Epoch, MountOutcome, MountSegment, Request, ScanAction, SegmentId, SegmentState, Tick, Version,
 };
 
+use crate::Meta;
 use crate::closed::Closed;
 use crate::config::Config;
 use crate::members::{Effect, Members, Record};
@@ -23,7 +25,6 @@ use crate::replay::Shadows;
 use crate::segments::{Progress, Segment};
 use crate::slab::NONE;
 use crate::timeout::Timer;
-use crate::{Meta, Rule};
 
 /// The part of the time for which routes last that a leader lets them be used, in tenths.
 const USED_TENTHS: u64 = 9;
@@ -139,9 +140,9 @@ impl Meta {
             return;
         }
         let routes_end_ms = self.config.former_lease_ms.saturating_add(self.config.routes_last_ms);
-        let settle_ms = match self.obeys(Rule::RoutesAreWaitedFor) {
-            true => routes_end_ms.max(self.config.recovery_grace_ms),
-            false => 0,
+        let settle_ms = match is_broken(Rule::RoutesAreWaitedFor) {
+            true => 0,
+            false => routes_end_ms.max(self.config.recovery_grace_ms),
         };
         let window_ms = self.config.lease_ttl_ms.saturating_add(self.config.client_ttl_ms);
         self.timers.insert((self.now.after_ms(settle_ms), Timer::Settle));
@@ -345,7 +346,7 @@ impl Meta {
     /// Takes up an inventory that begins.
     pub(crate) fn begin_inventory(&mut self, slot: u32) {
         self.segments[slot].recovering = Some(Progress::default());
-        if !self.obeys(Rule::RangesAreReserved) {
+        if is_broken(Rule::RangesAreReserved) {
             self.segments.set(slot, Closed::Recovering, false);
         }
     }
@@ -354,6 +355,6 @@ impl Meta {
     pub(crate) fn gives_way(&self, hash: u64, holder: u32, version: Version) -> bool {
         let is_current = holder != NONE && self.objects[holder].version == version;
         let is_overruled = self.recovery.is_overruled(hash, version) && !is_current;
-        is_overruled && self.obeys(Rule::LatecomersGiveWay)
+        is_overruled && !is_broken(Rule::LatecomersGiveWay)
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use mooncake_types::mutation::is_broken;
-use mooncake_types::{ErrorCode, RangeDrop, Reply, Version, mutation};
+use mooncake_types::mutation::{Rule, is_broken};
+use mooncake_types::{ErrorCode, RangeDrop, Reply, Version};
 
 use crate::Meta;
 use crate::meta::check_key;
@@ -26,7 +26,7 @@ impl Meta {
         for key in keys {
             self.touch(key);
             self.give_up_found(key, &versions);
-            if is_broken(mutation::Rule::RepeatsAreBounded) {
+            if is_broken(Rule::RepeatsAreBounded) {
                 let _ = self.remove(key, true, &mut gathered);
             }
         }

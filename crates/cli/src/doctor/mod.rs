@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use clap::Parser;
 use mooncake_client::{OpenError, StoreConfig, find_leader};
+use mooncake_http::admin;
 use mooncake_transfer::{Paths, TcpConfig};
 use mooncake_types::{ByteSize, ClientId};
 
-use crate::admin;
 use crate::exit::{complain, say};
 use args::DoctorArgs;
 use segments::Listed;

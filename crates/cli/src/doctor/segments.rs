@@ -1,9 +1,8 @@
 //! The segments of a pool, as its master lists them for operators.
 
 use mooncake_client::{SegmentId, parse_segment_id};
+use mooncake_http::admin::{self, AdminError};
 use serde::Deserialize;
-
-use crate::admin::{self, AdminError};
 
 /// Most segments that are examined.
 const MAX_SEGMENTS: usize = 4096;

@@ -1,11 +1,11 @@
 //! The masters' HTTP interface of drain jobs, as a client of it.
 
+use mooncake_http::admin::{self, Asked};
 use mooncake_types::ErrorCode;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::args::DrainArgs;
-use crate::admin::{self, Asked};
 
 /// A job that was created or canceled.
 #[derive(Debug, Deserialize)]

@@ -100,7 +100,9 @@ fn a_standby_says_who_leads_and_serves_nobody() {
     }
     assert!(standby.says("/metrics").lines().any(|line| line == "master_is_leader 0"));
     assert!(leader.says("/metrics").lines().any(|line| line == "master_is_leader 1"));
-    assert!(standby.says("/get_all_segments").contains("service plane is not active"));
+    for path in ["/get_all_segments", "/get_all_keys"] {
+        assert!(standby.says(path).contains("service plane is not active"), "{path}");
+    }
     let config = StoreConfig {
         master: standby.rpc.clone(),
         segment_bytes: 0,

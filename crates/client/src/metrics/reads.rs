@@ -1,4 +1,7 @@
 //! What this process reads through its store. The master is told, and sums it up for the pool.
+//!
+//! Each ping carries all counts, and what a master has confirmed of them. The master adds what is new, so lost and
+//! repeated pings change no sum. The last counts go with `Leave`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

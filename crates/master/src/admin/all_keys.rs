@@ -9,13 +9,12 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use futures_core::Stream;
-use mooncake_types::{ClientId, Reply, Request, Scan, ScanAction};
+use mooncake_types::{ClientId, Reply, Request, Scan, ScanAction, ScanPage};
 use tokio::sync::mpsc;
 
 use super::error::Failure;
 use super::parameters::Parameters;
 use super::server::State;
-use crate::ask::NotServing;
 use crate::owner::SCAN_PAGE_OBJECTS;
 
 /// Pages that are read ahead of a slow reader.
@@ -105,42 +104,62 @@ pub(super) async fn get_all_keys(
 ) -> Result<impl IntoResponse, Failure> {
     let wanted = Wanted::read(&parameters)?;
     let content_type = wanted.content_type();
+    // Before the answer begins, so that a master that cannot say any says so.
+    let first = list(&state, 0).await?;
     let (pages, read) = mpsc::channel(PAGES_AHEAD);
-    tokio::spawn(walk(state, wanted, pages));
+    tokio::spawn(walk(state, first, wanted, pages));
     Ok(([(CONTENT_TYPE, content_type)], Body::from_stream(Pages(read))))
 }
 
-async fn walk(state: State, mut wanted: Wanted, pages: mpsc::Sender<Result<Bytes, NotServing>>) {
-    let mut next = Some(0);
+/// The keys from a cursor on, as many as one request walks over.
+async fn list(state: &State, cursor: u64) -> Result<ScanPage, Failure> {
+    let scan = Scan { pattern: None, action: ScanAction::List, cursor, limit: SCAN_PAGE_OBJECTS };
+    let look = move |owner: &mut crate::owner::Owner| {
+        owner.handle(ClientId::OPERATOR, &Request::Scan(scan))
+    };
+    match state.asker.ask(look).await? {
+        Reply::Scanned(found) => Ok(found),
+        Reply::Refused(code) => Err(Failure::internal(code, code.name())),
+        other => unreachable!("a scan is answered by {other:?}"),
+    }
+}
+
+async fn walk(
+    state: State,
+    first: ScanPage,
+    mut wanted: Wanted,
+    pages: mpsc::Sender<Result<Bytes, BrokenOff>>,
+) {
     let mut page = wanted.head().to_owned();
-    while let Some(cursor) = next.filter(|_| wanted.left > 0) {
-        let scan =
-            Scan { pattern: None, action: ScanAction::List, cursor, limit: SCAN_PAGE_OBJECTS };
-        let look = move |owner: &mut crate::owner::Owner| {
-            owner.handle(ClientId::OPERATOR, &Request::Scan(scan))
-        };
-        let Ok(Reply::Scanned(found)) = state.asker.ask(look).await else {
-            // The answer breaks off, so a reader does not take it for the whole list. A reader that has gone needs none.
-            let _ = pages.send(Err(NotServing)).await;
-            return;
-        };
-        next = found.next_cursor;
+    let mut found = first;
+    loop {
         page += &wanted.page(found.objects.into_iter().map(|(key, _)| key));
         if !page.is_empty() && pages.send(Ok(std::mem::take(&mut page).into())).await.is_err() {
             // The reader has gone.
             return;
         }
+        let Some(cursor) = found.next_cursor.filter(|_| wanted.left > 0) else { break };
+        let Ok(next) = list(&state, cursor).await else {
+            // A reader does not take what it has for the whole list then. One that has gone needs none.
+            let _ = pages.send(Err(BrokenOff)).await;
+            return;
+        };
+        found = next;
     }
-    page += wanted.tail();
     // If the reader has gone, so be it.
-    let _ = pages.send(Ok(page.into())).await;
+    let _ = pages.send(Ok(wanted.tail().into())).await;
 }
 
+/// The master serves no more, in the middle of the list.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the list of keys broke off: this master serves no more")]
+struct BrokenOff;
+
 /// The receiving end as a stream of pieces of a body.
-struct Pages(mpsc::Receiver<Result<Bytes, NotServing>>);
+struct Pages(mpsc::Receiver<Result<Bytes, BrokenOff>>);
 
 impl Stream for Pages {
-    type Item = Result<Bytes, NotServing>;
+    type Item = Result<Bytes, BrokenOff>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0.poll_recv(cx)

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use mooncake_types::mutation::{self, is_broken};
+use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, Located, RemainingRange, Version, limits};
 
 use super::Place;
+use crate::Meta;
 use crate::closed::Closed;
 use crate::remains::Gathered;
 use crate::reply::AddressTable;
-use crate::{Meta, Rule};
 
 impl Meta {
     /// Names the tombstones of a key, of versions below the one given if there is one. Segments that would start empty
@@ -20,7 +20,7 @@ impl Meta {
         below: Option<Version>,
         gathered: &mut Gathered,
     ) {
-        if self.tombstones.len() == 0 || !self.obeys(Rule::RemovalsReachTheNodes) {
+        if self.tombstones.len() == 0 || is_broken(Rule::RemovalsReachTheNodes) {
             return;
         }
         let is_older = |version: Version| below.is_none_or(|below| version < below);
@@ -87,9 +87,8 @@ impl Meta {
     ) -> Vec<(u32, RemainingRange)> {
         let mut ranges = Vec::new();
         // Where nobody keeps what may be read as L8 has it, readers would make up for it.
-        let hides = is_broken(mutation::Rule::LeavingRangesAreReserved)
-            || is_broken(mutation::Rule::ReadsGrantLeases);
-        let may_be_left = !self.obeys(Rule::RemovalsReachTheNodes) || hides;
+        let hides = is_broken(Rule::LeavingRangesAreReserved) || is_broken(Rule::ReadsGrantLeases);
+        let may_be_left = is_broken(Rule::RemovalsReachTheNodes) || hides;
         if self.tombstones.preceding.is_empty() || may_be_left {
             return ranges;
         }

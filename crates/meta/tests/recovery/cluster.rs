@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use mooncake_meta::{Config, Effect, Member, Meta, Record, Rule};
+use mooncake_meta::{Config, Effect, Member, Meta, Record};
 use mooncake_types::{
     ClientId, Epoch, ErrorCode, Located, MountOutcome, MountSegment, Remains, Reply, Request,
     SegmentAddress, SegmentId, SegmentState, Tick, Version,
@@ -51,7 +51,6 @@ pub(crate) struct Route {
 
 pub(crate) struct Cluster {
     pub(crate) config: Config,
-    broken: Option<Rule>,
     pub(crate) now: Tick,
     pub(crate) meta: Meta,
     /// The durable record: whether each member is behind.
@@ -71,13 +70,12 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    pub(crate) fn new(config: Config, broken: Option<Rule>) -> Cluster {
+    pub(crate) fn new(config: Config) -> Cluster {
         let lens = [192 << 10, 256 << 10, 128 << 10, 320 << 10];
         let nodes = (0..NODES).map(|at| Node::new(at as u128 + 1, lens[at])).collect();
         let mut cluster = Cluster {
             meta: Meta::new(config.clone(), Epoch(1)),
             config,
-            broken,
             now: Tick(1_000),
             record: BTreeMap::new(),
             unrecorded: VecDeque::new(),
@@ -101,9 +99,6 @@ impl Cluster {
         let record = Record { fresh, members: self.record.iter().map(member).collect() };
         self.meta = Meta::recover(self.config.clone(), epoch, self.now, &record);
         self.meta.remember(self.follower.lead(!epoch.0.is_multiple_of(3)));
-        if let Some(rule) = self.broken {
-            self.meta.break_rule(rule);
-        }
         self.unrecorded.clear();
     }
 

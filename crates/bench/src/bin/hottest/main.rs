@@ -1,0 +1,101 @@
+//! Runs one of the hottest operations a given number of times, for its instructions to be counted.
+//!
+//! `bench/instructions.py` (`make bench-check`) runs this under valgrind with two counts; what the longer run costs more
+//! is what the operation costs, without preparations. By hand:
+//!
+//! ```sh
+//! cargo build --release -p mooncake-bench --bin hottest
+//! target/release/hottest --list            # name, items of one round, what an item is
+//! valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/hottest exist_1000 20
+//! ```
+//!
+//! Nothing here is random and no clock is read: two runs of one build differ by next to nothing.
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod frames;
+mod keys;
+mod master;
+mod memory;
+
+use std::process::ExitCode;
+
+/// Most rounds of one run: keys for all of them are made beforehand, whatever the count.
+const MAX_ROUNDS: usize = 64;
+
+/// One operation.
+struct Operation {
+    name: &'static str,
+    /// What is counted, as a reader of the table wants it said.
+    what: &'static str,
+    /// How often that is done in one round.
+    items: usize,
+    /// Prepares and then runs that many rounds.
+    run: fn(usize),
+}
+
+fn operations() -> Vec<Operation> {
+    let all = [master::OPERATIONS, frames::OPERATIONS, client::OPERATIONS, memory::OPERATIONS];
+    all.into_iter()
+        .flatten()
+        .map(|&(name, what, items, run)| Operation { name, what, items, run })
+        .collect()
+}
+
+/// A row of a module's table: name, what is counted, how often in one round, what runs it.
+type Row = (&'static str, &'static str, usize, fn(usize));
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["--list"] => {
+            for Operation { name, what, items, .. } in operations() {
+                println!("{name}\t{items}\t{what}");
+            }
+            ExitCode::SUCCESS
+        }
+        [name, rounds] => run(name, rounds),
+        _ => complain("usage: hottest --list | hottest OPERATION ROUNDS"),
+    }
+}
+
+fn run(name: &str, rounds: &str) -> ExitCode {
+    let Some(operation) = operations().into_iter().find(|operation| operation.name == name) else {
+        return complain(&format!("there is no operation {name:?}; --list names them"));
+    };
+    match rounds.parse() {
+        Ok(rounds @ 1..=MAX_ROUNDS) => {
+            (operation.run)(rounds);
+            ExitCode::SUCCESS
+        }
+        _ => complain(&format!("the rounds are a number from 1 to {MAX_ROUNDS}")),
+    }
+}
+
+fn complain(message: &str) -> ExitCode {
+    eprintln!("{message}");
+    ExitCode::from(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_operation_runs() {
+        for Operation { name, run, .. } in operations() {
+            println!("{name}");
+            run(2);
+        }
+    }
+
+    #[test]
+    fn every_operation_has_a_name_of_its_own() {
+        let names: BTreeSet<&str> = operations().iter().map(|operation| operation.name).collect();
+        assert_eq!(names.len(), operations().len());
+    }
+}

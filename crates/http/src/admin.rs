@@ -1,0 +1,225 @@
+//! The master's admin HTTP server, asked by programs of this project.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// Largest answer that is read, in bytes.
+const MAX_ANSWER_BYTES: u64 = 16 << 20;
+/// `--metrics_port` of a master that is not told otherwise.
+const DEFAULT_PORT: u16 = 9003;
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What is asked of an admin server.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked<'a> {
+    /// `GET`, `POST` and the like.
+    pub method: &'a str,
+    /// With its query, if it has one.
+    pub path: &'a str,
+    /// JSON, or nothing.
+    pub body: &'a str,
+    /// The pool's, if it has one.
+    pub auth_token: &'a str,
+}
+
+/// Why the admin server gave no usable answer.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AdminError {
+    /// There is no answer.
+    #[error("cannot reach http://{address}{path}: {reason}")]
+    Unreachable {
+        /// Who was asked, `host:port`.
+        address: String,
+        /// What was asked.
+        path: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// The answer is not a good one.
+    #[error("http://{address}{path} answered {status:?}")]
+    Refused {
+        /// Who was asked, `host:port`.
+        address: String,
+        /// What was asked.
+        path: String,
+        /// The first line of the answer.
+        status: String,
+    },
+}
+
+/// Where a master serves admin HTTP unless it is told otherwise; of several, the first.
+#[must_use]
+pub fn beside(master: &str) -> String {
+    let first = master.split(',').next().unwrap_or(master);
+    let host = first.rsplit_once(':').map_or(first, |(host, _)| host);
+    format!("{host}:{DEFAULT_PORT}")
+}
+
+/// The body of `GET path` at `address` (host:port).
+///
+/// # Errors
+/// The server cannot be reached, or its status is not 200.
+pub fn get(address: &str, path: &str) -> Result<String, AdminError> {
+    let (head, body) = fetch(address, &Asked { method: "GET", path, ..Asked::default() })?;
+    if status_of(&head) == Some(200) {
+        Ok(body)
+    } else {
+        let status = head.lines().next().unwrap_or_default().to_owned();
+        Err(AdminError::Refused { address: address.to_owned(), path: path.to_owned(), status })
+    }
+}
+
+/// The status and the body of the answer.
+///
+/// # Errors
+/// The server cannot be reached, or what it answers has no status.
+pub fn call(address: &str, asked: &Asked<'_>) -> Result<(u16, String), AdminError> {
+    let (head, body) = fetch(address, asked)?;
+    match status_of(&head) {
+        Some(status) => Ok((status, body)),
+        None => {
+            let status = head.lines().next().unwrap_or_default().to_owned();
+            let (address, path) = (address.to_owned(), asked.path.to_owned());
+            Err(AdminError::Refused { address, path, status })
+        }
+    }
+}
+
+fn status_of(head: &str) -> Option<u16> {
+    head.lines().next()?.split(' ').nth(1)?.parse().ok()
+}
+
+/// The sum of all samples of a metric in Prometheus text, whether or not it carries the suffix of counters;
+/// absent if there is none.
+#[must_use]
+pub fn metric(text: &str, name: &str) -> Option<u64> {
+    let values = text.lines().filter_map(|line| {
+        let (series, value) = line.rsplit_once(' ')?;
+        let found = series.split('{').next()?;
+        let same = found == name || found.strip_suffix("_total") == Some(name);
+        if same { value.parse::<f64>().ok() } else { None }
+    });
+    values.map(|value| value as u64).fold(None, |sum, value| Some(sum.unwrap_or(0) + value))
+}
+
+/// The head and the body of an answer.
+fn fetch(address: &str, asked: &Asked<'_>) -> Result<(String, String), AdminError> {
+    let answer = exchange(address, asked).map_err(|error| AdminError::Unreachable {
+        address: address.to_owned(),
+        path: asked.path.to_owned(),
+        reason: error.to_string(),
+    })?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    Ok((head.to_owned(), body.to_owned()))
+}
+
+/// HTTP/1.0, so that the body ends where the connection does.
+fn exchange(address: &str, asked: &Asked<'_>) -> io::Result<String> {
+    let socket = address
+        .to_socket_addrs()?
+        .next()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))?;
+    let mut stream = TcpStream::connect_timeout(&socket, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    stream.write_all(text_of(address, asked)?.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+fn text_of(address: &str, asked: &Asked<'_>) -> io::Result<String> {
+    let Asked { method, path, body, auth_token } = asked;
+    let mut text = format!("{method} {path} HTTP/1.0\r\nHost: {address}\r\n");
+    if auth_token.contains(char::is_control) {
+        let reason = "the auth token holds a control character, which no HTTP header can";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+    }
+    if !auth_token.is_empty() {
+        text += &format!("Authorization: Bearer {auth_token}\r\n");
+    }
+    if !body.is_empty() {
+        text += &format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    }
+    Ok(format!("{text}\r\n{body}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    fn serve_once(answer: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 256];
+            let _ = stream.read(&mut request).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        address
+    }
+
+    #[test]
+    fn a_token_goes_with_the_request_if_there_is_one() {
+        let asked = Asked { method: "POST", path: "/a", body: "{}", auth_token: "secret" };
+        let about = "Content-Type: application/json\r\nContent-Length: 2\r\n";
+        for (auth_token, header) in [("", ""), ("secret", "Authorization: Bearer secret\r\n")] {
+            let text = text_of("m:1", &Asked { auth_token, ..asked }).unwrap();
+            let head = "POST /a HTTP/1.0\r\nHost: m:1\r\n";
+            assert_eq!(text, format!("{head}{header}{about}\r\n{{}}"));
+        }
+        assert!(text_of("m:1", &Asked { auth_token: "a\r\nb: c", ..asked }).is_err());
+    }
+
+    #[test]
+    fn the_admin_server_is_sought_on_the_masters_host() {
+        let rows = [
+            ("10.0.0.1:50051", "10.0.0.1:9003"),
+            ("a:1,b:2", "a:9003"),
+            ("[::1]:50051", "[::1]:9003"),
+            ("host", "host:9003"),
+        ];
+        for (master, expected) in rows {
+            assert_eq!(beside(master), expected);
+        }
+    }
+
+    #[test]
+    fn the_body_of_a_good_answer_is_returned() {
+        let address = serve_once("HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok");
+        assert_eq!(get(&address, "/health"), Ok("ok".to_owned()));
+    }
+
+    #[test]
+    fn a_bad_status_is_an_error_that_names_it() {
+        let address = serve_once("HTTP/1.1 503 Service Unavailable\r\n\r\n{}");
+        let error = get(&address, "/health").unwrap_err();
+        let status = "HTTP/1.1 503 Service Unavailable".to_owned();
+        assert_eq!(error, AdminError::Refused { address, path: "/health".to_owned(), status });
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_is_named() {
+        let address = {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.local_addr().unwrap().to_string()
+        };
+        let error = get(&address, "/metrics").unwrap_err().to_string();
+        assert!(error.starts_with(&format!("cannot reach http://{address}/metrics: ")), "{error}");
+    }
+
+    #[test]
+    fn samples_of_a_metric_are_added_up() {
+        let text = "# TYPE evicted counter\nevicted_total 41\nevicted_bytes 9\n\
+                    used{segment=\"a\"} 1\nused{segment=\"b\"} 2.0\nbroken x\n# EOF\n";
+        let rows = [("evicted", Some(41)), ("used", Some(3)), ("broken", None), ("absent", None)];
+        for (name, expected) in rows {
+            assert_eq!(metric(text, name), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Reads and writes of files straight from and into raw memory.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::RawSlice;
+
+/// Slices that one system call takes.
+const MOST_SLICES: usize = 1024;
+
+/// Writes all bytes of the slices, one behind the other, at an offset of a file.
+///
+/// # Errors
+/// Those of `pwritev`; some bytes may have been written.
+pub fn write_file_at(file: BorrowedFd<'_>, slices: &[RawSlice], offset: u64) -> io::Result<()> {
+    // SAFETY: the slices are mapped for as long as they are used (promised to `RawSlice::new`) and have the layout of `iovec`;
+    // the kernel reads them.
+    transfer(slices, offset, io::ErrorKind::WriteZero, |ptr, count, at| unsafe {
+        libc::pwritev(file.as_raw_fd(), ptr, count, at)
+    })
+}
+
+/// Fills the slices, one behind the other, with the bytes at an offset of a file.
+///
+/// # Errors
+/// Those of `preadv`, or [`io::ErrorKind::UnexpectedEof`] where the file ends; some bytes may have been read.
+pub fn read_file_at(file: BorrowedFd<'_>, slices: &[RawSlice], offset: u64) -> io::Result<()> {
+    // SAFETY: as in `write_file_at`; the kernel writes the slices, whose memory no Rust reference sees.
+    transfer(slices, offset, io::ErrorKind::UnexpectedEof, |ptr, count, at| unsafe {
+        libc::preadv(file.as_raw_fd(), ptr, count, at)
+    })
+}
+
+/// Reserves room on the disk for the first `len` bytes of a file, where its file system can.
+///
+/// # Errors
+/// Those of `fallocate`: there is no room.
+pub fn allocate_file(file: BorrowedFd<'_>, len: u64) -> io::Result<()> {
+    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, len) {
+        // It comes as the bytes do, then.
+        Err(rustix::io::Errno::OPNOTSUPP) => Ok(rustix::fs::ftruncate(file, len)?),
+        other => Ok(other?),
+    }
+}
+
+/// Calls until all slices were moved; `end` is the error of a call that moves nothing.
+fn transfer(
+    slices: &[RawSlice],
+    mut offset: u64,
+    end: io::ErrorKind,
+    call: impl Fn(*const libc::iovec, libc::c_int, libc::off_t) -> isize,
+) -> io::Result<()> {
+    let mut left: Vec<RawSlice> = slices.iter().copied().filter(|it| !it.is_empty()).collect();
+    let mut first = 0;
+    while first < left.len() {
+        let count = (left.len() - first).min(MOST_SLICES);
+        let at = libc::off_t::try_from(offset)
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the offset is too large"))?;
+        let moved = match call(left[first..].as_ptr().cast(), count as libc::c_int, at) {
+            0 => return Err(end.into()),
+            moved if moved > 0 => moved as usize,
+            _ => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => continue,
+                error => return Err(error),
+            },
+        };
+        offset += moved as u64;
+        let mut moved = moved;
+        while first < left.len() && moved >= left[first].len() {
+            moved -= left[first].len();
+            first += 1;
+        }
+        if moved > 0 {
+            left[first] = left[first].sub(moved, left[first].len() - moved);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    use super::*;
+    use crate::Buffer;
+
+    #[test]
+    fn bytes_come_back_from_where_they_were_written_however_they_are_cut() {
+        let file = memfd_create("test", MemfdFlags::CLOEXEC).expect("memory");
+        let bytes: Vec<u8> = (0..5_000_u32).map(|at| at as u8).collect();
+        let source = Buffer::from_vec(bytes.clone());
+        // More slices than one call takes, and empty ones.
+        let cut: Vec<RawSlice> = (0..1_250).map(|at| source.raw().sub(at * 4, 4)).collect();
+        let cut: Vec<RawSlice> = cut.into_iter().flat_map(|it| [RawSlice::EMPTY, it]).collect();
+        write_file_at(file.as_fd(), &cut, 100).expect("there is room");
+        let target = Buffer::from_vec(vec![0; 5_000]);
+        let halves = [target.raw().sub(0, 2_500), target.raw().sub(2_500, 2_500)];
+        read_file_at(file.as_fd(), &halves, 100).expect("it is there");
+        assert_eq!(target.into_vec(), bytes);
+        let beyond = Buffer::from_vec(vec![0; 5_001]);
+        let error = read_file_at(file.as_fd(), &[beyond.raw()], 100).expect_err("it is too long");
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

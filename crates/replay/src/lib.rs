@@ -1,0 +1,178 @@
+//! `mooncake replay`: real requests against a pool, with every byte checked. It measures the store and is no part of it.
+//!
+//! `trace` reads the requests, `target` and `cluster` start a master and nodes or find a running one, `drive` runs
+//! clients that replay one `request` at a time each, `content` makes bytes that describe themselves and `generations`
+//! knows which put a get may return, `oracle` says what other caches would have hit, and `report` is the table.
+//! Enter at [`main`].
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod cluster;
+mod content;
+mod drive;
+mod generations;
+mod latency;
+mod oracle;
+mod output;
+mod pool;
+mod process;
+mod progress;
+mod report;
+mod request;
+mod stop;
+mod store;
+mod tally;
+mod target;
+mod trace;
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Parser;
+use mooncake_client::{EnvError, OpenError};
+use mooncake_memory::MapError;
+
+use crate::args::{PoolTooSmall, ReplayArgs};
+use crate::cluster::ClusterError;
+use crate::drive::Outcome;
+use crate::generations::Generations;
+use crate::output::{complain, say};
+use crate::report::Report;
+use crate::request::Blocks;
+use crate::stop::Stop;
+use crate::target::Target;
+use crate::trace::{Trace, TraceError};
+
+/// The exit status after Ctrl-C, as shells count it.
+const INTERRUPTED: u8 = 130;
+
+/// Why a replay did not come to its end.
+#[derive(Debug, thiserror::Error)]
+enum ReplayError {
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    #[error(transparent)]
+    Pool(#[from] PoolTooSmall),
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    #[error(transparent)]
+    Environment(#[from] EnvError),
+    #[error("client {number} cannot open the store: {reason}")]
+    Open { number: u64, reason: OpenError },
+    #[error("no memory for the clients' buffers: {0}")]
+    Buffer(#[from] MapError),
+    #[error("cannot write {}: {reason}", path.display())]
+    Json { path: PathBuf, reason: io::Error },
+    #[error("cannot catch signals or find this program: {0}")]
+    System(io::Error),
+}
+
+/// Runs the program; `args` are without its name. The status is 0 if every byte was right and every call was
+/// answered as it should be, 1 if not, 2 for wrong arguments, and 130 after Ctrl-C or SIGTERM.
+#[must_use]
+pub fn main(args: &[String]) -> ExitCode {
+    let name = "mooncake replay".to_owned();
+    match ReplayArgs::try_parse_from(std::iter::once(&name).chain(args)) {
+        Ok(args) => run(&args),
+        Err(error) => {
+            let _ = error.print();
+            ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+        }
+    }
+}
+
+fn run(args: &ReplayArgs) -> ExitCode {
+    if let Some(parent) = args.as_child_of {
+        complain(format_args!("{}\n", process::become_child(parent, &args.command)));
+        return ExitCode::from(127);
+    }
+    let stop = match Stop::on_signals() {
+        Ok(stop) => stop,
+        Err(error) => return fail(&ReplayError::System(error)),
+    };
+    match replay(args, &stop) {
+        Ok(_) | Err(ReplayError::Cluster(ClusterError::Stopped)) if stop.requested() => {
+            complain(format_args!("mooncake replay: stopped by a signal\n"));
+            ExitCode::from(INTERRUPTED)
+        }
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => fail(&error),
+    }
+}
+
+fn fail(error: &ReplayError) -> ExitCode {
+    complain(format_args!("mooncake replay: {error}\n"));
+    ExitCode::FAILURE
+}
+
+/// Whether all was right.
+fn replay(args: &ReplayArgs, stop: &Stop) -> Result<bool, ReplayError> {
+    let trace = Trace::read(&args.trace, args.request_limit())?;
+    let mut target = Target::reach(args, &trace, stop)?;
+    let prefix = key_prefix();
+    let blocks = Blocks {
+        keys: trace.hash_ids.iter().map(|id| format!("{prefix}{id:016x}")).collect(),
+        bytes: args.block_bytes,
+        generations: Generations::new(trace.hash_ids.len()),
+    };
+    let stores = target.open_clients(args.clients)?;
+    let evicted_before = target.evicted_blocks();
+    let mut outcome = drive::drive(&trace, &blocks, stores, || target.check(), stop)?;
+    let failure = outcome.failure.take();
+    let evicted = target.evicted_blocks().zip(evicted_before);
+    target.clean(&prefix);
+    let evicted = evicted.map(|(after, before)| after.saturating_sub(before));
+    let report = report(args, &trace, outcome, &target, evicted);
+    say(format_args!("{report}"));
+    write_json(args, &report)?;
+    match failure {
+        Some(failure) => Err(failure.into()),
+        None => Ok(report.tally.is_clean() && !report.cut_short),
+    }
+}
+
+fn report(
+    args: &ReplayArgs,
+    trace: &Trace,
+    outcome: Outcome,
+    target: &Target,
+    evicted_blocks: Option<u64>,
+) -> Report {
+    let Outcome { tally, wall, cut_short, .. } = outcome;
+    let replayed = tally.requests as usize;
+    let lru_hits = target.pool_bytes.map(|bytes| {
+        let capacity = usize::try_from(bytes / args.block_bytes as u64).unwrap_or(usize::MAX);
+        oracle::lru_hits(trace, replayed, capacity)
+    });
+    Report {
+        wall,
+        cut_short,
+        clients: args.clients,
+        block_bytes: args.block_bytes,
+        trace_requests: trace.requests.len(),
+        distinct_blocks: trace.hash_ids.len(),
+        last_ms: trace.last_ms,
+        nodes: target.nodes,
+        pool_bytes: target.pool_bytes,
+        infinite_hits: oracle::infinite_hits(trace, replayed),
+        lru_hits,
+        evicted_blocks,
+        tally,
+    }
+}
+
+fn write_json(args: &ReplayArgs, report: &Report) -> Result<(), ReplayError> {
+    let Some(path) = &args.json else { return Ok(()) };
+    let text = format!("{:#}\n", report.to_json());
+    std::fs::write(path, text).map_err(|reason| ReplayError::Json { path: path.clone(), reason })
+}
+
+/// Begins the keys of this run alone, so that runs on one cluster never meet each other's blocks.
+fn key_prefix() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("replay/{:x}-{:x}/", std::process::id(), now.as_nanos())
+}

@@ -1,0 +1,14 @@
+//! What is said to whoever runs the replay. Whether anybody reads it does not matter.
+
+use std::fmt;
+use std::io::{self, Write};
+
+/// Writes to standard output.
+pub(crate) fn say(text: fmt::Arguments<'_>) {
+    let _ = io::stdout().write_fmt(text);
+}
+
+/// Writes to standard error.
+pub(crate) fn complain(text: fmt::Arguments<'_>) {
+    let _ = io::stderr().write_fmt(text);
+}

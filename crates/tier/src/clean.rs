@@ -1,0 +1,131 @@
+//! Making room: a file is given up, and what of it is worth it moves to the end of the log.
+
+use std::sync::PoisonError;
+
+use mooncake_memory::Buffer;
+
+use crate::contents::Found;
+use crate::disk::{Disk, Log, Room};
+use crate::errors::{Broken, PutError};
+use crate::index::State;
+use crate::layout::BLOCK;
+use crate::log_file::LogFile;
+use crate::record::Name;
+
+/// Files that a log has room for at least: one is written, and one is given up.
+pub(crate) const MIN_FILES: u64 = 4;
+/// The part of a file below which it is given up for its holes rather than its age.
+const HOLLOW: u64 = 2;
+
+impl Disk {
+    /// Gives up files until there is room for `wanted` bytes of records more. Gives the names of the records that went with them: what was
+    /// read since it was written stays, as far as there is room, and so does all of a file that is mostly holes.
+    ///
+    /// # Errors
+    /// The disk failed.
+    pub fn make_room(&self, wanted: u64) -> Result<Vec<Name>, Broken> {
+        let _cleaning = self.cleaning.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = wanted.div_ceil(self.longest_record());
+        let kept_free = files.saturating_add(1).saturating_mul(self.config.file_bytes);
+        let goal = self.config.capacity.saturating_sub(kept_free);
+        let mut evicted = Vec::new();
+        loop {
+            let victim = {
+                let log = self.lock();
+                log.check()?;
+                if log.used_bytes() <= goal { None } else { pick(&log) }
+            };
+            let Some((number, is_hollow)) = victim else { return Ok(evicted) };
+            evicted.extend(self.give_up(number, is_hollow)?);
+        }
+    }
+
+    /// Gives up a sealed file. Gives the names of what was evicted with it.
+    fn give_up(&self, number: u64, is_hollow: bool) -> Result<Vec<Name>, Broken> {
+        let file = {
+            let log = self.lock();
+            std::sync::Arc::clone(&log.files[&number].file)
+        };
+        let records = file.records().map_err(|error| self.fail(&error))?;
+        let (moving, leaving) = self.sort_out(number, &records, is_hollow);
+        let mut moved = Vec::new();
+        let mut evicted = leaving.clone();
+        for name in moving {
+            match self.move_record(name, &file)? {
+                Some(place) => moved.push((name, place)),
+                None => evicted.push(name),
+            }
+        }
+        // From here on the copies are all that there is: what waits to drop one of them drops that.
+        file.retire().map_err(|error| self.fail(&error))?;
+        let mut log = self.lock();
+        for (name, (file, block)) in moved {
+            let entry = log.index.get_mut(&name).expect("what moves stays in the index");
+            (entry.file, entry.block) = (file, block);
+            (entry.state, entry.was_read) = (State::Ready, false);
+        }
+        for name in &evicted {
+            log.index.remove(name);
+        }
+        log.files.remove(&number);
+        drop(log);
+        self.changed.notify_all();
+        self.directory.remove(number).map_err(|error| self.fail(&error))?;
+        Ok(evicted)
+    }
+
+    /// The records of a file that are to move, and those that leave; marked as such.
+    fn sort_out(&self, number: u64, records: &[Found], is_hollow: bool) -> (Vec<Name>, Vec<Name>) {
+        let mut log = self.lock();
+        // Room is to be gained: of a file that is full at most half moves.
+        let mut left = self.config.file_bytes / HOLLOW;
+        let (mut moving, mut leaving) = (Vec::new(), Vec::new());
+        for Found { block, record } in records {
+            let name = record.name;
+            let Some(entry) = log.index.get_mut(&name) else { continue };
+            // What was dropped may have been put again, in another place.
+            let is_here = (entry.file, u64::from(entry.block)) == (number, *block);
+            if !is_here || entry.state != State::Ready {
+                continue;
+            }
+            let stays = (is_hollow || entry.was_read) && entry.bytes() <= left;
+            if stays {
+                left -= entry.bytes();
+                moving.push(name);
+            } else {
+                leaving.push(name);
+            }
+            entry.state = if stays { State::Moving } else { State::Leaving };
+        }
+        (moving, leaving)
+    }
+
+    /// Copies a record to the end of the log. Nothing if it is damaged, or finds no room.
+    fn move_record(&self, name: Name, from: &LogFile) -> Result<Option<(u64, u32)>, Broken> {
+        let entry = self.lock().index[&name];
+        let Some(buffer) = Buffer::try_zeroed(entry.len as usize) else { return Ok(None) };
+        let at = (u64::from(entry.block), entry.header_len as usize);
+        let Ok(Some(record)) = from.read(at, &[buffer.raw()]) else { return Ok(None) };
+        if record.name != name || buffer.raw().chunk_crcs() != *record.checksums {
+            return Ok(None);
+        }
+        let mut place = None;
+        let note = |_: &mut Log, room: &Room| {
+            place = Some((room.file.head.number, room.block as u32));
+        };
+        match self.append(&record, &[buffer.raw()], self.config.capacity, note) {
+            Err(PutError::Broken(broken)) => Err(broken),
+            _ => Ok(place),
+        }
+    }
+}
+
+/// The file that goes: one that is mostly holes, or the oldest. Whether it is the first of these.
+fn pick(log: &Log) -> Option<(u64, bool)> {
+    let is_idle = |number: &u64| log.open != Some(*number);
+    let idle = || log.files.iter().filter(|(number, file)| is_idle(number) && file.is_sealed);
+    let hollow = idle().filter(|(_, file)| file.live_bytes < file.next_block * BLOCK / HOLLOW);
+    let hollowest = hollow.min_by_key(|(_, file)| file.live_bytes);
+    let picked = hollowest.map(|(&number, _)| (number, true));
+    picked.or_else(|| idle().next().map(|(&number, _)| (number, false)))
+}

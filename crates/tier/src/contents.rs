@@ -1,0 +1,36 @@
+//! The table of contents of a file: the header of every record, so that a start need not look for them.
+
+use crate::record::Record;
+
+/// A record, and the block that it begins at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) block: u64,
+    pub(crate) record: Record,
+}
+
+/// The table, as it is written.
+#[derive(Debug, Default)]
+pub(crate) struct Contents(Vec<u8>);
+
+impl Contents {
+    pub(crate) fn push(&mut self, block: u64, record: &Record, nonce: u64) {
+        self.0.extend((block as u32).to_le_bytes());
+        self.0.extend(record.encode(nonce));
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The records that a table names; those before the first that makes no sense.
+    pub(crate) fn decode(mut table: &[u8], nonce: u64) -> Vec<Found> {
+        let mut found = Vec::new();
+        while let Some((block, rest)) = table.split_first_chunk::<4>() {
+            let Some(record) = Record::decode(rest, nonce) else { break };
+            table = &rest[record.header_len()..];
+            found.push(Found { block: u64::from(u32::from_le_bytes(*block)), record });
+        }
+        found
+    }
+}

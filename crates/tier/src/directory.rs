@@ -1,0 +1,69 @@
+//! Where the files of a log are: a folder, or what a test puts in its place.
+
+use std::io;
+use std::sync::Arc;
+
+use mooncake_memory::RawSlice;
+
+/// The files of one log, by number.
+pub trait Directory: Send + Sync {
+    /// Makes a file with room for this many bytes. That it is there lasts, once this returns.
+    ///
+    /// # Errors
+    /// Those of the system; nothing is there then, or a file that holds nothing.
+    fn create(&self, number: u64, len: u64) -> io::Result<Arc<dyn BlockFile>>;
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn open(&self, number: u64) -> io::Result<Arc<dyn BlockFile>>;
+
+    /// The numbers of all files, in any order.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn list(&self) -> io::Result<Vec<u64>>;
+
+    /// Removes a file. It may be there again after a power cut.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn remove(&self, number: u64) -> io::Result<()>;
+}
+
+/// A file that is read and written in places.
+pub trait BlockFile: Send + Sync {
+    /// Writes slices one behind the other from an offset on. It lasts only after a [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// Those of the system; any part may have been written.
+    fn write(&self, slices: &[RawSlice], at: u64) -> io::Result<()>;
+
+    /// Fills slices one behind the other from an offset on.
+    ///
+    /// # Errors
+    /// Those of the system, or that the file is too short.
+    fn read(&self, slices: &[RawSlice], at: u64) -> io::Result<()>;
+
+    /// Has all lasting that was written before this call.
+    ///
+    /// # Errors
+    /// Those of the system: nobody knows what lasts then.
+    fn sync(&self) -> io::Result<()>;
+}
+
+impl dyn BlockFile {
+    /// Writes private bytes.
+    pub(crate) fn write_bytes(&self, bytes: Vec<u8>, at: u64) -> io::Result<()> {
+        let buffer = mooncake_memory::Buffer::from_vec(bytes);
+        self.write(&[buffer.raw()], at)
+    }
+
+    /// Reads private bytes.
+    pub(crate) fn read_bytes(&self, len: usize, at: u64) -> io::Result<Vec<u8>> {
+        let buffer = mooncake_memory::Buffer::try_zeroed(len).ok_or(io::ErrorKind::OutOfMemory)?;
+        self.read(&[buffer.raw()], at)?;
+        Ok(buffer.into_vec())
+    }
+}

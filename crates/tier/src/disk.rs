@@ -1,0 +1,380 @@
+//! The log as a whole: records are put, read and dropped by name.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use mooncake_memory::{Buffer, RawSlice, SliceList};
+use mooncake_types::limits::CHUNK_BYTES;
+
+use crate::contents::Contents;
+use crate::directory::Directory;
+use crate::errors::{Broken, PutError, ReadError};
+use crate::index::{Entry, Index, State};
+use crate::layout::{BLOCK, Head, MAX_FILE_BYTES, blocks_of, first_block};
+use crate::log_file::LogFile;
+use crate::record::{Name, Record, data_offset};
+
+/// How large a log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskConfig {
+    /// Bytes that all files together take at most, but for their tables of contents. One file of it is for records that move.
+    pub capacity: u64,
+    /// Length of each file, in bytes: a multiple of 4,096, at most 1 GiB. No record is longer.
+    pub file_bytes: u64,
+    /// A number that nobody can guess, from which the random numbers of files come.
+    pub seed: u64,
+}
+
+/// What a log holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Records that can be read.
+    pub records: usize,
+    /// Bytes that they take, with their headers.
+    pub live_bytes: u64,
+    /// Bytes of the files.
+    pub used_bytes: u64,
+}
+
+/// A log of records. Every call may be made from any thread; those that write return when the disk has it.
+pub struct Disk {
+    pub(crate) config: DiskConfig,
+    pub(crate) directory: Box<dyn Directory>,
+    pub(crate) log: Mutex<Log>,
+    /// An entry is ready, or a file is open.
+    pub(crate) changed: Condvar,
+    /// Held by who makes room.
+    pub(crate) cleaning: Mutex<()>,
+}
+
+#[derive(Default)]
+pub(crate) struct Log {
+    pub(crate) index: Index,
+    pub(crate) files: BTreeMap<u64, FileState>,
+    /// The file that takes records.
+    pub(crate) open: Option<u64>,
+    pub(crate) next_number: u64,
+    pub(crate) is_opening: bool,
+    pub(crate) broken: Option<Broken>,
+}
+
+pub(crate) struct FileState {
+    pub(crate) file: Arc<LogFile>,
+    /// Where the next record begins, or where the last one ends.
+    pub(crate) next_block: u64,
+    /// Records that are being written.
+    pub(crate) writers: usize,
+    pub(crate) live_bytes: u64,
+    /// Of a file that is not sealed.
+    pub(crate) contents: Contents,
+    pub(crate) is_sealed: bool,
+}
+
+/// Room for a record in a file.
+pub(crate) struct Room {
+    pub(crate) file: Arc<LogFile>,
+    pub(crate) block: u64,
+}
+
+impl Log {
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.files.values().map(|file| file.file.head.file_bytes).sum()
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Broken> {
+        self.broken.clone().map_or(Ok(()), Err)
+    }
+}
+
+impl Disk {
+    /// What there is.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let log = self.lock();
+        let live_bytes = log.files.values().map(|file| file.live_bytes).sum();
+        let records = log.index.values().filter(|entry| entry.is_readable()).count();
+        Usage { records, live_bytes, used_bytes: log.used_bytes() }
+    }
+
+    /// Whether a record can be read.
+    #[must_use]
+    pub fn contains(&self, name: Name) -> bool {
+        self.lock().index.get(&name).is_some_and(Entry::is_readable)
+    }
+
+    /// The longest record that there can be, with its header, in bytes.
+    #[must_use]
+    pub fn longest_record(&self) -> u64 {
+        self.config.file_bytes - first_block(self.config.file_bytes) * BLOCK
+    }
+
+    /// Writes a record, whose bytes lie in `data`. It lasts once this returns. One that is there already is not written again.
+    ///
+    /// # Errors
+    /// See [`PutError`]. A record that is not acknowledged may be there when the folder is opened again.
+    pub fn put(&self, record: &Record, data: &SliceList) -> Result<(), PutError> {
+        if !record.is_sound() || record.len != data.total_len() {
+            return Err(PutError::Malformed);
+        }
+        let (len, most) = (record.blocks() * BLOCK, self.longest_record());
+        if len > most {
+            return Err(PutError::TooLong { len, most });
+        }
+        let mut log = self.lock();
+        loop {
+            log.check()?;
+            match log.index.get(&record.name) {
+                None => break,
+                Some(entry) if entry.is_readable() => return Ok(()),
+                Some(_) => log = self.wait(log),
+            }
+        }
+        let entry = Entry {
+            file: 0,
+            block: 0,
+            header_len: record.header_len() as u32,
+            len: record.len,
+            state: State::Writing,
+            was_read: false,
+        };
+        log.index.insert(record.name, entry);
+        drop(log);
+        let most = self.config.capacity - self.config.file_bytes;
+        let written = self.append(record, data.slices(), most, |log, room| {
+            let (file, block) = (room.file.head.number, room.block as u32);
+            log.index.insert(record.name, Entry { file, block, state: State::Ready, ..entry });
+        });
+        if written.is_err() {
+            self.lock().index.remove(&record.name);
+        }
+        self.changed.notify_all();
+        written
+    }
+
+    /// Drops records. Those that were there are gone for good once this returns. Gives how many were.
+    ///
+    /// # Errors
+    /// The disk failed: they may come back.
+    pub fn drop_records(&self, names: &[Name]) -> Result<usize, Broken> {
+        let mut erased: BTreeMap<u64, (Arc<LogFile>, Vec<u64>)> = BTreeMap::new();
+        let mut count = 0;
+        let mut log = self.lock();
+        for name in names {
+            let entry = loop {
+                log.check()?;
+                match log.index.get(name) {
+                    Some(entry) if entry.state != State::Ready => log = self.wait(log),
+                    found => break found.copied(),
+                }
+            };
+            let Some(entry) = entry else { continue };
+            log.index.remove(name);
+            let file = log.files.get_mut(&entry.file).expect("the file of a record is there");
+            file.live_bytes -= entry.bytes();
+            let blocks =
+                erased.entry(entry.file).or_insert_with(|| (Arc::clone(&file.file), vec![]));
+            blocks.1.push(u64::from(entry.block));
+            count += 1;
+        }
+        drop(log);
+        for (file, blocks) in erased.values() {
+            file.erase(blocks).map_err(|error| self.fail(&error))?;
+        }
+        Ok(count)
+    }
+
+    /// Reads bytes of a record, from `from` on, as many as `dst` has room for.
+    ///
+    /// # Errors
+    /// See [`ReadError`]. `dst` may hold anything then.
+    pub fn read(&self, name: Name, from: u64, dst: RawSlice) -> Result<(), ReadError> {
+        let (entry, file) = self.find(name).ok_or(ReadError::NotThere)?;
+        let end = from.checked_add(dst.len() as u64).filter(|&end| end <= entry.len);
+        let end = end.ok_or(ReadError::OutOfBounds)?;
+        if dst.is_empty() {
+            return Ok(());
+        }
+        let at = (u64::from(entry.block), entry.header_len as usize);
+        let is_whole = (from, end) == (0, entry.len);
+        let head: &[RawSlice] = if is_whole { &[dst] } else { &[] };
+        let record = file.read(at, head)?.filter(|record| record.name == name);
+        let record = record.ok_or(ReadError::Damaged)?;
+        if is_whole {
+            return ensure(dst.chunk_crcs() == *record.checksums);
+        }
+        let data = at.0 * BLOCK + data_offset(at.1);
+        read_chunks(&file, data, &record, (from, dst))
+    }
+
+    /// The record of an entry, and the file that holds it.
+    pub(crate) fn find(&self, name: Name) -> Option<(Entry, Arc<LogFile>)> {
+        let mut log = self.lock();
+        let entry = log.index.get_mut(&name).filter(|entry| entry.is_readable())?;
+        entry.was_read = true;
+        let entry = *entry;
+        let file = log.files.get(&entry.file).expect("the file of a record is there");
+        Some((entry, Arc::clone(&file.file)))
+    }
+
+    /// Writes a record at the end of the log, where it lasts once `done` is called. The files may take `most` bytes. As long as
+    /// `done` has not returned, the file stays.
+    pub(crate) fn append(
+        &self,
+        record: &Record,
+        data: &[RawSlice],
+        most: u64,
+        done: impl FnOnce(&mut Log, &Room),
+    ) -> Result<(), PutError> {
+        let room = self.make_space(record.blocks(), most)?;
+        let written =
+            room.file.write(room.block, record, data).and_then(|()| room.file.make_durable());
+        let mut log = self.lock();
+        let number = room.file.head.number;
+        let file = log.files.get_mut(&number).expect("a file with writers stays");
+        file.writers -= 1;
+        if written.is_ok() {
+            file.live_bytes += record.blocks() * BLOCK;
+            file.contents.push(room.block, record, room.file.head.nonce);
+            done(&mut log, &room);
+        }
+        drop(log);
+        written.map_err(|error| self.fail(&error))?;
+        Ok(self.seal_if_full(number)?)
+    }
+
+    /// Room for so many blocks in the file that is open, or in a new one.
+    fn make_space(&self, blocks: u64, most: u64) -> Result<Room, PutError> {
+        let mut log = self.lock();
+        loop {
+            log.check()?;
+            if log.is_opening {
+                log = self.wait(log);
+                continue;
+            }
+            let end = self.config.file_bytes / BLOCK;
+            let open = log.open;
+            let file = open.and_then(|number| log.files.get_mut(&number));
+            if let Some(file) = file.filter(|file| file.next_block + blocks <= end) {
+                let block = file.next_block;
+                file.next_block += blocks;
+                file.writers += 1;
+                return Ok(Room { file: Arc::clone(&file.file), block });
+            }
+            if log.used_bytes() + self.config.file_bytes > most {
+                return Err(PutError::Full);
+            }
+            let full = log.open.take();
+            log.is_opening = true;
+            drop(log);
+            if let Some(full) = full {
+                self.seal_if_full(full)?;
+            }
+            log = self.open_file()?;
+        }
+    }
+
+    /// Begins a new file.
+    fn open_file(&self) -> Result<MutexGuard<'_, Log>, Broken> {
+        let number = {
+            let mut log = self.lock();
+            log.next_number += 1;
+            log.next_number
+        };
+        let file_bytes = self.config.file_bytes;
+        let nonce = nonce(self.config.seed, number);
+        let created = LogFile::create(&*self.directory, Head { number, file_bytes, nonce });
+        let created = created.map_err(|error| self.fail(&error));
+        let mut log = self.lock();
+        log.is_opening = false;
+        self.changed.notify_all();
+        let file = FileState {
+            file: Arc::new(created?),
+            next_block: first_block(file_bytes),
+            writers: 0,
+            live_bytes: 0,
+            contents: Contents::default(),
+            is_sealed: false,
+        };
+        log.files.insert(number, file);
+        log.open = Some(number);
+        Ok(log)
+    }
+
+    /// Seals a file that takes no more records, once its last writer is done.
+    fn seal_if_full(&self, number: u64) -> Result<(), Broken> {
+        let mut log = self.lock();
+        if log.open == Some(number) {
+            return Ok(());
+        }
+        let Some(file) = log.files.get_mut(&number) else { return Ok(()) };
+        if file.writers > 0 || file.is_sealed {
+            return Ok(());
+        }
+        file.is_sealed = true;
+        let (log_file, contents) = (Arc::clone(&file.file), std::mem::take(&mut file.contents));
+        drop(log);
+        log_file.seal(&contents).map_err(|error| self.fail(&error))
+    }
+
+    /// Nothing more is written.
+    pub(crate) fn fail(&self, error: &io::Error) -> Broken {
+        let broken = Broken(error.to_string().into());
+        self.lock().broken.get_or_insert(broken.clone());
+        self.changed.notify_all();
+        broken
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn wait<'a>(&self, log: MutexGuard<'a, Log>) -> MutexGuard<'a, Log> {
+        self.changed.wait(log).unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    /// Bytes that the record takes in its file.
+    pub(crate) fn bytes(&self) -> u64 {
+        data_offset(self.header_len as usize) + blocks_of(self.len) * BLOCK
+    }
+}
+
+/// Reads a part of a record by way of whole chunks, whose checksums are known.
+fn read_chunks(
+    file: &LogFile,
+    data: u64,
+    record: &Record,
+    (from, dst): (u64, RawSlice),
+) -> Result<(), ReadError> {
+    let end = from + dst.len() as u64;
+    let (first, last) = (from / CHUNK_BYTES, end.div_ceil(CHUNK_BYTES));
+    for chunk in first..last {
+        let begin = chunk * CHUNK_BYTES;
+        let len = CHUNK_BYTES.min(record.len - begin);
+        let buffer =
+            Buffer::try_zeroed(len as usize).ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
+        file.read_data(data + begin, buffer.raw())?;
+        ensure(buffer.raw().crc32c() == record.checksums[chunk as usize])?;
+        let (low, high) = (from.max(begin), end.min(begin + len));
+        let part = buffer.raw().sub((low - begin) as usize, (high - low) as usize);
+        part.copy_to(dst.sub((low - from) as usize, (high - low) as usize));
+    }
+    Ok(())
+}
+
+fn ensure(is_whole: bool) -> Result<(), ReadError> {
+    if is_whole { Ok(()) } else { Err(ReadError::Damaged) }
+}
+
+/// The random number of a file.
+fn nonce(seed: u64, number: u64) -> u64 {
+    let mut mixed = seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for _ in 0..3 {
+        mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    }
+    mixed
+}
+
+const _: () = assert!(MAX_FILE_BYTES / BLOCK <= u32::MAX as u64);

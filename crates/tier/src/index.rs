@@ -1,0 +1,42 @@
+//! Where each record lies.
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use crate::record::Name;
+
+pub(crate) type Index = HashMap<Name, Entry, RandomState>;
+
+/// What is known of a record in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    /// Number of its file.
+    pub(crate) file: u64,
+    pub(crate) block: u32,
+    /// Length of its header, in bytes, without padding.
+    pub(crate) header_len: u32,
+    /// Length of its data, in bytes.
+    pub(crate) len: u64,
+    pub(crate) state: State,
+    /// It was read since it was written or moved.
+    pub(crate) was_read: bool,
+}
+
+/// Who wants to drop a record waits until it is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It is being written for the first time, and is not there yet.
+    Writing,
+    /// It is there.
+    Ready,
+    /// It is there, and is being written to another file.
+    Moving,
+    /// It is evicted, and its file may still come back.
+    Leaving,
+}
+
+impl Entry {
+    pub(crate) fn is_readable(&self) -> bool {
+        matches!(self.state, State::Ready | State::Moving)
+    }
+}

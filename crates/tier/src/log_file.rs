@@ -1,0 +1,186 @@
+//! One file of the log.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mooncake_memory::{Buffer, RawSlice};
+
+use crate::commit::Commit;
+use crate::contents::{Contents, Found};
+use crate::directory::{BlockFile, Directory};
+use crate::erased::Erased;
+use crate::layout::{
+    BLOCK, ERASED_AT, Head, SEAL_AT, Seal, blocks_of, checksum, erased_blocks, first_block,
+};
+use crate::record::{Record, data_offset};
+
+/// Blocks that are read at once by who looks for records.
+const WINDOW_BLOCKS: u64 = 16;
+
+pub(crate) struct LogFile {
+    pub(crate) head: Head,
+    file: Arc<dyn BlockFile>,
+    erased: Mutex<Erased>,
+    commit: Commit,
+}
+
+impl LogFile {
+    /// A new file without records. Its head lasts from the first sync on, as the first record does.
+    pub(crate) fn create(directory: &dyn Directory, head: Head) -> io::Result<LogFile> {
+        let file = directory.create(head.number, head.file_bytes)?;
+        let erased = Erased::none(head.file_bytes, head.nonce);
+        let mut blocks = head.encode();
+        blocks.resize(ERASED_AT as usize, 0);
+        blocks.extend(erased.encode());
+        file.write_bytes(blocks, 0)?;
+        Ok(LogFile { head, file, erased: Mutex::new(erased), commit: Commit::default() })
+    }
+
+    /// A file that is there; nothing if it was retired, or never came into use. What it says lasts once this returns: a process
+    /// that died may have changed it without a sync.
+    pub(crate) fn open(directory: &dyn Directory, number: u64) -> io::Result<Option<LogFile>> {
+        let file = directory.open(number)?;
+        let first = match file.read_bytes(BLOCK as usize, 0) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Vec::new(),
+            first => first?,
+        };
+        file.sync()?;
+        let Some(head) = Head::decode(&first).filter(|head| head.number == number) else {
+            return Ok(None);
+        };
+        let len = erased_blocks(head.file_bytes) * BLOCK;
+        let erased = Erased::decode(&file.read_bytes(len as usize, ERASED_AT)?, head.nonce);
+        Ok(Some(LogFile { head, file, erased: Mutex::new(erased), commit: Commit::default() }))
+    }
+
+    /// Writes a record at a block, with zeros up to the end of its last one.
+    pub(crate) fn write(&self, block: u64, record: &Record, data: &[RawSlice]) -> io::Result<()> {
+        let mut header = record.encode(self.head.nonce);
+        header.resize(data_offset(header.len()) as usize, 0);
+        let header = Buffer::from_vec(header);
+        let padding = Buffer::zeroed((blocks_of(record.len) * BLOCK - record.len) as usize);
+        let mut slices = Vec::with_capacity(data.len() + 2);
+        slices.push(header.raw());
+        slices.extend(data);
+        slices.push(padding.raw());
+        self.file.write(&slices, block * BLOCK)
+    }
+
+    /// Reads the header of a record, and bytes of it from its first one on.
+    pub(crate) fn read(
+        &self,
+        (block, header_len): (u64, usize),
+        data: &[RawSlice],
+    ) -> io::Result<Option<Record>> {
+        let header = Buffer::zeroed(data_offset(header_len) as usize);
+        let mut slices = vec![header.raw()];
+        slices.extend(data);
+        self.file.read(&slices, block * BLOCK)?;
+        Ok(Record::decode(header.as_slice(), self.head.nonce))
+    }
+
+    /// Reads bytes of a record's data.
+    pub(crate) fn read_data(&self, at: u64, dst: RawSlice) -> io::Result<()> {
+        self.file.read(&[dst], at)
+    }
+
+    /// Returns once all lasts that was written before.
+    pub(crate) fn make_durable(&self) -> io::Result<()> {
+        self.commit.wait(|| self.file.sync())
+    }
+
+    /// Drops the records that begin at these blocks. They are gone for good once this returns.
+    pub(crate) fn erase(&self, records: &[u64]) -> io::Result<()> {
+        let mut erased = self.erased.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut blocks: Vec<usize> = records.iter().map(|&block| erased.insert(block)).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        // Under the lock: an older state of the bits never overwrites a newer one.
+        for at in blocks {
+            self.file.write_bytes(erased.block(at), ERASED_AT + at as u64 * BLOCK)?;
+        }
+        drop(erased);
+        self.make_durable()
+    }
+
+    pub(crate) fn is_erased(&self, block: u64) -> bool {
+        self.erased.lock().unwrap_or_else(PoisonError::into_inner).contains(block)
+    }
+
+    /// Writes the table of contents of a file that takes no more records.
+    pub(crate) fn seal(&self, contents: &Contents) -> io::Result<()> {
+        let table = contents.bytes();
+        let seal =
+            Seal { len: table.len() as u64, sum: u64::from(checksum(self.head.nonce, table)) };
+        self.file.write_bytes(table.to_vec(), self.head.file_bytes)?;
+        // The seal is never there before what it is about.
+        self.make_durable()?;
+        self.file.write_bytes(seal.encode(self.head.nonce), SEAL_AT)?;
+        self.make_durable()
+    }
+
+    /// What the table of contents names, if the file has one that is whole.
+    pub(crate) fn sealed_contents(&self) -> io::Result<Option<Vec<Found>>> {
+        let block = self.file.read_bytes(BLOCK as usize, SEAL_AT)?;
+        let Some(seal) = Seal::decode(&block, self.head.nonce) else { return Ok(None) };
+        let table = match self.file.read_bytes(seal.len as usize, self.head.file_bytes) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            table => table?,
+        };
+        let is_whole = u64::from(checksum(self.head.nonce, &table)) == seal.sum;
+        Ok(is_whole.then(|| Contents::decode(&table, self.head.nonce)))
+    }
+
+    /// All records that were written here, dropped ones as well.
+    pub(crate) fn records(&self) -> io::Result<Vec<Found>> {
+        self.sealed_contents()?.map_or_else(|| self.scan(), Ok)
+    }
+
+    /// Looks for records from the first block to the last. What lies between them was being written when its writer died.
+    pub(crate) fn scan(&self) -> io::Result<Vec<Found>> {
+        let (mut found, mut block) = (Vec::new(), first_block(self.head.file_bytes));
+        let end = self.head.file_bytes / BLOCK;
+        let (mut window, mut window_at) = (Vec::new(), block);
+        while block < end {
+            let known = window_at + window.len() as u64 / BLOCK;
+            if block >= known {
+                let blocks = (end - block).min(WINDOW_BLOCKS);
+                window = self.file.read_bytes((blocks * BLOCK) as usize, block * BLOCK)?;
+                window_at = block;
+            }
+            let from = ((block - window_at) * BLOCK) as usize;
+            block += match self.record_at(block, end, &window[from..])? {
+                Some(record) => {
+                    let blocks = record.blocks();
+                    found.push(Found { block, record });
+                    blocks
+                }
+                None => 1,
+            };
+        }
+        Ok(found)
+    }
+
+    /// The record that begins at a block, if one does that ends before another; of it these bytes were read.
+    fn record_at(&self, block: u64, end: u64, bytes: &[u8]) -> io::Result<Option<Record>> {
+        let Some(len) = Record::announced_len(bytes) else { return Ok(None) };
+        let blocks = blocks_of(len as u64);
+        if block + blocks > end {
+            return Ok(None);
+        }
+        let record = match bytes.len() < len {
+            false => Record::decode(bytes, self.head.nonce),
+            true => {
+                let all = self.file.read_bytes((blocks * BLOCK) as usize, block * BLOCK)?;
+                Record::decode(&all, self.head.nonce)
+            }
+        };
+        Ok(record.filter(|record| block + record.blocks() <= end))
+    }
+
+    /// Gives the file up: whatever becomes of it, nothing in it is a record any more.
+    pub(crate) fn retire(&self) -> io::Result<()> {
+        self.file.write_bytes(vec![0; BLOCK as usize], 0)?;
+        self.make_durable()
+    }
+}

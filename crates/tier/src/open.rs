@@ -1,0 +1,131 @@
+//! Opening a log: finding all records that last.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
+
+use crate::clean::MIN_FILES;
+use crate::contents::{Contents, Found};
+use crate::directory::Directory;
+use crate::disk::{Disk, DiskConfig, FileState, Log};
+use crate::errors::OpenError;
+use crate::index::{Entry, State};
+use crate::layout::{BLOCK, MAX_FILE_BYTES, first_block};
+use crate::log_file::LogFile;
+use crate::record::{Name, Record};
+
+impl Disk {
+    /// Opens a log, or begins one. Each record that lasts is `told`.
+    ///
+    /// # Errors
+    /// The sizes cannot be, or the files cannot be read or written.
+    pub fn open(
+        directory: Box<dyn Directory>,
+        config: DiskConfig,
+        mut told: impl FnMut(Record),
+    ) -> Result<Disk, OpenError> {
+        check(&config)?;
+        let mut log = Log::default();
+        let mut duplicates: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        let mut numbers = directory.list()?;
+        numbers.sort_unstable();
+        log.next_number = numbers.last().copied().unwrap_or(0);
+        for number in numbers {
+            let Some(file) = LogFile::open(&*directory, number)? else {
+                directory.remove(number)?;
+                continue;
+            };
+            let records = find_records(&file)?;
+            let is_live = |found: &Found| !file.is_erased(found.block);
+            let mut live_bytes = 0;
+            let end = records.iter().map(|found| found.block + found.record.blocks()).max();
+            for Found { block, record } in records.into_iter().filter(is_live) {
+                // It was moved when the power failed, and both copies are whole.
+                if log.index.contains_key(&record.name) {
+                    duplicates.entry(number).or_default().push(block);
+                    continue;
+                }
+                live_bytes += record.blocks() * BLOCK;
+                log.index.insert(record.name, entry_of(number, block, &record));
+                told(record);
+            }
+            let state = FileState {
+                next_block: end.unwrap_or(first_block(file.head.file_bytes)),
+                file: Arc::new(file),
+                writers: 0,
+                live_bytes,
+                contents: Contents::default(),
+                is_sealed: true,
+            };
+            log.files.insert(number, state);
+        }
+        for (number, blocks) in duplicates {
+            // Before anybody can drop the record: a drop is about one copy.
+            log.files[&number].file.erase(&blocks)?;
+        }
+        let (log, changed, cleaning) = (Mutex::new(log), Condvar::new(), Mutex::new(()));
+        Ok(Disk { config, directory, log, changed, cleaning })
+    }
+
+    /// The names of all records that can be read, in no order.
+    #[must_use]
+    pub fn names(&self) -> Vec<Name> {
+        let log = self.lock();
+        log.index.iter().filter(|(_, entry)| entry.is_readable()).map(|(&name, _)| name).collect()
+    }
+}
+
+fn check(config: &DiskConfig) -> Result<(), OpenError> {
+    let DiskConfig { capacity, file_bytes, .. } = *config;
+    let least = (first_block(file_bytes) + 2) * BLOCK;
+    let reason = if !file_bytes.is_multiple_of(BLOCK) || file_bytes > MAX_FILE_BYTES {
+        format!("a file of {file_bytes} bytes is no multiple of {BLOCK} up to {MAX_FILE_BYTES}")
+    } else if file_bytes < least {
+        format!("a file of {file_bytes} bytes holds no record; {least} would hold one")
+    } else if capacity / file_bytes < MIN_FILES {
+        format!("{capacity} bytes are less than {MIN_FILES} files of {file_bytes}")
+    } else {
+        return Ok(());
+    };
+    Err(OpenError::Config(reason))
+}
+
+/// The records of a file. Of one that was not sealed each is read, and the file is sealed then.
+fn find_records(file: &LogFile) -> io::Result<Vec<Found>> {
+    let end = file.head.file_bytes / BLOCK;
+    if let Some(sealed) = file.sealed_contents()? {
+        let is_inside = |found: &Found| found.block + found.record.blocks() <= end;
+        return Ok(sealed.into_iter().filter(is_inside).collect());
+    }
+    let mut whole = Vec::new();
+    for found in file.scan()? {
+        if is_whole(file, &found)? {
+            whole.push(found);
+        }
+    }
+    let mut contents = Contents::default();
+    whole.iter().for_each(|found| contents.push(found.block, &found.record, file.head.nonce));
+    file.seal(&contents)?;
+    Ok(whole)
+}
+
+/// Whether all bytes of a record are those that were put.
+fn is_whole(file: &LogFile, found: &Found) -> io::Result<bool> {
+    let Some(buffer) = mooncake_memory::Buffer::try_zeroed(found.record.len as usize) else {
+        return Err(io::ErrorKind::OutOfMemory.into());
+    };
+    let header_len = found.record.header_len();
+    file.read((found.block, header_len), &[buffer.raw()])?;
+    Ok(buffer.raw().chunk_crcs() == *found.record.checksums)
+}
+
+fn entry_of(file: u64, block: u64, record: &Record) -> Entry {
+    Entry {
+        file,
+        block: block as u32,
+        header_len: record.header_len() as u32,
+        len: record.len,
+        state: State::Ready,
+        was_read: false,
+    }
+}

@@ -1,0 +1,158 @@
+//! A record: a header that describes itself, and the bytes of a range.
+
+use mooncake_types::limits::{CHUNK_BYTES, MAX_ATTRIBUTES_BYTES, MAX_KEY_BYTES};
+use mooncake_types::{Epoch, Version};
+
+use crate::layout::{BLOCK, blocks_of, checksum};
+
+const MAGIC: u32 = 0x4d4b_5243;
+const FIXED_BYTES: usize = 72;
+
+/// What a record is called: the version of its object, and where in it its bytes lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name {
+    /// The version of the object; no two objects have the same.
+    pub version: Version,
+    /// Where the record's bytes begin in the object, in bytes; zero unless the object is striped.
+    pub object_offset: u64,
+}
+
+/// What is kept of a range beside its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// What it is called.
+    pub name: Name,
+    /// What the range was written under.
+    pub grant: Version,
+    /// The object's key.
+    pub key: Box<str>,
+    /// What the master gave with the grant.
+    pub attributes: Box<[u8]>,
+    /// Length of the whole object, in bytes.
+    pub object_len: u64,
+    /// Length of the range, in bytes.
+    pub len: u64,
+    /// CRC32C of each chunk of [`CHUNK_BYTES`], the last one possibly shorter.
+    pub checksums: Box<[u32]>,
+}
+
+impl Record {
+    /// Whether it can be written: its parts are as long as they may be, and fit each other.
+    pub(crate) fn is_sound(&self) -> bool {
+        (1..=MAX_KEY_BYTES).contains(&self.key.len())
+            && self.attributes.len() <= MAX_ATTRIBUTES_BYTES
+            && self.len > 0
+            && self.name.object_offset.checked_add(self.len).is_some_and(|it| it <= self.object_len)
+            && self.checksums.len() as u64 == self.len.div_ceil(CHUNK_BYTES)
+    }
+
+    /// Length of the header, in bytes, without padding.
+    pub(crate) fn header_len(&self) -> usize {
+        FIXED_BYTES + self.key.len() + self.attributes.len() + 4 * self.checksums.len()
+    }
+
+    /// Blocks that the record takes.
+    pub(crate) fn blocks(&self) -> u64 {
+        blocks_of(self.header_len() as u64) + blocks_of(self.len)
+    }
+
+    /// The header, for a file with this random number.
+    pub(crate) fn encode(&self, nonce: u64) -> Vec<u8> {
+        let mut header = Vec::with_capacity(self.header_len());
+        header.extend([0; 4]);
+        header.extend(MAGIC.to_le_bytes());
+        header.extend((self.header_len() as u32).to_le_bytes());
+        header.extend((self.key.len() as u16).to_le_bytes());
+        header.extend((self.attributes.len() as u16).to_le_bytes());
+        let Name { version, object_offset } = self.name;
+        for field in [
+            self.grant.epoch.0,
+            self.grant.counter,
+            version.epoch.0,
+            version.counter,
+            object_offset,
+            self.object_len,
+            self.len,
+        ] {
+            header.extend(field.to_le_bytes());
+        }
+        header.extend(self.key.as_bytes());
+        header.extend(&self.attributes);
+        self.checksums.iter().for_each(|sum| header.extend(sum.to_le_bytes()));
+        let sum = checksum(nonce, &header[4..]);
+        header[..4].copy_from_slice(&sum.to_le_bytes());
+        header
+    }
+
+    /// How long the header that begins here says that it is; nothing if none begins here.
+    pub(crate) fn announced_len(bytes: &[u8]) -> Option<usize> {
+        let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        (word(4)? == MAGIC).then_some(word(8)? as usize).filter(|&len| len >= FIXED_BYTES)
+    }
+
+    /// The record whose header begins here, if it is whole and of the file with this random number.
+    pub(crate) fn decode(bytes: &[u8], nonce: u64) -> Option<Record> {
+        let header = bytes.get(..Self::announced_len(bytes)?)?;
+        let sum = u32::from_le_bytes(header[..4].try_into().ok()?);
+        if sum != checksum(nonce, &header[4..]) {
+            return None;
+        }
+        let short = |at: usize| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
+        let field = |number: usize| -> Option<u64> {
+            let at = 16 + number * 8;
+            Some(u64::from_le_bytes(header[at..at + 8].try_into().ok()?))
+        };
+        let version =
+            |at: usize| Some(Version { epoch: Epoch(field(at)?), counter: field(at + 1)? });
+        let (key_end, attributes_end) =
+            (FIXED_BYTES + short(12), FIXED_BYTES + short(12) + short(14));
+        let sums = header.get(attributes_end..)?;
+        let record = Record {
+            name: Name { version: version(2)?, object_offset: field(4)? },
+            grant: version(0)?,
+            key: std::str::from_utf8(header.get(FIXED_BYTES..key_end)?).ok()?.into(),
+            attributes: header.get(key_end..attributes_end)?.into(),
+            object_len: field(5)?,
+            len: field(6)?,
+            checksums: sums
+                .chunks_exact(4)
+                .map(|sum| u32::from_le_bytes([sum[0], sum[1], sum[2], sum[3]]))
+                .collect(),
+        };
+        (record.is_sound() && record.header_len() == header.len()).then_some(record)
+    }
+}
+
+/// Bytes from the start of a record to its data.
+pub(crate) fn data_offset(header_len: usize) -> u64 {
+    blocks_of(header_len as u64) * BLOCK
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_says_all_and_is_of_one_file() {
+        let version = |counter| Version { epoch: Epoch(3), counter };
+        let record = Record {
+            name: Name { version: version(4), object_offset: 10 },
+            grant: version(5),
+            key: "a key".into(),
+            attributes: [1, 2, 3].into(),
+            object_len: CHUNK_BYTES + 20,
+            len: CHUNK_BYTES + 1,
+            checksums: [7, 8].into(),
+        };
+        let header = record.encode(9);
+        assert_eq!(Record::decode(&header, 9), Some(record.clone()));
+        assert_eq!(Record::decode(&header, 10), None, "of another file");
+        assert_eq!(Record::announced_len(&header), Some(record.header_len()));
+        for at in 0..header.len() {
+            assert_eq!(Record::decode(&header[..at], 9), None, "cut off at {at}");
+            let mut flipped = header.clone();
+            flipped[at] ^= 0x10;
+            assert_eq!(Record::decode(&flipped, 9), None, "flipped at {at}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Single faults of a disk, and what comes of each.
+
+use super::power::Power;
+use super::{CONFIG, bytes, get, name, put, record};
+use crate::layout::{BLOCK, first_block};
+use crate::{Disk, PutError, ReadError};
+use mooncake_memory::SliceList;
+
+fn open(power: &Power) -> (Disk, Vec<u64>) {
+    let mut told = Vec::new();
+    let directory = Box::new(power.directory());
+    let disk = Disk::open(directory, CONFIG, |record| told.push(record.name.version.counter));
+    told.sort_unstable();
+    (disk.expect("it opens"), told)
+}
+
+#[test]
+fn after_a_failed_write_nothing_is_written_and_all_is_read() {
+    let power = Power::new(1);
+    let (disk, _) = open(&power);
+    put(&disk, name(1), 5_000).expect("there is room");
+    power.fail_in(0);
+    let refused = put(&disk, name(2), 5_000).expect_err("the disk fails");
+    let PutError::Broken(broken) = refused else { panic!("{refused}") };
+    assert_eq!(broken.to_string(), "the disk is broken: the disk is made to fail");
+    power.fail_in(u64::MAX);
+    assert!(matches!(put(&disk, name(3), 5_000), Err(PutError::Broken(_))), "it stays broken");
+    assert_eq!(disk.drop_records(&[name(1)]), Err(broken));
+    assert_eq!(get(&disk, name(1), 0, 5_000).expect("it is read"), bytes(name(1), 5_000));
+}
+
+#[test]
+fn a_flipped_bit_is_an_error_of_its_record_alone() {
+    let power = Power::new(1);
+    let (disk, _) = open(&power);
+    (1..=3).for_each(|number| put(&disk, name(number), 5_000).expect("there is room"));
+    let number = power.numbers()[0];
+    let data = (first_block(CONFIG.file_bytes) + 1) * BLOCK;
+    power.damage(number, data as usize + 4_999);
+    assert!(matches!(get(&disk, name(1), 0, 5_000), Err(ReadError::Damaged)));
+    assert!(matches!(get(&disk, name(1), 10, 10), Err(ReadError::Damaged)), "by its chunk");
+    assert!(get(&disk, name(2), 0, 5_000).is_ok());
+    // The file was not sealed: its records are read at the next start.
+    power.kill();
+    assert_eq!(open(&power).1, [2, 3]);
+}
+
+#[test]
+fn of_a_damaged_header_nothing_is_told_and_what_lies_behind_it_is_found() {
+    let power = Power::new(1);
+    let (disk, _) = open(&power);
+    (1..=3).for_each(|number| put(&disk, name(number), 5_000).expect("there is room"));
+    power.damage(power.numbers()[0], (first_block(CONFIG.file_bytes) * BLOCK) as usize + 40);
+    assert!(matches!(get(&disk, name(1), 0, 5_000), Err(ReadError::Damaged)));
+    power.cut();
+    assert_eq!(open(&power).1, [2, 3]);
+}
+
+#[test]
+fn a_file_whose_head_is_damaged_is_given_up() {
+    let power = Power::new(1);
+    let (disk, _) = open(&power);
+    put(&disk, name(1), 5_000).expect("there is room");
+    power.damage(power.numbers()[0], 20);
+    power.kill();
+    assert_eq!(open(&power).1, [] as [u64; 0]);
+    assert_eq!(power.numbers(), [] as [u64; 0]);
+}
+
+#[test]
+fn bytes_of_an_object_do_not_pass_for_a_record() {
+    let power = Power::new(1);
+    let (disk, _) = open(&power);
+    // An object that holds a copy of a header, as it was written for another file of the same log.
+    let (forged, _) = record(name(7), 100);
+    let mut content = vec![0; 3 * BLOCK as usize];
+    let header = forged.encode(12345);
+    content[BLOCK as usize..][..header.len()].copy_from_slice(&header);
+    let data = mooncake_memory::Buffer::from_vec(content);
+    let (mut own, _) = record(name(1), 3 * BLOCK);
+    own.checksums = data.raw().chunk_crcs().into();
+    disk.put(&own, &SliceList::from(data.raw())).expect("there is room");
+    // Its own header is lost, so its bytes are looked at.
+    power.damage(power.numbers()[0], (first_block(CONFIG.file_bytes) * BLOCK) as usize + 40);
+    power.kill();
+    assert_eq!(open(&power).1, [] as [u64; 0]);
+}
+
+#[test]
+fn what_cannot_be_a_record_is_refused() {
+    let (disk, _) = open(&Power::new(1));
+    let most = disk.longest_record();
+    let too_long = put(&disk, name(1), CONFIG.file_bytes).expect_err("it does not fit");
+    assert_eq!(too_long, PutError::TooLong { len: CONFIG.file_bytes + BLOCK, most });
+    let (good, data) = record(name(1), 100);
+    let data = SliceList::from(data.raw());
+    for bad in [
+        crate::Record { key: "".into(), ..good.clone() },
+        crate::Record { key: "x".repeat(5_000).into(), ..good.clone() },
+        crate::Record { attributes: vec![0; 70_000].into(), ..good.clone() },
+        crate::Record { len: 99, ..good.clone() },
+        crate::Record { object_len: 99, ..good.clone() },
+        crate::Record { checksums: [1, 2].into(), ..good.clone() },
+    ] {
+        assert_eq!(disk.put(&bad, &data), Err(PutError::Malformed), "{bad:?}");
+    }
+    assert_eq!(disk.put(&good, &data), Ok(()));
+    assert_eq!(disk.put(&good, &data), Ok(()), "again");
+}
+
+#[test]
+fn what_is_read_outlives_what_is_not() {
+    let power = Power::new(1);
+    let (disk, _) = open(&power);
+    let mut number = 0;
+    while put(&disk, name(number + 1), 30_000).is_ok() {
+        number += 1;
+    }
+    assert_eq!(put(&disk, name(number + 1), 30_000), Err(PutError::Full));
+    get(&disk, name(1), 0, 30_000).expect("it is there");
+    let evicted = disk.make_room(30_000).expect("the disk works");
+    assert!(!evicted.is_empty() && !evicted.contains(&name(1)), "{evicted:?}");
+    assert!(disk.contains(name(1)) && !disk.contains(evicted[0]));
+    put(&disk, name(number + 1), 30_000).expect("there is room now");
+    assert_eq!(get(&disk, name(1), 0, 30_000).expect("it moved"), bytes(name(1), 30_000));
+}

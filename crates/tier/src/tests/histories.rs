@@ -1,0 +1,167 @@
+//! Random histories of one process after the other, whose promises are checked after each start.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::power::Power;
+use super::{CONFIG, Dice, bytes, get, name, put};
+use crate::{Disk, Name, PutError, ReadError};
+
+const HISTORIES: u64 = 60;
+const STEPS: u64 = 300;
+
+/// As many histories as `MOONCAKE_TEST_LIVES` says.
+fn histories() -> u64 {
+    let lives = std::env::var("MOONCAKE_TEST_LIVES").ok();
+    lives.map_or(HISTORIES, |text| text.parse().expect("MOONCAKE_TEST_LIVES is a number"))
+}
+
+/// What must be, may be and must not be on the disk.
+#[derive(Default)]
+struct Expected {
+    /// Acknowledged, and neither dropped nor evicted since.
+    there: BTreeMap<Name, u64>,
+    /// Their drop was acknowledged.
+    dropped: BTreeSet<Name>,
+    /// Evicted, or never acknowledged: they may come back.
+    perhaps: BTreeMap<Name, u64>,
+}
+
+impl Expected {
+    /// Opens the disk and checks what it tells.
+    fn open(&mut self, power: &Power) -> Disk {
+        let mut told = BTreeMap::new();
+        let disk = Disk::open(Box::new(power.directory()), CONFIG, |record| {
+            assert!(told.insert(record.name, record.len).is_none(), "{record:?} is told twice");
+        });
+        let disk = disk.expect("it opens after whatever happened");
+        for name in self.there.keys() {
+            assert!(told.contains_key(name), "{name:?} was acknowledged, and is lost");
+        }
+        for (&name, &len) in &told {
+            assert!(!self.dropped.contains(&name), "{name:?} was dropped, and is back");
+            let len_put = self.there.get(&name).or(self.perhaps.get(&name));
+            assert_eq!(len_put, Some(&len), "{name:?}");
+        }
+        (self.there, self.perhaps) = (told, BTreeMap::new());
+        self.check(&disk);
+        disk
+    }
+
+    fn check(&self, disk: &Disk) {
+        for (&name, &len) in &self.there {
+            assert!(get(disk, name, 0, len).expect("it is there") == bytes(name, len), "{name:?}");
+        }
+        let names: BTreeSet<Name> = disk.names().into_iter().collect();
+        assert!(names.iter().eq(self.there.keys()), "no others are");
+        assert!(disk.usage().used_bytes <= CONFIG.capacity);
+        assert_eq!(disk.usage().records, self.there.len());
+    }
+
+    fn random(&self, dice: &mut Dice) -> Option<Name> {
+        let count = self.there.len() as u64;
+        (count > 0)
+            .then(|| dice.below(count) as usize)
+            .and_then(|at| self.there.keys().nth(at).copied())
+    }
+
+    /// One call. False if the disk failed.
+    fn step(&mut self, disk: &Disk, dice: &mut Dice, next: &mut u64) -> bool {
+        match dice.below(10) {
+            0..5 => {
+                *next += 1;
+                let (name, len) = (name(*next), 1 + dice.below(30_000));
+                match put(disk, name, len) {
+                    Ok(()) => {
+                        self.there.insert(name, len);
+                    }
+                    Err(PutError::Full) => return self.make_room(disk, len),
+                    Err(PutError::Broken(_)) => {
+                        self.perhaps.insert(name, len);
+                        return false;
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            5..7 => {
+                let Some(name) = self.random(dice) else { return true };
+                let len = self.there[&name];
+                let from = dice.below(len);
+                let part = get(disk, name, from, len - from).expect("it is there");
+                assert!(part == bytes(name, len)[from as usize..], "{name:?}");
+            }
+            7..9 => {
+                let names: Vec<Name> =
+                    (0..dice.below(4)).filter_map(|_| self.random(dice)).collect();
+                let gone = disk.drop_records(&names);
+                let distinct: BTreeSet<Name> = names.into_iter().collect();
+                for name in &distinct {
+                    let len = self.there.remove(name).expect("it was there");
+                    match gone {
+                        Ok(_) => self.dropped.insert(*name),
+                        Err(_) => self.perhaps.insert(*name, len).is_none(),
+                    };
+                }
+                match gone {
+                    Ok(count) => assert_eq!(count, distinct.len()),
+                    Err(_) => return false,
+                }
+            }
+            _ if dice.happens(5) => return self.make_room(disk, dice.below(100_000)),
+            _ => {
+                let absent = get(disk, name(u64::MAX), 0, 1);
+                assert!(matches!(absent, Err(ReadError::NotThere)));
+            }
+        }
+        true
+    }
+
+    fn make_room(&mut self, disk: &Disk, wanted: u64) -> bool {
+        let Ok(evicted) = disk.make_room(wanted) else {
+            // Nobody knows what of it went.
+            self.perhaps.append(&mut self.there);
+            return false;
+        };
+        for name in evicted {
+            let len = self.there.remove(&name).expect("only what is there is evicted");
+            self.perhaps.insert(name, len);
+        }
+        true
+    }
+}
+
+fn live(seed: u64, faults: bool) -> u64 {
+    let (power, mut dice) = (Power::new(seed), Dice(seed * 2 + 1));
+    let (mut expected, mut next, mut starts) = (Expected::default(), 0, 0);
+    let mut disk = expected.open(&power);
+    for step in 0..STEPS {
+        if faults && dice.happens(60) {
+            power.fail_in(dice.below(30));
+        }
+        let works = expected.step(&disk, &mut dice, &mut next);
+        if works && step % 16 == 0 {
+            expected.check(&disk);
+        }
+        if !works || dice.happens(25) {
+            match dice.happens(2) {
+                true => power.cut(),
+                false => power.kill(),
+            }
+            drop(disk);
+            disk = expected.open(&power);
+            starts += 1;
+        }
+    }
+    starts
+}
+
+#[test]
+fn what_was_acknowledged_is_there_and_what_was_dropped_never_comes_back() {
+    let starts: u64 = (1..=histories()).map(|seed| live(seed, false)).sum();
+    assert!(starts > histories(), "the power was cut {starts} times");
+}
+
+#[test]
+fn the_same_holds_when_any_write_fails() {
+    let starts: u64 = (1..=histories()).map(|seed| live(seed, true)).sum();
+    assert!(starts > histories(), "the disk failed {starts} times");
+}

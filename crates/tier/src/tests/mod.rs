@@ -1,0 +1,87 @@
+//! Tests of the log as a whole: random histories whose power is cut, faults of the disk, real folders.
+
+mod faults;
+mod folders;
+mod histories;
+mod power;
+
+use mooncake_memory::{Buffer, SliceList};
+use mooncake_types::limits::CHUNK_BYTES;
+use mooncake_types::{Epoch, Version};
+
+use crate::{Disk, DiskConfig, Name, ReadError, Record};
+
+/// Files of 128 KiB, ten of them: a few records each.
+const CONFIG: DiskConfig = DiskConfig { capacity: 10 << 17, file_bytes: 1 << 17, seed: 1 };
+
+/// Chance that repeats.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % bound
+    }
+
+    fn happens(&mut self, one_in: u64) -> bool {
+        self.below(one_in) == 0
+    }
+}
+
+fn name(number: u64) -> Name {
+    Name { version: Version { epoch: Epoch(1), counter: number }, object_offset: 0 }
+}
+
+/// The bytes of the record with this name: nobody else has them.
+fn bytes(name: Name, len: u64) -> Vec<u8> {
+    let seed = name.version.counter.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (0..len).map(|at| (seed.rotate_left((at % 61) as u32) ^ at) as u8).collect()
+}
+
+fn record(name: Name, len: u64) -> (Record, Buffer) {
+    let data = Buffer::from_vec(bytes(name, len));
+    let record = Record {
+        name,
+        grant: name.version,
+        key: format!("key {}", name.version.counter).into(),
+        attributes: [1, 2].into(),
+        object_len: len,
+        len,
+        checksums: data.raw().chunk_crcs().into(),
+    };
+    (record, data)
+}
+
+fn put(disk: &Disk, name: Name, len: u64) -> Result<(), crate::PutError> {
+    let (record, data) = record(name, len);
+    disk.put(&record, &SliceList::from(data.raw()))
+}
+
+fn get(disk: &Disk, name: Name, from: u64, len: u64) -> Result<Vec<u8>, ReadError> {
+    let buffer = Buffer::zeroed(len as usize);
+    disk.read(name, from, buffer.raw())?;
+    Ok(buffer.into_vec())
+}
+
+#[test]
+fn parts_of_a_record_are_read_by_whole_chunks() {
+    let config = DiskConfig { capacity: 64 << 20, file_bytes: 4 << 20, seed: 1 };
+    let disk = Disk::open(Box::new(power::Power::new(1).directory()), config, |_| {});
+    let disk = disk.expect("it is empty");
+    let len = 3 * CHUNK_BYTES + 77;
+    put(&disk, name(1), len).expect("there is room");
+    let expected = bytes(name(1), len);
+    let edges =
+        [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES, len - 1, len];
+    for from in edges {
+        for end in edges.into_iter().filter(|&end| end >= from) {
+            let part = get(&disk, name(1), from, end - from).expect("it is there");
+            assert!(part == expected[from as usize..end as usize], "{from}..{end}");
+        }
+    }
+    assert!(matches!(get(&disk, name(1), 1, len), Err(ReadError::OutOfBounds)));
+    assert!(matches!(get(&disk, name(1), u64::MAX, 1), Err(ReadError::OutOfBounds)));
+    assert!(matches!(get(&disk, name(2), 0, 1), Err(ReadError::NotThere)));
+}
