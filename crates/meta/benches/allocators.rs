@@ -61,7 +61,7 @@ fn new_pool(allocator: AllocatorKind, bytes: u64) -> Meta {
         eviction_high_watermark_ratio: 1.0,
         client_ttl_ms: u64::MAX / 2,
         // No node takes part.
-        most_undropped: usize::MAX,
+        most_tombstones: usize::MAX,
         ..Config::default()
     };
     let mut meta = Meta::new(config, Epoch(1));

@@ -123,8 +123,8 @@ impl Meta {
             replaces: record.state == ObjectState::Waiting
                 || self.is_replacing(object)
                 || !self.leaving.of_key(&record.key).is_empty()
-                || self.undropped.len() > 0
-                    && self.undropped.of_key(self.index.hash(&record.key)).next().is_some(),
+                || self.tombstones.len() > 0
+                    && self.tombstones.of_key(self.index.hash(&record.key)).next().is_some(),
             replicas: record.asked.replicas(),
         }
         .encode()

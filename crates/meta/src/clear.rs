@@ -20,7 +20,7 @@ impl Meta {
         check_key(key)?;
         self.touch(key);
         let result = self.clear_replicas(from, key, segment);
-        self.gather_undropped(key, None, gathered);
+        self.gather_tombstones(key, None, gathered);
         result
     }
 

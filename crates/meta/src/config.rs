@@ -145,7 +145,7 @@ pub struct Config {
     pub max_task_retries: u32,
     /// Most entries that the node of a segment is still to drop while puts go there. A node that has more and drops none of
     /// them for a client's time to live is struck.
-    pub most_undropped: usize,
+    pub most_tombstones: usize,
     /// Most bytes per second that are copied to replace replicas that were lost; zero: they are not replaced.
     pub repair_bytes_per_second: u64,
     /// Whether objects that are read often get more replicas.
@@ -179,7 +179,7 @@ impl Default for Config {
             pending_task_ms: 300_000,
             processing_task_ms: 300_000,
             max_task_retries: 10,
-            most_undropped: 1 << 20,
+            most_tombstones: 1 << 20,
             repair_bytes_per_second: 256 << 20,
             replication: Replication::default(),
             seed: 0,

@@ -5,8 +5,8 @@
 //! which it came, a reply comes out; what time alone brings about is done by [`Meta::handle_timeout`]. A test can
 //! drive it a million steps a second and replay every one.
 //!
-//! Enter at [`Meta`]. Each file is one verb or noun of the master: `put`, `reserved`, `read`, `remove`, `place`, `evict`,
-//! `mount`, `outrank`, `recover`, `inventory`, `review`, `shadow`, `replacing`, `replay`, `listing`, `undropped`, `undropped_keys`, `removal`, `sight`, `timeout`, `pin`, `upsert`, `group`, `clear`, `drain`, `drain_walk`, `drain_move`, `drain_release`, `suspension`, `task_create`, `task_fetch`, `task_end`, `repair`, `replicate`; `record` has what is kept for each object, `closed` why a segment takes no puts;
+//! Enter at [`Meta`]. Each file is one verb or noun of the master: `put`, `read`, `remove`, `place`, `evict`,
+//! `mount`, `outrank`, `recover`, `inventory`, `review`, `shadow`, `replacing`, `replay`, `listing`, `tombstones`, `removal`, `sight`, `timeout`, `pin`, `upsert`, `group`, `clear`, `drain`, `drain_walk`, `drain_move`, `drain_release`, `suspension`, `task_create`, `task_fetch`, `task_end`, `repair`, `replicate`; `record` has what is kept for each object, `closed` why a segment takes no puts;
 //! `class`, `reuse` and `ghosts` have what eviction knows about the use of objects; `check` has the invariants.
 //!
 //! Costs: a look-up, a grant and an eviction each touch only the objects that they are about. The queues in which
@@ -60,7 +60,6 @@ mod replicas;
 mod replicate;
 mod reply;
 mod report;
-mod reserved;
 mod retract;
 mod reuse;
 mod review;
@@ -79,8 +78,7 @@ mod task_create;
 mod task_end;
 mod task_fetch;
 mod timeout;
-mod undropped;
-mod undropped_keys;
+mod tombstones;
 mod upsert;
 mod window;
 

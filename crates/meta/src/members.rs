@@ -153,7 +153,7 @@ impl Meta {
         }
     }
 
-    /// Whether what is undropped on a segment harms nobody under any later leader, since it would start empty.
+    /// Whether the entries that have tombstones on a segment harm nobody under any later leader, since it would start empty.
     pub(crate) fn is_forgiven(&self, slot: u32) -> bool {
         let segment = &self.segments[slot];
         segment.is(Closed::Behind) && !self.members.is_pending(Effect::CaughtUp(segment.id))
@@ -165,7 +165,7 @@ impl Meta {
         let is_done = segment.is(Closed::Behind)
             && segment.recovering.is_none()
             && segment.serves()
-            && self.undropped.count(slot) == 0;
+            && self.tombstones.count(slot) == 0;
         if is_done {
             self.emit(Effect::CaughtUp(segment.id));
         }

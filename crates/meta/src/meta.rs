@@ -24,7 +24,6 @@ use crate::remains::{Gathered, Leaving};
 use crate::repair::Repair;
 use crate::replicas::Extras;
 use crate::replicate::Replicator;
-use crate::reserved::Reservations;
 use crate::reuse::Reuse;
 use crate::review::Reviews;
 use crate::rng::Rng;
@@ -33,7 +32,7 @@ use crate::slab::Slab;
 use crate::stats::Counters;
 use crate::task::Tasks;
 use crate::timeout::Timer;
-use crate::undropped::Undropped;
+use crate::tombstones::Tombstones;
 use crate::upsert::Beside;
 use crate::window::Effort;
 
@@ -77,7 +76,6 @@ pub struct Meta {
     pub(crate) expired_segments: Vec<Arc<str>>,
     /// Running puts, oldest first.
     pub(crate) processing: Queue,
-    pub(crate) reservations: Reservations,
     pub(crate) soft_pins: SoftPins,
     pub(crate) soft_pins_in_force: usize,
     pub(crate) timers: BTreeSet<(Tick, Timer)>,
@@ -87,7 +85,7 @@ pub struct Meta {
     pub(crate) members: Members,
     pub(crate) disowned: Disowned,
     pub(crate) recovery: Recovery,
-    pub(crate) undropped: Undropped,
+    pub(crate) tombstones: Tombstones,
     pub(crate) reviews: Reviews,
     /// The epoch of its beginning: versions of older ones were granted by earlier leaders.
     pub(crate) began_under: Epoch,
@@ -138,7 +136,6 @@ impl Meta {
             clients: Clients::default(),
             expired_segments: Vec::new(),
             processing: Queue::default(),
-            reservations: Reservations::new(),
             soft_pins: HashMap::default(),
             soft_pins_in_force: 0,
             timers: BTreeSet::new(),
@@ -148,7 +145,7 @@ impl Meta {
             members,
             disowned: Disowned::default(),
             recovery,
-            undropped: Undropped::default(),
+            tombstones: Tombstones::default(),
             reviews: Reviews::default(),
             began_under: epoch,
             began_at: now,

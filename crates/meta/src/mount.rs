@@ -288,11 +288,11 @@ impl Meta {
         self.notify_gone(slot);
         // What was granted and is not finished may be written there late, and nobody would know of it.
         let allocations = self.segments[slot].allocator.allocations() as u64;
-        if self.undropped.count(slot) > 0 || self.finished_ranges(slot) < allocations {
+        if self.tombstones.count(slot) > 0 || self.finished_ranges(slot) < allocations {
             self.disowned.note(self.segments[slot].id);
         }
         self.forget_pieces_on(slot);
-        self.undropped.forget(slot);
+        self.tombstones.forget(slot);
         self.reviews.forget(slot);
         self.segments.start_unmounting(slot);
     }

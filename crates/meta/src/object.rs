@@ -192,8 +192,8 @@ impl Meta {
         }
     }
 
-    /// Frees the replicas in `set` (bits); what their nodes hold is undropped. Returns the bytes of the object that they held. The object stays, even
-    /// with none left. Its put must not be running, or must have left its queue.
+    /// Frees the replicas in `set` (bits), whose entries get tombstones. Returns the bytes of the object that they held. The
+    /// object stays, even with none left. Its put must not be running, or must have left its queue.
     pub(crate) fn free_replicas(&mut self, object: u32, set: u32) -> u64 {
         let (mut at, mut kept, mut freed_bytes) = (self.objects[object].first_range, NONE, 0);
         while at != NONE {
@@ -240,9 +240,9 @@ impl Meta {
         self.free_piece(&Piece { segment, handle, len }, of);
     }
 
-    /// Frees a range that is no object's. What its node holds of this version is undropped.
+    /// Frees a range that is no object's. The entry of this version that may lie there gets a tombstone.
     pub(crate) fn free_piece(&mut self, piece: &Piece, of: (u64, Version)) {
-        self.leave_piece_undropped(piece, of);
+        self.leave_tombstone_in(piece, of);
         self.segments[piece.segment].allocator.free(piece.handle);
         self.segments.note_room(piece.segment);
         self.segments.forget_if_empty(piece.segment);

@@ -8,7 +8,7 @@ use mooncake_types::{Epoch, MountSegment};
 use crate::Meta;
 use crate::slab::NONE;
 use crate::timeout::Timer;
-use crate::undropped::Place;
+use crate::tombstones::Place;
 
 /// How long puts have that were under way, before it is looked again whether they are over.
 const PUTS_MS: u64 = 1_000;
@@ -39,24 +39,24 @@ impl Meta {
         self.epoch = Epoch(seen.0 + 1);
         self.leaving.name_again(self.newest_grant());
         let beneath = self.places_beneath_puts();
-        self.undropped.name_again(self.newest_grant(), beneath);
+        self.tombstones.name_again(self.newest_grant(), beneath);
         self.await_puts();
     }
 
     /// Looks again at what lies beneath puts that were under way when this leader outranked another.
     pub(crate) fn name_what_is_free(&mut self) {
         let beneath = self.places_beneath_puts();
-        self.undropped.retain_beneath(&beneath);
+        self.tombstones.retain_beneath(&beneath);
         self.await_puts();
     }
 
     fn await_puts(&mut self) {
-        if self.undropped.has_some_beneath() {
+        if self.tombstones.has_some_beneath() {
             self.timers.insert((self.now.after_ms(PUTS_MS), Timer::NameAgain));
         }
     }
 
-    /// What is undropped where a put or a copy is under way.
+    /// The tombstones where a put or a copy is under way.
     fn places_beneath_puts(&self) -> BTreeSet<(u32, Place)> {
         let puts = self.processing.iter(&self.ranges).map(|id| self.ranges[id].object);
         let copies = self.tasks.processing.iter().map(|(_, number)| self.tasks.known[number].copy);
@@ -64,7 +64,7 @@ impl Meta {
         for object in puts.chain(copies.filter(|&copy| copy != NONE)) {
             for (_, range) in self.ranges_of(object) {
                 let offset = self.segments[range.segment].allocator.range(range.handle).offset;
-                let places = self.undropped.overlapping(range.segment, offset, range.len);
+                let places = self.tombstones.overlapping(range.segment, offset, range.len);
                 beneath.extend(places.into_iter().map(|place| (range.segment, place)));
             }
         }

@@ -213,7 +213,7 @@ impl Meta {
         };
         self.touch(put.key);
         self.gather_leaving(put.key, gathered);
-        self.gather_undropped(put.key, Some(below), gathered);
+        self.gather_tombstones(put.key, Some(below), gathered);
         result.map(|_| ())
     }
 

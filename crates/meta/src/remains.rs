@@ -227,9 +227,9 @@ impl Meta {
             let Some(slot) = self.segments.find(range.segment) else { continue };
             let place = (range.offset, range.version);
             match left.contains(&range.version) {
-                // What has just left is not undropped either.
-                true => self.undropped.remove(slot, place),
-                false => self.undropped.confirm(slot, place, range.grant, self.now),
+                // What has just left needs no tombstone either.
+                true => self.tombstones.remove(slot, place),
+                false => self.tombstones.confirm(slot, place, range.grant, self.now),
             }
         }
         Reply::Done(Ok(()))

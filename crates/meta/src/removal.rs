@@ -3,7 +3,7 @@
 use mooncake_types::{Tick, Version};
 
 use crate::Meta;
-use crate::undropped::Place;
+use crate::tombstones::Place;
 
 /// What is left at nodes of what went up to some version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,13 +37,13 @@ impl Meta {
         (from, limit): (RemnantCursor, usize),
     ) -> Remnant {
         self.advance(now);
-        // What readers may have routes to becomes undropped when their leases are over.
+        // What readers may have routes to has tombstones when their leases are over.
         if self.leaving.oldest().is_some_and(|version| version <= newest) {
             return Remnant::From(from);
         }
         let RemnantCursor { slot, offset } = from;
         let mut page: Vec<(u32, Place)> =
-            self.undropped.from(slot, offset).take(limit + 1).collect();
+            self.tombstones.from(slot, offset).take(limit + 1).collect();
         let next = if page.len() > limit { page.pop() } else { None };
         for (slot, place) in page {
             if place.1 <= newest && self.must_be_dropped(slot, place).is_some() {

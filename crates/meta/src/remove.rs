@@ -8,13 +8,13 @@ use crate::record::ObjectState;
 use crate::remains::{Gathered, MOST_LEAVING};
 use crate::reply::AddressTable;
 
-/// Set in the cursors of pages of what is undropped: the slot of a segment and an offset in it follow.
-const UNDROPPED_CURSOR: u64 = 1 << 63;
+/// Set in the cursors of pages of tombstones: the slot of a segment and an offset in it follow.
+const TOMBSTONE_CURSOR: u64 = 1 << 63;
 
 /// Slots that cursors can name: those of segments that go are used again a little later.
 const MOST_SLOTS: usize = 2 * limits::MAX_SEGMENTS;
 
-const _: () = assert!(MOST_SLOTS as u64 * limits::MAX_SEGMENT_BYTES <= UNDROPPED_CURSOR);
+const _: () = assert!(MOST_SLOTS as u64 * limits::MAX_SEGMENT_BYTES <= TOMBSTONE_CURSOR);
 
 impl Meta {
     pub(crate) fn remove(
@@ -32,7 +32,7 @@ impl Meta {
             Some(object) => self.remove_object(object, force, gathered),
             None => Err(ErrorCode::ObjectNotFound),
         };
-        self.gather_undropped(key, None, gathered);
+        self.gather_tombstones(key, None, gathered);
         result
     }
 
@@ -64,8 +64,8 @@ impl Meta {
     }
 
     pub(crate) fn scan(&mut self, scan: &Scan<'_>) -> Reply {
-        if scan.cursor & UNDROPPED_CURSOR != 0 {
-            return self.scan_undropped(scan);
+        if scan.cursor & TOMBSTONE_CURSOR != 0 {
+            return self.scan_tombstones(scan);
         }
         let pattern = match scan.pattern.map(|pattern| self.patterns.get(pattern)).transpose() {
             Ok(pattern) => pattern,
@@ -117,7 +117,7 @@ impl Meta {
                     self.gather_leaving(&key, &mut gathered);
                     let removed = self.remove_object(object, force, &mut gathered);
                     page.removed += u64::from(removed.is_ok());
-                    self.gather_undropped(&key, None, &mut gathered);
+                    self.gather_tombstones(&key, None, &mut gathered);
                 }
             }
         }
@@ -125,8 +125,8 @@ impl Meta {
             true => Some(u64::from(next)),
             false if scan.action == ScanAction::List => None,
             false => {
-                let first = self.undropped.from(0, 0).next();
-                first.and_then(|(slot, (offset, _))| undropped_cursor(slot, offset))
+                let first = self.tombstones.from(0, 0).next();
+                first.and_then(|(slot, (offset, _))| tombstone_cursor(slot, offset))
             }
         };
         page.remains = Box::new(gathered.into_remains(self.now));
@@ -134,37 +134,37 @@ impl Meta {
         Reply::Scanned(page)
     }
 
-    /// Pages of what is undropped follow those of the objects of a removal: what was evicted before it met them is as gone
+    /// Pages of tombstones follow those of the objects of a removal: what was evicted before it met them is as gone
     /// as what it removed. Their keys are not known any more, so all are named.
-    fn scan_undropped(&mut self, scan: &Scan<'_>) -> Reply {
+    fn scan_tombstones(&mut self, scan: &Scan<'_>) -> Reply {
         if scan.action == ScanAction::List {
             return Reply::Refused(ErrorCode::InvalidParams);
         }
-        let slot = (scan.cursor & !UNDROPPED_CURSOR) / limits::MAX_SEGMENT_BYTES;
+        let slot = (scan.cursor & !TOMBSTONE_CURSOR) / limits::MAX_SEGMENT_BYTES;
         let offset = scan.cursor % limits::MAX_SEGMENT_BYTES;
         let limit = scan.limit.clamp(1, limits::MAX_SCAN_OBJECTS) as usize;
         let (mut page, mut next_cursor) = (Vec::<(u32, (u64, Version))>::new(), None);
-        for (slot, place) in self.undropped.from(slot as u32, offset) {
+        for (slot, place) in self.tombstones.from(slot as u32, offset) {
             // All that lies at one place is on one page.
             let begins =
                 page.last().is_none_or(|&(at, (offset, _))| (at, offset) != (slot, place.0));
             if page.len() >= limit && begins {
-                next_cursor = undropped_cursor(slot, place.0);
+                next_cursor = tombstone_cursor(slot, place.0);
                 break;
             }
             page.push((slot, place));
         }
         let mut gathered = Gathered::default();
         for (slot, place) in page {
-            self.name_undropped(slot, place, &mut gathered);
+            self.name_tombstone(slot, place, &mut gathered);
         }
         let remains = Box::new(gathered.into_remains(self.now));
         Reply::Scanned(ScanPage { next_cursor, remains, ..ScanPage::default() })
     }
 }
 
-/// The cursor of the page that begins with what is undropped there.
-fn undropped_cursor(slot: u32, offset: u64) -> Option<u64> {
+/// The cursor of the page that begins with the tombstones there.
+fn tombstone_cursor(slot: u32, offset: u64) -> Option<u64> {
     let is_known = (slot as usize) < MOST_SLOTS;
-    is_known.then(|| UNDROPPED_CURSOR | (u64::from(slot) * limits::MAX_SEGMENT_BYTES + offset))
+    is_known.then(|| TOMBSTONE_CURSOR | (u64::from(slot) * limits::MAX_SEGMENT_BYTES + offset))
 }

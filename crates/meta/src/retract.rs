@@ -40,7 +40,7 @@ impl Meta {
         }
         for range in ranges {
             if let Some(slot) = self.segments.find(range.segment) {
-                self.name_undropped(slot, (range.offset, range.version), &mut gathered);
+                self.name_tombstone(slot, (range.offset, range.version), &mut gathered);
             }
         }
         gathered.into_reply(self.now, vec![Ok(()); keys.len()])

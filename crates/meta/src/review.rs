@@ -115,7 +115,7 @@ impl Meta {
         }
         let Some(id) = self.find_named(slot, entry) else {
             let (hash, place) = (self.index.hash(entry.key), (entry.offset, entry.version));
-            return self.leave_undropped(slot, place, entry.len, hash);
+            return self.leave_tombstone(slot, place, entry.len, hash);
         };
         if let Some(review) = self.reviews.by_slot.get_mut(&slot) {
             review.named.insert(id);

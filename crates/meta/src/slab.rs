@@ -19,9 +19,15 @@ enum Slot<T> {
     Free { next: u32 },
 }
 
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { pages: Vec::new(), first_free: NONE, len: 0 }
+    }
+}
+
 impl<T> Slab<T> {
     pub(crate) fn new() -> Self {
-        Self { pages: Vec::new(), first_free: NONE, len: 0 }
+        Self::default()
     }
 
     pub(crate) fn len(&self) -> usize {

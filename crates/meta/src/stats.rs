@@ -119,8 +119,8 @@ impl Meta {
             keys: self.index.len(),
             soft_pinned_keys: self.soft_pins_in_force,
             running_puts: self.processing.len as usize,
-            discarded_puts: self.reservations.len(),
-            discarded_bytes: self.reservations.len_bytes(),
+            discarded_puts: self.tombstones.reserved.len(),
+            discarded_bytes: self.tombstones.reserved.len_bytes(),
             replaced_objects: self.leaving.len(),
             groups: self.groups.slots.len(),
             pending_tasks: self.tasks.pending.len(),
@@ -138,7 +138,7 @@ impl Meta {
                 .count(),
             segments_recovering: mounted().filter(|s| s.recovering.is_some()).count(),
             members_missing: self.recovery.missing().len(),
-            undropped_entries: self.undropped.len(),
+            undropped_entries: self.tombstones.len(),
             clients: self.clients.in_sight(),
         }
     }

@@ -110,7 +110,7 @@ impl Meta {
             let record = &mut self.objects[put];
             if record.version < version {
                 record.state = ObjectState::Overtaken;
-                self.leave_object_undropped(put);
+                self.leave_tombstones_of(put);
             }
         }
         let holder = self.find(&self.objects[object].key);
@@ -124,7 +124,7 @@ impl Meta {
             ObjectState::Complete => self.retire(holder),
             _ => {
                 self.put_beside(holder, ObjectState::Overtaken);
-                self.leave_object_undropped(holder);
+                self.leave_tombstones_of(holder);
             }
         }
         self.index.insert(&self.objects, object);

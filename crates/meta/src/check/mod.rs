@@ -6,16 +6,15 @@ mod replicas;
 mod rooms;
 mod sight;
 mod tasks;
+mod tombstones;
 mod upserts;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::Meta;
 use crate::record::{ObjectState, Pin, QueueKind};
 use crate::slab::NONE;
-use crate::timeout::Timer;
-use mooncake_types::Tick;
 
 /// A sentence that is not true, and what shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +60,8 @@ impl Meta {
         self.every_replica_that_is_left_out_is_drained()?;
         self.every_member_is_where_it_should_be()?;
         self.every_review_is_of_a_segment_that_takes_no_puts()?;
-        self.nothing_to_be_read_is_to_be_dropped()?;
+        self.every_tombstone_is_of_nothing_else()?;
+        self.every_key_is_named_with_its_older_tombstones()?;
         self.every_stripe_that_waits_is_kept()
     }
 
@@ -164,7 +164,7 @@ impl Meta {
     fn every_allocator_reserves_just_what_is_known(&self) -> Check {
         let mut extents: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
         let of_objects = self.ranges.iter().map(|(_, it)| (it.segment, it.handle, it.len));
-        let of_none = self.reservations.iter().flat_map(|(_, pieces)| pieces);
+        let of_none = self.tombstones.reserved.iter().flat_map(|(_, pieces)| pieces);
         let of_none = of_none.map(|piece| (piece.segment, piece.handle, piece.len));
         for (slot, handle, len) in of_objects.chain(of_none) {
             let reserved = self.segments[slot].allocator.range(handle);
@@ -236,23 +236,5 @@ impl Meta {
             sorted && members.len() == self.processing.len as usize && !members.contains(&NONE),
             || format!("{members:?}"),
         )
-    }
-
-    fn every_reservation_ends(&self) -> Check {
-        let releases = |&&(_, timer): &&(Tick, Timer)| matches!(timer, Timer::Release(_));
-        let expected: BTreeSet<Timer> =
-            self.reservations.iter().map(|(id, _)| Timer::Release(id)).collect();
-        let timers: Vec<Timer> = self.timers.iter().filter(releases).map(|it| it.1).collect();
-        ensure(
-            "every reservation has one timer",
-            timers.len() == expected.len() && timers.iter().all(|it| expected.contains(it)),
-            || format!("{timers:?}, {expected:?}"),
-        )?;
-        let pieces = self.reservations.iter().flat_map(|(_, pieces)| pieces);
-        let bytes: u64 = pieces.map(|piece| piece.len).sum();
-        let counted = self.reservations.len_bytes();
-        ensure("reserved bytes are counted", bytes == counted, || {
-            format!("{bytes} reserved, {counted} counted")
-        })
     }
 }

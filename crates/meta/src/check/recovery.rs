@@ -91,45 +91,6 @@ impl Meta {
         Ok(())
     }
 
-    pub(super) fn nothing_to_be_read_is_to_be_dropped(&self) -> Check {
-        ensure("what is undropped is found by its key", self.undropped.is_sound(), || {
-            format!("{:?}", self.undropped)
-        })?;
-        for (_, (_, version), entry) in self.undropped.iter() {
-            let is_newer =
-                |record: &Object| record.state == ObjectState::Complete && record.version > version;
-            ensure(
-                "what is older than what can be read is known to be",
-                !self.index.has_hashed(&self.objects, entry.hash, is_newer)
-                    || self.undropped.precedes(entry.hash),
-                || format!("version {version}, {entry:?}"),
-            )?;
-        }
-        for (slot, place, entry) in self.undropped.iter() {
-            let segment = self.segments.iter().find(|&(other, _)| other == slot);
-            let capacity = segment.map(|(_, segment)| segment.allocator.capacity());
-            ensure(
-                "what is undropped lies on a mounted segment",
-                capacity.is_some_and(|capacity| place.0 + entry.len <= capacity)
-                    && self.segments[slot].is_mounted(),
-                || format!("segment slot {slot}: {place:?}"),
-            )?;
-        }
-        let read = |state| matches!(state, ObjectState::Complete | ObjectState::Replaced);
-        for (id, object) in self.objects.iter().filter(|(_, object)| read(object.state)) {
-            for (_, range) in self.ranges_of(id) {
-                let segment = &self.segments[range.segment];
-                let place = (segment.allocator.range(range.handle).offset, object.version);
-                ensure(
-                    "nothing that can be read is to be dropped",
-                    !self.undropped.contains(range.segment, place),
-                    || format!("object {id}: {object:?}, {range:?}"),
-                )?;
-            }
-        }
-        Ok(())
-    }
-
     pub(super) fn every_stripe_that_waits_is_kept(&self) -> Check {
         let mut waiting = 0;
         for (version, pieces) in &self.recovery.pieces {
@@ -150,7 +111,7 @@ impl Meta {
                 format!("{version}: {pieces:?}")
             })?;
         }
-        let gathering = |object: &&crate::record::Object| object.state == ObjectState::Gathering;
+        let gathering = |object: &&Object| object.state == ObjectState::Gathering;
         let records = self.objects.iter().map(|(_, object)| object).filter(gathering).count();
         ensure("every record of stripes is known", records == waiting, || {
             format!("{records} records, {waiting} known")

@@ -50,17 +50,17 @@ fn a_removal_of_many_names_what_was_evicted_before() {
         named.sort();
         // Some are void: another put was completed in their place.
         named.dedup();
-        let undropped = world.fetch_drops(ALICE);
-        let mut undropped: Vec<Version> = undropped.iter().map(|range| range.version).collect();
-        undropped.sort();
-        assert_eq!((removed, named), (0, undropped), "pages of {limit}");
+        let tombstones = world.fetch_drops(ALICE);
+        let mut tombstones: Vec<Version> = tombstones.iter().map(|range| range.version).collect();
+        tombstones.sort();
+        assert_eq!((removed, named), (0, tombstones), "pages of {limit}");
         assert_eq!(world.version("stays"), Some(stays));
         assert_eq!(remove_all(&mut world, limit), (0, vec![]));
     }
 }
 
 #[test]
-fn a_listing_has_no_pages_of_what_is_undropped() {
+fn a_listing_has_no_pages_of_tombstones() {
     let mut world = pool(1, 64 * KIB);
     world.put("k", KIB).unwrap();
     world.remove("k", false).unwrap();
@@ -111,7 +111,7 @@ fn a_drop_of_before_says_nothing_of_a_copy_to_the_same_place() {
 #[test]
 fn a_node_with_too_much_to_drop_takes_no_puts_and_is_struck_only_if_it_drops_nothing() {
     let config =
-        Config { most_undropped: 4, eviction_high_watermark_ratio: 1.0, ..Config::default() };
+        Config { most_tombstones: 4, eviction_high_watermark_ratio: 1.0, ..Config::default() };
     let full = || {
         let mut world = pool_with(1, 64 * KIB, config.clone());
         let keys: Vec<String> = (0..6).map(|number| format!("k{number}")).collect();

@@ -6,8 +6,7 @@
 //!   keeps its own;
 //! - those that their node could not let a writer have, for a minute at most: the next writer could not have them either.
 //!
-//! What lies there is [undropped](crate::undropped) at once, and once more when the time is over: it may have been written
-//! in between.
+//! There is a tombstone for what lies there at once, and once more when the time is over.
 
 use mooncake_types::{Tick, Version};
 use smallvec::SmallVec;
@@ -31,17 +30,13 @@ struct Reservation {
 }
 
 /// All reservations, each with a [timer](Timer::Release).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Reservations {
     known: Slab<Reservation>,
     len_bytes: u64,
 }
 
 impl Reservations {
-    pub(crate) fn new() -> Self {
-        Self { known: Slab::new(), len_bytes: 0 }
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.known.len()
     }
@@ -66,16 +61,19 @@ impl Meta {
         pieces: Pieces,
     ) {
         for piece in &pieces {
-            self.reservations.len_bytes += piece.len;
-            self.leave_piece_undropped(piece, (hash, version));
+            self.tombstones.reserved.len_bytes += piece.len;
+            self.leave_tombstone_in(piece, (hash, version));
         }
-        let id = self.reservations.known.insert(Reservation { hash, version, pieces });
+        let id = self.tombstones.reserved.known.insert(Reservation { hash, version, pieces });
         self.timers.insert((until, Timer::Release(id)));
     }
 
     /// Takes the replicas in `set` (bits) from a put or a copy, and keeps their ranges reserved until then. The put must have
     /// left its queue. It keeps what lies on unmounted segments.
     pub(crate) fn reserve_replicas(&mut self, object: u32, set: u32, until: Tick) {
+        if set == 0 {
+            return;
+        }
         let in_set = self.ranges_of(object).filter(|(_, range)| set & 1 << range.replica != 0);
         let mounted = in_set.filter(|(_, range)| self.segments[range.segment].is_mounted());
         let ids: SmallVec<[u32; 1]> = mounted.map(|(id, _)| id).collect();
@@ -100,9 +98,9 @@ impl Meta {
 
     /// The time of a reservation is over.
     pub(crate) fn release(&mut self, id: u32) {
-        let Reservation { hash, version, pieces } = self.reservations.known.remove(id);
+        let Reservation { hash, version, pieces } = self.tombstones.reserved.known.remove(id);
         for piece in &pieces {
-            self.reservations.len_bytes -= piece.len;
+            self.tombstones.reserved.len_bytes -= piece.len;
             self.free_piece(piece, (hash, version));
         }
         self.counters.puts_released += 1;

@@ -1,23 +1,23 @@
-//! What is undropped, by key. In shards, like the index, so that growing is a short pause.
+//! Tombstones by key. In shards, like the index, so that growing is a short pause.
 
 use std::collections::BTreeSet;
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
+use super::Place;
 use crate::index::{SHARDS, shard};
-use crate::undropped::Place;
 
 /// The slot of a segment, and a place there.
 type At = (u32, Place);
 
 #[derive(Debug)]
-pub(crate) struct UndroppedKeys {
+pub(crate) struct Keys {
     shards: Vec<HashTable<OfKey>>,
     len: usize,
 }
 
-/// What is undropped of the keys with one hash.
+/// The tombstones of the keys with one hash.
 #[derive(Debug)]
 struct OfKey {
     hash: u64,
@@ -31,13 +31,13 @@ enum Entries {
     Many(BTreeSet<At>),
 }
 
-impl Default for UndroppedKeys {
+impl Default for Keys {
     fn default() -> Self {
         Self { shards: (0..SHARDS).map(|_| HashTable::new()).collect(), len: 0 }
     }
 }
 
-impl UndroppedKeys {
+impl Keys {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn entries_of_a_key_are_those_that_were_put_in_and_not_removed() {
         let at = |number: u32| (number % 3, (u64::from(number), Version::default()));
-        let (mut keys, mut expected) = (UndroppedKeys::default(), BTreeSet::new());
+        let (mut keys, mut expected) = (Keys::default(), BTreeSet::new());
         let mut dice = crate::rng::Rng::new(5);
         for _ in 0..20_000 {
             let roll = dice.next_u64();

@@ -1,0 +1,62 @@
+//! The nodes fetch the tombstones on their segments with their heartbeats, and say what they have dropped.
+
+use mooncake_types::{ClientId, RangeDrop, Reply, SegmentId, limits};
+
+use crate::Meta;
+use crate::closed::Closed;
+
+impl Meta {
+    /// Hands a client what its nodes are to drop, and forgets what they have dropped.
+    pub(crate) fn fetch_drops(
+        &mut self,
+        from: ClientId,
+        dropped: &[RangeDrop],
+        limit: u32,
+    ) -> Reply {
+        for range in dropped {
+            let slot = self.segments.find(range.segment);
+            let own = slot.filter(|&slot| self.segments[slot].client == from);
+            if let Some(slot) = own {
+                let place = (range.offset, range.version);
+                self.tombstones.confirm(slot, place, range.grant, self.now);
+                self.catch_up(slot);
+            }
+        }
+        let mut slots = self.segments.of_client(from);
+        slots.retain(|&slot| !self.segments[slot].is(Closed::Struck));
+        let limit = limit.min(limits::MAX_FETCHED_DROPS) as usize;
+        let mut drops: Vec<RangeDrop> = Vec::new();
+        for slot in slots {
+            let segment = self.segments[slot].id;
+            let found = self.tombstones.next_of(slot, limit - drops.len());
+            let drop = |((offset, version), grant)| RangeDrop { segment, offset, version, grant };
+            drops.extend(found.into_iter().map(drop));
+        }
+        Reply::Drops(drops)
+    }
+
+    /// Whether a client has something to drop on one of these segments.
+    pub(crate) fn has_drops(&mut self, hosted: &[SegmentId]) -> bool {
+        let mut has_some = false;
+        for &id in hosted {
+            let Some(slot) = self.segments.find(id) else { continue };
+            has_some |= self.tombstones.count(slot) > 0;
+            match self.segments[slot].is(Closed::Choked) {
+                true => self.relieve_choked(slot),
+                false => self.catch_up(slot),
+            }
+        }
+        has_some
+    }
+
+    /// A segment that had too many tombstones takes puts again once its node has dropped half of them. A node that
+    /// drops nothing at all is struck.
+    fn relieve_choked(&mut self, slot: u32) {
+        let since = self.tombstones.confirmed_at(slot).unwrap_or(self.now);
+        if self.tombstones.count(slot) <= self.config.most_tombstones / 2 {
+            self.segments.set(slot, Closed::Choked, false);
+        } else if self.now.since_ms(since) >= self.config.client_ttl_ms {
+            self.strike(slot);
+        }
+    }
+}

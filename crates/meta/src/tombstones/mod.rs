@@ -1,0 +1,225 @@
+//! Tombstones: entries that nodes may still hold, of what was evicted, removed, replaced, revoked or given up. A later leader
+//! would find them in an inventory.
+//!
+//! 1. A range goes from its object, put or copy. Its bytes may be granted again at once, since nobody has a route to them; but
+//!    where a writer may be at work, or a reader does not let go, they stay [reserved] until a given time.
+//! 2. Its tombstone is [named](name): the node fetches it with a heartbeat and drops the entry ([drops]); a client that removes
+//!    or replaces the key has it dropped before it answers, and one that reads a newer version has it dropped before it reads.
+//! 3. It is void once the node says that the entry is dropped, another one is complete in its place, or its segment is gone.
+//! 4. When its reservation ends, its bytes are free, and there is a tombstone once more: they may have been written in between.
+//!
+//! Versions that were removed or replaced under a lease are not here yet, since readers may have routes to them: see
+//! [`remains`](crate::remains).
+
+mod drops;
+mod keys;
+mod leave;
+mod name;
+mod reserved;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
+use mooncake_types::{Tick, Version};
+
+use self::keys::Keys;
+use self::reserved::Reservations;
+
+/// An entry of a segment: where it starts, and the version that lies there.
+pub(crate) type Place = (u64, Version);
+
+/// All tombstones, by segment and by key.
+#[derive(Debug, Default)]
+pub(crate) struct Tombstones {
+    /// By slot of the segment.
+    by_slot: BTreeMap<u32, Entries>,
+    /// By the hash of the key: a key that shares it with another may have entries of that dropped, which harms nobody.
+    by_key: Keys,
+    /// The hashes of keys of which a newer version than some entry can be read.
+    preceding: HashSet<u64, FixedState>,
+    /// Nothing is named as left under an older grant,
+    named_from: Version,
+    /// but for what lay beneath puts when that was said, which is older than they are.
+    beneath: BTreeSet<(u32, Place)>,
+    pub(crate) reserved: Reservations,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    known: BTreeMap<Place, Entry>,
+    /// Where the next list begins, so that every entry gets its turn.
+    next: Place,
+    /// When its node last said that it dropped some, or there were none.
+    confirmed_at: Tick,
+}
+
+/// What is known of an entry beside its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) len: u64,
+    /// Of the key.
+    pub(crate) hash: u64,
+    /// The newest grant when it was left, or when it was to be named again: that version may be granted there anew.
+    pub(crate) grant: Version,
+}
+
+impl Tombstones {
+    pub(crate) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// Entries of a segment.
+    pub(crate) fn count(&self, slot: u32) -> usize {
+        self.by_slot.get(&slot).map_or(0, |entries| entries.known.len())
+    }
+
+    pub(crate) fn contains(&self, slot: u32, place: Place) -> bool {
+        self.by_slot.get(&slot).is_some_and(|entries| entries.known.contains_key(&place))
+    }
+
+    pub(crate) fn get(&self, slot: u32, place: Place) -> Option<Entry> {
+        let entry = self.by_slot.get(&slot)?.known.get(&place)?;
+        Some(Entry { grant: self.named_grant(slot, place, entry), ..*entry })
+    }
+
+    fn named_grant(&self, slot: u32, place: Place, entry: &Entry) -> Version {
+        match !self.beneath.is_empty() && self.beneath.contains(&(slot, place)) {
+            true => entry.grant,
+            false => entry.grant.max(self.named_from),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, slot: u32, place: Place, entry: Entry, now: Tick) {
+        let none = || Entries { confirmed_at: now, ..Entries::default() };
+        self.by_slot.entry(slot).or_insert_with(none).known.insert(place, entry);
+        self.by_key.insert(entry.hash, (slot, place));
+    }
+
+    /// A node has dropped what lay there under this grant or an older one.
+    pub(crate) fn confirm(&mut self, slot: u32, place: Place, grant: Version, now: Tick) {
+        let Some(entries) = self.by_slot.get_mut(&slot) else { return };
+        entries.confirmed_at = now;
+        if self.get(slot, place).is_some_and(|entry| entry.grant <= grant) {
+            self.remove(slot, place);
+        }
+    }
+
+    /// What there is now is named by a leader with this newest grant from here on, but for what is `beneath` something.
+    pub(crate) fn name_again(&mut self, grant: Version, beneath: BTreeSet<(u32, Place)>) {
+        self.named_from = grant;
+        self.beneath.extend(beneath);
+    }
+
+    /// Nothing else is beneath anything any more.
+    pub(crate) fn retain_beneath(&mut self, beneath: &BTreeSet<(u32, Place)>) {
+        self.beneath.retain(|place| beneath.contains(place));
+    }
+
+    pub(crate) fn has_some_beneath(&self) -> bool {
+        !self.beneath.is_empty()
+    }
+
+    /// When the node of a slot that has entries last said that it dropped some, or there were none.
+    fn confirmed_at(&self, slot: u32) -> Option<Tick> {
+        Some(self.by_slot.get(&slot)?.confirmed_at)
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32, place: Place) {
+        let Some(entries) = self.by_slot.get_mut(&slot) else { return };
+        let Some(Entry { hash, .. }) = entries.known.remove(&place) else { return };
+        if entries.known.is_empty() {
+            self.by_slot.remove(&slot);
+        }
+        self.forget_key(hash, slot, place);
+    }
+
+    fn forget_key(&mut self, hash: u64, slot: u32, place: Place) {
+        self.by_key.remove(hash, (slot, place));
+        if !self.preceding.is_empty() && self.of_key(hash).next().is_none() {
+            self.preceding.remove(&hash);
+        }
+    }
+
+    /// An entry is complete in this range: its node has dropped what overlapped it. One that begins before another that
+    /// does may be passed over; it is dropped like any other.
+    pub(crate) fn void(&mut self, slot: u32, offset: u64, len: u64) {
+        for place in self.overlapping(slot, offset, len) {
+            self.remove(slot, place);
+        }
+    }
+
+    /// The entries that lie in this range, and the last of those that begin before it, if that reaches into it.
+    pub(crate) fn overlapping(&self, slot: u32, offset: u64, len: u64) -> Vec<Place> {
+        let Some(entries) = self.by_slot.get(&slot) else { return Vec::new() };
+        let (start, end) = (place_at(offset), place_at(offset.saturating_add(len)));
+        let before = entries.known.range(..start).next_back();
+        let before = before.filter(|&(&(at, _), it)| at.saturating_add(it.len) > offset);
+        let inside = entries.known.range(start..end).chain(before);
+        inside.map(|(&place, _)| place).collect()
+    }
+
+    /// The segment is gone, and its entries with it.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        let Some(entries) = self.by_slot.remove(&slot) else { return };
+        for (place, entry) in entries.known {
+            self.forget_key(entry.hash, slot, place);
+        }
+    }
+
+    /// Whether a newer version than some entry of a key with this hash can be read.
+    pub(crate) fn precedes(&self, hash: u64) -> bool {
+        self.preceding.contains(&hash)
+    }
+
+    /// The entries of a key with this hash, by segment.
+    pub(crate) fn of_key(&self, hash: u64) -> impl Iterator<Item = (u32, Place)> {
+        self.by_key.of_key(hash)
+    }
+
+    /// Up to `limit` entries of a segment: the next ones, from the first on again after the last.
+    fn next_of(&mut self, slot: u32, limit: usize) -> Vec<(Place, Version)> {
+        let Some(entries) = self.by_slot.get(&slot) else { return Vec::new() };
+        let (next, known) = (entries.next, &entries.known);
+        let behind = known.range(next..).chain(known.range(..next)).take(limit);
+        let named = |(&place, entry)| (place, self.named_grant(slot, place, entry));
+        let found: Vec<(Place, Version)> = behind.map(named).collect();
+        if let (Some(&((offset, version), _)), Some(entries)) =
+            (found.last(), self.by_slot.get_mut(&slot))
+        {
+            let counter = version.counter.saturating_add(1);
+            entries.next = (offset, Version { counter, ..version });
+        }
+        found
+    }
+
+    /// Every entry, with its slot and place.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Place, Entry)> {
+        self.by_slot.iter().flat_map(|(&slot, entries)| {
+            entries.known.iter().map(move |(&place, &entry)| (slot, place, entry))
+        })
+    }
+
+    /// The places from an offset of a slot on, in the order of slots and places.
+    pub(crate) fn from(&self, slot: u32, offset: u64) -> impl Iterator<Item = (u32, Place)> {
+        self.by_slot.range(slot..).flat_map(move |(&at, entries)| {
+            let first = if at == slot { place_at(offset) } else { Place::default() };
+            entries.known.range(first..).map(move |(&place, _)| (at, place))
+        })
+    }
+
+    /// Whether the entries by key are just those by segment.
+    pub(crate) fn is_sound(&self) -> bool {
+        let mut count = 0;
+        let known = self.iter().all(|(slot, place, entry)| {
+            count += 1;
+            self.by_key.contains(entry.hash, (slot, place))
+        });
+        known && count == self.by_key.len()
+    }
+}
+
+/// The first place at an offset.
+fn place_at(offset: u64) -> Place {
+    (offset, Version::default())
+}
