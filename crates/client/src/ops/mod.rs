@@ -41,7 +41,7 @@ mod keyed;
 mod locate;
 mod master_retry;
 mod open_put;
-mod place;
+mod placements;
 mod predecessors;
 mod put;
 mod put_check;
@@ -58,7 +58,7 @@ mod task;
 
 use std::sync::Arc;
 
-use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Reply, Request, Tick};
+use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, Reply, Request, Tick};
 
 pub use carry::CarryOp;
 pub use clear::ClearOp;
@@ -72,6 +72,7 @@ pub use hold::HoldOp;
 pub use keyed::{Keyed, Verb};
 pub use locate::{LocateOp, ObjectLocation, ReplicaLocation, Stripe};
 pub use master_retry::{MasterRetry, is_idempotent};
+pub use mooncake_transfer::Discard;
 pub use open_put::{OpenPut, PartsWrite};
 pub use put::PutOp;
 pub use put_parts::{PartsItem, PutPartsOp};
@@ -139,15 +140,6 @@ pub struct Fetch {
     pub at: u64,
     /// Length of the whole object in bytes.
     pub object_len: u64,
-}
-
-/// One entry to be dropped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Discard {
-    /// The node that may hold it.
-    pub endpoint: Arc<str>,
-    /// What to drop.
-    pub range: RangeDrop,
 }
 
 /// One range to write.
