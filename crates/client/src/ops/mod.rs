@@ -22,6 +22,8 @@
 //! assert_eq!(found, vec![Ok(true), Ok(false)]);
 //! ```
 //!
+//! A shell asks for it through [`Deadline::next`], so that every call ends in time whatever it would still try.
+//!
 //! Lists of results are by position: a key that stands twice in a batch has two results.
 
 mod batches;
@@ -31,6 +33,7 @@ mod coverage;
 mod deadline;
 mod discard;
 mod dropping;
+mod ending;
 mod erase;
 mod exist;
 mod get;
