@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mooncake_memory::SliceList;
-use mooncake_transfer::{DropOp, Paths, ReadOp, Source, TransferError, Transport, View, WriteOp};
+use mooncake_transfer::{Paths, ReadOp, Source, TransferError, Transport, View, WriteOp};
 use mooncake_types::{Epoch, ErrorCode, LogLimiter, RangeWrite, Reply, Request, SegmentId, Tick};
 
 use crate::clock::Clock;
@@ -59,8 +59,14 @@ pub(crate) struct Ways<'w> {
 }
 
 impl Ways<'_> {
-    /// Runs an operation to its end on this thread.
-    pub(crate) fn drive<'a>(&self, op: &mut impl Op<'a>, memory: &mut impl Memory) {
+    /// Runs an operation to its end on this thread; gives its answer.
+    pub(crate) fn drive<'a, O: Op<'a>>(&self, mut op: O, mut memory: impl Memory) -> O::Output {
+        self.run(&mut op, &mut memory);
+        op.finish()
+    }
+
+    /// As [`Ways::drive`], for callers that want their memory back, or more of the operation than its answer.
+    pub(crate) fn run<'a>(&self, op: &mut impl Op<'a>, memory: &mut impl Memory) {
         let mut deadline = Deadline::of_ms(self.call_ms);
         loop {
             match deadline.next(op, self.clock.now()) {
@@ -106,14 +112,12 @@ impl Ways<'_> {
         discards: Vec<Discard>,
         deadline: &Deadline,
     ) -> Vec<Result<(), MoveError>> {
-        let op = |Discard { endpoint, range }| DropOp { endpoint, range };
-        let ops: Vec<DropOp> = discards.into_iter().map(op).collect();
-        let mut results = self.paths.drop_ranges(&ops);
+        let mut results = self.paths.drop_ranges(&discards);
         self.repeat_early(&mut results, deadline, |early| {
-            let early: Vec<DropOp> = early.iter().map(|&at| ops[at].clone()).collect();
+            let early: Vec<Discard> = early.iter().map(|&at| discards[at].clone()).collect();
             self.paths.drop_ranges(&early)
         });
-        self.report(ops.iter().map(|op| op.range.segment), &results);
+        self.report(discards.iter().map(|discard| discard.range.segment), &results);
         results.into_iter().map(|result| result.map_err(why)).collect()
     }
 

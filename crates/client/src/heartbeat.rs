@@ -235,7 +235,7 @@ fn believed(reply: Result<Reply, CallError>, masters: &Masters) -> Result<Reply,
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<HeartbeatState>,
     wake: Condvar,
     /// Told when changes have been made, and when there will be no more.
     changed: Condvar,
@@ -244,7 +244,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct State {
+struct HeartbeatState {
     stopping: bool,
     changes: Vec<Change>,
     reports: Reports,
@@ -256,7 +256,7 @@ impl Heartbeat {
     /// Goes on with a bond on a thread of its own.
     pub(crate) fn start(bond: Bond, tasks: Arc<Tasks>) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
-            state: Mutex::new(State::default()),
+            state: Mutex::new(HeartbeatState::default()),
             wake: Condvar::new(),
             changed: Condvar::new(),
             well: Arc::new(AtomicBool::new(bond.membership.is_well())),
@@ -292,7 +292,7 @@ impl Heartbeat {
         let mut state = self.shared.lock();
         state.changes.extend(changes);
         self.shared.wake.notify_all();
-        let waiting = |state: &mut State| !state.stopping && !state.changes.is_empty();
+        let waiting = |state: &mut HeartbeatState| !state.stopping && !state.changes.is_empty();
         let waited = self.shared.changed.wait_timeout_while(state, CHANGE_PATIENCE, waiting);
         let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         !state.stopping && !waited.timed_out()
@@ -393,13 +393,13 @@ impl Shared {
 
     fn rest(&self, wait: Duration) {
         let state = self.lock();
-        let idle = |state: &mut State| {
+        let idle = |state: &mut HeartbeatState| {
             !state.stopping && state.changes.is_empty() && state.reports.is_empty()
         };
         drop(self.wake.wait_timeout_while(state, wait, idle));
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, HeartbeatState> {
         // Only the thread itself may panic with it, and then nothing is done with it any more.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

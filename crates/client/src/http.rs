@@ -38,7 +38,7 @@ struct Condition {
 
 /// What every handler sees.
 #[derive(Clone, Debug)]
-struct State {
+struct HttpState {
     condition: Arc<Condition>,
     metrics: Arc<Metrics>,
 }
@@ -48,7 +48,7 @@ impl Http {
     pub(crate) fn start(address: &HttpAddress, metrics: Arc<Metrics>) -> Result<Self, OpenError> {
         let listener = listen(&address.host, address.port).map_err(OpenError::Http)?;
         let condition = Arc::new(Condition::default());
-        let router = router(State { condition: Arc::clone(&condition), metrics });
+        let router = router(HttpState { condition: Arc::clone(&condition), metrics });
         let limits = Limits { connections: MAX_CONNECTIONS, ..Limits::default() };
         let server = Server::start("client-http", listener, router, limits)
             .map_err(|error| OpenError::Thread { thread: "HTTP", reason: error.to_string() })?;
@@ -80,7 +80,7 @@ impl Drop for Http {
     }
 }
 
-fn router(state: State) -> Router {
+fn router(state: HttpState) -> Router {
     Router::new()
         .route("/health", get(health))
         .route("/metrics", get(metrics))
@@ -89,7 +89,7 @@ fn router(state: State) -> Router {
 }
 
 /// `GET /health`, under the names and numbers that probes of the C++ package know.
-async fn health(Extract(state): Extract<State>) -> impl IntoResponse {
+async fn health(Extract(state): Extract<HttpState>) -> impl IntoResponse {
     let condition = &state.condition;
     let well = condition.well.get().filter(|_| !condition.leaving.load(Ordering::Relaxed));
     let well = well.map(|well| well.load(Ordering::Relaxed));
@@ -132,7 +132,7 @@ fn plain(text: &str) -> String {
 }
 
 /// `GET /metrics`.
-async fn metrics(Extract(state): Extract<State>) -> Response {
+async fn metrics(Extract(state): Extract<HttpState>) -> Response {
     match state.metrics.text() {
         Ok(text) => ([(CONTENT_TYPE, prometheus::CONTENT_TYPE)], text).into_response(),
         Err(_) => {
@@ -142,7 +142,7 @@ async fn metrics(Extract(state): Extract<State>) -> Response {
 }
 
 /// `GET /metrics/summary`.
-async fn summary(Extract(state): Extract<State>) -> String {
+async fn summary(Extract(state): Extract<HttpState>) -> String {
     state.metrics.summary()
 }
 

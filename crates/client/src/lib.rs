@@ -58,6 +58,7 @@ mod rpc;
 mod seen;
 mod store;
 mod tasks;
+mod worker;
 
 pub use chance::Chance;
 pub use config::{EnvError, HttpAddress, StoreConfig};

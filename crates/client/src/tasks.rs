@@ -1,10 +1,9 @@
 //! Copies and moves of replicas that the master asks this node for, one object at a time.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::Builder;
+use std::sync::Arc;
 use std::time::Duration;
 
-use mooncake_memory::{Buffer, SliceList, spawn_unpinned};
+use mooncake_memory::{Buffer, SliceList};
 use mooncake_transfer::Paths;
 use mooncake_types::{ErrorCode, Reply, SegmentAddress, TaskOrder, Tick};
 
@@ -12,6 +11,7 @@ use crate::clock::Clock;
 use crate::drive::{Memory, Ways};
 use crate::ops::{CallError, CarryOp, MoveError, Op, Step, TaskOp};
 use crate::rpc::Pool;
+use crate::worker::Worker;
 
 /// Most bytes of an object that are held at a time.
 const WINDOW_BYTES: u64 = 64 << 20;
@@ -27,73 +27,31 @@ pub(crate) struct Tasks {
     pool: Pool,
     paths: Paths,
     call_ms: u64,
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    is_running: bool,
-    /// The master has said that tasks wait since the thread last asked for one.
-    is_due: bool,
-    is_stopping: bool,
+    worker: Arc<Worker>,
 }
 
 impl Tasks {
     pub(crate) fn new(clock: Clock, pool: Pool, paths: Paths, call_ms: u64) -> Self {
-        let (state, changed) = (Mutex::default(), Condvar::new());
-        Self { clock, pool, paths, call_ms, state, changed }
+        let worker = Worker::new("mooncake-tasks", Duration::ZERO);
+        Self { clock, pool, paths, call_ms, worker }
     }
 
     /// Tasks wait at the master.
     pub(crate) fn wake(self: &Arc<Self>) {
-        let mut state = self.lock();
-        state.is_due = true;
-        if state.is_running || state.is_stopping {
-            return;
-        }
-        let of_thread = Arc::clone(self);
-        let name = "mooncake-tasks".to_owned();
-        match spawn_unpinned(Builder::new().name(name), move || of_thread.run()) {
-            Ok(_) => state.is_running = true,
-            // The next answer to a ping brings another attempt.
-            Err(error) => tracing::warn!(%error, "no thread for tasks"),
-        }
+        let tasks = Arc::clone(self);
+        self.worker.wake(move || tasks.carry_out_all());
     }
 
     /// Begins nothing any more, and waits a little for what is under way.
     pub(crate) fn stop(&self) {
-        let mut state = self.lock();
-        state.is_stopping = true;
-        let running = |state: &mut State| state.is_running;
-        drop(self.changed.wait_timeout_while(state, STOP_PATIENCE, running));
+        self.worker.stop(STOP_PATIENCE);
         self.pool.clear();
-    }
-
-    fn run(&self) {
-        let _notice = PanicNotice(self);
-        while self.take_due() {
-            self.carry_out_all();
-        }
-    }
-
-    /// Whether there is something to do; if not, the thread has to end.
-    fn take_due(&self) -> bool {
-        let mut state = self.lock();
-        let goes_on = !state.is_stopping && std::mem::take(&mut state.is_due);
-        if !goes_on {
-            state.is_running = false;
-            self.changed.notify_all();
-        }
-        goes_on
     }
 
     /// Fetches tasks until there are none left.
     fn carry_out_all(&self) {
-        while !self.is_stopping() {
-            let mut fetch = TaskOp::fetch();
-            self.ways().drive(&mut fetch, &mut Window::default());
-            match fetch.finish() {
+        while !self.worker.is_stopping() {
+            match self.ways().drive(TaskOp::fetch(), Window::default()) {
                 Ok(fetched) if fetched.orders.is_empty() => return,
                 Ok(fetched) => {
                     for order in &fetched.orders {
@@ -110,11 +68,9 @@ impl Tasks {
 
     fn carry_out(&self, order: &TaskOrder, segments: &[SegmentAddress]) {
         let carry = CarryOp::new(order, segments.to_vec(), WINDOW_BYTES);
-        let mut stoppable = Stoppable { carry, tasks: self };
+        let stoppable = Stoppable { carry, tasks: self };
         let len = order.len.min(WINDOW_BYTES) as usize;
-        let mut window = Window { buffer: None, len };
-        self.ways().drive(&mut stoppable, &mut window);
-        match stoppable.finish() {
+        match self.ways().drive(stoppable, Window { buffer: None, len }) {
             Ok(()) => tracing::debug!(task = %order.id, "a task has ended"),
             Err(code) => tracing::warn!(task = %order.id, %code, "a task has failed"),
         }
@@ -123,26 +79,6 @@ impl Tasks {
     fn ways(&self) -> Ways<'_> {
         let Self { clock, pool, paths, call_ms, .. } = self;
         Ways { clock, pool, paths, call_ms: *call_ms, metrics: None, heartbeat: None }
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.lock().is_stopping
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Says that the thread is gone if it panicked, so that another may be started and nobody waits for it.
-struct PanicNotice<'t>(&'t Tasks);
-
-impl Drop for PanicNotice<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.lock().is_running = false;
-            self.0.changed.notify_all();
-        }
     }
 }
 
@@ -160,7 +96,7 @@ impl<'a> Op<'a> for Stoppable<'a, '_> {
     }
 
     fn next(&mut self, now: Tick) -> Step<'a> {
-        if self.tasks.is_stopping() {
+        if self.tasks.worker.is_stopping() {
             self.carry.cancel();
         }
         self.carry.next(now)

@@ -44,7 +44,7 @@ pub use error::TransferError;
 pub use host::{Interrupt, Pin, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
 pub use local::LocalTransport;
 pub use near::{Distance, Reach};
-pub use op::{DropOp, ReadOp, ViewOp, WriteOp};
+pub use op::{Discard, ReadOp, ViewOp, WriteOp};
 pub use paths::{Examination, Paths};
 pub use protocol::is_served_by_tcp;
 pub use server::{DataServer, Served, ServedWay, ServerConfig};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mooncake_memory::{RawSlice, SliceList, copy_to_caller, gather_from_caller, with_helpers};
 use mooncake_types::{Epoch, ErrorCode, SegmentId};
 
-use crate::{DropOp, Interrupt, ReadOp, SegmentHost, TransferError, Transport, WriteOp};
+use crate::{Discard, Interrupt, ReadOp, SegmentHost, TransferError, Transport, WriteOp};
 
 /// Most bytes copied between two looks at whether the writer is to stop.
 const STEP_BYTES: usize = 1 << 20;
@@ -58,7 +58,7 @@ impl LocalTransport {
         if self.host.still_holds(&ticket) { Ok(()) } else { Err(TransferError::Stale) }
     }
 
-    pub(crate) fn drop_one(&self, op: &DropOp) -> Result<(), TransferError> {
+    pub(crate) fn drop_one(&self, op: &Discard) -> Result<(), TransferError> {
         self.host.drop_range(&op.range).map_err(TransferError::Refused)
     }
 

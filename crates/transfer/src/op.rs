@@ -37,7 +37,7 @@ pub struct WriteOp<'a> {
 
 /// An entry to be dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DropOp {
+pub struct Discard {
     /// The node's data port, `host:port`.
     pub endpoint: Arc<str>,
     /// What to drop.

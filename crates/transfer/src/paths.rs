@@ -8,7 +8,7 @@ use crate::near::{Distance, Near, Reach};
 use crate::parts::Parts;
 use crate::view::{OwnViews, View};
 use crate::{
-    DropOp, LocalTransport, ReadOp, Source, TcpConfig, TcpTransport, TransferError, Transport,
+    Discard, LocalTransport, ReadOp, Source, TcpConfig, TcpTransport, TransferError, Transport,
     Transports, ViewOp, Way, WriteOp,
 };
 
@@ -98,8 +98,8 @@ impl Paths {
 
     /// Has nodes drop entries, those of this process at once and all others by TCP; see [`TcpTransport::drop_ranges`].
     #[must_use]
-    pub fn drop_ranges(&self, ops: &[DropOp]) -> Vec<Result<(), TransferError>> {
-        let drop_here = |op: &DropOp| Some(self.local_for(op.range.segment)?.drop_one(op));
+    pub fn drop_ranges(&self, ops: &[Discard]) -> Vec<Result<(), TransferError>> {
+        let drop_here = |op: &Discard| Some(self.local_for(op.range.segment)?.drop_one(op));
         let local: Vec<Option<Result<(), TransferError>>> = ops.iter().map(drop_here).collect();
         let results = self.tcp.drop_where(ops, |position| local[position].is_none());
         local.into_iter().zip(results).map(|(local, result)| local.unwrap_or(result)).collect()

@@ -10,7 +10,7 @@ use crate::client::{
     DropExchange, Exchange, Lease, Patience, Peers, Purpose, ReadExchange, WriteExchange, drive,
 };
 use crate::plan::{FrameLimits, PeerPlan, plan};
-use crate::{DropOp, ReadOp, TransferError, Transport, WriteOp};
+use crate::{Discard, ReadOp, TransferError, Transport, WriteOp};
 
 /// How a [`TcpTransport`] behaves.
 #[derive(Clone, Debug)]
@@ -144,14 +144,14 @@ impl TcpTransport {
 
     /// Has nodes drop entries. `Ok` means: nobody finds that version there any more.
     #[must_use]
-    pub fn drop_ranges(&self, ops: &[DropOp]) -> Vec<Result<(), TransferError>> {
+    pub fn drop_ranges(&self, ops: &[Discard]) -> Vec<Result<(), TransferError>> {
         self.drop_where(ops, |_| true)
     }
 
     /// [`TcpTransport::drop_ranges`] of the operations at the positions that are wanted; the other results mean nothing.
     pub(crate) fn drop_where(
         &self,
-        ops: &[DropOp],
+        ops: &[Discard],
         wanted: impl Fn(usize) -> bool,
     ) -> Vec<Result<(), TransferError>> {
         let sizes = ops.iter().map(|op| (&op.endpoint, 0, 0));

@@ -4,7 +4,7 @@ use mooncake_types::{Epoch, ErrorCode, Located, Reply, Request, SegmentAddress, 
 
 use super::dropping::discards;
 use super::granted::{Attributes, Granted};
-use super::place::replicas;
+use super::placements::replicas;
 use super::route::Route;
 use super::span::Span;
 use super::{CallError, Discard, MoveError, Op, Step};

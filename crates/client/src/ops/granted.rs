@@ -4,7 +4,7 @@ use mooncake_types::{
     ErrorCode, Grant, Placement, RangeDrop, RangeWrite, SegmentAddress, SegmentId, Version,
 };
 
-use super::place::{placements_are_whole, replicas};
+use super::placements::{placements_are_whole, replicas};
 use super::span::{Cut, Span, cut};
 use super::{Deposit, Discard, MoveError};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mooncake_types::{ErrorCode, Located, SegmentAddress, SegmentId, Tick};
 
 use super::get::Want;
-use super::route::{Place, Route};
+use super::route::{ReplicaStart, Route};
 use super::span::{Span, spans};
 use super::{Fetch, MoveError, RetryPolicy};
 use crate::chance::Chance;
@@ -27,7 +27,7 @@ pub(super) struct InGet {
     pub(super) fetches: usize,
     /// Where reading failed since the last lookup that was made because everything had failed, and whether the version
     /// was dropped there.
-    failed: Vec<(Place, bool)>,
+    failed: Vec<(ReplicaStart, bool)>,
     /// The route that was looked up and failed at all its replicas last.
     exhausted: Option<Arc<Route>>,
     pub(super) idle_lookups: u32,
@@ -140,13 +140,13 @@ impl InGet {
         Ok(())
     }
 
-    fn has_failed(&self, place: &Place) -> bool {
+    fn has_failed(&self, place: &ReplicaStart) -> bool {
         self.failed.iter().any(|(failed, _)| failed == place)
     }
 
     /// Whether all replicas of the route were found dropped.
     fn is_dropped(&self) -> bool {
-        self.route().places().all(|place| self.failed.contains(&(place, true)))
+        self.route().replica_starts().all(|place| self.failed.contains(&(place, true)))
     }
 
     fn drop_route(&mut self) -> Result<(), ErrorCode> {
@@ -175,7 +175,7 @@ impl InGet {
 
     /// `is_dropped` says that the node has dropped all that was asked of the replica.
     pub(super) fn fail_replica(&mut self, error: MoveError, is_dropped: bool) {
-        let place = self.route().place(&self.reading);
+        let place = self.route().replica_start(&self.reading);
         self.failed.push((place, is_dropped));
         match error {
             // A stale route says nothing against a worse reason met at another replica.
@@ -205,7 +205,7 @@ impl InGet {
 
 /// Whether there is a place that the route before did not lead to.
 fn leads_elsewhere(route: &Route, before: &Route) -> bool {
-    route.places().any(|place| before.places().all(|known| known != place))
+    route.replica_starts().any(|place| before.replica_starts().all(|known| known != place))
 }
 
 pub(super) fn has_all(want: &Want<'_>, object_len: u64) -> bool {

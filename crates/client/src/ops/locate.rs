@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use mooncake_types::{ErrorCode, Located, Reply, Request, SegmentAddress, Tick, Version};
 
-use super::place::{placements_are_whole, replicas};
+use super::placements::{placements_are_whole, replicas};
 use super::{Keyed, Verb};
 
 /// Where do these objects lie? Grants a lease on each that is found.

@@ -22,6 +22,8 @@
 //! assert_eq!(found, vec![Ok(true), Ok(false)]);
 //! ```
 //!
+//! A shell asks for it through [`Deadline::next`], so that every call ends in time whatever it would still try.
+//!
 //! Lists of results are by position: a key that stands twice in a batch has two results.
 
 mod batches;
@@ -31,6 +33,7 @@ mod coverage;
 mod deadline;
 mod discard;
 mod dropping;
+mod ending;
 mod erase;
 mod exist;
 mod get;
@@ -41,7 +44,7 @@ mod keyed;
 mod locate;
 mod master_retry;
 mod open_put;
-mod place;
+mod placements;
 mod predecessors;
 mod put;
 mod put_check;
@@ -58,7 +61,7 @@ mod task;
 
 use std::sync::Arc;
 
-use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Reply, Request, Tick};
+use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, Reply, Request, Tick};
 
 pub use carry::CarryOp;
 pub use clear::ClearOp;
@@ -72,6 +75,7 @@ pub use hold::HoldOp;
 pub use keyed::{Keyed, Verb};
 pub use locate::{LocateOp, ObjectLocation, ReplicaLocation, Stripe};
 pub use master_retry::{MasterRetry, is_idempotent};
+pub use mooncake_transfer::Discard;
 pub use open_put::{OpenPut, PartsWrite};
 pub use put::PutOp;
 pub use put_parts::{PartsItem, PutPartsOp};
@@ -139,15 +143,6 @@ pub struct Fetch {
     pub at: u64,
     /// Length of the whole object in bytes.
     pub object_len: u64,
-}
-
-/// One entry to be dropped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Discard {
-    /// The node that may hold it.
-    pub endpoint: Arc<str>,
-    /// What to drop.
-    pub range: RangeDrop,
 }
 
 /// One range to write.

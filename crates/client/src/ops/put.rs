@@ -6,9 +6,8 @@ use mooncake_types::{
 };
 
 use super::batches::Batches;
-use super::dropping::{Dropped, Dropping};
+use super::ending::{Ended, Ending};
 use super::granted::Granted;
-use super::master_retry::UNKNOWN_END;
 use super::put_check::{check_config, check_item, keep_last};
 use super::span::Span;
 use super::{CallError, MoveError, Op, RetryPolicy, Step, unexpected};
@@ -38,9 +37,7 @@ pub struct PutOp<'a> {
     /// How often what is asked for was tried before.
     attempt: u32,
     granted: Vec<InPut>,
-    dropping: Dropping,
-    /// How often the ends of this batch were asked for.
-    end_rounds: u32,
+    ending: Ending<'a>,
     results: Vec<Result<(), ErrorCode>>,
 }
 
@@ -49,9 +46,8 @@ pub struct PutOp<'a> {
 enum Phase {
     Start,
     Write,
+    /// They are published, and what they take the place of is dropped by its nodes.
     End,
-    /// What the ended puts took the place of is dropped by its nodes.
-    Drop,
     /// What was written in vain is dropped, as far as its nodes can be reached.
     Discard,
     Revoke,
@@ -78,9 +74,7 @@ enum Fate {
     Written,
     /// The master has said what becomes of it.
     Ended,
-    /// It was ended, and is ended again: not all is dropped that it took the place of.
-    EndedBefore,
-    /// It was ended, and whether all is dropped that it took the place of cannot be known any more.
+    /// Whether it was ended, and all is dropped that it took the place of, is not known.
     Unknown,
     /// It could not be ended, and another grant would not help.
     Refused,
@@ -129,8 +123,7 @@ impl<'a> PutOp<'a> {
             asked: Vec::new(),
             attempt: 0,
             granted: Vec::new(),
-            dropping: Dropping::default(),
-            end_rounds: 0,
+            ending: Ending::default(),
             results,
         }
     }
@@ -172,19 +165,17 @@ impl<'a> PutOp<'a> {
         Some(Step::Write(epoch, deposits))
     }
 
-    fn end(&self) -> Option<Step<'a>> {
-        let ends: Vec<PutEnd<'a>> = self
-            .granted
-            .iter()
-            .filter(|put| put.is_to_end())
-            .map(|put| PutEnd {
-                key: self.items[put.position].key,
-                version: put.granted.version,
-                failed_replicas: put.failed_replicas,
-                held_replicas: put.held_replicas,
-            })
-            .collect();
-        (!ends.is_empty()).then_some(Step::Call(Request::PutEnd { puts: ends }))
+    /// The ends of all puts that are in place.
+    fn begin_ending(&mut self) {
+        let written = self.granted.iter().filter(|put| put.fate == Fate::Written);
+        let end = |put: &InPut| PutEnd {
+            key: self.items[put.position].key,
+            version: put.granted.version,
+            failed_replicas: put.failed_replicas,
+            held_replicas: put.held_replicas,
+        };
+        self.ending = Ending::new(written.map(end).collect());
+        self.phase = Phase::End;
     }
 
     /// What nodes hold of puts that came to nothing: a later leader is not to find it.
@@ -239,7 +230,6 @@ impl<'a> PutOp<'a> {
             }
         }
         self.attempt = if self.asked.is_empty() { 0 } else { self.attempt + 1 };
-        self.end_rounds = 0;
         self.phase = Phase::Start;
     }
 
@@ -267,58 +257,22 @@ impl<'a> PutOp<'a> {
         self.phase = Phase::Write;
     }
 
-    fn on_ended(&mut self, statuses: &[Result<(), ErrorCode>]) {
-        self.end_rounds += 1;
-        let may_wait = RetryPolicy::PUT_END.allows(self.end_rounds);
-        let to_end = self.granted.iter_mut().filter(|put| put.is_to_end());
-        for (put, status) in to_end.zip(statuses) {
-            self.results[put.position] = *status;
-            if put.fate == Fate::EndedBefore {
-                // It has gone since, or another leader does not know it.
-                put.fate = if status.is_ok() { Fate::Ended } else { Fate::Unknown };
-                continue;
-            }
-            put.fate = match status {
+    fn on_ended(&mut self) {
+        let outcomes = std::mem::take(&mut self.ending).outcomes();
+        let written = self.granted.iter_mut().filter(|put| put.fate == Fate::Written);
+        for (put, ended) in written.zip(outcomes) {
+            let (fate, result) = match ended {
                 // All segments that it was written to have left the pool meanwhile, or its master has.
-                Err(ErrorCode::ObjectNotFound) if self.attempt == 0 => Fate::Failed,
-                // It may have been there, and been removed since: to write it again would bring it back.
-                Err(UNKNOWN_END) => Fate::Unknown,
-                // What it is to replace has itself replaced something that is not dropped yet.
-                Err(ErrorCode::ObjectReplicaBusy) if may_wait => Fate::Written,
-                Err(ErrorCode::ObjectReplicaBusy) => Fate::Refused,
-                _ => Fate::Ended,
+                Ended::Settled(result @ Err(ErrorCode::ObjectNotFound)) if self.attempt == 0 => {
+                    (Fate::Failed, result)
+                }
+                Ended::Settled(result) => (Fate::Ended, result),
+                Ended::Refused(code) => (Fate::Refused, Err(code)),
+                Ended::Unknown(code) => (Fate::Unknown, Err(code)),
             };
+            (put.fate, self.results[put.position]) = (fate, result);
         }
-        self.phase = Phase::Drop;
-    }
-
-    /// The next step of dropping; none when it is over.
-    fn drop_replaced(&mut self, now: Tick) -> Option<Step<'a>> {
-        let step = self.dropping.next(now);
-        if step.is_none() && self.dropping.end() == Dropped::Not {
-            let results = &self.results;
-            let is_good =
-                |put: &&mut InPut| put.fate == Fate::Ended && results[put.position].is_ok();
-            let good = self.granted.iter_mut().filter(is_good);
-            good.for_each(|put| put.fate = Fate::EndedBefore);
-        }
-        step
-    }
-
-    /// Puts that ended well and were to end again come to an error: what they took the place of may still be found.
-    fn lose_ended_before(&mut self, code: ErrorCode) {
-        for put in self.granted.iter_mut().filter(|put| put.fate == Fate::EndedBefore) {
-            let result = &mut self.results[put.position];
-            if result.is_ok() {
-                (put.fate, *result) = (Fate::Unknown, Err(code));
-            }
-        }
-    }
-
-    /// What follows a round of dropping: the ends that had to wait for it, or have to be asked for again, or the end of
-    /// what came to nothing.
-    fn after_drop(&self) -> Phase {
-        if self.end_count() > 0 { Phase::End } else { Phase::Discard }
+        self.phase = Phase::Discard;
     }
 
     fn fail_all(&mut self, positions: &[usize], code: ErrorCode) {
@@ -336,47 +290,14 @@ impl<'a> PutOp<'a> {
         for put in std::mem::take(&mut self.granted) {
             let failed = put.fate == Fate::Failed;
             let code = if failed { ErrorCode::TransferFail } else { code };
-            if put.fate != Fate::Ended {
-                // Also what was ended before: nobody can say any more whether all is dropped.
+            if !matches!(put.fate, Fate::Ended | Fate::Unknown) {
                 self.results[put.position] = Err(code);
             }
         }
         let rest = self.batches.take_rest();
         self.fail_all(&rest, code);
-        (self.attempt, self.end_rounds) = (0, 0);
+        self.attempt = 0;
         self.phase = Phase::Start;
-    }
-
-    /// The call of this phase was refused or answered with nonsense.
-    fn on_refused(&mut self, code: ErrorCode, is_refusal: bool) {
-        match self.phase {
-            Phase::Start => {
-                let asked = std::mem::take(&mut self.asked);
-                self.fail_all(&asked, code);
-                self.attempt = 0;
-            }
-            Phase::Write | Phase::Drop | Phase::Discard => {
-                unreachable!("nothing of it is asked of the master")
-            }
-            Phase::End => {
-                self.lose_ended_before(code);
-                let count = self.granted.len();
-                let written = self.granted.iter_mut().filter(|put| put.fate == Fate::Written);
-                if !is_refusal {
-                    // It may have taken them, and others may read them.
-                    for put in written {
-                        put.fate = Fate::Unknown;
-                        self.results[put.position] = Err(code);
-                    }
-                }
-                self.on_ended(&vec![Err(code); count]);
-            }
-            Phase::Revoke => self.end_batch(),
-        }
-    }
-
-    fn end_count(&self) -> usize {
-        self.granted.iter().filter(|put| put.is_to_end()).count()
     }
 }
 
@@ -393,15 +314,11 @@ impl<'a> Op<'a> for PutOp<'a> {
                 Phase::Start => return self.start(),
                 Phase::Write => match self.write() {
                     Some(step) => return step,
-                    None => self.phase = Phase::End,
+                    None => self.begin_ending(),
                 },
-                Phase::End => match self.end() {
+                Phase::End => match self.ending.next(now) {
                     Some(step) => return step,
-                    None => self.phase = Phase::Discard,
-                },
-                Phase::Drop => match self.drop_replaced(now) {
-                    Some(step) => return step,
-                    None => self.phase = self.after_drop(),
+                    None => self.on_ended(),
                 },
                 Phase::Discard => {
                     self.phase = Phase::Revoke;
@@ -418,45 +335,36 @@ impl<'a> Op<'a> for PutOp<'a> {
     }
 
     fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
-        if self.dropping.is_under_way() {
-            return self.dropping.on_told(reply.is_ok());
-        }
         if self.phase == Phase::End {
-            self.dropping.on_reply(&reply);
+            if let Some(code) = self.ending.on_reply(reply) {
+                self.on_ended();
+                self.give_up(code);
+            }
+            return;
         }
-        let reply = match reply {
-            Ok(reply) => reply,
-            Err(error) => return self.give_up(error.code()),
-        };
         match (self.phase, reply) {
-            (Phase::Start, Reply::Granted { results, segments })
+            (_, Err(error)) => self.give_up(error.code()),
+            (Phase::Start, Ok(Reply::Granted { results, segments }))
                 if results.len() == self.asked.len() =>
             {
                 self.on_granted(results, segments);
             }
-            (Phase::End, Reply::Statuses(results) | Reply::Remaining { results, .. })
-                if results.len() == self.end_count() =>
-            {
-                self.on_ended(&results);
+            (Phase::Start, Ok(other)) => {
+                let asked = std::mem::take(&mut self.asked);
+                self.fail_all(&asked, unexpected(&other));
+                self.attempt = 0;
             }
             // Whatever became of the revoke: what was granted is released after a while.
-            (Phase::Revoke, _) => self.end_batch(),
-            (_, other) => {
-                // A leader that only begins may find these puts at their nodes and take them after all.
-                let is_early = other == Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
-                let is_refusal = matches!(other, Reply::Refused(_)) && !is_early;
-                self.on_refused(unexpected(&other), is_refusal);
-            }
+            _ => self.end_batch(),
         }
     }
 
     fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
-        if self.dropping.is_under_way() {
-            return self.dropping.on_dropped(&results);
-        }
-        if self.phase == Phase::Revoke {
+        match self.phase {
+            Phase::End => return self.ending.on_dropped(&results),
             // Those that were not reached tell the master what they hold when it asks.
-            return;
+            Phase::Revoke => return,
+            _ => {}
         }
         let mut rest = results.as_slice();
         let mut unreachable_segments = Vec::new();
@@ -486,11 +394,6 @@ impl InPut {
         let fate = if granted.makes_sense() { Fate::Unwritten } else { Fate::Senseless };
         let (failed_replicas, held_replicas) = (0, 0);
         Self { position, granted, fate, failed_replicas, held_replicas, is_outdated: false }
-    }
-
-    /// Whether its end is to be asked for.
-    fn is_to_end(&self) -> bool {
-        matches!(self.fate, Fate::Written | Fate::EndedBefore)
     }
 
     fn spans(&self) -> [Span; 1] {

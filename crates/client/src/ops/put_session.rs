@@ -6,12 +6,11 @@ use mooncake_types::{
 };
 
 use super::batches::Batches;
-use super::dropping::{Dropped, Dropping};
+use super::ending::{Ended, Ending};
 use super::granted::Granted;
-use super::master_retry::UNKNOWN_END;
 use super::open_put::OpenPut;
 use super::put_check::{check_config, check_item};
-use super::{CallError, MoveError, Op, RetryPolicy, Step, unexpected};
+use super::{CallError, MoveError, Op, Step, unexpected};
 
 /// Asks for ranges to write objects to, part by part, for as long as `ttl_ms`.
 #[derive(Debug)]
@@ -137,6 +136,15 @@ pub enum Closing<'a> {
     Revoke(PutRevoke<'a>),
 }
 
+impl Closing<'_> {
+    const fn key(&self) -> &str {
+        match self {
+            Self::End(put) => put.key,
+            Self::Revoke(put) => put.key,
+        }
+    }
+}
+
 /// What became of a [`Closing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
@@ -153,11 +161,8 @@ pub struct CloseOp<'a> {
     ends: Batches,
     revokes: Batches,
     asked: Vec<usize>,
-    dropping: Dropping,
-    /// Ends that had to wait until something older was dropped, and how often that was; and those that are asked for again
-    /// because it was not.
-    again: Vec<usize>,
-    rounds: u32,
+    /// The ends that are asked for; absent once puts are revoked.
+    ending: Option<Ending<'a>>,
     results: Vec<Closed>,
 }
 
@@ -172,32 +177,68 @@ impl<'a> CloseOp<'a> {
             ends: Batches::new(ends),
             revokes: Batches::new(revokes),
             asked: Vec::new(),
-            dropping: Dropping::default(),
-            again: Vec::new(),
-            rounds: 0,
+            ending: None,
             results: vec![Closed::Unknown(ErrorCode::InternalError); closings.len()],
         }
     }
 }
 
-impl CloseOp<'_> {
-    fn settle(&mut self, statuses: Vec<Result<(), ErrorCode>>) {
-        for (&at, status) in self.asked.iter().zip(statuses) {
-            self.results[at] = match status {
-                Err(code @ ErrorCode::ObjectReplicaBusy) => {
-                    // What it is to replace has itself replaced something that is not dropped yet.
-                    self.again.push(at);
-                    Closed::Unknown(code)
-                }
-                // It may have been there, and been removed since.
-                Err(UNKNOWN_END) => Closed::Unknown(UNKNOWN_END),
-                status => Closed::Settled(status),
+impl<'a> CloseOp<'a> {
+    /// The ends of the next batch, if there is one.
+    fn begin_ending(&mut self) -> Option<Ending<'a>> {
+        let closings = self.closings;
+        self.asked = self.ends.take(|at| closings[at].key().len());
+        let end = |&at: &usize| match closings[at] {
+            Closing::End(put) => Some(put),
+            Closing::Revoke(_) => None,
+        };
+        let puts: Vec<PutEnd<'a>> = self.asked.iter().filter_map(end).collect();
+        (!puts.is_empty()).then(|| Ending::new(puts))
+    }
+
+    fn on_ended(&mut self, ending: Ending<'a>) {
+        for (&at, ended) in self.asked.iter().zip(ending.outcomes()) {
+            self.results[at] = match ended {
+                Ended::Settled(result) => Closed::Settled(result),
+                Ended::Refused(code) | Ended::Unknown(code) => Closed::Unknown(code),
             };
         }
-        self.rounds += u32::from(!self.again.is_empty());
-        if !RetryPolicy::PUT_END.allows(self.rounds) {
-            self.again.clear();
+    }
+
+    fn revoke(&mut self) -> Step<'a> {
+        let closings = self.closings;
+        self.asked = self.revokes.take(|at| closings[at].key().len());
+        let revoke = |&at: &usize| match closings[at] {
+            Closing::Revoke(put) => Some(put),
+            Closing::End(_) => None,
+        };
+        let puts: Vec<PutRevoke<'a>> = self.asked.iter().filter_map(revoke).collect();
+        if puts.is_empty() { Step::Done } else { Step::Call(Request::PutRevoke { puts }) }
+    }
+
+    /// The answer to a revocation; gives a code if there is no master any more that could be asked for the rest.
+    fn on_revoked(&mut self, reply: Result<Reply, CallError>) -> Option<ErrorCode> {
+        let asked = std::mem::take(&mut self.asked);
+        match reply {
+            Ok(Reply::Statuses(results)) if results.len() == asked.len() => {
+                for (at, result) in asked.into_iter().zip(results) {
+                    self.results[at] = Closed::Settled(result);
+                }
+                None
+            }
+            Ok(other) => {
+                self.fail(&asked, unexpected(&other));
+                None
+            }
+            Err(error) => {
+                self.fail(&asked, error.code());
+                Some(error.code())
+            }
         }
+    }
+
+    fn fail(&mut self, positions: &[usize], code: ErrorCode) {
+        positions.iter().for_each(|&at| self.results[at] = Closed::Unknown(code));
     }
 }
 
@@ -209,69 +250,34 @@ impl<'a> Op<'a> for CloseOp<'a> {
     }
 
     fn next(&mut self, now: Tick) -> Step<'a> {
-        if self.dropping.is_under_way() {
-            if let Some(step) = self.dropping.next(now) {
-                return step;
+        loop {
+            let Some(mut ending) = self.ending.take().or_else(|| self.begin_ending()) else {
+                return self.revoke();
+            };
+            match ending.next(now) {
+                Some(step) => {
+                    self.ending = Some(ending);
+                    return step;
+                }
+                None => self.on_ended(ending),
             }
-            if self.dropping.end() == Dropped::Not {
-                let good = |at: &&usize| self.results[**at] == Closed::Settled(Ok(()));
-                self.again.extend(self.asked.iter().filter(good));
-            }
         }
-        let closings = self.closings;
-        let key_len = |at: usize| match closings[at] {
-            Closing::End(put) => put.key.len(),
-            Closing::Revoke(put) => put.key.len(),
-        };
-        self.asked = match self.again.is_empty() {
-            true => self.ends.take(key_len),
-            false => std::mem::take(&mut self.again),
-        };
-        let end = |&at: &usize| match closings[at] {
-            Closing::End(put) => Some(put),
-            Closing::Revoke(_) => None,
-        };
-        if !self.asked.is_empty() {
-            let puts = self.asked.iter().filter_map(end).collect();
-            return Step::Call(Request::PutEnd { puts });
-        }
-        self.asked = self.revokes.take(key_len);
-        let revoke = |&at: &usize| match closings[at] {
-            Closing::Revoke(put) => Some(put),
-            Closing::End(_) => None,
-        };
-        if !self.asked.is_empty() {
-            let puts = self.asked.iter().filter_map(revoke).collect();
-            return Step::Call(Request::PutRevoke { puts });
-        }
-        Step::Done
     }
 
     fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
-        if self.dropping.is_under_way() {
-            return self.dropping.on_told(reply.is_ok());
-        }
-        self.dropping.on_reply(&reply);
-        let code = match reply {
-            Ok(Reply::Statuses(results) | Reply::Remaining { results, .. })
-                if results.len() == self.asked.len() =>
-            {
-                return self.settle(results);
-            }
-            Ok(other) => unexpected(&other),
-            Err(error) => {
-                let rest = [self.ends.take_rest(), self.revokes.take_rest()].concat();
-                self.asked.extend(rest);
-                error.code()
-            }
+        let lost = match &mut self.ending {
+            Some(ending) => ending.on_reply(reply),
+            None => self.on_revoked(reply),
         };
-        for &at in &self.asked {
-            self.results[at] = Closed::Unknown(code);
+        if let Some(code) = lost {
+            let rest = [self.ends.take_rest(), self.revokes.take_rest()].concat();
+            self.fail(&rest, code);
         }
     }
 
     fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
-        self.dropping.on_dropped(&results);
+        let ending = self.ending.as_mut().expect("only ends have something dropped");
+        ending.on_dropped(&results);
     }
 
     fn finish(self) -> Self::Output {

@@ -6,7 +6,7 @@ use mooncake_types::{
 };
 
 use super::Fetch;
-use super::place::{is_own, placements_are_whole, replicas};
+use super::placements::{is_own, placements_are_whole, replicas};
 use super::span::{Span, cut};
 use crate::chance::Chance;
 
@@ -23,7 +23,7 @@ pub struct Route {
 
 /// Where a replica starts, as far as telling one from another needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ReplicaStart {
     version: Version,
     segment: SegmentId,
     offset: u64,
@@ -61,9 +61,9 @@ impl Route {
     }
 
     /// Where the replica that these placements are of starts.
-    pub(super) fn place(&self, reading: &Range<usize>) -> Place {
+    pub(super) fn replica_start(&self, reading: &Range<usize>) -> ReplicaStart {
         let first = &self.located.placements[reading.start];
-        Place {
+        ReplicaStart {
             version: self.located.version,
             segment: self.segments[first.segment as usize].id,
             offset: first.offset,
@@ -71,12 +71,12 @@ impl Route {
     }
 
     /// Where each replica starts.
-    pub(super) fn places(&self) -> impl Iterator<Item = Place> {
+    pub(super) fn replica_starts(&self) -> impl Iterator<Item = ReplicaStart> {
         let mut start = 0;
         replicas(&self.located.placements).map(move |ranges| {
             let replica = start..start + ranges.len();
             start = replica.end;
-            self.place(&replica)
+            self.replica_start(&replica)
         })
     }
 
@@ -107,7 +107,7 @@ impl Route {
         &self,
         own: &[SegmentId],
         chance: &mut Chance,
-        has_failed: impl Fn(&Place) -> bool,
+        has_failed: impl Fn(&ReplicaStart) -> bool,
     ) -> Option<Range<usize>> {
         let mut chosen = None;
         let mut candidates = 0;
@@ -115,7 +115,7 @@ impl Route {
         for ranges in replicas(&self.located.placements) {
             let reading = start..start + ranges.len();
             start = reading.end;
-            if has_failed(&self.place(&reading)) {
+            if has_failed(&self.replica_start(&reading)) {
                 continue;
             }
             if is_own(ranges, &self.segments, own) {

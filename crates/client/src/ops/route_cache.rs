@@ -18,7 +18,7 @@ use super::route::Route;
 #[derive(Debug)]
 pub struct RouteCache {
     limits: CacheLimits,
-    state: Mutex<State>,
+    state: Mutex<CachedRoutes>,
 }
 
 /// How much a [`RouteCache`] may hold.
@@ -31,7 +31,7 @@ pub struct CacheLimits {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CachedRoutes {
     young: Generation,
     old: Generation,
     /// The leader that the routes are of.
@@ -163,8 +163,8 @@ impl RouteCache {
     pub fn clear(&self) {
         let state = {
             let mut state = self.lock();
-            let State { epoch, end, .. } = *state;
-            std::mem::replace(&mut *state, State { epoch, end, ..State::default() })
+            let CachedRoutes { epoch, end, .. } = *state;
+            std::mem::replace(&mut *state, CachedRoutes { epoch, end, ..CachedRoutes::default() })
         };
         drop(state);
     }
@@ -193,17 +193,17 @@ impl RouteCache {
         CacheLimits { entries: entries.div_ceil(2), bytes: bytes / 2 }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CachedRoutes> {
         // Whatever a holder that panicked left undone, each entry is whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl CachedRoutes {
     /// Forgets the routes of older leaders; gives what is forgotten.
-    fn see(&mut self, epoch: Epoch) -> Option<State> {
+    fn see(&mut self, epoch: Epoch) -> Option<CachedRoutes> {
         let is_newer = self.epoch < epoch;
-        is_newer.then(|| std::mem::replace(self, State { epoch, ..State::default() }))
+        is_newer.then(|| std::mem::replace(self, CachedRoutes { epoch, ..CachedRoutes::default() }))
     }
 
     fn find(&mut self, key: &str, now: Tick, half: CacheLimits) -> Option<Arc<Route>> {
@@ -405,8 +405,8 @@ mod tests {
     fn a_route_keeps_only_the_segments_that_it_needs() {
         let compact = compacted();
         assert_eq!(
-            compact.places().collect::<Vec<_>>(),
-            route(0, Tick(0)).places().collect::<Vec<_>>()
+            compact.replica_starts().collect::<Vec<_>>(),
+            route(0, Tick(0)).replica_starts().collect::<Vec<_>>()
         );
         assert_eq!(compact.compact(), None);
     }

@@ -18,13 +18,13 @@ const BETWEEN_QUESTIONS: Duration = Duration::from_millis(100);
 /// The masters of one store, shared by all that connect to them.
 #[derive(Debug)]
 pub(crate) struct Masters {
-    place: Place,
+    source: MasterSource,
     open: Mutex<Open>,
     resolver: Resolver,
 }
 
 #[derive(Debug)]
-enum Place {
+enum MasterSource {
     Listed(Vec<HostPort>),
     Elected(Election),
 }
@@ -69,17 +69,17 @@ struct Found {
 impl Masters {
     /// Masters that are tried in turn.
     pub(crate) fn listed(addresses: Vec<HostPort>) -> Masters {
-        Self::at_place(Place::Listed(addresses))
+        Self::of_source(MasterSource::Listed(addresses))
     }
 
     /// Whoever this coordinator says leads; `name` is its address.
     pub(crate) fn elected(coordinator: Coordinator, name: String) -> Masters {
         let election = Election { coordinator, name, found: Mutex::default() };
-        Self::at_place(Place::Elected(election))
+        Self::of_source(MasterSource::Elected(election))
     }
 
-    fn at_place(place: Place) -> Masters {
-        Masters { place, open: Mutex::default(), resolver: Resolver::default() }
+    fn of_source(source: MasterSource) -> Masters {
+        Masters { source, open: Mutex::default(), resolver: Resolver::default() }
     }
 
     /// What finds the addresses of masters.
@@ -89,31 +89,31 @@ impl Masters {
 
     /// How many addresses there are to try.
     pub(crate) fn count(&self) -> usize {
-        match &self.place {
-            Place::Listed(addresses) => addresses.len(),
-            Place::Elected(_) => 1,
+        match &self.source {
+            MasterSource::Listed(addresses) => addresses.len(),
+            MasterSource::Elected(_) => 1,
         }
     }
 
     /// Whether another master may take over from the one that leads.
     pub(crate) fn are_several(&self) -> bool {
-        match &self.place {
-            Place::Listed(addresses) => addresses.len() > 1,
-            Place::Elected(_) => true,
+        match &self.source {
+            MasterSource::Listed(addresses) => addresses.len() > 1,
+            MasterSource::Elected(_) => true,
         }
     }
 
     /// The address of this number, or who looks it up.
     pub(super) fn at(&self, address: usize) -> Result<&HostPort, &Election> {
-        match &self.place {
-            Place::Listed(addresses) => Ok(&addresses[address]),
-            Place::Elected(election) => Err(election),
+        match &self.source {
+            MasterSource::Listed(addresses) => Ok(&addresses[address]),
+            MasterSource::Elected(election) => Err(election),
         }
     }
 
     /// The master did not answer: whether it still leads is to be looked up.
     pub(crate) fn doubt(&self) {
-        if let Place::Elected(election) = &self.place {
+        if let MasterSource::Elected(election) = &self.source {
             election.lock().is_doubted = true;
         }
     }

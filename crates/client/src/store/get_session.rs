@@ -74,7 +74,7 @@ impl Store {
     /// session.
     pub fn get_session_start(&self, keys: &[&str]) -> Vec<Result<u64, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
-        let found = session.counted(session.drive(HoldOp::new(keys), NoMemory));
+        let found = session.counted(session.ways().drive(HoldOp::new(keys), NoMemory));
         session.gets.hold(keys, found, session.clock.now())
     }
 
@@ -95,7 +95,7 @@ impl Store {
             wanted.map(|(item, parts)| GetItem::parts(item.key, parts)).collect();
         let own = session.own();
         let mut op = GetOp::held(&wanted, session.gets.held(items), &own, session.chance());
-        session.drive_with(&mut op, &mut Fragments::new(items));
+        session.ways().run(&mut op, &mut Fragments::new(items));
         let results = op.finish();
         let ended = results.iter().zip(items);
         let ended = ended.filter(|(result, _)| **result == Err(ErrorCode::LeaseExpired));

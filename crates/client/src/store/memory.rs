@@ -87,12 +87,12 @@ impl Memory for Rooms<'_> {
 }
 
 /// Objects where they lie, or in buffers.
-pub(super) struct Places {
+pub(super) struct ViewsOrBuffers {
     pub(super) buffers: Buffers,
     pub(super) views: Vec<Option<View>>,
 }
 
-impl Memory for Places {
+impl Memory for ViewsOrBuffers {
     fn part(&mut self, position: usize, at: u64, len: u64, object_len: u64) -> Option<SliceList> {
         self.buffers.part(position, at, len, object_len)
     }

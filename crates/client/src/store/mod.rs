@@ -35,7 +35,7 @@ use crate::registry::{Checked, Registry};
 use crate::{ObjectBytes, ObjectLocation, OpenError, StoreConfig};
 use local_pool::LocalPool;
 pub use memory::MakeRoom;
-use memory::{Buffers, NoMemory, Places, Rooms};
+use memory::{Buffers, NoMemory, Rooms, ViewsOrBuffers};
 pub(crate) use open::{masters, random};
 use session::Session;
 
@@ -159,7 +159,7 @@ impl Store {
     ) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
         let named = named(items);
-        let put = session.drive(PutOp::new(&named, config), items);
+        let put = session.ways().drive(PutOp::new(&named, config), items);
         session.explain(&named, &put);
         put
     }
@@ -177,7 +177,7 @@ impl Store {
     ) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
         let named = named(items);
-        let upserted = session.drive(PutOp::upsert(&named, config), items);
+        let upserted = session.ways().drive(PutOp::upsert(&named, config), items);
         session.explain(&named, &upserted);
         session.routes.forget(items.iter().map(|item| item.key));
         upserted
@@ -245,7 +245,7 @@ impl Store {
         let Some(session) = self.session() else { return closed() };
         let named: Vec<GetItem<'_>> = keys.iter().map(|key| GetItem::whole(key, None)).collect();
         let buffers = Buffers(keys.iter().map(|_| None).collect());
-        let mut places = Places { buffers, views: keys.iter().map(|_| None).collect() };
+        let mut places = ViewsOrBuffers { buffers, views: keys.iter().map(|_| None).collect() };
         let results = session.get(&named, &mut places);
         let found = results.into_iter().zip(places.views).zip(places.buffers.0);
         let bytes = |((result, view), buffer): ((Result<_, _>, Option<View>), Option<Buffer>)| {
@@ -258,7 +258,7 @@ impl Store {
     /// Whether objects exist, complete. Protects those that do from eviction and removal for the length of a lease.
     pub fn exist(&self, keys: &[&str]) -> Vec<Result<bool, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
-        let answers = session.drive(ExistOp::new(keys), NoMemory);
+        let answers = session.ways().drive(ExistOp::new(keys), NoMemory);
         session.metrics.reads.on_exists(&answers);
         answers
     }
@@ -274,7 +274,7 @@ impl Store {
     /// Where objects lie. Grants leases as [`Store::exist`] does.
     pub fn locate(&self, keys: &[&str]) -> Vec<Result<ObjectLocation, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
-        session.drive(LocateOp::new(keys), NoMemory)
+        session.ways().drive(LocateOp::new(keys), NoMemory)
     }
 
     /// As [`locate`](Self::locate), for who gets next what is there: what is not there counts as a miss.
@@ -294,7 +294,7 @@ impl Store {
     /// [`ErrorCode::RpcTimeout`] if that takes longer than the call may: whether the objects are gone for good is unknown then.
     pub fn remove(&self, keys: &[&str], force: bool) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
-        let removed = session.drive(RemoveOp::new(keys, force), NoMemory);
+        let removed = session.ways().drive(RemoveOp::new(keys, force), NoMemory);
         session.routes.forget(keys.iter().copied());
         removed
     }
@@ -320,7 +320,7 @@ impl Store {
 
     fn remove_scanned(&self, pattern: Option<&str>, force: bool) -> Result<u64, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
-        let removed = session.drive(RemoveScanOp::new(pattern, force), NoMemory);
+        let removed = session.ways().drive(RemoveScanOp::new(pattern, force), NoMemory);
         session.routes.clear();
         pattern::warn_if_refused(pattern, &removed);
         removed
@@ -333,7 +333,7 @@ impl Store {
     /// all calls.
     pub fn list_by_regex(&self, pattern: &str) -> Result<Vec<(String, ObjectLocation)>, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
-        let listed = session.drive(ListOp::new(Some(pattern)), NoMemory);
+        let listed = session.ways().drive(ListOp::new(Some(pattern)), NoMemory);
         pattern::warn_if_refused(Some(pattern), &listed);
         listed
     }

@@ -186,7 +186,7 @@ impl Session {
             return;
         }
         let closings: Vec<Closing<'_>> = puts.into_iter().map(Closing::Revoke).collect();
-        self.drive(CloseOp::new(&closings), NoMemory);
+        self.ways().drive(CloseOp::new(&closings), NoMemory);
     }
 
     /// Tells the master what becomes of these puts, and forgets those that it has settled. Gives by key its answer. What
@@ -195,10 +195,10 @@ impl Session {
         let given_up = closings.iter().filter(|(.., it)| matches!(it, Closing::Revoke(_)));
         let discards: Vec<_> = given_up.flat_map(|(_, put, _)| put.discards()).collect();
         if !discards.is_empty() {
-            self.drive(DiscardOp::new(discards), NoMemory);
+            self.ways().drive(DiscardOp::new(discards), NoMemory);
         }
         let told: Vec<Closing<'_>> = closings.iter().map(|(_, _, closing)| *closing).collect();
-        let answers = self.drive(CloseOp::new(&told), NoMemory);
+        let answers = self.ways().drive(CloseOp::new(&told), NoMemory);
         for ((key, put, _), answer) in closings.iter().zip(&answers) {
             if matches!(answer, Closed::Settled(_)) {
                 self.puts.forget(key, put);
@@ -225,7 +225,8 @@ impl Store {
         let reserved: Vec<usize> =
             (0..items.len()).filter(|&position| results[position].is_ok()).collect();
         let asked: Vec<PutItem<'_>> = reserved.iter().map(|&position| items[position]).collect();
-        let started = session.drive(StartOp::new(&asked, config, self.put_session_ms), NoMemory);
+        let started =
+            session.ways().drive(StartOp::new(&asked, config, self.put_session_ms), NoMemory);
         let keys = asked.iter().map(|item| item.key);
         let (opened, too_late) = session.puts.open(keys.zip(started));
         session.revoke(too_late);
@@ -263,7 +264,7 @@ impl Store {
         }
         drop(puts);
         let mut op = PutPartsOp::new(writes);
-        session.drive_with(&mut op, &mut Fragments::new(items));
+        session.ways().run(&mut op, &mut Fragments::new(items));
         let mut puts = session.puts.lock();
         for (item, moved) in op.finish() {
             let open = puts.open(item.key).ok_or(CLOSED);

@@ -1,16 +1,15 @@
 //! Leases of routes that are used from the cache, renewed in the background.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::Builder;
+use std::sync::Arc;
 use std::time::Duration;
 
-use mooncake_memory::spawn_unpinned;
 use mooncake_types::{ErrorCode, Request};
 
 use crate::clock::Clock;
 use crate::node::Host;
 use crate::ops::{Renewed, RouteCache, renewed};
 use crate::rpc::Pool;
+use crate::worker::Worker;
 
 /// How long the thread stays when nothing is due.
 const IDLE: Duration = Duration::from_secs(10);
@@ -22,63 +21,25 @@ pub(super) struct Renewal {
     pool: Pool,
     host: Arc<Host>,
     cache: Arc<RouteCache>,
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    is_running: bool,
-    is_due: bool,
-    is_stopping: bool,
+    worker: Arc<Worker>,
 }
 
 impl Renewal {
     pub(super) fn new(clock: Clock, pool: Pool, host: Arc<Host>, cache: Arc<RouteCache>) -> Self {
-        let (state, changed) = (Mutex::default(), Condvar::new());
-        Self { clock, pool, host, cache, state, changed }
+        let worker = Worker::new("mooncake-routes", IDLE);
+        Self { clock, pool, host, cache, worker }
     }
 
-    /// The cache has keys that are due.
+    /// The cache has keys that are due. Where there is no thread, routes end with their leases.
     pub(super) fn wake(self: &Arc<Self>) {
-        let mut state = self.lock();
-        state.is_due = true;
-        if state.is_running || state.is_stopping {
-            self.changed.notify_all();
-            return;
-        }
-        let of_thread = Arc::clone(self);
-        let name = "mooncake-routes".to_owned();
-        match spawn_unpinned(Builder::new().name(name), move || of_thread.run()) {
-            Ok(_) => state.is_running = true,
-            // Routes end with their leases then.
-            Err(error) => tracing::warn!(%error, "no thread to renew leases"),
-        }
+        let renewal = Arc::clone(self);
+        self.worker.wake(move || renewal.renew());
     }
 
     /// Begins nothing any more. A request that is under way ends by itself.
     pub(super) fn stop(&self) {
-        self.lock().is_stopping = true;
-        self.changed.notify_all();
+        self.worker.stop(Duration::ZERO);
         self.pool.clear();
-    }
-
-    fn run(&self) {
-        let _notice = EndNotice(self);
-        while self.wait_for_due() {
-            self.renew();
-        }
-    }
-
-    fn wait_for_due(&self) -> bool {
-        let idle = |state: &mut State| !state.is_due && !state.is_stopping;
-        let waited = self.changed.wait_timeout_while(self.lock(), IDLE, idle);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let goes_on = state.is_due && !state.is_stopping;
-        // Under the lock: whoever wakes it after this starts another thread.
-        state.is_running = goes_on;
-        state.is_due = false;
-        goes_on
     }
 
     fn renew(&self) {
@@ -110,20 +71,5 @@ impl Renewal {
     fn forget(&self, key: &str, code: ErrorCode) {
         tracing::trace!(key, %code, "an object is gone");
         self.cache.forget(std::iter::once(key));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Says that the thread is gone if it panicked, so that another may be started.
-struct EndNotice<'r>(&'r Renewal);
-
-impl Drop for EndNotice<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.lock().is_running = false;
-        }
     }
 }

@@ -59,17 +59,11 @@ impl Session {
         Chance::new(self.choices.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed))
     }
 
-    /// Runs an operation to its end on this thread.
-    pub(super) fn drive<'a, O: Op<'a>>(&self, mut op: O, mut memory: impl Memory) -> O::Output {
-        self.drive_with(&mut op, &mut memory);
-        op.finish()
-    }
-
-    /// As [`Session::drive`], for callers that want their memory back.
-    pub(super) fn drive_with<'a>(&self, op: &mut impl Op<'a>, memory: &mut impl Memory) {
+    /// What operations are run over.
+    pub(super) fn ways(&self) -> Ways<'_> {
         let Self { clock, pool, paths, call_ms, metrics, heartbeat, .. } = self;
         let (call_ms, metrics, heartbeat) = (*call_ms, Some(&**metrics), Some(heartbeat));
-        Ways { clock, pool, paths, call_ms, metrics, heartbeat }.drive(op, memory);
+        Ways { clock, pool, paths, call_ms, metrics, heartbeat }
     }
 
     /// Gets objects, or parts of them, by routes that are known or looked up.
@@ -81,7 +75,7 @@ impl Session {
         let own = self.own();
         let mut op = GetOp::new(items, &own, self.chance());
         if !self.routes.is_on() {
-            self.drive_with(&mut op, memory);
+            self.ways().run(&mut op, memory);
             return self.counted(op.finish());
         }
         let (key_of, epoch) = (|position: usize| items[position].key, self.host.epoch());
@@ -92,7 +86,7 @@ impl Session {
         }
         let hits = known.iter().flatten().count();
         let mut op = op.with_routes(known);
-        self.drive_with(&mut op, memory);
+        self.ways().run(&mut op, memory);
         let outdated = op.outdated();
         self.metrics.on_routes(hits, items.len() - hits, outdated.len());
         if !outdated.is_empty() {

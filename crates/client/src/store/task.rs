@@ -14,7 +14,7 @@ impl Store {
     /// [`ErrorCode::ObjectHasReplicationTask`], [`ErrorCode::ReplicaNotFound`] if none lies in such a segment.
     pub fn clear_replicas(&self, keys: &[&str], segment: &str) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
-        session.drive(ClearOp::new(keys, segment), NoMemory)
+        session.ways().drive(ClearOp::new(keys, segment), NoMemory)
     }
 
     /// Has an object copied to the segments of these names, in the background.
@@ -25,7 +25,7 @@ impl Store {
     /// [`ErrorCode::InvalidParams`] for no target, more than 32, or a name that no segment has.
     pub fn create_copy_task(&self, key: &str, targets: &[&str]) -> Result<TaskId, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
-        session.drive(TaskOp::copy(key, targets), NoMemory)
+        session.ways().drive(TaskOp::copy(key, targets), NoMemory)
     }
 
     /// Has the replica of an object in the segment named `source` moved to the one named `target`, in the background.
@@ -40,7 +40,7 @@ impl Store {
         target: &str,
     ) -> Result<TaskId, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
-        session.drive(TaskOp::relocate(key, source, target), NoMemory)
+        session.ways().drive(TaskOp::relocate(key, source, target), NoMemory)
     }
 
     /// How far a task is.
@@ -49,6 +49,6 @@ impl Store {
     /// [`ErrorCode::TaskNotFound`], or the codes of all calls.
     pub fn query_task(&self, id: TaskId) -> Result<TaskReport, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
-        session.drive(TaskOp::query(id), NoMemory)
+        session.ways().drive(TaskOp::query(id), NoMemory)
     }
 }

@@ -9,12 +9,12 @@ use super::inbound::{Awaited, Outcome};
 use super::peers::Lease;
 use super::{Exchange, Fault, Pulse};
 use crate::plan::PeerPlan;
-use crate::{DropOp, TransferError};
+use crate::{Discard, TransferError};
 
 /// One call's drops at one peer, frame after frame.
 pub(crate) struct DropExchange<'a> {
     lease: Lease,
-    ops: &'a [DropOp],
+    ops: &'a [Discard],
     plan: PeerPlan,
     /// The frame that is being sent or answered, or would be next.
     frame: usize,
@@ -26,7 +26,7 @@ pub(crate) struct DropExchange<'a> {
 }
 
 impl<'a> DropExchange<'a> {
-    pub(crate) fn new(lease: Lease, ops: &'a [DropOp], plan: PeerPlan) -> Self {
+    pub(crate) fn new(lease: Lease, ops: &'a [Discard], plan: PeerPlan) -> Self {
         let results = Vec::with_capacity(plan.positions.len());
         Self { lease, ops, plan, frame: 0, is_asked: false, results, clean: true }
     }

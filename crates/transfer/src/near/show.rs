@@ -18,16 +18,16 @@ const DOUBT: Duration = Duration::from_secs(1);
 
 /// The connection that ranges of one node are pinned by.
 #[derive(Default)]
-pub(super) struct Pinning(Mutex<State>);
+pub(super) struct Pinning(Mutex<PinningState>);
 
 #[derive(Default)]
-struct State {
+struct PinningState {
     pins: Option<Arc<PinLine>>,
     doubted_until: Option<Instant>,
 }
 
 impl Pinning {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PinningState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -58,7 +58,7 @@ impl Pinning {
     }
 }
 
-impl State {
+impl PinningState {
     fn doubt(&mut self, fault: &Fault) {
         tracing::debug!(?fault, "a node of this host pins nothing");
         self.doubted_until = Some(Instant::now() + DOUBT);

@@ -8,10 +8,10 @@ use crate::Interrupt;
 
 /// The connections that are open and the threads that serve them.
 #[derive(Default)]
-pub(super) struct Registry(Mutex<State>);
+pub(super) struct Registry(Mutex<ServedConnections>);
 
 #[derive(Default)]
-struct State {
+struct ServedConnections {
     closed: bool,
     next_id: u64,
     open: HashMap<u64, Arc<Connection>>,
@@ -50,7 +50,7 @@ impl Drop for Ending {
 }
 
 impl Registry {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ServedConnections> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

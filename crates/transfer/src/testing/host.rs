@@ -16,14 +16,14 @@ type ReadHook = Box<dyn Fn(&MemoryHost, &ReadTicket) + Send + Sync>;
 /// A node's memory and ledger, without the node. Slow on purpose where that is simpler.
 #[derive(Default)]
 pub struct MemoryHost {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<MemoryHostState>>,
     left: Arc<Condvar>,
     reads: AtomicUsize,
     hook: Mutex<Option<Arc<ReadHook>>>,
 }
 
 #[derive(Default)]
-struct State {
+struct MemoryHostState {
     seen: Epoch,
     next_ticket: u64,
     segments: HashMap<SegmentId, Segment>,
@@ -65,7 +65,7 @@ struct Pinned {
 
 /// Tells the host that a range may change again.
 struct Keeper {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<MemoryHostState>>,
     left: Arc<Condvar>,
     segment: SegmentId,
     id: u64,
@@ -170,11 +170,11 @@ impl MemoryHost {
         entries
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MemoryHostState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_writer(state: &mut State, ticket: &WriteTicket) -> Option<Writer> {
+    fn take_writer(state: &mut MemoryHostState, ticket: &WriteTicket) -> Option<Writer> {
         let writers = &mut state.segments.get_mut(&ticket.segment)?.writers;
         let index = writers.iter().position(|writer| writer.id == ticket.id)?;
         Some(writers.swap_remove(index))

@@ -21,7 +21,7 @@ mod row;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry as Place;
+use std::collections::btree_map::Entry as MapEntry;
 
 use mooncake_memory::{MappedWords, NamedSegmentError, Record, RowId, WordMemory};
 use mooncake_types::{Epoch, SegmentId, Version};
@@ -124,7 +124,7 @@ impl<W: WordMemory> Kept<W> {
     }
 
     fn withdraw(&mut self, offset: u64) {
-        if let Place::Occupied(row) = self.rows.entry(offset) {
+        if let MapEntry::Occupied(row) = self.rows.entry(offset) {
             self.record.withdraw(row.remove());
         }
     }
