@@ -2,6 +2,8 @@
 
 use std::io;
 
+use rustix::mm::{Advice, madvise};
+
 use crate::checked_copy::gather_checked;
 use crate::{RawSlice, copy_checked, page_bytes};
 
@@ -17,7 +19,7 @@ const PROBE_BYTES: usize = 16 << 10;
 /// # Panics
 /// If the lengths differ.
 pub fn copy_to_caller(src: RawSlice, dst: RawSlice) -> io::Result<()> {
-    copy(src, dst, dst, libc::MADV_POPULATE_WRITE)
+    copy(src, dst, dst, Advice::LinuxPopulateWrite)
 }
 
 /// Copies from the caller's memory; as [`copy_to_caller`].
@@ -28,7 +30,7 @@ pub fn copy_to_caller(src: RawSlice, dst: RawSlice) -> io::Result<()> {
 /// # Panics
 /// If the lengths differ.
 pub fn copy_from_caller(src: RawSlice, dst: RawSlice) -> io::Result<()> {
-    copy(src, dst, src, libc::MADV_POPULATE_READ)
+    copy(src, dst, src, Advice::LinuxPopulateRead)
 }
 
 /// Copies pieces of the caller's memory, one behind the other, to `dst`; as [`copy_from_caller`], with one call of the system for
@@ -61,7 +63,7 @@ pub fn gather_from_caller(
     Ok(())
 }
 
-fn copy(src: RawSlice, dst: RawSlice, callers: RawSlice, advice: libc::c_int) -> io::Result<()> {
+fn copy(src: RawSlice, dst: RawSlice, callers: RawSlice, advice: Advice) -> io::Result<()> {
     if src.len() >= PROBE_BYTES && is_there(callers, advice) {
         src.copy_to(dst);
         return Ok(());
@@ -71,17 +73,19 @@ fn copy(src: RawSlice, dst: RawSlice, callers: RawSlice, advice: libc::c_int) ->
 }
 
 /// Has the system provide all pages of a range, which it can only if they are mapped and may be used that way.
-fn is_there(range: RawSlice, advice: libc::c_int) -> bool {
+fn is_there(range: RawSlice, advice: Advice) -> bool {
     let page = page_bytes() as usize;
     let skew = range.as_ptr().addr() % page;
     let Some(len) = range.len().checked_add(skew) else { return false };
     let start = range.as_ptr().wrapping_sub(skew);
     // SAFETY: populating changes no byte of whatever memory it is; the system checks the range.
-    unsafe { libc::madvise(start.cast(), len, advice) == 0 }
+    unsafe { madvise(start.cast(), len, advice) }.is_ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::mm::{MprotectFlags, mprotect, munmap};
+
     use super::*;
     use crate::{Buffer, Region};
 
@@ -152,7 +156,7 @@ mod tests {
         // SAFETY: only the system is given this range, of which the end belongs to nobody we know.
         let beyond = unsafe { RawSlice::new(start, longer) };
         // SAFETY: takes the last page away; nobody else has a slice of it.
-        unsafe { libc::munmap(start.add(len / 2).cast(), len / 2) };
+        unsafe { munmap(start.add(len / 2).cast(), len / 2) }.unwrap();
         let ours = Buffer::zeroed(longer);
         copy_to_caller(ours.raw(), beyond).expect_err("half of it is gone");
         std::mem::forget(region);
@@ -170,13 +174,14 @@ mod tests {
         let start = start.wrapping_sub(start.addr() % page_bytes() as usize);
         let len = 32 << 10;
         // SAFETY: pages within the buffer, which nobody writes until they may be written again.
-        unsafe { assert_eq!(libc::mprotect(start.cast(), len, libc::PROT_READ), 0) };
+        unsafe { mprotect(start.cast(), len, MprotectFlags::READ) }.unwrap();
         // SAFETY: within the buffer; only the system writes there, or does not.
         let locked = unsafe { RawSlice::new(start, len) };
         let ours = Buffer::zeroed(len);
         copy_to_caller(ours.raw(), locked).expect_err("it must not be written");
         copy_from_caller(locked, ours.raw()).expect("it may be read");
+        let both = MprotectFlags::READ | MprotectFlags::WRITE;
         // SAFETY: as above.
-        unsafe { libc::mprotect(start.cast(), len, libc::PROT_READ | libc::PROT_WRITE) };
+        unsafe { mprotect(start.cast(), len, both) }.unwrap();
     }
 }

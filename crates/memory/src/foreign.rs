@@ -1,23 +1,30 @@
 //! Regions over memory that others made: files, and memory that another process handed over.
 
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 
-use crate::region::{last_error, raw};
+use rustix::fs::{
+    FallocateFlags, FileType, FsWord, Stat, StatFs, fallocate, fstat, fstatfs, fstatvfs,
+};
+use rustix::io::Errno;
+
+use crate::region::{is_sealed, refused};
 use crate::{MapError, Private, Region};
 
 /// The kind of filesystem that memory without a name lies in, if its pages are of the ordinary size. With large pages
 /// the system may have none left at the first touch, and would end the process.
-const TMPFS_MAGIC: libc::c_long = 0x0102_1994;
+const TMPFS_MAGIC: FsWord = 0x0102_1994;
 
 /// The kind of filesystem whose files are made of large pages.
-const HUGETLBFS_MAGIC: libc::c_long = 0x9584_58f6;
+const HUGETLBFS_MAGIC: FsWord = 0x9584_58f6;
 
 /// `f_type` of memory without limits of its own.
-const RAMFS_MAGIC: libc::c_long = 0x8584_58f6;
+const RAMFS_MAGIC: FsWord = 0x8584_58f6;
 
 /// Length of a page of this machine, in bytes.
 #[must_use]
 pub fn page_bytes() -> u64 {
+    // Not by rustix, which may have to read a file of /proc for it.
     // SAFETY: reads a constant of the system; no memory is involved.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(bytes).expect("every system has pages")
@@ -37,15 +44,15 @@ impl Region {
     /// If there are no bytes, the file is none or ends before them, `offset` is not at a page, another region has a part of
     /// the range, the filesystem has no room for it, or the system refuses.
     pub fn of_file(file: OwnedFd, offset: u64, len: u64) -> Result<Region, MapError> {
-        let (file, start, size) = (Private::new(file), file_offset(offset)?, size_of(len)?);
+        let (file, size) = (Private::new(file), size_of(len)?);
         let page_bytes = page_bytes();
         if !offset.is_multiple_of(page_bytes) {
             return Err(MapError::Unaligned { offset, page_bytes });
         }
         check_len(&file, offset, len)?;
-        take_range(&file, start, len)?;
-        take_room(&file, start, len)?;
-        Ok(Region::map(file, start, size)?.not_inherited())
+        take_range(&file, offset, len)?;
+        take_room(&file, offset, len)?;
+        Ok(Region::map(file, offset, size)?.not_inherited())
     }
 
     /// Maps `len` bytes that another process made ([`Region::anonymous`]) and handed over. Both then see the same bytes,
@@ -69,23 +76,13 @@ pub(crate) fn size_of(len: u64) -> Result<usize, MapError> {
     }
 }
 
-fn file_offset(offset: u64) -> Result<libc::off_t, MapError> {
-    libc::off_t::try_from(offset).map_err(|_| MapError::TooLarge { len: offset })
-}
-
-fn stat_of(file: &OwnedFd, len: u64) -> Result<libc::stat, MapError> {
-    // SAFETY: a `stat` is plain numbers, and all of them are zero until the call fills them in.
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: writes one `stat`, which is ours and as large as that.
-    match unsafe { libc::fstat(raw(file), &raw mut stat) } {
-        0 => Ok(stat),
-        _ => Err(last_error("fstat", len)),
-    }
+fn stat_of(file: &OwnedFd, len: u64) -> Result<Stat, MapError> {
+    fstat(file).map_err(|errno| refused("fstat", len, errno))
 }
 
 pub(crate) fn check_len(file: &OwnedFd, offset: u64, len: u64) -> Result<(), MapError> {
     let stat = stat_of(file, len)?;
-    if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(MapError::WrongKind { wanted: "a plain file" });
     }
     let file_len = u64::try_from(stat.st_size).unwrap_or(0);
@@ -97,51 +94,42 @@ pub(crate) fn check_len(file: &OwnedFd, offset: u64, len: u64) -> Result<(), Map
 
 /// Locks the range, up to the end of the file if `len` is zero, for as long as the file is open; the descriptor lives in
 /// the region.
-pub(crate) fn take_range(file: &OwnedFd, start: libc::off_t, len: u64) -> Result<(), MapError> {
+pub(crate) fn take_range(file: &OwnedFd, start: u64, len: u64) -> Result<(), MapError> {
+    let file_offset = |at| libc::off_t::try_from(at).map_err(|_| MapError::TooLarge { len: at });
     // SAFETY: a `flock` is plain numbers; zero is a valid value of each.
     let mut range: libc::flock = unsafe { std::mem::zeroed() };
     range.l_type = libc::F_WRLCK as _;
     range.l_whence = libc::SEEK_SET as _;
-    range.l_start = start;
+    range.l_start = file_offset(start)?;
     range.l_len = file_offset(len)?;
     // SAFETY: reads one `flock`, which lives through the call.
-    if unsafe { libc::fcntl(raw(file), libc::F_OFD_SETLK, &raw const range) } == 0 {
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const range) } == 0 {
         return Ok(());
     }
-    match last_error("F_OFD_SETLK", len) {
-        MapError::System { errno: libc::EAGAIN | libc::EACCES, .. } => Err(MapError::Taken),
-        error => Err(error),
+    match Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO) {
+        Errno::AGAIN | Errno::ACCESS => Err(MapError::Taken),
+        errno => Err(refused("F_OFD_SETLK", len, errno)),
     }
 }
 
 /// Has the filesystem set aside what the range takes; a file may be longer than what there is of it.
-pub(crate) fn take_room(file: &OwnedFd, start: libc::off_t, len: u64) -> Result<(), MapError> {
-    let room = file_offset(len)?;
+pub(crate) fn take_room(file: &OwnedFd, start: u64, len: u64) -> Result<(), MapError> {
     // Trying in vain would fill the filesystem.
     if room_for(file, len)? < len {
-        return Err(MapError::System { call: "fallocate", len, errno: libc::ENOSPC });
+        return Err(refused("fallocate", len, Errno::NOSPC));
     }
     loop {
-        // SAFETY: changes what a file occupies, and no byte of it; no memory is involved.
-        if unsafe { libc::fallocate(raw(file), libc::FALLOC_FL_KEEP_SIZE, start, room) } == 0 {
-            return Ok(());
-        }
-        match last_error("fallocate", len) {
-            MapError::System { errno: libc::EINTR, .. } => {}
-            MapError::System { errno: libc::EOPNOTSUPP | libc::ENOSYS, .. } => return Ok(()),
-            error => return Err(error),
+        match fallocate(file, FallocateFlags::KEEP_SIZE, start, len) {
+            Err(Errno::INTR) => {}
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
+            Err(errno) => return Err(refused("fallocate", len, errno)),
         }
     }
 }
 
 /// Bytes that the file has, or may still get from its filesystem.
 fn room_for(file: &OwnedFd, len: u64) -> Result<u64, MapError> {
-    // SAFETY: a `statvfs` is plain numbers, and all of them are zero until the call fills them in.
-    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: writes one `statvfs`, which is ours and as large as that.
-    if unsafe { libc::fstatvfs(raw(file), &raw mut stat) } != 0 {
-        return Err(last_error("fstatvfs", len));
-    }
+    let stat = fstatvfs(file).map_err(|errno| refused("fstatvfs", len, errno))?;
     if stat.f_blocks == 0 {
         // It has no bounds of its own.
         return Ok(u64::MAX);
@@ -154,31 +142,20 @@ fn room_for(file: &OwnedFd, len: u64) -> Result<u64, MapError> {
 /// Memory with ordinary pages that nobody can shrink. No file of a mounted filesystem can be sealed against that.
 pub(crate) fn check_kind(memory: &OwnedFd, len: u64) -> Result<(), MapError> {
     let stat = filesystem_of(memory, len)?;
-    if stat.f_type as libc::c_long != TMPFS_MAGIC {
+    if stat.f_type != TMPFS_MAGIC {
         return Err(MapError::WrongKind { wanted: "memory without a name, of ordinary pages," });
     }
-    // SAFETY: only asks about the descriptor; no memory is involved.
-    let seals = unsafe { libc::fcntl(raw(memory), libc::F_GET_SEALS) };
-    if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
-        return Err(MapError::Unsealed);
-    }
-    Ok(())
+    if is_sealed(memory) { Ok(()) } else { Err(MapError::Unsealed) }
 }
 
-fn filesystem_of(file: &OwnedFd, len: u64) -> Result<libc::statfs, MapError> {
-    // SAFETY: a `statfs` is plain numbers, and all of them are zero until the call fills them in.
-    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: writes one `statfs`, which is ours and as large as that.
-    match unsafe { libc::fstatfs(raw(file), &raw mut stat) } {
-        0 => Ok(stat),
-        _ => Err(last_error("fstatfs", len)),
-    }
+fn filesystem_of(file: &OwnedFd, len: u64) -> Result<StatFs, MapError> {
+    fstatfs(file).map_err(|errno| refused("fstatfs", len, errno))
 }
 
 /// Length of the pages that the file is made of, if it lies in a filesystem of large ones.
 pub(crate) fn large_page_bytes(file: &OwnedFd, len: u64) -> Result<Option<u64>, MapError> {
     let stat = filesystem_of(file, len)?;
-    let is_large = stat.f_type as libc::c_long == HUGETLBFS_MAGIC;
+    let is_large = stat.f_type == HUGETLBFS_MAGIC;
     Ok(is_large.then_some(stat.f_bsize as u64))
 }
 
@@ -187,7 +164,7 @@ pub(crate) fn large_page_bytes(file: &OwnedFd, len: u64) -> Result<Option<u64>, 
 /// # Errors
 /// The system does not say.
 pub fn lies_in_memory(file: &OwnedFd) -> Result<bool, MapError> {
-    let kind = filesystem_of(file, 0)?.f_type as libc::c_long;
+    let kind = filesystem_of(file, 0)?.f_type;
     Ok([TMPFS_MAGIC, RAMFS_MAGIC, HUGETLBFS_MAGIC].contains(&kind))
 }
 
@@ -195,7 +172,9 @@ pub fn lies_in_memory(file: &OwnedFd) -> Result<bool, MapError> {
 mod tests {
     use std::fs::File;
     use std::io::Write;
-    use std::os::fd::{AsFd, AsRawFd, FromRawFd};
+    use std::os::fd::AsFd;
+
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
     use super::*;
 
@@ -208,13 +187,9 @@ mod tests {
         file
     }
 
-    fn memory_with(flags: libc::c_uint, len: i64) -> OwnedFd {
-        // SAFETY: a fresh descriptor that nobody else owns; the name lives through the call.
-        let memory = unsafe {
-            OwnedFd::from_raw_fd(libc::memfd_create(c"test".as_ptr(), flags | libc::MFD_CLOEXEC))
-        };
-        // SAFETY: resizes a file that only we have.
-        assert_eq!(unsafe { libc::ftruncate(memory.as_raw_fd(), len) }, 0);
+    fn memory_with(flags: MemfdFlags, len: u64) -> OwnedFd {
+        let memory = memfd_create(c"test", flags | MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&memory, len).unwrap();
         memory
     }
 
@@ -297,12 +272,11 @@ mod tests {
         let short = MapError::TooShort { offset: 0, len: 4097, file_len: 4096 };
         assert_eq!(refusal(Region::received(handed(), 4097)), short);
         assert_eq!(refusal(Region::received(handed(), 0)), MapError::Empty);
-        // SAFETY: tries to resize memory that is sealed against it.
-        assert_eq!(unsafe { libc::ftruncate(handed().as_raw_fd(), 10) }, -1, "it is sealed");
+        assert_eq!(ftruncate(handed(), 10), Err(Errno::PERM), "it is sealed");
 
-        let unsealed = memory_with(libc::MFD_ALLOW_SEALING, 4096);
+        let unsealed = memory_with(MemfdFlags::ALLOW_SEALING, 4096);
         assert_eq!(refusal(Region::received(unsealed, 4096)), MapError::Unsealed);
-        let never = memory_with(0, 4096);
+        let never = memory_with(MemfdFlags::empty(), 4096);
         assert_eq!(refusal(Region::received(never, 4096)), MapError::Unsealed);
         let pipe = std::io::pipe().unwrap().0.as_fd().try_clone_to_owned().unwrap();
         assert!(matches!(refusal(Region::received(pipe, 1)), MapError::WrongKind { .. }));

@@ -244,6 +244,8 @@ mod tests {
     use std::thread::{self, ThreadId};
     use std::time::Instant;
 
+    use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
     use super::*;
 
     /// Held by tests that need all helpers.
@@ -295,16 +297,20 @@ mod tests {
         }
         drop(held);
         let deadline = Instant::now() + Duration::from_secs(20);
-        let mut status = -1;
-        // SAFETY: a child of this process that nobody else waits for; the system writes one number.
-        while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
+        let child = Pid::from_raw(child).expect("the system makes a child");
+        let status = loop {
+            if let Some((_, status)) =
+                waitpid(Some(child), WaitOptions::NOHANG).expect("it is ours")
+            {
+                break status;
+            }
             if Instant::now() > deadline {
-                // SAFETY: as above.
-                unsafe { libc::kill(child, libc::SIGKILL) };
+                // It may have ended in between.
+                let _ = kill_process(child, Signal::KILL);
             }
             thread::yield_now();
-        }
-        assert_eq!(status, 0, "three threads at work");
+        };
+        assert_eq!(status.exit_status(), Some(0), "three threads at work");
         assert_eq!(crew(2).len(), 3, "and the parent has its own still");
     }
 

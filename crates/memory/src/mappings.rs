@@ -132,6 +132,8 @@ fn parse(line: &str) -> Option<(Range<u64>, Access)> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::mm::{MprotectFlags, mprotect};
+
     use super::*;
 
     const LIST: &str = "\
@@ -191,7 +193,7 @@ nonsense
         let region = crate::Region::anonymous(3 * crate::page_bytes()).expect("memory");
         let (start, len) = (region.whole().as_ptr(), crate::page_bytes() as usize);
         // SAFETY: the second page of a mapping that nobody else has.
-        assert_eq!(unsafe { libc::mprotect(start.add(len).cast(), len, libc::PROT_NONE) }, 0);
+        unsafe { mprotect(start.add(len).cast(), len, MprotectFlags::empty()) }.unwrap();
         let start = start.expose_provenance();
         let found = [0, len - 1, len, 2 * len - 1, 2 * len].map(|at| is_readable(start + at));
         assert_eq!(found, [true, true, false, false, true]);

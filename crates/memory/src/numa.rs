@@ -1,10 +1,10 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::processors::{add, none, run_on};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// Most processors that one node may list: a `cpu_set_t` holds no more.
-const MAX_PROCESSORS: usize = libc::CPU_SETSIZE as usize;
+/// Most processors that one node may list: a set holds no more.
+const MAX_PROCESSORS: usize = CpuSet::MAX_CPU;
 
 /// Highest node number that the system call takes here.
 const MAX_NODES: u32 = 1024;
@@ -25,9 +25,9 @@ pub fn bind_to_numa_node(node: u32) -> io::Result<()> {
     }
     // A node may have memory alone.
     if !processors.is_empty() {
-        let mut set = none();
-        processors.into_iter().for_each(|processor| add(&mut set, processor));
-        run_on(&set)?;
+        let mut set = CpuSet::new();
+        processors.into_iter().for_each(|processor| set.set(processor));
+        sched_setaffinity(None, &set)?;
     }
     prefer(node)?;
     BOUND.store(true, Ordering::Relaxed);

@@ -15,6 +15,7 @@ pub struct Peer {
 /// # Errors
 /// The system's; a socket of another kind has no such peer.
 pub fn peer_of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
+    // Not by rustix, for which no process has the number zero.
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: writes at most `len` bytes, which is the length of `peer`, and the new length.
@@ -36,8 +37,7 @@ pub fn peer_of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
 /// The user that others see this process as.
 #[must_use]
 pub fn own_uid() -> u32 {
-    // SAFETY: asks for a number.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 /// What is waited for on one socket, and then what is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,29 +23,26 @@ pub fn poll_sockets(
     sockets: &mut [(BorrowedFd<'_>, Interest)],
     timeout: Duration,
 ) -> io::Result<()> {
-    let watch = |(socket, interest): &(BorrowedFd<'_>, Interest)| libc::pollfd {
+    let watched = sockets.iter().filter_map(|(socket, interest)| {
+        let mut events = PollFlags::empty();
+        events.set(PollFlags::IN, interest.read);
+        events.set(PollFlags::OUT, interest.write);
         // A socket that is waited for nothing must not end the wait because its peer hung up.
-        fd: if *interest == Interest::default() { -1 } else { socket.as_raw_fd() },
-        events: if interest.read { libc::POLLIN } else { 0 }
-            | if interest.write { libc::POLLOUT } else { 0 },
-        revents: 0,
-    };
-    let mut watched: Vec<libc::pollfd> = sockets.iter().map(watch).collect();
-    // Rounded up: a remainder under a millisecond must not become a busy loop.
-    let timeout_ms = i32::try_from(timeout.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
-    // SAFETY: the list holds as many entries as the call is told, and outlives it.
-    let count =
-        unsafe { libc::poll(watched.as_mut_ptr(), watched.len() as libc::nfds_t, timeout_ms) };
-    if count < 0 {
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
+        (!events.is_empty()).then(|| PollFd::from_borrowed_fd(*socket, events))
+    });
+    let mut watched: Vec<PollFd<'_>> = watched.collect();
+    // One that the system cannot count is endless.
+    let timeout = Timespec::try_from(timeout).ok();
+    match poll(&mut watched, timeout.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
     }
-    for ((_, interest), entry) in sockets.iter_mut().zip(&watched) {
-        let broken = entry.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
-        interest.read = interest.read && (broken || entry.revents & libc::POLLIN != 0);
-        interest.write = interest.write && (broken || entry.revents & libc::POLLOUT != 0);
+    let mut found = watched.iter().map(PollFd::revents);
+    for (_, interest) in sockets.iter_mut().filter(|(_, it)| it.read || it.write) {
+        let found = found.next().expect("each of these was watched");
+        let is_broken = found.intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL);
+        interest.read &= is_broken || found.contains(PollFlags::IN);
+        interest.write &= is_broken || found.contains(PollFlags::OUT);
     }
     Ok(())
 }
@@ -53,18 +53,12 @@ pub fn poll_sockets(
 /// # Errors
 /// The system's.
 pub fn await_hang_up(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let mut watched = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLRDHUP, revents: 0 };
+    let mut watched = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
     loop {
-        // SAFETY: one entry, as the call is told, that outlives it.
-        match unsafe { libc::poll(&raw mut watched, 1, -1) } {
-            0 => {}
-            1.. => return Ok(()),
-            _ => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
+        match poll(&mut watched, None) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(error.into()),
         }
     }
 }

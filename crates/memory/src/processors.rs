@@ -1,8 +1,9 @@
-use std::mem::zeroed;
 use std::sync::OnceLock;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use std::{fs, io};
+
+use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
 use crate::broken_thread::witness;
 use crate::numa;
@@ -54,14 +55,14 @@ pub fn own_processor_time() -> Option<(Duration, Duration)> {
 /// How many threads could be of use beside the calling one: on processors on which nobody runs now, among those that threads of
 /// this process may use; none where the system does not say.
 pub(crate) fn idle_processors() -> usize {
-    static ALLOWED: OnceLock<usize> = OnceLock::new();
-    let allowed = *ALLOWED.get_or_init(|| of_all_threads().map_or(1, |all| members(&all).count()));
+    static ALLOWED: OnceLock<u32> = OnceLock::new();
+    let allowed = *ALLOWED.get_or_init(|| of_all_threads().map_or(1, |all| all.count()));
     let idle = running_threads()
         .and_then(|running| online_processors()?.checked_sub(running))
         .unwrap_or(0);
     // A thread that is pinned may share its processor with one that spins while the next one is idle.
-    let is_pinned = of_thread(0).is_ok_and(|own| members(&own).count() < allowed);
-    idle.max(usize::from(is_pinned)).min(allowed.saturating_sub(1))
+    let is_pinned = sched_getaffinity(None).is_ok_and(|own| own.count() < allowed);
+    idle.max(usize::from(is_pinned)).min(allowed.saturating_sub(1) as usize)
 }
 
 /// Where the system does not say what the others may use, or does not let go, the thread runs where it is.
@@ -70,56 +71,26 @@ pub(crate) fn unpin() {
     if !numa::is_bound()
         && let Ok(all) = of_all_threads()
     {
-        let _ = run_on(&all);
+        let _ = sched_setaffinity(None, &all);
     }
 }
 
 /// The processors that at least one thread of this process may use.
-fn of_all_threads() -> io::Result<libc::cpu_set_t> {
-    let mut all = none();
+fn of_all_threads() -> io::Result<CpuSet> {
+    let mut all = CpuSet::new();
     for task in fs::read_dir("/proc/self/task")? {
         let name = task?.file_name();
-        let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+        let id = name.to_str().and_then(|name| name.parse().ok());
+        let Some(id) = id.and_then(Pid::from_raw) else { continue };
         // It may have ended since.
-        let Ok(set) = of_thread(id) else { continue };
-        for processor in members(&set) {
-            add(&mut all, processor);
-        }
+        let Ok(set) = sched_getaffinity(Some(id)) else { continue };
+        members(&set).for_each(|processor| all.set(processor));
     }
     Ok(all)
 }
 
-/// The processors that a thread may use; 0 is the calling one.
-fn of_thread(id: libc::pid_t) -> io::Result<libc::cpu_set_t> {
-    let mut set = none();
-    // SAFETY: the kernel writes at most as many bytes as the set has.
-    let result = unsafe { libc::sched_getaffinity(id, size_of_val(&set), &raw mut set) };
-    if result == 0 { Ok(set) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Has the calling thread run on these processors, as far as the process may use them.
-pub(crate) fn run_on(processors: &libc::cpu_set_t) -> io::Result<()> {
-    // SAFETY: the kernel reads as many bytes as the set has; 0 is the calling thread.
-    let result = unsafe { libc::sched_setaffinity(0, size_of_val(processors), processors) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-pub(crate) fn none() -> libc::cpu_set_t {
-    // SAFETY: a set of processors is plain bits; all zero is the empty set.
-    unsafe { zeroed() }
-}
-
-/// Adds a processor; one beyond the size of a set is left out.
-pub(crate) fn add(set: &mut libc::cpu_set_t, processor: usize) {
-    if processor < libc::CPU_SETSIZE as usize {
-        // SAFETY: the number is below the size of the set.
-        unsafe { libc::CPU_SET(processor, set) };
-    }
-}
-
-fn members(set: &libc::cpu_set_t) -> impl Iterator<Item = usize> {
-    // SAFETY: every number is below the size of the set.
-    (0..libc::CPU_SETSIZE as usize).filter(|&processor| unsafe { libc::CPU_ISSET(processor, set) })
+fn members(set: &CpuSet) -> impl Iterator<Item = usize> {
+    (0..CpuSet::MAX_CPU).filter(|&processor| set.is_set(processor))
 }
 
 #[cfg(test)]
@@ -130,16 +101,22 @@ mod tests {
     use super::*;
 
     fn own() -> Vec<usize> {
-        members(&of_thread(0).expect("a thread may ask for its own processors")).collect()
+        members(&sched_getaffinity(None).expect("a thread may ask for its own processors"))
+            .collect()
+    }
+
+    /// Has this thread run on one processor.
+    fn pin(processor: usize) {
+        let mut one = CpuSet::new();
+        one.set(processor);
+        sched_setaffinity(None, &one).expect("one of its own processors");
     }
 
     #[test]
     fn a_thread_that_a_pinned_one_starts_runs_where_the_others_may() {
         let everywhere = own();
         let (pinned, inherited, unpinned) = thread::spawn(|| {
-            let mut first = none();
-            add(&mut first, own()[0]);
-            run_on(&first).expect("one of its own processors");
+            pin(own()[0]);
             let inherited = thread::spawn(own).join();
             let unpinned = spawn_unpinned(Builder::new(), own).expect("there are threads").join();
             (own(), inherited.expect("it does not panic"), unpinned.expect("it does not panic"))
@@ -157,9 +134,7 @@ mod tests {
         let most = own().len() - 1;
         assert!(idle_processors() <= most);
         let of_pinned = thread::spawn(|| {
-            let mut first = none();
-            add(&mut first, own()[0]);
-            run_on(&first).expect("one of its own processors");
+            pin(own()[0]);
             idle_processors()
         });
         let of_pinned = of_pinned.join().expect("it does not panic");

@@ -1,11 +1,18 @@
 use std::ffi::CStr;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, ftruncate,
+    memfd_create,
+};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use thiserror::Error;
 
+use crate::foreign::size_of;
 use crate::{Private, RawSlice};
 
 /// Memory of a segment: mapped when made, unmapped when dropped ([`Region::anonymous`], [`Region::of_file`] and
@@ -110,7 +117,7 @@ impl Region {
     /// If `len` is zero or too large, or the system has not the address space or the descriptor.
     pub fn anonymous(len: u64) -> Result<Region, MapError> {
         let (memory, size) = Region::create(c"mooncake-segment", len)?;
-        seal(&memory, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL, len)?;
+        seal(&memory, SealFlags::SHRINK | SealFlags::GROW, len)?;
         Region::map(memory, 0, size)
     }
 
@@ -118,17 +125,16 @@ impl Region {
     /// them are never touched.
     pub(crate) fn readable_by_others(len: u64) -> Result<Region, MapError> {
         let (memory, size) = Region::create(c"mooncake-slots", len)?;
-        let ptr = map_shared(&memory, 0, size, libc::PROT_READ | libc::PROT_WRITE)?;
+        let ptr = map_shared(&memory, 0, size, ProtFlags::READ | ProtFlags::WRITE)?;
         let region = Region::of_mapping(ptr, size, Some(memory));
         let memory = region.descriptor().expect("it was given one");
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE;
-        seal(&memory, seals | libc::F_SEAL_SEAL, len)?;
+        seal(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE, len)?;
         Ok(region)
     }
 
     /// Maps memory that another process made, to be read only. Nobody may be given a slice of it.
     pub(crate) fn read_only(memory: &OwnedFd, size: usize) -> Result<Region, MapError> {
-        let ptr = map_shared(memory, 0, size, libc::PROT_READ)?;
+        let ptr = map_shared(memory, 0, size, ProtFlags::READ)?;
         Ok(Region::of_mapping(ptr, size, None).not_inherited())
     }
 
@@ -136,10 +142,9 @@ impl Region {
     /// freed.
     pub(crate) fn not_inherited(mut self) -> Region {
         // SAFETY: exactly the mapping of this region; the advice changes nothing here.
-        let advised =
-            unsafe { libc::madvise(self.ptr.as_ptr().cast(), self.len, libc::MADV_DONTFORK) };
+        let advised = unsafe { madvise(self.ptr.as_ptr().cast(), self.len, Advice::LinuxDontFork) };
         // If the system refuses, children have it.
-        self.process = (advised == 0).then(std::process::id);
+        self.process = advised.is_ok().then(std::process::id);
         self
     }
 
@@ -149,27 +154,22 @@ impl Region {
 
     /// A descriptor of `len` zero bytes, and that length.
     fn create(name: &CStr, len: u64) -> Result<(Private<OwnedFd>, usize), MapError> {
-        if len == 0 {
-            return Err(MapError::Empty);
-        }
-        let too_large = MapError::TooLarge { len };
-        let size = usize::try_from(len).map_err(|_| too_large.clone())?;
-        let file_size = libc::off_t::try_from(len).map_err(|_| too_large)?;
-        let memory = Private::open(|| create_memory(name, len))?;
-        // SAFETY: resizes a file that only we have; no memory is involved.
-        if unsafe { libc::ftruncate(raw(&memory), file_size) } != 0 {
-            return Err(last_error("ftruncate", len));
-        }
+        let size = size_of(len)?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let create =
+            || memfd_create(name, flags).map_err(|errno| refused("memfd_create", len, errno));
+        let memory = Private::open(create)?;
+        ftruncate(&memory, len).map_err(|errno| refused("ftruncate", len, errno))?;
         Ok((memory, size))
     }
 
     /// Maps `size` bytes of a file from `offset` on, as [`Region::anonymous`] does with its own.
     pub(crate) fn map(
         memory: Private<OwnedFd>,
-        offset: libc::off_t,
+        offset: u64,
         size: usize,
     ) -> Result<Region, MapError> {
-        let ptr = map_shared(&memory, offset, size, libc::PROT_READ | libc::PROT_WRITE)?;
+        let ptr = map_shared(&memory, offset, size, ProtFlags::READ | ProtFlags::WRITE)?;
         advise_large_pages(ptr, size);
         Ok(Region::of_mapping(ptr, size, Some(memory)))
     }
@@ -242,21 +242,17 @@ impl Region {
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
         self.provide(offset, len)?;
         // SAFETY: the pages lie within the mapping, as `slice` has checked; populating changes no byte.
-        let result =
-            unsafe { libc::madvise(part.as_ptr().cast(), part.len(), libc::MADV_POPULATE_WRITE) };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        unsafe { madvise(part.as_ptr().cast(), part.len(), Advice::LinuxPopulateWrite) }?;
+        Ok(())
     }
 
     /// Has the system find pages for a part of a memory file. That takes most of the time, and unlike mapping them it does
     /// not hold a lock that keeps other threads from mapping memory or starting threads.
     fn provide(&self, offset: u64, len: u64) -> io::Result<()> {
         let Some(memory) = self.sealed_descriptor() else { return Ok(()) };
-        // They fit: the region ends where the file does.
-        let (offset, len) = (offset as libc::off_t, len as libc::off_t);
-        // SAFETY: adds pages where a file of ours has none; bytes that are there stay as they are.
-        let result =
-            unsafe { libc::fallocate(memory.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, offset, len) };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        // Bytes that are there stay as they are.
+        fallocate(memory, FallocateFlags::KEEP_SIZE, offset, len)?;
+        Ok(())
     }
 
     /// The descriptor behind the memory: another process that maps it sees the same bytes. Lent memory has none.
@@ -273,10 +269,7 @@ impl Region {
     /// As [`Region::descriptor`], if nobody can make the memory shorter: what [`Region::received`] takes.
     #[must_use]
     pub fn sealed_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        let memory = self.descriptor()?;
-        // SAFETY: only asks about the descriptor; no memory is involved.
-        let seals = unsafe { libc::fcntl(memory.as_raw_fd(), libc::F_GET_SEALS) };
-        (seals >= 0 && seals & libc::F_SEAL_SHRINK != 0).then_some(memory)
+        self.descriptor().filter(is_sealed)
     }
 }
 
@@ -288,11 +281,10 @@ impl Drop for Region {
             return;
         }
         if let (true, Some(memory)) = (self.emptied_at_end, self.descriptor()) {
-            let len = libc::off_t::try_from(self.len).unwrap_or(libc::off_t::MAX);
-            let holes = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-            // SAFETY: frees pages of a memory file; nobody here uses slices of them any more, as the docs demand. If the
-            // system refuses, they are freed with the last mapping.
-            let _ = unsafe { libc::fallocate(memory.as_raw_fd(), holes, 0, len) };
+            let holes = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            // Nobody here uses slices of these pages any more, as the docs demand. If the system refuses, they are freed with
+            // the last mapping.
+            let _ = fallocate(memory, holes, 0, self.len());
         }
         // First: descriptors are closed under a lock that every connection of the process needs, and the last that holds the
         // memory frees it, which takes long. That is the mapping then.
@@ -300,59 +292,54 @@ impl Drop for Region {
             drop(descriptor.take());
         }
         // SAFETY: exactly the mapping made in `map_shared`; nobody uses its slices any more, as the docs demand.
-        let result = unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.len) };
-        assert_eq!(result, 0, "the whole of a mapping can always be unmapped");
+        let result = unsafe { munmap(self.ptr.as_ptr().cast(), self.len) };
+        result.expect("the whole of a mapping can always be unmapped");
     }
 }
 
-fn create_memory(name: &CStr, len: u64) -> Result<OwnedFd, MapError> {
-    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: the name is a NUL-terminated string that lives through the call.
-    let fd = unsafe { libc::memfd_create(name.as_ptr(), flags) };
-    if fd < 0 {
-        return Err(last_error("memfd_create", len));
-    }
-    // SAFETY: a fresh descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+/// Whether nobody can make the memory shorter.
+pub(crate) fn is_sealed(memory: &impl AsFd) -> bool {
+    fcntl_get_seals(memory).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
 }
 
-fn seal(memory: &impl AsFd, seals: libc::c_int, len: u64) -> Result<(), MapError> {
-    // SAFETY: changes what may be done to a file that only we have; no memory is involved.
-    match unsafe { libc::fcntl(memory.as_fd().as_raw_fd(), libc::F_ADD_SEALS, seals) } {
-        0 => Ok(()),
-        _ => Err(last_error("F_ADD_SEALS", len)),
-    }
+/// Seals memory against this, and against other seals.
+fn seal(memory: &impl AsFd, seals: SealFlags, len: u64) -> Result<(), MapError> {
+    let sealed = fcntl_add_seals(memory, seals | SealFlags::SEAL);
+    sealed.map_err(|errno| refused("F_ADD_SEALS", len, errno))
 }
 
 fn map_shared(
     memory: &OwnedFd,
-    offset: libc::off_t,
+    offset: u64,
     size: usize,
-    protection: libc::c_int,
+    protection: ProtFlags,
 ) -> Result<NonNull<u8>, MapError> {
-    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+    map(memory, offset, size, protection, MapFlags::SHARED)
+}
+
+/// A mapping where the system wants it.
+pub(crate) fn map(
+    memory: impl AsFd,
+    offset: u64,
+    size: usize,
+    protection: ProtFlags,
+    flags: MapFlags,
+) -> Result<NonNull<u8>, MapError> {
+    let flags = flags | MapFlags::NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
-    let ptr =
-        unsafe { libc::mmap(std::ptr::null_mut(), size, protection, flags, raw(memory), offset) };
-    if ptr == libc::MAP_FAILED {
-        return Err(last_error("mmap", size as u64));
-    }
+    let ptr = unsafe { mmap(std::ptr::null_mut(), size, protection, flags, memory, offset) };
+    let ptr = ptr.map_err(|errno| refused("mmap", size as u64, errno))?;
     Ok(NonNull::new(ptr.cast()).expect("the kernel maps nothing at address zero unasked"))
 }
 
 /// Large pages make the first touch cheaper; where there are none, nothing is lost.
 fn advise_large_pages(ptr: NonNull<u8>, size: usize) {
     // SAFETY: exactly a mapping that was just made; the advice changes no byte.
-    let _ = unsafe { libc::madvise(ptr.as_ptr().cast(), size, libc::MADV_HUGEPAGE) };
+    let _ = unsafe { madvise(ptr.as_ptr().cast(), size, Advice::LinuxHugepage) };
 }
 
-pub(crate) fn raw(memory: &OwnedFd) -> libc::c_int {
-    std::os::fd::AsRawFd::as_raw_fd(memory)
-}
-
-pub(crate) fn last_error(call: &'static str, len: u64) -> MapError {
-    let errno = io::Error::last_os_error().raw_os_error().unwrap_or_default();
-    MapError::System { call, len, errno }
+pub(crate) fn refused(call: &'static str, len: u64, errno: Errno) -> MapError {
+    MapError::System { call, len, errno: errno.raw_os_error() }
 }
 
 #[cfg(test)]

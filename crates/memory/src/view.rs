@@ -3,8 +3,11 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, munmap};
+
 use crate::foreign::{page_bytes, size_of};
-use crate::region::last_error;
+use crate::region::map;
 use crate::{MapError, RawSlice, Region, view_fork};
 
 /// Bytes of a region that are seen where they lie, at an address of their own. What is written here changes them for this
@@ -43,20 +46,9 @@ impl View {
         let wrong_kind = MapError::WrongKind { wanted: "sealed memory" };
         let memory = region.sealed_descriptor().ok_or(wrong_kind)?;
         let lead = offset % page_bytes();
-        let start = libc::off_t::try_from(offset - lead);
-        let start = start.map_err(|_| MapError::TooLarge { len: offset })?;
         let mapped = size_of(len + lead)?;
-        let flags = libc::MAP_PRIVATE | libc::MAP_NORESERVE;
-        let (protection, memory) =
-            (libc::PROT_READ | libc::PROT_WRITE, std::os::fd::AsRawFd::as_raw_fd(&memory));
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
-        let ptr =
-            unsafe { libc::mmap(std::ptr::null_mut(), mapped, protection, flags, memory, start) };
-        if ptr == libc::MAP_FAILED {
-            return Err(last_error("mmap", len));
-        }
-        let ptr =
-            NonNull::new(ptr.cast::<u8>()).expect("nothing is mapped at address zero unasked");
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let ptr = map(memory, offset - lead, mapped, protection, MapFlags::PRIVATE)?;
         let is_detached = Arc::new(AtomicBool::new(false));
         let process = std::process::id();
         view_fork::enter(ptr.as_ptr().addr(), Detach { ptr, mapped, done: is_detached.clone() });
@@ -108,8 +100,8 @@ impl Drop for View {
         }
         view_fork::leave(self.ptr.as_ptr().addr(), self.process);
         // SAFETY: exactly the mapping made in `of`; nobody uses its slices any more, as the docs demand.
-        let result = unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.mapped) };
-        assert_eq!(result, 0, "the whole of a mapping can always be unmapped");
+        let result = unsafe { munmap(self.ptr.as_ptr().cast(), self.mapped) };
+        result.expect("the whole of a mapping can always be unmapped");
     }
 }
 
@@ -132,27 +124,23 @@ impl Detach {
         let advise = |advice| {
             // SAFETY: exactly the mapping of a view, which is there until the view has left the list of those that are; the
             // advice changes no byte that can be seen.
-            match unsafe { libc::madvise(self.ptr.as_ptr().cast(), self.mapped, advice) } {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            }
+            unsafe { madvise(self.ptr.as_ptr().cast(), self.mapped, advice) }
         };
-        match advise(libc::MADV_POPULATE_WRITE) {
+        match advise(Advice::LinuxPopulateWrite) {
             // Linux before 5.14.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.write_each_page(),
+            Err(Errno::INVAL) => self.write_each_page(),
             result => result?,
         }
         self.done.store(true, Ordering::Release);
         // It was kept from children for as long as it was not its own; if the system refuses, it still is.
-        let _ = advise(libc::MADV_DOFORK);
+        let _ = advise(Advice::LinuxDoFork);
         Ok(())
     }
 
     /// Keeps the mapping from children.
     pub(crate) fn keep_from_children(&self) {
         // SAFETY: exactly the mapping of a view; the advice changes nothing here.
-        let _ =
-            unsafe { libc::madvise(self.ptr.as_ptr().cast(), self.mapped, libc::MADV_DONTFORK) };
+        let _ = unsafe { madvise(self.ptr.as_ptr().cast(), self.mapped, Advice::LinuxDontFork) };
     }
 
     /// Has the system copy each page by writing to it what stands there.
@@ -173,6 +161,8 @@ impl Detach {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{Pid, WaitOptions, waitpid};
+
     use super::*;
 
     fn region(len: u64) -> Region {
@@ -300,10 +290,9 @@ mod tests {
         assert!(child > 0 && view.is_detached());
         fill(&region, 2);
         ready.whole().write_from(&[1]);
-        let mut status = 0;
-        // SAFETY: writes one number, which is ours.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert_eq!(status, 0, "the child saw other bytes");
+        let ended = waitpid(Pid::from_raw(child), WaitOptions::empty()).unwrap();
+        let (_, status) = ended.expect("it was waited for");
+        assert_eq!(status.exit_status(), Some(0), "the child saw other bytes");
         assert!(view.raw().to_vec() == expected(5, 50_000, 1));
     }
 }

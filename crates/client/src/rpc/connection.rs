@@ -1,5 +1,4 @@
 use std::io::{self, Write};
-use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -9,6 +8,8 @@ use bytes::Bytes;
 use mooncake_memory::{Private, RecvBatch, Watch};
 use mooncake_types::{Reply, Request};
 use mooncake_wire::{HEADER_LEN, Header, Kind};
+use rustix::io::Errno;
+use rustix::net::{self, RecvFlags};
 use socket2::SockRef;
 
 use crate::ops::CallError;
@@ -113,10 +114,8 @@ impl Connection {
 
     /// Whether an idle connection is still open and silent, as far as this side knows.
     pub(crate) fn is_fresh(&self) -> bool {
-        let mut byte = [MaybeUninit::uninit()];
-        let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-        let peeked = SockRef::from(&*self.stream).recv_with_flags(&mut byte, flags);
-        matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+        let peeked = net::recv(&*self.stream, &mut [0_u8], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        peeked == Err(Errno::AGAIN)
     }
 
     /// As [`Connection::call`], for `most` if that is less than each call may take.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use mooncake_memory::{MapError, Region};
 use mooncake_types::{ErrorCode, MountOutcome, Reply, Request, SegmentId, limits};
+use rustix::fs::OFlags;
 
 use super::open::random;
 use super::segment_warnings;
@@ -180,7 +181,8 @@ fn check_len(len_bytes: u64) -> Result<(), ErrorCode> {
 
 /// A pipe or a device must not keep the caller waiting.
 fn open_file(path: &Path) -> io::Result<File> {
-    File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    File::options().read(true).write(true).custom_flags(flags).open(path)
 }
 
 fn why_not_mapped(error: &MapError) -> ErrorCode {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use mooncake_types::{ClientId, SegmentId};
+use rustix::fs::OFlags;
 
 use super::error::NamedSegmentError;
 use super::header::{BEING_MADE, Fixed, HEADER_BYTES, HEADER_WORDS, count_run, seal};
@@ -134,7 +135,8 @@ fn take(path: &Path, patience: Duration) -> Result<Private<OwnedFd>, NamedSegmen
 /// A pipe or a device must not keep the caller waiting.
 fn open(path: &Path, anew: bool) -> Result<Private<OwnedFd>, NamedSegmentError> {
     let mut options = File::options();
-    options.read(true).write(true).mode(0o600).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    options.read(true).write(true).mode(0o600).custom_flags(flags.bits().cast_signed());
     let options = if anew { options.create_new(true) } else { options.create(true) };
     let opened = Private::open(|| options.open(path).map(OwnedFd::from));
     opened.map_err(|error| system("open", &error))
@@ -221,7 +223,7 @@ fn fill(
     take_room(&file, 0, alignment.min(fixed.memory_offset))?;
     let words = map_words(&file, &fixed)?;
     fixed.write(&words);
-    take_room(&file, file_offset(fixed.memory_offset)?, fixed.memory_len)?;
+    take_room(&file, fixed.memory_offset, fixed.memory_len)?;
     let words = Record::empty(words, wish.segment).into_words();
     seal(&words);
     map(file, words, &fixed, past)
@@ -276,15 +278,11 @@ fn map(
     fixed: &Fixed,
     past: Past,
 ) -> Result<NamedSegment, NamedSegmentError> {
-    let (offset, size) = (file_offset(fixed.memory_offset)?, size_of(fixed.memory_len)?);
+    let size = size_of(fixed.memory_len)?;
     let is_in_memory = lies_in_memory(&file)?;
-    let memory = Region::map(file, offset, size)?.not_inherited();
+    let memory = Region::map(file, fixed.memory_offset, size)?.not_inherited();
     let run = count_run(&words);
     Ok(NamedSegment { memory, words, client: fixed.client, past, run, is_in_memory })
-}
-
-fn file_offset(offset: u64) -> Result<libc::off_t, MapError> {
-    libc::off_t::try_from(offset).map_err(|_| MapError::TooLarge { len: offset })
 }
 
 /// Which run of the machine this is: memory outlives a process, and no run. Zero where the system does not say.
