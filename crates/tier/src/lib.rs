@@ -6,15 +6,15 @@
 //! - A record whose drop [`Disk::drop_records`] acknowledged never comes back, whatever happens.
 //! - A read gives the very bytes that were put, or an error. Each chunk of a record has its checksum.
 //!
-//! The log is a sequence of files of one size ([`layout`]). Records are appended, never changed. A record is dropped by one bit in
+//! The log is a sequence of files of one size (`layout.rs`). Records are appended, never changed. A record is dropped by one bit in
 //! the head of its file, so a drop needs no record of its own that would have to outlive the one it is about. A full file is sealed
 //! with a table of its contents, which makes a start read a few KiB for each file. Space comes back by the file: what was read
 //! since it was written moves to the end of the log, the rest is evicted.
 //!
-//! Acknowledged means synced: callers that wait at the same time share one sync ([`commit`]). After an error of the disk nothing
+//! Acknowledged means synced: callers that wait at the same time share one sync (`commit.rs`). After an error of the disk nothing
 //! more is written, since nobody knows what of it lasts: see [`Broken`].
 //!
-//! There is no policy here of what is to be on disk, and nothing of masters; files are reached through [`Directory`], without the system's cache where that can be ([`direct`]), so that
+//! There is no policy here of what is to be on disk, and nothing of masters; files are reached through [`Directory`], without the system's cache where that can be (`direct.rs`), so that
 //! tests can cut the power at any write.
 
 #![forbid(unsafe_code)]
