@@ -12,7 +12,7 @@
 
 use std::hint::black_box;
 
-use mooncake_alloc::{Handle, class_of};
+use mooncake_alloc::{Allocator, Handle, class_of};
 use mooncake_types::{PutItem, ReplicateConfig, limits};
 use smallvec::{SmallVec, smallvec};
 
@@ -24,6 +24,8 @@ use crate::rooms::{Cursor, Room};
 
 /// Most ranges that an object is cut into only to spare others from eviction.
 const EASY_PIECES: u64 = 4;
+/// Tenths of its segments that are used at most if an object is cut into ranges only to spare others.
+const MOST_USED_TENTHS: u64 = 9;
 /// Objects of at most this many times its length are evicted for one replica.
 pub(crate) const MOST_EVICTED: u64 = 4;
 /// Segments of which one may have room, and has none, before only those are asked that are sure to have it.
@@ -176,11 +178,15 @@ impl Meta {
         if let Some(piece) = self.reserve_along(len, &route) {
             return Some(smallvec![piece]);
         }
-        if let Some(pieces) = self.scatter(len, &route, EASY_PIECES) {
+        let pieces = self.scatter(len, &route, EASY_PIECES);
+        if let Some(pieces) = pieces.and_then(|pieces| self.if_roomy(pieces)) {
             return Some(pieces);
         }
         if let Some(piece) = self.evict_along(len, &route) {
             return Some(smallvec![piece]);
+        }
+        if let Some(pieces) = self.scatter(len, &route, EASY_PIECES) {
+            return Some(pieces);
         }
         // Only for its first replica is an object worth clearing whole segments.
         match first && len >= 2 * limits::MIN_STRIPE_BYTES {
@@ -194,6 +200,23 @@ impl Meta {
         let start = self.effort.start % self.segments.grantable().len();
         self.effort.start = start + 1;
         start
+    }
+
+    /// The pieces, if their segments have room left beside them; else they are free again. In a full pool an object in pieces leaves
+    /// holes on several segments, each too short for the next, and soon all objects are in pieces: one is evicted instead.
+    fn if_roomy(&mut self, pieces: Pieces) -> Option<Pieces> {
+        let mut slots: SmallVec<[u32; EASY_PIECES as usize]> =
+            pieces.iter().map(|piece| piece.segment).collect();
+        slots.sort_unstable();
+        slots.dedup();
+        let sum = |of: fn(&Allocator) -> u64| -> u64 {
+            slots.iter().map(|&slot| of(&self.segments[slot].allocator)).sum()
+        };
+        if sum(Allocator::used) <= sum(Allocator::capacity) / 10 * MOST_USED_TENTHS {
+            return Some(pieces);
+        }
+        self.unreserve(&pieces);
+        None
     }
 
     fn route(&self, preferred: &[u32], avoided: &[u32], start: usize) -> Route {

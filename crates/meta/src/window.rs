@@ -17,6 +17,8 @@ use crate::slab::NONE;
 pub(crate) const SEEDS: usize = 16;
 /// Victims around which one is looked for if there is none around those.
 const MOST_SEEDS: usize = 256;
+/// A window is taken at once if it costs no more than what is wanted and one part in so many.
+const CHEAP: u64 = 8;
 /// Steps that one request takes in search of windows: ranges that are looked at.
 const STEPS_PER_REQUEST: u32 = 1 << 18;
 /// Steps for one replica.
@@ -159,7 +161,7 @@ impl Meta {
             else {
                 continue;
             };
-            if window.bytes <= window.len {
+            if window.bytes <= wanted.len + wanted.len / CHEAP {
                 return Some(window);
             }
             best = Some(window);
