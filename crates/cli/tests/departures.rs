@@ -11,6 +11,9 @@ use rustix::process::Signal;
 
 const LEN: usize = 100_000;
 
+/// How long nothing changes before the first peers come.
+const STILL: Duration = Duration::from_secs(1);
+
 /// How long those that stay may take to let go of peers that have left.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -82,6 +85,19 @@ fn thread_names(process: &str) -> Vec<String> {
     tasks.flatten().filter_map(|task| name(task).ok()).map(|name| name.trim().to_owned()).collect()
 }
 
+/// What a process holds once nothing changes any more: a connection may be there before the thread that serves it.
+fn settled(process: &str) -> Holdings {
+    let mut last = (Holdings::of(process), Instant::now());
+    while last.1.elapsed() < STILL {
+        std::thread::sleep(Duration::from_millis(50));
+        let now = Holdings::of(process);
+        if now != last.0 {
+            last = (now, Instant::now());
+        }
+    }
+    last.0
+}
+
 fn expect_as_before(process: &str, before: &Holdings, wave: u32) {
     let begun = Instant::now();
     loop {
@@ -128,7 +144,7 @@ fn descriptors_threads_and_memory_return_to_where_they_were_when_peers_leave() {
     put(staying[0], "of the node", &node.address);
     staying.iter().for_each(|store| get(store, "of the node"));
     let processes = ["self", &pid];
-    let before = processes.map(Holdings::of);
+    let before = processes.map(settled);
     let mut bytes = Vec::new();
     for wave in 0..10 {
         come_and_go(&master, &staying, "of the node", wave);
