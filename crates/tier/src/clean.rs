@@ -1,5 +1,6 @@
 //! Making room: a file is given up, and what of it is worth it moves to the end of the log.
 
+use std::io;
 use std::sync::PoisonError;
 
 use mooncake_memory::Buffer;
@@ -70,8 +71,10 @@ impl Disk {
         log.files.remove(&number);
         drop(log);
         self.changed.notify_all();
-        self.directory.remove(number).map_err(|error| self.fail(&error))?;
-        Ok(evicted)
+        match self.directory.remove(number) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.fail(&error)),
+            _ => Ok(evicted),
+        }
     }
 
     /// The records of a file that are to move, and those that leave; marked as such.
@@ -79,6 +82,7 @@ impl Disk {
         let mut log = self.lock();
         // Room is to be gained: of a file that is full at most half moves.
         let mut left = self.config.file_bytes / HOLLOW;
+        let mut live_bytes = log.files[&number].live_bytes;
         let (mut moving, mut leaving) = (Vec::new(), Vec::new());
         for Found { block, record } in records {
             let name = record.name;
@@ -88,6 +92,7 @@ impl Disk {
             if !is_here || entry.state != State::Ready {
                 continue;
             }
+            live_bytes -= entry.bytes();
             let stays = (is_hollow || entry.was_read) && entry.bytes() <= left;
             if stays {
                 left -= entry.bytes();
@@ -96,6 +101,15 @@ impl Disk {
                 leaving.push(name);
             }
             entry.state = if stays { State::Moving } else { State::Leaving };
+        }
+        if live_bytes > 0 {
+            // The disk lost the headers of some, and they go with the file all the same.
+            for (&name, entry) in log.index.iter_mut() {
+                if entry.file == number && entry.state == State::Ready {
+                    entry.state = State::Leaving;
+                    leaving.push(name);
+                }
+            }
         }
         (moving, leaving)
     }

@@ -1,8 +1,10 @@
 //! Single faults of a disk, and what comes of each.
 
+use std::collections::BTreeSet;
+
 use super::power::Power;
 use super::{CONFIG, bytes, get, name, put, record};
-use crate::layout::{BLOCK, first_block};
+use crate::layout::{BLOCK, SEAL_AT, first_block};
 use crate::{Disk, PutError, ReadError};
 use mooncake_memory::SliceList;
 
@@ -121,6 +123,25 @@ fn what_cannot_be_a_record_is_refused() {
     }
     assert_eq!(disk.put(&good, &data), Ok(()));
     assert_eq!(disk.put(&good, &data), Ok(()), "again");
+}
+
+#[test]
+fn records_whose_headers_the_disk_lost_go_with_their_file() {
+    let power = Power::new(1);
+    let (disk, _) = open(&power);
+    let puts = (1..).take_while(|&number| put(&disk, name(number), 30_000).is_ok()).count() as u64;
+    let number = power.numbers()[0];
+    // Its table of contents, and the header of its first record.
+    power.damage(number, SEAL_AT as usize);
+    power.damage(number, (first_block(CONFIG.file_bytes) * BLOCK) as usize + 40);
+    let mut there: BTreeSet<u64> = (1..=puts).collect();
+    for gone in disk.make_room(30_000).expect("the disk works") {
+        assert!(there.remove(&gone.version.counter), "{gone:?} went twice");
+    }
+    assert!(!there.contains(&1));
+    assert!(matches!(get(&disk, name(1), 0, 30_000), Err(ReadError::NotThere)));
+    assert_eq!(disk.drop_records(&[name(1)]), Ok(0));
+    assert_eq!(disk.usage().records, there.len());
 }
 
 #[test]
