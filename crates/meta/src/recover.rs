@@ -12,7 +12,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{
-    Epoch, MountOutcome, MountSegment, Request, ScanAction, SegmentId, SegmentState, Tick, Version,
+    Epoch, MountOutcome, MountSegment, Request, SegmentId, SegmentState, Tick, Version,
 };
 
 use crate::Meta;
@@ -169,21 +169,12 @@ impl Meta {
 
     /// Whether a request has to wait until the leader serves.
     pub(crate) fn is_too_early(&self, request: &Request<'_>) -> bool {
-        let changes = match request {
-            Request::PutStart(_)
-            | Request::PutEnd { .. }
-            | Request::PutRevoke { .. }
-            | Request::Remove { .. }
-            | Request::ClearReplicas { .. }
-            | Request::Retract { .. }
-            | Request::CreateTask(_) => true,
-            // Keys that are not known yet cannot be remembered one by one.
-            Request::Scan(scan) if scan.action != ScanAction::List => {
-                return !self.recovery.serves || self.awaits_reports();
-            }
-            _ => false,
-        };
-        changes && !self.recovery.serves
+        if !request.changes_objects() {
+            return false;
+        }
+        // Keys that are not known yet cannot be remembered one by one.
+        let is_scan = matches!(request, Request::Scan(_));
+        !self.recovery.serves || is_scan && self.awaits_reports()
     }
 
     /// Whether a segment that the leader knows of has not told all that it holds.

@@ -104,7 +104,7 @@ impl Disk {
         }
         if live_bytes > 0 {
             // The disk lost the headers of some, and they go with the file all the same.
-            for (&name, entry) in log.index.iter_mut() {
+            for (&name, entry) in &mut log.index {
                 if entry.file == number && entry.state == State::Ready {
                     entry.state = State::Leaving;
                     leaving.push(name);

@@ -139,6 +139,25 @@ pub enum Request<'a> {
     },
 }
 
+impl Request<'_> {
+    /// Whether it changes, or may begin to change, what lies under a key: a new leader puts such requests off until it knows
+    /// what the nodes hold.
+    #[must_use]
+    pub fn changes_objects(&self) -> bool {
+        match self {
+            Request::PutStart(_)
+            | Request::PutEnd { .. }
+            | Request::PutRevoke { .. }
+            | Request::Remove { .. }
+            | Request::ClearReplicas { .. }
+            | Request::Retract { .. }
+            | Request::CreateTask(_) => true,
+            Request::Scan(scan) => scan.action != ScanAction::List,
+            _ => false,
+        }
+    }
+}
+
 /// See [`Request::MountSegment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MountSegment<'a> {

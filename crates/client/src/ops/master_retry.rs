@@ -32,7 +32,7 @@ impl MasterRetry {
         reply: &Result<Reply, CallError>,
     ) -> Option<Tick> {
         let is_due = match reply {
-            Ok(Reply::Refused(ErrorCode::UnavailableInCurrentStatus)) => changes_objects(request),
+            Ok(Reply::Refused(ErrorCode::UnavailableInCurrentStatus)) => request.changes_objects(),
             Err(CallError::Unreachable { .. }) => matches!(request, Request::PutEnd { .. }),
             _ => false,
         };
@@ -58,21 +58,6 @@ impl MasterRetry {
             }
             other => other,
         })
-    }
-}
-
-/// Whether a request is one of those that a new leader refuses at first.
-fn changes_objects(request: &Request<'_>) -> bool {
-    match request {
-        Request::PutStart(_)
-        | Request::PutEnd { .. }
-        | Request::PutRevoke { .. }
-        | Request::Remove { .. }
-        | Request::ClearReplicas { .. }
-        | Request::Retract { .. }
-        | Request::CreateTask(_) => true,
-        Request::Scan(scan) => scan.action != ScanAction::List,
-        _ => false,
     }
 }
 
