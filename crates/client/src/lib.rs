@@ -61,12 +61,13 @@ mod tasks;
 mod worker;
 
 pub use chance::Chance;
-pub use config::{EnvError, HttpAddress, StoreConfig};
+pub use config::{HttpAddress, StoreConfig};
 pub use door::Door;
 pub use dummy::{DummyConfig, DummyError, DummyServer, DummyServerConfig, DummyStore};
 pub use leader::find_leader;
 pub use mooncake_http::ListenError;
 pub use mooncake_memory::{Buffer, HostMemory, RawSlice, Region, SliceList, bind_to_numa_node};
+pub use mooncake_transfer::EnvError;
 pub use mooncake_transfer::{TokenFileError, is_served_by_tcp, read_token_file};
 pub use mooncake_types::{
     ErrorCode, LogLimiter, PutItem, ReplicateConfig, SegmentId, ShownKey, SoftPin, TaskId,

@@ -3,7 +3,7 @@ use tokio::sync::watch;
 
 /// What this master is at the moment, for everybody who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct RoleStatus {
     pub(crate) role: Role,
     /// The leader, this master or another, as far as it is known.
     pub(crate) leader: Option<Leader>,
@@ -43,19 +43,19 @@ pub(crate) struct Leader {
     pub(crate) epoch: Epoch,
 }
 
-impl Default for Standing {
+impl Default for RoleStatus {
     fn default() -> Self {
         Self { role: Role::Starting, leader: None, changes: 0 }
     }
 }
 
-impl Standing {
+impl RoleStatus {
     /// Publishes a new role and leader, if they are news.
-    pub(crate) fn publish(to: &watch::Sender<Standing>, role: Role, leader: Option<Leader>) {
-        to.send_if_modified(|standing| {
-            let news = standing.role != role || standing.leader != leader;
-            standing.changes += u64::from(standing.role != role);
-            (standing.role, standing.leader) = (role, leader);
+    pub(crate) fn publish(to: &watch::Sender<RoleStatus>, role: Role, leader: Option<Leader>) {
+        to.send_if_modified(|status| {
+            let news = status.role != role || status.leader != leader;
+            status.changes += u64::from(status.role != role);
+            (status.role, status.leader) = (role, leader);
             news
         });
     }
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_change_of_role_counts_and_the_same_again_is_no_news() {
-        let (to, seen) = watch::channel(Standing::default());
+        let (to, seen) = watch::channel(RoleStatus::default());
         let leader = |epoch| Some(Leader { address: "a:1".to_owned(), epoch: Epoch(epoch) });
         for (role, leader, changes, is_news) in [
             (Role::Candidate, None, 1, true),
@@ -112,17 +112,17 @@ mod tests {
         ] {
             let mut seen = seen.clone();
             seen.mark_unchanged();
-            Standing::publish(&to, role, leader.clone());
+            RoleStatus::publish(&to, role, leader.clone());
             assert_eq!(seen.has_changed().expect("the sender lives"), is_news);
-            assert_eq!(*seen.borrow(), Standing { role, leader, changes });
+            assert_eq!(*seen.borrow(), RoleStatus { role, leader, changes });
         }
     }
 
     #[test]
     fn a_refusal_names_the_leader_if_it_is_known() {
-        let mut standing = Standing { role: Role::Standby, ..Standing::default() };
-        assert_eq!(standing.refusal(), "this master stands by; no leader is known");
-        standing.leader = Some(Leader { address: "b:2".to_owned(), epoch: Epoch(4) });
-        assert_eq!(standing.refusal(), "this master stands by; the leader is b:2");
+        let mut status = RoleStatus { role: Role::Standby, ..RoleStatus::default() };
+        assert_eq!(status.refusal(), "this master stands by; no leader is known");
+        status.leader = Some(Leader { address: "b:2".to_owned(), epoch: Epoch(4) });
+        assert_eq!(status.refusal(), "this master stands by; the leader is b:2");
     }
 }

@@ -35,7 +35,7 @@ const FAREWELL: Duration = Duration::from_millis(500);
 const REFUSED_AT_A_TIME: usize = 256;
 
 /// See the module. Dropping it ends every connection without another word.
-pub(crate) struct Reign {
+pub(crate) struct LeaderServer {
     shell: Rc<Shell>,
     stop: watch::Sender<bool>,
     /// The tasks that go on until the end.
@@ -44,7 +44,7 @@ pub(crate) struct Reign {
     refused: JoinSet<()>,
 }
 
-impl Reign {
+impl LeaderServer {
     /// Builds the state machine of a new leader, which knows what it followed.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl Reign {
         (term, followed): (&Term, BTreeMap<SegmentId, Shadow>),
         questions: Questions,
         cleanup: Option<Cleanup>,
-    ) -> io::Result<Reign> {
+    ) -> io::Result<LeaderServer> {
         let (stop, stopping) = watch::channel(false);
         let (recorded, durable) = mpsc::unbounded_channel();
         let recorder = Recorder::start(term, recorded)?;
@@ -72,13 +72,13 @@ impl Reign {
         core.spawn_local(lateness.complain());
         core.spawn_local(recovery_log::run(Rc::clone(&shell)));
         core.spawn_local(reach::run(Rc::clone(&shell)));
-        Ok(Reign { shell, stop, core, open: JoinSet::new(), refused: JoinSet::new() })
+        Ok(LeaderServer { shell, stop, core, open: JoinSet::new(), refused: JoinSet::new() })
     }
 
-    /// Serves whoever connects, until the tenure is over.
-    pub(crate) async fn last(&mut self, listener: &TcpListener, term: &Term) {
-        let Reign { shell, core, open, refused, .. } = self;
-        let mut over = std::pin::pin!(term.tenure.over());
+    /// Serves whoever connects, until the term is over.
+    pub(crate) async fn serve(&mut self, listener: &TcpListener, term: &Term) {
+        let LeaderServer { shell, core, open, refused, .. } = self;
+        let mut over = std::pin::pin!(term.over());
         loop {
             tokio::select! {
                 () = &mut over => return,
@@ -97,14 +97,14 @@ impl Reign {
     ///
     /// # Errors
     /// It cannot be.
-    pub(crate) async fn part(mut self) -> Result<(), Unwritten> {
+    pub(crate) async fn stop(mut self) -> Result<(), Unwritten> {
         self.stop.send_replace(true);
-        let parted = timeout(FAREWELL, async {
+        let ended = timeout(FAREWELL, async {
             while let Some(ended) = self.open.join_next().await {
                 pass_on_panic(ended);
             }
         });
-        if parted.await.is_err() {
+        if ended.await.is_err() {
             debug!("connections that took no reply were cut off");
         }
         self.shell.note_changes();

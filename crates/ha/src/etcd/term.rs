@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::cluster::{Found, Keys};
 use super::message::{KeepAliveAnswer, created_at, write, written_at};
-use crate::backend::Tenure;
-use crate::seat::Seat;
+use crate::backend::Term;
+use crate::holder::Holder;
 use crate::{CoordinatorError, Record};
 
 /// How often a write is repeated that found the record changed by an earlier attempt of its own.
@@ -16,16 +16,16 @@ const ATTEMPTS: usize = 3;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Revisions {
     /// At which the leader's key was made.
-    pub(super) seat: i64,
+    pub(super) holder: i64,
     /// At which the record was written last.
     pub(super) record: i64,
 }
 
 /// A leader's key, its lease, and the record.
 #[derive(Debug)]
-pub(super) struct Tenancy {
+pub(super) struct EtcdTerm {
     keys: Arc<Keys>,
-    seat: Seat,
+    holder: Holder,
     hold: Mutex<Hold>,
     record_written_at: Mutex<i64>,
 }
@@ -38,11 +38,11 @@ struct Hold {
     made_at: i64,
 }
 
-impl Tenancy {
-    pub(super) fn new(keys: Arc<Keys>, seat: Seat, lease: i64, revisions: Revisions) -> Self {
+impl EtcdTerm {
+    pub(super) fn new(keys: Arc<Keys>, holder: Holder, lease: i64, revisions: Revisions) -> Self {
         let record_written_at = Mutex::new(revisions.record);
-        let hold = Mutex::new(Hold { lease, made_at: revisions.seat });
-        Self { keys, seat, hold, record_written_at }
+        let hold = Mutex::new(Hold { lease, made_at: revisions.holder });
+        Self { keys, holder, hold, record_written_at }
     }
 
     fn hold(&self) -> Hold {
@@ -51,22 +51,22 @@ impl Tenancy {
 
     fn is_own(&self, found: &Found) -> bool {
         let own = self.hold().made_at;
-        matches!(&found.seat, Some((seat, made_at)) if *seat == self.seat && *made_at == own)
+        matches!(&found.holder, Some((holder, made_at)) if *holder == self.holder && *made_at == own)
     }
 
     fn deposed(&self, reason: String) -> CoordinatorError {
-        CoordinatorError::Deposed { epoch: Epoch(self.seat.epoch), reason }
+        CoordinatorError::Deposed { epoch: Epoch(self.holder.epoch), reason }
     }
 
     fn deposed_by(&self, found: &Found) -> CoordinatorError {
-        self.deposed(match &found.seat {
-            Some((seat, _)) => format!("{} leads under epoch {}", seat.address, seat.epoch),
+        self.deposed(match &found.holder {
+            Some((holder, _)) => format!("{} leads under epoch {}", holder.address, holder.epoch),
             None => "its key is gone".to_owned(),
         })
     }
 }
 
-impl Tenure for Tenancy {
+impl Term for EtcdTerm {
     fn renew(&self) -> Result<(), CoordinatorError> {
         let Hold { lease, made_at } = self.hold();
         let body = json!({"ID": lease.to_string()});
@@ -89,9 +89,9 @@ impl Tenure for Tenancy {
 
     fn resume(&self, acknowledged: Epoch) -> Result<(), CoordinatorError> {
         let found = self.keys.look()?;
-        let made_at = match &found.seat {
+        let made_at = match &found.holder {
             // A lease may outlast a restart of etcd, and an attempt whose answer was lost may have made the key again.
-            Some((seat, made_at)) if *seat == self.seat => *made_at,
+            Some((holder, made_at)) if *holder == self.holder => *made_at,
             Some(_) => return Err(self.deposed_by(&found)),
             None => 0,
         };
@@ -103,7 +103,7 @@ impl Tenure for Tenancy {
         let Keys { leader, record, .. } = &*self.keys;
         let lease = self.keys.grant_lease()?.id;
         let conditions = [created_at(leader, made_at), written_at(record, seen)];
-        let operations = [write(leader, &self.seat.encode(), lease)];
+        let operations = [write(leader, &self.holder.encode(), lease)];
         let changed = match self.keys.txn(&conditions, &operations) {
             Ok(answer) if answer.succeeded => {
                 let made_at = if made_at == 0 { answer.revision() } else { made_at };

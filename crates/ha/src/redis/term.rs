@@ -4,8 +4,8 @@ use mooncake_types::Epoch;
 
 use super::script;
 use super::server::{Answer, Keys, Outcome};
-use crate::backend::Tenure;
-use crate::seat::Seat;
+use crate::backend::Term;
+use crate::holder::Holder;
 use crate::{CoordinatorError, Record};
 
 /// How often a write is repeated that found the record changed by an earlier attempt of its own.
@@ -13,33 +13,33 @@ const ATTEMPTS: usize = 3;
 
 /// A leader's key, and the stamp of the record that it wrote last.
 #[derive(Debug)]
-pub(super) struct Tenancy {
+pub(super) struct RedisTerm {
     keys: Arc<Keys>,
-    seat: Seat,
+    holder: Holder,
     stamp: Mutex<String>,
 }
 
-impl Tenancy {
-    pub(super) fn new(keys: Arc<Keys>, seat: Seat, stamp: String) -> Self {
-        Self { keys, seat, stamp: Mutex::new(stamp) }
+impl RedisTerm {
+    pub(super) fn new(keys: Arc<Keys>, holder: Holder, stamp: String) -> Self {
+        Self { keys, holder, stamp: Mutex::new(stamp) }
     }
 
     fn deposed(&self, reason: String) -> CoordinatorError {
-        CoordinatorError::Deposed { epoch: Epoch(self.seat.epoch), reason }
+        CoordinatorError::Deposed { epoch: Epoch(self.holder.epoch), reason }
     }
 
     fn deposed_by(&self, answer: &Answer) -> CoordinatorError {
-        self.deposed(match &answer.seat {
-            Some(seat) => format!("{} leads under epoch {}", seat.address, seat.epoch),
+        self.deposed(match &answer.holder {
+            Some(holder) => format!("{} leads under epoch {}", holder.address, holder.epoch),
             None => "its key is gone".to_owned(),
         })
     }
 }
 
-impl Tenure for Tenancy {
+impl Term for RedisTerm {
     fn renew(&self) -> Result<(), CoordinatorError> {
         let ttl_ms = self.keys.ttl.as_millis().to_string();
-        let answer = self.keys.run(script::RENEW, &[&self.seat.encode(), &ttl_ms])?;
+        let answer = self.keys.run(script::RENEW, &[&self.holder.encode(), &ttl_ms])?;
         match answer.outcome {
             Outcome::Own => Ok(()),
             Outcome::Held | Outcome::Changed => Err(self.deposed_by(&answer)),
@@ -54,10 +54,10 @@ impl Tenure for Tenancy {
             return Err(self.deposed(format!("the record is that of epoch {epoch}")));
         }
         let ttl_ms = self.keys.ttl.as_millis().to_string();
-        let answer = self.keys.run(script::RESUME, &[&stamp, &self.seat.encode(), &ttl_ms])?;
+        let answer = self.keys.run(script::RESUME, &[&stamp, &self.holder.encode(), &ttl_ms])?;
         match answer.outcome {
             Outcome::Own => Ok(()),
-            _ if answer.seat.as_ref().is_some_and(|seat| *seat != self.seat) => {
+            _ if answer.holder.as_ref().is_some_and(|holder| *holder != self.holder) => {
                 Err(self.deposed_by(&answer))
             }
             _ => Err(self.keys.just_changing()),
@@ -66,10 +66,10 @@ impl Tenure for Tenancy {
 
     fn write(&self, record: &Record) -> Result<(), CoordinatorError> {
         let text = self.keys.encode_record(record)?;
-        let seat = self.seat.encode();
+        let holder = self.holder.encode();
         let mut stamp = self.stamp.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..ATTEMPTS {
-            let answer = self.keys.run(script::WRITE, &[&seat, &stamp, &text])?;
+            let answer = self.keys.run(script::WRITE, &[&holder, &stamp, &text])?;
             match answer.outcome {
                 Outcome::Held => return Err(self.deposed_by(&answer)),
                 Outcome::Changed if answer.stamp.is_empty() => {
@@ -91,6 +91,6 @@ impl Tenure for Tenancy {
     }
 
     fn resign(&self) -> Result<(), CoordinatorError> {
-        self.keys.run(script::RESIGN, &[&self.seat.encode()]).map(|_| ())
+        self.keys.run(script::RESIGN, &[&self.holder.encode()]).map(|_| ())
     }
 }

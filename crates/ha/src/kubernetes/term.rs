@@ -5,8 +5,8 @@ use mooncake_types::Epoch;
 use super::api::Stored;
 use super::lease::Place;
 use super::object::Object;
-use crate::backend::Tenure;
-use crate::seat::Seat;
+use crate::backend::Term;
+use crate::holder::Holder;
 use crate::{CoordinatorError, Record};
 
 /// How often a write is repeated that found the object changed, by labels for instance.
@@ -14,9 +14,9 @@ const ATTEMPTS: usize = 4;
 
 /// The object that a leader holds.
 #[derive(Debug)]
-pub(super) struct Tenancy {
+pub(super) struct KubernetesTerm {
     place: Arc<Place>,
-    seat: Seat,
+    holder: Holder,
     /// As it was seen last, with the record that was last written on purpose.
     object: Mutex<Held>,
 }
@@ -27,10 +27,10 @@ struct Held {
     record: Option<String>,
 }
 
-impl Tenancy {
-    pub(super) fn new(place: Arc<Place>, seat: Seat, object: Object) -> Self {
+impl KubernetesTerm {
+    pub(super) fn new(place: Arc<Place>, holder: Holder, object: Object) -> Self {
         let record = object.record().map(str::to_owned);
-        Self { place, seat, object: Mutex::new(Held { object, record }) }
+        Self { place, holder, object: Mutex::new(Held { object, record }) }
     }
 
     /// Changes the object, if it is still held. The record is always written with it: an attempt whose answer was
@@ -63,10 +63,10 @@ impl Tenancy {
     fn look_again(&self) -> Result<Object, CoordinatorError> {
         let api = &self.place.api;
         let Some(object) = api.read()? else { return Err(self.deposed("it was removed")) };
-        match object.seat().map_err(|reason| api.corrupt(reason))? {
-            Some(seat) if seat == self.seat => Ok(object),
-            Some(seat) => {
-                let reason = format!("{} leads under epoch {}", seat.address, seat.epoch);
+        match object.holder().map_err(|reason| api.corrupt(reason))? {
+            Some(holder) if holder == self.holder => Ok(object),
+            Some(holder) => {
+                let reason = format!("{} leads under epoch {}", holder.address, holder.epoch);
                 Err(self.deposed(&reason))
             }
             None => Err(self.deposed("nobody holds it")),
@@ -74,12 +74,12 @@ impl Tenancy {
     }
 
     fn deposed(&self, reason: &str) -> CoordinatorError {
-        let (epoch, reason) = (Epoch(self.seat.epoch), reason.to_owned());
+        let (epoch, reason) = (Epoch(self.holder.epoch), reason.to_owned());
         CoordinatorError::Deposed { epoch, reason }
     }
 }
 
-impl Tenure for Tenancy {
+impl Term for KubernetesTerm {
     fn renew(&self) -> Result<(), CoordinatorError> {
         self.change(None, Object::renew)
     }

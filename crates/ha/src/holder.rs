@@ -1,8 +1,8 @@
 use mooncake_types::{Epoch, limits};
 use serde::{Deserialize, Serialize};
 
-/// Longest text of a seat that is read, in bytes.
-pub(crate) const MAX_SEAT_BYTES: usize = 4096;
+/// Longest text of a holder that is read, in bytes.
+pub(crate) const MAX_HOLDER_BYTES: usize = 4096;
 
 /// Who leads, as a client sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,14 +15,14 @@ pub struct LeaderView {
 
 /// What a leader writes at the place that all candidates want.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Seat {
+pub(crate) struct Holder {
     pub(crate) address: String,
     pub(crate) epoch: u64,
     /// Drawn for each attempt: tells it from all others, those of the same process too.
     pub(crate) token: String,
 }
 
-impl Seat {
+impl Holder {
     pub(crate) fn view(&self) -> LeaderView {
         LeaderView { address: self.address.clone(), epoch: Epoch(self.epoch) }
     }
@@ -31,19 +31,20 @@ impl Seat {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The seat that the text holds.
+    /// The holder that the text holds.
     ///
     /// # Errors
     /// What is wrong with the text.
     pub(crate) fn decode(text: &[u8]) -> Result<Self, String> {
-        if text.len() > MAX_SEAT_BYTES {
+        if text.len() > MAX_HOLDER_BYTES {
             return Err(format!("it has {} bytes, and names no leader", text.len()));
         }
-        let seat: Self = serde_json::from_slice(text)
+        let holder: Self = serde_json::from_slice(text)
             .map_err(|error| format!("it names no leader of this program ({error})"))?;
-        let is_address = !seat.address.is_empty() && seat.address.len() <= limits::MAX_NAME_BYTES;
-        match is_address && seat.epoch > 0 {
-            true => Ok(seat),
+        let is_address =
+            !holder.address.is_empty() && holder.address.len() <= limits::MAX_NAME_BYTES;
+        match is_address && holder.epoch > 0 {
+            true => Ok(holder),
             false => Err("it names a leader without an address or an epoch".to_owned()),
         }
     }
@@ -54,13 +55,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seat_comes_back_from_its_text() {
-        let seat = Seat { address: "h:1".into(), epoch: 3, token: "t".into() };
-        assert_eq!(Seat::decode(seat.encode().as_bytes()), Ok(seat));
+    fn a_holder_comes_back_from_its_text() {
+        let holder = Holder { address: "h:1".into(), epoch: 3, token: "t".into() };
+        assert_eq!(Holder::decode(holder.encode().as_bytes()), Ok(holder));
     }
 
     #[test]
-    fn what_is_no_seat_is_refused_with_the_reason() {
+    fn what_is_no_holder_is_refused_with_the_reason() {
         let long = format!(r#"{{"address":"{}","epoch":1,"token":"t"}}"#, "h".repeat(600));
         for (text, reason) in [
             ("", "no leader of this program"),
@@ -71,7 +72,7 @@ mod tests {
             (&long, "without an address or an epoch"),
             (&" ".repeat(5000), "it has 5000 bytes"),
         ] {
-            let refused = Seat::decode(text.as_bytes()).expect_err(text);
+            let refused = Holder::decode(text.as_bytes()).expect_err(text);
             assert!(refused.contains(reason), "{text}: {refused}");
         }
     }

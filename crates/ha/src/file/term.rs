@@ -2,12 +2,12 @@ use mooncake_types::Epoch;
 
 use super::claim_file::ClaimFile;
 use super::folder::Folder;
-use crate::backend::Tenure;
+use crate::backend::Term;
 use crate::{CoordinatorError, Record};
 
 /// The two files of a leader.
 #[derive(Debug)]
-pub(super) struct FileTenure {
+pub(super) struct FileTerm {
     folder: Folder,
     file: ClaimFile,
     epoch: u64,
@@ -15,7 +15,7 @@ pub(super) struct FileTenure {
     is_kept: bool,
 }
 
-impl FileTenure {
+impl FileTerm {
     pub(super) fn new(folder: Folder, file: ClaimFile, epoch: u64) -> Self {
         Self { folder, file, epoch, is_kept: false }
     }
@@ -38,7 +38,7 @@ impl FileTenure {
         self.look_up()
     }
 
-    /// Ends the tenure if somebody has a higher number.
+    /// Ends the term if somebody has a higher number.
     fn look_up(&self) -> Result<(), CoordinatorError> {
         let highest = self.folder.list()?.highest();
         if highest <= self.epoch {
@@ -49,7 +49,7 @@ impl FileTenure {
     }
 }
 
-impl Tenure for FileTenure {
+impl Term for FileTerm {
     fn renew(&self) -> Result<(), CoordinatorError> {
         let stamp = || self.file.stamp(self.folder.ttl());
         self.then_look_up(|| stamp().map_err(|error| self.folder.failed(error)))
@@ -68,7 +68,7 @@ impl Tenure for FileTenure {
     }
 }
 
-impl Drop for FileTenure {
+impl Drop for FileTerm {
     fn drop(&mut self) {
         if !self.is_kept {
             let _ = self.file.remove();
