@@ -5,6 +5,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use mooncake_memory::{Private, spawn_unpinned};
+use mooncake_node::{Changed, Host, Inventory, Listed};
 use mooncake_transfer::SegmentHost;
 use mooncake_types::{
     ChangesPage, Epoch, ErrorCode, InventoryPage, Reply, Request, SegmentId, Tick, limits,
@@ -13,7 +14,6 @@ use mooncake_types::{
 use crate::clock::Clock;
 use crate::membership::{Deed, Lent, Membership, RoutesEnd};
 use crate::metrics::Metrics;
-use crate::node::{Changed, Host, Inventory, Listed};
 use crate::ops::{CallError, RouteCache};
 use crate::reports::Reports;
 use crate::rpc::{Connection, DialError, Dialer, Masters};

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use mooncake_client::membership::{Deed, Membership};
-use mooncake_client::node::{Changed, Listed};
 use mooncake_client::ops::CallError;
+use mooncake_node::{Changed, Listed};
 use mooncake_types::{ChangesPage, InventoryPage, Reply, Request, SegmentId};
 
 use crate::lending::Change;

@@ -2,13 +2,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use mooncake_types::{
-    ErrorCode, Located, Placement, RangeRead, SegmentAddress, SegmentId, Tick, Version,
+    Chance, ErrorCode, Located, Placement, RangeRead, SegmentAddress, SegmentId, Tick, Version,
 };
 
 use super::Fetch;
 use super::placements::{is_own, placements_are_whole, replicas};
 use super::span::{Span, cut};
-use crate::chance::Chance;
 
 /// What a segment's address takes, in bytes, about.
 const SEGMENT_BYTES: usize = 128;

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use mooncake_ha::Options;
 use mooncake_memory::{NamedSegment, NamedSegmentError, NamedSegmentWish, Past, Region};
+use mooncake_node::{Host, Populating, Segment};
 use mooncake_transfer::{LocalTransport, Paths, SegmentHost, ServerConfig, TcpConfig};
 use mooncake_types::host_port::split;
-use mooncake_types::{ClientId, SegmentId, limits, without_password};
+use mooncake_types::{Chance, ClientId, SegmentId, limits, without_password};
 use mooncake_wire::{Hello, PROTOCOL_VERSION, Role};
 
 use super::get_session::GetSessions;
@@ -20,13 +21,11 @@ use super::serving::Serving;
 use super::session::Session;
 use crate::address::MasterAddress;
 use crate::bind::{Bound, Wish, bind, split_advertised};
-use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::heartbeat::{Bond, Heartbeat, Turn};
 use crate::http::Http;
 use crate::membership::{Lent, Membership};
 use crate::metrics::Metrics;
-use crate::node::{Host, Populating, Segment};
 use crate::ops::{CacheLimits, RouteCache};
 use crate::rpc::{DialError, Dialer, Masters, Pool};
 use crate::tasks::Tasks;

@@ -2,8 +2,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use mooncake_node::{Host, Populating};
 use mooncake_transfer::Paths;
-use mooncake_types::{ErrorCode, Request, SegmentId, limits};
+use mooncake_types::{Chance, ErrorCode, Request, SegmentId, limits};
 
 use super::get_session::GetSessions;
 use super::mount::Mounts;
@@ -11,13 +12,11 @@ use super::put_session::PutSessions;
 use super::refused_puts::RefusedPuts;
 use super::renewal::Renewal;
 use super::serving::Serving;
-use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::drive::{Memory, Ways};
 use crate::heartbeat::Heartbeat;
 use crate::http::Http;
 use crate::metrics::Metrics;
-use crate::node::{Host, Populating};
 use crate::ops::{CallError, GetItem, GetOp, Op, RouteCache};
 use crate::rpc::{Dialer, Pool};
 use crate::tasks::Tasks;

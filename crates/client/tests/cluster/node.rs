@@ -1,13 +1,12 @@
 use std::collections::BTreeSet;
 
-use mooncake_client::Chance;
 use mooncake_client::membership::{Deed, Lent, Membership};
-use mooncake_client::node::{Changed, Ledger, Listed, check_epoch};
 use mooncake_client::ops::CallError;
 use mooncake_meta::{Meta, Shadow};
+use mooncake_node::{Changed, Ledger, Listed, check_epoch};
 use mooncake_types::{
-    ChangesPage, ClientId, Epoch, ErrorCode, InventoryPage, RangeDrop, RangeWrite, Reply, Request,
-    SegmentId, Tick,
+    Chance, ChangesPage, ClientId, Epoch, ErrorCode, InventoryPage, RangeDrop, RangeWrite, Reply,
+    Request, SegmentId, Tick,
 };
 
 use crate::cell::Cell;

@@ -1,7 +1,9 @@
-//! The half of a client that lends memory to the pool: segments, and the ledger of what lies in each.
+//! A node: the half of a process that lends memory to the pool, and the ledger of what lies in each segment.
 //!
 //! [`Ledger`] is pure and holds the rules; [`Host`] puts a lock, a wait and real memory around it and is what
-//! transports talk to.
+//! transports talk to. No request to a master leaves from here, and no operation of a client is known.
+
+#![forbid(unsafe_code)]
 
 mod bell;
 mod changes;
@@ -26,5 +28,5 @@ pub use follow::Told;
 pub use host::{Host, check_drop, check_epoch};
 pub use inventory::{Changed, Inventory, Listed};
 pub use ledger::{Begun, Clearance, Held, Ledger};
-pub(crate) use populate::Populating;
+pub use populate::Populating;
 pub use segment::Segment;

@@ -1,6 +1,5 @@
-use mooncake_client::Chance;
-use mooncake_client::node::{Clearance, EntryState};
-use mooncake_types::ErrorCode;
+use mooncake_node::{Clearance, EntryState};
+use mooncake_types::{Chance, ErrorCode};
 
 /// What a ledger must do, said byte by byte. Versions and grants are their counters.
 #[derive(Clone)]

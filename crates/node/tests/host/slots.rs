@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mooncake_client::node::{Host, Segment};
-use mooncake_client::{Chance, Region};
-use mooncake_memory::{SlotReader, SlotRow};
+use mooncake_memory::{Region, SlotReader, SlotRow};
+use mooncake_node::{Host, Segment};
 use mooncake_transfer::{Interrupt, SegmentHost, SharedSegment, WriteTicket};
-use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeWrite, SegmentId, Version};
+use mooncake_types::{Chance, Epoch, ErrorCode, RangeDrop, RangeWrite, SegmentId, Version};
 
 const SEGMENT: SegmentId = SegmentId(1);
 const EPOCH: Epoch = Epoch(3);

@@ -1,6 +1,6 @@
 //! What is dropped is gone, and whoever was about to write it comes too late.
 
-use mooncake_client::node::{Clearance, Gone, Ledger};
+use mooncake_node::{Clearance, Gone, Ledger};
 use mooncake_types::{ErrorCode, RangeWrite, limits};
 
 use crate::{version, write};

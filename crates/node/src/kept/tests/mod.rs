@@ -9,12 +9,11 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use mooncake_memory::WordMemory;
-use mooncake_types::{Epoch, RangeWrite, SegmentId, Version};
+use mooncake_types::{Chance, Epoch, RangeWrite, SegmentId, Version};
 
 use super::{Kept, row};
-use crate::chance::Chance;
-use crate::node::entry::Entry;
-use crate::node::ledger::Ledger;
+use crate::entry::Entry;
+use crate::ledger::Ledger;
 use process::Process;
 
 /// Length of the segment in bytes.

@@ -18,14 +18,18 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// A thread that has the system provide the pages of all segments shortly before they are written. It starts with the
 /// first segment. Dropping this stops it.
-pub(crate) struct Populating {
+pub struct Populating {
     host: Arc<Host>,
     stop: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Populating {
-    pub(crate) fn start(host: &Arc<Host>) -> io::Result<Self> {
+    /// Starts the thread if there is a segment to look after.
+    ///
+    /// # Errors
+    /// If the system has no thread to give.
+    pub fn start(host: &Arc<Host>) -> io::Result<Self> {
         let populating =
             Self { host: Arc::clone(host), stop: Arc::default(), thread: Mutex::default() };
         if !host.segments().is_empty() {
@@ -35,7 +39,10 @@ impl Populating {
     }
 
     /// Looks after segments that were lent since the last call too.
-    pub(crate) fn attend(&self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If the system has no thread to give.
+    pub fn attend(&self) -> io::Result<()> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = &*thread {
             thread.thread().unpark();

@@ -3,8 +3,8 @@
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use mooncake_client::node::{Host, Segment};
-use mooncake_client::{Buffer, Region};
+use mooncake_memory::{Buffer, Region};
+use mooncake_node::{Host, Segment};
 use mooncake_transfer::{
     DataServer, LocalTransport, Paths, ReadOp, SegmentHost, ServerConfig, TcpConfig, TcpTransport,
     TransferError, Transport, Transports, Way, WriteOp,

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use mooncake_client::Region;
-use mooncake_client::node::{Host, Segment};
+use mooncake_memory::Region;
+use mooncake_node::{Host, Segment};
 use mooncake_transfer::{Interrupt, Pin, SegmentHost};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 

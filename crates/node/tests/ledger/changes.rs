@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use mooncake_client::Chance;
-use mooncake_client::node::{Clearance, Ledger, Listed};
-use mooncake_types::{ErrorCode, Follow, InventoryEntry, RangeWrite};
+use mooncake_node::{Clearance, Ledger, Listed};
+use mooncake_types::{Chance, ErrorCode, Follow, InventoryEntry, RangeWrite};
 
 use crate::{SEGMENT, version, write};
 

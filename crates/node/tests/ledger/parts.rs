@@ -1,6 +1,6 @@
 //! Entries that are written in parts, rule by rule.
 
-use mooncake_client::node::{Begun, Clearance, EntryState, Ledger};
+use mooncake_node::{Begun, Clearance, EntryState, Ledger};
 use mooncake_types::limits::MAX_ENTRY_PARTS;
 use mooncake_types::{ErrorCode, RangeWrite};
 

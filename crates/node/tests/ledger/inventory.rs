@@ -1,6 +1,6 @@
 //! What a ledger tells a new leader.
 
-use mooncake_client::node::{Inventory, Ledger, Listed};
+use mooncake_node::{Inventory, Ledger, Listed};
 use mooncake_types::{EntryState, RangeWrite, limits};
 
 use crate::{version, write};

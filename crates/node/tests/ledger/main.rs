@@ -8,9 +8,8 @@ mod parts;
 
 use std::collections::BTreeSet;
 
-use mooncake_client::Chance;
-use mooncake_client::node::{Clearance, EntryState, Held, Ledger};
-use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, Version, limits};
+use mooncake_node::{Clearance, EntryState, Held, Ledger};
+use mooncake_types::{Chance, Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, Version, limits};
 use oracle::{Oracle, Write};
 
 const SEGMENT: SegmentId = SegmentId(1);
