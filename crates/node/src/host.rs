@@ -9,9 +9,9 @@ use mooncake_types::{
     limits,
 };
 
-use super::inventory::{Changed, Inventory};
-use super::pinned::pin;
-use super::segment::Segment;
+use crate::ledger::{ChangedEntries, Inventory};
+use crate::mapped::Segment;
+use crate::mapped::pin::pin;
 
 /// Longest wait of a writer for an older one in the same range to stop. It hears so before it takes a node that says nothing
 /// for one that is gone.
@@ -121,7 +121,7 @@ impl Host {
         self.segment(id).is_ok_and(|segment| segment.is_empty())
     }
 
-    /// A page of what lies in a segment; see [`super::Ledger::inventory`].
+    /// A page of what lies in a segment; see [`crate::Ledger::inventory`].
     ///
     /// # Errors
     /// [`ErrorCode::SegmentNotFound`].
@@ -135,7 +135,7 @@ impl Host {
     }
 
     /// A page of what changed in a segment since then, or nothing if that is not known any more; see
-    /// [`super::Ledger::changed`].
+    /// [`crate::Ledger::changed`].
     ///
     /// # Errors
     /// [`ErrorCode::SegmentNotFound`].
@@ -144,7 +144,7 @@ impl Host {
         id: SegmentId,
         since: u64,
         limit: usize,
-    ) -> Result<Option<Changed>, ErrorCode> {
+    ) -> Result<Option<ChangedEntries>, ErrorCode> {
         Ok(self.segment(id)?.changed(since, limit))
     }
 

@@ -5,28 +5,14 @@
 
 #![forbid(unsafe_code)]
 
-mod bell;
-mod changes;
-mod coverage;
-mod discard;
-mod entry;
-mod follow;
-mod frontier;
 mod host;
-mod inventory;
-mod kept;
-mod learned_sums;
 mod ledger;
-mod pinned;
-mod pins;
-mod populate;
-mod segment;
+mod machine;
+mod mapped;
 
-pub use discard::Gone;
-pub use entry::{Entry, EntryState};
-pub use follow::Told;
 pub use host::{Host, check_drop, check_epoch};
-pub use inventory::{Changed, Inventory, Listed};
-pub use ledger::{Begun, Clearance, Held, Ledger};
-pub use populate::Populating;
-pub use segment::Segment;
+pub use ledger::{
+    Begun, ChangedEntries, Clearance, Dropped, Entry, EntryState, FollowAnswer, FoundEntry,
+    Inventory, Ledger, ListedEntry,
+};
+pub use mapped::{PrefaultThread, Segment};

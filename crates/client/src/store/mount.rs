@@ -216,7 +216,7 @@ impl Session {
         self.mount(&lent)?;
         self.mounts.lock().insert(id, (origin, lent.clone()));
         self.heartbeat.change(vec![Change::Lend(lent)]);
-        if let Err(error) = self.populating.attend() {
+        if let Err(error) = self.prefaulting.attend() {
             // It is lent: who asked for it needs its id to take it back.
             tracing::warn!(%error, "pages are provided when they are first written");
         }

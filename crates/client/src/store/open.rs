@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_ha::Options;
 use mooncake_memory::{NamedSegment, NamedSegmentError, NamedSegmentWish, Past, Region};
-use mooncake_node::{Host, Populating, Segment};
+use mooncake_node::{Host, PrefaultThread, Segment};
 use mooncake_transfer::{LocalTransport, Paths, SegmentHost, ServerConfig, TcpConfig};
 use mooncake_types::host_port::split;
 use mooncake_types::{Chance, ClientId, SegmentId, limits, without_password};
@@ -97,7 +97,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     let tasks = Arc::new(opening.tasks(&host, &metrics));
     let heartbeat =
         Heartbeat::start(bond, Arc::clone(&tasks)).map_err(thread_error("heartbeat"))?;
-    let populating = Populating::start(&host).map_err(thread_error("populate"))?;
+    let prefaulting = PrefaultThread::start(&host).map_err(thread_error("prefault"))?;
     if let Some(http) = &http {
         http.opened(heartbeat.well(), heartbeat.unreached());
     }
@@ -105,7 +105,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     let session = Session {
         routes,
         renewal,
-        populating,
+        prefaulting,
         clock: opening.clock,
         mounts: Mounts::new(hostname.clone(), endpoint),
         pool: opening.pool(opening.config.rpc_timeout, &host, &metrics),

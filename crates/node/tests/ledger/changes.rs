@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mooncake_node::{Clearance, Ledger, Listed};
+use mooncake_node::{Clearance, Ledger, ListedEntry};
 use mooncake_types::{Chance, ErrorCode, Follow, InventoryEntry, RangeWrite};
 
 use crate::{SEGMENT, version, write};
@@ -12,13 +12,13 @@ const LEN: u64 = 64;
 /// What a master knows of a ledger: its entries by their offsets.
 #[derive(Clone, Default)]
 struct Known {
-    entries: BTreeMap<u64, Listed>,
+    entries: BTreeMap<u64, ListedEntry>,
     since: Option<u64>,
     from: Option<u64>,
 }
 
-fn owned(entry: &InventoryEntry<'_>) -> Listed {
-    Listed {
+fn owned(entry: &InventoryEntry<'_>) -> ListedEntry {
+    ListedEntry {
         offset: entry.offset,
         len: entry.len,
         key: entry.key.into(),
@@ -57,7 +57,7 @@ impl Known {
     }
 }
 
-fn all(ledger: &Ledger) -> BTreeMap<u64, Listed> {
+fn all(ledger: &Ledger) -> BTreeMap<u64, ListedEntry> {
     let entries = ledger.inventory(0, usize::MAX).entries;
     entries.into_iter().map(|entry| (entry.offset, entry)).collect()
 }

@@ -1,6 +1,6 @@
 //! What is dropped is gone, and whoever was about to write it comes too late.
 
-use mooncake_node::{Clearance, Gone, Ledger};
+use mooncake_node::{Clearance, Dropped, Ledger};
 use mooncake_types::{ErrorCode, RangeWrite, limits};
 
 use crate::{version, write};
@@ -10,8 +10,8 @@ fn put(ledger: &mut Ledger, range: &RangeWrite<'_>) {
     ledger.complete(ticket, vec![]).expect("nobody else is at work");
 }
 
-fn gone(dropped: &[u64], superseded: &[u64]) -> Gone {
-    Gone { dropped: dropped.to_vec(), superseded: superseded.to_vec() }
+fn gone(dropped: &[u64], superseded: &[u64]) -> Dropped {
+    Dropped { dropped: dropped.to_vec(), superseded: superseded.to_vec() }
 }
 
 fn is_there(ledger: &Ledger, offset: u64, counter: u64) -> bool {

@@ -1,6 +1,6 @@
 //! What a ledger tells a new leader.
 
-use mooncake_node::{Inventory, Ledger, Listed};
+use mooncake_node::{Inventory, Ledger, ListedEntry};
 use mooncake_types::{EntryState, RangeWrite, limits};
 
 use crate::{version, write};
@@ -30,7 +30,7 @@ fn what_can_be_read_and_what_is_being_written_is_listed_in_order_with_all_that_i
     // A part of this one is taken away: it is not there any more.
     put(&mut ledger, &write(5000, 100, 11));
     put(&mut ledger, &RangeWrite { key: "d", ..write(5050, 10, 12) });
-    let listed = |offset, key: &str, counter, state| Listed {
+    let listed = |offset, key: &str, counter, state| ListedEntry {
         offset,
         len: 100,
         key: key.into(),
@@ -42,16 +42,19 @@ fn what_can_be_read_and_what_is_being_written_is_listed_in_order_with_all_that_i
         attributes: Box::default(),
     };
     let entries = vec![
-        Listed {
+        ListedEntry {
             grant: version(6),
             object_len: 900,
             object_offset: 800,
             ..listed(1000, "a", 5, EntryState::Complete)
         },
         listed(2000, "b", 8, EntryState::Writing),
-        Listed { attributes: (*b"pinned").into(), ..listed(3000, "c", 7, EntryState::Complete) },
-        Listed { len: 10, object_len: 10, ..listed(4000, "key", 10, EntryState::Writing) },
-        Listed { len: 10, object_len: 10, ..listed(5050, "d", 12, EntryState::Complete) },
+        ListedEntry {
+            attributes: (*b"pinned").into(),
+            ..listed(3000, "c", 7, EntryState::Complete)
+        },
+        ListedEntry { len: 10, object_len: 10, ..listed(4000, "key", 10, EntryState::Writing) },
+        ListedEntry { len: 10, object_len: 10, ..listed(5050, "d", 12, EntryState::Complete) },
     ];
     assert_eq!(ledger.inventory(0, 10), Inventory { entries: entries.clone(), next: None });
     // Page by page, of any length, nothing is left out and nothing comes twice.

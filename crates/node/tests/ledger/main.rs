@@ -8,7 +8,7 @@ mod parts;
 
 use std::collections::BTreeSet;
 
-use mooncake_node::{Clearance, EntryState, Held, Ledger};
+use mooncake_node::{Clearance, EntryState, FoundEntry, Ledger};
 use mooncake_types::{Chance, Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, Version, limits};
 use oracle::{Oracle, Write};
 
@@ -102,7 +102,7 @@ impl Pair {
                     len: held.map_or(1, |(.., len)| len),
                 };
                 let expected = held
-                    .map(|_| Held { grant: version(grant), checksums: None })
+                    .map(|_| FoundEntry { grant: version(grant), checksums: None })
                     .ok_or(ErrorCode::ObjectNotFound);
                 assert_eq!(self.ledger.read(&whole), expected);
                 let still_holds =

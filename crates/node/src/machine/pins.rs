@@ -15,9 +15,9 @@ const SHARE: u64 = 4;
 
 /// Ranges of one segment that stay as they are because somebody looks at them.
 #[derive(Default)]
-pub(super) struct Pins {
+pub(crate) struct Pins {
     /// By the start of the range, and a number.
-    held: BTreeMap<(u64, u64), Held>,
+    held: BTreeMap<(u64, u64), PinnedRange>,
     next: u64,
     bytes: u64,
     /// The longest range that was pinned since there was none, in bytes.
@@ -25,7 +25,7 @@ pub(super) struct Pins {
     is_closed: bool,
 }
 
-struct Held {
+struct PinnedRange {
     end: u64,
     interrupt: Arc<dyn Interrupt>,
     /// When it was first asked for.
@@ -33,11 +33,11 @@ struct Held {
 }
 
 /// Names a pin.
-pub(super) type PinKey = (u64, u64);
+pub(crate) type PinKey = (u64, u64);
 
 impl Pins {
     /// Takes a range of a segment that is `segment_len` long.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         range: &Range<u64>,
         segment_len: u64,
@@ -52,11 +52,11 @@ impl Pins {
         self.next += 1;
         self.bytes += len;
         self.longest = self.longest.max(len);
-        self.held.insert(key, Held { end: range.end, interrupt, asked_at: None });
+        self.held.insert(key, PinnedRange { end: range.end, interrupt, asked_at: None });
         Ok(key)
     }
 
-    pub(super) fn remove(&mut self, key: PinKey) {
+    pub(crate) fn remove(&mut self, key: PinKey) {
         if let Some(held) = self.held.remove(&key) {
             self.bytes -= held.end - key.0;
         }
@@ -66,7 +66,7 @@ impl Pins {
     }
 
     /// Asks for all pins that overlap a range.
-    pub(super) fn ask(&mut self, range: &Range<u64>) {
+    pub(crate) fn ask(&mut self, range: &Range<u64>) {
         if self.held.is_empty() {
             return;
         }
@@ -81,7 +81,7 @@ impl Pins {
     }
 
     /// How long to wait for a range that was asked for; `None` if nothing of it is pinned.
-    pub(super) fn patience(&self, range: &Range<u64>) -> Option<Duration> {
+    pub(crate) fn patience(&self, range: &Range<u64>) -> Option<Duration> {
         let from = range.start.saturating_sub(self.longest);
         let overlapping = self.held.range((from, 0)..(range.end, 0));
         let overlapping = overlapping.filter(|(_, held)| held.end > range.start);
@@ -90,7 +90,7 @@ impl Pins {
     }
 
     /// Asks for all, and takes no more.
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.is_closed = true;
         self.ask(&(0..u64::MAX));
     }

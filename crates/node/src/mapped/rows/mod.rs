@@ -26,12 +26,11 @@ use std::collections::btree_map::Entry as MapEntry;
 use mooncake_memory::{MappedWords, NamedSegmentError, Record, RowId, WordMemory};
 use mooncake_types::{Epoch, SegmentId, Version};
 
-use super::entry::Entry;
-use super::ledger::Ledger;
+use crate::ledger::{Entry, Ledger};
 
 /// The rows of one ledger.
 #[derive(Debug)]
-pub(super) struct Kept<W = MappedWords> {
+pub(super) struct EntryRows<W = MappedWords> {
     record: Record<W>,
     /// The rows, by where their entries start.
     rows: BTreeMap<u64, RowId>,
@@ -40,7 +39,7 @@ pub(super) struct Kept<W = MappedWords> {
     has_told_of_no_room: bool,
 }
 
-impl<W: WordMemory> Kept<W> {
+impl<W: WordMemory> EntryRows<W> {
     /// Keeps an empty ledger.
     pub(super) fn empty(words: W, segment: SegmentId) -> Self {
         Self::new(Record::empty(words, segment), BTreeMap::new())

@@ -1,3 +1,7 @@
+//! Pages of segments that are there before somebody writes them.
+
+mod window;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -8,7 +12,8 @@ use mooncake_memory::{
     Watch, online_processors, own_processor_time, running_threads, spawn_unpinned,
 };
 
-use super::host::Host;
+use crate::host::Host;
+pub(crate) use window::PrefaultWindow;
 
 /// How long the thread rests at first when others want the processors.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -18,24 +23,24 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// A thread that has the system provide the pages of all segments shortly before they are written. It starts with the
 /// first segment. Dropping this stops it.
-pub struct Populating {
+pub struct PrefaultThread {
     host: Arc<Host>,
     stop: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Populating {
+impl PrefaultThread {
     /// Starts the thread if there is a segment to look after.
     ///
     /// # Errors
     /// If the system has no thread to give.
     pub fn start(host: &Arc<Host>) -> io::Result<Self> {
-        let populating =
+        let prefaulting =
             Self { host: Arc::clone(host), stop: Arc::default(), thread: Mutex::default() };
         if !host.segments().is_empty() {
-            populating.attend()?;
+            prefaulting.attend()?;
         }
-        Ok(populating)
+        Ok(prefaulting)
     }
 
     /// Looks after segments that were lent since the last call too.
@@ -49,14 +54,14 @@ impl Populating {
             return Ok(());
         }
         let (host, stop) = (Arc::clone(&self.host), Arc::clone(&self.stop));
-        let name = "mooncake-populate".to_owned();
+        let name = "mooncake-prefault".to_owned();
         let builder = Builder::new().name(name);
         *thread = Some(spawn_unpinned(builder, move || work(&host, &stop))?);
         Ok(())
     }
 }
 
-impl Drop for Populating {
+impl Drop for PrefaultThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -141,8 +146,8 @@ impl Load {
 /// One step of work in one segment; false if there is none for now. No segment is held between steps.
 fn step(host: &Host) -> bool {
     host.segments().iter().any(|segment| {
-        segment.frontier().worked_by(thread::current());
-        segment.frontier().step(segment.region())
+        segment.prefaulted().worked_by(thread::current());
+        segment.prefaulted().step(segment.region())
     })
 }
 

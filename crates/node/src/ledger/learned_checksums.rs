@@ -7,7 +7,7 @@ use super::coverage::Coverage;
 
 /// Checksums of a complete entry that came without: one for each chunk, as far as readers have computed them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct LearnedSums {
+pub(super) struct LearnedChecksums {
     /// Which chunks, by their numbers.
     known: Coverage,
     sums: Vec<u32>,
@@ -22,7 +22,7 @@ pub(super) fn whole_chunks(from: u64, len: u64, entry_len: u64) -> Option<Range<
     is_whole.then(|| from / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES))
 }
 
-impl LearnedSums {
+impl LearnedChecksums {
     /// Of an entry of this many bytes; none is known yet.
     pub(super) fn of(entry_len: u64) -> Self {
         let chunks = usize::try_from(entry_len.div_ceil(CHUNK_BYTES));
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn sums_are_found_once_all_that_are_wanted_are_known() {
-        let mut sums = LearnedSums::of(3 * CHUNK_BYTES + 1);
+        let mut sums = LearnedChecksums::of(3 * CHUNK_BYTES + 1);
         assert_eq!((sums.find(&(0..1)), sums.all()), (None, None));
         sums.learn(2..4, &[7, 8]);
         assert_eq!(sums.find(&(2..4)), Some([7, 8].into()));

@@ -5,7 +5,7 @@ use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, RangeWrite, Version, limits};
 
 use super::coverage::Coverage;
-use super::learned_sums::{LearnedSums, whole_chunks};
+use super::learned_checksums::{LearnedChecksums, whole_chunks};
 
 /// What a segment's memory holds, or held, in one range.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Entry {
     /// How far each part is; only while an entry is written in parts.
     parts: Option<Box<Parts>>,
     /// What readers have computed while that is not all of [`Entry::checksums`].
-    learned: Option<Box<LearnedSums>>,
+    learned: Option<Box<LearnedChecksums>>,
 }
 
 /// The life of an entry.
@@ -79,7 +79,7 @@ impl Entry {
     }
 
     /// An entry that an earlier process completed.
-    pub(super) fn restored(range: &RangeWrite<'_>, checksums: Option<Arc<[u32]>>) -> Self {
+    pub(crate) fn restored(range: &RangeWrite<'_>, checksums: Option<Arc<[u32]>>) -> Self {
         Self { state: EntryState::Complete, checksums, parts: None, ..Self::writing(range) }
     }
 
@@ -193,7 +193,8 @@ impl Entry {
         if len == self.len {
             self.checksums = Some(Arc::from(checksums));
         } else {
-            let learned = self.learned.get_or_insert_with(|| Box::new(LearnedSums::of(self.len)));
+            let learned =
+                self.learned.get_or_insert_with(|| Box::new(LearnedChecksums::of(self.len)));
             learned.learn(chunks, checksums);
             self.checksums = learned.all();
         }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{EntryState as Reported, InventoryEntry, Version, limits};
 
+use super::Ledger;
 use super::entry::{Entry, EntryState};
-use super::ledger::Ledger;
 
 /// Most fences that are passed over in one page: the ledger is locked meanwhile.
 const MAX_FENCES: usize = 1 << 16;
@@ -15,7 +15,7 @@ const MAX_FENCES: usize = 1 << 16;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     /// The entries, in the order of their offsets.
-    pub entries: Vec<Listed>,
+    pub entries: Vec<ListedEntry>,
     /// Where the next page begins; absent if nothing is left.
     pub next: Option<u64>,
 }
@@ -25,9 +25,9 @@ const MAX_CHANGES: usize = 1 << 15;
 
 /// One page of what changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changed {
+pub struct ChangedEntries {
     /// What lies there now.
-    pub entries: Vec<Listed>,
+    pub entries: Vec<ListedEntry>,
     /// Where nothing lies that can be read or is being written.
     pub gone: Vec<u64>,
     /// What to ask for changes since.
@@ -38,7 +38,7 @@ pub struct Changed {
 
 /// One entry that can be read, or is being written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedEntry {
     /// Where the range starts in its segment, in bytes.
     pub offset: u64,
     /// Length of the range in bytes.
@@ -70,7 +70,7 @@ impl Ledger {
             if is_full || fences >= MAX_FENCES {
                 return Inventory { entries, next: Some(offset) };
             }
-            match Listed::new(offset, entry) {
+            match ListedEntry::new(offset, entry) {
                 Some(listed) => {
                     bytes += listed.key.len() + listed.attributes.len();
                     entries.push(listed);
@@ -92,8 +92,8 @@ impl Ledger {
     /// What lies where something changed since then, no more than `limit` of either kind and no more than fit into one page.
     /// Nothing if that is not known any more.
     #[must_use]
-    pub fn changed(&self, since: u64, limit: usize) -> Option<Changed> {
-        let mut page = Changed { cursor: since, ..Changed::default() };
+    pub fn changed(&self, since: u64, limit: usize) -> Option<ChangedEntries> {
+        let mut page = ChangedEntries { cursor: since, ..ChangedEntries::default() };
         let (mut bytes, mut told) = (0, BTreeSet::new());
         for (count, offset) in self.changes().since(since)?.enumerate() {
             let is_full = page.entries.len() >= limit
@@ -107,7 +107,7 @@ impl Ledger {
             if !told.insert(offset) {
                 continue;
             }
-            match self.entry_at(offset).and_then(|entry| Listed::new(offset, entry)) {
+            match self.entry_at(offset).and_then(|entry| ListedEntry::new(offset, entry)) {
                 Some(listed) => {
                     bytes += listed.key.len() + listed.attributes.len();
                     page.entries.push(listed);
@@ -120,7 +120,7 @@ impl Ledger {
     }
 }
 
-impl Listed {
+impl ListedEntry {
     /// Nothing if the entry is only a fence.
     fn new(offset: u64, entry: &Entry) -> Option<Self> {
         let state = match entry.state {

@@ -2,17 +2,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A [`Condvar`] that is rung after each small write and hardly ever waited for: ringing costs no system call while nobody
-/// waits. What is waited for must change under the mutex that waiters hold, and the bell be rung after that.
+/// A [`Condvar`] that is signalled after each small write, and hardly ever waited for: signalling costs no system call while
+/// nobody waits. What is waited for must change under the mutex that waiters hold, and the signal follow that.
 #[derive(Debug, Default)]
-pub(super) struct Bell {
+pub(super) struct Signal {
     condvar: Condvar,
     /// Changes under that mutex only.
     waiting: AtomicUsize,
 }
 
-impl Bell {
-    /// Lets go of the mutex until the bell is rung or `patience` is over, and for no reason at times.
+impl Signal {
+    /// Lets go of the mutex until the signal comes or `patience` is over, and for no reason at times.
     pub(super) fn wait<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -25,7 +25,7 @@ impl Bell {
     }
 
     /// Wakes all who wait.
-    pub(super) fn ring(&self) {
+    pub(super) fn wake_all(&self) {
         if self.waiting.load(Ordering::Relaxed) > 0 {
             self.condvar.notify_all();
         }
@@ -41,21 +41,21 @@ mod tests {
 
     #[test]
     fn all_who_wait_are_woken() {
-        let (bell, rung) = (Bell::default(), Mutex::new(0));
+        let (signal, rung) = (Signal::default(), Mutex::new(0));
         let begun = Instant::now();
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
                     let mut guard = rung.lock().unwrap();
                     while *guard < 100 {
-                        guard = bell.wait(guard, Duration::from_secs(60));
+                        guard = signal.wait(guard, Duration::from_secs(60));
                     }
                 });
             }
             for _ in 0..100 {
                 let mut guard = rung.lock().unwrap();
                 *guard += 1;
-                bell.ring();
+                signal.wake_all();
             }
         });
         assert!(begun.elapsed() < Duration::from_secs(30), "somebody was not woken");
@@ -63,9 +63,9 @@ mod tests {
 
     #[test]
     fn patience_ends() {
-        let (bell, nothing) = (Bell::default(), Mutex::new(()));
-        bell.ring();
-        drop(bell.wait(nothing.lock().unwrap(), Duration::from_millis(1)));
-        assert_eq!(bell.waiting.into_inner(), 0);
+        let (signal, nothing) = (Signal::default(), Mutex::new(()));
+        signal.wake_all();
+        drop(signal.wait(nothing.lock().unwrap(), Duration::from_millis(1)));
+        assert_eq!(signal.waiting.into_inner(), 0);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mooncake_types::{Epoch, RangeWrite, SegmentId, Version, limits};
 
-use crate::entry::Entry;
+use crate::ledger::Entry;
 
 /// Checksums of longer entries, above 128 MiB, are not kept: they are made anew by who reads.
 const MAX_CHECKSUMS: usize = 512;

@@ -9,14 +9,13 @@ use mooncake_types::{
     Epoch, ErrorCode, Follow, RangeDrop, RangeRead, RangeWrite, SegmentId, limits,
 };
 
-use super::bell::Bell;
-use super::entry::EntryState;
-use super::follow::Told;
-use super::frontier::Frontier;
-use super::inventory::{Changed, Inventory};
-use super::kept::Kept;
-use super::ledger::{Clearance, Held, Ledger};
-use super::pins::{PinKey, Pins};
+use super::prefault::PrefaultWindow;
+use super::rows::EntryRows;
+use super::signal::Signal;
+use crate::ledger::{
+    ChangedEntries, Clearance, EntryState, FollowAnswer, FoundEntry, Inventory, Ledger,
+};
+use crate::machine::pins::{PinKey, Pins};
 
 /// Most former ids that a segment is known by.
 const MAX_FORMER: usize = 64;
@@ -28,12 +27,12 @@ pub struct Segment {
     /// What it was called before it started empty: writers of then may still be at work.
     former: Vec<SegmentId>,
     region: Arc<Region>,
-    frontier: Arc<Frontier>,
+    prefaulted: Arc<PrefaultWindow>,
     /// What other processes of this host read by; it changes under the lock of the books only.
     slots: Option<Arc<SlotTable>>,
     books: Arc<Mutex<Books>>,
-    /// Told whenever a writer has stopped.
-    stopped: Arc<Bell>,
+    /// Given whenever a writer has stopped.
+    stopped: Arc<Signal>,
 }
 
 struct Books {
@@ -41,7 +40,7 @@ struct Books {
     id: SegmentId,
     ledger: Ledger,
     /// What of the ledger outlives this process, if anything does.
-    kept: Option<Kept>,
+    kept: Option<EntryRows>,
     interrupts: BTreeMap<u64, Arc<dyn Interrupt>>,
     pins: Pins,
 }
@@ -61,8 +60,8 @@ impl Segment {
     pub fn named(id: SegmentId, named: NamedSegment) -> Result<Self, NamedSegmentError> {
         let len = named.memory.len();
         let (kept, ledger) = match named.is_new() {
-            true => (Kept::empty(named.words, id), Ledger::new(len)),
-            false => Kept::restore(named.words, len)?,
+            true => (EntryRows::empty(named.words, id), Ledger::new(len)),
+            false => EntryRows::restore(named.words, len)?,
         };
         let books = Books::new(kept.segment(), ledger, Some(kept));
         let segment = Self::of_books(named.run, named.memory, books);
@@ -81,7 +80,7 @@ impl Segment {
             former: Vec::new(),
             slots: new_slots(&region),
             region: Arc::new(region),
-            frontier: Arc::default(),
+            prefaulted: Arc::default(),
             books: Arc::new(Mutex::new(books)),
             stopped: Arc::default(),
         }
@@ -89,7 +88,7 @@ impl Segment {
 
     /// Drops everything that lies here, tells all writers to stop, and gives what the segment is from now on, under
     /// another id. Nothing begins under the old one any more.
-    pub(super) fn start_empty(&self, id: SegmentId) -> Self {
+    pub(crate) fn start_empty(&self, id: SegmentId) -> Self {
         let mut books = self.lock();
         // Before the ledger lets anybody change a byte.
         self.close();
@@ -112,7 +111,7 @@ impl Segment {
             former,
             slots: new_slots(&self.region),
             region: Arc::clone(&self.region),
-            frontier: Arc::clone(&self.frontier),
+            prefaulted: Arc::clone(&self.prefaulted),
             books: Arc::clone(&self.books),
             stopped: Arc::clone(&self.stopped),
         }
@@ -134,37 +133,37 @@ impl Segment {
     }
 
     /// The highest epoch that it is known to have obeyed before; zero if that is not known.
-    pub(super) fn epoch(&self) -> Epoch {
-        self.lock().kept.as_ref().map_or(Epoch(0), Kept::epoch)
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.lock().kept.as_ref().map_or(Epoch(0), EntryRows::epoch)
     }
 
     /// An epoch is about to be obeyed here.
-    pub(super) fn note_epoch(&self, epoch: Epoch) {
+    pub(crate) fn note_epoch(&self, epoch: Epoch) {
         if let Some(kept) = &self.lock().kept {
             kept.note_epoch(epoch);
         }
     }
 
     /// What other processes of this host need to read it by themselves.
-    pub(super) fn share(&self) -> Option<SharedSegment> {
+    pub(crate) fn share(&self) -> Option<SharedSegment> {
         let slots = Arc::clone(self.slots.as_ref()?);
         Some(SharedSegment { region: Arc::clone(&self.region), slots })
     }
 
     /// Tells other processes that what they have mapped is no longer lent. Its memory goes later.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         if let Some(slots) = &self.slots {
             slots.close();
         }
     }
 
     /// Asks for all that is pinned, and pins nothing any more.
-    pub(super) fn recall(&self) {
+    pub(crate) fn recall(&self) {
         self.lock().pins.close();
     }
 
     /// Keeps a range as it is until [`Segment::unpin`].
-    pub(super) fn begin_pin(
+    pub(crate) fn begin_pin(
         &self,
         range: &RangeRead,
         interrupt: Arc<dyn Interrupt>,
@@ -176,9 +175,9 @@ impl Segment {
         Ok((key, Arc::clone(&self.region)))
     }
 
-    pub(super) fn unpin(&self, key: PinKey) {
+    pub(crate) fn unpin(&self, key: PinKey) {
         self.lock().pins.remove(key);
-        self.stopped.ring();
+        self.stopped.wake_all();
     }
 
     /// The segment's incarnation.
@@ -194,7 +193,7 @@ impl Segment {
     }
 
     /// Whether this is its id, or was.
-    pub(super) fn is_called(&self, id: SegmentId) -> bool {
+    pub(crate) fn is_called(&self, id: SegmentId) -> bool {
         self.id == id || self.former.contains(&id)
     }
 
@@ -214,13 +213,13 @@ impl Segment {
     ///
     /// # Errors
     /// As there.
-    pub fn follow(&self, follow: &Follow, limit: usize) -> Result<Told, ErrorCode> {
+    pub fn follow(&self, follow: &Follow, limit: usize) -> Result<FollowAnswer, ErrorCode> {
         self.lock().ledger.follow(follow, limit)
     }
 
     /// See [`Ledger::changed`].
     #[must_use]
-    pub fn changed(&self, since: u64, limit: usize) -> Option<Changed> {
+    pub fn changed(&self, since: u64, limit: usize) -> Option<ChangedEntries> {
         self.lock().ledger.changed(since, limit)
     }
 
@@ -231,21 +230,21 @@ impl Segment {
     }
 
     /// Tells whether anybody still holds the memory.
-    pub(super) fn watch_memory(&self) -> Weak<Region> {
+    pub(crate) fn watch_memory(&self) -> Weak<Region> {
         Arc::downgrade(&self.region)
     }
 
-    pub(super) fn region(&self) -> &Region {
+    pub(crate) fn region(&self) -> &Region {
         &self.region
     }
 
-    pub(super) fn frontier(&self) -> &Frontier {
-        &self.frontier
+    pub(crate) fn prefaulted(&self) -> &PrefaultWindow {
+        &self.prefaulted
     }
 
     /// Takes a range, or a part of one, for a writer whose leader the node `obeys`, and waits, `patience` at most, for older
     /// writers in it to stop and for those who look at it to let it go.
-    pub(super) fn begin_write(
+    pub(crate) fn begin_write(
         &self,
         range: &RangeWrite<'_>,
         interrupt: Arc<dyn Interrupt>,
@@ -266,7 +265,7 @@ impl Segment {
         if let Some(slots) = &self.slots {
             begun.dropped.iter().for_each(|&offset| slots.withdraw(offset));
         }
-        self.frontier.reach(range.offset + range.from + range.len);
+        self.prefaulted.reach(range.offset + range.from + range.len);
         books.interrupts.insert(begun.ticket, interrupt);
         // Under the lock, so that none of them ends meanwhile and something else is interrupted in its place.
         self.stop(&books, &begun.superseded);
@@ -303,11 +302,11 @@ impl Segment {
         };
         books.ledger.abandon(ticket);
         books.interrupts.remove(&ticket);
-        self.stopped.ring();
+        self.stopped.wake_all();
         Err(refusal)
     }
 
-    pub(super) fn complete_write(&self, ticket: u64, checksums: Vec<u32>) -> Result<(), ErrorCode> {
+    pub(crate) fn complete_write(&self, ticket: u64, checksums: Vec<u32>) -> Result<(), ErrorCode> {
         let mut books = self.lock();
         books.interrupts.remove(&ticket);
         let offset = books.ledger.offset_of(ticket);
@@ -316,7 +315,7 @@ impl Segment {
             books.keep(offset);
             self.publish(&books.ledger, offset);
         }
-        self.stopped.ring();
+        self.stopped.wake_all();
         completed
     }
 
@@ -328,15 +327,15 @@ impl Segment {
         }
     }
 
-    pub(super) fn abandon_write(&self, ticket: u64) {
+    pub(crate) fn abandon_write(&self, ticket: u64) {
         let mut books = self.lock();
         books.interrupts.remove(&ticket);
         books.ledger.abandon(ticket);
-        self.stopped.ring();
+        self.stopped.wake_all();
     }
 
-    pub(super) fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
-        let Held { grant, checksums } = self.lock().ledger.read(range)?;
+    pub(crate) fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
+        let FoundEntry { grant, checksums } = self.lock().ledger.read(range)?;
         let memory = self.region.slice(range.offset + range.from, range.len);
         let memory = memory.expect("the ledger holds no range outside of its segment");
         let RangeRead { segment, offset, version, from, .. } = *range;
@@ -350,7 +349,7 @@ impl Segment {
     /// # Errors
     /// Why it does not; [`ErrorCode::UnavailableInCurrentStatus`] also if there are too many fences to keep another writer out
     /// that has not come.
-    pub(super) fn drop_entry(
+    pub(crate) fn drop_entry(
         &self,
         range: &RangeDrop,
         obeys: impl FnOnce() -> Result<(), ErrorCode>,
@@ -378,16 +377,16 @@ impl Segment {
             interrupt.interrupt();
         }
         if !writers.is_empty() {
-            self.stopped.ring();
+            self.stopped.wake_all();
         }
     }
 
-    pub(super) fn still_holds(&self, ticket: &ReadTicket) -> bool {
+    pub(crate) fn still_holds(&self, ticket: &ReadTicket) -> bool {
         self.lock().ledger.still_holds(ticket.offset, ticket.version, ticket.grant)
     }
 
     /// As [`Segment::still_holds`], and keeps what the reader computed.
-    pub(super) fn learn_checksums(&self, ticket: &ReadTicket, checksums: &[u32]) -> bool {
+    pub(crate) fn learn_checksums(&self, ticket: &ReadTicket, checksums: &[u32]) -> bool {
         let entry = (ticket.offset, ticket.version, ticket.grant);
         let part = (ticket.from, ticket.memory.len() as u64);
         self.lock().ledger.learn_checksums(entry, part, checksums)
@@ -419,7 +418,7 @@ impl Drop for Segment {
 }
 
 impl Books {
-    fn new(id: SegmentId, ledger: Ledger, kept: Option<Kept>) -> Self {
+    fn new(id: SegmentId, ledger: Ledger, kept: Option<EntryRows>) -> Self {
         Self { id, ledger, kept, interrupts: BTreeMap::new(), pins: Pins::default() }
     }
 

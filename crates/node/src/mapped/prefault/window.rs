@@ -16,15 +16,15 @@ const RESERVE: u64 = 512 << 20;
 /// How far into a segment its writers have come, and how far its pages are there. Fresh segments are granted from the
 /// front, so a window that runs ahead of the writers spares them most of the waiting for pages.
 #[derive(Debug, Default)]
-pub(super) struct Frontier {
+pub(crate) struct PrefaultWindow {
     reached: AtomicU64,
     populated: AtomicU64,
     worker: OnceLock<Thread>,
 }
 
-impl Frontier {
+impl PrefaultWindow {
     /// A writer took a range that ends here.
-    pub(super) fn reach(&self, end: u64) {
+    pub(crate) fn reach(&self, end: u64) {
         let before = self.reached.fetch_max(end, Ordering::Relaxed);
         if end > before && self.is_behind() {
             self.worker.get().map(Thread::unpark);
@@ -32,7 +32,7 @@ impl Frontier {
     }
 
     /// Whom to wake when there is something to do. Each segment is of one host, and each host has one such thread.
-    pub(super) fn worked_by(&self, worker: Thread) {
+    pub(crate) fn worked_by(&self, worker: Thread) {
         let _ = self.worker.set(worker);
     }
 
@@ -42,7 +42,7 @@ impl Frontier {
     }
 
     /// Populates one step of the region if the window asks for one. False if there is nothing to do for now.
-    pub(super) fn step(&self, region: &Region) -> bool {
+    pub(crate) fn step(&self, region: &Region) -> bool {
         let from = self.populated.load(Ordering::Relaxed);
         if from >= region.len() || !self.is_behind() {
             return false;
@@ -84,9 +84,9 @@ mod tests {
     fn every_page_is_there_and_no_byte_has_changed() {
         let region = Region::anonymous(STEP + (1 << 20)).expect("memory for a test");
         region.slice(1 << 20, 5).expect("it lies within").write_from(b"bytes");
-        let frontier = Frontier::default();
-        assert!(frontier.step(&region) && frontier.step(&region));
-        assert!(!frontier.step(&region), "there is no more");
+        let window = PrefaultWindow::default();
+        assert!(window.step(&region) && window.step(&region));
+        assert!(!window.step(&region), "there is no more");
         assert_eq!(resident_bytes(&region), region.len());
         let mut found = [0; 5];
         region.slice(1 << 20, 5).expect("it lies within").read_into(&mut found);
@@ -95,12 +95,12 @@ mod tests {
 
     #[test]
     fn the_window_runs_ahead_of_the_writers_and_no_further() {
-        let frontier = Frontier::default();
-        frontier.populated.store(AHEAD, Ordering::Relaxed);
-        assert!(!frontier.is_behind());
-        frontier.reach(1);
-        assert!(frontier.is_behind());
-        frontier.populated.store(AHEAD + STEP, Ordering::Relaxed);
-        assert!(!frontier.is_behind());
+        let window = PrefaultWindow::default();
+        window.populated.store(AHEAD, Ordering::Relaxed);
+        assert!(!window.is_behind());
+        window.reach(1);
+        assert!(window.is_behind());
+        window.populated.store(AHEAD + STEP, Ordering::Relaxed);
+        assert!(!window.is_behind());
     }
 }

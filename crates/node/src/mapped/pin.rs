@@ -3,8 +3,8 @@ use std::sync::Arc;
 use mooncake_transfer::{Interrupt, Pin};
 use mooncake_types::{ErrorCode, RangeRead};
 
-use super::pins::PinKey;
 use super::segment::Segment;
+use crate::machine::pins::PinKey;
 
 /// A range of a segment that stays as it is until this is dropped. The segment's memory lasts as long.
 struct Pinned {
@@ -19,7 +19,7 @@ impl Drop for Pinned {
 }
 
 /// Keeps a range of a segment as it is; see [`mooncake_transfer::SegmentHost::pin`].
-pub(super) fn pin(
+pub(crate) fn pin(
     segment: Arc<Segment>,
     range: &RangeRead,
     interrupt: Arc<dyn Interrupt>,

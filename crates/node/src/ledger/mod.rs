@@ -1,3 +1,13 @@
+//! What lies in a segment: its entries, and the rules of who may write where.
+
+mod change_log;
+mod coverage;
+mod drops;
+mod entry;
+mod follow;
+mod inventory;
+mod learned_checksums;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -5,8 +15,13 @@ use std::sync::Arc;
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, RangeRead, RangeWrite, Version, limits};
 
-use super::changes::Changes;
-use super::entry::{Entry, EntryState, is_whole};
+use change_log::ChangeLog;
+use entry::is_whole;
+
+pub use drops::Dropped;
+pub use entry::{Entry, EntryState};
+pub use follow::FollowAnswer;
+pub use inventory::{ChangedEntries, Inventory, ListedEntry};
 
 /// What one segment's memory holds: non-overlapping ranges, each with the grant that it obeys.
 ///
@@ -31,7 +46,7 @@ pub struct Ledger {
     next_ticket: u64,
     /// Grants up to this one are refused everywhere.
     floor: Option<Version>,
-    changes: Changes,
+    changes: ChangeLog,
 }
 
 #[derive(Clone, Debug)]
@@ -56,7 +71,7 @@ pub struct Begun {
 
 /// What a reader finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct FoundEntry {
     /// The grant that the entry was written under.
     pub grant: Version,
     /// One CRC32C for each chunk of what is wanted, if they are known and these are whole chunks of the entry.
@@ -85,7 +100,7 @@ impl Ledger {
             writers: BTreeMap::new(),
             next_ticket: 0,
             floor: None,
-            changes: Changes::new(),
+            changes: ChangeLog::new(),
         }
     }
 
@@ -95,11 +110,11 @@ impl Ledger {
         self.changes.begin(first, most);
     }
 
-    pub(super) const fn changes(&self) -> &Changes {
+    const fn changes(&self) -> &ChangeLog {
         &self.changes
     }
 
-    pub(super) const fn changes_mut(&mut self) -> &mut Changes {
+    const fn changes_mut(&mut self) -> &mut ChangeLog {
         &mut self.changes
     }
 
@@ -261,7 +276,7 @@ impl Ledger {
     /// # Errors
     /// [`ErrorCode::ObjectNotFound`] if it does not lie there, [`ErrorCode::InvalidParams`] if it does and
     /// the bytes wanted are none or run past its end.
-    pub fn read(&self, range: &RangeRead) -> Result<Held, ErrorCode> {
+    pub fn read(&self, range: &RangeRead) -> Result<FoundEntry, ErrorCode> {
         let found = self.entries.get(&range.offset);
         let is_wanted = |entry: &&Entry| {
             entry.holds(range.version) && entry.object_offset == range.object_offset
@@ -272,7 +287,7 @@ impl Ledger {
         if end.is_none() || range.len == 0 {
             return Err(ErrorCode::InvalidParams);
         }
-        Ok(Held { grant: entry.grant, checksums: entry.checksums_of(range.from, range.len) })
+        Ok(FoundEntry { grant: entry.grant, checksums: entry.checksums_of(range.from, range.len) })
     }
 
     /// Whether that version still lies there, complete, as it was written under that grant: a copy that came later to
@@ -308,7 +323,7 @@ impl Ledger {
     }
 
     /// The entries that start at `from` or after it.
-    pub(super) fn entries_from(&self, from: u64) -> impl Iterator<Item = (u64, &Entry)> {
+    fn entries_from(&self, from: u64) -> impl Iterator<Item = (u64, &Entry)> {
         self.entries.range(from..).map(|(&offset, entry)| (offset, entry))
     }
 
@@ -334,20 +349,20 @@ impl Ledger {
         Ok(())
     }
 
-    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = (u64, &mut Entry)> {
+    fn entries_mut(&mut self) -> impl Iterator<Item = (u64, &mut Entry)> {
         self.entries.iter_mut().map(|(&offset, entry)| (offset, entry))
     }
 
-    pub(super) const fn len(&self) -> u64 {
+    const fn len(&self) -> u64 {
         self.len
     }
 
-    pub(super) fn entry_at(&self, offset: u64) -> Option<&Entry> {
+    fn entry_at(&self, offset: u64) -> Option<&Entry> {
         self.entries.get(&offset)
     }
 
     /// Puts an entry where nothing else overlaps it, or in the place of one as long.
-    pub(super) fn replace(&mut self, offset: u64, entry: Entry) {
+    fn replace(&mut self, offset: u64, entry: Entry) {
         self.changes.note(offset);
         self.insert(offset, entry);
     }
@@ -359,17 +374,17 @@ impl Ledger {
     }
 
     /// How many fences of one byte there are.
-    pub(super) const fn fences(&self) -> usize {
+    const fn fences(&self) -> usize {
         self.fences
     }
 
     /// So many entries have become fences of one byte where they are.
-    pub(super) const fn add_fences(&mut self, count: usize) {
+    const fn add_fences(&mut self, count: usize) {
         self.fences += count;
     }
 
     /// Drops what lies in a range, and names what of it was complete.
-    pub(super) fn drop_entries(&mut self, overlapped: Vec<u64>, wanted: &Range<u64>) -> Vec<u64> {
+    fn drop_entries(&mut self, overlapped: Vec<u64>, wanted: &Range<u64>) -> Vec<u64> {
         let mut dropped = Vec::new();
         for offset in overlapped {
             if self.entries[&offset].state == EntryState::Complete {
@@ -381,7 +396,7 @@ impl Ledger {
     }
 
     /// Offsets of the entries that overlap a range.
-    pub(super) fn overlapped(&self, wanted: &Range<u64>) -> Vec<u64> {
+    fn overlapped(&self, wanted: &Range<u64>) -> Vec<u64> {
         let before_end = self.entries.range(..wanted.end).rev();
         before_end
             .take_while(|(offset, entry)| **offset + entry.len > wanted.start)
@@ -404,7 +419,7 @@ impl Ledger {
     }
 
     /// Marks the writers of entries in a range that were not superseded before, and names them.
-    pub(super) fn supersede_writers(&mut self, wanted: &Range<u64>) -> Vec<u64> {
+    fn supersede_writers(&mut self, wanted: &Range<u64>) -> Vec<u64> {
         let mut superseded = Vec::new();
         for (&ticket, writer) in &mut self.writers {
             if !writer.superseded && overlap(&writer.entry, wanted) {

@@ -5,7 +5,7 @@ use mooncake_types::limits;
 /// Where a ledger changed last: the offsets of entries that came, went or became complete, each with a number. Who knows
 /// the ledger as it was before a number, and looks again at the offsets since, knows it as it is.
 #[derive(Clone, Debug)]
-pub(super) struct Changes {
+pub(super) struct ChangeLog {
     offsets: VecDeque<u64>,
     /// The number of the first of them.
     first: u64,
@@ -13,7 +13,7 @@ pub(super) struct Changes {
     most: usize,
 }
 
-impl Changes {
+impl ChangeLog {
     pub(super) const fn new() -> Self {
         Self { offsets: VecDeque::new(), first: 0, most: limits::MAX_LEDGER_CHANGES }
     }
@@ -53,13 +53,13 @@ impl Changes {
 mod tests {
     use super::*;
 
-    fn since(changes: &Changes, cursor: u64) -> Option<Vec<u64>> {
+    fn since(changes: &ChangeLog, cursor: u64) -> Option<Vec<u64>> {
         changes.since(cursor).map(Iterator::collect)
     }
 
     #[test]
     fn changes_are_remembered_until_there_are_too_many() {
-        let mut changes = Changes::new();
+        let mut changes = ChangeLog::new();
         changes.begin(7, 3);
         assert_eq!((changes.head(), since(&changes, 7)), (7, Some(vec![])));
         for offset in [10, 20, 10] {
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn who_followed_before_everything_was_forgotten_begins_anew() {
-        let mut changes = Changes::new();
+        let mut changes = ChangeLog::new();
         changes.note(1);
         let before = changes.head();
         changes.forget();

@@ -11,9 +11,8 @@ use std::rc::Rc;
 use mooncake_memory::WordMemory;
 use mooncake_types::{Chance, Epoch, RangeWrite, SegmentId, Version};
 
-use super::{Kept, row};
-use crate::entry::Entry;
-use crate::ledger::Ledger;
+use super::{EntryRows, row};
+use crate::ledger::{Entry, Ledger};
 use process::Process;
 
 /// Length of the segment in bytes.
@@ -185,7 +184,7 @@ impl Moment {
     }
 
     /// The process ends here, and the next one opens what it left.
-    fn restore(&self, log: &Rc<RefCell<Vec<Step>>>) -> (Kept<Recorded>, Ledger) {
+    fn restore(&self, log: &Rc<RefCell<Vec<Step>>>) -> (EntryRows<Recorded>, Ledger) {
         self.restore_broken(log, Broken::Nothing)
     }
 
@@ -193,10 +192,10 @@ impl Moment {
         &self,
         log: &Rc<RefCell<Vec<Step>>>,
         broken: Broken,
-    ) -> (Kept<Recorded>, Ledger) {
+    ) -> (EntryRows<Recorded>, Ledger) {
         let words = RefCell::new(self.words.clone());
         let words = Recorded { words, log: Rc::clone(log), broken };
-        Kept::restore(words, LEN).unwrap_or_else(|error| panic!("{error}"))
+        EntryRows::restore(words, LEN).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// What was being changed when the process ended is what the next one finds.
@@ -263,7 +262,7 @@ fn made() -> Moment {
     let log = Rc::default();
     let words = RefCell::new(moment.words.clone());
     let words = Recorded { words, log: Rc::clone(&log), broken: Broken::Nothing };
-    let kept = Kept::empty(words, SegmentId(1));
+    let kept = EntryRows::empty(words, SegmentId(1));
     assert_eq!(kept.segment(), SegmentId(1));
     log.borrow().iter().for_each(|step| moment.apply(step));
     moment

@@ -2,12 +2,12 @@
 
 use mooncake_types::{Version, limits};
 
+use super::Ledger;
 use super::entry::Entry;
-use super::ledger::Ledger;
 
 /// What a drop did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gone {
+pub struct Dropped {
     /// Where the entries started that were complete.
     pub dropped: Vec<u64>,
     /// The writers that must stop: what they write is not wanted any more.
@@ -25,39 +25,39 @@ impl Ledger {
 
     /// Drops that version at that place, as it was written under this grant or an older one: it is not found there any
     /// more, and never will be if its writer is still at work, or is yet to come. What is newer stays.
-    pub fn drop_version(&mut self, offset: u64, version: Version, grant: Version) -> Gone {
+    pub fn drop_version(&mut self, offset: u64, version: Version, grant: Version) -> Dropped {
         let Some(entry) = self.entry_at(offset).filter(|entry| entry.version == version) else {
             return self.keep_out(offset, version, grant);
         };
         if entry.grant > grant {
-            return Gone::default();
+            return Dropped::default();
         }
         let (range, was_complete) = (offset..offset + entry.len, entry.holds(version));
         let fence = entry.fence(entry.len).up_to(grant);
         self.replace(offset, fence);
         let dropped = if was_complete { vec![offset] } else { Vec::new() };
-        Gone { dropped, superseded: self.supersede_writers(&range) }
+        Dropped { dropped, superseded: self.supersede_writers(&range) }
     }
 
     /// Keeps the writers of a version out that have not begun there.
-    fn keep_out(&mut self, offset: u64, version: Version, grant: Version) -> Gone {
+    fn keep_out(&mut self, offset: u64, version: Version, grant: Version) -> Dropped {
         if offset >= self.len() {
-            return Gone::default();
+            return Dropped::default();
         }
         // One byte is enough: nobody takes a part of a range.
         let first = offset..offset + 1;
         let is_newer = |at: &u64| self.entry_at(*at).is_some_and(|entry| entry.grant >= grant);
         let overlapped = self.overlapped(&first);
         if overlapped.iter().any(is_newer) {
-            return Gone::default();
+            return Dropped::default();
         }
         let dropped = self.drop_entries(overlapped, &first);
         self.replace(offset, Entry::barrier(version).up_to(grant));
-        Gone { dropped, superseded: self.supersede_writers(&first) }
+        Dropped { dropped, superseded: self.supersede_writers(&first) }
     }
 
     /// Drops every entry; older writers are still kept out of their ranges.
-    pub fn drop_all(&mut self) -> Gone {
+    pub fn drop_all(&mut self) -> Dropped {
         let mut dropped = Vec::new();
         self.changes_mut().forget();
         let mut fences = 0;
@@ -69,6 +69,6 @@ impl Ledger {
             fences += usize::from(entry.is_short_fence());
         }
         self.add_fences(fences);
-        Gone { dropped, superseded: self.supersede_writers(&(0..self.len())) }
+        Dropped { dropped, superseded: self.supersede_writers(&(0..self.len())) }
     }
 }

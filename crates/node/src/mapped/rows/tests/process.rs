@@ -6,9 +6,8 @@ use std::rc::Rc;
 use mooncake_types::{Chance, Epoch, RangeWrite, SegmentId};
 
 use super::{Broken, Change, LEN, Moment, Recorded, Step, version};
-use crate::entry::{Entry, EntryState};
-use crate::kept::Kept;
-use crate::ledger::{Clearance, Ledger};
+use crate::ledger::{Clearance, Entry, EntryState, Ledger};
+use crate::mapped::rows::EntryRows;
 
 struct Writer {
     ticket: u64,
@@ -21,7 +20,7 @@ struct Writer {
 pub(super) struct Process {
     chance: Chance,
     pub(super) ledger: Ledger,
-    pub(super) kept: Kept<Recorded>,
+    pub(super) kept: EntryRows<Recorded>,
     pub(super) log: Rc<RefCell<Vec<Step>>>,
     writers: Vec<Writer>,
     next: u64,
