@@ -34,7 +34,6 @@
 
 mod address;
 mod bind;
-mod chance;
 mod clock;
 mod config;
 mod door;
@@ -50,7 +49,6 @@ mod nearest;
 pub mod no_effect;
 pub mod node;
 mod open_error;
-pub mod ops;
 mod pointer;
 mod registry;
 mod reports;
@@ -60,16 +58,16 @@ mod store;
 mod tasks;
 mod worker;
 
-pub use chance::Chance;
 pub use config::{EnvError, HttpAddress, StoreConfig};
 pub use door::Door;
 pub use dummy::{DummyConfig, DummyError, DummyServer, DummyServerConfig, DummyStore};
 pub use leader::find_leader;
 pub use mooncake_http::ListenError;
 pub use mooncake_memory::{Buffer, HostMemory, RawSlice, Region, SliceList, bind_to_numa_node};
+pub use mooncake_ops as ops;
 pub use mooncake_transfer::{TokenFileError, is_served_by_tcp, read_token_file};
 pub use mooncake_types::{
-    ErrorCode, LogLimiter, PutItem, ReplicateConfig, SegmentId, ShownKey, SoftPin, TaskId,
+    Chance, ErrorCode, LogLimiter, PutItem, ReplicateConfig, SegmentId, ShownKey, SoftPin, TaskId,
     TaskKind, TaskReport, TaskStatus, Version,
 };
 pub use nearest::nearest;

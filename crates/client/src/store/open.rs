@@ -7,7 +7,7 @@ use mooncake_ha::Options;
 use mooncake_memory::{NamedSegment, NamedSegmentError, NamedSegmentWish, Past, Region};
 use mooncake_transfer::{LocalTransport, Paths, SegmentHost, ServerConfig, TcpConfig};
 use mooncake_types::host_port::split;
-use mooncake_types::{ClientId, SegmentId, limits, without_password};
+use mooncake_types::{Chance, ClientId, SegmentId, limits, without_password};
 use mooncake_wire::{Hello, PROTOCOL_VERSION, Role};
 
 use super::get_session::GetSessions;
@@ -20,7 +20,6 @@ use super::serving::Serving;
 use super::session::Session;
 use crate::address::MasterAddress;
 use crate::bind::{Bound, Wish, bind, split_advertised};
-use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::heartbeat::{Bond, Heartbeat, Turn};
 use crate::http::Http;

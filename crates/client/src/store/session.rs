@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mooncake_transfer::Paths;
-use mooncake_types::{ErrorCode, Request, SegmentId, limits};
+use mooncake_types::{Chance, ErrorCode, Request, SegmentId, limits};
 
 use super::get_session::GetSessions;
 use super::mount::Mounts;
@@ -11,7 +11,6 @@ use super::put_session::PutSessions;
 use super::refused_puts::RefusedPuts;
 use super::renewal::Renewal;
 use super::serving::Serving;
-use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::drive::{Memory, Ways};
 use crate::heartbeat::Heartbeat;

@@ -9,10 +9,9 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use mooncake_memory::WordMemory;
-use mooncake_types::{Epoch, RangeWrite, SegmentId, Version};
+use mooncake_types::{Chance, Epoch, RangeWrite, SegmentId, Version};
 
 use super::{Kept, row};
-use crate::chance::Chance;
 use crate::node::entry::Entry;
 use crate::node::ledger::Ledger;
 use process::Process;

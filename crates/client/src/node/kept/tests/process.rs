@@ -3,10 +3,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use mooncake_types::{Epoch, RangeWrite, SegmentId};
+use mooncake_types::{Chance, Epoch, RangeWrite, SegmentId};
 
 use super::{Broken, Change, LEN, Moment, Recorded, Step, version};
-use crate::chance::Chance;
 use crate::node::entry::{Entry, EntryState};
 use crate::node::kept::Kept;
 use crate::node::ledger::{Clearance, Ledger};

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use mooncake_types::{ErrorCode, Located, Reply, Request, SegmentId, Tick};
+use mooncake_types::{Chance, ErrorCode, Located, Reply, Request, SegmentId, Tick};
 
 use super::batches::{Batches, check_key};
 use super::in_get::{InGet, RouteTerms, has_all, worst};
@@ -8,7 +8,6 @@ use super::predecessors::Predecessors;
 use super::route::Route;
 use super::span::Part;
 use super::{CallError, MoveError, Op, RetryPolicy, Step, unexpected};
-use crate::chance::Chance;
 
 /// One object to get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

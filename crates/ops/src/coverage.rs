@@ -38,7 +38,7 @@ impl Coverage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chance::Chance;
+    use mooncake_types::Chance;
 
     #[test]
     fn intervals_that_touch_are_one() {

@@ -2,13 +2,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use mooncake_types::{
-    ErrorCode, Located, Placement, RangeRead, SegmentAddress, SegmentId, Tick, Version,
+    Chance, ErrorCode, Located, Placement, RangeRead, SegmentAddress, SegmentId, Tick, Version,
 };
 
 use super::Fetch;
 use super::placements::{is_own, placements_are_whole, replicas};
 use super::span::{Span, cut};
-use crate::chance::Chance;
 
 /// What a segment's address takes, in bytes, about.
 const SEGMENT_BYTES: usize = 128;
@@ -31,7 +30,7 @@ pub(super) struct ReplicaStart {
 
 impl Route {
     /// A route told by the master; an internal error if it makes no sense.
-    pub(crate) fn new(
+    pub fn new(
         located: Located,
         segments: &Arc<[SegmentAddress]>,
         lease_end: Tick,

@@ -2,13 +2,12 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use mooncake_types::{ErrorCode, Located, SegmentAddress, SegmentId, Tick};
+use mooncake_types::{Chance, ErrorCode, Located, SegmentAddress, SegmentId, Tick};
 
 use super::get::Want;
 use super::route::{ReplicaStart, Route};
 use super::span::{Span, spans};
 use super::{Fetch, MoveError, RetryPolicy};
-use crate::chance::Chance;
 
 /// One item of a get, under way.
 #[derive(Debug)]
