@@ -48,7 +48,6 @@ mod metrics;
 mod nearest;
 pub mod no_effect;
 mod open_error;
-pub mod ops;
 mod pointer;
 mod registry;
 mod reports;
@@ -64,10 +63,10 @@ pub use dummy::{DummyConfig, DummyError, DummyServer, DummyServerConfig, DummySt
 pub use leader::find_leader;
 pub use mooncake_http::ListenError;
 pub use mooncake_memory::{Buffer, HostMemory, RawSlice, Region, SliceList, bind_to_numa_node};
-
+pub use mooncake_ops as ops;
 pub use mooncake_transfer::{EnvError, TokenFileError, is_served_by_tcp, read_token_file};
 pub use mooncake_types::{
-    ErrorCode, LogLimiter, PutItem, ReplicateConfig, SegmentId, ShownKey, SoftPin, TaskId,
+    Chance, ErrorCode, LogLimiter, PutItem, ReplicateConfig, SegmentId, ShownKey, SoftPin, TaskId,
     TaskKind, TaskReport, TaskStatus, Version,
 };
 pub use nearest::nearest;

@@ -43,8 +43,9 @@ pub use auth_token::{EnvError, TokenFileError, read_token_file, token_of_variabl
 pub use error::TransferError;
 pub use host::{Interrupt, Pin, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
 pub use local::LocalTransport;
+pub use mooncake_types::Discard;
 pub use near::{Distance, Reach};
-pub use op::{Discard, ReadOp, ViewOp, WriteOp};
+pub use op::{ReadOp, ViewOp, WriteOp};
 pub use paths::{Examination, Paths};
 pub use protocol::is_served_by_tcp;
 pub use server::{DataServer, Served, ServedWay, ServerConfig};

@@ -46,7 +46,7 @@ pub use ids::{ClientId, Epoch, SegmentId, Version};
 pub use inventory::{ChangesPage, EntryState, InventoryEntry, InventoryPage, MountOutcome};
 pub use log_limiter::LogLimiter;
 pub use put::{ReplicateConfig, SoftPin};
-pub use range::{RangeDrop, RangeRead, RangeWrite};
+pub use range::{Discard, RangeDrop, RangeRead, RangeWrite};
 pub use reads::{ReadCounts, ReadReport, ReadVolume};
 pub use reply::{
     Grant, Located, Placement, Pong, RemainingRange, Remains, Reply, ScanPage, SegmentAddress,

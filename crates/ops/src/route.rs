@@ -30,7 +30,7 @@ pub(super) struct ReplicaStart {
 
 impl Route {
     /// A route told by the master; an internal error if it makes no sense.
-    pub(crate) fn new(
+    pub fn new(
         located: Located,
         segments: &Arc<[SegmentAddress]>,
         lease_end: Tick,

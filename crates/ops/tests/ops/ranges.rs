@@ -1,4 +1,4 @@
-use mooncake_client::ops::{Fetch, GetItem, GetOp, HoldOp, MoveError, Op, Part, Route, Step};
+use mooncake_ops::{Fetch, GetItem, GetOp, HoldOp, MoveError, Op, Part, Route, Step};
 use mooncake_types::{Chance, ErrorCode, Reply, Request, SegmentId, Tick};
 
 use crate::script::{Range, Turn, failures, found, located, play};

@@ -1,4 +1,4 @@
-use mooncake_client::ops::{GetItem, GetOp, HoldOp, MoveError, Op, Step};
+use mooncake_ops::{GetItem, GetOp, HoldOp, MoveError, Op, Step};
 use mooncake_types::{Chance, ErrorCode, RangeRead, Reply, Request, SegmentId, Tick, limits};
 
 use crate::script::{Turn, failures, found, found_after, located, play, segments, version};

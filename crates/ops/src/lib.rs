@@ -1,10 +1,10 @@
-//! What a put, a get and their kin send next, when they try again, and what a reply means: pure machines, one
-//! file per verb, with no socket, no clock and no thread.
+//! The operations of a client: what a put, a get and their kin send next, when they try again, and what a reply means.
+//! Pure machines, with no socket, no clock and no thread.
 //!
 //! A machine is driven by asking it for its next [`Step`], doing that step, and handing the outcome back:
 //!
 //! ```
-//! use mooncake_client::ops::{CallError, Op, Step};
+//! use mooncake_ops::{CallError, Op, Step};
 //! use mooncake_types::{Reply, Request, Tick};
 //!
 //! fn run<'a, O: Op<'a>>(mut op: O, ask: impl Fn(Request<'a>) -> Result<Reply, CallError>) -> O::Output {
@@ -17,7 +17,7 @@
 //!         }
 //!     }
 //! }
-//! let op = mooncake_client::ops::ExistOp::new(&["a", "b"]);
+//! let op = mooncake_ops::ExistOp::new(&["a", "b"]);
 //! let found = run(op, |_| Ok(Reply::Exist(vec![Ok(true), Ok(false)])));
 //! assert_eq!(found, vec![Ok(true), Ok(false)]);
 //! ```
@@ -25,6 +25,8 @@
 //! A shell asks for it through [`Deadline::next`], so that every call ends in time whatever it would still try.
 //!
 //! Lists of results are by position: a key that stands twice in a batch has two results.
+
+#![forbid(unsafe_code)]
 
 mod batches;
 mod carry;
@@ -75,7 +77,7 @@ pub use hold::HoldOp;
 pub use keyed::{Keyed, Verb};
 pub use locate::{LocateOp, ObjectLocation, ReplicaLocation, Stripe};
 pub use master_retry::{MasterRetry, is_idempotent};
-pub use mooncake_transfer::Discard;
+pub use mooncake_types::Discard;
 pub use open_put::{OpenPut, PartsWrite};
 pub use put::PutOp;
 pub use put_parts::{PartsItem, PutPartsOp};

@@ -1,6 +1,5 @@
-use mooncake_client::ErrorCode;
-use mooncake_client::ops::{ListOp, RemoveScanOp};
-use mooncake_types::{Reply, Request, Scan, ScanAction, ScanPage, limits};
+use mooncake_ops::{ListOp, RemoveScanOp};
+use mooncake_types::{ErrorCode, Reply, Request, Scan, ScanAction, ScanPage, limits};
 
 use crate::script::{Turn, failures, located, play, segments};
 

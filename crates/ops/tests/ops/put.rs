@@ -1,8 +1,7 @@
-use mooncake_client::ReplicateConfig;
-use mooncake_client::ops::{MoveError, Op, PutOp, Step};
+use mooncake_ops::{MoveError, Op, PutOp, Step};
 use mooncake_types::{
     Epoch, ErrorCode, Grant, Placement, PutEnd, PutItem, PutMode, PutRevoke, PutStart, RangeWrite,
-    Reply, Request, SegmentId, Tick, Version, limits,
+    ReplicateConfig, Reply, Request, SegmentId, Tick, Version, limits,
 };
 
 use crate::script::{Turn, failures, grant, granted, play, segments, statuses, version};

@@ -1,6 +1,7 @@
-use mooncake_client::ReplicateConfig;
-use mooncake_client::ops::{MoveError, PutOp};
-use mooncake_types::{ErrorCode, PutEnd, PutItem, PutMode, PutRevoke, PutStart, Request, limits};
+use mooncake_ops::{MoveError, PutOp};
+use mooncake_types::{
+    ErrorCode, PutEnd, PutItem, PutMode, PutRevoke, PutStart, ReplicateConfig, Request, limits,
+};
 
 use crate::script::{Turn, grant, granted, play, statuses, version};
 

@@ -1,10 +1,9 @@
 use std::sync::Arc;
 
-use mooncake_client::Version;
-use mooncake_client::ops::{CallError, Deadline, MoveError, Op, Step};
+use mooncake_ops::{CallError, Deadline, MoveError, Op, Step};
 use mooncake_types::{
     Epoch, ErrorCode, Grant, Located, Placement, RangeDrop, RemainingRange, Remains, Reply,
-    Request, SegmentAddress, SegmentId, Tick,
+    Request, SegmentAddress, SegmentId, Tick, Version,
 };
 
 /// One exchange: at this moment the operation must want this, and gets that.

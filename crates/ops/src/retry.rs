@@ -53,10 +53,10 @@ impl RetryPolicy {
 
     /// The heartbeat has tried every address of the master. A refused connection is cheap, so the pauses are short and a
     /// restarted master is found soon.
-    pub(crate) const CONNECT: Self = Self { pauses_ms: (50, 200), ..Self::UNTIL_THE_DEADLINE };
+    pub const CONNECT: Self = Self { pauses_ms: (50, 200), ..Self::UNTIL_THE_DEADLINE };
 
     /// The master did not say how far a drain is: another one leads within this time, or none does.
-    pub(crate) const DRAIN: Self =
+    pub const DRAIN: Self =
         Self { pauses_ms: (50, 50), lasts_ms: 3_000, ..Self::UNTIL_THE_DEADLINE };
 
     /// Whether another attempt follows so many that failed.
@@ -94,14 +94,14 @@ impl Retry {
     }
 
     /// As [`Retry::again_at`], for what is never given up.
-    pub(crate) fn pause_from(&mut self, now: Tick) -> Tick {
+    pub fn pause_from(&mut self, now: Tick) -> Tick {
         let at = self.policy.pause_after(self.failures, now);
         self.failures = self.failures.saturating_add(1);
         at
     }
 
     /// An attempt was good at `now`: the next failure is the first again, and its time counts from here.
-    pub(crate) fn reset(&mut self, now: Tick) {
+    pub fn reset(&mut self, now: Tick) {
         let until = Some(now.after_ms(self.policy.lasts_ms));
         *self = Self { until, ..Self::new(self.policy) };
     }

@@ -1,14 +1,13 @@
 //! How long each kind of call takes at most, whatever the master and the nodes answer, and when. The same table is in
 //! `docs/operations.md`.
 
-use mooncake_client::ReplicateConfig;
-use mooncake_client::ops::{
+use mooncake_ops::{
     CallError, ClearOp, CloseOp, Closing, Deadline, ExistOp, GetItem, GetOp, HoldOp, ListOp,
     LocateOp, MasterRetry, MoveError, Op, PutOp, RemoveOp, RemoveScanOp, StartOp, Step, TaskOp,
 };
 use mooncake_types::{
-    Chance, Epoch, ErrorCode, PutEnd, PutItem, PutRevoke, Remains, Reply, Request, ScanPage,
-    TaskId, Tick, Version, limits,
+    Chance, Epoch, ErrorCode, PutEnd, PutItem, PutRevoke, Remains, ReplicateConfig, Reply, Request,
+    ScanPage, TaskId, Tick, Version, limits,
 };
 
 use crate::script::{

@@ -1,6 +1,7 @@
-use mooncake_client::ops::{ExistOp, LocateOp, Op, RemoveOp, ReplicaLocation, Step, Stripe};
-use mooncake_client::{ErrorCode, ObjectLocation};
-use mooncake_types::{Reply, Request, Tick, limits};
+use mooncake_ops::{
+    ExistOp, LocateOp, ObjectLocation, Op, RemoveOp, ReplicaLocation, Step, Stripe,
+};
+use mooncake_types::{ErrorCode, Reply, Request, Tick, limits};
 
 use crate::script::{Turn, failures, found, located, play, segments, statuses, version};
 

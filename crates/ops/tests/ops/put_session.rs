@@ -1,11 +1,10 @@
-use mooncake_client::ReplicateConfig;
-use mooncake_client::ops::{
+use mooncake_ops::{
     CloseOp, Closed, Closing, Deposit, MoveError, Op, OpenPut, Part, PartsItem, PutPartsOp,
     StartOp, Step,
 };
 use mooncake_types::{
-    Epoch, ErrorCode, PutEnd, PutItem, PutRevoke, PutStart, RangeWrite, Reply, Request, SegmentId,
-    Tick, limits,
+    Epoch, ErrorCode, PutEnd, PutItem, PutRevoke, PutStart, RangeWrite, ReplicateConfig, Reply,
+    Request, SegmentId, Tick, limits,
 };
 
 use crate::script::{Range, Turn, failures, grant, granted, play, statuses, version};

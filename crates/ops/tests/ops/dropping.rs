@@ -1,12 +1,11 @@
 //! What went is dropped by its nodes before anybody is told that it went.
 
-use mooncake_client::ReplicateConfig;
-use mooncake_client::ops::{
+use mooncake_ops::{
     CallError, ClearOp, CloseOp, Closed, Closing, MoveError, PutOp, RemoveOp, RemoveScanOp,
 };
 use mooncake_types::{
-    ErrorCode, PutEnd, PutItem, PutStart, Remains, Reply, Request, Scan, ScanAction, ScanPage,
-    limits,
+    ErrorCode, PutEnd, PutItem, PutStart, Remains, ReplicateConfig, Reply, Request, Scan,
+    ScanAction, ScanPage, limits,
 };
 
 use crate::script::{
