@@ -170,7 +170,7 @@ impl Meta {
         if keys_of(request) > limits::MAX_BATCH_KEYS {
             return Reply::Refused(ErrorCode::InvalidParams);
         }
-        if self.is_too_early(request) {
+        if !self.admits(request) {
             return Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
         }
         self.refreshes_left = group::REFRESHES_PER_REQUEST;
