@@ -46,7 +46,7 @@ pub(crate) enum ObjectState {
 
 impl ObjectState {
     /// Whether the object is the one that the index has for its key.
-    pub(crate) fn holds_key(self) -> bool {
+    pub(super) fn holds_key(self) -> bool {
         matches!(self, ObjectState::Processing | ObjectState::Complete)
     }
 
@@ -86,13 +86,13 @@ impl Asked {
         u32::from(self.0 & REPLICAS) + 1
     }
 
-    pub(crate) fn with_replicas(self, replicas: u32) -> Self {
+    pub(super) fn with_replicas(self, replicas: u32) -> Self {
         let replicas = replicas.clamp(1, limits::MAX_REPLICAS);
         Self(self.0 & !REPLICAS | (replicas - 1) as u8)
     }
 
     /// Whether it is one replica, and nothing else is to be known.
-    pub(crate) fn is_plain(self) -> bool {
+    pub(super) fn is_plain(self) -> bool {
         self.0 & !UPSERT == 0
     }
 
@@ -101,16 +101,16 @@ impl Asked {
         self.0 & SHORT != 0
     }
 
-    pub(crate) fn with_short(self, short: bool) -> Self {
+    pub(super) fn with_short(self, short: bool) -> Self {
         Self(self.0 & !SHORT | if short { SHORT } else { 0 })
     }
 
     /// Whether the object has replicas that nobody asked for.
-    pub(crate) fn has_extras(self) -> bool {
+    pub(super) fn has_extras(self) -> bool {
         self.0 & EXTRAS != 0
     }
 
-    pub(crate) fn with_extras(self, extras: bool) -> Self {
+    pub(super) fn with_extras(self, extras: bool) -> Self {
         Self(self.0 & !EXTRAS | if extras { EXTRAS } else { 0 })
     }
 }
@@ -170,7 +170,7 @@ pub(crate) enum QueueKind {
 
 impl QueueKind {
     /// The place among a segment's queues of those of this kind and class.
-    pub(crate) fn on_segment(self, class: Class) -> Option<usize> {
+    pub(super) fn on_segment(self, class: Class) -> Option<usize> {
         match self {
             QueueKind::Fresh => Some(class.index()),
             QueueKind::Leased => Some(CLASSES + class.index()),

@@ -23,7 +23,7 @@ impl Meta {
                 || {
                     format!(
                         "segment slot {slot}: {:?}, behind in the record: {behind:?}",
-                        segment.closed
+                        segment.reasons()
                     )
                 },
             )?;
@@ -34,7 +34,7 @@ impl Meta {
                 is_recovering == is_told_of
                     || (is_told_of && segment.is(Closed::Reviewed))
                     || segment.takes_puts(),
-                || format!("segment slot {slot}: {:?}", segment.closed),
+                || format!("segment slot {slot}: {:?}", segment.reasons()),
             )?;
             ensure(
                 "nothing is put where not all is reserved",

@@ -8,8 +8,8 @@ use super::attributes::Attributes;
 use super::belief::Belief;
 use super::inventory::Nonsense;
 use crate::Meta;
-use crate::eviction::{Class, Stamp};
-use crate::objects::{Asked, Object, ObjectState, Pin, QueueKind, Range};
+use crate::eviction::Class;
+use crate::objects::{Asked, Object, ObjectState, Pin, QueueKind};
 use crate::placement::Piece;
 use crate::slab::NONE;
 
@@ -82,12 +82,7 @@ impl Meta {
             Belief::Newest { older } => older,
         };
         let object = self.insert_readable(found, pieces);
-        if let Some(older) = older {
-            self.index.remove(&self.objects, older);
-            self.lose_task(older);
-            self.retire(older);
-        }
-        self.index.insert_hashed(&self.objects, object, found.hash);
+        self.give_key(object, found.hash, older);
         self.begin_found(object, &found.attributes);
         self.note_replicas(object);
         self.note_predecessors(object);
@@ -108,7 +103,8 @@ impl Meta {
         touched: Tick,
         pieces: &[Piece],
     ) -> u32 {
-        let object = self.objects.insert(Object {
+        let attributes = &found.attributes;
+        let record = Object {
             key: found.key.into(),
             version: found.version,
             len: found.len,
@@ -117,45 +113,31 @@ impl Meta {
             writer: 0,
             group: NONE,
             state,
-            pin: Pin::None,
-            data_type: found.attributes.data_type,
-            asked: Asked::new(PutMode::Insert, found.attributes.replicas),
-        });
-        self.attach(object, Class::new(found.hash, 0, false), std::iter::once((0, pieces)));
-        object
+            pin: match attributes.lasting_soft_pin() {
+                _ if attributes.hard_pin => Pin::Hard,
+                Some(_) => Pin::Soft,
+                None => Pin::None,
+            },
+            data_type: attributes.data_type,
+            asked: Asked::new(PutMode::Insert, attributes.replicas),
+        };
+        let class = Class::new(found.hash, 0, false);
+        self.insert_object(record, class, std::iter::once((0, pieces)))
     }
 
     /// Makes an object that was found readable, as if it had just been read: there may be routes from under the last
     /// leader.
     fn begin_found(&mut self, object: u32, attributes: &Attributes<'_>) {
-        let soft_pin = attributes.soft_pin.filter(|&(ttl_ms, _)| ttl_ms > 0);
-        self.objects[object].pin = match soft_pin {
-            _ if attributes.hard_pin => Pin::Hard,
-            Some(_) => Pin::Soft,
-            None => Pin::None,
-        };
         self.join_group(object, attributes.group);
         self.count_in_group(object);
-        if let Some((ttl_ms, slides)) = soft_pin.filter(|_| !attributes.hard_pin) {
+        if let Some((ttl_ms, slides)) = attributes.lasting_soft_pin() {
             self.note_soft_pin(object, (ttl_ms.min(self.config.max_soft_pin_ttl_ms), slides));
             self.begin_soft_pin(object);
         }
         if attributes.replaces {
             self.note_replacing(object);
         }
-        self.lease_found(object);
-    }
-
-    /// Leases an object from now on.
-    fn lease_found(&mut self, object: u32) {
-        let until = self.now.after_ms(self.config.lease_ttl_ms);
-        let record = &mut self.objects[object];
-        record.touched = until;
-        if record.group != NONE {
-            let group = &mut self.groups.slots[record.group];
-            group.leased_until = group.leased_until.max(until);
-        }
-        self.requeue(object, self.queue_after(object, true));
+        self.lease_anew(object);
     }
 
     /// A further replica of a version that is known. What makes no sense is not reserved any more. One that shares a segment with another, or is one too many, is
@@ -183,44 +165,12 @@ impl Meta {
             self.drop_found(found, pieces);
             return Ok(());
         };
-        let added = self.append(object, number, pieces);
+        let added = self.append_replica(object, number, pieces);
         match state {
-            ObjectState::Complete => self.lease_found(object),
+            ObjectState::Complete => self.lease_anew(object),
             _ => added.into_iter().for_each(|range| self.enqueue(range, QueueKind::Replaced)),
         }
         self.note_replicas(object);
         Ok(())
-    }
-
-    /// Makes ranges of the pieces of one replica, behind those that the object has.
-    pub(super) fn append(&mut self, object: u32, replica: usize, pieces: &[Piece]) -> Vec<u32> {
-        let class = self.class_of(object);
-        let stamp = Stamp::at(self.uses);
-        let mut last = self.ranges_of(object).last().expect("an object has a range").0;
-        let mut added = Vec::with_capacity(pieces.len());
-        for piece in pieces {
-            let (segment, handle, len) = (piece.segment, piece.handle, piece.len);
-            let (sibling, prev, next, queue) = (NONE, NONE, NONE, QueueKind::Out);
-            let replica = replica as u8;
-            let range = Range {
-                len,
-                object,
-                segment,
-                handle,
-                sibling,
-                prev,
-                next,
-                replica,
-                queue,
-                class,
-                stamp,
-            };
-            let id = self.ranges.insert(range);
-            self.segments[range.segment].own(range.handle, id);
-            self.ranges[last].sibling = id;
-            last = id;
-            added.push(id);
-        }
-        added
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Nonsense;
 const AHEAD: usize = 256;
 
 /// Whether an entry is one that some leader can have granted.
-pub(crate) fn read_entry<'a>(entry: &InventoryEntry<'a>) -> Result<Attributes<'a>, Nonsense> {
+pub(super) fn read_entry<'a>(entry: &InventoryEntry<'a>) -> Result<Attributes<'a>, Nonsense> {
     let end = entry.object_offset.checked_add(entry.len);
     let is_sound = check_key(entry.key).is_ok()
         && entry.len > 0
@@ -35,7 +35,7 @@ pub(crate) fn read_entry<'a>(entry: &InventoryEntry<'a>) -> Result<Attributes<'a
 impl Meta {
     /// Takes up an inventory that begins.
     pub(crate) fn begin_inventory(&mut self, slot: u32) {
-        self.segments[slot].recovering = Some(Progress::default());
+        self.segments.set_progress(slot, Some(Progress::default()));
         if is_broken(Rule::RangesAreReserved) {
             self.segments.set(slot, Closed::Recovering, false);
         }
@@ -68,7 +68,7 @@ impl Meta {
         }
     }
 
-    pub(crate) fn take_page(
+    pub(super) fn take_page(
         &mut self,
         slot: u32,
         page: &InventoryPage<'_>,
@@ -93,15 +93,13 @@ impl Meta {
                 None if page.last => self.segments[slot].allocator.capacity(),
                 None => progress.end,
             };
-            let allocator = &mut self.segments[slot].allocator;
-            let reserved = allocator.occupy(entry.offset, entry.len, free_until);
-            let handle = reserved.ok_or(Nonsense)?.handle;
-            self.segments.note_room(slot);
+            let place = (entry.offset, entry.len);
+            let handle = self.segments.occupy(slot, place, free_until).ok_or(Nonsense)?;
             let piece = Piece { segment: slot, handle, len: entry.len };
             self.take_entry(entry, piece, attributes)?;
         }
         progress.next_page = progress.next_page.checked_add(1).ok_or(Nonsense)?;
-        self.segments[slot].recovering = Some(progress);
+        self.segments.set_progress(slot, Some(progress));
         if page.last {
             self.end_inventory(slot);
         }
@@ -130,9 +128,8 @@ impl Meta {
 
     /// The segment has reported all. It takes puts from now on, unless it is marked behind, or under review.
     pub(crate) fn end_inventory(&mut self, slot: u32) {
-        let segment = &mut self.segments[slot];
-        segment.recovering = None;
-        let id = segment.id;
+        let id = self.segments[slot].id;
+        self.segments.set_progress(slot, None);
         self.segments.set(slot, Closed::Recovering, false);
         self.end_naming(slot);
         self.advance_reviews();

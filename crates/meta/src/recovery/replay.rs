@@ -30,7 +30,7 @@ impl Shadows {
         !self.replayed.is_empty()
     }
 
-    pub(crate) const fn replayed(&self) -> &BTreeSet<SegmentId> {
+    pub(super) const fn replayed(&self) -> &BTreeSet<SegmentId> {
         &self.replayed
     }
 
@@ -40,7 +40,7 @@ impl Shadows {
         self.replayed.remove(&id);
     }
 
-    pub(crate) fn forget_all(&mut self) {
+    pub(super) fn forget_all(&mut self) {
         *self = Self::default();
     }
 }

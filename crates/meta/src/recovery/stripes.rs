@@ -25,7 +25,7 @@ impl Meta {
                     self.unreserve(&[piece]);
                     return Err(Nonsense);
                 }
-                self.append(object, 0, &[piece])[0]
+                self.append_replica(object, 0, &[piece])[0]
             }
             None => {
                 let object = self.insert_found(found, ObjectState::Gathering, self.now, &[piece]);
@@ -58,7 +58,7 @@ impl Meta {
         let piece = self.take_range(object, range);
         if is_last {
             self.recovery.pieces.remove(&version);
-            self.objects.remove(object);
+            self.forget_empty(object);
         }
         piece
     }

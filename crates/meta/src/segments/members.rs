@@ -131,7 +131,7 @@ impl Meta {
     }
 
     /// A segment may be mounted. Whoever keeps no record has it joined by that; otherwise it must have been.
-    pub(crate) fn is_joined(&mut self, id: SegmentId) -> bool {
+    pub(super) fn is_joined(&mut self, id: SegmentId) -> bool {
         if !self.members.is_recorded {
             self.emit(Effect::Join(id));
         }

@@ -11,6 +11,7 @@
 //! Versions that were removed or replaced under a lease are not here yet, since readers may have routes to them: see
 //! [`remains`].
 
+mod check;
 mod drops;
 mod keys;
 mod leave;
@@ -47,7 +48,7 @@ pub(crate) struct Tombstones {
     named_from: Version,
     /// but for what lay beneath puts when that was said, which is older than they are.
     beneath: BTreeSet<(u32, Place)>,
-    pub(crate) reserved: Reservations,
+    reserved: Reservations,
 }
 
 #[derive(Debug, Default)]
@@ -62,16 +63,21 @@ struct Entries {
 /// What is known of an entry beside its place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
-    pub(crate) len: u64,
+    pub(super) len: u64,
     /// Of the key.
-    pub(crate) hash: u64,
+    pub(super) hash: u64,
     /// The newest grant when it was left, or when it was to be named again: that version may be granted there anew.
-    pub(crate) grant: Version,
+    pub(super) grant: Version,
 }
 
 impl Tombstones {
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()
+    }
+
+    /// Memory that belongs to no object and stays reserved.
+    pub(crate) fn reserved(&self) -> &Reservations {
+        &self.reserved
     }
 
     /// Entries of a segment.
@@ -102,7 +108,7 @@ impl Tombstones {
     }
 
     /// A node has dropped what lay there under this grant or an older one.
-    pub(crate) fn confirm(&mut self, slot: u32, place: Place, grant: Version, now: Tick) {
+    fn confirm(&mut self, slot: u32, place: Place, grant: Version, now: Tick) {
         let Some(entries) = self.by_slot.get_mut(&slot) else { return };
         entries.confirmed_at = now;
         if self.get(slot, place).is_some_and(|entry| entry.grant <= grant) {
@@ -148,7 +154,7 @@ impl Tombstones {
 
     /// An entry is complete in this range: its node has dropped what overlapped it. One that begins before another that
     /// does may be passed over; it is dropped like any other.
-    pub(crate) fn void(&mut self, slot: u32, offset: u64, len: u64) {
+    fn void(&mut self, slot: u32, offset: u64, len: u64) {
         for place in self.overlapping(slot, offset, len) {
             self.remove(slot, place);
         }
@@ -173,7 +179,7 @@ impl Tombstones {
     }
 
     /// Whether a newer version than some entry of a key with this hash can be read.
-    pub(crate) fn precedes(&self, hash: u64) -> bool {
+    fn precedes(&self, hash: u64) -> bool {
         self.preceding.contains(&hash)
     }
 

@@ -14,7 +14,7 @@ use mooncake_types::{
 };
 
 use crate::Meta;
-use crate::objects::{ObjectState, QueueKind, Range};
+use crate::objects::Range;
 use crate::segments::{AddressTable, Closed, Segments};
 use crate::timeout::Timer;
 
@@ -83,7 +83,7 @@ impl Gathered {
     }
 
     /// Names an entry, which was written under this grant at the latest.
-    pub(crate) fn add(
+    pub(super) fn add(
         &mut self,
         segments: &Segments,
         slot: u32,
@@ -141,7 +141,7 @@ impl Meta {
     }
 
     /// Names an object that is leaving, unless it was named already.
-    pub(crate) fn gather_once(&mut self, object: u32, gathered: &mut Gathered) {
+    pub(super) fn gather_once(&mut self, object: u32, gathered: &mut Gathered) {
         if gathered.leaving.insert(self.objects[object].version) {
             self.gather(object, u32::MAX, gathered);
         }
@@ -151,14 +151,9 @@ impl Meta {
     pub(crate) fn retire(&mut self, object: u32) {
         let stays = self.is_leased(object) && self.lives(object);
         let stays = stays && !is_broken(Rule::LeavingRangesAreReserved);
-        self.forget_soft_pin(object);
-        self.leave_group(object);
-        self.forget_replacing(object);
-        self.forget_replicas(object);
-        let record = &mut self.objects[object];
-        record.state = ObjectState::Replaced;
+        self.set_replaced(object);
+        let record = &self.objects[object];
         let (version, key) = (record.version, record.key.clone());
-        self.requeue(object, QueueKind::Replaced);
         self.timers.insert(self.replaced_timer(object));
         self.leaving.by_version.insert(version, (object, self.newest_grant()));
         let versions = self.leaving.by_key.entry(key).or_default();
@@ -171,7 +166,7 @@ impl Meta {
     }
 
     /// The timer of an object that is leaving: nobody can have a route to it once its lease is over.
-    pub(crate) fn replaced_timer(&self, object: u32) -> (Tick, Timer) {
+    fn replaced_timer(&self, object: u32) -> (Tick, Timer) {
         (self.objects[object].touched, Timer::Replaced(object))
     }
 

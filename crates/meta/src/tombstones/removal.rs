@@ -2,8 +2,8 @@
 
 use mooncake_types::{Tick, Version};
 
+use super::Place;
 use crate::Meta;
-use crate::tombstones::Place;
 
 /// What is left at nodes of what went up to some version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

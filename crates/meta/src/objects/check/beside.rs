@@ -1,12 +1,12 @@
 use std::collections::BTreeSet;
 
-use super::{Check, ensure};
 use crate::Meta;
+use crate::check::{Check, ensure};
 use crate::objects::{ObjectState, Pin};
 use crate::timeout::Timer;
 
 impl Meta {
-    pub(super) fn every_put_beside_a_key_is_kept_by_key(&self) -> Check {
+    pub(crate) fn every_put_beside_a_key_is_kept_by_key(&self) -> Check {
         let mut keys = BTreeSet::new();
         let mut replaced = 0;
         for (id, object) in self.objects.iter() {
