@@ -14,11 +14,11 @@ use crate::objects::{
 use crate::recovery::{Recovery, Reviews};
 use crate::replication::{Repair, Replicator};
 use crate::rng::Rng;
-use crate::segments::{Clients, Disowned, Members, Segments};
+use crate::segments::{Clients, Members, RetiredSegments, Segments};
 use crate::stats::Counters;
 use crate::tasks::Tasks;
 use crate::timeout::Timer;
-use crate::tombstones::{Gathered, Leaving, Tombstones};
+use crate::tombstones::{Gathered, Tombstones};
 
 /// Objects whose records the processor's caches hold no more.
 const LARGE_POOL: usize = 1 << 16;
@@ -43,7 +43,6 @@ pub struct Meta {
     pub(crate) index: Index,
     pub(crate) usage: Usage,
     pub(crate) beside: Beside,
-    pub(crate) leaving: Leaving,
     pub(crate) groups: Groups,
     /// What this request may yet do to make room.
     pub(crate) effort: Effort,
@@ -59,7 +58,7 @@ pub struct Meta {
     pub(crate) rng: Rng,
     pub(crate) counters: Counters,
     pub(crate) members: Members,
-    pub(crate) disowned: Disowned,
+    pub(crate) retired_segments: RetiredSegments,
     pub(crate) recovery: Recovery,
     pub(crate) tombstones: Tombstones,
     pub(crate) reviews: Reviews,
@@ -100,7 +99,6 @@ impl Meta {
             index: Index::new(config.seed),
             usage: Usage::new(),
             beside: Beside::default(),
-            leaving: Leaving::default(),
             groups: Groups::default(),
             effort: Effort::new(0),
             tasks: Tasks::default(),
@@ -114,7 +112,7 @@ impl Meta {
             rng: Rng::new(config.seed),
             counters: Counters::default(),
             members,
-            disowned: Disowned::default(),
+            retired_segments: RetiredSegments::default(),
             recovery,
             tombstones: Tombstones::default(),
             reviews: Reviews::default(),

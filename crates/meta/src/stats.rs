@@ -121,7 +121,7 @@ impl Meta {
             running_puts: self.running.len() as usize,
             discarded_puts: self.tombstones.reserved().len(),
             discarded_bytes: self.tombstones.reserved().len_bytes(),
-            replaced_objects: self.leaving.len(),
+            replaced_objects: self.tombstones.leased().len(),
             groups: self.groups.len(),
             pending_tasks: self.tasks.pending(),
             processing_tasks: self.tasks.processing(),

@@ -16,11 +16,11 @@ pub(crate) enum Timer {
     /// The grace period of an unmount ends.
     Grace(SegmentId),
     /// Routes from within it are over.
-    Retired(SegmentId),
+    RoutesOver(SegmentId),
     /// A soft pin may end.
     SoftPin(u32),
     /// The leases of a replaced object are over.
-    Replaced(u32),
+    LeasedTombstone(u32),
     /// Ranges that outlived their put or copy are free: see [`Meta::release`].
     Release(u32),
     /// A task has been waiting, or worked on, for too long.
@@ -77,9 +77,9 @@ impl Meta {
             match entry.1 {
                 Timer::Client(client) => self.client_due(client),
                 Timer::Grace(id) => self.grace_due(id),
-                Timer::Retired(id) => self.retired_due(id),
+                Timer::RoutesOver(id) => self.routes_over_due(id),
                 Timer::SoftPin(object) => self.soft_pin_due(object),
-                Timer::Replaced(object) => self.drop_object(object),
+                Timer::LeasedTombstone(object) => self.drop_object(object),
                 Timer::Release(id) => self.release(id),
                 Timer::Task(number) => self.task_due(number),
                 Timer::Doubt(client) => self.doubt_due(client, entry.0),

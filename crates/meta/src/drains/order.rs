@@ -151,7 +151,7 @@ impl Meta {
     }
 
     /// A segment that leaves after a while: what lies there is moved until then, as far as there is room.
-    pub(crate) fn drain_leaving(&mut self, slot: u32) {
+    pub(crate) fn drain_in_grace(&mut self, slot: u32) {
         if self.drains.of_segment(self.segments[slot].id).is_none() {
             // What cannot be moved goes with the segment, whatever the reason.
             let _ = self.begin_drain(&[slot], Vec::new(), limits::DEFAULT_DRAIN_CONCURRENCY);

@@ -4,7 +4,7 @@ use mooncake_types::{DrainId, DrainReport, DrainStatus, SegmentId};
 
 use super::job::{Drain, Stage};
 use crate::Meta;
-use crate::objects::{REPLACED_PLACE, SEGMENT_QUEUES};
+use crate::objects::{SEGMENT_QUEUES, TOMBSTONE_PLACE};
 
 impl Drain {
     fn message(&self) -> String {
@@ -86,7 +86,7 @@ impl Meta {
     /// Ranges of finished objects on a segment.
     pub(crate) fn finished_ranges(&self, slot: u32) -> u64 {
         let queues = self.segments[slot].queues();
-        let counted = (0..SEGMENT_QUEUES).filter(|&place| place != REPLACED_PLACE);
+        let counted = (0..SEGMENT_QUEUES).filter(|&place| place != TOMBSTONE_PLACE);
         counted.map(|place| u64::from(queues[place].len())).sum()
     }
 

@@ -74,7 +74,7 @@ impl Meta {
                 pass.blocked += 1;
                 return;
             }
-            ObjectState::Overtaken | ObjectState::Replaced => return,
+            ObjectState::Overtaken | ObjectState::Tombstone => return,
         }
         let is_there = |slot: u32| slots.binary_search(&slot).is_ok();
         let mut of_unit = self

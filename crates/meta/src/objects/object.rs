@@ -242,20 +242,20 @@ impl Meta {
     }
 
     /// A finished object has just lost its key. Readers may have routes to it.
-    pub(crate) fn set_replaced(&mut self, object: u32) {
+    pub(crate) fn set_tombstone(&mut self, object: u32) {
         self.forget_soft_pin(object);
         self.leave_group(object);
         self.forget_replacing(object);
         self.forget_replicas(object);
-        self.objects.at_mut(object).state = ObjectState::Replaced;
-        self.requeue(object, QueueKind::Replaced);
+        self.objects.at_mut(object).state = ObjectState::Tombstone;
+        self.requeue(object, QueueKind::Tombstone);
     }
 
     /// Forgets an object: its ranges are free, and its key is if it held it.
     pub(crate) fn drop_object(&mut self, object: u32) {
         self.leave_key(object);
-        if self.objects[object].state == ObjectState::Replaced {
-            self.forget_replaced(object);
+        if self.objects[object].state == ObjectState::Tombstone {
+            self.forget_leased(object);
         }
         self.free_replicas(object, u32::MAX);
         self.forget_replicas(object);
@@ -271,7 +271,7 @@ impl Meta {
         self.repair.wake();
         if self.objects[object].first_range == NONE {
             match self.objects[object].state {
-                ObjectState::Replaced => self.drop_object(object),
+                ObjectState::Tombstone => self.drop_object(object),
                 _ => self.drop_lost(object),
             }
         }

@@ -186,7 +186,7 @@ impl Meta {
             _ => Version { epoch, counter: counter.saturating_add(1) },
         };
         self.touch(put.key);
-        self.gather_leaving(put.key, gathered);
+        self.gather_leased(put.key, gathered);
         self.gather_tombstones(put.key, Some(below), gathered);
         result.map(|_| ())
     }
@@ -210,7 +210,7 @@ impl Meta {
         };
         match self.objects[object].state {
             ObjectState::Overtaken => return self.end_overtaken(object).map(|()| Ended::Overtaken),
-            ObjectState::Waiting => self.ensure_none_leaves(put.key, gathered)?,
+            ObjectState::Waiting => self.ensure_predecessors_are_dropped(put.key, gathered)?,
             _ => {}
         }
         let lost = put.failed_replicas | self.dead_replicas(object) | self.missed_replicas(object);
@@ -251,10 +251,14 @@ impl Meta {
 
     /// Refuses to replace an object whose own predecessors may not be dropped yet: who wants to replace it drops them
     /// and comes again.
-    fn ensure_none_leaves(&mut self, key: &str, gathered: &mut Gathered) -> Result<(), ErrorCode> {
+    fn ensure_predecessors_are_dropped(
+        &mut self,
+        key: &str,
+        gathered: &mut Gathered,
+    ) -> Result<(), ErrorCode> {
         let leased = self.find(key).is_some_and(|holder| self.is_leased(holder));
-        if leased && !self.leaving.of_key(key).is_empty() {
-            self.gather_leaving(key, gathered);
+        if leased && !self.tombstones.leased().of_key(key).is_empty() {
+            self.gather_leased(key, gathered);
             return Err(ErrorCode::ObjectReplicaBusy);
         }
         Ok(())

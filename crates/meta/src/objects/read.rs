@@ -27,7 +27,7 @@ impl Meta {
         }
         let mut successors = Vec::new();
         let mut until = self.now.after_ms(self.config.lease_ttl_ms);
-        if self.leaving.len() > 0 {
+        if self.tombstones.leased().len() > 0 {
             for (item, found) in keys.iter().copied().enumerate().zip(&mut results) {
                 let end = self.precede(item, found, (&mut successors, &mut table));
                 until = end.map_or(until, |end| until.min(end));

@@ -37,7 +37,7 @@ pub(crate) enum ObjectState {
     /// Granted, not ended, and a newer version of its key has become readable: it is dropped when it ends.
     Overtaken,
     /// Removed, or another version took its place, while it was leased; its ranges wait until its nodes have dropped it.
-    Replaced,
+    Tombstone,
     /// Not an object of its own: the replicas that a task is making of one.
     Copying,
     /// Not an object yet: stripes that were reported and have not found all their neighbours.
@@ -162,8 +162,8 @@ pub(crate) enum QueueKind {
     PinnedLeased,
     /// On its segment, hard-pinned: never evicted.
     Hard,
-    /// On its segment, of a version that is leaving.
-    Replaced,
+    /// On its segment, of a leased tombstone.
+    Tombstone,
     /// On its segment, a replica that nobody asked for: evicted before all others.
     Extra,
 }
@@ -177,7 +177,7 @@ impl QueueKind {
             QueueKind::PinnedFresh => Some(PINNED_PLACES.start),
             QueueKind::PinnedLeased => Some(PINNED_PLACES.start + 1),
             QueueKind::Hard => Some(PINNED_PLACES.end),
-            QueueKind::Replaced => Some(REPLACED_PLACE),
+            QueueKind::Tombstone => Some(TOMBSTONE_PLACE),
             QueueKind::Extra => Some(EXTRA_PLACE),
             QueueKind::Out | QueueKind::Processing => None,
         }
@@ -188,10 +188,10 @@ impl QueueKind {
 pub(crate) const PLAIN_PLACES: std::ops::Range<usize> = 0..2 * CLASSES;
 pub(crate) const PINNED_PLACES: std::ops::Range<usize> = 2 * CLASSES..2 * CLASSES + 2;
 /// The place of what was replaced.
-pub(crate) const REPLACED_PLACE: usize = PINNED_PLACES.end + 1;
+pub(crate) const TOMBSTONE_PLACE: usize = PINNED_PLACES.end + 1;
 
 /// The place of the replicas that nobody asked for.
-pub(crate) const EXTRA_PLACE: usize = REPLACED_PLACE + 1;
+pub(crate) const EXTRA_PLACE: usize = TOMBSTONE_PLACE + 1;
 
 /// Queues that each segment has.
 pub(crate) const SEGMENT_QUEUES: usize = EXTRA_PLACE + 1;

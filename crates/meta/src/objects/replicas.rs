@@ -94,7 +94,9 @@ impl Meta {
     /// The queue for a range of a replica, where the others of its object go to one of this kind.
     pub(super) fn queue_for(&self, id: u32, extras: u32, kind: QueueKind) -> QueueKind {
         match kind {
-            QueueKind::Out | QueueKind::Processing | QueueKind::Replaced | QueueKind::Extra => kind,
+            QueueKind::Out | QueueKind::Processing | QueueKind::Tombstone | QueueKind::Extra => {
+                kind
+            }
             _ if extras & 1 << self.ranges[id].replica == 0 => kind,
             _ => QueueKind::Extra,
         }

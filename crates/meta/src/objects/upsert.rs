@@ -88,7 +88,7 @@ impl Meta {
                 self.pass_key_on(object);
             }
             ObjectState::Waiting | ObjectState::Overtaken => self.leave_beside(object),
-            ObjectState::Replaced | ObjectState::Copying | ObjectState::Gathering => {}
+            ObjectState::Tombstone | ObjectState::Copying | ObjectState::Gathering => {}
         }
     }
 
@@ -136,7 +136,7 @@ impl Meta {
             self.index.remove(&self.objects, holder);
             self.lose_task(holder);
             match self.objects[holder].state {
-                ObjectState::Complete => self.retire(holder),
+                ObjectState::Complete => self.leave_leased_tombstone(holder),
                 _ => {
                     self.put_beside(holder, ObjectState::Overtaken);
                     self.leave_tombstones_of(holder);

@@ -69,7 +69,7 @@ impl Meta {
     /// What a segment that is not mounted is told.
     pub(crate) fn admit_mount(&self, mount: &MountSegment<'_>) -> MountOutcome {
         let id = mount.id;
-        if self.members.is_pending(Effect::Strike(id)) || self.disowned.contains(id) {
+        if self.members.is_pending(Effect::Strike(id)) || self.retired_segments.contains(id) {
             return MountOutcome::StartEmpty;
         }
         let adopts = self.recovery.phase.adopts();

@@ -127,7 +127,7 @@ impl Meta {
             group: self.group_name(object).unwrap_or_default(),
             replaces: record.state == ObjectState::Waiting
                 || self.is_replacing(object)
-                || !self.leaving.of_key(&record.key).is_empty()
+                || !self.tombstones.leased().of_key(&record.key).is_empty()
                 || self.tombstones.len() > 0
                     && self.tombstones.of_key(self.index.hash(&record.key)).next().is_some(),
             replicas: record.asked.replicas(),

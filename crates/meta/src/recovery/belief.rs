@@ -46,8 +46,8 @@ impl Meta {
         if !is_current && self.is_overruled(found) {
             return Belief::Refuted;
         }
-        let leaving = || self.leaving.of_version(found.version);
-        if let Some(object) = holder.filter(|_| is_current).or_else(leaving) {
+        let leased = || self.tombstones.leased().of_version(found.version);
+        if let Some(object) = holder.filter(|_| is_current).or_else(leased) {
             return Belief::Known(object);
         }
         let is_older = held.is_some_and(|held| found.version < held);

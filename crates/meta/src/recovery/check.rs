@@ -10,8 +10,8 @@ use crate::segments::{Closed, Effect};
 use crate::timeout::Timer;
 
 impl Meta {
-    fn is_to_retire(&self, id: SegmentId) -> bool {
-        self.timers.iter().any(|&(_, timer)| timer == Timer::Retired(id))
+    fn has_routes(&self, id: SegmentId) -> bool {
+        self.timers.iter().any(|&(_, timer)| timer == Timer::RoutesOver(id))
     }
 
     pub(crate) fn every_member_is_where_it_should_be(&self) -> Check {
@@ -45,7 +45,7 @@ impl Meta {
                 "what is struck is on its way out of the record",
                 !segment.is(Closed::Struck)
                     || self.members.is_pending(Effect::Strike(segment.id))
-                    || self.is_to_retire(segment.id),
+                    || self.has_routes(segment.id),
                 || format!("segment slot {slot}"),
             )?;
         }

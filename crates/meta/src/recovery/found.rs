@@ -76,7 +76,7 @@ impl Meta {
             }
             Belief::Outdated => {
                 let object = self.insert_readable(found, pieces);
-                self.retire(object);
+                self.leave_leased_tombstone(object);
                 return Ok(());
             }
             Belief::Newest { older } => older,
@@ -151,7 +151,7 @@ impl Meta {
         let record = &self.objects[object];
         let state = record.state;
         let is_same = record.len == found.len && *record.key == *found.key;
-        if !is_same || !matches!(state, ObjectState::Complete | ObjectState::Replaced) {
+        if !is_same || !matches!(state, ObjectState::Complete | ObjectState::Tombstone) {
             self.unreserve(pieces);
             return Err(Nonsense);
         }
@@ -168,7 +168,7 @@ impl Meta {
         let added = self.append_replica(object, number, pieces);
         match state {
             ObjectState::Complete => self.lease_anew(object),
-            _ => added.into_iter().for_each(|range| self.enqueue(range, QueueKind::Replaced)),
+            _ => added.into_iter().for_each(|range| self.enqueue(range, QueueKind::Tombstone)),
         }
         self.note_replicas(object);
         Ok(())

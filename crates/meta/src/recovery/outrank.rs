@@ -36,7 +36,6 @@ impl Meta {
             return;
         }
         self.epoch = Epoch(seen.0 + 1);
-        self.leaving.name_again(self.newest_grant());
         let beneath = self.places_beneath_puts();
         self.tombstones.name_again(self.newest_grant(), beneath);
         self.await_puts();

@@ -130,8 +130,8 @@ impl Meta {
         let copy = holder.and_then(|object| self.copy_of(object));
         let pieces = self.recovery.pieces.get(&entry.version).map(|pieces| pieces.object);
         let beside = self.find_beside(entry.key, entry.version);
-        let leaving = self.leaving.of_version(entry.version);
-        let known = [holder, copy, beside, leaving, pieces].into_iter().flatten().filter(is_same);
+        let leased = self.tombstones.leased().of_version(entry.version);
+        let known = [holder, copy, beside, leased, pieces].into_iter().flatten().filter(is_same);
         let is_there = |range: &Range| {
             let offset = || self.segments[slot].allocator.range(range.handle).offset;
             range.segment == slot && range.len == entry.len && offset() == entry.offset
@@ -179,7 +179,7 @@ impl Meta {
             return;
         }
         match self.objects[object].state {
-            ObjectState::Complete | ObjectState::Replaced => self.lose_replica(object, replica),
+            ObjectState::Complete | ObjectState::Tombstone => self.lose_replica(object, replica),
             ObjectState::Processing
             | ObjectState::Waiting
             | ObjectState::Overtaken

@@ -29,6 +29,6 @@ pub(crate) use self::closed::Closed;
 pub(crate) use self::free_room::{Cursor, Room};
 pub(crate) use self::members::Members;
 pub use self::members::{Effect, Member, Record};
-pub(crate) use self::retired::Disowned;
+pub(crate) use self::retired::RetiredSegments;
 pub(crate) use self::segment::{Progress, Segment};
 pub(crate) use self::table::Segments;

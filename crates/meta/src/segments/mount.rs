@@ -119,7 +119,7 @@ impl Meta {
         if known.is(Closed::Struck) {
             return Ok(MountOutcome::StartEmpty);
         }
-        if known.allocator.capacity() != mount.len || known.is(Closed::Leaving) {
+        if known.allocator.capacity() != mount.len || known.is(Closed::GracePeriod) {
             return Err(ErrorCode::SegmentAlreadyExists);
         }
         let has_passed = known.client != from || known.run != mount.run;

@@ -22,7 +22,7 @@ impl Meta {
         grace_ms: u64,
     ) -> Result<(), ErrorCode> {
         let Some(slot) = self.segments.find(id) else {
-            self.disowned.note(id);
+            self.retired_segments.note(id);
             return Err(ErrorCode::SegmentNotFound);
         };
         if self.segments[slot].client != from {
@@ -37,9 +37,9 @@ impl Meta {
             // It cannot be served for a while, nor drained, before it is known what lies there.
             return Err(ErrorCode::UnavailableInCurrentStatus);
         }
-        self.segments.set(slot, Closed::Leaving, true);
+        self.segments.set(slot, Closed::GracePeriod, true);
         self.timers.insert((self.now.after_ms(grace_ms), Timer::Grace(id)));
-        self.drain_leaving(slot);
+        self.drain_in_grace(slot);
         Ok(())
     }
 
@@ -52,10 +52,10 @@ impl Meta {
         };
         self.segments.set(slot, Closed::Struck, true);
         let end = self.now.after_ms(self.config.lease_ttl_ms);
-        self.timers.insert((end, Timer::Retired(id)));
+        self.timers.insert((end, Timer::RoutesOver(id)));
     }
 
-    pub(crate) fn retired_due(&mut self, id: SegmentId) {
+    pub(crate) fn routes_over_due(&mut self, id: SegmentId) {
         if let Some(slot) = self.unmounting(id) {
             self.strike(slot);
         }
@@ -63,7 +63,7 @@ impl Meta {
 
     /// A segment in its grace period, or after it. It may have gone and come back since.
     fn unmounting(&self, id: SegmentId) -> Option<u32> {
-        self.segments.find(id).filter(|&slot| self.segments[slot].is(Closed::Leaving))
+        self.segments.find(id).filter(|&slot| self.segments[slot].is(Closed::GracePeriod))
     }
 
     /// The content of a segment counts as lost from here on.
@@ -72,7 +72,7 @@ impl Meta {
         // What was granted and is not finished may be written there late, and nobody would know of it.
         let allocations = self.segments[slot].allocator.allocations() as u64;
         if self.tombstones.count(slot) > 0 || self.finished_ranges(slot) < allocations {
-            self.disowned.note(self.segments[slot].id);
+            self.retired_segments.note(self.segments[slot].id);
         }
         self.forget_pieces_on(slot);
         self.tombstones.forget(slot);

@@ -8,16 +8,19 @@
 //! 3. It is void once the node says that the entry is dropped, another one is complete in its place, or its segment is gone.
 //! 4. When its reservation ends, its bytes are free, and there is a tombstone once more: they may have been written in between.
 //!
-//! Versions that were removed or replaced under a lease are not here yet, since readers may have routes to them: see
-//! [`remains`].
+//! A version that was removed or replaced under a lease is a [leased] tombstone first, with its whole record.
+//!
+//! Invariants (`check`): every entry that a node may hold is exactly one of a replica of an indexed object, a running put or
+//! copy, a tombstone. The bytes that a tombstone reserves are not granted. A key is named only together with its older tombstones.
 
 mod check;
 mod drops;
+mod gathered;
 mod keys;
+mod leased;
 mod leave;
 mod name;
-mod remains;
-mod removal;
+mod remnant;
 mod reserved;
 mod retract;
 
@@ -27,9 +30,11 @@ use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use mooncake_types::{Tick, Version};
 
+pub(crate) use self::gathered::Gathered;
 use self::keys::Keys;
-pub(crate) use self::remains::{Gathered, Leaving, MOST_LEAVING};
-pub use self::removal::{Remnant, RemnantCursor};
+use self::leased::Leased;
+pub(crate) use self::leased::MOST_LEASED;
+pub use self::remnant::{Remnant, RemnantCursor};
 use self::reserved::Reservations;
 
 /// An entry of a segment: where it starts, and the version that lies there.
@@ -49,6 +54,7 @@ pub(crate) struct Tombstones {
     /// but for what lay beneath puts when that was said, which is older than they are.
     beneath: BTreeSet<(u32, Place)>,
     reserved: Reservations,
+    leased: Leased,
 }
 
 #[derive(Debug, Default)]
@@ -73,6 +79,11 @@ pub(crate) struct Entry {
 impl Tombstones {
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()
+    }
+
+    /// Versions that readers may have routes to.
+    pub(crate) fn leased(&self) -> &Leased {
+        &self.leased
     }
 
     /// Memory that belongs to no object and stays reserved.
@@ -119,6 +130,7 @@ impl Tombstones {
     /// What there is now is named by a leader with this newest grant from here on, but for what is `beneath` something.
     pub(crate) fn name_again(&mut self, grant: Version, beneath: BTreeSet<(u32, Place)>) {
         self.named_from = grant;
+        self.leased.name_again(grant);
         self.beneath.extend(beneath);
     }
 

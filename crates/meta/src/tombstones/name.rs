@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, Located, RemainingRange, Version, limits};
 
-use super::Place;
-use super::remains::Gathered;
+use super::{Gathered, Place};
 use crate::Meta;
 use crate::segments::{AddressTable, Closed};
 

@@ -100,7 +100,7 @@ impl Meta {
                     complete && object.pin != Pin::Hard && !pinned
                 }
                 QueueKind::PinnedFresh | QueueKind::PinnedLeased => complete && pinned,
-                QueueKind::Replaced => object.state == ObjectState::Replaced,
+                QueueKind::Tombstone => object.state == ObjectState::Tombstone,
                 QueueKind::Extra => complete,
             };
             ensure("a range stands in the queue of its state", right, || {
