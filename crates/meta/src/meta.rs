@@ -1,25 +1,24 @@
 //! The state machine's frame: what it holds, and the one way in.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use hashbrown::HashMap;
 use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, Tick, Version, limits};
 
 use crate::config::Config;
 use crate::drains::Drains;
-use crate::eviction::{Effort, Ghosts, Reuse};
+use crate::eviction::{Effort, Usage};
 use crate::notice::Notice;
-use crate::objects::{Beside, Groups, Index, Object, Patterns, Queue, Range, SoftPins, group};
+use crate::objects::{
+    Beside, Extras, Groups, Index, Object, Patterns, Queue, Range, Records, SoftPins,
+};
 use crate::recovery::{Recovery, Reviews};
-use crate::replication::{Extras, Repair, Replicator};
+use crate::replication::{Repair, Replicator};
 use crate::rng::Rng;
-use crate::segments::{Clients, Disowned, Members, Segments};
-use crate::slab::Slab;
+use crate::segments::{Clients, Members, RetiredSegments, Segments};
 use crate::stats::Counters;
 use crate::tasks::Tasks;
 use crate::timeout::Timer;
-use crate::tombstones::{Gathered, Leaving, Tombstones};
+use crate::tombstones::{Gathered, Tombstones};
 
 /// Objects whose records the processor's caches hold no more.
 const LARGE_POOL: usize = 1 << 16;
@@ -39,36 +38,27 @@ pub struct Meta {
     pub(crate) epoch: Epoch,
     pub(crate) granted: u64,
     pub(crate) now: Tick,
-    pub(crate) objects: Slab<Object>,
-    pub(crate) ranges: Slab<Range>,
+    pub(crate) objects: Records<Object>,
+    pub(crate) ranges: Records<Range>,
     pub(crate) index: Index,
-    /// Uses of all objects together: the time by which eviction goes.
-    pub(crate) uses: u64,
-    pub(crate) reuse: Reuse,
-    pub(crate) ghosts: Ghosts,
+    pub(crate) usage: Usage,
     pub(crate) beside: Beside,
-    pub(crate) leaving: Leaving,
     pub(crate) groups: Groups,
-    /// How many more leases this request may prolong only because of a group.
-    pub(crate) refreshes_left: usize,
     /// What this request may yet do to make room.
     pub(crate) effort: Effort,
     pub(crate) tasks: Tasks,
     pub(crate) drains: Drains,
     pub(crate) segments: Segments,
     pub(crate) clients: Clients,
-    /// See [`Meta::take_expired_segments`].
-    pub(crate) expired_segments: Vec<Arc<str>>,
     /// Running puts, oldest first.
-    pub(crate) processing: Queue,
+    pub(crate) running: Queue,
     pub(crate) soft_pins: SoftPins,
-    pub(crate) soft_pins_in_force: usize,
     pub(crate) timers: BTreeSet<(Tick, Timer)>,
     pub(crate) patterns: Patterns,
     pub(crate) rng: Rng,
     pub(crate) counters: Counters,
     pub(crate) members: Members,
-    pub(crate) disowned: Disowned,
+    pub(crate) retired_segments: RetiredSegments,
     pub(crate) recovery: Recovery,
     pub(crate) tombstones: Tombstones,
     pub(crate) reviews: Reviews,
@@ -104,31 +94,25 @@ impl Meta {
             epoch,
             granted: 0,
             now,
-            objects: Slab::new(),
-            ranges: Slab::new(),
+            objects: Records::default(),
+            ranges: Records::default(),
             index: Index::new(config.seed),
-            uses: 0,
-            reuse: Reuse::new(),
-            ghosts: Ghosts::new(),
+            usage: Usage::new(),
             beside: Beside::default(),
-            leaving: Leaving::default(),
             groups: Groups::default(),
-            refreshes_left: 0,
             effort: Effort::new(0),
             tasks: Tasks::default(),
             drains: Drains::default(),
             segments: Segments::new(config.eviction_high_watermark_ratio),
             clients: Clients::default(),
-            expired_segments: Vec::new(),
-            processing: Queue::default(),
-            soft_pins: HashMap::default(),
-            soft_pins_in_force: 0,
+            running: Queue::default(),
+            soft_pins: SoftPins::default(),
             timers: BTreeSet::new(),
             patterns: Patterns::default(),
             rng: Rng::new(config.seed),
             counters: Counters::default(),
             members,
-            disowned: Disowned::default(),
+            retired_segments: RetiredSegments::default(),
             recovery,
             tombstones: Tombstones::default(),
             reviews: Reviews::default(),
@@ -170,10 +154,10 @@ impl Meta {
         if keys_of(request) > limits::MAX_BATCH_KEYS {
             return Reply::Refused(ErrorCode::InvalidParams);
         }
-        if self.is_too_early(request) {
+        if !self.admits(request) {
             return Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
         }
-        self.refreshes_left = group::REFRESHES_PER_REQUEST;
+        self.groups.begin_request();
         self.effort = Effort::new(self.rng.below(self.segments.grantable().len().max(1)));
         self.fetch_ahead(request);
         match request {

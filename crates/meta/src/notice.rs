@@ -99,7 +99,7 @@ impl Meta {
     pub(crate) fn notify_gone(&mut self, slot: u32) {
         let segment = &self.segments[slot];
         let name = Arc::clone(&segment.name);
-        let is_lost = segment.is(Closed::Struck) && !segment.is(Closed::Leaving);
+        let is_lost = segment.is(Closed::Struck) && !segment.is(Closed::GracePeriod);
         let (replicas, bytes) = (self.finished_ranges(slot), segment.allocator.used());
         self.notify(Notice::SegmentGoes { name, replicas, bytes, is_lost });
     }

@@ -3,13 +3,7 @@
 use mooncake_types::{ClientId, SegmentId, Tick};
 
 use crate::Meta;
-use crate::objects::SEGMENT_QUEUES;
-use crate::slab::NONE;
 
-/// Puts that are discarded between two requests.
-const PUTS_PER_TURN: usize = 256;
-/// Replicas of unmounted segments that are forgotten between two requests.
-const REPLICAS_PER_TURN: usize = 256;
 /// Timers that fire between two requests.
 const TIMERS_PER_TURN: usize = 256;
 
@@ -22,11 +16,11 @@ pub(crate) enum Timer {
     /// The grace period of an unmount ends.
     Grace(SegmentId),
     /// Routes from within it are over.
-    Retired(SegmentId),
+    RoutesOver(SegmentId),
     /// A soft pin may end.
     SoftPin(u32),
     /// The leases of a replaced object are over.
-    Replaced(u32),
+    LeasedTombstone(u32),
     /// Ranges that outlived their put or copy are free: see [`Meta::release`].
     Release(u32),
     /// A task has been waiting, or worked on, for too long.
@@ -47,12 +41,11 @@ impl Meta {
     /// When [`Meta::handle_timeout`] has something to do; a moment that has passed if it has work left.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Tick> {
-        let more = !self.segments.crowded.is_empty()
-            || !self.segments.dying.is_empty()
-            || !self.tasks.bereaved.is_empty()
+        let more = self.segments.has_work()
+            || self.tasks.has_work()
             || self.reviews.has_work()
             || self.drains.has_work()
-            || self.recovery.shadows.has_work();
+            || self.recovery.has_work();
         if more {
             return Some(self.now);
         }
@@ -84,9 +77,9 @@ impl Meta {
             match entry.1 {
                 Timer::Client(client) => self.client_due(client),
                 Timer::Grace(id) => self.grace_due(id),
-                Timer::Retired(id) => self.retired_due(id),
+                Timer::RoutesOver(id) => self.routes_over_due(id),
                 Timer::SoftPin(object) => self.soft_pin_due(object),
-                Timer::Replaced(object) => self.drop_object(object),
+                Timer::LeasedTombstone(object) => self.drop_object(object),
                 Timer::Release(id) => self.release(id),
                 Timer::Task(number) => self.task_due(number),
                 Timer::Doubt(client) => self.doubt_due(client, entry.0),
@@ -95,54 +88,6 @@ impl Meta {
                 Timer::Drain(number) => self.drains.wake(number),
                 Timer::NameAgain => self.name_what_is_free(),
             }
-        }
-    }
-
-    fn client_due(&mut self, client: ClientId) {
-        let Some(record) = self.clients.get(client) else { return };
-        let ttl_ms = self.config.client_ttl_ms;
-        let due = record.last_heard.after_ms(ttl_ms);
-        if due > self.now {
-            self.timers.insert((due, Timer::Client(client)));
-        } else if self.clients.all_silent_for(self.now, ttl_ms / 2) && self.clients.spare(client) {
-            // All of them at once: it is rather the master that was cut off or held up. They have one more time to live.
-            self.timers.insert((self.now.after_ms(ttl_ms), Timer::Client(client)));
-        } else if let Some(end) = self.lose_sight_of_silent(client) {
-            self.timers.insert((end, Timer::Client(client)));
-        } else {
-            self.bury(client);
-        }
-    }
-
-    /// Gives up puts that nobody ended.
-    fn discard_overdue(&mut self) {
-        for _ in 0..PUTS_PER_TURN {
-            match self.next_discard() {
-                Some((due, object)) if due <= self.now => self.discard(object),
-                _ => return,
-            }
-        }
-    }
-
-    /// The put that is given up next, and when.
-    fn next_discard(&self) -> Option<(Tick, u32)> {
-        let first = self.processing.head;
-        let object = (first != NONE).then(|| self.ranges[first].object)?;
-        Some((self.objects[object].touched.after_ms(self.config.put_discard_ms), object))
-    }
-
-    /// Forgets replicas of unmounted segments. Those of running puts go when the put ends.
-    fn forget_dying(&mut self) {
-        for _ in 0..REPLICAS_PER_TURN {
-            let Some(&slot) = self.segments.dying.first() else { return };
-            let queues = &self.segments[slot].queues;
-            let head = (0..SEGMENT_QUEUES).map(|i| queues[i].head).find(|&head| head != NONE);
-            let Some(head) = head else {
-                self.segments.dying.remove(&slot);
-                continue;
-            };
-            let (object, replica) = (self.ranges[head].object, self.ranges[head].replica);
-            self.lose_replica(object, replica);
         }
     }
 }

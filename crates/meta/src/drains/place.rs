@@ -43,7 +43,7 @@ impl Meta {
     }
 
     /// Whether any segment takes what a drain job moves, be it full or not.
-    pub(crate) fn has_target(&self, number: u32) -> bool {
+    pub(super) fn has_target(&self, number: u32) -> bool {
         let Some(job) = self.drains.get(number) else { return false };
         let mut named = job.targets.iter().flat_map(|name| self.segments.named(name));
         match job.targets.is_empty() {

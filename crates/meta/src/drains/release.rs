@@ -38,7 +38,7 @@ impl Withheld {
     }
 
     /// A job is over.
-    pub(crate) fn forget_job(&mut self, number: u32) {
+    pub(super) fn forget_job(&mut self, number: u32) {
         self.0.retain(|_, withholding| withholding.job != number);
     }
 

@@ -4,7 +4,7 @@ use mooncake_types::{DrainId, DrainReport, DrainStatus, SegmentId};
 
 use super::job::{Drain, Stage};
 use crate::Meta;
-use crate::objects::{REPLACED_PLACE, SEGMENT_QUEUES};
+use crate::objects::{SEGMENT_QUEUES, TOMBSTONE_PLACE};
 
 impl Drain {
     fn message(&self) -> String {
@@ -62,7 +62,7 @@ impl Meta {
         news.into_iter().map(|number| self.report_drain(number)).collect()
     }
 
-    pub(crate) fn report_drain(&self, number: u32) -> DrainReport {
+    pub(super) fn report_drain(&self, number: u32) -> DrainReport {
         let job = self.drains.get(number).expect("the job is known");
         let slots = || job.sources.iter().filter_map(|source| self.segments.find(source.id));
         DrainReport {
@@ -85,13 +85,13 @@ impl Meta {
 
     /// Ranges of finished objects on a segment.
     pub(crate) fn finished_ranges(&self, slot: u32) -> u64 {
-        let queues = &self.segments[slot].queues;
-        let counted = (0..SEGMENT_QUEUES).filter(|&place| place != REPLACED_PLACE);
-        counted.map(|place| u64::from(queues[place].len)).sum()
+        let queues = self.segments[slot].queues();
+        let counted = (0..SEGMENT_QUEUES).filter(|&place| place != TOMBSTONE_PLACE);
+        counted.map(|place| u64::from(queues[place].len())).sum()
     }
 
     /// The last job that drained a segment, running or ended.
-    pub(crate) fn last_drain_of(&self, id: SegmentId) -> Option<u32> {
+    pub(super) fn last_drain_of(&self, id: SegmentId) -> Option<u32> {
         let drains = |job: &Drain| job.sources.iter().any(|source| source.id == id);
         self.drains.iter().rev().find(|(_, job)| drains(job)).map(|(number, _)| number)
     }

@@ -43,7 +43,7 @@ impl Meta {
     }
 
     /// The slots of a job on which something may still lie, in order. Segments that left are noted.
-    pub(crate) fn drained_slots(&mut self, number: u32) -> Vec<u32> {
+    pub(super) fn drained_slots(&mut self, number: u32) -> Vec<u32> {
         let mut slots = Vec::new();
         let segments = &self.segments;
         for source in &mut self.drains.job(number).sources {
@@ -74,7 +74,7 @@ impl Meta {
                 pass.blocked += 1;
                 return;
             }
-            ObjectState::Overtaken | ObjectState::Replaced => return,
+            ObjectState::Overtaken | ObjectState::Tombstone => return,
         }
         let is_there = |slot: u32| slots.binary_search(&slot).is_ok();
         let mut of_unit = self
@@ -89,7 +89,7 @@ impl Meta {
 
     /// Has a replica moved, or says why not.
     fn drain_unit(&mut self, number: u32, object: u32, replica: u8, slots: &[u32]) {
-        let is_busy = self.tasks.by_object.contains_key(&object)
+        let is_busy = self.has_task(object)
             || self.is_unsettled(object)
             || self.unreadable_replicas(object) & 1 << replica != 0;
         if is_busy {

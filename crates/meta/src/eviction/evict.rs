@@ -47,7 +47,7 @@ impl Meta {
     }
 
     /// Evicts a range with the rest of its replica, or with its group.
-    pub(crate) fn evict_range(&mut self, id: u32) {
+    pub(super) fn evict_range(&mut self, id: u32) {
         if self.ranges[id].queue == QueueKind::Extra {
             return self.drop_extra(id);
         }
@@ -55,7 +55,7 @@ impl Meta {
         match self.objects[object].group {
             NONE => self.evict_replicas(object, 1 << replica),
             group => {
-                for member in self.groups.slots[group].members.clone() {
+                for member in self.groups.members(group).to_vec() {
                     if self.objects[member].state == ObjectState::Complete {
                         self.evict_replicas(member, u32::MAX);
                     }
@@ -70,7 +70,7 @@ impl Meta {
         if self.objects[object].first_range == NONE {
             self.counters.evicted_keys += 1;
             let hash = self.index.hash(&self.objects[object].key);
-            self.ghosts.note(hash, uses, self.objects.len());
+            self.usage.note_evicted(hash, uses, self.objects.len());
             self.drop_object(object);
         } else {
             self.ask_for_no_more(object);
@@ -79,7 +79,7 @@ impl Meta {
 
     /// The range on the segment that goes first. Those whose groups stay are passed over: they go to the end of the
     /// queue of what has no lease, so that they are not met again soon.
-    pub(crate) fn pick_victim(&mut self, slot: u32, pinned_too: bool) -> Option<u32> {
+    pub(super) fn pick_victim(&mut self, slot: u32, pinned_too: bool) -> Option<u32> {
         let mut victims: SmallVec<[u32; SEEDS]> = SmallVec::new();
         self.pick_victims(slot, PLAIN_PLACES, (pinned_too, 1), &mut victims);
         if victims.is_empty() && pinned_too {
@@ -89,7 +89,7 @@ impl Meta {
     }
 
     /// The ranges of some of a segment's queues that go first, until there are so many.
-    pub(crate) fn pick_victims(
+    pub(super) fn pick_victims(
         &mut self,
         slot: u32,
         places: Range<usize>,
@@ -114,8 +114,8 @@ impl Meta {
     }
 
     fn least_standing(&self, slot: u32) -> Option<Standing> {
-        let queues = &self.segments[slot].queues[PLAIN_PLACES];
-        queues.iter().filter_map(|queue| self.standing(queue.head)).min()
+        let queues = &self.segments[slot].queues()[PLAIN_PLACES];
+        queues.iter().filter_map(|queue| self.standing(queue.head())).min()
     }
 
     /// Of the heads of some of a segment's queues, the ranges that are worth least, and used longest ago among those. The
@@ -129,8 +129,8 @@ impl Meta {
         (victims, passed): (&mut SmallVec<[u32; SEEDS]>, &mut Vec<u32>),
     ) {
         let mut heads = [NONE; PLAIN_PLACES.end];
-        for (head, queue) in heads.iter_mut().zip(&self.segments[slot].queues[places]) {
-            *head = queue.head;
+        for (head, queue) in heads.iter_mut().zip(&self.segments[slot].queues()[places]) {
+            *head = queue.head();
         }
         let mut standings = heads.map(|head| self.standing(head));
         loop {
@@ -161,12 +161,9 @@ impl Meta {
         if range.queue != QueueKind::Fresh && self.objects[range.object].touched > self.now {
             return None;
         }
-        let age = range.stamp.age(self.uses);
+        let (worth, age) = self.usage.worth(range.class, range.stamp);
         // Worth is never negative, so its bits are in its order.
-        Some(Standing {
-            worth: self.reuse.worth(range.class, age).to_bits(),
-            younger: Reverse(age),
-        })
+        Some(Standing { worth: worth.to_bits(), younger: Reverse(age) })
     }
 
     /// Brings crowded segments down to the low watermark, a bounded step at a time. Soft-pinned objects are left:
@@ -175,14 +172,14 @@ impl Meta {
         let low = self.config.eviction_high_watermark_ratio - self.config.eviction_ratio;
         let enough_keys = self.counters.evicted_keys + VICTIMS_PER_TURN as u64;
         for _ in 0..VICTIMS_PER_TURN {
-            let Some(&slot) = self.segments.crowded.first() else { return };
+            let Some(slot) = self.segments.first_crowded() else { return };
             if self.counters.evicted_keys >= enough_keys {
                 return;
             }
             let goal = (self.segments[slot].allocator.capacity() as f64 * low.max(0.0)) as u64;
             let enough = self.segments[slot].allocator.used() <= goal;
             if enough || self.evict_one(slot, false).is_none() {
-                self.segments.crowded.remove(&slot);
+                self.segments.forget_crowded(slot);
             }
         }
     }

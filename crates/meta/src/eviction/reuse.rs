@@ -65,7 +65,7 @@ impl Reuse {
     }
 
     /// Whether the key of an object of this class is one of the sample.
-    pub(crate) fn samples(&self, class: Class) -> bool {
+    pub(super) fn samples(&self, class: Class) -> bool {
         class.rarity() >= self.rarity
     }
 

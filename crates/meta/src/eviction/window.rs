@@ -14,7 +14,7 @@ use crate::objects::{EXTRA_PLACE, PINNED_PLACES, PLAIN_PLACES, QueueKind, Range}
 use crate::slab::NONE;
 
 /// Victims around which a window is looked for on one segment.
-pub(crate) const SEEDS: usize = 16;
+pub(super) const SEEDS: usize = 16;
 /// Victims around which one is looked for if there is none around those.
 const MOST_SEEDS: usize = 256;
 /// A window is taken at once if it costs no more than what is wanted and one part in so many.
@@ -37,14 +37,26 @@ pub(crate) struct Effort {
     /// Of these, those for the replica that is placed now.
     replica_steps: u32,
     victims: u32,
-    /// Where the route of the next replica begins. Replicas go to one segment after the other, from a random one on: each gets
-    /// its share of a batch, and what was looked at for one put is near for the next.
-    pub(crate) start: usize,
+    /// See [`Effort::next_start`].
+    start: usize,
 }
 
 impl Effort {
     pub(crate) fn new(start: usize) -> Self {
         Self { steps: STEPS_PER_REQUEST, replica_steps: 0, victims: VICTIMS_PER_REQUEST, start }
+    }
+
+    /// Where the route of the next replica begins, among so many segments. Replicas go to one segment after the other, from a
+    /// random one on: each gets its share of a batch, and what was looked at for one put is near for the next.
+    pub(crate) fn next_start(&mut self, segments: usize) -> usize {
+        let start = self.start % segments;
+        self.start = start + 1;
+        start
+    }
+
+    /// Where the route of the next replica begins, as long as segments stay as they are.
+    pub(crate) fn start(&self) -> usize {
+        self.start
     }
 
     /// Another replica is placed.
@@ -200,7 +212,7 @@ impl Meta {
         if object.group == NONE || range.queue == QueueKind::Extra {
             return object.len;
         }
-        let members = &self.groups.slots[object.group].members;
+        let members = self.groups.members(object.group);
         let bytes = |&member: &u32| self.ranges_of(member).map(|(_, it)| it.len).sum::<u64>();
         members.iter().map(bytes).sum()
     }
@@ -221,7 +233,7 @@ impl Meta {
         }
         let mut counted = BTreeSet::from([self.unit_of(seed)]);
         let handle = self.ranges[seed].handle;
-        let mut sides = self.segments[slot].allocator.neighbours(handle);
+        let mut sides = self.segments.neighbours(slot, handle);
         // What is free beside another window may belong to that.
         let reaches = |start: u64, len: u64| {
             let overlaps = |it: &Window| start < it.start + it.len && it.start < start + len;
@@ -260,7 +272,7 @@ impl Meta {
             window.victims.push(id);
             window.start = window.start.min(range.offset);
             window.len += range.len;
-            sides[side] = self.segments[slot].allocator.neighbours(handle)[side];
+            sides[side] = self.segments.neighbours(slot, handle)[side];
         }
         (window.len >= wanted.least).then_some(window)
     }
@@ -320,11 +332,11 @@ impl Meta {
         self.effort.take(BARREN_STEPS);
         let soon = self.now.after_ms(1);
         let mut from = self.now.after_ms(MOST_BARREN_MS);
-        let queues = &self.segments[slot].queues;
+        let queues = self.segments[slot].queues();
         let pinned = if self.config.allow_evict_soft_pinned { PINNED_PLACES } else { 0..0 };
         for place in PLAIN_PLACES.chain(pinned).chain([EXTRA_PLACE]) {
             let Some(range) =
-                (queues[place].head != NONE).then(|| &self.ranges[queues[place].head])
+                (queues[place].head() != NONE).then(|| &self.ranges[queues[place].head()])
             else {
                 continue;
             };

@@ -37,7 +37,7 @@ impl Meta {
         if self.objects[object].state != ObjectState::Complete {
             return Err(ErrorCode::ReplicaIsNotReady);
         }
-        if self.is_young(object) || !self.leaving.of_key(key).is_empty() {
+        if self.is_young(object) || !self.tombstones.leased().of_key(key).is_empty() {
             return Err(ErrorCode::ObjectHasLease);
         }
         let set = match segment {

@@ -14,41 +14,69 @@ use crate::Meta;
 use crate::slab::{NONE, Slab};
 
 /// Objects whose leases the accesses of one request prolong only because they share a group with what was read.
-pub(crate) const REFRESHES_PER_REQUEST: usize = 16_384;
+const REFRESHES_PER_REQUEST: usize = 16_384;
 
 /// All groups that have objects.
 #[derive(Debug)]
 pub(crate) struct Groups {
-    pub(crate) slots: Slab<Group>,
+    pub(super) slots: Slab<Group>,
     /// The group of a name that new objects join.
     open: HashMap<Arc<str>, u32, FixedState>,
+    /// How many more leases this request may prolong only because of a group.
+    refreshes_left: usize,
 }
 
 /// Objects that share leases.
 #[derive(Debug)]
-pub(crate) struct Group {
-    pub(crate) name: Arc<str>,
+pub(super) struct Group {
+    pub(super) name: Arc<str>,
     /// In growing order; running puts too.
-    pub(crate) members: Vec<u32>,
+    pub(super) members: Vec<u32>,
     /// Finished members that are hard-pinned.
-    pub(crate) hard: u32,
+    pub(super) hard: u32,
     /// Members whose soft pins are in force.
-    pub(crate) soft: u32,
+    pub(super) soft: u32,
     /// The furthest lease of any member, past ones included.
-    pub(crate) leased_until: Tick,
+    pub(super) leased_until: Tick,
     /// When the leases of all members were last prolonged: to this moment.
-    pub(crate) refreshed_until: Tick,
+    pub(super) refreshed_until: Tick,
     /// Members that became readable since then, and have no lease yet. Some may have gone again.
     newcomers: Vec<u32>,
 }
 
 impl Default for Groups {
     fn default() -> Self {
-        Self { slots: Slab::new(), open: HashMap::default() }
+        Self { slots: Slab::new(), open: HashMap::default(), refreshes_left: 0 }
     }
 }
 
 impl Groups {
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The objects of a group, in growing order; running puts too.
+    pub(crate) fn members(&self, slot: u32) -> &[u32] {
+        &self.slots[slot].members
+    }
+
+    /// Another request begins.
+    pub(crate) fn begin_request(&mut self) {
+        self.refreshes_left = REFRESHES_PER_REQUEST;
+    }
+
+    /// A member is leased until then.
+    pub(super) fn note_lease(&mut self, slot: u32, until: Tick) {
+        let group = &mut self.slots[slot];
+        group.leased_until = group.leased_until.max(until);
+    }
+
+    /// The soft pin of a member came into force, or is no more.
+    pub(super) fn count_soft(&mut self, slot: u32, change: i32) {
+        let group = &mut self.slots[slot];
+        group.soft = group.soft.strict_add_signed(change);
+    }
+
     /// The group that an object of this name joins.
     fn open(&mut self, name: &str) -> u32 {
         if let Some(&slot) = self.open.get(name)
@@ -95,7 +123,7 @@ impl Meta {
     }
 
     /// Makes an upsert a member of the group of the object whose place it is to take.
-    pub(crate) fn join_group_of(&mut self, object: u32, other: u32) {
+    pub(super) fn join_group_of(&mut self, object: u32, other: u32) {
         match self.objects[other].group {
             NONE => {}
             slot => self.enter_group(object, slot),
@@ -103,15 +131,15 @@ impl Meta {
     }
 
     fn enter_group(&mut self, object: u32, slot: u32) {
-        self.objects[object].group = slot;
+        self.objects.at_mut(object).group = slot;
         let group = &mut self.groups.slots[slot];
         let place = group.members.partition_point(|&member| member < object);
         group.members.insert(place, object);
     }
 
     /// The object is going, and its membership with it.
-    pub(crate) fn leave_group(&mut self, object: u32) {
-        let record = &mut self.objects[object];
+    pub(super) fn leave_group(&mut self, object: u32) {
+        let record = self.objects.at_mut(object);
         let slot = std::mem::replace(&mut record.group, NONE);
         if slot == NONE {
             return;
@@ -144,17 +172,17 @@ impl Meta {
     }
 
     /// An access to a member: all members are leased. Those that were leased not long ago are left as they are.
-    pub(crate) fn lease_group(&mut self, slot: u32) {
+    pub(super) fn lease_group(&mut self, slot: u32) {
         let until = self.now.after_ms(self.config.lease_ttl_ms);
         let soon = self.now.after_ms(self.config.lease_ttl_ms / 2);
         let group = &mut self.groups.slots[slot];
         group.leased_until = until;
         let all = group.refreshed_until <= soon;
         let count = if all { group.members.len() } else { group.newcomers.len() };
-        if count > self.refreshes_left {
+        if count > self.groups.refreshes_left {
             return;
         }
-        self.refreshes_left -= count;
+        self.groups.refreshes_left -= count;
         let newcomers = std::mem::take(&mut group.newcomers);
         if !all {
             return self.lease_members(slot, &newcomers);

@@ -6,7 +6,8 @@ use std::hash::BuildHasher;
 use std::hint::black_box;
 
 use super::record::{Object, Range};
-use crate::slab::{NONE, Slab};
+use super::records::Records;
+use crate::slab::NONE;
 
 pub(crate) const SHARDS: usize = 256;
 
@@ -32,19 +33,24 @@ impl Index {
         self.state.hash_one(key)
     }
 
-    pub(crate) fn get(&self, objects: &Slab<Object>, key: &str) -> Option<u32> {
+    pub(crate) fn get(&self, objects: &Records<Object>, key: &str) -> Option<u32> {
         self.get_hashed(objects, key, self.hash(key))
     }
 
     /// As [`get`](Self::get), for who has the key's hash already.
-    pub(crate) fn get_hashed(&self, objects: &Slab<Object>, key: &str, hash: u64) -> Option<u32> {
+    pub(crate) fn get_hashed(
+        &self,
+        objects: &Records<Object>,
+        key: &str,
+        hash: u64,
+    ) -> Option<u32> {
         self.shards[shard(hash)].find(hash, |&id| &*objects[id].key == key).copied()
     }
 
     /// Whether an object whose key has this hash is as described.
     pub(crate) fn has_hashed(
         &self,
-        objects: &Slab<Object>,
+        objects: &Records<Object>,
         hash: u64,
         is_wanted: impl Fn(&Object) -> bool,
     ) -> bool {
@@ -58,8 +64,8 @@ impl Index {
     /// step of a look-up waits for memory, and one look-up after the other would wait for each.
     pub(crate) fn fetch_ahead<'k>(
         &self,
-        objects: &Slab<Object>,
-        ranges: &Slab<Range>,
+        objects: &Records<Object>,
+        ranges: &Records<Range>,
         mut keys: impl Iterator<Item = &'k str>,
     ) {
         loop {
@@ -87,7 +93,7 @@ impl Index {
     }
 
     /// Makes room for this many keys more, so that none of the tables grows while they come.
-    pub(crate) fn reserve(&mut self, objects: &Slab<Object>, keys: usize) {
+    pub(crate) fn reserve(&mut self, objects: &Records<Object>, keys: usize) {
         // They do not fall into the shards evenly.
         let each = (keys / SHARDS).saturating_mul(17) / 16;
         for shard in &mut self.shards {
@@ -96,17 +102,17 @@ impl Index {
     }
 
     /// The key must not be in the index.
-    pub(crate) fn insert(&mut self, objects: &Slab<Object>, id: u32) {
+    pub(super) fn insert(&mut self, objects: &Records<Object>, id: u32) {
         self.insert_hashed(objects, id, self.hash(&objects[id].key));
     }
 
     /// As [`insert`](Self::insert), for who has the key's hash already.
-    pub(crate) fn insert_hashed(&mut self, objects: &Slab<Object>, id: u32, hash: u64) {
+    pub(super) fn insert_hashed(&mut self, objects: &Records<Object>, id: u32, hash: u64) {
         let state = &self.state;
         self.shards[shard(hash)].insert_unique(hash, id, |&id| state.hash_one(&*objects[id].key));
     }
 
-    pub(crate) fn remove(&mut self, objects: &Slab<Object>, id: u32) {
+    pub(super) fn remove(&mut self, objects: &Records<Object>, id: u32) {
         let hash = self.state.hash_one(&*objects[id].key);
         let entry = self.shards[shard(hash)].find_entry(hash, |&found| found == id);
         assert!(entry.is_ok(), "object {id} leaves an index that it is not in");

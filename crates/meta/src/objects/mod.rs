@@ -1,11 +1,20 @@
 //! Objects: the records of keys, versions, replicas and ranges, and the requests that change them.
 //!
-//! A key leads to at most one object that holds it ([`upsert`] keeps the puts that run beside it). An object is made of
-//! ranges, replica by replica. Each range of a finished object stands in one queue of its segment, in which eviction finds it.
+//! An object is made of [ranges](record), replica by replica. The [index](index) leads from a key to the one object that
+//! holds it; puts that run [beside](upsert) it are kept apart until they end. Each range of a finished object stands in one
+//! [queue](queue) of its segment, in which eviction finds it.
+//!
+//! Others read all records ([`Records`]), and change them by what this room offers: insert an object, append a replica,
+//! free replicas, give a key, lease, drop.
+//!
+//! Invariants (`check`): an object is found by its key if it holds it. Every replica holds the whole object. A range stands in
+//! the queue of its state. Queues of the leased are in the order of their leases, or less than a lease apart.
 
+mod check;
 mod clear;
-pub(crate) mod group;
+mod group;
 mod index;
+mod insert;
 mod object;
 mod pattern;
 mod pin;
@@ -13,7 +22,9 @@ mod put;
 mod queue;
 mod read;
 mod record;
+mod records;
 mod remove;
+mod replicas;
 mod upsert;
 
 pub(crate) use self::group::Groups;
@@ -22,7 +33,9 @@ pub(crate) use self::pattern::Patterns;
 pub(crate) use self::pin::SoftPins;
 pub(crate) use self::queue::Queue;
 pub(crate) use self::record::{
-    Asked, EXTRA_PLACE, Object, ObjectState, PINNED_PLACES, PLAIN_PLACES, Pin, QueueKind,
-    REPLACED_PLACE, Range, SEGMENT_QUEUES,
+    Asked, EXTRA_PLACE, Object, ObjectState, PINNED_PLACES, PLAIN_PLACES, Pin, QueueKind, Range,
+    SEGMENT_QUEUES, TOMBSTONE_PLACE,
 };
-pub(crate) use self::upsert::{Beside, MOST_BESIDE};
+pub(crate) use self::records::Records;
+pub(crate) use self::replicas::Extras;
+pub(crate) use self::upsert::Beside;

@@ -2,10 +2,9 @@
 
 use mooncake_types::{Located, Placement, Version};
 
-use super::queue::Queue;
 use super::record::{ObjectState, Pin, QueueKind, Range};
 use crate::Meta;
-use crate::eviction::{Class, Stamp};
+use crate::eviction::Class;
 use crate::placement::Piece;
 use crate::segments::{AddressTable, Segment};
 use crate::slab::NONE;
@@ -60,7 +59,7 @@ impl Meta {
     }
 
     /// Where the replicas of an object lie that readers are to read.
-    pub(crate) fn locate(&self, object: u32, table: &mut AddressTable) -> Located {
+    pub(super) fn locate(&self, object: u32, table: &mut AddressTable) -> Located {
         self.locate_but(object, self.unnamed_replicas(object), table)
     }
 
@@ -93,11 +92,11 @@ impl Meta {
         let Range { queue, segment, class, .. } = self.ranges[id];
         let queue = match queue {
             QueueKind::Out => return,
-            QueueKind::Processing => &mut self.processing,
-            on_segment => segment_queue(&mut self.segments[segment].queues, on_segment, class),
+            QueueKind::Processing => &mut self.running,
+            on_segment => self.segments.queue_mut(segment, place_of(on_segment, class)),
         };
         queue.remove(&mut self.ranges, id);
-        self.ranges[id].queue = QueueKind::Out;
+        self.ranges.at_mut(id).queue = QueueKind::Out;
     }
 
     fn join_queue(&mut self, id: u32, kind: QueueKind) {
@@ -113,12 +112,12 @@ impl Meta {
         }
         let queue = match kind {
             QueueKind::Out => return,
-            QueueKind::Processing => &mut self.processing,
-            on_segment => segment_queue(&mut self.segments[segment].queues, on_segment, class),
+            QueueKind::Processing => &mut self.running,
+            on_segment => self.segments.queue_mut(segment, place_of(on_segment, class)),
         };
         queue.push_back(&mut self.ranges, id);
-        let range = &mut self.ranges[id];
-        (range.queue, range.stamp) = (kind, Stamp::at(self.uses));
+        let range = self.ranges.at_mut(id);
+        (range.queue, range.stamp) = (kind, self.usage.stamp());
     }
 
     /// Moves a range to the end of a queue.
@@ -128,7 +127,7 @@ impl Meta {
     }
 
     /// Moves every range of an object to the end of a queue of its segment.
-    pub(crate) fn requeue(&mut self, object: u32, kind: QueueKind) {
+    pub(super) fn requeue(&mut self, object: u32, kind: QueueKind) {
         let extras = self.extra_replicas(object);
         let mut at = self.objects[object].first_range;
         while at != NONE {
@@ -143,25 +142,22 @@ impl Meta {
     }
 
     /// Counts one more use of an object, whose ranges are to join other queues next.
-    pub(crate) fn count_use(&mut self, object: u32) {
+    pub(super) fn count_use(&mut self, object: u32) {
         let class = self.class_of(object).used();
         let mut at = self.objects[object].first_range;
         while at != NONE {
             self.leave_queue(at);
-            self.ranges[at].class = class;
+            self.ranges.at_mut(at).class = class;
             at = self.ranges[at].sibling;
         }
         self.learn_use(object);
     }
 
     /// An object was used, or became readable: time goes on, and if its key is one of the sample, something is learned.
-    pub(crate) fn learn_use(&mut self, object: u32) {
-        self.uses += 1;
+    pub(super) fn learn_use(&mut self, object: u32) {
         let class = self.class_of(object);
-        if self.reuse.samples(class) {
-            let hash = self.index.hash(&self.objects[object].key);
-            self.reuse.note_use(hash, class, self.uses, self.objects.len());
-        }
+        let key = &self.objects[object].key;
+        self.usage.note_use(class, self.objects.len(), || self.index.hash(key));
     }
 
     /// Moves a range that eviction passed over to the end of those that have no lease.
@@ -174,13 +170,13 @@ impl Meta {
     }
 
     /// Moves an unfinished put to the end of a queue of puts.
-    pub(crate) fn requeue_put(&mut self, object: u32, kind: QueueKind) {
+    pub(super) fn requeue_put(&mut self, object: u32, kind: QueueKind) {
         let first = self.objects[object].first_range;
         self.enqueue(first, kind);
     }
 
     /// The queue that a finished object belongs in after an access or without one.
-    pub(crate) fn queue_after(&self, object: u32, accessed: bool) -> QueueKind {
+    pub(super) fn queue_after(&self, object: u32, accessed: bool) -> QueueKind {
         let hard = self.objects[object].pin == Pin::Hard;
         match (hard, self.soft_pin_in_force(object), accessed) {
             (true, ..) => QueueKind::Hard,
@@ -201,15 +197,15 @@ impl Meta {
                 kept = at;
             } else {
                 match kept {
-                    NONE => self.objects[object].first_range = range.sibling,
-                    before => self.ranges[before].sibling = range.sibling,
+                    NONE => self.objects.at_mut(object).first_range = range.sibling,
+                    before => self.ranges.at_mut(before).sibling = range.sibling,
                 }
                 self.free_range(at);
                 freed_bytes += range.len;
             }
             at = range.sibling;
         }
-        self.drains.withheld.forget(object, set);
+        self.drains.forget_withheld(object, set);
         self.note_replicas(object);
         freed_bytes
     }
@@ -218,11 +214,11 @@ impl Meta {
     pub(crate) fn take_range(&mut self, object: u32, id: u32) -> Piece {
         let sibling = self.ranges[id].sibling;
         if self.objects[object].first_range == id {
-            self.objects[object].first_range = sibling;
+            self.objects.at_mut(object).first_range = sibling;
         } else {
             let before = self.ranges_of(object).find(|(_, range)| range.sibling == id);
             let (before, _) = before.expect("the range is one of the object's");
-            self.ranges[before].sibling = sibling;
+            self.ranges.at_mut(before).sibling = sibling;
         }
         self.reviews.forget_range(id);
         let Range { segment, handle, len, .. } = self.ranges.remove(id);
@@ -242,16 +238,24 @@ impl Meta {
     /// Frees a range that is no object's. The entry of this version that may lie there gets a tombstone.
     pub(crate) fn free_piece(&mut self, piece: &Piece, of: (u64, Version)) {
         self.leave_tombstone_in(piece, of);
-        self.segments[piece.segment].allocator.free(piece.handle);
-        self.segments.note_room(piece.segment);
-        self.segments.forget_if_empty(piece.segment);
+        self.segments.free(piece.segment, piece.handle);
+    }
+
+    /// A finished object has just lost its key. Readers may have routes to it.
+    pub(crate) fn set_tombstone(&mut self, object: u32) {
+        self.forget_soft_pin(object);
+        self.leave_group(object);
+        self.forget_replacing(object);
+        self.forget_replicas(object);
+        self.objects.at_mut(object).state = ObjectState::Tombstone;
+        self.requeue(object, QueueKind::Tombstone);
     }
 
     /// Forgets an object: its ranges are free, and its key is if it held it.
     pub(crate) fn drop_object(&mut self, object: u32) {
         self.leave_key(object);
-        if self.objects[object].state == ObjectState::Replaced {
-            self.forget_replaced(object);
+        if self.objects[object].state == ObjectState::Tombstone {
+            self.forget_leased(object);
         }
         self.free_replicas(object, u32::MAX);
         self.forget_replicas(object);
@@ -267,7 +271,7 @@ impl Meta {
         self.repair.wake();
         if self.objects[object].first_range == NONE {
             match self.objects[object].state {
-                ObjectState::Replaced => self.drop_object(object),
+                ObjectState::Tombstone => self.drop_object(object),
                 _ => self.drop_lost(object),
             }
         }
@@ -280,7 +284,6 @@ impl Meta {
     }
 }
 
-fn segment_queue(queues: &mut [Queue], kind: QueueKind, class: Class) -> &mut Queue {
-    let place = kind.on_segment(class).expect("the kind is one of a segment's queues");
-    &mut queues[place]
+fn place_of(kind: QueueKind, class: Class) -> usize {
+    kind.on_segment(class).expect("the kind is one of a segment's queues")
 }

@@ -11,22 +11,38 @@ use crate::slab::NONE;
 use crate::timeout::Timer;
 
 /// The soft pins of the few objects that have one, by object.
-pub(crate) type SoftPins = HashMap<u32, Deadline, FixedState>;
+#[derive(Debug, Default)]
+pub(crate) struct SoftPins {
+    known: HashMap<u32, Deadline, FixedState>,
+    in_force: usize,
+}
+
+impl SoftPins {
+    /// How many are in force.
+    pub(crate) fn in_force(&self) -> usize {
+        self.in_force
+    }
+
+    /// How long an object was to be pinned, in milliseconds, and whether its pin slides.
+    pub(crate) fn asked(&self, object: u32) -> Option<(u64, bool)> {
+        self.known.get(&object).map(|pin| (pin.ttl_ms, pin.sliding))
+    }
+}
 
 /// A soft pin that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Deadline {
+struct Deadline {
     /// Every access begins it anew.
-    pub(crate) sliding: bool,
-    pub(crate) ttl_ms: u64,
-    pub(crate) until: Tick,
+    sliding: bool,
+    ttl_ms: u64,
+    until: Tick,
     /// When its timer is set for. There is one while the pin is in force: not before the object is readable, and not
     /// once the deadline has passed.
-    pub(crate) timer: Option<Tick>,
+    timer: Option<Tick>,
 }
 
 /// What a put's pin settings come to: the pin and, for a soft one, how long and whether it slides.
-pub(crate) fn resolve(
+pub(super) fn resolve(
     config: &Config,
     hard: bool,
     soft: SoftPin,
@@ -50,7 +66,7 @@ pub(crate) fn resolve(
 }
 
 impl Deadline {
-    pub(crate) fn in_force(&self) -> bool {
+    fn in_force(&self) -> bool {
         self.timer.is_some()
     }
 }
@@ -59,13 +75,13 @@ impl Meta {
     /// Notes the soft pin that a put asked for; it comes into force when the object is readable.
     pub(crate) fn note_soft_pin(&mut self, object: u32, (ttl_ms, sliding): (u64, bool)) {
         let pin = Deadline { sliding, ttl_ms, until: Tick::ZERO, timer: None };
-        self.soft_pins.insert(object, pin);
+        self.soft_pins.known.insert(object, pin);
     }
 
     /// Puts an object's soft pin into force from now on. A deadline that was taken over from an older version stays.
     pub(crate) fn begin_soft_pin(&mut self, object: u32) {
         let now = self.now;
-        let Some(pin) = self.soft_pins.get_mut(&object) else { return };
+        let Some(pin) = self.soft_pins.known.get_mut(&object) else { return };
         if pin.in_force() && !pin.sliding {
             return;
         }
@@ -80,25 +96,24 @@ impl Meta {
     /// An object's soft pin came into force, or is no more.
     fn count_soft_pin(&mut self, object: u32, in_force: bool) {
         let change = if in_force { 1 } else { -1 };
-        self.soft_pins_in_force = self.soft_pins_in_force.strict_add_signed(change);
+        self.soft_pins.in_force = self.soft_pins.in_force.strict_add_signed(change);
         let group = self.objects[object].group;
         if group != NONE {
-            let group = &mut self.groups.slots[group];
-            group.soft = group.soft.strict_add_signed(change as i32);
+            self.groups.count_soft(group, change as i32);
         }
     }
 
     /// Gives the soft pin of a replaced object to the version that replaces it, as far as it has any time left or
     /// slides.
-    pub(crate) fn hand_over_soft_pin(&mut self, old: u32, new: u32) {
-        let Some(mut pin) = self.soft_pins.get(&old).copied() else { return };
+    pub(super) fn hand_over_soft_pin(&mut self, old: u32, new: u32) {
+        let Some(mut pin) = self.soft_pins.known.get(&old).copied() else { return };
         let in_force = pin.in_force() && pin.until > self.now;
         if !in_force && !pin.sliding {
             return;
         }
         pin.timer = in_force.then_some(pin.until);
-        self.soft_pins.insert(new, pin);
-        self.objects[new].pin = Pin::Soft;
+        self.soft_pins.known.insert(new, pin);
+        self.objects.at_mut(new).pin = Pin::Soft;
         if in_force {
             self.timers.insert((pin.until, Timer::SoftPin(new)));
             self.count_soft_pin(new, true);
@@ -106,8 +121,8 @@ impl Meta {
     }
 
     /// An access to a soft-pinned object: a sliding pin begins anew.
-    pub(crate) fn slide_soft_pin(&mut self, object: u32) {
-        if self.soft_pins.get(&object).is_some_and(|pin| pin.sliding) {
+    pub(super) fn slide_soft_pin(&mut self, object: u32) {
+        if self.soft_pins.known.get(&object).is_some_and(|pin| pin.sliding) {
             self.begin_soft_pin(object);
         }
     }
@@ -115,7 +130,7 @@ impl Meta {
     /// The timer of an object's soft pin fires: the pin ends unless it has been prolonged.
     pub(crate) fn soft_pin_due(&mut self, object: u32) {
         let leased_until = self.objects[object].touched;
-        let pin = self.soft_pins.get_mut(&object).expect("a soft pin goes with its timer");
+        let pin = self.soft_pins.known.get_mut(&object).expect("a soft pin goes with its timer");
         // A lease outlasts the pin: the queue of the leased is ordered by time, and only its end may be joined.
         let until = pin.until.max(leased_until);
         if until > self.now {
@@ -129,18 +144,18 @@ impl Meta {
     }
 
     /// The object is going, and its soft pin with it.
-    pub(crate) fn forget_soft_pin(&mut self, object: u32) {
+    pub(super) fn forget_soft_pin(&mut self, object: u32) {
         if self.objects[object].pin != Pin::Soft {
             return;
         }
-        if let Some(due) = self.soft_pins.remove(&object).and_then(|pin| pin.timer) {
+        if let Some(due) = self.soft_pins.known.remove(&object).and_then(|pin| pin.timer) {
             self.timers.remove(&(due, Timer::SoftPin(object)));
             self.count_soft_pin(object, false);
         }
     }
 
-    pub(crate) fn soft_pin_in_force(&self, object: u32) -> bool {
+    pub(super) fn soft_pin_in_force(&self, object: u32) -> bool {
         self.objects[object].pin == Pin::Soft
-            && self.soft_pins.get(&object).is_some_and(Deadline::in_force)
+            && self.soft_pins.known.get(&object).is_some_and(Deadline::in_force)
     }
 }

@@ -2,19 +2,22 @@
 
 use mooncake_types::{
     ClientId, ErrorCode, Grant, PutEnd, PutItem, PutMode, PutRevoke, PutStart, Reply, SoftPin,
-    Version, limits,
+    Tick, Version, limits,
 };
 
 use super::pin;
-use super::record::{Asked, Object, ObjectState, Pin, QueueKind, Range};
+use super::record::{Asked, Object, ObjectState, Pin, QueueKind};
 use super::upsert::MOST_BESIDE;
 use crate::Meta;
-use crate::eviction::{Class, Stamp};
+use crate::eviction::Class;
 use crate::meta::check_key;
-use crate::placement::{Piece, Pieces, Wish};
+use crate::placement::{Pieces, Wish};
 use crate::segments::AddressTable;
 use crate::slab::NONE;
 use crate::tombstones::Gathered;
+
+/// Puts that are given up between two requests.
+const PUTS_PER_TURN: usize = 256;
 
 /// What all puts of one request share.
 struct Order {
@@ -100,7 +103,7 @@ impl Meta {
     }
 
     /// What holds a key: a readable object or a put that is young. What holds it otherwise goes.
-    pub(crate) fn find_holder(&mut self, key: &str) -> Option<u32> {
+    pub(super) fn find_holder(&mut self, key: &str) -> Option<u32> {
         loop {
             let object = self.find_living(key)?;
             let record = &self.objects[object];
@@ -128,7 +131,15 @@ impl Meta {
         replicas: &[Pieces],
     ) -> u32 {
         let version = self.next_version();
-        let object = self.objects.insert(Object {
+        // Looked up again: what held the key may have been evicted to make room.
+        let hash = self.index.hash(item.key);
+        self.touch(item.key);
+        let holder = self.index.get_hashed(&self.objects, item.key, hash);
+        let uses = match holder {
+            None => self.usage.recall(hash).map_or(0, |uses| uses + 1),
+            Some(holder) => self.class_of(holder).uses(),
+        };
+        let record = Object {
             key: item.key.into(),
             version,
             len: item.len,
@@ -140,17 +151,9 @@ impl Meta {
             pin: order.pin,
             data_type: order.data_type,
             asked: Asked::new(order.mode, order.replicas),
-        });
-        // Looked up again: what held the key may have been evicted to make room.
-        let hash = self.index.hash(item.key);
-        self.touch(item.key);
-        let holder = self.index.get_hashed(&self.objects, item.key, hash);
-        let uses = match holder {
-            None => self.ghosts.take(hash).map_or(0, |uses| uses + 1),
-            Some(holder) => self.class_of(holder).uses(),
         };
         let numbered = replicas.iter().enumerate().map(|(number, pieces)| (number, &**pieces));
-        self.attach(object, Class::new(hash, uses, last), numbered);
+        let object = self.insert_object(record, Class::new(hash, uses, last), numbered);
         match holder {
             None => self.index.insert_hashed(&self.objects, object, hash),
             Some(_) => self.put_beside(object, ObjectState::Waiting),
@@ -164,35 +167,6 @@ impl Meta {
             self.note_soft_pin(object, soft_pin);
         }
         object
-    }
-
-    /// Makes ranges of the pieces of replicas, each with its number, for an object that has none.
-    pub(crate) fn attach<'a>(
-        &mut self,
-        object: u32,
-        class: Class,
-        replicas: impl DoubleEndedIterator<Item = (usize, &'a [Piece])>,
-    ) {
-        let mut sibling = NONE;
-        for (replica, pieces) in replicas.rev() {
-            for piece in pieces.iter().rev() {
-                sibling = self.ranges.insert(Range {
-                    len: piece.len,
-                    object,
-                    segment: piece.segment,
-                    handle: piece.handle,
-                    sibling,
-                    prev: NONE,
-                    next: NONE,
-                    replica: replica as u8,
-                    queue: QueueKind::Out,
-                    class,
-                    stamp: Stamp::at(self.uses),
-                });
-                self.segments[piece.segment].own(piece.handle, sibling);
-            }
-        }
-        self.objects[object].first_range = sibling;
     }
 
     /// Ends a put, or says again how it has ended. Names what nodes may hold of older versions in any case: whoever asks
@@ -212,7 +186,7 @@ impl Meta {
             _ => Version { epoch, counter: counter.saturating_add(1) },
         };
         self.touch(put.key);
-        self.gather_leaving(put.key, gathered);
+        self.gather_leased(put.key, gathered);
         self.gather_tombstones(put.key, Some(below), gathered);
         result.map(|_| ())
     }
@@ -236,7 +210,7 @@ impl Meta {
         };
         match self.objects[object].state {
             ObjectState::Overtaken => return self.end_overtaken(object).map(|()| Ended::Overtaken),
-            ObjectState::Waiting => self.ensure_none_leaves(put.key, gathered)?,
+            ObjectState::Waiting => self.ensure_predecessors_are_dropped(put.key, gathered)?,
             _ => {}
         }
         let lost = put.failed_replicas | self.dead_replicas(object) | self.missed_replicas(object);
@@ -261,7 +235,7 @@ impl Meta {
         if self.objects[object].state == ObjectState::Waiting {
             self.take_key(object);
         }
-        let record = &mut self.objects[object];
+        let record = self.objects.at_mut(object);
         record.state = ObjectState::Complete;
         record.touched = self.now;
         if record.pin == Pin::Inherited {
@@ -277,10 +251,14 @@ impl Meta {
 
     /// Refuses to replace an object whose own predecessors may not be dropped yet: who wants to replace it drops them
     /// and comes again.
-    fn ensure_none_leaves(&mut self, key: &str, gathered: &mut Gathered) -> Result<(), ErrorCode> {
+    fn ensure_predecessors_are_dropped(
+        &mut self,
+        key: &str,
+        gathered: &mut Gathered,
+    ) -> Result<(), ErrorCode> {
         let leased = self.find(key).is_some_and(|holder| self.is_leased(holder));
-        if leased && !self.leaving.of_key(key).is_empty() {
-            self.gather_leaving(key, gathered);
+        if leased && !self.tombstones.leased().of_key(key).is_empty() {
+            self.gather_leased(key, gathered);
             return Err(ErrorCode::ObjectReplicaBusy);
         }
         Ok(())
@@ -328,5 +306,27 @@ impl Meta {
         self.reserve_replicas(object, u32::MAX, until);
         self.drop_object(object);
         self.counters.puts_discarded += 1;
+    }
+
+    /// Gives up puts that nobody ended.
+    pub(crate) fn discard_overdue(&mut self) {
+        for _ in 0..PUTS_PER_TURN {
+            match self.next_discard() {
+                Some((due, object)) if due <= self.now => self.discard(object),
+                _ => return,
+            }
+        }
+    }
+
+    /// The put that is given up next, and when.
+    pub(crate) fn next_discard(&self) -> Option<(Tick, u32)> {
+        let first = self.running.head();
+        let object = (first != NONE).then(|| self.ranges[first].object)?;
+        Some((self.objects[object].touched.after_ms(self.config.put_discard_ms), object))
+    }
+
+    /// The puts that are running, oldest first.
+    pub(crate) fn running_puts(&self) -> impl Iterator<Item = u32> {
+        self.running.iter(&self.ranges).map(|id| self.ranges[id].object)
     }
 }

@@ -1,14 +1,15 @@
 //! Doubly linked queues threaded through the range records: joining and leaving cost the same whatever the length.
 
 use super::record::Range;
-use crate::slab::{NONE, Slab};
+use super::records::Records;
+use crate::slab::NONE;
 
 /// Where a queue starts and ends. The links are in the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Queue {
-    pub(crate) head: u32,
-    pub(crate) tail: u32,
-    pub(crate) len: u32,
+    head: u32,
+    tail: u32,
+    len: u32,
 }
 
 impl Default for Queue {
@@ -18,37 +19,46 @@ impl Default for Queue {
 }
 
 impl Queue {
-    pub(crate) fn push_back(&mut self, ranges: &mut Slab<Range>, id: u32) {
-        let range = &mut ranges[id];
+    /// Its first range, or [`NONE`].
+    pub(crate) fn head(&self) -> u32 {
+        self.head
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub(super) fn push_back(&mut self, ranges: &mut Records<Range>, id: u32) {
+        let range = ranges.at_mut(id);
         assert!(range.prev == NONE && range.next == NONE, "range {id} is in a queue already");
         range.prev = self.tail;
         match self.tail {
             NONE => self.head = id,
-            tail => ranges[tail].next = id,
+            tail => ranges.at_mut(tail).next = id,
         }
         self.tail = id;
         self.len += 1;
     }
 
-    pub(crate) fn remove(&mut self, ranges: &mut Slab<Range>, id: u32) {
+    pub(super) fn remove(&mut self, ranges: &mut Records<Range>, id: u32) {
         let Range { prev, next, .. } = ranges[id];
         match prev {
             NONE => {
                 assert_eq!(self.head, id, "range {id} leaves a queue that it is not in");
                 self.head = next;
             }
-            prev => ranges[prev].next = next,
+            prev => ranges.at_mut(prev).next = next,
         }
         match next {
             NONE => self.tail = prev,
-            next => ranges[next].prev = prev,
+            next => ranges.at_mut(next).prev = prev,
         }
-        let range = &mut ranges[id];
+        let range = ranges.at_mut(id);
         (range.prev, range.next) = (NONE, NONE);
         self.len -= 1;
     }
 
-    pub(crate) fn iter<'a>(&self, ranges: &'a Slab<Range>) -> impl Iterator<Item = u32> + 'a {
+    pub(crate) fn iter<'a>(&self, ranges: &'a Records<Range>) -> impl Iterator<Item = u32> + 'a {
         let mut at = self.head;
         std::iter::from_fn(move || {
             let id = (at != NONE).then_some(at)?;

@@ -27,7 +27,7 @@ impl Meta {
         }
         let mut successors = Vec::new();
         let mut until = self.now.after_ms(self.config.lease_ttl_ms);
-        if self.leaving.len() > 0 {
+        if self.tombstones.leased().len() > 0 {
             for (item, found) in keys.iter().copied().enumerate().zip(&mut results) {
                 let end = self.precede(item, found, (&mut successors, &mut table));
                 until = end.map_or(until, |end| until.min(end));
@@ -59,7 +59,7 @@ impl Meta {
     }
 
     /// The object of a key, in sight or not; a finished one that no segment holds any more is dropped on the way.
-    pub(crate) fn find_living(&mut self, key: &str) -> Option<u32> {
+    pub(super) fn find_living(&mut self, key: &str) -> Option<u32> {
         loop {
             let object = self.find(key)?;
             if self.objects[object].state != ObjectState::Complete || self.lives(object) {
@@ -84,7 +84,7 @@ impl Meta {
     }
 
     /// Grants a lease and makes the object the most recently used one, together with its group.
-    pub(crate) fn access(&mut self, object: u32) {
+    fn access(&mut self, object: u32) {
         self.access_alone(object);
         let group = self.objects[object].group;
         if group != NONE {
@@ -92,14 +92,14 @@ impl Meta {
         }
     }
 
-    pub(crate) fn access_alone(&mut self, object: u32) {
+    pub(super) fn access_alone(&mut self, object: u32) {
         let until = self.now.after_ms(self.config.lease_ttl_ms);
         if self.objects[object].touched >= until || is_broken(Rule::ReadsGrantLeases) {
             return;
         }
         // Accesses under one lease belong to one use: who looks up keys reads them next, in several processes perhaps.
         let under_lease = self.is_leased(object);
-        self.objects[object].touched = until;
+        self.objects.at_mut(object).touched = until;
         self.slide_soft_pin(object);
         if !under_lease {
             self.count_use(object);
@@ -111,5 +111,16 @@ impl Meta {
     pub(crate) fn is_leased(&self, object: u32) -> bool {
         let record = &self.objects[object];
         record.state == ObjectState::Complete && record.touched > self.now
+    }
+
+    /// Leases an object from now on.
+    pub(crate) fn lease_anew(&mut self, object: u32) {
+        let until = self.now.after_ms(self.config.lease_ttl_ms);
+        let record = self.objects.at_mut(object);
+        record.touched = until;
+        if record.group != NONE {
+            self.groups.note_lease(record.group, until);
+        }
+        self.requeue(object, self.queue_after(object, true));
     }
 }

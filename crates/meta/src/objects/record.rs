@@ -37,7 +37,7 @@ pub(crate) enum ObjectState {
     /// Granted, not ended, and a newer version of its key has become readable: it is dropped when it ends.
     Overtaken,
     /// Removed, or another version took its place, while it was leased; its ranges wait until its nodes have dropped it.
-    Replaced,
+    Tombstone,
     /// Not an object of its own: the replicas that a task is making of one.
     Copying,
     /// Not an object yet: stripes that were reported and have not found all their neighbours.
@@ -46,7 +46,7 @@ pub(crate) enum ObjectState {
 
 impl ObjectState {
     /// Whether the object is the one that the index has for its key.
-    pub(crate) fn holds_key(self) -> bool {
+    pub(super) fn holds_key(self) -> bool {
         matches!(self, ObjectState::Processing | ObjectState::Complete)
     }
 
@@ -86,13 +86,13 @@ impl Asked {
         u32::from(self.0 & REPLICAS) + 1
     }
 
-    pub(crate) fn with_replicas(self, replicas: u32) -> Self {
+    pub(super) fn with_replicas(self, replicas: u32) -> Self {
         let replicas = replicas.clamp(1, limits::MAX_REPLICAS);
         Self(self.0 & !REPLICAS | (replicas - 1) as u8)
     }
 
     /// Whether it is one replica, and nothing else is to be known.
-    pub(crate) fn is_plain(self) -> bool {
+    pub(super) fn is_plain(self) -> bool {
         self.0 & !UPSERT == 0
     }
 
@@ -101,16 +101,16 @@ impl Asked {
         self.0 & SHORT != 0
     }
 
-    pub(crate) fn with_short(self, short: bool) -> Self {
+    pub(super) fn with_short(self, short: bool) -> Self {
         Self(self.0 & !SHORT | if short { SHORT } else { 0 })
     }
 
     /// Whether the object has replicas that nobody asked for.
-    pub(crate) fn has_extras(self) -> bool {
+    pub(super) fn has_extras(self) -> bool {
         self.0 & EXTRAS != 0
     }
 
-    pub(crate) fn with_extras(self, extras: bool) -> Self {
+    pub(super) fn with_extras(self, extras: bool) -> Self {
         Self(self.0 & !EXTRAS | if extras { EXTRAS } else { 0 })
     }
 }
@@ -162,22 +162,22 @@ pub(crate) enum QueueKind {
     PinnedLeased,
     /// On its segment, hard-pinned: never evicted.
     Hard,
-    /// On its segment, of a version that is leaving.
-    Replaced,
+    /// On its segment, of a leased tombstone.
+    Tombstone,
     /// On its segment, a replica that nobody asked for: evicted before all others.
     Extra,
 }
 
 impl QueueKind {
     /// The place among a segment's queues of those of this kind and class.
-    pub(crate) fn on_segment(self, class: Class) -> Option<usize> {
+    pub(super) fn on_segment(self, class: Class) -> Option<usize> {
         match self {
             QueueKind::Fresh => Some(class.index()),
             QueueKind::Leased => Some(CLASSES + class.index()),
             QueueKind::PinnedFresh => Some(PINNED_PLACES.start),
             QueueKind::PinnedLeased => Some(PINNED_PLACES.start + 1),
             QueueKind::Hard => Some(PINNED_PLACES.end),
-            QueueKind::Replaced => Some(REPLACED_PLACE),
+            QueueKind::Tombstone => Some(TOMBSTONE_PLACE),
             QueueKind::Extra => Some(EXTRA_PLACE),
             QueueKind::Out | QueueKind::Processing => None,
         }
@@ -188,10 +188,10 @@ impl QueueKind {
 pub(crate) const PLAIN_PLACES: std::ops::Range<usize> = 0..2 * CLASSES;
 pub(crate) const PINNED_PLACES: std::ops::Range<usize> = 2 * CLASSES..2 * CLASSES + 2;
 /// The place of what was replaced.
-pub(crate) const REPLACED_PLACE: usize = PINNED_PLACES.end + 1;
+pub(crate) const TOMBSTONE_PLACE: usize = PINNED_PLACES.end + 1;
 
 /// The place of the replicas that nobody asked for.
-pub(crate) const EXTRA_PLACE: usize = REPLACED_PLACE + 1;
+pub(crate) const EXTRA_PLACE: usize = TOMBSTONE_PLACE + 1;
 
 /// Queues that each segment has.
 pub(crate) const SEGMENT_QUEUES: usize = EXTRA_PLACE + 1;

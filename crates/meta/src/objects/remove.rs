@@ -6,7 +6,7 @@ use super::record::ObjectState;
 use crate::Meta;
 use crate::meta::check_key;
 use crate::segments::AddressTable;
-use crate::tombstones::{Gathered, MOST_LEAVING};
+use crate::tombstones::{Gathered, MOST_LEASED};
 
 /// Set in the cursors of pages of tombstones: the slot of a segment and an offset in it follow.
 const TOMBSTONE_CURSOR: u64 = 1 << 63;
@@ -27,7 +27,7 @@ impl Meta {
         // Even if there is nothing: who asks again may mean what somebody will yet report.
         self.touch(key);
         // Whoever removed these may have died before the nodes had dropped them.
-        self.gather_leaving(key, gathered);
+        self.gather_leased(key, gathered);
         let result = match self.find_living(key) {
             Some(object) => self.remove_object(object, force, gathered),
             None => Err(ErrorCode::ObjectNotFound),
@@ -54,12 +54,12 @@ impl Meta {
             self.drop_object(object);
             return Ok(());
         }
-        if self.leaving.of_key(&key).len() >= MOST_LEAVING {
+        if self.tombstones.leased().of_key(&key).len() >= MOST_LEASED {
             return Err(ErrorCode::ObjectReplicaBusy);
         }
         self.gather(object, u32::MAX, gathered);
         self.leave_key(object);
-        self.retire(object);
+        self.leave_leased_tombstone(object);
         Ok(())
     }
 
@@ -114,7 +114,7 @@ impl Meta {
                 ScanAction::Remove { force } => {
                     let key = self.objects[object].key.clone();
                     self.touch(&key);
-                    self.gather_leaving(&key, &mut gathered);
+                    self.gather_leased(&key, &mut gathered);
                     let removed = self.remove_object(object, force, &mut gathered);
                     page.removed += u64::from(removed.is_ok());
                     self.gather_tombstones(&key, None, &mut gathered);

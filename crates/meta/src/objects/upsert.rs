@@ -15,14 +15,22 @@ use super::record::{ObjectState, Pin, QueueKind};
 use crate::Meta;
 
 /// Most puts of one key beside the object that holds it.
-pub(crate) const MOST_BESIDE: usize = 64;
+pub(super) const MOST_BESIDE: usize = 64;
 
 /// The puts that run beside the objects that hold their keys, oldest first.
-pub(crate) type Beside = HashMap<Box<str>, Vec<u32>, FixedState>;
+#[derive(Debug, Default)]
+pub(crate) struct Beside(HashMap<Box<str>, Vec<u32>, FixedState>);
+
+impl Beside {
+    /// Keys that have some.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
 
 impl Meta {
     /// Whether an upsert of this key may start, beside the object that holds it or in a free key.
-    pub(crate) fn admit_upsert(&mut self, item: &PutItem<'_>) -> Result<(), ErrorCode> {
+    pub(super) fn admit_upsert(&mut self, item: &PutItem<'_>) -> Result<(), ErrorCode> {
         let Some(holder) = self.find_holder(item.key) else { return Ok(()) };
         if self.is_readable(holder) {
             self.ensure_no_callers_task(holder)?;
@@ -38,7 +46,7 @@ impl Meta {
 
     /// The puts of a key that do not hold it, oldest first.
     pub(crate) fn beside(&self, key: &str) -> &[u32] {
-        self.beside.get(key).map_or(&[], Vec::as_slice)
+        self.beside.0.get(key).map_or(&[], Vec::as_slice)
     }
 
     /// The put of a key with this version, if it does not hold the key.
@@ -47,16 +55,16 @@ impl Meta {
     }
 
     /// Has a put wait beside the object that holds its key.
-    pub(crate) fn put_beside(&mut self, object: u32, state: ObjectState) {
-        let record = &mut self.objects[object];
+    pub(super) fn put_beside(&mut self, object: u32, state: ObjectState) {
+        let record = self.objects.at_mut(object);
         record.state = state;
         let version = record.version;
         let key = &*self.objects[object].key;
-        if !self.beside.contains_key(key) {
-            self.beside.insert(key.into(), Vec::new());
+        if !self.beside.0.contains_key(key) {
+            self.beside.0.insert(key.into(), Vec::new());
         }
         let objects = &self.objects;
-        let puts = self.beside.get_mut(key).expect("the key was just put in");
+        let puts = self.beside.0.get_mut(key).expect("the key was just put in");
         let place = puts.partition_point(|&other| objects[other].version < version);
         puts.insert(place, object);
     }
@@ -64,10 +72,10 @@ impl Meta {
     fn leave_beside(&mut self, object: u32) {
         let key = &*self.objects[object].key;
         let puts =
-            self.beside.get_mut(key).expect("a put that does not hold its key is kept by key");
+            self.beside.0.get_mut(key).expect("a put that does not hold its key is kept by key");
         puts.retain(|&other| other != object);
         if puts.is_empty() {
-            self.beside.remove(key);
+            self.beside.0.remove(key);
         }
     }
 
@@ -80,7 +88,7 @@ impl Meta {
                 self.pass_key_on(object);
             }
             ObjectState::Waiting | ObjectState::Overtaken => self.leave_beside(object),
-            ObjectState::Replaced | ObjectState::Copying | ObjectState::Gathering => {}
+            ObjectState::Tombstone | ObjectState::Copying | ObjectState::Gathering => {}
         }
     }
 
@@ -91,23 +99,23 @@ impl Meta {
     }
 
     fn pass_key_on(&mut self, from: u32) {
-        if self.beside.is_empty() {
+        if self.beside.0.is_empty() {
             return;
         }
         let Some(heir) = self.heir(&self.objects[from].key) else { return };
         self.leave_beside(heir);
-        self.objects[heir].state = ObjectState::Processing;
+        self.objects.at_mut(heir).state = ObjectState::Processing;
         self.index.insert(&self.objects, heir);
     }
 
     /// Gives the key to an upsert that has ended; older versions give way. What their writers have written, or are about to,
     /// must not be found by a later leader, should the newer one be lost before that.
-    pub(crate) fn take_key(&mut self, object: u32) {
+    pub(super) fn take_key(&mut self, object: u32) {
         self.leave_beside(object);
         let version = self.objects[object].version;
         let older = self.beside(&self.objects[object].key).to_vec();
         for put in older {
-            let record = &mut self.objects[put];
+            let record = self.objects.at_mut(put);
             if record.version < version {
                 record.state = ObjectState::Overtaken;
                 self.leave_tombstones_of(put);
@@ -118,23 +126,31 @@ impl Meta {
         if self.objects[object].asked.mode() == PutMode::Upsert && self.lives(holder) {
             self.inherit_pin(holder, object);
         }
-        self.index.remove(&self.objects, holder);
-        self.lose_task(holder);
-        match self.objects[holder].state {
-            ObjectState::Complete => self.retire(holder),
-            _ => {
-                self.put_beside(holder, ObjectState::Overtaken);
-                self.leave_tombstones_of(holder);
+        let hash = self.index.hash(&self.objects[object].key);
+        self.give_key(object, hash, Some(holder));
+    }
+
+    /// Gives a key to an object, after what holds it, if anything does. That gives way.
+    pub(crate) fn give_key(&mut self, object: u32, hash: u64, holder: Option<u32>) {
+        if let Some(holder) = holder {
+            self.index.remove(&self.objects, holder);
+            self.lose_task(holder);
+            match self.objects[holder].state {
+                ObjectState::Complete => self.leave_leased_tombstone(holder),
+                _ => {
+                    self.put_beside(holder, ObjectState::Overtaken);
+                    self.leave_tombstones_of(holder);
+                }
             }
         }
-        self.index.insert(&self.objects, object);
+        self.index.insert_hashed(&self.objects, object, hash);
     }
 
     /// The pin of a new version: what it asked for, or what the old one has.
     fn inherit_pin(&mut self, old: u32, new: u32) {
         if self.objects[old].pin == Pin::Hard {
             self.forget_soft_pin(new);
-            self.objects[new].pin = Pin::Hard;
+            self.objects.at_mut(new).pin = Pin::Hard;
         } else if self.objects[new].pin == Pin::Inherited && self.objects[old].pin == Pin::Soft {
             self.hand_over_soft_pin(old, new);
         }
@@ -142,7 +158,7 @@ impl Meta {
 
     /// The answer to the end of a put that was overtaken. An upsert was done and then overwritten; an insert came too
     /// late.
-    pub(crate) fn end_overtaken(&mut self, object: u32) -> Result<(), ErrorCode> {
+    pub(super) fn end_overtaken(&mut self, object: u32) -> Result<(), ErrorCode> {
         let mode = self.objects[object].asked.mode();
         self.requeue_put(object, QueueKind::Out);
         self.drop_object(object);

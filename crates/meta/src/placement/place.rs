@@ -60,11 +60,11 @@ pub(crate) struct Wish {
 /// The segments that one replica may go to.
 pub(crate) struct Route {
     /// Those that come first, in order.
-    pub(crate) preferred: Vec<u32>,
+    pub(super) preferred: Vec<u32>,
     /// Those that are passed over: what must not be used, and what is preferred. Sorted.
     skipped: Vec<u32>,
     /// Where the others begin.
-    pub(crate) start: usize,
+    pub(super) start: usize,
 }
 
 impl Meta {
@@ -87,7 +87,7 @@ impl Meta {
             return;
         }
         let slots = self.segments.grantable();
-        let next = slots.iter().cycle().skip(self.effort.start).take(puts.len().min(slots.len()));
+        let next = slots.iter().cycle().skip(self.effort.start()).take(puts.len().min(slots.len()));
         // One step for all of them after the other: so the processor waits for many at once.
         let mut victims: Vec<(u32, u32)> =
             next.filter_map(|&slot| Some((slot, self.segments[slot].oldest()?))).collect();
@@ -165,7 +165,7 @@ impl Meta {
         first: bool,
     ) -> Option<Pieces> {
         self.effort.begin_replica();
-        let start = self.next_start();
+        let start = self.effort.next_start(self.segments.grantable().len());
         let route = self.route(preferred, avoided, start);
         let threshold = self.config.stripe_threshold_bytes;
         if threshold > 0 && len > threshold {
@@ -193,13 +193,6 @@ impl Meta {
             true => self.clear_for(len, &route),
             false => None,
         }
-    }
-
-    /// The segments of the next replica are looked at from here on.
-    fn next_start(&mut self) -> usize {
-        let start = self.effort.start % self.segments.grantable().len();
-        self.effort.start = start + 1;
-        start
     }
 
     /// The pieces, if their segments have room left beside them; else they are free again. In a full pool an object in pieces leaves
@@ -303,15 +296,13 @@ impl Meta {
     }
 
     pub(crate) fn reserve(&mut self, segment: u32, len: u64) -> Option<Piece> {
-        let allocation = self.segments[segment].allocator.alloc(len)?;
-        self.segments.note_room(segment);
-        Some(Piece { segment, handle: allocation.handle, len })
+        let handle = self.segments.alloc(segment, len)?;
+        Some(Piece { segment, handle, len })
     }
 
     pub(crate) fn unreserve(&mut self, pieces: &[Piece]) {
         for piece in pieces {
-            self.segments[piece.segment].allocator.free(piece.handle);
-            self.segments.note_room(piece.segment);
+            self.segments.free(piece.segment, piece.handle);
         }
     }
 
@@ -344,7 +335,7 @@ impl Meta {
                 return Some(piece);
             }
             // One that has nothing to evict is not met again before it may have.
-            looked_at += usize::from(self.segments[slot].evictable_from <= now);
+            looked_at += usize::from(self.segments[slot].evictable_from() <= now);
         }
         None
     }

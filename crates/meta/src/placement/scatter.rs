@@ -18,7 +18,7 @@ type Takes = Vec<(u32, u64)>;
 
 impl Meta {
     /// Equal stripes, one on each of the segments.
-    pub(crate) fn stripe_evenly(&mut self, len: u64, order: &[u32]) -> Option<Pieces> {
+    pub(super) fn stripe_evenly(&mut self, len: u64, order: &[u32]) -> Option<Pieces> {
         if order.len() < 2 {
             return None;
         }
@@ -89,7 +89,7 @@ impl Meta {
         slots
     }
 
-    pub(crate) fn scatter_over(
+    pub(super) fn scatter_over(
         &mut self,
         len: u64,
         slots: impl Iterator<Item = u32>,
@@ -133,7 +133,7 @@ impl Meta {
 
     /// Ranges for an object for which no segment can make one of its length: what is free, and what is evicted for the rest
     /// of it. Long free ranges are taken first; if there are too few, shorter ones too.
-    pub(crate) fn clear_for(&mut self, len: u64, route: &Route) -> Option<Pieces> {
+    pub(super) fn clear_for(&mut self, len: u64, route: &Route) -> Option<Pieces> {
         let least = limits::MIN_STRIPE_BYTES.max(len / limits::MAX_STRIPES as u64);
         let evicted = self.counters.evicted_bytes;
         for free in [least.max(len / 8), least] {

@@ -19,16 +19,16 @@ const KNOWN: u8 = HARD | SOFT | SLIDING | REPLACES | REPLICAS;
 /// See [`Meta::attributes_of`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Attributes<'a> {
-    pub(crate) hard_pin: bool,
+    pub(super) hard_pin: bool,
     /// How long the soft pin lasts, in milliseconds, and whether it slides.
-    pub(crate) soft_pin: Option<(u64, bool)>,
-    pub(crate) data_type: u8,
+    pub(super) soft_pin: Option<(u64, bool)>,
+    pub(super) data_type: u8,
     /// The name of the group; empty for none.
-    pub(crate) group: &'a str,
+    pub(super) group: &'a str,
     /// Nodes may have held an older version of the key when this one was granted.
-    pub(crate) replaces: bool,
+    pub(super) replaces: bool,
     /// Replicas that were asked for, 1 to [`limits::MAX_REPLICAS`].
-    pub(crate) replicas: u32,
+    pub(super) replicas: u32,
 }
 
 impl Default for Attributes<'_> {
@@ -45,6 +45,11 @@ impl Default for Attributes<'_> {
 }
 
 impl<'a> Attributes<'a> {
+    /// The soft pin that comes into force, if there is one.
+    pub(super) fn lasting_soft_pin(&self) -> Option<(u64, bool)> {
+        self.soft_pin.filter(|&(ttl_ms, _)| ttl_ms > 0 && !self.hard_pin)
+    }
+
     fn encode(&self) -> Vec<u8> {
         if *self == Attributes::default() {
             return Vec::new();
@@ -68,7 +73,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// What bytes of a ledger say; none if a master did not make them.
-    pub(crate) fn decode(bytes: &'a [u8]) -> Option<Self> {
+    pub(super) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let Some((&[flags, data_type], rest)) = bytes.split_first_chunk() else {
             return bytes.is_empty().then(Self::default);
         };
@@ -113,7 +118,7 @@ impl Meta {
             Some(holder) if record.pin == Pin::Inherited => holder,
             _ => object,
         };
-        let soft_pin = self.soft_pins.get(&pinned).map(|pin| (pin.ttl_ms, pin.sliding));
+        let soft_pin = self.soft_pins.asked(pinned);
         let hard_pin = self.objects[pinned].pin == Pin::Hard;
         Attributes {
             hard_pin,
@@ -122,7 +127,7 @@ impl Meta {
             group: self.group_name(object).unwrap_or_default(),
             replaces: record.state == ObjectState::Waiting
                 || self.is_replacing(object)
-                || !self.leaving.of_key(&record.key).is_empty()
+                || !self.tombstones.leased().of_key(&record.key).is_empty()
                 || self.tombstones.len() > 0
                     && self.tombstones.of_key(self.index.hash(&record.key)).next().is_some(),
             replicas: record.asked.replicas(),

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use mooncake_types::{Epoch, MountSegment};
 
 use crate::Meta;
-use crate::slab::NONE;
 use crate::timeout::Timer;
 use crate::tombstones::Place;
 
@@ -37,7 +36,6 @@ impl Meta {
             return;
         }
         self.epoch = Epoch(seen.0 + 1);
-        self.leaving.name_again(self.newest_grant());
         let beneath = self.places_beneath_puts();
         self.tombstones.name_again(self.newest_grant(), beneath);
         self.await_puts();
@@ -58,10 +56,8 @@ impl Meta {
 
     /// The tombstones where a put or a copy is under way.
     fn places_beneath_puts(&self) -> BTreeSet<(u32, Place)> {
-        let puts = self.processing.iter(&self.ranges).map(|id| self.ranges[id].object);
-        let copies = self.tasks.processing.iter().map(|(_, number)| self.tasks.known[number].copy);
         let mut beneath = BTreeSet::new();
-        for object in puts.chain(copies.filter(|&copy| copy != NONE)) {
+        for object in self.running_puts().chain(self.tasks.copies()) {
             for (_, range) in self.ranges_of(object) {
                 let offset = self.segments[range.segment].allocator.range(range.handle).offset;
                 let places = self.tombstones.overlapping(range.segment, offset, range.len);

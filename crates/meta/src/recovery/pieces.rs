@@ -9,20 +9,20 @@ use mooncake_types::limits;
 #[derive(Debug)]
 pub(crate) struct Pieces {
     /// The record that holds their ranges.
-    pub(crate) object: u32,
-    pub(crate) found: Vec<Found>,
+    pub(super) object: u32,
+    pub(super) found: Vec<FoundPiece>,
     /// What their nodes keep of the object.
-    pub(crate) attributes: Vec<u8>,
+    pub(super) attributes: Vec<u8>,
 }
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundPiece {
     /// Where its bytes lie in the object, in bytes, and how many there are.
-    pub(crate) object_offset: u64,
-    pub(crate) len: u64,
-    pub(crate) segment: u32,
-    pub(crate) range: u32,
+    pub(super) object_offset: u64,
+    pub(super) len: u64,
+    pub(super) segment: u32,
+    pub(super) range: u32,
 }
 
 impl Pieces {
@@ -78,11 +78,8 @@ mod tests {
     type Piece = (u64, u64, u32);
 
     fn pieces(found: &[Piece]) -> Pieces {
-        let found = found.iter().zip(0..).map(|(&(object_offset, len, segment), range)| Found {
-            object_offset,
-            len,
-            segment,
-            range,
+        let found = found.iter().zip(0..).map(|(&(object_offset, len, segment), range)| {
+            FoundPiece { object_offset, len, segment, range }
         });
         Pieces { object: 0, found: found.collect(), attributes: Vec::new() }
     }

@@ -76,7 +76,7 @@ impl Reviews {
     }
 
     /// The ranges that were missed.
-    pub(crate) fn missed(&self) -> impl Iterator<Item = u32> {
+    pub(super) fn missed(&self) -> impl Iterator<Item = u32> {
         self.missed.iter().copied()
     }
 }
@@ -95,10 +95,9 @@ impl Meta {
     }
 
     /// An inventory begins, for the first time or not: what is known by now, if anything is, is compared with it.
-    pub(crate) fn compare(&mut self, slot: u32, progress: Progress) {
+    pub(super) fn compare(&mut self, slot: u32, progress: Progress) {
         let known_to = progress.known_to.max(progress.end);
-        let segment = &mut self.segments[slot];
-        segment.recovering = Some(Progress { known_to, ..Progress::default() });
+        self.segments.set_progress(slot, Some(Progress { known_to, ..Progress::default() }));
         self.segments.set(slot, Closed::Reviewed, known_to > 0);
         if known_to == 0 {
             return self.reviews.forget(slot);
@@ -107,7 +106,7 @@ impl Meta {
     }
 
     /// Compares an entry that is named with what is known.
-    pub(crate) fn review_entry(&mut self, slot: u32, entry: &InventoryEntry<'_>) {
+    pub(super) fn review_entry(&mut self, slot: u32, entry: &InventoryEntry<'_>) {
         if entry.state == EntryState::Writing {
             // Whoever writes it ends it, or gives it up, as always.
             return;
@@ -131,8 +130,8 @@ impl Meta {
         let copy = holder.and_then(|object| self.copy_of(object));
         let pieces = self.recovery.pieces.get(&entry.version).map(|pieces| pieces.object);
         let beside = self.find_beside(entry.key, entry.version);
-        let leaving = self.leaving.of_version(entry.version);
-        let known = [holder, copy, beside, leaving, pieces].into_iter().flatten().filter(is_same);
+        let leased = self.tombstones.leased().of_version(entry.version);
+        let known = [holder, copy, beside, leased, pieces].into_iter().flatten().filter(is_same);
         let is_there = |range: &Range| {
             let offset = || self.segments[slot].allocator.range(range.handle).offset;
             range.segment == slot && range.len == entry.len && offset() == entry.offset
@@ -142,7 +141,7 @@ impl Meta {
     }
 
     /// All that lies on a segment under review was named: what was not is looked for, a bounded step at a time.
-    pub(crate) fn end_naming(&mut self, slot: u32) {
+    pub(super) fn end_naming(&mut self, slot: u32) {
         if let Some(review) = self.reviews.by_slot.get_mut(&slot) {
             review.next = Some(0);
         }
@@ -153,7 +152,7 @@ impl Meta {
         let mut named =
             self.reviews.by_slot.iter().filter_map(|(&slot, it)| Some((slot, it.next?)));
         let Some((slot, from)) = named.next() else { return };
-        let end = self.segments[slot].owners.len();
+        let end = self.segments[slot].numbers();
         let last = end.min(from + RANGES_PER_TURN);
         for number in from..last {
             self.review_range(slot, number);
@@ -167,7 +166,7 @@ impl Meta {
 
     /// Looks at the range that has this number on its segment, if there is one.
     fn review_range(&mut self, slot: u32, number: usize) {
-        let id = self.segments[slot].owners[number];
+        let id = self.segments[slot].owner_of_number(number);
         let is_there =
             |range: &&Range| range.segment == slot && range.handle.number() as usize == number;
         let Some(&Range { object, replica, handle, .. }) = self.ranges.get(id).filter(is_there)
@@ -180,7 +179,7 @@ impl Meta {
             return;
         }
         match self.objects[object].state {
-            ObjectState::Complete | ObjectState::Replaced => self.lose_replica(object, replica),
+            ObjectState::Complete | ObjectState::Tombstone => self.lose_replica(object, replica),
             ObjectState::Processing
             | ObjectState::Waiting
             | ObjectState::Overtaken

@@ -22,7 +22,7 @@ pub struct Shadow {
     /// Entries in one page of those that a leader takes up.
     page_entries: usize,
     /// The next page of changes that a leader is told.
-    pub(crate) next_page: u32,
+    pub(super) next_page: u32,
 }
 
 /// How far it has come.
@@ -172,7 +172,7 @@ impl Shadow {
     }
 
     /// The node has dropped this.
-    pub(crate) fn drop_entry(&mut self, range: &RangeDrop) {
+    pub(super) fn drop_entry(&mut self, range: &RangeDrop) {
         let kept = self.entries.get(&range.offset);
         if kept.is_some_and(|kept| kept.version == range.version && kept.grant <= range.grant) {
             self.entries.remove(&range.offset);
@@ -180,7 +180,7 @@ impl Shadow {
     }
 
     /// Takes the first entries out, in the order of their offsets, as many as one page holds.
-    pub(crate) fn take_page(&mut self) -> Vec<(u64, Kept)> {
+    pub(super) fn take_page(&mut self) -> Vec<(u64, Kept)> {
         let first = std::iter::from_fn(|| self.entries.pop_first());
         first.take(self.page_entries).collect()
     }

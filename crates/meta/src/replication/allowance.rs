@@ -17,7 +17,7 @@ impl Allowance {
     }
 
     /// The moment from which on bytes may be spent; none if they never may.
-    pub(crate) fn ready_at(&self) -> Option<Tick> {
+    pub(super) fn ready_at(&self) -> Option<Tick> {
         if self.per_second == 0 {
             return None;
         }
@@ -31,7 +31,7 @@ impl Allowance {
     }
 
     /// Whether something may be spent now.
-    pub(crate) fn is_ready(&mut self, now: Tick) -> bool {
+    pub(super) fn is_ready(&mut self, now: Tick) -> bool {
         let ms = u128::from(now.since_ms(self.at));
         let earned = ms * u128::from(self.per_second) / 1_000;
         // Moments that earn nothing are not lost.
@@ -43,7 +43,7 @@ impl Allowance {
         self.per_second > 0 && self.saved > 0
     }
 
-    pub(crate) fn spend(&mut self, len: u64) {
+    pub(super) fn spend(&mut self, len: u64) {
         self.saved = self.saved.saturating_sub(bytes(len));
     }
 }

@@ -15,10 +15,10 @@ pub(crate) struct Spot {
     /// Half of the hash, never zero; zero: none.
     tag: u32,
     /// Reads since the window began.
-    pub(crate) reads: u32,
+    pub(super) reads: u32,
     since: Tick,
     /// Nothing is to be done about the key before this moment.
-    pub(crate) quiet_until: Tick,
+    pub(super) quiet_until: Tick,
 }
 
 const NOBODY: Spot = Spot { tag: 0, reads: 0, since: Tick::ZERO, quiet_until: Tick::ZERO };
@@ -61,7 +61,7 @@ impl Heat {
     }
 
     /// Nothing is to be done about this key before a moment, if it is counted at all.
-    pub(crate) fn keep_quiet(&mut self, hash: u64, until: Tick) {
+    pub(super) fn keep_quiet(&mut self, hash: u64, until: Tick) {
         let (set, tag) = place_of(hash);
         if let Some(spot) = self.sets[set].iter_mut().find(|spot| spot.tag == tag) {
             spot.quiet_until = spot.quiet_until.max(until);

@@ -1,13 +1,12 @@
-//! The number of replicas: repair makes lost ones again, and objects that are read often get more.
+//! The number of replicas: [`repair`] makes lost ones again, and [`replicate`] makes more of what is read often ([`heat`]).
 //!
-//! Both submit copy tasks to [`tasks`](crate::tasks). Neither evicts anything.
+//! Both submit copy [tasks](crate::tasks) of their own origin. Neither evicts anything: a copy takes only room that is free.
+//! Which objects lack replicas, and which have more than were asked for, is known to [`objects`](crate::objects).
 
 mod allowance;
 mod heat;
 mod repair;
-mod replicas;
 mod replicate;
 
 pub(crate) use self::repair::Repair;
-pub(crate) use self::replicas::Extras;
 pub(crate) use self::replicate::Replicator;

@@ -11,6 +11,7 @@ use super::heat::Heat;
 use crate::Meta;
 use crate::config::Replication;
 use crate::notice::Notice;
+use crate::objects::EXTRA_PLACE;
 use crate::tasks::Origin;
 
 /// Share of a segment in use up to which a copy may go there.
@@ -117,7 +118,7 @@ impl Meta {
 
     /// A range of a replica that nobody asked for and nobody reads now.
     pub(crate) fn unread_extra(&self, slot: u32) -> Option<u32> {
-        let queue = &self.segments[slot].queues[crate::objects::EXTRA_PLACE];
+        let queue = &self.segments[slot].queues()[EXTRA_PLACE];
         let is_unread = |id: &u32| self.objects[self.ranges[*id].object].touched <= self.now;
         queue.iter(&self.ranges).take(MOST_LOOKED_AT).find(is_unread)
     }

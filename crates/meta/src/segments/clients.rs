@@ -7,18 +7,18 @@ use mooncake_types::{ClientId, Tick};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
     /// Stands for the client in the object records; never used again after the client's death.
-    pub(crate) number: u32,
+    pub(super) number: u32,
     /// Which of its processes it is, as far as one has mounted something: see [`mooncake_types::MountSegment::run`].
-    pub(crate) run: u64,
-    pub(crate) last_heard: Tick,
+    pub(super) run: u64,
+    pub(super) last_heard: Tick,
     /// It was silent for its whole time to live and got another one.
     spared: bool,
     /// The connection of its last ping is open, as far as the master knows.
-    pub(crate) in_sight: bool,
+    pub(super) in_sight: bool,
     /// When that changed last.
-    pub(crate) sight_changed: Tick,
+    pub(super) sight_changed: Tick,
     /// Others could not reach it: when it is out of sight unless it pings.
-    pub(crate) doubted_until: Option<Tick>,
+    pub(super) doubted_until: Option<Tick>,
 }
 
 /// All living clients.
@@ -65,14 +65,14 @@ impl Clients {
     }
 
     /// Notes which of its processes a client is.
-    pub(crate) fn set_run(&mut self, id: ClientId, run: u64) {
+    pub(super) fn set_run(&mut self, id: ClientId, run: u64) {
         if let Some(client) = self.known.get_mut(&id) {
             client.run = run;
         }
     }
 
     /// Notes whether a client is in sight. True if it was not so before.
-    pub(crate) fn set_in_sight(&mut self, id: ClientId, in_sight: bool, now: Tick) -> bool {
+    pub(super) fn set_in_sight(&mut self, id: ClientId, in_sight: bool, now: Tick) -> bool {
         let other = |client: &&mut Client| client.in_sight != in_sight;
         let Some(client) = self.known.get_mut(&id).filter(other) else { return false };
         (client.in_sight, client.sight_changed) = (in_sight, now);
@@ -84,7 +84,7 @@ impl Clients {
     }
 
     /// Doubts a client that is in sight and not doubted yet. True if it was one.
-    pub(crate) fn doubt(&mut self, id: ClientId, until: Tick) -> bool {
+    pub(super) fn doubt(&mut self, id: ClientId, until: Tick) -> bool {
         let unsuspected = |client: &&mut Client| client.in_sight && client.doubted_until.is_none();
         let client = self.known.get_mut(&id).filter(unsuspected);
         client.map(|client| client.doubted_until = Some(until)).is_some()
@@ -96,12 +96,12 @@ impl Clients {
     }
 
     /// Whether there are several, and none was heard of for this long.
-    pub(crate) fn all_silent_for(&self, now: Tick, ms: u64) -> bool {
+    pub(super) fn all_silent_for(&self, now: Tick, ms: u64) -> bool {
         self.known.len() > 1 && now.since_ms(self.last_heard) >= ms
     }
 
     /// Spares a silent client. False if it has been spared since it was last heard of.
-    pub(crate) fn spare(&mut self, id: ClientId) -> bool {
+    pub(super) fn spare(&mut self, id: ClientId) -> bool {
         self.known.get_mut(&id).is_some_and(|client| !std::mem::replace(&mut client.spared, true))
     }
 

@@ -14,7 +14,7 @@ pub(crate) enum Closed {
     /// A drain job has moved all of it.
     Drained,
     /// Its client has taken it back; its grace period runs, or routes from within that do.
-    Leaving,
+    GracePeriod,
     /// It is unmounted: its bytes are lost, and its records go as they are met.
     Unmounted,
     /// Its bytes are to count as lost once that is recorded, or are not served any more after a grace period: no reader is
@@ -54,7 +54,7 @@ impl Reasons {
     pub(crate) fn state(self) -> SegmentState {
         let states = [
             (Closed::Unmounted, SegmentState::Unmounting),
-            (Closed::Leaving, SegmentState::GracefullyUnmounting),
+            (Closed::GracePeriod, SegmentState::GracefullyUnmounting),
             (Closed::Recovering, SegmentState::Recovering),
             (Closed::Drained, SegmentState::Drained),
             (Closed::Draining, SegmentState::Draining),

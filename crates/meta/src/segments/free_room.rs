@@ -70,7 +70,7 @@ impl Rooms {
     }
 
     /// The first place from `from` on whose room is `wanted`. What one room offers, the best of several must offer too.
-    pub(crate) fn first_from(&self, from: usize, wanted: impl Fn(&Room) -> bool) -> Option<usize> {
+    fn first_from(&self, from: usize, wanted: impl Fn(&Room) -> bool) -> Option<usize> {
         if from >= self.leaves {
             return None;
         }

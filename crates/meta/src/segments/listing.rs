@@ -1,7 +1,7 @@
 use mooncake_types::{ListedSegment, Reply, SegmentPage, limits};
 
 use super::closed::Closed;
-use super::table::Segment;
+use super::segment::Segment;
 use crate::Meta;
 
 impl Meta {

@@ -119,7 +119,7 @@ impl Meta {
             Effect::MarkBehind(id) => self.set_behind(id, true),
             Effect::CaughtUp(id) => self.set_behind(id, false),
         }
-        self.begin_to_serve_if_all_are_known();
+        self.advance_recovery();
     }
 
     fn set_behind(&mut self, id: SegmentId, behind: bool) {
@@ -131,7 +131,7 @@ impl Meta {
     }
 
     /// A segment may be mounted. Whoever keeps no record has it joined by that; otherwise it must have been.
-    pub(crate) fn is_joined(&mut self, id: SegmentId) -> bool {
+    pub(super) fn is_joined(&mut self, id: SegmentId) -> bool {
         if !self.members.is_recorded {
             self.emit(Effect::Join(id));
         }

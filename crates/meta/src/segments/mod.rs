@@ -1,18 +1,27 @@
-//! Segments and the clients that lend them: mounts, heartbeats, sight, the membership record, and which segment has room.
+//! Segments and the clients that lend them: [mounts](mount), [heartbeats](heartbeat), [sight], the [membership record](members),
+//! and [which segment has room](free_room).
 //!
-//! A segment takes puts unless there is a reason against it: one set of them, with one setter
-//! ([`Segments::set`]). What lies on a segment out of sight is neither readable nor lost.
+//! A [`Segment`] has its allocator, the owners of its ranges and their queues. Others read it, and change it through
+//! [`Segments`]: reserve, free, set a [reason](closed) why it takes no puts. A segment that is to lie elsewhere than in memory
+//! says so in its record here; where puts go, [`Segments::next_with_room`] decides.
+//!
+//! Invariants (`check`): puts go to all segments against which no reason holds, and to no other. The room of each of these is
+//! noted. A mounted segment is a member of the record, and in sight if its client is.
 
 mod addresses;
+mod check;
 mod clients;
 mod closed;
 mod free_room;
+mod heartbeat;
 mod listing;
 mod members;
 mod mount;
 mod retired;
+mod segment;
 mod sight;
 mod table;
+mod unmount;
 
 pub(crate) use self::addresses::AddressTable;
 pub(crate) use self::clients::Clients;
@@ -20,5 +29,6 @@ pub(crate) use self::closed::Closed;
 pub(crate) use self::free_room::{Cursor, Room};
 pub(crate) use self::members::Members;
 pub use self::members::{Effect, Member, Record};
-pub(crate) use self::retired::Disowned;
-pub(crate) use self::table::{Progress, Segment, Segments};
+pub(crate) use self::retired::RetiredSegments;
+pub(crate) use self::segment::{Progress, Segment};
+pub(crate) use self::table::Segments;

@@ -1,80 +1,16 @@
-//! Clients and the segments that they lend: heartbeats, mounting, unmounting.
-
-use std::sync::Arc;
+//! Mounting: a client lends a segment, or a process takes over what another lent.
 
 use mooncake_alloc::{Allocator, RangeAllocator, SlabAllocator};
-use mooncake_types::{
-    ClientId, ErrorCode, MountOutcome, MountSegment, Pong, Reply, SegmentId, Tick, limits,
-};
+use mooncake_types::{ClientId, ErrorCode, MountOutcome, MountSegment, Reply, Tick, limits};
 
 use super::closed::{Closed, Reasons};
-use super::members::Effect;
-use super::table::Segment;
+use super::segment::Segment;
 use crate::Meta;
 use crate::config::AllocatorKind;
 use crate::objects::{Queue, SEGMENT_QUEUES};
 use crate::slab::NONE;
-use crate::timeout::Timer;
-
-/// Names of expired segments that wait for somebody to ask for them.
-const MAX_EXPIRED_SEGMENTS: usize = 4096;
 
 impl Meta {
-    /// A sign of life of a client.
-    pub(crate) fn hear(&mut self, from: ClientId) {
-        if self.clients.hear(from, self.now) {
-            let due = self.now.after_ms(self.config.client_ttl_ms);
-            self.timers.insert((due, Timer::Client(from)));
-        }
-    }
-
-    /// The number that stands for a client in the object records.
-    pub(crate) fn number_of(&self, client: ClientId) -> u32 {
-        // Numbers start at 1: nobody's is 0, and an operator ends no puts.
-        self.clients.get(client).map_or(0, |client| client.number)
-    }
-
-    /// Whether a client is in sight. One that is not known has just been heard of.
-    fn is_in_sight(&self, client: ClientId) -> bool {
-        self.clients.get(client).is_none_or(|client| client.in_sight)
-    }
-
-    pub(crate) fn ping(
-        &mut self,
-        from: ClientId,
-        hosted: &[SegmentId],
-        unreachable: &[SegmentId],
-    ) -> Reply {
-        self.see(from);
-        self.doubt(unreachable);
-        let lent = |id: &SegmentId| {
-            let slot = self.segments.find(*id);
-            let segment = slot.map(|slot| &self.segments[slot]);
-            segment.is_some_and(|segment| segment.client == from && !segment.is(Closed::Struck))
-        };
-        let need_remount = !hosted.iter().all(lent);
-        let is_unreached = hosted.iter().filter_map(|&id| self.segments.find(id));
-        let is_unreached =
-            is_unreached.into_iter().any(|slot| self.segments[slot].is(Closed::Unreached));
-        Reply::Pong(Pong {
-            need_remount,
-            epoch: self.epoch,
-            has_tasks: self.tasks.next_pending(from, 0).is_some(),
-            has_drops: self.has_drops(hosted),
-            is_unreached,
-            client_ttl_ms: self.config.client_ttl_ms,
-            routes_ms: self.routes_ms(),
-        })
-    }
-
-    /// A client pings no more. One that still lends segments, which another process of it may lend again, is waited for.
-    pub(crate) fn leave(&mut self, from: ClientId) -> Result<(), ErrorCode> {
-        if self.segments.of_client(from).is_empty() {
-            self.bury(from);
-        }
-        Ok(())
-    }
-
     pub(crate) fn mount(&mut self, from: ClientId, mount: &MountSegment<'_>) -> Reply {
         match self.try_to_mount(from, mount) {
             Ok(outcome) => Reply::Mounted(outcome),
@@ -110,7 +46,7 @@ impl Meta {
         if let Some(slot) = self.segments.find(mount.id) {
             return self.mount_again(from, mount, slot);
         }
-        let outcome = self.admit(mount);
+        let outcome = self.admit_mount(mount);
         if outcome == MountOutcome::StartEmpty {
             self.strike_absent(mount.id);
             return Ok(outcome);
@@ -183,7 +119,7 @@ impl Meta {
         if known.is(Closed::Struck) {
             return Ok(MountOutcome::StartEmpty);
         }
-        if known.allocator.capacity() != mount.len || known.is(Closed::Leaving) {
+        if known.allocator.capacity() != mount.len || known.is(Closed::GracePeriod) {
             return Err(ErrorCode::SegmentAlreadyExists);
         }
         let has_passed = known.client != from || known.run != mount.run;
@@ -209,7 +145,7 @@ impl Meta {
             self.segments.take_over(slot, mount, from);
         }
         if has_passed {
-            self.recovery.shadows.forget(mount.id);
+            self.recovery.forget_shadow(mount.id);
             self.begin_review(slot);
         }
         match self.segments[slot].recovering {
@@ -224,108 +160,10 @@ impl Meta {
         MountOutcome::StartEmpty
     }
 
-    pub(crate) fn new_allocator(&self, len: u64) -> Allocator {
+    fn new_allocator(&self, len: u64) -> Allocator {
         match self.config.allocator {
             AllocatorKind::Offset => Allocator::Offset(RangeAllocator::new(len)),
             AllocatorKind::Cachelib => Allocator::Cachelib(SlabAllocator::new(len)),
         }
-    }
-
-    pub(crate) fn unmount(
-        &mut self,
-        from: ClientId,
-        id: SegmentId,
-        grace_ms: u64,
-    ) -> Result<(), ErrorCode> {
-        let Some(slot) = self.segments.find(id) else {
-            self.disowned.note(id);
-            return Err(ErrorCode::SegmentNotFound);
-        };
-        if self.segments[slot].client != from {
-            return Err(ErrorCode::IllegalClient);
-        }
-        if grace_ms == 0 {
-            self.leave_pool(slot);
-            self.emit(Effect::Strike(id));
-            return Ok(());
-        }
-        if self.segments[slot].recovering.is_some() {
-            // It cannot be served for a while, nor drained, before it is known what lies there.
-            return Err(ErrorCode::UnavailableInCurrentStatus);
-        }
-        self.segments.set(slot, Closed::Leaving, true);
-        self.timers.insert((self.now.after_ms(grace_ms), Timer::Grace(id)));
-        self.drain_leaving(slot);
-        Ok(())
-    }
-
-    /// The grace period of an unmount is over. The node should serve the segment no longer, but may be late: what lies there
-    /// counts as lost once nobody has a route to it.
-    pub(crate) fn grace_due(&mut self, id: SegmentId) {
-        let unmounting = self.unmounting(id);
-        let Some(slot) = unmounting.filter(|&slot| !self.segments[slot].is(Closed::Struck)) else {
-            return;
-        };
-        self.segments.set(slot, Closed::Struck, true);
-        let end = self.now.after_ms(self.config.lease_ttl_ms);
-        self.timers.insert((end, Timer::Retired(id)));
-    }
-
-    pub(crate) fn retired_due(&mut self, id: SegmentId) {
-        if let Some(slot) = self.unmounting(id) {
-            self.strike(slot);
-        }
-    }
-
-    /// A segment in its grace period, or after it. It may have gone and come back since.
-    fn unmounting(&self, id: SegmentId) -> Option<u32> {
-        self.segments.find(id).filter(|&slot| self.segments[slot].is(Closed::Leaving))
-    }
-
-    /// The content of a segment counts as lost from here on.
-    pub(crate) fn leave_pool(&mut self, slot: u32) {
-        self.notify_gone(slot);
-        // What was granted and is not finished may be written there late, and nobody would know of it.
-        let allocations = self.segments[slot].allocator.allocations() as u64;
-        if self.tombstones.count(slot) > 0 || self.finished_ranges(slot) < allocations {
-            self.disowned.note(self.segments[slot].id);
-        }
-        self.forget_pieces_on(slot);
-        self.tombstones.forget(slot);
-        self.reviews.forget(slot);
-        self.segments.start_unmounting(slot);
-    }
-
-    /// A client has not been heard of for too long, and nobody has a route to its segments: once that is recorded, they
-    /// are lost.
-    pub(crate) fn bury(&mut self, client: ClientId) {
-        self.clear_doubt(client);
-        self.clients.forget(client);
-        self.tasks.bereaved.insert(client);
-        for slot in self.segments.of_client(client) {
-            self.strike(slot);
-        }
-    }
-
-    /// A segment was struck from the record.
-    pub(crate) fn lose_struck(&mut self, id: SegmentId) {
-        let known = self.segments.find(id);
-        let Some(slot) = known.filter(|&slot| self.segments[slot].is(Closed::Struck)) else {
-            return;
-        };
-        let (name, client) = (Arc::clone(&self.segments[slot].name), self.segments[slot].client);
-        self.leave_pool(slot);
-        // A process that came back under the same name before its predecessor was given up lives on.
-        let is_expired =
-            self.clients.get(client).is_none() && self.segments.named(&name).is_empty();
-        if is_expired && self.expired_segments.len() < MAX_EXPIRED_SEGMENTS {
-            self.expired_segments.push(name);
-        }
-    }
-
-    /// Names of segments that went away because their clients were silent for too long, since this was last asked. A
-    /// name under which another segment is mounted is not among them. At most 4096 are kept.
-    pub fn take_expired_segments(&mut self) -> Vec<Arc<str>> {
-        std::mem::take(&mut self.expired_segments)
     }
 }

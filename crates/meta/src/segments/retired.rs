@@ -1,3 +1,5 @@
+//! Retired segments: those that no mount may bring back under this leader.
+
 use std::collections::VecDeque;
 
 use foldhash::fast::FixedState;
@@ -11,13 +13,13 @@ const MOST: usize = 4_096;
 /// of which a mount that was sent before may come late; and those that were given up while something might yet be written
 /// there. Their nodes call them otherwise, and come back with nothing in them.
 #[derive(Debug, Default)]
-pub(crate) struct Disowned {
+pub(crate) struct RetiredSegments {
     ids: HashSet<SegmentId, FixedState>,
     /// In the order in which they were taken back.
     order: VecDeque<SegmentId>,
 }
 
-impl Disowned {
+impl RetiredSegments {
     pub(crate) fn note(&mut self, id: SegmentId) {
         if !self.ids.insert(id) {
             return;
@@ -41,13 +43,13 @@ mod tests {
 
     #[test]
     fn the_last_that_were_taken_back_are_remembered() {
-        let mut disowned = Disowned::default();
+        let mut retired = RetiredSegments::default();
         for id in 0..=MOST as u128 {
-            disowned.note(SegmentId(id));
-            disowned.note(SegmentId(id));
+            retired.note(SegmentId(id));
+            retired.note(SegmentId(id));
         }
         let known: Vec<u128> =
-            (0..=MOST as u128 + 1).filter(|&id| disowned.contains(SegmentId(id))).collect();
+            (0..=MOST as u128 + 1).filter(|&id| retired.contains(SegmentId(id))).collect();
         assert_eq!(known, (1..=MOST as u128).collect::<Vec<_>>());
     }
 }

@@ -51,7 +51,7 @@ impl Meta {
     }
 
     /// A ping of a client.
-    pub(crate) fn see(&mut self, client: ClientId) {
+    pub(super) fn see(&mut self, client: ClientId) {
         self.clear_doubt(client);
         if !self.clients.set_in_sight(client, true, self.now) {
             return;
@@ -76,7 +76,7 @@ impl Meta {
 
     /// Loses sight of a client that was silent for its time to live. Gives the moment at which the last route to its
     /// segments ends, if that is still to come: what only the master cannot hear may go on serving readers until then.
-    pub(crate) fn lose_sight_of_silent(&mut self, client: ClientId) -> Option<Tick> {
+    pub(super) fn lose_sight_of_silent(&mut self, client: ClientId) -> Option<Tick> {
         if self.segments.of_client(client).is_empty() {
             return None;
         }
@@ -86,7 +86,7 @@ impl Meta {
     }
 
     /// Somebody could not reach these segments. Those that are not mounted are no news.
-    pub(crate) fn doubt(&mut self, segments: &[SegmentId]) {
+    pub(super) fn doubt(&mut self, segments: &[SegmentId]) {
         for &id in segments {
             let Some(slot) = self.segments.find(id) else { continue };
             let host = self.segments[slot].client;
@@ -109,7 +109,7 @@ impl Meta {
         }
     }
 
-    pub(crate) fn clear_doubt(&mut self, client: ClientId) {
+    pub(super) fn clear_doubt(&mut self, client: ClientId) {
         if let Some(due) = self.clients.believe(client) {
             self.timers.remove(&(due, Timer::Doubt(client)));
         }

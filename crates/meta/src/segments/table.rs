@@ -4,121 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use mooncake_alloc::{Allocator, Handle};
-use mooncake_types::{ClientId, MountSegment, SegmentAddress, SegmentId, SegmentState, Tick};
+use mooncake_alloc::{Handle, Neighbour};
+use mooncake_types::{ClientId, MountSegment, SegmentId, Tick};
 
-use super::closed::{Closed, Reasons};
+use super::closed::Closed;
 use super::free_room::{Cursor, Room, Rooms};
-use crate::objects::{PLAIN_PLACES, Queue, SEGMENT_QUEUES};
+use super::segment::{Progress, Segment};
+use crate::objects::Queue;
 use crate::slab::{NONE, Slab};
 
 type FixedMap<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
-
-/// One mounted segment: its allocator, and its replicas in the order in which they would be evicted.
-#[derive(Debug)]
-pub(crate) struct Segment {
-    pub(crate) id: SegmentId,
-    pub(crate) name: Arc<str>,
-    pub(crate) endpoint: Arc<str>,
-    pub(crate) client: ClientId,
-    /// Which process lends it: see [`MountSegment::run`].
-    pub(crate) run: u64,
-    /// Why it takes no puts: see [`Segments::set`].
-    pub(crate) closed: Reasons,
-    /// While its node tells what it holds: how far that is.
-    pub(crate) recovering: Option<Progress>,
-    /// Its place among those that take puts, or [`NONE`].
-    pub(crate) place: u32,
-    /// Nothing can be evicted here before this moment.
-    pub(crate) evictable_from: Tick,
-    pub(crate) allocator: Allocator,
-    /// The range record that each live range of the allocator had last, by its number.
-    pub(crate) owners: Vec<u32>,
-    pub(crate) queues: [Queue; SEGMENT_QUEUES],
-}
-
-/// How far an inventory is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
-    pub(crate) next_page: u32,
-    /// Where the last entry ends, in bytes.
-    pub(crate) end: u64,
-    /// What starts before this was known when the inventory began: it is compared.
-    pub(crate) known_to: u64,
-}
-
-impl Segment {
-    /// Whether a reason why it takes no puts holds.
-    pub(crate) fn is(&self, reason: Closed) -> bool {
-        self.closed.has(reason)
-    }
-
-    /// What operators are told.
-    pub(crate) fn state(&self) -> SegmentState {
-        self.closed.state()
-    }
-
-    /// Whether its bytes are there, in sight or not.
-    pub(crate) fn is_mounted(&self) -> bool {
-        !self.is(Closed::Unmounted)
-    }
-
-    /// Whether its bytes may be read.
-    pub(crate) fn serves(&self) -> bool {
-        self.is_mounted() && !self.is(Closed::OutOfSight) && !self.is(Closed::Struck)
-    }
-
-    /// Whether new objects may be put there.
-    pub(crate) fn takes_puts(&self) -> bool {
-        self.closed.is_empty()
-    }
-
-    /// Notes which record a range of the allocator has.
-    pub(crate) fn own(&mut self, handle: Handle, id: u32) {
-        let number = handle.number() as usize;
-        if number >= self.owners.len() {
-            // As the allocator's own tables do: space that is only reserved counts as much as space in use.
-            if number >= self.owners.capacity() {
-                self.owners.reserve_exact(number + number / 8 + 8 - self.owners.len());
-            }
-            self.owners.resize(number + 1, NONE);
-        }
-        self.owners[number] = id;
-    }
-
-    /// The record that a range of the allocator had last, if it had one. It may have another range by now.
-    pub(crate) fn owner(&self, handle: Handle) -> Option<u32> {
-        self.owners.get(handle.number() as usize).copied().filter(|&id| id != NONE)
-    }
-
-    /// The range that was used longest ago in the first queue that has any.
-    pub(crate) fn oldest(&self) -> Option<u32> {
-        self.queues[PLAIN_PLACES].iter().map(|queue| queue.head).find(|&head| head != NONE)
-    }
-
-    /// Reads what the eviction of a range and a put in its place will read.
-    pub(crate) fn fetch_ahead(&self, victim: Handle) -> u64 {
-        let address = Arc::strong_count(&self.name) ^ Arc::strong_count(&self.endpoint);
-        let free = self.allocator.largest_class();
-        self.allocator.range(victim).offset ^ u64::from(free) ^ address as u64
-    }
-
-    fn room(&self) -> Room {
-        Room {
-            class: self.allocator.largest_class(),
-            capacity: self.allocator.capacity(),
-            evictable_from: self.evictable_from,
-        }
-    }
-
-    pub(crate) fn address(&self) -> SegmentAddress {
-        SegmentAddress {
-            id: self.id,
-            name: Arc::clone(&self.name),
-            endpoint: Arc::clone(&self.endpoint),
-        }
-    }
-}
 
 /// All segments by slot, by id, by name and by client.
 #[derive(Debug)]
@@ -138,9 +33,11 @@ pub(crate) struct Segments {
     /// A segment is crowded if more than this share of it is reserved.
     high_watermark: f64,
     /// Of those that take puts, the ones that are crowded, or were lately.
-    pub(crate) crowded: BTreeSet<u32>,
+    pub(super) crowded: BTreeSet<u32>,
     /// Unmounting slots that still hold finished replicas.
-    pub(crate) dying: BTreeSet<u32>,
+    dying: BTreeSet<u32>,
+    /// Names of segments that went away because their clients were silent: see [`Meta::take_expired_segments`](crate::Meta::take_expired_segments).
+    pub(super) expired: Vec<Arc<str>>,
 }
 
 impl Segments {
@@ -157,6 +54,7 @@ impl Segments {
             high_watermark,
             crowded: BTreeSet::new(),
             dying: BTreeSet::new(),
+            expired: Vec::new(),
         }
     }
 
@@ -196,7 +94,7 @@ impl Segments {
     }
 
     /// The slot has another host, process, endpoint or name.
-    pub(crate) fn take_over(&mut self, slot: u32, by: &MountSegment<'_>, client: ClientId) {
+    pub(super) fn take_over(&mut self, slot: u32, by: &MountSegment<'_>, client: ClientId) {
         self.forget_name(slot);
         self.forget_client(slot);
         let segment = &mut self.slots[slot];
@@ -276,8 +174,81 @@ impl Segments {
         allocator.used() as f64 > allocator.capacity() as f64 * self.high_watermark
     }
 
+    /// Reserves a range.
+    pub(crate) fn alloc(&mut self, slot: u32, len: u64) -> Option<Handle> {
+        let allocation = self.slots[slot].allocator.alloc(len)?;
+        self.note_room(slot);
+        Some(allocation.handle)
+    }
+
+    /// Reserves the range at an offset, which has room up to `free_until`.
+    pub(crate) fn occupy(
+        &mut self,
+        slot: u32,
+        (offset, len): (u64, u64),
+        free_until: u64,
+    ) -> Option<Handle> {
+        let allocation = self.slots[slot].allocator.occupy(offset, len, free_until)?;
+        self.note_room(slot);
+        Some(allocation.handle)
+    }
+
+    /// A range is reserved no longer.
+    pub(crate) fn free(&mut self, slot: u32, handle: Handle) {
+        self.slots[slot].allocator.free(handle);
+        self.note_room(slot);
+        self.forget_if_empty(slot);
+    }
+
+    /// What lies on both sides of a range.
+    pub(crate) fn neighbours(&mut self, slot: u32, handle: Handle) -> [Neighbour; 2] {
+        self.slots[slot].allocator.neighbours(handle)
+    }
+
+    /// Notes which record a range of a slot has.
+    pub(crate) fn own(&mut self, slot: u32, handle: Handle, id: u32) {
+        self.slots[slot].own(handle, id);
+    }
+
+    /// One of a slot's queues.
+    pub(crate) fn queue_mut(&mut self, slot: u32, place: usize) -> &mut Queue {
+        &mut self.slots[slot].queues[place]
+    }
+
+    /// How far the inventory of a slot is, or that there is none.
+    pub(crate) fn set_progress(&mut self, slot: u32, progress: Option<Progress>) {
+        self.slots[slot].recovering = progress;
+    }
+
+    /// Whether there are crowded or unmounting slots.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.crowded.is_empty() || !self.dying.is_empty()
+    }
+
+    /// A slot that is crowded, or was lately.
+    pub(crate) fn first_crowded(&self) -> Option<u32> {
+        self.crowded.first().copied()
+    }
+
+    /// A slot is crowded no more, or nothing can be evicted there.
+    pub(crate) fn forget_crowded(&mut self, slot: u32) {
+        self.crowded.remove(&slot);
+    }
+
+    /// A range of a finished object on an unmounting slot. Slots that have none are not looked at again.
+    pub(super) fn next_dying(&mut self) -> Option<u32> {
+        while let Some(&slot) = self.dying.first() {
+            let heads = self.slots[slot].queues.iter().map(Queue::head);
+            if let Some(head) = heads.into_iter().find(|&head| head != NONE) {
+                return Some(head);
+            }
+            self.dying.remove(&slot);
+        }
+        None
+    }
+
     /// A slot may have more or less room than before.
-    pub(crate) fn note_room(&mut self, slot: u32) {
+    fn note_room(&mut self, slot: u32) {
         if self.unnoted != slot {
             self.settle_room();
             self.unnoted = slot;
@@ -315,14 +286,14 @@ impl Segments {
     }
 
     /// What room is noted of a slot, and what it has; nothing if that is to be noted yet.
-    pub(crate) fn noted_room(&self, slot: u32) -> Option<(Room, Room)> {
+    pub(super) fn noted_room(&self, slot: u32) -> Option<(Room, Room)> {
         let segment = &self.slots[slot];
         let is_noted = segment.place != NONE && self.unnoted != slot;
         is_noted.then(|| (self.rooms.get(segment.place as usize), segment.room()))
     }
 
     /// Its bytes count as lost from here on; its records go as they are met.
-    pub(crate) fn start_unmounting(&mut self, slot: u32) {
+    pub(super) fn start_unmounting(&mut self, slot: u32) {
         self.set(slot, Closed::Unmounted, true);
         let segment = &mut self.slots[slot];
         segment.recovering = None;
@@ -334,7 +305,7 @@ impl Segments {
     }
 
     /// An unmounting slot is free once none of its ranges is left.
-    pub(crate) fn forget_if_empty(&mut self, slot: u32) {
+    fn forget_if_empty(&mut self, slot: u32) {
         let segment = &self.slots[slot];
         if !segment.is_mounted() && segment.allocator.allocations() == 0 {
             self.dying.remove(&slot);
@@ -348,11 +319,5 @@ impl std::ops::Index<u32> for Segments {
 
     fn index(&self, slot: u32) -> &Segment {
         &self.slots[slot]
-    }
-}
-
-impl std::ops::IndexMut<u32> for Segments {
-    fn index_mut(&mut self, slot: u32) -> &mut Segment {
-        &mut self.slots[slot]
     }
 }

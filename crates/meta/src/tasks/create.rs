@@ -113,7 +113,7 @@ impl Meta {
     }
 
     /// The first replica that can be read, of those that this client hosts if it hosts any, and its host.
-    pub(crate) fn copy_source(
+    pub(super) fn copy_source(
         &self,
         object: u32,
         host: Option<ClientId>,
@@ -128,7 +128,7 @@ impl Meta {
     }
 
     /// The replica to be moved away from a segment, and its host; none if it cannot be read.
-    pub(crate) fn move_source(
+    pub(super) fn move_source(
         &self,
         object: u32,
         source: &str,

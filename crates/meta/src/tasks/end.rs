@@ -125,30 +125,6 @@ impl Meta {
         Ok(Joined::Whole)
     }
 
-    /// Gives the ranges of a copy to its object, behind those that it has.
-    fn adopt(&mut self, object: u32, copy: u32) {
-        let adopted: Vec<u32> = self.ranges_of(copy).map(|(id, _)| id).collect();
-        let last = self.ranges_of(object).last().map(|(id, _)| id);
-        let class = self.class_of(object);
-        match last {
-            None => self.objects[object].first_range = adopted[0],
-            Some(last) => self.ranges[last].sibling = adopted[0],
-        }
-        self.objects[copy].first_range = NONE;
-        self.drop_object(copy);
-        for &id in &adopted {
-            let range = &mut self.ranges[id];
-            (range.object, range.class) = (object, class);
-        }
-        // The copy is no read: a lease stays as long as it was, and no longer.
-        let kind = self.queue_after(object, self.is_leased(object));
-        let extras = self.extra_replicas(object);
-        for id in adopted {
-            self.enqueue(id, self.queue_for(id, extras, kind));
-        }
-        self.note_replicas(object);
-    }
-
     /// An object that a task may be about no longer holds its key: the task fails.
     pub(crate) fn lose_task(&mut self, object: u32) {
         if !self.tasks.by_object.is_empty()
@@ -159,7 +135,7 @@ impl Meta {
     }
 
     /// Fails a task whose client may still be at work.
-    pub(crate) fn fail_task(&mut self, number: u64, ending: Ending) {
+    pub(super) fn fail_task(&mut self, number: u64, ending: Ending) {
         let copy = self.take_copy(number);
         if copy != NONE {
             self.reserve_replicas(copy, u32::MAX, self.end_of_writers());

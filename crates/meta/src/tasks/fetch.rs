@@ -138,7 +138,7 @@ impl Meta {
         let object = self.tasks.known[&number].object;
         if let Some(pieces) = self.place_drained(job, object, replica) {
             let target = self.segments[pieces[0].segment].id;
-            self.drains.job(job).active.insert(number, Some(target));
+            self.drains.note_target(job, number, target);
             return Ok(pieces);
         }
         Err(match self.release_drained(job, object, replica) {
@@ -245,8 +245,7 @@ impl Meta {
             data_type: record.data_type,
             asked: Asked::new(PutMode::Insert, 1),
         };
-        let copy = self.objects.insert(copy);
-        self.attach(copy, self.class_of(object), numbered.into_iter());
+        let copy = self.insert_object(copy, self.class_of(object), numbered.into_iter());
         self.expect_anew(copy);
         copy
     }

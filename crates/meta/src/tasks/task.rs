@@ -71,58 +71,100 @@ impl Ending {
 /// One task. While it is pending or processing, its object lives and knows it.
 #[derive(Debug)]
 pub(crate) struct Task {
-    pub(crate) id: TaskId,
-    pub(crate) origin: Origin,
-    pub(crate) kind: TaskKind,
-    pub(crate) status: TaskStatus,
+    pub(super) id: TaskId,
+    pub(super) origin: Origin,
+    pub(super) kind: TaskKind,
+    pub(super) status: TaskStatus,
     /// The object; [`NONE`] once the task has ended.
-    pub(crate) object: u32,
+    pub(super) object: u32,
     /// The name of the segment to move from; empty for a copy.
-    pub(crate) source: Box<str>,
+    pub(super) source: Box<str>,
     /// Names of the segments to hold a replica.
-    pub(crate) targets: Vec<Box<str>>,
-    pub(crate) assigned: ClientId,
-    pub(crate) created: Tick,
-    pub(crate) updated: Tick,
+    pub(super) targets: Vec<Box<str>>,
+    pub(super) assigned: ClientId,
+    pub(super) created: Tick,
+    pub(super) updated: Tick,
     /// Times that there was no room for the targets.
-    pub(crate) attempts: u32,
+    pub(super) attempts: u32,
     /// Not before this moment is it tried again.
-    pub(crate) retry_at: Tick,
+    pub(super) retry_at: Tick,
     /// While it is processing: the record that holds the new replicas, and the replica to be dropped by a move.
-    pub(crate) copy: u32,
-    pub(crate) moved: Option<u8>,
-    pub(crate) message: String,
+    pub(super) copy: u32,
+    pub(super) moved: Option<u8>,
+    pub(super) message: String,
 }
 
 /// All tasks, by their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
-    pub(crate) known: BTreeMap<u64, Task>,
+    pub(super) known: BTreeMap<u64, Task>,
     /// Not fetched, oldest first for each client.
-    pub(crate) pending: BTreeSet<(ClientId, u64)>,
+    pub(super) pending: BTreeSet<(ClientId, u64)>,
     /// Fetched, not ended.
-    pub(crate) processing: BTreeSet<(ClientId, u64)>,
+    pub(super) processing: BTreeSet<(ClientId, u64)>,
     /// Of these, callers'.
-    pub(crate) of_callers: Load,
+    pub(super) of_callers: Load,
     /// Callers' that have ended, oldest first.
-    pub(crate) finished: VecDeque<u64>,
+    pub(super) finished: VecDeque<u64>,
     /// The master's own that have ended, oldest first.
-    pub(crate) own_finished: VecDeque<u64>,
+    pub(super) own_finished: VecDeque<u64>,
     /// The tasks of objects that have one.
-    pub(crate) by_object: HashMap<u32, u64, FixedState>,
+    pub(super) by_object: HashMap<u32, u64, FixedState>,
     /// Clients that died and may have left tasks.
-    pub(crate) bereaved: BTreeSet<ClientId>,
+    pub(super) bereaved: BTreeSet<ClientId>,
     created: u64,
 }
 
 /// How many tasks wait, and how many are worked on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Load {
-    pub(crate) pending: usize,
-    pub(crate) processing: usize,
+    pub(super) pending: usize,
+    pub(super) processing: usize,
 }
 
 impl Tasks {
+    /// Whether there is something to do at once.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.bereaved.is_empty()
+    }
+
+    /// Tasks that no client has fetched.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Tasks that clients work on.
+    pub(crate) fn processing(&self) -> usize {
+        self.processing.len()
+    }
+
+    /// Tasks of an origin that have not ended.
+    pub(crate) fn of(&self, origin: Origin) -> usize {
+        let under_way = self.pending.iter().chain(&self.processing);
+        under_way.filter(|(_, number)| self.known[number].origin == origin).count()
+    }
+
+    /// The records of the replicas that are being made.
+    pub(crate) fn copies(&self) -> impl Iterator<Item = u32> {
+        let copies = self.processing.iter().map(|(_, number)| self.known[number].copy);
+        copies.filter(|&copy| copy != NONE)
+    }
+
+    /// Whether a task waits for its client.
+    pub(crate) fn is_pending(&self, number: u64) -> bool {
+        self.known[&number].status == TaskStatus::Pending
+    }
+
+    /// Whether a task that was begun is a move.
+    pub(crate) fn is_move(&self, number: u64) -> bool {
+        self.known[&number].moved.is_some()
+    }
+
+    /// A client died and may have left tasks.
+    pub(crate) fn bereave(&mut self, client: ClientId) {
+        self.bereaved.insert(client);
+    }
+
     /// A task is pending from now on.
     pub(crate) fn insert(&mut self, task: Task) {
         let number = Self::number(task.id);
@@ -193,7 +235,7 @@ impl Tasks {
 
 impl Meta {
     /// A new task's id: drawn at random, but never twice under an epoch.
-    pub(crate) fn next_task_id(&mut self) -> TaskId {
+    pub(super) fn next_task_id(&mut self) -> TaskId {
         self.tasks.created += 1;
         let low =
             self.rng.next_u64() << NUMBER_BITS | Tasks::number(TaskId(self.tasks.created.into()));
@@ -246,7 +288,7 @@ impl Meta {
     }
 
     /// The timer of a task that is pending or processing; none if it may take forever.
-    pub(crate) fn task_timer(&self, task: &Task) -> Option<(Tick, u64)> {
+    pub(super) fn task_timer(&self, task: &Task) -> Option<(Tick, u64)> {
         let (since, ms) = match task.status {
             TaskStatus::Pending => (task.created, self.config.pending_task_ms),
             TaskStatus::Processing => (task.updated, self.config.processing_task_ms),
@@ -255,13 +297,13 @@ impl Meta {
         (ms > 0).then(|| (since.after_ms(ms), Tasks::number(task.id)))
     }
 
-    pub(crate) fn set_task_timer(&mut self, number: u64) {
+    pub(super) fn set_task_timer(&mut self, number: u64) {
         if let Some((due, number)) = self.task_timer(&self.tasks.known[&number]) {
             self.timers.insert((due, Timer::Task(number)));
         }
     }
 
-    pub(crate) fn clear_task_timer(&mut self, number: u64) {
+    pub(super) fn clear_task_timer(&mut self, number: u64) {
         if let Some((due, number)) = self.task_timer(&self.tasks.known[&number]) {
             self.timers.remove(&(due, Timer::Task(number)));
         }

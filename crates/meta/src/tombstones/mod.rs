@@ -8,15 +8,19 @@
 //! 3. It is void once the node says that the entry is dropped, another one is complete in its place, or its segment is gone.
 //! 4. When its reservation ends, its bytes are free, and there is a tombstone once more: they may have been written in between.
 //!
-//! Versions that were removed or replaced under a lease are not here yet, since readers may have routes to them: see
-//! [`remains`].
+//! A version that was removed or replaced under a lease is a [leased] tombstone first, with its whole record.
+//!
+//! Invariants (`check`): every entry that a node may hold is exactly one of a replica of an indexed object, a running put or
+//! copy, a tombstone. The bytes that a tombstone reserves are not granted. A key is named only together with its older tombstones.
 
+mod check;
 mod drops;
+mod gathered;
 mod keys;
+mod leased;
 mod leave;
 mod name;
-mod remains;
-mod removal;
+mod remnant;
 mod reserved;
 mod retract;
 
@@ -26,9 +30,11 @@ use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use mooncake_types::{Tick, Version};
 
+pub(crate) use self::gathered::Gathered;
 use self::keys::Keys;
-pub(crate) use self::remains::{Gathered, Leaving, MOST_LEAVING};
-pub use self::removal::{Remnant, RemnantCursor};
+use self::leased::Leased;
+pub(crate) use self::leased::MOST_LEASED;
+pub use self::remnant::{Remnant, RemnantCursor};
 use self::reserved::Reservations;
 
 /// An entry of a segment: where it starts, and the version that lies there.
@@ -47,7 +53,8 @@ pub(crate) struct Tombstones {
     named_from: Version,
     /// but for what lay beneath puts when that was said, which is older than they are.
     beneath: BTreeSet<(u32, Place)>,
-    pub(crate) reserved: Reservations,
+    reserved: Reservations,
+    leased: Leased,
 }
 
 #[derive(Debug, Default)]
@@ -62,16 +69,26 @@ struct Entries {
 /// What is known of an entry beside its place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
-    pub(crate) len: u64,
+    pub(super) len: u64,
     /// Of the key.
-    pub(crate) hash: u64,
+    pub(super) hash: u64,
     /// The newest grant when it was left, or when it was to be named again: that version may be granted there anew.
-    pub(crate) grant: Version,
+    pub(super) grant: Version,
 }
 
 impl Tombstones {
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()
+    }
+
+    /// Versions that readers may have routes to.
+    pub(crate) fn leased(&self) -> &Leased {
+        &self.leased
+    }
+
+    /// Memory that belongs to no object and stays reserved.
+    pub(crate) fn reserved(&self) -> &Reservations {
+        &self.reserved
     }
 
     /// Entries of a segment.
@@ -102,7 +119,7 @@ impl Tombstones {
     }
 
     /// A node has dropped what lay there under this grant or an older one.
-    pub(crate) fn confirm(&mut self, slot: u32, place: Place, grant: Version, now: Tick) {
+    fn confirm(&mut self, slot: u32, place: Place, grant: Version, now: Tick) {
         let Some(entries) = self.by_slot.get_mut(&slot) else { return };
         entries.confirmed_at = now;
         if self.get(slot, place).is_some_and(|entry| entry.grant <= grant) {
@@ -113,6 +130,7 @@ impl Tombstones {
     /// What there is now is named by a leader with this newest grant from here on, but for what is `beneath` something.
     pub(crate) fn name_again(&mut self, grant: Version, beneath: BTreeSet<(u32, Place)>) {
         self.named_from = grant;
+        self.leased.name_again(grant);
         self.beneath.extend(beneath);
     }
 
@@ -148,7 +166,7 @@ impl Tombstones {
 
     /// An entry is complete in this range: its node has dropped what overlapped it. One that begins before another that
     /// does may be passed over; it is dropped like any other.
-    pub(crate) fn void(&mut self, slot: u32, offset: u64, len: u64) {
+    fn void(&mut self, slot: u32, offset: u64, len: u64) {
         for place in self.overlapping(slot, offset, len) {
             self.remove(slot, place);
         }
@@ -173,7 +191,7 @@ impl Tombstones {
     }
 
     /// Whether a newer version than some entry of a key with this hash can be read.
-    pub(crate) fn precedes(&self, hash: u64) -> bool {
+    fn precedes(&self, hash: u64) -> bool {
         self.preceding.contains(&hash)
     }
 

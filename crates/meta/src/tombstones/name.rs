@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, Located, RemainingRange, Version, limits};
 
-use super::Place;
-use super::remains::Gathered;
+use super::{Gathered, Place};
 use crate::Meta;
 use crate::segments::{AddressTable, Closed};
 
@@ -33,7 +32,7 @@ impl Meta {
     }
 
     /// Names the tombstones of a key, of these versions, wherever they are.
-    pub(crate) fn gather_versions(
+    pub(super) fn gather_versions(
         &mut self,
         key: &str,
         versions: &BTreeSet<Version>,
@@ -54,7 +53,7 @@ impl Meta {
     }
 
     /// The newest grant that an entry can have been written under, if it has a tombstone and must be waited for.
-    pub(crate) fn must_be_dropped(&mut self, slot: u32, place: Place) -> Option<Version> {
+    pub(super) fn must_be_dropped(&mut self, slot: u32, place: Place) -> Option<Version> {
         let entry = self.tombstones.get(slot, place)?;
         if self.segments[slot].is(Closed::OutOfSight) {
             self.leave_behind(slot);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, RangeDrop, Reply, Version};
 
-use super::remains::{Gathered, MOST_LEAVING};
+use super::{Gathered, MOST_LEASED};
 use crate::Meta;
 use crate::meta::check_key;
 use crate::objects::ObjectState;
@@ -31,8 +31,8 @@ impl Meta {
             }
         }
         for &version in &versions {
-            if let Some(object) = self.leaving.of_version(version) {
-                self.gather_once(object, &mut gathered);
+            if let Some(object) = self.tombstones.leased.of_version(version) {
+                self.gather_leased_once(object, &mut gathered);
             }
         }
         for key in keys {
@@ -55,11 +55,11 @@ impl Meta {
                 && versions.contains(&record.version)
         };
         let Some(object) = self.find(key).filter(is_found) else { return };
-        if self.leaving.of_key(key).len() >= MOST_LEAVING {
+        if self.tombstones.leased.of_key(key).len() >= MOST_LEASED {
             return self.drop_object(object);
         }
         // Readers may have routes to it.
         self.leave_key(object);
-        self.retire(object);
+        self.leave_leased_tombstone(object);
     }
 }

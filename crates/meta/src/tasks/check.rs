@@ -1,14 +1,14 @@
 use mooncake_types::TaskStatus;
 
-use super::{Check, ensure};
+use super::{Load, Origin, Task, Tasks};
 use crate::Meta;
+use crate::check::{Check, ensure};
 use crate::objects::{ObjectState, Range};
 use crate::slab::NONE;
-use crate::tasks::{Load, Origin, Task, Tasks};
 use crate::timeout::Timer;
 
 impl Meta {
-    pub(super) fn every_task_is_where_its_status_says(&self) -> Check {
+    pub(crate) fn every_task_is_where_its_status_says(&self) -> Check {
         let tasks = &self.tasks;
         let mut copies = 0;
         for (&number, task) in &tasks.known {

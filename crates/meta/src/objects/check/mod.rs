@@ -1,71 +1,18 @@
-//! The invariants, each a named sentence.
+//! The invariants of objects, their ranges and queues.
 
+mod beside;
 mod groups;
-mod recovery;
 mod replicas;
-mod rooms;
-mod sight;
-mod tasks;
-mod tombstones;
-mod upserts;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use crate::Meta;
+use crate::check::{Check, ensure};
 use crate::objects::{ObjectState, Pin, QueueKind};
 use crate::slab::NONE;
 
-/// A sentence that is not true, and what shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// The invariant.
-    pub sentence: &'static str,
-    /// The record that breaks it.
-    pub evidence: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "violated: {} ({})", self.sentence, self.evidence)
-    }
-}
-
-type Check = Result<(), Violation>;
-
-fn ensure(sentence: &'static str, holds: bool, evidence: impl FnOnce() -> String) -> Check {
-    if holds { Ok(()) } else { Err(Violation { sentence, evidence: evidence() }) }
-}
-
 impl Meta {
-    /// Tests all invariants. Takes time in proportion to the whole state.
-    ///
-    /// # Errors
-    /// The first sentence that does not hold.
-    pub fn check(&self) -> Result<(), Violation> {
-        self.every_key_leads_to_its_object()?;
-        self.every_object_is_made_of_its_ranges()?;
-        self.every_range_stands_in_the_right_queue()?;
-        self.every_allocator_reserves_just_what_is_known()?;
-        self.every_queue_is_in_order()?;
-        self.every_reservation_ends()?;
-        self.every_put_beside_a_key_is_kept_by_key()?;
-        self.every_group_knows_its_members()?;
-        self.every_segment_is_seen_as_its_client_is()?;
-        self.every_room_is_noted()?;
-        self.every_doubt_has_its_timer()?;
-        self.every_task_is_where_its_status_says()?;
-        self.every_object_that_lacks_replicas_is_counted()?;
-        self.every_extra_replica_stands_in_for_none()?;
-        self.every_replica_that_is_left_out_is_drained()?;
-        self.every_member_is_where_it_should_be()?;
-        self.every_review_is_of_a_segment_that_takes_no_puts()?;
-        self.every_tombstone_is_of_nothing_else()?;
-        self.every_key_is_named_with_its_older_tombstones()?;
-        self.every_stripe_that_waits_is_kept()
-    }
-
-    fn every_key_leads_to_its_object(&self) -> Check {
+    pub(crate) fn every_key_leads_to_its_object(&self) -> Check {
         let mut indexed = 0;
         for (id, object) in self.objects.iter() {
             let holds = object.state.holds_key();
@@ -78,15 +25,17 @@ impl Meta {
             )?;
         }
         let in_force = self.objects.iter().filter(|&(id, _)| self.soft_pin_in_force(id)).count();
-        ensure("the soft pins in force are counted", in_force == self.soft_pins_in_force, || {
-            format!("{in_force} in force, {} counted", self.soft_pins_in_force)
-        })?;
+        ensure(
+            "the soft pins in force are counted",
+            in_force == self.soft_pins.in_force(),
+            || format!("{in_force} in force, {} counted", self.soft_pins.in_force()),
+        )?;
         ensure("the index holds nothing else", self.index.len() == indexed, || {
             format!("{} keys, {indexed} objects", self.index.len())
         })
     }
 
-    fn every_object_is_made_of_its_ranges(&self) -> Check {
+    pub(crate) fn every_object_is_made_of_its_ranges(&self) -> Check {
         let mut counted = 0;
         for (id, object) in self.objects.iter() {
             let mut bytes: BTreeMap<u8, u64> = BTreeMap::new();
@@ -134,7 +83,7 @@ impl Meta {
         self.ranges_of(object).filter(|(_, range)| range.replica == replica).count() > 1
     }
 
-    fn every_range_stands_in_the_right_queue(&self) -> Check {
+    pub(crate) fn every_range_stands_in_the_right_queue(&self) -> Check {
         for (id, range) in self.ranges.iter() {
             let object = &self.objects[range.object];
             let first = object.first_range == id;
@@ -151,7 +100,7 @@ impl Meta {
                     complete && object.pin != Pin::Hard && !pinned
                 }
                 QueueKind::PinnedFresh | QueueKind::PinnedLeased => complete && pinned,
-                QueueKind::Replaced => object.state == ObjectState::Replaced,
+                QueueKind::Tombstone => object.state == ObjectState::Tombstone,
                 QueueKind::Extra => complete,
             };
             ensure("a range stands in the queue of its state", right, || {
@@ -161,10 +110,10 @@ impl Meta {
         Ok(())
     }
 
-    fn every_allocator_reserves_just_what_is_known(&self) -> Check {
+    pub(crate) fn every_allocator_reserves_just_what_is_known(&self) -> Check {
         let mut extents: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
         let of_objects = self.ranges.iter().map(|(_, it)| (it.segment, it.handle, it.len));
-        let of_none = self.tombstones.reserved.iter().flat_map(|(_, pieces)| pieces);
+        let of_none = self.tombstones.reserved().iter().flat_map(|(_, pieces)| pieces);
         let of_none = of_none.map(|piece| (piece.segment, piece.handle, piece.len));
         for (slot, handle, len) in of_objects.chain(of_none) {
             let reserved = self.segments[slot].allocator.range(handle);
@@ -196,14 +145,14 @@ impl Meta {
         Ok(())
     }
 
-    fn every_queue_is_in_order(&self) -> Check {
+    pub(crate) fn every_queue_is_in_order(&self) -> Check {
         let touched = |id: u32| self.objects[self.ranges[id].object].touched;
         for (slot, segment) in self.segments.iter() {
-            for (place, queue) in segment.queues.iter().enumerate() {
+            for (place, queue) in segment.queues().iter().enumerate() {
                 let members: Vec<u32> = queue.iter(&self.ranges).collect();
                 ensure(
                     "a queue holds ranges of its segment, kind and class, and as many as it says",
-                    members.len() == queue.len as usize
+                    members.len() == queue.len() as usize
                         && members.iter().all(|&id| {
                             let range = &self.ranges[id];
                             let right = range.queue.on_segment(range.class);
@@ -229,11 +178,11 @@ impl Meta {
                 ensure("fresh ranges have no lease", over || !fresh, || format!("slot {slot}"))?;
             }
         }
-        let members: Vec<u32> = self.processing.iter(&self.ranges).collect();
+        let members: Vec<u32> = self.running.iter(&self.ranges).collect();
         let sorted = members.windows(2).all(|pair| touched(pair[0]) <= touched(pair[1]));
         ensure(
             "puts are in the order of their starts",
-            sorted && members.len() == self.processing.len as usize && !members.contains(&NONE),
+            sorted && members.len() == self.running.len() as usize && !members.contains(&NONE),
             || format!("{members:?}"),
         )
     }

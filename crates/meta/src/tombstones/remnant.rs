@@ -2,8 +2,8 @@
 
 use mooncake_types::{Tick, Version};
 
+use super::Place;
 use crate::Meta;
-use crate::tombstones::Place;
 
 /// What is left at nodes of what went up to some version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Meta {
     ) -> Remnant {
         self.advance(now);
         // What readers may have routes to has tombstones when their leases are over.
-        if self.leaving.oldest().is_some_and(|version| version <= newest) {
+        if self.tombstones.leased.oldest().is_some_and(|version| version <= newest) {
             return Remnant::From(from);
         }
         let RemnantCursor { slot, offset } = from;

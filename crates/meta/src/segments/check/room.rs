@@ -1,14 +1,14 @@
 use mooncake_types::SegmentId;
 
-use super::{Check, ensure};
 use crate::Meta;
+use crate::check::{Check, ensure};
 use crate::eviction::MOST_BARREN_MS;
 use crate::objects::{EXTRA_PLACE, PINNED_PLACES, PLAIN_PLACES, QueueKind};
 use crate::placement::MOST_EVICTED;
 use crate::slab::NONE;
 
 impl Meta {
-    pub(super) fn every_room_is_noted(&self) -> Check {
+    pub(crate) fn every_room_is_noted(&self) -> Check {
         for (id, range) in self.ranges.iter() {
             let owner = self.segments[range.segment].owner(range.handle);
             ensure("a range is found by its place", owner == Some(id), || {
@@ -57,9 +57,9 @@ impl Meta {
             })?;
             let here = self.ranges.iter().filter(|(_, range)| range.segment == slot);
             for (id, handle) in here.map(|(id, range)| (id, range.handle)).collect::<Vec<_>>() {
-                let allocator = &mut self.segments[slot].allocator;
-                let free: u64 = allocator.neighbours(handle).iter().map(|beside| beside.free).sum();
-                let room = allocator.range(handle).len + free;
+                let sides = self.segments.neighbours(slot, handle);
+                let free: u64 = sides.iter().map(|beside| beside.free).sum();
+                let room = self.segments[slot].allocator.range(handle).len + free;
                 let is_cheap = self.cost_of(id) <= len.saturating_mul(MOST_EVICTED);
                 let is_room = room >= len && is_cheap && self.is_evictable(id);
                 ensure("what is refused finds no room at its price", !is_room, || {

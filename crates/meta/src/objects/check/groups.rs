@@ -1,11 +1,13 @@
-use super::{Check, ensure};
-use crate::Meta;
-use crate::objects::{MOST_BESIDE, ObjectState, Pin};
-use crate::slab::NONE;
 use mooncake_types::limits;
 
+use crate::Meta;
+use crate::check::{Check, ensure};
+use crate::objects::upsert::MOST_BESIDE;
+use crate::objects::{ObjectState, Pin};
+use crate::slab::NONE;
+
 impl Meta {
-    pub(super) fn every_group_knows_its_members(&self) -> Check {
+    pub(crate) fn every_group_knows_its_members(&self) -> Check {
         let grouped = self.objects.iter().filter(|(_, object)| object.group != NONE);
         let mut expected = 0;
         for (id, object) in grouped {

@@ -2,13 +2,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mooncake_types::ClientId;
 
-use super::{Check, ensure};
 use crate::Meta;
+use crate::check::{Check, ensure};
 use crate::segments::{Closed, Segment};
 use crate::timeout::Timer;
 
 impl Meta {
-    pub(super) fn every_segment_is_seen_as_its_client_is(&self) -> Check {
+    pub(crate) fn every_segment_is_seen_as_its_client_is(&self) -> Check {
         let is_seen = |segment: &Segment| segment.is_mounted() && !segment.is(Closed::Struck);
         for (slot, segment) in self.segments.iter().filter(|(_, segment)| is_seen(segment)) {
             let client = self.clients.get(segment.client);
@@ -52,7 +52,7 @@ impl Meta {
         })
     }
 
-    pub(super) fn every_doubt_has_its_timer(&self) -> Check {
+    pub(crate) fn every_doubt_has_its_timer(&self) -> Check {
         for (slot, segment) in self.segments.iter() {
             let host = segment.client;
             let due = self.clients.get(host).and_then(|client| client.doubted_until);

@@ -1,33 +1,33 @@
 use std::collections::BTreeSet;
 
-use super::{Check, ensure};
 use crate::Meta;
+use crate::check::{Check, ensure};
 use crate::objects::{ObjectState, Pin};
 use crate::timeout::Timer;
 
 impl Meta {
-    pub(super) fn every_put_beside_a_key_is_kept_by_key(&self) -> Check {
+    pub(crate) fn every_put_beside_a_key_is_kept_by_key(&self) -> Check {
         let mut keys = BTreeSet::new();
         let mut replaced = 0;
         for (id, object) in self.objects.iter() {
             let due = object.touched;
-            let is_replaced = object.state == ObjectState::Replaced;
+            let is_replaced = object.state == ObjectState::Tombstone;
             replaced += usize::from(is_replaced);
-            let leaves = self.leaving.of_key(&object.key).contains(&id);
+            let leaves = self.tombstones.leased().of_key(&object.key).contains(&id);
             ensure(
-                "what is leaving is kept by key, and nothing else",
+                "a leased tombstone is kept by key, and nothing else",
                 leaves == is_replaced,
                 || format!("object {id}: {object:?}"),
             )?;
             let newer = self.find(&object.key).map(|holder| self.objects[holder].version);
             ensure(
-                "what is leaving is older than what holds its key",
+                "a leased tombstone is older than what holds its key",
                 !is_replaced || newer.is_none_or(|newer| newer > object.version),
                 || format!("object {id}: {object:?}, held by {newer:?}"),
             )?;
             ensure(
                 "a replaced object has a timer, and no other",
-                self.timers.contains(&(due, Timer::Replaced(id))) == is_replaced,
+                self.timers.contains(&(due, Timer::LeasedTombstone(id))) == is_replaced,
                 || format!("object {id}: {object:?}"),
             )?;
             let inherits = object.pin == Pin::Inherited;
@@ -46,8 +46,8 @@ impl Meta {
                 self.check_beside(id)?;
             }
         }
-        ensure("replaced objects are counted", replaced == self.leaving.len(), || {
-            format!("{replaced} replaced, {} counted", self.leaving.len())
+        ensure("replaced objects are counted", replaced == self.tombstones.leased().len(), || {
+            format!("{replaced} replaced, {} counted", self.tombstones.leased().len())
         })?;
         ensure(
             "keys without puts beside them are forgotten",

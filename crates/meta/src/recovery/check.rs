@@ -2,18 +2,19 @@ use std::collections::BTreeSet;
 
 use mooncake_types::SegmentId;
 
-use super::{Check, ensure};
+use super::phase::Phase;
 use crate::Meta;
+use crate::check::{Check, ensure};
 use crate::objects::{Object, ObjectState};
 use crate::segments::{Closed, Effect};
 use crate::timeout::Timer;
 
 impl Meta {
-    fn is_to_retire(&self, id: SegmentId) -> bool {
-        self.timers.iter().any(|&(_, timer)| timer == Timer::Retired(id))
+    fn has_routes(&self, id: SegmentId) -> bool {
+        self.timers.iter().any(|&(_, timer)| timer == Timer::RoutesOver(id))
     }
 
-    pub(super) fn every_member_is_where_it_should_be(&self) -> Check {
+    pub(crate) fn every_member_is_where_it_should_be(&self) -> Check {
         for (slot, segment) in self.segments.iter().filter(|(_, segment)| segment.is_mounted()) {
             let behind = self.members.is_behind(segment.id);
             ensure(
@@ -22,7 +23,7 @@ impl Meta {
                 || {
                     format!(
                         "segment slot {slot}: {:?}, behind in the record: {behind:?}",
-                        segment.closed
+                        segment.reasons()
                     )
                 },
             )?;
@@ -33,7 +34,7 @@ impl Meta {
                 is_recovering == is_told_of
                     || (is_told_of && segment.is(Closed::Reviewed))
                     || segment.takes_puts(),
-                || format!("segment slot {slot}: {:?}", segment.closed),
+                || format!("segment slot {slot}: {:?}", segment.reasons()),
             )?;
             ensure(
                 "nothing is put where not all is reserved",
@@ -44,7 +45,7 @@ impl Meta {
                 "what is struck is on its way out of the record",
                 !segment.is(Closed::Struck)
                     || self.members.is_pending(Effect::Strike(segment.id))
-                    || self.is_to_retire(segment.id),
+                    || self.has_routes(segment.id),
                 || format!("segment slot {slot}"),
             )?;
         }
@@ -59,7 +60,7 @@ impl Meta {
                 || format!("segment {id}"),
             )?;
         }
-        let missing = self.recovery.missing();
+        let missing: BTreeSet<_> = self.recovery.missing().collect();
         let is_behind = |member: &crate::Member| member.behind;
         let behind: BTreeSet<_> = self.members.iter().filter(is_behind).collect();
         let behind: BTreeSet<_> = behind.into_iter().map(|member| member.segment).collect();
@@ -70,7 +71,7 @@ impl Meta {
         )
     }
 
-    pub(super) fn every_review_is_of_a_segment_that_takes_no_puts(&self) -> Check {
+    pub(crate) fn every_review_is_of_a_segment_that_takes_no_puts(&self) -> Check {
         let under_review: BTreeSet<u32> = self.reviews.slots().collect();
         let flagged = self.segments.iter().filter(|(_, segment)| segment.is(Closed::Reviewed));
         let flagged: BTreeSet<u32> =
@@ -90,7 +91,7 @@ impl Meta {
         Ok(())
     }
 
-    pub(super) fn every_stripe_that_waits_is_kept(&self) -> Check {
+    pub(crate) fn every_stripe_that_waits_is_kept(&self) -> Check {
         let mut waiting = 0;
         for (version, pieces) in &self.recovery.pieces {
             waiting += 1;
@@ -115,8 +116,8 @@ impl Meta {
         ensure("every record of stripes is known", records == waiting, || {
             format!("{records} records, {waiting} known")
         })?;
-        let replacing: Vec<u32> = self.recovery.replacing.iter().collect();
-        let is_over = self.recovery.is_settled() && !self.recovery.may_report();
+        let replacing = &self.recovery.replacing;
+        let is_over = self.recovery.phase == Phase::Over;
         let is_complete =
             |&id: &u32| self.objects.get(id).is_some_and(|it| it.state == ObjectState::Complete);
         ensure(

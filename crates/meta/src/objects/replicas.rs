@@ -7,8 +7,8 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use super::{ObjectState, QueueKind};
 use crate::Meta;
-use crate::objects::{ObjectState, QueueKind};
 
 /// Most objects with replicas that nobody asked for.
 const MOST_EXTRAS: usize = 1 << 16;
@@ -52,7 +52,7 @@ impl Meta {
         let (set, asked) = (self.replica_set(object), record.asked);
         let is_short = set.count_ones() < asked.replicas();
         if is_short != asked.is_short() {
-            self.objects[object].asked = asked.with_short(is_short);
+            self.objects.at_mut(object).asked = asked.with_short(is_short);
             self.repair.count(is_short);
         }
         let extras = self.extra_replicas(object);
@@ -83,7 +83,7 @@ impl Meta {
     }
 
     pub(crate) fn set_extras(&mut self, object: u32, set: u32) {
-        let record = &mut self.objects[object];
+        let record = self.objects.at_mut(object);
         record.asked = record.asked.with_extras(set != 0);
         match set {
             0 => self.extras.0.remove(&object),
@@ -92,9 +92,11 @@ impl Meta {
     }
 
     /// The queue for a range of a replica, where the others of its object go to one of this kind.
-    pub(crate) fn queue_for(&self, id: u32, extras: u32, kind: QueueKind) -> QueueKind {
+    pub(super) fn queue_for(&self, id: u32, extras: u32, kind: QueueKind) -> QueueKind {
         match kind {
-            QueueKind::Out | QueueKind::Processing | QueueKind::Replaced | QueueKind::Extra => kind,
+            QueueKind::Out | QueueKind::Processing | QueueKind::Tombstone | QueueKind::Extra => {
+                kind
+            }
             _ if extras & 1 << self.ranges[id].replica == 0 => kind,
             _ => QueueKind::Extra,
         }
@@ -106,7 +108,7 @@ impl Meta {
         if asked.replicas() > 1 {
             let there = self.replica_set(object) & !self.extra_replicas(object);
             let replicas = asked.replicas().min(there.count_ones());
-            self.objects[object].asked = asked.with_replicas(replicas);
+            self.objects.at_mut(object).asked = asked.with_replicas(replicas);
             // It may have been short until now, which a plain one never is.
             self.note_short(object);
         }
@@ -115,13 +117,13 @@ impl Meta {
     fn note_short(&mut self, object: u32) {
         let asked = self.objects[object].asked;
         if asked.is_short() {
-            self.objects[object].asked = asked.with_short(false);
+            self.objects.at_mut(object).asked = asked.with_short(false);
             self.repair.count(false);
         }
     }
 
     /// An object that was finished is on its way out.
-    pub(crate) fn forget_replicas(&mut self, object: u32) {
+    pub(super) fn forget_replicas(&mut self, object: u32) {
         if self.objects[object].asked.is_plain() {
             return;
         }

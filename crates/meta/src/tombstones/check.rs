@@ -2,14 +2,14 @@ use std::collections::BTreeSet;
 
 use mooncake_types::Tick;
 
-use super::{Check, ensure};
 use crate::Meta;
+use crate::check::{Check, ensure};
 use crate::objects::{Object, ObjectState};
 use crate::timeout::Timer;
 
 impl Meta {
     /// An entry that a node may hold is one of a replica, of a running put or copy, or has a tombstone.
-    pub(super) fn every_tombstone_is_of_nothing_else(&self) -> Check {
+    pub(crate) fn every_tombstone_is_of_nothing_else(&self) -> Check {
         // What was overtaken is to be dropped although its writer may be at work.
         let is_wanted = |state| state != ObjectState::Overtaken;
         for (id, object) in self.objects.iter().filter(|(_, object)| is_wanted(object.state)) {
@@ -36,7 +36,7 @@ impl Meta {
         Ok(())
     }
 
-    pub(super) fn every_key_is_named_with_its_older_tombstones(&self) -> Check {
+    pub(crate) fn every_key_is_named_with_its_older_tombstones(&self) -> Check {
         ensure("a tombstone is found by its key", self.tombstones.is_sound(), || {
             format!("{:?}", self.tombstones)
         })?;
@@ -53,7 +53,7 @@ impl Meta {
         Ok(())
     }
 
-    pub(super) fn every_reservation_ends(&self) -> Check {
+    pub(crate) fn every_reservation_ends(&self) -> Check {
         let reservations = || self.tombstones.reserved.iter();
         let expected: BTreeSet<Timer> = reservations().map(|(id, _)| Timer::Release(id)).collect();
         let releases = |&&(_, timer): &&(Tick, Timer)| matches!(timer, Timer::Release(_));

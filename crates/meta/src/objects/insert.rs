@@ -1,0 +1,102 @@
+//! How an object comes by its ranges.
+
+use super::record::{Object, QueueKind, Range};
+use crate::Meta;
+use crate::eviction::Class;
+use crate::placement::Piece;
+use crate::slab::NONE;
+
+impl Meta {
+    /// Inserts a record that has no range yet, and makes ranges of the pieces of its replicas, each with its number. It holds no
+    /// key, and its ranges are in no queue.
+    pub(crate) fn insert_object<'a>(
+        &mut self,
+        record: Object,
+        class: Class,
+        replicas: impl DoubleEndedIterator<Item = (usize, &'a [Piece])>,
+    ) -> u32 {
+        let object = self.objects.insert(record);
+        let mut sibling = NONE;
+        for (replica, pieces) in replicas.rev() {
+            for piece in pieces.iter().rev() {
+                sibling = self.insert_range(object, (replica, piece), class, sibling);
+            }
+        }
+        self.objects.at_mut(object).first_range = sibling;
+        object
+    }
+
+    fn insert_range(
+        &mut self,
+        object: u32,
+        (replica, piece): (usize, &Piece),
+        class: Class,
+        sibling: u32,
+    ) -> u32 {
+        let &Piece { segment, handle, len } = piece;
+        let id = self.ranges.insert(Range {
+            len,
+            object,
+            segment,
+            handle,
+            sibling,
+            prev: NONE,
+            next: NONE,
+            replica: replica as u8,
+            queue: QueueKind::Out,
+            class,
+            stamp: self.usage.stamp(),
+        });
+        self.segments.own(segment, handle, id);
+        id
+    }
+
+    /// Makes ranges of the pieces of one more replica, behind those that the object has. They are in no queue.
+    pub(crate) fn append_replica(
+        &mut self,
+        object: u32,
+        replica: usize,
+        pieces: &[Piece],
+    ) -> Vec<u32> {
+        let class = self.class_of(object);
+        let mut last = self.ranges_of(object).last().expect("an object has a range").0;
+        let mut added = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let id = self.insert_range(object, (replica, piece), class, NONE);
+            self.ranges.at_mut(last).sibling = id;
+            last = id;
+            added.push(id);
+        }
+        added
+    }
+
+    /// Gives the ranges of a copy to its object, behind those that it has.
+    pub(crate) fn adopt(&mut self, object: u32, copy: u32) {
+        let adopted: Vec<u32> = self.ranges_of(copy).map(|(id, _)| id).collect();
+        let last = self.ranges_of(object).last().map(|(id, _)| id);
+        let class = self.class_of(object);
+        match last {
+            None => self.objects.at_mut(object).first_range = adopted[0],
+            Some(last) => self.ranges.at_mut(last).sibling = adopted[0],
+        }
+        self.objects.at_mut(copy).first_range = NONE;
+        self.drop_object(copy);
+        for &id in &adopted {
+            let range = self.ranges.at_mut(id);
+            (range.object, range.class) = (object, class);
+        }
+        // The copy is no read: a lease stays as long as it was, and no longer.
+        let kind = self.queue_after(object, self.is_leased(object));
+        let extras = self.extra_replicas(object);
+        for id in adopted {
+            self.enqueue(id, self.queue_for(id, extras, kind));
+        }
+        self.note_replicas(object);
+    }
+
+    /// Forgets a record that has no range any more and holds no key.
+    pub(crate) fn forget_empty(&mut self, object: u32) {
+        let record = self.objects.remove(object);
+        assert_eq!(record.first_range, NONE, "an object keeps its ranges until its end");
+    }
+}

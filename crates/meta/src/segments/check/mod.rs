@@ -1,0 +1,4 @@
+//! The invariants of segments.
+
+mod room;
+mod sight;

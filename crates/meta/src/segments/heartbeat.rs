@@ -1,0 +1,91 @@
+//! Heartbeats: who is alive, what a client is told with each ping, and the end of those that are silent.
+
+use mooncake_types::{ClientId, ErrorCode, Pong, Reply, SegmentId};
+
+use super::closed::Closed;
+use crate::Meta;
+use crate::timeout::Timer;
+
+impl Meta {
+    /// A sign of life of a client.
+    pub(crate) fn hear(&mut self, from: ClientId) {
+        if self.clients.hear(from, self.now) {
+            let due = self.now.after_ms(self.config.client_ttl_ms);
+            self.timers.insert((due, Timer::Client(from)));
+        }
+    }
+
+    /// The number that stands for a client in the object records.
+    pub(crate) fn number_of(&self, client: ClientId) -> u32 {
+        // Numbers start at 1: nobody's is 0, and an operator ends no puts.
+        self.clients.get(client).map_or(0, |client| client.number)
+    }
+
+    /// Whether a client is in sight. One that is not known has just been heard of.
+    pub(super) fn is_in_sight(&self, client: ClientId) -> bool {
+        self.clients.get(client).is_none_or(|client| client.in_sight)
+    }
+
+    pub(crate) fn ping(
+        &mut self,
+        from: ClientId,
+        hosted: &[SegmentId],
+        unreachable: &[SegmentId],
+    ) -> Reply {
+        self.see(from);
+        self.doubt(unreachable);
+        let lent = |id: &SegmentId| {
+            let slot = self.segments.find(*id);
+            let segment = slot.map(|slot| &self.segments[slot]);
+            segment.is_some_and(|segment| segment.client == from && !segment.is(Closed::Struck))
+        };
+        let need_remount = !hosted.iter().all(lent);
+        let is_unreached = hosted.iter().filter_map(|&id| self.segments.find(id));
+        let is_unreached =
+            is_unreached.into_iter().any(|slot| self.segments[slot].is(Closed::Unreached));
+        Reply::Pong(Pong {
+            need_remount,
+            epoch: self.epoch,
+            has_tasks: self.tasks.next_pending(from, 0).is_some(),
+            has_drops: self.has_drops(hosted),
+            is_unreached,
+            client_ttl_ms: self.config.client_ttl_ms,
+            routes_ms: self.routes_ms(),
+        })
+    }
+
+    /// A client pings no more. One that still lends segments, which another process of it may lend again, is waited for.
+    pub(crate) fn leave(&mut self, from: ClientId) -> Result<(), ErrorCode> {
+        if self.segments.of_client(from).is_empty() {
+            self.bury(from);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn client_due(&mut self, client: ClientId) {
+        let Some(record) = self.clients.get(client) else { return };
+        let ttl_ms = self.config.client_ttl_ms;
+        let due = record.last_heard.after_ms(ttl_ms);
+        if due > self.now {
+            self.timers.insert((due, Timer::Client(client)));
+        } else if self.clients.all_silent_for(self.now, ttl_ms / 2) && self.clients.spare(client) {
+            // All of them at once: it is rather the master that was cut off or held up. They have one more time to live.
+            self.timers.insert((self.now.after_ms(ttl_ms), Timer::Client(client)));
+        } else if let Some(end) = self.lose_sight_of_silent(client) {
+            self.timers.insert((end, Timer::Client(client)));
+        } else {
+            self.bury(client);
+        }
+    }
+
+    /// A client has not been heard of for too long, and nobody has a route to its segments: once that is recorded, they
+    /// are lost.
+    fn bury(&mut self, client: ClientId) {
+        self.clear_doubt(client);
+        self.clients.forget(client);
+        self.tasks.bereave(client);
+        for slot in self.segments.of_client(client) {
+            self.strike(slot);
+        }
+    }
+}

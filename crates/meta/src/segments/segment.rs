@@ -1,0 +1,142 @@
+//! One segment.
+
+use std::sync::Arc;
+
+use mooncake_alloc::{Allocator, Handle};
+use mooncake_types::{ClientId, SegmentAddress, SegmentId, SegmentState, Tick};
+
+use super::closed::{Closed, Reasons};
+use super::free_room::Room;
+use crate::objects::{PLAIN_PLACES, Queue, SEGMENT_QUEUES};
+use crate::slab::NONE;
+
+/// One mounted segment: its allocator, and its replicas in the order in which they would be evicted.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) id: SegmentId,
+    pub(crate) name: Arc<str>,
+    pub(crate) endpoint: Arc<str>,
+    pub(crate) client: ClientId,
+    /// Which process lends it: see [`MountSegment::run`].
+    pub(crate) run: u64,
+    /// Why it takes no puts: see [`Segments::set`].
+    pub(super) closed: Reasons,
+    /// While its node tells what it holds: how far that is.
+    pub(crate) recovering: Option<Progress>,
+    /// Its place among those that take puts, or [`NONE`].
+    pub(super) place: u32,
+    /// Nothing can be evicted here before this moment.
+    pub(super) evictable_from: Tick,
+    pub(crate) allocator: Allocator,
+    /// The range record that each live range of the allocator had last, by its number.
+    pub(super) owners: Vec<u32>,
+    pub(super) queues: [Queue; SEGMENT_QUEUES],
+}
+
+/// How far an inventory is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    pub(crate) next_page: u32,
+    /// Where the last entry ends, in bytes.
+    pub(crate) end: u64,
+    /// What starts before this was known when the inventory began: it is compared.
+    pub(crate) known_to: u64,
+}
+
+impl Segment {
+    /// Whether a reason why it takes no puts holds.
+    pub(crate) fn is(&self, reason: Closed) -> bool {
+        self.closed.has(reason)
+    }
+
+    /// What operators are told.
+    pub(crate) fn state(&self) -> SegmentState {
+        self.closed.state()
+    }
+
+    /// Whether its bytes are there, in sight or not.
+    pub(crate) fn is_mounted(&self) -> bool {
+        !self.is(Closed::Unmounted)
+    }
+
+    /// Whether its bytes may be read.
+    pub(crate) fn serves(&self) -> bool {
+        self.is_mounted() && !self.is(Closed::OutOfSight) && !self.is(Closed::Struck)
+    }
+
+    /// Whether new objects may be put there.
+    pub(crate) fn takes_puts(&self) -> bool {
+        self.closed.is_empty()
+    }
+
+    /// Notes which record a range of the allocator has.
+    pub(super) fn own(&mut self, handle: Handle, id: u32) {
+        let number = handle.number() as usize;
+        if number >= self.owners.len() {
+            // As the allocator's own tables do: space that is only reserved counts as much as space in use.
+            if number >= self.owners.capacity() {
+                self.owners.reserve_exact(number + number / 8 + 8 - self.owners.len());
+            }
+            self.owners.resize(number + 1, NONE);
+        }
+        self.owners[number] = id;
+    }
+
+    /// The record that a range of the allocator had last, if it had one. It may have another range by now.
+    pub(crate) fn owner(&self, handle: Handle) -> Option<u32> {
+        self.owners.get(handle.number() as usize).copied().filter(|&id| id != NONE)
+    }
+
+    /// All reasons why it takes no puts.
+    pub(crate) fn reasons(&self) -> Reasons {
+        self.closed
+    }
+
+    /// How many numbers the ranges of its allocator have had.
+    pub(crate) fn numbers(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// The record that the range of this number had last, or [`NONE`]. It may have another range by now.
+    pub(crate) fn owner_of_number(&self, number: usize) -> u32 {
+        self.owners[number]
+    }
+
+    /// The queues in which its ranges stand.
+    pub(crate) fn queues(&self) -> &[Queue; SEGMENT_QUEUES] {
+        &self.queues
+    }
+
+    /// Nothing can be evicted here before this moment.
+    pub(crate) fn evictable_from(&self) -> Tick {
+        self.evictable_from
+    }
+
+    /// The range that was used longest ago in the first queue that has any.
+    pub(crate) fn oldest(&self) -> Option<u32> {
+        self.queues[PLAIN_PLACES].iter().map(Queue::head).find(|&head| head != NONE)
+    }
+
+    /// Reads what the eviction of a range and a put in its place will read.
+    pub(crate) fn fetch_ahead(&self, victim: Handle) -> u64 {
+        let address = Arc::strong_count(&self.name) ^ Arc::strong_count(&self.endpoint);
+        let free = self.allocator.largest_class();
+        self.allocator.range(victim).offset ^ u64::from(free) ^ address as u64
+    }
+
+    pub(super) fn room(&self) -> Room {
+        Room {
+            class: self.allocator.largest_class(),
+            capacity: self.allocator.capacity(),
+            evictable_from: self.evictable_from,
+        }
+    }
+
+    pub(super) fn address(&self) -> SegmentAddress {
+        SegmentAddress {
+            id: self.id,
+            name: Arc::clone(&self.name),
+            endpoint: Arc::clone(&self.endpoint),
+        }
+    }
+}
