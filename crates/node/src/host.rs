@@ -1,15 +1,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use mooncake_transfer::{Interrupt, Pin, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
-use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{
-    Epoch, ErrorCode, Follow, FollowPage, RangeDrop, RangeRead, RangeWrite, SegmentId, Version,
-    limits,
+    Epoch, ErrorCode, Follow, FollowPage, RangeDrop, RangeRead, RangeWrite, SegmentId, limits,
 };
 
 use crate::ledger::{ChangedEntries, Inventory};
+use crate::machine::LentSegments;
 use crate::mapped::Segment;
 use crate::mapped::pin::pin;
 
@@ -17,9 +16,10 @@ use crate::mapped::pin::pin;
 /// for one that is gone.
 const WRITER_PATIENCE: Duration = Duration::from_millis(500);
 
-/// All segments that this process lends, and the highest epoch that they obey.
+/// All segments that this process lends, behind a lock, and what transports talk to.
 pub struct Host {
-    segments: RwLock<Vec<Arc<Segment>>>,
+    lent: RwLock<LentSegments<Arc<Segment>>>,
+    /// The highest epoch that all of them obey, to be read without the lock.
     epoch: AtomicU64,
     patience: Duration,
 }
@@ -28,10 +28,10 @@ impl Host {
     /// Lends these segments.
     #[must_use]
     pub fn new(segments: Vec<Segment>) -> Self {
-        let epoch = segments.iter().map(Segment::epoch).max().unwrap_or(Epoch(0));
-        segments.iter().for_each(|segment| segment.note_epoch(epoch));
-        let segments = RwLock::new(segments.into_iter().map(Arc::new).collect());
-        Self { segments, epoch: AtomicU64::new(epoch.0), patience: WRITER_PATIENCE }
+        let (lent, epoch) = (RwLock::default(), AtomicU64::new(0));
+        let host = Self { lent, epoch, patience: WRITER_PATIENCE };
+        segments.into_iter().for_each(|segment| host.lend(segment));
+        host
     }
 
     /// Changes how long a writer waits for an older one in the same range to stop; half a second if this is
@@ -41,26 +41,38 @@ impl Host {
         Self { patience, ..self }
     }
 
+    fn lent(&self) -> RwLockReadGuard<'_, LentSegments<Arc<Segment>>> {
+        self.lent.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lent_mut(&self) -> RwLockWriteGuard<'_, LentSegments<Arc<Segment>>> {
+        self.lent.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The segments, in the order in which they were lent.
     #[must_use]
     pub fn segments(&self) -> Vec<Arc<Segment>> {
-        self.segments.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lent().iter().cloned().collect()
+    }
+
+    /// Their ids, in that order.
+    #[must_use]
+    pub fn ids(&self) -> Vec<SegmentId> {
+        self.lent().ids().collect()
     }
 
     /// How many processes have lent what outlives them, this one included; 1 if nothing does.
     #[must_use]
     pub fn run(&self) -> u64 {
-        self.segments().iter().map(|segment| segment.run()).max().unwrap_or(1)
+        self.lent().iter().map(|segment| segment.run()).max().unwrap_or(1)
     }
 
     /// Lends one more segment.
     pub fn lend(&self, segment: Segment) {
-        let segment = Arc::new(segment);
-        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
-        segments.push(Arc::clone(&segment));
-        drop(segments);
-        self.see_epoch(segment.epoch());
-        segment.note_epoch(self.epoch());
+        let (id, epoch) = (segment.id(), segment.epoch());
+        let mut lent = self.lent_mut();
+        lent.lend(id, Arc::new(segment));
+        self.obey(&mut lent, epoch);
     }
 
     /// Serves a segment no longer. Transfers that hold its memory end first; what they wrote is lost. Its memory is
@@ -90,35 +102,26 @@ impl Host {
     }
 
     fn withdraw(&self, id: SegmentId) -> Option<Arc<Segment>> {
-        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
-        let position = segments.iter().position(|segment| segment.id() == id)?;
-        let segment = segments.remove(position);
-        segment.close();
-        segment.recall();
+        let segment = self.lent_mut().take_back(id)?;
+        segment.take_back();
         Some(segment)
     }
 
     /// Drops everything that lies in a segment, and calls it by a new id. False if there is no such segment.
     pub fn start_empty(&self, id: SegmentId, new_id: SegmentId) -> bool {
-        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(segment) = segments.iter_mut().find(|segment| segment.id() == id) else {
-            return false;
-        };
-        let fresh = segment.start_empty(new_id);
-        *segment = Arc::new(fresh);
-        true
+        self.lent_mut().start_empty(id, new_id, |segment| segment.start_empty(new_id)).is_some()
     }
 
     /// What a segment is called now that has, or had, this id.
     #[must_use]
     pub fn current_id(&self, id: SegmentId) -> Option<SegmentId> {
-        self.called(id).map(|segment| segment.id())
+        self.lent().current_id(id)
     }
 
     /// Whether there is such a segment, and nothing lies in it.
     #[must_use]
     pub fn is_empty(&self, id: SegmentId) -> bool {
-        self.segment(id).is_ok_and(|segment| segment.is_empty())
+        self.find(id).is_ok_and(|segment| segment.is_empty())
     }
 
     /// A page of what lies in a segment; see [`crate::Ledger::inventory`].
@@ -131,7 +134,7 @@ impl Host {
         from: u64,
         limit: usize,
     ) -> Result<Inventory, ErrorCode> {
-        Ok(self.segment(id)?.inventory(from, limit))
+        Ok(self.find(id)?.inventory(from, limit))
     }
 
     /// A page of what changed in a segment since then, or nothing if that is not known any more; see
@@ -145,7 +148,7 @@ impl Host {
         since: u64,
         limit: usize,
     ) -> Result<Option<ChangedEntries>, ErrorCode> {
-        Ok(self.segment(id)?.changed(since, limit))
+        Ok(self.find(id)?.changed(since, limit))
     }
 
     /// The highest epoch seen so far.
@@ -157,60 +160,31 @@ impl Host {
     /// Takes note of a leader that this process's own master named; from then on the grants of older ones are refused.
     pub fn see_epoch(&self, epoch: Epoch) {
         if epoch > self.epoch() {
-            // Before anything is done that it allows: a process that comes after this one obeys no older one either.
-            self.segments().iter().for_each(|segment| segment.note_epoch(epoch));
+            self.obey(&mut self.lent_mut(), epoch);
         }
-        self.epoch.fetch_max(epoch.0, Ordering::SeqCst);
     }
 
-    fn segment(&self, id: SegmentId) -> Result<Arc<Segment>, ErrorCode> {
-        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
-        let found = segments.iter().find(|segment| segment.id() == id);
-        found.cloned().ok_or(ErrorCode::SegmentNotFound)
+    fn obey(&self, lent: &mut LentSegments<Arc<Segment>>, epoch: Epoch) {
+        lent.obey(epoch, |segment, epoch| segment.obey(epoch));
+        self.epoch.store(lent.epoch().0, Ordering::SeqCst);
     }
 
-    /// The segment that has this id, or had it.
-    fn called(&self, id: SegmentId) -> Option<Arc<Segment>> {
-        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
-        segments.iter().find(|segment| segment.is_called(id)).cloned()
+    fn find(&self, id: SegmentId) -> Result<Arc<Segment>, ErrorCode> {
+        self.lent().find(id).cloned()
     }
-}
 
-/// Whether a write may begin that was granted by the leader of `epoch`, at a node whose own master has named the epoch
-/// `seen`. What others say of leaders proves nothing: a node that believed it could be led astray by any peer.
-///
-/// # Errors
-/// [`ErrorCode::InvalidVersion`] if there is a newer leader, or the grant is of one. [`ErrorCode::UNKNOWN_LEADER`] if the
-/// node's master has not named this one.
-pub fn check_epoch(seen: Epoch, epoch: Epoch, grant: Version) -> Result<(), ErrorCode> {
-    if epoch > seen {
-        return Err(ErrorCode::UNKNOWN_LEADER);
+    fn find_to_read(&self, id: SegmentId) -> Result<Arc<Segment>, ErrorCode> {
+        self.lent().find_to_read(id).cloned()
     }
-    let is_old = epoch < seen && !is_broken(Rule::OldLeadersAreRefused);
-    match is_old || grant.epoch > epoch {
-        true => Err(ErrorCode::InvalidVersion),
-        false => Ok(()),
-    }
-}
 
-/// Whether a drop may be done that the leader of `grant` named, at a node whose own master has named the epoch `seen`. A
-/// later leader may have been told that the entry is there, and have had it copied: only that one can say what is to go.
-///
-/// # Errors
-/// As [`check_epoch`].
-pub fn check_drop(seen: Epoch, grant: Version) -> Result<(), ErrorCode> {
-    if grant.epoch > seen {
-        return Err(ErrorCode::UNKNOWN_LEADER);
-    }
-    match grant.epoch == seen || is_broken(Rule::OldLeadersDropsAreRefused) {
-        true => Ok(()),
-        false => Err(ErrorCode::InvalidVersion),
+    fn find_ever(&self, id: SegmentId) -> Result<Arc<Segment>, ErrorCode> {
+        self.lent().find_ever(id).cloned()
     }
 }
 
 impl SegmentHost for Host {
     fn owns(&self, segment: SegmentId) -> bool {
-        self.segment(segment).is_ok()
+        self.find(segment).is_ok()
     }
 
     fn epoch(&self) -> Epoch {
@@ -223,55 +197,43 @@ impl SegmentHost for Host {
         range: &RangeWrite<'_>,
         interrupt: Arc<dyn Interrupt>,
     ) -> Result<WriteTicket, ErrorCode> {
-        let segment = self.segment(range.segment)?;
-        let obeys = || check_epoch(self.epoch(), epoch, range.grant);
-        segment.begin_write(range, interrupt, self.patience, obeys)
+        self.find(range.segment)?.begin_write((epoch, range), interrupt, self.patience)
     }
 
     fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode> {
-        let segment = self.called(ticket.segment).ok_or(ErrorCode::SegmentNotFound)?;
-        segment.complete_write(ticket.id, checksums)
+        self.find_ever(ticket.segment)?.complete_write(ticket.id, checksums)
     }
 
     fn abandon_write(&self, ticket: WriteTicket) {
         // In a segment that was taken back meanwhile nobody waits for this writer.
-        if let Some(segment) = self.called(ticket.segment) {
+        if let Ok(segment) = self.find_ever(ticket.segment) {
             segment.abandon_write(ticket.id);
         }
     }
 
     fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
-        // A segment that is not here is as stale a route as a version that is not in it.
-        let segment = self.segment(range.segment).map_err(|_| ErrorCode::ObjectNotFound)?;
-        segment.begin_read(range)
+        self.find_to_read(range.segment)?.begin_read(range)
     }
 
     fn pin(&self, range: &RangeRead, interrupt: Arc<dyn Interrupt>) -> Result<Pin, ErrorCode> {
-        let segment = self.segment(range.segment).map_err(|_| ErrorCode::ObjectNotFound)?;
-        pin(segment, range, interrupt)
+        pin(self.find_to_read(range.segment)?, range, interrupt)
     }
 
     fn drop_range(&self, range: &RangeDrop) -> Result<(), ErrorCode> {
-        // What had a former id was dropped when it lost that.
-        let segment = self.called(range.segment).ok_or(ErrorCode::SegmentNotFound)?;
-        let obeys = || check_drop(self.epoch(), range.grant);
-        match segment.id() == range.segment {
-            true => segment.drop_entry(range, obeys),
-            false => Ok(()),
-        }
+        self.find_ever(range.segment)?.drop_entry(range)
     }
 
     fn still_holds(&self, ticket: &ReadTicket) -> bool {
-        self.segment(ticket.segment).is_ok_and(|segment| segment.still_holds(ticket))
+        self.find(ticket.segment).is_ok_and(|segment| segment.still_holds(ticket))
     }
 
     fn learn_checksums(&self, ticket: &ReadTicket, checksums: &[u32]) -> bool {
-        let segment = self.segment(ticket.segment);
+        let segment = self.find(ticket.segment);
         segment.is_ok_and(|segment| segment.learn_checksums(ticket, checksums))
     }
 
     fn share(&self, segment: SegmentId) -> Option<SharedSegment> {
-        self.segment(segment).ok()?.share()
+        self.find(segment).ok()?.share(segment)
     }
 
     fn follow(
@@ -279,22 +241,9 @@ impl SegmentHost for Host {
         follow: &Follow,
         tell: &mut dyn FnMut(&FollowPage<'_>),
     ) -> Result<(), ErrorCode> {
-        let segment = self.segment(follow.segment)?;
+        let segment = self.find(follow.segment)?;
         let told = segment.follow(follow, limits::MAX_INVENTORY_PAGE_ENTRIES)?;
         tell(&told.page());
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_drop_is_done_only_for_the_leader_that_the_node_obeys() {
-        let named_by = |epoch| Version { epoch: Epoch(epoch), counter: 1 };
-        assert_eq!(check_drop(Epoch(5), named_by(5)), Ok(()));
-        assert_eq!(check_drop(Epoch(5), named_by(4)), Err(ErrorCode::InvalidVersion));
-        assert_eq!(check_drop(Epoch(5), named_by(6)), Err(ErrorCode::UNKNOWN_LEADER));
     }
 }

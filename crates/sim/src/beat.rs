@@ -79,7 +79,7 @@ impl Member {
         self.make_changes(around);
         let (now_us, process) = (around.net.now_us, self.process);
         let beat = &mut self.beat;
-        beat.membership.see_epoch(around.hosts[self.number].epoch);
+        beat.membership.see_epoch(around.hosts[self.number].epoch());
         beat.membership.report(std::mem::take(&mut beat.unreachable));
         let (body, asked) = match beat.membership.next(self.clock.tick(now_us)) {
             Deed::Wait { until } => {
@@ -98,13 +98,13 @@ impl Member {
             }
             Deed::Call(request) => (encode(&request), Asked::Reply),
             Deed::Mount { segment, seen_epoch } => {
-                let host = &around.hosts[self.number];
-                let node = host.node.as_ref().filter(|node| node.segment == segment.id);
+                let node = around.hosts[self.number].segment(segment.id);
                 let is_empty = node.is_some_and(Node::is_empty);
                 (encode(&segment.mount(seen_epoch, is_empty)), Asked::Reply)
             }
             Deed::Report { segment, run, page, from } => {
-                let listed = around.hosts[self.number].lent().ledger.inventory(from, PAGE_ENTRIES);
+                let listed =
+                    around.hosts[self.number].lent().ledger().inventory(from, PAGE_ENTRIES);
                 let entries = listed.entries.iter().map(ListedEntry::report).collect();
                 let last = listed.next.is_none();
                 let page = InventoryPage { segment, run, page, last, entries };
@@ -215,7 +215,7 @@ fn report_changes(
     number: usize,
     around: &mut Around<'_>,
 ) -> Option<(Bytes, Asked)> {
-    let changed = around.hosts[number].lent().ledger.changed(since, PAGE_ENTRIES);
+    let changed = around.hosts[number].lent().ledger().changed(since, PAGE_ENTRIES);
     let Some(ChangedEntries { entries, gone, cursor, more }) = changed else {
         around.desk.fault("changes were forgotten");
         return None;

@@ -42,7 +42,7 @@ impl World {
         let master = &masters[self.leader];
         for host in hosts.iter_mut().filter_map(|host| host.node.as_mut()) {
             for (version, range) in host.take_changes() {
-                let owner = master.owner_of(host.segment, range, desk.keys);
+                let owner = master.owner_of(host.segment(), range, desk.keys);
                 if let Some((key, owner)) = owner.filter(|(_, owner)| *owner != version) {
                     let text = format!(
                         "{version} is written to {range:?} of {}, where {owner} of key {key} lies",
@@ -65,7 +65,7 @@ impl World {
         };
         for granted in granted.iter().filter(is_held) {
             let mut nodes = hosts.iter().filter_map(|host| host.node.as_ref());
-            let node = nodes.find(|node| node.segment == granted.segment);
+            let node = nodes.find(|node| node.segment() == granted.segment);
             let older = node.and_then(|it| it.older_writer(granted.range, granted.version.epoch));
             if let Some(older) = older {
                 desk.blame("L5", format!("{granted:?} although {older:?} may be at work"));

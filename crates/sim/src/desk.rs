@@ -91,6 +91,8 @@ pub(crate) struct Desk {
     pub(crate) has_soft_pins: bool,
     /// Whether a miss of a key that was there all the time is a mistake.
     pub(crate) judges_misses: bool,
+    /// Whether a get that fails is a mistake: nothing fails, and no segment leaves.
+    pub(crate) judges_failures: bool,
     /// No faults and no new operations any more.
     pub(crate) is_ending: bool,
     /// A later leader found objects in the ledgers of nodes.
@@ -142,6 +144,7 @@ impl Desk {
             has_groups: scenario.has_groups,
             has_soft_pins: scenario.has_soft_pins,
             judges_misses: kind == Kind::Calm,
+            judges_failures: kind == Kind::Calm && (scenario.leave_in, scenario.drain_in) == (0, 0),
             is_ending: false,
             has_recovered: false,
             newest_epoch: Epoch(0),

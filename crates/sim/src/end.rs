@@ -95,7 +95,7 @@ impl World {
         let mut found: Vec<_> = mounted.iter().map(|it| (it.id, it.in_sight)).collect();
         found.sort_unstable();
         let nodes = self.hosts.iter().filter_map(|host| host.node.as_ref());
-        let mut wanted: Vec<_> = nodes.map(|node| (node.segment, true)).collect();
+        let mut wanted: Vec<_> = nodes.map(|node| (node.segment(), true)).collect();
         wanted.sort_unstable();
         if found != wanted {
             let text = format!("{found:?} are, {wanted:?} should be");
@@ -147,7 +147,7 @@ impl World {
             return;
         }
         let member = &mut self.members[number];
-        member.routes.epoch = self.hosts[number].epoch;
+        member.routes.epoch = self.hosts[number].epoch();
         let routes = member.routes.clone();
         let now = member.clock.tick(self.net.now_us);
         let doer = Doer { own: member.own, routes: &routes, now, names: &[] };

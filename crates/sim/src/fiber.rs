@@ -137,7 +137,7 @@ impl Member {
         if fiber != CALLER {
             return;
         }
-        self.routes.epoch = around.hosts[self.number].epoch;
+        self.routes.epoch = around.hosts[self.number].epoch();
         let now = self.clock.tick(around.net.now_us);
         if self.fibers[RENEWER].is_idle()
             && let Some(task) = renew(&self.routes, now, around.desk)

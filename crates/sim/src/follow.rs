@@ -37,8 +37,8 @@ impl Follower {
         let Some(node) = host.node.as_ref().filter(|_| host.is_alive) else { return };
         let entries = 1 + self.chance.below(MOST_AT_ONCE) as usize;
         let new = || Shadow::new(node.len()).with_pages_of(entries);
-        let shadow = self.shadows.entry(node.segment).or_insert_with(new);
-        match node.ledger.follow(&shadow.ask(node.segment), PAGE_ENTRIES) {
+        let shadow = self.shadows.entry(node.segment()).or_insert_with(new);
+        match node.ledger().follow(&shadow.ask(node.segment()), PAGE_ENTRIES) {
             Ok(told) if shadow.take(&told.page()).is_ok() => {}
             Ok(told) => desk.blame("what nodes tell makes sense", format!("{told:?}")),
             Err(_) => {

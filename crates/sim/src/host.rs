@@ -2,31 +2,49 @@
 
 use std::collections::BTreeMap;
 
+use mooncake_node::{Admission, LentSegments};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 use crate::desk::Desk;
 use crate::net::{ConnId, Event, Net, Process};
 use crate::node::{Node, Writer};
+use crate::published::Stale;
 use crate::service::Service;
 
 /// What a process lends, if anything, and whom it serves.
 pub(crate) struct Host {
     pub(crate) process: Process,
     pub(crate) is_alive: bool,
-    /// The highest epoch that the process has seen.
-    pub(crate) epoch: Epoch,
+    /// What the segment is called, and which epoch the process obeys.
+    names: LentSegments<()>,
     pub(crate) node: Option<Node>,
     pub(crate) services: BTreeMap<ConnId, Service>,
 }
 
 impl Host {
     pub(crate) fn new(process: Process, node: Option<Node>) -> Self {
-        let services = BTreeMap::new();
-        Self { process, is_alive: true, epoch: Epoch(0), node, services }
+        let (names, services) = (LentSegments::default(), BTreeMap::new());
+        let mut host = Self { process, is_alive: true, names, node, services };
+        host.lend();
+        host
+    }
+
+    /// The segment is served from now on, under the id that it has.
+    fn lend(&mut self) {
+        if let Some(node) = &self.node {
+            self.names.lend(node.segment(), ());
+            self.see_epoch(node.epoch());
+        }
+    }
+
+    /// The highest epoch that the process has seen.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.names.epoch()
     }
 
     pub(crate) fn see_epoch(&mut self, epoch: Epoch) {
-        self.epoch = self.epoch.max(epoch);
+        let Self { names, node, .. } = self;
+        names.obey(epoch, |(), epoch| node.iter_mut().for_each(|node| node.obey(epoch)));
     }
 
     /// The segment, of a process in which somebody writes.
@@ -34,38 +52,54 @@ impl Host {
         self.node.as_mut().expect("a process that lends nothing has no writers")
     }
 
+    /// The segment, if it has this id.
+    pub(crate) fn segment(&self, id: SegmentId) -> Option<&Node> {
+        self.names.find(id).ok().and(self.node.as_ref())
+    }
+
     /// Takes a range for a writer, and has older ones told to stop.
     pub(crate) fn begin_write(
         &mut self,
-        epoch: Epoch,
-        range: &RangeWrite<'static>,
-        writer: Writer,
+        write: (Epoch, &RangeWrite<'static>),
+        (writer, patience_us): (Writer, u64),
         net: &mut Net,
         desk: &mut Desk,
     ) -> Result<u64, ErrorCode> {
-        let node = self.node.as_mut().ok_or(ErrorCode::SegmentNotFound)?;
-        let (ticket, stop) = node.begin(self.epoch, epoch, range, writer, desk)?;
+        self.names.find(write.1.segment)?;
+        let times = (net.instant(net.now_us), net.instant(net.now_us + patience_us));
+        let (ticket, stop) = self.lent().begin(write, writer, times, desk)?;
         self.stop(stop, net);
         Ok(ticket)
     }
 
+    /// Whether a writer may change bytes. Its ticket is over if not.
+    pub(crate) fn admit(&mut self, ticket: u64, net: &Net) -> Admission {
+        self.lent().admit(ticket, net.instant(net.now_us))
+    }
+
     /// Has an entry dropped.
     pub(crate) fn drop_range(&mut self, range: &RangeDrop, net: &mut Net) -> Result<(), ErrorCode> {
-        let node = self.node.as_mut().ok_or(ErrorCode::SegmentNotFound)?;
-        let stop = node.drop_range(range, self.epoch)?;
+        self.names.find_ever(range.segment)?;
+        let stop = self.lent().drop_range(range)?;
         self.stop(stop, net);
         Ok(())
     }
 
     /// Drops all that is lent, under another id.
     pub(crate) fn start_empty(&mut self, segment: SegmentId, net: &mut Net) {
-        let stop = self.lent().start_empty(segment);
-        self.stop(stop, net);
+        let Self { names, node, .. } = self;
+        let node = node.as_mut().expect("it is lent");
+        let stop = names.start_empty(node.segment(), segment, |()| node.start_empty(segment));
+        self.stop(stop.expect("it has that id"), net);
     }
 
-    /// Serves what it lends no longer.
+    /// Serves what it lends no longer. What it lends next lies in the same memory, under an id of its own, and nobody who
+    /// was at work here may harm that.
     pub(crate) fn withdraw(&mut self, net: &mut Net) {
-        let stop = self.lent().withdraw();
+        let id = self.lent().segment();
+        self.names.take_back(id);
+        let stop = self.lent().start_empty(SegmentId(id.0 + 1));
+        self.lend();
         self.stop(stop, net);
     }
 
@@ -83,7 +117,23 @@ impl Host {
         }
     }
 
+    /// Whether that version lies here; gives the grant that it was written under.
     pub(crate) fn find(&self, range: &RangeRead) -> Result<Version, ErrorCode> {
+        self.names.find_to_read(range.segment)?;
         self.node.as_ref().ok_or(ErrorCode::ObjectNotFound)?.find(range)
+    }
+
+    pub(crate) fn still_holds(&self, range: &RangeRead, grant: Version) -> bool {
+        self.segment(range.segment).is_some_and(|node| node.still_holds(range, grant))
+    }
+
+    /// The number of the slot by which another process of the machine reads a range; `None` if it has to ask.
+    pub(crate) fn find_slot(&self, range: &RangeRead) -> Option<Result<u64, Stale>> {
+        self.segment(range.segment)?.slots.find(range)
+    }
+
+    pub(crate) fn slot_still_holds(&self, range: &RangeRead, number: u64) -> bool {
+        let node = self.segment(range.segment);
+        node.is_some_and(|node| node.slots.still_holds(range.offset, number))
     }
 }

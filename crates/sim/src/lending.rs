@@ -45,7 +45,7 @@ impl World {
         let Some(node) = node.filter(|_| self.members[number].fibers[LENDER].is_idle()) else {
             return;
         };
-        let id = node.segment;
+        let id = node.segment();
         if !may_drain || self.desk.chance.below(2) == 0 {
             return self.leave(number, may_drain);
         }
@@ -127,7 +127,7 @@ impl World {
     fn lent(&self, number: usize) -> Lent {
         let node = self.hosts[number].node.as_ref().expect("it lends something now and then");
         let (name, endpoint) = (node.name.to_owned(), endpoint_of(number));
-        Lent { id: node.segment, name, endpoint, len: node.len(), run: node.run }
+        Lent { id: node.segment(), name, endpoint, len: node.len(), run: node.run }
     }
 
     fn stay_away(&mut self, number: usize) {
@@ -144,7 +144,7 @@ impl World {
         let lent = self.lent(number);
         let Self { net, desk, hosts, members, .. } = self;
         let member = &mut members[number];
-        let task = come(member.process, lent, hosts[number].epoch, desk);
+        let task = come(member.process, lent, hosts[number].epoch(), desk);
         member.begin(LENDER, task, &mut Around { net, desk, hosts });
     }
 }
@@ -164,7 +164,7 @@ impl Member {
                 Change::Lend(lent) => self.beat.membership.lend_also(lent),
                 Change::Disown(id) => self.beat.membership.disown(id),
                 Change::TakeBack { taken, is_served } => {
-                    let id = host.lent().segment;
+                    let id = host.lent().segment();
                     self.beat.membership.take_back(id);
                     taken.set(Some(id));
                     host.lent().is_lent = false;

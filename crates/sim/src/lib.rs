@@ -1,5 +1,5 @@
 //! Whole clusters in one thread and in virtual time, for tests: the real state machine of the master, the real
-//! operations and memberships of clients, the real ledgers of nodes; and between them a network, clocks and processes
+//! operations and memberships of clients, the real machines of nodes; and between them a network, clocks and processes
 //! that fail.
 //!
 //! A run follows from one number. Enter at [`run`]: it makes a cluster ([`Scenario`]), drives it through some hundred
@@ -41,6 +41,7 @@ mod moves;
 mod net;
 mod node;
 mod operator;
+mod published;
 mod scenario;
 mod service;
 mod store;

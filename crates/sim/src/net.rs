@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
+use std::time::{Duration, Instant};
 
 use mooncake_types::Chance;
 
@@ -131,6 +132,8 @@ impl Conn {
 
 pub(crate) struct Net {
     pub(crate) now_us: u64,
+    /// The moment at which that was zero.
+    zero: Instant,
     queue: BTreeMap<(u64, u64), Event>,
     scheduled: u64,
     conns: BTreeMap<ConnId, Conn>,
@@ -149,6 +152,7 @@ impl Net {
     pub(crate) fn new(scenario: &Scenario, chance: Chance) -> Self {
         Self {
             now_us: 0,
+            zero: Instant::now(),
             queue: BTreeMap::new(),
             scheduled: 0,
             conns: BTreeMap::new(),
@@ -161,6 +165,11 @@ impl Net {
             processes: BTreeMap::new(),
             masters: 0,
         }
+    }
+
+    /// A moment as the machines of nodes are told it.
+    pub(crate) fn instant(&self, us: u64) -> Instant {
+        self.zero + Duration::from_micros(us)
     }
 
     /// A process starts at a site.

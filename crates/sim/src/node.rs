@@ -1,13 +1,17 @@
-//! The memory that a process lends, its ledger, and what must never be seen of them.
+//! The memory that a process lends: the real machine of a segment, and what must never be seen of it.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Instant;
 
-use mooncake_node::{Clearance, EntryState, Ledger, check_drop, check_epoch};
+use mooncake_node::{Admission, Effect, Entry, EntryState, Ledger, SegmentMachine, WriteRequest};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 use crate::desk::Desk;
 use crate::extents::{Content, Extents, Piece};
 use crate::net::ConnId;
+use crate::published::{Rows, Slots};
 
 /// Who holds a ticket of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,25 +22,28 @@ pub(crate) enum Writer {
     Own,
 }
 
+/// How the machine reaches a writer.
+pub(crate) struct Handle {
+    writer: Writer,
+    is_interrupted: Cell<bool>,
+}
+
 /// One lent segment.
 pub(crate) struct Node {
-    pub(crate) segment: SegmentId,
-    /// Whether it outlives its process: then no other process is given its memory.
-    pub(crate) is_named: bool,
+    machine: SegmentMachine<Rc<Handle>>,
     /// How many processes have lent it.
     pub(crate) run: u64,
     /// The pool has it, as far as this knows, and is to keep it.
     pub(crate) is_lent: bool,
-    /// What it was called before it had to start empty.
-    former: Vec<SegmentId>,
     pub(crate) name: &'static str,
-    len: u64,
-    pub(crate) ledger: Ledger,
+    /// By which processes of its host read it.
+    pub(crate) slots: Slots,
+    /// By which the next process finds what was complete, if the segment outlives its process: then no other process is
+    /// given its memory.
+    rows: Option<Rows>,
     memory: Extents,
     /// The grants that have begun, at every byte the last one: what the ledger must go by.
     begun: Extents,
-    /// The highest grant that began, or that something was dropped by.
-    floor: Option<Version>,
     /// The highest epoch that was offered.
     offered: Epoch,
     tickets: BTreeMap<u64, Ticket>,
@@ -44,11 +51,9 @@ pub(crate) struct Node {
     changes: Vec<(Version, (u64, u64))>,
 }
 
-#[derive(Clone, Copy, Debug)]
 struct Ticket {
-    writer: Writer,
     range: RangeWrite<'static>,
-    is_interrupted: bool,
+    handle: Rc<Handle>,
 }
 
 /// Most changes that a node remembers: few, so that a master that follows misses some now and then.
@@ -62,50 +67,68 @@ fn numbered(mut ledger: Ledger, segment: SegmentId, run: u64) -> Ledger {
 
 impl Node {
     pub(crate) fn new(segment: SegmentId, name: &'static str, len: u64, is_named: bool) -> Self {
+        let ledger = numbered(Ledger::new(len), segment, 1);
         Self {
-            segment,
-            is_named,
+            machine: SegmentMachine::new(segment, ledger, Epoch(0)),
             run: 1,
             is_lent: true,
-            former: Vec::new(),
             name,
-            len,
-            ledger: numbered(Ledger::new(len), segment, 1),
+            slots: Slots::default(),
+            rows: is_named.then(|| Rows::of(segment)),
             memory: Extents::default(),
             begun: Extents::default(),
-            floor: None,
             offered: Epoch(0),
             tickets: BTreeMap::new(),
             changes: Vec::new(),
         }
     }
 
-    /// The same memory under the next process: what was complete is there again, if there was room to remember it.
-    pub(crate) fn start_again(self, mut is_kept: impl FnMut() -> bool) -> Self {
-        let mut ledger = Ledger::new(self.len);
-        for (offset, entry) in self.ledger.entries() {
-            if entry.state != EntryState::Complete || !is_kept() {
-                continue;
-            }
-            let range = RangeWrite {
-                segment: self.segment,
-                offset,
-                from: 0,
-                len: entry.len,
-                entry_len: entry.len,
-                key: &entry.key,
-                version: entry.version,
-                grant: entry.grant,
-                object_len: entry.object_len,
-                object_offset: entry.object_offset,
-                attributes: &entry.attributes,
-            };
-            ledger.restore(&range, None).expect("it was there before");
+    /// Whether it outlives its process.
+    pub(crate) fn is_named(&self) -> bool {
+        self.rows.is_some()
+    }
+
+    /// The same memory under the next process, if it outlives the one before: what has a row is there again, if there was
+    /// room to remember it.
+    pub(crate) fn start_again(
+        self,
+        mut has_room: impl FnMut(&mut Desk) -> bool,
+        desk: &mut Desk,
+    ) -> Option<Self> {
+        let mut rows = self.rows?;
+        let ledger = self.machine.ledger().entries();
+        let complete = ledger.filter(|(_, entry)| entry.state == EntryState::Complete);
+        if !complete.eq(rows.entries.iter().map(|(&offset, entry)| (offset, entry))) {
+            let text = format!("{:?} are the rows of {}", rows.entries, self.name);
+            desk.blame("the next process finds what was complete", text);
         }
-        ledger.refuse_up_to(self.floor);
-        let (run, former, tickets) = (self.run + 1, Vec::new(), BTreeMap::new());
-        let ledger = numbered(ledger, self.segment, run);
-        Self { run, is_lent: true, former, ledger, tickets, ..self }
+        rows.entries.retain(|_, _| has_room(desk));
+        let run = self.run + 1;
+        let ledger = numbered(rows.ledger(self.machine.ledger().len()), rows.segment, run);
+        let machine = SegmentMachine::new(rows.segment, ledger, rows.epoch);
+        let mut slots = Slots::default();
+        machine.fill_slots(|effect| slots.carry_out(&effect));
+        let (tickets, rows) = (BTreeMap::new(), Some(rows));
+        Some(Self { machine, run, is_lent: true, slots, rows, tickets, ..self })
+    }
+
+    /// What it is called now.
+    pub(crate) fn segment(&self) -> SegmentId {
+        self.machine.id()
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        self.machine.ledger()
+    }
+
+    /// The highest epoch that it obeys.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.machine.epoch()
+    }
+
+    /// Its length in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.machine.ledger().len()
     }
 
     /// The ranges that changed, and the version that was written there.
@@ -113,81 +136,76 @@ impl Node {
         std::mem::take(&mut self.changes)
     }
 
-    /// As the host of segments does it; gives the ticket, and who is to be told to stop.
+    /// Has the machine change something, and does what that asks for; gives who is to be told to stop, too.
+    fn change<T>(
+        &mut self,
+        change: impl FnOnce(
+            &mut SegmentMachine<Rc<Handle>>,
+            &mut dyn FnMut(Effect<'_, Rc<Handle>>),
+        ) -> T,
+    ) -> (T, Vec<Writer>) {
+        let Self { machine, slots, rows, .. } = self;
+        let mut stop = Vec::new();
+        let changed = change(machine, &mut |effect| {
+            slots.carry_out(&effect);
+            rows.iter_mut().for_each(|rows| rows.carry_out(&effect));
+            if let Effect::Interrupt(handle) = effect {
+                handle.is_interrupted.set(true);
+                stop.push(handle.writer);
+            }
+        });
+        (changed, stop)
+    }
+
+    /// Obeys an epoch from now on.
+    pub(crate) fn obey(&mut self, epoch: Epoch) {
+        self.offered = self.offered.max(epoch);
+        self.change(|machine, effects| machine.obey(epoch, effects));
+    }
+
+    /// Takes a range for a writer; gives its ticket, and who is to be told to stop.
     pub(crate) fn begin(
         &mut self,
-        seen: Epoch,
-        epoch: Epoch,
-        range: &RangeWrite<'static>,
+        (epoch, range): (Epoch, &RangeWrite<'static>),
         writer: Writer,
+        (now, until): (Instant, Instant),
         desk: &mut Desk,
     ) -> Result<(u64, Vec<Writer>), ErrorCode> {
-        if range.segment != self.segment {
-            return Err(ErrorCode::SegmentNotFound);
-        }
-        self.offered = self.offered.max(seen);
-        check_epoch(seen, epoch, range.grant)?;
-        let begun = self.ledger.begin(range)?;
-        self.floor = self.floor.max(Some(range.grant));
+        let handle = Rc::new(Handle { writer, is_interrupted: Cell::new(false) });
+        let writer = Rc::clone(&handle);
+        let request = WriteRequest { epoch, range, writer, now, until };
+        let (begun, stop) = self.change(|machine, effects| machine.begin(request, effects));
+        let ticket = begun?;
         self.check_begin(epoch, range, desk);
-        self.tickets.insert(begun.ticket, Ticket { writer, range: *range, is_interrupted: false });
-        let stop = self.interrupt(begun.superseded);
-        Ok((begun.ticket, stop))
+        self.tickets.insert(ticket, Ticket { range: *range, handle });
+        Ok((ticket, stop))
     }
 
-    /// Writers that are to stop, of these tickets.
-    fn interrupt(&mut self, tickets: Vec<u64>) -> Vec<Writer> {
-        let mut stop = Vec::new();
-        for ticket in tickets {
-            let older = self.tickets.get_mut(&ticket).expect("it has not ended");
-            older.is_interrupted = true;
-            stop.push(older.writer);
+    /// Whether a writer may change bytes. Its ticket is over if not.
+    pub(crate) fn admit(&mut self, ticket: u64, now: Instant) -> Admission {
+        let admission = self.machine.admit(ticket, now);
+        if matches!(admission, Admission::Refused(_)) {
+            self.forget(ticket);
         }
-        stop
+        admission
     }
 
-    /// Drops an entry, if it was named by the leader of this epoch or a later one; gives who is to be told to stop.
-    pub(crate) fn drop_range(
-        &mut self,
-        range: &RangeDrop,
-        epoch: Epoch,
-    ) -> Result<Vec<Writer>, ErrorCode> {
-        let RangeDrop { segment, offset, version, grant } = *range;
-        if segment == self.segment {
-            check_drop(epoch, grant)?;
-            let gone = self.ledger.drop_version(offset, version, grant);
-            self.floor = self.floor.max(Some(grant));
-            return Ok(self.interrupt(gone.superseded));
-        }
-        // What had a former id was dropped when it lost that.
-        match self.former.contains(&segment) {
-            true => Ok(Vec::new()),
-            false => Err(ErrorCode::SegmentNotFound),
-        }
+    /// Drops an entry; gives who is to be told to stop.
+    pub(crate) fn drop_range(&mut self, range: &RangeDrop) -> Result<Vec<Writer>, ErrorCode> {
+        let (dropped, stop) = self.change(|machine, effects| machine.drop_entry(range, effects));
+        dropped.map(|()| stop)
     }
 
     /// Drops all that lies here, and has another id from then on.
     pub(crate) fn start_empty(&mut self, segment: SegmentId) -> Vec<Writer> {
-        self.former.push(std::mem::replace(&mut self.segment, segment));
-        let gone = self.ledger.drop_all();
-        self.interrupt(gone.superseded)
-    }
-
-    /// Its length in bytes.
-    pub(crate) const fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// Drops all that lies here. Whoever asks for it finds nothing: it is called as no other ever was, and nobody is told.
-    pub(crate) fn withdraw(&mut self) -> Vec<Writer> {
-        self.segment = SegmentId(self.segment.0 + 1);
-        let gone = self.ledger.drop_all();
-        self.interrupt(gone.superseded)
+        let ((), stop) = self.change(|machine, effects| machine.start_empty(segment, effects));
+        self.slots.open();
+        stop
     }
 
     /// Whether nothing lies here.
     pub(crate) fn is_empty(&self) -> bool {
-        self.ledger.is_empty()
+        self.ledger().is_empty()
     }
 
     /// L3, and the first half of L7.
@@ -213,7 +231,7 @@ impl Node {
         (offset, len): (u64, u64),
         epoch: Epoch,
     ) -> Option<RangeWrite<'static>> {
-        let at_work = self.tickets.values().filter(|ticket| !ticket.is_interrupted);
+        let at_work = self.tickets.values().filter(|ticket| !ticket.handle.is_interrupted.get());
         let ranges = at_work.map(|ticket| ticket.range);
         let is_older = |range: &RangeWrite<'_>| {
             range.grant.epoch < epoch
@@ -224,17 +242,19 @@ impl Node {
         older.next()
     }
 
-    pub(crate) fn clearance(&self, ticket: u64) -> Clearance {
-        self.ledger.clearance(ticket)
-    }
-
     /// Whether the writer was told to stop.
     pub(crate) fn is_interrupted(&self, ticket: u64) -> bool {
-        self.tickets.get(&ticket).is_some_and(|ticket| ticket.is_interrupted)
+        self.tickets.get(&ticket).is_some_and(|ticket| ticket.handle.is_interrupted.get())
     }
 
     /// A writer changes bytes, from `from` on in its part.
-    pub(crate) fn change(&mut self, ticket: u64, from: u64, pieces: &[Piece], desk: &mut Desk) {
+    pub(crate) fn change_bytes(
+        &mut self,
+        ticket: u64,
+        from: u64,
+        pieces: &[Piece],
+        desk: &mut Desk,
+    ) {
         let range = self.tickets[&ticket].range;
         let offset = range.offset + range.from + from;
         let len = pieces.iter().map(|piece| piece.len).sum();
@@ -250,15 +270,19 @@ impl Node {
 
     /// L1, and the second half of L7.
     fn check_change(&self, range: &RangeWrite<'_>, offset: u64, len: u64, desk: &mut Desk) {
-        let touched = |(at, entry_len): (u64, u64)| at < offset + len && offset < at + entry_len;
-        for (at, entry) in self.ledger.entries() {
-            if entry.state == EntryState::Complete && touched((at, entry.len)) {
-                let text = format!(
-                    "{offset}+{len} of {} changes under {range:?}; there stands {entry:?} at {at}",
-                    self.name
-                );
-                desk.blame("L1", text);
-            }
+        let touched = |at: u64, entry: &Entry| at < offset + len && offset < at + entry.len;
+        let complete = self.ledger().entries().filter(|(_, it)| it.state == EntryState::Complete);
+        let rows = self.rows.iter().flat_map(|rows| &rows.entries).map(|(&at, entry)| (at, entry));
+        for (at, entry) in complete.chain(rows).filter(|(at, entry)| touched(*at, entry)) {
+            let text = format!(
+                "{offset}+{len} of {} changes under {range:?}; there stands {entry:?} at {at}",
+                self.name
+            );
+            desk.blame("L1", text);
+        }
+        if let Some(slot) = self.slots.overlapping(offset, len) {
+            let text = format!("{offset}+{len} of {} changes; {slot:?} is shown", self.name);
+            desk.blame("L1", text);
         }
         let there = self.memory.overlapping(offset, len).filter_map(|(_, piece)| piece.content);
         let newer = there.map(|content| content.grant).max().filter(|it| *it > range.grant);
@@ -271,8 +295,8 @@ impl Node {
     /// A writer says that all its bytes are in place.
     pub(crate) fn complete(&mut self, ticket: u64, desk: &mut Desk) -> Result<(), ErrorCode> {
         let range = self.forget(ticket);
-        self.ledger.complete(ticket, Vec::new())?;
-        if let Some(entry) = self.ledger.complete_at(range.offset) {
+        self.change(|machine, effects| machine.complete(ticket, Vec::new(), effects)).0?;
+        if let Some(entry) = self.ledger().complete_at(range.offset) {
             let at = entry.object_offset;
             let pieces = self.memory.read(range.offset, entry.len);
             let is_right = |piece: &Piece| {
@@ -291,7 +315,7 @@ impl Node {
 
     pub(crate) fn abandon(&mut self, ticket: u64) {
         self.forget(ticket);
-        self.ledger.abandon(ticket);
+        self.machine.abandon(ticket);
     }
 
     fn forget(&mut self, ticket: u64) -> RangeWrite<'static> {
@@ -300,14 +324,11 @@ impl Node {
 
     /// Whether that version lies there; gives the grant that it was written under.
     pub(crate) fn find(&self, range: &RangeRead) -> Result<Version, ErrorCode> {
-        if range.segment != self.segment {
-            return Err(ErrorCode::ObjectNotFound);
-        }
-        Ok(self.ledger.read(range)?.grant)
+        Ok(self.machine.read(range)?.grant)
     }
 
     pub(crate) fn still_holds(&self, range: &RangeRead, grant: Version) -> bool {
-        range.segment == self.segment && self.ledger.still_holds(range.offset, range.version, grant)
+        self.ledger().still_holds(range.offset, range.version, grant)
     }
 
     pub(crate) fn copy_out(&self, offset: u64, len: u64) -> Vec<Piece> {

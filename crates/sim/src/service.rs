@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use mooncake_node::Clearance;
+use mooncake_node::Admission;
 use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, Version};
 
 use crate::desk::Desk;
@@ -30,7 +30,7 @@ enum State {
     #[default]
     Idle,
     /// A range was begun, and an older writer may still be at work in it.
-    Waiting { ticket: u64, range: RangeWrite<'static>, until_us: u64, kind: WriteKind },
+    Waiting { ticket: u64, range: RangeWrite<'static>, kind: WriteKind },
     /// Bytes come in.
     Receiving { ticket: u64, range: RangeWrite<'static>, done: u64 },
     /// All bytes of a small range are to come before it is begun.
@@ -109,8 +109,8 @@ impl Site<'_> {
     }
 
     fn begin(&mut self, epoch: Epoch, range: &RangeWrite<'static>) -> Result<u64, ErrorCode> {
-        let writer = Writer::Peer(self.conn);
-        self.host.begin_write(epoch, range, writer, self.net, self.desk)
+        let writer = (Writer::Peer(self.conn), PATIENCE_US);
+        self.host.begin_write((epoch, range), writer, self.net, self.desk)
     }
 }
 
@@ -121,9 +121,7 @@ impl Service {
         }
         match std::mem::take(&mut self.state) {
             State::Idle => self.accept(site),
-            State::Waiting { ticket, range, until_us, kind } => {
-                self.wait((ticket, range), until_us, kind, site)
-            }
+            State::Waiting { ticket, range, kind } => self.wait(ticket, range, kind, site),
             State::Receiving { ticket, range, done } => self.take_part(ticket, range, done, site),
             State::Gathering { epoch, range } => match self.inbox.pop_front() {
                 Some(Message::Part(pieces)) => {
@@ -188,10 +186,7 @@ impl Service {
         site: &mut Site<'_>,
     ) -> Next {
         match (site.begin(epoch, &range), kind) {
-            (Ok(ticket), kind) => {
-                let until_us = site.net.now_us + PATIENCE_US;
-                self.state = State::Waiting { ticket, range, until_us, kind };
-            }
+            (Ok(ticket), kind) => self.state = State::Waiting { ticket, range, kind },
             (Err(code), WriteKind::Large) => {
                 self.state = State::Skipping { left: range.len, code };
             }
@@ -203,20 +198,20 @@ impl Service {
 
     fn wait(
         &mut self,
-        (ticket, range): (u64, RangeWrite<'static>),
-        until_us: u64,
+        ticket: u64,
+        range: RangeWrite<'static>,
         kind: WriteKind,
         site: &mut Site<'_>,
     ) -> Next {
-        let node = site.host.lent();
-        let code = match node.clearance(ticket) {
-            Clearance::Clear => match kind {
+        let code = match site.host.admit(ticket, site.net) {
+            Admission::Granted => match kind {
                 WriteKind::Large => {
                     self.state = State::Receiving { ticket, range, done: 0 };
                     return Next::GoOn;
                 }
                 WriteKind::Small(pieces) => {
-                    node.change(ticket, 0, &pieces, site.desk);
+                    let node = site.host.lent();
+                    node.change_bytes(ticket, 0, &pieces, site.desk);
                     let done = node.complete(ticket, site.desk);
                     site.answer(Message::Done(done));
                     return Next::GoOn;
@@ -227,17 +222,15 @@ impl Service {
                     return Next::GoOn;
                 }
             },
-            Clearance::Wait if site.net.now_us < until_us => {
+            Admission::Wait(_) => {
                 site.again_after(LOOK_US);
-                return self.stay(State::Waiting { ticket, range, until_us, kind });
+                return self.stay(State::Waiting { ticket, range, kind });
             }
-            Clearance::Wait => ErrorCode::ObjectReplicaBusy,
-            Clearance::Superseded => ErrorCode::InvalidVersion,
+            Admission::Refused(code) => code,
         };
-        let is_interrupted = node.is_interrupted(ticket);
-        node.abandon(ticket);
         site.desk.tally.refused_writes += 1;
-        if is_interrupted {
+        if code == ErrorCode::InvalidVersion {
+            // It was told to stop.
             return Next::End;
         }
         match kind {
@@ -270,7 +263,7 @@ impl Service {
             }
             None => return self.stay(State::Receiving { ticket, range, done }),
         };
-        node.change(ticket, done, &pieces, site.desk);
+        node.change_bytes(ticket, done, &pieces, site.desk);
         let done = done + pieces.iter().map(|piece| piece.len).sum::<u64>();
         if done < range.len {
             self.state = State::Receiving { ticket, range, done };
@@ -326,7 +319,7 @@ impl Service {
         (mut pieces, done): (Vec<Piece>, u64),
         site: &mut Site<'_>,
     ) -> Next {
-        let Some(node) = site.host.node.as_mut() else { return Next::End };
+        let Some(node) = site.host.node.as_ref() else { return Next::End };
         let len = 1 + site.desk.chance.below(2 * (range.len - done));
         let len = len.min(range.len - done);
         pieces.extend(node.copy_out(range.offset + range.from + done, len));
@@ -335,7 +328,7 @@ impl Service {
             site.again_after(delay_us);
             return self.stay(State::Sending { range, grant, pieces, done: done + len });
         }
-        let found = match node.still_holds(&range, grant) {
+        let found = match site.host.still_holds(&range, grant) {
             true => Ok(pieces),
             false => Err(ErrorCode::ObjectNotFound),
         };

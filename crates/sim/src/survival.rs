@@ -30,8 +30,8 @@ impl World {
             ranges.all(|range| {
                 let segment = known.segments[range.segment as usize].id;
                 let mut nodes = self.hosts.iter().filter_map(|host| host.node.as_ref());
-                let node = nodes.find(|node| node.segment == segment);
-                let entry = node.and_then(|node| node.ledger.complete_at(range.offset));
+                let node = nodes.find(|node| node.segment() == segment);
+                let entry = node.and_then(|node| node.ledger().complete_at(range.offset));
                 entry.is_some_and(|entry| entry.version == known.located.version)
             })
         };
@@ -52,7 +52,7 @@ impl World {
             }
         }
         for host in self.hosts.iter().filter_map(|host| host.node.as_ref()) {
-            for (offset, entry) in host.ledger.entries() {
+            for (offset, entry) in host.ledger().entries() {
                 if entry.state != EntryState::Complete {
                     continue;
                 }
@@ -61,7 +61,7 @@ impl World {
                     report.located.version == entry.version
                         && report.located.placements.iter().any(|range| {
                             let segment = report.segments[range.segment as usize].id;
-                            (segment, range.offset) == (host.segment, offset)
+                            (segment, range.offset) == (host.segment(), offset)
                         })
                 });
                 if !is_known {

@@ -3,17 +3,19 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use mooncake_client::ops::{MoveError, Retry, RetryPolicy, Step};
-use mooncake_node::Clearance;
-use mooncake_types::{ErrorCode, Version};
+use mooncake_node::Admission;
+use mooncake_types::{ErrorCode, RangeRead, Version};
 
 use crate::desk::Desk;
 use crate::extents::Extents;
+use crate::host::Host;
 use crate::intern::intern;
 use crate::member::{Around, Member};
 use crate::message::Message;
 use crate::moves::{What, part_of, payload};
 use crate::net::{ConnId, Event, Part, Process, Side, Site};
 use crate::node::Writer;
+use crate::published::Stale;
 use crate::task::Task;
 
 /// A node that says nothing for so long is given up.
@@ -39,11 +41,20 @@ enum State {
     /// The node was asked.
     Asked,
     /// Copying out of memory that is mapped here.
-    Reading { holder: Process, grant: Version, done: u64 },
+    Reading { holder: Process, seen: Seen, done: u64 },
     /// In a segment of this process: an older writer may be at work.
-    Waiting { ticket: u64, until_us: u64 },
+    Waiting { ticket: u64 },
     /// Copying into memory that is mapped here.
     Copying { holder: Process, ticket: u64, done: u64 },
+}
+
+/// What the bytes that are copied out are right by, if it is the same afterwards.
+#[derive(Clone, Copy)]
+enum Seen {
+    /// The entry, written under this grant.
+    Entry(Version),
+    /// The slot with this number.
+    Slot(u64),
 }
 
 /// The moves at one node, one after the other.
@@ -147,28 +158,24 @@ impl Member {
         let is_near = around.net.are_neighbours(self.process.site, peer);
         match what {
             What::Read { fetch, .. } if is_near => {
-                let holder = &around.hosts[site_number(peer)];
-                let found = match holder.is_alive {
-                    true => holder.find(&fetch.range),
-                    false => Err(ErrorCode::TransferFail),
-                };
-                match found {
-                    Ok(grant) => {
-                        let holder = holder.process;
-                        transfer.moves[index].state = State::Reading { holder, grant, done: 0 };
+                let range = fetch.range;
+                match see(&range, peer == self.process.site, &around.hosts[site_number(peer)]) {
+                    Some(Ok((holder, seen))) => {
+                        transfer.moves[index].state = State::Reading { holder, seen, done: 0 };
                         self.step_later(fiber, peer, around);
                     }
-                    Err(code) => self.end_move(fiber, peer, read_result(Err(code)), around),
+                    Some(Err(error)) => self.end_move(fiber, peer, Err(error), around),
+                    None => self.ask_node(fiber, peer, is_near, around),
                 }
             }
             What::Write { epoch, deposit, .. } if peer == self.process.site => {
                 let (epoch, range) = (*epoch, deposit.range);
                 let (net, desk) = (&mut *around.net, &mut *around.desk);
                 let host = &mut around.hosts[self.number];
-                match host.begin_write(epoch, &range, Writer::Own, net, desk) {
+                let writer = (Writer::Own, PATIENCE_US);
+                match host.begin_write((epoch, &range), writer, net, desk) {
                     Ok(ticket) => {
-                        let until_us = net.now_us + PATIENCE_US;
-                        transfer.moves[index].state = State::Waiting { ticket, until_us };
+                        transfer.moves[index].state = State::Waiting { ticket };
                         self.step_later(fiber, peer, around);
                     }
                     Err(code) => {
@@ -203,7 +210,7 @@ impl Member {
     fn ask_node(&mut self, fiber: usize, peer: Site, is_near: bool, around: &mut Around<'_>) {
         let known = self.fibers[fiber].lanes.get(&peer).copied();
         let node = around.hosts[site_number(peer)].node.as_ref();
-        let is_shared = is_near && node.is_some_and(|node| !node.is_named);
+        let is_shared = is_near && node.is_some_and(|node| !node.is_named());
         let Some((transfer, index)) = self.lane(fiber, peer) else { return };
         let asked = &mut transfer.moves[index];
         asked.state = State::Asked;
@@ -272,12 +279,10 @@ impl Member {
                 self.doubt(segment, around);
                 self.end_move(fiber, peer, Err(MoveError::Broken), around);
             }
-            State::Reading { holder, grant, done } => {
-                self.read_near(fiber, peer, (holder, grant, done), around);
+            State::Reading { holder, seen, done } => {
+                self.read_near(fiber, peer, (holder, seen, done), around);
             }
-            State::Waiting { ticket, until_us } => {
-                self.wait_own(fiber, peer, (ticket, until_us), around);
-            }
+            State::Waiting { ticket } => self.wait_own(fiber, peer, ticket, around),
             State::Copying { holder, ticket, done } => {
                 self.copy_near(fiber, peer, (holder, ticket, done), around);
             }
@@ -288,7 +293,7 @@ impl Member {
         &mut self,
         fiber: usize,
         peer: Site,
-        (holder, grant, done): (Process, Version, u64),
+        (holder, seen, done): (Process, Seen, u64),
         around: &mut Around<'_>,
     ) {
         let (desk, host) = (&mut *around.desk, &around.hosts[site_number(peer)]);
@@ -303,37 +308,30 @@ impl Member {
         let len = (1 + desk.chance.below(2 * (range.len - done))).min(range.len - done);
         pieces.extend(node.copy_out(range.offset + range.from + done, len));
         if done + len < range.len {
-            reading.state = State::Reading { holder, grant, done: done + len };
+            reading.state = State::Reading { holder, seen, done: done + len };
             return self.step_later(fiber, peer, around);
         }
-        let result = match node.still_holds(&range, grant) {
-            true => Ok(()),
-            false => Err(MoveError::Stale),
+        let still_holds = match seen {
+            Seen::Entry(grant) => host.still_holds(&range, grant),
+            Seen::Slot(number) => host.slot_still_holds(&range, number),
         };
+        let result = if still_holds { Ok(()) } else { Err(MoveError::Stale) };
         self.end_move(fiber, peer, result, around);
     }
 
-    fn wait_own(
-        &mut self,
-        fiber: usize,
-        peer: Site,
-        (ticket, until_us): (u64, u64),
-        around: &mut Around<'_>,
-    ) {
-        let (now_us, holder) = (around.net.now_us, self.process);
-        let node = around.hosts[self.number].lent();
-        let code = match node.clearance(ticket) {
-            Clearance::Clear => {
+    fn wait_own(&mut self, fiber: usize, peer: Site, ticket: u64, around: &mut Around<'_>) {
+        let holder = self.process;
+        match around.hosts[self.number].admit(ticket, around.net) {
+            Admission::Granted => {
                 let Some((transfer, index)) = self.lane(fiber, peer) else { return };
                 transfer.moves[index].state = State::Copying { holder, ticket, done: 0 };
-                return self.step_later(fiber, peer, around);
+                self.step_later(fiber, peer, around);
             }
-            Clearance::Wait if now_us < until_us => return self.step_later(fiber, peer, around),
-            Clearance::Wait => ErrorCode::ObjectReplicaBusy,
-            Clearance::Superseded => ErrorCode::InvalidVersion,
-        };
-        node.abandon(ticket);
-        self.end_move(fiber, peer, Err(MoveError::Refused(code)), around);
+            Admission::Wait(_) => self.step_later(fiber, peer, around),
+            Admission::Refused(code) => {
+                self.end_move(fiber, peer, Err(MoveError::Refused(code)), around);
+            }
+        }
     }
 
     fn copy_near(
@@ -361,7 +359,7 @@ impl Member {
         let What::Write { deposit, payload, .. } = &copying.what else { return };
         let range_len = deposit.range.len;
         let len = (1 + around.desk.chance.below(2 * (range_len - done))).min(range_len - done);
-        node.change(ticket, done, &part_of(payload, done, len), around.desk);
+        node.change_bytes(ticket, done, &part_of(payload, done, len), around.desk);
         if done + len < range_len {
             copying.state = State::Copying { holder, ticket, done: done + len };
             return self.step_later(fiber, peer, around);
@@ -467,7 +465,20 @@ impl Member {
     }
 }
 
-fn read_result(found: Result<(), ErrorCode>) -> Result<(), MoveError> {
+/// By what a thread of the same machine may copy a range out, of the node's own process or of another; `None` if it has to
+/// ask the node.
+fn see(range: &RangeRead, is_own: bool, host: &Host) -> Option<Result<(Process, Seen), MoveError>> {
+    if !host.is_alive {
+        return Some(Err(MoveError::Broken));
+    }
+    let seen = match is_own {
+        true => read_result(host.find(range)).map(Seen::Entry),
+        false => host.find_slot(range)?.map(Seen::Slot).map_err(|Stale| MoveError::Stale),
+    };
+    Some(seen.map(|seen| (host.process, seen)))
+}
+
+fn read_result<T>(found: Result<T, ErrorCode>) -> Result<T, MoveError> {
     found.map_err(|code| match code {
         ErrorCode::ObjectNotFound => MoveError::Stale,
         ErrorCode::TransferFail => MoveError::Broken,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mooncake_client::membership::{Lent, Membership};
 use mooncake_meta::{Config, Meta, Replication, ReplicationMode};
-use mooncake_types::{Chance, ClientId, DrainId, Epoch, SegmentId, Tick};
+use mooncake_types::{Chance, ClientId, DrainId, SegmentId, Tick};
 
 use crate::beat::Beat;
 use crate::check::Place;
@@ -55,8 +55,6 @@ pub(crate) struct World {
 struct Past {
     node: Option<Node>,
     client: ClientId,
-    /// The highest epoch that it has seen.
-    epoch: Epoch,
 }
 
 impl World {
@@ -108,22 +106,19 @@ impl World {
         self.processes += 1;
         let process = Process { site: Site::Member(number), incarnation: self.processes };
         self.net.settle(process);
-        let Past { node, client, epoch } = past.unwrap_or_else(|| self.nothing_past(number));
+        let Past { node, client } = past.unwrap_or_else(|| self.nothing_past(number));
         let chance = &mut self.desk.chance;
         let mut membership = Membership::new(self.masters.len(), Chance::new(chance.bits()));
         let mut own: &[SegmentId] = &[];
-        if let Some(Node { segment: id, name, run, .. }) = node {
-            let (name, endpoint) = (name.to_owned(), endpoint_of(number));
-            let len = self.scenario.segment_len;
-            membership.lend(vec![Lent { id, name, endpoint, len, run }]);
+        if let Some(node) = &node {
+            let (id, name, endpoint) = (node.segment(), node.name.to_owned(), endpoint_of(number));
+            membership.lend(vec![Lent { id, name, endpoint, len: node.len(), run: node.run }]);
             own = leak(vec![id]);
         }
         let clock = clock(&self.scenario, self.net.now_us, chance);
         let mut member = Member::new(process, client, clock, Beat::new(membership), own);
         member.beat.wake(process, &mut self.net);
-        let mut host = Host::new(process, node);
-        host.see_epoch(epoch);
-        (host, member)
+        (Host::new(process, node), member)
     }
 
     /// What a process begins with that comes after none, or has nothing of the one before.
@@ -132,21 +127,16 @@ impl World {
             (SegmentId(u128::from(self.processes) << 64), self.scenario.segment_len);
         let lends = number < self.scenario.nodes;
         let new = || Node::new(segment, self.names[number], len, self.scenario.has_named);
-        Past {
-            node: lends.then(new),
-            client: ClientId(u128::from(self.processes)),
-            epoch: Epoch(0),
-        }
+        Past { node: lends.then(new), client: ClientId(u128::from(self.processes)) }
     }
 
     /// What is left of the process that was at that place.
     fn past(&mut self, number: usize) -> Option<Past> {
-        let node = self.hosts[number].node.take().filter(|node| node.is_named)?;
-        let (desk, is_forgetful) = (&mut self.desk, self.scenario.is_forgetful);
-        desk.fault("came back with its memory");
-        let node = node.start_again(|| !is_forgetful || desk.chance.below(4) > 0);
-        let (client, epoch) = (self.members[number].client, self.hosts[number].epoch);
-        Some(Past { node: Some(node), client, epoch })
+        let is_forgetful = self.scenario.is_forgetful;
+        let has_room = |desk: &mut Desk| !is_forgetful || desk.chance.below(4) > 0;
+        let node = self.hosts[number].node.take()?.start_again(has_room, &mut self.desk)?;
+        self.desk.fault("came back with its memory");
+        Some(Past { node: Some(node), client: self.members[number].client })
     }
 
     /// Lets everybody join, and then begin.
@@ -302,7 +292,7 @@ impl World {
         }
         let Self { net, desk, hosts, members, names, .. } = self;
         let member = &mut members[number];
-        member.routes.epoch = hosts[number].epoch;
+        member.routes.epoch = hosts[number].epoch();
         let now = member.clock.tick(net.now_us);
         let doer = Doer { own: member.own, routes: &member.routes, now, names };
         let task = random(&doer, desk);

@@ -8,6 +8,10 @@ use mooncake_sim::{Detail, Kind, run};
 const EVENTS: u64 = 500;
 const RUNS: u64 = 400;
 
+/// For states that take thousands of events to come about.
+const LONG_EVENTS: u64 = 20_000;
+const LONG_RUNS: std::ops::Range<u64> = 1_000..1_004;
+
 fn number(text: &str) -> u64 {
     text.parse().expect("a number")
 }
@@ -28,6 +32,10 @@ fn seeds() -> (std::ops::Range<u64>, Detail) {
 fn run_all(kind: Kind) {
     let (seeds, detail) = seeds();
     let events = std::env::var("EVENTS").map_or(EVENTS, |text| number(&text));
+    run_seeds(kind, seeds, (events, detail));
+}
+
+fn run_seeds(kind: Kind, seeds: std::ops::Range<u64>, (events, detail): (u64, Detail)) {
     let (mut met, mut faults) = (BTreeMap::<&str, u64>::new(), BTreeMap::<&str, u64>::new());
     let count = seeds.end - seeds.start;
     let mut failed = 0;
@@ -58,6 +66,11 @@ fn run_all(kind: Kind) {
     for name in ["right reads", "puts", "known routes"] {
         assert!(met[name] >= least, "too few {name}: {}", met[name]);
     }
+    for name in ["puts part by part", "removals", "drops", "copies and moves"] {
+        assert!(least == 0 || met[name] > 0, "no {name}");
+    }
+    let has_late_writers = met["refused writes"] > 0;
+    assert!(least == 0 || kind == Kind::Calm || has_late_writers, "no writer came late");
 }
 
 fn is_wanted(kind: Kind) -> bool {
@@ -96,6 +109,13 @@ fn masters() {
 fn leaders() {
     if is_wanted(Kind::Leaders) {
         run_all(Kind::Leaders);
+    }
+}
+
+#[test]
+fn long_runs() {
+    for kind in Kind::ALL.into_iter().filter(|&kind| is_wanted(kind)) {
+        run_seeds(kind, LONG_RUNS, (LONG_EVENTS, Detail::Nothing));
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) struct Session {
 impl Session {
     /// The segments of this process, those that are being taken back among them.
     pub(super) fn own(&self) -> Vec<SegmentId> {
-        self.host.segments().iter().map(|segment| segment.id()).collect()
+        self.host.ids()
     }
 
     /// A generator for the choices of one operation.

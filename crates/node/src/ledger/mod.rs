@@ -225,6 +225,15 @@ impl Ledger {
         }
     }
 
+    /// What a writer is at work in, or was before it was superseded.
+    ///
+    /// # Panics
+    /// If the ticket was completed or abandoned.
+    #[must_use]
+    pub fn part_of(&self, ticket: u64) -> &Range<u64> {
+        &self.writers.get(&ticket).expect("the ticket is open").part
+    }
+
     /// Where the entry starts that a writer is at work in, or was before it was superseded.
     ///
     /// # Panics
@@ -353,7 +362,9 @@ impl Ledger {
         self.entries.iter_mut().map(|(&offset, entry)| (offset, entry))
     }
 
-    const fn len(&self) -> u64 {
+    /// Length of the segment in bytes.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
         self.len
     }
 

@@ -1,10 +1,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_transfer::Interrupt;
 use mooncake_types::ErrorCode;
+
+use super::Effect;
 
 /// A pin is dropped within this time of being asked for, or those who want the range do not wait for it any more. They hear
 /// so before they take a node that says nothing for one that is gone.
@@ -14,10 +14,10 @@ const PATIENCE: Duration = Duration::from_millis(400);
 const SHARE: u64 = 4;
 
 /// Ranges of one segment that stay as they are because somebody looks at them.
-#[derive(Default)]
-pub(crate) struct Pins {
+#[derive(Debug)]
+pub(super) struct Pins<H> {
     /// By the start of the range, and a number.
-    held: BTreeMap<(u64, u64), PinnedRange>,
+    pinned: BTreeMap<(u64, u64), PinnedRange<H>>,
     next: u64,
     bytes: u64,
     /// The longest range that was pinned since there was none, in bytes.
@@ -25,23 +25,30 @@ pub(crate) struct Pins {
     is_closed: bool,
 }
 
-struct PinnedRange {
+#[derive(Debug)]
+struct PinnedRange<H> {
     end: u64,
-    interrupt: Arc<dyn Interrupt>,
+    reader: H,
     /// When it was first asked for.
     asked_at: Option<Instant>,
 }
 
 /// Names a pin.
-pub(crate) type PinKey = (u64, u64);
+pub type PinKey = (u64, u64);
 
-impl Pins {
+impl<H> Default for Pins<H> {
+    fn default() -> Self {
+        Self { pinned: BTreeMap::new(), next: 0, bytes: 0, longest: 0, is_closed: false }
+    }
+}
+
+impl<H> Pins<H> {
     /// Takes a range of a segment that is `segment_len` long.
-    pub(crate) fn add(
+    pub(super) fn add(
         &mut self,
         range: &Range<u64>,
         segment_len: u64,
-        interrupt: Arc<dyn Interrupt>,
+        reader: H,
     ) -> Result<PinKey, ErrorCode> {
         let len = range.end - range.start;
         let has_room = self.bytes.saturating_add(len) <= segment_len / SHARE;
@@ -52,142 +59,134 @@ impl Pins {
         self.next += 1;
         self.bytes += len;
         self.longest = self.longest.max(len);
-        self.held.insert(key, PinnedRange { end: range.end, interrupt, asked_at: None });
+        self.pinned.insert(key, PinnedRange { end: range.end, reader, asked_at: None });
         Ok(key)
     }
 
-    pub(crate) fn remove(&mut self, key: PinKey) {
-        if let Some(held) = self.held.remove(&key) {
-            self.bytes -= held.end - key.0;
+    pub(super) fn remove(&mut self, key: PinKey) {
+        if let Some(pinned) = self.pinned.remove(&key) {
+            self.bytes -= pinned.end - key.0;
         }
-        if self.held.is_empty() {
+        if self.pinned.is_empty() {
             self.longest = 0;
         }
     }
 
     /// Asks for all pins that overlap a range.
-    pub(crate) fn ask(&mut self, range: &Range<u64>) {
-        if self.held.is_empty() {
-            return;
-        }
-        let now = Instant::now();
+    pub(super) fn ask(
+        &mut self,
+        range: &Range<u64>,
+        now: Instant,
+        effects: &mut impl FnMut(Effect<'_, H>),
+    ) {
         let from = range.start.saturating_sub(self.longest);
-        for (_, held) in self.held.range_mut((from, 0)..(range.end, 0)) {
-            if held.end > range.start {
-                held.asked_at.get_or_insert(now);
-                held.interrupt.interrupt();
+        for (_, pinned) in self.pinned.range_mut((from, 0)..(range.end, 0)) {
+            if pinned.end > range.start {
+                pinned.asked_at.get_or_insert(now);
+                effects(Effect::Interrupt(&pinned.reader));
             }
         }
     }
 
     /// How long to wait for a range that was asked for; `None` if nothing of it is pinned.
-    pub(crate) fn patience(&self, range: &Range<u64>) -> Option<Duration> {
+    pub(super) fn patience(&self, range: &Range<u64>, now: Instant) -> Option<Duration> {
         let from = range.start.saturating_sub(self.longest);
-        let overlapping = self.held.range((from, 0)..(range.end, 0));
-        let overlapping = overlapping.filter(|(_, held)| held.end > range.start);
-        let left = |asked_at: Instant| PATIENCE.saturating_sub(asked_at.elapsed());
-        overlapping.map(|(_, held)| held.asked_at.map_or(PATIENCE, left)).min()
+        let overlapping = self.pinned.range((from, 0)..(range.end, 0));
+        let overlapping = overlapping.filter(|(_, pinned)| pinned.end > range.start);
+        let left = |asked_at| PATIENCE.saturating_sub(now.saturating_duration_since(asked_at));
+        overlapping.map(|(_, pinned)| pinned.asked_at.map_or(PATIENCE, left)).min()
     }
 
     /// Asks for all, and takes no more.
-    pub(crate) fn close(&mut self) {
+    pub(super) fn close(&mut self, now: Instant, effects: &mut impl FnMut(Effect<'_, H>)) {
         self.is_closed = true;
-        self.ask(&(0..u64::MAX));
+        self.ask(&(0..u64::MAX), now, effects);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use super::*;
 
-    #[derive(Default)]
-    struct Count(AtomicUsize);
-
-    impl Interrupt for Count {
-        fn interrupt(&self) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    /// Pins of these ranges in a segment of 1000 bytes.
-    fn pins(ranges: &[Range<u64>]) -> (Pins, Vec<PinKey>, Vec<Arc<Count>>) {
+    /// Pins of these ranges in a segment of 1000 bytes, each by the reader of its number.
+    fn pins(ranges: &[Range<u64>]) -> (Pins<usize>, Vec<PinKey>) {
         let mut pins = Pins::default();
-        let counts: Vec<Arc<Count>> = ranges.iter().map(|_| Arc::default()).collect();
-        let add = |(range, count): (&Range<u64>, &Arc<Count>)| {
-            pins.add(range, 1000, Arc::clone(count) as _).expect("there is room")
-        };
-        let keys = ranges.iter().zip(&counts).map(add).collect();
-        (pins, keys, counts)
+        let mut add = |(reader, range)| pins.add(range, 1000, reader).expect("there is room");
+        let keys = ranges.iter().enumerate().map(&mut add).collect();
+        (pins, keys)
     }
 
-    fn asked(counts: &[Arc<Count>]) -> Vec<usize> {
-        counts.iter().map(|count| count.0.load(Ordering::SeqCst)).collect()
+    /// Whom this asks.
+    fn asked(ask: impl FnOnce(&mut dyn FnMut(Effect<'_, usize>))) -> Vec<usize> {
+        let mut asked = Vec::new();
+        ask(&mut |effect| match effect {
+            Effect::Interrupt(reader) => asked.push(*reader),
+            other => panic!("{other:?}"),
+        });
+        asked
     }
 
     #[test]
     fn only_who_is_in_the_way_is_asked() {
-        let all = [10..20, 20..30, 12..13, 25..100, 200..201];
+        let (now, all) = (Instant::now(), [10..20, 20..30, 12..13, 25..100, 200..201]);
         for (range, expected) in [
-            (0..10, [0, 0, 0, 0, 0]),
-            (0..11, [1, 0, 0, 0, 0]),
-            (13..20, [1, 0, 0, 0, 0]),
-            (12..21, [1, 1, 1, 0, 0]),
-            (99..200, [0, 0, 0, 1, 0]),
-            (30..31, [0, 0, 0, 1, 0]),
-            (100..200, [0, 0, 0, 0, 0]),
-            (0..1000, [1, 1, 1, 1, 1]),
+            (0..10, &[][..]),
+            (0..11, &[0]),
+            (13..20, &[0]),
+            (12..21, &[0, 2, 1]),
+            (99..200, &[3]),
+            (30..31, &[3]),
+            (100..200, &[]),
+            (0..1000, &[0, 2, 1, 3, 4]),
         ] {
-            let (mut pins, _, counts) = pins(&all);
-            assert_eq!(pins.patience(&range).is_some(), expected.contains(&1), "{range:?}");
-            pins.ask(&range);
-            assert_eq!(asked(&counts), expected, "{range:?}");
+            let (mut pins, _) = pins(&all);
+            assert_eq!(pins.patience(&range, now).is_some(), !expected.is_empty(), "{range:?}");
+            assert_eq!(asked(|mut effects| pins.ask(&range, now, &mut effects)), expected);
         }
     }
 
     #[test]
     fn a_range_is_free_when_all_its_pins_are_dropped() {
-        let (mut pins, keys, _) = pins(&[10..20, 10..20]);
+        let (now, (mut pins, keys)) = (Instant::now(), pins(&[10..20, 10..20]));
         assert_ne!(keys[0], keys[1]);
         pins.remove(keys[0]);
         pins.remove(keys[0]);
-        assert!(pins.patience(&(0..100)).is_some());
+        assert!(pins.patience(&(0..100), now).is_some());
         pins.remove(keys[1]);
-        assert_eq!(pins.patience(&(0..100)), None);
+        assert_eq!(pins.patience(&(0..100), now), None);
         assert_eq!((pins.bytes, pins.longest), (0, 0));
     }
 
     #[test]
     fn no_more_than_a_quarter_is_pinned() {
-        let (mut pins, keys, _) = pins(&[0..100, 0..100]);
-        let add = |pins: &mut Pins, len| pins.add(&(0..len), 1000, Arc::<Count>::default() as _);
+        let (mut pins, keys) = pins(&[0..100, 0..100]);
         let full = Err(ErrorCode::NoAvailableHandle);
-        assert_eq!([add(&mut pins, 51), add(&mut pins, u64::MAX)], [full, full]);
-        assert!(add(&mut pins, 50).is_ok());
-        assert_eq!(add(&mut pins, 1), full);
+        assert_eq!([pins.add(&(0..51), 1000, 2), pins.add(&(0..u64::MAX), 1000, 2)], [full, full]);
+        assert!(pins.add(&(0..50), 1000, 2).is_ok());
+        assert_eq!(pins.add(&(0..1), 1000, 2), full);
         pins.remove(keys[0]);
-        assert!(add(&mut pins, 100).is_ok());
+        assert!(pins.add(&(0..100), 1000, 2).is_ok());
     }
 
     #[test]
     fn who_does_not_let_go_is_not_waited_for_again() {
-        let (mut pins, _, _) = pins(std::slice::from_ref(&(10..20)));
-        assert_eq!(pins.patience(&(0..100)), Some(PATIENCE), "nobody has asked");
-        pins.ask(&(0..100));
-        let held = pins.held.values_mut().next().expect("it is held");
-        held.asked_at = held.asked_at.and_then(|at| at.checked_sub(PATIENCE));
-        assert_eq!(pins.patience(&(0..100)), Some(Duration::ZERO));
-        pins.ask(&(0..100));
-        assert_eq!(pins.patience(&(0..100)), Some(Duration::ZERO), "it is no news");
+        let (now, (mut pins, _)) = (Instant::now(), pins(std::slice::from_ref(&(10..20))));
+        assert_eq!(pins.patience(&(0..100), now), Some(PATIENCE), "nobody has asked");
+        pins.ask(&(0..100), now, &mut |_| {});
+        let later = now + PATIENCE;
+        assert_eq!(
+            pins.patience(&(0..100), later - Duration::from_millis(1)).map(|left| left.as_millis()),
+            Some(1)
+        );
+        assert_eq!(pins.patience(&(0..100), later), Some(Duration::ZERO));
+        pins.ask(&(0..100), later, &mut |_| {});
+        assert_eq!(pins.patience(&(0..100), later), Some(Duration::ZERO), "it is no news");
     }
 
     #[test]
     fn a_segment_that_goes_asks_for_all_and_takes_no_more() {
-        let (mut pins, _, counts) = pins(&[0..10, 500..501]);
-        pins.close();
-        assert_eq!(asked(&counts), [1, 1]);
-        let refused = pins.add(&(0..1), 1000, Arc::<Count>::default() as _);
-        assert_eq!(refused, Err(ErrorCode::NoAvailableHandle));
+        let (mut pins, _) = pins(&[0..10, 500..501]);
+        assert_eq!(asked(|mut effects| pins.close(Instant::now(), &mut effects)), [0, 1]);
+        assert_eq!(pins.add(&(0..1), 1000, 2), Err(ErrorCode::NoAvailableHandle));
     }
 }

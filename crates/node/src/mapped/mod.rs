@@ -3,6 +3,7 @@
 
 pub(crate) mod pin;
 mod prefault;
+mod published;
 mod rows;
 mod segment;
 mod signal;

@@ -4,7 +4,7 @@ use mooncake_transfer::{Interrupt, Pin};
 use mooncake_types::{ErrorCode, RangeRead};
 
 use super::segment::Segment;
-use crate::machine::pins::PinKey;
+use crate::machine::PinKey;
 
 /// A range of a segment that stays as it is until this is dropped. The segment's memory lasts as long.
 struct Pinned {

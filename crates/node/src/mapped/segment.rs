@@ -1,48 +1,32 @@
-use std::collections::BTreeMap;
-use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{NamedSegment, NamedSegmentError, Region, SlotRow, SlotTable};
+use mooncake_memory::{NamedSegment, NamedSegmentError, Region};
 use mooncake_transfer::{Interrupt, ReadTicket, SharedSegment, WriteTicket};
 use mooncake_types::{
     Epoch, ErrorCode, Follow, RangeDrop, RangeRead, RangeWrite, SegmentId, limits,
 };
 
 use super::prefault::PrefaultWindow;
+use super::published::Published;
 use super::rows::EntryRows;
 use super::signal::Signal;
-use crate::ledger::{
-    ChangedEntries, Clearance, EntryState, FollowAnswer, FoundEntry, Inventory, Ledger,
-};
-use crate::machine::pins::{PinKey, Pins};
+use crate::ledger::{ChangedEntries, EntryState, FollowAnswer, FoundEntry, Inventory, Ledger};
+use crate::machine::{Admission, PinKey, SegmentMachine, WriteRequest};
 
-/// Most former ids that a segment is known by.
-const MAX_FORMER: usize = 64;
-
-/// One lent segment: its memory, its ledger, and the writers at work in it.
+/// One lent segment whose bytes lie in mapped memory: the shell of a [`SegmentMachine`].
 pub struct Segment {
-    id: SegmentId,
     run: u64,
-    /// What it was called before it started empty: writers of then may still be at work.
-    former: Vec<SegmentId>,
     region: Arc<Region>,
-    prefaulted: Arc<PrefaultWindow>,
-    /// What other processes of this host read by; it changes under the lock of the books only.
-    slots: Option<Arc<SlotTable>>,
-    books: Arc<Mutex<Books>>,
-    /// Given whenever a writer has stopped.
-    stopped: Arc<Signal>,
+    prefaulted: PrefaultWindow,
+    locked: Mutex<Locked>,
+    /// Given whenever a writer has stopped or a pin was dropped.
+    stopped: Signal,
 }
 
-struct Books {
-    /// What writers must call the segment.
-    id: SegmentId,
-    ledger: Ledger,
-    /// What of the ledger outlives this process, if anything does.
-    kept: Option<EntryRows>,
-    interrupts: BTreeMap<u64, Arc<dyn Interrupt>>,
-    pins: Pins,
+struct Locked {
+    machine: SegmentMachine<Arc<dyn Interrupt>>,
+    published: Published,
 }
 
 impl Segment {
@@ -50,7 +34,7 @@ impl Segment {
     #[must_use]
     pub fn new(id: SegmentId, region: Region) -> Self {
         let ledger = Ledger::new(region.len());
-        Self::of_books(1, region, Books::new(id, ledger, None))
+        Self::of_ledger((id, ledger, Epoch(0)), (1, region), None)
     }
 
     /// Lends a named segment, with all that an earlier process completed in it. It is `id` if it is a new one.
@@ -59,107 +43,100 @@ impl Segment {
     /// [`NamedSegmentError::Damaged`] if what was kept of it is not what was written.
     pub fn named(id: SegmentId, named: NamedSegment) -> Result<Self, NamedSegmentError> {
         let len = named.memory.len();
-        let (kept, ledger) = match named.is_new() {
+        let (rows, ledger) = match named.is_new() {
             true => (EntryRows::empty(named.words, id), Ledger::new(len)),
             false => EntryRows::restore(named.words, len)?,
         };
-        let books = Books::new(kept.segment(), ledger, Some(kept));
-        let segment = Self::of_books(named.run, named.memory, books);
-        let books = segment.lock();
-        books.ledger.entries().for_each(|(offset, _)| segment.publish(&books.ledger, offset));
-        drop(books);
+        let past = (rows.segment(), ledger, rows.epoch());
+        let segment = Self::of_ledger(past, (named.run, named.memory), Some(rows));
+        segment.change(|machine, published| {
+            machine.fill_slots(|effect| published.carry_out(&effect));
+        });
         Ok(segment)
     }
 
-    fn of_books(run: u64, region: Region, mut books: Books) -> Self {
+    fn of_ledger(
+        (id, mut ledger, epoch): (SegmentId, Ledger, Epoch),
+        (run, region): (u64, Region),
+        rows: Option<EntryRows>,
+    ) -> Self {
         // Whoever followed the process before, whose changes are forgotten, must not take its numbers for these.
-        books.ledger.number_changes(first_change(), limits::MAX_LEDGER_CHANGES);
+        ledger.number_changes(first_change(), limits::MAX_LEDGER_CHANGES);
+        let machine = SegmentMachine::new(id, ledger, epoch);
+        let published = Published::new(&region, rows);
         Self {
-            id: books.id,
             run,
-            former: Vec::new(),
-            slots: new_slots(&region),
             region: Arc::new(region),
-            prefaulted: Arc::default(),
-            books: Arc::new(Mutex::new(books)),
-            stopped: Arc::default(),
+            prefaulted: PrefaultWindow::default(),
+            locked: Mutex::new(Locked { machine, published }),
+            stopped: Signal::default(),
         }
     }
 
-    /// Drops everything that lies here, tells all writers to stop, and gives what the segment is from now on, under
-    /// another id. Nothing begins under the old one any more.
-    pub(crate) fn start_empty(&self, id: SegmentId) -> Self {
-        let mut books = self.lock();
-        // Before the ledger lets anybody change a byte.
-        self.close();
-        let gone = books.ledger.drop_all();
-        books.id = id;
-        if let Some(kept) = &mut books.kept {
-            kept.start_empty(id);
-        }
-        self.stop(&books, &gone.superseded);
-        drop(books);
-        let mut former = self.former.clone();
-        // The first of all is the one by which callers know it.
-        if former.len() == MAX_FORMER {
-            former.remove(MAX_FORMER - 2);
-        }
-        former.insert(0, self.id);
-        Self {
-            id,
-            run: self.run,
-            former,
-            slots: new_slots(&self.region),
-            region: Arc::clone(&self.region),
-            prefaulted: Arc::clone(&self.prefaulted),
-            books: Arc::clone(&self.books),
-            stopped: Arc::clone(&self.stopped),
-        }
+    fn lock(&self) -> MutexGuard<'_, Locked> {
+        self.locked.lock().expect("no holder of the ledger panicked")
+    }
+
+    /// Has the machine change something, and wakes all that may go on since.
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&mut SegmentMachine<Arc<dyn Interrupt>>, &mut Published) -> T,
+    ) -> T {
+        let mut locked = self.lock();
+        let Locked { machine, published } = &mut *locked;
+        let changed = change(machine, published);
+        self.stopped.wake_all();
+        changed
+    }
+
+    /// Drops everything that lies here, and tells all writers to stop. It has another id from now on.
+    pub(crate) fn start_empty(&self, id: SegmentId) {
+        self.change(|machine, published| {
+            machine.start_empty(id, |effect| published.carry_out(&effect));
+            published.renew_slots(&self.region);
+        });
     }
 
     /// Whether what lies in it outlives this process.
     #[must_use]
     pub fn is_named(&self) -> bool {
-        self.lock().kept.is_some()
+        self.lock().published.has_rows()
     }
 
     /// How many entries are complete, and their length together in bytes.
     #[must_use]
     pub fn complete_entries(&self) -> (usize, u64) {
-        let books = self.lock();
-        let complete =
-            books.ledger.entries().filter(|(_, entry)| entry.state == EntryState::Complete);
+        let locked = self.lock();
+        let entries = locked.machine.ledger().entries();
+        let complete = entries.filter(|(_, entry)| entry.state == EntryState::Complete);
         complete.fold((0, 0), |(count, bytes), (_, entry)| (count + 1, bytes + entry.len))
     }
 
-    /// The highest epoch that it is known to have obeyed before; zero if that is not known.
+    /// The highest epoch that it obeys, or is known to have obeyed before.
     pub(crate) fn epoch(&self) -> Epoch {
-        self.lock().kept.as_ref().map_or(Epoch(0), EntryRows::epoch)
+        self.lock().machine.epoch()
     }
 
-    /// An epoch is about to be obeyed here.
-    pub(crate) fn note_epoch(&self, epoch: Epoch) {
-        if let Some(kept) = &self.lock().kept {
-            kept.note_epoch(epoch);
-        }
+    /// Obeys an epoch from now on.
+    pub(crate) fn obey(&self, epoch: Epoch) {
+        self.change(|machine, published| {
+            machine.obey(epoch, |effect| published.carry_out(&effect));
+        });
     }
 
-    /// What other processes of this host need to read it by themselves.
-    pub(crate) fn share(&self) -> Option<SharedSegment> {
-        let slots = Arc::clone(self.slots.as_ref()?);
+    /// What other processes of this host need to read it by themselves, as long as it has this id.
+    pub(crate) fn share(&self, id: SegmentId) -> Option<SharedSegment> {
+        let locked = self.lock();
+        let slots = locked.published.slots().filter(|_| locked.machine.id() == id)?;
         Some(SharedSegment { region: Arc::clone(&self.region), slots })
     }
 
-    /// Tells other processes that what they have mapped is no longer lent. Its memory goes later.
-    pub(crate) fn close(&self) {
-        if let Some(slots) = &self.slots {
-            slots.close();
-        }
-    }
-
-    /// Asks for all that is pinned, and pins nothing any more.
-    pub(crate) fn recall(&self) {
-        self.lock().pins.close();
+    /// Is lent no longer: tells other processes so, asks for all that is pinned, and pins nothing any more. Its memory goes
+    /// later.
+    pub(crate) fn take_back(&self) {
+        self.change(|machine, published| {
+            machine.take_back(Instant::now(), |effect| published.carry_out(&effect));
+        });
     }
 
     /// Keeps a range as it is until [`Segment::unpin`].
@@ -168,22 +145,18 @@ impl Segment {
         range: &RangeRead,
         interrupt: Arc<dyn Interrupt>,
     ) -> Result<(PinKey, Arc<Region>), ErrorCode> {
-        let mut books = self.lock();
-        books.ledger.read(range)?;
-        let start = range.offset + range.from;
-        let key = books.pins.add(&(start..start + range.len), self.len_bytes(), interrupt)?;
+        let key = self.lock().machine.pin(range, interrupt)?;
         Ok((key, Arc::clone(&self.region)))
     }
 
     pub(crate) fn unpin(&self, key: PinKey) {
-        self.lock().pins.remove(key);
-        self.stopped.wake_all();
+        self.change(|machine, _| machine.unpin(key));
     }
 
     /// The segment's incarnation.
     #[must_use]
-    pub const fn id(&self) -> SegmentId {
-        self.id
+    pub fn id(&self) -> SegmentId {
+        self.lock().machine.id()
     }
 
     /// How many processes have lent its memory, this one included.
@@ -192,21 +165,16 @@ impl Segment {
         self.run
     }
 
-    /// Whether this is its id, or was.
-    pub(crate) fn is_called(&self, id: SegmentId) -> bool {
-        self.id == id || self.former.contains(&id)
-    }
-
     /// Whether nothing can be read here and nothing is being written.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.lock().ledger.is_empty()
+        self.lock().machine.ledger().is_empty()
     }
 
     /// See [`Ledger::inventory`]. Nobody writes or reads here while a page is made.
     #[must_use]
     pub fn inventory(&self, from: u64, limit: usize) -> Inventory {
-        self.lock().ledger.inventory(from, limit)
+        self.lock().machine.ledger().inventory(from, limit)
     }
 
     /// See [`Ledger::follow`].
@@ -214,13 +182,13 @@ impl Segment {
     /// # Errors
     /// As there.
     pub fn follow(&self, follow: &Follow, limit: usize) -> Result<FollowAnswer, ErrorCode> {
-        self.lock().ledger.follow(follow, limit)
+        self.lock().machine.ledger().follow(follow, limit)
     }
 
     /// See [`Ledger::changed`].
     #[must_use]
     pub fn changed(&self, since: u64, limit: usize) -> Option<ChangedEntries> {
-        self.lock().ledger.changed(since, limit)
+        self.lock().machine.ledger().changed(since, limit)
     }
 
     /// Its length in bytes.
@@ -242,100 +210,59 @@ impl Segment {
         &self.prefaulted
     }
 
-    /// Takes a range, or a part of one, for a writer whose leader the node `obeys`, and waits, `patience` at most, for older
-    /// writers in it to stop and for those who look at it to let it go.
+    /// Takes a range, or a part of one, for a writer, and waits, `patience` at most, for older writers in it to stop and for
+    /// those who look at it to let it go.
     pub(crate) fn begin_write(
         &self,
-        range: &RangeWrite<'_>,
-        interrupt: Arc<dyn Interrupt>,
+        (epoch, range): (Epoch, &RangeWrite<'_>),
+        writer: Arc<dyn Interrupt>,
         patience: Duration,
-        obeys: impl Fn() -> Result<(), ErrorCode>,
     ) -> Result<WriteTicket, ErrorCode> {
-        let mut books = self.lock();
-        // Under the lock: a leader that this node has seen gets an inventory that holds all that older ones let begin.
-        obeys()?;
-        if books.id != range.segment {
-            return Err(ErrorCode::SegmentNotFound);
-        }
-        let begun = books.ledger.begin(range)?;
-        if let Some(kept) = &mut books.kept {
-            kept.begin(&begun.dropped, range.grant);
-        }
-        // Before this writer, or one that it waits for, can have changed a byte of what others read by themselves.
-        if let Some(slots) = &self.slots {
-            begun.dropped.iter().for_each(|&offset| slots.withdraw(offset));
-        }
+        let now = Instant::now();
+        let request = WriteRequest { epoch, range, writer, now, until: now + patience };
+        let mut locked = self.lock();
+        let Locked { machine, published } = &mut *locked;
+        let ticket = machine.begin(request, |effect| published.carry_out(&effect))?;
+        self.stopped.wake_all();
         self.prefaulted.reach(range.offset + range.from + range.len);
-        books.interrupts.insert(begun.ticket, interrupt);
-        // Under the lock, so that none of them ends meanwhile and something else is interrupted in its place.
-        self.stop(&books, &begun.superseded);
-        let start = range.offset + range.from;
-        let part = start..start + range.len;
-        books.pins.ask(&part);
-        self.wait_for_clearance(books, (begun.ticket, &part), patience)?;
-        let memory = self.region.slice(start, range.len);
+        self.wait_for_admission(locked, ticket, now)?;
+        let memory = self.region.slice(range.offset + range.from, range.len);
         let memory = memory.expect("the ledger takes no range outside of its segment");
         let region = Arc::clone(&self.region);
-        Ok(WriteTicket { memory, region, id: begun.ticket, segment: self.id })
+        Ok(WriteTicket { memory, region, id: ticket, segment: range.segment })
     }
 
-    fn wait_for_clearance(
+    fn wait_for_admission(
         &self,
-        mut books: MutexGuard<'_, Books>,
-        (ticket, part): (u64, &Range<u64>),
-        patience: Duration,
+        mut locked: MutexGuard<'_, Locked>,
+        ticket: u64,
+        mut now: Instant,
     ) -> Result<(), ErrorCode> {
-        let started = Instant::now();
-        let refusal = loop {
-            let pinned = books.pins.patience(part);
-            match books.ledger.clearance(ticket) {
-                Clearance::Clear if pinned.is_none() => return Ok(()),
-                Clearance::Superseded => break ErrorCode::InvalidVersion,
-                Clearance::Clear | Clearance::Wait => {}
+        loop {
+            match locked.machine.admit(ticket, now) {
+                Admission::Granted => return Ok(()),
+                Admission::Wait(left) => locked = self.stopped.wait(locked, left),
+                Admission::Refused(code) => {
+                    self.stopped.wake_all();
+                    return Err(code);
+                }
             }
-            let left = patience.saturating_sub(started.elapsed());
-            let left = pinned.map_or(left, |pinned| left.min(pinned));
-            if left.is_zero() {
-                break ErrorCode::ObjectReplicaBusy;
-            }
-            books = self.stopped.wait(books, left);
-        };
-        books.ledger.abandon(ticket);
-        books.interrupts.remove(&ticket);
-        self.stopped.wake_all();
-        Err(refusal)
+            now = Instant::now();
+        }
     }
 
     pub(crate) fn complete_write(&self, ticket: u64, checksums: Vec<u32>) -> Result<(), ErrorCode> {
-        let mut books = self.lock();
-        books.interrupts.remove(&ticket);
-        let offset = books.ledger.offset_of(ticket);
-        let completed = books.ledger.complete(ticket, checksums);
-        if completed.is_ok() {
-            books.keep(offset);
-            self.publish(&books.ledger, offset);
-        }
-        self.stopped.wake_all();
-        completed
-    }
-
-    /// Lets other processes read the entry that starts here by themselves, if all of it is there.
-    fn publish(&self, ledger: &Ledger, offset: u64) {
-        if let (Some(slots), Some(entry)) = (&self.slots, ledger.complete_at(offset)) {
-            let (len, version, object_offset) = (entry.len, entry.version, entry.object_offset);
-            slots.publish(&SlotRow { offset, len, version, object_offset });
-        }
+        self.change(|machine, published| {
+            machine.complete(ticket, checksums, |effect| published.carry_out(&effect))
+        })
     }
 
     pub(crate) fn abandon_write(&self, ticket: u64) {
-        let mut books = self.lock();
-        books.interrupts.remove(&ticket);
-        books.ledger.abandon(ticket);
-        self.stopped.wake_all();
+        self.change(|machine, _| machine.abandon(ticket));
     }
 
     pub(crate) fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
-        let FoundEntry { grant, checksums } = self.lock().ledger.read(range)?;
+        let FoundEntry { grant, checksums } = self.lock().machine.read(range)?;
         let memory = self.region.slice(range.offset + range.from, range.len);
         let memory = memory.expect("the ledger holds no range outside of its segment");
         let RangeRead { segment, offset, version, from, .. } = *range;
@@ -343,57 +270,31 @@ impl Segment {
         Ok(ReadTicket { memory, region, checksums, segment, offset, from, version, grant })
     }
 
-    /// Drops an entry, and what lies in its place if that is older, if the node `obeys` whoever named it: that is asked
-    /// while the ledger stands still.
-    ///
-    /// # Errors
-    /// Why it does not; [`ErrorCode::UnavailableInCurrentStatus`] also if there are too many fences to keep another writer out
-    /// that has not come.
-    pub(crate) fn drop_entry(
-        &self,
-        range: &RangeDrop,
-        obeys: impl FnOnce() -> Result<(), ErrorCode>,
-    ) -> Result<(), ErrorCode> {
-        let RangeDrop { offset, version, grant, .. } = *range;
-        let mut books = self.lock();
-        obeys()?;
-        if !books.ledger.may_drop(offset, version) {
-            return Err(ErrorCode::UnavailableInCurrentStatus);
-        }
-        let gone = books.ledger.drop_version(offset, version, grant);
-        if let Some(kept) = &mut books.kept {
-            kept.drop_entries(&gone.dropped, grant);
-        }
-        if let Some(slots) = &self.slots {
-            gone.dropped.iter().for_each(|&offset| slots.withdraw(offset));
-        }
-        self.stop(&books, &gone.superseded);
-        Ok(())
-    }
-
-    /// Tells these writers to stop, and those that wait for older ones that they need not any more.
-    fn stop(&self, books: &Books, writers: &[u64]) {
-        for interrupt in books.interrupts_of(writers) {
-            interrupt.interrupt();
-        }
-        if !writers.is_empty() {
-            self.stopped.wake_all();
-        }
+    /// Drops an entry; see [`SegmentMachine::drop_entry`].
+    pub(crate) fn drop_entry(&self, range: &RangeDrop) -> Result<(), ErrorCode> {
+        self.change(|machine, published| {
+            machine.drop_entry(range, |effect| published.carry_out(&effect))
+        })
     }
 
     pub(crate) fn still_holds(&self, ticket: &ReadTicket) -> bool {
-        self.lock().ledger.still_holds(ticket.offset, ticket.version, ticket.grant)
+        let ReadTicket { offset, version, grant, .. } = *ticket;
+        self.lock().machine.ledger().still_holds(offset, version, grant)
     }
 
     /// As [`Segment::still_holds`], and keeps what the reader computed.
     pub(crate) fn learn_checksums(&self, ticket: &ReadTicket, checksums: &[u32]) -> bool {
         let entry = (ticket.offset, ticket.version, ticket.grant);
         let part = (ticket.from, ticket.memory.len() as u64);
-        self.lock().ledger.learn_checksums(entry, part, checksums)
+        self.lock().machine.learn_checksums(entry, part, checksums)
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().expect("no holder of the ledger panicked")
+impl Drop for Segment {
+    /// Before its memory is given back: others would find other bytes where the table says that theirs lie.
+    fn drop(&mut self) {
+        let locked = self.locked.get_mut().unwrap_or_else(PoisonError::into_inner);
+        locked.published.close_slots();
     }
 }
 
@@ -401,35 +302,4 @@ impl Segment {
 fn first_change() -> u64 {
     // Its keys are those of this process, and different each time.
     std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), "changes") >> 1
-}
-
-fn new_slots(region: &Region) -> Option<Arc<SlotTable>> {
-    let slots = SlotTable::new(region.len()).inspect_err(|error| {
-        tracing::info!(%error, "other processes of this host read this segment by message");
-    });
-    slots.ok().map(Arc::new)
-}
-
-impl Drop for Segment {
-    /// Before its memory is given back: others would find other bytes where the table says that theirs lie.
-    fn drop(&mut self) {
-        self.close();
-    }
-}
-
-impl Books {
-    fn new(id: SegmentId, ledger: Ledger, kept: Option<EntryRows>) -> Self {
-        Self { id, ledger, kept, interrupts: BTreeMap::new(), pins: Pins::default() }
-    }
-
-    /// Has the entry that starts here outlive the process, if all of it is there.
-    fn keep(&mut self, offset: u64) {
-        if let (Some(kept), Some(entry)) = (&mut self.kept, self.ledger.complete_at(offset)) {
-            kept.complete(offset, entry);
-        }
-    }
-
-    fn interrupts_of(&self, tickets: &[u64]) -> Vec<Arc<dyn Interrupt>> {
-        tickets.iter().filter_map(|ticket| self.interrupts.get(ticket)).map(Arc::clone).collect()
-    }
 }

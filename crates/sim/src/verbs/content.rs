@@ -40,9 +40,19 @@ pub(crate) fn check_item(
         Ok(parts) => parts,
         Err(code) => {
             desk.count_failed_get(code);
-            if code == ErrorCode::ObjectNotFound && desk.judges_misses {
-                let verdict = desk.history.check_miss(key, after.began);
-                desk.judge("what is there is found", verdict);
+            match code {
+                ErrorCode::ObjectNotFound if desk.judges_misses => {
+                    let verdict = desk.history.check_miss(key, after.began);
+                    desk.judge("what is there is found", verdict);
+                }
+                // The last of them: whenever it was looked up, it was replaced before it was read.
+                ErrorCode::ObjectNotFound
+                | ErrorCode::ReplicaIsNotReady
+                | ErrorCode::ObjectReplicaBusy => {}
+                code if desk.judges_failures => {
+                    desk.blame("nothing fails", format!("a get of key {key}: {code:?}"));
+                }
+                _ => {}
             }
             return None;
         }

@@ -42,7 +42,7 @@ pub(crate) fn random(doer: &Doer<'_>, desk: &mut Desk) -> Task {
         14..27 => get::random(doer, desk),
         27..30 => get::session(doer.own, desk),
         30..33 => carry::create(doer.names, desk),
-        33 => remove::clear(desk),
+        33 => remove::clear(doer.names, desk),
         34 => remove::some(desk),
         _ => {
             let (keys, force) = (some_keys(&mut desk.chance, desk.keys), desk.chance.below(3) > 0);

@@ -24,11 +24,15 @@ pub(super) fn some(desk: &mut Desk) -> Task {
     })
 }
 
-/// Drops all replicas of objects that this client put.
-pub(super) fn clear(desk: &mut Desk) -> Task {
+/// Drops the replicas of objects that this client put: all, or those in one segment.
+pub(super) fn clear(segments: &[&'static str], desk: &mut Desk) -> Task {
     let keys = some_keys(&mut desk.chance, desk.keys);
     let names = leak(keys.iter().map(|&key| KEYS[key]).collect());
-    Task::new(ClearOp::new(names, ""), keys, desk, |cleared, after| {
+    let segment = match desk.chance.below(2) {
+        0 => "",
+        _ => segments[desk.chance.below(segments.len() as u64) as usize],
+    };
+    Task::new(ClearOp::new(names, segment), keys, desk, |cleared, after| {
         let of_key = |key| after.keys.iter().zip(&cleared).filter(move |(of, _)| **of == key);
         let is_done = |key| of_key(key).any(|(_, result)| result.is_ok());
         after.desk.acknowledge_removals(after.client, is_done);

@@ -1,32 +1,25 @@
 //! What of a segment outlives its process: its complete entries, in the record of a named segment.
 //!
 //! An entry of the ledger is kept as a row of the record from the moment at which it is complete until just before anybody
-//! may change a byte of its range. So the order is, in each change:
-//!
-//! - **begin**: the rows of all entries that the writer takes the place of are withdrawn, the grant is noted, and only then
-//!   may a byte change (L1). Nothing else is kept of a write that has begun.
-//! - **complete**: all bytes are in place before the row is added (L2), and the row before the writer hears of it.
-//! - **drop**: the row is withdrawn before whoever asked for it hears of it.
+//! may change a byte of its range. The machine says when and in which order ([`crate::machine::SegmentMachine`]).
 //!
 //! Whatever was not complete is gone after a restart, and with it the fences that keep older writers out of a range (L7). One
 //! number stands for all of them: the highest grant that had begun, or was dropped, anywhere in the segment. None up to it is
 //! taken any more.
 //! Nobody who had begun before is still at work: the memory of a named segment is handed to no other process (only what is
 //! sealed is), so writers reach it through its process, and the next has the file only when that is gone.
-//!
-//! The highest epoch is kept as well, before anything is done that it allows (L3).
 
 mod row;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry as MapEntry;
 
 use mooncake_memory::{MappedWords, NamedSegmentError, Record, RowId, WordMemory};
-use mooncake_types::{Epoch, SegmentId, Version};
+use mooncake_types::{Epoch, SegmentId};
 
 use crate::ledger::{Entry, Ledger};
+use crate::machine::Effect;
 
 /// The rows of one ledger.
 #[derive(Debug)]
@@ -76,21 +69,29 @@ impl<W: WordMemory> EntryRows<W> {
         self.record.epoch()
     }
 
-    /// Notes an epoch that is about to be obeyed.
-    pub(super) fn note_epoch(&self, epoch: Epoch) {
-        self.record.raise_epoch(epoch);
+    /// Does what an effect says of rows.
+    pub(super) fn carry_out<H>(&mut self, effect: &Effect<'_, H>) {
+        match *effect {
+            Effect::RemoveRow { offset } => self.remove(offset),
+            Effect::RefuseGrants { up_to } => {
+                self.record.raise_floor(up_to);
+                self.record.barrier();
+            }
+            Effect::AddRow { offset, entry } => self.add(offset, entry),
+            Effect::Rename { id } => {
+                self.record.rename(id);
+                self.record.barrier();
+            }
+            Effect::NoteEpoch { epoch } => self.record.raise_epoch(epoch),
+            Effect::AddSlot { .. }
+            | Effect::RemoveSlot { .. }
+            | Effect::CloseSlots
+            | Effect::Interrupt(_) => {}
+        }
     }
 
-    /// A writer with this grant has begun, in the place of the entries that started here. Called before it, or a reader
-    /// of what it writes, can do anything.
-    pub(super) fn begin(&mut self, dropped: &[u64], grant: Version) {
-        dropped.iter().for_each(|&offset| self.withdraw(offset));
-        self.record.raise_floor(grant);
-        self.record.barrier();
-    }
-
-    /// An entry is complete. Whether it is kept: if there is no room, it ends with the process.
-    pub(super) fn complete(&mut self, offset: u64, entry: &Entry) -> bool {
+    /// Keeps an entry, if there is room; it ends with the process otherwise.
+    fn add(&mut self, offset: u64, entry: &Entry) {
         row::write(&mut self.row, offset, entry);
         let Some(id) = self.record.put(&self.row) else {
             if !std::mem::replace(&mut self.has_told_of_no_room, true) {
@@ -98,33 +99,15 @@ impl<W: WordMemory> EntryRows<W> {
                     "there is no room to remember more objects: a restart of this node loses some"
                 );
             }
-            return false;
+            return;
         };
         let before = self.rows.insert(offset, id);
         assert!(before.is_none(), "an entry is dropped before another takes its place");
-        true
     }
 
-    /// Something is not wanted any more that was granted up to here: the entries that started at these places are dropped,
-    /// and their writers are not to begin any more.
-    pub(super) fn drop_entries(&mut self, dropped: &[u64], grant: Version) {
-        dropped.iter().for_each(|&offset| self.withdraw(offset));
-        self.record.raise_floor(grant);
-        self.record.barrier();
-    }
-
-    /// All entries are dropped, and it is another segment from now on. That comes last: the new one has nothing of the old.
-    pub(super) fn start_empty(&mut self, segment: SegmentId) {
-        for (_, id) in std::mem::take(&mut self.rows) {
-            self.record.withdraw(id);
-        }
-        self.record.rename(segment);
-        self.record.barrier();
-    }
-
-    fn withdraw(&mut self, offset: u64) {
-        if let MapEntry::Occupied(row) = self.rows.entry(offset) {
-            self.record.withdraw(row.remove());
+    fn remove(&mut self, offset: u64) {
+        if let Some(row) = self.rows.remove(&offset) {
+            self.record.withdraw(row);
         }
     }
 }

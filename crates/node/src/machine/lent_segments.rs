@@ -1,0 +1,113 @@
+use mooncake_types::{Epoch, ErrorCode, SegmentId};
+
+/// Most former ids that a segment is known by.
+const MAX_FORMER: usize = 64;
+
+/// All segments that a process lends, by their ids, and the highest epoch that they obey. `S` is what the shell has of a
+/// segment.
+#[derive(Debug)]
+pub struct LentSegments<S> {
+    segments: Vec<LentSegment<S>>,
+    epoch: Epoch,
+}
+
+#[derive(Debug)]
+struct LentSegment<S> {
+    id: SegmentId,
+    /// What it was called before it started empty, the last first: writers of then may still be at work.
+    former: Vec<SegmentId>,
+    segment: S,
+}
+
+impl<S> Default for LentSegments<S> {
+    fn default() -> Self {
+        Self { segments: Vec::new(), epoch: Epoch(0) }
+    }
+}
+
+impl<S> LentSegments<S> {
+    /// The segments, in the order in which they were lent.
+    pub fn iter(&self) -> impl Iterator<Item = &S> {
+        self.segments.iter().map(|lent| &lent.segment)
+    }
+
+    /// Their ids, in that order.
+    pub fn ids(&self) -> impl Iterator<Item = SegmentId> {
+        self.segments.iter().map(|lent| lent.id)
+    }
+
+    /// The segment that has this id.
+    ///
+    /// # Errors
+    /// [`ErrorCode::SegmentNotFound`].
+    pub fn find(&self, id: SegmentId) -> Result<&S, ErrorCode> {
+        let found = self.segments.iter().find(|lent| lent.id == id);
+        found.map(|lent| &lent.segment).ok_or(ErrorCode::SegmentNotFound)
+    }
+
+    /// The segment that has this id, to read it. One that is not here is as stale a route as a version that is not in it.
+    ///
+    /// # Errors
+    /// [`ErrorCode::ObjectNotFound`].
+    pub fn find_to_read(&self, id: SegmentId) -> Result<&S, ErrorCode> {
+        self.find(id).map_err(|_| ErrorCode::ObjectNotFound)
+    }
+
+    /// The segment that has this id, or had it: for writers to end, and for drops.
+    ///
+    /// # Errors
+    /// [`ErrorCode::SegmentNotFound`].
+    pub fn find_ever(&self, id: SegmentId) -> Result<&S, ErrorCode> {
+        self.find_lent(id).map(|lent| &lent.segment).ok_or(ErrorCode::SegmentNotFound)
+    }
+
+    /// What a segment is called now that has, or had, this id.
+    pub fn current_id(&self, id: SegmentId) -> Option<SegmentId> {
+        self.find_lent(id).map(|lent| lent.id)
+    }
+
+    fn find_lent(&self, id: SegmentId) -> Option<&LentSegment<S>> {
+        self.segments.iter().find(|lent| lent.id == id || lent.former.contains(&id))
+    }
+
+    /// Lends one more. It is to [obey](Self::obey) before anybody asks for it.
+    pub fn lend(&mut self, id: SegmentId, segment: S) {
+        self.segments.push(LentSegment { id, former: Vec::new(), segment });
+    }
+
+    /// Lends a segment no longer, and gives it.
+    pub fn take_back(&mut self, id: SegmentId) -> Option<S> {
+        let position = self.segments.iter().position(|lent| lent.id == id)?;
+        Some(self.segments.remove(position).segment)
+    }
+
+    /// Calls a segment by a new id, once `start_empty` has had it drop all that lay there. `None` if there is none.
+    pub fn start_empty<T>(
+        &mut self,
+        id: SegmentId,
+        new_id: SegmentId,
+        start_empty: impl FnOnce(&mut S) -> T,
+    ) -> Option<T> {
+        let lent = self.segments.iter_mut().find(|lent| lent.id == id)?;
+        let started = start_empty(&mut lent.segment);
+        // The first of all is the one by which callers know it.
+        if lent.former.len() == MAX_FORMER {
+            lent.former.remove(MAX_FORMER - 2);
+        }
+        lent.former.insert(0, std::mem::replace(&mut lent.id, new_id));
+        Some(started)
+    }
+
+    /// The highest epoch that all segments obey.
+    pub const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Has every segment obey an epoch that this process's own master named, or the one that the others obey if that is
+    /// higher. When the node says that it obeys it, each segment does.
+    pub fn obey(&mut self, epoch: Epoch, mut obey: impl FnMut(&mut S, Epoch)) {
+        let epoch = self.epoch.max(epoch);
+        self.segments.iter_mut().for_each(|lent| obey(&mut lent.segment, epoch));
+        self.epoch = epoch;
+    }
+}
