@@ -4,201 +4,210 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mooncake_connection::{CallFault, Connection, Fault, Progress, TrustedUsers};
 use mooncake_memory::{Interest, peer_of, poll_sockets};
-use mooncake_types::{ClientId, ErrorCode};
-use mooncake_wire::{Expected, Hello, Refusal, Role};
+use mooncake_types::{DummyReply, DummyRequest, Epoch, ErrorCode};
+use mooncake_wire::{
+    Expected, Kind, PROTOCOL_VERSION, Refusal, Welcome, decode_dummy_request, decode_hello,
+    encode_dummy_reply, encode_refusal, encode_welcome,
+};
 
-use super::answer::Answer;
-use super::guest::Guest;
-use super::line::{LineError, receive, send};
-use super::lines::Line;
-use super::protocol::{Call, MAX_BODY_BYTES, MAX_HELLO_BYTES, PROTOCOL_VERSION};
+use super::attached_dummy::AttachedDummy;
+use super::open_connections::Registration;
+use super::serve;
 use super::server::{Shared, watch};
-use super::{check_user, serve};
 
 /// How long a dummy may take to say who it is.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long it may take to send the rest of a frame, and to take an answer.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Longest buffer that is kept from call to call, in bytes.
-const KEPT_BYTES: usize = 1 << 20;
 
 /// Longest wait for a call, after which one waits again.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// Most connections of one dummy.
-const MAX_LINES_PER_GUEST: usize = 65;
+const MAX_CONNECTIONS_OF_A_DUMMY: usize = 65;
 
 /// Most dummies at a time.
-const MAX_GUESTS: usize = 128;
+const MAX_DUMMIES: usize = 128;
 
 /// Serves one connection to its end.
-pub(super) fn serve(shared: &Shared, line: &Line) {
-    match welcome(shared, line) {
+pub(super) fn serve(shared: &Shared, connection: &mut Connection) {
+    let registration = shared.connections.register(connection.stream());
+    match welcome(shared, connection, &registration) {
         Err(refusal) => {
             tracing::warn!(%refusal, "a dummy client is refused");
-            let Refusal { code, message } = refusal;
-            // Whether it reads this does not matter.
-            let _ = send(&line.stream, &Answer::Refused { code, message }.encode(), None);
+            refuse(connection, &refusal);
         }
-        Ok((guest, is_life_line)) => {
-            let watched = guest.pid.filter(|_| is_life_line).and_then(watch);
-            let _life = is_life_line.then(|| Life(shared, &guest));
-            let end = converse(shared, line, &guest, watched.as_ref());
+        Ok((dummy, is_control)) => {
+            let watched = dummy.pid.filter(|_| is_control).and_then(watch);
+            let _attachment = is_control.then(|| Attachment(shared, &dummy));
+            let end = converse(shared, connection, &dummy, watched.as_ref());
             match end {
-                LineError::Closed => tracing::debug!(pid = ?guest.pid, "a dummy client hung up"),
-                error => tracing::warn!(pid = ?guest.pid, %error, "a dummy client is cut off"),
+                CallFault { progress: Progress::Closed, .. } => {
+                    tracing::debug!(pid = ?dummy.pid, "a dummy client hung up");
+                }
+                CallFault { fault, .. } => {
+                    tracing::warn!(pid = ?dummy.pid, %fault, "a dummy client is cut off");
+                }
             }
         }
     }
 }
 
-/// Ends its guest when dropped, also if the thread panics.
-struct Life<'a>(&'a Shared, &'a Guest);
+/// Ends with its control connection, also if the thread panics.
+struct Attachment<'a>(&'a Shared, &'a AttachedDummy);
 
-impl Drop for Life<'_> {
+impl Drop for Attachment<'_> {
     fn drop(&mut self) {
-        self.0.end(self.1);
+        self.0.detach(self.1);
     }
 }
 
-/// The handshake: who the guest is, and whether this is the connection that it lives by.
-fn welcome(shared: &Shared, line: &Line) -> Result<(Arc<Guest>, bool), Refusal> {
+/// Whether it reads this does not matter.
+fn refuse(connection: &mut Connection, refusal: &Refusal) {
+    let _ = connection.send(|out| encode_refusal(out, 0, refusal));
+}
+
+/// The handshake: which dummy it is, and whether this is its control connection.
+fn welcome(
+    shared: &Shared,
+    connection: &mut Connection,
+    registration: &Registration<'_>,
+) -> Result<(Arc<AttachedDummy>, bool), Refusal> {
     let refuse = |code, message: &str| Refusal { code, message: message.to_owned() };
-    let broken = |error: LineError| refuse(ErrorCode::InvalidParams, &error.to_string());
-    let stream = &line.stream;
-    let timeouts = stream
-        .set_read_timeout(Some(HELLO_TIMEOUT))
-        .and_then(|()| stream.set_write_timeout(Some(FRAME_TIMEOUT)));
-    timeouts.map_err(|error| broken(error.into()))?;
-    let pid = peer(line)?;
-    let mut body = Vec::new();
-    let received = receive(stream, MAX_HELLO_BYTES, &mut body).map_err(broken)?;
-    let call = Call::decode(received.kind, &body).map_err(|error| broken(error.into()))?;
-    let Call::Hello { version, token, guest } = call else {
-        return Err(refuse(ErrorCode::InvalidParams, "the first frame must be a hello"));
-    };
-    check(shared, version, token)?;
-    let (guest, is_life_line) = match guest {
+    let broken = |fault: CallFault| refuse(ErrorCode::InvalidParams, &fault.fault.to_string());
+    let socket = Arc::clone(connection.stream());
+    let trusted = TrustedUsers::OwnOrRoot.check(socket.as_fd());
+    trusted.map_err(|stranger| refuse(ErrorCode::IllegalClient, &stranger.to_string()))?;
+    let pid = peer_of(socket.as_fd()).ok().and_then(|peer| peer.pid);
+    hello(shared, connection).map_err(|fault| match fault.fault {
+        Fault::Refused(refusal) => refusal,
+        _ => broken(fault),
+    })?;
+    let (request_id, attachment) = attach_request(connection).map_err(broken)?;
+    let (dummy, is_control) = match attachment {
         None => (invite(shared, pid)?, true),
         Some(id) => {
-            let known = shared.guests().get(&id).filter(|guest| guest.pid == pid).cloned();
+            let known = shared.dummies().get(&id).filter(|dummy| dummy.pid == pid).cloned();
             let unknown = || refuse(ErrorCode::ClientNotFound, "there is no such dummy client");
             (known.ok_or_else(unknown)?, false)
         }
     };
     let hostname = shared.store.hostname().to_owned();
-    let answer = Answer::Welcome { guest: guest.id, hostname };
-    let welcomed = line.belongs_to(guest.id, MAX_LINES_PER_GUEST)
-        && stream.set_read_timeout(Some(FRAME_TIMEOUT)).is_ok()
-        && send(stream, &answer.encode(), None).is_ok();
-    // A guest that ended meanwhile has cut off the connections that it had then, and this may not have been one.
-    if !welcomed || !shared.guests().contains_key(&guest.id) {
-        if is_life_line {
-            shared.end(&guest);
+    let reply = DummyReply::Attached { attachment: dummy.id, hostname };
+    let attached = registration.belongs_to(dummy.id, MAX_CONNECTIONS_OF_A_DUMMY)
+        && connection.set_timeout(FRAME_TIMEOUT).is_ok()
+        && connection.send(|out| encode_dummy_reply(out, request_id, &reply)).is_ok();
+    // A dummy that was detached meanwhile has cut off the connections that it had then, and this may not have been one.
+    if !attached || !shared.dummies().contains_key(&dummy.id) {
+        if is_control {
+            shared.detach(&dummy);
         }
         return Err(refuse(ErrorCode::NoAvailableHandle, "it has too many connections, or ended"));
     }
-    Ok((guest, is_life_line))
+    Ok((dummy, is_control))
 }
 
-/// The process on the other side, if it may ask for anything: one of the same user, or of root.
-fn peer(line: &Line) -> Result<Option<i32>, Refusal> {
-    let peer = peer_of(line.stream.as_fd()).map_err(|error| Refusal {
-        code: ErrorCode::InternalError,
-        message: format!("the system does not tell who connected: {error}"),
-    })?;
-    let refuse = |message| Refusal { code: ErrorCode::IllegalClient, message };
-    check_user(peer.uid).map_err(refuse).map(|()| peer.pid)
-}
-
-/// The rules of all connections of the pool, for what a dummy shows.
-fn check(shared: &Shared, version: u32, token: &str) -> Result<(), Refusal> {
-    if version != PROTOCOL_VERSION {
-        let message = format!(
-            "the mooncake_client speaks version {PROTOCOL_VERSION} to dummy clients, this one {version}"
-        );
-        return Err(Refusal { code: ErrorCode::InvalidVersion, message });
-    }
-    let hello = Hello {
-        protocol_version: mooncake_wire::PROTOCOL_VERSION,
-        cluster_id: String::new(),
-        role: Role::Client,
-        client: ClientId::default(),
-        auth_token: token.to_owned(),
+/// The handshake of all connections of the pool.
+fn hello(shared: &Shared, connection: &mut Connection) -> Result<(), CallFault> {
+    let frame = connection.receive(&[Kind::Hello])?;
+    let hello = decode_hello(&frame.body).map_err(Fault::from)?;
+    let id = frame.header.request_id;
+    // A dummy knows no name of a cluster.
+    let expected = Expected { cluster_id: "", auth_token: &shared.auth_token };
+    hello.check(&expected).map_err(Fault::Refused)?;
+    let welcome = Welcome {
+        protocol_version: PROTOCOL_VERSION,
+        epoch: Epoch::default(),
+        software_version: env!("CARGO_PKG_VERSION").to_owned(),
+        local_socket: None,
     };
-    hello.check(&Expected { cluster_id: "", auth_token: &shared.auth_token })
+    connection.send(|out| encode_welcome(out, id, &welcome))
 }
 
-fn invite(shared: &Shared, pid: Option<i32>) -> Result<Arc<Guest>, Refusal> {
+/// The first request: its id, and the attachment that it names.
+fn attach_request(connection: &mut Connection) -> Result<(u64, Option<u128>), CallFault> {
+    let frame = connection.receive(&[Kind::DummyRequest])?;
+    let id = frame.header.request_id;
+    let message = decode_dummy_request(frame.body.into_bytes()).map_err(Fault::from)?;
+    match message.request().map_err(Fault::from)? {
+        DummyRequest::Attach { attachment } => Ok((id, attachment)),
+        _ => Err(Fault::Protocol("the first request must be to attach".to_owned()).into()),
+    }
+}
+
+fn invite(shared: &Shared, pid: Option<i32>) -> Result<Arc<AttachedDummy>, Refusal> {
     let failed = |code, message: &str| Refusal { code, message: message.to_owned() };
     let mut id = [0; 16];
     getrandom::fill(&mut id)
         .map_err(|_| failed(ErrorCode::InternalError, "the system gives no random numbers"))?;
-    let guest = Arc::new(Guest::new(u128::from_le_bytes(id), pid));
-    let mut guests = shared.guests();
-    if guests.len() >= MAX_GUESTS {
+    let dummy = Arc::new(AttachedDummy::new(u128::from_le_bytes(id), pid));
+    let mut dummies = shared.dummies();
+    if dummies.len() >= MAX_DUMMIES {
         return Err(failed(ErrorCode::NoAvailableHandle, "there are too many dummy clients"));
     }
-    guests.insert(guest.id, Arc::clone(&guest));
-    Ok(guest)
+    dummies.insert(dummy.id, Arc::clone(&dummy));
+    Ok(dummy)
 }
 
 /// Answers calls until the connection ends; says why it did.
-fn converse(shared: &Shared, line: &Line, guest: &Guest, watched: Option<&OwnedFd>) -> LineError {
-    let mut body = Vec::new();
+fn converse(
+    shared: &Shared,
+    connection: &mut Connection,
+    dummy: &AttachedDummy,
+    watched: Option<&OwnedFd>,
+) -> CallFault {
     loop {
-        match turn(shared, line, guest, watched, &mut body) {
-            Ok(()) => {}
-            Err(LineError::Malformed(error)) => {
-                let code = ErrorCode::InvalidParams;
-                let refusal = Answer::Refused { code, message: error.to_string() };
-                // Whether it reads this does not matter.
-                let _ = send(&line.stream, &refusal.encode(), None);
-                return LineError::Malformed(error);
-            }
-            Err(error) => return error,
+        let Err(failure) = answer_one(shared, connection, dummy, watched) else { continue };
+        if let Fault::Protocol(message) = &failure.fault {
+            let (code, message) = (ErrorCode::InvalidParams, message.clone());
+            refuse(connection, &Refusal { code, message });
         }
+        return failure;
     }
 }
 
-fn turn(
+fn answer_one(
     shared: &Shared,
-    line: &Line,
-    guest: &Guest,
+    connection: &mut Connection,
+    dummy: &AttachedDummy,
     watched: Option<&OwnedFd>,
-    body: &mut Vec<u8>,
-) -> Result<(), LineError> {
-    wait(line, watched)?;
-    let received = receive(&line.stream, MAX_BODY_BYTES, body)?;
-    let call = Call::decode(received.kind, body)?;
-    let work = || serve::answer(&shared.store, guest, &call, received.descriptor);
-    let answer = match &call {
+) -> Result<(), CallFault> {
+    wait(connection, watched)?;
+    let frame = connection.receive(&[Kind::DummyRequest])?;
+    let id = frame.header.request_id;
+    let message = decode_dummy_request(frame.body.into_bytes()).map_err(Fault::from)?;
+    let request = message.request().map_err(Fault::from)?;
+    let memory = connection.take_descriptors();
+    let permit = match request {
         // They take no time, and nobody is to wait for others with them.
-        Call::Share { .. } | Call::Unshare { .. } | Call::Health => work(),
-        _ => shared.in_turn(work),
-    }?;
-    if body.capacity() > KEPT_BYTES {
-        *body = Vec::new();
-    }
-    send(&line.stream, &answer.encode(), None)
+        DummyRequest::ShareMemory { .. }
+        | DummyRequest::UnshareMemory { .. }
+        | DummyRequest::Health => None,
+        _ => Some(shared.calls.take()),
+    };
+    let reply = serve::answer(&shared.store, dummy, &request, memory);
+    drop(permit);
+    let reply = reply.map_err(|malformed| Fault::Protocol(malformed.to_string()))?;
+    connection.send(|out| encode_dummy_reply(out, id, &reply))
 }
 
 /// Waits for a call, or for the end of the process that the connection stands for: processes that were forked from it
 /// may keep its sockets open.
-fn wait(line: &Line, watched: Option<&OwnedFd>) -> Result<(), LineError> {
+fn wait(connection: &Connection, watched: Option<&OwnedFd>) -> Result<(), CallFault> {
     let read = Interest { read: true, write: false };
     loop {
-        let mut sockets = vec![(line.stream.as_fd(), read)];
+        let mut sockets = vec![(connection.stream().as_fd(), read)];
         sockets.extend(watched.map(|process| (process.as_fd(), read)));
-        poll_sockets(&mut sockets, LONG)?;
+        poll_sockets(&mut sockets, LONG).map_err(Fault::Io)?;
         if sockets[0].1.read {
             return Ok(());
         }
         if sockets.get(1).is_some_and(|(_, ready)| ready.read) {
-            return Err(LineError::Closed);
+            let fault = Fault::Io(std::io::ErrorKind::UnexpectedEof.into());
+            return Err(CallFault { fault, progress: Progress::Closed });
         }
     }
 }

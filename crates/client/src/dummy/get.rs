@@ -1,12 +1,10 @@
 use std::sync::Arc;
 
 use mooncake_memory::{Buffer, RawSlice};
-use mooncake_types::ErrorCode;
+use mooncake_types::{DummyObject, DummyReply, DummyRequest, ErrorCode, Piece};
 
 use super::DummyStore;
-use super::answer::Answer;
-use super::link::Bond;
-use super::protocol::{Call, Item, Piece};
+use super::host_link::Attachment;
 use super::put::{NONSENSE, check_key, settle};
 use super::stage::{NoPlace, Room, Stage, copy, copy_out};
 use crate::mem_pool::Passing;
@@ -31,7 +29,7 @@ struct Want<'k> {
 #[derive(Default)]
 struct Batch<'k, 'p> {
     positions: Vec<usize>,
-    items: Vec<Item<'k>>,
+    objects: Vec<DummyObject<'k>>,
     passing: Vec<Option<Passing<'p>>>,
 }
 
@@ -41,11 +39,11 @@ impl DummyStore {
     /// Gets objects into the callers' memory, as [`crate::Store::get_into`]. An object that is longer than the pool is
     /// [`ErrorCode::InvalidParams`], unless the memory is shared.
     pub fn get_into(&self, items: &[GetTarget<'_>]) -> Vec<Result<u64, ErrorCode>> {
-        let bond = match self.bond() {
-            Ok(bond) => bond,
+        let attachment = match self.attachment() {
+            Ok(attachment) => attachment,
             Err(code) => return vec![Err(code); items.len()],
         };
-        let stage = self.stage(&bond);
+        let stage = self.stage(&attachment);
         let wants: Vec<Result<Want<'_>, ErrorCode>> = items
             .iter()
             .map(|item| {
@@ -54,13 +52,13 @@ impl DummyStore {
                 Ok(Want { key: item.key, capacity: item.dst.total_len(), in_place })
             })
             .collect();
-        self.fetch(&bond, &wants, |position, bytes| copy_out(bytes, &items[position].dst))
+        self.fetch(&attachment, &wants, |position, bytes| copy_out(bytes, &items[position].dst))
     }
 
     /// Gets objects into buffers of their lengths, as [`crate::Store::get`].
     pub fn get(&self, keys: &[&str]) -> Vec<Result<Buffer, ErrorCode>> {
-        let bond = match self.bond() {
-            Ok(bond) => bond,
+        let attachment = match self.attachment() {
+            Ok(attachment) => attachment,
             Err(code) => return keys.iter().map(|_| Err(code)).collect(),
         };
         let wants: Vec<Result<Want<'_>, ErrorCode>> = keys
@@ -68,7 +66,7 @@ impl DummyStore {
             .map(|key| check_key(key).map(|()| Want { key, capacity: u64::MAX, in_place: None }))
             .collect();
         let mut buffers: Vec<Option<Buffer>> = keys.iter().map(|_| None).collect();
-        let results = self.fetch(&bond, &wants, |position, bytes| {
+        let results = self.fetch(&attachment, &wants, |position, bytes| {
             let buffer = Buffer::try_zeroed(bytes.len()).ok_or(ErrorCode::BufferOverflow)?;
             copy(bytes, buffer.raw())?;
             buffers[position] = Some(buffer);
@@ -84,15 +82,15 @@ impl DummyStore {
         keys: &[&str],
         make_room: &mut MakeRoom<'_>,
     ) -> Vec<Result<u64, ErrorCode>> {
-        let bond = match self.bond() {
-            Ok(bond) => bond,
+        let attachment = match self.attachment() {
+            Ok(attachment) => attachment,
             Err(code) => return vec![Err(code); keys.len()],
         };
         let wants: Vec<Result<Want<'_>, ErrorCode>> = keys
             .iter()
             .map(|key| check_key(key).map(|()| Want { key, capacity: u64::MAX, in_place: None }))
             .collect();
-        self.fetch(&bond, &wants, |position, bytes| {
+        self.fetch(&attachment, &wants, |position, bytes| {
             let room = make_room(&[(position, bytes.len() as u64)]).pop().flatten();
             let room = room.filter(|room| room.len() == bytes.len());
             copy(bytes, room.ok_or(ErrorCode::BufferOverflow)?)
@@ -102,7 +100,7 @@ impl DummyStore {
     /// Gets what is wanted, and shows `deliver` the bytes that passed through the pool.
     fn fetch(
         &self,
-        bond: &Arc<Bond>,
+        attachment: &Arc<Attachment>,
         wants: &[Result<Want<'_>, ErrorCode>],
         mut deliver: impl FnMut(usize, RawSlice) -> Result<(), ErrorCode>,
     ) -> Lengths {
@@ -116,9 +114,9 @@ impl DummyStore {
             let sized = self.size_up(wants, &open, &mut results);
             let (mut next, mut asked) = (0, vec![false; wants.len()]);
             while next < sized.len() {
-                let batch = gather(&self.stage(bond), wants, &sized, &mut next, &mut results);
+                let batch = gather(&self.stage(attachment), wants, &sized, &mut next, &mut results);
                 batch.positions.iter().for_each(|&at| asked[at] = true);
-                self.send_gets(bond, batch, &mut results, &mut deliver);
+                self.send_gets(attachment, batch, &mut results, &mut deliver);
             }
             // Room was made for a shorter object than the one that was found.
             let grown = |&&(at, len): &&(usize, u64)| {
@@ -159,18 +157,20 @@ impl DummyStore {
 
     fn send_gets(
         &self,
-        bond: &Arc<Bond>,
+        attachment: &Arc<Attachment>,
         batch: Batch<'_, '_>,
         results: &mut Lengths,
         deliver: &mut impl FnMut(usize, RawSlice) -> Result<(), ErrorCode>,
     ) {
-        let Batch { positions, items, passing } = batch;
+        let Batch { positions, objects, passing } = batch;
         if positions.is_empty() {
             return;
         }
-        let answer = self.link.call(bond, &Call::GetInto { items });
+        let answer = self.link.call(attachment, &DummyRequest::Get { objects });
         let answered = match &answer {
-            Ok(Answer::Lengths(answered)) if answered.len() == positions.len() => answered.clone(),
+            Ok(DummyReply::Lengths(answered)) if answered.len() == positions.len() => {
+                answered.clone()
+            }
             Ok(_) => vec![Err(NONSENSE); positions.len()],
             Err(failure) => vec![Err(failure.code()); positions.len()],
         };
@@ -213,7 +213,7 @@ fn gather<'k, 'p>(
                 }
                 passing += usize::from(through.is_some());
                 batch.positions.push(at);
-                batch.items.push(Item { key: want.key, group: "", pieces });
+                batch.objects.push(DummyObject { key: want.key, pieces });
                 batch.passing.push(through);
             }
             Err(NoPlace::Yet) => break,

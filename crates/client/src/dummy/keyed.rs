@@ -1,8 +1,7 @@
-use mooncake_types::{ErrorCode, limits};
+use mooncake_types::{DummyReply, DummyRequest, ErrorCode, limits};
 
 use super::DummyStore;
-use super::answer::Answer;
-use super::protocol::Call;
+use super::places::locations;
 use super::put::{NONSENSE, check_key};
 use super::stage::Room;
 use crate::{Health, ObjectLocation};
@@ -14,16 +13,17 @@ impl DummyStore {
     /// Whether the host process is there and the master answers it.
     #[must_use]
     pub fn health(&self) -> Health {
-        match self.ask(&Call::Health) {
-            Ok(Answer::Health(true)) => Health::Ok,
+        match self.ask(&DummyRequest::Health) {
+            Ok(DummyReply::Health(true)) => Health::Ok,
             _ => Health::MasterUnreachable,
         }
     }
 
     /// As [`crate::Store::exist`].
     pub fn exist(&self, keys: &[&str]) -> Vec<Result<bool, ErrorCode>> {
-        let found = |answer| if let Answer::Exist(results) = answer { Some(results) } else { None };
-        self.by_key(keys, |keys| Call::Exist { keys }, found)
+        let found =
+            |answer| if let DummyReply::Exist(results) = answer { Some(results) } else { None };
+        self.by_key(keys, |keys| DummyRequest::Exist { keys }, found)
     }
 
     /// As [`crate::Store::locate`].
@@ -37,9 +37,11 @@ impl DummyStore {
     }
 
     fn locate_for(&self, keys: &[&str], to_get: bool) -> Vec<Result<ObjectLocation, ErrorCode>> {
-        let found =
-            |answer| if let Answer::Located(results) = answer { Some(results) } else { None };
-        self.by_key(keys, |keys| Call::Locate { to_get, keys }, found)
+        let found = |answer| match answer {
+            DummyReply::Located { results, segments } => Some(locations(results, &segments)),
+            _ => None,
+        };
+        self.by_key(keys, |keys| DummyRequest::Locate { to_get, keys }, found)
     }
 
     /// As [`crate::Store::size`].
@@ -53,7 +55,7 @@ impl DummyStore {
 
     /// As [`crate::Store::remove`].
     pub fn remove(&self, keys: &[&str], force: bool) -> Vec<Result<(), ErrorCode>> {
-        self.by_key(keys, |keys| Call::Remove { keys, force }, statuses)
+        self.by_key(keys, |keys| DummyRequest::Remove { keys, force }, statuses)
     }
 
     /// As [`crate::Store::clear_replicas`].
@@ -61,7 +63,7 @@ impl DummyStore {
         if segment.len() > limits::MAX_NAME_BYTES {
             return vec![Err(ErrorCode::InvalidParams); keys.len()];
         }
-        self.by_key(keys, |keys| Call::Clear { keys, segment }, statuses)
+        self.by_key(keys, |keys| DummyRequest::ClearReplicas { keys, segment }, statuses)
     }
 
     /// As [`crate::Store::remove_all`].
@@ -82,8 +84,8 @@ impl DummyStore {
     }
 
     fn remove_scanned(&self, pattern: Option<&str>, force: bool) -> Result<u64, ErrorCode> {
-        match self.ask(&Call::RemoveScan { pattern, force })? {
-            Answer::Count(count) => count,
+        match self.ask(&DummyRequest::RemoveMatching { pattern, force })? {
+            DummyReply::Removed(count) => Ok(count),
             _ => Err(NONSENSE),
         }
     }
@@ -94,23 +96,27 @@ impl DummyStore {
     /// As there.
     pub fn list_by_regex(&self, pattern: &str) -> Result<Vec<(String, ObjectLocation)>, ErrorCode> {
         check_pattern(pattern)?;
-        match self.ask(&Call::List { pattern })? {
-            Answer::Listed(listed) => listed,
+        match self.ask(&DummyRequest::List { pattern })? {
+            DummyReply::Listed { objects, segments } => {
+                let (keys, places): (Vec<_>, Vec<_>) = objects.into_iter().unzip();
+                let places = locations(places.into_iter().map(Ok).collect(), &segments);
+                keys.into_iter().zip(places).map(|(key, place)| Ok((key, place?))).collect()
+            }
             _ => Err(NONSENSE),
         }
     }
 
-    fn ask(&self, call: &Call<'_>) -> Result<Answer, ErrorCode> {
-        let bond = self.bond()?;
-        self.link.call(&bond, call).map_err(|failure| failure.code())
+    fn ask(&self, call: &DummyRequest<'_>) -> Result<DummyReply, ErrorCode> {
+        let attachment = self.attachment()?;
+        self.link.call(&attachment, call).map_err(|failure| failure.code())
     }
 
     /// Calls with as many keys at a time as a frame has room for.
     fn by_key<'k, T: Clone>(
         &self,
         keys: &[&'k str],
-        call: impl Fn(Vec<&'k str>) -> Call<'k>,
-        found: impl Fn(Answer) -> Option<Results<T>>,
+        call: impl Fn(Vec<&'k str>) -> DummyRequest<'k>,
+        found: impl Fn(DummyReply) -> Option<Results<T>>,
     ) -> Results<T> {
         let mut results: Results<T> =
             keys.iter().map(|key| Err(check_key(key).err().unwrap_or(NONSENSE))).collect();
@@ -135,8 +141,8 @@ impl DummyStore {
     }
 }
 
-fn statuses(answer: Answer) -> Option<Results<()>> {
-    if let Answer::Statuses(results) = answer { Some(results) } else { None }
+fn statuses(answer: DummyReply) -> Option<Results<()>> {
+    if let DummyReply::Statuses(results) = answer { Some(results) } else { None }
 }
 
 /// A pattern that a frame has room for; the master says what else is wrong with it.

@@ -2,19 +2,22 @@
 //! memory with it. A dummy holds no segment, knows no master and opens no connection to a node.
 //!
 //! [`DummyServer`] is the host's side, [`DummyStore`] the dummy's. They speak over the abstract Unix socket
-//! `@mooncake_client_<port>.sock`: one frame for each call and one for its answer, and never an object's byte. Memory is
-//! handed over as descriptors of sealed memory files; frames name places in it.
+//! `@mooncake_client_<port>.sock`: one [`DummyRequest`] for each call and one [`DummyReply`], and never an object's byte.
+//! Memory is handed over as descriptors of sealed memory files; requests name pieces of it.
+//!
+//! A dummy is *attached* from its first connection, the control connection, to the end of that. Further connections name
+//! the attachment, and carry one call at a time each.
+//!
+//! [`DummyRequest`]: mooncake_types::DummyRequest
+//! [`DummyReply`]: mooncake_types::DummyReply
 
-mod answer;
+mod attached_dummy;
 mod connection;
-mod fields;
 mod get;
-mod guest;
+mod host_link;
 mod keyed;
-mod line;
-mod lines;
-mod link;
-mod protocol;
+mod open_connections;
+mod places;
 mod put;
 mod ranged;
 mod serve;
@@ -30,18 +33,7 @@ fn socket_name(port: u16) -> String {
     format!("mooncake_client_{port}.sock")
 }
 
-/// Whether a process of this user may be on the other side: one of our own user, or of root, who may do everything
-/// anyway.
-///
-/// # Errors
-/// In words.
-fn check_user(uid: u32) -> Result<(), String> {
-    let own = rustix::process::geteuid();
-    match uid == own.as_raw() || rustix::process::Uid::from_raw(uid).is_root() {
-        true => Ok(()),
-        false => Err(format!("this process is of user {own}, the one on the other side of {uid}")),
-    }
-}
-
-#[cfg(test)]
-mod tests;
+/// What is wrong with a request that can be read. The dummy that sends it is cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a request of a dummy client makes no sense: {0}")]
+struct Malformed(&'static str);

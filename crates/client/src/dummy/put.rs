@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
-use mooncake_types::{ErrorCode, ReplicateConfig, limits};
+use mooncake_types::{
+    DummyObject, DummyPut, DummyReply, DummyRequest, ErrorCode, PutMode, ReplicateConfig, limits,
+};
 
 use super::DummyStore;
-use super::answer::Answer;
-use super::link::{Bond, CallFailure};
-use super::protocol::{Call, Item, MAX_PREFERRED};
+use super::host_link::{Attachment, CallFailure};
 use super::stage::{NoPlace, Room, Stage};
 use crate::PutSource;
 use crate::mem_pool::Passing;
@@ -13,11 +13,14 @@ use crate::mem_pool::Passing;
 /// What a host process that answers nonsense is taken for.
 pub(super) const NONSENSE: ErrorCode = ErrorCode::RpcFail;
 
-/// Items that go into one call.
+/// Longest list of names of preferred segments.
+const MAX_PREFERRED: usize = 1024;
+
+/// Objects that go into one call.
 #[derive(Default)]
 struct Batch<'k, 'p> {
     positions: Vec<usize>,
-    items: Vec<Item<'k>>,
+    puts: Vec<DummyPut<'k>>,
     passing: Vec<Passing<'p>>,
 }
 
@@ -29,7 +32,7 @@ impl DummyStore {
         items: &[PutSource<'_>],
         config: &ReplicateConfig<'_>,
     ) -> Vec<Result<(), ErrorCode>> {
-        self.put_all(items, config, false)
+        self.put_all(items, config, PutMode::Insert)
     }
 
     /// As [`crate::Store::upsert`], in the way of [`DummyStore::put`].
@@ -38,14 +41,14 @@ impl DummyStore {
         items: &[PutSource<'_>],
         config: &ReplicateConfig<'_>,
     ) -> Vec<Result<(), ErrorCode>> {
-        self.put_all(items, config, true)
+        self.put_all(items, config, PutMode::Upsert)
     }
 
     fn put_all(
         &self,
         items: &[PutSource<'_>],
         config: &ReplicateConfig<'_>,
-        upsert: bool,
+        mode: PutMode,
     ) -> Vec<Result<(), ErrorCode>> {
         if !fits_a_frame(config) {
             return vec![Err(ErrorCode::InvalidParams); items.len()];
@@ -54,35 +57,36 @@ impl DummyStore {
         let mut next = 0;
         while next < items.len() {
             // Anew for each call: the host may be another by then.
-            let bond = match self.bond() {
-                Ok(bond) => bond,
+            let attachment = match self.attachment() {
+                Ok(attachment) => attachment,
                 Err(code) => {
                     results[next..].fill(Err(code));
                     break;
                 }
             };
-            let batch = gather(&self.stage(&bond), items, &mut next, &mut results);
-            self.send_puts(&bond, batch, config, upsert, &mut results);
+            let batch = gather(&self.stage(&attachment), items, &mut next, &mut results);
+            self.send_puts(&attachment, batch, config, mode, &mut results);
         }
         results
     }
 
     fn send_puts(
         &self,
-        bond: &Arc<Bond>,
+        attachment: &Arc<Attachment>,
         batch: Batch<'_, '_>,
         config: &ReplicateConfig<'_>,
-        upsert: bool,
+        mode: PutMode,
         results: &mut [Result<(), ErrorCode>],
     ) {
-        let Batch { positions, items, passing } = batch;
+        let Batch { positions, puts, passing } = batch;
         if positions.is_empty() {
             return;
         }
-        let answer = self.link.call(bond, &Call::Put { upsert, config: config.clone(), items });
+        let request = DummyRequest::Put { mode, config: config.clone(), puts };
+        let answer = self.link.call(attachment, &request);
         settle(answer.as_ref().err(), passing);
         let answered = match answer {
-            Ok(Answer::Statuses(answered)) if answered.len() == positions.len() => answered,
+            Ok(DummyReply::Statuses(answered)) if answered.len() == positions.len() => answered,
             Ok(_) => vec![Err(NONSENSE); positions.len()],
             Err(failure) => vec![Err(failure.code()); positions.len()],
         };
@@ -109,7 +113,8 @@ fn gather<'k, 'p>(
                 }
                 let PutSource { key, group, .. } = *item;
                 batch.positions.push(*next);
-                batch.items.push(Item { key, group, pieces: placed.pieces });
+                let object = DummyObject { key, pieces: placed.pieces };
+                batch.puts.push(DummyPut { object, group });
                 batch.passing.extend(placed.passing);
             }
             Err(NoPlace::Yet) => break,

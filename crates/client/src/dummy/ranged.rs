@@ -1,12 +1,11 @@
 use std::sync::Arc;
 
 use mooncake_memory::SliceList;
-use mooncake_types::ErrorCode;
+use mooncake_types::limits::MAX_DUMMY_PIECES;
+use mooncake_types::{DummyFragments, DummyReply, DummyRequest, ErrorCode, Piece};
 
 use super::DummyStore;
-use super::answer::Answer;
-use super::link::Bond;
-use super::protocol::{Call, MAX_PIECES, Piece, RangedItem};
+use super::host_link::Attachment;
 use super::put::{NONSENSE, check_key, settle};
 use super::stage::{NoPlace, Room, Stage, copy};
 use crate::mem_pool::Passing;
@@ -22,7 +21,7 @@ type Places<'p> = (Vec<(u64, Piece)>, Option<Passing<'p>>);
 #[derive(Default)]
 struct Batch<'k, 'p> {
     positions: Vec<usize>,
-    items: Vec<RangedItem<'k>>,
+    objects: Vec<DummyFragments<'k>>,
     passing: Vec<Option<Passing<'p>>>,
 }
 
@@ -32,37 +31,39 @@ impl DummyStore {
     /// pool are [`ErrorCode::InvalidParams`].
     pub fn get_ranges(&self, items: &[Ranged<'_>]) -> Vec<Vec<Result<u64, ErrorCode>>> {
         let all = |item: &Ranged<'_>, code| vec![Err(code); item.fragments.len()];
-        let bond = match self.bond() {
-            Ok(bond) => bond,
+        let attachment = match self.attachment() {
+            Ok(attachment) => attachment,
             Err(code) => return items.iter().map(|item| all(item, code)).collect(),
         };
         let mut results: Results = items.iter().map(|item| all(item, NONSENSE)).collect();
         let mut next = 0;
         while next < items.len() {
-            let batch = gather(&self.stage(&bond), items, &mut next, &mut results);
-            self.send_ranges(&bond, batch, items, &mut results);
+            let batch = gather(&self.stage(&attachment), items, &mut next, &mut results);
+            self.send_ranges(&attachment, batch, items, &mut results);
         }
         results
     }
 
     fn send_ranges(
         &self,
-        bond: &Arc<Bond>,
+        attachment: &Arc<Attachment>,
         batch: Batch<'_, '_>,
         items: &[Ranged<'_>],
         results: &mut Results,
     ) {
-        let Batch { positions, items: named, passing } = batch;
+        let Batch { positions, objects, passing } = batch;
+        let count = positions.iter().map(|&at| results[at].len()).sum::<usize>();
         if positions.is_empty() {
             return;
         }
-        let answer = self.link.call(bond, &Call::GetRanges { items: named });
+        let answer = self.link.call(attachment, &DummyRequest::GetFragments { objects });
         match &answer {
-            Ok(Answer::Ranges(answered)) if answered.len() == positions.len() => {
-                for ((&at, answered), passing) in positions.iter().zip(answered).zip(&passing) {
-                    if answered.len() == results[at].len() {
-                        results[at] = delivered(&items[at], answered, passing.as_ref());
-                    }
+            Ok(DummyReply::Lengths(answered)) if answered.len() == count => {
+                let mut answered = &answered[..];
+                for (&at, passing) in positions.iter().zip(&passing) {
+                    let (of_item, rest) = answered.split_at(results[at].len());
+                    results[at] = delivered(&items[at], of_item, passing.as_ref());
+                    answered = rest;
                 }
             }
             Ok(_) => {}
@@ -107,7 +108,7 @@ fn gather<'k, 'p>(
                 }
                 passing += usize::from(through.is_some());
                 batch.positions.push(*next);
-                batch.items.push(RangedItem { key: item.key, fragments });
+                batch.objects.push(DummyFragments { key: item.key, fragments });
                 batch.passing.push(through);
             }
             Err(NoPlace::Yet) => break,
@@ -122,7 +123,7 @@ fn gather<'k, 'p>(
 fn place<'p>(stage: &Stage<'p>, item: &Ranged<'_>, alone: bool) -> Result<Places<'p>, NoPlace> {
     check_key(item.key).map_err(NoPlace::Ever)?;
     let invalid = NoPlace::Ever(ErrorCode::InvalidParams);
-    if item.fragments.len() > MAX_PIECES {
+    if item.fragments.len() > MAX_DUMMY_PIECES {
         return Err(invalid);
     }
     let mut in_place = Vec::with_capacity(item.fragments.len());

@@ -3,19 +3,20 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use mooncake_memory::{Interest, poll_sockets, spawn_unpinned};
+use mooncake_connection::{Connection, Permits};
+use mooncake_memory::{Interest, Private, poll_sockets, spawn_unpinned};
 
-use super::guest::Guest;
-use super::lines::{Line, Lines};
+use super::attached_dummy::AttachedDummy;
+use super::open_connections::OpenConnections;
 use super::{connection, socket_name};
 use crate::Store;
 
 /// Most connections of all dummies together.
-const MAX_LINES: usize = 4096;
+const MAX_CONNECTIONS: usize = 4096;
 
 /// How long the thread that accepts connections rests after the system refused it one.
 const REST: Duration = Duration::from_millis(100);
@@ -46,10 +47,10 @@ pub struct DummyServer {
 pub(super) struct Shared {
     pub(super) store: Arc<Store>,
     pub(super) auth_token: String,
-    pub(super) guests: Mutex<BTreeMap<u128, Arc<Guest>>>,
-    pub(super) lines: Lines,
-    permits: Mutex<usize>,
-    permit_returned: Condvar,
+    dummies: Mutex<BTreeMap<u128, Arc<AttachedDummy>>>,
+    pub(super) connections: OpenConnections,
+    /// Calls that may be worked on.
+    pub(super) calls: Permits,
 }
 
 impl DummyServer {
@@ -65,10 +66,9 @@ impl DummyServer {
         let shared = Arc::new(Shared {
             store,
             auth_token: config.auth_token,
-            guests: Mutex::default(),
-            lines: Lines::default(),
-            permits: Mutex::new(config.calls_at_once.max(1)),
-            permit_returned: Condvar::new(),
+            dummies: Mutex::default(),
+            connections: OpenConnections::default(),
+            calls: Permits::new(config.calls_at_once),
         });
         let of_thread = Arc::clone(&shared);
         let accepting = Builder::new().name("mooncake-dummies".to_owned());
@@ -77,10 +77,10 @@ impl DummyServer {
         Ok(DummyServer { shared, wake: Mutex::new(Some(wake)), accepting })
     }
 
-    /// How many dummies are served now.
+    /// How many dummies are attached now.
     #[must_use]
-    pub fn guests(&self) -> usize {
-        self.shared.guests().len()
+    pub fn attached(&self) -> usize {
+        self.shared.dummies().len()
     }
 
     /// Serves nobody any more. Calls that are under way are answered first.
@@ -101,34 +101,15 @@ impl Drop for DummyServer {
 }
 
 impl Shared {
-    pub(super) fn guests(&self) -> MutexGuard<'_, BTreeMap<u128, Arc<Guest>>> {
-        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn dummies(&self) -> MutexGuard<'_, BTreeMap<u128, Arc<AttachedDummy>>> {
+        self.dummies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `work` when fewer calls are under way than may be.
-    pub(super) fn in_turn<T>(&self, work: impl FnOnce() -> T) -> T {
-        let permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.permit_returned.wait_while(permits, |permits| *permits == 0);
-        *waited.unwrap_or_else(PoisonError::into_inner) -= 1;
-        // Given back also if `work` panics.
-        let _permit = Permit(self);
-        work()
-    }
-
-    /// A guest is gone, or is sent away: nothing of it stays once the calls under way have ended.
-    pub(super) fn end(&self, guest: &Guest) {
-        self.guests().remove(&guest.id);
-        self.lines.cut_off(guest.id);
-        guest.let_go();
-    }
-}
-
-struct Permit<'a>(&'a Shared);
-
-impl Drop for Permit<'_> {
-    fn drop(&mut self) {
-        *self.0.permits.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.0.permit_returned.notify_one();
+    /// A dummy is gone, or is sent away: nothing of it stays once the calls under way have ended.
+    pub(super) fn detach(&self, dummy: &AttachedDummy) {
+        self.dummies().remove(&dummy.id);
+        self.connections.cut_off(dummy.id);
+        dummy.let_go();
     }
 }
 
@@ -147,10 +128,10 @@ fn accept(shared: &Arc<Shared>, listener: &UnixListener, woken: &UnixStream) {
         }
         threads.retain(|thread| !thread.is_finished());
         match listener.accept() {
-            Ok((stream, _)) if threads.len() < MAX_LINES => {
+            Ok((stream, _)) if threads.len() < MAX_CONNECTIONS => {
                 threads.extend(serve(shared, stream));
             }
-            Ok(_) => tracing::warn!("more than {MAX_LINES} connections of dummy clients"),
+            Ok(_) => tracing::warn!("more than {MAX_CONNECTIONS} connections of dummy clients"),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => {
                 tracing::warn!(%error, "a dummy client cannot be accepted");
@@ -158,7 +139,7 @@ fn accept(shared: &Arc<Shared>, listener: &UnixListener, woken: &UnixStream) {
             }
         }
     }
-    shared.lines.close_all();
+    shared.connections.close_all();
     for thread in threads {
         // A panic there has been reported and ended that connection only.
         let _ = thread.join();
@@ -168,10 +149,10 @@ fn accept(shared: &Arc<Shared>, listener: &UnixListener, woken: &UnixStream) {
 fn serve(shared: &Arc<Shared>, stream: UnixStream) -> Option<JoinHandle<()>> {
     let shared = Arc::clone(shared);
     let started = stream.set_nonblocking(false).and_then(|()| {
-        let line = Line::open(&shared.lines, stream)?;
-        let name = "mooncake-dummy".to_owned();
-        let of_line = Arc::clone(&shared);
-        spawn_unpinned(Builder::new().name(name), move || connection::serve(&of_line, &line))
+        let stream = Private::new(OwnedFd::from(stream)).convert();
+        let mut connection = Connection::new(stream, connection::HELLO_TIMEOUT, Duration::ZERO)?;
+        let thread = Builder::new().name("mooncake-dummy".to_owned());
+        spawn_unpinned(thread, move || connection::serve(&shared, &mut connection))
     });
     started.inspect_err(|error| tracing::warn!(%error, "a dummy client cannot be served")).ok()
 }

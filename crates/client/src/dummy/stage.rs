@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mooncake_memory::{HostMemory, RawSlice, SliceList, copy_checked};
-use mooncake_types::{ErrorCode, limits};
+use mooncake_types::limits::MAX_DUMMY_PIECES;
+use mooncake_types::{ErrorCode, Piece, limits};
 
-use super::link::{Bond, Link};
-use super::protocol::{MAX_PIECES, Piece};
+use super::host_link::{Attachment, HostLink};
 use crate::mem_pool::{MemPool, Passing};
 
 /// Longest wait for room in the pool.
@@ -24,8 +24,8 @@ const PIECE_BYTES: usize = 32;
 /// The shared memory of a dummy: its own pool, and what its process allocated to be shared.
 pub(super) struct Stage<'a> {
     pub(super) pool: Option<&'a MemPool>,
-    pub(super) link: &'a Link,
-    pub(super) bond: &'a Arc<Bond>,
+    pub(super) link: &'a HostLink,
+    pub(super) attachment: &'a Arc<Attachment>,
 }
 
 /// Where the bytes of one item are for the length of a call.
@@ -47,7 +47,7 @@ pub(super) enum NoPlace {
 impl<'a> Stage<'a> {
     /// The pieces of memory that is shared, all of it; `None` if a part is not.
     pub(super) fn in_place(&self, slices: &[RawSlice]) -> Result<Option<Vec<Piece>>, ErrorCode> {
-        let mut pieces: Vec<Piece> = Vec::with_capacity(slices.len().min(MAX_PIECES));
+        let mut pieces: Vec<Piece> = Vec::with_capacity(slices.len().min(MAX_DUMMY_PIECES));
         for slice in slices.iter().filter(|slice| !slice.is_empty()) {
             let Some(piece) = self.piece(*slice)? else { return Ok(None) };
             match pieces.last_mut() {
@@ -57,7 +57,7 @@ impl<'a> Stage<'a> {
                 _ => pieces.push(piece),
             }
         }
-        Ok((pieces.len() <= MAX_PIECES).then_some(pieces))
+        Ok((pieces.len() <= MAX_DUMMY_PIECES).then_some(pieces))
     }
 
     /// The place of one slice, if it is shared.
@@ -72,7 +72,8 @@ impl<'a> Stage<'a> {
                 None => return Ok(None),
             },
         };
-        let map = match self.link.share(self.bond, &region).map_err(|failure| failure.code()) {
+        let map = match self.link.share(self.attachment, &region).map_err(|failure| failure.code())
+        {
             Ok(map) => map,
             // The host takes no more regions: the bytes can still pass through the pool.
             Err(ErrorCode::NoAvailableHandle) => return Ok(None),
@@ -97,7 +98,7 @@ impl<'a> Stage<'a> {
             }
             None => return Err(NoPlace::Yet),
         };
-        let map = self.link.share(self.bond, pool.region());
+        let map = self.link.share(self.attachment, pool.region());
         let map = map.map_err(|failure| NoPlace::Ever(failure.code()))?;
         let piece = Piece { map, offset: passing.offset(), len };
         Ok(Placed { pieces: vec![piece], passing: Some(passing) })
@@ -148,7 +149,7 @@ pub(super) struct Room {
 
 impl Room {
     pub(super) fn new() -> Self {
-        Self { items: limits::MAX_BATCH_KEYS, pieces: MAX_PIECES, bytes: MAX_CALL_BYTES }
+        Self { items: limits::MAX_BATCH_KEYS, pieces: MAX_DUMMY_PIECES, bytes: MAX_CALL_BYTES }
     }
 
     pub(super) fn is_untouched(&self) -> bool {

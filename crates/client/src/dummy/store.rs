@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mooncake_types::{ErrorCode, limits};
 
-use super::link::{Bond, CallFailure, Link};
+use super::host_link::{Attachment, CallFailure, HostLink};
 use super::stage::Stage;
 use crate::mem_pool::MemPool;
 use crate::pointer;
@@ -103,7 +103,7 @@ impl DummyError {
 /// [`ErrorCode::RpcTimeout`] says that it is there and did not answer: it may still touch shared memory that the call
 /// named.
 pub struct DummyStore {
-    pub(super) link: Link,
+    pub(super) link: HostLink,
     pub(super) pool: Option<MemPool>,
     hostname: String,
     registry: Mutex<Registry>,
@@ -122,7 +122,7 @@ impl DummyStore {
             return Err(DummyError::TokenTooLong { len: config.auth_token.len() });
         }
         let pool = map_pool(&config)?;
-        let link = Link::new(port, config.auth_token, config.call_timeout);
+        let link = HostLink::new(port, config.auth_token, config.call_timeout);
         let refused = |failure: CallFailure| {
             let code = failure.code();
             let message = match failure {
@@ -131,14 +131,14 @@ impl DummyStore {
             };
             DummyError::Refused { server_address: config.server_address.clone(), code, message }
         };
-        let bond = link.bond().map_err(refused)?;
+        let attachment = link.attachment().map_err(refused)?;
         if let Some(pool) = &pool {
-            link.share(&bond, pool.region()).map_err(refused)?;
+            link.share(&attachment, pool.region()).map_err(refused)?;
         }
         Ok(Self {
             link,
             pool,
-            hostname: bond.hostname.clone(),
+            hostname: attachment.hostname.clone(),
             registry: Mutex::default(),
             process: std::process::id(),
             closed: AtomicBool::new(false),
@@ -149,10 +149,9 @@ impl DummyStore {
     /// nothing.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        if self.is_forked() {
-            self.link.forget();
-        } else {
-            self.link.leave();
+        // A forked process has nothing open, and must not wait for a lock that a thread of its parent held.
+        if !self.is_forked() {
+            self.link.close();
         }
     }
 
@@ -198,8 +197,8 @@ impl DummyStore {
         pointer::check_buffer(ptr, len)?;
         self.registry()?.register(ptr, len)?;
         let shared = match mooncake_memory::HostMemory::of_process().find(ptr, len) {
-            Some((region, _)) => self.bond().and_then(|bond| {
-                self.link.share(&bond, &region).map(|_| ()).map_err(|failure| failure.code())
+            Some((region, _)) => self.attachment().and_then(|attachment| {
+                self.link.share(&attachment, &region).map(|_| ()).map_err(|failure| failure.code())
             }),
             None => Ok(()),
         };
@@ -228,11 +227,11 @@ impl DummyStore {
         }
     }
 
-    pub(super) fn bond(&self) -> Result<Arc<Bond>, ErrorCode> {
+    pub(super) fn attachment(&self) -> Result<Arc<Attachment>, ErrorCode> {
         if self.is_closed() {
             return Err(CLOSED);
         }
-        self.link.bond().map_err(|failure| {
+        self.link.attachment().map_err(|failure| {
             if let CallFailure::Refused { code, message } = &failure {
                 tracing::debug!(%code, message, "the host process cannot be used");
             }
@@ -240,8 +239,8 @@ impl DummyStore {
         })
     }
 
-    pub(super) fn stage<'a>(&'a self, bond: &'a Arc<Bond>) -> Stage<'a> {
-        Stage { pool: self.pool.as_ref(), link: &self.link, bond }
+    pub(super) fn stage<'a>(&'a self, attachment: &'a Arc<Attachment>) -> Stage<'a> {
+        Stage { pool: self.pool.as_ref(), link: &self.link, attachment }
     }
 
     fn registry(&self) -> Result<MutexGuard<'_, Registry>, ErrorCode> {

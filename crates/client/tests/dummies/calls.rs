@@ -319,11 +319,11 @@ fn a_dummy_that_is_closed_leaves_nothing_behind() {
     let region = Region::anonymous(4096).expect("a little memory");
     let before = crate::scene::mappings(std::process::id());
     let dummy = scene.dummy();
-    assert_eq!(scene.server.guests(), 1);
+    assert_eq!(scene.server.attached(), 1);
     assert_eq!(put(&dummy, "key", 10), Ok(()));
     dummy.close();
     dummy.close();
-    eventually("the guest is gone", || scene.server.guests() == 0);
+    eventually("the dummy is gone", || scene.server.attached() == 0);
     assert_eq!(dummy.exist(&["key"]), [Err(ErrorCode::UnavailableInCurrentStatus)]);
     assert_eq!(dummy.health(), Health::MasterUnreachable);
     drop(dummy);

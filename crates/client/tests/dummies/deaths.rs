@@ -65,7 +65,7 @@ fn dummies_that_are_killed_in_the_middle_of_transfers_leave_nothing_behind() {
             assert_eq!(get(&steady, &key), Ok(content(&key, 100_000)));
             assert_eq!(steady.remove(&[&key], true), [Ok(())]);
         }
-        eventually("the guests are gone", || scene.server.guests() == 1);
+        eventually("the dummies are gone", || scene.server.attached() == 1);
         // One mapping of the steady dummy's own, and one for the host.
         let theirs = || mappings(std::process::id()) == before + 2;
         eventually("their memory is gone", theirs);
@@ -92,7 +92,7 @@ fn a_dummy_comes_back_when_its_host_does() {
     let again = again.expect("the socket is free again");
     assert_eq!(get(&dummy, "before"), Ok(content("before", 1000)));
     assert_eq!(put(&dummy, "after", 1000), Ok(()));
-    assert_eq!(again.guests(), 1);
+    assert_eq!(again.attached(), 1);
     drop(again);
 }
 
@@ -119,7 +119,7 @@ fn a_server_that_stops_answers_the_calls_under_way_first() {
         });
         server.stop();
     });
-    assert_eq!(server.guests(), 0);
+    assert_eq!(server.attached(), 0);
     scene.master.with_meta(|meta| assert_eq!(meta.check(), Ok(())));
 }
 

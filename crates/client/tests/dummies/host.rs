@@ -12,12 +12,13 @@ use mooncake_client::{
     DummyError, DummyStore, ErrorCode, HostMemory, PutSource, ReplicateConfig, SliceList,
 };
 
-use crate::scene::{config, turn};
+use mooncake_types::{DummyReply, DummyRequest, Epoch};
+use mooncake_wire::{
+    HEADER_LEN, Header, Kind, PROTOCOL_VERSION, Welcome, decode_dummy_request, encode_dummy_reply,
+    encode_welcome,
+};
 
-const HELLO: u8 = 1;
-const SHARE: u8 = 2;
-const WELCOME: u8 = 128;
-const SHARED: u8 = 130;
+use crate::scene::{config, turn};
 
 /// Takes the socket of a port that nobody else uses now.
 fn listen() -> (UnixListener, u16) {
@@ -29,37 +30,59 @@ fn listen() -> (UnixListener, u16) {
     (first..).find_map(bind).expect("a name is free")
 }
 
-fn receive(stream: &mut UnixStream) -> Option<u8> {
-    let mut head = [0; 12];
-    stream.read_exact(&mut head).ok()?;
-    let len = u32::from_le_bytes(head[8..].try_into().expect("four bytes"));
-    let mut body = vec![0; len as usize];
+fn receive(stream: &mut UnixStream) -> Option<(Header, Vec<u8>)> {
+    let mut header = [0; HEADER_LEN];
+    stream.read_exact(&mut header).ok()?;
+    let header = Header::decode(&header).expect("a dummy's header decodes");
+    let mut body = vec![0; header.body_len as usize];
     stream.read_exact(&mut body).ok()?;
-    Some(head[4])
+    Some((header, body))
 }
 
-fn answer(stream: &mut UnixStream, kind: u8, body: &[u8]) {
-    let len = (body.len() as u32).to_le_bytes();
-    // Nobody may be there any more.
-    let _ = stream.write_all(&[b"MKDU", &[kind, 0, 0, 0], &len[..], body].concat());
+fn welcome(id: u64) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let welcome = Welcome {
+        protocol_version: PROTOCOL_VERSION,
+        epoch: Epoch(0),
+        software_version: String::new(),
+        local_socket: None,
+    };
+    encode_welcome(&mut frame, id, &welcome);
+    frame
+}
+
+fn reply(id: u64, reply: &DummyReply) -> Vec<u8> {
+    let mut frame = Vec::new();
+    encode_dummy_reply(&mut frame, id, reply);
+    frame
 }
 
 /// Answers a call to share memory when the next one has come, and tells of every call.
-fn lag(mut stream: UnixStream, calls: &Sender<u8>) {
-    let mut shares = 0;
-    while let Some(kind) = receive(&mut stream) {
-        // The test may be over.
-        let _ = calls.send(kind);
-        match kind {
-            HELLO => answer(&mut stream, WELCOME, &[&[7; 16][..], &[1, 0, 0, 0, b'h']].concat()),
-            SHARE => {
-                shares += 1;
-                if shares > 1 {
-                    answer(&mut stream, SHARED, &[0; 8]);
+fn lag(mut stream: UnixStream, calls: &Sender<&'static str>) {
+    let mut shares = Vec::new();
+    while let Some((header, body)) = receive(&mut stream) {
+        let id = header.request_id;
+        let (call, answer) = if header.kind == Kind::Hello {
+            ("hello", welcome(id))
+        } else {
+            let message = decode_dummy_request(body.into()).expect("a dummy's request decodes");
+            match message.request().expect("a dummy's request makes sense") {
+                DummyRequest::Attach { .. } => {
+                    let hostname = "h".to_owned();
+                    ("attach", reply(id, &DummyReply::Attached { attachment: 7, hostname }))
                 }
+                DummyRequest::ShareMemory { .. } => {
+                    shares.push(id);
+                    let late = shares.iter().rev().nth(1);
+                    let late = late.map(|&id| reply(id, &DummyReply::MemoryShared { map: 0 }));
+                    ("share", late.unwrap_or_default())
+                }
+                _ => ("another", Vec::new()),
             }
-            _ => {}
-        }
+        };
+        // The test may be over.
+        let _ = calls.send(call);
+        let _ = stream.write_all(&answer);
     }
 }
 
@@ -85,7 +108,7 @@ fn an_answer_that_comes_late_is_not_taken_for_that_of_the_next_call() {
     let items = [item("one", 0), item("two", 1)];
     let results = dummy.put(&items, &ReplicateConfig::default());
     assert_eq!(results, [Err(ErrorCode::RpcTimeout), Err(ErrorCode::RpcFail)]);
-    assert_eq!(called.try_iter().collect::<Vec<_>>(), [HELLO, SHARE]);
+    assert_eq!(called.try_iter().collect::<Vec<_>>(), ["hello", "attach", "share"]);
     assert!(addresses.into_iter().all(|address| memory.free(address)));
 }
 
@@ -129,7 +152,9 @@ fn a_host_of_another_user_is_told_nothing() {
     };
     let port = after("PORT=").parse().expect("a port");
     let refused = DummyStore::open(config(port)).expect_err("it is another user's");
-    let message = "this process is of user 0, the one on the other side of 65534".to_owned();
+    let message = "memory is shared between processes of one user only: \
+                   this side is user 0, the other 65534";
+    let message = message.to_owned();
     let server_address = format!("127.0.0.1:{port}");
     let code = ErrorCode::IllegalClient;
     assert_eq!(refused, DummyError::Refused { server_address, code, message });

@@ -9,20 +9,17 @@ use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
 
 use mooncake_client::{Chance, ErrorCode, Region};
+use mooncake_types::{ClientId, DummyObject, DummyReply, DummyRequest, Piece, limits};
+use mooncake_wire::{
+    HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role, decode_dummy_reply, decode_refusal,
+    encode_dummy_reply, encode_dummy_request, encode_hello,
+};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
 
 use crate::master::TOKEN;
 use crate::rig::{content, eventually};
 use crate::scene::{Scene, get, mappings, put};
-
-/// Of the protocol.
-const VERSION: u32 = 2;
-const SHARE: u8 = 2;
-const PUT: u8 = 5;
-const GET: u8 = 6;
-const REFUSED: u8 = 129;
-const SHARED: u8 = 130;
 
 /// A connection on which anything can be said.
 struct Raw(UnixStream);
@@ -39,83 +36,107 @@ impl Raw {
     /// A connection after the handshake.
     fn welcomed(port: u16) -> Self {
         let mut raw = Self::connect(port);
-        raw.say(1, &hello(VERSION, TOKEN, None));
-        assert_eq!(raw.hear().expect("an answer").0, 128);
+        raw.say(&hello(PROTOCOL_VERSION, TOKEN));
+        assert_eq!(raw.hear().expect("an answer").0, Kind::Welcome);
         raw
     }
 
-    fn say(&mut self, kind: u8, body: &[u8]) {
-        // It may have been cut off already.
-        let _ = self.0.write_all(&frame(kind, body));
+    /// The control connection of a dummy.
+    fn attached(port: u16) -> Self {
+        let mut raw = Self::welcomed(port);
+        raw.say(&attach(None));
+        assert!(matches!(raw.reply(), DummyReply::Attached { .. }));
+        raw
     }
 
-    fn say_with(&self, kind: u8, body: &[u8], descriptor: BorrowedFd<'_>) {
+    fn say(&mut self, frame: &[u8]) {
+        // It may have been cut off already.
+        let _ = self.0.write_all(frame);
+    }
+
+    fn say_with(&self, frame: &[u8], descriptor: BorrowedFd<'_>) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let descriptors = [descriptor];
         assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
-        let frame = frame(kind, body);
-        let sent = sendmsg(&self.0, &[IoSlice::new(&frame)], &mut control, SendFlags::NOSIGNAL);
+        let sent = sendmsg(&self.0, &[IoSlice::new(frame)], &mut control, SendFlags::NOSIGNAL);
         assert_eq!(sent, Ok(frame.len()));
     }
 
     /// Kind and body of the next frame; `None` at the end.
-    fn hear(&mut self) -> Option<(u8, Vec<u8>)> {
-        let mut head = [0; 12];
-        self.0.read_exact(&mut head).ok()?;
-        let len = u32::from_le_bytes(head[8..].try_into().expect("four bytes")) as usize;
-        let mut body = vec![0; len];
+    fn hear(&mut self) -> Option<(Kind, Vec<u8>)> {
+        let mut header = [0; HEADER_LEN];
+        self.0.read_exact(&mut header).ok()?;
+        let header = Header::decode(&header).expect("a host's header decodes");
+        let mut body = vec![0; header.body_len as usize];
         self.0.read_exact(&mut body).ok()?;
-        Some((head[4], body))
+        Some((header.kind, body))
+    }
+
+    fn reply(&mut self) -> DummyReply {
+        let (kind, body) = self.hear().expect("an answer");
+        assert_eq!(kind, Kind::DummyReply);
+        decode_dummy_reply(body.into()).expect("a host's reply decodes")
     }
 
     /// Whether it was told off, or not even that, and then cut off.
     fn is_cut_off(&mut self) -> bool {
         match self.hear() {
             None => true,
-            Some((kind, _)) => kind == REFUSED && self.hear().is_none(),
+            Some((kind, _)) => kind == Kind::Refusal && self.hear().is_none(),
         }
     }
 
     /// Shares memory; the code of the answer.
     fn share(&mut self, memory: BorrowedFd<'_>, len: u64) -> i32 {
-        self.say_with(SHARE, &len.to_le_bytes(), memory);
-        let (kind, body) = self.hear().expect("an answer");
-        assert_eq!(kind, SHARED);
-        i32::from_le_bytes(body[..4].try_into().expect("four bytes"))
+        self.say_with(&request(&DummyRequest::ShareMemory { len }), memory);
+        match self.reply() {
+            DummyReply::MemoryShared { .. } => 0,
+            DummyReply::Refused(code) => code.number(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Bytes that came and were not read.
+    fn unread(&self) -> usize {
+        let mut bytes = vec![0; 1 << 20];
+        recv(&self.0, &mut bytes[..], RecvFlags::PEEK | RecvFlags::DONTWAIT).map_or(0, |it| it.0)
     }
 }
 
+/// A frame of a kind that may not exist, with a body that may make no sense.
 fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
-    let mut frame = b"MKDU".to_vec();
-    frame.extend([kind, 0, 0, 0]);
+    let mut frame = b"KM".to_vec();
+    frame.extend([kind, 0]);
     frame.extend((body.len() as u32).to_le_bytes());
+    frame.extend([0; 8]);
     frame.extend(body);
     frame
 }
 
-fn text(text: &str) -> Vec<u8> {
-    [&(text.len() as u32).to_le_bytes(), text.as_bytes()].concat()
+fn request(request: &DummyRequest<'_>) -> Vec<u8> {
+    let mut frame = Vec::new();
+    encode_dummy_request(&mut frame, 7, request);
+    frame
 }
 
-fn hello(version: u32, token: &str, guest: Option<u128>) -> Vec<u8> {
-    let mut body = version.to_le_bytes().to_vec();
-    body.extend(text(token));
-    body.push(guest.is_some().into());
-    body.extend(guest.into_iter().flat_map(u128::to_le_bytes));
-    body
+fn attach(attachment: Option<u128>) -> Vec<u8> {
+    request(&DummyRequest::Attach { attachment })
+}
+
+fn hello(protocol_version: u32, token: &str) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let (cluster_id, auth_token) = (String::new(), token.to_owned());
+    let (role, client) = (Role::Client, ClientId::default());
+    let hello = Hello { protocol_version, cluster_id, role, client, auth_token };
+    encode_hello(&mut frame, 0, &hello);
+    frame
 }
 
 /// A get of one key into one piece.
 fn get_of(map: u32, offset: u64, len: u64) -> Vec<u8> {
-    let mut body = 1_u32.to_le_bytes().to_vec();
-    body.extend(text("key"));
-    body.extend(text(""));
-    body.extend(1_u32.to_le_bytes());
-    body.extend(map.to_le_bytes());
-    body.extend(offset.to_le_bytes());
-    body.extend(len.to_le_bytes());
-    body
+    let pieces = vec![Piece { map, offset, len }];
+    request(&DummyRequest::Get { objects: vec![DummyObject { key: "key", pieces }] })
 }
 
 fn memory(len: u64, seals: Option<SealFlags>) -> OwnedFd {
@@ -133,7 +154,7 @@ fn all_is_well(scene: &Scene, what: &str) {
     assert_eq!(put(&dummy, what, 1000), Ok(()), "{what}");
     assert_eq!(get(&dummy, what), Ok(content(what, 1000)), "{what}");
     drop(dummy);
-    eventually(what, || scene.server.guests() == 0);
+    eventually(what, || scene.server.attached() == 0);
 }
 
 #[test]
@@ -142,16 +163,25 @@ fn who_does_not_show_what_it_must_is_refused() {
     let garbage = [0x5a; 40];
     for (what, bytes) in [
         ("no frame", garbage.to_vec()),
-        ("another version", frame(1, &hello(VERSION + 1, TOKEN, None))),
-        ("no token", frame(1, &hello(VERSION, "", None))),
-        ("a wrong token", frame(1, &hello(VERSION, "guess", None))),
-        ("an unknown guest", frame(1, &hello(VERSION, TOKEN, Some(5)))),
-        ("no hello", frame(4, &[])),
-        ("an endless token", frame(1, &hello(VERSION, &"x".repeat(600), None))),
-        ("an endless hello", frame(1, &vec![0; 5000])),
+        ("another version", hello(PROTOCOL_VERSION + 1, TOKEN)),
+        ("no token", hello(PROTOCOL_VERSION, "")),
+        ("a wrong token", hello(PROTOCOL_VERSION, "guess")),
+        ("no hello", request(&DummyRequest::Health)),
+        ("an endless token", hello(PROTOCOL_VERSION, &"x".repeat(17_000))),
+        ("an endless hello", frame(Kind::Hello as u8, &vec![0; 17_000])),
     ] {
         let mut raw = Raw::connect(scene.port);
-        raw.0.write_all(&bytes).expect("there is room");
+        raw.say(&bytes);
+        assert!(raw.is_cut_off(), "{what}");
+        all_is_well(&scene, what);
+    }
+    for (what, bytes) in [
+        ("an unknown attachment", attach(Some(5))),
+        ("a call before it is attached", request(&DummyRequest::Health)),
+        ("a second hello", hello(PROTOCOL_VERSION, TOKEN)),
+    ] {
+        let mut raw = Raw::welcomed(scene.port);
+        raw.say(&bytes);
         assert!(raw.is_cut_off(), "{what}");
         all_is_well(&scene, what);
     }
@@ -170,52 +200,74 @@ fn who_says_nothing_is_not_waited_for_for_ever() {
 #[test]
 fn calls_that_make_no_sense_cut_their_caller_off() {
     let scene = Scene::new(1 << 20);
-    let far = |map, offset, len| frame(GET, &get_of(map, offset, len));
-    let many = [&[1], &u32::MAX.to_le_bytes()[..]].concat();
+    let of_dummy = |body: &[u8]| frame(Kind::DummyRequest as u8, body);
+    let mut answer = Vec::new();
+    encode_dummy_reply(&mut answer, 7, &DummyReply::Health(true));
+    let keys = vec![""; limits::MAX_BATCH_KEYS + 1];
+    let mut endless = of_dummy(&[]);
+    endless[4..8].fill(0xff);
     for (what, bytes) in [
-        ("an unknown call", frame(77, &[])),
-        ("an answer", frame(131, &[0; 4])),
-        ("a second hello", frame(1, &hello(VERSION, TOKEN, None))),
-        ("memory that was not shared", far(5, 0, 1)),
-        ("a place behind the end", far(0, 4096, 1)),
-        ("a place that wraps around", far(0, u64::MAX, 2)),
-        ("too many bytes", far(0, 0, 4097)),
-        ("a share without memory", frame(SHARE, &4096_u64.to_le_bytes())),
-        ("more keys than there are", frame(10, &many)),
-        ("bytes behind the call", frame(4, &[0])),
-        ("a key that is no text", frame(8, &[1, 0, 0, 0, 1, 0, 0, 0, 0xff])),
-        ("an endless frame", [b"MKDU\x04\0\0\0", &u32::MAX.to_le_bytes()[..]].concat()),
+        ("an unknown kind", frame(77, &[])),
+        ("no call", of_dummy(&[])),
+        ("an answer", answer),
+        ("a second hello", hello(PROTOCOL_VERSION, TOKEN)),
+        ("a second attachment", attach(None)),
+        ("memory that was not shared", get_of(5, 0, 1)),
+        ("a place behind the end", get_of(0, 4096, 1)),
+        ("a place that wraps around", get_of(0, u64::MAX, 2)),
+        ("too many bytes", get_of(0, 0, 4097)),
+        ("a share without memory", request(&DummyRequest::ShareMemory { len: 4096 })),
+        ("too many keys", request(&DummyRequest::Exist { keys })),
+        ("bytes behind the call", of_dummy(&[4 << 3 | 2, 0, 0])),
+        ("a key that is no text", of_dummy(&[8 << 3 | 2, 3, 1 << 3 | 2, 1, 0xff])),
+        ("an endless frame", endless),
         ("no frame", vec![7; 64]),
+        ("two calls at once", request(&DummyRequest::Health).repeat(2)),
     ] {
-        let mut raw = Raw::welcomed(scene.port);
+        let mut raw = Raw::attached(scene.port);
         assert_eq!(raw.share(memory(4096, Some(SealFlags::SHRINK)).as_fd(), 4096), 0);
-        raw.0.write_all(&bytes).expect("there is room");
+        raw.say(&bytes);
         assert!(raw.is_cut_off(), "{what}");
         all_is_well(&scene, what);
     }
+    let mut raw = Raw::attached(scene.port);
+    let unasked = memory(4096, Some(SealFlags::SHRINK));
+    raw.say_with(&request(&DummyRequest::Health), unasked.as_fd());
+    assert!(raw.is_cut_off(), "memory with a call that takes none");
+    all_is_well(&scene, "memory with a call that takes none");
 }
 
 #[test]
 fn a_frame_that_never_ends_and_answers_that_are_never_read_harm_nobody() {
     let scene = Scene::new(1 << 20);
-    let mut half = Raw::welcomed(scene.port);
-    half.0.write_all(&frame(PUT, &[0; 1000])[..500]).expect("there is room");
-    let mut deaf = Raw::welcomed(scene.port);
-    deaf.0.set_nonblocking(true).expect("a socket has this option");
-    let keys = [&4096_u32.to_le_bytes()[..], &text("key").repeat(4096)].concat();
-    while deaf.0.write_all(&frame(8, &keys)).is_ok() {}
+    let mut half = Raw::attached(scene.port);
+    half.say(&frame(Kind::DummyRequest as u8, &[0; 1000])[..500]);
+    let mut deaf = Raw::attached(scene.port);
+    let exist = request(&DummyRequest::Exist { keys: vec!["key"; limits::MAX_BATCH_KEYS] });
+    // One call after the other, until the host has no room left for an answer.
+    loop {
+        let before = deaf.unread();
+        deaf.say(&exist);
+        let begun = Instant::now();
+        while deaf.unread() == before && begun.elapsed() < Duration::from_secs(2) {
+            std::thread::yield_now();
+        }
+        if deaf.unread() == before {
+            break;
+        }
+    }
     let dummy = scene.dummy();
     assert_eq!(put(&dummy, "key", 1000), Ok(()));
     assert_eq!(get(&dummy, "key"), Ok(content("key", 1000)));
     drop((half, deaf, dummy));
-    eventually("all are gone", || scene.server.guests() == 0);
+    eventually("all are gone", || scene.server.attached() == 0);
 }
 
 #[test]
 fn memory_that_could_be_taken_away_is_not_taken() {
     let scene = Scene::new(1 << 20);
     let before = mappings(std::process::id());
-    let mut raw = Raw::welcomed(scene.port);
+    let mut raw = Raw::attached(scene.port);
     let refused = ErrorCode::InvalidParams.number();
     let shrink = Some(SealFlags::SHRINK);
     let file = std::fs::File::open("/proc/self/exe").expect("a test is a program");
@@ -253,13 +305,13 @@ fn scene_socket() -> UnixStream {
 fn memory_is_given_back_when_its_dummy_is_cut_off() {
     let scene = Scene::new(1 << 20);
     let before = mappings(std::process::id());
-    let mut raw = Raw::welcomed(scene.port);
+    let mut raw = Raw::attached(scene.port);
     let region = Region::anonymous(4096).expect("a little memory");
     for _ in 0..10 {
         assert_eq!(raw.share(region.descriptor().expect("its own"), 4096), 0);
     }
     assert_eq!(mappings(std::process::id()), before + 11);
-    raw.say(99, &[]);
+    raw.say(&frame(99, &[]));
     assert!(raw.is_cut_off());
     eventually("the memory is gone", || mappings(std::process::id()) == before + 1);
 }
@@ -272,17 +324,20 @@ fn random_bytes_end_in_a_refusal() {
     let mut chance = Chance::new(seed);
     let scene = Scene::new(1 << 20);
     for _ in 0..200 {
-        let mut raw = Raw::welcomed(scene.port);
+        let mut raw = Raw::attached(scene.port);
         for _ in 0..5 {
-            let kind = 1 + chance.below(14) as u8;
-            let mut body = get_of(0, 0, 10);
+            let mut bytes = get_of(0, 0, 10);
             for _ in 0..chance.below(8) {
-                let at = chance.below(body.len() as u64) as usize;
-                body[at] = chance.below(256) as u8;
+                let body = HEADER_LEN as u64..bytes.len() as u64;
+                let at = body.start + chance.below(body.end - body.start);
+                bytes[at as usize] = chance.below(256) as u8;
             }
-            body.truncate(chance.below(body.len() as u64 + 1) as usize);
-            raw.say(kind, &body);
+            raw.say(&bytes);
+            if raw.hear().is_none() {
+                break;
+            }
         }
+        raw.say(&get_of(0, 0, 10)[..chance.below(40) as usize]);
         let _ = raw.0.shutdown(std::net::Shutdown::Write);
         while raw.hear().is_some() {}
     }
@@ -297,10 +352,11 @@ const PORT: &str = "MOONCAKE_TEST_HOSTILE_PORT";
 fn say_hello_as_another_user() {
     let port = std::env::var(PORT).expect("a parent").parse().expect("a port");
     let mut raw = Raw::connect(port);
-    raw.say(1, &hello(VERSION, TOKEN, None));
+    raw.say(&hello(PROTOCOL_VERSION, TOKEN));
     let (kind, body) = raw.hear().expect("an answer");
-    let told = "this process is of user 0, the one on the other side of 65534";
-    assert!(kind == REFUSED && String::from_utf8_lossy(&body).contains(told), "{kind} {body:?}");
+    let told = "between processes of one user only: this side is user 0, the other 65534";
+    let refusal = decode_refusal(&body).expect("it says why");
+    assert!(kind == Kind::Refusal && refusal.message.contains(told), "{refusal}");
     assert!(raw.hear().is_none());
 }
 
