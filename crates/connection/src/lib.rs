@@ -17,6 +17,8 @@ mod frame;
 mod idle;
 mod local;
 mod permits;
+#[cfg(test)]
+mod tests;
 
 pub use connection::Connection;
 pub use dial::{Dialer, tune};
