@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use mooncake_types::ErrorCode;
 
 use super::neighbour::Neighbour;
-use crate::client::Fault;
 use crate::{TcpConfig, TcpTransport, TransferError};
+use mooncake_connection::Fault;
 
 /// A peer that is far is asked again after this long: another process may have taken its address over.
 const FAR: Duration = Duration::from_secs(300);
@@ -65,12 +65,12 @@ impl fmt::Display for Distance {
 /// What is known of one peer.
 #[derive(Default)]
 pub(super) struct Peer {
-    standing: RwLock<Option<Standing>>,
+    known: RwLock<Option<KnownDistance>>,
     /// Held by the one thread that finds out.
     asking: Mutex<()>,
 }
 
-struct Standing {
+struct KnownDistance {
     distance: Distance,
     until: Option<Instant>,
 }
@@ -96,8 +96,8 @@ impl Peer {
             Distance::Unreachable(_) => Some(Instant::now() + UNKNOWN),
             _ => Some(Instant::now() + FAR),
         };
-        let standing = Standing { distance: distance.clone(), until };
-        *self.standing.write().unwrap_or_else(PoisonError::into_inner) = Some(standing);
+        let known = KnownDistance { distance: distance.clone(), until };
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
         distance
     }
 
@@ -107,14 +107,14 @@ impl Peer {
     }
 
     fn was_far(&self) -> Option<Distance> {
-        let standing = self.standing.read().unwrap_or_else(PoisonError::into_inner);
-        let distance = &standing.as_ref()?.distance;
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let distance = &known.as_ref()?.distance;
         (!matches!(distance, Distance::Near(_))).then(|| distance.clone())
     }
 
     fn known(&self) -> Option<Distance> {
-        let standing = self.standing.read().unwrap_or_else(PoisonError::into_inner);
-        let Standing { distance, until } = standing.as_ref()?;
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let KnownDistance { distance, until } = known.as_ref()?;
         let holds = match (distance, until) {
             (Distance::Near(met), _) => met.0.is_alive(),
             (_, Some(until)) => Instant::now() < *until,
@@ -146,13 +146,11 @@ pub(super) fn measure(
     }
     let distance = match Neighbour::meet(&socket, config, gone) {
         Ok(neighbour) => Distance::Near(Met(Arc::new(neighbour))),
-        Err(Fault::Refused(ErrorCode::IllegalClient)) => {
+        Err(Fault::Refused(refusal)) if refusal.code == ErrorCode::IllegalClient => {
             Distance::NotLetIn("does not let this user in".to_owned())
         }
-        Err(Fault::Io(error)) if error.kind() == std::io::ErrorKind::Other => {
-            Distance::NotLetIn(error.to_string())
-        }
-        Err(fault) => Distance::Unreachable(fault.explain(endpoint)),
+        Err(Fault::Stranger(stranger)) => Distance::NotLetIn(stranger.to_string()),
+        Err(fault) => Distance::Unreachable(TransferError::of_fault(&fault, endpoint)),
     };
     tracing::debug!(%endpoint, %distance, "a peer of this host");
     distance

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const PART_BYTES: u64 = super::in_place::MIN_BYTES;
 
 /// Which parts of a segment this process has mapped to write them.
-pub(super) struct Touches(Box<[AtomicBool]>);
+pub(super) struct PrefaultedParts(Box<[AtomicBool]>);
 
-impl Touches {
+impl PrefaultedParts {
     pub(super) fn of(len: u64) -> Self {
         Self((0..len.div_ceil(PART_BYTES)).map(|_| AtomicBool::new(false)).collect())
     }
@@ -34,11 +34,11 @@ mod tests {
 
     #[test]
     fn each_part_is_mapped_once() {
-        let touches = Touches::of(2 * PART_BYTES + 1);
-        touches.note_mapped(PART_BYTES + 7);
-        touches.note_mapped(3 * PART_BYTES);
+        let prefaulted = PrefaultedParts::of(2 * PART_BYTES + 1);
+        prefaulted.note_mapped(PART_BYTES + 7);
+        prefaulted.note_mapped(3 * PART_BYTES);
         let mapped = [0, PART_BYTES, 2 * PART_BYTES, 3 * PART_BYTES, u64::MAX]
-            .map(|offset| touches.is_mapped(offset));
+            .map(|offset| prefaulted.is_mapped(offset));
         assert_eq!(mapped, [false, true, false, true, true]);
     }
 }
