@@ -37,9 +37,7 @@ mod bind;
 mod chance;
 mod clock;
 mod config;
-mod door;
 mod drive;
-mod dummy;
 mod heartbeat;
 mod http;
 mod leader;
@@ -52,6 +50,7 @@ pub mod node;
 mod open_error;
 pub mod ops;
 mod pointer;
+mod registered_buffers;
 mod registry;
 mod reports;
 mod rpc;
@@ -62,9 +61,8 @@ mod worker;
 
 pub use chance::Chance;
 pub use config::{EnvError, HttpAddress, StoreConfig};
-pub use door::Door;
-pub use dummy::{DummyConfig, DummyError, DummyServer, DummyServerConfig, DummyStore};
 pub use leader::find_leader;
+pub use mem_pool::{MemPool, Passing};
 pub use mooncake_http::ListenError;
 pub use mooncake_memory::{Buffer, HostMemory, RawSlice, Region, SliceList, bind_to_numa_node};
 pub use mooncake_transfer::{TokenFileError, is_served_by_tcp, read_token_file};
@@ -75,6 +73,7 @@ pub use mooncake_types::{
 pub use nearest::nearest;
 pub use open_error::OpenError;
 pub use ops::{ObjectLocation, ReplicaLocation, Stripe};
+pub use registered_buffers::RegisteredBuffers;
 pub use seen::ObjectBytes;
 pub use store::{
     AllocatedSegments, Fragment, GetTarget, Health, MakeRoom, PutSource, Ranged, Store,

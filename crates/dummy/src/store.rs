@@ -1,15 +1,13 @@
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mooncake_types::{ErrorCode, limits};
 
 use super::host_link::{Attachment, CallFailure, HostLink};
 use super::stage::Stage;
-use crate::mem_pool::MemPool;
-use crate::pointer;
-use crate::registry::{Checked, Registry};
+use mooncake_client::{MemPool, RegisteredBuffers};
 use mooncake_types::host_port::split;
 
 /// What a call on a closed dummy is answered with.
@@ -99,14 +97,14 @@ impl DummyError {
 ///
 /// Memory of [`DummyStore::alloc_from_mem_pool`] and of [`mooncake_memory::HostMemory`] is shared with that process, and
 /// moves without a copy; bytes of any other memory pass through the dummy's own pool. Threads and forks as for
-/// [`crate::Store`]. When the host process is gone, calls answer [`ErrorCode::RpcFail`], until there is another.
+/// [`mooncake_client::Store`]. When the host process is gone, calls answer [`ErrorCode::RpcFail`], until there is another.
 /// [`ErrorCode::RpcTimeout`] says that it is there and did not answer: it may still touch shared memory that the call
 /// named.
 pub struct DummyStore {
     pub(super) link: HostLink,
     pub(super) pool: Option<MemPool>,
     hostname: String,
-    registry: Mutex<Registry>,
+    buffers: RegisteredBuffers,
     process: u32,
     closed: AtomicBool,
 }
@@ -139,7 +137,7 @@ impl DummyStore {
             link,
             pool,
             hostname: attachment.hostname.clone(),
-            registry: Mutex::default(),
+            buffers: RegisteredBuffers::default(),
             process: std::process::id(),
             closed: AtomicBool::new(false),
         })
@@ -189,13 +187,12 @@ impl DummyStore {
         self.pool.as_ref().is_some_and(|pool| pool.free(address))
     }
 
-    /// Registers memory of the caller, as [`crate::Store::register`]. Memory that can be shared is shared at once.
+    /// Registers memory of the caller, as [`mooncake_client::Store::register`]. Memory that can be shared is shared at once.
     ///
     /// # Errors
     /// As there, and the codes of all calls for memory that the host process does not take.
     pub fn register(&self, ptr: usize, len: usize) -> Result<(), ErrorCode> {
-        pointer::check_buffer(ptr, len)?;
-        self.registry()?.register(ptr, len)?;
+        self.buffers()?.register(ptr, len)?;
         let shared = match mooncake_memory::HostMemory::of_process().find(ptr, len) {
             Some((region, _)) => self.attachment().and_then(|attachment| {
                 self.link.share(&attachment, &region).map(|_| ()).map_err(|failure| failure.code())
@@ -204,27 +201,24 @@ impl DummyStore {
         };
         shared.inspect_err(|_| {
             // It was registered a moment ago.
-            let _ = self.registry().map(|mut registry| registry.unregister(ptr));
+            let _ = self.buffers.unregister(ptr);
         })
     }
 
-    /// As [`crate::Store::unregister`].
+    /// As [`mooncake_client::Store::unregister`].
     ///
     /// # Errors
     /// As there.
     pub fn unregister(&self, ptr: usize) -> Result<(), ErrorCode> {
-        self.registry()?.unregister(ptr)
+        self.buffers()?.unregister(ptr)
     }
 
-    /// As [`crate::Store::check_registered`].
+    /// As [`mooncake_client::Store::check_registered`].
     ///
     /// # Errors
     /// As there.
     pub fn check_registered(&self, ptr: usize, len: usize) -> Result<(), ErrorCode> {
-        match self.registry()?.check(ptr, len)? {
-            Checked::Registered => Ok(()),
-            Checked::Unregistered => pointer::check_start(ptr),
-        }
+        self.buffers()?.check(ptr, len)
     }
 
     pub(super) fn attachment(&self) -> Result<Arc<Attachment>, ErrorCode> {
@@ -243,12 +237,9 @@ impl DummyStore {
         Stage { pool: self.pool.as_ref(), link: &self.link, attachment }
     }
 
-    fn registry(&self) -> Result<MutexGuard<'_, Registry>, ErrorCode> {
+    fn buffers(&self) -> Result<&RegisteredBuffers, ErrorCode> {
         // As in `Store`: a child must not wait for a lock that a thread of its parent held.
-        if self.is_forked() {
-            return Err(CLOSED);
-        }
-        Ok(self.registry.lock().unwrap_or_else(PoisonError::into_inner))
+        if self.is_forked() { Err(CLOSED) } else { Ok(&self.buffers) }
     }
 
     fn is_closed(&self) -> bool {

@@ -8,8 +8,7 @@ use super::DummyStore;
 use super::host_link::Attachment;
 use super::put::{NONSENSE, check_key, settle};
 use super::stage::{NoPlace, Room, Stage, copy};
-use crate::mem_pool::Passing;
-use crate::store::Ranged;
+use mooncake_client::{Fragment, Passing, Ranged};
 
 /// By item, the results of its fragments.
 type Results = Vec<Vec<Result<u64, ErrorCode>>>;
@@ -26,7 +25,7 @@ struct Batch<'k, 'p> {
 }
 
 impl DummyStore {
-    /// Gets parts of objects into the callers' memory, as [`crate::Store::get_ranges`]. The fragments of one item pass
+    /// Gets parts of objects into the callers' memory, as [`mooncake_client::Store::get_ranges`]. The fragments of one item pass
     /// through the pool together, unless all of them are in shared memory; items whose fragments are longer than the
     /// pool are [`ErrorCode::InvalidParams`].
     pub fn get_ranges(&self, items: &[Ranged<'_>]) -> Vec<Vec<Result<u64, ErrorCode>>> {
@@ -83,7 +82,7 @@ fn delivered(
 ) -> Vec<Result<u64, ErrorCode>> {
     let Some(passing) = passing else { return answered.to_vec() };
     let mut from = 0;
-    let deliver = |(fragment, result): (&crate::store::Fragment, &Result<u64, ErrorCode>)| {
+    let deliver = |(fragment, result): (&Fragment, &Result<u64, ErrorCode>)| {
         let bytes = passing.slice().sub(from, fragment.slice.len());
         from += bytes.len();
         let len = (*result)?;

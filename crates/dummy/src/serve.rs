@@ -10,8 +10,7 @@ use mooncake_types::{
 use super::Malformed;
 use super::attached_dummy::{AttachedDummy, SharedRegions};
 use super::places::SegmentTable;
-use crate::store::{Fragment, Ranged};
-use crate::{GetTarget, Health, ObjectLocation, PutSource, Store};
+use mooncake_client::{Fragment, GetTarget, Health, ObjectLocation, PutSource, Ranged, Store};
 
 /// Does what a dummy asks for, on this thread.
 pub(super) fn answer(

@@ -1,4 +1,4 @@
-//! Dummy clients: processes that use the pool through another process of their host, a `mooncake_client`, and share
+//! Dummy clients of Mooncake Store: processes that use the pool through another process of their host, a `mooncake_client`, and share
 //! memory with it. A dummy holds no segment, knows no master and opens no connection to a node.
 //!
 //! [`DummyServer`] is the host's side, [`DummyStore`] the dummy's. They speak over the abstract Unix socket
@@ -10,6 +10,8 @@
 //!
 //! [`DummyRequest`]: mooncake_types::DummyRequest
 //! [`DummyReply`]: mooncake_types::DummyReply
+
+#![forbid(unsafe_code)]
 
 mod attached_dummy;
 mod connection;

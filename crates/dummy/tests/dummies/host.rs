@@ -8,9 +8,8 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use mooncake_client::{
-    DummyError, DummyStore, ErrorCode, HostMemory, PutSource, ReplicateConfig, SliceList,
-};
+use mooncake_client::{ErrorCode, HostMemory, PutSource, ReplicateConfig, SliceList};
+use mooncake_dummy::{DummyError, DummyStore};
 
 use mooncake_types::{DummyReply, DummyRequest, Epoch};
 use mooncake_wire::{

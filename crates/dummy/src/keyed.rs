@@ -4,7 +4,7 @@ use super::DummyStore;
 use super::places::locations;
 use super::put::{NONSENSE, check_key};
 use super::stage::Room;
-use crate::{Health, ObjectLocation};
+use mooncake_client::{Health, ObjectLocation};
 
 /// By position.
 type Results<T> = Vec<Result<T, ErrorCode>>;
@@ -19,14 +19,14 @@ impl DummyStore {
         }
     }
 
-    /// As [`crate::Store::exist`].
+    /// As [`mooncake_client::Store::exist`].
     pub fn exist(&self, keys: &[&str]) -> Vec<Result<bool, ErrorCode>> {
         let found =
             |answer| if let DummyReply::Exist(results) = answer { Some(results) } else { None };
         self.by_key(keys, |keys| DummyRequest::Exist { keys }, found)
     }
 
-    /// As [`crate::Store::locate`].
+    /// As [`mooncake_client::Store::locate`].
     pub fn locate(&self, keys: &[&str]) -> Vec<Result<ObjectLocation, ErrorCode>> {
         self.locate_for(keys, false)
     }
@@ -44,7 +44,7 @@ impl DummyStore {
         self.by_key(keys, |keys| DummyRequest::Locate { to_get, keys }, found)
     }
 
-    /// As [`crate::Store::size`].
+    /// As [`mooncake_client::Store::size`].
     ///
     /// # Errors
     /// As there.
@@ -53,12 +53,12 @@ impl DummyStore {
         found.unwrap_or(Err(NONSENSE)).map(|location| location.len)
     }
 
-    /// As [`crate::Store::remove`].
+    /// As [`mooncake_client::Store::remove`].
     pub fn remove(&self, keys: &[&str], force: bool) -> Vec<Result<(), ErrorCode>> {
         self.by_key(keys, |keys| DummyRequest::Remove { keys, force }, statuses)
     }
 
-    /// As [`crate::Store::clear_replicas`].
+    /// As [`mooncake_client::Store::clear_replicas`].
     pub fn clear_replicas(&self, keys: &[&str], segment: &str) -> Vec<Result<(), ErrorCode>> {
         if segment.len() > limits::MAX_NAME_BYTES {
             return vec![Err(ErrorCode::InvalidParams); keys.len()];
@@ -66,7 +66,7 @@ impl DummyStore {
         self.by_key(keys, |keys| DummyRequest::ClearReplicas { keys, segment }, statuses)
     }
 
-    /// As [`crate::Store::remove_all`].
+    /// As [`mooncake_client::Store::remove_all`].
     ///
     /// # Errors
     /// As there.
@@ -74,7 +74,7 @@ impl DummyStore {
         self.remove_scanned(None, force)
     }
 
-    /// As [`crate::Store::remove_by_regex`].
+    /// As [`mooncake_client::Store::remove_by_regex`].
     ///
     /// # Errors
     /// As there.
@@ -90,7 +90,7 @@ impl DummyStore {
         }
     }
 
-    /// As [`crate::Store::list_by_regex`], and [`ErrorCode::BufferOverflow`] for a list of more than 32 MiB.
+    /// As [`mooncake_client::Store::list_by_regex`], and [`ErrorCode::BufferOverflow`] for a list of more than 32 MiB.
     ///
     /// # Errors
     /// As there.

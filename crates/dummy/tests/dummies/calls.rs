@@ -2,9 +2,10 @@ use std::io;
 use std::sync::Arc;
 
 use mooncake_client::{
-    Buffer, DummyConfig, DummyError, DummyServer, DummyStore, ErrorCode, Fragment, GetTarget,
-    Health, HostMemory, PutSource, Ranged, RawSlice, Region, ReplicateConfig, SliceList,
+    Buffer, ErrorCode, Fragment, GetTarget, Health, HostMemory, PutSource, Ranged, RawSlice,
+    Region, ReplicateConfig, SliceList,
 };
+use mooncake_dummy::{DummyConfig, DummyError, DummyServer, DummyStore};
 
 use crate::rig::{content, eventually};
 use crate::scene::{POOL, Scene, config, get, get_into, put, put_from, server_config};

@@ -4,7 +4,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_client::{DummyStore, ErrorCode, Health};
+use mooncake_client::{ErrorCode, Health};
+use mooncake_dummy::DummyStore;
 
 use crate::rig::{content, eventually};
 use crate::scene::{Scene, config, get, mappings, put, serve};
@@ -88,7 +89,7 @@ fn a_dummy_comes_back_when_its_host_does() {
     assert_eq!(dummy.health(), Health::MasterUnreachable);
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 
-    let again = mooncake_client::DummyServer::start(store, crate::scene::server_config(port));
+    let again = mooncake_dummy::DummyServer::start(store, crate::scene::server_config(port));
     let again = again.expect("the socket is free again");
     assert_eq!(get(&dummy, "before"), Ok(content("before", 1000)));
     assert_eq!(put(&dummy, "after", 1000), Ok(()));

@@ -7,8 +7,7 @@ use mooncake_types::{
 use super::DummyStore;
 use super::host_link::{Attachment, CallFailure};
 use super::stage::{NoPlace, Room, Stage};
-use crate::PutSource;
-use crate::mem_pool::Passing;
+use mooncake_client::{Passing, PutSource};
 
 /// What a host process that answers nonsense is taken for.
 pub(super) const NONSENSE: ErrorCode = ErrorCode::RpcFail;
@@ -25,7 +24,7 @@ struct Batch<'k, 'p> {
 }
 
 impl DummyStore {
-    /// Puts objects, as [`crate::Store::put`]. Items that do not fit into the pool together go one after the other; one
+    /// Puts objects, as [`mooncake_client::Store::put`]. Items that do not fit into the pool together go one after the other; one
     /// that alone is longer than the pool is [`ErrorCode::InvalidParams`].
     pub fn put(
         &self,
@@ -35,7 +34,7 @@ impl DummyStore {
         self.put_all(items, config, PutMode::Insert)
     }
 
-    /// As [`crate::Store::upsert`], in the way of [`DummyStore::put`].
+    /// As [`mooncake_client::Store::upsert`], in the way of [`DummyStore::put`].
     pub fn upsert(
         &self,
         items: &[PutSource<'_>],

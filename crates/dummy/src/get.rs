@@ -7,8 +7,7 @@ use super::DummyStore;
 use super::host_link::Attachment;
 use super::put::{NONSENSE, check_key, settle};
 use super::stage::{NoPlace, Room, Stage, copy, copy_out};
-use crate::mem_pool::Passing;
-use crate::{GetTarget, MakeRoom};
+use mooncake_client::{GetTarget, MakeRoom, Passing};
 
 /// Longest target that room is made for as a whole, in bytes; of a longer one only the length of its object.
 const SMALL_BYTES: u64 = 64 << 10;
@@ -36,7 +35,7 @@ struct Batch<'k, 'p> {
 type Lengths = Vec<Result<u64, ErrorCode>>;
 
 impl DummyStore {
-    /// Gets objects into the callers' memory, as [`crate::Store::get_into`]. An object that is longer than the pool is
+    /// Gets objects into the callers' memory, as [`mooncake_client::Store::get_into`]. An object that is longer than the pool is
     /// [`ErrorCode::InvalidParams`], unless the memory is shared.
     pub fn get_into(&self, items: &[GetTarget<'_>]) -> Vec<Result<u64, ErrorCode>> {
         let attachment = match self.attachment() {
@@ -55,7 +54,7 @@ impl DummyStore {
         self.fetch(&attachment, &wants, |position, bytes| copy_out(bytes, &items[position].dst))
     }
 
-    /// Gets objects into buffers of their lengths, as [`crate::Store::get`].
+    /// Gets objects into buffers of their lengths, as [`mooncake_client::Store::get`].
     pub fn get(&self, keys: &[&str]) -> Vec<Result<Buffer, ErrorCode>> {
         let attachment = match self.attachment() {
             Ok(attachment) => attachment,
@@ -76,7 +75,7 @@ impl DummyStore {
         filled.map(|(result, buffer)| result.and_then(|_| buffer.ok_or(NONSENSE))).collect()
     }
 
-    /// Gets objects into memory that is made for them, as [`crate::Store::get_placed`].
+    /// Gets objects into memory that is made for them, as [`mooncake_client::Store::get_placed`].
     pub fn get_placed(
         &self,
         keys: &[&str],

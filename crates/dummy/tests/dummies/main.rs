@@ -6,10 +6,10 @@ mod deaths;
 mod host;
 mod hostile;
 #[allow(dead_code, reason = "the tests of stores use all of it")]
-#[path = "../sockets/master.rs"]
+#[path = "../../../client/tests/sockets/master.rs"]
 mod master;
 mod mounts;
 #[allow(dead_code, reason = "the tests of stores use all of it")]
-#[path = "../sockets/rig.rs"]
+#[path = "../../../client/tests/sockets/rig.rs"]
 mod rig;
 mod scene;

@@ -3,9 +3,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mooncake_client::{
-    Buffer, DummyConfig, DummyServer, DummyServerConfig, DummyStore, ErrorCode, GetTarget,
-    PutSource, RawSlice, ReplicateConfig, SliceList, Store,
+    Buffer, ErrorCode, GetTarget, PutSource, RawSlice, ReplicateConfig, SliceList, Store,
 };
+use mooncake_dummy::{DummyConfig, DummyServer, DummyServerConfig, DummyStore};
 
 use crate::master::{Master, TOKEN};
 use crate::rig::{content, open};

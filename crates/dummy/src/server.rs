@@ -13,7 +13,7 @@ use mooncake_memory::{Interest, Private, poll_sockets, spawn_unpinned};
 use super::attached_dummy::AttachedDummy;
 use super::open_connections::OpenConnections;
 use super::{connection, socket_name};
-use crate::Store;
+use mooncake_client::Store;
 
 /// Most connections of all dummies together.
 const MAX_CONNECTIONS: usize = 4096;

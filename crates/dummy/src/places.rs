@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mooncake_types::{ErrorCode, Located, Placement, SegmentAddress, SegmentId};
 
-use crate::ObjectLocation;
+use mooncake_client::ObjectLocation;
 
 /// The segments that placements point into, each once.
 #[derive(Default)]
@@ -49,7 +49,7 @@ mod tests {
     use mooncake_types::{Epoch, Version};
 
     use super::*;
-    use crate::{ReplicaLocation, Stripe};
+    use mooncake_client::{ReplicaLocation, Stripe};
 
     fn location(counter: u64, segments: &[u128]) -> ObjectLocation {
         let stripe = |id: u128| {

@@ -9,7 +9,7 @@ use mooncake_types::limits::MAX_DUMMY_PIECES;
 use mooncake_types::{ErrorCode, Piece, limits};
 
 use super::host_link::{Attachment, HostLink};
-use crate::mem_pool::{MemPool, Passing};
+use mooncake_client::{MemPool, Passing};
 
 /// Longest wait for room in the pool.
 const PATIENCE: Duration = Duration::from_secs(30);
