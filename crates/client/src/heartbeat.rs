@@ -4,6 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use mooncake_connection::Connection;
 use mooncake_memory::{Private, spawn_unpinned};
 use mooncake_node::{ChangedEntries, Host, Inventory, ListedEntry};
 use mooncake_transfer::SegmentHost;
@@ -16,7 +17,7 @@ use crate::membership::{Deed, Lent, Membership, RoutesEnd};
 use crate::metrics::Metrics;
 use crate::ops::{CallError, RouteCache};
 use crate::reports::Reports;
-use crate::rpc::{Connection, DialError, Dialer, Masters};
+use crate::rpc::{self, DialError, Dialer, Masters};
 use crate::store::random;
 use crate::tasks::Tasks;
 
@@ -148,7 +149,8 @@ impl Bond {
                 let last = next.is_none();
                 let page = InventoryPage { segment, run, page, last, entries };
                 let connection = self.connection.as_mut().expect("a joined client is connected");
-                let reply = connection.call_meanwhile(&Request::ReportInventory(page), || {
+                let report = Request::ReportInventory(page);
+                let reply = rpc::call_meanwhile(connection, &report, || {
                     self.ahead = next.map(|from| {
                         let listed = list(&self.host, segment, from);
                         Ahead { segment, from, listed }
@@ -222,7 +224,7 @@ fn list(host: &Host, segment: SegmentId, from: u64) -> Result<Inventory, ErrorCo
 
 fn ask(connection: &mut Option<Connection>, request: &Request<'_>) -> Result<Reply, CallError> {
     let connection = connection.as_mut().expect("a joined client is connected");
-    connection.call(request).map_err(|failure| failure.error)
+    rpc::call(connection, request).map_err(|failure| failure.error)
 }
 
 /// A pong whose epoch is not believed says nothing.
@@ -387,7 +389,7 @@ impl Shared {
     /// Leaves a handle of the connection for [`Heartbeat::stop`]; false if it is time to stop.
     fn offer_handle(&self, connection: Option<&Connection>) -> bool {
         let mut state = self.lock();
-        state.in_use = connection.map(|connection| Arc::clone(connection.handle()));
+        state.in_use = connection.map(|connection| Arc::clone(connection.stream()));
         !state.stopping
     }
 

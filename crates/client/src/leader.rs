@@ -20,24 +20,23 @@ const LONGEST_ATTEMPT: Duration = Duration::from_secs(2);
 /// [`OpenError::MasterUnreachable`] with what each of them said, [`OpenError::Refused`], or an address that makes no sense.
 pub fn find_leader(config: &StoreConfig) -> Result<String, OpenError> {
     let masters = Arc::new(masters(config)?);
+    let hello = Hello {
+        protocol_version: PROTOCOL_VERSION,
+        cluster_id: config.cluster_id.clone(),
+        role: Role::Client,
+        client: ClientId(random()?),
+        auth_token: config.auth_token.clone(),
+    };
     let dialer = Dialer {
-        masters: Arc::clone(&masters),
-        hello: Hello {
-            protocol_version: PROTOCOL_VERSION,
-            cluster_id: config.cluster_id.clone(),
-            role: Role::Client,
-            client: ClientId(random()?),
-            auth_token: config.auth_token.clone(),
-        },
         attempt_timeout: config.rpc_connect_timeout.min(LONGEST_ATTEMPT),
         call_timeout: config.rpc_timeout,
-        busy_poll: Duration::ZERO,
+        ..Dialer::new(Arc::clone(&masters), hello, Duration::ZERO)
     };
     let started = Instant::now();
     let mut reasons = Vec::new();
     for address in 0..masters.count() {
         let dialed = dialer.dial(address, Duration::MAX);
-        match dialed.map(|(connection, _)| connection.peer_addr()) {
+        match dialed.map(|(connection, _)| connection.stream().peer_addr()) {
             Ok(Ok(leader)) => return Ok(leader.to_string()),
             Ok(Err(error)) => reasons.push(error.to_string()),
             Err(DialError::Refused { address, code, message }) => {

@@ -36,9 +36,7 @@ mod address;
 mod bind;
 mod clock;
 mod config;
-mod door;
 mod drive;
-mod dummy;
 mod heartbeat;
 mod http;
 mod leader;
@@ -49,6 +47,7 @@ mod nearest;
 pub mod no_effect;
 mod open_error;
 mod pointer;
+mod registered_buffers;
 mod registry;
 mod reports;
 mod rpc;
@@ -58,9 +57,8 @@ mod tasks;
 mod worker;
 
 pub use config::{HttpAddress, StoreConfig};
-pub use door::Door;
-pub use dummy::{DummyConfig, DummyError, DummyServer, DummyServerConfig, DummyStore};
 pub use leader::find_leader;
+pub use mem_pool::{MemPool, Passing};
 pub use mooncake_http::ListenError;
 pub use mooncake_memory::{Buffer, HostMemory, RawSlice, Region, SliceList, bind_to_numa_node};
 pub use mooncake_ops as ops;
@@ -72,6 +70,7 @@ pub use mooncake_types::{
 pub use nearest::nearest;
 pub use open_error::OpenError;
 pub use ops::{ObjectLocation, ReplicaLocation, Stripe};
+pub use registered_buffers::RegisteredBuffers;
 pub use seen::ObjectBytes;
 pub use store::{
     AllocatedSegments, Fragment, GetTarget, Health, MakeRoom, PutSource, Ranged, Store,

@@ -9,7 +9,7 @@ use mooncake_memory::{MapError, RawSlice, Region};
 const GRANULE: u64 = 64;
 
 /// Ranges that are handed out of one region and given back.
-pub(crate) struct MemPool {
+pub struct MemPool {
     region: Arc<Region>,
     books: Mutex<Books>,
     /// Told when a range was given back.
@@ -24,7 +24,7 @@ struct Books {
 }
 
 /// A range that a call uses on its way; given back when dropped.
-pub(crate) struct Passing<'a> {
+pub struct Passing<'a> {
     pool: &'a MemPool,
     offset: u64,
     len: u64,
@@ -34,7 +34,10 @@ pub(crate) struct Passing<'a> {
 
 impl MemPool {
     /// A pool of `len` bytes; pages are provided when they are first touched.
-    pub(crate) fn map(len: u64) -> Result<Self, MapError> {
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn map(len: u64) -> Result<Self, MapError> {
         let len = len.checked_next_multiple_of(GRANULE).ok_or(MapError::TooLarge { len })?;
         let region = Arc::new(Region::anonymous(len)?);
         let allocator = RangeAllocator::new(len);
@@ -42,24 +45,28 @@ impl MemPool {
         Ok(Self { region, books, freed: Condvar::new() })
     }
 
-    pub(crate) fn region(&self) -> &Arc<Region> {
+    /// The region that it hands ranges out of.
+    #[must_use]
+    pub fn region(&self) -> &Arc<Region> {
         &self.region
     }
 
     /// Hands out `len` bytes until [`MemPool::free`]; gives their address. `None` if there are not as many together.
-    pub(crate) fn alloc(&self, len: u64) -> Option<usize> {
+    #[must_use]
+    pub fn alloc(&self, len: u64) -> Option<usize> {
         let offset = self.lock().alloc(len)?;
         Some(self.start() + offset as usize)
     }
 
     /// Takes back what was handed out at this address; false if nothing was.
-    pub(crate) fn free(&self, address: usize) -> bool {
+    pub fn free(&self, address: usize) -> bool {
         let Some(offset) = address.checked_sub(self.start()) else { return false };
         self.give_back(offset as u64, false)
     }
 
     /// Hands out `len` bytes for as long as a call takes, if they are there.
-    pub(crate) fn pass(&self, len: u64) -> Option<Passing<'_>> {
+    #[must_use]
+    pub fn pass(&self, len: u64) -> Option<Passing<'_>> {
         let mut books = self.lock();
         let offset = books.alloc(len)?;
         books.passing += 1;
@@ -68,7 +75,8 @@ impl MemPool {
 
     /// As [`MemPool::pass`], and waits for other calls to give ranges back. `None` if that would not help, or took
     /// longer than `patience`.
-    pub(crate) fn pass_waiting(&self, len: u64, patience: Duration) -> Option<Passing<'_>> {
+    #[must_use]
+    pub fn pass_waiting(&self, len: u64, patience: Duration) -> Option<Passing<'_>> {
         let begun = Instant::now();
         let mut books = self.lock();
         loop {
@@ -86,7 +94,8 @@ impl MemPool {
     }
 
     /// How far into the pool `len` bytes at `address` start; `None` if not all of them lie in it.
-    pub(crate) fn offset_of(&self, address: usize, len: usize) -> Option<u64> {
+    #[must_use]
+    pub fn offset_of(&self, address: usize, len: usize) -> Option<u64> {
         let offset = address.checked_sub(self.start())? as u64;
         let end = offset.checked_add(len as u64)?;
         (end <= self.region.len()).then_some(offset)
@@ -121,17 +130,21 @@ impl Books {
 }
 
 impl Passing<'_> {
-    pub(crate) fn slice(&self) -> RawSlice {
+    /// The range.
+    #[must_use]
+    pub fn slice(&self) -> RawSlice {
         let slice = self.pool.region.slice(self.offset, self.len);
         slice.expect("the pool hands out no range outside of its region")
     }
 
-    pub(crate) fn offset(&self) -> u64 {
+    /// Where it starts in the pool.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
         self.offset
     }
 
     /// Never gives the range back: another process may go on writing to it.
-    pub(crate) fn forsake(mut self) {
+    pub fn forsake(mut self) {
         self.forsaken = true;
     }
 }

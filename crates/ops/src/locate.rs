@@ -52,11 +52,11 @@ impl ReplicaLocation {
 }
 
 impl ObjectLocation {
-    /// The location told by a reply of the master; an internal error if it makes no sense.
-    pub(super) fn from_located(
-        located: &Located,
-        segments: &[SegmentAddress],
-    ) -> Result<Self, ErrorCode> {
+    /// The location told by a reply of the master.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InternalError`] if it makes no sense.
+    pub fn from_located(located: &Located, segments: &[SegmentAddress]) -> Result<Self, ErrorCode> {
         if !placements_are_whole(&located.placements, segments, located.len) {
             return Err(ErrorCode::InternalError);
         }

@@ -4,13 +4,14 @@
 
 use std::ffi::c_int;
 
-use mooncake_client::{Door, ErrorCode, ObjectBytes, RawSlice, SliceList};
+use mooncake_client::{ErrorCode, ObjectBytes, RawSlice, SliceList};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
 use crate::log;
+use crate::pool_client::PoolClient;
 
 /// The memory of a bytes-like object: it stays where it is, and its length what it is, until this is dropped.
 pub(crate) struct LentBuffer(PyUntypedBuffer);
@@ -66,7 +67,7 @@ pub(crate) fn unfilled_bytes(py: Python<'_>, len: u64) -> Option<(Py<PyBytes>, R
 /// # Errors
 /// `InvalidParams` if there are none, if they start in a registered buffer and run past its end, or outside of all and not in
 /// host memory.
-pub(crate) fn memory_at(store: &Door, address: u64, len: u64) -> Result<RawSlice, ErrorCode> {
+pub(crate) fn memory_at(store: &PoolClient, address: u64, len: u64) -> Result<RawSlice, ErrorCode> {
     let invalid = |_| ErrorCode::InvalidParams;
     let address = usize::try_from(address).map_err(invalid)?;
     let len = usize::try_from(len).map_err(invalid)?;
@@ -87,7 +88,7 @@ pub(crate) fn memory_at(store: &Door, address: u64, len: u64) -> Result<RawSlice
 /// As [`memory_at`]; also `InvalidParams` if the lists differ in length, or if the lengths together
 /// overflow.
 pub(crate) fn memory_list_at(
-    store: &Door,
+    store: &PoolClient,
     addresses: &[u64],
     lens: &[u64],
 ) -> Result<SliceList, ErrorCode> {

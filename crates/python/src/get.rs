@@ -1,6 +1,6 @@
 //! The methods that read objects, and ask whether they exist.
 
-use mooncake_client::{Buffer, Door, ErrorCode, GetTarget, RawSlice, ShownKey, SliceList};
+use mooncake_client::{Buffer, ErrorCode, GetTarget, RawSlice, ShownKey, SliceList};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -9,6 +9,7 @@ use crate::batch;
 use crate::buffer::{BufferHandle, memory_at, memory_list_at, unfilled_bytes};
 use crate::codes::Codes;
 use crate::log;
+use crate::pool_client::PoolClient;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
 #[pymethods]
@@ -205,7 +206,7 @@ impl MooncakeDistributedStore {
         py: Python<'_>,
         operation: &str,
         keys: &[&str],
-        get: impl FnOnce(&Door) -> Vec<Result<T, ErrorCode>> + Send,
+        get: impl FnOnce(&PoolClient) -> Vec<Result<T, ErrorCode>> + Send,
     ) -> Vec<Option<T>> {
         let Some(store) = self.copying_store(operation) else {
             return keys.iter().map(|_| None).collect();
@@ -220,7 +221,7 @@ impl MooncakeDistributedStore {
 }
 
 fn get_many(
-    store: &Door,
+    store: &PoolClient,
     keys: &[&str],
     targets: impl Iterator<Item = Result<SliceList, ErrorCode>>,
 ) -> Codes<i64> {

@@ -3,10 +3,11 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use mooncake_client::{Door, HostMemory, bind_to_numa_node as bind};
+use mooncake_client::{HostMemory, bind_to_numa_node as bind};
 use pyo3::prelude::*;
 
 use crate::argument::argument;
+use crate::pool_client::PoolClient;
 use crate::store::MooncakeDistributedStore;
 
 /// Allocates memory that a store can hand to another process of this host, so that it travels without a copy.
@@ -63,7 +64,7 @@ impl MooncakeDistributedStore {
 #[pyclass(frozen, name = "_LocalMemory", module = "mooncake._native")]
 pub(crate) struct LocalMemory {
     /// Keeps the buffer mapped. A store that was set up again in the meantime is another one.
-    store: Arc<Door>,
+    store: Arc<PoolClient>,
     address: usize,
 }
 

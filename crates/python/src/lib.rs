@@ -21,6 +21,7 @@ mod host_memory;
 mod interruptible;
 mod lifecycle;
 mod log;
+mod pool_client;
 mod put;
 mod ranges;
 mod register;

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use mooncake_client::{Door, DummyConfig, DummyStore, ErrorCode, Health, StoreConfig};
+use mooncake_client::{ErrorCode, Health, StoreConfig};
+use mooncake_dummy::{DummyConfig, DummyStore};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::argument::argument;
 use crate::engine::TransferEngineHandle;
 use crate::interruptible;
+use crate::pool_client::PoolClient;
 use crate::setup::{Setup, SetupError};
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
@@ -122,9 +124,10 @@ impl MooncakeDistributedStore {
     fn drain(&self, py: Python<'_>, timeout_sec: Option<&Bound<'_, PyAny>>) -> PyResult<i32> {
         const NAME: &str = "drain";
         let seconds = timeout_sec.map(|it| argument(NAME, "timeout_sec").number(it)).transpose()?;
-        let Some(store) = self.store_for(NAME) else { return Ok(INVALID_PARAMS) };
+        let Some(store) = self.own_store_for(NAME) else { return Ok(INVALID_PARAMS) };
         let patience = Duration::from_secs(seconds.unwrap_or(DRAIN_SECONDS));
-        Ok(py.detach(|| store.hand_over(patience).map_or_else(ErrorCode::number, |()| 0)))
+        let handed_over = py.detach(|| store.hand_over(patience, || true));
+        Ok(handed_over.map_or_else(ErrorCode::number, |()| 0))
     }
 
     /// Leaves the pool: the own segment is unmounted and what it held is gone, as far as other nodes did not take it over
@@ -182,20 +185,20 @@ impl MooncakeDistributedStore {
 
     fn open(&self, setup: Setup) -> Result<(), SetupError> {
         let store = interruptible::open(setup.store_config()?)?;
-        self.install_door(Door::from(store), setup.engine)
+        self.install_client(PoolClient::from(store), setup.engine)
     }
 
     fn open_dummy(&self, config: DummyConfig) -> Result<(), SetupError> {
         let dummy = DummyStore::open(config).map_err(SetupError::Dummy)?;
-        self.install_door(Door::from(dummy), None)
+        self.install_client(PoolClient::from(dummy), None)
     }
 
-    fn install_door(
+    fn install_client(
         &self,
-        door: Door,
+        client: PoolClient,
         engine: Option<Py<TransferEngineHandle>>,
     ) -> Result<(), SetupError> {
-        self.install(door, engine).map_err(|late| {
+        self.install(client, engine).map_err(|late| {
             late.close();
             SetupError::SetUpAlready
         })

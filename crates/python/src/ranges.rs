@@ -1,12 +1,13 @@
 //! Reading parts of objects.
 
-use mooncake_client::{Door, ErrorCode, Fragment, Ranged};
+use mooncake_client::{ErrorCode, Fragment, Ranged};
 use pyo3::prelude::*;
 
 use crate::argument::argument;
 use crate::batch;
 use crate::buffer::memory_at;
 use crate::log;
+use crate::pool_client::PoolClient;
 use crate::rows::Rows;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 use crate::texts::Texts;
@@ -82,7 +83,7 @@ impl Wanted<'_> {
         self.dst_offsets.iter().map(|rows| rows.iter().map(row).collect()).collect()
     }
 
-    fn read(&self, store: &Door) -> Codes {
+    fn read(&self, store: &PoolClient) -> Codes {
         let mut codes = self.refused();
         let (mut items, mut places) = (Vec::new(), Vec::new());
         for (buffer, keys) in self.keys.iter().enumerate() {
@@ -103,7 +104,12 @@ impl Wanted<'_> {
     }
 
     /// The fragments of one key that name memory which may be used, and their positions.
-    fn fragments(&self, store: &Door, buffer: usize, key: usize) -> (Vec<Fragment>, Vec<usize>) {
+    fn fragments(
+        &self,
+        store: &PoolClient,
+        buffer: usize,
+        key: usize,
+    ) -> (Vec<Fragment>, Vec<usize>) {
         let offsets = self.dst_offsets[buffer].row(key);
         let sizes = self.sizes[buffer].row(key);
         let fragment = |(position, (&offset, &size)): (usize, (&u64, &u64))| {

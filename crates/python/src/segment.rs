@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use mooncake_client::{Door, ErrorCode, SegmentId, is_served_by_tcp, parse_segment_id};
+use mooncake_client::{ErrorCode, SegmentId, Store, is_served_by_tcp, parse_segment_id};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -13,7 +13,7 @@ use crate::setup::warn_of_protocol;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
 type Value<'a, 'py> = &'a Bound<'py, PyAny>;
-type Unmount = fn(&Door, &[SegmentId], Duration) -> Result<(), ErrorCode>;
+type Unmount = fn(&Store, &[SegmentId], Duration) -> Result<(), ErrorCode>;
 
 #[pymethods]
 impl MooncakeDistributedStore {
@@ -43,7 +43,7 @@ impl MooncakeDistributedStore {
             location.map(|location| argument(NAME, "location").text(location)).transpose()?;
         let location = location.unwrap_or("");
         let is_tcp = is_tcp(NAME, protocol)?;
-        let store = self.store_for(NAME);
+        let store = self.own_store_for(NAME);
         let mounted = match store.filter(|_| is_tcp) {
             Some(store) => {
                 py.detach(|| store.mount_segment(Path::new(path), size, offset, location))
@@ -71,7 +71,7 @@ impl MooncakeDistributedStore {
             location.map(|location| argument(NAME, "location").text(location)).transpose()?;
         let location = location.unwrap_or("");
         let is_tcp = is_tcp(NAME, protocol)?;
-        let store = self.store_for(NAME);
+        let store = self.own_store_for(NAME);
         let mounted = match store.filter(|_| is_tcp) {
             Some(store) => py.detach(|| store.allocate_and_mount_segment(size, location)),
             None => Err(ErrorCode::InvalidParams),
@@ -99,7 +99,7 @@ impl MooncakeDistributedStore {
             py,
             "unmount_segment",
             (segment_ids, grace_period_seconds),
-            Door::unmount_segment,
+            Store::unmount_segment,
         )
     }
 
@@ -113,7 +113,7 @@ impl MooncakeDistributedStore {
         grace_period_seconds: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<i32> {
         let arguments = (segment_ids, grace_period_seconds);
-        self.take_back(py, "unmount_and_free_segment", arguments, Door::unmount_and_free_segment)
+        self.take_back(py, "unmount_and_free_segment", arguments, Store::unmount_and_free_segment)
     }
 
     /// Takes back the disk of this store, of which it lends none in this build.
@@ -150,7 +150,7 @@ impl MooncakeDistributedStore {
         let grace = grace_period_seconds
             .map(|seconds| argument(name, "grace_period_seconds").number(seconds));
         let grace = Duration::from_secs(grace.transpose()?.unwrap_or(0));
-        let Some(store) = self.store_for(name) else { return Ok(INVALID_PARAMS) };
+        let Some(store) = self.own_store_for(name) else { return Ok(INVALID_PARAMS) };
         let ids: Result<Vec<SegmentId>, ErrorCode> =
             ids.iter().map(|id| parse_segment_id(id)).collect();
         Ok(batch::done(py.detach(|| unmount(&store, &ids?, grace))))

@@ -1,6 +1,6 @@
 //! Sessions: objects that are written or read part by part, without asking the master for each.
 
-use mooncake_client::{Door, ErrorCode, Fragment, PutItem, Ranged};
+use mooncake_client::{ErrorCode, Fragment, PutItem, Ranged, Store};
 use pyo3::prelude::*;
 
 use crate::argument::argument;
@@ -8,13 +8,14 @@ use crate::batch;
 use crate::buffer::memory_at;
 use crate::codes::Codes;
 use crate::log;
+use crate::pool_client::PoolClient;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
 type Value<'a, 'py> = &'a Bound<'py, PyAny>;
 /// What moves the parts of a batch of objects.
-type Move = fn(&Door, &[Ranged<'_>]) -> Vec<Result<u64, ErrorCode>>;
+type Move = fn(&Store, &[Ranged<'_>]) -> Vec<Result<u64, ErrorCode>>;
 /// What ends the sessions of a batch of objects.
-type Close = fn(&Door, &[&str]) -> Vec<Result<(), ErrorCode>>;
+type Close = fn(&Store, &[&str]) -> Vec<Result<(), ErrorCode>>;
 
 #[pymethods]
 impl MooncakeDistributedStore {
@@ -36,7 +37,7 @@ impl MooncakeDistributedStore {
         let sizes = argument(NAME, "sizes").numbers(sizes)?;
         let rules = argument(NAME, "config").rules(config)?;
         let refused = || Codes::same(INVALID_PARAMS, keys.len());
-        let Some(store) = self.store_for(NAME) else { return Ok(refused()) };
+        let Some(store) = self.own_store_for(NAME) else { return Ok(refused()) };
         if keys.len() != sizes.len() {
             let text = format_args!("{} keys, but {} sizes", keys.len(), sizes.len());
             log::warn(NAME, "lengths", text);
@@ -74,7 +75,7 @@ impl MooncakeDistributedStore {
             NAME,
             (keys, all_buffer_ptrs, all_sizes),
             offsets,
-            Door::put_session_write,
+            Store::put_session_write,
         )
     }
 
@@ -82,7 +83,7 @@ impl MooncakeDistributedStore {
     ///
     /// Returns a list of 0 or a negative code per key: -700 if bytes are missing, -600 if there is no such session.
     fn batch_put_session_end(&self, py: Python<'_>, keys: Value<'_, '_>) -> PyResult<Codes<i32>> {
-        self.close_sessions(py, "batch_put_session_end", keys, Door::put_session_end)
+        self.close_sessions(py, "batch_put_session_end", keys, Store::put_session_end)
     }
 
     /// Drops objects whose sessions are open.
@@ -93,7 +94,7 @@ impl MooncakeDistributedStore {
         py: Python<'_>,
         keys: Value<'_, '_>,
     ) -> PyResult<Codes<i32>> {
-        self.close_sessions(py, "batch_put_session_revoke", keys, Door::put_session_revoke)
+        self.close_sessions(py, "batch_put_session_revoke", keys, Store::put_session_revoke)
     }
 
     /// Looks objects up, to be read by `batch_get_into_multi_buffer_ranges`, and leases them. Starting again renews the
@@ -104,7 +105,7 @@ impl MooncakeDistributedStore {
         const NAME: &str = "batch_get_session_start";
         let held = argument(NAME, "keys").texts(keys)?;
         let keys = held.strs()?;
-        let Some(store) = self.store_for(NAME) else {
+        let Some(store) = self.own_store_for(NAME) else {
             return Ok(Codes::same(INVALID_PARAMS, keys.len()));
         };
         Ok(py.detach(|| {
@@ -133,7 +134,7 @@ impl MooncakeDistributedStore {
             NAME,
             (keys, all_buffer_ptrs, all_sizes),
             offsets,
-            Door::get_session_read,
+            Store::get_session_read,
         )
     }
 
@@ -142,10 +143,11 @@ impl MooncakeDistributedStore {
     fn batch_get_session_end(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<i32> {
         let held = argument("batch_get_session_end", "keys").texts(keys)?;
         let keys = held.strs()?;
-        let Some(store) = self.store_for("batch_get_session_end") else {
+        let Some(store) = self.own_store_for("batch_get_session_end") else {
             return Ok(INVALID_PARAMS);
         };
-        Ok(batch::done(py.detach(|| store.get_session_end(&keys))))
+        py.detach(|| store.get_session_end(&keys));
+        Ok(0)
     }
 }
 
@@ -164,14 +166,15 @@ impl MooncakeDistributedStore {
         let sizes = argument(name, "all_sizes").number_lists(all_sizes)?;
         let offsets = argument(name, offsets_name).number_lists(all_offsets)?;
         let refused = || Codes::same(i64::from(INVALID_PARAMS), keys.len());
-        let Some(store) = self.store_for(name) else { return Ok(refused()) };
+        let Some(store) = self.own_store_for(name) else { return Ok(refused()) };
         if [addresses.len(), sizes.len(), offsets.len()] != [keys.len(); 3] {
             log::warn(name, "lengths", format_args!("the lists differ in length"));
             return Ok(refused());
         }
         Ok(py.detach(|| {
             let items = keys.iter().enumerate().map(|(at, &key)| {
-                let fragments = parts(&store, addresses.row(at), sizes.row(at), offsets.row(at))?;
+                let fragments =
+                    parts(store.client(), addresses.row(at), sizes.row(at), offsets.row(at))?;
                 Ok(Ranged { key, fragments })
             });
             let results = batch::run(items, |items| move_all(&store, items));
@@ -188,7 +191,7 @@ impl MooncakeDistributedStore {
     ) -> PyResult<Codes<i32>> {
         let held = argument(name, "keys").texts(keys)?;
         let keys = held.strs()?;
-        let Some(store) = self.store_for(name) else {
+        let Some(store) = self.own_store_for(name) else {
             return Ok(Codes::same(INVALID_PARAMS, keys.len()));
         };
         Ok(py.detach(|| close(&store, &keys).into_iter().map(batch::stored).collect()))
@@ -197,7 +200,7 @@ impl MooncakeDistributedStore {
 
 /// The parts of one object. Empty ones count for nothing.
 fn parts(
-    store: &Door,
+    store: &PoolClient,
     addresses: &[u64],
     sizes: &[u64],
     offsets: &[u64],

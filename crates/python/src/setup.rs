@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use mooncake_client::no_effect::{asks_for_nothing, protocol_warning, variables, warning};
 use mooncake_client::{
-    DummyError, EnvError, ErrorCode, HttpAddress, OpenError, StoreConfig, is_served_by_tcp, nearest,
+    EnvError, ErrorCode, HttpAddress, OpenError, StoreConfig, is_served_by_tcp, nearest,
 };
+use mooncake_dummy::DummyError;
 use mooncake_engine::EngineConfig;
 use mooncake_types::ByteSize;
 use pyo3::exceptions::PyTypeError;

@@ -1,12 +1,14 @@
 //! The class that callers use. Its methods lie in the modules named after what they do.
 
+use std::ops::Deref;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use mooncake_client::{Door, ErrorCode};
+use mooncake_client::{ErrorCode, Store};
 use pyo3::prelude::*;
 
 use crate::engine::TransferEngineHandle;
 use crate::log;
+use crate::pool_client::PoolClient;
 
 /// What every method answers while the store is not set up, or when an argument has a wrong value.
 pub(crate) const INVALID_PARAMS: i32 = ErrorCode::InvalidParams.number();
@@ -23,7 +25,7 @@ pub(crate) struct MooncakeDistributedStore {
 }
 
 struct Open {
-    door: Arc<Door>,
+    client: Arc<PoolClient>,
     /// The transfer engine that the store was given. It stays open for as long as the store.
     _engine: Option<Py<TransferEngineHandle>>,
 }
@@ -34,13 +36,13 @@ impl MooncakeDistributedStore {
     }
 
     /// The open store, unless the store is not set up.
-    pub(crate) fn store(&self) -> Option<Arc<Door>> {
+    pub(crate) fn store(&self) -> Option<Arc<PoolClient>> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        open.as_ref().map(|open| Arc::clone(&open.door))
+        open.as_ref().map(|open| Arc::clone(&open.client))
     }
 
     /// The open store for `operation`, whose refusal is logged.
-    pub(crate) fn store_for(&self, operation: &str) -> Option<Arc<Door>> {
+    pub(crate) fn store_for(&self, operation: &str) -> Option<Arc<PoolClient>> {
         let store = self.store();
         if store.is_none() {
             log::error(operation, "closed", format_args!("the store is not set up"));
@@ -48,8 +50,13 @@ impl MooncakeDistributedStore {
         store
     }
 
+    /// The open store for `operation`, unless it is a dummy, which has no such operation.
+    pub(crate) fn own_store_for(&self, operation: &str) -> Option<OwnStore> {
+        self.store_for(operation).filter(|client| client.own().is_some()).map(OwnStore)
+    }
+
     /// The open store for `operation`, which copies through the local buffer; none if there is no such buffer.
-    pub(crate) fn copying_store(&self, operation: &str) -> Option<Arc<Door>> {
+    pub(crate) fn copying_store(&self, operation: &str) -> Option<Arc<PoolClient>> {
         let store = self.store_for(operation)?;
         if !store.allows_copies() {
             let text = format_args!("the store was set up with local_buffer_size=0");
@@ -58,24 +65,41 @@ impl MooncakeDistributedStore {
         store.allows_copies().then_some(store)
     }
 
-    /// Makes `door` the open one, or gives it back if there is one.
+    /// Makes `client` the open one, or gives it back if there is one.
     pub(crate) fn install(
         &self,
-        door: Door,
+        client: PoolClient,
         engine: Option<Py<TransferEngineHandle>>,
-    ) -> Result<(), Door> {
+    ) -> Result<(), PoolClient> {
         let mut slot = self.open.write().unwrap_or_else(PoisonError::into_inner);
         if slot.is_some() {
-            return Err(door);
+            return Err(client);
         }
-        *slot = Some(Open { door: Arc::new(door), _engine: engine });
+        *slot = Some(Open { client: Arc::new(client), _engine: engine });
         Ok(())
     }
 
     /// Takes the open store out: later calls find the store not set up.
-    pub(crate) fn take(&self) -> Option<Arc<Door>> {
+    pub(crate) fn take(&self) -> Option<Arc<PoolClient>> {
         let open = self.open.write().unwrap_or_else(PoisonError::into_inner).take();
-        open.map(|open| open.door)
+        open.map(|open| open.client)
+    }
+}
+
+/// An open store that is no dummy.
+pub(crate) struct OwnStore(Arc<PoolClient>);
+
+impl OwnStore {
+    pub(crate) fn client(&self) -> &PoolClient {
+        &self.0
+    }
+}
+
+impl Deref for OwnStore {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        self.0.own().expect("it was found to be no dummy")
     }
 }
 

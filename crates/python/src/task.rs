@@ -105,7 +105,7 @@ impl MooncakeDistributedStore {
         let key = argument("create_copy_task", "key").text(key)?;
         let held = argument("create_copy_task", "targets").texts(targets)?;
         let targets = held.strs()?;
-        let Some(store) = self.store_for("create_copy_task") else {
+        let Some(store) = self.own_store_for("create_copy_task") else {
             return Ok(((0, 0), INVALID_PARAMS));
         };
         Ok(created(py.detach(|| store.create_copy_task(key, &targets))))
@@ -125,7 +125,7 @@ impl MooncakeDistributedStore {
         let key = argument("create_move_task", "key").text(key)?;
         let source = argument("create_move_task", "source").text(source)?;
         let target = argument("create_move_task", "target").text(target)?;
-        let Some(store) = self.store_for("create_move_task") else {
+        let Some(store) = self.own_store_for("create_move_task") else {
             return Ok(((0, 0), INVALID_PARAMS));
         };
         Ok(created(py.detach(|| store.create_move_task(key, source, target))))
@@ -144,7 +144,9 @@ impl MooncakeDistributedStore {
         let &[first, second] = task_id_argument.numbers(task_id)?.as_slice() else {
             return Err(task_id_argument.wrong(wanted, task_id));
         };
-        let Some(store) = self.store_for("query_task") else { return Ok((None, INVALID_PARAMS)) };
+        let Some(store) = self.own_store_for("query_task") else {
+            return Ok((None, INVALID_PARAMS));
+        };
         let id = TaskId(u128::from(first) << 64 | u128::from(second));
         Ok(match py.detach(|| store.query_task(id)) {
             Ok(report) => {

@@ -1,6 +1,6 @@
 //! What the put and the upsert families have in common: arguments, checks, results.
 
-use mooncake_client::{Door, ErrorCode, PutSource, ShownKey, SliceList};
+use mooncake_client::{ErrorCode, PutSource, ShownKey, SliceList};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -10,6 +10,7 @@ use crate::batch;
 use crate::buffer::{LentBuffer, memory_at, memory_list_at};
 use crate::codes::Codes;
 use crate::log;
+use crate::pool_client::PoolClient;
 use crate::replicate_config::Rules;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
@@ -34,7 +35,7 @@ pub(crate) enum Verb {
 /// One call of a method: where to write, and under which rules.
 struct Call<'a> {
     method: Method,
-    store: &'a Door,
+    store: &'a PoolClient,
     rules: &'a Rules,
 }
 

@@ -1,5 +1,7 @@
+use std::io;
 use std::sync::Arc;
 
+use mooncake_connection::Fault;
 use mooncake_types::ErrorCode;
 use thiserror::Error;
 
@@ -56,6 +58,25 @@ pub enum TransferError {
 }
 
 impl TransferError {
+    /// What the end of a connection means for each operation that was not finished.
+    pub(crate) fn of_fault(fault: &Fault, endpoint: &Arc<str>) -> Self {
+        let endpoint = Arc::clone(endpoint);
+        match fault {
+            Fault::TimedOut | Fault::Silent => TransferError::TimedOut { endpoint },
+            Fault::Refused(refusal) => TransferError::Refused(refusal.code),
+            Fault::Protocol(reason) => TransferError::Protocol { endpoint, reason: reason.clone() },
+            Fault::Io(error) if is_bad_address(error) => {
+                TransferError::BadMemory { reason: error.to_string() }
+            }
+            Fault::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                TransferError::Deserted { endpoint }
+            }
+            Fault::Io(_) | Fault::Stranger(_) => {
+                TransferError::Unreachable { endpoint, reason: fault.to_string() }
+            }
+        }
+    }
+
     /// What a node's answer to a read means: an entry that is not there is one that was replaced or evicted.
     pub(crate) fn of_read(code: ErrorCode) -> Self {
         match code {
@@ -63,4 +84,10 @@ impl TransferError {
             code => TransferError::Refused(code),
         }
     }
+}
+
+/// Of all that is done to a connected socket, only bytes to or from memory that is not there answer so.
+fn is_bad_address(error: &io::Error) -> bool {
+    const EFAULT: i32 = 14;
+    error.raw_os_error() == Some(EFAULT)
 }

@@ -1,30 +1,12 @@
-//! The Unix sockets of nodes: a random name that no file has, and only processes of one user on either side.
+//! The Unix sockets of nodes: each has a random name that no file has.
 
 use std::io;
-use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
-use std::time::Duration;
 
-use mooncake_memory::{Private, own_uid, peer_of};
+use mooncake_connection::LOCAL_MARK;
 use mooncake_wire::LocalSocket;
-use socket2::{Domain, SockAddr, Socket, Type};
-use thiserror::Error;
-
-/// What an endpoint begins with that is the name of a local socket: no host's name does.
-pub(crate) const MARK: char = '@';
-
-/// Somebody else is at the other end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error(
-    "memory is shared between processes of one user only: this side is user {own}, the other {other}"
-)]
-pub(crate) struct Stranger {
-    own: u32,
-    other: u32,
-}
 
 /// Listens under a new name, and gives what others find it by.
 pub(crate) fn listen() -> io::Result<(UnixListener, LocalSocket)> {
@@ -49,24 +31,5 @@ fn name_of(socket: &LocalSocket) -> String {
 
 /// The socket as an endpoint.
 pub(crate) fn endpoint_of(socket: &LocalSocket) -> String {
-    format!("{MARK}{}", name_of(socket))
-}
-
-/// Connects to a process of this user. What is given back is a stream as any other: the standard library's TCP stream
-/// does for any socket what is done here with it.
-pub(crate) fn connect(name: &str, timeout: Duration) -> io::Result<Private<TcpStream>> {
-    let socket = Private::open(|| Socket::new(Domain::UNIX, Type::STREAM, None))?;
-    // Bounds the wait for a place in the listener's queue too.
-    socket.set_write_timeout(Some(timeout))?;
-    socket.connect(&SockAddr::unix(format!("\0{name}"))?)?;
-    check_user(socket.as_fd()).map_err(io::Error::other)?;
-    Ok(socket.convert::<OwnedFd>().convert())
-}
-
-/// Whether the process at the other end is of this one's user.
-pub(crate) fn check_user(socket: BorrowedFd<'_>) -> Result<(), Stranger> {
-    let own = own_uid();
-    // Of a peer that cannot be named nothing is known.
-    let other = peer_of(socket).map_or(u32::MAX, |peer| peer.uid);
-    if own == other { Ok(()) } else { Err(Stranger { own, other }) }
+    format!("{LOCAL_MARK}{}", name_of(socket))
 }

@@ -1,29 +1,10 @@
-//! What both ends do with a TCP socket.
+//! What both ends do with a socket that payload goes over.
 
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 use mooncake_memory::{RawSlice, SendBatch, Wait};
-use socket2::{SockRef, TcpKeepalive};
-
-/// An idle connection asks after its peer this often.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
-
-/// A peer that acknowledges nothing for this long is gone.
-const PEER_SILENCE: Duration = Duration::from_secs(5);
-
-/// Options of every connection: packets leave at once, and a host that vanished is noticed. The kernel sizes the
-/// buffers: a fixed size turns its own sizing off.
-pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
-    let socket = SockRef::from(stream);
-    socket.set_tcp_nodelay(true)?;
-    let keepalive =
-        TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(Duration::from_secs(2));
-    socket.set_tcp_keepalive(&keepalive)?;
-    socket.set_tcp_user_timeout(Some(PEER_SILENCE))
-}
 
 /// Sends `head` and then all of `slices`, waiting as the socket's own timeout allows for each bit of progress. With
 /// `more`, the last incomplete packet may wait for what the caller sends next.

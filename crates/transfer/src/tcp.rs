@@ -1,9 +1,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mooncake_connection::Dialer;
 use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES, time_to_move_ms};
 use mooncake_types::{BusyWait, ClientId, Epoch, ErrorCode};
-use mooncake_wire::LocalSocket;
+use mooncake_wire::{Hello, LocalSocket, PROTOCOL_VERSION, Role};
 
 use crate::at_once::at_once;
 use crate::client::{
@@ -48,6 +49,20 @@ impl Default for TcpConfig {
             busy_poll: BusyWait::DEFAULT_LIMIT,
             silence_timeout: Duration::from_secs(30),
         }
+    }
+}
+
+impl TcpConfig {
+    /// What connections are made with.
+    pub(crate) fn dialer(&self) -> Dialer {
+        let hello = Hello {
+            protocol_version: PROTOCOL_VERSION,
+            cluster_id: self.cluster_id.clone(),
+            role: Role::Client,
+            client: self.client,
+            auth_token: self.auth_token.clone(),
+        };
+        Dialer { busy_poll: self.busy_poll, ..Dialer::new(hello) }
     }
 }
 

@@ -1,7 +1,8 @@
 use std::io;
 use std::sync::Arc;
 
-use mooncake_client::{DummyServer, DummyServerConfig, Store};
+use mooncake_client::Store;
+use mooncake_dummy::{DummyServer, DummyServerConfig};
 use tracing::info;
 
 use super::DummyFlags;

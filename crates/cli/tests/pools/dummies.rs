@@ -4,9 +4,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use mooncake_client::{
-    Buffer, DummyConfig, DummyStore, ErrorCode, PutSource, ReplicateConfig, SliceList, Store,
-    StoreConfig,
+    Buffer, ErrorCode, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
 };
+use mooncake_dummy::{DummyConfig, DummyStore};
 use mooncake_testing::{Master, Program};
 
 use crate::start::{CLIENT, MASTER};

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use mooncake_client::{
-    Buffer, DummyConfig, DummyStore, ErrorCode, GetTarget, HttpAddress, PutSource, ReplicateConfig,
-    SliceList, Store, StoreConfig,
+    Buffer, ErrorCode, GetTarget, HttpAddress, PutSource, ReplicateConfig, SliceList, Store,
+    StoreConfig,
 };
+use mooncake_dummy::{DummyConfig, DummyStore};
 use mooncake_testing::{Master, PATIENCE, Program, free_port, http_get};
 use mooncake_transfer::Way;
 

@@ -1,16 +1,13 @@
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use mooncake_memory::Private;
+use mooncake_connection::{CallFault, Connection, Fault, Progress};
 use mooncake_types::{Epoch, ErrorCode};
-use mooncake_wire::{Hello, Kind, Refusal};
+use mooncake_wire::{Hello, Refusal};
 
-use super::connection::{CallFailure, Connection};
 use super::masters::{Election, Incredible, Masters};
 use crate::address::HostPort;
-use crate::ops::CallError;
 
 /// How long a master may take to say whether it leads when another is late.
 const GLANCE: Duration = Duration::from_millis(200);
@@ -19,13 +16,12 @@ const GLANCE: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug)]
 pub(crate) struct Dialer {
     pub(crate) masters: Arc<Masters>,
-    pub(crate) hello: Hello,
+    /// What each attempt is made with.
+    pub(crate) frames: mooncake_connection::Dialer,
     /// How long one attempt at one address may take, the handshake included.
     pub(crate) attempt_timeout: Duration,
     /// How long each call on the connection may take.
     pub(crate) call_timeout: Duration,
-    /// How long to look for a reply before sleeping for it; zero: not at all.
-    pub(crate) busy_poll: Duration,
 }
 
 /// Why there is no connection.
@@ -46,6 +42,14 @@ pub(crate) enum DialError {
 }
 
 impl Dialer {
+    /// One that says this. A reply is looked for up to `busy_poll` before it is slept for.
+    pub(crate) fn new(masters: Arc<Masters>, hello: Hello, busy_poll: Duration) -> Self {
+        let resolver = masters.resolver().clone();
+        let frames = mooncake_connection::Dialer::new(hello);
+        let frames = mooncake_connection::Dialer { resolver, busy_poll, ..frames };
+        Self { masters, frames, attempt_timeout: Duration::MAX, call_timeout: Duration::MAX }
+    }
+
     /// Connects to the address of this number, or to the leader, wherever it is. No attempt takes longer than `most`.
     pub(crate) fn dial(
         &self,
@@ -97,76 +101,34 @@ impl Dialer {
 
     /// Resolves an address, afresh when a second has passed, and connects to the first that answers.
     fn dial_at(&self, target: &HostPort, most: Duration) -> Result<(Connection, Epoch), DialError> {
-        let unreachable =
-            |reason: String| DialError::Unreachable { address: target.to_string(), reason };
-        let started = Instant::now();
-        let endpoint = target.to_string();
-        let resolved = self.masters.resolver().resolve(&endpoint, most);
-        let resolved = resolved.map_err(|error| unreachable(error.to_string()))?;
-        let mut last = unreachable("the name has no address".to_owned());
-        for socket_address in resolved {
-            let left = most.saturating_sub(started.elapsed());
-            if left.is_zero() {
-                break;
-            }
-            match self.connect(socket_address, left) {
-                Ok(connection) => return self.greet(connection, target),
-                Err(error) => last = unreachable(error.to_string()),
-            }
-        }
-        Err(last)
-    }
-
-    fn connect(&self, address: SocketAddr, within: Duration) -> io::Result<Connection> {
-        let stream = Private::connect(address, within)?;
-        // A port of the ephemeral range that nobody listens on can connect to itself.
-        if stream.local_addr()? == stream.peer_addr()? {
-            return Err(io::Error::from(io::ErrorKind::ConnectionRefused));
-        }
-        Connection::new(stream, within, self.busy_poll)
-    }
-
-    fn greet(
-        &self,
-        mut connection: Connection,
-        target: &HostPort,
-    ) -> Result<(Connection, Epoch), DialError> {
         let address = target.to_string();
-        let unreachable = |reason| DialError::Unreachable { address: address.clone(), reason };
-        let answer = connection
-            .exchange(|out, id| mooncake_wire::encode_hello(out, id, &self.hello))
-            .map_err(|failure| unreachable(no_greeting(&failure)))?;
-        match answer.header.kind {
-            Kind::Welcome => {
-                let welcome = mooncake_wire::decode_welcome(&answer.body)
-                    .map_err(|error| unreachable(error.to_string()))?;
-                let believed = self.masters.believe(welcome.epoch);
-                believed.map_err(|why| DialError::Incredible { address: address.clone(), why })?;
-                let lost = |error: io::Error| unreachable(error.to_string());
-                connection.set_timeout(self.call_timeout).map_err(lost)?;
-                let master = connection.peer_addr().map_err(lost)?;
-                self.masters.on_connected(welcome.epoch, master, connection.handle());
-                Ok((connection, welcome.epoch))
+        let unreachable =
+            |reason: String| DialError::Unreachable { address: address.clone(), reason };
+        let lost = |error: io::Error| unreachable(error.to_string());
+        let connection = self.frames.connect(&address, most);
+        let mut connection = connection.map_err(|fault| unreachable(fault.to_string()))?;
+        let greeted = self.frames.greet(&mut connection);
+        let welcome = greeted.map_err(|failure| match failure.fault {
+            Fault::Refused(Refusal { code: ErrorCode::UnavailableInCurrentMode, message }) => {
+                DialError::Standby { address: address.clone(), message }
             }
-            Kind::Refusal => {
-                let refusal = mooncake_wire::decode_refusal(&answer.body)
-                    .map_err(|error| unreachable(error.to_string()))?;
-                Err(match refusal {
-                    Refusal { code: ErrorCode::UnavailableInCurrentMode, message } => {
-                        DialError::Standby { address, message }
-                    }
-                    Refusal { code, message } => DialError::Refused { address, code, message },
-                })
+            Fault::Refused(Refusal { code, message }) => {
+                DialError::Refused { address: address.clone(), code, message }
             }
-            other => Err(unreachable(format!("it answered with a frame of kind {other:?}"))),
-        }
+            _ => unreachable(no_greeting(&failure)),
+        })?;
+        let believed = self.masters.believe(welcome.epoch);
+        believed.map_err(|why| DialError::Incredible { address: address.clone(), why })?;
+        connection.set_timeout(self.call_timeout).map_err(lost)?;
+        let master = connection.stream().peer_addr().map_err(lost)?;
+        self.masters.on_connected(welcome.epoch, master, connection.stream());
+        Ok((connection, welcome.epoch))
     }
 }
 
 /// Why there was no answer to the first frame.
-fn no_greeting(failure: &CallFailure) -> String {
-    let is_mute =
-        matches!(failure.error, CallError::TimedOut { .. }) || failure.closed_before_reply;
+fn no_greeting(CallFault { fault, progress }: &CallFault) -> String {
+    let is_mute = matches!(fault, Fault::TimedOut) || *progress == Progress::Closed;
     let hint = if is_mute { "; is this the RPC port of a master?" } else { "" };
-    format!("{}{hint}", failure.error)
+    format!("{fault}{hint}")
 }

@@ -1,13 +1,13 @@
 //! Blocking calls to the master: a request goes out and its reply comes in on the caller's own thread.
 
-mod connection;
+mod call;
 mod dial;
 mod masters;
 mod pool;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use connection::Connection;
+pub(crate) use call::{call, call_meanwhile};
 pub(crate) use dial::{DialError, Dialer};
 pub(crate) use masters::Masters;
 pub(crate) use pool::Pool;

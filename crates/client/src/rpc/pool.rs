@@ -1,17 +1,18 @@
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mooncake_node::Host;
+use mooncake_connection::{Connection, IdleConnections, Progress};
 use mooncake_types::{Epoch, Reply, Request};
 
-use super::connection::{CallFailure, Connection};
+use super::call::{CallFailure, call_within};
 use super::dial::Dialer;
 use crate::metrics::Metrics;
 use crate::ops::{CallError, is_idempotent};
 
 /// Most idle connections that are kept; more threads than that make and drop their own.
-const MAX_IDLE_CONNECTIONS: usize = 64;
+const MAX_IDLE: usize = 64;
 
 /// Connections to the master, each lent to one thread for one call.
 pub(crate) struct Pool {
@@ -19,14 +20,14 @@ pub(crate) struct Pool {
     metrics: Arc<Metrics>,
     /// Told of every leader that is met: what was learned from the one before may be outdated from then on.
     host: Arc<Host>,
-    idle: Mutex<Vec<Connection>>,
+    idle: IdleConnections,
     /// The address that answered last.
     address: AtomicUsize,
 }
 
 impl Pool {
     pub(crate) fn new(dialer: Dialer, metrics: Arc<Metrics>, host: Arc<Host>) -> Self {
-        let (idle, address) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
+        let (idle, address) = (IdleConnections::new(MAX_IDLE), AtomicUsize::new(0));
         Self { dialer, metrics, host, idle, address }
     }
 
@@ -57,7 +58,8 @@ impl Pool {
         most: Duration,
         started: Instant,
     ) -> Result<Reply, CallError> {
-        if let Some(connection) = self.take_idle(is_idempotent(request)) {
+        // One that turns out to be closed is no harm if the request may be sent again anyway.
+        if let Some(connection) = self.idle.take(is_idempotent(request)) {
             match self.call_on(connection, request, most) {
                 Ok(reply) => return Ok(reply),
                 Err(failure) if may_try_again(&failure, request) => {}
@@ -71,7 +73,7 @@ impl Pool {
 
     /// Closes idle connections.
     pub(crate) fn clear(&self) {
-        self.lock().clear();
+        self.idle.clear();
     }
 
     fn call_on(
@@ -80,42 +82,25 @@ impl Pool {
         request: &Request<'_>,
         most: Duration,
     ) -> Result<Reply, CallFailure> {
-        let reply = connection.call_within(request, most)?;
+        let reply = call_within(&mut connection, request, most)?;
         // A leader can change its epoch without closing a connection.
         if let Reply::Granted { results, .. } = &reply
             && let Some(grant) = results.iter().flatten().next()
         {
             self.meet(grant.version.epoch)?;
         }
-        let mut idle = self.lock();
-        if idle.len() < MAX_IDLE_CONNECTIONS {
-            idle.push(connection);
-        }
+        self.idle.give_back(connection);
         Ok(reply)
     }
 
     /// A master named its epoch. One that is not believed is not obeyed either.
     fn meet(&self, epoch: Epoch) -> Result<(), CallFailure> {
         if epoch > self.host.epoch() {
-            self.dialer.masters.believe(epoch).map_err(|why| CallFailure {
-                error: CallError::Protocol { reason: why.to_string() },
-                nothing_sent: false,
-                closed_before_reply: false,
-            })?;
+            let believed = self.dialer.masters.believe(epoch);
+            believed.map_err(|why| CallFailure::after_reply(why.to_string()))?;
             self.host.see_epoch(epoch);
         }
         Ok(())
-    }
-
-    /// An idle connection. One that was used lately is not looked at if the request may be sent again anyway.
-    fn take_idle(&self, may_repeat: bool) -> Option<Connection> {
-        loop {
-            // The lock is not held while the socket is looked at.
-            let connection = self.lock().pop()?;
-            if may_repeat && connection.was_used_lately() || connection.is_fresh() {
-                return Some(connection);
-            }
-        }
     }
 
     /// Tries every address once, beginning with the one that answered last.
@@ -137,12 +122,12 @@ impl Pool {
         }
         Err(CallError::Unreachable { reason })
     }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().expect("no holder of the pool panicked")
-    }
 }
 
 fn may_try_again(failure: &CallFailure, request: &Request<'_>) -> bool {
-    failure.nothing_sent || (failure.closed_before_reply && is_idempotent(request))
+    match failure.progress {
+        Progress::NothingSent => true,
+        Progress::Closed => is_idempotent(request),
+        Progress::Unknown => false,
+    }
 }

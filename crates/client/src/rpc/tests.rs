@@ -46,18 +46,18 @@ fn pool_of(host: Arc<Host>, scripts: Vec<Script>) -> (Pool, mpsc::Receiver<()>) 
             std::thread::spawn(move || play(stream, script, &arrived));
         }
     });
+    let masters = Arc::new(Masters::listed(vec![HostPort { host: "127.0.0.1".to_owned(), port }]));
+    let hello = Hello {
+        protocol_version: PROTOCOL_VERSION,
+        cluster_id: String::new(),
+        role: Role::Client,
+        client: ClientId(1),
+        auth_token: String::new(),
+    };
     let dialer = Dialer {
-        masters: Arc::new(Masters::listed(vec![HostPort { host: "127.0.0.1".to_owned(), port }])),
-        hello: Hello {
-            protocol_version: PROTOCOL_VERSION,
-            cluster_id: String::new(),
-            role: Role::Client,
-            client: ClientId(1),
-            auth_token: String::new(),
-        },
         attempt_timeout: Duration::from_secs(2),
         call_timeout: TIMEOUT,
-        busy_poll: BusyWait::DEFAULT_LIMIT,
+        ..Dialer::new(masters, hello, BusyWait::DEFAULT_LIMIT)
     };
     (Pool::new(dialer, Arc::new(Metrics::new(1)), host), arrivals)
 }
@@ -178,10 +178,10 @@ fn frames_that_make_no_sense_are_errors_and_end_the_connection() {
     for (bytes, reason) in [
         (b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), "begin with"),
         (frame(Kind::Reply, &body, 9), "the reply to request 9 came in place of that to 2"),
-        (frame(Kind::ReadReply, &body, 2), "a frame of kind ReadReply came in place of a reply"),
+        (frame(Kind::ReadReply, &body, 2), "a frame of kind ReadReply came in place of Reply"),
         (frame(Kind::Reply, &[0xff; 20], 2), ""),
         (oversized, "over the limit"),
-        (two, "more bytes came than the reply has"),
+        (two, "more bytes came than the frame has"),
     ] {
         let scripts = vec![vec![Answer::Bytes(bytes)], vec![Answer::Reply(yes())]];
         let (pool, _arrivals) = pool(scripts);

@@ -18,7 +18,7 @@ mod task;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use mooncake_memory::{Buffer, SliceList};
@@ -29,9 +29,8 @@ pub use item::{GetTarget, Health, PutSource};
 pub use mount::{AllocatedSegments, parse_segment_id};
 pub use ranged::{Fragment, Ranged};
 
+use crate::RegisteredBuffers;
 use crate::ops::{ExistOp, GetItem, ListOp, LocateOp, PutOp, RemoveOp, RemoveScanOp};
-use crate::pointer;
-use crate::registry::{Checked, Registry};
 use crate::{ObjectBytes, ObjectLocation, OpenError, StoreConfig};
 use local_pool::LocalPool;
 pub use memory::MakeRoom;
@@ -58,7 +57,7 @@ pub struct Store {
     allows_copies: bool,
     put_session_ms: u64,
     drain_timeout: Duration,
-    registry: Mutex<Registry>,
+    buffers: RegisteredBuffers,
     local_pool: LocalPool,
     /// The process that opened the store. One that was forked from it has the same sockets and none of the threads.
     process: u32,
@@ -94,7 +93,7 @@ impl Store {
             allows_copies,
             put_session_ms,
             drain_timeout,
-            registry: Mutex::default(),
+            buffers: RegisteredBuffers::default(),
             local_pool,
             process: std::process::id(),
             session: RwLock::new(Some(Arc::new(session))),
@@ -278,7 +277,7 @@ impl Store {
     }
 
     /// As [`locate`](Self::locate), for who gets next what is there: what is not there counts as a miss.
-    pub(crate) fn locate_to_get(&self, keys: &[&str]) -> Vec<Result<ObjectLocation, ErrorCode>> {
+    pub fn locate_to_get(&self, keys: &[&str]) -> Vec<Result<ObjectLocation, ErrorCode>> {
         let results = self.locate(keys);
         if let Some(session) = self.session() {
             session.metrics.reads.on_missed_gets(&results);
@@ -346,8 +345,7 @@ impl Store {
     /// host memory, as a warning in the log says; [`ErrorCode::UnavailableInCurrentStatus`] in a child of the process that
     /// opened the store.
     pub fn register(&self, ptr: usize, len: usize) -> Result<(), ErrorCode> {
-        pointer::check_buffer(ptr, len)?;
-        self.registry()?.register(ptr, len)
+        self.buffers()?.register(ptr, len)
     }
 
     /// Forgets the buffer that was registered with this start.
@@ -356,7 +354,7 @@ impl Store {
     /// [`ErrorCode::InvalidParams`] if there is none; [`ErrorCode::UnavailableInCurrentStatus`] as for
     /// [`Store::register`].
     pub fn unregister(&self, ptr: usize) -> Result<(), ErrorCode> {
-        self.registry()?.unregister(ptr)
+        self.buffers()?.unregister(ptr)
     }
 
     /// Whether a transfer may use this memory: all of it inside of one registered buffer, or begun outside of all.
@@ -366,18 +364,15 @@ impl Store {
     /// buffer that they begin in, or that begin outside of all and not in host memory;
     /// [`ErrorCode::UnavailableInCurrentStatus`] as for [`Store::register`].
     pub fn check_registered(&self, ptr: usize, len: usize) -> Result<(), ErrorCode> {
-        match self.registry()?.check(ptr, len)? {
-            Checked::Registered => Ok(()),
-            Checked::Unregistered => pointer::check_start(ptr),
-        }
+        self.buffers()?.check(ptr, len)
     }
 
-    fn registry(&self) -> Result<MutexGuard<'_, Registry>, ErrorCode> {
+    fn buffers(&self) -> Result<&RegisteredBuffers, ErrorCode> {
         // A thread of the parent may have held the lock when this process was made; no thread of this process gives it back.
         if self.is_forked() {
             return Err(CLOSED);
         }
-        Ok(self.registry.lock().expect("no holder of the registry panicked"))
+        Ok(&self.buffers)
     }
 
     fn is_forked(&self) -> bool {

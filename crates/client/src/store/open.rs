@@ -202,18 +202,17 @@ impl Opening {
     fn dialer(&self, call_timeout: Duration) -> Dialer {
         let longest_attempt =
             if self.masters.are_several() { LONGEST_ATTEMPT_OF_SEVERAL } else { LONGEST_ATTEMPT };
+        let hello = Hello {
+            protocol_version: PROTOCOL_VERSION,
+            cluster_id: self.config.cluster_id.clone(),
+            role: if self.serves() { Role::Node } else { Role::Client },
+            client: self.client,
+            auth_token: self.config.auth_token.clone(),
+        };
         Dialer {
-            masters: Arc::clone(&self.masters),
-            hello: Hello {
-                protocol_version: PROTOCOL_VERSION,
-                cluster_id: self.config.cluster_id.clone(),
-                role: if self.serves() { Role::Node } else { Role::Client },
-                client: self.client,
-                auth_token: self.config.auth_token.clone(),
-            },
             attempt_timeout: self.config.rpc_connect_timeout.min(longest_attempt),
             call_timeout,
-            busy_poll: self.config.busy_poll,
+            ..Dialer::new(Arc::clone(&self.masters), hello, self.config.busy_poll)
         }
     }
 
@@ -247,11 +246,12 @@ impl Opening {
 
     fn bind(&mut self, bond: &Bond) -> Result<Bound, OpenError> {
         let connection = bond.connection.as_ref().expect("joining ended with a connection");
-        let local = connection.local_addr().map_err(|error| OpenError::MasterUnreachable {
-            master: without_password(&self.config.master),
-            waited_ms: 0,
-            reason: error.to_string(),
-        })?;
+        let local =
+            connection.stream().local_addr().map_err(|error| OpenError::MasterUnreachable {
+                master: without_password(&self.config.master),
+                waited_ms: 0,
+                reason: error.to_string(),
+            })?;
         let wish = Wish {
             local_hostname: &self.config.local_hostname,
             bind_address: self.config.bind_address.as_deref(),

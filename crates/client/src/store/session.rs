@@ -18,7 +18,7 @@ use crate::heartbeat::Heartbeat;
 use crate::http::Http;
 use crate::metrics::Metrics;
 use crate::ops::{CallError, GetItem, GetOp, Op, RouteCache};
-use crate::rpc::{Dialer, Pool};
+use crate::rpc::{self, Dialer, Pool};
 use crate::tasks::Tasks;
 
 /// Everything of an open store. Each call holds it until it returns, so that closing takes nothing away from under
@@ -152,14 +152,14 @@ impl Session {
         for puts in puts.chunks(limits::MAX_BATCH_KEYS) {
             let puts = puts.iter().map(|(key, put)| put.revocation(key)).collect();
             let request = Request::PutRevoke { puts };
-            connection.call(&request).map_err(|failure| failure.error)?;
+            rpc::call(&mut connection, &request).map_err(|failure| failure.error)?;
         }
         for id in ending {
             let request = Request::UnmountSegment { id, grace_ms: 0 };
-            connection.call(&request).map_err(|failure| failure.error)?;
+            rpc::call(&mut connection, &request).map_err(|failure| failure.error)?;
         }
         let leave = Request::Leave { reads: self.metrics.reads.report().map(Box::new) };
-        connection.call(&leave).map_err(|failure| failure.error)?;
+        rpc::call(&mut connection, &leave).map_err(|failure| failure.error)?;
         Ok(())
     }
 }

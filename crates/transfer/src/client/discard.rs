@@ -7,9 +7,10 @@ use mooncake_wire::encode_drop;
 
 use super::inbound::{Awaited, Outcome};
 use super::peers::Lease;
-use super::{Exchange, Fault, Pulse};
+use super::{Exchange, Pulse};
 use crate::plan::PeerPlan;
 use crate::{Discard, TransferError};
+use mooncake_connection::Fault;
 
 /// One call's drops at one peer, frame after frame.
 pub(crate) struct DropExchange<'a> {
@@ -91,7 +92,7 @@ impl Exchange for DropExchange<'_> {
 
     fn fail(&mut self, fault: &Fault) {
         self.clean = false;
-        let error = fault.explain(&self.plan.endpoint);
+        let error = TransferError::of_fault(fault, &self.plan.endpoint);
         self.results.resize(self.plan.positions.len(), Err(error));
     }
 

@@ -3,8 +3,9 @@ use std::time::{Duration, Instant};
 
 use mooncake_memory::{Interest, Wait, poll_sockets};
 
-use super::{Fault, Pulse};
+use super::Pulse;
 use crate::TransferError;
+use mooncake_connection::Fault;
 
 /// What one call has to say to, and to hear from, one peer. All methods do one bit of work and remember how far they
 /// came.

@@ -7,8 +7,8 @@ use mooncake_wire::{
     encode_read_reply, encode_write_reply,
 };
 
-use super::Fault;
 use crate::sums::{ChunkSums, decode_sums, sums_len};
+use mooncake_connection::Fault;
 
 /// Most payload bytes taken by one call: what was received is checksummed while it is in the cache.
 const WINDOW_BYTES: usize = 1 << 20;

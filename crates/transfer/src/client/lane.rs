@@ -3,10 +3,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{Private, RecvBatch, Wait, Watch};
+use mooncake_connection::{Fault, is_quiet};
+use mooncake_memory::{Private, Wait, Watch};
 use mooncake_wire::LocalSocket;
 
-use super::Fault;
 use super::inbound::Inbound;
 use super::outbound::Outbound;
 use super::pulse::Pulse;
@@ -20,7 +20,7 @@ const UNWANTED: Duration = Duration::from_secs(60);
 /// One connection to a peer, after the handshake, with its buffers. Used by one call at a time; after any error in
 /// the middle of a frame it is dropped.
 pub(crate) struct Lane {
-    stream: Private<TcpStream>,
+    stream: Arc<Private<TcpStream>>,
     pub(super) endpoint: Arc<str>,
     /// Where processes of the peer's host find it.
     pub(crate) local_socket: Option<LocalSocket>,
@@ -34,7 +34,7 @@ pub(crate) struct Lane {
 
 impl Lane {
     pub(super) fn new(
-        stream: Private<TcpStream>,
+        stream: Arc<Private<TcpStream>>,
         endpoint: Arc<str>,
         local_socket: Option<LocalSocket>,
         busy_poll: Duration,
@@ -80,16 +80,6 @@ impl Lane {
 
     /// Is the other side still there, and silent as it must be between frames?
     pub(super) fn is_alive(&self) -> bool {
-        if self.used.elapsed() < FRESH {
-            return true;
-        }
-        let mut byte = [0];
-        let mut batch = RecvBatch::new();
-        let pushed = batch.push_bytes(&mut byte);
-        debug_assert!(pushed);
-        // A byte, an end and an error are all unexpected here, so nothing is lost by taking it.
-        batch
-            .recv(self.socket(), Wait::Now)
-            .is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+        self.used.elapsed() < FRESH || is_quiet(self.socket())
     }
 }

@@ -2,8 +2,8 @@ use std::os::fd::BorrowedFd;
 
 use mooncake_memory::{RawSlice, SendBatch, SliceList, Wait};
 
-use super::Fault;
 use crate::sums::ChunkSums;
+use mooncake_connection::Fault;
 
 /// Most payload bytes handed over by one call: what was sent is checksummed while it is in the cache.
 const WINDOW_BYTES: usize = 1 << 20;

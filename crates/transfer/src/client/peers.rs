@@ -1,9 +1,8 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use mooncake_memory::Resolver;
+use mooncake_connection::{Dialer, Fault};
 
-use super::Fault;
 use super::dial::dial;
 use super::directory::Directory;
 use super::lane::Lane;
@@ -20,7 +19,7 @@ const MAX_PEERS: usize = 4096;
 /// ([`Directory::tidy`]).
 pub(crate) struct Peers {
     config: TcpConfig,
-    resolver: Resolver,
+    dialer: Dialer,
     directory: Arc<Directory>,
 }
 
@@ -119,7 +118,7 @@ impl Drop for Lease {
 
 impl Peers {
     pub(crate) fn new(config: TcpConfig) -> Self {
-        Self { config, resolver: Resolver::default(), directory: Arc::default() }
+        Self { dialer: config.dialer(), config, directory: Arc::default() }
     }
 
     pub(crate) fn config(&self) -> &TcpConfig {
@@ -171,10 +170,10 @@ impl Peers {
     }
 
     fn open(&self, peer: Arc<Peer>, purpose: Purpose) -> Result<Lease, TransferError> {
-        match dial(&peer.endpoint, &self.config, &self.resolver) {
+        match dial(&peer.endpoint, &self.config, &self.dialer) {
             Ok(lane) => Ok(Lease { peer, purpose, lane: Some(lane) }),
             Err(fault) => {
-                let error = fault.explain(&peer.endpoint);
+                let error = TransferError::of_fault(&fault, &peer.endpoint);
                 peer.lock().suspect = Some((Instant::now() + SUSPICION, error.clone()));
                 peer.forget_lane(purpose);
                 Err(error)

@@ -8,9 +8,10 @@ use mooncake_wire::encode_read;
 
 use super::inbound::{Awaited, Outcome};
 use super::peers::Lease;
-use super::{Exchange, Fault, Pulse};
+use super::{Exchange, Pulse};
 use crate::plan::PeerPlan;
 use crate::{ReadOp, TransferError};
+use mooncake_connection::Fault;
 
 /// One call's reads at one peer.
 pub(crate) struct ReadExchange<'a> {
@@ -132,7 +133,7 @@ impl Exchange for ReadExchange<'_> {
 
     fn fail(&mut self, fault: &Fault) {
         self.clean = false;
-        let error = fault.explain(&self.plan.endpoint);
+        let error = TransferError::of_fault(fault, &self.plan.endpoint);
         self.lease.doubt(fault, &error);
         self.results.resize(self.plan.positions.len(), Err(error));
     }

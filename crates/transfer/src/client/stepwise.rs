@@ -5,8 +5,8 @@ use std::os::fd::BorrowedFd;
 use mooncake_memory::{Buffer, RecvBatch, Wait, copy_checked};
 use mooncake_wire::{HEADER_LEN, Header, Kind, decode_refusal};
 
-use super::Fault;
 use super::inbound::{Awaited, Inbound, fine_ranges};
+use mooncake_connection::Fault;
 
 /// Longest encoding of one status, and of what surrounds them all, generously.
 const STATUS_BYTES: u32 = 32;
@@ -83,7 +83,7 @@ impl Inbound {
         if Header::decode(header)?.kind == Kind::Refusal {
             let refusal = decode_refusal(body)?;
             tracing::warn!(%refusal, "a node ended a connection");
-            return Err(Fault::Refused(refusal.code));
+            return Err(Fault::Refused(refusal));
         }
         let statuses = self.awaited.decode(body)?;
         if statuses.len() != self.ranges.len() {

@@ -9,10 +9,11 @@ use mooncake_wire::encode_write;
 
 use super::inbound::{Awaited, Outcome};
 use super::peers::Lease;
-use super::{Exchange, Fault, Pulse};
+use super::{Exchange, Pulse};
 use crate::plan::{FramePlan, PeerPlan};
 use crate::sums::encode_sums;
 use crate::{TransferError, WriteOp};
+use mooncake_connection::Fault;
 
 /// A range up to this long is copied behind its frame's head and sent with its neighbours by one call.
 const SMALL_BYTES: u64 = 16 << 10;
@@ -246,7 +247,7 @@ impl Exchange for WriteExchange<'_> {
 
     fn fail(&mut self, fault: &Fault) {
         self.clean = false;
-        let error = fault.explain(&self.plan.endpoint);
+        let error = TransferError::of_fault(fault, &self.plan.endpoint);
         self.lease.doubt(fault, &error);
         self.results.resize(self.plan.positions.len(), Err(error));
     }

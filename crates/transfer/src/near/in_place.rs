@@ -2,8 +2,10 @@
 
 use std::io;
 use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use mooncake_connection::{Connection, Fault, is_quiet};
 use mooncake_memory::{Region, SliceList, gather_from_caller, with_helpers};
 use mooncake_types::{Epoch, ErrorCode, RangeWrite};
 use mooncake_wire::{
@@ -11,11 +13,9 @@ use mooncake_wire::{
 };
 
 use super::Settled;
-use super::line::Line;
 use super::neighbour::Neighbour;
+use super::prefault::PrefaultedParts;
 use super::segment::NearSegment;
-use super::touches::Touches;
-use crate::client::Fault;
 use crate::plan::MAX_BEGIN_RANGES;
 use crate::{TransferError, WriteOp};
 
@@ -35,18 +35,19 @@ pub(super) struct Placed<'a> {
 /// want of a connection.
 pub(super) fn write(neighbour: &Neighbour, epoch: Epoch, placed: &[Placed<'_>]) -> Settled {
     let write_some = |placed: &[Placed<'_>]| -> Settled {
-        let line = match neighbour.line() {
-            Ok(line) => line,
+        let connection = match neighbour.connection() {
+            Ok(connection) => connection,
             Err(fault) => {
                 tracing::debug!(?fault, "a node of this host cannot be asked for ranges");
                 return vec![None; placed.len()];
             }
         };
-        match attempt(neighbour, line, (epoch, placed)) {
+        match attempt(neighbour, connection, (epoch, placed)) {
             Ok(results) => results.into_iter().map(Some).collect(),
-            Err(fault) => {
-                placed.iter().map(|placed| Some(Err(fault.explain(&placed.op.endpoint)))).collect()
-            }
+            Err(fault) => placed
+                .iter()
+                .map(|placed| Some(Err(TransferError::of_fault(&fault, &placed.op.endpoint))))
+                .collect(),
         }
     };
     placed.chunks(MAX_BEGIN_RANGES).flat_map(write_some).collect()
@@ -55,22 +56,22 @@ pub(super) fn write(neighbour: &Neighbour, epoch: Epoch, placed: &[Placed<'_>]) 
 /// Asks for the ranges, copies, and says so. On a fault the connection ends, and the node gives up what was begun.
 fn attempt(
     neighbour: &Neighbour,
-    mut line: Line,
+    mut connection: Connection,
     (epoch, placed): (Epoch, &[Placed<'_>]),
 ) -> Result<Vec<Result<(), TransferError>>, Fault> {
     let ranges: Vec<RangeWrite<'_>> = placed.iter().map(|placed| placed.op.range).collect();
     let begin = |out: &mut Vec<u8>, id| encode_begin(out, id, epoch, &ranges);
-    let begun = decode_begin_reply(line.ask(begin, Kind::BeginReply)?)?;
+    let begun = decode_begin_reply(&connection.call(begin, Kind::BeginReply)?)?;
     check_count(begun.len(), placed.len())?;
-    let copied = copy_all(&line, placed, begun)?;
+    let copied = copy_all(connection.stream().as_fd(), placed, begun)?;
     let done: Vec<Result<(), ErrorCode>> = copied
         .iter()
         .map(|copied| copied.as_ref().map_err(|_| ErrorCode::TransferFail).copied())
         .collect();
     let complete = |out: &mut Vec<u8>, id| encode_complete(out, id, &done);
-    let completed = decode_complete_reply(line.ask(complete, Kind::CompleteReply)?)?;
+    let completed = decode_complete_reply(&connection.call(complete, Kind::CompleteReply)?)?;
     check_count(completed.len(), placed.len())?;
-    neighbour.give_back(line);
+    neighbour.give_back(connection);
     let both = copied.into_iter().zip(completed);
     Ok(both.map(|(copied, done)| copied.and(done.map_err(TransferError::Refused))).collect())
 }
@@ -84,7 +85,7 @@ fn check_count(found: usize, expected: usize) -> Result<(), Fault> {
 
 /// Copies the ranges that were begun, the steps of long ones side by side.
 fn copy_all(
-    line: &Line,
+    socket: BorrowedFd<'_>,
     placed: &[Placed<'_>],
     begun: Vec<Result<(), ErrorCode>>,
 ) -> Result<Vec<Result<(), TransferError>>, Fault> {
@@ -96,7 +97,7 @@ fn copy_all(
     }
     let bytes = steps.iter().map(|(_, step)| step.end - step.start).sum();
     let results =
-        with_helpers(&steps, bytes, |(index, step)| copy_in(line, &placed[*index], step.clone()));
+        with_helpers(&steps, bytes, |(index, step)| copy_in(socket, &placed[*index], step.clone()));
     let mut copied: Vec<_> =
         begun.into_iter().map(|begun| begun.map_err(TransferError::Refused)).collect();
     for ((index, _), result) in steps.iter().zip(results) {
@@ -111,7 +112,7 @@ fn copy_all(
 /// Copies a part of one range. What the caller's memory does not give is an error of its own; a node that wants this side to
 /// stop is one of the connection.
 fn copy_in(
-    line: &Line,
+    socket: BorrowedFd<'_>,
     placed: &Placed<'_>,
     part: Range<u64>,
 ) -> Result<Result<(), TransferError>, Fault> {
@@ -125,11 +126,11 @@ fn copy_in(
     };
     let mut from = part.start;
     while from < part.end {
-        if !line.is_quiet() {
+        if !is_quiet(socket) {
             return Err(Fault::Io(io::ErrorKind::UnexpectedEof.into()));
         }
         let src = placed.op.src.part(from, part.end - from);
-        match copy_step(region, placed.segment.touches(), start + from, &src) {
+        match copy_step(region, placed.segment.prefaulted(), start + from, &src) {
             Ok(copied) => from += copied as u64,
             Err(error) => {
                 return Ok(Err(TransferError::BadMemory { reason: error.to_string() }));
@@ -141,11 +142,16 @@ fn copy_in(
 
 /// Copies the first bytes of `src` to `start`, and tells how many. Memory that the system has not provided yet is written by the
 /// system, which needs not zero and map it first.
-fn copy_step(region: &Region, touches: &Touches, start: u64, src: &SliceList) -> io::Result<usize> {
+fn copy_step(
+    region: &Region,
+    prefaulted: &PrefaultedParts,
+    start: u64,
+    src: &SliceList,
+) -> io::Result<usize> {
     let step = region.slice(start, src.total_len()).map_err(io::Error::other)?;
-    if !touches.is_mapped(start) {
+    if !prefaulted.is_mapped(start) {
         if region.map_provided(start, src.total_len()).map_err(io::Error::other)? {
-            touches.note_mapped(start);
+            prefaulted.note_mapped(start);
         } else {
             match region.write_unmapped(start, src.slices()) {
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => {}

@@ -5,14 +5,13 @@
 
 mod doubts;
 mod in_place;
-mod line;
 mod neighbour;
+mod peer_discovery;
 mod pins;
+mod prefault;
 mod reach;
 mod segment;
 mod show;
-mod standing;
-mod touches;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -28,10 +27,10 @@ use crate::{
 };
 use in_place::Placed;
 use neighbour::Neighbour;
+pub use peer_discovery::Distance;
+use peer_discovery::{Met, Peer};
 pub use reach::Reach;
 use segment::{Look, NearSegment};
-pub use standing::Distance;
-use standing::{Met, Peer};
 
 /// Peers that are remembered; beyond this, all others count as far until some of these are out of date.
 const MAX_PEERS: usize = 4096;
@@ -76,7 +75,7 @@ impl Near {
         peer.distance(|| {
             let gone = self.farewell(endpoint);
             let means = (&self.config, gone);
-            standing::measure(endpoint, tcp, self.here.as_ref(), means)
+            peer_discovery::measure(endpoint, tcp, self.here.as_ref(), means)
         })
     }
 

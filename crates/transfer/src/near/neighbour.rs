@@ -3,20 +3,19 @@ use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
+use mooncake_connection::{Connection, Fault, IdleConnections};
 use mooncake_memory::{Interest, Private, RecvBatch, Wait, peer_of, poll_sockets, spawn_unpinned};
 use mooncake_types::{ErrorCode, SegmentId};
-use mooncake_wire::{Kind, LocalSocket, decode_share_reply, encode_share};
+use mooncake_wire::{Kind, LocalSocket, Welcome, decode_share_reply, encode_share};
 
 use super::doubts::Doubts;
-use super::line::Line;
 use super::segment::{Look, NearSegment};
 use super::show::Pinning;
-use crate::client::Fault;
-use crate::{ReadOp, TcpConfig, local_socket};
+use crate::{ReadOp, TcpConfig, client, local_socket};
 
 /// Stack of the thread that watches one node.
 const STACK_BYTES: usize = 64 << 10;
@@ -31,7 +30,7 @@ const READERS: Duration = Duration::from_secs(1);
 const PRUNE: Duration = Duration::from_secs(1);
 
 /// Connections that are kept for the next to ask.
-const MAX_IDLE_LINES: usize = 8;
+const MAX_IDLE: usize = 8;
 
 /// A node on this host, of this user, for as long as its process lives.
 pub(super) struct Neighbour {
@@ -41,7 +40,7 @@ pub(super) struct Neighbour {
     config: Arc<TcpConfig>,
     known: Arc<Known>,
     /// Nothing is said on it; it breaks with the node.
-    tether: Private<TcpStream>,
+    tether: Arc<Private<TcpStream>>,
     /// Whether the kernel may be asked for bytes of its process, as far as is known.
     kernel_copies: AtomicBool,
     /// Held while a segment is being asked for, so that it is mapped once.
@@ -53,8 +52,8 @@ pub(super) struct Neighbour {
 /// What is known of the node while it lives.
 struct Known {
     alive: AtomicBool,
-    /// Connections on which nothing is being asked.
-    lines: Mutex<Vec<Line>>,
+    /// Connections on which nothing is being asked; closed with the node.
+    idle: IdleConnections,
     /// `None`: it cannot be reached without asking.
     segments: RwLock<HashMap<SegmentId, Option<Arc<NearSegment>>>>,
 }
@@ -67,22 +66,25 @@ impl Neighbour {
         gone: impl FnOnce(&str) + Send + 'static,
     ) -> Result<Neighbour, Fault> {
         let endpoint: Arc<str> = local_socket::endpoint_of(socket).into();
-        let (line, welcome) = Line::open(&endpoint, config)?;
+        let (connection, welcome) = open(&endpoint, config)?;
         if welcome.local_socket.as_ref() != Some(socket) {
             return Err(Fault::Protocol("another node answers on its local socket".to_owned()));
         }
-        let tether = line.stream().try_clone()?;
+        let tether = connection.into_stream();
         tether.set_read_timeout(Some(PRUNE))?;
         let pid = peer_of(tether.as_fd()).ok().and_then(|peer| peer.pid);
         let known = Arc::new(Known {
             alive: AtomicBool::new(true),
-            lines: Mutex::default(),
+            idle: IdleConnections::new(MAX_IDLE),
             segments: RwLock::default(),
         });
         let (watched, name) = (Arc::clone(&known), Arc::clone(&endpoint));
+        let socket = Arc::clone(&tether);
         let thread = Builder::new().name("mooncake-near".to_owned()).stack_size(STACK_BYTES);
         spawn_unpinned(thread, move || {
-            watch(&line, &watched);
+            watch(&socket, &watched);
+            // One that says something, which it never does, is left too.
+            let _ = socket.shutdown(Shutdown::Both);
             watched.alive.store(false, Ordering::Release);
             gone(&name);
             watched.close();
@@ -170,17 +172,17 @@ impl Neighbour {
     }
 
     fn ask_for(&self, id: SegmentId) -> Result<Result<Option<Arc<NearSegment>>, ErrorCode>, Fault> {
-        let mut line = self.line()?;
-        let body = line.ask(|out, request| encode_share(out, request, id), Kind::ShareReply)?;
-        let shared = match decode_share_reply(body)? {
+        let mut connection = self.connection()?;
+        let encode = |out: &mut Vec<u8>, request| encode_share(out, request, id);
+        let shared = match decode_share_reply(&connection.call(encode, Kind::ShareReply)?)? {
             Ok(shared) => shared,
             Err(code) => {
-                self.give_back(line);
+                self.give_back(connection);
                 return Ok(Err(code));
             }
         };
-        let descriptors = line.take_descriptors();
-        self.give_back(line);
+        let descriptors = connection.take_descriptors();
+        self.give_back(connection);
         let mapped = NearSegment::map(&shared, descriptors).map(Arc::new);
         Ok(Ok(mapped
             .inspect_err(|error| {
@@ -190,27 +192,18 @@ impl Neighbour {
     }
 
     /// A connection to ask on.
-    pub(super) fn line(&self) -> Result<Line, Fault> {
-        while let Some(line) = { self.known.idle().pop() } {
-            if line.is_quiet() {
-                return Ok(line);
-            }
-        }
-        Line::open(&self.endpoint, &self.config).map(|(line, _)| line)
+    pub(super) fn connection(&self) -> Result<Connection, Fault> {
+        self.known.idle.take(false).map_or_else(|| self.new_connection(), Ok)
     }
 
-    /// A connection that ranges are to be pinned by.
-    pub(super) fn pin_line(&self) -> Result<Line, Fault> {
-        Line::open(&self.endpoint, &self.config).map(|(line, _)| line)
+    /// A connection that nothing was asked on yet.
+    pub(super) fn new_connection(&self) -> Result<Connection, Fault> {
+        open(&self.endpoint, &self.config).map(|(connection, _)| connection)
     }
 
     /// The connection is between two questions and may be used again.
-    pub(super) fn give_back(&self, line: Line) {
-        let mut idle = self.known.idle();
-        // Under the lock: whoever closes them has said before that the node is gone.
-        if self.is_alive() && idle.len() < MAX_IDLE_LINES {
-            idle.push(line);
-        }
+    pub(super) fn give_back(&self, connection: Connection) {
+        self.known.idle.give_back(connection);
     }
 }
 
@@ -222,10 +215,6 @@ impl Drop for Neighbour {
 }
 
 impl Known {
-    fn idle(&self) -> MutexGuard<'_, Vec<Line>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn is_full(&self) -> bool {
         self.segments.read().unwrap_or_else(PoisonError::into_inner).len() >= MAX_SEGMENTS
     }
@@ -265,10 +254,16 @@ impl Known {
         let mut held = self.segments.write().unwrap_or_else(PoisonError::into_inner);
         let segments = std::mem::take(&mut *held);
         drop(held);
-        let lines = std::mem::take(&mut *self.idle());
-        drop(lines);
+        self.idle.close();
         segments.into_values().flatten().for_each(let_go);
     }
+}
+
+/// Connects to a local socket, and has calls take no longer than any other way.
+fn open(endpoint: &str, config: &TcpConfig) -> Result<(Connection, Welcome), Fault> {
+    let (mut connection, welcome) = client::open(endpoint, config, &config.dialer())?;
+    connection.set_timeout(config.transfer_timeout.min(config.silence_timeout))?;
+    Ok((connection, welcome))
 }
 
 /// Lets the memory of a segment go on this thread: that takes seconds if it is much and nobody else has it, and a reader that
@@ -282,13 +277,13 @@ fn let_go(segment: Arc<NearSegment>) {
 
 /// Waits until the node says something, which it never does, or its process ends. Its memory is to be let go then, which
 /// would stay with the system for as long as it is mapped anywhere.
-fn watch(line: &Line, known: &Known) {
+fn watch(socket: &TcpStream, known: &Known) {
     let mut byte = [0];
     loop {
         let mut batch = RecvBatch::new();
         let pushed = batch.push_bytes(&mut byte);
         debug_assert!(pushed);
-        match batch.recv(line.stream().as_fd(), Wait::Block) {
+        match batch.recv(socket.as_fd(), Wait::Block) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => known.prune(),
             _ => break,
         }

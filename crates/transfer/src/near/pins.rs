@@ -7,14 +7,13 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::thread::Builder;
 
+use mooncake_connection::{Connection, Fault};
 use mooncake_memory::{Private, SendBatch, Wait, await_hang_up, spawn_unpinned};
 use mooncake_types::limits::MAX_FRAME_RANGES;
 use mooncake_types::{ErrorCode, RangeRead};
 use mooncake_wire::{Kind, decode_pin_reply, encode_pin, encode_unpin};
 
-use super::line::Line;
 use super::segment::NearSegment;
-use crate::client::Fault;
 use crate::view::{Hold, Pinned, View};
 
 /// Stack of the thread that waits for a node to want its ranges back.
@@ -22,18 +21,18 @@ const STACK_BYTES: usize = 64 << 10;
 
 /// A connection that ranges are pinned by: all of them for as long as it lasts. When the node ends its side, it wants them
 /// back; then the views of all of them are detached, and only then this side ends too.
-pub(super) struct PinLine {
+pub(super) struct PinConnection {
     /// Held while something is asked, and until what came of it is in `views`.
     asker: Mutex<Asker>,
     /// Numbers of ranges that are to be given back.
     returned: Mutex<Vec<u64>>,
     /// What is pinned, by number; `None` once the node wants everything back.
     views: Mutex<Option<BTreeMap<u64, Weak<Pinned>>>>,
-    socket: Private<TcpStream>,
+    socket: Arc<Private<TcpStream>>,
 }
 
 struct Asker {
-    line: Line,
+    connection: Connection,
     /// The number of the next range that is asked for.
     next: u64,
     /// Nothing can be asked on it any more. What is pinned stays so.
@@ -63,7 +62,7 @@ impl NoPins {
 
 /// Keeps a range of a node as it is.
 struct PinHold {
-    pins: Arc<PinLine>,
+    pins: Arc<PinConnection>,
     number: u64,
 }
 
@@ -75,12 +74,13 @@ impl Drop for PinHold {
     }
 }
 
-impl PinLine {
+impl PinConnection {
     /// A connection for pins, and a thread that waits for its end.
-    pub(super) fn start(line: Line) -> io::Result<Arc<PinLine>> {
-        let (socket, watched) = (line.stream().try_clone()?, line.stream().try_clone()?);
-        let asker = Asker { line, next: 0, is_broken: false };
-        let pins = Arc::new(PinLine {
+    pub(super) fn start(connection: Connection) -> io::Result<Arc<PinConnection>> {
+        let socket = Arc::clone(connection.stream());
+        let watched = Arc::clone(&socket);
+        let asker = Asker { connection, next: 0, is_broken: false };
+        let pins = Arc::new(PinConnection {
             asker: Mutex::new(asker),
             returned: Mutex::default(),
             views: Mutex::new(Some(BTreeMap::new())),
@@ -203,11 +203,18 @@ impl PinLine {
     }
 }
 
+impl Drop for PinConnection {
+    fn drop(&mut self) {
+        // Ends the thread that waits.
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+}
+
 impl Asker {
     /// Asks for ranges; gives the number of the first, and what the node says of each.
     fn pin(&mut self, ranges: &[RangeRead]) -> Result<(u64, Vec<Result<(), ErrorCode>>), Fault> {
-        let body = self.line.ask(|out, id| encode_pin(out, id, ranges), Kind::PinReply)?;
-        let results = decode_pin_reply(body)?;
+        let encode = |out: &mut Vec<u8>, id| encode_pin(out, id, ranges);
+        let results = decode_pin_reply(&self.connection.call(encode, Kind::PinReply)?)?;
         if results.len() != ranges.len() {
             let message = format!("{} results came for {} pins", results.len(), ranges.len());
             return Err(Fault::Protocol(message));
@@ -227,7 +234,7 @@ impl Asker {
         let mut batch = SendBatch::new();
         let pushed = batch.push_bytes(&frame);
         debug_assert!(pushed);
-        match batch.send(self.line.stream().as_fd(), Wait::Now, false) {
+        match batch.send(self.connection.stream().as_fd(), Wait::Now, false) {
             Ok(sent) if sent == frame.len() => true,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
             // Cut short, or the node is gone: what is pinned is given back with the connection.

@@ -4,7 +4,7 @@ use mooncake_memory::{Buffer, copy_from_process};
 use mooncake_types::SegmentId;
 
 use super::Near;
-use super::standing::Met;
+use super::peer_discovery::Met;
 use crate::Way;
 
 /// How reads of a segment at a node of this host are made.

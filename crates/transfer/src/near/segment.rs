@@ -7,7 +7,7 @@ use mooncake_memory::{
 use mooncake_types::{ErrorCode, RangeRead};
 use mooncake_wire::Shared;
 
-use super::touches::Touches;
+use super::prefault::PrefaultedParts;
 use crate::{ReadOp, TransferError};
 
 /// A segment of another process, as far as this one can reach it.
@@ -16,7 +16,7 @@ pub(super) struct NearSegment {
     /// Where its memory lies here, if it could be mapped.
     region: Option<Region>,
     /// How often which parts of it were written here.
-    touches: Touches,
+    prefaulted: PrefaultedParts,
     /// Where it lies in the node's process, and how long it is.
     shared: Shared,
 }
@@ -42,16 +42,16 @@ impl NearSegment {
             tracing::info!(%error, "the memory of a segment on this host cannot be mapped");
             None
         });
-        let touches = Touches::of(shared.len);
-        Ok(Self { slots, region, touches, shared: *shared })
+        let prefaulted = PrefaultedParts::of(shared.len);
+        Ok(Self { slots, region, prefaulted, shared: *shared })
     }
 
     pub(super) fn region(&self) -> Option<&Region> {
         self.region.as_ref()
     }
 
-    pub(super) fn touches(&self) -> &Touches {
-        &self.touches
+    pub(super) fn prefaulted(&self) -> &PrefaultedParts {
+        &self.prefaulted
     }
 
     /// Where it starts in the address space of the node's process.

@@ -1,15 +1,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use mooncake_connection::{Connection, Fault};
 use mooncake_types::SegmentId;
 use mooncake_types::limits::MAX_FRAME_RANGES;
 
 use super::Near;
-use super::line::Line;
 use super::neighbour::Neighbour;
-use super::pins::{NoPins, PinLine, Wanted};
+use super::pins::{NoPins, PinConnection, Wanted};
 use super::segment::NearSegment;
-use crate::client::Fault;
 use crate::view::View;
 use crate::{TcpTransport, ViewOp, Way};
 
@@ -22,7 +21,7 @@ pub(super) struct Pinning(Mutex<PinningState>);
 
 #[derive(Default)]
 struct PinningState {
-    pins: Option<Arc<PinLine>>,
+    pins: Option<Arc<PinConnection>>,
     doubted_until: Option<Instant>,
 }
 
@@ -32,13 +31,13 @@ impl Pinning {
     }
 
     /// The connection; a new one if there is none.
-    fn pins(&self, open: impl FnOnce() -> Result<Line, Fault>) -> Option<Arc<PinLine>> {
+    fn pins(&self, open: impl FnOnce() -> Result<Connection, Fault>) -> Option<Arc<PinConnection>> {
         let mut state = self.lock();
         if state.doubted_until.is_some_and(|until| Instant::now() < until) {
             return None;
         }
         if state.pins.is_none() {
-            match open().and_then(|line| Ok(PinLine::start(line)?)) {
+            match open().and_then(|connection| Ok(PinConnection::start(connection)?)) {
                 Ok(pins) => state.pins = Some(pins),
                 Err(fault) => state.doubt(&fault),
             }
@@ -47,7 +46,7 @@ impl Pinning {
     }
 
     /// The connection is of no more use.
-    fn forget(&self, pins: &Arc<PinLine>, fault: Option<&Fault>) {
+    fn forget(&self, pins: &Arc<PinConnection>, fault: Option<&Fault>) {
         let mut state = self.lock();
         let forgotten = state.pins.take_if(|current| Arc::ptr_eq(current, pins));
         if let Some(fault) = fault {
@@ -70,7 +69,7 @@ impl Neighbour {
     fn show(&self, wanted: &[Wanted<'_>]) -> Vec<Option<View>> {
         // The node may want everything back at the moment of asking; a second connection is asked then.
         for _ in 0..2 {
-            let Some(pins) = self.pinning.pins(|| self.pin_line()) else { break };
+            let Some(pins) = self.pinning.pins(|| self.new_connection()) else { break };
             match pins.show(wanted) {
                 Ok(views) => return views,
                 Err(NoPins::Over) => self.pinning.forget(&pins, None),

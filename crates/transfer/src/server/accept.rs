@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
+use mooncake_connection::{TrustedUsers, tune};
 use mooncake_memory::{Private, spawn_unpinned};
 use mooncake_types::ErrorCode;
 use mooncake_wire::Refusal;
@@ -15,7 +16,6 @@ use super::connection::{Connection, Origin, Service};
 use super::inbox::Inbox;
 use super::registry::Registry;
 use super::{Site, refuse};
-use crate::{local_socket, stream};
 
 /// Stack of a thread that serves one connection; its buffers are on the heap.
 pub(super) const STACK_BYTES: usize = 256 << 10;
@@ -41,7 +41,7 @@ impl Listener {
         match self {
             Listener::Tcp(listener) => {
                 let stream = Private::new(listener.accept()?.0);
-                stream::tune(&stream)?;
+                tune(&stream)?;
                 Ok((stream, Origin::Tcp))
             }
             Listener::Local(listener) => {
@@ -174,7 +174,7 @@ impl Acceptor {
             let message = format!("the node serves {most} connections already");
             Some(Refusal { code: ErrorCode::UnavailableInCurrentStatus, message })
         } else if origin == Origin::Local {
-            local_socket::check_user(stream.as_fd()).err().map(|stranger| Refusal {
+            TrustedUsers::Own.check(stream.as_fd()).err().map(|stranger| Refusal {
                 code: ErrorCode::IllegalClient,
                 message: stranger.to_string(),
             })

@@ -240,7 +240,7 @@ fn a_failed_handshake_is_remembered_for_a_while() {
             },
             |endpoint| TransferError::Protocol {
                 endpoint,
-                reason: "the answer to Hello cannot be a WriteReply frame".into(),
+                reason: "a frame of kind WriteReply came in place of Welcome".into(),
             },
         ),
     ];

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mooncake_memory::Resolver;
 use mooncake_types::{ClientId, Epoch};
 use mooncake_wire::{
     HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Refusal, Role, Welcome, decode_refusal,
@@ -95,11 +94,11 @@ pub(super) fn connect(endpoint: &str) -> TcpStream {
 
 /// A client that was let in by the node's local socket.
 pub(super) fn connect_nearby(endpoint: &str) -> TcpStream {
-    let (config, names) = (super::rig::tcp_config(), Resolver::default());
-    let socket = crate::client::open(endpoint, &config, &names).unwrap().1.local_socket.unwrap();
-    let (stream, _) =
-        crate::client::open(&local_socket::endpoint_of(&socket), &config, &names).unwrap();
-    let stream = TcpStream::try_clone(&stream).unwrap();
+    let config = super::rig::tcp_config();
+    let open = |endpoint: &str| crate::client::open(endpoint, &config, &config.dialer()).unwrap();
+    let socket = open(endpoint).1.local_socket.unwrap();
+    let (connection, _) = open(&local_socket::endpoint_of(&socket));
+    let stream = TcpStream::try_clone(connection.stream()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     stream
 }

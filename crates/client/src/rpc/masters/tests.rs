@@ -7,7 +7,7 @@ use mooncake_ha::{Campaign, Candidate, Coordinator, Leadership, MemoryStore, Opt
 use mooncake_types::{ClientId, Epoch, ErrorCode, Request};
 use mooncake_wire::{HEADER_LEN, Header, Hello, PROTOCOL_VERSION, Refusal, Role, Welcome};
 
-use super::super::{DialError, Dialer};
+use super::super::{DialError, Dialer, call};
 use super::Masters;
 use crate::address::HostPort;
 use crate::ops::CallError;
@@ -56,19 +56,15 @@ fn answer(epoch: Option<u64>, request_id: u64) -> Vec<u8> {
 }
 
 fn dialer(masters: Masters) -> Dialer {
-    Dialer {
-        masters: Arc::new(masters),
-        hello: Hello {
-            protocol_version: PROTOCOL_VERSION,
-            cluster_id: String::new(),
-            role: Role::Client,
-            client: ClientId(1),
-            auth_token: String::new(),
-        },
-        attempt_timeout: LONG,
-        call_timeout: LONG,
-        busy_poll: Duration::ZERO,
-    }
+    let hello = Hello {
+        protocol_version: PROTOCOL_VERSION,
+        cluster_id: String::new(),
+        role: Role::Client,
+        client: ClientId(1),
+        auth_token: String::new(),
+    };
+    let dialer = Dialer::new(Arc::new(masters), hello, Duration::ZERO);
+    Dialer { attempt_timeout: LONG, call_timeout: LONG, ..dialer }
 }
 
 fn listed(addresses: &[SocketAddr]) -> Masters {
@@ -144,16 +140,16 @@ fn who_waits_for_a_master_of_the_past_is_let_go_when_a_newer_one_is_met() {
     let connection = |address| dialer.dial(address, LONG).expect("it welcomes").0;
     let (mut old, mut new) = (connection(0), connection(1));
     let begun = Instant::now();
-    let answer = old.call(&Request::ExistKey { keys: vec!["key"] });
+    let answer = call(&mut old, &Request::ExistKey { keys: vec!["key"] });
     let error = answer.map_err(|failure| failure.error);
     assert!(matches!(error, Err(CallError::Unreachable { .. })), "{error:?}");
     assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
-    assert!(!old.is_fresh());
+    assert!(!old.is_quiet());
     // One that is older still ends nothing.
     let _older = connection(2);
-    assert!(new.is_fresh());
+    assert!(new.is_quiet());
     new.set_timeout(Duration::from_millis(50)).expect("a socket");
-    let waiting = new.call(&Request::ExistKey { keys: vec!["key"] });
+    let waiting = call(&mut new, &Request::ExistKey { keys: vec!["key"] });
     let error = waiting.map_err(|failure| failure.error);
     assert!(matches!(error, Err(CallError::TimedOut { .. })), "{error:?}");
 }
@@ -187,7 +183,7 @@ fn who_waits_for_a_silent_leader_leaves_it_when_another_leads() {
         connection.set_timeout(timeout).expect("a socket");
         connection.look_around(EVERY, move || !dialer.finds_another(epoch)).expect("a socket");
         let begun = Instant::now();
-        let reply = connection.call(&Request::ExistKey { keys: vec!["key"] });
+        let reply = call(&mut connection, &Request::ExistKey { keys: vec!["key"] });
         (reply.map_err(|failure| failure.error), begun.elapsed())
     };
     let (reply, took) = ask(&[master(None), master(Some(6))], LONG);

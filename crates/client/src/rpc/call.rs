@@ -1,0 +1,76 @@
+use std::io;
+use std::time::Duration;
+
+use mooncake_connection::{CallFault, Connection, Fault, Progress};
+use mooncake_types::{Reply, Request};
+use mooncake_wire::{Kind, decode_reply, encode_request};
+
+use crate::ops::CallError;
+
+/// Why a call failed, and how far it had come. Its connection is of no more use.
+#[derive(Debug)]
+pub(crate) struct CallFailure {
+    pub(crate) error: CallError,
+    pub(super) progress: Progress,
+}
+
+/// Sends a request to the master and waits for its reply.
+pub(crate) fn call(
+    connection: &mut Connection,
+    request: &Request<'_>,
+) -> Result<Reply, CallFailure> {
+    call_meanwhile(connection, request, || ())
+}
+
+/// As [`call`]; does something else between the two. That is not done if the request could not be sent.
+pub(crate) fn call_meanwhile(
+    connection: &mut Connection,
+    request: &Request<'_>,
+    meanwhile: impl FnOnce(),
+) -> Result<Reply, CallFailure> {
+    let timeout = connection.timeout();
+    let encode = |out: &mut Vec<u8>, id| encode_request(out, id, request);
+    let answer = connection.call_meanwhile(None, encode, Kind::Reply, meanwhile);
+    let body = answer.map_err(|failure| CallFailure::of(failure, timeout))?.into_bytes();
+    decode_reply(body).map_err(|error| CallFailure::of(Fault::from(error).into(), timeout))
+}
+
+/// As [`call`], for `most` if that is less than each call may take.
+pub(super) fn call_within(
+    connection: &mut Connection,
+    request: &Request<'_>,
+    most: Duration,
+) -> Result<Reply, CallFailure> {
+    let usual = connection.timeout();
+    if most >= usual {
+        return call(connection, request);
+    }
+    let unusable = |error: io::Error| {
+        let failure = CallFault { fault: error.into(), progress: Progress::NothingSent };
+        CallFailure::of(failure, most)
+    };
+    // A socket does not take that there is no time at all.
+    connection.set_timeout(most.max(Duration::from_millis(1))).map_err(unusable)?;
+    let reply = call(connection, request)?;
+    connection.set_timeout(usual).map_err(unusable)?;
+    Ok(reply)
+}
+
+impl CallFailure {
+    /// A call had come to its end; what it led to makes no sense.
+    pub(super) fn after_reply(reason: String) -> Self {
+        Self { error: CallError::Protocol { reason }, progress: Progress::Unknown }
+    }
+
+    fn of(CallFault { fault, progress }: CallFault, timeout: Duration) -> Self {
+        let reason = fault.to_string();
+        let error = match fault {
+            Fault::TimedOut | Fault::Silent => {
+                CallError::TimedOut { after_ms: timeout.as_millis() as u64 }
+            }
+            Fault::Protocol(_) | Fault::Refused(_) => CallError::Protocol { reason },
+            Fault::Io(_) | Fault::Stranger(_) => CallError::Unreachable { reason },
+        };
+        Self { error, progress }
+    }
+}

@@ -1,0 +1,125 @@
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use mooncake_memory::{Private, Resolver};
+use mooncake_wire::{Hello, Kind, Welcome, decode_welcome, encode_hello};
+use socket2::{SockRef, TcpKeepalive};
+
+use crate::{CallFault, Connection, Fault, LOCAL_MARK, TrustedUsers};
+
+/// An idle connection asks after its peer this often.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+
+/// A peer that acknowledges nothing for this long is gone.
+const PEER_SILENCE: Duration = Duration::from_secs(5);
+
+/// Connects to peers and shakes hands.
+#[derive(Clone, Debug)]
+pub struct Dialer {
+    /// What this process says of itself.
+    pub hello: Hello,
+    /// Finds the addresses of peers.
+    pub resolver: Resolver,
+    /// How long to look for an answer before sleeping for it; zero: not at all.
+    pub busy_poll: Duration,
+    /// Who may be at the other end of a local socket.
+    pub trusted: TrustedUsers,
+}
+
+impl Dialer {
+    /// One that says this, resolves names by itself, never looks, and trusts its own user.
+    #[must_use]
+    pub fn new(hello: Hello) -> Self {
+        let (resolver, trusted) = (Resolver::default(), TrustedUsers::Own);
+        Self { hello, resolver, busy_poll: Duration::ZERO, trusted }
+    }
+
+    /// Connects to an endpoint and shakes hands.
+    ///
+    /// # Errors
+    /// Those of [`Dialer::connect`] and [`Dialer::greet`].
+    pub fn dial(&self, endpoint: &str, within: Duration) -> Result<(Connection, Welcome), Fault> {
+        let mut connection = self.connect(endpoint, within)?;
+        let welcome = self.greet(&mut connection)?;
+        Ok((connection, welcome))
+    }
+
+    /// Connects to `host:port`, or to a local socket if the endpoint begins with [`LOCAL_MARK`]. Calls on the connection
+    /// may take as long as is left then.
+    ///
+    /// # Errors
+    /// What kept the last address from answering; [`io::ErrorKind::ConnectionRefused`] only if every address refused.
+    pub fn connect(&self, endpoint: &str, within: Duration) -> Result<Connection, Fault> {
+        // Nothing here takes as long as a time that cannot be told.
+        let deadline = Instant::now().checked_add(within).ok_or(Fault::TimedOut)?;
+        let stream = match endpoint.strip_prefix(LOCAL_MARK) {
+            Some(name) => self.trusted.connect(name, left(deadline)?)?,
+            None => {
+                let addresses = self.resolver.resolve(endpoint, left(deadline)?)?;
+                let stream = connect(&addresses, deadline)?;
+                tune(&stream)?;
+                stream
+            }
+        };
+        Ok(Connection::new(stream, left(deadline)?, self.busy_poll)?)
+    }
+
+    /// Shakes hands on a new connection.
+    ///
+    /// # Errors
+    /// [`Fault::Refused`] if the peer does not want this process, or what broke the connection.
+    pub fn greet(&self, connection: &mut Connection) -> Result<Welcome, CallFault> {
+        let hello = |out: &mut Vec<u8>, id| encode_hello(out, id, &self.hello);
+        let body = connection.call(hello, Kind::Welcome)?;
+        Ok(decode_welcome(&body).map_err(Fault::from)?)
+    }
+}
+
+/// Options of every TCP connection: packets leave at once, and a host that vanished is noticed. The kernel sizes the
+/// buffers: a fixed size turns its own sizing off.
+///
+/// # Errors
+/// The system's.
+pub fn tune(stream: &TcpStream) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    socket.set_tcp_nodelay(true)?;
+    let keepalive =
+        TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(Duration::from_secs(2));
+    socket.set_tcp_keepalive(&keepalive)?;
+    socket.set_tcp_user_timeout(Some(PEER_SILENCE))
+}
+
+/// Tries each address in turn.
+fn connect(addresses: &[SocketAddr], deadline: Instant) -> Result<Private<TcpStream>, Fault> {
+    let mut failure: Option<io::Error> = None;
+    for address in addresses {
+        match connect_to(*address, left(deadline)?) {
+            Ok(stream) => return Ok(stream),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(Fault::TimedOut),
+            Err(error) => {
+                failure = failure.filter(|known| !is_refused(known)).or(Some(error));
+            }
+        }
+    }
+    let no_address = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    Err(failure.unwrap_or_else(no_address).into())
+}
+
+fn connect_to(address: SocketAddr, within: Duration) -> io::Result<Private<TcpStream>> {
+    let stream = Private::connect(address, within)?;
+    // A port of the ephemeral range that nobody listens on can connect to itself.
+    match stream.local_addr()? == stream.peer_addr()? {
+        true => Err(io::ErrorKind::ConnectionRefused.into()),
+        false => Ok(stream),
+    }
+}
+
+fn is_refused(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
+}
+
+fn left(deadline: Instant) -> Result<Duration, Fault> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(Fault::TimedOut) } else { Ok(left) }
+}

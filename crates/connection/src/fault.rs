@@ -1,0 +1,115 @@
+use std::fmt;
+use std::io;
+
+use mooncake_wire::{DecodeError, FrameError, Refusal};
+
+use crate::Stranger;
+
+/// What ended a connection, or kept one from being opened.
+#[derive(Debug)]
+pub enum Fault {
+    /// The system's error.
+    Io(io::Error),
+    /// The deadline has passed.
+    TimedOut,
+    /// Something was awaited, and nothing moved for too long.
+    Silent,
+    /// The peer said why it closes the connection.
+    Refused(Refusal),
+    /// Another user's process is at the other end of a local socket.
+    Stranger(Stranger),
+    /// The peer broke the protocol.
+    Protocol(String),
+}
+
+/// How far a call had come when it failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Not a byte left this process: the peer cannot have acted.
+    NothingSent,
+    /// The connection turned out to be closed before a byte of the answer came.
+    Closed,
+    /// The peer may have acted.
+    Unknown,
+}
+
+/// Why a call has no answer. Its connection is of no more use.
+#[derive(Debug)]
+pub struct CallFault {
+    /// What happened.
+    pub fault: Fault,
+    /// How far the call had come.
+    pub progress: Progress,
+}
+
+impl Fault {
+    /// Whether a step of a transfer could not be taken yet.
+    #[must_use]
+    pub fn is_not_ready(&self) -> bool {
+        matches!(self, Fault::Io(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// What an error of a socket means that waits for as long as it may.
+    #[must_use]
+    pub fn of_blocking(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Fault::TimedOut,
+            _ => Fault::Io(error),
+        }
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Fault::Io(error)
+    }
+}
+
+impl From<Stranger> for Fault {
+    fn from(stranger: Stranger) -> Self {
+        Fault::Stranger(stranger)
+    }
+}
+
+impl From<FrameError> for Fault {
+    fn from(error: FrameError) -> Self {
+        Fault::Protocol(error.to_string())
+    }
+}
+
+impl From<DecodeError> for Fault {
+    fn from(error: DecodeError) -> Self {
+        Fault::Protocol(error.to_string())
+    }
+}
+
+impl From<CallFault> for Fault {
+    fn from(failure: CallFault) -> Self {
+        failure.fault
+    }
+}
+
+impl From<Fault> for CallFault {
+    fn from(fault: Fault) -> Self {
+        CallFault { fault, progress: Progress::Unknown }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Io(error) if is_plain_end(error) => f.write_str("it closed the connection"),
+            Fault::Io(error) => error.fmt(f),
+            Fault::TimedOut => f.write_str("it did not answer in time"),
+            Fault::Silent => f.write_str("it fell silent"),
+            Fault::Refused(refusal) => refusal.fmt(f),
+            Fault::Stranger(stranger) => stranger.fmt(f),
+            Fault::Protocol(reason) => f.write_str(reason),
+        }
+    }
+}
+
+/// An end of which nothing more is known.
+fn is_plain_end(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::UnexpectedEof && error.get_ref().is_none()
+}

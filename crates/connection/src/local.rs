@@ -1,0 +1,63 @@
+//! Unix sockets whose names no file has, between processes of one user.
+
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use mooncake_memory::{Private, own_uid, peer_of};
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::Fault;
+
+/// What an endpoint begins with that is the name of a local socket: no host's name does.
+pub const LOCAL_MARK: char = '@';
+
+/// Which users' processes may be at the other end of a local socket. Anyone can take the name of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrustedUsers {
+    /// The one of this process.
+    Own,
+    /// The one of this process, and root, who may do everything anyway.
+    OwnOrRoot,
+}
+
+/// Somebody else is at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "memory is shared between processes of one user only: this side is user {own}, the other {other}"
+)]
+pub struct Stranger {
+    own: u32,
+    other: u32,
+}
+
+impl TrustedUsers {
+    /// Whether the process at the other end of a local socket is trusted.
+    ///
+    /// # Errors
+    /// Who it is. A process that cannot be named counts as nobody's.
+    pub fn check(self, socket: BorrowedFd<'_>) -> Result<(), Stranger> {
+        let own = own_uid();
+        let other = peer_of(socket).map_or(u32::MAX, |peer| peer.uid);
+        match own == other || (self == TrustedUsers::OwnOrRoot && other == 0) {
+            true => Ok(()),
+            false => Err(Stranger { own, other }),
+        }
+    }
+
+    /// Connects to a process of such a user. What is given back is a stream as any other: the standard library's TCP
+    /// stream does for any socket what is done here with it.
+    pub(crate) fn connect(
+        self,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<Private<TcpStream>, Fault> {
+        let socket = Private::open(|| Socket::new(Domain::UNIX, Type::STREAM, None))?;
+        // Bounds the wait for a place in the listener's queue too.
+        socket.set_write_timeout(Some(timeout))?;
+        let address = SockAddr::unix(format!("\0{name}"))?;
+        socket.connect(&address).map_err(Fault::of_blocking)?;
+        self.check(socket.as_fd())?;
+        Ok(socket.convert::<OwnedFd>().convert())
+    }
+}

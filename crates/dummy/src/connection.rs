@@ -1,0 +1,213 @@
+//! One connection of a dummy, on a thread of its own.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mooncake_connection::{CallFault, Connection, Fault, Progress, TrustedUsers};
+use mooncake_memory::{Interest, peer_of, poll_sockets};
+use mooncake_types::{DummyReply, DummyRequest, Epoch, ErrorCode};
+use mooncake_wire::{
+    Expected, Kind, PROTOCOL_VERSION, Refusal, Welcome, decode_dummy_request, decode_hello,
+    encode_dummy_reply, encode_refusal, encode_welcome,
+};
+
+use super::attached_dummy::AttachedDummy;
+use super::open_connections::Registration;
+use super::serve;
+use super::server::{Shared, watch};
+
+/// How long a dummy may take to say who it is.
+pub(super) const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long it may take to send the rest of a frame, and to take an answer.
+const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Longest wait for a call, after which one waits again.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// Most connections of one dummy.
+const MAX_CONNECTIONS_OF_A_DUMMY: usize = 65;
+
+/// Most dummies at a time.
+const MAX_DUMMIES: usize = 128;
+
+/// Serves one connection to its end.
+pub(super) fn serve(shared: &Shared, connection: &mut Connection) {
+    let registration = shared.connections.register(connection.stream());
+    match welcome(shared, connection, &registration) {
+        Err(refusal) => {
+            tracing::warn!(%refusal, "a dummy client is refused");
+            refuse(connection, &refusal);
+        }
+        Ok((dummy, is_control)) => {
+            let watched = dummy.pid.filter(|_| is_control).and_then(watch);
+            let _attachment = is_control.then(|| Attachment(shared, &dummy));
+            let end = converse(shared, connection, &dummy, watched.as_ref());
+            match end {
+                CallFault { progress: Progress::Closed, .. } => {
+                    tracing::debug!(pid = ?dummy.pid, "a dummy client hung up");
+                }
+                CallFault { fault, .. } => {
+                    tracing::warn!(pid = ?dummy.pid, %fault, "a dummy client is cut off");
+                }
+            }
+        }
+    }
+}
+
+/// Ends with its control connection, also if the thread panics.
+struct Attachment<'a>(&'a Shared, &'a AttachedDummy);
+
+impl Drop for Attachment<'_> {
+    fn drop(&mut self) {
+        self.0.detach(self.1);
+    }
+}
+
+/// Whether it reads this does not matter.
+fn refuse(connection: &mut Connection, refusal: &Refusal) {
+    let _ = connection.send(|out| encode_refusal(out, 0, refusal));
+}
+
+/// The handshake: which dummy it is, and whether this is its control connection.
+fn welcome(
+    shared: &Shared,
+    connection: &mut Connection,
+    registration: &Registration<'_>,
+) -> Result<(Arc<AttachedDummy>, bool), Refusal> {
+    let refuse = |code, message: &str| Refusal { code, message: message.to_owned() };
+    let broken = |fault: CallFault| refuse(ErrorCode::InvalidParams, &fault.fault.to_string());
+    let socket = Arc::clone(connection.stream());
+    let trusted = TrustedUsers::OwnOrRoot.check(socket.as_fd());
+    trusted.map_err(|stranger| refuse(ErrorCode::IllegalClient, &stranger.to_string()))?;
+    let pid = peer_of(socket.as_fd()).ok().and_then(|peer| peer.pid);
+    hello(shared, connection).map_err(|fault| match fault.fault {
+        Fault::Refused(refusal) => refusal,
+        _ => broken(fault),
+    })?;
+    let (request_id, attachment) = attach_request(connection).map_err(broken)?;
+    let (dummy, is_control) = match attachment {
+        None => (invite(shared, pid)?, true),
+        Some(id) => {
+            let known = shared.dummies().get(&id).filter(|dummy| dummy.pid == pid).cloned();
+            let unknown = || refuse(ErrorCode::ClientNotFound, "there is no such dummy client");
+            (known.ok_or_else(unknown)?, false)
+        }
+    };
+    let hostname = shared.store.hostname().to_owned();
+    let reply = DummyReply::Attached { attachment: dummy.id, hostname };
+    let attached = registration.belongs_to(dummy.id, MAX_CONNECTIONS_OF_A_DUMMY)
+        && connection.set_timeout(FRAME_TIMEOUT).is_ok()
+        && connection.send(|out| encode_dummy_reply(out, request_id, &reply)).is_ok();
+    // A dummy that was detached meanwhile has cut off the connections that it had then, and this may not have been one.
+    if !attached || !shared.dummies().contains_key(&dummy.id) {
+        if is_control {
+            shared.detach(&dummy);
+        }
+        return Err(refuse(ErrorCode::NoAvailableHandle, "it has too many connections, or ended"));
+    }
+    Ok((dummy, is_control))
+}
+
+/// The handshake of all connections of the pool.
+fn hello(shared: &Shared, connection: &mut Connection) -> Result<(), CallFault> {
+    let frame = connection.receive(&[Kind::Hello])?;
+    let hello = decode_hello(&frame.body).map_err(Fault::from)?;
+    let id = frame.header.request_id;
+    // A dummy knows no name of a cluster.
+    let expected = Expected { cluster_id: "", auth_token: &shared.auth_token };
+    hello.check(&expected).map_err(Fault::Refused)?;
+    let welcome = Welcome {
+        protocol_version: PROTOCOL_VERSION,
+        epoch: Epoch::default(),
+        software_version: env!("CARGO_PKG_VERSION").to_owned(),
+        local_socket: None,
+    };
+    connection.send(|out| encode_welcome(out, id, &welcome))
+}
+
+/// The first request: its id, and the attachment that it names.
+fn attach_request(connection: &mut Connection) -> Result<(u64, Option<u128>), CallFault> {
+    let frame = connection.receive(&[Kind::DummyRequest])?;
+    let id = frame.header.request_id;
+    let message = decode_dummy_request(frame.body.into_bytes()).map_err(Fault::from)?;
+    match message.request().map_err(Fault::from)? {
+        DummyRequest::Attach { attachment } => Ok((id, attachment)),
+        _ => Err(Fault::Protocol("the first request must be to attach".to_owned()).into()),
+    }
+}
+
+fn invite(shared: &Shared, pid: Option<i32>) -> Result<Arc<AttachedDummy>, Refusal> {
+    let failed = |code, message: &str| Refusal { code, message: message.to_owned() };
+    let mut id = [0; 16];
+    getrandom::fill(&mut id)
+        .map_err(|_| failed(ErrorCode::InternalError, "the system gives no random numbers"))?;
+    let dummy = Arc::new(AttachedDummy::new(u128::from_le_bytes(id), pid));
+    let mut dummies = shared.dummies();
+    if dummies.len() >= MAX_DUMMIES {
+        return Err(failed(ErrorCode::NoAvailableHandle, "there are too many dummy clients"));
+    }
+    dummies.insert(dummy.id, Arc::clone(&dummy));
+    Ok(dummy)
+}
+
+/// Answers calls until the connection ends; says why it did.
+fn converse(
+    shared: &Shared,
+    connection: &mut Connection,
+    dummy: &AttachedDummy,
+    watched: Option<&OwnedFd>,
+) -> CallFault {
+    loop {
+        let Err(failure) = answer_one(shared, connection, dummy, watched) else { continue };
+        if let Fault::Protocol(message) = &failure.fault {
+            let (code, message) = (ErrorCode::InvalidParams, message.clone());
+            refuse(connection, &Refusal { code, message });
+        }
+        return failure;
+    }
+}
+
+fn answer_one(
+    shared: &Shared,
+    connection: &mut Connection,
+    dummy: &AttachedDummy,
+    watched: Option<&OwnedFd>,
+) -> Result<(), CallFault> {
+    wait(connection, watched)?;
+    let frame = connection.receive(&[Kind::DummyRequest])?;
+    let id = frame.header.request_id;
+    let message = decode_dummy_request(frame.body.into_bytes()).map_err(Fault::from)?;
+    let request = message.request().map_err(Fault::from)?;
+    let memory = connection.take_descriptors();
+    let permit = match request {
+        // They take no time, and nobody is to wait for others with them.
+        DummyRequest::ShareMemory { .. }
+        | DummyRequest::UnshareMemory { .. }
+        | DummyRequest::Health => None,
+        _ => Some(shared.calls.take()),
+    };
+    let reply = serve::answer(&shared.store, dummy, &request, memory);
+    drop(permit);
+    let reply = reply.map_err(|malformed| Fault::Protocol(malformed.to_string()))?;
+    connection.send(|out| encode_dummy_reply(out, id, &reply))
+}
+
+/// Waits for a call, or for the end of the process that the connection stands for: processes that were forked from it
+/// may keep its sockets open.
+fn wait(connection: &Connection, watched: Option<&OwnedFd>) -> Result<(), CallFault> {
+    let read = Interest { read: true, write: false };
+    loop {
+        let mut sockets = vec![(connection.stream().as_fd(), read)];
+        sockets.extend(watched.map(|process| (process.as_fd(), read)));
+        poll_sockets(&mut sockets, LONG).map_err(Fault::Io)?;
+        if sockets[0].1.read {
+            return Ok(());
+        }
+        if sockets.get(1).is_some_and(|(_, ready)| ready.read) {
+            let fault = Fault::Io(std::io::ErrorKind::UnexpectedEof.into());
+            return Err(CallFault { fault, progress: Progress::Closed });
+        }
+    }
+}

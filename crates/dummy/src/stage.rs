@@ -1,0 +1,171 @@
+//! Where the bytes of a call lie in shared memory: in place if the caller's memory is shared, else in a range of the
+//! dummy's own pool that they pass through.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mooncake_memory::{HostMemory, RawSlice, SliceList, copy_checked};
+use mooncake_types::limits::MAX_DUMMY_PIECES;
+use mooncake_types::{ErrorCode, Piece, limits};
+
+use super::host_link::{Attachment, HostLink};
+use mooncake_client::{MemPool, Passing};
+
+/// Longest wait for room in the pool.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Bytes of keys and pieces that one call may name; far below what a frame may have.
+const MAX_CALL_BYTES: usize = 8 << 20;
+
+/// What one item takes in a frame besides its key, and each of its pieces, in bytes: no less.
+const ITEM_BYTES: usize = 16;
+const PIECE_BYTES: usize = 32;
+
+/// The shared memory of a dummy: its own pool, and what its process allocated to be shared.
+pub(super) struct Stage<'a> {
+    pub(super) pool: Option<&'a MemPool>,
+    pub(super) link: &'a HostLink,
+    pub(super) attachment: &'a Arc<Attachment>,
+}
+
+/// Where the bytes of one item are for the length of a call.
+pub(super) struct Placed<'a> {
+    pub(super) pieces: Vec<Piece>,
+    /// The range that they pass through, unless they are in place.
+    pub(super) passing: Option<Passing<'a>>,
+}
+
+/// Why an item has no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoPlace {
+    /// There will be room when the calls before it have ended.
+    Yet,
+    /// It cannot be had.
+    Ever(ErrorCode),
+}
+
+impl<'a> Stage<'a> {
+    /// The pieces of memory that is shared, all of it; `None` if a part is not.
+    pub(super) fn in_place(&self, slices: &[RawSlice]) -> Result<Option<Vec<Piece>>, ErrorCode> {
+        let mut pieces: Vec<Piece> = Vec::with_capacity(slices.len().min(MAX_DUMMY_PIECES));
+        for slice in slices.iter().filter(|slice| !slice.is_empty()) {
+            let Some(piece) = self.piece(*slice)? else { return Ok(None) };
+            match pieces.last_mut() {
+                Some(last) if last.map == piece.map && last.offset + last.len == piece.offset => {
+                    last.len += piece.len;
+                }
+                _ => pieces.push(piece),
+            }
+        }
+        Ok((pieces.len() <= MAX_DUMMY_PIECES).then_some(pieces))
+    }
+
+    /// The place of one slice, if it is shared.
+    pub(super) fn piece(&self, slice: RawSlice) -> Result<Option<Piece>, ErrorCode> {
+        let (address, len) = (slice.as_ptr().expose_provenance(), slice.len());
+        let in_pool =
+            self.pool.and_then(|pool| Some((pool.region(), pool.offset_of(address, len)?)));
+        let (region, offset) = match in_pool {
+            Some((region, offset)) => (Arc::clone(region), offset),
+            None => match HostMemory::of_process().find(address, len) {
+                Some(found) => found,
+                None => return Ok(None),
+            },
+        };
+        let map = match self.link.share(self.attachment, &region).map_err(|failure| failure.code())
+        {
+            Ok(map) => map,
+            // The host takes no more regions: the bytes can still pass through the pool.
+            Err(ErrorCode::NoAvailableHandle) => return Ok(None),
+            Err(code) => return Err(code),
+        };
+        Ok(Some(Piece { map, offset, len: len as u64 }))
+    }
+
+    /// A range of the pool. With `alone`, nothing else of the same call holds one, and it may wait for other calls.
+    pub(super) fn pass(&self, len: u64, alone: bool) -> Result<Placed<'a>, NoPlace> {
+        if len == 0 {
+            return Ok(Placed { pieces: Vec::new(), passing: None });
+        }
+        let no_room = NoPlace::Ever(ErrorCode::InvalidParams);
+        let pool = self.pool.ok_or(no_room)?;
+        let passing = if alone { pool.pass_waiting(len, PATIENCE) } else { pool.pass(len) };
+        let passing = match passing {
+            Some(passing) => passing,
+            None if alone => {
+                tracing::warn!(len, "the shared memory of the dummy client has no room");
+                return Err(no_room);
+            }
+            None => return Err(NoPlace::Yet),
+        };
+        let map = self.link.share(self.attachment, pool.region());
+        let map = map.map_err(|failure| NoPlace::Ever(failure.code()))?;
+        let piece = Piece { map, offset: passing.offset(), len };
+        Ok(Placed { pieces: vec![piece], passing: Some(passing) })
+    }
+
+    /// Where the bytes of `src` can be read; they are copied if need be.
+    pub(super) fn put(&self, src: &SliceList, alone: bool) -> Result<Placed<'a>, NoPlace> {
+        if let Some(pieces) = self.in_place(src.slices()).map_err(NoPlace::Ever)? {
+            return Ok(Placed { pieces, passing: None });
+        }
+        let placed = self.pass(src.total_len(), alone)?;
+        if let Some(passing) = &placed.passing {
+            let mut from = 0;
+            for slice in src.slices() {
+                copy(*slice, passing.slice().sub(from, slice.len())).map_err(NoPlace::Ever)?;
+                from += slice.len();
+            }
+        }
+        Ok(placed)
+    }
+}
+
+/// Copies to or from memory of the caller, which may not be there.
+pub(super) fn copy(src: RawSlice, dst: RawSlice) -> Result<(), ErrorCode> {
+    copy_checked(src, dst).map_err(|error| {
+        tracing::warn!(%error, "memory of the caller cannot be used");
+        ErrorCode::InvalidParams
+    })
+}
+
+/// Copies the first bytes of `src` over the first of `dst`, as many as the shorter has.
+pub(super) fn copy_out(src: RawSlice, dst: &SliceList) -> Result<(), ErrorCode> {
+    let mut from = 0;
+    for slice in dst.slices() {
+        let len = slice.len().min(src.len() - from);
+        copy(src.sub(from, len), slice.sub(0, len))?;
+        from += len;
+    }
+    Ok(())
+}
+
+/// What one call has room for.
+pub(super) struct Room {
+    items: usize,
+    pieces: usize,
+    bytes: usize,
+}
+
+impl Room {
+    pub(super) fn new() -> Self {
+        Self { items: limits::MAX_BATCH_KEYS, pieces: MAX_DUMMY_PIECES, bytes: MAX_CALL_BYTES }
+    }
+
+    pub(super) fn is_untouched(&self) -> bool {
+        self.items == limits::MAX_BATCH_KEYS
+    }
+
+    /// Takes room for an item; false, and nothing taken, if there is none. An untouched room takes any one item.
+    pub(super) fn take(&mut self, name_bytes: usize, pieces: usize) -> bool {
+        let bytes = ITEM_BYTES + name_bytes + pieces * PIECE_BYTES;
+        let fits = self.items > 0 && self.pieces >= pieces && self.bytes >= bytes;
+        if !fits && !self.is_untouched() {
+            return false;
+        }
+        self.items -= 1;
+        self.pieces = self.pieces.saturating_sub(pieces);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        true
+    }
+}

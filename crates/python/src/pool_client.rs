@@ -1,0 +1,111 @@
+use mooncake_client::{
+    ErrorCode, GetTarget, Health, MakeRoom, ObjectBytes, ObjectLocation, PutSource, Ranged,
+    ReplicateConfig, Store,
+};
+use mooncake_dummy::DummyStore;
+
+/// A result for each item of a batch, by position.
+type Results<T> = Vec<Result<T, ErrorCode>>;
+
+/// Either way into the pool: a store of this process, or a dummy that uses that of another. Every call is that of the
+/// same name of [`Store`].
+#[derive(Debug)]
+pub(crate) enum PoolClient {
+    /// A store of this process.
+    Store(Box<Store>),
+    /// A dummy.
+    Dummy(Box<DummyStore>),
+}
+
+impl From<Store> for PoolClient {
+    fn from(store: Store) -> Self {
+        Self::Store(Box::new(store))
+    }
+}
+
+impl From<DummyStore> for PoolClient {
+    fn from(dummy: DummyStore) -> Self {
+        Self::Dummy(Box::new(dummy))
+    }
+}
+
+/// Calls that both kinds have.
+macro_rules! both {
+    ($($(#[$doc:meta])* fn $name:ident(&$self:ident $(, $argument:ident: $kind:ty)*) $(-> $answer:ty)?;)*) => {
+        impl PoolClient {
+            $($(#[$doc])* pub(crate) fn $name(&$self $(, $argument: $kind)*) $(-> $answer)? {
+                match $self {
+                    PoolClient::Store(store) => store.$name($($argument),*),
+                    PoolClient::Dummy(dummy) => dummy.$name($($argument),*),
+                }
+            })*
+        }
+    };
+}
+
+both! {
+    /// See [`Store::close`].
+    fn close(&self);
+    /// See [`Store::hostname`]; that of the host process for a dummy.
+    fn hostname(&self) -> &str;
+    /// See [`Store::health`].
+    fn health(&self) -> Health;
+    /// See [`Store::allows_copies`].
+    fn allows_copies(&self) -> bool;
+    /// See [`Store::put`].
+    fn put(&self, items: &[PutSource<'_>], config: &ReplicateConfig<'_>) -> Results<()>;
+    /// See [`Store::upsert`].
+    fn upsert(&self, items: &[PutSource<'_>], config: &ReplicateConfig<'_>) -> Results<()>;
+    /// See [`Store::get_into`].
+    fn get_into(&self, items: &[GetTarget<'_>]) -> Results<u64>;
+    /// See [`Store::get_placed`].
+    fn get_placed(&self, keys: &[&str], make_room: &mut MakeRoom<'_>) -> Results<u64>;
+    /// See [`Store::get_ranges`].
+    fn get_ranges(&self, items: &[Ranged<'_>]) -> Vec<Results<u64>>;
+    /// See [`Store::exist`].
+    fn exist(&self, keys: &[&str]) -> Results<bool>;
+    /// See [`Store::size`].
+    fn size(&self, key: &str) -> Result<u64, ErrorCode>;
+    /// See [`Store::locate`].
+    fn locate(&self, keys: &[&str]) -> Results<ObjectLocation>;
+    /// See [`Store::remove`].
+    fn remove(&self, keys: &[&str], force: bool) -> Results<()>;
+    /// See [`Store::clear_replicas`].
+    fn clear_replicas(&self, keys: &[&str], segment: &str) -> Results<()>;
+    /// See [`Store::remove_all`].
+    fn remove_all(&self, force: bool) -> Result<u64, ErrorCode>;
+    /// See [`Store::remove_by_regex`].
+    fn remove_by_regex(&self, pattern: &str, force: bool) -> Result<u64, ErrorCode>;
+    /// See [`Store::register`].
+    fn register(&self, ptr: usize, len: usize) -> Result<(), ErrorCode>;
+    /// See [`Store::unregister`].
+    fn unregister(&self, ptr: usize) -> Result<(), ErrorCode>;
+    /// See [`Store::check_registered`].
+    fn check_registered(&self, ptr: usize, len: usize) -> Result<(), ErrorCode>;
+    /// See [`Store::alloc_from_mem_pool`].
+    fn alloc_from_mem_pool(&self, len_bytes: u64) -> Option<usize>;
+    /// See [`Store::free_to_mem_pool`].
+    fn free_to_mem_pool(&self, address: usize) -> bool;
+    /// See [`Store::local_buffer_bytes`].
+    fn local_buffer_bytes(&self) -> u64;
+}
+
+impl PoolClient {
+    /// The store, if it is one of this process.
+    pub(crate) fn own(&self) -> Option<&Store> {
+        match self {
+            Self::Store(store) => Some(store),
+            Self::Dummy(_) => None,
+        }
+    }
+
+    /// See [`Store::get_bytes`]. A dummy copies.
+    pub(crate) fn get_bytes(&self, keys: &[&str]) -> Results<ObjectBytes> {
+        match self {
+            Self::Store(store) => store.get_bytes(keys),
+            Self::Dummy(dummy) => {
+                dummy.get(keys).into_iter().map(|copy| copy.map(ObjectBytes::from)).collect()
+            }
+        }
+    }
+}
