@@ -4,14 +4,15 @@ use std::time::{Duration, Instant};
 
 use mooncake_memory::SliceList;
 use mooncake_transfer::{Paths, ReadOp, Source, TransferError, Transport, View, WriteOp};
-use mooncake_types::{Epoch, ErrorCode, LogLimiter, RangeWrite, Reply, Request, SegmentId, Tick};
+use mooncake_types::{
+    Discard, Epoch, ErrorCode, LogLimiter, RangeWrite, Reply, Request, SegmentId, Tick,
+};
 
 use crate::clock::Clock;
 use crate::heartbeat::Heartbeat;
 use crate::metrics::{Extent, Fetched, Metrics};
 use crate::ops::{
-    CallError, Deadline, Deposit, Discard, Fetch, MasterRetry, MoveError, Op, Retry, RetryPolicy,
-    Step,
+    CallError, Deadline, Deposit, Fetch, MasterRetry, MoveError, Op, Retry, RetryPolicy, Step,
 };
 use crate::rpc::Pool;
 

@@ -8,6 +8,7 @@ mod mount;
 mod open;
 mod pattern;
 mod put_session;
+mod put_sessions;
 mod ranged;
 mod refused_puts;
 mod renewal;

@@ -12,7 +12,7 @@ use mooncake_wire::{Hello, PROTOCOL_VERSION, Role};
 
 use super::get_session::GetSessions;
 use super::mount::Mounts;
-use super::put_session::PutSessions;
+use super::put_sessions::PutSessions;
 use super::refused_puts::RefusedPuts;
 use super::renewal::Renewal;
 use super::segment_warnings;

@@ -7,7 +7,7 @@ use mooncake_types::{Chance, ErrorCode, Request, SegmentId, limits};
 
 use super::get_session::GetSessions;
 use super::mount::Mounts;
-use super::put_session::PutSessions;
+use super::put_sessions::PutSessions;
 use super::refused_puts::RefusedPuts;
 use super::renewal::Renewal;
 use super::serving::Serving;

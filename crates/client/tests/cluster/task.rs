@@ -1,5 +1,5 @@
-use mooncake_client::ops::{CallError, Deadline, Discard, MoveError, Op, Step};
-use mooncake_types::{ClientId, Epoch, Reply, Tick};
+use mooncake_client::ops::{CallError, Deadline, MoveError, Op, Step};
+use mooncake_types::{ClientId, Discard, Epoch, Reply, Tick};
 
 use crate::Faults;
 use crate::cell::Cell;
