@@ -2,12 +2,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use mooncake_memory::Buffer;
+use mooncake_ops::ObjectLocation;
 use mooncake_types::{ErrorCode, PutItem, ReplicateConfig, SegmentId, TaskId, TaskReport};
 
-use crate::{
-    AllocatedSegments, DummyStore, GetTarget, Health, MakeRoom, ObjectBytes, ObjectLocation,
-    PutSource, Ranged, Store,
-};
+use crate::dummy::DummyStore;
+use crate::store::{AllocatedSegments, GetTarget, Health, MakeRoom, PutSource, Ranged, Store};
+use crate::zero_copy_get::ObjectBytes;
 
 /// A result for each item of a batch, by position.
 type Results<T> = Vec<Result<T, ErrorCode>>;

@@ -23,6 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 
 use mooncake_memory::{Buffer, SliceList};
+use mooncake_ops::{
+    ExistOp, GetItem, ListOp, LocateOp, ObjectLocation, PutOp, RemoveOp, RemoveScanOp,
+};
 use mooncake_transfer::View;
 use mooncake_types::{ErrorCode, PutItem, ReplicateConfig};
 
@@ -30,14 +33,14 @@ pub use item::{GetTarget, Health, PutSource};
 pub use mount::{AllocatedSegments, parse_segment_id};
 pub use ranged::{Fragment, Ranged};
 
-use crate::ops::{ExistOp, GetItem, ListOp, LocateOp, PutOp, RemoveOp, RemoveScanOp};
+use crate::config::StoreConfig;
+use crate::open_error::OpenError;
 use crate::pointer;
 use crate::registry::{Checked, Registry};
-use crate::{ObjectBytes, ObjectLocation, OpenError, StoreConfig};
+use crate::zero_copy_get::ObjectBytes;
 use local_pool::LocalPool;
 pub use memory::MakeRoom;
 use memory::{Buffers, NoMemory, Rooms, ViewsOrBuffers};
-pub(crate) use open::{masters, random};
 use session::Session;
 
 /// What a call on a closed store is answered with.

@@ -13,13 +13,13 @@ use mooncake_memory::{MapError, Region};
 use mooncake_types::{ErrorCode, MountOutcome, Reply, Request, SegmentId, limits};
 use rustix::fs::OFlags;
 
-use super::open::random;
 use super::segment_warnings;
 use super::session::Session;
 use super::{CLOSED, Store};
 use crate::heartbeat::Change;
 use crate::membership::Lent;
 use crate::node::Segment;
+use crate::random::random;
 
 /// Most segments that one store lends besides its first.
 const MAX_MOUNTS: usize = 256;

@@ -1,3 +1,4 @@
+use mooncake_ops::{CloseOp, Closed, Closing, PutPartsOp, PutSession, StartOp};
 use mooncake_types::{ErrorCode, PutItem, PutRevoke, ReplicateConfig};
 
 use super::memory::NoMemory;
@@ -5,7 +6,6 @@ use super::put_sessions::NO_SESSION;
 use super::ranged::{Fragments, Ranged};
 use super::session::Session;
 use super::{CLOSED, Store};
-use crate::ops::{CloseOp, Closed, Closing, PutPartsOp, PutSession, StartOp};
 
 impl Session {
     /// Gives puts up; what the master says to that changes nothing.

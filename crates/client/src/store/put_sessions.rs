@@ -2,10 +2,10 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
+use mooncake_ops::PutSession;
 use mooncake_types::{ErrorCode, PutItem, PutRevoke, Tick};
 
 use super::CLOSED;
-use crate::ops::PutSession;
 
 /// Most put sessions that one store has open. Those that have expired make room for others.
 const MAX_PUT_SESSIONS: usize = 1 << 16;

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use mooncake_ops::{CallError, GetItem, GetOp, Op, RouteCache};
 use mooncake_transfer::Paths;
 use mooncake_types::{Chance, ErrorCode, Request, SegmentId, limits};
 
@@ -17,7 +18,6 @@ use crate::heartbeat::Heartbeat;
 use crate::http::Http;
 use crate::metrics::Metrics;
 use crate::node::{Host, Populating};
-use crate::ops::{CallError, GetItem, GetOp, Op, RouteCache};
 use crate::rpc::{Dialer, Pool};
 use crate::tasks::Tasks;
 
