@@ -24,7 +24,7 @@
 //! Every call blocks its own thread and no other; there is no runtime here but that of the HTTP server, on a thread of
 //! its own, if one is asked for. What to send next, when to try again and
 //! what a reply means is decided by pure machines, without sockets, clocks or threads: [`ops`] for the operations,
-//! [`membership`] for a client's life with the master, [`node::Ledger`] for what lent memory holds. [`Store`] is the
+//! [`membership`] for a client's life with the master. [`Store`] is the
 //! thin shell that runs them.
 //!
 //! A get gives all bytes of one committed version, checked, or an error: whatever the master said, the node that holds
@@ -47,7 +47,6 @@ pub mod membership;
 mod metrics;
 mod nearest;
 pub mod no_effect;
-pub mod node;
 mod open_error;
 mod pointer;
 mod random;
@@ -59,7 +58,7 @@ mod tasks;
 mod worker;
 mod zero_copy_get;
 
-pub use config::{EnvError, HttpAddress, StoreConfig};
+pub use config::{HttpAddress, StoreConfig};
 pub use door::Door;
 pub use dummy::{DummyConfig, DummyError, DummyServer, DummyServerConfig, DummyStore};
 pub use leader::find_leader;
@@ -67,7 +66,7 @@ pub use mooncake_http::ListenError;
 pub use mooncake_memory::{Buffer, HostMemory, RawSlice, Region, SliceList, bind_to_numa_node};
 pub use mooncake_ops as ops;
 pub use mooncake_ops::{ObjectLocation, ReplicaLocation, Stripe};
-pub use mooncake_transfer::{TokenFileError, is_served_by_tcp, read_token_file};
+pub use mooncake_transfer::{EnvError, TokenFileError, is_served_by_tcp, read_token_file};
 pub use mooncake_types::{
     Chance, ErrorCode, LogLimiter, PutItem, ReplicateConfig, SegmentId, ShownKey, SoftPin, TaskId,
     TaskKind, TaskReport, TaskStatus, Version,

@@ -79,9 +79,9 @@ pub fn is_idempotent(request: &Request<'_>) -> bool {
         | Request::ListSegments { .. }
         | Request::QueryTask { .. } => true,
         Request::Scan(scan) => scan.action == ScanAction::List,
-        // Told twice that a move is done, the master would take its source to be dropped.
+        // A second success report of a move would confirm a drop of its source that has not happened.
         Request::EndTask { outcome, .. } => outcome.is_err(),
-        // Whoever asks again has to know that it may have been taken before.
+        // The first attempt may have been carried out: the caller has to handle the answer to a repetition.
         Request::PutEnd { .. }
         | Request::ReportInventory(_)
         | Request::ReportChanges(_)

@@ -51,8 +51,8 @@ impl RetryPolicy {
     /// Lookups in a row without a transfer between them: more say that leases are too short to be used.
     pub(super) const IDLE_LOOKUP: Self = Self::attempts(2);
 
-    /// The heartbeat has tried every address of the master. An attempt where nobody listens costs next to nothing, so that a
-    /// master that is back is found soon.
+    /// The heartbeat has tried every address of the master. A refused connection is cheap, so the pauses are short and a
+    /// restarted master is found soon.
     pub const CONNECT: Self = Self { pauses_ms: (50, 200), ..Self::UNTIL_THE_DEADLINE };
 
     /// The master did not say how far a drain is: another one leads within this time, or none does.

@@ -8,13 +8,15 @@ use crate::route::Route;
 
 /// Routes that were looked up and may be used again, for as long as their leases last.
 ///
-/// A route says where a version lies and not that it is there: the node refuses what its ledger no longer holds, and
-/// whoever removes or replaces an object has its nodes drop it while there may be leases on it. So a version that is read by a
-/// cached route was the key's when the read began. A later leader that does not hear from a node waits for routes of before
-/// instead: nothing is found that the leader which named it did not lately stand for ([`RouteCache::prolong`]).
+/// A route says where a version lies, not that it is still there. A read by a cached route is right all the same:
 ///
-/// Two generations, each of half of what there is room for: what is used moves to the younger one, and when that is
-/// full the older one is forgotten.
+/// - The node refuses a version that its ledger no longer holds.
+/// - A client that removes or replaces an object first has its nodes drop it, if there may be leases on it.
+/// - A new leader that cannot reach a node waits until no route of the leader before it is valid. The leader says with each pong
+///   how long its routes may be used ([`RouteCache::prolong`]).
+///
+/// Routes lie in two generations, each with half of the room. A route that is used moves to the younger generation. When that
+/// is full, the older one is forgotten.
 #[derive(Debug)]
 pub struct RouteCache {
     limits: CacheLimits,
@@ -367,19 +369,23 @@ mod tests {
     fn a_route_is_used_only_while_its_leader_stands_for_it() {
         let cache = RouteCache::new(CacheLimits { entries: 10, bytes: 1 << 20 });
         keep(&cache, "k", 7, 1_000);
-        assert_eq!(find(&cache, "k", 1_000), None, "nothing was said of it yet");
+        assert_eq!(find(&cache, "k", 1_000), None, "no pong came yet");
         cache.prolong(Epoch(1), Tick(2_000));
         cache.prolong(Epoch(1), Tick(1_500));
         assert_eq!([1_999, 2_000].map(|at| find(&cache, "k", at)), [version(7), None]);
         cache.prolong(Epoch(0), Tick(9_000));
-        assert_eq!(find(&cache, "k", 2_000), None, "an older leader says nothing of it");
+        assert_eq!(find(&cache, "k", 2_000), None, "the pong of an older leader prolongs nothing");
         cache.prolong(Epoch(1), Tick(4_000));
         assert_eq!(find(&cache, "k", 2_000), version(7), "it was kept");
         cache.prolong(Epoch(2), Tick(3_000));
         assert!(cache.is_empty(), "another leads");
         cache.keep([("k", route(7, Tick(9_000)))].into_iter(), Tick(2_000), Epoch(2));
         let found = cache.find(["k"].into_iter(), Tick(3_000), Epoch(2)).0;
-        assert_eq!(found, [None], "what was said is said of routes of before too");
+        assert_eq!(
+            found,
+            [None],
+            "the pong of the leader before ends the routes that are added later too"
+        );
     }
 
     #[test]

@@ -39,7 +39,7 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-pub use auth_token::{TokenFileError, read_token_file, token_of_variables};
+pub use auth_token::{EnvError, TokenFileError, read_token_file, token_of_variables};
 pub use error::TransferError;
 pub use host::{Interrupt, Pin, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
 pub use local::LocalTransport;

@@ -72,6 +72,12 @@ pub const MAX_CLIENTS: usize = 65_536;
 /// Most segments that a master serves.
 pub const MAX_SEGMENTS: usize = 65_536;
 
+/// Most pieces of memory that one request of a dummy client names.
+pub const MAX_DUMMY_PIECES: usize = 1 << 16;
+
+/// Most objects that a dummy client is listed. A frame has room for fewer.
+pub const MAX_DUMMY_LISTED_OBJECTS: usize = 1 << 20;
+
 /// Longest segment name, endpoint or cluster id, in bytes.
 pub const MAX_NAME_BYTES: usize = 512;
 

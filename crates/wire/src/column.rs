@@ -128,3 +128,8 @@ pub(crate) fn check_len<T>(
 pub(crate) fn to_key((index, key): (usize, &Bytes)) -> Result<&str, DecodeError> {
     std::str::from_utf8(key).map_err(|_| DecodeError::NotUtf8 { index })
 }
+
+/// The texts of all keys.
+pub(crate) fn to_keys(keys: &[Bytes]) -> Result<Vec<&str>, DecodeError> {
+    keys.iter().enumerate().map(to_key).collect()
+}

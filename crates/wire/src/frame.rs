@@ -1,7 +1,8 @@
+use mooncake_types::ErrorCode;
 use mooncake_types::limits::MAX_FRAME_BODY_BYTES;
 use prost::Message;
 
-use crate::{Header, Kind};
+use crate::{Header, Kind, status};
 
 /// The field number of `keys` in every message that goes through [`append_keyed`].
 const KEYS_TAG: u32 = 1;
@@ -51,6 +52,25 @@ pub(crate) fn append_keyed<'a>(
         out.extend_from_slice(key.as_bytes());
     }
     put(out, rest);
+}
+
+/// Where a reply goes: as a field of an envelope, in a frame. One that does not fit is sent as a refusal.
+pub(crate) struct Fit<'a> {
+    pub(crate) out: &'a mut Vec<u8>,
+    /// Its kind, and the id of the request.
+    pub(crate) frame: (Kind, u64),
+    /// The envelope's field that refuses the whole request.
+    pub(crate) refused: u32,
+}
+
+impl Fit<'_> {
+    pub(crate) fn append(self, tag: u32, message: &impl Message) {
+        if delimited_len(message.encoded_len()) <= MAX_FRAME_BODY_BYTES as usize {
+            return append_in(self.out, self.frame, tag, message);
+        }
+        let refused = status::to_message(ErrorCode::BufferOverflow.number());
+        append_in(self.out, self.frame, self.refused, &refused);
+    }
 }
 
 /// The length of a field that holds `len` bytes, in an encoding where its number is below 16.

@@ -1043,6 +1043,220 @@ pub struct UnpinRequest {
     #[prost(fixed64, repeated, tag = "1")]
     pub pins: ::prost::alloc::vec::Vec<u64>,
 }
+/// The body of a DUMMY_REQUEST frame. The first one on each connection is `attach`.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DummyRequest {
+    #[prost(
+        oneof = "dummy_request::Operation",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13"
+    )]
+    pub operation: ::core::option::Option<dummy_request::Operation>,
+}
+/// Nested message and enum types in `DummyRequest`.
+pub mod dummy_request {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Operation {
+        #[prost(message, tag = "1")]
+        Attach(super::AttachRequest),
+        #[prost(message, tag = "2")]
+        ShareMemory(super::ShareMemoryRequest),
+        #[prost(message, tag = "3")]
+        UnshareMemory(super::UnshareMemoryRequest),
+        #[prost(message, tag = "4")]
+        Health(super::HealthRequest),
+        #[prost(message, tag = "5")]
+        Put(super::PutPiecesRequest),
+        /// Whole objects: no `value_offsets`.
+        #[prost(message, tag = "6")]
+        Get(super::GetPiecesRequest),
+        /// Parts of objects.
+        #[prost(message, tag = "7")]
+        GetFragments(super::GetPiecesRequest),
+        #[prost(message, tag = "8")]
+        ExistKey(super::ExistKeyRequest),
+        #[prost(message, tag = "9")]
+        Locate(super::LocateRequest),
+        #[prost(message, tag = "10")]
+        Remove(super::RemoveRequest),
+        #[prost(message, tag = "11")]
+        RemoveMatching(super::RemoveMatchingRequest),
+        #[prost(message, tag = "12")]
+        List(super::ListRequest),
+        #[prost(message, tag = "13")]
+        ClearReplicas(super::ClearReplicasRequest),
+    }
+}
+/// Uses the pool through the process that was connected to.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AttachRequest {
+    /// Names the attachment that this is a further connection of, as 16 bytes. Absent on the first one, whose end ends the
+    /// attachment.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub attachment_id: ::prost::bytes::Bytes,
+}
+/// Has memory mapped. Its descriptor comes with the first byte of the frame.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ShareMemoryRequest {
+    /// Length in bytes.
+    #[prost(uint64, tag = "1")]
+    pub size: u64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UnshareMemoryRequest {
+    /// The number that the memory was given.
+    #[prost(uint32, tag = "1")]
+    pub map: u32,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HealthRequest {}
+/// Pieces of shared memory, several for each key.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Pieces {
+    /// How many pieces each key has.
+    #[prost(fixed32, repeated, tag = "1")]
+    pub counts: ::prost::alloc::vec::Vec<u32>,
+    /// Per piece: the number of the memory that it lies in.
+    #[prost(fixed32, repeated, tag = "2")]
+    pub maps: ::prost::alloc::vec::Vec<u32>,
+    /// Per piece: where it starts in that memory, in bytes.
+    #[prost(fixed64, repeated, tag = "3")]
+    pub offsets: ::prost::alloc::vec::Vec<u64>,
+    /// Per piece: its length in bytes.
+    #[prost(fixed64, repeated, tag = "4")]
+    pub sizes: ::prost::alloc::vec::Vec<u64>,
+}
+/// Puts objects.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PutPiecesRequest {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub keys: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// Where the bytes of each object come from, in order. Required.
+    #[prost(message, optional, tag = "2")]
+    pub pieces: ::core::option::Option<Pieces>,
+    /// The same for all of them. Required.
+    #[prost(message, optional, tag = "3")]
+    pub config: ::core::option::Option<ReplicateConfig>,
+    #[prost(enumeration = "PutMode", tag = "4")]
+    pub mode: i32,
+    /// As in PutStartRequest.
+    #[prost(bytes = "bytes", repeated, tag = "5")]
+    pub groups: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+}
+/// Gets objects or parts of them.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetPiecesRequest {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub keys: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// Where the bytes of each object go to, in order. Required.
+    #[prost(message, optional, tag = "2")]
+    pub pieces: ::core::option::Option<Pieces>,
+    /// Per piece: where its bytes lie in the object.
+    #[prost(fixed64, repeated, tag = "3")]
+    pub value_offsets: ::prost::alloc::vec::Vec<u64>,
+}
+/// Asks where objects lie.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LocateRequest {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub keys: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// They are to be got: one that does not exist counts as a miss.
+    #[prost(bool, tag = "2")]
+    pub to_get: bool,
+}
+/// Removes all objects that match.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RemoveMatchingRequest {
+    /// Only keys that this regular expression finds; all keys if absent.
+    #[prost(string, optional, tag = "1")]
+    pub key_regex: ::core::option::Option<::prost::alloc::string::String>,
+    /// Leased ones too.
+    #[prost(bool, tag = "2")]
+    pub force: bool,
+}
+/// Lists all objects that match.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListRequest {
+    #[prost(string, tag = "1")]
+    pub key_regex: ::prost::alloc::string::String,
+}
+/// The body of a DUMMY_REPLY frame.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DummyResponse {
+    #[prost(oneof = "dummy_response::Result", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
+    pub result: ::core::option::Option<dummy_response::Result>,
+}
+/// Nested message and enum types in `DummyResponse`.
+pub mod dummy_response {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Result {
+        /// To Attach.
+        #[prost(message, tag = "1")]
+        Attached(super::AttachResponse),
+        /// To ShareMemory.
+        #[prost(message, tag = "2")]
+        MemoryShared(super::ShareMemoryResponse),
+        /// To UnshareMemory, with one result, Put, Remove and ClearReplicas.
+        #[prost(message, tag = "3")]
+        Statuses(super::StatusListResponse),
+        /// To Health.
+        #[prost(message, tag = "4")]
+        Health(super::HealthResponse),
+        /// To Get, one row for each object, and to GetFragments, one for each part.
+        #[prost(message, tag = "5")]
+        Lengths(super::LengthListResponse),
+        /// To ExistKey.
+        #[prost(message, tag = "6")]
+        Exist(super::ExistKeyResponse),
+        /// To Locate: `replica_lists` and `value_lengths` alone.
+        #[prost(message, tag = "7")]
+        Located(super::GetReplicaListResponse),
+        /// To RemoveMatching.
+        #[prost(message, tag = "8")]
+        Removed(super::RemoveMatchingResponse),
+        /// To List: `keys`, `replica_lists` and `value_lengths` alone.
+        #[prost(message, tag = "9")]
+        Listed(super::ScanResponse),
+        /// To anything: the whole request failed. Never 0.
+        #[prost(message, tag = "10")]
+        Refused(super::StatusResponse),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AttachResponse {
+    /// Names the attachment, as 16 bytes.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub attachment_id: ::prost::bytes::Bytes,
+    /// What the process is known by, `host:port`.
+    #[prost(string, tag = "2")]
+    pub hostname: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ShareMemoryResponse {
+    /// The number that pieces name the memory by.
+    #[prost(uint32, tag = "1")]
+    pub map: u32,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HealthResponse {
+    /// The master answers.
+    #[prost(bool, tag = "1")]
+    pub is_healthy: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LengthListResponse {
+    /// One per row.
+    #[prost(sfixed32, repeated, tag = "1")]
+    pub status_codes: ::prost::alloc::vec::Vec<i32>,
+    /// Length in bytes, per row whose status is 0.
+    #[prost(fixed64, repeated, tag = "2")]
+    pub sizes: ::prost::alloc::vec::Vec<u64>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RemoveMatchingResponse {
+    /// Objects that were removed.
+    #[prost(uint64, tag = "1")]
+    pub removed_count: u64,
+}
 /// Who opened the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]

@@ -6,7 +6,7 @@ use prost::Message;
 use crate::{DecodeError, Kind, column, frame, generated as proto, status};
 
 /// The frames and messages that this build speaks. A peer that speaks others is refused.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// Longest message of a refusal, in bytes, so that its frame fits whatever the peer sent.
 const MAX_REFUSAL_BYTES: usize = 4 << 10;
@@ -261,7 +261,7 @@ mod tests {
             hello(1, "theirs", ""),
             "secret",
             ErrorCode::InvalidVersion,
-            "the server speaks protocol version 2, the client 1",
+            "the server speaks protocol version 3, the client 1",
         );
         check(
             hello(PROTOCOL_VERSION, "the\nirs", ""),

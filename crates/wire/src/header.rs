@@ -83,6 +83,10 @@ kinds! {
     PinReply = 47,
     /// To a node, on its local socket: ranges that may change again. There is no answer.
     Unpin = 48,
+    /// To a host process, from a dummy client: a [`mooncake_types::DummyRequest`], and a descriptor with some.
+    DummyRequest = 64,
+    /// From a host process: a [`mooncake_types::DummyReply`].
+    DummyReply = 65,
 }
 
 impl Kind {
@@ -94,6 +98,7 @@ impl Kind {
         match self {
             Kind::Hello | Kind::Welcome | Kind::Refusal => MAX_HANDSHAKE_BODY_BYTES,
             Kind::Request | Kind::Reply | Kind::FollowReply => MAX_FRAME_BODY_BYTES,
+            Kind::DummyRequest | Kind::DummyReply => MAX_FRAME_BODY_BYTES,
             Kind::Read | Kind::Drop | Kind::Pin => RANGES * 128,
             Kind::Write | Kind::Begin => {
                 RANGES * ((MAX_KEY_BYTES + MAX_ATTRIBUTES_BYTES) as u32 + 144)

@@ -9,7 +9,8 @@
 //! never panics, and allocates no more than a small multiple of the body's length.
 //!
 //! Enter at [`encode_request`] and [`decode_request`] for the master's protocol, at [`encode_read`] and
-//! [`encode_write`] for a node's, and at [`Hello::check`] for who may connect.
+//! [`encode_write`] for a node's, at [`encode_dummy_request`] for that of a dummy client's host process, and at
+//! [`Hello::check`] for who may connect.
 //!
 //! ```
 //! use mooncake_types::Request;
@@ -33,6 +34,8 @@ mod column;
 mod decode_error;
 mod drain;
 mod drop;
+mod dummy_reply;
+mod dummy_request;
 mod follow;
 mod foreign;
 mod frame;
@@ -51,6 +54,7 @@ mod in_place;
 mod inventory;
 mod mount;
 mod pin;
+mod put_config;
 mod read;
 mod reads;
 mod remains;
@@ -67,6 +71,8 @@ mod write;
 
 pub use decode_error::DecodeError;
 pub use drop::{decode_drop, decode_drop_reply, encode_drop, encode_drop_reply};
+pub use dummy_reply::{decode_dummy_reply, encode_dummy_reply};
+pub use dummy_request::{DummyRequestMessage, decode_dummy_request, encode_dummy_request};
 pub use follow::{
     FollowMessage, decode_follow, decode_follow_reply, encode_follow, encode_follow_reply,
 };

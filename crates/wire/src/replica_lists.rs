@@ -58,9 +58,7 @@ pub(crate) fn from_segment(segment: &SegmentAddress) -> proto::SegmentInfo {
 }
 
 /// The lists of a reply, which must be there.
-pub(crate) fn required(
-    lists: Option<proto::ReplicaLists>,
-) -> Result<proto::ReplicaLists, DecodeError> {
+pub(crate) fn required<T>(lists: Option<T>) -> Result<T, DecodeError> {
     lists.ok_or(DecodeError::Missing { what: "replica_lists" })
 }
 

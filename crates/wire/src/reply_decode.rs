@@ -47,7 +47,7 @@ pub fn decode_reply(body: Bytes) -> Result<Reply, DecodeError> {
         }
         response::Result::Located(located) => to_located(located)?,
         response::Result::Exist(exist) => Reply::Exist(to_exist(&exist)?),
-        response::Result::Scanned(page) => Reply::Scanned(to_page(page)?),
+        response::Result::Scanned(page) => Reply::Scanned(to_page(&page)?),
         response::Result::TaskCreated(task) => Reply::TaskCreated(task::to_created(&task)?),
         response::Result::TaskReported(report) => Reply::TaskReported(task::to_report(report)?),
         response::Result::TasksFetched(tasks) => Reply::TasksFetched(task::to_orders(&tasks)?),
@@ -97,9 +97,10 @@ fn to_located(message: proto::GetReplicaListResponse) -> Result<Reply, DecodeErr
     Ok(Reply::Located { results, successors, predecessors, segments, lease_ms })
 }
 
+/// One result for each object, and the segments that placements point into.
 type Places = (Vec<Result<Located, ErrorCode>>, Vec<SegmentAddress>);
 
-fn to_places(
+pub(crate) fn to_places(
     lists: &proto::ReplicaLists,
     lens: &[u64],
     limit: usize,
@@ -112,7 +113,7 @@ fn to_places(
     })
 }
 
-fn to_exist(
+pub(crate) fn to_exist(
     message: &proto::ExistKeyResponse,
 ) -> Result<Vec<Result<bool, ErrorCode>>, DecodeError> {
     let (what, column, limit) = ("exists", &message.exists, MAX_BATCH_KEYS);
@@ -134,11 +135,28 @@ fn to_exist(
     column.iter().map(result).collect()
 }
 
-fn to_page(message: proto::ScanResponse) -> Result<ScanPage, DecodeError> {
-    let lists = replica_lists::required(message.replica_lists)?;
+fn to_page(message: &proto::ScanResponse) -> Result<ScanPage, DecodeError> {
+    let (objects, segments) = to_objects(message, MAX_SCAN_OBJECTS as usize)?;
+    Ok(ScanPage {
+        next_cursor: message.next_cursor,
+        removed: message.removed_count,
+        remains: Box::new(to_remains_if_any(message.remains.as_ref())?),
+        objects,
+        segments,
+    })
+}
+
+/// Objects with their keys.
+type Objects = (Vec<(String, Located)>, Vec<SegmentAddress>);
+
+/// The objects of a page, at most `limit`, and the segments that their placements point into.
+pub(crate) fn to_objects(
+    message: &proto::ScanResponse,
+    limit: usize,
+) -> Result<Objects, DecodeError> {
+    let lists = replica_lists::required(message.replica_lists.as_ref())?;
     column::check_len("status_codes", &lists.status_codes, message.keys.len())?;
-    let limit = MAX_SCAN_OBJECTS as usize;
-    let (places, segments) = to_places(&lists, &message.value_lengths, limit)?;
+    let (places, segments) = to_places(lists, &message.value_lengths, limit)?;
     let object = |(key, place): (_, Result<Located, ErrorCode>)| {
         let place = place.map_err(|code| DecodeError::OutOfRange {
             what: "status_codes",
@@ -147,13 +165,7 @@ fn to_page(message: proto::ScanResponse) -> Result<ScanPage, DecodeError> {
         Ok((column::to_key(key)?.to_owned(), place))
     };
     let objects = message.keys.iter().enumerate().zip(places).map(object);
-    Ok(ScanPage {
-        next_cursor: message.next_cursor,
-        removed: message.removed_count,
-        remains: Box::new(to_remains_if_any(message.remains.as_ref())?),
-        objects: objects.collect::<Result<_, DecodeError>>()?,
-        segments,
-    })
+    Ok((objects.collect::<Result<_, DecodeError>>()?, segments))
 }
 
 fn to_remains_if_any(message: Option<&proto::Remains>) -> Result<Remains, DecodeError> {

@@ -1,6 +1,4 @@
-use mooncake_types::limits::MAX_FRAME_BODY_BYTES;
 use mooncake_types::{ErrorCode, Grant, Located, Pong, Remains, Reply, ScanPage, SegmentAddress};
-use prost::Message;
 
 use crate::{
     Kind, column, drain, follow, frame, generated as proto, mount, remains, replica_lists, status,
@@ -40,11 +38,11 @@ pub(crate) mod exists {
 /// business of the side that asked. An error that claims to be `Ok` is sent as `InternalError`. The message of a task is cut
 /// to [`mooncake_types::limits::MAX_TASK_MESSAGE_BYTES`].
 pub fn encode_reply(out: &mut Vec<u8>, request_id: u64, reply: &Reply) {
-    let fit = Fit { out, request_id };
+    let fit = frame::Fit { out, frame: (Kind::Reply, request_id), refused: tag::REFUSED };
     match reply {
         Reply::Pong(pong) => fit.append(tag::PONG, &from_pong(pong)),
         Reply::Done(result) => {
-            fit.append(tag::DONE, &one_status(status::from_result(*result)));
+            fit.append(tag::DONE, &status::to_message(status::from_result(*result)));
         }
         Reply::Mounted(outcome) => fit.append(tag::MOUNTED, &mount::from_outcome(*outcome)),
         Reply::Drops(drops) => fit.append(tag::DROPS, &mount::from_fetched(drops)),
@@ -75,29 +73,9 @@ pub fn encode_reply(out: &mut Vec<u8>, request_id: u64, reply: &Reply) {
         Reply::Draining(report) => fit.append(tag::DRAINING, &drain::from_report(report)),
         Reply::Segments(page) => fit.append(tag::SEGMENTS, &follow::from_segments(page)),
         Reply::Refused(code) => {
-            fit.append(tag::REFUSED, &one_status(status::from_error(*code)));
+            fit.append(tag::REFUSED, &status::to_message(status::from_error(*code)));
         }
     }
-}
-
-struct Fit<'a> {
-    out: &'a mut Vec<u8>,
-    request_id: u64,
-}
-
-impl Fit<'_> {
-    fn append(self, tag: u32, message: &impl Message) {
-        let frame = (Kind::Reply, self.request_id);
-        if frame::delimited_len(message.encoded_len()) <= MAX_FRAME_BODY_BYTES as usize {
-            return frame::append_in(self.out, frame, tag, message);
-        }
-        let refused = one_status(ErrorCode::BufferOverflow.number());
-        frame::append_in(self.out, frame, tag::REFUSED, &refused);
-    }
-}
-
-fn one_status(status_code: i32) -> proto::StatusResponse {
-    proto::StatusResponse { status_code }
 }
 
 fn from_pong(pong: &Pong) -> proto::PingResponse {
@@ -127,7 +105,7 @@ fn from_granted(
     }
 }
 
-fn from_located(
+pub(crate) fn from_located(
     results: &[Result<Located, ErrorCode>],
     successors: &[(u32, Located)],
     segments: &[SegmentAddress],
@@ -146,7 +124,7 @@ fn from_located(
     }
 }
 
-fn from_exist(results: &[Result<bool, ErrorCode>]) -> proto::ExistKeyResponse {
+pub(crate) fn from_exist(results: &[Result<bool, ErrorCode>]) -> proto::ExistKeyResponse {
     let mut exists = Vec::with_capacity(results.len());
     let mut status_codes = Vec::new();
     for result in results {
@@ -163,14 +141,25 @@ fn from_exist(results: &[Result<bool, ErrorCode>]) -> proto::ExistKeyResponse {
 }
 
 fn from_page(page: &ScanPage) -> proto::ScanResponse {
-    let rows = page.objects.iter().map(|(_, at)| Ok((at.version, &at.placements[..])));
     proto::ScanResponse {
-        keys: page.objects.iter().map(|(key, _)| key.clone().into()).collect(),
-        replica_lists: Some(replica_lists::from_rows(rows, &page.segments)),
-        value_lengths: page.objects.iter().map(|(_, at)| at.len).collect(),
         next_cursor: page.next_cursor,
         removed_count: page.removed,
         remains: (*page.remains != Remains::default())
             .then(|| remains::from_remains(&page.remains)),
+        ..from_objects(&page.objects, &page.segments)
+    }
+}
+
+/// Objects with their keys, and the segments that their placements point into.
+pub(crate) fn from_objects(
+    objects: &[(String, Located)],
+    segments: &[SegmentAddress],
+) -> proto::ScanResponse {
+    let rows = objects.iter().map(|(_, at)| Ok((at.version, &at.placements[..])));
+    proto::ScanResponse {
+        keys: objects.iter().map(|(key, _)| key.clone().into()).collect(),
+        replica_lists: Some(replica_lists::from_rows(rows, segments)),
+        value_lengths: objects.iter().map(|(_, at)| at.len).collect(),
+        ..proto::ScanResponse::default()
     }
 }

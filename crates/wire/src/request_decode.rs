@@ -1,14 +1,14 @@
 use bytes::Bytes;
 use mooncake_types::limits::MAX_SEGMENTS;
 use mooncake_types::{
-    CreateTask, PutEnd, PutItem, PutMode, PutRevoke, PutStart, ReplicateConfig, Request, Scan,
-    ScanAction, SegmentId, SoftPin, TaskId,
+    CreateTask, PutEnd, PutItem, PutRevoke, PutStart, Request, Scan, ScanAction, SegmentId, TaskId,
 };
 use prost::Message;
 
 use crate::generated::request::Operation;
 use crate::{
-    DecodeError, column, generated as proto, inventory, mount, reads, shape, status, task,
+    DecodeError, column, generated as proto, inventory, mount, put_config, reads, shape, status,
+    task,
 };
 
 /// The body of a [`crate::Kind::Request`] frame. It owns the bytes that its [`Request`] borrows.
@@ -58,19 +58,20 @@ impl RequestMessage {
             Operation::PutEnd(end) => Request::PutEnd { puts: put_end(end)? },
             Operation::PutRevoke(revoke) => Request::PutRevoke { puts: put_revoke(revoke)? },
             Operation::GetReplicaList(get) => look_up(get)?,
-            Operation::ExistKey(exist) => Request::ExistKey { keys: keys(&exist.keys)? },
+            Operation::ExistKey(exist) => Request::ExistKey { keys: column::to_keys(&exist.keys)? },
             Operation::Remove(remove) => {
-                Request::Remove { keys: keys(&remove.keys)?, force: remove.force }
+                Request::Remove { keys: column::to_keys(&remove.keys)?, force: remove.force }
             }
             Operation::Dropped(dropped) => mount::to_dropped(dropped)?,
             Operation::Retract(retract) => {
                 let ranges = mount::to_retract(retract)?;
-                Request::Retract { keys: keys(&retract.keys)?, ranges }
+                Request::Retract { keys: column::to_keys(&retract.keys)?, ranges }
             }
             Operation::Scan(page) => Request::Scan(scan(page)?),
-            Operation::ClearReplicas(clear) => {
-                Request::ClearReplicas { keys: keys(&clear.keys)?, segment: &clear.segment_name }
-            }
+            Operation::ClearReplicas(clear) => Request::ClearReplicas {
+                keys: column::to_keys(&clear.keys)?,
+                segment: &clear.segment_name,
+            },
             Operation::CreateTask(task) => Request::CreateTask(create_task(task)?),
             Operation::QueryTask(query) => Request::QueryTask { id: task_id(&query.task_id)? },
             Operation::FetchTasks(fetch) => Request::FetchTasks { limit: fetch.limit },
@@ -83,10 +84,6 @@ impl RequestMessage {
             },
         })
     }
-}
-
-fn keys(keys: &[Bytes]) -> Result<Vec<&str>, DecodeError> {
-    keys.iter().enumerate().map(column::to_key).collect()
 }
 
 fn segments(what: &'static str, ids: &[u8]) -> Result<Vec<SegmentId>, DecodeError> {
@@ -108,7 +105,7 @@ fn create_task(task: &proto::CreateTaskRequest) -> Result<CreateTask<'_>, Decode
 
 /// What names uses renews routes.
 fn look_up(get: &proto::GetReplicaListRequest) -> Result<Request<'_>, DecodeError> {
-    let keys = keys(&get.keys)?;
+    let keys = column::to_keys(&get.keys)?;
     if get.uses.is_empty() {
         return Ok(Request::GetReplicaList { keys });
     }
@@ -122,43 +119,14 @@ fn put_start(start: &proto::PutStartRequest) -> Result<PutStart<'_>, DecodeError
     let puts = start.keys.iter().enumerate().zip(&start.value_lengths).map(put);
     let mut puts = puts.collect::<Result<Vec<_>, DecodeError>>()?;
     if !start.groups.is_empty() {
-        column::check_len("groups", &start.groups, puts.len())?;
-        for (put, group) in puts.iter_mut().zip(&start.groups) {
-            put.group = to_group(group)?;
+        for (put, group) in
+            puts.iter_mut().zip(put_config::to_groups(&start.groups, start.keys.len())?)
+        {
+            put.group = group?;
         }
     }
-    let config = start.config.as_ref().ok_or(DecodeError::Missing { what: "config" })?;
-    let mode = match proto::PutMode::try_from(start.mode) {
-        Ok(proto::PutMode::Insert) => PutMode::Insert,
-        Ok(proto::PutMode::Upsert) => PutMode::Upsert,
-        Err(_) => return Err(DecodeError::OutOfRange { what: "mode", value: start.mode.into() }),
-    };
-    Ok(PutStart { puts, config: replicate_config(config)?, mode })
-}
-
-fn to_group(group: &Bytes) -> Result<&str, DecodeError> {
-    std::str::from_utf8(group).map_err(|_| DecodeError::GroupNotUtf8)
-}
-
-fn replicate_config(config: &proto::ReplicateConfig) -> Result<ReplicateConfig<'_>, DecodeError> {
-    let out_of_range = |what, value: i64| DecodeError::OutOfRange { what, value };
-    let soft_pin = match proto::SoftPinAction::try_from(config.soft_pin_action) {
-        Ok(proto::SoftPinAction::Preserve) => SoftPin::Preserve,
-        Ok(proto::SoftPinAction::Enable) => SoftPin::Enable { ttl_ms: config.soft_pin_ttl_ms },
-        Ok(proto::SoftPinAction::Disable) => SoftPin::Disable,
-        Ok(proto::SoftPinAction::Sliding) => SoftPin::Sliding,
-        Err(_) => return Err(out_of_range("soft_pin_action", config.soft_pin_action.into())),
-    };
-    let data_type = u8::try_from(config.data_type)
-        .map_err(|_| out_of_range("data_type", config.data_type.into()))?;
-    Ok(ReplicateConfig {
-        replica_num: config.replica_num,
-        soft_pin,
-        hard_pin: config.with_hard_pin,
-        preferred_segments: config.preferred_segments.iter().map(String::as_str).collect(),
-        excluded_segments: segments("excluded_segment_ids", &config.excluded_segment_ids)?,
-        data_type,
-    })
+    let config = put_config::to_config(start.config.as_ref())?;
+    Ok(PutStart { puts, config, mode: put_config::to_mode(start.mode)? })
 }
 
 fn put_end(end: &proto::PutEndRequest) -> Result<Vec<PutEnd<'_>>, DecodeError> {

@@ -1,11 +1,13 @@
 use bytes::Bytes;
 use mooncake_types::{
-    CreateTask, ErrorCode, PutEnd, PutItem, PutMode, PutRevoke, PutStart, ReadReport,
-    ReplicateConfig, Request, Scan, ScanAction, SegmentId, SoftPin, TaskId,
+    CreateTask, ErrorCode, PutEnd, PutItem, PutRevoke, PutStart, ReadReport, Request, Scan,
+    ScanAction, SegmentId, TaskId,
 };
 use prost::Message;
 
-use crate::{Kind, column, frame, generated as proto, inventory, mount, reads, status, task};
+use crate::{
+    Kind, column, frame, generated as proto, inventory, mount, put_config, reads, status, task,
+};
 
 /// The field numbers of the operations in the message `Request`.
 pub(crate) mod tag {
@@ -171,41 +173,18 @@ fn fetch_tasks(limit: u32) -> proto::FetchTasksRequest {
 }
 
 fn put_start(start: &PutStart<'_>) -> proto::PutStartRequest {
-    let mode = match start.mode {
-        PutMode::Insert => proto::PutMode::Insert,
-        PutMode::Upsert => proto::PutMode::Upsert,
-    };
     let mut grouped = false;
     let len = |put: &PutItem<'_>| {
         grouped |= !put.group.is_empty();
         put.len
     };
     let value_lengths = start.puts.iter().map(len).collect();
-    let groups = if grouped { &start.puts[..] } else { &[] };
     proto::PutStartRequest {
         keys: Vec::new(),
         value_lengths,
-        config: Some(replicate_config(&start.config)),
-        mode: mode.into(),
-        groups: groups.iter().map(|put| Bytes::copy_from_slice(put.group.as_bytes())).collect(),
-    }
-}
-
-fn replicate_config(config: &ReplicateConfig<'_>) -> proto::ReplicateConfig {
-    let (action, ttl_ms) = match config.soft_pin {
-        SoftPin::Preserve => (proto::SoftPinAction::Preserve, None),
-        SoftPin::Enable { ttl_ms } => (proto::SoftPinAction::Enable, ttl_ms),
-        SoftPin::Disable => (proto::SoftPinAction::Disable, None),
-        SoftPin::Sliding => (proto::SoftPinAction::Sliding, None),
-    };
-    proto::ReplicateConfig {
-        replica_num: config.replica_num,
-        soft_pin_action: action.into(),
-        soft_pin_ttl_ms: ttl_ms,
-        with_hard_pin: config.hard_pin,
-        preferred_segments: config.preferred_segments.iter().map(|&name| name.into()).collect(),
-        excluded_segment_ids: column::from_segments(config.excluded_segments.iter().copied()),
-        data_type: config.data_type.into(),
+        config: Some(put_config::from_config(&start.config)),
+        mode: put_config::from_mode(start.mode),
+        groups: put_config::from_groups(grouped, start.puts.iter().map(|put| put.group)),
     }
 }
 

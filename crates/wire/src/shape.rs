@@ -5,8 +5,8 @@
 //! bytes, and their lengths are compared with the number of rows afterwards.
 
 use mooncake_types::limits::{
-    MAX_BATCH_KEYS, MAX_DRAIN_SEGMENTS, MAX_FETCHED_TASKS, MAX_FRAME_RANGES, MAX_LISTED_SEGMENTS,
-    MAX_SCAN_OBJECTS, MAX_SEGMENTS,
+    MAX_BATCH_KEYS, MAX_DRAIN_SEGMENTS, MAX_DUMMY_LISTED_OBJECTS, MAX_FETCHED_TASKS,
+    MAX_FRAME_RANGES, MAX_LISTED_SEGMENTS, MAX_SCAN_OBJECTS, MAX_SEGMENTS,
 };
 
 use crate::DecodeError;
@@ -37,6 +37,8 @@ const KEYS: &[Field] = &[list(1, "keys", MAX_BATCH_KEYS)];
 
 const RETRACTED: &[Field] = &[list(1, "keys", MAX_BATCH_KEYS), one(2, "ranges", &[])];
 
+const CONFIG: &[Field] = &[list(5, "preferred_segments", MAX_SEGMENTS)];
+
 const READ_REPORT: &[Field] = &[one(2, "counts", &[]), one(3, "confirmed", &[])];
 
 pub(crate) const REQUEST: &[Field] = &[
@@ -48,7 +50,7 @@ pub(crate) const REQUEST: &[Field] = &[
         "put_start",
         &[
             list(1, "keys", MAX_BATCH_KEYS),
-            one(3, "config", &[list(5, "preferred_segments", MAX_SEGMENTS)]),
+            one(3, "config", CONFIG),
             list(5, "groups", MAX_BATCH_KEYS),
         ],
     ),
@@ -114,6 +116,50 @@ pub(crate) const RESPONSE: &[Field] = &[
     one(14, "drops", &[]),
     one(15, "draining", &[list(5, "segment_names", MAX_DRAIN_SEGMENTS)]),
     one(16, "segments", &[list(1, "segments", MAX_LISTED_SEGMENTS as usize)]),
+];
+
+const GET_PIECES: &[Field] = &[list(1, "keys", MAX_BATCH_KEYS), one(2, "pieces", &[])];
+
+pub(crate) const DUMMY_REQUEST: &[Field] = &[
+    one(1, "attach", &[]),
+    one(2, "share_memory", &[]),
+    one(3, "unshare_memory", &[]),
+    one(4, "health", &[]),
+    one(
+        5,
+        "put",
+        &[
+            list(1, "keys", MAX_BATCH_KEYS),
+            one(2, "pieces", &[]),
+            one(3, "config", CONFIG),
+            list(5, "groups", MAX_BATCH_KEYS),
+        ],
+    ),
+    one(6, "get", GET_PIECES),
+    one(7, "get_fragments", GET_PIECES),
+    one(8, "exist_key", KEYS),
+    one(9, "locate", KEYS),
+    one(10, "remove", KEYS),
+    one(11, "remove_matching", &[]),
+    one(12, "list", &[]),
+    one(13, "clear_replicas", KEYS),
+];
+
+pub(crate) const DUMMY_RESPONSE: &[Field] = &[
+    one(1, "attached", &[]),
+    one(2, "memory_shared", &[]),
+    one(3, "statuses", &[]),
+    one(4, "health", &[]),
+    one(5, "lengths", &[]),
+    one(6, "exist", &[]),
+    one(7, "located", &[one(1, "replica_lists", REPLICA_LISTS)]),
+    one(8, "removed", &[]),
+    one(
+        9,
+        "listed",
+        &[list(1, "keys", MAX_DUMMY_LISTED_OBJECTS), one(2, "replica_lists", REPLICA_LISTS)],
+    ),
+    one(10, "refused", &[]),
 ];
 
 pub(crate) const FOLLOW_REPLY: &[Field] = &[one(1, "entries", &[])];

@@ -28,6 +28,11 @@ pub(crate) fn to_result(number: i32) -> Result<(), ErrorCode> {
     if number == ErrorCode::Ok.number() { Ok(()) } else { Err(to_error(number)) }
 }
 
+/// A number as a message of its own.
+pub(crate) fn to_message(status_code: i32) -> proto::StatusResponse {
+    proto::StatusResponse { status_code }
+}
+
 pub(crate) fn from_results(results: &[Result<(), ErrorCode>]) -> proto::StatusListResponse {
     let status_codes = results.iter().copied().map(from_result).collect();
     proto::StatusListResponse { status_codes }

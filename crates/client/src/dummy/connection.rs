@@ -9,7 +9,7 @@ use mooncake_types::{ClientId, ErrorCode};
 use mooncake_wire::{Expected, Hello, Refusal, Role};
 
 use super::answer::Answer;
-use super::guest::Guest;
+use super::attached_dummy::Guest;
 use super::line::{LineError, receive, send};
 use super::lines::Line;
 use super::protocol::{Call, MAX_BODY_BYTES, MAX_HELLO_BYTES, PROTOCOL_VERSION};

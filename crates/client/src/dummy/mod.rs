@@ -6,10 +6,10 @@
 //! handed over as descriptors of sealed memory files; frames name places in it.
 
 mod answer;
+mod attached_dummy;
 mod connection;
 mod fields;
 mod get;
-mod guest;
 mod keyed;
 mod line;
 mod lines;

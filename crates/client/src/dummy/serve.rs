@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use mooncake_types::{ErrorCode, ReplicateConfig};
 
 use super::answer::Answer;
-use super::guest::{Guest, Maps};
+use super::attached_dummy::{Guest, Maps};
 use super::protocol::{Call, Item, Malformed, RangedItem};
 use crate::store::{Fragment, Ranged};
 use crate::{GetTarget, Health, PutSource, Store};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mooncake_memory::{Interest, poll_sockets, spawn_unpinned};
 
-use super::guest::Guest;
+use super::attached_dummy::Guest;
 use super::lines::{Line, Lines};
 use super::{connection, socket_name};
 use crate::Store;

@@ -1,14 +1,13 @@
 //! The protocol on its own: every call and answer, and what is none.
 
 use mooncake_types::{
-    Epoch, ErrorCode, ReplicateConfig, SegmentAddress, SegmentId, SoftPin, Version, limits,
+    Chance, Epoch, ErrorCode, ReplicateConfig, SegmentAddress, SegmentId, SoftPin, Version, limits,
 };
 
 use super::answer::Answer;
 use super::protocol::{
     Call, HEAD_LEN, Head, Item, MAX_BODY_BYTES, MAX_PIECES, Malformed, Piece, RangedItem,
 };
-use crate::Chance;
 use crate::ops::{ObjectLocation, ReplicaLocation, Stripe};
 
 fn pieces(count: u32) -> Vec<Piece> {

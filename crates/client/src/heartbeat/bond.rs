@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mooncake_node::{ChangedEntries, Host, Inventory, ListedEntry};
 use mooncake_ops::{CallError, RouteCache};
 use mooncake_transfer::SegmentHost;
 use mooncake_types::{
@@ -10,7 +11,6 @@ use mooncake_types::{
 use crate::clock::Clock;
 use crate::membership::{Deed, Membership, RoutesEnd};
 use crate::metrics::Metrics;
-use crate::node::{Changed, Host, Inventory, Listed};
 use crate::random::random;
 use crate::rpc::{Connection, DialError, Dialer, Masters};
 
@@ -117,7 +117,7 @@ impl Bond {
         let listed = made.map_or_else(|| list(&self.host, segment, from), |made| made.listed);
         let (reply, next) = match &listed {
             Ok(Inventory { entries, next }) => {
-                let entries = entries.iter().map(Listed::report).collect();
+                let entries = entries.iter().map(ListedEntry::report).collect();
                 let last = next.is_none();
                 let page = InventoryPage { segment, run, page, last, entries };
                 let connection = self.connection.as_mut().expect("a joined client is connected");
@@ -140,8 +140,8 @@ impl Bond {
     fn report_changes(&mut self, segment: SegmentId, page: u32, since: u64) -> Turn {
         let changed = self.host.changed(segment, since, limits::MAX_INVENTORY_PAGE_ENTRIES);
         let (reply, next) = match changed {
-            Ok(Some(Changed { entries, gone, cursor, more })) => {
-                let entries = entries.iter().map(Listed::report).collect();
+            Ok(Some(ChangedEntries { entries, gone, cursor, more })) => {
+                let entries = entries.iter().map(ListedEntry::report).collect();
                 let page = ChangesPage { segment, page, last: !more, entries, gone };
                 let reply = ask(&mut self.connection, &Request::ReportChanges(page));
                 (reply, more.then_some(cursor))

@@ -208,8 +208,7 @@ impl Shared {
     }
 }
 
-/// Says that nothing is pinged any more when the thread ends, also if it panics: nobody is to wait for it, and the store is
-/// not well.
+/// Marks the store as unwell when the heartbeat thread ends, also by a panic, and wakes the threads that wait for it.
 struct EndNotice<'s>(&'s Shared);
 
 impl Drop for EndNotice<'_> {

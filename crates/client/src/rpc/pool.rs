@@ -2,12 +2,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use mooncake_node::Host;
 use mooncake_types::{Epoch, Reply, Request};
 
 use super::connection::{CallFailure, Connection};
 use super::dial::Dialer;
 use crate::metrics::Metrics;
-use crate::node::Host;
 use crate::ops::{CallError, is_idempotent};
 
 /// Most idle connections that are kept; more threads than that make and drop their own.

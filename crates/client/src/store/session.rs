@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use mooncake_node::{Host, PrefaultThread};
 use mooncake_ops::{CallError, GetItem, GetOp, Op, RouteCache};
 use mooncake_transfer::Paths;
 use mooncake_types::{Chance, ErrorCode, Request, SegmentId, limits};
@@ -17,7 +18,6 @@ use crate::drive::{Memory, Ways};
 use crate::heartbeat::Heartbeat;
 use crate::http::Http;
 use crate::metrics::Metrics;
-use crate::node::{Host, Populating};
 use crate::rpc::{Dialer, Pool};
 use crate::tasks::Tasks;
 
@@ -40,7 +40,7 @@ pub(super) struct Session {
     pub(super) serving: Serving,
     /// For saying goodbye, which is not worth a long wait.
     pub(super) goodbye: Dialer,
-    pub(super) populating: Populating,
+    pub(super) prefaulting: PrefaultThread,
     pub(super) choices: AtomicU64,
     pub(super) routes: Arc<RouteCache>,
     pub(super) renewal: Arc<Renewal>,

@@ -8,7 +8,8 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
 
-use mooncake_client::{Chance, ErrorCode, Region};
+use mooncake_client::{ErrorCode, Region};
+use mooncake_types::Chance;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 

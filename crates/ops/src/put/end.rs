@@ -33,11 +33,11 @@ enum EndState {
 /// What became of the end of a put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The master decided. If it published the object, nobody finds any more what that took the place of.
+    /// The master answered. If it published the object, no reader finds the replaced version any more.
     Settled(Result<(), ErrorCode>),
     /// The master did not take it.
     Refused(ErrorCode),
-    /// The master may have taken it, or has, and what it replaced may still be found.
+    /// The master may have published the object, and readers may still find the replaced version.
     Unknown(ErrorCode),
 }
 

@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use mooncake_types::{
-    Epoch, ErrorCode, Follow, FollowPage, RangeDrop, RangeRead, RangeWrite, Reply, Request,
-    SegmentId,
+    DummyReply, DummyRequest, Epoch, ErrorCode, Follow, FollowPage, RangeDrop, RangeRead,
+    RangeWrite, Reply, Request, SegmentId,
 };
 use mooncake_wire as wire;
 use mooncake_wire::{DecodeError, HEADER_LEN, Header, Hello, Kind, Refusal, Shared, Welcome};
@@ -31,6 +31,8 @@ pub(crate) enum Frame<'a> {
     Pin(Vec<RangeRead>),
     PinReply(Vec<Result<(), ErrorCode>>),
     Unpin(Vec<u64>),
+    DummyRequest(DummyRequest<'a>),
+    DummyReply(DummyReply),
 }
 
 impl Frame<'_> {
@@ -66,6 +68,8 @@ impl Frame<'_> {
             Frame::Pin(ranges) => wire::encode_pin(out, id, ranges),
             Frame::PinReply(results) => wire::encode_pin_reply(out, id, results),
             Frame::Unpin(pins) => wire::encode_unpin(out, id, pins),
+            Frame::DummyRequest(request) => wire::encode_dummy_request(out, id, request),
+            Frame::DummyReply(reply) => wire::encode_dummy_reply(out, id, reply),
         }
         bytes
     }
@@ -113,6 +117,11 @@ pub(crate) fn decode<T>(
         Kind::Pin => see(Frame::Pin(wire::decode_pin(body)?)),
         Kind::PinReply => see(Frame::PinReply(wire::decode_pin_reply(body)?)),
         Kind::Unpin => see(Frame::Unpin(wire::decode_unpin(body)?)),
+        Kind::DummyRequest => {
+            let message = wire::decode_dummy_request(owned())?;
+            see(Frame::DummyRequest(message.request()?))
+        }
+        Kind::DummyReply => see(Frame::DummyReply(wire::decode_dummy_reply(owned())?)),
     })
 }
 

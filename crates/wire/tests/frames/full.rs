@@ -1,13 +1,13 @@
 use mooncake_types::limits::{
-    MAX_ATTRIBUTES_BYTES, MAX_BATCH_KEYS, MAX_DRAIN_SEGMENTS, MAX_FETCHED_DROPS, MAX_FETCHED_TASKS,
-    MAX_FRAME_RANGES, MAX_GROUP_BYTES, MAX_INVENTORY_PAGE_ENTRIES, MAX_KEY_BYTES,
-    MAX_LISTED_SEGMENTS, MAX_NAME_BYTES, MAX_TASK_MESSAGE_BYTES,
+    MAX_ATTRIBUTES_BYTES, MAX_BATCH_KEYS, MAX_DRAIN_SEGMENTS, MAX_DUMMY_PIECES, MAX_FETCHED_DROPS,
+    MAX_FETCHED_TASKS, MAX_FRAME_RANGES, MAX_GROUP_BYTES, MAX_INVENTORY_PAGE_ENTRIES,
+    MAX_KEY_BYTES, MAX_LISTED_SEGMENTS, MAX_NAME_BYTES, MAX_TASK_MESSAGE_BYTES,
 };
 use mooncake_types::{
-    ChangesPage, DrainReport, EntryState, Epoch, ErrorCode, FollowPage, Grant, InventoryEntry,
-    InventoryPage, ListedSegment, PutItem, PutStart, RangeDrop, RangeRead, RangeWrite,
-    ReplicateConfig, Reply, Request, SegmentAddress, SegmentId, SegmentPage, TaskOrder, TaskOrders,
-    TaskReport, Version,
+    ChangesPage, DrainReport, DummyFragments, DummyObject, DummyPut, DummyReply, DummyRequest,
+    EntryState, Epoch, ErrorCode, FollowPage, Grant, InventoryEntry, InventoryPage, ListedSegment,
+    Piece, PutItem, PutMode, PutStart, RangeDrop, RangeRead, RangeWrite, ReplicateConfig, Reply,
+    Request, SegmentAddress, SegmentId, SegmentPage, TaskOrder, TaskOrders, TaskReport, Version,
 };
 
 use crate::frame::{Frame, decode, split};
@@ -105,6 +105,31 @@ fn a_page_within_the_limits_fits_a_frame() {
         Frame::Request(Request::ReportChanges(changes)),
         Frame::FollowReply(Ok((segment, followed))),
         Frame::Reply(Reply::Segments(full_list())),
+    ];
+    frames.iter().for_each(comes_back);
+}
+
+/// The same, of what a dummy client asks.
+#[test]
+fn a_call_of_a_dummy_within_the_limits_fits_a_frame() {
+    let key = &*"k".repeat(MAX_KEY_BYTES);
+    let group = &*"g".repeat(MAX_GROUP_BYTES);
+    let piece = Piece { map: u32::MAX, offset: u64::MAX, len: u64::MAX };
+    let pieces = vec![piece; MAX_DUMMY_PIECES / MAX_BATCH_KEYS];
+    let object = DummyObject { key, pieces };
+    let fragments = object.pieces.iter().map(|piece| (u64::MAX, *piece)).collect();
+    let fragments = DummyFragments { key, fragments };
+    let put = DummyPut { object: object.clone(), group };
+    let config = ReplicateConfig::default();
+    let puts = vec![put; MAX_BATCH_KEYS];
+    let lengths = vec![Ok(u64::MAX); MAX_DUMMY_PIECES];
+    let frames = [
+        Frame::DummyRequest(DummyRequest::Put { mode: PutMode::Upsert, config, puts }),
+        Frame::DummyRequest(DummyRequest::Get { objects: vec![object; MAX_BATCH_KEYS] }),
+        Frame::DummyRequest(DummyRequest::GetFragments {
+            objects: vec![fragments; MAX_BATCH_KEYS],
+        }),
+        Frame::DummyReply(DummyReply::Lengths(lengths)),
     ];
     frames.iter().for_each(comes_back);
 }

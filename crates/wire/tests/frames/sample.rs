@@ -9,11 +9,12 @@ use mooncake_types::{
 use mooncake_wire::{Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
 
 use crate::frame::Frame;
+use crate::sample_dummy;
 
 const SEGMENT: SegmentId = SegmentId(0x0011_2233_4455_6677_8899_AABB_CCDD_EEFF);
 const OTHER: SegmentId = SegmentId(1);
 const TASK: TaskId = TaskId(0x0F0E_0D0C_0B0A_0908_0706_0504_0302_0100);
-const KEYS: [&str; 3] = ["model@layer-0@block-17", "", "schlüssel"];
+pub(crate) const KEYS: [&str; 3] = ["model@layer-0@block-17", "", "schlüssel"];
 
 const READS: ReadReport = ReadReport {
     run: 7,
@@ -49,6 +50,7 @@ pub(crate) fn all() -> Vec<(&'static str, Frame<'static>)> {
     frames.extend(recovery().map(|(name, reply)| (name, Frame::Reply(reply))));
     frames.extend(data());
     frames.extend(following());
+    frames.extend(sample_dummy::all());
     frames
 }
 
@@ -478,11 +480,11 @@ fn full_page() -> InventoryPage<'static> {
     InventoryPage { run: 7, last: true, entries: vec![stripe, writing], ..page() }
 }
 
-fn version() -> Version {
+pub(crate) fn version() -> Version {
     Version { epoch: Epoch(42), counter: 0x0102_0304_0506_0708 }
 }
 
-fn placements() -> Vec<Placement> {
+pub(crate) fn placements() -> Vec<Placement> {
     let place = |replica, segment, offset| Placement { replica, segment, offset, len: 1 << 19 };
     vec![place(0, 0, 0), place(0, 1, 1 << 35), place(31, 1, u64::MAX)]
 }
@@ -494,7 +496,7 @@ fn remains() -> Remains {
     Remains { ranges, segments: addresses(), lease_ms: 4990 }
 }
 
-fn addresses() -> Vec<SegmentAddress> {
+pub(crate) fn addresses() -> Vec<SegmentAddress> {
     let address = |id, name: &str, endpoint: &str| SegmentAddress {
         id,
         name: name.into(),

@@ -15,6 +15,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::frame::Frame;
+use crate::strategy_dummy;
 use crate::strategy_reply::reply;
 
 pub(crate) fn frame() -> impl Strategy<Value = Frame<'static>> {
@@ -40,11 +41,13 @@ pub(crate) fn frame() -> impl Strategy<Value = Frame<'static>> {
         1 => vec(range_read(), 0..6).prop_map(Frame::Pin),
         1 => vec(status(), 0..9).prop_map(Frame::PinReply),
         1 => vec(number(), 0..9).prop_map(Frame::Unpin),
+        4 => strategy_dummy::request().prop_map(Frame::DummyRequest),
+        4 => strategy_dummy::reply().prop_map(Frame::DummyReply),
     ]
 }
 
 /// Text that lives as long as the test process, so that requests can borrow it.
-fn text() -> impl Strategy<Value = &'static str> {
+pub(crate) fn text() -> impl Strategy<Value = &'static str> {
     prop_oneof![8 => ".{0,40}", 1 => "[a-z]{120,140}"].prop_map(|text| &*text.leak())
 }
 
@@ -268,7 +271,7 @@ fn put_start() -> impl Strategy<Value = PutStart<'static>> {
     (puts, config(), mode).prop_map(|(puts, config, mode)| PutStart { puts, config, mode })
 }
 
-fn config() -> impl Strategy<Value = ReplicateConfig<'static>> {
+pub(crate) fn config() -> impl Strategy<Value = ReplicateConfig<'static>> {
     let soft_pin = prop_oneof![
         Just(SoftPin::Preserve),
         option::of(number()).prop_map(|ttl_ms| SoftPin::Enable { ttl_ms }),

@@ -196,7 +196,7 @@ fn segment_page() -> impl Strategy<Value = SegmentPage> {
 }
 
 /// A table of segments, and what `make` makes of placements that point into it.
-fn with_segments<T: std::fmt::Debug, S: Strategy<Value = T>>(
+pub(crate) fn with_segments<T: std::fmt::Debug, S: Strategy<Value = T>>(
     make: fn(BoxedStrategy<Vec<Placement>>) -> S,
 ) -> impl Strategy<Value = (T, Vec<SegmentAddress>)> {
     vec(address(), 0..4).prop_flat_map(move |segments| {
@@ -218,7 +218,7 @@ fn grant(placements: BoxedStrategy<Vec<Placement>>) -> impl Strategy<Value = Gra
     })
 }
 
-fn located(placements: BoxedStrategy<Vec<Placement>>) -> impl Strategy<Value = Located> {
+pub(crate) fn located(placements: BoxedStrategy<Vec<Placement>>) -> impl Strategy<Value = Located> {
     (version(), number(), placements).prop_map(|(version, len, placements)| Located {
         version,
         len,

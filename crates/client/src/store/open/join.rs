@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mooncake_node::Host;
 use mooncake_ops::RouteCache;
 use mooncake_types::{Chance, without_password};
 
@@ -9,7 +10,6 @@ use crate::bind::{Bound, Wish, bind};
 use crate::heartbeat::{Bond, Turn};
 use crate::membership::{Lent, Membership};
 use crate::metrics::Metrics;
-use crate::node::Host;
 use crate::open_error::OpenError;
 use crate::rpc::DialError;
 

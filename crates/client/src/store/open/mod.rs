@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use mooncake_node::{Host, PrefaultThread};
 use mooncake_ops::{CacheLimits, RouteCache};
 use mooncake_transfer::{LocalTransport, Paths, SegmentHost, ServerConfig, TcpConfig};
 use mooncake_types::{Chance, ClientId, SegmentId};
@@ -24,7 +25,6 @@ use crate::heartbeat::Heartbeat;
 use crate::http::Http;
 use crate::leader::masters;
 use crate::metrics::Metrics;
-use crate::node::{Host, Populating};
 use crate::open_error::OpenError;
 use crate::random::random;
 use crate::rpc::{Dialer, Masters, Pool};
@@ -87,7 +87,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     let waiting = Arc::clone(&tasks);
     let heartbeat =
         Heartbeat::start(bond, move || waiting.wake()).map_err(thread_error("heartbeat"))?;
-    let populating = Populating::start(&host).map_err(thread_error("populate"))?;
+    let prefaulting = PrefaultThread::start(&host).map_err(thread_error("prefault"))?;
     if let Some(http) = &http {
         http.opened(heartbeat.well(), heartbeat.unreached());
     }
@@ -95,7 +95,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     let session = Session {
         routes,
         renewal,
-        populating,
+        prefaulting,
         clock: opening.clock,
         mounts: Mounts::new(hostname.clone(), endpoint),
         pool: opening.pool(opening.config.rpc_timeout, &host, &metrics),

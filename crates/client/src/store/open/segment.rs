@@ -2,9 +2,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mooncake_memory::{NamedSegment, NamedSegmentError, NamedSegmentWish, Past, Region};
+use mooncake_node::Segment;
 
 use super::Opening;
-use crate::node::Segment;
 use crate::open_error::OpenError;
 use crate::store::segment_warnings;
 

@@ -1,0 +1,257 @@
+use bytes::Bytes;
+use mooncake_types::limits::MAX_DUMMY_PIECES;
+use mooncake_types::{DummyFragments, DummyObject, DummyPut, DummyRequest, Piece};
+use prost::Message;
+
+use crate::generated::dummy_request::Operation;
+use crate::{DecodeError, Kind, column, frame, generated as proto, put_config, shape};
+
+/// The field numbers of the operations in the message `DummyRequest`.
+mod tag {
+    pub(super) const ATTACH: u32 = 1;
+    pub(super) const SHARE_MEMORY: u32 = 2;
+    pub(super) const UNSHARE_MEMORY: u32 = 3;
+    pub(super) const HEALTH: u32 = 4;
+    pub(super) const PUT: u32 = 5;
+    pub(super) const GET: u32 = 6;
+    pub(super) const GET_FRAGMENTS: u32 = 7;
+    pub(super) const EXIST_KEY: u32 = 8;
+    pub(super) const LOCATE: u32 = 9;
+    pub(super) const REMOVE: u32 = 10;
+    pub(super) const REMOVE_MATCHING: u32 = 11;
+    pub(super) const LIST: u32 = 12;
+    pub(super) const CLEAR_REPLICAS: u32 = 13;
+}
+
+/// Appends a [`Kind::DummyRequest`] frame.
+///
+/// # Panics
+/// If the body would be longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. It is not if the caller keeps the
+/// limits on the lengths of keys and names, and on the numbers of keys and pieces.
+pub fn encode_dummy_request(out: &mut Vec<u8>, request_id: u64, request: &DummyRequest<'_>) {
+    let mut body = Body { out, request_id };
+    match request {
+        DummyRequest::Attach { attachment } => {
+            let attachment_id = attachment.map(column::from_id).unwrap_or_default();
+            body.message(tag::ATTACH, &proto::AttachRequest { attachment_id });
+        }
+        DummyRequest::ShareMemory { len } => {
+            body.message(tag::SHARE_MEMORY, &proto::ShareMemoryRequest { size: *len });
+        }
+        DummyRequest::UnshareMemory { map } => {
+            body.message(tag::UNSHARE_MEMORY, &proto::UnshareMemoryRequest { map: *map });
+        }
+        DummyRequest::Health => body.message(tag::HEALTH, &proto::HealthRequest {}),
+        DummyRequest::Put { mode, config, puts } => {
+            let is_grouped = puts.iter().any(|put| !put.group.is_empty());
+            let rest = proto::PutPiecesRequest {
+                keys: Vec::new(),
+                pieces: Some(from_pieces(puts.iter().map(|put| put.object.pieces.iter()))),
+                config: Some(put_config::from_config(config)),
+                mode: put_config::from_mode(*mode),
+                groups: put_config::from_groups(is_grouped, puts.iter().map(|put| put.group)),
+            };
+            body.keyed(tag::PUT, puts.iter().map(|put| put.object.key), &rest);
+        }
+        DummyRequest::Get { objects } => {
+            let pieces = Some(from_pieces(objects.iter().map(|object| object.pieces.iter())));
+            let rest = proto::GetPiecesRequest { pieces, ..proto::GetPiecesRequest::default() };
+            body.keyed(tag::GET, objects.iter().map(|object| object.key), &rest);
+        }
+        DummyRequest::GetFragments { objects } => {
+            let fragments = || objects.iter().map(|object| object.fragments.iter());
+            let rest = proto::GetPiecesRequest {
+                keys: Vec::new(),
+                pieces: Some(from_pieces(fragments().map(|of| of.map(|(_, piece)| piece)))),
+                value_offsets: fragments().flatten().map(|(offset, _)| *offset).collect(),
+            };
+            body.keyed(tag::GET_FRAGMENTS, objects.iter().map(|object| object.key), &rest);
+        }
+        DummyRequest::Exist { keys } => {
+            body.keyed(tag::EXIST_KEY, keys.iter().copied(), &proto::ExistKeyRequest::default());
+        }
+        DummyRequest::Locate { to_get, keys } => {
+            let rest = proto::LocateRequest { keys: Vec::new(), to_get: *to_get };
+            body.keyed(tag::LOCATE, keys.iter().copied(), &rest);
+        }
+        DummyRequest::Remove { keys, force } => {
+            let rest = proto::RemoveRequest { keys: Vec::new(), force: *force };
+            body.keyed(tag::REMOVE, keys.iter().copied(), &rest);
+        }
+        DummyRequest::RemoveMatching { pattern, force } => {
+            let key_regex = pattern.map(str::to_owned);
+            let remove = proto::RemoveMatchingRequest { key_regex, force: *force };
+            body.message(tag::REMOVE_MATCHING, &remove);
+        }
+        DummyRequest::List { pattern } => {
+            let key_regex = (*pattern).to_owned();
+            body.message(tag::LIST, &proto::ListRequest { key_regex });
+        }
+        DummyRequest::ClearReplicas { keys, segment } => {
+            let segment_name = (*segment).to_owned();
+            let rest = proto::ClearReplicasRequest { keys: Vec::new(), segment_name };
+            body.keyed(tag::CLEAR_REPLICAS, keys.iter().copied(), &rest);
+        }
+    }
+}
+
+/// Where a request goes: as an operation of the message `DummyRequest`, in a frame.
+struct Body<'o> {
+    out: &'o mut Vec<u8>,
+    request_id: u64,
+}
+
+impl Body<'_> {
+    fn message(&mut self, tag: u32, message: &impl Message) {
+        frame::append_in(self.out, (Kind::DummyRequest, self.request_id), tag, message);
+    }
+
+    /// `rest` is all but the keys.
+    fn keyed<'k>(
+        &mut self,
+        tag: u32,
+        keys: impl Iterator<Item = &'k str> + Clone,
+        rest: &impl Message,
+    ) {
+        frame::append_keyed(self.out, (Kind::DummyRequest, self.request_id), Some(tag), keys, rest);
+    }
+}
+
+fn from_pieces<'a>(
+    rows: impl Iterator<Item = impl ExactSizeIterator<Item = &'a Piece>>,
+) -> proto::Pieces {
+    let mut pieces = proto::Pieces::default();
+    for row in rows {
+        pieces.counts.push(row.len() as u32);
+        for piece in row {
+            pieces.maps.push(piece.map);
+            pieces.offsets.push(piece.offset);
+            pieces.sizes.push(piece.len);
+        }
+    }
+    pieces
+}
+
+/// The body of a [`Kind::DummyRequest`] frame. It owns the bytes that its [`DummyRequest`] borrows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DummyRequestMessage {
+    operation: Operation,
+}
+
+/// The body of a [`Kind::DummyRequest`] frame. Keys are not copied; they keep the frame alive.
+///
+/// # Errors
+/// If the body is no such message, or a list in it is longer than its limit. The lengths of keys and names are not
+/// checked here.
+pub fn decode_dummy_request(body: Bytes) -> Result<DummyRequestMessage, DecodeError> {
+    shape::check(&body, shape::DUMMY_REQUEST)?;
+    let operation = proto::DummyRequest::decode(body)?.operation;
+    let operation = operation.ok_or(DecodeError::Missing { what: "operation" })?;
+    Ok(DummyRequestMessage { operation })
+}
+
+impl DummyRequestMessage {
+    /// The request.
+    ///
+    /// # Errors
+    /// If a key or a group is not UTF-8, a column has not as many elements as it must have, there are too many pieces, or
+    /// a number means nothing.
+    pub fn request(&self) -> Result<DummyRequest<'_>, DecodeError> {
+        Ok(match &self.operation {
+            Operation::Attach(attach) => {
+                let id = Some(&attach.attachment_id).filter(|id| !id.is_empty());
+                let attachment = id.map(|id| column::to_id("attachment_id", id)).transpose()?;
+                DummyRequest::Attach { attachment }
+            }
+            Operation::ShareMemory(share) => DummyRequest::ShareMemory { len: share.size },
+            Operation::UnshareMemory(unshare) => DummyRequest::UnshareMemory { map: unshare.map },
+            Operation::Health(_) => DummyRequest::Health,
+            Operation::Put(put) => to_put(put)?,
+            Operation::Get(get) => {
+                DummyRequest::Get { objects: to_objects(&get.keys, get.pieces.as_ref())? }
+            }
+            Operation::GetFragments(get) => {
+                DummyRequest::GetFragments { objects: to_fragments(get)? }
+            }
+            Operation::ExistKey(exist) => {
+                DummyRequest::Exist { keys: column::to_keys(&exist.keys)? }
+            }
+            Operation::Locate(locate) => {
+                let keys = column::to_keys(&locate.keys)?;
+                DummyRequest::Locate { to_get: locate.to_get, keys }
+            }
+            Operation::Remove(remove) => {
+                let keys = column::to_keys(&remove.keys)?;
+                DummyRequest::Remove { keys, force: remove.force }
+            }
+            Operation::RemoveMatching(remove) => DummyRequest::RemoveMatching {
+                pattern: remove.key_regex.as_deref(),
+                force: remove.force,
+            },
+            Operation::List(list) => DummyRequest::List { pattern: &list.key_regex },
+            Operation::ClearReplicas(clear) => {
+                let keys = column::to_keys(&clear.keys)?;
+                DummyRequest::ClearReplicas { keys, segment: &clear.segment_name }
+            }
+        })
+    }
+}
+
+fn to_put(put: &proto::PutPiecesRequest) -> Result<DummyRequest<'_>, DecodeError> {
+    let objects = to_objects(&put.keys, put.pieces.as_ref())?;
+    let puts = objects.into_iter().map(|object| DummyPut { object, group: "" });
+    let mut puts: Vec<DummyPut<'_>> = puts.collect();
+    if !put.groups.is_empty() {
+        for (put, group) in puts.iter_mut().zip(put_config::to_groups(&put.groups, put.keys.len())?)
+        {
+            put.group = group?;
+        }
+    }
+    let config = put_config::to_config(put.config.as_ref())?;
+    Ok(DummyRequest::Put { mode: put_config::to_mode(put.mode)?, config, puts })
+}
+
+fn to_objects<'a>(
+    keys: &'a [Bytes],
+    pieces: Option<&proto::Pieces>,
+) -> Result<Vec<DummyObject<'a>>, DecodeError> {
+    let mut pieces = to_pieces(keys.len(), pieces)?;
+    let rows = keys.iter().enumerate().map(|key| {
+        let key = column::to_key(key)?;
+        Ok(DummyObject { key, pieces: pieces.next().unwrap_or_default() })
+    });
+    rows.collect()
+}
+
+fn to_fragments(get: &proto::GetPiecesRequest) -> Result<Vec<DummyFragments<'_>>, DecodeError> {
+    let objects = to_objects(&get.keys, get.pieces.as_ref())?;
+    let count = objects.iter().map(|object| object.pieces.len()).sum();
+    column::check_len("value_offsets", &get.value_offsets, count)?;
+    let mut offsets = get.value_offsets.iter().copied();
+    let fragments = |DummyObject { key, pieces }| DummyFragments {
+        key,
+        fragments: offsets.by_ref().take(pieces.len()).zip(pieces).collect(),
+    };
+    Ok(objects.into_iter().map(fragments).collect())
+}
+
+/// The pieces of each of `count` keys.
+fn to_pieces(
+    count: usize,
+    pieces: Option<&proto::Pieces>,
+) -> Result<impl Iterator<Item = Vec<Piece>>, DecodeError> {
+    let proto::Pieces { counts, maps, offsets, sizes } =
+        pieces.ok_or(DecodeError::Missing { what: "pieces" })?;
+    column::check_len("counts", counts, count)?;
+    let total = counts.iter().map(|&count| u64::from(count)).sum::<u64>();
+    if total > MAX_DUMMY_PIECES as u64 {
+        return Err(DecodeError::TooMany { what: "pieces", limit: MAX_DUMMY_PIECES });
+    }
+    let total = total as usize;
+    column::check_len("maps", maps, total)?;
+    column::check_len("offsets", offsets, total)?;
+    column::check_len("sizes", sizes, total)?;
+    let rows = maps.iter().zip(offsets).zip(sizes);
+    let mut rows = rows.map(|((&map, &offset), &len)| Piece { map, offset, len });
+    Ok(counts.iter().map(move |&count| rows.by_ref().take(count as usize).collect()))
+}
