@@ -2,7 +2,7 @@ use std::fmt;
 
 use mooncake_types::host_port::{join, split};
 
-use crate::OpenError;
+use crate::open_error::OpenError;
 
 /// A host and a port, as written in a configuration; IPv6 literals stand in brackets there and without them here.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use mooncake_types::Chance;
 use mooncake_types::host_port::{is_unspecified, join, split};
 use socket2::{Domain, Socket, Type};
 
-use crate::OpenError;
+use crate::open_error::OpenError;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;

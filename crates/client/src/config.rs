@@ -50,7 +50,7 @@ pub struct StoreConfig {
     /// The ports to choose from when the local hostname names none.
     pub ports: RangeInclusive<u16>,
     /// How long one request to the master may take. A call begins nothing later after its start than this, or than
-    /// `transfer_timeout` if that is longer; see [`crate::ops::Deadline`].
+    /// `transfer_timeout` if that is longer; see [`mooncake_ops::Deadline`].
     pub rpc_timeout: Duration,
     /// How long reaching the master may take, all attempts together.
     pub rpc_connect_timeout: Duration,

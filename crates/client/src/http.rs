@@ -12,9 +12,9 @@ use axum::routing::get;
 use mooncake_http::{Limits, Server, listen, prometheus};
 use mooncake_memory::{BrokenThread, broken_thread};
 
-use crate::OpenError;
 use crate::config::HttpAddress;
 use crate::metrics::Metrics;
+use crate::open_error::OpenError;
 
 /// Operators and their probes are few.
 const MAX_CONNECTIONS: usize = 64;

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_types::ClientId;
+use mooncake_ha::Options;
+use mooncake_types::{ClientId, without_password};
 use mooncake_wire::{Hello, PROTOCOL_VERSION, Role};
 
-use crate::rpc::{DialError, Dialer};
-use crate::store::{masters, random};
-use crate::{OpenError, StoreConfig};
+use crate::address::MasterAddress;
+use crate::config::StoreConfig;
+use crate::open_error::OpenError;
+use crate::random::random;
+use crate::rpc::{DialError, Dialer, Masters};
 
 /// Longest attempt to connect to one address.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(2);
@@ -48,4 +51,17 @@ pub fn find_leader(config: &StoreConfig) -> Result<String, OpenError> {
     let waited_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let (master, reason) = (config.master.clone(), reasons.join("; "));
     Err(OpenError::MasterUnreachable { master, waited_ms, reason })
+}
+
+/// The masters that the configuration names.
+pub(crate) fn masters(config: &StoreConfig) -> Result<Masters, OpenError> {
+    let name = match MasterAddress::parse(&config.master)? {
+        MasterAddress::Listed(addresses) => return Ok(Masters::listed(addresses)),
+        MasterAddress::Elected(name) => name,
+    };
+    let kubernetes = config.kubernetes.clone();
+    let options = Options { kubernetes, ..Options::new(&config.cluster_id) };
+    let coordinator = mooncake_ha::connect(&name, &options)
+        .map_err(|error| OpenError::Coordinator { reason: error.to_string() })?;
+    Ok(Masters::elected(coordinator, without_password(&name)))
 }

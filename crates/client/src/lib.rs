@@ -47,14 +47,15 @@ mod nearest;
 pub mod no_effect;
 mod open_error;
 mod pointer;
+mod random;
 mod registered_buffers;
 mod registry;
 mod reports;
 mod rpc;
-mod seen;
 mod store;
 mod tasks;
 mod worker;
+mod zero_copy_get;
 
 pub use config::{HttpAddress, StoreConfig};
 pub use leader::find_leader;
@@ -62,6 +63,7 @@ pub use mem_pool::{MemPool, Passing};
 pub use mooncake_http::ListenError;
 pub use mooncake_memory::{Buffer, HostMemory, RawSlice, Region, SliceList, bind_to_numa_node};
 pub use mooncake_ops as ops;
+pub use mooncake_ops::{ObjectLocation, ReplicaLocation, Stripe};
 pub use mooncake_transfer::{EnvError, TokenFileError, is_served_by_tcp, read_token_file};
 pub use mooncake_types::{
     Chance, ErrorCode, LogLimiter, PutItem, ReplicateConfig, SegmentId, ShownKey, SoftPin, TaskId,
@@ -69,10 +71,9 @@ pub use mooncake_types::{
 };
 pub use nearest::nearest;
 pub use open_error::OpenError;
-pub use ops::{ObjectLocation, ReplicaLocation, Stripe};
 pub use registered_buffers::RegisteredBuffers;
-pub use seen::ObjectBytes;
 pub use store::{
     AllocatedSegments, Fragment, GetTarget, Health, MakeRoom, PutSource, Ranged, Store,
     parse_segment_id,
 };
+pub use zero_copy_get::ObjectBytes;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mooncake_memory::{Buffer, SliceList};
+use mooncake_ops::{CallError, CarryOp, MoveError, Op, Step, TaskOp};
 use mooncake_transfer::Paths;
 use mooncake_types::{ErrorCode, Reply, SegmentAddress, TaskOrder, Tick};
 
 use crate::clock::Clock;
 use crate::drive::{Memory, Ways};
-use crate::ops::{CallError, CarryOp, MoveError, Op, Step, TaskOp};
 use crate::rpc::Pool;
 use crate::worker::Worker;
 

@@ -15,6 +15,23 @@ pub(super) fn check_key(key: &str) -> Result<(), ErrorCode> {
     Ok(())
 }
 
+/// The positions of items that pass a check, and results to begin with: for the others they are final.
+pub(super) fn checked<I, T>(
+    items: &[I],
+    check: impl Fn(&I) -> Result<(), ErrorCode>,
+) -> (Vec<usize>, Vec<Result<T, ErrorCode>>) {
+    let mut positions = Vec::with_capacity(items.len());
+    let mut results = Vec::with_capacity(items.len());
+    for (position, item) in items.iter().enumerate() {
+        let checked = check(item);
+        if checked.is_ok() {
+            positions.push(position);
+        }
+        results.push(Err(checked.err().unwrap_or(ErrorCode::InternalError)));
+    }
+    (positions, results)
+}
+
 /// Positions of a call that are still to be sent, cut into requests of bounded size.
 #[derive(Clone, Debug)]
 pub(super) struct Batches {

@@ -1,13 +1,16 @@
 use std::sync::Arc;
 
-use mooncake_types::{Epoch, ErrorCode, Located, Reply, Request, SegmentAddress, TaskOrder, Tick};
+use mooncake_types::{
+    Discard, ErrorCode, Grant, Located, Reply, Request, SegmentAddress, TaskOrder, Tick,
+};
+use smallvec::smallvec;
 
-use super::dropping::discards;
-use super::granted::{Attributes, Granted};
-use super::placements::replicas;
-use super::route::Route;
-use super::span::Span;
-use super::{CallError, Discard, MoveError, Op, Step};
+use crate::dropping::discards;
+use crate::op::{CallError, MoveError, Op, Step, unexpected};
+use crate::placements::replicas;
+use crate::put::{Granted, InPut, PutWrite, Write};
+use crate::route::Route;
+use crate::span::Span;
 
 /// Carries out one copy or move task: reads the source replica, writes all targets, tells the master how it ended.
 ///
@@ -17,25 +20,28 @@ use super::{CallError, Discard, MoveError, Op, Step};
 #[derive(Debug)]
 pub struct CarryOp<'a> {
     order: &'a TaskOrder,
-    source: Option<Route>,
-    targets: Granted,
+    /// Where it is read and written; absent if the order makes no sense.
+    places: Option<(Route, Granted)>,
     window_bytes: u64,
     /// Bytes of the object that are in place at all targets.
     carried: u64,
-    phase: Phase,
-    /// What is to be dropped before a move has ended.
-    remains: Vec<Discard>,
+    phase: Phase<'a>,
     outcome: Result<(), ErrorCode>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+#[derive(Debug)]
+enum Phase<'a> {
+    /// A window is read.
     Read,
-    Write,
-    End,
+    /// It is written.
+    Write(Write<'a>),
+    /// The master is told how the task ended.
+    End {
+        is_source_dropped: bool,
+    },
     /// Readers may have routes to the source of a move: its nodes drop it before the master forgets it.
-    Drop,
-    Ended,
+    Drop(Vec<Discard>),
+    Over,
 }
 
 impl<'a> CarryOp<'a> {
@@ -44,36 +50,17 @@ impl<'a> CarryOp<'a> {
     pub fn new(order: &'a TaskOrder, segments: Vec<SegmentAddress>, window_bytes: u64) -> Self {
         assert!(window_bytes > 0, "a window holds something");
         let segments: Arc<[SegmentAddress]> = segments.into();
-        let located =
-            Located { version: order.version, len: order.len, placements: order.source.clone() };
-        let source = Route::new(located, &segments, Tick(u64::MAX)).ok();
-        let targets = Granted {
-            version: order.version,
-            grant: order.grant,
-            object_len: order.len,
-            placements: order.targets.clone(),
-            segments,
-            attributes: Attributes::new(order.attributes.clone()),
+        let places = places(order, &segments);
+        let (phase, outcome) = match places {
+            Some(_) => (Phase::Read, Ok(())),
+            None => (Phase::End { is_source_dropped: false }, Err(ErrorCode::InternalError)),
         };
-        let has_one_source = replicas(&order.source).count() == 1;
-        let makes_sense = has_one_source && source.is_some() && targets.makes_sense();
-        let outcome = if makes_sense { Ok(()) } else { Err(ErrorCode::InternalError) };
-        let phase = if makes_sense { Phase::Read } else { Phase::End };
-        Self {
-            order,
-            source,
-            targets,
-            window_bytes,
-            carried: 0,
-            phase,
-            remains: Vec::new(),
-            outcome,
-        }
+        Self { order, places, window_bytes, carried: 0, phase, outcome }
     }
 
     /// Gives the task up: nothing but the report to the master is left to do.
     pub fn cancel(&mut self) {
-        if !matches!(self.phase, Phase::Drop | Phase::Ended) && self.outcome.is_ok() {
+        if !matches!(self.phase, Phase::Drop(_) | Phase::Over) && self.outcome.is_ok() {
             self.fail(ErrorCode::UnavailableInCurrentStatus);
         }
     }
@@ -83,28 +70,57 @@ impl<'a> CarryOp<'a> {
         Span { from: self.carried, len, at: 0 }
     }
 
+    fn places(&self) -> &(Route, Granted) {
+        self.places.as_ref().expect("an order that makes no sense is not begun")
+    }
+
     fn read(&self) -> Step<'a> {
-        let source = self.source.as_ref().expect("a task without a source is not begun");
+        let (source, _) = self.places();
         let replica = 0..self.order.source.len();
         let mut fetches = Vec::new();
         source.fetches_into(0, &replica, &[self.window()], &mut fetches);
         Step::Read(fetches)
     }
 
-    fn write(&self) -> Step<'a> {
-        let mut deposits = Vec::new();
-        self.targets.deposits_into((0, &self.order.key), &[self.window()], 0, &mut deposits);
-        Step::Write(self.epoch(), deposits)
+    fn on_read(&mut self, error: Option<MoveError>) {
+        match error {
+            None => {
+                let put = InPut::new(0, &self.order.key, self.places().1.clone());
+                let write = PutWrite::of(put, smallvec![self.window()]);
+                self.phase = Phase::Write(Write::new(vec![write]));
+            }
+            Some(MoveError::Stale) => self.fail(ErrorCode::ReplicaIsGone),
+            Some(MoveError::Refused(code)) if code != ErrorCode::Ok => self.fail(code),
+            Some(_) => self.fail(ErrorCode::TransferFail),
+        }
     }
 
-    fn epoch(&self) -> Epoch {
-        self.order.grant.epoch
+    fn on_written(&mut self, write: &PutWrite<'a>) {
+        if write.granted().failed.all != 0 {
+            return self.fail(write.failure());
+        }
+        self.carried += self.window().len;
+        self.phase = match self.carried == self.order.len {
+            true => Phase::End { is_source_dropped: false },
+            false => Phase::Read,
+        };
     }
 
     fn fail(&mut self, code: ErrorCode) {
         self.outcome = Err(code);
-        self.phase = Phase::End;
+        self.phase = Phase::End { is_source_dropped: false };
     }
+}
+
+/// Where a task reads and writes; nothing if that makes no sense.
+fn places(order: &TaskOrder, segments: &Arc<[SegmentAddress]>) -> Option<(Route, Granted)> {
+    let placements = order.source.clone();
+    let located = Located { version: order.version, len: order.len, placements };
+    let source = Route::new(located, segments, Tick(u64::MAX)).ok()?;
+    let TaskOrder { version, targets, attributes, .. } = order.clone();
+    let grant = Grant { version, placements: targets, attributes };
+    let targets = Granted::new(grant, order.grant, order.len, segments)?;
+    (replicas(&order.source).count() == 1).then_some((source, targets))
 }
 
 impl<'a> Op<'a> for CarryOp<'a> {
@@ -116,56 +132,52 @@ impl<'a> Op<'a> for CarryOp<'a> {
         self.carried
     }
 
-    fn next(&mut self, _now: Tick) -> Step<'a> {
-        match self.phase {
-            Phase::Read => self.read(),
-            Phase::Write => self.write(),
-            Phase::End => Step::Call(Request::EndTask { id: self.order.id, outcome: self.outcome }),
-            Phase::Drop => Step::Drop(self.remains.clone()),
-            Phase::Ended => Step::Done,
+    fn next(&mut self, now: Tick) -> Step<'a> {
+        loop {
+            match &mut self.phase {
+                Phase::Read => return self.read(),
+                Phase::Write(write) => match write.next(now) {
+                    Step::Done => {
+                        let written = std::mem::take(write).finish();
+                        self.on_written(&written[0]);
+                    }
+                    step => return step,
+                },
+                Phase::End { .. } => {
+                    let (id, outcome) = (self.order.id, self.outcome);
+                    return Step::Call(Request::EndTask { id, outcome });
+                }
+                Phase::Drop(discards) => return Step::Drop(discards.clone()),
+                Phase::Over => return Step::Done,
+            }
         }
     }
 
     fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
-        self.phase = Phase::Ended;
-        if let Ok(Reply::Remaining { remains, .. }) = &reply
-            && self.remains.is_empty()
-        {
-            self.remains = discards(remains);
-            if !self.remains.is_empty() {
-                self.phase = Phase::Drop;
+        let is_told_first = matches!(self.phase, Phase::End { is_source_dropped: false });
+        self.phase = Phase::Over;
+        let told = match reply {
+            Ok(Reply::Remaining { remains, .. }) if is_told_first && !remains.ranges.is_empty() => {
+                self.phase = Phase::Drop(discards(&remains));
                 return;
             }
-        }
-        let told = match reply {
             Ok(Reply::Done(done)) => done,
-            Ok(other) => Err(super::unexpected(&other)),
+            Ok(other) => Err(unexpected(&other)),
             Err(error) => Err(error.code()),
         };
         self.outcome = self.outcome.and(told);
     }
 
     fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
-        if self.phase == Phase::Drop {
-            self.phase = Phase::End;
-            let failed = results.iter().any(Result::is_err);
-            self.outcome = if failed { Err(ErrorCode::TransferFail) } else { Ok(()) };
-            return;
+        match &mut self.phase {
+            Phase::Write(write) => write.on_transfer(results),
+            Phase::Drop(_) => {
+                let failed = results.iter().any(Result::is_err);
+                self.outcome = if failed { Err(ErrorCode::TransferFail) } else { Ok(()) };
+                self.phase = Phase::End { is_source_dropped: true };
+            }
+            _ => self.on_read(results.into_iter().find_map(Result::err)),
         }
-        let is_read = self.phase == Phase::Read;
-        if let Some(error) = results.into_iter().find_map(Result::err) {
-            return self.fail(match error {
-                MoveError::Stale if is_read => ErrorCode::ReplicaIsGone,
-                MoveError::Refused(code) if code != ErrorCode::Ok => code,
-                _ => ErrorCode::TransferFail,
-            });
-        }
-        if is_read {
-            self.phase = Phase::Write;
-            return;
-        }
-        self.carried += self.window().len;
-        self.phase = if self.carried == self.order.len { Phase::End } else { Phase::Read };
     }
 
     fn finish(self) -> Self::Output {

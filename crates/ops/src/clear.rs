@@ -1,6 +1,7 @@
 use mooncake_types::{ErrorCode, Reply, Request, Tick};
 
-use super::{Erase, Verb};
+use crate::erase::Erase;
+use crate::keyed::Verb;
 
 /// Removal of replicas of objects that this client put.
 pub type ClearOp<'a> = Erase<'a, Clear<'a>>;

@@ -2,7 +2,7 @@
 
 use mooncake_types::{Tick, limits};
 
-use super::{CallError, MoveError, Op, Step};
+use crate::op::{CallError, MoveError, Op, Step};
 
 /// The time of one call. No step begins after it: what an operation then asks for has failed, which ends it, whatever it
 /// would still try. A step that has begun ends by limits of its own.

@@ -1,9 +1,10 @@
 use std::sync::Arc;
 
 use mooncake_types::mutation::{Rule, is_broken};
-use mooncake_types::{RangeDrop, RemainingRange, Remains, Reply, Request, Tick, limits};
+use mooncake_types::{Discard, RangeDrop, RemainingRange, Remains, Reply, Request, Tick, limits};
 
-use super::{CallError, Discard, MoveError, RetryPolicy, Step};
+use crate::op::{CallError, MoveError, Step};
+use crate::retry::RetryPolicy;
 
 /// The master is told of so many drops in any case: its nodes would take long to tell of them, and it keeps them in mind
 /// until then.

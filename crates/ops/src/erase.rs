@@ -1,7 +1,8 @@
 use mooncake_types::{ErrorCode, Reply, Tick};
 
-use super::dropping::{Dropped, Dropping};
-use super::{CallError, Keyed, MoveError, Op, Step, Verb};
+use crate::dropping::{Dropped, Dropping};
+use crate::keyed::{Keyed, Verb};
+use crate::op::{CallError, MoveError, Op, Step};
 
 /// A request that takes objects away, or replicas of them. A batch is over when no reader can find any of it, whatever
 /// route it has, and no later leader: the nodes have dropped it.

@@ -1,6 +1,6 @@
 use mooncake_types::{ErrorCode, Reply, Request, Tick};
 
-use super::{Keyed, Verb};
+use crate::keyed::{Keyed, Verb};
 
 /// Do these objects exist, complete? Grants a lease on each that does.
 pub type ExistOp<'a> = Keyed<'a, Exist>;

@@ -2,12 +2,13 @@ use std::sync::Arc;
 
 use mooncake_types::{Chance, ErrorCode, Located, Reply, Request, SegmentId, Tick};
 
-use super::batches::{Batches, check_key};
-use super::in_get::{InGet, RouteTerms, has_all, worst};
-use super::predecessors::Predecessors;
-use super::route::Route;
-use super::span::Part;
-use super::{CallError, MoveError, Op, RetryPolicy, Step, unexpected};
+use crate::batches::{Batches, check_key, checked};
+use crate::in_get::{InGet, RouteTerms, has_all, worst};
+use crate::op::{CallError, MoveError, Op, Step, unexpected};
+use crate::predecessors::Predecessors;
+use crate::retry::RetryPolicy;
+use crate::route::Route;
+use crate::span::Part;
 
 /// One object to get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,20 +91,12 @@ impl<'a> GetOp<'a> {
     /// Gets `items`; `own` are the segments of this process; `chance` chooses among equal replicas.
     #[must_use]
     pub fn new(items: &'a [GetItem<'a>], own: &'a [SegmentId], chance: Chance) -> Self {
-        let mut order = Vec::with_capacity(items.len());
-        let mut results = Vec::with_capacity(items.len());
-        for (position, item) in items.iter().enumerate() {
-            let checked = check_key(item.key);
-            if checked.is_ok() {
-                order.push(position);
-            }
-            results.push(Err(checked.err().unwrap_or(ErrorCode::InternalError)));
-        }
+        let (positions, results) = checked(items, |item| check_key(item.key));
         Self {
             items,
             own,
             chance,
-            batches: Batches::new(order),
+            batches: Batches::new(positions),
             is_held: false,
             cached: Vec::new(),
             pending: Vec::new(),

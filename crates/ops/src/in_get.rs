@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use mooncake_types::{Chance, ErrorCode, Located, SegmentAddress, SegmentId, Tick};
 
-use super::get::Want;
-use super::route::{ReplicaStart, Route};
-use super::span::{Span, spans};
-use super::{Fetch, MoveError, RetryPolicy};
+use crate::get::Want;
+use crate::op::{Fetch, MoveError};
+use crate::retry::RetryPolicy;
+use crate::route::{ReplicaStart, Route};
+use crate::span::{Span, spans};
 
 /// One item of a get, under way.
 #[derive(Debug)]

@@ -1,8 +1,9 @@
 use mooncake_types::{ErrorCode, Reply, Request, Tick};
 
-use super::batches::{Batches, check_key};
-use super::predecessors::Predecessors;
-use super::{CallError, MoveError, Op, RetryPolicy, Step, unexpected};
+use crate::batches::{Batches, check_key, checked};
+use crate::op::{CallError, MoveError, Op, Step, unexpected};
+use crate::predecessors::Predecessors;
+use crate::retry::RetryPolicy;
 
 /// What one kind of keyed question asks and how its reply reads.
 pub trait Verb<'a> {
@@ -48,20 +49,11 @@ pub struct Keyed<'a, V: Verb<'a>> {
 
 impl<'a, V: Verb<'a>> Keyed<'a, V> {
     pub(super) fn with(verb: V, keys: &'a [&'a str]) -> Self {
-        let mut order = Vec::with_capacity(keys.len());
-        let mut results = Vec::with_capacity(keys.len());
-        for (position, key) in keys.iter().enumerate() {
-            let checked = check_key(key);
-            if checked.is_ok() {
-                order.push(position);
-            }
-            // A valid key's place holds this until its answer arrives; nothing reads it before.
-            results.push(Err(checked.err().unwrap_or(ErrorCode::InternalError)));
-        }
+        let (positions, results) = checked(keys, |key| check_key(key));
         Self {
             verb,
             keys,
-            batches: Batches::new(order),
+            batches: Batches::new(positions),
             asked: Vec::new(),
             asked_at: Tick::ZERO,
             is_repeated: false,

@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use mooncake_types::{ErrorCode, Located, Reply, Request, SegmentAddress, Tick, Version};
 
-use super::placements::{placements_are_whole, replicas};
-use super::{Keyed, Verb};
+use crate::keyed::{Keyed, Verb};
+use crate::placements::{placements_are_whole, replicas};
 
 /// Where do these objects lie? Grants a lease on each that is found.
 pub type LocateOp<'a> = Keyed<'a, Locate>;

@@ -1,9 +1,12 @@
 use std::collections::BTreeSet;
 
 use mooncake_types::mutation::{Rule, is_broken};
-use mooncake_types::{RangeDrop, RemainingRange, SegmentAddress, SegmentId, Tick, Version};
+use mooncake_types::{
+    Discard, RangeDrop, RemainingRange, SegmentAddress, SegmentId, Tick, Version,
+};
 
-use super::{Discard, MoveError, RetryPolicy, Step};
+use crate::op::{MoveError, Step};
+use crate::retry::RetryPolicy;
 
 /// Older versions of what was looked up, which nodes may still hold. They are dropped before anything newer is read: a later
 /// leader that found them would name them after that. Who put the newer version does the same; but it may have died.

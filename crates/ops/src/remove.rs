@@ -1,6 +1,7 @@
 use mooncake_types::{ErrorCode, Reply, Request, Tick};
 
-use super::{Erase, Verb};
+use crate::erase::Erase;
+use crate::keyed::Verb;
 
 /// Removal of objects by key.
 pub type RemoveOp<'a> = Erase<'a, Remove>;

@@ -1,6 +1,6 @@
 //! What is tried again, how often, and with which pauses: everything that this crate repeats for a caller.
 //!
-//! How long a call goes on as a whole, whatever is left to try, is said by [`super::Deadline`].
+//! How long a call goes on as a whole, whatever is left to try, is said by [`crate::Deadline`].
 
 use mooncake_types::{Tick, limits};
 

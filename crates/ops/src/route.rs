@@ -5,9 +5,9 @@ use mooncake_types::{
     Chance, ErrorCode, Located, Placement, RangeRead, SegmentAddress, SegmentId, Tick, Version,
 };
 
-use super::Fetch;
-use super::placements::{is_own, placements_are_whole, replicas};
-use super::span::{Span, cut};
+use crate::op::Fetch;
+use crate::placements::{is_own, placements_are_whole, replicas};
+use crate::span::{Span, cut};
 
 /// What a segment's address takes, in bytes, about.
 const SEGMENT_BYTES: usize = 128;

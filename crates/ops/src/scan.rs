@@ -1,7 +1,8 @@
 use mooncake_types::{ErrorCode, Reply, Request, Scan, ScanAction, ScanPage, Tick, limits};
 
-use super::dropping::{Dropped, Dropping};
-use super::{CallError, MoveError, ObjectLocation, Op, Step, unexpected};
+use crate::dropping::{Dropped, Dropping};
+use crate::locate::ObjectLocation;
+use crate::op::{CallError, MoveError, Op, Step, unexpected};
 
 /// A walk over all objects, page by page.
 #[derive(Debug)]
@@ -158,10 +159,6 @@ impl<'a> Op<'a> for ListOp<'a> {
                 Err(code) => self.walk.failed = Some(code),
             }
         }
-    }
-
-    fn on_transfer(&mut self, _results: Vec<Result<(), MoveError>>) {
-        unreachable!("a scan moves no bytes");
     }
 
     fn finish(self) -> Self::Output {

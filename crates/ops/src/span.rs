@@ -1,4 +1,5 @@
 use mooncake_types::Placement;
+use smallvec::SmallVec;
 
 /// Some of an object's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +34,19 @@ impl Span {
     pub(super) const fn whole(object_len: u64) -> Self {
         Self { from: 0, len: object_len, at: 0 }
     }
+
+    /// Whether two have a byte of the object in common.
+    pub(super) const fn overlaps(&self, other: &Self) -> bool {
+        self.from < other.from + other.len && other.from < self.from + self.len
+    }
 }
 
+/// What of one object is read or written together, nearly always one span.
+pub(super) type Spans = SmallVec<[Span; 1]>;
+
 /// The parts that an object of `object_len` bytes has. Neighbours are joined, so that they travel as one.
-pub(super) fn spans(parts: &[Part], object_len: u64) -> Vec<Span> {
-    let mut spans: Vec<Span> = Vec::with_capacity(parts.len());
+pub(super) fn spans(parts: &[Part], object_len: u64) -> Spans {
+    let mut spans = Spans::with_capacity(parts.len());
     let mut at = 0_u64;
     for part in parts {
         if part.len > 0 && part.lies_within(object_len) {
@@ -111,7 +120,7 @@ mod tests {
             (vec![part(11, 0), part(u64::MAX, 2), part(10, 1)], vec![]),
             (vec![part(0, u64::MAX), part(0, u64::MAX), part(9, 1)], vec![span(9, 1, u64::MAX)]),
         ] {
-            assert_eq!(spans(&parts, 10), expected, "{parts:?}");
+            assert_eq!(spans(&parts, 10).to_vec(), expected, "{parts:?}");
         }
     }
 

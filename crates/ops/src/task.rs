@@ -2,8 +2,8 @@ use mooncake_types::{
     CreateTask, ErrorCode, Reply, Request, TaskId, TaskKind, TaskOrders, TaskReport, Tick, limits,
 };
 
-use super::batches::check_key;
-use super::{CallError, MoveError, Op, Step, unexpected};
+use crate::batches::check_key;
+use crate::op::{CallError, Op, Step, unexpected};
 
 /// One question to the master about a task, and its answer.
 #[derive(Debug)]
@@ -84,10 +84,6 @@ impl<'a, A> Op<'a> for TaskOp<'a, A> {
             Ok(reply) => (self.read)(reply).map_err(|other| unexpected(&other)),
             Err(error) => Err(error.code()),
         };
-    }
-
-    fn on_transfer(&mut self, _results: Vec<Result<(), MoveError>>) {
-        unreachable!("a question about a task moves no bytes");
     }
 
     fn finish(self) -> Self::Output {

@@ -1,7 +1,7 @@
 //! What a transfer moves, and where to.
 
-use mooncake_client::ops::{Deposit, Discard, Fetch};
-use mooncake_types::{Epoch, SegmentId};
+use mooncake_client::ops::{Deposit, Fetch};
+use mooncake_types::{Discard, Epoch, SegmentId};
 
 use crate::extents::{Content, Extents, Piece};
 use crate::key::number_of;

@@ -6,10 +6,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use mooncake_ops::MoveError;
 use mooncake_transfer::Source;
 use mooncake_types::{ErrorCode, ReadCounts, ReadReport, ReadVolume};
-
-use crate::ops::MoveError;
 
 /// See the module.
 #[derive(Debug)]

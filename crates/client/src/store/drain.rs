@@ -1,9 +1,9 @@
 use std::time::{Duration, Instant};
 
+use mooncake_ops::{Retry, RetryPolicy};
 use mooncake_types::{DrainReport, DrainStatus, ErrorCode, Reply, Request, SegmentId};
 
 use super::{CLOSED, Store};
-use crate::ops::{Retry, RetryPolicy};
 
 /// Time between two questions to the master.
 const PACE: Duration = Duration::from_millis(50);

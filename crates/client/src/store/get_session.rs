@@ -1,12 +1,12 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
+use mooncake_ops::{GetItem, GetOp, HoldOp, Op, Part, Route};
 use mooncake_types::{ErrorCode, Tick};
 
 use super::memory::NoMemory;
 use super::ranged::{Fragments, Ranged};
 use super::{CLOSED, Store};
-use crate::ops::{GetItem, GetOp, HoldOp, Op, Part, Route};
 
 /// Most routes that one store holds for get sessions. Those whose leases are over make room for others.
 const MAX_GET_SESSIONS: usize = 1 << 17;

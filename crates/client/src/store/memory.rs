@@ -1,9 +1,9 @@
 use mooncake_memory::{Buffer, RawSlice, SliceList};
+use mooncake_ops::Fetch;
 use mooncake_transfer::View;
 
 use super::{GetTarget, PutSource};
 use crate::drive::Memory;
-use crate::ops::Fetch;
 
 /// Buffers above this length are first asked of the system in a way that can fail.
 const LARGE_BUFFER_BYTES: usize = 64 << 20;

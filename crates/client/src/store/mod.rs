@@ -8,6 +8,7 @@ mod mount;
 mod open;
 mod pattern;
 mod put_session;
+mod put_sessions;
 mod ranged;
 mod refused_puts;
 mod renewal;
@@ -22,6 +23,9 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use mooncake_memory::{Buffer, SliceList};
+use mooncake_ops::{
+    ExistOp, GetItem, ListOp, LocateOp, ObjectLocation, PutOp, RemoveOp, RemoveScanOp,
+};
 use mooncake_transfer::View;
 use mooncake_types::{ErrorCode, PutItem, ReplicateConfig};
 
@@ -29,13 +33,13 @@ pub use item::{GetTarget, Health, PutSource};
 pub use mount::{AllocatedSegments, parse_segment_id};
 pub use ranged::{Fragment, Ranged};
 
-use crate::RegisteredBuffers;
-use crate::ops::{ExistOp, GetItem, ListOp, LocateOp, PutOp, RemoveOp, RemoveScanOp};
-use crate::{ObjectBytes, ObjectLocation, OpenError, StoreConfig};
+use crate::config::StoreConfig;
+use crate::open_error::OpenError;
+use crate::registered_buffers::RegisteredBuffers;
+use crate::zero_copy_get::ObjectBytes;
 use local_pool::LocalPool;
 pub use memory::MakeRoom;
 use memory::{Buffers, NoMemory, Rooms, ViewsOrBuffers};
-pub(crate) use open::{masters, random};
 use session::Session;
 
 /// What a call on a closed store is answered with.

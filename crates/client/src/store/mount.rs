@@ -14,12 +14,12 @@ use mooncake_node::Segment;
 use mooncake_types::{ErrorCode, MountOutcome, Reply, Request, SegmentId, limits};
 use rustix::fs::OFlags;
 
-use super::open::random;
 use super::segment_warnings;
 use super::session::Session;
 use super::{CLOSED, Store};
 use crate::heartbeat::Change;
 use crate::membership::Lent;
+use crate::random::random;
 
 /// Most segments that one store lends besides its first.
 const MAX_MOUNTS: usize = 256;

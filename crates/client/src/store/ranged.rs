@@ -1,9 +1,9 @@
 use mooncake_memory::{RawSlice, SliceList};
+use mooncake_ops::{GetItem, Part};
 use mooncake_types::ErrorCode;
 
 use super::{CLOSED, Store};
 use crate::drive::Memory;
-use crate::ops::{GetItem, Part};
 
 /// Bytes of an object, and their place in the caller's memory.
 #[derive(Clone, Copy, Debug)]

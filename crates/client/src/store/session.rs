@@ -3,12 +3,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mooncake_node::{Host, PrefaultThread};
+use mooncake_ops::{CallError, GetItem, GetOp, Op, RouteCache};
 use mooncake_transfer::Paths;
 use mooncake_types::{Chance, ErrorCode, Request, SegmentId, limits};
 
 use super::get_session::GetSessions;
 use super::mount::Mounts;
-use super::put_session::PutSessions;
+use super::put_sessions::PutSessions;
 use super::refused_puts::RefusedPuts;
 use super::renewal::Renewal;
 use super::serving::Serving;
@@ -17,7 +18,6 @@ use crate::drive::{Memory, Ways};
 use crate::heartbeat::Heartbeat;
 use crate::http::Http;
 use crate::metrics::Metrics;
-use crate::ops::{CallError, GetItem, GetOp, Op, RouteCache};
 use crate::rpc::{self, Dialer, Pool};
 use crate::tasks::Tasks;
 

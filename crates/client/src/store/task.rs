@@ -1,8 +1,8 @@
+use mooncake_ops::{ClearOp, TaskOp};
 use mooncake_types::{ErrorCode, TaskId, TaskReport};
 
 use super::memory::NoMemory;
 use super::{CLOSED, Store};
-use crate::ops::{ClearOp, TaskOp};
 
 impl Store {
     /// Drops replicas of objects that this store put: those in segments named `segment`, or all of them if it is empty.

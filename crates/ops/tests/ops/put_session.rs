@@ -1,10 +1,10 @@
 use mooncake_ops::{
-    CloseOp, Closed, Closing, Deposit, MoveError, Op, OpenPut, Part, PartsItem, PutPartsOp,
+    CloseOp, Closed, Closing, Deposit, MoveError, Op, Part, PutPartsOp, PutSession, PutWrite,
     StartOp, Step,
 };
 use mooncake_types::{
-    Epoch, ErrorCode, PutEnd, PutItem, PutRevoke, PutStart, RangeWrite, ReplicateConfig, Reply,
-    Request, SegmentId, Tick, limits,
+    Discard, Epoch, ErrorCode, PutEnd, PutItem, PutRevoke, PutStart, RangeDrop, RangeWrite,
+    ReplicateConfig, Reply, Request, SegmentId, Tick, limits,
 };
 
 use crate::script::{Range, Turn, failures, grant, granted, play, statuses, version};
@@ -26,21 +26,55 @@ fn start_op<'a>(items: &'a [PutItem<'a>]) -> StartOp<'a> {
 }
 
 /// A put of ten bytes of key `a` that was started at 0 ms and may be written to these ranges.
-fn open(ranges: &[Range]) -> OpenPut {
+fn open(ranges: &[Range]) -> PutSession {
     let items = [PutItem::new("a", 10)];
     let turns = vec![Turn::Call(0, start(&items), granted(vec![grant(5, ranges)]))];
     play(start_op(&items), turns).remove(0).expect("it was granted")
 }
 
+/// Begins a write of these parts.
+fn begin(put: &mut PutSession, parts: &[Part]) -> Result<PutWrite<'static>, ErrorCode> {
+    put.begin(0, "a", parts, Tick(1))
+}
+
+/// What is written where, and what it ends in if the ranges end as `result` says by their number.
+fn written(
+    write: PutWrite<'_>,
+    result: impl Fn(usize) -> Result<(), MoveError>,
+) -> (Vec<Deposit<'_>>, PutWrite<'_>) {
+    let mut op = PutPartsOp::new(vec![write]);
+    let deposits = match op.next(Tick(1)) {
+        Step::Write(epoch, deposits) => {
+            assert_eq!(epoch, Epoch(1));
+            op.on_transfer((0..deposits.len()).map(result).collect());
+            deposits
+        }
+        Step::Done => Vec::new(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(op.next(Tick(1)), Step::Done);
+    (deposits, op.finish().remove(0))
+}
+
+/// Ends a write whose ranges had these results.
+fn finish(
+    put: &mut PutSession,
+    write: PutWrite<'_>,
+    results: &[Result<(), MoveError>],
+) -> Result<u64, ErrorCode> {
+    let (deposits, write) = written(write, |range| results[range]);
+    assert_eq!(deposits.len(), results.len());
+    put.finish(&write)
+}
+
 /// Begins a write of these parts and lets every range of it end like this.
 fn write(
-    put: &mut OpenPut,
+    put: &mut PutSession,
     parts: &[Part],
     result: Result<(), MoveError>,
 ) -> Result<u64, ErrorCode> {
-    let write = put.begin(parts, Tick(1))?;
-    let results = vec![result; write.deposits(0, "a").len()];
-    put.finish(&write, &results)
+    let (_, write) = written(begin(put, parts)?, |_| result);
+    put.finish(&write)
 }
 
 fn end(failed_replicas: u32) -> Result<PutEnd<'static>, ErrorCode> {
@@ -50,13 +84,12 @@ fn end(failed_replicas: u32) -> Result<PutEnd<'static>, ErrorCode> {
 #[test]
 fn parts_go_to_every_replica_wherever_its_ranges_are_cut() {
     let mut put = open(&[(0, 0, 64, 10), (1, 1, 0, 4), (1, 2, 32, 6)]);
-    let write = put.begin(&[part(3, 2), part(8, 2)], Tick(1)).expect("it may be written");
-    assert_eq!(write.epoch(), Epoch(1));
+    let write = put.begin(7, "a", &[part(3, 2), part(8, 2)], Tick(1)).expect("it may be written");
     let place = |it: &Deposit<'_>| {
         let RangeWrite { segment, offset, entry_len, from, len, object_offset, .. } = it.range;
         ((segment.0, offset, entry_len), (from, len), object_offset, it.at)
     };
-    let deposits = write.deposits(7, "a");
+    let (deposits, _) = written(write, |_| OK);
     assert_eq!(
         deposits.iter().map(place).collect::<Vec<_>>(),
         [
@@ -116,13 +149,13 @@ fn parts_that_may_not_be_written_are_refused_and_change_nothing() {
 #[test]
 fn two_writers_share_an_object_and_not_a_byte() {
     let mut put = open(&[(0, 0, 64, 10)]);
-    let first = put.begin(&[part(0, 5)], Tick(1)).expect("it may be written");
+    let first = begin(&mut put, &[part(0, 5)]).expect("it may be written");
     assert_eq!(write(&mut put, &[part(4, 2)], OK), Err(ErrorCode::ObjectReplicaBusy));
-    let second = put.begin(&[part(5, 5)], Tick(1)).expect("the rest may be written");
+    let second = begin(&mut put, &[part(5, 5)]).expect("the rest may be written");
     assert!(put.is_busy());
-    assert_eq!(put.finish(&second, &[OK]), Ok(5));
+    assert_eq!(finish(&mut put, second, &[OK]), Ok(5));
     assert_eq!(put.ending("a"), Err(ErrorCode::InvalidWrite));
-    assert_eq!(put.finish(&first, &[OK]), Ok(5));
+    assert_eq!(finish(&mut put, first, &[OK]), Ok(5));
     assert!(!put.is_busy());
     assert_eq!(put.ending("a"), end(0));
 }
@@ -130,16 +163,15 @@ fn two_writers_share_an_object_and_not_a_byte() {
 #[test]
 fn a_replica_that_missed_a_part_is_out_for_good() {
     let mut put = open(&[(0, 0, 0, 10), (1, 1, 0, 10), (2, 2, 0, 4), (2, 3, 0, 6)]);
-    let first = put.begin(&[part(0, 5)], Tick(1)).expect("it may be written");
+    let first = begin(&mut put, &[part(0, 5)]).expect("it may be written");
     // The replicas' ranges, in order: one, one, two.
-    assert_eq!(put.finish(&first, &[OK, BROKEN, OK, OK]), Ok(5));
-    let second = put.begin(&[part(5, 3)], Tick(1)).expect("it may be written");
-    let segments = |deposits: Vec<Deposit<'_>>| -> Vec<u128> {
-        deposits.iter().map(|it| it.range.segment.0).collect()
-    };
-    assert_eq!(segments(second.deposits(0, "a")), [0, 3]);
+    assert_eq!(finish(&mut put, first, &[OK, BROKEN, OK, OK]), Ok(5));
+    let second = begin(&mut put, &[part(5, 3)]).expect("it may be written");
     let refused = Err(MoveError::Refused(ErrorCode::InvalidVersion));
-    assert_eq!(put.finish(&second, &[OK, refused]), Ok(3));
+    let (deposits, second) = written(second, |range| [OK, refused][range]);
+    let segments: Vec<u128> = deposits.iter().map(|it| it.range.segment.0).collect();
+    assert_eq!(segments, [0, 3]);
+    assert_eq!(put.finish(&second), Ok(3));
     assert_eq!(write(&mut put, &[part(8, 2)], OK), Ok(2));
     assert_eq!(put.ending("a"), end(0b110));
 }
@@ -155,9 +187,9 @@ fn an_object_that_no_replica_has_is_not_published() {
     ] {
         let mut put = open(&[(0, 0, 64, 10), (1, 1, 0, 10)]);
         assert_eq!(write(&mut put, &[part(0, 5)], OK), Ok(5));
-        let rest = put.begin(&[part(5, 5)], Tick(1)).expect("it may be written");
-        assert_eq!(put.finish(&rest, &[OK, BROKEN]), Ok(5));
-        let again = put.begin(&[part(0, 2)], Tick(1)).map(|_| ());
+        let rest = begin(&mut put, &[part(5, 5)]).expect("it may be written");
+        assert_eq!(finish(&mut put, rest, &[OK, BROKEN]), Ok(5));
+        let again = begin(&mut put, &[part(0, 2)]).map(|_| ());
         assert_eq!(again, Err(ErrorCode::InvalidWrite), "the object is complete");
         let mut put = open(&[(0, 0, 64, 10), (1, 1, 0, 10)]);
         assert_eq!(write(&mut put, &[part(0, 5)], result), Err(expected), "{result:?}");
@@ -170,11 +202,11 @@ fn an_object_that_no_replica_has_is_not_published() {
 fn a_put_that_is_over_takes_nothing_more() {
     let mut put = open(&[(0, 0, 64, 10)]);
     assert_eq!(put.expires_at(), Tick(TTL_MS));
-    assert!(put.begin(&[part(0, 5)], Tick(TTL_MS - 1)).is_ok());
-    let late = put.begin(&[part(5, 5)], Tick(TTL_MS)).map(|_| ());
+    assert!(put.begin(0, "a", &[part(0, 5)], Tick(TTL_MS - 1)).is_ok());
+    let late = put.begin(0, "a", &[part(5, 5)], Tick(TTL_MS)).map(|_| ());
     assert_eq!(late, Err(ErrorCode::LeaseExpired));
     put.seal();
-    let sealed = put.begin(&[part(5, 5)], Tick(1)).map(|_| ());
+    let sealed = begin(&mut put, &[part(5, 5)]).map(|_| ());
     assert_eq!(sealed, Err(ErrorCode::InvalidParams));
 }
 
@@ -251,32 +283,40 @@ fn a_start_that_is_not_answered_is_an_error() {
 fn writes_of_one_call_go_under_the_epochs_of_their_grants() {
     let (mut one, mut two) = (open(&[(0, 0, 0, 10)]), open(&[(0, 1, 0, 10), (1, 2, 0, 10)]));
     let parts = [part(0, 4)];
-    let item = |position, put: &mut OpenPut| PartsItem {
-        position,
-        key: "a",
-        write: put.begin(&parts, Tick(1)).expect("it may be written"),
+    let write = |position, put: &mut PutSession| {
+        put.begin(position, "a", &parts, Tick(1)).expect("it may be written")
     };
-    let items = vec![item(0, &mut one), item(4, &mut two)];
+    let writes = vec![write(0, &mut one), write(4, &mut two)];
     let turns =
         vec![Turn::Write(0, 1, vec![(0, 0, 0), (4, 1, 0), (4, 2, 0)], vec![OK, OK, BROKEN])];
-    let written = play(PutPartsOp::new(items), turns);
-    let results: Vec<_> = written.iter().map(|(item, moved)| (item.position, moved)).collect();
-    assert_eq!(results, [(0, &vec![OK]), (4, &vec![OK, BROKEN])]);
+    let written = play(PutPartsOp::new(writes), turns);
+    assert_eq!(written.iter().map(PutWrite::position).collect::<Vec<_>>(), [0, 4]);
+    assert_eq!((one.finish(&written[0]), two.finish(&written[1])), (Ok(4), Ok(4)));
+    for (put, failed) in [(&mut one, 0), (&mut two, 0b10)] {
+        assert_eq!(write_rest(put), Ok(6));
+        assert_eq!(put.ending("a"), end(failed));
+    }
     assert_eq!(play(PutPartsOp::new(vec![]), vec![]).len(), 0);
-    let segment = written[0].0.write.deposits(0, "a")[0].range.segment;
-    assert_eq!(segment, SegmentId(0));
+}
+
+fn write_rest(put: &mut PutSession) -> Result<u64, ErrorCode> {
+    write(put, &[part(4, 6)], OK)
 }
 
 #[test]
 fn ends_and_revocations_are_told_and_what_is_in_doubt_stays_so() {
     let put = PutEnd { key: "a", version: version(5), failed_replicas: 2, held_replicas: 0 };
     let other = PutRevoke::new("b", version(6));
-    let closings = [Closing::Revoke(other), Closing::End(put)];
+    let range =
+        RangeDrop { segment: SegmentId(3), offset: 64, version: version(6), grant: version(6) };
+    let written = Discard { endpoint: "node 3".into(), range };
+    let closings = [Closing::GiveUp(other, vec![written]), Closing::End(put)];
     let ends = || Request::PutEnd { puts: vec![put] };
     let revokes = || Request::PutRevoke { puts: vec![other] };
     let gone = Err(ErrorCode::ObjectNotFound);
     let turns = vec![
         Turn::Call(0, ends(), statuses(vec![gone])),
+        Turn::Drop(0, vec![(3, 64, 6)], vec![BROKEN]),
         Turn::Call(0, revokes(), statuses(vec![Ok(())])),
     ];
     let expected = vec![Closed::Settled(Ok(())), Closed::Settled(gone)];
@@ -287,6 +327,7 @@ fn ends_and_revocations_are_told_and_what_is_in_doubt_stays_so() {
     }
     let turns = vec![
         Turn::Call(0, ends(), statuses(vec![])),
+        Turn::Drop(0, vec![(3, 64, 6)], vec![OK]),
         Turn::Call(0, revokes(), Ok(Reply::Refused(ErrorCode::ClientNotFound))),
     ];
     let expected =

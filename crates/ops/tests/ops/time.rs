@@ -201,7 +201,7 @@ fn what_waits_for_drops_takes_one_attempt_longer() {
     let closings = [Closing::End(put)];
     check("end a session", most_ms, |world| world.run(CloseOp::new(&closings)));
     let version = Version { epoch: Epoch(1), counter: 5 };
-    let closings = [Closing::Revoke(PutRevoke::new("a", version))];
+    let closings = [Closing::GiveUp(PutRevoke::new("a", version), vec![])];
     check("revoke a session", CALL_MS, |world| world.run(CloseOp::new(&closings)));
 }
 

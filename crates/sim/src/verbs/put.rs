@@ -1,5 +1,5 @@
 use mooncake_client::ops::{
-    CloseOp, Closed, Closing, OpenPut, Part, PartsItem, PutOp, PutPartsOp, StartOp,
+    CloseOp, Closed, Closing, Part, PutOp, PutPartsOp, PutSession, StartOp,
 };
 use mooncake_client::{ReplicateConfig, SoftPin};
 use mooncake_types::{ErrorCode, PutItem, Tick};
@@ -110,7 +110,7 @@ fn random_parts(len: u64, desk: &mut Desk) -> Vec<Part> {
 
 struct Session {
     key: usize,
-    put: OpenPut,
+    put: PutSession,
     /// What is still to be written.
     parts: Vec<Part>,
 }
@@ -121,15 +121,15 @@ impl Session {
         let parts = self.parts.split_off(self.parts.len() - count);
         let begun = match parts.is_empty() {
             true => Err(ErrorCode::Ok),
-            false => self.put.begin(&parts, now),
+            false => self.put.begin(0, KEYS[self.key], &parts, now),
         };
         let Ok(write) = begun else { return self.close(desk) };
         let key = self.key;
-        let op = PutPartsOp::new(vec![PartsItem { position: 0, key: KEYS[key], write }]);
+        let op = PutPartsOp::new(vec![write]);
         Task::new(op, vec![key], desk, move |written, after| {
-            for (item, results) in written {
+            for write in written {
                 // A put that no replica is left for fails when it is closed.
-                let _ = self.put.finish(&item.write, &results);
+                let _ = self.put.finish(&write);
             }
             Some(self.go_on(after.now, after.desk))
         })
@@ -139,12 +139,13 @@ impl Session {
         let key = KEYS[self.key];
         let closing = match self.put.ending(key) {
             Ok(end) if desk.chance.below(10) > 0 => Closing::End(end),
-            _ => Closing::Revoke(self.put.revocation(key)),
+            _ => self.put.giving_up(key),
         };
-        let op = CloseOp::new(leak(vec![closing]));
+        let closings = leak(vec![closing]);
+        let op = CloseOp::new(closings);
         Task::new(op, vec![self.key], desk, move |closed, after| match closed[0] {
             Closed::Unknown(_) if after.desk.chance.below(2) == 0 => Some(self.close(after.desk)),
-            Closed::Settled(Ok(())) if matches!(closing, Closing::End(_)) => {
+            Closed::Settled(Ok(())) if matches!(closings[0], Closing::End(_)) => {
                 after.desk.tally.sessions += 1;
                 after.desk.acknowledge_put(after.client, self.key);
                 None

@@ -1,8 +1,8 @@
 use mooncake_memory::{Buffer, RawSlice};
+use mooncake_ops::Fetch;
 use mooncake_transfer::{View, ViewOp};
 
 use crate::drive::Ways;
-use crate::ops::Fetch;
 
 /// Objects shorter than this are copied: asking the node to keep one as it is, and mapping it, takes as long.
 const MIN_SEEN_BYTES: u64 = 256 << 10;

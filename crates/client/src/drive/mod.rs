@@ -1,41 +1,21 @@
-use std::mem::Discriminant;
+mod failure;
+mod memory;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_memory::SliceList;
-use mooncake_transfer::{Paths, ReadOp, Source, TransferError, Transport, View, WriteOp};
-use mooncake_types::{Epoch, ErrorCode, LogLimiter, RangeWrite, Reply, Request, SegmentId, Tick};
+use mooncake_ops::{
+    CallError, Deadline, Deposit, Fetch, MasterRetry, MoveError, Op, Retry, RetryPolicy, Step,
+};
+use mooncake_transfer::{Paths, ReadOp, Source, TransferError, Transport, WriteOp};
+use mooncake_types::{Discard, Epoch, ErrorCode, RangeWrite, Reply, Request, SegmentId, Tick};
 
 use crate::clock::Clock;
 use crate::heartbeat::Heartbeat;
 use crate::metrics::{Extent, Fetched, Metrics};
-use crate::ops::{
-    CallError, Deadline, Deposit, Discard, Fetch, MasterRetry, MoveError, Op, Retry, RetryPolicy,
-    Step,
-};
 use crate::rpc::Pool;
-
-/// Where the bytes of the items of a batch come from or go to.
-pub(crate) trait Memory {
-    /// `len` bytes of the memory of the item at `position`, from place `at` on; absent if there is no room. The place is
-    /// one in the object of `object_len` bytes, or, if parts are moved, among those.
-    fn part(&mut self, position: usize, at: u64, len: u64, object_len: u64) -> Option<SliceList>;
-
-    /// The memory of what is fetched here is about to be asked for.
-    fn make_room(&mut self, fetches: &[Fetch]) {
-        let _ = fetches;
-    }
-
-    /// Whether whole objects may be seen where they lie.
-    fn takes_views(&self) -> bool {
-        false
-    }
-
-    /// Takes the object of the item at `position`. Asked only if views are taken.
-    fn take_view(&mut self, position: usize, view: View) {
-        let _ = (position, view);
-    }
-}
+use failure::{is_out_of_reach, why};
+pub(crate) use memory::Memory;
 
 /// Whether there is room for what is fetched.
 enum Room {
@@ -231,97 +211,11 @@ impl Ways<'_> {
     }
 }
 
-/// Whether the node did not answer. One that did answer is not lost, whatever it said.
-fn is_out_of_reach<T>(result: &Result<T, TransferError>) -> bool {
-    use TransferError::{Deserted, TimedOut, Unreachable};
-    matches!(result, Err(Unreachable { .. } | Deserted { .. } | TimedOut { .. }))
-}
-
 /// The bytes of the ranges that were moved, of these lengths.
 fn bytes_moved(lens: impl Iterator<Item = u64>, results: &[Result<(), TransferError>]) -> u64 {
     lens.zip(results).filter(|(_, result)| result.is_ok()).map(|(len, _)| len).sum()
 }
 
-/// What a failed transfer means to an operation.
-fn why(error: TransferError) -> MoveError {
-    log_transfer(&error);
-    match error {
-        TransferError::Stale => MoveError::Stale,
-        // It has no connection left for us, and so cannot be reached; it says nothing about the range.
-        TransferError::Refused(ErrorCode::UnavailableInCurrentStatus) => MoveError::Broken,
-        TransferError::Refused(code) => MoveError::Refused(code),
-        TransferError::BadMemory { .. } => MoveError::Refused(ErrorCode::InvalidParams),
-        TransferError::Unreachable { .. }
-        | TransferError::Deserted { .. }
-        | TransferError::TimedOut { .. }
-        | TransferError::Corrupt { .. }
-        | TransferError::Protocol { .. } => MoveError::Broken,
-    }
-}
-
-/// A range that is elsewhere by now, or refused, is a part of what operations do; anything else is what somebody looks for.
-fn log_transfer(error: &TransferError) {
-    static FAILED: LogLimiter<Cause> = LogLimiter::new();
-    match error {
-        TransferError::Stale | TransferError::Refused(_) => {
-            tracing::debug!(%error, "a range was not moved");
-        }
-        _ => {
-            if let Some(further) = FAILED.admit(cause(error), Instant::now()) {
-                tracing::warn!(%error, further, "a range was not moved");
-            }
-        }
-    }
-}
-
-/// What failed, and at which node.
-type Cause = (Discriminant<TransferError>, Option<Arc<str>>);
-
-fn cause(error: &TransferError) -> Cause {
-    let endpoint = match error {
-        TransferError::Unreachable { endpoint, .. }
-        | TransferError::Deserted { endpoint }
-        | TransferError::TimedOut { endpoint }
-        | TransferError::Corrupt { endpoint }
-        | TransferError::Protocol { endpoint, .. } => Some(Arc::clone(endpoint)),
-        TransferError::Stale | TransferError::Refused(_) | TransferError::BadMemory { .. } => None,
-    };
-    (std::mem::discriminant(error), endpoint)
-}
-
 fn log_call(error: &CallError) {
     tracing::debug!(%error, "a call to the master failed");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failed_transfer_means_that_the_node_the_route_or_the_call_is_wrong() {
-        let endpoint = || "node:1".into();
-        let reason = || "gone".to_owned();
-        for (error, meaning) in [
-            (TransferError::Stale, MoveError::Stale),
-            (
-                TransferError::Refused(ErrorCode::InvalidVersion),
-                MoveError::Refused(ErrorCode::InvalidVersion),
-            ),
-            (TransferError::Refused(ErrorCode::UnavailableInCurrentStatus), MoveError::Broken),
-            (
-                TransferError::BadMemory { reason: reason() },
-                MoveError::Refused(ErrorCode::InvalidParams),
-            ),
-            (
-                TransferError::Unreachable { endpoint: endpoint(), reason: reason() },
-                MoveError::Broken,
-            ),
-            (TransferError::Deserted { endpoint: endpoint() }, MoveError::Broken),
-            (TransferError::TimedOut { endpoint: endpoint() }, MoveError::Broken),
-            (TransferError::Corrupt { endpoint: endpoint() }, MoveError::Broken),
-            (TransferError::Protocol { endpoint: endpoint(), reason: reason() }, MoveError::Broken),
-        ] {
-            assert_eq!(why(error.clone()), meaning, "{error:?}");
-        }
-    }
 }

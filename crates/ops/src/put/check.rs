@@ -2,13 +2,21 @@ use std::collections::HashMap;
 
 use mooncake_types::{ErrorCode, PutItem, ReplicateConfig, limits};
 
-use super::batches::check_key;
+use crate::batches::{check_key, checked};
 
 /// Most segment names that a put may prefer; with the longest names they fit into a frame.
 const MAX_PREFERRED_SEGMENTS: usize = 4096;
 
-/// Whether the master may be asked to take this object.
-pub(super) fn check_item(item: &PutItem<'_>) -> Result<(), ErrorCode> {
+/// The positions of items that the master may be asked to take, and results to begin with.
+pub(super) fn check<T>(
+    items: &[PutItem<'_>],
+    config: &ReplicateConfig<'_>,
+) -> (Vec<usize>, Vec<Result<T, ErrorCode>>) {
+    let config = check_config(config);
+    checked(items, |item| config.and_then(|()| check_item(item)))
+}
+
+fn check_item(item: &PutItem<'_>) -> Result<(), ErrorCode> {
     check_key(item.key)?;
     let len_fits = (1..=limits::MAX_OBJECT_BYTES).contains(&item.len);
     if !len_fits || item.group.len() > limits::MAX_GROUP_BYTES {
@@ -18,7 +26,7 @@ pub(super) fn check_item(item: &PutItem<'_>) -> Result<(), ErrorCode> {
 }
 
 /// Whether a configuration makes sense and fits into a request.
-pub(super) fn check_config(config: &ReplicateConfig<'_>) -> Result<(), ErrorCode> {
+fn check_config(config: &ReplicateConfig<'_>) -> Result<(), ErrorCode> {
     let names = &config.preferred_segments;
     let valid = (1..=limits::MAX_REPLICAS).contains(&config.replica_num)
         && names.len() <= MAX_PREFERRED_SEGMENTS

@@ -1,0 +1,210 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use mooncake_connection::Connection;
+use mooncake_node::{ChangedEntries, Host, Inventory, ListedEntry};
+use mooncake_ops::{CallError, RouteCache};
+use mooncake_transfer::SegmentHost;
+use mooncake_types::{
+    ChangesPage, Epoch, ErrorCode, InventoryPage, Reply, Request, SegmentId, Tick, limits,
+};
+
+use crate::clock::Clock;
+use crate::membership::{Deed, Membership, RoutesEnd};
+use crate::metrics::Metrics;
+use crate::random::random;
+use crate::rpc::{self, DialError, Dialer, Masters};
+
+/// A ping that is not answered within this time makes the client look for another leader, again and again.
+const LATE: Duration = Duration::from_millis(400);
+
+/// The machine of membership, and the connection that it runs over.
+pub(crate) struct Bond {
+    pub(crate) membership: Membership,
+    pub(crate) dialer: Dialer,
+    pub(crate) host: Arc<Host>,
+    pub(crate) routes: Arc<RouteCache>,
+    pub(crate) clock: Clock,
+    /// What is told with the pings.
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) connection: Option<Connection>,
+    /// The page of an inventory that comes after the one that was told last.
+    pub(crate) ahead: Option<Ahead>,
+    /// Calls may wait for longer than a ping does. When a ping was not answered, they are let go.
+    pub(crate) lets_go: bool,
+}
+
+/// A page of a segment's inventory that was made before it is asked for.
+pub(crate) struct Ahead {
+    segment: SegmentId,
+    from: u64,
+    listed: Result<Inventory, ErrorCode>,
+}
+
+/// What one turn of a [`Bond`] came to.
+pub(crate) enum Turn {
+    /// Something was done.
+    Done,
+    /// An attempt to connect failed.
+    NotConnected(DialError),
+    /// A call failed.
+    NotAnswered(CallError),
+    /// Nothing is due before this moment.
+    Idle(Tick),
+}
+
+impl Bond {
+    /// Does the one thing that is due.
+    pub(crate) fn turn(&mut self) -> Turn {
+        self.membership.see_epoch(self.host.epoch());
+        let turn = match self.membership.next(self.clock.now()) {
+            Deed::Wait { until } => return Turn::Idle(until),
+            Deed::Connect { address } => {
+                // Whatever ended the connection of before: another may lead by now.
+                self.dialer.masters.doubt();
+                let dialed = self.dialer.dial(address, Duration::MAX);
+                self.connected(dialed)
+            }
+            Deed::Call(mut request) => {
+                if let Request::Ping { reads, .. } = &mut request {
+                    *reads = self.metrics.reads.report().map(Box::new);
+                }
+                let reply = ask(&mut self.connection, &request);
+                let reply = believed(reply, &self.dialer.masters);
+                if let Request::Ping { reads: Some(told), .. } = &request
+                    && matches!(reply, Ok(Reply::Pong(_)))
+                {
+                    self.metrics.reads.on_confirmed(told);
+                }
+                let is_ping = matches!(request, Request::Ping { .. });
+                if self.lets_go && is_ping && matches!(reply, Err(CallError::TimedOut { .. })) {
+                    self.dialer.masters.let_go();
+                }
+                self.replied(reply)
+            }
+            Deed::Mount { segment, seen_epoch } => {
+                let request = segment.mount(seen_epoch, self.host.is_empty(segment.id));
+                let reply = ask(&mut self.connection, &request);
+                self.replied(reply)
+            }
+            Deed::Report { segment, run, page, from } => self.report((segment, run), page, from),
+            Deed::ReportChanges { segment, page, since } => {
+                self.report_changes(segment, page, since)
+            }
+            Deed::StartEmpty { segment } => self.start_empty(segment),
+            Deed::Drop(ranges) => {
+                let mut dropped = ranges.to_vec();
+                dropped.retain(|range| self.host.drop_range(range).is_ok());
+                self.membership.on_dropped(dropped);
+                Turn::Done
+            }
+        };
+        self.host.see_epoch(self.membership.seen_epoch());
+        if let Some(RoutesEnd { epoch, at }) = self.membership.take_routes_end() {
+            self.routes.prolong(epoch, at);
+        }
+        turn
+    }
+
+    fn replied(&mut self, reply: Result<Reply, CallError>) -> Turn {
+        let error = reply.as_ref().err().cloned();
+        self.membership.on_reply(self.clock.now(), reply);
+        error.map_or(Turn::Done, Turn::NotAnswered)
+    }
+
+    /// Tells the master what lies in a segment, one page. The next is made while the master takes this one.
+    fn report(&mut self, (segment, run): (SegmentId, u64), page: u32, from: u64) -> Turn {
+        let made = self.ahead.take().filter(|it| (it.segment, it.from) == (segment, from));
+        let listed = made.map_or_else(|| list(&self.host, segment, from), |made| made.listed);
+        let (reply, next) = match &listed {
+            Ok(Inventory { entries, next }) => {
+                let entries = entries.iter().map(ListedEntry::report).collect();
+                let last = next.is_none();
+                let page = InventoryPage { segment, run, page, last, entries };
+                let connection = self.connection.as_mut().expect("a joined client is connected");
+                let report = Request::ReportInventory(page);
+                let reply = rpc::call_meanwhile(connection, &report, || {
+                    self.ahead = next.map(|from| {
+                        let listed = list(&self.host, segment, from);
+                        Ahead { segment, from, listed }
+                    });
+                });
+                (reply.map_err(|failure| failure.error), *next)
+            }
+            Err(code) => (Ok(Reply::Done(Err(*code))), None),
+        };
+        let error = reply.as_ref().err().cloned();
+        self.membership.on_reported(self.clock.now(), next, reply);
+        error.map_or(Turn::Done, Turn::NotAnswered)
+    }
+
+    /// Tells the master what changed in a segment, one page; as a rule there is no other.
+    fn report_changes(&mut self, segment: SegmentId, page: u32, since: u64) -> Turn {
+        let changed = self.host.changed(segment, since, limits::MAX_INVENTORY_PAGE_ENTRIES);
+        let (reply, next) = match changed {
+            Ok(Some(ChangedEntries { entries, gone, cursor, more })) => {
+                let entries = entries.iter().map(ListedEntry::report).collect();
+                let page = ChangesPage { segment, page, last: !more, entries, gone };
+                let reply = ask(&mut self.connection, &Request::ReportChanges(page));
+                (reply, more.then_some(cursor))
+            }
+            Ok(None) => {
+                self.membership.on_changes_forgotten();
+                return Turn::Done;
+            }
+            Err(code) => (Ok(Reply::Done(Err(code))), None),
+        };
+        let error = reply.as_ref().err().cloned();
+        self.membership.on_reported(self.clock.now(), next, reply);
+        error.map_or(Turn::Done, Turn::NotAnswered)
+    }
+
+    fn start_empty(&mut self, segment: SegmentId) -> Turn {
+        let id = random().ok().map(SegmentId);
+        if let Some(id) = id {
+            tracing::warn!(%segment, new = %id, "the master has what lies in the segment dropped");
+            self.host.start_empty(segment, id);
+        }
+        self.membership.on_started_empty(self.clock.now(), id);
+        Turn::Done
+    }
+
+    fn connected(&mut self, dialed: Result<(Connection, Epoch), DialError>) -> Turn {
+        let now = self.clock.now();
+        match dialed {
+            Ok((mut connection, epoch)) => {
+                if self.dialer.masters.are_several() {
+                    let dialer = self.dialer.clone();
+                    // If the socket is of no use the first ping says so.
+                    let _ = connection.look_around(LATE, move || !dialer.finds_another(epoch));
+                }
+                self.connection = Some(connection);
+                self.membership.on_connected(now, Some(epoch));
+                Turn::Done
+            }
+            Err(error) => {
+                self.connection = None;
+                self.membership.on_connected(now, None);
+                Turn::NotConnected(error)
+            }
+        }
+    }
+}
+
+fn list(host: &Host, segment: SegmentId, from: u64) -> Result<Inventory, ErrorCode> {
+    host.inventory(segment, from, limits::MAX_INVENTORY_PAGE_ENTRIES)
+}
+
+fn ask(connection: &mut Option<Connection>, request: &Request<'_>) -> Result<Reply, CallError> {
+    let connection = connection.as_mut().expect("a joined client is connected");
+    rpc::call(connection, request).map_err(|failure| failure.error)
+}
+
+/// A pong whose epoch is not believed says nothing.
+fn believed(reply: Result<Reply, CallError>, masters: &Masters) -> Result<Reply, CallError> {
+    if let Ok(Reply::Pong(pong)) = &reply {
+        let believed = masters.believe(pong.epoch);
+        believed.map_err(|why| CallError::Protocol { reason: why.to_string() })?;
+    }
+    reply
+}

@@ -1,0 +1,261 @@
+mod bond;
+mod log;
+
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use mooncake_connection::Connection;
+use mooncake_memory::{Private, spawn_unpinned};
+use mooncake_types::{SegmentId, Tick};
+
+pub(crate) use bond::{Bond, Turn};
+
+use crate::membership::Lent;
+use crate::reports::Reports;
+
+/// Longest wait for a turn to end: it makes one attempt to connect or one call.
+const CHANGE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The thread that keeps this client a member: a connection of its own, and nothing else to do.
+pub(crate) struct Heartbeat {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// A change of what is lent, made between two turns.
+pub(crate) enum Change {
+    /// The master has this segment; it is to keep it.
+    Lend(Lent),
+    /// The master is not to have this segment any more.
+    TakeBack(SegmentId),
+    /// Whether the master has this segment is unknown; it is not to have it.
+    Disown(SegmentId),
+    /// The segment is served until this moment.
+    Retire(SegmentId, Tick),
+}
+
+struct Shared {
+    state: Mutex<HeartbeatState>,
+    wake: Condvar,
+    /// Told when changes have been made, and when there will be no more.
+    changed: Condvar,
+    well: Arc<AtomicBool>,
+    unreached: Arc<AtomicBool>,
+}
+
+#[derive(Default)]
+struct HeartbeatState {
+    stopping: bool,
+    changes: Vec<Change>,
+    reports: Reports,
+    /// The connection in use, so that stopping need not wait for a reply.
+    in_use: Option<Arc<Private<TcpStream>>>,
+}
+
+impl Heartbeat {
+    /// Goes on with a bond on a thread of its own, which calls `on_tasks` when tasks wait at the master.
+    pub(crate) fn start(bond: Bond, on_tasks: impl Fn() + Send + 'static) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(HeartbeatState::default()),
+            wake: Condvar::new(),
+            changed: Condvar::new(),
+            well: Arc::new(AtomicBool::new(bond.membership.is_well())),
+            unreached: Arc::default(),
+        });
+        let of_thread = Arc::clone(&shared);
+        let thread = Builder::new().name("mooncake-heartbeat".to_owned());
+        let thread = spawn_unpinned(thread, move || {
+            let _notice = EndNotice(&of_thread);
+            of_thread.run(bond, on_tasks);
+        })?;
+        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// What [`Heartbeat::is_well`] says, for whoever goes on looking.
+    pub(crate) fn well(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.shared.well)
+    }
+
+    /// Whether others cannot reach this client; a caller may keep this and read it again.
+    pub(crate) fn unreached(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.shared.unreached)
+    }
+
+    /// Whether the master answered the last ping.
+    pub(crate) fn is_well(&self) -> bool {
+        self.shared.well.load(Ordering::Relaxed)
+    }
+
+    /// Has these changes made in their order, and waits until they are: no mount of before is under way then. False if
+    /// the heartbeat stopped first, or was stuck.
+    pub(crate) fn change(&self, changes: Vec<Change>) -> bool {
+        let mut state = self.shared.lock();
+        state.changes.extend(changes);
+        self.shared.wake.notify_all();
+        let waiting = |state: &mut HeartbeatState| !state.stopping && !state.changes.is_empty();
+        let waited = self.shared.changed.wait_timeout_while(state, CHANGE_PATIENCE, waiting);
+        let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        !state.stopping && !waited.timed_out()
+    }
+
+    /// Tells the master, with a ping of its own, that the nodes of these segments could not be reached. Waits for nothing.
+    pub(crate) fn report(&self, segments: &[SegmentId]) {
+        let now = Instant::now();
+        let mut state = self.shared.lock();
+        let news = segments.iter().filter(|&&segment| state.reports.add(segment, now)).count();
+        if news > 0 {
+            self.shared.wake.notify_all();
+        }
+    }
+
+    /// Stops pinging; returns when the thread is gone.
+    pub(crate) fn stop(&self) {
+        let mut state = self.shared.lock();
+        state.stopping = true;
+        if let Some(stream) = state.in_use.take() {
+            // It may be closed already; then there is nothing to wait for either.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        drop(state);
+        self.shared.wake.notify_all();
+        self.shared.changed.notify_all();
+        let thread = self.thread.lock().expect("no holder of the thread panicked").take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the heartbeat thread panicked");
+        }
+    }
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn run(&self, mut bond: Bond, on_tasks: impl Fn()) {
+        let mut was_well = bond.membership.is_well();
+        let mut retiring = Vec::new();
+        loop {
+            self.make_changes(&mut bond, &mut retiring);
+            retire(&bond, &mut retiring);
+            if !self.offer_handle(bond.connection.as_ref()) {
+                return;
+            }
+            let turn = bond.turn();
+            if bond.membership.take_has_tasks() {
+                on_tasks();
+            }
+            let well = bond.membership.is_well();
+            self.well.store(well, Ordering::Relaxed);
+            log::change(&turn, was_well, well);
+            let unreached = bond.membership.is_unreached();
+            if self.unreached.swap(unreached, Ordering::Relaxed) != unreached {
+                log::reach(&bond.membership, unreached);
+            }
+            if !was_well && well {
+                log::mount_refusal(&bond.membership);
+            }
+            was_well = well;
+            if let Turn::Idle(until) = turn {
+                let until = retiring.iter().map(|&(_, due)| due).fold(until, Tick::min);
+                let wait = Duration::from_millis(until.since_ms(bond.clock.now()));
+                self.rest(wait);
+            }
+        }
+    }
+
+    fn make_changes(&self, bond: &mut Bond, retiring: &mut Vec<(SegmentId, Tick)>) {
+        let mut state = self.lock();
+        bond.membership.report(state.reports.take());
+        if state.changes.is_empty() {
+            return;
+        }
+        for change in state.changes.drain(..) {
+            match change {
+                Change::Lend(lent) => bond.membership.lend_also(lent),
+                Change::TakeBack(id) => {
+                    bond.membership.take_back(bond.host.current_id(id).unwrap_or(id));
+                }
+                Change::Disown(id) => bond.membership.disown(id),
+                Change::Retire(id, due) => retiring.push((id, due)),
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    /// Leaves a handle of the connection for [`Heartbeat::stop`]; false if it is time to stop.
+    fn offer_handle(&self, connection: Option<&Connection>) -> bool {
+        let mut state = self.lock();
+        state.in_use = connection.map(|connection| Arc::clone(connection.stream()));
+        !state.stopping
+    }
+
+    fn rest(&self, wait: Duration) {
+        let state = self.lock();
+        let idle = |state: &mut HeartbeatState| {
+            !state.stopping && state.changes.is_empty() && state.reports.is_empty()
+        };
+        drop(self.wake.wait_timeout_while(state, wait, idle));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HeartbeatState> {
+        // Only the thread itself may panic with it, and then nothing is done with it any more.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Marks the store as unwell when the heartbeat thread ends, also by a panic, and wakes the threads that wait for it.
+struct EndNotice<'s>(&'s Shared);
+
+impl Drop for EndNotice<'_> {
+    fn drop(&mut self) {
+        self.0.lock().stopping = true;
+        self.0.well.store(false, Ordering::Relaxed);
+        self.0.changed.notify_all();
+    }
+}
+
+/// Serves segments no longer whose time is over.
+fn retire(bond: &Bond, retiring: &mut Vec<(SegmentId, Tick)>) {
+    let now = bond.clock.now();
+    for (id, _) in retiring.extract_if(.., |&mut (_, due)| due <= now) {
+        bond.host.take_back(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heartbeat_that_panics_is_not_well_and_nobody_waits_for_it() {
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            wake: Condvar::new(),
+            changed: Condvar::new(),
+            well: Arc::new(AtomicBool::new(true)),
+            unreached: Arc::default(),
+        });
+        let of_thread = Arc::clone(&shared);
+        let (begin, begun) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let _notice = EndNotice(&of_thread);
+            let _state = of_thread.lock();
+            let _ = begun.recv();
+            panic!("an invariant does not hold");
+        });
+        let heartbeat = Heartbeat { shared, thread: Mutex::new(Some(thread)) };
+        assert!(heartbeat.is_well());
+        begin.send(()).expect("it waits");
+        let started = Instant::now();
+        assert!(!heartbeat.change(vec![Change::TakeBack(SegmentId(1))]), "it was not made");
+        assert!(started.elapsed() < CHANGE_PATIENCE / 2, "{:?}", started.elapsed());
+        assert!(!heartbeat.is_well());
+        heartbeat.report(&[SegmentId(1)]);
+        heartbeat.stop();
+    }
+}

@@ -1,0 +1,8 @@
+use crate::open_error::OpenError;
+
+/// Bits that nobody can guess.
+pub(crate) fn random() -> Result<u128, OpenError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| OpenError::Random { reason: error.to_string() })?;
+    Ok(u128::from_le_bytes(bytes))
+}

@@ -1,0 +1,136 @@
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mooncake_node::Host;
+use mooncake_ops::RouteCache;
+use mooncake_types::{Chance, without_password};
+
+use super::{HEARTBEAT_TIMEOUT, Opening};
+use crate::bind::{Bound, Wish, bind};
+use crate::heartbeat::{Bond, Turn};
+use crate::membership::{Lent, Membership};
+use crate::metrics::Metrics;
+use crate::open_error::OpenError;
+use crate::rpc::DialError;
+
+/// A client that waits for its master for longer than this says so.
+const COMPLAINT: Duration = Duration::from_secs(1);
+
+/// Longest time between two questions whether the store is still wanted.
+const LONGEST_REST: Duration = Duration::from_millis(50);
+
+impl Opening {
+    /// Connects to the master.
+    pub(super) fn join(
+        &mut self,
+        host: &Arc<Host>,
+        routes: &Arc<RouteCache>,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Bond, OpenError> {
+        let mut bond = Bond {
+            membership: Membership::new(self.masters.count(), Chance::new(self.chance.bits())),
+            dialer: self.dialer(self.config.rpc_timeout.min(HEARTBEAT_TIMEOUT)),
+            host: Arc::clone(host),
+            metrics: Arc::clone(metrics),
+            routes: Arc::clone(routes),
+            clock: self.clock,
+            connection: None,
+            ahead: None,
+            lets_go: self.config.rpc_timeout > HEARTBEAT_TIMEOUT,
+        };
+        self.turn_until(&mut bond, |bond| bond.connection.is_some())?;
+        Ok(bond)
+    }
+
+    pub(super) fn bind(&mut self, bond: &Bond) -> Result<Bound, OpenError> {
+        let connection = bond.connection.as_ref().expect("joining ended with a connection");
+        let local = connection.stream().local_addr().map_err(|error| OpenError::MasterUnreachable {
+            master: without_password(&self.config.master),
+            waited_ms: 0,
+            reason: error.to_string(),
+        })?;
+        let wish = Wish {
+            local_hostname: &self.config.local_hostname,
+            bind_address: self.config.bind_address.as_deref(),
+            ports: self.config.ports.clone(),
+            towards_master: local.ip(),
+            serves: self.config.segment_bytes > 0,
+            advertise: self.config.advertise_address.as_deref(),
+            port_is_a_name: self.config.port_is_a_name,
+        };
+        bind(&wish, &mut self.chance)
+    }
+
+    /// Lends the segments, and waits until the master has them.
+    pub(super) fn lend(
+        &self,
+        bond: &mut Bond,
+        host: &Host,
+        (name, endpoint): (&str, &str),
+    ) -> Result<(), OpenError> {
+        let lent = host.segments().into_iter().map(|segment| Lent {
+            id: segment.id(),
+            name: name.to_owned(),
+            endpoint: endpoint.to_owned(),
+            len: segment.len_bytes(),
+            run: segment.run(),
+        });
+        bond.membership.lend(lent.collect());
+        self.turn_until(bond, |bond| bond.membership.is_settled())?;
+        match bond.membership.mount_refusal() {
+            None => Ok(()),
+            Some((segment, code)) => Err(OpenError::MountRefused {
+                name: segment.name.clone(),
+                bytes: segment.len,
+                code,
+            }),
+        }
+    }
+
+    /// Does what is due until `done`, for as long as reaching the master may take and the store is wanted.
+    fn turn_until(&self, bond: &mut Bond, done: impl Fn(&Bond) -> bool) -> Result<(), OpenError> {
+        let started = Instant::now();
+        let patience = self.config.rpc_connect_timeout;
+        let mut reason = "there was no time for one".to_owned();
+        let mut has_complained = false;
+        while !done(bond) {
+            let waited = started.elapsed();
+            if waited >= patience {
+                let master = without_password(&self.config.master);
+                let waited_ms = waited.as_millis() as u64;
+                return Err(OpenError::MasterUnreachable { master, waited_ms, reason });
+            }
+            if !(self.is_wanted)() {
+                return Err(OpenError::GivenUp);
+            }
+            if waited >= COMPLAINT && !has_complained {
+                has_complained = true;
+                self.complain(patience, &reason);
+            }
+            match bond.turn() {
+                Turn::Done => {}
+                Turn::NotConnected(DialError::Refused { address, code, message }) => {
+                    return Err(OpenError::Refused { master: address, code, message });
+                }
+                Turn::NotConnected(error) => reason = error.to_string(),
+                Turn::NotAnswered(error) => reason = error.to_string(),
+                Turn::Idle(until) => {
+                    let wait = Duration::from_millis(until.since_ms(self.clock.now()));
+                    std::thread::sleep(wait.min(patience - waited).min(LONGEST_REST));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what the opening waits for.
+    fn complain(&self, patience: Duration, reason: &str) {
+        let (master, patience_s) = (without_password(&self.config.master), patience.as_secs());
+        tracing::warn!(
+            master,
+            reason,
+            patience_s,
+            "no master has taken this client yet; it goes on trying"
+        );
+    }
+}

@@ -1,0 +1,68 @@
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use mooncake_memory::{NamedSegment, NamedSegmentError, NamedSegmentWish, Past, Region};
+use mooncake_node::Segment;
+
+use super::Opening;
+use crate::open_error::OpenError;
+use crate::store::segment_warnings;
+
+/// Longest wait for another process to let go of the segment's file: one that was killed takes a while to go.
+const FILE_PATIENCE: Duration = Duration::from_secs(5);
+
+impl Opening {
+    pub(super) fn map_segment(&mut self) -> Result<Vec<Segment>, OpenError> {
+        if !self.serves() {
+            return Ok(Vec::new());
+        }
+        if let Some(path) = self.config.segment_path.clone() {
+            let named = self.named_segment(&path);
+            return named.map(|segment| vec![segment]).map_err(|error| OpenError::NamedSegment {
+                path: path.display().to_string(),
+                error,
+            });
+        }
+        let bytes = self.config.segment_bytes;
+        segment_warnings::check_size(bytes);
+        let region = Region::anonymous(bytes)
+            .map_err(|error| OpenError::Map { bytes, reason: error.to_string() })?;
+        Ok(vec![Segment::new(self.segment, region.emptied_at_end())])
+    }
+
+    /// Opens the segment's file. Who had it before was the same client to the master.
+    fn named_segment(&mut self, path: &Path) -> Result<Segment, NamedSegmentError> {
+        let begun = Instant::now();
+        let named = NamedSegment::open(&NamedSegmentWish {
+            path: path.to_owned(),
+            len: self.config.segment_bytes,
+            cluster_id: self.config.cluster_id.clone(),
+            segment: self.segment,
+            client: self.client,
+            reset: self.config.segment_reset,
+            patience: FILE_PATIENCE,
+        })?;
+        match named.is_in_memory {
+            true => segment_warnings::check_size(self.config.segment_bytes),
+            false => segment_warnings::warn_of_disk(path),
+        }
+        let (path, past) = (path.display(), named.past);
+        self.client = named.client;
+        let segment = Segment::named(self.segment, named)?;
+        self.segment = segment.id();
+        match past {
+            Past::None => tracing::info!(%path, segment = %segment.id(), "a named segment is made"),
+            Past::EarlierRun => tracing::warn!(
+                %path,
+                "the named segment is of before the machine started, and begins empty"
+            ),
+            Past::Kept => {
+                let (objects, bytes) = segment.complete_entries();
+                let took_ms = begun.elapsed().as_millis() as u64;
+                let segment = segment.id();
+                tracing::info!(%path, %segment, objects, bytes, took_ms, "a named segment is lent again");
+            }
+        }
+        Ok(segment)
+    }
+}

@@ -1,0 +1,151 @@
+use std::sync::Arc;
+
+use mooncake_types::{Discard, Epoch, ErrorCode, RangeRead, RangeWrite, Reply, Request, Tick};
+
+/// One operation on the pool.
+pub trait Op<'a> {
+    /// What the operation answers.
+    type Output;
+
+    /// What to do now. After a call or a transfer its outcome is handed back before this is asked again.
+    fn next(&mut self, now: Tick) -> Step<'a>;
+
+    /// The outcome of the last [`Step::Call`].
+    fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
+        unreachable!("{reply:?} at {now:?}, and the master was asked nothing");
+    }
+
+    /// The outcome of the last [`Step::Read`], [`Step::Write`] or [`Step::Drop`], by position. A [`Step::Wait`] has none.
+    fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
+        unreachable!("{results:?}, and no bytes were to be moved");
+    }
+
+    /// Which batch of a call with many items it is at: each has a [`Deadline`](crate::Deadline) of its own.
+    fn batch(&self) -> u64 {
+        0
+    }
+
+    /// The answer, after [`Step::Done`].
+    fn finish(self) -> Self::Output;
+}
+
+/// What an operation wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// Ask the master.
+    Call(Request<'a>),
+    /// Read ranges from nodes.
+    Read(Vec<Fetch>),
+    /// Write ranges to nodes, under the epoch of their grants.
+    Write(Epoch, Vec<Deposit<'a>>),
+    /// Have nodes drop entries.
+    Drop(Vec<Discard>),
+    /// Do nothing until this moment.
+    Wait(Tick),
+    /// Nothing: the answer is there.
+    Done,
+}
+
+/// One range to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// The item of the batch that the bytes are for.
+    pub position: usize,
+    /// The node that serves the range.
+    pub endpoint: Arc<str>,
+    /// What to ask it for.
+    pub range: RangeRead,
+    /// Their place in the item's memory: in the object if all of it is wanted, else among the parts wanted, which stand
+    /// one behind the other.
+    pub at: u64,
+    /// Length of the whole object in bytes.
+    pub object_len: u64,
+}
+
+/// One range to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deposit<'a> {
+    /// The item of the batch that the bytes are of.
+    pub position: usize,
+    /// The node that takes the range.
+    pub endpoint: Arc<str>,
+    /// What to tell it, but for the attributes.
+    pub range: RangeWrite<'a>,
+    /// The place of the bytes in the item's memory: in the object if all of it is written, else among the parts to be
+    /// written, which stand one behind the other.
+    pub at: u64,
+    /// What the node is to keep with the entry.
+    pub attributes: Attributes,
+}
+
+/// Opaque bytes of the master that go with every write of an object, nearly always none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attributes(Option<Arc<[u8]>>);
+
+impl Attributes {
+    /// As the master gave them.
+    #[must_use]
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self((!bytes.is_empty()).then(|| bytes.into()))
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+/// Why the master gave no reply.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// No connection, or it broke: whether the master acted is unknown if the request was sent.
+    #[error("the master cannot be reached: {reason}")]
+    Unreachable {
+        /// What the connection said.
+        reason: String,
+    },
+    /// No reply in time: whether the master acted is unknown.
+    #[error("the master did not answer within {after_ms} ms")]
+    TimedOut {
+        /// How long the caller waited, in milliseconds.
+        after_ms: u64,
+    },
+    /// The master's answer makes no sense.
+    #[error("the master's answer makes no sense: {reason}")]
+    Protocol {
+        /// What was wrong with it.
+        reason: String,
+    },
+}
+
+impl CallError {
+    /// The number that callers see.
+    #[must_use]
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Self::Unreachable { .. } | Self::Protocol { .. } => ErrorCode::RpcFail,
+            Self::TimedOut { .. } => ErrorCode::RpcTimeout,
+        }
+    }
+}
+
+/// Why a range was not read or written. Nothing touches the caller's memory any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoveError {
+    /// The node does not hold that version there.
+    Stale,
+    /// The node refused, and said why.
+    Refused(ErrorCode),
+    /// The node could not be reached, was too slow, or what it sent did not pass its checks.
+    Broken,
+}
+
+/// The code of a reply that is not of the kind that was asked for.
+pub(crate) fn unexpected(reply: &Reply) -> ErrorCode {
+    match *reply {
+        Reply::Refused(ErrorCode::Ok) => ErrorCode::InternalError,
+        Reply::Refused(code) => code,
+        _ => ErrorCode::InternalError,
+    }
+}

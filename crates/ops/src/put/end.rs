@@ -1,0 +1,155 @@
+use mooncake_types::{ErrorCode, PutEnd, Reply, Request, Tick};
+
+use crate::dropping::{Dropped, Dropping};
+use crate::master_retry::UNKNOWN_END;
+use crate::op::{CallError, MoveError, Op, Step, unexpected};
+use crate::retry::RetryPolicy;
+
+/// The third stage of a put: publishes it, and has the nodes drop what it takes the place of. An end that has to wait for
+/// a drop is asked for again, and so is one whose drops were not confirmed.
+#[derive(Debug)]
+pub struct End<'a> {
+    puts: Vec<(PutEnd<'a>, EndState)>,
+    rounds: u32,
+    dropping: Dropping,
+}
+
+/// What the end of a put waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EndState {
+    /// It is to be asked for. Whether the master published the put before.
+    Waiting {
+        is_published: bool,
+    },
+    /// The master's answer.
+    Asked {
+        is_published: bool,
+    },
+    /// The master published it; its nodes are to drop what it takes the place of.
+    Published,
+    Ended(Ended),
+}
+
+/// What became of the end of a put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The master answered. If it published the object, no reader finds the replaced version any more.
+    Settled(Result<(), ErrorCode>),
+    /// The master did not take it.
+    Refused(ErrorCode),
+    /// The master may have published the object, and readers may still find the replaced version.
+    Unknown(ErrorCode),
+}
+
+impl<'a> End<'a> {
+    pub(super) fn new(puts: impl Iterator<Item = PutEnd<'a>>) -> Self {
+        let puts = puts.map(|put| (put, EndState::Waiting { is_published: false }));
+        Self { puts: puts.collect(), rounds: 0, dropping: Dropping::default() }
+    }
+
+    /// What the master published is over, or is asked for again if the drops were not confirmed.
+    fn on_drops_over(&mut self, dropped: Dropped) {
+        for (_, state) in &mut self.puts {
+            if *state == EndState::Published {
+                *state = match dropped {
+                    Dropped::All => EndState::Ended(Ended::Settled(Ok(()))),
+                    Dropped::Not => EndState::Waiting { is_published: true },
+                };
+            }
+        }
+    }
+
+    /// Asks for all that waits.
+    fn ask(&mut self) -> Step<'a> {
+        let mut puts = Vec::with_capacity(self.puts.len());
+        for (put, state) in &mut self.puts {
+            if let EndState::Waiting { is_published } = *state {
+                *state = EndState::Asked { is_published };
+                puts.push(*put);
+            }
+        }
+        if puts.is_empty() { Step::Done } else { Step::Call(Request::PutEnd { puts }) }
+    }
+
+    /// What was asked for, each with whether the master published it before.
+    fn asked(&mut self) -> impl Iterator<Item = (&mut EndState, bool)> {
+        self.puts.iter_mut().filter_map(|(_, state)| match *state {
+            EndState::Asked { is_published } => Some((state, is_published)),
+            _ => None,
+        })
+    }
+
+    fn settle(&mut self, results: Vec<Result<(), ErrorCode>>) {
+        self.rounds += 1;
+        let may_wait = RetryPolicy::PUT_END.allows(self.rounds);
+        for ((state, is_published), result) in self.asked().zip(results) {
+            *state = match result {
+                Ok(()) => EndState::Published,
+                Err(code) if is_published => EndState::Ended(Ended::Unknown(code)),
+                // What it is to replace has itself replaced something that is not dropped yet.
+                Err(ErrorCode::ObjectReplicaBusy) if may_wait => EndState::Waiting { is_published },
+                Err(code @ ErrorCode::ObjectReplicaBusy) => EndState::Ended(Ended::Refused(code)),
+                // It may have been there, and been removed since: to write it again would bring it back.
+                Err(UNKNOWN_END) => EndState::Ended(Ended::Unknown(UNKNOWN_END)),
+                Err(code) => EndState::Ended(Ended::Settled(Err(code))),
+            };
+        }
+    }
+
+    /// There is no answer to what was asked.
+    fn fail(&mut self, code: ErrorCode, is_refusal: bool) {
+        for (state, is_published) in self.asked() {
+            *state = EndState::Ended(match is_refusal && !is_published {
+                true => Ended::Refused(code),
+                false => Ended::Unknown(code),
+            });
+        }
+    }
+}
+
+impl<'a> Op<'a> for End<'a> {
+    /// By put.
+    type Output = Vec<Ended>;
+
+    fn next(&mut self, now: Tick) -> Step<'a> {
+        if let Some(step) = self.dropping.next(now) {
+            return step;
+        }
+        let dropped = self.dropping.end();
+        self.on_drops_over(dropped);
+        self.ask()
+    }
+
+    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
+        if self.dropping.is_under_way() {
+            return self.dropping.on_told(reply.is_ok());
+        }
+        self.dropping.on_reply(&reply);
+        match reply {
+            Ok(Reply::Statuses(results) | Reply::Remaining { results, .. })
+                if results.len() == self.asked().count() =>
+            {
+                self.settle(results);
+            }
+            Ok(other) => {
+                // A leader that only begins may find these puts at their nodes and take them after all.
+                let is_early = other == Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
+                let is_refusal = matches!(other, Reply::Refused(_)) && !is_early;
+                self.fail(unexpected(&other), is_refusal);
+            }
+            Err(error) => self.fail(error.code(), false),
+        }
+    }
+
+    fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
+        self.dropping.on_dropped(&results);
+    }
+
+    fn finish(self) -> Vec<Ended> {
+        let ended = self.puts.into_iter().map(|(_, state)| match state {
+            EndState::Ended(ended) => ended,
+            other => unreachable!("an end that is {other:?} is not over"),
+        });
+        ended.collect()
+    }
+}

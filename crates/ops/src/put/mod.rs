@@ -1,0 +1,226 @@
+//! Puts, in four stages, each a small machine: `start.rs` asks for ranges, `write.rs` writes them, `end.rs` publishes what
+//! was written, `give_up.rs` takes back what came to nothing. A verb says which stage follows which
+//! (`composed.rs`): a put below goes through all four, a put session (`session_calls.rs`) through one or two with each
+//! call; a copy only writes.
+
+mod check;
+mod composed;
+mod coverage;
+mod end;
+mod give_up;
+mod granted;
+mod session;
+mod session_calls;
+mod start;
+mod write;
+
+use mooncake_types::{ErrorCode, PutItem, PutMode, ReplicateConfig, SegmentId, limits};
+
+pub use give_up::Closed;
+pub(crate) use granted::Granted;
+pub use session::{Closing, PutSession};
+pub use session_calls::{CloseOp, PutPartsOp, StartOp};
+pub(crate) use start::InPut;
+pub use write::PutWrite;
+pub(crate) use write::Write;
+
+use crate::op::Op;
+use crate::retry::RetryPolicy;
+use check::{check, keep_last};
+use composed::{Composed, Composition, Stage};
+use end::{End, Ended};
+use give_up::GiveUp;
+use start::{Start, Started};
+
+/// Puts objects: ask for ranges, write them, make them visible; have the nodes drop what readers may hold of older
+/// versions.
+///
+/// A replica whose write failed is reported when the put ends. If all replicas of an object failed, or are gone by the
+/// time the put ends, it is given up and tried once more without the segments that failed; several times more if somebody
+/// at a node does not let go of a range, or if newer upserts of the key overtake this one. A key that is taken, or stands
+/// earlier in the same batch, is answered with [`ErrorCode::ObjectAlreadyExists`].
+///
+/// An upsert takes the place of the object that has the key. Of items of one key in one call the last is stored, and
+/// its result is that of all of them: the others would be gone by the time the call returns.
+pub type PutOp<'a> = Composed<'a, Put<'a>>;
+
+/// See [`PutOp`].
+#[derive(Debug)]
+pub struct Put<'a> {
+    items: &'a [PutItem<'a>],
+    config: ReplicateConfig<'a>,
+    excluded_by_caller: usize,
+    mode: PutMode,
+    /// By position: the later item of the same call that is stored in its place, if there is one.
+    overwritten_by: Vec<Option<usize>>,
+    /// How often what is under way was tried before.
+    attempt: u32,
+    /// What is being published.
+    written: Vec<InPut<'a>>,
+    /// What came to nothing in this attempt.
+    in_vain: GiveUp<'a>,
+    /// What of that is tried again, by position.
+    again: Vec<usize>,
+    results: Vec<Result<(), ErrorCode>>,
+}
+
+impl<'a> PutOp<'a> {
+    /// Puts `items`, all of them under `config`.
+    #[must_use]
+    pub fn new(items: &'a [PutItem<'a>], config: &ReplicateConfig<'a>) -> Self {
+        Self::of(items, config, PutMode::Insert)
+    }
+
+    /// Puts `items` whether or not their keys are taken.
+    #[must_use]
+    pub fn upsert(items: &'a [PutItem<'a>], config: &ReplicateConfig<'a>) -> Self {
+        Self::of(items, config, PutMode::Upsert)
+    }
+
+    fn of(items: &'a [PutItem<'a>], config: &ReplicateConfig<'a>, mode: PutMode) -> Self {
+        let (mut positions, results) = check(items, config);
+        let overwritten_by = match mode {
+            PutMode::Insert => Vec::new(),
+            PutMode::Upsert => keep_last(items, &mut positions),
+        };
+        let put = Put {
+            items,
+            config: config.clone(),
+            excluded_by_caller: config.excluded_segments.len(),
+            mode,
+            overwritten_by,
+            attempt: 0,
+            written: Vec::new(),
+            in_vain: GiveUp::default(),
+            again: Vec::new(),
+            results,
+        };
+        Self::with(put, positions)
+    }
+}
+
+impl<'a> Composition<'a> for Put<'a> {
+    type Output = Vec<Result<(), ErrorCode>>;
+
+    fn lens(&self, position: usize) -> (usize, u64) {
+        let PutItem { key, len, group } = self.items[position];
+        (key.len() + group.len(), len)
+    }
+
+    fn begin(&mut self, batch: Vec<usize>) -> Stage<'a> {
+        self.attempt = 0;
+        self.config.excluded_segments.truncate(self.excluded_by_caller);
+        self.start(batch)
+    }
+
+    fn after(&mut self, ended: Stage<'a>) -> Option<Stage<'a>> {
+        match ended {
+            Stage::Start(start) => Some(Stage::Write(self.on_started(start.finish()))),
+            Stage::Write(write) => Some(Stage::End(self.on_written(write))),
+            Stage::End(end) => Some(Stage::GiveUp(self.on_ended(end.finish()))),
+            Stage::GiveUp(_) => self.start_again(),
+        }
+    }
+
+    fn give_up(&mut self, rest: Vec<usize>, code: ErrorCode) {
+        for position in rest {
+            self.results[position] = Err(code);
+        }
+    }
+
+    fn finish(mut self) -> Self::Output {
+        for (position, stored) in self.overwritten_by.iter().enumerate() {
+            if let Some(stored) = *stored {
+                self.results[position] = self.results[stored];
+            }
+        }
+        self.results
+    }
+}
+
+impl<'a> Put<'a> {
+    fn start(&self, positions: Vec<usize>) -> Stage<'a> {
+        Stage::Start(Start::new(self.items, positions, &self.config, self.mode))
+    }
+
+    fn start_again(&mut self) -> Option<Stage<'a>> {
+        self.attempt += 1;
+        let again = std::mem::take(&mut self.again);
+        (!again.is_empty()).then(|| self.start(again))
+    }
+
+    fn on_started(&mut self, started: Started<'a>) -> Write<'a> {
+        for (position, code) in started.refused {
+            // That nothing but the failed segments has room, or that the master is gone by now, is no news to the caller;
+            // the failure is.
+            let is_news = !matches!(
+                code,
+                ErrorCode::NoAvailableHandle | ErrorCode::RpcFail | ErrorCode::RpcTimeout
+            );
+            if self.attempt == 0 || is_news {
+                self.results[position] = Err(code);
+            }
+        }
+        self.in_vain.puts.extend(started.senseless);
+        Write::new(started.granted.into_iter().map(PutWrite::whole).collect())
+    }
+
+    fn on_written(&mut self, write: Write<'a>) -> End<'a> {
+        write.unreachable().iter().for_each(|&segment| self.exclude(segment));
+        for PutWrite { put, .. } in write.finish() {
+            if put.granted.has_failed_everywhere() {
+                self.fail(&put);
+            } else {
+                self.written.push(put);
+            }
+        }
+        End::new(self.written.iter().map(|put| put.granted.ending(put.key)))
+    }
+
+    fn on_ended(&mut self, outcomes: Vec<Ended>) -> GiveUp<'a> {
+        for (put, ended) in std::mem::take(&mut self.written).into_iter().zip(outcomes) {
+            self.results[put.position] = match ended {
+                // All segments that it was written to have left the pool meanwhile, or its master has.
+                Ended::Settled(Err(ErrorCode::ObjectNotFound)) if self.attempt == 0 => {
+                    self.in_vain.discard(&put);
+                    self.fail(&put);
+                    Err(ErrorCode::TransferFail)
+                }
+                Ended::Settled(result) => {
+                    if result.is_err() {
+                        self.in_vain.discard(&put);
+                    }
+                    result
+                }
+                Ended::Refused(code) => {
+                    self.in_vain.discard(&put);
+                    self.in_vain.revoke(&put);
+                    Err(code)
+                }
+                Ended::Unknown(code) => Err(code),
+            };
+        }
+        std::mem::take(&mut self.in_vain)
+    }
+
+    /// No replica is in place; another grant may help.
+    fn fail(&mut self, put: &InPut<'a>) {
+        self.results[put.position] = Err(ErrorCode::TransferFail);
+        self.in_vain.revoke(put);
+        let is_overtaken = put.granted.failed.outdated != 0 && self.mode == PutMode::Upsert;
+        let policy = match put.granted.failed.held != 0 || is_overtaken {
+            true => RetryPolicy::CONTENDED_PUT,
+            false => RetryPolicy::PUT,
+        };
+        if policy.allows(self.attempt + 1) {
+            self.again.push(put.position);
+        }
+    }
+
+    fn exclude(&mut self, segment: SegmentId) {
+        let excluded = &mut self.config.excluded_segments;
+        if !excluded.contains(&segment) && excluded.len() < limits::MAX_SEGMENTS {
+            excluded.push(segment);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+use mooncake_types::{Discard, ErrorCode, PutEnd, PutRevoke, Tick, Version, limits};
+
+use super::coverage::Coverage;
+use super::granted::Granted;
+use super::start::InPut;
+use super::write::PutWrite;
+use crate::span::{Part, Span, Spans, spans};
+
+/// A put that was granted and is written part by part: what is in place, and what is on its way.
+#[derive(Clone, Debug)]
+pub struct PutSession {
+    granted: Granted,
+    expires_at: Tick,
+    /// What all replicas that did not fail have.
+    covered: Coverage,
+    /// The spans of each write that has begun. No two have a byte in common.
+    under_way: Vec<Spans>,
+    is_sealed: bool,
+}
+
+/// What is to become of a put session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Closing<'a> {
+    /// The master publishes the object.
+    End(PutEnd<'a>),
+    /// The nodes drop what they hold, and the master forgets the put.
+    GiveUp(PutRevoke<'a>, Vec<Discard>),
+}
+
+impl PutSession {
+    pub(super) fn new(granted: Granted, expires_at: Tick) -> Self {
+        let (covered, under_way) = (Coverage::default(), Vec::new());
+        Self { granted, expires_at, covered, under_way, is_sealed: false }
+    }
+
+    /// From when on nothing is written any more: the master may have given the put up.
+    #[must_use]
+    pub const fn expires_at(&self) -> Tick {
+        self.expires_at
+    }
+
+    /// The version of the object.
+    #[must_use]
+    pub const fn version(&self) -> Version {
+        self.granted.version
+    }
+
+    /// Takes parts for writing, for the item of a batch at `position`.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidParams`] for parts past the end, and once the put is sealed;
+    /// [`ErrorCode::ObjectReplicaBusy`] if another write is at work on some of the bytes;
+    /// [`ErrorCode::LeaseExpired`] if the put has taken too long; [`ErrorCode::TransferFail`] if no replica is left;
+    /// [`ErrorCode::InvalidWrite`] for bytes in a range that is complete, which its node would refuse, and for too many
+    /// parts with gaps between them.
+    pub fn begin<'a>(
+        &mut self,
+        position: usize,
+        key: &'a str,
+        parts: &[Part],
+        now: Tick,
+    ) -> Result<PutWrite<'a>, ErrorCode> {
+        let object_len = self.granted.object_len;
+        if self.is_sealed || !parts.iter().all(|part| part.lies_within(object_len)) {
+            return Err(ErrorCode::InvalidParams);
+        }
+        if now >= self.expires_at {
+            return Err(ErrorCode::LeaseExpired);
+        }
+        if self.granted.has_failed_everywhere() {
+            return Err(ErrorCode::TransferFail);
+        }
+        let spans = spans(parts, object_len);
+        let mut busy = self.under_way.iter().flatten();
+        if busy.any(|other| spans.iter().any(|span| span.overlaps(other))) {
+            return Err(ErrorCode::ObjectReplicaBusy);
+        }
+        self.check_room(&spans)?;
+        if !spans.is_empty() {
+            self.under_way.push(spans.clone());
+        }
+        let granted = self.granted.clone();
+        Ok(PutWrite::of(InPut { position, key, granted }, spans))
+    }
+
+    /// Parts have been written, or not; gives their length in bytes.
+    ///
+    /// # Errors
+    /// [`ErrorCode::TransferFail`] or the node's refusal if no replica has them.
+    pub fn finish(&mut self, write: &PutWrite<'_>) -> Result<u64, ErrorCode> {
+        self.under_way.retain(|spans| *spans != write.spans);
+        self.granted.learn_failures(&write.put.granted);
+        if self.granted.has_failed_everywhere() {
+            return Err(write.failure());
+        }
+        for span in &write.spans {
+            self.covered.add(span.from, span.len);
+        }
+        Ok(write.spans.iter().map(|span| span.len).sum())
+    }
+
+    /// Nothing is written any more from now on, but for what is under way.
+    pub fn seal(&mut self) {
+        self.is_sealed = true;
+    }
+
+    /// Whether something is being written.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
+    /// What publishes the object.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidWrite`] if bytes are missing, [`ErrorCode::TransferFail`] if no replica has all of them.
+    pub fn ending<'a>(&self, key: &'a str) -> Result<PutEnd<'a>, ErrorCode> {
+        if self.is_busy() || !self.covered.contains(0, self.granted.object_len) {
+            return Err(ErrorCode::InvalidWrite);
+        }
+        if self.granted.has_failed_everywhere() {
+            return Err(ErrorCode::TransferFail);
+        }
+        Ok(self.granted.ending(key))
+    }
+
+    /// What makes the master forget the put.
+    #[must_use]
+    pub const fn revocation<'a>(&self, key: &'a str) -> PutRevoke<'a> {
+        self.granted.revocation(key)
+    }
+
+    /// What gives the put up, with what nodes hold of it.
+    #[must_use]
+    pub fn giving_up<'a>(&self, key: &'a str) -> Closing<'a> {
+        let mut discards = Vec::new();
+        if self.covered.pieces() > 0 {
+            self.granted.discards_into(&mut discards);
+        }
+        Closing::GiveUp(self.revocation(key), discards)
+    }
+
+    /// Whether the nodes would take these spans once all is in place that is under way.
+    fn check_room(&self, spans: &[Span]) -> Result<(), ErrorCode> {
+        let mut there = self.covered.clone();
+        let under_way: Vec<&Span> = self.under_way.iter().flatten().collect();
+        if there.pieces() + under_way.len() + spans.len() > limits::MAX_ENTRY_PARTS {
+            return Err(ErrorCode::InvalidWrite);
+        }
+        for span in under_way {
+            there.add(span.from, span.len);
+        }
+        for span in spans {
+            let mut is_taken = false;
+            self.granted.each_cut(&[*span], |cut| {
+                is_taken |= there.contains(cut.object_offset, cut.range.len);
+            });
+            if is_taken {
+                return Err(ErrorCode::InvalidWrite);
+            }
+            there.add(span.from, span.len);
+        }
+        Ok(())
+    }
+}

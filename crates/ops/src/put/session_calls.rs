@@ -1,0 +1,168 @@
+use mooncake_types::{ErrorCode, PutEnd, PutItem, PutMode, PutRevoke, ReplicateConfig};
+
+use super::check::check;
+use super::composed::{Composed, Composition, Stage};
+use super::end::{End, Ended};
+use super::give_up::{Closed, GiveUp};
+use super::session::{Closing, PutSession};
+use super::start::Start;
+use super::write::Write;
+
+use crate::op::Op;
+
+/// Asks for ranges to write objects to, part by part.
+pub type StartOp<'a> = Composed<'a, StartSessions<'a>>;
+
+/// See [`StartOp`].
+#[derive(Debug)]
+pub struct StartSessions<'a> {
+    items: &'a [PutItem<'a>],
+    config: ReplicateConfig<'a>,
+    ttl_ms: u64,
+    results: Vec<Result<PutSession, ErrorCode>>,
+}
+
+impl<'a> StartOp<'a> {
+    /// Starts puts of `items`, all of them under `config`. They last for `ttl_ms`.
+    #[must_use]
+    pub fn new(items: &'a [PutItem<'a>], config: &ReplicateConfig<'a>, ttl_ms: u64) -> Self {
+        let (positions, results) = check(items, config);
+        Self::with(StartSessions { items, config: config.clone(), ttl_ms, results }, positions)
+    }
+}
+
+impl<'a> Composition<'a> for StartSessions<'a> {
+    type Output = Vec<Result<PutSession, ErrorCode>>;
+
+    fn lens(&self, position: usize) -> (usize, u64) {
+        let PutItem { key, len, group } = self.items[position];
+        (key.len() + group.len(), len)
+    }
+
+    fn begin(&mut self, batch: Vec<usize>) -> Stage<'a> {
+        Stage::Start(Start::new(self.items, batch, &self.config, PutMode::Insert))
+    }
+
+    fn after(&mut self, ended: Stage<'a>) -> Option<Stage<'a>> {
+        let Stage::Start(start) = ended else { return None };
+        let started = start.finish();
+        let expires_at = started.asked_at.after_ms(self.ttl_ms);
+        for put in started.granted {
+            self.results[put.position] = Ok(PutSession::new(put.granted, expires_at));
+        }
+        for (position, code) in started.refused {
+            self.results[position] = Err(code);
+        }
+        Some(Stage::GiveUp(GiveUp::revoking(started.senseless)))
+    }
+
+    fn give_up(&mut self, rest: Vec<usize>, code: ErrorCode) {
+        for position in rest {
+            self.results[position] = Err(code);
+        }
+    }
+
+    fn finish(self) -> Self::Output {
+        self.results
+    }
+}
+
+/// Writes what [`PutSession::begin`] gave straight to the ranges that were granted for it, without a word to the master.
+pub type PutPartsOp<'a> = Write<'a>;
+
+/// Publishes put sessions and gives them up.
+pub type CloseOp<'a> = Composed<'a, CloseSessions<'a>>;
+
+/// See [`CloseOp`].
+#[derive(Debug)]
+pub struct CloseSessions<'a> {
+    closings: &'a [Closing<'a>],
+    /// The positions of the batch whose puts end.
+    ends: Vec<usize>,
+    /// And of those that are given up after that.
+    given_up: Vec<usize>,
+    results: Vec<Closed>,
+}
+
+impl<'a> CloseOp<'a> {
+    /// Does all of `closings`.
+    #[must_use]
+    pub fn new(closings: &'a [Closing<'a>]) -> Self {
+        let results = vec![Closed::Unknown(ErrorCode::InternalError); closings.len()];
+        let sessions = CloseSessions { closings, ends: Vec::new(), given_up: Vec::new(), results };
+        Self::with(sessions, (0..closings.len()).collect())
+    }
+}
+
+impl<'a> CloseSessions<'a> {
+    fn end(&self) -> End<'a> {
+        End::new(self.ends.iter().filter_map(|&at| match self.closings[at] {
+            Closing::End(put) => Some(put),
+            Closing::GiveUp(..) => None,
+        }))
+    }
+
+    fn on_ended(&mut self, outcomes: Vec<Ended>) {
+        for (&at, ended) in self.ends.iter().zip(outcomes) {
+            self.results[at] = match ended {
+                Ended::Settled(result) => Closed::Settled(result),
+                Ended::Refused(code) | Ended::Unknown(code) => Closed::Unknown(code),
+            };
+        }
+    }
+
+    fn given_up(&self) -> GiveUp<'a> {
+        let mut given_up = GiveUp::default();
+        for &at in &self.given_up {
+            if let Closing::GiveUp(put, discards) = &self.closings[at] {
+                given_up.puts.push(*put);
+                given_up.discards.extend_from_slice(discards);
+            }
+        }
+        given_up
+    }
+}
+
+impl<'a> Composition<'a> for CloseSessions<'a> {
+    type Output = Vec<Closed>;
+
+    fn lens(&self, position: usize) -> (usize, u64) {
+        let (Closing::End(PutEnd { key, .. }) | Closing::GiveUp(PutRevoke { key, .. }, _)) =
+            &self.closings[position];
+        (key.len(), 0)
+    }
+
+    fn begin(&mut self, batch: Vec<usize>) -> Stage<'a> {
+        let is_end = |&at: &usize| matches!(self.closings[at], Closing::End(_));
+        (self.ends, self.given_up) = batch.into_iter().partition(is_end);
+        Stage::End(self.end())
+    }
+
+    fn after(&mut self, ended: Stage<'a>) -> Option<Stage<'a>> {
+        match ended {
+            Stage::End(end) => {
+                self.on_ended(end.finish());
+                Some(Stage::GiveUp(self.given_up()))
+            }
+            Stage::GiveUp(over) => {
+                for (at, closed) in
+                    std::mem::take(&mut self.given_up).into_iter().zip(over.finish())
+                {
+                    self.results[at] = closed;
+                }
+                None
+            }
+            Stage::Start(_) | Stage::Write(_) => None,
+        }
+    }
+
+    fn give_up(&mut self, rest: Vec<usize>, code: ErrorCode) {
+        for at in rest.into_iter().chain(std::mem::take(&mut self.given_up)) {
+            self.results[at] = Closed::Unknown(code);
+        }
+    }
+
+    fn finish(self) -> Self::Output {
+        self.results
+    }
+}
