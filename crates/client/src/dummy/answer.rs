@@ -179,6 +179,7 @@ fn read_stripe(body: &mut Reader<'_>) -> Result<Stripe, Malformed> {
         id: SegmentId(body.u128()?),
         name: body.text(limits::MAX_NAME_BYTES)?.into(),
         endpoint: body.text(limits::MAX_NAME_BYTES)?.into(),
+        medium: mooncake_types::Medium::Memory,
     };
     Ok(Stripe { segment, offset: body.u64()?, len: body.u64()? })
 }

@@ -61,7 +61,12 @@ fn calls() -> Vec<Call<'static>> {
 }
 
 fn location() -> ObjectLocation {
-    let segment = SegmentAddress { id: SegmentId(4), name: "n:1".into(), endpoint: "e:2".into() };
+    let segment = SegmentAddress {
+        id: SegmentId(4),
+        name: "n:1".into(),
+        endpoint: "e:2".into(),
+        medium: mooncake_types::Medium::Memory,
+    };
     let stripes = vec![Stripe { segment, offset: 64, len: 1000 }];
     let replicas = vec![ReplicaLocation { number: 2, stripes }];
     ObjectLocation { version: Version { epoch: Epoch(3), counter: 8 }, len: 1000, replicas }

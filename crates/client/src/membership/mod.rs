@@ -52,6 +52,7 @@ impl Lent {
             seen_epoch,
             is_empty,
             run: *run,
+            medium: mooncake_types::Medium::Memory,
         })
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mooncake_alloc::{Allocator, RangeAllocator, SlabAllocator};
 use mooncake_types::{
-    ClientId, ErrorCode, MountOutcome, MountSegment, Pong, Reply, SegmentId, Tick, limits,
+    ClientId, ErrorCode, Medium, MountOutcome, MountSegment, Pong, Reply, SegmentId, Tick, limits,
 };
 
 use super::closed::{Closed, Reasons};
@@ -124,8 +124,10 @@ impl Meta {
             endpoint: mount.endpoint.into(),
             client: from,
             run: mount.run,
+            medium: mount.medium,
             closed: Reasons::default()
                 .with(Closed::Recovering, true)
+                .with(Closed::Disk, mount.medium == Medium::Disk)
                 .with(Closed::OutOfSight, !self.is_in_sight(from))
                 .with(Closed::Behind, self.members.is_behind(mount.id) == Some(true)),
             recovering: None,

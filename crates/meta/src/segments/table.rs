@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use mooncake_alloc::{Allocator, Handle};
-use mooncake_types::{ClientId, MountSegment, SegmentAddress, SegmentId, SegmentState, Tick};
+use mooncake_types::{
+    ClientId, Medium, MountSegment, SegmentAddress, SegmentId, SegmentState, Tick,
+};
 
 use super::closed::{Closed, Reasons};
 use super::free_room::{Cursor, Room, Rooms};
@@ -23,6 +25,7 @@ pub(crate) struct Segment {
     pub(crate) client: ClientId,
     /// Which process lends it: see [`MountSegment::run`].
     pub(crate) run: u64,
+    pub(crate) medium: Medium,
     /// Why it takes no puts: see [`Segments::set`].
     pub(crate) closed: Reasons,
     /// While its node tells what it holds: how far that is.
@@ -116,6 +119,7 @@ impl Segment {
             id: self.id,
             name: Arc::clone(&self.name),
             endpoint: Arc::clone(&self.endpoint),
+            medium: self.medium,
         }
     }
 }

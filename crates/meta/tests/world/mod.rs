@@ -87,6 +87,7 @@ impl World {
             seen_epoch: Epoch(0),
             is_empty: true,
             run: 1,
+            medium: mooncake_types::Medium::Memory,
         };
         match self.ask(from, &Request::MountSegment(mount)) {
             Reply::Mounted(MountOutcome::Ready) => Ok(()),
