@@ -18,6 +18,7 @@ use crate::segments::{Clients, Disowned, Members, Segments};
 use crate::slab::Slab;
 use crate::stats::Counters;
 use crate::tasks::Tasks;
+use crate::tiers::Offloads;
 use crate::timeout::Timer;
 use crate::tombstones::{Gathered, Leaving, Tombstones};
 
@@ -76,6 +77,7 @@ pub struct Meta {
     pub(crate) began_under: Epoch,
     pub(crate) began_at: Tick,
     pub(crate) extras: Extras,
+    pub(crate) offloads: Offloads,
     pub(crate) repair: Repair,
     pub(crate) replicator: Replicator,
     pub(crate) notices: Vec<Notice>,
@@ -135,6 +137,7 @@ impl Meta {
             began_under: epoch,
             began_at: now,
             extras: Extras::default(),
+            offloads: Offloads::default(),
             repair: Repair::new(config.repair_bytes_per_second, now),
             replicator: Replicator::new(&config.replication),
             notices: Vec::new(),
@@ -170,7 +173,7 @@ impl Meta {
         if keys_of(request) > limits::MAX_BATCH_KEYS {
             return Reply::Refused(ErrorCode::InvalidParams);
         }
-        if self.is_too_early(request) {
+        if !self.admits(request) {
             return Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
         }
         self.refreshes_left = group::REFRESHES_PER_REQUEST;

@@ -112,7 +112,7 @@ impl Meta {
         let telling = self.segments.iter().filter(|(_, segment)| segment.recovering.is_some());
         Some(Awaited {
             missing: missing.len(),
-            first_missing: missing.iter().copied().take(most).collect(),
+            first_missing: missing.take(most).collect(),
             telling: telling.count(),
             objects: self.index.len(),
             at_most_ms: until,

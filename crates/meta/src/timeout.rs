@@ -52,7 +52,7 @@ impl Meta {
             || !self.tasks.bereaved.is_empty()
             || self.reviews.has_work()
             || self.drains.has_work()
-            || self.recovery.shadows.has_work();
+            || self.recovery.has_work();
         if more {
             return Some(self.now);
         }

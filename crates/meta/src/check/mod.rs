@@ -1,7 +1,6 @@
 //! The invariants, each a named sentence.
 
 mod groups;
-mod recovery;
 mod replicas;
 mod rooms;
 mod sight;
@@ -31,9 +30,13 @@ impl fmt::Display for Violation {
     }
 }
 
-type Check = Result<(), Violation>;
+pub(crate) type Check = Result<(), Violation>;
 
-fn ensure(sentence: &'static str, holds: bool, evidence: impl FnOnce() -> String) -> Check {
+pub(crate) fn ensure(
+    sentence: &'static str,
+    holds: bool,
+    evidence: impl FnOnce() -> String,
+) -> Check {
     if holds { Ok(()) } else { Err(Violation { sentence, evidence: evidence() }) }
 }
 

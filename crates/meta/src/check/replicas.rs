@@ -7,7 +7,7 @@ impl Meta {
     pub(super) fn every_object_that_lacks_replicas_is_counted(&self) -> Check {
         let mut counted = 0;
         for (id, object) in self.objects.iter() {
-            let replicas = self.replica_set(id).count_ones();
+            let replicas = self.memory_replicas(id).count_ones().max(1);
             let lacks_some =
                 object.state == ObjectState::Complete && replicas < object.asked.replicas();
             counted += usize::from(lacks_some);
@@ -25,8 +25,9 @@ impl Meta {
             let under_way = self.tasks.pending.iter().chain(&self.tasks.processing);
             under_way.filter(|(_, number)| self.tasks.known[number].origin == origin).count()
         };
-        let found = (own(Origin::Repair), own(Origin::Replication));
-        let known = (self.repair.under_way(), self.replicator.under_way());
+        let found = (own(Origin::Repair), own(Origin::Replication), own(Origin::Offload));
+        let known =
+            (self.repair.under_way(), self.replicator.under_way(), self.offloads.under_way());
         ensure("the master's own copies are counted", found == known, || {
             format!("{found:?} under way, {known:?} counted")
         })

@@ -10,14 +10,14 @@ use mooncake_types::limits;
 pub(crate) struct Pieces {
     /// The record that holds their ranges.
     pub(crate) object: u32,
-    pub(crate) found: Vec<Found>,
+    pub(crate) found: Vec<FoundPiece>,
     /// What their nodes keep of the object.
     pub(crate) attributes: Vec<u8>,
 }
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundPiece {
     /// Where its bytes lie in the object, in bytes, and how many there are.
     pub(crate) object_offset: u64,
     pub(crate) len: u64,
@@ -78,11 +78,8 @@ mod tests {
     type Piece = (u64, u64, u32);
 
     fn pieces(found: &[Piece]) -> Pieces {
-        let found = found.iter().zip(0..).map(|(&(object_offset, len, segment), range)| Found {
-            object_offset,
-            len,
-            segment,
-            range,
+        let found = found.iter().zip(0..).map(|(&(object_offset, len, segment), range)| {
+            FoundPiece { object_offset, len, segment, range }
         });
         Pieces { object: 0, found: found.collect(), attributes: Vec::new() }
     }

@@ -49,7 +49,7 @@ impl Meta {
     /// Takes what this master knew of segments when it stood by. To be called before anything else.
     pub fn remember(&mut self, mut shadows: BTreeMap<SegmentId, Shadow>) {
         shadows.retain(|_, shadow| shadow.since().is_some());
-        if self.recovery.may_be_told() {
+        if self.recovery.phase.may_report() {
             self.index.reserve(&self.objects, shadows.values().map(Shadow::entries).sum());
             self.recovery.shadows.known = shadows;
         }

@@ -119,7 +119,7 @@ impl Meta {
             Effect::MarkBehind(id) => self.set_behind(id, true),
             Effect::CaughtUp(id) => self.set_behind(id, false),
         }
-        self.begin_to_serve_if_all_are_known();
+        self.advance_recovery();
     }
 
     fn set_behind(&mut self, id: SegmentId, behind: bool) {

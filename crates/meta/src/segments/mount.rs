@@ -110,7 +110,7 @@ impl Meta {
         if let Some(slot) = self.segments.find(mount.id) {
             return self.mount_again(from, mount, slot);
         }
-        let outcome = self.admit(mount);
+        let outcome = self.admit_mount(mount);
         if outcome == MountOutcome::StartEmpty {
             self.strike_absent(mount.id);
             return Ok(outcome);
@@ -211,7 +211,7 @@ impl Meta {
             self.segments.take_over(slot, mount, from);
         }
         if has_passed {
-            self.recovery.shadows.forget(mount.id);
+            self.recovery.forget_shadow(mount.id);
             self.begin_review(slot);
         }
         match self.segments[slot].recovering {

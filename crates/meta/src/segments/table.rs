@@ -76,6 +76,11 @@ impl Segment {
         self.closed.is_empty()
     }
 
+    /// Whether objects may be offloaded to it.
+    pub(crate) fn takes_offloads(&self) -> bool {
+        self.closed == Reasons::default().with(Closed::Disk, true)
+    }
+
     /// Notes which record a range of the allocator has.
     pub(crate) fn own(&mut self, handle: Handle, id: u32) {
         let number = handle.number() as usize;

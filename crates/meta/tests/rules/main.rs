@@ -6,6 +6,7 @@ mod drain_changes;
 mod drain_release;
 mod evict;
 mod group;
+mod offload;
 mod place;
 mod predecessors;
 mod put;

@@ -2,8 +2,9 @@ use std::collections::BTreeSet;
 
 use mooncake_types::SegmentId;
 
-use super::{Check, ensure};
+use super::phase::Phase;
 use crate::Meta;
+use crate::check::{Check, ensure};
 use crate::objects::{Object, ObjectState};
 use crate::segments::{Closed, Effect};
 use crate::timeout::Timer;
@@ -13,7 +14,7 @@ impl Meta {
         self.timers.iter().any(|&(_, timer)| timer == Timer::Retired(id))
     }
 
-    pub(super) fn every_member_is_where_it_should_be(&self) -> Check {
+    pub(crate) fn every_member_is_where_it_should_be(&self) -> Check {
         for (slot, segment) in self.segments.iter().filter(|(_, segment)| segment.is_mounted()) {
             let behind = self.members.is_behind(segment.id);
             ensure(
@@ -59,7 +60,7 @@ impl Meta {
                 || format!("segment {id}"),
             )?;
         }
-        let missing = self.recovery.missing();
+        let missing: BTreeSet<_> = self.recovery.missing().collect();
         let is_behind = |member: &crate::Member| member.behind;
         let behind: BTreeSet<_> = self.members.iter().filter(is_behind).collect();
         let behind: BTreeSet<_> = behind.into_iter().map(|member| member.segment).collect();
@@ -70,7 +71,7 @@ impl Meta {
         )
     }
 
-    pub(super) fn every_review_is_of_a_segment_that_takes_no_puts(&self) -> Check {
+    pub(crate) fn every_review_is_of_a_segment_that_takes_no_puts(&self) -> Check {
         let under_review: BTreeSet<u32> = self.reviews.slots().collect();
         let flagged = self.segments.iter().filter(|(_, segment)| segment.is(Closed::Reviewed));
         let flagged: BTreeSet<u32> =
@@ -90,7 +91,7 @@ impl Meta {
         Ok(())
     }
 
-    pub(super) fn every_stripe_that_waits_is_kept(&self) -> Check {
+    pub(crate) fn every_stripe_that_waits_is_kept(&self) -> Check {
         let mut waiting = 0;
         for (version, pieces) in &self.recovery.pieces {
             waiting += 1;
@@ -115,8 +116,8 @@ impl Meta {
         ensure("every record of stripes is known", records == waiting, || {
             format!("{records} records, {waiting} known")
         })?;
-        let replacing: Vec<u32> = self.recovery.replacing.iter().collect();
-        let is_over = self.recovery.is_settled() && !self.recovery.may_report();
+        let replacing = &self.recovery.replacing;
+        let is_over = self.recovery.phase == Phase::Over;
         let is_complete =
             |&id: &u32| self.objects.get(id).is_some_and(|it| it.state == ObjectState::Complete);
         ensure(

@@ -1,0 +1,226 @@
+//! What becomes of an entry that a node reports.
+
+use mooncake_types::mutation::{Rule, is_broken};
+use mooncake_types::{InventoryEntry, PutMode, Tick, Version};
+use smallvec::smallvec;
+
+use super::attributes::Attributes;
+use super::belief::Belief;
+use super::inventory::Nonsense;
+use crate::Meta;
+use crate::eviction::{Class, Stamp};
+use crate::objects::{Asked, Object, ObjectState, Pin, QueueKind, Range};
+use crate::placement::Piece;
+use crate::slab::NONE;
+
+/// A version of an object of which something was found.
+#[derive(Clone, Copy)]
+pub(super) struct Found<'a> {
+    pub(super) key: &'a str,
+    pub(super) hash: u64,
+    pub(super) version: Version,
+    /// Length of the object, in bytes.
+    pub(super) len: u64,
+    pub(super) attributes: Attributes<'a>,
+}
+
+impl Meta {
+    /// Takes an entry, whose range is reserved.
+    pub(super) fn take_entry(
+        &mut self,
+        entry: &InventoryEntry<'_>,
+        piece: Piece,
+        attributes: Attributes<'_>,
+    ) -> Result<(), Nonsense> {
+        let (key, version, len) = (entry.key, entry.version, entry.object_len);
+        let found = Found { key, hash: self.index.hash(key), version, len, attributes };
+        match self.believe(&found, entry.state) {
+            Belief::Unfinished => self.hold_back(&found, piece),
+            Belief::Refuted => self.drop_found(&found, &[piece]),
+            belief if entry.len == entry.object_len => {
+                return self.take_replica(&found, &[piece], belief);
+            }
+            _ => return self.gather_stripe(&found, piece, entry),
+        }
+        Ok(())
+    }
+
+    /// Reserves a range that was being written for as long as its writer may be at work, like one of a put that was given
+    /// up now. What it writes must not be found by a later leader either.
+    fn hold_back(&mut self, found: &Found<'_>, piece: Piece) {
+        if is_broken(Rule::WritersAreWaitedFor) {
+            return self.unreserve(&[piece]);
+        }
+        self.reserve_until(self.end_of_writers(), (found.hash, found.version), smallvec![piece]);
+    }
+
+    /// Has what was found dropped by its node, since nobody may read it.
+    fn drop_found(&mut self, found: &Found<'_>, pieces: &[Piece]) {
+        for piece in pieces {
+            self.free_piece(piece, (found.hash, found.version));
+        }
+    }
+
+    /// Takes up a whole replica.
+    pub(super) fn take_replica(
+        &mut self,
+        found: &Found<'_>,
+        pieces: &[Piece],
+        belief: Belief,
+    ) -> Result<(), Nonsense> {
+        let older = match belief {
+            Belief::Known(object) => return self.add_replica(object, found, pieces),
+            Belief::Unfinished | Belief::Refuted => {
+                self.drop_found(found, pieces);
+                return Ok(());
+            }
+            Belief::Outdated => {
+                let object = self.insert_readable(found, pieces);
+                self.retire(object);
+                return Ok(());
+            }
+            Belief::Newest { older } => older,
+        };
+        let object = self.insert_readable(found, pieces);
+        if let Some(older) = older {
+            self.index.remove(&self.objects, older);
+            self.lose_task(older);
+            self.retire(older);
+        }
+        self.index.insert_hashed(&self.objects, object, found.hash);
+        self.begin_found(object, &found.attributes);
+        self.note_replicas(object);
+        self.note_predecessors(object);
+        Ok(())
+    }
+
+    /// The record of a replica that readers may have routes to.
+    fn insert_readable(&mut self, found: &Found<'_>, pieces: &[Piece]) -> u32 {
+        let until = self.now.after_ms(self.config.lease_ttl_ms);
+        self.insert_found(found, ObjectState::Complete, until, pieces)
+    }
+
+    /// The record of something that was found.
+    pub(super) fn insert_found(
+        &mut self,
+        found: &Found<'_>,
+        state: ObjectState,
+        touched: Tick,
+        pieces: &[Piece],
+    ) -> u32 {
+        let object = self.objects.insert(Object {
+            key: found.key.into(),
+            version: found.version,
+            len: found.len,
+            touched,
+            first_range: NONE,
+            writer: 0,
+            group: NONE,
+            state,
+            pin: Pin::None,
+            data_type: found.attributes.data_type,
+            asked: Asked::new(PutMode::Insert, found.attributes.replicas),
+        });
+        self.attach(object, Class::new(found.hash, 0, false), std::iter::once((0, pieces)));
+        object
+    }
+
+    /// Makes an object that was found readable, as if it had just been read: there may be routes from under the last
+    /// leader.
+    fn begin_found(&mut self, object: u32, attributes: &Attributes<'_>) {
+        let soft_pin = attributes.soft_pin.filter(|&(ttl_ms, _)| ttl_ms > 0);
+        self.objects[object].pin = match soft_pin {
+            _ if attributes.hard_pin => Pin::Hard,
+            Some(_) => Pin::Soft,
+            None => Pin::None,
+        };
+        self.join_group(object, attributes.group);
+        self.count_in_group(object);
+        if let Some((ttl_ms, slides)) = soft_pin.filter(|_| !attributes.hard_pin) {
+            self.note_soft_pin(object, (ttl_ms.min(self.config.max_soft_pin_ttl_ms), slides));
+            self.begin_soft_pin(object);
+        }
+        if attributes.replaces {
+            self.note_replacing(object);
+        }
+        self.lease_found(object);
+    }
+
+    /// Leases an object from now on.
+    fn lease_found(&mut self, object: u32) {
+        let until = self.now.after_ms(self.config.lease_ttl_ms);
+        let record = &mut self.objects[object];
+        record.touched = until;
+        if record.group != NONE {
+            let group = &mut self.groups.slots[record.group];
+            group.leased_until = group.leased_until.max(until);
+        }
+        self.requeue(object, self.queue_after(object, true));
+    }
+
+    /// A further replica of a version that is known. What makes no sense is not reserved any more. One that shares a segment with another, or is one too many, is
+    /// dropped.
+    fn add_replica(
+        &mut self,
+        object: u32,
+        found: &Found<'_>,
+        pieces: &[Piece],
+    ) -> Result<(), Nonsense> {
+        let record = &self.objects[object];
+        let state = record.state;
+        let is_same = record.len == found.len && *record.key == *found.key;
+        if !is_same || !matches!(state, ObjectState::Complete | ObjectState::Replaced) {
+            self.unreserve(pieces);
+            return Err(Nonsense);
+        }
+        let known = || [Some(object), self.copy_of(object)].into_iter().flatten();
+        let shares = |piece: &Piece| {
+            let mut ranges = known().flat_map(|of| self.ranges_of(of));
+            ranges.any(|(_, range)| range.segment == piece.segment)
+        };
+        let number = self.free_replica_numbers(object).next();
+        let Some(number) = number.filter(|_| !pieces.iter().any(shares)) else {
+            self.drop_found(found, pieces);
+            return Ok(());
+        };
+        let added = self.append(object, number, pieces);
+        match state {
+            ObjectState::Complete => self.lease_found(object),
+            _ => added.into_iter().for_each(|range| self.enqueue(range, QueueKind::Replaced)),
+        }
+        self.note_replicas(object);
+        Ok(())
+    }
+
+    /// Makes ranges of the pieces of one replica, behind those that the object has.
+    pub(super) fn append(&mut self, object: u32, replica: usize, pieces: &[Piece]) -> Vec<u32> {
+        let class = self.class_of(object);
+        let stamp = Stamp::at(self.uses);
+        let mut last = self.ranges_of(object).last().expect("an object has a range").0;
+        let mut added = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let (segment, handle, len) = (piece.segment, piece.handle, piece.len);
+            let (sibling, prev, next, queue) = (NONE, NONE, NONE, QueueKind::Out);
+            let replica = replica as u8;
+            let range = Range {
+                len,
+                object,
+                segment,
+                handle,
+                sibling,
+                prev,
+                next,
+                replica,
+                queue,
+                class,
+                stamp,
+            };
+            let id = self.ranges.insert(range);
+            self.segments[range.segment].own(range.handle, id);
+            self.ranges[last].sibling = id;
+            last = id;
+            added.push(id);
+        }
+        added
+    }
+}

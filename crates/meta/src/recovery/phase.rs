@@ -1,0 +1,207 @@
+//! How far a leader is with its recovery.
+
+use std::collections::BTreeSet;
+
+use mooncake_types::SegmentId;
+
+use crate::segments::Record;
+
+/// Each phase is followed by the next, or by one further down.
+///
+/// | phase | changes objects | who may tell what the leader does not know |
+/// |---|---|---|
+/// | `Adopting` | yes | segments that the record does not name |
+/// | `Hearing` | no | members that have not reported |
+/// | `Marking` | no | members that have not reported |
+/// | `Latecomers` | yes | members that have not reported |
+/// | `Over` | yes | nobody |
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The record knows of no leader before, so it promised nothing to anybody. Segments may hold what such a leader left.
+    Adopting {
+        /// They may yet tell it.
+        is_open: bool,
+        /// Nobody has a route from under an earlier leader any more.
+        has_settled: bool,
+    },
+    /// Readers may have routes from under an earlier leader, to versions that members hold which have not reported.
+    Hearing {
+        /// Members that have not reported.
+        missing: BTreeSet<SegmentId>,
+        /// An earlier leader marked members behind: it may have replaced or removed what they hold, and readers have routes
+        /// to that. So the leader waits for the end of these, even if nobody is missing.
+        has_behind: bool,
+    },
+    /// These routes are over. The missing are being marked behind in the record: no later leader takes their word.
+    Marking {
+        /// Members that have not reported.
+        missing: BTreeSet<SegmentId>,
+    },
+    /// The leader takes the word of the missing, but for keys that changed since.
+    Latecomers {
+        /// Members that have not reported: at least one.
+        missing: BTreeSet<SegmentId>,
+    },
+    /// What was not reported is lost.
+    Over,
+}
+
+impl Phase {
+    /// In which a leader with this record begins.
+    pub(super) fn first(record: &Record) -> Self {
+        if record.fresh && record.members.is_empty() {
+            return Self::Adopting { is_open: true, has_settled: false };
+        }
+        let in_step = record.members.iter().filter(|member| !member.behind);
+        let missing: BTreeSet<SegmentId> = in_step.map(|member| member.segment).collect();
+        let has_behind = record.members.iter().any(|member| member.behind);
+        Self::Hearing { missing, has_behind }.next(|_| true)
+    }
+
+    /// The phase that follows, as long as one does. `is_behind` says whether a member is marked behind, or is none any more.
+    pub(super) fn next(self, is_behind: impl Fn(&SegmentId) -> bool) -> Self {
+        match self {
+            Self::Adopting { is_open: false, has_settled: true } => Self::Over,
+            Self::Hearing { missing, has_behind: false } if missing.is_empty() => Self::Over,
+            Self::Marking { missing } if missing.iter().all(is_behind) => {
+                match missing.is_empty() {
+                    true => Self::Over,
+                    false => Self::Latecomers { missing },
+                }
+            }
+            Self::Latecomers { missing } if missing.is_empty() => Self::Over,
+            same => same,
+        }
+    }
+
+    /// Routes from under earlier leaders are over.
+    pub(super) fn settle(&mut self) {
+        match self {
+            Self::Adopting { has_settled, .. } => *has_settled = true,
+            Self::Hearing { missing, .. } => {
+                *self = Self::Marking { missing: std::mem::take(missing) };
+            }
+            Self::Marking { .. } | Self::Latecomers { .. } | Self::Over => {}
+        }
+    }
+
+    /// Segments that nobody knows tell nothing more.
+    pub(super) fn close(&mut self) {
+        if let Self::Adopting { is_open, .. } = self {
+            *is_open = false;
+        }
+    }
+
+    /// A member has reported, or is none any more.
+    pub(super) fn forget_missing(&mut self, id: SegmentId) {
+        if let Self::Hearing { missing, .. }
+        | Self::Marking { missing }
+        | Self::Latecomers { missing } = self
+        {
+            missing.remove(&id);
+        }
+    }
+
+    /// Members that have not reported.
+    pub(super) fn missing(&self) -> Option<&BTreeSet<SegmentId>> {
+        match self {
+            Self::Hearing { missing, .. }
+            | Self::Marking { missing }
+            | Self::Latecomers { missing } => Some(missing),
+            Self::Adopting { .. } | Self::Over => None,
+        }
+    }
+
+    /// Whether requests that change objects are answered.
+    pub(super) fn serves(&self) -> bool {
+        !matches!(self, Self::Hearing { .. } | Self::Marking { .. })
+    }
+
+    /// Whether nobody has a route from under an earlier leader any more.
+    pub(super) fn has_settled(&self) -> bool {
+        !matches!(self, Self::Adopting { has_settled: false, .. } | Self::Hearing { .. })
+    }
+
+    /// Whether segments that nobody knows may tell what an earlier leader left there.
+    pub(super) fn adopts(&self) -> bool {
+        matches!(self, Self::Adopting { is_open: true, .. })
+    }
+
+    /// Whether anybody may report what the leader does not know yet.
+    pub(super) fn may_report(&self) -> bool {
+        self.adopts() || self.missing().is_some_and(|missing| !missing.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segments::Member;
+
+    const A: SegmentId = SegmentId(1);
+    const B: SegmentId = SegmentId(2);
+
+    fn first(fresh: bool, members: &[(SegmentId, bool)]) -> Phase {
+        let member = |&(segment, behind): &(SegmentId, bool)| Member { segment, behind };
+        Phase::first(&Record { fresh, members: members.iter().map(member).collect() })
+    }
+
+    fn hearing(missing: &[SegmentId], has_behind: bool) -> Phase {
+        Phase::Hearing { missing: missing.iter().copied().collect(), has_behind }
+    }
+
+    #[test]
+    fn a_leader_hears_the_members_in_step_and_waits_for_routes_to_the_others() {
+        let adopting = Phase::Adopting { is_open: true, has_settled: false };
+        let cases = [
+            (first(true, &[]), adopting),
+            (first(false, &[]), Phase::Over),
+            (first(false, &[(A, false), (B, true)]), hearing(&[A], true)),
+            (first(false, &[(A, false)]), hearing(&[A], false)),
+            (first(false, &[(B, true)]), hearing(&[], true)),
+        ];
+        for (found, expected) in cases {
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn recovery_is_over_at_once_when_all_have_reported_and_nobody_was_behind() {
+        for (has_behind, is_over) in [(false, true), (true, false)] {
+            let mut phase = hearing(&[A, B], has_behind);
+            phase.forget_missing(A);
+            phase = phase.next(|_| true);
+            assert!(!phase.serves() && !phase.has_settled());
+            phase.forget_missing(B);
+            phase = phase.next(|_| true);
+            assert_eq!((phase == Phase::Over, phase.may_report()), (is_over, false));
+        }
+    }
+
+    #[test]
+    fn the_missing_are_marked_before_the_leader_serves_and_may_report_after_it() {
+        let mut phase = hearing(&[A, B], false);
+        phase.settle();
+        phase = phase.next(|&id| id == A);
+        assert!(!phase.serves() && phase.has_settled());
+        phase = phase.next(|_| true);
+        assert!(phase.serves() && phase.may_report());
+        phase.forget_missing(A);
+        phase.forget_missing(B);
+        assert_eq!(phase.next(|_| true), Phase::Over);
+    }
+
+    #[test]
+    fn the_first_leader_serves_at_once_and_is_done_once_its_window_and_all_routes_are_over() {
+        let steps: [fn(&mut Phase); 2] = [Phase::settle, Phase::close];
+        for [one, other] in [steps, [steps[1], steps[0]]] {
+            let mut phase = first(true, &[]);
+            assert!(phase.serves() && phase.adopts() && !phase.has_settled());
+            one(&mut phase);
+            phase = phase.next(|_| true);
+            assert!(phase != Phase::Over && phase.serves());
+            other(&mut phase);
+            assert_eq!(phase.next(|_| true), Phase::Over);
+        }
+    }
+}

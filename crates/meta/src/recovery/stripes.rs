@@ -1,0 +1,90 @@
+//! Replicas in several pieces: a stripe that was reported waits until its neighbours are there.
+
+use mooncake_types::{EntryState, InventoryEntry, Version};
+
+use super::attributes::Attributes;
+use super::found::Found;
+use super::inventory::Nonsense;
+use super::pieces::{FoundPiece, Pieces};
+use crate::Meta;
+use crate::objects::ObjectState;
+use crate::placement::Piece;
+
+impl Meta {
+    /// Keeps a stripe until its neighbours are there, and makes a replica of them once they are.
+    pub(super) fn gather_stripe(
+        &mut self,
+        found: &Found<'_>,
+        piece: Piece,
+        entry: &InventoryEntry<'_>,
+    ) -> Result<(), Nonsense> {
+        let range = match self.recovery.pieces.get(&found.version).map(|pieces| pieces.object) {
+            Some(object) => {
+                let record = &self.objects[object];
+                if record.len != found.len || *record.key != *found.key {
+                    self.unreserve(&[piece]);
+                    return Err(Nonsense);
+                }
+                self.append(object, 0, &[piece])[0]
+            }
+            None => {
+                let object = self.insert_found(found, ObjectState::Gathering, self.now, &[piece]);
+                let attributes = entry.attributes.to_vec();
+                let pieces = Pieces { object, found: Vec::new(), attributes };
+                self.recovery.pieces.insert(found.version, pieces);
+                self.objects[object].first_range
+            }
+        };
+        let object_offset = entry.object_offset;
+        let piece = FoundPiece { object_offset, len: piece.len, segment: piece.segment, range };
+        let pieces = self.recovery.pieces.get_mut(&found.version).expect("it was just put in");
+        pieces.found.push(piece);
+        let Some(chain) = pieces.replica(found.len) else { return Ok(()) };
+        let attributes = pieces.attributes.clone();
+        let whole: Vec<FoundPiece> = chain.iter().map(|&place| pieces.found[place]).collect();
+        let pieces: Vec<Piece> =
+            whole.iter().map(|it| self.take_piece(found.version, it.range)).collect();
+        let attributes = Attributes::decode(&attributes).unwrap_or_default();
+        let found = Found { attributes, ..*found };
+        let belief = self.believe(&found, EntryState::Complete);
+        self.take_replica(&found, &pieces, belief)
+    }
+
+    /// Takes a stripe from those that wait. Its range stays reserved.
+    fn take_piece(&mut self, version: Version, range: u32) -> Piece {
+        let pieces = self.recovery.pieces.get_mut(&version).expect("the piece is one of some");
+        pieces.found.retain(|piece| piece.range != range);
+        let (object, is_last) = (pieces.object, pieces.found.is_empty());
+        let piece = self.take_range(object, range);
+        if is_last {
+            self.recovery.pieces.remove(&version);
+            self.objects.remove(object);
+        }
+        piece
+    }
+
+    /// Forgets the stripes that wait on a segment.
+    pub(crate) fn forget_pieces_on(&mut self, slot: u32) {
+        let waiting = self.recovery.pieces.iter().flat_map(|(&version, pieces)| {
+            let here = pieces.found.iter().filter(|piece| piece.segment == slot);
+            here.map(move |piece| (version, piece.range)).collect::<Vec<_>>()
+        });
+        let waiting: Vec<(Version, u32)> = waiting.collect();
+        for (version, range) in waiting {
+            self.forget_piece(version, range);
+        }
+    }
+
+    /// Forgets a stripe that waits.
+    pub(super) fn forget_piece(&mut self, version: Version, range: u32) {
+        let piece = self.take_piece(version, range);
+        self.unreserve(&[piece]);
+    }
+
+    /// Nobody may report any more what would make them whole.
+    pub(super) fn drop_stripes(&mut self) {
+        for pieces in std::mem::take(&mut self.recovery.pieces).into_values() {
+            self.drop_object(pieces.object);
+        }
+    }
+}
