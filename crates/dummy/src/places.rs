@@ -46,7 +46,7 @@ pub(super) fn locations(
 
 #[cfg(test)]
 mod tests {
-    use mooncake_types::{Epoch, Version};
+    use mooncake_types::{Epoch, Medium, Version};
 
     use super::*;
     use mooncake_client::{ReplicaLocation, Stripe};
@@ -54,7 +54,8 @@ mod tests {
     fn location(counter: u64, segments: &[u128]) -> ObjectLocation {
         let stripe = |id: u128| {
             let (name, endpoint) = (format!("n:{id}").into(), format!("e:{id}").into());
-            let segment = SegmentAddress { id: SegmentId(id), name, endpoint };
+            let segment =
+                SegmentAddress { id: SegmentId(id), name, endpoint, medium: Medium::Memory };
             Stripe { segment, offset: 64 * counter, len: 500 }
         };
         let stripes = || segments.iter().copied().map(stripe).collect();

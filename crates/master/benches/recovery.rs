@@ -80,6 +80,7 @@ impl Share {
             seen_epoch: Epoch(9),
             is_empty: false,
             run: 1,
+            medium: mooncake_types::Medium::Memory,
         })
     }
 

@@ -75,6 +75,7 @@ fn new_pool(allocator: AllocatorKind, bytes: u64) -> Meta {
             seen_epoch: Epoch(0),
             is_empty: true,
             run: 1,
+            medium: mooncake_types::Medium::Memory,
         };
         meta.handle(Tick(0), CLIENT, &Request::MountSegment(mount));
     }

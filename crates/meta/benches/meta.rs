@@ -40,6 +40,7 @@ fn pool(segments: usize, objects: usize) -> Meta {
             seen_epoch: Epoch(0),
             is_empty: true,
             run: 1,
+            medium: mooncake_types::Medium::Memory,
         };
         meta.handle(Tick(0), CLIENT, &Request::MountSegment(mount));
     }

@@ -53,6 +53,7 @@ fn full_pool(segments: usize) -> Meta {
             seen_epoch: Epoch(0),
             is_empty: true,
             run: 1,
+            medium: mooncake_types::Medium::Memory,
         };
         meta.handle(Tick(0), node(segment), &Request::MountSegment(mount));
     }

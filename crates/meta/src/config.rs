@@ -150,6 +150,10 @@ pub struct Config {
     pub repair_bytes_per_second: u64,
     /// Whether objects that are read often get more replicas.
     pub replication: Replication,
+    /// Whether objects are copied to disks of their nodes once they are put.
+    pub offload: bool,
+    /// Most copies to disks that are under way or wait for their nodes.
+    pub offloading_queue_limit: usize,
     /// Seed of everything that is left to chance.
     pub seed: u64,
 }
@@ -182,6 +186,8 @@ impl Default for Config {
             most_tombstones: 1 << 20,
             repair_bytes_per_second: 256 << 20,
             replication: Replication::default(),
+            offload: false,
+            offloading_queue_limit: 50_000,
             seed: 0,
         }
     }

@@ -41,6 +41,7 @@ mod segments;
 mod slab;
 mod stats;
 mod tasks;
+mod tiers;
 mod timeout;
 mod tombstones;
 

@@ -17,6 +17,7 @@ use crate::rng::Rng;
 use crate::segments::{Clients, Members, RetiredSegments, Segments};
 use crate::stats::Counters;
 use crate::tasks::Tasks;
+use crate::tiers::Offloads;
 use crate::timeout::Timer;
 use crate::tombstones::{Gathered, Tombstones};
 
@@ -66,6 +67,7 @@ pub struct Meta {
     pub(crate) began_under: Epoch,
     pub(crate) began_at: Tick,
     pub(crate) extras: Extras,
+    pub(crate) offloads: Offloads,
     pub(crate) repair: Repair,
     pub(crate) replicator: Replicator,
     pub(crate) notices: Vec<Notice>,
@@ -119,6 +121,7 @@ impl Meta {
             began_under: epoch,
             began_at: now,
             extras: Extras::default(),
+            offloads: Offloads::default(),
             repair: Repair::new(config.repair_bytes_per_second, now),
             replicator: Replicator::new(&config.replication),
             notices: Vec::new(),

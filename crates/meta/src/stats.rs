@@ -45,6 +45,12 @@ pub struct Counters {
     pub repaired_bytes: u64,
     /// Copies to that end that failed.
     pub repairs_failed: u64,
+    /// Copies of objects that were made on disks.
+    pub offloaded_objects: u64,
+    /// Their bytes.
+    pub offloaded_bytes: u64,
+    /// Copies to disks that failed.
+    pub offloads_failed: u64,
     /// Times that an object was found to be read often.
     pub hot_objects: u64,
     /// Replicas made because of that.

@@ -51,8 +51,12 @@ mod tests {
 
     #[test]
     fn only_whole_replicas_in_known_segments_pass() {
-        let segments =
-            [SegmentAddress { id: SegmentId(1), name: "n".into(), endpoint: "e".into() }];
+        let segments = [SegmentAddress {
+            id: SegmentId(1),
+            name: "n".into(),
+            endpoint: "e".into(),
+            medium: mooncake_types::Medium::Memory,
+        }];
         let stripes = |count: u32| (0..count).map(|_| placement(0, 0, 0, 1)).collect::<Vec<_>>();
         for (placements, len, expected) in [
             (vec![placement(0, 0, 8, 10)], 10, true),

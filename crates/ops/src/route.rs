@@ -1,8 +1,10 @@
+use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
 use mooncake_types::{
-    Chance, ErrorCode, Located, Placement, RangeRead, SegmentAddress, SegmentId, Tick, Version,
+    Chance, ErrorCode, Located, Medium, Placement, RangeRead, SegmentAddress, SegmentId, Tick,
+    Version,
 };
 
 use crate::op::Fetch;
@@ -101,7 +103,8 @@ impl Route {
         Some(Self { located, segments: segments.into(), lease_end: self.lease_end })
     }
 
-    /// The placements of the replica to read: one of this node, else any, none that has failed.
+    /// The placements of the replica to read, none that has failed: one in memory before one on a disk, and of those one of this
+    /// node before others, which are spread by chance.
     pub(super) fn choose(
         &self,
         own: &[SegmentId],
@@ -117,16 +120,25 @@ impl Route {
             if has_failed(&self.replica_start(&reading)) {
                 continue;
             }
-            if is_own(ranges, &self.segments, own) {
-                return Some(reading);
-            }
-            candidates += 1;
-            // Each of n candidates ends up chosen with the same chance, 1/n.
-            if candidates == 1 || chance.below(candidates) == 0 {
-                chosen = Some(reading);
+            let cost = (self.lies_on_disk(ranges), !is_own(ranges, &self.segments, own));
+            match chosen.as_ref().map(|(least, _)| cost.cmp(least)) {
+                None | Some(Ordering::Less) => (chosen, candidates) = (Some((cost, reading)), 1),
+                Some(Ordering::Greater) => {}
+                Some(Ordering::Equal) => {
+                    candidates += 1;
+                    // Each of n candidates ends up chosen with the same chance, 1/n.
+                    if chance.below(candidates) == 0 {
+                        chosen = Some((cost, reading));
+                    }
+                }
             }
         }
-        chosen
+        chosen.map(|(_, reading)| reading)
+    }
+
+    /// Whether a replica lies on a disk, at least in part.
+    fn lies_on_disk(&self, ranges: &[Placement]) -> bool {
+        ranges.iter().any(|range| self.segments[range.segment as usize].medium == Medium::Disk)
     }
 
     /// What to read for these spans of the object from one replica.
@@ -155,5 +167,53 @@ impl Route {
                 object_len: self.located.len,
             });
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The segment of the replica that is chosen, of replicas that lie each on a segment of their own, from 1 on.
+    fn chosen(media: &[Medium], own: &[u128], failed: &[u128], seed: u64) -> Option<u128> {
+        let segments = (1..).zip(media).map(|(number, &medium)| SegmentAddress {
+            id: SegmentId(number),
+            name: "n".into(),
+            endpoint: "e".into(),
+            medium,
+        });
+        let segments: Arc<[SegmentAddress]> = segments.collect();
+        let place = |at: u32| Placement { replica: at, segment: at, offset: 0, len: 10 };
+        let placements = (0..media.len() as u32).map(place).collect();
+        let located = Located { version: Version::default(), len: 10, placements };
+        let route = Route::new(located, &segments, Tick(0)).expect("it is whole");
+        let own: Vec<SegmentId> = own.iter().map(|&id| SegmentId(id)).collect();
+        let has_failed = |place: &ReplicaStart| failed.contains(&place.segment.0);
+        let reading = route.choose(&own, &mut Chance::new(seed), has_failed)?;
+        Some(route.replica_start(&reading).segment.0)
+    }
+
+    #[test]
+    fn memory_is_read_before_disks_and_the_own_node_before_others() {
+        use Medium::{Disk, Memory};
+        for (media, own, failed, expected) in [
+            (&[Disk, Memory][..], &[][..], &[][..], Some(2)),
+            (&[Disk, Memory], &[1], &[], Some(2)),
+            (&[Disk, Memory, Memory], &[1, 3], &[], Some(3)),
+            (&[Disk, Memory, Disk], &[3], &[2], Some(3)),
+            (&[Disk, Memory], &[], &[2], Some(1)),
+            (&[Disk], &[], &[1], None),
+        ] {
+            for seed in 0..8 {
+                let found = chosen(media, own, failed, seed);
+                assert_eq!(found, expected, "{media:?}, own {own:?}, failed {failed:?}");
+            }
+        }
+        let spread: Vec<Option<u128>> =
+            (0..64).map(|seed| chosen(&[Memory, Memory], &[], &[], seed)).collect();
+        assert!(
+            spread.contains(&Some(1)) && spread.contains(&Some(2)),
+            "equal ones share the reads"
+        );
     }
 }

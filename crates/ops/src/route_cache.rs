@@ -300,6 +300,7 @@ mod tests {
             id: SegmentId(number),
             name: number.to_string().into(),
             endpoint: "e".into(),
+            medium: mooncake_types::Medium::Memory,
         };
         let segments: Arc<[SegmentAddress]> = vec![address(1), address(2), address(3)].into();
         let located = Located { version, len: 10, placements };

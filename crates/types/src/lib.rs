@@ -21,6 +21,7 @@ mod ids;
 mod inventory;
 pub mod limits;
 mod log_limiter;
+mod medium;
 #[doc(hidden)]
 pub mod mutation;
 mod put;
@@ -45,6 +46,7 @@ pub use follow::{Follow, FollowPage, ListedSegment, SegmentPage};
 pub use ids::{ClientId, Epoch, SegmentId, Version};
 pub use inventory::{ChangesPage, EntryState, InventoryEntry, InventoryPage, MountOutcome};
 pub use log_limiter::LogLimiter;
+pub use medium::Medium;
 pub use put::{ReplicateConfig, SoftPin};
 pub use range::{Discard, RangeDrop, RangeRead, RangeWrite};
 pub use reads::{ReadCounts, ReadReport, ReadVolume};

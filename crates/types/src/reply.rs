@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use crate::{
-    DrainReport, Epoch, ErrorCode, MountOutcome, RangeDrop, SegmentId, SegmentPage, TaskId,
+    DrainReport, Epoch, ErrorCode, Medium, MountOutcome, RangeDrop, SegmentId, SegmentPage, TaskId,
     TaskOrders, TaskReport, Version,
 };
 
@@ -98,6 +98,8 @@ pub struct SegmentAddress {
     pub name: Arc<str>,
     /// Where its node serves reads and writes, `host:port`.
     pub endpoint: Arc<str>,
+    /// What its bytes lie in.
+    pub medium: Medium,
 }
 
 /// One range of one replica. The ranges of a replica stand together, in the order of the object's bytes.

@@ -1,5 +1,5 @@
 use crate::{
-    ChangesPage, Epoch, ErrorCode, InventoryPage, RangeDrop, ReadReport, ReplicateConfig,
+    ChangesPage, Epoch, ErrorCode, InventoryPage, Medium, RangeDrop, ReadReport, ReplicateConfig,
     SegmentId, TaskId, TaskKind, Version,
 };
 
@@ -176,6 +176,8 @@ pub struct MountSegment<'a> {
     /// How many processes of this client have lent what outlives them, this one included; zero if that is not known. What a
     /// process has that comes after another may be less than that one had.
     pub run: u64,
+    /// What its bytes lie in.
+    pub medium: Medium,
 }
 
 /// See [`Request::PutStart`].

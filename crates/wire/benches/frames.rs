@@ -176,7 +176,12 @@ fn version(counter: u64) -> Version {
 fn segment(at: u64) -> SegmentAddress {
     let name: Arc<str> = format!("10.0.0.{at}:12345").into();
     let id = SegmentId(0x0123_4567_89AB_CDEF_u128 << 64 | u128::from(at));
-    SegmentAddress { id, name: name.clone(), endpoint: name }
+    SegmentAddress {
+        id,
+        name: name.clone(),
+        endpoint: name,
+        medium: mooncake_types::Medium::Memory,
+    }
 }
 
 fn placement(at: u64) -> Placement {

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use mooncake_types::limits::MAX_ATTRIBUTES_BYTES;
-use mooncake_types::{Epoch, SegmentId, Version};
+use mooncake_types::{Epoch, Medium, SegmentId, Version};
 
-use crate::DecodeError;
+use crate::{DecodeError, generated as proto};
 
 const ID_BYTES: usize = 16;
 
@@ -19,6 +19,23 @@ pub(crate) fn to_id(what: &'static str, bytes: &[u8]) -> Result<u128, DecodeErro
         Ok(bytes) => Ok(u128::from_be_bytes(bytes)),
         Err(_) if bytes.is_empty() => Err(DecodeError::Missing { what }),
         Err(_) => Err(DecodeError::Length { what, expected: ID_BYTES, found: bytes.len() }),
+    }
+}
+
+/// A medium as its message holds it.
+pub(crate) fn from_medium(medium: Medium) -> i32 {
+    match medium {
+        Medium::Memory => proto::Medium::Memory.into(),
+        Medium::Disk => proto::Medium::Disk.into(),
+    }
+}
+
+/// The medium that a field holds.
+pub(crate) fn to_medium(number: i32) -> Result<Medium, DecodeError> {
+    match proto::Medium::try_from(number) {
+        Ok(proto::Medium::Memory) => Ok(Medium::Memory),
+        Ok(proto::Medium::Disk) => Ok(Medium::Disk),
+        Err(_) => Err(DecodeError::OutOfRange { what: "medium", value: number.into() }),
     }
 }
 

@@ -207,6 +207,9 @@ pub struct MountSegmentRequest {
     /// How many processes of this client have lent what outlives them, this one included; zero if that is not known.
     #[prost(uint64, tag = "7")]
     pub run: u64,
+    /// What its bytes lie in.
+    #[prost(enumeration = "Medium", tag = "8")]
+    pub medium: i32,
 }
 /// One page of what a segment's ledger holds, in the order of the offsets over all pages. One row is one entry. Keys and
 /// attributes stand end to end, so that a page of thousands is a handful of fields.
@@ -647,6 +650,9 @@ pub struct SegmentInfo {
     /// Where its node serves reads and writes, `host:port`.
     #[prost(string, tag = "3")]
     pub endpoint: ::prost::alloc::string::String,
+    /// What its bytes lie in.
+    #[prost(enumeration = "Medium", tag = "4")]
+    pub medium: i32,
 }
 /// Where many objects lie. Row by row this is, for each object, `status_code, version, \[BufHandle\]` with
 /// `BufHandle {replica, segment, offset, size}`; it travels as columns.
@@ -1285,6 +1291,35 @@ impl Role {
             "ROLE_UNSPECIFIED" => Some(Self::Unspecified),
             "ROLE_CLIENT" => Some(Self::Client),
             "ROLE_NODE" => Some(Self::Node),
+            _ => None,
+        }
+    }
+}
+/// What the bytes of a segment lie in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Medium {
+    /// The memory of a node.
+    Memory = 0,
+    /// A folder on a disk of a node.
+    Disk = 1,
+}
+impl Medium {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Memory => "MEDIUM_MEMORY",
+            Self::Disk => "MEDIUM_DISK",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "MEDIUM_MEMORY" => Some(Self::Memory),
+            "MEDIUM_DISK" => Some(Self::Disk),
             _ => None,
         }
     }

@@ -18,6 +18,7 @@ pub(crate) fn from_mount(mount: &MountSegment<'_>) -> proto::MountSegmentRequest
         seen_epoch: mount.seen_epoch.0,
         is_empty: mount.is_empty,
         run: mount.run,
+        medium: column::from_medium(mount.medium),
     }
 }
 
@@ -32,6 +33,7 @@ pub(crate) fn to_mount(
         seen_epoch: Epoch(message.seen_epoch),
         is_empty: message.is_empty,
         run: message.run,
+        medium: column::to_medium(message.medium)?,
     })
 }
 

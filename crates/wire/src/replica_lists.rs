@@ -54,6 +54,7 @@ pub(crate) fn from_segment(segment: &SegmentAddress) -> proto::SegmentInfo {
         segment_id: column::from_id(segment.id.0),
         segment_name: String::from(&*segment.name),
         endpoint: String::from(&*segment.endpoint),
+        medium: column::from_medium(segment.medium),
     }
 }
 
@@ -134,5 +135,6 @@ pub(crate) fn to_segment(segment: &proto::SegmentInfo) -> Result<SegmentAddress,
         id: SegmentId(column::to_id("segment_id", &segment.segment_id)?),
         name: segment.segment_name.as_str().into(),
         endpoint: segment.endpoint.as_str().into(),
+        medium: column::to_medium(segment.medium)?,
     })
 }

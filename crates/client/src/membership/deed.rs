@@ -1,4 +1,4 @@
-use mooncake_types::{Epoch, MountSegment, RangeDrop, Request, SegmentId, Tick};
+use mooncake_types::{Epoch, Medium, MountSegment, RangeDrop, Request, SegmentId, Tick};
 
 /// A segment that this client lends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,7 @@ impl Lent {
             seen_epoch,
             is_empty,
             run: *run,
+            medium: Medium::Memory,
         })
     }
 }

@@ -2,8 +2,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use mooncake_node::Host;
 use mooncake_connection::{Connection, IdleConnections, Progress};
+use mooncake_node::Host;
 use mooncake_types::{Epoch, Reply, Request};
 
 use super::call::{CallFailure, call_within};

@@ -148,6 +148,7 @@ fn a_reply_longer_than_any_buffer_comes_whole() {
                 id: mooncake_types::SegmentId(number),
                 name: format!("{number:0200}").into(),
                 endpoint: "endpoint".into(),
+                medium: mooncake_types::Medium::Memory,
             })
             .collect(),
         lease_ms: 5,

@@ -126,7 +126,12 @@ mod tests {
         op.next(Tick(100));
         let placements = vec![Placement { replica: 0, segment: 0, offset: 0, len: 10 }];
         let located = Located { version: Version::default(), len: 10, placements };
-        let segment = SegmentAddress { id: SegmentId(1), name: "n".into(), endpoint: "e".into() };
+        let segment = SegmentAddress {
+            id: SegmentId(1),
+            name: "n".into(),
+            endpoint: "e".into(),
+            medium: mooncake_types::Medium::Memory,
+        };
         let (results, segments) = (vec![Ok(located)], vec![segment]);
         op.on_reply(
             Tick(100),

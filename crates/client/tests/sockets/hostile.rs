@@ -54,6 +54,7 @@ impl Peer {
             seen_epoch,
             is_empty: true,
             run: 1,
+            medium: mooncake_types::Medium::Memory,
         };
         self.request(&Request::MountSegment(mount))
     }

@@ -42,6 +42,7 @@ impl Peer {
             seen_epoch: Epoch(0),
             is_empty: true,
             run: 1,
+            medium: mooncake_types::Medium::Memory,
         };
         let request = Request::MountSegment(mount);
         let reply = master.with_meta(|meta| meta.handle(Tick(0), NODE, &request));

@@ -109,7 +109,12 @@ fn told_of(segment: SegmentId, id: u64, answer: Result<&FollowPage<'_>, ErrorCod
 }
 
 fn listed(endpoint: &str) -> ListedSegment {
-    let address = SegmentAddress { id: SEGMENT, name: "name".into(), endpoint: endpoint.into() };
+    let address = SegmentAddress {
+        id: SEGMENT,
+        name: "name".into(),
+        endpoint: endpoint.into(),
+        medium: mooncake_types::Medium::Memory,
+    };
     ListedSegment { address, len: 100 }
 }
 

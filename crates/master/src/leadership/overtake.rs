@@ -87,6 +87,7 @@ impl Overtaking {
             seen_epoch: self.epoch,
             is_empty: true,
             run: 0,
+            medium: mooncake_types::Medium::Memory,
         };
         encode_request(&mut words, 1, &Request::MountSegment(mount));
         words

@@ -168,6 +168,7 @@ impl Rpc {
             seen_epoch: Epoch(0),
             is_empty: true,
             run: 1,
+            medium: mooncake_types::Medium::Memory,
         };
         let ready = Reply::Mounted(MountOutcome::Ready);
         assert_eq!(self.ask(&Request::MountSegment(mount)), ready);

@@ -247,6 +247,7 @@ impl Meta {
         self.requeue(object, self.queue_after(object, false));
         self.note_replicas(object);
         self.note_predecessors(object);
+        self.offload(object);
     }
 
     /// Refuses to replace an object whose own predecessors may not be dropped yet: who wants to replace it drops them

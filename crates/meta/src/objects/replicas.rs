@@ -6,6 +6,7 @@
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use mooncake_types::Medium;
 
 use super::{ObjectState, QueueKind};
 use crate::Meta;
@@ -34,6 +35,14 @@ impl Meta {
         self.ranges_of(object).fold(0, |set, (_, range)| set | 1 << range.replica)
     }
 
+    /// The numbers of those that lie in memory, which are the ones that puts ask for, as bits.
+    pub(crate) fn memory_replicas(&self, object: u32) -> u32 {
+        let ranges = self.ranges_of(object).map(|(_, range)| range);
+        let in_memory =
+            ranges.filter(|range| self.segments[range.segment].medium == Medium::Memory);
+        in_memory.fold(0, |set, range| set | 1 << range.replica)
+    }
+
     /// Those that nobody asked for.
     pub(crate) fn extra_replicas(&self, object: u32) -> u32 {
         match self.objects[object].asked.has_extras() {
@@ -49,8 +58,9 @@ impl Meta {
         if record.asked.is_plain() || record.state != ObjectState::Complete {
             return;
         }
-        let (set, asked) = (self.replica_set(object), record.asked);
-        let is_short = set.count_ones() < asked.replicas();
+        let (set, asked) = (self.memory_replicas(object), record.asked);
+        // What lies on a disk alone was evicted from memory on purpose.
+        let is_short = set.count_ones().max(1) < asked.replicas();
         if is_short != asked.is_short() {
             self.objects.at_mut(object).asked = asked.with_short(is_short);
             self.repair.count(is_short);
@@ -106,7 +116,7 @@ impl Meta {
     pub(crate) fn ask_for_no_more(&mut self, object: u32) {
         let asked = self.objects[object].asked;
         if asked.replicas() > 1 {
-            let there = self.replica_set(object) & !self.extra_replicas(object);
+            let there = self.memory_replicas(object) & !self.extra_replicas(object);
             let replicas = asked.replicas().min(there.count_ones());
             self.objects.at_mut(object).asked = asked.with_replicas(replicas);
             // It may have been short until now, which a plain one never is.

@@ -59,7 +59,7 @@ impl Meta {
         if spot.reads < least || self.now < spot.quiet_until {
             return;
         }
-        let replicas = self.replica_set(object).count_ones();
+        let replicas = self.memory_replicas(object).count_ones();
         if replicas < self.config.replication.max_replicas {
             let rest_ms = self.answer_heat(object, replicas);
             self.keep_quiet(hash, self.now.after_ms(rest_ms));

@@ -28,6 +28,8 @@ pub(crate) enum Closed {
     OutOfSight,
     /// Its node cannot be connected to where it says that it serves.
     Unreached,
+    /// It lies on a disk: objects are offloaded to it, none are put there.
+    Disk,
 }
 
 /// All reasons why a segment takes no puts. It takes them if there are none.

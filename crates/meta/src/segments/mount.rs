@@ -1,7 +1,9 @@
 //! Mounting: a client lends a segment, or a process takes over what another lent.
 
 use mooncake_alloc::{Allocator, RangeAllocator, SlabAllocator};
-use mooncake_types::{ClientId, ErrorCode, MountOutcome, MountSegment, Reply, Tick, limits};
+use mooncake_types::{
+    ClientId, ErrorCode, Medium, MountOutcome, MountSegment, Reply, Tick, limits,
+};
 
 use super::closed::{Closed, Reasons};
 use super::segment::Segment;
@@ -60,8 +62,10 @@ impl Meta {
             endpoint: mount.endpoint.into(),
             client: from,
             run: mount.run,
+            medium: mount.medium,
             closed: Reasons::default()
                 .with(Closed::Recovering, true)
+                .with(Closed::Disk, mount.medium == Medium::Disk)
                 .with(Closed::OutOfSight, !self.is_in_sight(from))
                 .with(Closed::Behind, self.members.is_behind(mount.id) == Some(true)),
             recovering: None,

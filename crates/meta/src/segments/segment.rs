@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mooncake_alloc::{Allocator, Handle};
-use mooncake_types::{ClientId, SegmentAddress, SegmentId, SegmentState, Tick};
+use mooncake_types::{ClientId, Medium, SegmentAddress, SegmentId, SegmentState, Tick};
 
 use super::closed::{Closed, Reasons};
 use super::free_room::Room;
@@ -19,6 +19,7 @@ pub(crate) struct Segment {
     pub(crate) client: ClientId,
     /// Which process lends it: see [`MountSegment::run`].
     pub(crate) run: u64,
+    pub(crate) medium: Medium,
     /// Why it takes no puts: see [`Segments::set`].
     pub(super) closed: Reasons,
     /// While its node tells what it holds: how far that is.
@@ -67,6 +68,11 @@ impl Segment {
     /// Whether new objects may be put there.
     pub(crate) fn takes_puts(&self) -> bool {
         self.closed.is_empty()
+    }
+
+    /// Whether objects may be offloaded to it.
+    pub(crate) fn takes_offloads(&self) -> bool {
+        self.closed == Reasons::default().with(Closed::Disk, true)
     }
 
     /// Notes which record a range of the allocator has.
@@ -137,6 +143,7 @@ impl Segment {
             id: self.id,
             name: Arc::clone(&self.name),
             endpoint: Arc::clone(&self.endpoint),
+            medium: self.medium,
         }
     }
 }

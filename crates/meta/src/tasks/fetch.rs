@@ -88,7 +88,9 @@ impl Meta {
         }
         let source = self.task_source(number)?;
         let replicas = match self.tasks.known[&number].origin {
-            Origin::Caller | Origin::Repair | Origin::Replication => self.place_targets(number)?,
+            Origin::Caller | Origin::Repair | Origin::Replication | Origin::Offload => {
+                self.place_targets(number)?
+            }
             Origin::Drain(job) => smallvec![self.place_moved(job, number, source)?],
         };
         let copy = self.insert_copy(object, assigned, &replicas);
@@ -163,14 +165,17 @@ impl Meta {
                 continue;
             }
             let slots: Vec<u32> = self.segments.named(&name).to_vec();
-            let takes = |slot: &u32| self.segments[*slot].takes_puts();
+            let takes = |slot: &u32| match origin {
+                Origin::Offload => self.segments[*slot].takes_offloads(),
+                _ => self.segments[*slot].takes_puts(),
+            };
             let usable: Vec<u32> = slots.iter().copied().filter(takes).collect();
             if usable.is_empty() {
                 self.unreserve(&pieces);
                 return Err(self.why_unusable(&slots));
             }
             let placed = match origin {
-                Origin::Caller => {
+                Origin::Caller | Origin::Offload => {
                     self.place_on(len, &usable).ok_or(Held::Later(ErrorCode::NoAvailableHandle))
                 }
                 // Nothing is evicted for the master's own sake; it looks for another place.

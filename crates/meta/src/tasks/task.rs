@@ -28,6 +28,8 @@ pub(crate) enum Origin {
     Repair,
     /// One more replica of an object that is read often.
     Replication,
+    /// A replica on a disk.
+    Offload,
 }
 
 /// How a task has ended.
@@ -207,7 +209,7 @@ impl Tasks {
     fn remember(&mut self, number: u64, origin: Origin, max_finished: usize) {
         let (finished, most) = match origin {
             Origin::Caller => (&mut self.finished, max_finished),
-            Origin::Drain(_) | Origin::Repair | Origin::Replication => {
+            Origin::Drain(_) | Origin::Repair | Origin::Replication | Origin::Offload => {
                 (&mut self.own_finished, MAX_OWN_FINISHED)
             }
         };
@@ -334,6 +336,7 @@ impl Meta {
             Origin::Drain(job) => self.drain_task_ended(job, (number, object), ending),
             Origin::Repair => self.end_repair(made()),
             Origin::Replication => self.end_replication(made()),
+            Origin::Offload => self.end_offload(made()),
         }
     }
 }

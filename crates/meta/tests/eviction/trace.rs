@@ -85,6 +85,7 @@ pub(crate) fn meta_hits(trace: &Trace, capacity: usize, segments: usize) -> usiz
             seen_epoch: Epoch(0),
             is_empty: true,
             run: 1,
+            medium: mooncake_types::Medium::Memory,
         };
         meta.handle(Tick(0), CLIENT, &Request::MountSegment(mount));
     }

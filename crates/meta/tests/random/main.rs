@@ -94,6 +94,7 @@ fn config(seed: u64) -> Config {
             admission_qps: 0.005,
             max_replicas: 3,
         },
+        offload: seed % 4 == 2,
         ..Config::default()
     }
 }
@@ -124,6 +125,7 @@ fn run(seed: u64, events: usize) -> BTreeMap<&'static str, u64> {
         ("a lost replica was replaced", counters.repaired_replicas),
         ("an object that is read often got another replica", counters.extra_replicas_made),
         ("such a replica was evicted", counters.extra_replicas_evicted),
+        ("an object was copied to a disk", counters.offloaded_objects),
         (
             "a task of the master's own failed",
             counters.repairs_failed + counters.replications_failed,

@@ -102,7 +102,7 @@ pub(crate) struct Run {
 }
 
 /// What random worlds must have met to have tested anything.
-pub(crate) const RARE: [&str; 23] = [
+pub(crate) const RARE: [&str; 24] = [
     "an object went out of sight",
     "an object came back into sight",
     "a put took the place of what was out of sight",
@@ -125,6 +125,7 @@ pub(crate) const RARE: [&str; 23] = [
     "a lost replica was replaced",
     "an object that is read often got another replica",
     "such a replica was evicted",
+    "an object was copied to a disk",
     "a task of the master's own failed",
 ];
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use mooncake_meta::SegmentReport;
-use mooncake_types::{ClientId, SegmentId, SegmentState};
+use mooncake_types::{ClientId, Medium, SegmentId, SegmentState};
 
 use crate::action::segments_of;
 use crate::model::{Extent, Model, Object, Run};
@@ -38,11 +38,20 @@ impl Run {
     /// A node that may not come back as it was called calls its segment otherwise, as nodes do.
     pub(crate) fn mount(&mut self, client: ClientId, id: u128, len: u64) {
         let id = SegmentId(id);
-        let mounted = self.world.mount(client, self.called(id).0, len);
+        let medium = self.medium_of(id);
+        let mounted = self.world.mount_on(medium, client, self.called(id).0, len);
         let is_there = |it: &SegmentReport| it.id == self.called(id);
         if mounted.is_err() && !self.world.meta.segments().iter().any(is_there) {
             *self.renamed.entry(id).or_default() += 1;
-            let _ = self.world.mount(client, self.called(id).0, len);
+            let _ = self.world.mount_on(medium, client, self.called(id).0, len);
+        }
+    }
+
+    /// Where objects are offloaded, some segments are disks.
+    fn medium_of(&self, id: SegmentId) -> Medium {
+        match self.config.offload && id.0 / 1_000_000 % 3 == 2 {
+            true => Medium::Disk,
+            false => Medium::Memory,
         }
     }
 }

@@ -153,20 +153,6 @@ impl Run {
         self.meet(if task.moves { "a move was made" } else { "a copy was made" });
         let object = self.model.objects.get_mut(&task.key).expect("a task has an object");
         object.extents.extend(&task.extents);
-        // New replicas of what is leased, and with it all others, are leased anew.
-        let (now, until) = (self.world.now, self.world.now.after_ms(self.config.lease_ttl_ms));
-        if object.spared_until > now {
-            object.spared_until = until;
-            if !object.group.is_empty() {
-                self.model.spared_groups.insert(object.group, until);
-            }
-        }
-        if object.leased_until > now {
-            object.leased_until = until;
-            if !object.group.is_empty() {
-                self.model.groups.insert(object.group, until);
-            }
-        }
         if task.moves {
             object.extents.retain(|extent| !task.source.contains(extent));
         }

@@ -238,7 +238,8 @@ impl Cluster {
         let name = format!("node-{at}");
         let (seen_epoch, is_empty) = (node.seen, node.ledger.is_empty());
         let (name, endpoint) = (&*name, &*name);
-        let mount = MountSegment { id, name, endpoint, len, seen_epoch, is_empty, run: 1 };
+        let medium = mooncake_types::Medium::Memory;
+        let mount = MountSegment { id, name, endpoint, len, seen_epoch, is_empty, run: 1, medium };
         for effect in self.meta.effects_before(&mount) {
             self.record.insert(id, matches!(effect, Effect::MarkBehind(_)));
             self.meta.handle_recorded(self.now, effect);

@@ -7,6 +7,7 @@ mod drain_release;
 mod evict;
 mod group;
 mod leased_tombstones;
+mod offload;
 mod place;
 mod predecessors;
 mod put;

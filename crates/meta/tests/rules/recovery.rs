@@ -37,6 +37,7 @@ pub(crate) fn mount(world: &mut World, id: SegmentId, is_empty: bool) -> Reply {
         seen_epoch: EPOCH,
         is_empty,
         run: 1,
+        medium: mooncake_types::Medium::Memory,
     };
     for effect in world.meta.effects_before(&mount) {
         world.meta.handle_recorded(world.now, effect);
@@ -351,7 +352,16 @@ fn memory_that_passed_to_another_process_keeps_what_it_holds() {
     let by = |world: &mut World, from: ClientId, is_empty| {
         let (name, endpoint) = ("node-1:12345", "elsewhere:1");
         let (len, seen_epoch) = (256 * KIB, EPOCH);
-        let mount = MountSegment { id: A, name, endpoint, len, seen_epoch, is_empty, run: 1 };
+        let mount = MountSegment {
+            id: A,
+            name,
+            endpoint,
+            len,
+            seen_epoch,
+            is_empty,
+            run: 1,
+            medium: mooncake_types::Medium::Memory,
+        };
         let reply = world.ask(from, &Request::MountSegment(mount));
         world.check();
         reply
@@ -410,6 +420,7 @@ fn a_mount_that_is_refused_makes_no_member() {
         seen_epoch: EPOCH,
         is_empty: true,
         run: 1,
+        medium: mooncake_types::Medium::Memory,
     };
     assert_eq!(world.meta.effects_before(&good), [Effect::Join(good.id)]);
     let cases = [
@@ -433,7 +444,16 @@ fn a_mount_that_names_an_epoch_from_nowhere_changes_nothing() {
     let ask = |world: &mut World, id, seen_epoch| {
         let (name, endpoint) = ("node-1:12345", "node-1:12345");
         let len = 256 * KIB;
-        let mount = MountSegment { id, name, endpoint, len, seen_epoch, is_empty: true, run: 1 };
+        let mount = MountSegment {
+            id,
+            name,
+            endpoint,
+            len,
+            seen_epoch,
+            is_empty: true,
+            run: 1,
+            medium: mooncake_types::Medium::Memory,
+        };
         let after = world.meta.epoch_after(&mount);
         for effect in world.meta.effects_before(&mount) {
             world.meta.handle_recorded(world.now, effect);
@@ -472,6 +492,7 @@ fn a_mount_that_comes_after_its_segment_was_taken_back_brings_in_nothing() {
         seen_epoch: EPOCH,
         is_empty: true,
         run: 1,
+        medium: mooncake_types::Medium::Memory,
     };
     assert_eq!(world.meta.effects_before(&segment), [Effect::Join(B)]);
     assert_eq!(world.unmount(BOB, B.0, 0), Err(ErrorCode::SegmentNotFound));

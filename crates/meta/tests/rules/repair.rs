@@ -391,6 +391,7 @@ fn a_new_leader_knows_how_many_replicas_were_asked_for() {
             seen_epoch: Epoch(9),
             is_empty,
             run: 1,
+            medium: mooncake_types::Medium::Memory,
         };
         for effect in world.meta.effects_before(&mount) {
             world.meta.handle_recorded(world.now, effect);

@@ -18,7 +18,16 @@ const EARLY: Result<(), ErrorCode> = Err(ErrorCode::UnavailableInCurrentStatus);
 /// The first segment as one of its processes lends it.
 fn mount_of(world: &World, run: u64) -> MountSegment<'static> {
     let (name, seen_epoch) = ("node-1:12345", world.meta.epoch());
-    MountSegment { id: FIRST, name, endpoint: name, len: LEN, seen_epoch, is_empty: false, run }
+    MountSegment {
+        id: FIRST,
+        name,
+        endpoint: name,
+        len: LEN,
+        seen_epoch,
+        is_empty: false,
+        run,
+        medium: mooncake_types::Medium::Memory,
+    }
 }
 
 fn mount(world: &mut World, mount: MountSegment<'_>) -> Reply {

@@ -159,6 +159,7 @@ fn another_process_with_the_memory_tells_everything_again() {
         seen_epoch: EPOCH,
         is_empty: false,
         run: 1,
+        medium: mooncake_types::Medium::Memory,
     };
     let reply = world.ask(ALICE, &Request::MountSegment(again));
     assert_eq!(reply, mounted(MountOutcome::WantsInventory));
@@ -319,7 +320,12 @@ fn a_leader_lists_its_segments_for_masters_that_stand_by() {
     recover(&mut world, B, &[]);
     let listed = |id: SegmentId| {
         let name = format!("node-{}:12345", id.0);
-        let address = SegmentAddress { id, name: name.as_str().into(), endpoint: name.into() };
+        let address = SegmentAddress {
+            id,
+            name: name.as_str().into(),
+            endpoint: name.into(),
+            medium: mooncake_types::Medium::Memory,
+        };
         ListedSegment { address, len: LEN }
     };
     let both = SegmentPage { segments: vec![listed(A), listed(B)], next: None };

@@ -69,6 +69,7 @@ fn nothing_is_named_granted_ended_removed_or_mounted() {
         seen_epoch: EPOCH,
         is_empty: true,
         run: 1,
+        medium: mooncake_types::Medium::Memory,
     };
     let page = InventoryPage { segment: A, run: 1, page: 0, last: true, entries: vec![] };
     let scan =

@@ -153,6 +153,7 @@ fn a_node_that_comes_back_empty_at_another_port_starts_empty() {
             seen_epoch: world.meta.epoch(),
             is_empty,
             run: 1,
+            medium: mooncake_types::Medium::Memory,
         };
         let reply = world.ask(ALICE, &Request::MountSegment(mount));
         assert_eq!(reply, Reply::Mounted(outcome));
@@ -176,7 +177,16 @@ fn a_leader_that_outranks_another_names_again_what_is_not_beneath_a_put() {
     let seen_epoch = Epoch(before.0 + 5);
     let (name, endpoint) = ("node-2:12345", "node-2:12345");
     let (id, len, is_empty) = (SegmentId(2), 64 * KIB, true);
-    let mount = MountSegment { id, name, endpoint, len, seen_epoch, is_empty, run: 1 };
+    let mount = MountSegment {
+        id,
+        name,
+        endpoint,
+        len,
+        seen_epoch,
+        is_empty,
+        run: 1,
+        medium: mooncake_types::Medium::Memory,
+    };
     world.ask(BOB, &Request::MountSegment(mount));
     let after = world.meta.epoch();
     assert!(after > seen_epoch);

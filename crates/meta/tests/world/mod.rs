@@ -4,10 +4,10 @@
 
 use mooncake_meta::{Config, Meta, Notice};
 use mooncake_types::{
-    ClientId, CreateTask, Epoch, ErrorCode, Grant, Located, MountOutcome, MountSegment, PutEnd,
-    PutItem, PutMode, PutRevoke, PutStart, RangeDrop, Remains, ReplicateConfig, Reply, Request,
-    Scan, ScanAction, ScanPage, SegmentAddress, SegmentId, TaskId, TaskOrders, TaskReport, Tick,
-    Version,
+    ClientId, CreateTask, Epoch, ErrorCode, Grant, Located, Medium, MountOutcome, MountSegment,
+    PutEnd, PutItem, PutMode, PutRevoke, PutStart, RangeDrop, Remains, ReplicateConfig, Reply,
+    Request, Scan, ScanAction, ScanPage, SegmentAddress, SegmentId, TaskId, TaskOrders, TaskReport,
+    Tick, Version,
 };
 
 pub(crate) const ALICE: ClientId = ClientId(1);
@@ -78,6 +78,16 @@ impl World {
     }
 
     pub(crate) fn mount(&mut self, from: ClientId, id: u128, len: u64) -> Result<(), ErrorCode> {
+        self.mount_on(Medium::Memory, from, id, len)
+    }
+
+    pub(crate) fn mount_on(
+        &mut self,
+        medium: Medium,
+        from: ClientId,
+        id: u128,
+        len: u64,
+    ) -> Result<(), ErrorCode> {
         let name = format!("node-{id}:12345");
         let mount = MountSegment {
             id: SegmentId(id),
@@ -87,6 +97,7 @@ impl World {
             seen_epoch: Epoch(0),
             is_empty: true,
             run: 1,
+            medium,
         };
         match self.ask(from, &Request::MountSegment(mount)) {
             Reply::Mounted(MountOutcome::Ready) => Ok(()),

@@ -83,6 +83,7 @@ pub(crate) fn segments() -> Vec<SegmentAddress> {
         id: SegmentId(number),
         name: format!("segment {number}").into(),
         endpoint: Arc::from(format!("node {number}")),
+        medium: mooncake_types::Medium::Memory,
     };
     (0..4).map(segment).collect()
 }

@@ -144,7 +144,12 @@ fn comes_back(sent: &Frame<'_>) {
 fn full_list() -> SegmentPage {
     let name = "s".repeat(MAX_NAME_BYTES);
     let id = SegmentId(u128::MAX);
-    let address = SegmentAddress { id, name: name.as_str().into(), endpoint: name.into() };
+    let address = SegmentAddress {
+        id,
+        name: name.as_str().into(),
+        endpoint: name.into(),
+        medium: mooncake_types::Medium::Memory,
+    };
     let listed = ListedSegment { address, len: u64::MAX };
     let segments = vec![listed; MAX_LISTED_SEGMENTS as usize];
     SegmentPage { segments, next: Some(u32::MAX) }

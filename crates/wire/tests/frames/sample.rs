@@ -97,6 +97,7 @@ fn segments() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         seen_epoch: Epoch(41),
         is_empty: true,
         run: 3,
+        medium: mooncake_types::Medium::Memory,
     };
     let empty_page = InventoryPage { segment: OTHER, last: true, ..InventoryPage::default() };
     [
@@ -501,6 +502,7 @@ pub(crate) fn addresses() -> Vec<SegmentAddress> {
         id,
         name: name.into(),
         endpoint: endpoint.into(),
+        medium: mooncake_types::Medium::Memory,
     };
     vec![
         address(SEGMENT, "node-1:12345", "10.0.0.1:12345"),

@@ -200,6 +200,7 @@ fn mount_segment() -> impl Strategy<Value = MountSegment<'static>> {
             seen_epoch,
             is_empty,
             run,
+            medium: mooncake_types::Medium::Memory,
         },
     )
 }

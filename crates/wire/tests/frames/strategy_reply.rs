@@ -186,6 +186,7 @@ fn address() -> impl Strategy<Value = SegmentAddress> {
         id,
         name,
         endpoint,
+        medium: mooncake_types::Medium::Memory,
     })
 }
 

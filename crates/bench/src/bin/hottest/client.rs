@@ -76,7 +76,12 @@ fn get(rounds: usize) {
         Ok(Located { version: version(at), len: OBJECT_BYTES, placements: vec![placement] })
     };
     let name: Arc<str> = "10.0.0.1:12345".into();
-    let segments = vec![SegmentAddress { id: SEGMENT, name: name.clone(), endpoint: name }];
+    let segments = vec![SegmentAddress {
+        id: SEGMENT,
+        name: name.clone(),
+        endpoint: name,
+        medium: mooncake_types::Medium::Memory,
+    }];
     let results = (0..BATCH).map(located).collect();
     let reply = Reply::Located {
         results,

@@ -38,7 +38,12 @@ fn version(counter: usize) -> Version {
 
 fn segment(at: usize) -> SegmentAddress {
     let name: Arc<str> = format!("10.0.0.{at}:12345").into();
-    SegmentAddress { id: SegmentId(1 << 100 | at as u128), name: name.clone(), endpoint: name }
+    SegmentAddress {
+        id: SegmentId(1 << 100 | at as u128),
+        name: name.clone(),
+        endpoint: name,
+        medium: mooncake_types::Medium::Memory,
+    }
 }
 
 fn put_start(keys: &[String]) -> Request<'_> {

@@ -60,6 +60,7 @@ fn run(arguments: &Arguments) -> Result<Figures, LoadError> {
         seen_epoch: control.epoch(),
         is_empty: true,
         run: 1,
+        medium: mooncake_types::Medium::Memory,
     };
     match control.call(&Request::MountSegment(mount))? {
         Reply::Mounted(MountOutcome::Ready) => {}

@@ -44,11 +44,12 @@ impl Opening {
 
     pub(super) fn bind(&mut self, bond: &Bond) -> Result<Bound, OpenError> {
         let connection = bond.connection.as_ref().expect("joining ended with a connection");
-        let local = connection.stream().local_addr().map_err(|error| OpenError::MasterUnreachable {
-            master: without_password(&self.config.master),
-            waited_ms: 0,
-            reason: error.to_string(),
-        })?;
+        let local =
+            connection.stream().local_addr().map_err(|error| OpenError::MasterUnreachable {
+                master: without_password(&self.config.master),
+                waited_ms: 0,
+                reason: error.to_string(),
+            })?;
         let wish = Wish {
             local_hostname: &self.config.local_hostname,
             bind_address: self.config.bind_address.as_deref(),

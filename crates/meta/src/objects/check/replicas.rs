@@ -7,7 +7,7 @@ impl Meta {
     pub(crate) fn every_object_that_lacks_replicas_is_counted(&self) -> Check {
         let mut counted = 0;
         for (id, object) in self.objects.iter() {
-            let replicas = self.replica_set(id).count_ones();
+            let replicas = self.memory_replicas(id).count_ones().max(1);
             let lacks_some =
                 object.state == ObjectState::Complete && replicas < object.asked.replicas();
             counted += usize::from(lacks_some);
@@ -21,8 +21,10 @@ impl Meta {
         ensure("the objects that lack replicas are counted", counted == short, || {
             format!("{counted} objects, {short} counted")
         })?;
-        let found = (self.tasks.of(Origin::Repair), self.tasks.of(Origin::Replication));
-        let known = (self.repair.under_way(), self.replicator.under_way());
+        let found = [Origin::Repair, Origin::Replication, Origin::Offload];
+        let found = found.map(|origin| self.tasks.of(origin));
+        let known =
+            [self.repair.under_way(), self.replicator.under_way(), self.offloads.under_way()];
         ensure("the master's own copies are counted", found == known, || {
             format!("{found:?} under way, {known:?} counted")
         })

@@ -1,0 +1,166 @@
+//! Objects are copied to disks of the nodes that have them in memory, and are read there once memory has evicted them.
+
+use mooncake_meta::Config;
+use mooncake_types::{ClientId, ErrorCode, Medium, ReplicateConfig, TaskOrder};
+
+use crate::KIB;
+use crate::world::{ALICE, BOB, World};
+
+const LEN: u64 = 16 * KIB;
+
+/// Alice lends memory (segment 1) and a disk (2).
+fn alone(config: Config) -> World {
+    let mut world = World::new(Config { offload: true, ..config });
+    world.mount(ALICE, 1, 4 * LEN).expect("it is new");
+    world.mount_on(Medium::Disk, ALICE, 2, 64 * LEN).expect("it is new");
+    world
+}
+
+/// Bob lends memory too (3).
+fn world(config: Config) -> World {
+    let mut world = alone(config);
+    world.mount(BOB, 3, 4 * LEN).expect("it is new");
+    world
+}
+
+fn put_at(world: &mut World, key: &str, segment: u128) {
+    let name = format!("node-{segment}:12345");
+    let config = ReplicateConfig { preferred_segments: vec![&name], ..ReplicateConfig::default() };
+    world.put_with(ALICE, key, LEN, config).expect("there is room");
+}
+
+/// Has a client carry out all that waits for it.
+fn carry_out(world: &mut World, client: ClientId) -> Vec<TaskOrder> {
+    let orders = world.fetch_tasks(client).orders;
+    for order in &orders {
+        assert_eq!(world.end_task(client, order.id, Ok(())), Ok(()));
+    }
+    world.timeouts();
+    world.check();
+    orders
+}
+
+/// What the replicas of a key lie in, in the order in which readers are told of them.
+fn media(world: &mut World, key: &str) -> Vec<Medium> {
+    let Ok(placed) = world.get(key) else { return Vec::new() };
+    let medium = |at: u32| placed.segments[at as usize].medium;
+    placed.what.placements.iter().map(|range| medium(range.segment)).collect()
+}
+
+#[test]
+fn an_object_is_copied_to_a_disk_of_its_node_once_it_is_put() {
+    let mut world = world(Config::default());
+    put_at(&mut world, "a", 1);
+    assert!(world.fetch_tasks(BOB).orders.is_empty(), "it lies with Alice");
+    let orders = carry_out(&mut world, ALICE);
+    let [order] = &orders[..] else { panic!("{orders:?}") };
+    assert_eq!((&*order.key, order.len), ("a", LEN));
+    assert_eq!(media(&mut world, "a"), [Medium::Memory, Medium::Disk]);
+    assert_eq!(world.meta.stats().counters.offloaded_bytes, LEN);
+}
+
+#[test]
+fn an_object_of_a_node_without_a_disk_stays_in_memory() {
+    let mut world = world(Config::default());
+    put_at(&mut world, "b", 3);
+    assert!(carry_out(&mut world, ALICE).is_empty());
+    assert!(carry_out(&mut world, BOB).is_empty());
+    assert_eq!(media(&mut world, "b"), [Medium::Memory]);
+}
+
+#[test]
+fn nothing_is_offloaded_unless_the_master_is_told_to() {
+    let mut world = world(Config::default());
+    world.meta = mooncake_meta::Meta::new(Config::default(), mooncake_types::Epoch(7));
+    world.mount(ALICE, 1, 4 * LEN).expect("it is new");
+    world.mount_on(Medium::Disk, ALICE, 2, 64 * LEN).expect("it is new");
+    world.put("a", LEN).expect("there is room");
+    assert!(carry_out(&mut world, ALICE).is_empty());
+}
+
+#[test]
+fn nothing_is_put_on_a_disk() {
+    let mut world = World::new(Config { offload: true, ..Config::default() });
+    world.mount_on(Medium::Disk, ALICE, 2, 64 * LEN).expect("it is new");
+    assert_eq!(world.put("a", LEN).map(|_| ()), Err(ErrorCode::NoAvailableHandle));
+}
+
+#[test]
+fn what_memory_evicted_is_read_from_the_disk() {
+    let mut world = alone(Config { lease_ttl_ms: 10, ..Config::default() });
+    for n in 0..20 {
+        put_at(&mut world, &format!("key {n}"), 1);
+        carry_out(&mut world, ALICE);
+        world.advance(20);
+    }
+    for n in 0..16 {
+        assert_eq!(media(&mut world, &format!("key {n}")), [Medium::Disk], "key {n}");
+    }
+    for n in 16..20 {
+        let both = [Medium::Memory, Medium::Disk];
+        assert_eq!(media(&mut world, &format!("key {n}")), both, "key {n}");
+    }
+    let counters = world.meta.stats().counters;
+    assert_eq!((counters.evicted_keys, counters.evicted_bytes), (0, 16 * LEN));
+}
+
+#[test]
+fn a_full_disk_evicts_what_was_used_longest_ago() {
+    let mut world = alone(Config { lease_ttl_ms: 10, ..Config::default() });
+    for n in 0..80 {
+        put_at(&mut world, &format!("key {n}"), 1);
+        carry_out(&mut world, ALICE);
+        world.advance(20);
+    }
+    let left = (0..80).filter(|n| !media(&mut world, &format!("key {n}")).is_empty());
+    assert_eq!(left.collect::<Vec<_>>(), (16..80).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_removed_object_is_dropped_from_memory_and_disk() {
+    let mut world = world(Config::default());
+    put_at(&mut world, "a", 1);
+    carry_out(&mut world, ALICE);
+    world.remove("a", true).expect("it is there");
+    let dropped = world.fetch_drops(ALICE);
+    let mut segments: Vec<u128> = dropped.iter().map(|range| range.segment.0).collect();
+    segments.sort_unstable();
+    assert_eq!(segments, [1, 2]);
+    world.check();
+}
+
+#[test]
+fn an_object_that_goes_while_it_is_offloaded_leaves_nothing() {
+    let mut world = world(Config::default());
+    put_at(&mut world, "a", 1);
+    let order = world.fetch_tasks(ALICE).orders.remove(0);
+    world.remove("a", true).expect("it is there");
+    world.check();
+    assert_eq!(world.end_task(ALICE, order.id, Ok(())), Ok(()), "it has failed already");
+    assert_eq!(media(&mut world, "a"), []);
+    world.check();
+    put_at(&mut world, "b", 1);
+    assert_eq!(carry_out(&mut world, ALICE).len(), 1, "the next one is offloaded");
+}
+
+#[test]
+fn no_more_are_on_their_way_than_may_be() {
+    let mut world = world(Config { offloading_queue_limit: 2, ..Config::default() });
+    for key in ["a", "b", "c"] {
+        put_at(&mut world, key, 1);
+    }
+    assert_eq!(carry_out(&mut world, ALICE).len(), 2);
+    put_at(&mut world, "d", 1);
+    assert_eq!(carry_out(&mut world, ALICE).len(), 1);
+}
+
+#[test]
+fn a_disk_that_leaves_takes_only_its_copies_with_it() {
+    let mut world = world(Config::default());
+    put_at(&mut world, "a", 1);
+    carry_out(&mut world, ALICE);
+    world.unmount(ALICE, 2, 0).expect("it is mounted");
+    world.timeouts();
+    world.check();
+    assert_eq!(media(&mut world, "a"), [Medium::Memory]);
+}
