@@ -28,7 +28,7 @@ mod replicas;
 mod upsert;
 
 pub(crate) use self::group::Groups;
-pub(crate) use self::index::{Index, SHARDS, shard};
+pub(crate) use self::index::{Hashed, Index, SHARDS, shard};
 pub(crate) use self::pattern::Patterns;
 pub(crate) use self::pin::SoftPins;
 pub(crate) use self::queue::Queue;

@@ -5,6 +5,7 @@ use mooncake_types::{
     Tick, Version, limits,
 };
 
+use super::index::Hashed;
 use super::pin;
 use super::record::{Asked, Object, ObjectState, Pin, QueueKind};
 use super::upsert::MOST_BESIDE;
@@ -80,12 +81,13 @@ impl Meta {
         if !(1..=limits::MAX_OBJECT_BYTES).contains(&item.len) || !named {
             return Err(ErrorCode::InvalidParams);
         }
+        let key = self.index.hashed(item.key);
         match order.mode {
-            PutMode::Insert if self.is_taken(item.key) => {
+            PutMode::Insert if self.is_taken(key) => {
                 return Err(ErrorCode::ObjectAlreadyExists);
             }
             PutMode::Insert => {}
-            PutMode::Upsert => self.admit_upsert(item)?,
+            PutMode::Upsert => self.admit_upsert(item, key)?,
         }
         let replicas = self.place(item.len, &order.wish);
         if replicas.is_empty() {
@@ -95,7 +97,7 @@ impl Meta {
         if replicas.len() < order.wish.replicas {
             self.counters.partial_allocations += 1;
         }
-        let object = self.insert(item, last, order, &replicas);
+        let object = self.insert((item, key.hash), last, order, &replicas);
         let placements =
             self.ranges_of(object).map(|(_, range)| self.placement(range, table)).collect();
         let version = self.objects[object].version;
@@ -103,7 +105,7 @@ impl Meta {
     }
 
     /// What holds a key: a readable object or a put that is young. What holds it otherwise goes.
-    pub(super) fn find_holder(&mut self, key: &str) -> Option<u32> {
+    pub(super) fn find_holder(&mut self, key: Hashed<'_>) -> Option<u32> {
         loop {
             let object = self.find_living(key)?;
             let record = &self.objects[object];
@@ -116,25 +118,24 @@ impl Meta {
     }
 
     /// Whether a key is that of something to be read, or is being written. An object out of sight does not count.
-    fn is_taken(&mut self, key: &str) -> bool {
+    fn is_taken(&mut self, key: Hashed<'_>) -> bool {
         let Some(holder) = self.find_holder(key) else { return false };
         let is_hidden =
             self.objects[holder].state == ObjectState::Complete && !self.is_readable(holder);
-        !is_hidden || self.heir(key).is_some() || self.beside(key).len() >= MOST_BESIDE
+        !is_hidden || self.heir(key.key).is_some() || self.beside(key.key).len() >= MOST_BESIDE
     }
 
     fn insert(
         &mut self,
-        item: &PutItem<'_>,
+        (item, hash): (&PutItem<'_>, u64),
         last: bool,
         order: &Order,
         replicas: &[Pieces],
     ) -> u32 {
-        let version = self.next_version();
+        let version = self.term.next_version();
         // Looked up again: what held the key may have been evicted to make room.
-        let hash = self.index.hash(item.key);
-        self.touch(item.key);
-        let holder = self.index.get_hashed(&self.objects, item.key, hash);
+        let holder = self.index.get(&self.objects, Hashed { key: item.key, hash });
+        self.touch(hash);
         let uses = match holder {
             None => self.usage.recall(hash).map_or(0, |uses| uses + 1),
             Some(holder) => self.class_of(holder).uses(),
@@ -178,16 +179,17 @@ impl Meta {
         gathered: &mut Gathered,
     ) -> Result<(), ErrorCode> {
         check_key(put.key)?;
-        let result = self.try_to_end(from, put, gathered);
+        let key = self.index.hashed(put.key);
+        let result = self.try_to_end(from, put, key, gathered);
         let Version { epoch, counter } = put.version;
         // What has not become the current version is as old as any other.
         let below = match result {
             Ok(Ended::Current) => put.version,
             _ => Version { epoch, counter: counter.saturating_add(1) },
         };
-        self.touch(put.key);
+        self.touch(key.hash);
         self.gather_leased(put.key, gathered);
-        self.gather_tombstones(put.key, Some(below), gathered);
+        self.gather_tombstones(key.hash, Some(below), gathered);
         result.map(|_| ())
     }
 
@@ -195,9 +197,10 @@ impl Meta {
         &mut self,
         from: ClientId,
         put: &PutEnd<'_>,
+        key: Hashed<'_>,
         gathered: &mut Gathered,
     ) -> Result<Ended, ErrorCode> {
-        let holder = self.find(put.key);
+        let holder = self.index.get(&self.objects, key);
         let same = holder.filter(|&holder| self.objects[holder].version == put.version);
         if same.is_some_and(|object| self.objects[object].state == ObjectState::Complete) {
             return Ok(Ended::Current);
@@ -220,7 +223,9 @@ impl Meta {
             put.held_replicas & put.failed_replicas,
             self.end_of_readers(),
         );
-        self.free_replicas(object, lost);
+        if lost != 0 {
+            self.free_replicas(object, lost);
+        }
         if self.objects[object].first_range == NONE {
             self.drop_object(object);
             return Err(ErrorCode::ObjectNotFound);
@@ -243,7 +248,7 @@ impl Meta {
         }
         self.count_in_group(object);
         self.begin_soft_pin(object);
-        self.learn_use(object);
+        self.learn_use(object, self.class_of(object));
         self.requeue(object, self.queue_after(object, false));
         self.note_replicas(object);
         self.note_predecessors(object);

@@ -117,8 +117,8 @@ impl Meta {
         let capacity = self.segments[slot].allocator.capacity();
         let is_placed = entry.offset >= progress.end && end.is_some_and(|end| end <= capacity);
         let is_granted = match entry.offset < progress.known_to {
-            true => entry.grant <= self.newest_grant(),
-            false => entry.grant.epoch < self.epoch,
+            true => entry.grant <= self.term.newest_grant(),
+            false => entry.grant.epoch < self.term.epoch(),
         };
         match is_placed && is_granted {
             true => read_entry(entry),

@@ -104,7 +104,7 @@ impl Meta {
         let source = read.map(|(_, range)| self.placement(range, table)).collect();
         let written = self.ranges_of(copy);
         let targets = written.map(|(_, range)| self.placement(range, table)).collect();
-        let grant = self.next_version();
+        let grant = self.term.next_version();
         let attributes = self.attributes_of(object);
         Ok(TaskOrder { id, key, version, len, grant, source, targets, attributes })
     }

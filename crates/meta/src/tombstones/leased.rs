@@ -78,7 +78,7 @@ impl Meta {
         let record = &self.objects[object];
         let (version, key) = (record.version, record.key.clone());
         self.timers.insert(self.leased_timer(object));
-        self.tombstones.leased.by_version.insert(version, (object, self.newest_grant()));
+        self.tombstones.leased.by_version.insert(version, (object, self.term.newest_grant()));
         let versions = self.tombstones.leased.by_key.entry(key).or_default();
         let objects = &self.objects;
         let place = versions.partition_point(|&other| objects[other].version < version);
