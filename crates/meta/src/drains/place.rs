@@ -1,7 +1,7 @@
 //! Where what is drained goes to.
 
 use crate::Meta;
-use crate::placement::Pieces;
+use crate::segments::Pieces;
 
 impl Meta {
     /// The replica that a drain job has yet to move of an object.

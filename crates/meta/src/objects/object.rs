@@ -2,10 +2,10 @@
 
 use mooncake_types::{Located, Placement, Tick, Version};
 
+use super::class::Class;
 use super::record::{ObjectState, Pin, QueueKind, Range};
 use crate::Meta;
-use crate::eviction::Class;
-use crate::placement::Piece;
+use crate::segments::Piece;
 use crate::segments::{AddressTable, Segment};
 use crate::slab::NONE;
 

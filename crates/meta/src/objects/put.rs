@@ -5,15 +5,16 @@ use mooncake_types::{
     Tick, Version, limits,
 };
 
+use super::class::Class;
 use super::index::Hashed;
 use super::pin;
 use super::record::{Asked, Object, ObjectState, Pin, QueueKind};
 use super::upsert::MOST_BESIDE;
 use crate::Meta;
-use crate::eviction::Class;
 use crate::meta::check_key;
-use crate::placement::{Pieces, Wish};
+use crate::placement::Wish;
 use crate::segments::AddressTable;
+use crate::segments::Pieces;
 use crate::slab::NONE;
 use crate::tombstones::Gathered;
 

@@ -12,7 +12,7 @@
 
 use std::hint::black_box;
 
-use mooncake_alloc::{Allocator, Handle, class_of};
+use mooncake_alloc::{Allocator, class_of};
 use mooncake_types::{PutItem, ReplicateConfig, limits};
 use smallvec::{SmallVec, smallvec};
 
@@ -21,6 +21,7 @@ use crate::config::Strategy;
 use crate::eviction::CHOICES;
 use crate::objects::Range;
 use crate::segments::{Cursor, Room};
+use crate::segments::{Piece, Pieces};
 
 /// Most ranges that an object is cut into only to spare others from eviction.
 const EASY_PIECES: u64 = 4;
@@ -36,17 +37,6 @@ const CANDIDATES: usize = 64;
 const MAX_NAMED: usize = 64;
 /// Segments among which `free_ratio_first` takes the emptiest.
 const SAMPLE: usize = 6;
-
-/// A range that was reserved.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece {
-    pub(crate) segment: u32,
-    pub(crate) handle: Handle,
-    pub(crate) len: u64,
-}
-
-/// The ranges of one replica, in the order of the bytes: nearly always one, which needs no memory of its own.
-pub(crate) type Pieces = SmallVec<[Piece; 1]>;
 
 /// What a put asks of placement.
 pub(crate) struct Wish {

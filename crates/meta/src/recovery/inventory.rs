@@ -10,7 +10,7 @@ use mooncake_types::{ClientId, ErrorCode, InventoryEntry, InventoryPage, limits}
 use super::attributes::Attributes;
 use crate::Meta;
 use crate::meta::check_key;
-use crate::placement::Piece;
+use crate::segments::Piece;
 use crate::segments::{Closed, Progress};
 
 /// What makes no sense.

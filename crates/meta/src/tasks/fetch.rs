@@ -8,8 +8,8 @@ use smallvec::{SmallVec, smallvec};
 use super::task::{Ending, Origin};
 use crate::Meta;
 use crate::objects::{Asked, Object, ObjectState, Pin};
-use crate::placement::{Piece, Pieces};
 use crate::segments::{AddressTable, Closed};
+use crate::segments::{Piece, Pieces};
 use crate::slab::NONE;
 
 /// The ranges of each new replica.

@@ -5,8 +5,8 @@ use mooncake_types::Version;
 use super::{Entry, Place};
 use crate::Meta;
 use crate::objects::{Object, ObjectState, Range};
-use crate::placement::Piece;
 use crate::segments::Closed;
+use crate::segments::Piece;
 use crate::slab::NONE;
 
 impl Meta {
