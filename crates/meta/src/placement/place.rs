@@ -142,7 +142,7 @@ impl Meta {
     /// Reserves one range on the first of the segments that has a free one and stays below the high watermark with it.
     pub(crate) fn place_without_eviction(&mut self, len: u64, order: &[u32]) -> Option<Piece> {
         let most_used = self.config.eviction_high_watermark_ratio;
-        let roomy = |slot: &&u32| self.has_free_room(**slot, len, most_used);
+        let roomy = |slot: &&u32| self.segments[**slot].has_free_room(len, most_used);
         let roomy: Vec<u32> = order.iter().filter(roomy).copied().collect();
         roomy.into_iter().find_map(|segment| self.reserve(segment, len))
     }
@@ -258,7 +258,7 @@ impl Meta {
                 };
                 sample.push(slot);
             }
-            sample.sort_by_key(|&slot| self.used_permille(slot));
+            sample.sort_by_key(|&slot| self.segments[slot].used_permille());
             if let Some(piece) = sample.iter().find_map(|&slot| self.reserve(slot, len)) {
                 return Some(piece);
             }
@@ -278,11 +278,6 @@ impl Meta {
             }
         }
         None
-    }
-
-    pub(crate) fn used_permille(&self, slot: u32) -> u64 {
-        let allocator = &self.segments[slot].allocator;
-        (u128::from(allocator.used()) * 1000 / u128::from(allocator.capacity().max(1))) as u64
     }
 
     pub(crate) fn reserve(&mut self, segment: u32, len: u64) -> Option<Piece> {
