@@ -163,12 +163,13 @@ impl Meta {
             }
             Request::PutStart(start) => self.put_start(from, start),
             Request::PutEnd { puts } => {
-                let mut gathered = Gathered::default();
-                let results = in_reverse(puts, |put| self.put_end(from, put, &mut gathered));
+                let (writer, mut gathered) = (self.number_of(from), Gathered::default());
+                let results = in_reverse(puts, |put| self.put_end(writer, put, &mut gathered));
                 gathered.into_reply(self.now, results)
             }
             Request::PutRevoke { puts } => {
-                Reply::Statuses(puts.iter().map(|put| self.put_revoke(from, put)).collect())
+                let writer = self.number_of(from);
+                Reply::Statuses(puts.iter().map(|put| self.put_revoke(writer, put)).collect())
             }
             Request::GetReplicaList { keys } => self.get_replica_list(keys, &[]),
             Request::RenewRoutes { keys, uses } => self.get_replica_list(keys, uses),

@@ -175,13 +175,13 @@ impl Meta {
     /// again may not have had all of it dropped.
     pub(crate) fn put_end(
         &mut self,
-        from: ClientId,
+        writer: u32,
         put: &PutEnd<'_>,
         gathered: &mut Gathered,
     ) -> Result<(), ErrorCode> {
         check_key(put.key)?;
         let key = self.index.hashed(put.key);
-        let result = self.try_to_end(from, put, key, gathered);
+        let result = self.try_to_end(writer, put, key, gathered);
         let Version { epoch, counter } = put.version;
         // What has not become the current version is as old as any other.
         let below = match result {
@@ -196,7 +196,7 @@ impl Meta {
 
     fn try_to_end(
         &mut self,
-        from: ClientId,
+        writer: u32,
         put: &PutEnd<'_>,
         key: Hashed<'_>,
         gathered: &mut Gathered,
@@ -210,7 +210,7 @@ impl Meta {
             None if self.was_overtaken(holder, put.version) => {
                 return Err(ErrorCode::ObjectAlreadyExists);
             }
-            found => self.ensure_own(from, found)?,
+            found => self.ensure_own(writer, found)?,
         };
         match self.objects[object].state {
             ObjectState::Overtaken => return self.end_overtaken(object).map(|()| Ended::Overtaken),
@@ -277,16 +277,12 @@ impl Meta {
         })
     }
 
-    pub(crate) fn put_revoke(
-        &mut self,
-        from: ClientId,
-        put: &PutRevoke<'_>,
-    ) -> Result<(), ErrorCode> {
+    pub(crate) fn put_revoke(&mut self, writer: u32, put: &PutRevoke<'_>) -> Result<(), ErrorCode> {
         check_key(put.key)?;
         let holder = self.find(put.key);
         let same = holder.filter(|&holder| self.objects[holder].version == put.version);
         let found = same.or_else(|| self.find_beside(put.key, put.version));
-        let object = self.ensure_own(from, found)?;
+        let object = self.ensure_own(writer, found)?;
         if self.objects[object].state == ObjectState::Complete {
             return Err(ErrorCode::InvalidWrite);
         }
@@ -296,10 +292,10 @@ impl Meta {
         Ok(())
     }
 
-    /// The object of a put, if it is there and of this client.
-    fn ensure_own(&self, from: ClientId, found: Option<u32>) -> Result<u32, ErrorCode> {
+    /// The object of a put, if it is there and of the client with this number.
+    fn ensure_own(&self, writer: u32, found: Option<u32>) -> Result<u32, ErrorCode> {
         let object = found.ok_or(ErrorCode::ObjectNotFound)?;
-        match self.objects[object].writer == self.number_of(from) {
+        match self.objects[object].writer == writer {
             true => Ok(object),
             false => Err(ErrorCode::IllegalClient),
         }
