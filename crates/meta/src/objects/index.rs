@@ -40,7 +40,7 @@ impl Index {
         self.state.hash_one(key)
     }
 
-    pub(crate) fn hashed<'k>(&self, key: &'k str) -> Hashed<'k> {
+    pub(super) fn hashed<'k>(&self, key: &'k str) -> Hashed<'k> {
         Hashed { key, hash: self.hash(key) }
     }
 
