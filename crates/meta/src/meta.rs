@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, Tick, Version, limits};
+use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, Tick, limits};
 
 use crate::config::Config;
 use crate::drains::Drains;
@@ -11,7 +11,7 @@ use crate::notice::Notice;
 use crate::objects::{
     Beside, Extras, Groups, Index, Object, Patterns, Queue, Range, Records, SoftPins,
 };
-use crate::recovery::{Recovery, Reviews};
+use crate::recovery::{Recovery, Reviews, Term};
 use crate::replication::{Repair, Replicator};
 use crate::rng::Rng;
 use crate::segments::{Clients, Members, RetiredSegments, Segments};
@@ -36,8 +36,7 @@ const MOST_AHEAD: usize = 2_048;
 #[derive(Debug)]
 pub struct Meta {
     pub(crate) config: Config,
-    pub(crate) epoch: Epoch,
-    pub(crate) granted: u64,
+    pub(crate) term: Term,
     pub(crate) now: Tick,
     pub(crate) objects: Records<Object>,
     pub(crate) ranges: Records<Range>,
@@ -63,16 +62,11 @@ pub struct Meta {
     pub(crate) recovery: Recovery,
     pub(crate) tombstones: Tombstones,
     pub(crate) reviews: Reviews,
-    /// The epoch of its beginning: versions of older ones were granted by earlier leaders.
-    pub(crate) began_under: Epoch,
-    pub(crate) began_at: Tick,
     pub(crate) extras: Extras,
     pub(crate) offloads: Offloads,
     pub(crate) repair: Repair,
     pub(crate) replicator: Replicator,
     pub(crate) notices: Vec<Notice>,
-    /// See [`Meta::set_lease_end`].
-    pub(crate) lease_end: Option<Tick>,
 }
 
 impl Meta {
@@ -93,8 +87,7 @@ impl Meta {
     ) -> Self {
         assert_eq!(config.validate(), Ok(()), "the configuration is validated by the caller");
         let mut meta = Self {
-            epoch,
-            granted: 0,
+            term: Term::begin(epoch, now),
             now,
             objects: Records::default(),
             ranges: Records::default(),
@@ -118,14 +111,11 @@ impl Meta {
             recovery,
             tombstones: Tombstones::default(),
             reviews: Reviews::default(),
-            began_under: epoch,
-            began_at: now,
             extras: Extras::default(),
             offloads: Offloads::default(),
             repair: Repair::new(config.repair_bytes_per_second, now),
             replicator: Replicator::new(&config.replication),
             notices: Vec::new(),
-            lease_end: None,
             config,
         };
         meta.set_recovery_timers();
@@ -135,13 +125,13 @@ impl Meta {
     /// The epoch under which this leader began.
     #[must_use]
     pub fn began_under(&self) -> Epoch {
-        self.began_under
+        self.term.began_under()
     }
 
     /// The epoch under which grants are given.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
-        self.epoch
+        self.term.epoch()
     }
 
     /// Answers one request of one client. Every request counts as a sign of life.
@@ -176,12 +166,13 @@ impl Meta {
             }
             Request::PutStart(start) => self.put_start(from, start),
             Request::PutEnd { puts } => {
-                let mut gathered = Gathered::default();
-                let results = in_reverse(puts, |put| self.put_end(from, put, &mut gathered));
+                let (writer, mut gathered) = (self.number_of(from), Gathered::default());
+                let results = in_reverse(puts, |put| self.put_end(writer, put, &mut gathered));
                 gathered.into_reply(self.now, results)
             }
             Request::PutRevoke { puts } => {
-                Reply::Statuses(puts.iter().map(|put| self.put_revoke(from, put)).collect())
+                let writer = self.number_of(from);
+                Reply::Statuses(puts.iter().map(|put| self.put_revoke(writer, put)).collect())
             }
             Request::GetReplicaList { keys } => self.get_replica_list(keys, &[]),
             Request::RenewRoutes { keys, uses } => self.get_replica_list(keys, uses),
@@ -247,16 +238,6 @@ impl Meta {
     /// Time never goes back, whatever the caller's clock says.
     pub(crate) fn advance(&mut self, now: Tick) {
         self.now = self.now.max(now);
-    }
-
-    pub(crate) fn next_version(&mut self) -> Version {
-        self.granted += 1;
-        self.newest_grant()
-    }
-
-    /// The last grant. Whatever was written so far was written under it or an older one.
-    pub(crate) fn newest_grant(&self) -> Version {
-        Version { epoch: self.epoch, counter: self.granted }
     }
 }
 

@@ -100,7 +100,7 @@ impl Meta {
         let segment = &self.segments[slot];
         let name = Arc::clone(&segment.name);
         let is_lost = segment.is(Closed::Struck) && !segment.is(Closed::GracePeriod);
-        let (replicas, bytes) = (self.finished_ranges(slot), segment.allocator.used());
+        let (replicas, bytes) = (self.segments[slot].finished_ranges(), segment.allocator.used());
         self.notify(Notice::SegmentGoes { name, replicas, bytes, is_lost });
     }
 

@@ -15,11 +15,11 @@ pub(crate) enum Timer {
     Client(ClientId),
     /// The grace period of an unmount ends.
     Grace(SegmentId),
-    /// Routes from within it are over.
+    /// Nobody can have a route from within it any more.
     RoutesOver(SegmentId),
     /// A soft pin may end.
     SoftPin(u32),
-    /// The leases of a replaced object are over.
+    /// Nobody can have a route to a leased tombstone any more.
     LeasedTombstone(u32),
     /// Ranges that outlived their put or copy are free: see [`Meta::release`].
     Release(u32),

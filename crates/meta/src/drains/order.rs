@@ -78,7 +78,7 @@ impl Meta {
         self.drains.created = self.drains.created.wrapping_add(1);
         let number = self.drains.created;
         let low = self.rng.next_u64() << u32::BITS | u64::from(number);
-        let id = DrainId(u128::from(self.epoch.0) << 64 | u128::from(low));
+        let id = DrainId(u128::from(self.term.epoch().0) << 64 | u128::from(low));
         let job = Drain {
             id,
             status: DrainStatus::Created,

@@ -1,7 +1,7 @@
 //! Where what is drained goes to.
 
 use crate::Meta;
-use crate::placement::Pieces;
+use crate::segments::Pieces;
 
 impl Meta {
     /// The replica that a drain job has yet to move of an object.
@@ -37,7 +37,7 @@ impl Meta {
         order.sort_by_cached_key(|&slot| {
             let segment = &self.segments[slot];
             let faults = job.faults.get(&segment.id).copied().unwrap_or(0);
-            (faults, hosts.contains(&segment.client), self.used_permille(slot), slot)
+            (faults, hosts.contains(&segment.client), self.segments[slot].used_permille(), slot)
         });
         self.place_whole(self.objects[object].len, &order)
     }

@@ -30,6 +30,9 @@ impl Withheld {
 
     /// These replicas of an object are named again, or are no more.
     pub(crate) fn forget(&mut self, object: u32, set: u32) {
+        if self.0.is_empty() {
+            return;
+        }
         let mut forgotten = self.of_object(object) & set;
         while forgotten != 0 {
             self.0.remove(&(object, forgotten.trailing_zeros() as u8));

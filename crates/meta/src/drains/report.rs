@@ -4,7 +4,6 @@ use mooncake_types::{DrainId, DrainReport, DrainStatus, SegmentId};
 
 use super::job::{Drain, Stage};
 use crate::Meta;
-use crate::objects::{SEGMENT_QUEUES, TOMBSTONE_PLACE};
 
 impl Drain {
     fn message(&self) -> String {
@@ -77,17 +76,10 @@ impl Meta {
             failed_units: job.pass.failed(),
             blocked_units: job.pass.blocked,
             active_units: job.active.len() as u64,
-            remaining_units: slots().map(|slot| self.finished_ranges(slot)).sum(),
+            remaining_units: slots().map(|slot| self.segments[slot].finished_ranges()).sum(),
             remaining_bytes: slots().map(|slot| self.segments[slot].allocator.used()).sum(),
             message: job.message(),
         }
-    }
-
-    /// Ranges of finished objects on a segment.
-    pub(crate) fn finished_ranges(&self, slot: u32) -> u64 {
-        let queues = self.segments[slot].queues();
-        let counted = (0..SEGMENT_QUEUES).filter(|&place| place != TOMBSTONE_PLACE);
-        counted.map(|place| u64::from(queues[place].len())).sum()
     }
 
     /// The last job that drained a segment, running or ended.

@@ -134,7 +134,7 @@ impl Meta {
         for &slot in slots {
             let id = self.segments[slot].id;
             let job = self.drains.job(number);
-            if job.pass.unfinished.contains(&slot) || self.finished_ranges(slot) > 0 {
+            if job.pass.unfinished.contains(&slot) || self.segments[slot].finished_ranges() > 0 {
                 continue;
             }
             let job = self.drains.job(number);

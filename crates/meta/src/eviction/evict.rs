@@ -1,6 +1,6 @@
 //! Eviction: the replica of a segment that is least likely to be of use soon goes first.
 //!
-//! Each segment has a queue for every [class](super::class), in the order of last use. Of the heads of the queues, the
+//! Each segment has a queue for every [class](crate::objects), in the order of last use. Of the heads of the queues, the
 //! one goes whose class and age are [worth](super::reuse) least; while nothing has been learned, that is the least
 //! recently used. No other replicas are looked at.
 

@@ -1,6 +1,6 @@
 //! How often objects had been used that were evicted not long ago: one that comes back is no stranger.
 
-use super::class::scatter;
+use crate::objects::scatter;
 
 /// Notes that share a cache line; a key's note lies in one such set.
 const WAYS: usize = 16;

@@ -1,20 +1,18 @@
 //! Eviction: which replica goes when there is no room, and what is learned about the use of objects to choose well.
 //!
-//! Of the heads of a segment's queues [`evict`] takes the one whose [class](class) and age promise the fewest uses, by what
+//! Of the heads of a segment's queues [`evict`] takes the one whose [class](crate::objects) and age promise the fewest uses, by what
 //! [`Usage`] has learned. [`window`] finds neighbours that make room together. What is evicted gets tombstones. A tier to which
 //! victims are offloaded begins here: with the range that [`evict`] picks, before it is freed.
 //!
 //! Invariants: leased, unfinished and hard-pinned objects stay. A group goes as a whole. The work of one request is bounded
 //! ([`Effort`]).
 
-mod class;
 mod evict;
 mod ghosts;
 mod reuse;
 mod usage;
 mod window;
 
-pub(crate) use self::class::{CLASSES, Class, Stamp};
 pub(crate) use self::evict::CHOICES;
 pub(crate) use self::usage::Usage;
 pub(crate) use self::window::{Effort, MOST_BARREN_MS, Wanted, Window};

@@ -6,7 +6,7 @@
 //! steepest fall that lies ahead of it: the most uses for the room that it takes, up to the moment at which it would
 //! best be given up. Worth never grows with age: what lies further ahead of the young counts for them already.
 
-use super::class::{CLASSES, Class, scatter};
+use crate::objects::{CLASSES, Class, scatter};
 
 /// Keys in the sample, at most. The size of what is kept of them: 16 bytes each.
 const SLOTS: usize = 1 << 14;

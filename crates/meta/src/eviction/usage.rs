@@ -1,9 +1,9 @@
 //! What is known of the use of objects: the time by which eviction goes, what was learned of classes, and how often objects
 //! had been used that were evicted.
 
-use super::class::{Class, Stamp};
 use super::ghosts::Ghosts;
 use super::reuse::Reuse;
+use crate::objects::{Class, Stamp};
 
 /// See the [module](self).
 #[derive(Debug)]

@@ -18,9 +18,10 @@ impl Meta {
         gathered: &mut Gathered,
     ) -> Result<(), ErrorCode> {
         check_key(key)?;
-        self.touch(key);
+        let hash = self.index.hash(key);
+        self.touch(hash);
         let result = self.clear_replicas(from, key, segment);
-        self.gather_tombstones(key, None, gathered);
+        self.gather_tombstones(hash, None, gathered);
         result
     }
 
@@ -30,7 +31,7 @@ impl Meta {
         key: &str,
         segment: &str,
     ) -> Result<(), ErrorCode> {
-        let object = self.find_living(key).ok_or(ErrorCode::ObjectNotFound)?;
+        let object = self.find_living(self.index.hashed(key)).ok_or(ErrorCode::ObjectNotFound)?;
         if self.objects[object].writer != self.number_of(from) {
             return Err(ErrorCode::IllegalClient);
         }

@@ -14,6 +14,13 @@ pub(crate) const SHARDS: usize = 256;
 /// Look-ups that wait for memory together.
 const AT_ONCE: usize = 32;
 
+/// A key and its hash, which is to be computed once for each key of a request.
+#[derive(Clone, Copy)]
+pub(crate) struct Hashed<'k> {
+    pub(crate) key: &'k str,
+    pub(crate) hash: u64,
+}
+
 #[derive(Debug)]
 pub(crate) struct Index {
     shards: Vec<HashTable<u32>>,
@@ -33,17 +40,12 @@ impl Index {
         self.state.hash_one(key)
     }
 
-    pub(crate) fn get(&self, objects: &Records<Object>, key: &str) -> Option<u32> {
-        self.get_hashed(objects, key, self.hash(key))
+    pub(super) fn hashed<'k>(&self, key: &'k str) -> Hashed<'k> {
+        Hashed { key, hash: self.hash(key) }
     }
 
-    /// As [`get`](Self::get), for who has the key's hash already.
-    pub(crate) fn get_hashed(
-        &self,
-        objects: &Records<Object>,
-        key: &str,
-        hash: u64,
-    ) -> Option<u32> {
+    pub(crate) fn get(&self, objects: &Records<Object>, key: Hashed<'_>) -> Option<u32> {
+        let Hashed { key, hash } = key;
         self.shards[shard(hash)].find(hash, |&id| &*objects[id].key == key).copied()
     }
 

@@ -1,9 +1,9 @@
 //! How an object comes by its ranges.
 
+use super::class::Class;
 use super::record::{Object, QueueKind, Range};
 use crate::Meta;
-use crate::eviction::Class;
-use crate::placement::Piece;
+use crate::segments::Piece;
 use crate::slab::NONE;
 
 impl Meta {

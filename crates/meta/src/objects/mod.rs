@@ -11,6 +11,7 @@
 //! the queue of its state. Queues of the leased are in the order of their leases, or less than a lease apart.
 
 mod check;
+mod class;
 mod clear;
 mod group;
 mod index;
@@ -27,8 +28,9 @@ mod remove;
 mod replicas;
 mod upsert;
 
+pub(crate) use self::class::{CLASSES, Class, Stamp, scatter};
 pub(crate) use self::group::Groups;
-pub(crate) use self::index::{Index, SHARDS, shard};
+pub(crate) use self::index::{Hashed, Index, SHARDS, shard};
 pub(crate) use self::pattern::Patterns;
 pub(crate) use self::pin::SoftPins;
 pub(crate) use self::queue::Queue;

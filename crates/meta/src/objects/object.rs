@@ -1,17 +1,17 @@
 //! The life of an object's records: queues, replicas, the end.
 
-use mooncake_types::{Located, Placement, Version};
+use mooncake_types::{Located, Placement, Tick, Version};
 
+use super::class::Class;
 use super::record::{ObjectState, Pin, QueueKind, Range};
 use crate::Meta;
-use crate::eviction::Class;
-use crate::placement::Piece;
+use crate::segments::Piece;
 use crate::segments::{AddressTable, Segment};
 use crate::slab::NONE;
 
 impl Meta {
     pub(crate) fn find(&self, key: &str) -> Option<u32> {
-        self.index.get(&self.objects, key)
+        self.index.get(&self.objects, self.index.hashed(key))
     }
 
     /// The ranges of an object, replica by replica, in the order of the bytes.
@@ -90,32 +90,36 @@ impl Meta {
 
     fn leave_queue(&mut self, id: u32) {
         let Range { queue, segment, class, .. } = self.ranges[id];
-        let queue = match queue {
+        match queue {
             QueueKind::Out => return,
-            QueueKind::Processing => &mut self.running,
-            on_segment => self.segments.queue_mut(segment, place_of(on_segment, class)),
-        };
-        queue.remove(&mut self.ranges, id);
+            QueueKind::Processing => self.running.remove(&mut self.ranges, id),
+            on_segment => {
+                self.segments.leave_queue(
+                    segment,
+                    place_of(on_segment, class),
+                    (&mut self.ranges, id),
+                );
+            }
+        }
         self.ranges.at_mut(id).queue = QueueKind::Out;
     }
 
     fn join_queue(&mut self, id: u32, kind: QueueKind) {
         let Range { segment, class, object, .. } = self.ranges[id];
-        match kind {
-            QueueKind::Fresh | QueueKind::PinnedFresh | QueueKind::Extra => {
-                self.segments.note_evictable(segment, self.now);
-            }
-            QueueKind::Leased | QueueKind::PinnedLeased => {
-                self.segments.note_evictable(segment, self.objects[object].touched);
-            }
-            _ => {}
-        }
-        let queue = match kind {
+        let evictable_from = match kind {
             QueueKind::Out => return,
-            QueueKind::Processing => &mut self.running,
-            on_segment => self.segments.queue_mut(segment, place_of(on_segment, class)),
+            QueueKind::Fresh | QueueKind::PinnedFresh | QueueKind::Extra => self.now,
+            QueueKind::Leased | QueueKind::PinnedLeased => self.objects[object].touched,
+            QueueKind::Processing | QueueKind::Hard | QueueKind::Tombstone => Tick(u64::MAX),
         };
-        queue.push_back(&mut self.ranges, id);
+        match kind {
+            QueueKind::Processing => self.running.push_back(&mut self.ranges, id),
+            on_segment => {
+                let place = place_of(on_segment, class);
+                let range = (&mut self.ranges, id);
+                self.segments.join_queue(segment, (place, evictable_from), range);
+            }
+        }
         let range = self.ranges.at_mut(id);
         (range.queue, range.stamp) = (kind, self.usage.stamp());
     }
@@ -141,21 +145,22 @@ impl Meta {
         self.ranges[self.objects[object].first_range].class
     }
 
-    /// Counts one more use of an object, whose ranges are to join other queues next.
-    pub(super) fn count_use(&mut self, object: u32) {
+    /// As [`Meta::requeue`], for an object that is used once more.
+    pub(super) fn requeue_used(&mut self, object: u32, kind: QueueKind) {
         let class = self.class_of(object).used();
+        self.learn_use(object, class);
+        let extras = self.extra_replicas(object);
         let mut at = self.objects[object].first_range;
         while at != NONE {
             self.leave_queue(at);
             self.ranges.at_mut(at).class = class;
+            self.join_queue(at, self.queue_for(at, extras, kind));
             at = self.ranges[at].sibling;
         }
-        self.learn_use(object);
     }
 
     /// An object was used, or became readable: time goes on, and if its key is one of the sample, something is learned.
-    pub(super) fn learn_use(&mut self, object: u32) {
-        let class = self.class_of(object);
+    pub(super) fn learn_use(&mut self, object: u32, class: Class) {
         let key = &self.objects[object].key;
         self.usage.note_use(class, self.objects.len(), || self.index.hash(key));
     }

@@ -5,14 +5,16 @@ use mooncake_types::{
     Tick, Version, limits,
 };
 
+use super::class::Class;
+use super::index::Hashed;
 use super::pin;
 use super::record::{Asked, Object, ObjectState, Pin, QueueKind};
 use super::upsert::MOST_BESIDE;
 use crate::Meta;
-use crate::eviction::Class;
 use crate::meta::check_key;
-use crate::placement::{Pieces, Wish};
+use crate::placement::Wish;
 use crate::segments::AddressTable;
+use crate::segments::Pieces;
 use crate::slab::NONE;
 use crate::tombstones::Gathered;
 
@@ -80,12 +82,13 @@ impl Meta {
         if !(1..=limits::MAX_OBJECT_BYTES).contains(&item.len) || !named {
             return Err(ErrorCode::InvalidParams);
         }
+        let key = self.index.hashed(item.key);
         match order.mode {
-            PutMode::Insert if self.is_taken(item.key) => {
+            PutMode::Insert if self.is_taken(key) => {
                 return Err(ErrorCode::ObjectAlreadyExists);
             }
             PutMode::Insert => {}
-            PutMode::Upsert => self.admit_upsert(item)?,
+            PutMode::Upsert => self.admit_upsert(item, key)?,
         }
         let replicas = self.place(item.len, &order.wish);
         if replicas.is_empty() {
@@ -95,7 +98,7 @@ impl Meta {
         if replicas.len() < order.wish.replicas {
             self.counters.partial_allocations += 1;
         }
-        let object = self.insert(item, last, order, &replicas);
+        let object = self.insert((item, key.hash), last, order, &replicas);
         let placements =
             self.ranges_of(object).map(|(_, range)| self.placement(range, table)).collect();
         let version = self.objects[object].version;
@@ -103,7 +106,7 @@ impl Meta {
     }
 
     /// What holds a key: a readable object or a put that is young. What holds it otherwise goes.
-    pub(super) fn find_holder(&mut self, key: &str) -> Option<u32> {
+    pub(super) fn find_holder(&mut self, key: Hashed<'_>) -> Option<u32> {
         loop {
             let object = self.find_living(key)?;
             let record = &self.objects[object];
@@ -116,25 +119,24 @@ impl Meta {
     }
 
     /// Whether a key is that of something to be read, or is being written. An object out of sight does not count.
-    fn is_taken(&mut self, key: &str) -> bool {
+    fn is_taken(&mut self, key: Hashed<'_>) -> bool {
         let Some(holder) = self.find_holder(key) else { return false };
         let is_hidden =
             self.objects[holder].state == ObjectState::Complete && !self.is_readable(holder);
-        !is_hidden || self.heir(key).is_some() || self.beside(key).len() >= MOST_BESIDE
+        !is_hidden || self.heir(key.key).is_some() || self.beside(key.key).len() >= MOST_BESIDE
     }
 
     fn insert(
         &mut self,
-        item: &PutItem<'_>,
+        (item, hash): (&PutItem<'_>, u64),
         last: bool,
         order: &Order,
         replicas: &[Pieces],
     ) -> u32 {
-        let version = self.next_version();
+        let version = self.term.next_version();
         // Looked up again: what held the key may have been evicted to make room.
-        let hash = self.index.hash(item.key);
-        self.touch(item.key);
-        let holder = self.index.get_hashed(&self.objects, item.key, hash);
+        let holder = self.index.get(&self.objects, Hashed { key: item.key, hash });
+        self.touch(hash);
         let uses = match holder {
             None => self.usage.recall(hash).map_or(0, |uses| uses + 1),
             Some(holder) => self.class_of(holder).uses(),
@@ -173,31 +175,33 @@ impl Meta {
     /// again may not have had all of it dropped.
     pub(crate) fn put_end(
         &mut self,
-        from: ClientId,
+        writer: u32,
         put: &PutEnd<'_>,
         gathered: &mut Gathered,
     ) -> Result<(), ErrorCode> {
         check_key(put.key)?;
-        let result = self.try_to_end(from, put, gathered);
+        let key = self.index.hashed(put.key);
+        let result = self.try_to_end(writer, put, key, gathered);
         let Version { epoch, counter } = put.version;
         // What has not become the current version is as old as any other.
         let below = match result {
             Ok(Ended::Current) => put.version,
             _ => Version { epoch, counter: counter.saturating_add(1) },
         };
-        self.touch(put.key);
+        self.touch(key.hash);
         self.gather_leased(put.key, gathered);
-        self.gather_tombstones(put.key, Some(below), gathered);
+        self.gather_tombstones(key.hash, Some(below), gathered);
         result.map(|_| ())
     }
 
     fn try_to_end(
         &mut self,
-        from: ClientId,
+        writer: u32,
         put: &PutEnd<'_>,
+        key: Hashed<'_>,
         gathered: &mut Gathered,
     ) -> Result<Ended, ErrorCode> {
-        let holder = self.find(put.key);
+        let holder = self.index.get(&self.objects, key);
         let same = holder.filter(|&holder| self.objects[holder].version == put.version);
         if same.is_some_and(|object| self.objects[object].state == ObjectState::Complete) {
             return Ok(Ended::Current);
@@ -206,7 +210,7 @@ impl Meta {
             None if self.was_overtaken(holder, put.version) => {
                 return Err(ErrorCode::ObjectAlreadyExists);
             }
-            found => self.ensure_own(from, found)?,
+            found => self.ensure_own(writer, found)?,
         };
         match self.objects[object].state {
             ObjectState::Overtaken => return self.end_overtaken(object).map(|()| Ended::Overtaken),
@@ -220,7 +224,9 @@ impl Meta {
             put.held_replicas & put.failed_replicas,
             self.end_of_readers(),
         );
-        self.free_replicas(object, lost);
+        if lost != 0 {
+            self.free_replicas(object, lost);
+        }
         if self.objects[object].first_range == NONE {
             self.drop_object(object);
             return Err(ErrorCode::ObjectNotFound);
@@ -243,7 +249,7 @@ impl Meta {
         }
         self.count_in_group(object);
         self.begin_soft_pin(object);
-        self.learn_use(object);
+        self.learn_use(object, self.class_of(object));
         self.requeue(object, self.queue_after(object, false));
         self.note_replicas(object);
         self.note_predecessors(object);
@@ -272,16 +278,12 @@ impl Meta {
         })
     }
 
-    pub(crate) fn put_revoke(
-        &mut self,
-        from: ClientId,
-        put: &PutRevoke<'_>,
-    ) -> Result<(), ErrorCode> {
+    pub(crate) fn put_revoke(&mut self, writer: u32, put: &PutRevoke<'_>) -> Result<(), ErrorCode> {
         check_key(put.key)?;
         let holder = self.find(put.key);
         let same = holder.filter(|&holder| self.objects[holder].version == put.version);
         let found = same.or_else(|| self.find_beside(put.key, put.version));
-        let object = self.ensure_own(from, found)?;
+        let object = self.ensure_own(writer, found)?;
         if self.objects[object].state == ObjectState::Complete {
             return Err(ErrorCode::InvalidWrite);
         }
@@ -291,10 +293,10 @@ impl Meta {
         Ok(())
     }
 
-    /// The object of a put, if it is there and of this client.
-    fn ensure_own(&self, from: ClientId, found: Option<u32>) -> Result<u32, ErrorCode> {
+    /// The object of a put, if it is there and of the client with this number.
+    fn ensure_own(&self, writer: u32, found: Option<u32>) -> Result<u32, ErrorCode> {
         let object = found.ok_or(ErrorCode::ObjectNotFound)?;
-        match self.objects[object].writer == self.number_of(from) {
+        match self.objects[object].writer == writer {
             true => Ok(object),
             false => Err(ErrorCode::IllegalClient),
         }

@@ -28,7 +28,7 @@ impl Queue {
         self.len
     }
 
-    pub(super) fn push_back(&mut self, ranges: &mut Records<Range>, id: u32) {
+    pub(crate) fn push_back(&mut self, ranges: &mut Records<Range>, id: u32) {
         let range = ranges.at_mut(id);
         assert!(range.prev == NONE && range.next == NONE, "range {id} is in a queue already");
         range.prev = self.tail;
@@ -40,7 +40,7 @@ impl Queue {
         self.len += 1;
     }
 
-    pub(super) fn remove(&mut self, ranges: &mut Records<Range>, id: u32) {
+    pub(crate) fn remove(&mut self, ranges: &mut Records<Range>, id: u32) {
         let Range { prev, next, .. } = ranges[id];
         match prev {
             NONE => {

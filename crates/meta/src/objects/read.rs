@@ -3,6 +3,7 @@
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, Reply};
 
+use super::index::Hashed;
 use super::record::ObjectState;
 use crate::Meta;
 use crate::meta::check_key;
@@ -59,9 +60,9 @@ impl Meta {
     }
 
     /// The object of a key, in sight or not; a finished one that no segment holds any more is dropped on the way.
-    pub(super) fn find_living(&mut self, key: &str) -> Option<u32> {
+    pub(super) fn find_living(&mut self, key: Hashed<'_>) -> Option<u32> {
         loop {
-            let object = self.find(key)?;
+            let object = self.index.get(&self.objects, key)?;
             if self.objects[object].state != ObjectState::Complete || self.lives(object) {
                 return Some(object);
             }
@@ -72,11 +73,12 @@ impl Meta {
     /// The object of a key as readers see it: a finished one out of sight is not there, but a put that is to take its
     /// place may be.
     pub(crate) fn find_readable(&mut self, key: &str) -> Option<u32> {
-        let object = self.find(key)?;
+        let hashed = self.index.hashed(key);
+        let object = self.index.get(&self.objects, hashed)?;
         if self.is_readable(object) {
             return Some(object);
         }
-        let object = self.find_living(key)?;
+        let object = self.find_living(hashed)?;
         match self.objects[object].state == ObjectState::Complete && !self.is_readable(object) {
             true => self.heir(key),
             false => Some(object),
@@ -101,10 +103,11 @@ impl Meta {
         let under_lease = self.is_leased(object);
         self.objects.at_mut(object).touched = until;
         self.slide_soft_pin(object);
-        if !under_lease {
-            self.count_use(object);
+        let kind = self.queue_after(object, true);
+        match under_lease {
+            true => self.requeue(object, kind),
+            false => self.requeue_used(object, kind),
         }
-        self.requeue(object, self.queue_after(object, true));
     }
 
     /// Whether a reader may be reading the object under a lease.

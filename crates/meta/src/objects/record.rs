@@ -4,7 +4,7 @@
 use mooncake_alloc::Handle;
 use mooncake_types::{PutMode, Tick, Version, limits};
 
-use crate::eviction::{CLASSES, Class, Stamp};
+use super::class::{CLASSES, Class, Stamp};
 
 /// One put, from its grant until the master has no more use for its ranges.
 #[derive(Debug)]

@@ -24,15 +24,16 @@ impl Meta {
         gathered: &mut Gathered,
     ) -> Result<(), ErrorCode> {
         check_key(key)?;
+        let hashed = self.index.hashed(key);
         // Even if there is nothing: who asks again may mean what somebody will yet report.
-        self.touch(key);
+        self.touch(hashed.hash);
         // Whoever removed these may have died before the nodes had dropped them.
         self.gather_leased(key, gathered);
-        let result = match self.find_living(key) {
+        let result = match self.find_living(hashed) {
             Some(object) => self.remove_object(object, force, gathered),
             None => Err(ErrorCode::ObjectNotFound),
         };
-        self.gather_tombstones(key, None, gathered);
+        self.gather_tombstones(hashed.hash, None, gathered);
         result
     }
 
@@ -49,12 +50,11 @@ impl Meta {
             return Err(ErrorCode::ObjectHasLease);
         }
         self.ensure_no_callers_task(object)?;
-        let key = self.objects[object].key.clone();
         if !force {
             self.drop_object(object);
             return Ok(());
         }
-        if self.tombstones.leased().of_key(&key).len() >= MOST_LEASED {
+        if self.tombstones.leased().of_key(&self.objects[object].key).len() >= MOST_LEASED {
             return Err(ErrorCode::ObjectReplicaBusy);
         }
         self.gather(object, u32::MAX, gathered);
@@ -113,11 +113,12 @@ impl Meta {
                 }
                 ScanAction::Remove { force } => {
                     let key = self.objects[object].key.clone();
-                    self.touch(&key);
+                    let hash = self.index.hash(&key);
+                    self.touch(hash);
                     self.gather_leased(&key, &mut gathered);
                     let removed = self.remove_object(object, force, &mut gathered);
                     page.removed += u64::from(removed.is_ok());
-                    self.gather_tombstones(&key, None, &mut gathered);
+                    self.gather_tombstones(hash, None, &mut gathered);
                 }
             }
         }

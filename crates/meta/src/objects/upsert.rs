@@ -11,6 +11,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use mooncake_types::{ErrorCode, PutItem, PutMode, Version};
 
+use super::index::Hashed;
 use super::record::{ObjectState, Pin, QueueKind};
 use crate::Meta;
 
@@ -30,8 +31,12 @@ impl Beside {
 
 impl Meta {
     /// Whether an upsert of this key may start, beside the object that holds it or in a free key.
-    pub(super) fn admit_upsert(&mut self, item: &PutItem<'_>) -> Result<(), ErrorCode> {
-        let Some(holder) = self.find_holder(item.key) else { return Ok(()) };
+    pub(super) fn admit_upsert(
+        &mut self,
+        item: &PutItem<'_>,
+        key: Hashed<'_>,
+    ) -> Result<(), ErrorCode> {
+        let Some(holder) = self.find_holder(key) else { return Ok(()) };
         if self.is_readable(holder) {
             self.ensure_no_callers_task(holder)?;
         }

@@ -2,11 +2,11 @@
 //!
 //! [`place`] takes one range where a segment has one, evicting where need be; [`scatter`] cuts an object into several. Placement
 //! keeps nothing between requests: it asks [`segments`](crate::segments) for room, and [`eviction`](crate::eviction) for what
-//! to give up. What it reserves is a [`Piece`], which becomes a range of an object or is freed again.
+//! to give up. What it reserves is a [`Piece`](crate::segments::Piece), which becomes a range of an object or is freed again.
 //!
 //! Invariant: a put that is refused evicts nothing.
 
 mod place;
 mod scatter;
 
-pub(crate) use self::place::{MOST_EVICTED, Piece, Pieces, Wish};
+pub(crate) use self::place::{MOST_EVICTED, Wish};

@@ -12,7 +12,7 @@
 
 use std::hint::black_box;
 
-use mooncake_alloc::{Allocator, Handle, class_of};
+use mooncake_alloc::{Allocator, class_of};
 use mooncake_types::{PutItem, ReplicateConfig, limits};
 use smallvec::{SmallVec, smallvec};
 
@@ -21,6 +21,7 @@ use crate::config::Strategy;
 use crate::eviction::CHOICES;
 use crate::objects::Range;
 use crate::segments::{Cursor, Room};
+use crate::segments::{Piece, Pieces};
 
 /// Most ranges that an object is cut into only to spare others from eviction.
 const EASY_PIECES: u64 = 4;
@@ -36,17 +37,6 @@ const CANDIDATES: usize = 64;
 const MAX_NAMED: usize = 64;
 /// Segments among which `free_ratio_first` takes the emptiest.
 const SAMPLE: usize = 6;
-
-/// A range that was reserved.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece {
-    pub(crate) segment: u32,
-    pub(crate) handle: Handle,
-    pub(crate) len: u64,
-}
-
-/// The ranges of one replica, in the order of the bytes: nearly always one, which needs no memory of its own.
-pub(crate) type Pieces = SmallVec<[Piece; 1]>;
 
 /// What a put asks of placement.
 pub(crate) struct Wish {
@@ -152,7 +142,7 @@ impl Meta {
     /// Reserves one range on the first of the segments that has a free one and stays below the high watermark with it.
     pub(crate) fn place_without_eviction(&mut self, len: u64, order: &[u32]) -> Option<Piece> {
         let most_used = self.config.eviction_high_watermark_ratio;
-        let roomy = |slot: &&u32| self.has_free_room(**slot, len, most_used);
+        let roomy = |slot: &&u32| self.segments[**slot].has_free_room(len, most_used);
         let roomy: Vec<u32> = order.iter().filter(roomy).copied().collect();
         roomy.into_iter().find_map(|segment| self.reserve(segment, len))
     }
@@ -268,7 +258,7 @@ impl Meta {
                 };
                 sample.push(slot);
             }
-            sample.sort_by_key(|&slot| self.used_permille(slot));
+            sample.sort_by_key(|&slot| self.segments[slot].used_permille());
             if let Some(piece) = sample.iter().find_map(|&slot| self.reserve(slot, len)) {
                 return Some(piece);
             }
@@ -288,11 +278,6 @@ impl Meta {
             }
         }
         None
-    }
-
-    pub(crate) fn used_permille(&self, slot: u32) -> u64 {
-        let allocator = &self.segments[slot].allocator;
-        (u128::from(allocator.used()) * 1000 / u128::from(allocator.capacity().max(1))) as u64
     }
 
     pub(crate) fn reserve(&mut self, segment: u32, len: u64) -> Option<Piece> {

@@ -5,9 +5,10 @@ use std::cmp::Reverse;
 use mooncake_alloc::{MAX_GRANULE, class_of};
 use mooncake_types::limits;
 
-use super::place::{MOST_EVICTED, Pieces, Route};
+use super::place::{MOST_EVICTED, Route};
 use crate::Meta;
 use crate::eviction::{Wanted, Window};
+use crate::segments::Pieces;
 use crate::segments::{Cursor, Room};
 
 /// Segments on which some ranges of an object may come free together.

@@ -43,7 +43,7 @@ impl Meta {
             Request::Ping { .. } => match self.handle(now, from, request) {
                 Reply::Pong(pong) => {
                     // Where others do not wait for a lease, one may lead by now.
-                    let routes_ms = self.lease_end.map_or(0, |_| pong.routes_ms);
+                    let routes_ms = self.term.lease_end().map_or(0, |_| pong.routes_ms);
                     Reply::Pong(Pong { has_tasks: false, routes_ms, ..pong })
                 }
                 other => other,
@@ -75,7 +75,7 @@ impl Meta {
         let adopts = self.recovery.phase.adopts();
         let may_report = match self.members.is_behind(id) {
             // Until the node has seen this epoch, writes of an earlier leader may begin there.
-            Some(_) if mount.is_empty && mount.seen_epoch >= self.epoch => {
+            Some(_) if mount.is_empty && mount.seen_epoch >= self.term.epoch() => {
                 return MountOutcome::Ready;
             }
             // Under a leader that adopts, who is behind and not mounted is about to be adopted.

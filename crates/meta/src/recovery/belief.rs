@@ -15,6 +15,7 @@ use mooncake_types::{EntryState, Version};
 use super::found::Found;
 use super::phase::Phase;
 use crate::Meta;
+use crate::objects::Hashed;
 
 /// Most keys that are remembered while members are missing. Once there are more, the missing are struck.
 const MOST_TOUCHED: usize = 1_000_000;
@@ -40,7 +41,7 @@ impl Meta {
         if state == EntryState::Writing {
             return Belief::Unfinished;
         }
-        let holder = self.index.get_hashed(&self.objects, found.key, found.hash);
+        let holder = self.index.get(&self.objects, Hashed { key: found.key, hash: found.hash });
         let held = holder.map(|holder| self.objects[holder].version);
         let is_current = held == Some(found.version);
         if !is_current && self.is_overruled(found) {
@@ -64,13 +65,10 @@ impl Meta {
         below.is_some_and(|&below| found.version < below) && !is_broken(Rule::LatecomersGiveWay)
     }
 
-    /// Remembers that a key was changed, as long as somebody may report an older version of it.
-    pub(crate) fn touch(&mut self, key: &str) {
-        if self.recovery.phase.may_report() {
-            // All that is reported is of earlier leaders.
-            let newest = Version { epoch: self.epoch, counter: 0 };
-            self.touch_below(self.index.hash(key), newest);
-        }
+    /// Remembers that the key with this hash was changed, as long as somebody may report an older version of it.
+    pub(crate) fn touch(&mut self, hash: u64) {
+        // All that is reported is of earlier leaders.
+        self.touch_below(hash, Version { epoch: self.term.epoch(), counter: 0 });
     }
 
     /// Remembers that nothing of a key with this hash is believed below a version.

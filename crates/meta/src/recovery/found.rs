@@ -8,9 +8,9 @@ use super::attributes::Attributes;
 use super::belief::Belief;
 use super::inventory::Nonsense;
 use crate::Meta;
-use crate::eviction::Class;
+use crate::objects::Class;
 use crate::objects::{Asked, Object, ObjectState, Pin, QueueKind};
-use crate::placement::Piece;
+use crate::segments::Piece;
 use crate::slab::NONE;
 
 /// A version of an object of which something was found.

@@ -10,7 +10,7 @@ use mooncake_types::{ClientId, ErrorCode, InventoryEntry, InventoryPage, limits}
 use super::attributes::Attributes;
 use crate::Meta;
 use crate::meta::check_key;
-use crate::placement::Piece;
+use crate::segments::Piece;
 use crate::segments::{Closed, Progress};
 
 /// What makes no sense.
@@ -117,8 +117,8 @@ impl Meta {
         let capacity = self.segments[slot].allocator.capacity();
         let is_placed = entry.offset >= progress.end && end.is_some_and(|end| end <= capacity);
         let is_granted = match entry.offset < progress.known_to {
-            true => entry.grant <= self.newest_grant(),
-            false => entry.grant.epoch < self.epoch,
+            true => entry.grant <= self.term.newest_grant(),
+            false => entry.grant.epoch < self.term.epoch(),
         };
         match is_placed && is_granted {
             true => read_entry(entry),

@@ -30,6 +30,7 @@ mod replay;
 mod review;
 mod shadow;
 mod stripes;
+mod term;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,6 +43,7 @@ use self::pieces::Pieces;
 use self::replay::Shadows;
 pub(crate) use self::review::Reviews;
 pub use self::shadow::{Senseless, Shadow};
+pub(crate) use self::term::Term;
 use crate::segments::Record;
 
 /// The recovery of one leader.

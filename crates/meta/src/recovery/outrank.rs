@@ -17,8 +17,8 @@ impl Meta {
     /// a peer could climb from each to the next.
     #[must_use]
     pub fn believes(&self, seen: Epoch) -> bool {
-        let known = self.began_under.max(self.config.wall_epoch);
-        let known = Epoch(known.0.saturating_add(self.now.since_ms(self.began_at)));
+        let known = self.term.began_under().max(self.config.wall_epoch);
+        let known = Epoch(known.0.saturating_add(self.now.since_ms(self.term.began_at())));
         Epoch(seen.0.saturating_add(1)).is_credible(known)
     }
 
@@ -26,18 +26,18 @@ impl Meta {
     /// before: the next leader must have a higher one.
     #[must_use]
     pub fn epoch_after(&self, mount: &MountSegment<'_>) -> Option<Epoch> {
-        let is_outranked = mount.seen_epoch > self.epoch && self.check_mount(mount).is_ok();
+        let is_outranked = mount.seen_epoch > self.term.epoch() && self.check_mount(mount).is_ok();
         is_outranked.then(|| Epoch(mount.seen_epoch.0 + 1))
     }
 
     /// Leads under a higher epoch than `seen`.
     pub(crate) fn outrank(&mut self, seen: Epoch) {
-        if seen <= self.epoch {
+        if seen <= self.term.epoch() {
             return;
         }
-        self.epoch = Epoch(seen.0 + 1);
+        self.term.rise(Epoch(seen.0 + 1));
         let beneath = self.places_beneath_puts();
-        self.tombstones.name_again(self.newest_grant(), beneath);
+        self.tombstones.name_again(self.term.newest_grant(), beneath);
         self.await_puts();
     }
 

@@ -56,14 +56,14 @@ impl Meta {
 
     /// No other master leads before this moment, even if this leader dies now; nothing if others would follow it at once.
     pub fn set_lease_end(&mut self, lease_end: Option<Tick>) {
-        self.lease_end = lease_end;
+        self.term.set_lease_end(lease_end);
     }
 
     /// How long reads may begin with this leader's routes, in milliseconds: a later one waits for that, and clocks do not run
     /// alike.
     pub(crate) fn routes_ms(&self) -> u64 {
         let last_ms = self.config.routes_last_ms / 10 * USED_TENTHS;
-        self.lease_end.unwrap_or(self.now).after_ms(last_ms).since_ms(self.now)
+        self.term.lease_end().unwrap_or(self.now).after_ms(last_ms).since_ms(self.now)
     }
 
     /// A member has reported all that it holds, or is no member any more.

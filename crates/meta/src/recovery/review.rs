@@ -59,7 +59,9 @@ impl Reviews {
 
     /// The range is free.
     pub(crate) fn forget_range(&mut self, id: u32) {
-        self.missed.remove(&id);
+        if !self.missed.is_empty() {
+            self.missed.remove(&id);
+        }
     }
 
     /// Whether a put or copy that ends now must do without a range of it.

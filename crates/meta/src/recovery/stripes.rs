@@ -8,7 +8,7 @@ use super::inventory::Nonsense;
 use super::pieces::{FoundPiece, Pieces};
 use crate::Meta;
 use crate::objects::ObjectState;
-use crate::placement::Piece;
+use crate::segments::Piece;
 
 impl Meta {
     /// Keeps a stripe until its neighbours are there, and makes a replica of them once they are.

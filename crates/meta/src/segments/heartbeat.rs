@@ -45,7 +45,7 @@ impl Meta {
             is_unreached.into_iter().any(|slot| self.segments[slot].is(Closed::Unreached));
         Reply::Pong(Pong {
             need_remount,
-            epoch: self.epoch,
+            epoch: self.term.epoch(),
             has_tasks: self.tasks.next_pending(from, 0).is_some(),
             has_drops: self.has_drops(hosted),
             is_unreached,

@@ -27,7 +27,7 @@ impl Meta {
         if !lengths.contains(&mount.len) || !named(mount.name) || !named(mount.endpoint) {
             return Err(ErrorCode::InvalidParams);
         }
-        if mount.seen_epoch > self.epoch && !self.believes(mount.seen_epoch) {
+        if mount.seen_epoch > self.term.epoch() && !self.believes(mount.seen_epoch) {
             return Err(ErrorCode::InvalidVersion);
         }
         let is_known = self.segments.find(mount.id).is_some();

@@ -7,7 +7,7 @@ use mooncake_types::{ClientId, Medium, SegmentAddress, SegmentId, SegmentState, 
 
 use super::closed::{Closed, Reasons};
 use super::free_room::Room;
-use crate::objects::{PLAIN_PLACES, Queue, SEGMENT_QUEUES};
+use crate::objects::{PLAIN_PLACES, Queue, SEGMENT_QUEUES, TOMBSTONE_PLACE};
 use crate::slab::NONE;
 
 /// One mounted segment: its allocator, and its replicas in the order in which they would be evicted.
@@ -111,6 +111,24 @@ impl Segment {
     /// The queues in which its ranges stand.
     pub(crate) fn queues(&self) -> &[Queue; SEGMENT_QUEUES] {
         &self.queues
+    }
+
+    /// Ranges of finished objects.
+    pub(crate) fn finished_ranges(&self) -> u64 {
+        let counted = (0..SEGMENT_QUEUES).filter(|&place| place != TOMBSTONE_PLACE);
+        counted.map(|place| u64::from(self.queues[place].len())).sum()
+    }
+
+    /// Thousandths of it that are reserved.
+    pub(crate) fn used_permille(&self) -> u64 {
+        let capacity = self.allocator.capacity().max(1);
+        (u128::from(self.allocator.used()) * 1000 / u128::from(capacity)) as u64
+    }
+
+    /// Whether a range of this length is free, and no more than this share of the segment is reserved with it.
+    pub(crate) fn has_free_room(&self, len: u64, most_used: f64) -> bool {
+        let used = self.allocator.used().saturating_add(len) as f64;
+        used <= self.allocator.capacity() as f64 * most_used && self.allocator.largest_free() >= len
     }
 
     /// Nothing can be evicted here before this moment.

@@ -10,7 +10,7 @@ use mooncake_types::{ClientId, MountSegment, SegmentId, Tick};
 use super::closed::Closed;
 use super::free_room::{Cursor, Room, Rooms};
 use super::segment::{Progress, Segment};
-use crate::objects::Queue;
+use crate::objects::{Queue, Range, Records};
 use crate::slab::{NONE, Slab};
 
 type FixedMap<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
@@ -210,9 +210,28 @@ impl Segments {
         self.slots[slot].own(handle, id);
     }
 
-    /// One of a slot's queues.
-    pub(crate) fn queue_mut(&mut self, slot: u32, place: usize) -> &mut Queue {
-        &mut self.slots[slot].queues[place]
+    /// A range joins the end of one of a slot's queues. It can be evicted from this moment on.
+    pub(crate) fn join_queue(
+        &mut self,
+        slot: u32,
+        (place, evictable_from): (usize, Tick),
+        (ranges, id): (&mut Records<Range>, u32),
+    ) {
+        let segment = &mut self.slots[slot];
+        segment.queues[place].push_back(ranges, id);
+        if evictable_from < segment.evictable_from {
+            self.set_evictable_from(slot, evictable_from);
+        }
+    }
+
+    /// A range leaves the queue of a slot in which it is.
+    pub(crate) fn leave_queue(
+        &mut self,
+        slot: u32,
+        place: usize,
+        (ranges, id): (&mut Records<Range>, u32),
+    ) {
+        self.slots[slot].queues[place].remove(ranges, id);
     }
 
     /// How far the inventory of a slot is, or that there is none.
@@ -252,13 +271,6 @@ impl Segments {
         if self.unnoted != slot {
             self.settle_room();
             self.unnoted = slot;
-        }
-    }
-
-    /// Something can be evicted from a slot from this moment on.
-    pub(crate) fn note_evictable(&mut self, slot: u32, from: Tick) {
-        if from < self.slots[slot].evictable_from {
-            self.set_evictable_from(slot, from);
         }
     }
 

@@ -71,7 +71,7 @@ impl Meta {
         self.notify_gone(slot);
         // What was granted and is not finished may be written there late, and nobody would know of it.
         let allocations = self.segments[slot].allocator.allocations() as u64;
-        if self.tombstones.count(slot) > 0 || self.finished_ranges(slot) < allocations {
+        if self.tombstones.count(slot) > 0 || self.segments[slot].finished_ranges() < allocations {
             self.retired_segments.note(self.segments[slot].id);
         }
         self.forget_pieces_on(slot);

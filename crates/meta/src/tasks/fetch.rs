@@ -8,8 +8,8 @@ use smallvec::{SmallVec, smallvec};
 use super::task::{Ending, Origin};
 use crate::Meta;
 use crate::objects::{Asked, Object, ObjectState, Pin};
-use crate::placement::{Piece, Pieces};
 use crate::segments::{AddressTable, Closed};
+use crate::segments::{Piece, Pieces};
 use crate::slab::NONE;
 
 /// The ranges of each new replica.
@@ -106,7 +106,7 @@ impl Meta {
         let source = read.map(|(_, range)| self.placement(range, table)).collect();
         let written = self.ranges_of(copy);
         let targets = written.map(|(_, range)| self.placement(range, table)).collect();
-        let grant = self.next_version();
+        let grant = self.term.next_version();
         let attributes = self.attributes_of(object);
         Ok(TaskOrder { id, key, version, len, grant, source, targets, attributes })
     }

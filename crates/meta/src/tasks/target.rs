@@ -48,17 +48,12 @@ impl Meta {
         let start = self.rng.below(count);
         let places = start..start + count.min(MOST_LOOKED_AT);
         let slots = places.map(|place| self.segments.grantable()[place % count]);
-        let has_room = |&slot: &u32| self.has_free_room(slot, self.objects[object].len, most_used);
+        let has_room =
+            |&slot: &u32| self.segments[slot].has_free_room(self.objects[object].len, most_used);
         let holds_none = |&slot: &u32| self.replicas_on(object, &self.segments[slot].name) == 0;
         let standing = |slot: u32| (self.standing_for(object, slot), slot);
         let best = slots.filter(has_room).filter(holds_none).map(standing).min()?;
         Some(Arc::clone(&self.segments[best.1].name))
-    }
-
-    pub(crate) fn has_free_room(&self, slot: u32, len: u64, most_used: f64) -> bool {
-        let allocator = &self.segments[slot].allocator;
-        let used = allocator.used().saturating_add(len) as f64;
-        used <= allocator.capacity() as f64 * most_used && allocator.largest_free() >= len
     }
 
     fn standing_for(&self, object: u32, slot: u32) -> Standing {
@@ -73,7 +68,7 @@ impl Meta {
             }
         };
         let shares = self.ranges_of(object).map(shares).max().unwrap_or(0);
-        Standing { shares, used_permille: self.used_permille(slot) }
+        Standing { shares, used_permille: self.segments[slot].used_permille() }
     }
 }
 

@@ -241,7 +241,7 @@ impl Meta {
         self.tasks.created += 1;
         let low =
             self.rng.next_u64() << NUMBER_BITS | Tasks::number(TaskId(self.tasks.created.into()));
-        TaskId(u128::from(self.epoch.0) << 64 | u128::from(low))
+        TaskId(u128::from(self.term.epoch().0) << 64 | u128::from(low))
     }
 
     pub(crate) fn query_task(&self, id: TaskId) -> Option<TaskReport> {

@@ -55,7 +55,8 @@ impl Meta {
     /// Names what a node may hold of an object, and the end of the lease on it.
     pub(crate) fn gather(&mut self, object: u32, replicas: u32, gathered: &mut Gathered) {
         let record = &self.objects[object];
-        let grant = self.tombstones.leased.since(record.version).unwrap_or(self.newest_grant());
+        let grant =
+            self.tombstones.leased.since(record.version).unwrap_or(self.term.newest_grant());
         gathered.until = gathered.until.max(record.touched);
         let mut hidden = Vec::new();
         for (_, range) in self.ranges_of(object) {

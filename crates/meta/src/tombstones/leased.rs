@@ -75,17 +75,18 @@ impl Meta {
         let stays = self.is_leased(object) && self.lives(object);
         let stays = stays && !is_broken(Rule::LeavingRangesAreReserved);
         self.set_tombstone(object);
+        if !stays {
+            self.free_replicas(object, u32::MAX);
+            return self.forget_empty(object);
+        }
         let record = &self.objects[object];
         let (version, key) = (record.version, record.key.clone());
         self.timers.insert(self.leased_timer(object));
-        self.tombstones.leased.by_version.insert(version, (object, self.newest_grant()));
+        self.tombstones.leased.by_version.insert(version, (object, self.term.newest_grant()));
         let versions = self.tombstones.leased.by_key.entry(key).or_default();
         let objects = &self.objects;
         let place = versions.partition_point(|&other| objects[other].version < version);
         versions.insert(place, object);
-        if !stays {
-            self.drop_object(object);
-        }
     }
 
     /// The timer of a leased tombstone: nobody can have a route to it once its lease is over.

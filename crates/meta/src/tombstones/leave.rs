@@ -5,15 +5,15 @@ use mooncake_types::Version;
 use super::{Entry, Place};
 use crate::Meta;
 use crate::objects::{Object, ObjectState, Range};
-use crate::placement::Piece;
 use crate::segments::Closed;
+use crate::segments::Piece;
 use crate::slab::NONE;
 
 impl Meta {
     /// A node may hold this entry, which is nobody's: it gets a tombstone.
     pub(crate) fn leave_tombstone(&mut self, slot: u32, place: Place, len: u64, hash: u64) {
         if self.segments[slot].is_mounted() {
-            let grant = self.newest_grant();
+            let grant = self.term.newest_grant();
             self.tombstones.insert(slot, place, Entry { len, hash, grant }, self.now);
             let is_newer =
                 |record: &Object| record.state == ObjectState::Complete && record.version > place.1;

@@ -122,7 +122,8 @@ impl Tombstones {
     fn confirm(&mut self, slot: u32, place: Place, grant: Version, now: Tick) {
         let Some(entries) = self.by_slot.get_mut(&slot) else { return };
         entries.confirmed_at = now;
-        if self.get(slot, place).is_some_and(|entry| entry.grant <= grant) {
+        let Some(&entry) = entries.known.get(&place) else { return };
+        if self.named_grant(slot, place, &entry) <= grant {
             self.remove(slot, place);
         }
     }

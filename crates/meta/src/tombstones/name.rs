@@ -10,11 +10,11 @@ use crate::Meta;
 use crate::segments::{AddressTable, Closed};
 
 impl Meta {
-    /// Names the tombstones of a key, of versions below the one given if there is one. Segments that would start empty
+    /// Names the tombstones of the key with this hash, of versions below the one given if there is one. Segments that would start empty
     /// are left out; those whose nodes cannot be asked are marked so that they would.
     pub(crate) fn gather_tombstones(
         &mut self,
-        key: &str,
+        hash: u64,
         below: Option<Version>,
         gathered: &mut Gathered,
     ) {
@@ -22,7 +22,7 @@ impl Meta {
             return;
         }
         let is_older = |version: Version| below.is_none_or(|below| version < below);
-        let of_key = self.tombstones.of_key(self.index.hash(key));
+        let of_key = self.tombstones.of_key(hash);
         let found: Vec<(u32, Place)> = of_key
             .filter(|&(slot, (_, version))| is_older(version) && !self.is_forgiven(slot))
             .collect();

@@ -25,7 +25,7 @@ impl Meta {
     /// The newest version that was granted so far.
     #[must_use]
     pub fn newest_version(&self) -> Version {
-        self.newest_grant()
+        self.term.newest_grant()
     }
 
     /// Looks at up to `limit` entries for what is left of versions up to `newest`. Nodes out of sight are marked behind

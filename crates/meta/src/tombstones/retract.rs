@@ -16,7 +16,7 @@ impl Meta {
         if let Some(code) = keys.iter().find_map(|key| check_key(key).err()) {
             return Reply::Refused(code);
         }
-        let is_of_another = |range: &RangeDrop| range.grant.epoch < self.began_under;
+        let is_of_another = |range: &RangeDrop| range.grant.epoch < self.term.began_under();
         if keys.is_empty() && ranges.iter().any(is_of_another) {
             // What it may have found of them it could only find by their keys.
             return Reply::Refused(ErrorCode::InvalidVersion);
@@ -24,7 +24,7 @@ impl Meta {
         let versions: BTreeSet<Version> = ranges.iter().map(|range| range.version).collect();
         let mut gathered = Gathered::default();
         for key in keys {
-            self.touch(key);
+            self.touch(self.index.hash(key));
             self.give_up_found(key, &versions);
             if is_broken(Rule::RepeatsAreBounded) {
                 let _ = self.remove(key, true, &mut gathered);
@@ -51,7 +51,7 @@ impl Meta {
         let is_found = |&object: &u32| {
             let record = &self.objects[object];
             record.state == ObjectState::Complete
-                && record.version.epoch < self.began_under
+                && record.version.epoch < self.term.began_under()
                 && versions.contains(&record.version)
         };
         let Some(object) = self.find(key).filter(is_found) else { return };

@@ -42,7 +42,7 @@ impl Class {
 
     /// How many times the set of keys of at least this rarity is half of a larger one: one key in two to this power
     /// is as rare.
-    pub(super) fn rarity(self) -> u32 {
+    pub(crate) fn rarity(self) -> u32 {
         u32::from(self.0 >> RARITY_SHIFT)
     }
 }
@@ -63,7 +63,7 @@ impl Stamp {
     }
 
     /// Uses from this one to one that came later.
-    pub(super) fn age(self, now: u64) -> u64 {
+    pub(crate) fn age(self, now: u64) -> u64 {
         let [a, b, c, d, e] = self.0;
         let at = u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]);
         now.wrapping_sub(at) & (u64::MAX >> 24)
