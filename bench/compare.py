@@ -104,6 +104,18 @@ SHARED = [
     Row("batch_get_into 64 x 1 MiB again", "batch_get_again_64x1048576", "GBps", "GB/s"),
     Row("batch_get_into 128 x 64 KiB", "batch_get_128x65536", "GBps", "GB/s"),
 ]
+ALONE = [
+    Row("get_into 4 KiB, p50", "alone_get_4096", "p50_us", "us"),
+    Row("get_into 4 KiB again (16 keys), p50", "alone_get_again_4096", "p50_us", "us"),
+    Row("get_into 1 MiB, p50", "alone_get_1048576", "p50_us", "us"),
+    Row("get_into 1 MiB again, p50", "alone_get_again_1048576", "p50_us", "us"),
+    Row("get_into 16 MiB", "alone_get_16777216", "GBps", "GB/s"),
+    Row("put_from 4 KiB, p50", "alone_put_4096", "p50_us", "us"),
+    Row("put_from 1 MiB, p50", "alone_put_1048576", "p50_us", "us"),
+    Row("put_from 16 MiB", "alone_put_16777216", "GBps", "GB/s"),
+    Row("batch_put_from 64 x 1 MiB", "alone_batch_put_64x1048576", "GBps", "GB/s"),
+    Row("batch_get_into 64 x 1 MiB", "alone_batch_get_64x1048576", "GBps", "GB/s"),
+]
 COST = [
     *(
         Row(f"{work}: {process}", figure, f"{process}_s_per_GB", "s/GB")
@@ -120,6 +132,7 @@ COST = [
 TABLES = [
     Table("Over TCP", "rust_tcp", TCP),
     Table("As it comes: shared memory between processes of one host", "rust", SHARED),
+    Table("In one process that is client and storage node", "rust", ALONE),
     Table("CPU seconds for each GB that is moved, and peak memory", "rust_tcp", COST),
 ]
 
@@ -221,7 +234,7 @@ def main() -> None:
             print(f"round {number + 1} of {args.rounds}: {VARIANTS[variant][0]}", file=sys.stderr)
             rounds[variant].append(measure(variant, args.small, args.quick))
     medians_of: dict[str, Figures] = {variant: medians(runs) for variant, runs in rounds.items()}
-    print(f"{machine()}. C++: {CPP_PACKAGE}. {memcpy_note()}: nothing here lies in the client's own process.")
+    print(f"{machine()}. C++: {CPP_PACKAGE}. {memcpy_note()}: only the table of one process has that.")
     print(f"Medians over {args.rounds} round(s), taken in turn{', of a quick run' if args.quick else ''}.\n")
     print(report(medians_of))
     target = args.json or HOME / "figures.json"

@@ -9,7 +9,8 @@ Works on any package that offers `mooncake.store.MooncakeDistributedStore`, so t
     peer/bin/python bench/peer.py --json a.json    # and the same with this project's own environment
 
 Starts a master and one storage node of its own (the package's `mooncake_master`, from the bin folder of the
-environment that runs this file) on free ports, and stops them. Every value that is read is compared with what was
+environment that runs this file) on free ports, and stops them; then a master and one process that is client and
+storage node at once. Every value that is read is compared with what was
 put. It is the script behind the goals that `compare.py` prints, with waiting for readiness in place of sleeping.
 """
 
@@ -198,6 +199,17 @@ class Client:
         out["exist"] = {"ops_per_s": len(ones) / sum(ones), "p50_us": quantile(ones, 0.5) * 1e6}
 
 
+def alone(args):
+    """One process that is client and storage node: no byte leaves it."""
+    store = connect(args, args.segment, 512 << 20)
+    out = {}
+    measuring = Client(store, args.quick, {"master": args.master_pid})
+    measuring.ones(out)
+    measuring.batches(out)
+    store.close()
+    print("RESULT " + json.dumps({f"alone_{work}": figures for work, figures in out.items()}), flush=True)
+
+
 def client(args):
     started = time.perf_counter()
     store = connect(args, 0, 512 << 20)
@@ -252,23 +264,41 @@ def wait_for_node(process, log):
     threading.Thread(target=lambda: [None for _ in process.stdout], daemon=True).start()
 
 
-def measure(args, started, log):
-    args.master_port, args.http_port, metrics = free_port(), free_port(), free_port()
+def start_master(args, started):
+    """A master on free ports, and the flags by which the other roles find it."""
+    master_port, http_port, metrics = free_port(), free_port(), free_port()
     binary = str(pathlib.Path(sys.executable).parent / "mooncake_master")
     flags = [
-        f"--rpc_port={args.master_port}",
+        f"--rpc_port={master_port}",
         "--enable_http_metadata_server=true",
-        f"--http_metadata_server_port={args.http_port}",
+        f"--http_metadata_server_port={http_port}",
         f"--metrics_port={metrics}",
     ]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    master = subprocess.Popen([binary, *flags], **quiet)
+    master = subprocess.Popen([binary, *flags], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     started.append(master)
-    wait_for_port(args.master_port, master)
-    ports = ["--master-port", str(args.master_port), "--http-port", str(args.http_port)]
-    me = [sys.executable, __file__]
+    wait_for_port(master_port, master)
+    found = ["--master-port", str(master_port), "--http-port", str(http_port), "--master-pid", str(master.pid)]
+    return master, [*found, "--segment", str(args.segment), "--small", str(args.small)]
+
+
+def result_of(role, flags, args):
+    """The figures that a role prints."""
+    run = subprocess.run(
+        [sys.executable, __file__, role, *flags, *(["--quick"] if args.quick else [])],
+        capture_output=True,
+        text=True,
+        timeout=570,
+    )
+    lines = [line[7:] for line in run.stdout.splitlines() if line.startswith("RESULT ")]
+    if not lines:
+        sys.exit(f"{role} failed: {run.stdout[-500:]}\n{run.stderr[-2000:]}")
+    return json.loads(lines[0])
+
+
+def measure(args, started, log):
+    master, flags = start_master(args, started)
     server = subprocess.Popen(
-        [*me, "node", *ports, "--segment", str(args.segment)],
+        [sys.executable, __file__, "node", *flags],
         stdout=subprocess.PIPE,
         stderr=log,
         text=True,
@@ -276,19 +306,11 @@ def measure(args, started, log):
     started.append(server)
     wait_for_node(server, log)
     before = rss_bytes(master.pid)
-    pids = ["--master-pid", str(master.pid), "--node-pid", str(server.pid)]
-    run = subprocess.run(
-        [*me, "client", *ports, "--small", str(args.small), *pids, *(["--quick"] if args.quick else [])],
-        capture_output=True,
-        text=True,
-        timeout=570,
-    )
-    lines = [line[7:] for line in run.stdout.splitlines() if line.startswith("RESULT ")]
-    if not lines:
-        sys.exit(f"client failed: {run.stdout[-500:]}\n{run.stderr[-2000:]}")
-    out = json.loads(lines[0])
+    out = result_of("client", [*flags, "--node-pid", str(server.pid)], args)
     out["master_bytes_per_object"] = {"bytes": (rss_bytes(master.pid) - before) / args.small}
-    return out
+    stop([started.pop(), started.pop()])
+    _, flags = start_master(args, started)
+    return out | result_of("alone", flags, args)
 
 
 def stop(processes):
@@ -303,7 +325,7 @@ def stop(processes):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("role", nargs="?", default="all", choices=("all", "node", "client"))
+    parser.add_argument("role", nargs="?", default="all", choices=("all", "node", "client", "alone"))
     parser.add_argument("--master-port", type=int)
     parser.add_argument("--http-port", type=int)
     parser.add_argument("--host", default="127.0.0.1", help="this process's address")
@@ -318,7 +340,7 @@ def main():
     if args.small < SMALL_BATCH or args.small % SMALL_BATCH:
         parser.error(f"--small must be a multiple of {SMALL_BATCH}")
     if args.role != "all":
-        {"node": node, "client": client}[args.role](args)
+        {"node": node, "client": client, "alone": alone}[args.role](args)
         return
     # SIGTERM passes through the finally below, so that nothing is left running.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped by SIGTERM"))

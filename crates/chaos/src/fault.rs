@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mooncake_client::Chance;
+use mooncake_types::Chance;
 use rustix::process::Signal;
 
 use crate::cluster::{CLIENT_TTL_S, Cluster, TTL_S};

@@ -1,6 +1,6 @@
 //! Values that describe themselves: every byte follows from the key, the number of the value, and its offset.
 
-use mooncake_client::Chance;
+use mooncake_types::Chance;
 
 /// The number of a value and its length, eight bytes each, stand before the rest.
 const HEAD_BYTES: usize = 16;

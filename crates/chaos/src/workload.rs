@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use mooncake_client::{
-    Buffer, Chance, ErrorCode, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
+    Buffer, ErrorCode, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
 };
+use mooncake_types::Chance;
 
 use crate::history::{Call, Outcome, Recorder};
 use crate::value::{self, ValueId};

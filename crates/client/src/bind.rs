@@ -2,11 +2,11 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 
+use mooncake_types::Chance;
 use mooncake_types::host_port::{is_unspecified, join, split};
 use socket2::{Domain, Socket, Type};
 
 use crate::OpenError;
-use crate::chance::Chance;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;

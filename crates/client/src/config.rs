@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mooncake_ha::KubernetesAccess;
-use mooncake_transfer::{Transports, token_of_variables};
+use mooncake_transfer::{EnvError, Transports, token_of_variables};
 use mooncake_types::BusyWait;
 
 /// How a [`crate::Store`] is set up. Read once, by [`crate::Store::open`]; nothing below looks at the environment.
@@ -119,18 +119,6 @@ impl Default for StoreConfig {
     }
 }
 
-/// A variable of the environment that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the environment variable {name} is {value:?}, but must be {wanted}")]
-pub struct EnvError {
-    /// Its name.
-    pub name: &'static str,
-    /// What it holds.
-    pub value: String,
-    /// What it may hold.
-    pub wanted: &'static str,
-}
-
 impl StoreConfig {
     /// The defaults, changed by what the environment says: `MC_RPC_TIMEOUT_MS`, `MC_RPC_CONNECT_TIMEOUT_MS`
     /// and `MC_TRANSFER_SILENCE_MS`
@@ -203,13 +191,7 @@ impl StoreConfig {
         if let Some(cluster_id) = text("MC_STORE_CLUSTER_ID") {
             config.cluster_id = cluster_id;
         }
-        let file = text("MOONCAKE_AUTH_TOKEN_FILE");
-        config.auth_token = token_of_variables(text("MOONCAKE_AUTH_TOKEN"), file.as_deref())
-            .map_err(|wanted| EnvError {
-                name: "MOONCAKE_AUTH_TOKEN_FILE",
-                value: file.unwrap_or_default(),
-                wanted,
-            })?;
+        config.auth_token = token_of_variables(text)?;
         if let Some(value) = text("MOONCAKE_TRANSPORTS") {
             let wanted = "one or more of shm, process_vm and tcp, with commas between them";
             let refusal = EnvError { name: "MOONCAKE_TRANSPORTS", value: value.clone(), wanted };

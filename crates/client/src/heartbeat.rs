@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_connection::Connection;
 use mooncake_memory::{Private, spawn_unpinned};
+use mooncake_node::{ChangedEntries, Host, Inventory, ListedEntry};
 use mooncake_transfer::SegmentHost;
 use mooncake_types::{
     ChangesPage, Epoch, ErrorCode, InventoryPage, Reply, Request, SegmentId, Tick, limits,
@@ -14,7 +15,6 @@ use mooncake_types::{
 use crate::clock::Clock;
 use crate::membership::{Deed, Lent, Membership, RoutesEnd};
 use crate::metrics::Metrics;
-use crate::node::{Changed, Host, Inventory, Listed};
 use crate::ops::{CallError, RouteCache};
 use crate::reports::Reports;
 use crate::rpc::{self, DialError, Dialer, Masters};
@@ -145,7 +145,7 @@ impl Bond {
         let listed = made.map_or_else(|| list(&self.host, segment, from), |made| made.listed);
         let (reply, next) = match &listed {
             Ok(Inventory { entries, next }) => {
-                let entries = entries.iter().map(Listed::report).collect();
+                let entries = entries.iter().map(ListedEntry::report).collect();
                 let last = next.is_none();
                 let page = InventoryPage { segment, run, page, last, entries };
                 let connection = self.connection.as_mut().expect("a joined client is connected");
@@ -169,8 +169,8 @@ impl Bond {
     fn report_changes(&mut self, segment: SegmentId, page: u32, since: u64) -> Turn {
         let changed = self.host.changed(segment, since, limits::MAX_INVENTORY_PAGE_ENTRIES);
         let (reply, next) = match changed {
-            Ok(Some(Changed { entries, gone, cursor, more })) => {
-                let entries = entries.iter().map(Listed::report).collect();
+            Ok(Some(ChangedEntries { entries, gone, cursor, more })) => {
+                let entries = entries.iter().map(ListedEntry::report).collect();
                 let page = ChangesPage { segment, page, last: !more, entries, gone };
                 let reply = ask(&mut self.connection, &Request::ReportChanges(page));
                 (reply, more.then_some(cursor))
@@ -407,8 +407,7 @@ impl Shared {
     }
 }
 
-/// Says that nothing is pinged any more when the thread ends, also if it panics: nobody is to wait for it, and the store is
-/// not well.
+/// Marks the store as unwell when the heartbeat thread ends, also by a panic, and wakes the threads that wait for it.
 struct EndNotice<'s>(&'s Shared);
 
 impl Drop for EndNotice<'_> {

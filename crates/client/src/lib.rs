@@ -24,7 +24,7 @@
 //! Every call blocks its own thread and no other; there is no runtime here but that of the HTTP server, on a thread of
 //! its own, if one is asked for. What to send next, when to try again and
 //! what a reply means is decided by pure machines, without sockets, clocks or threads: [`ops`] for the operations,
-//! [`membership`] for a client's life with the master, [`node::Ledger`] for what lent memory holds. [`Store`] is the
+//! [`membership`] for a client's life with the master. [`Store`] is the
 //! thin shell that runs them.
 //!
 //! A get gives all bytes of one committed version, checked, or an error: whatever the master said, the node that holds
@@ -34,7 +34,6 @@
 
 mod address;
 mod bind;
-mod chance;
 mod clock;
 mod config;
 mod drive;
@@ -46,9 +45,7 @@ pub mod membership;
 mod metrics;
 mod nearest;
 pub mod no_effect;
-pub mod node;
 mod open_error;
-pub mod ops;
 mod pointer;
 mod registered_buffers;
 mod registry;
@@ -59,15 +56,15 @@ mod store;
 mod tasks;
 mod worker;
 
-pub use chance::Chance;
-pub use config::{EnvError, HttpAddress, StoreConfig};
+pub use config::{HttpAddress, StoreConfig};
 pub use leader::find_leader;
 pub use mem_pool::{MemPool, Passing};
 pub use mooncake_http::ListenError;
 pub use mooncake_memory::{Buffer, HostMemory, RawSlice, Region, SliceList, bind_to_numa_node};
-pub use mooncake_transfer::{TokenFileError, is_served_by_tcp, read_token_file};
+pub use mooncake_ops as ops;
+pub use mooncake_transfer::{EnvError, TokenFileError, is_served_by_tcp, read_token_file};
 pub use mooncake_types::{
-    ErrorCode, LogLimiter, PutItem, ReplicateConfig, SegmentId, ShownKey, SoftPin, TaskId,
+    Chance, ErrorCode, LogLimiter, PutItem, ReplicateConfig, SegmentId, ShownKey, SoftPin, TaskId,
     TaskKind, TaskReport, TaskStatus, Version,
 };
 pub use nearest::nearest;

@@ -11,6 +11,35 @@ const fn row(names: &'static [&'static str], instead: &'static str) -> NoEffect 
     NoEffect { names, instead }
 }
 
+/// Flags of glog without a value that change nothing.
+pub const GLOG_SWITCHES: &[&str] = &[
+    "logtostdout",
+    "colorlogtostderr",
+    "colorlogtostdout",
+    "log_prefix",
+    "log_utc_time",
+    "stop_logging_if_full_disk",
+    "timestamp_in_logfile_name",
+];
+
+/// Flags of glog with a value that change nothing.
+pub const GLOG_VALUES: &[&str] = &[
+    "v",
+    "vmodule",
+    "minloglevel",
+    "stderrthreshold",
+    "log_dir",
+    "log_link",
+    "log_backtrace_at",
+    "max_log_size",
+    "logbuflevel",
+    "logbufsecs",
+    "logemaillevel",
+    "logfile_mode",
+];
+
+const LOGS: &str = "logs go to standard error, at --log_level or MC_LOG_LEVEL";
+
 const NO_EFFECT: &[NoEffect] = &[
     row(
         &[
@@ -91,32 +120,9 @@ const NO_EFFECT: &[NoEffect] = &[
         "the address of the coordinator says all of it: redis://user:password@host:port/database",
     ),
     row(&["MC_STORE_CLIENT_SETUP_RETRIES"], "all ports of the range are tried"),
-    row(
-        &[
-            "MC_LOG_DIR",
-            "MC_YLT_LOG_LEVEL",
-            "log_dir",
-            "log_link",
-            "v",
-            "vmodule",
-            "minloglevel",
-            "stderrthreshold",
-            "log_backtrace_at",
-            "max_log_size",
-            "logbuflevel",
-            "logbufsecs",
-            "logemaillevel",
-            "logfile_mode",
-            "logtostdout",
-            "colorlogtostderr",
-            "colorlogtostdout",
-            "log_prefix",
-            "log_utc_time",
-            "stop_logging_if_full_disk",
-            "timestamp_in_logfile_name",
-        ],
-        "logs go to standard error, at --log_level or MC_LOG_LEVEL",
-    ),
+    row(&["MC_LOG_DIR", "MC_YLT_LOG_LEVEL"], LOGS),
+    row(GLOG_SWITCHES, LOGS),
+    row(GLOG_VALUES, LOGS),
     row(&["rpc_thread_num", "max_threads"], "one thread serves all requests"),
     row(&["metadata_server"], "nodes find each other through the master"),
     row(&["pod_name", "pod_namespace"], "no pod is labelled; /role says which master leads"),

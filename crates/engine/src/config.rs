@@ -1,9 +1,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use mooncake_transfer::{is_served_by_tcp, token_of_variables};
+use mooncake_transfer::{EnvError, is_served_by_tcp, token_of_variables};
 use mooncake_types::BusyWait;
-use thiserror::Error;
 
 use crate::OpenError;
 
@@ -93,18 +92,6 @@ impl Default for EngineConfig {
 /// The shortest transfer timeout that can be asked for, in seconds.
 const MIN_TIMEOUT_SECONDS: u32 = 5;
 
-/// A variable of the environment that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the environment variable {name} is {value:?}, but must be {wanted}")]
-pub struct EnvError {
-    /// Its name.
-    pub name: &'static str,
-    /// What it holds.
-    pub value: String,
-    /// What it may hold.
-    pub wanted: &'static str,
-}
-
 impl EngineConfig {
     /// The defaults, changed by what the environment says: `MC_TRANSFER_TIMEOUT` (seconds; at least 5 are taken),
     /// `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`, `MC_METADATA_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN` or
@@ -161,13 +148,7 @@ impl EngineConfig {
         config.ports = first..=last;
         config.bind_address = text("MC_TCP_BIND_ADDRESS");
         config.cluster_id = text("MC_METADATA_CLUSTER_ID").unwrap_or_default();
-        let file = text("MOONCAKE_AUTH_TOKEN_FILE");
-        config.auth_token = token_of_variables(text("MOONCAKE_AUTH_TOKEN"), file.as_deref())
-            .map_err(|wanted| EnvError {
-                name: "MOONCAKE_AUTH_TOKEN_FILE",
-                value: file.unwrap_or_default(),
-                wanted,
-            })?;
+        config.auth_token = token_of_variables(text)?;
         config.force_tcp = text("MC_FORCE_TCP").is_some();
         Ok(config)
     }

@@ -29,10 +29,11 @@ mod registry;
 mod topology;
 
 pub use batches::BatchStatus;
-pub use config::{EngineConfig, EnvError, Metadata};
+pub use config::{EngineConfig, Metadata};
 pub use engine::Engine;
 pub use error::{MoveError, OpenError, PeerError, RegisterError, UnregisterError};
 pub use mailbox::{MAX_NOTE_BYTES, MAX_NOTES, Note, NoteTooLong};
+pub use mooncake_transfer::EnvError;
 pub use piece::{MAX_PIECES, Opcode, Piece};
 pub use registry::MAX_REGISTRATIONS;
 pub use topology::local_topology;

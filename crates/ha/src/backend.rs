@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_types::Epoch;
 
-use crate::{CoordinatorError, LeaderView, Record, seat::Seat};
+use crate::{CoordinatorError, LeaderView, Record, holder::Holder};
 
 /// One attempt to lead.
 #[derive(Clone, Debug)]
@@ -15,8 +15,8 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    pub(crate) fn seat(&self, epoch: Epoch) -> Seat {
-        Seat { address: self.address.clone(), epoch: epoch.0, token: self.token.clone() }
+    pub(crate) fn holder(&self, epoch: Epoch) -> Holder {
+        Holder { address: self.address.clone(), epoch: epoch.0, token: self.token.clone() }
     }
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum Claimed {
 /// A place that was taken.
 #[derive(Debug)]
 pub(crate) struct Won {
-    pub(crate) tenure: Box<dyn Tenure>,
+    pub(crate) term: Box<dyn Term>,
     /// As it is written now, under the new epoch.
     pub(crate) record: Record,
     /// From when on the lease counts: a moment before it was asked for.
@@ -58,8 +58,8 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     fn poll_every(&self) -> Duration;
 }
 
-/// The place of one leader. Dropping it is like dying, and not like [`Tenure::resign`].
-pub(crate) trait Tenure: fmt::Debug + Send + Sync {
+/// The place of one leader. Dropping it is like dying, and not like [`Term::resign`].
+pub(crate) trait Term: fmt::Debug + Send + Sync {
     /// Makes the lease last from now.
     fn renew(&self) -> Result<(), CoordinatorError>;
 
@@ -73,7 +73,7 @@ pub(crate) trait Tenure: fmt::Debug + Send + Sync {
         self.renew()
     }
 
-    /// Replaces the record, durably, if this tenure still lasts and nothing else was written in between. The
+    /// Replaces the record, durably, if this term still lasts and nothing else was written in between. The
     /// calls come one after the other.
     fn write(&self, record: &Record) -> Result<(), CoordinatorError>;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use mooncake_types::{Epoch, limits};
 
 use crate::backend::{Backend, Claim, Claimed, Won};
-use crate::leadership::Terms;
+use crate::leadership::LeaseTimes;
 use crate::location::Location;
 use crate::{
     AddressError, CoordinatorError, LeaderView, Leadership, MemoryStore, Options, etcd, file,
@@ -35,7 +35,7 @@ pub enum Campaign {
 #[derive(Clone)]
 pub struct Coordinator {
     backend: Arc<dyn Backend>,
-    terms: Terms,
+    times: LeaseTimes,
 }
 
 impl fmt::Debug for Coordinator {
@@ -58,8 +58,8 @@ pub fn connect(address: &str, options: &Options) -> Result<Coordinator, AddressE
             Arc::new(kubernetes::Lease::new(&namespace, &lease, options)?)
         }
     };
-    let terms = Terms::of(options, &*backend);
-    Ok(Coordinator { backend, terms })
+    let times = LeaseTimes::of(options, &*backend);
+    Ok(Coordinator { backend, times })
 }
 
 impl Coordinator {
@@ -70,8 +70,8 @@ impl Coordinator {
     pub fn in_memory(store: &MemoryStore, options: &Options) -> Result<Self, AddressError> {
         options.check()?;
         let backend = Arc::new(memory::Shelf::new(store, options));
-        let terms = Terms::of(options, &*backend);
-        Ok(Self { backend, terms })
+        let times = LeaseTimes::of(options, &*backend);
+        Ok(Self { backend, times })
     }
 
     /// Tries to lead for as long as `within`, at least once. It returns early when the candidate leads, and when
@@ -100,7 +100,7 @@ impl Coordinator {
     }
 
     fn begin(&self, won: Won) -> Result<Campaign, CoordinatorError> {
-        let leadership = Leadership::begin(won, Some(self.terms));
+        let leadership = Leadership::begin(won, Some(self.times));
         if leadership.is_valid() {
             return Ok(Campaign::Leads(leadership));
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_types::Epoch;
 
-use crate::backend::{Backend, Tenure, Won};
+use crate::backend::{Backend, Term, Won};
 use crate::coordinator::epoch_of_now;
 use crate::{Change, CoordinatorError, Options, Record, boot_time};
 
@@ -16,7 +16,7 @@ const USED_TENTHS: u32 = 9;
 
 /// How long leaderships last that are not renewed, and what then.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct LeaseTimes {
     pub(crate) ttl: Duration,
     /// See [`Options::suspension`].
     pub(crate) suspension: Duration,
@@ -24,7 +24,7 @@ pub(crate) struct Terms {
     pub(crate) are_waited_for: bool,
 }
 
-impl Terms {
+impl LeaseTimes {
     pub(crate) fn of(options: &Options, backend: &dyn Backend) -> Self {
         let are_waited_for = backend.waits_for_leases();
         Self { ttl: options.ttl, suspension: options.suspension, are_waited_for }
@@ -46,8 +46,8 @@ pub struct Leadership {
 struct Shared {
     epoch: Epoch,
     /// None: nobody else can lead, so nothing has to be renewed.
-    terms: Option<Terms>,
-    tenure: Box<dyn Tenure>,
+    times: Option<LeaseTimes>,
+    term: Box<dyn Term>,
     record: Mutex<Record>,
     began: Instant,
     /// Until when the leadership is valid unless it is over, in nanoseconds after `began`.
@@ -57,8 +57,8 @@ struct Shared {
 
 impl fmt::Debug for Leadership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { epoch, tenure, .. } = &*self.shared;
-        f.debug_struct("Leadership").field("epoch", epoch).field("tenure", tenure).finish()
+        let Shared { epoch, term, .. } = &*self.shared;
+        f.debug_struct("Leadership").field("epoch", epoch).field("term", term).finish()
     }
 }
 
@@ -74,12 +74,12 @@ pub enum Ended {
 }
 
 impl Leadership {
-    pub(crate) fn begin(won: Won, terms: Option<Terms>) -> Self {
-        let lasts = terms.map_or(FOR_EVER, |terms| used_part(terms.ttl));
+    pub(crate) fn begin(won: Won, times: Option<LeaseTimes>) -> Self {
+        let lasts = times.map_or(FOR_EVER, |times| used_part(times.ttl));
         let shared = Shared {
             epoch: won.record.epoch(),
-            terms,
-            tenure: won.tenure,
+            times,
+            term: won.term,
             record: Mutex::new(won.record),
             began: won.asked_at,
             valid_ns: AtomicU64::new(nanoseconds(lasts)),
@@ -117,21 +117,21 @@ impl Leadership {
     /// How long a leadership of this cluster may outlast its lease. Zero: it does not, or there is none.
     #[must_use]
     pub fn suspension(&self) -> Duration {
-        self.shared.terms.map_or(Duration::ZERO, |terms| terms.suspension)
+        self.shared.times.map_or(Duration::ZERO, |times| times.suspension)
     }
 
     /// Until when nobody else leads even if this process dies now, unless it resigns first. Nothing if others lead at once
     /// when it dies.
     #[must_use]
     pub fn lease_end(&self) -> Option<Instant> {
-        self.shared.terms.filter(|terms| terms.are_waited_for).map(|_| self.valid_until())
+        self.shared.times.filter(|times| times.are_waited_for).map(|_| self.valid_until())
     }
 
     /// How long the lease of the leader before may have lasted yet when this leadership began: zero unless that one resigned.
     #[must_use]
     pub fn former_lease(&self) -> Duration {
-        let terms = self.shared.terms.filter(|_| self.lock_record().follows_resigned());
-        terms.map_or(Duration::ZERO, |terms| terms.ttl)
+        let times = self.shared.times.filter(|_| self.lock_record().follows_resigned());
+        times.map_or(Duration::ZERO, |times| times.ttl)
     }
 
     /// Whether the leadership is valid now. Cheap: it is asked before each answer of a master.
@@ -146,14 +146,14 @@ impl Leadership {
     /// # Errors
     /// `Deposed`: it is over. Others: it lasts as long as before, and may be renewed again.
     pub fn renew(&self) -> Result<Instant, CoordinatorError> {
-        let Some(terms) = self.shared.terms else { return Ok(self.valid_until()) };
+        let Some(times) = self.shared.times else { return Ok(self.valid_until()) };
         self.refuse_if_over()?;
         let asked_at = boot_time::now();
         match self.is_valid() {
-            true => self.noticing(self.shared.tenure.renew())?,
+            true => self.noticing(self.shared.term.renew())?,
             false => self.resume()?,
         }
-        let lasts = asked_at.duration_since(self.shared.began) + used_part(terms.ttl);
+        let lasts = asked_at.duration_since(self.shared.began) + used_part(times.ttl);
         self.shared.valid_ns.fetch_max(nanoseconds(lasts), Ordering::AcqRel);
         Ok(self.valid_until())
     }
@@ -161,7 +161,7 @@ impl Leadership {
     fn resume(&self) -> Result<(), CoordinatorError> {
         // No write is under way then.
         let record = self.lock_record();
-        let resumed = self.shared.tenure.resume(record.epoch());
+        let resumed = self.shared.term.resume(record.epoch());
         if matches!(resumed, Err(CoordinatorError::Deposed { .. })) {
             self.end();
         }
@@ -206,10 +206,10 @@ impl Leadership {
 
     /// Renewals come four to a lease; one that failed is repeated sooner.
     fn wait_for_the_next_renewal(&self, failures: u32, stop: &AtomicBool) {
-        let pause = match (self.shared.terms, failures) {
+        let pause = match (self.shared.times, failures) {
             (None, _) => FOR_EVER,
-            (Some(terms), 0) => terms.ttl / 4,
-            (Some(terms), _) => terms.ttl / 20,
+            (Some(times), 0) => times.ttl / 4,
+            (Some(times), _) => times.ttl / 20,
         };
         let end = if self.is_valid() { self.valid_until() } else { self.lasts_until() };
         let until = (boot_time::now() + pause).min(end);
@@ -237,9 +237,9 @@ impl Leadership {
         let record = self.lock_record();
         if is_before_its_end {
             // What this leader said of its routes was meant for a lease that runs out.
-            self.shared.tenure.write(&record.resigned())?;
+            self.shared.term.write(&record.resigned())?;
         }
-        self.shared.tenure.resign()
+        self.shared.term.resign()
     }
 
     /// The record as it was when the leadership began, with all that was applied since.
@@ -263,7 +263,7 @@ impl Leadership {
             self.refuse_if_full(&next)?;
         }
         let was_valid = self.is_valid();
-        let written = self.shared.tenure.write(&next);
+        let written = self.shared.term.write(&next);
         // Of a lease that was over, only an attempt to resume it says for sure what became of it.
         if was_valid {
             self.noticing(written)?;
@@ -289,7 +289,7 @@ impl Leadership {
     /// Members are taken only while there is room left to mark some of them behind: no removal could be acknowledged
     /// otherwise.
     fn refuse_if_full(&self, next: &Record) -> Result<(), CoordinatorError> {
-        let limit_bytes = self.shared.tenure.limit_bytes();
+        let limit_bytes = self.shared.term.limit_bytes();
         let (len_bytes, limit_bytes) = (next.about_bytes(), limit_bytes - limit_bytes / 32);
         match len_bytes <= limit_bytes {
             true => Ok(()),
@@ -362,7 +362,7 @@ mod tests {
         }
     }
 
-    impl Tenure for Slow {
+    impl Term for Slow {
         fn renew(&self) -> Result<(), CoordinatorError> {
             self.answer()
         }
@@ -377,10 +377,10 @@ mod tests {
     }
 
     fn leadership(takes_ms: u64, answer: Result<(), CoordinatorError>) -> Leadership {
-        let tenure = Box::new(Slow { takes: Duration::from_millis(takes_ms), answer });
+        let term = Box::new(Slow { takes: Duration::from_millis(takes_ms), answer });
         let record = Record::empty().succeed(Epoch(7));
-        let terms = Terms { ttl: TTL, suspension: Duration::ZERO, are_waited_for: true };
-        Leadership::begin(Won { tenure, record, asked_at: boot_time::now() }, Some(terms))
+        let times = LeaseTimes { ttl: TTL, suspension: Duration::ZERO, are_waited_for: true };
+        Leadership::begin(Won { term, record, asked_at: boot_time::now() }, Some(times))
     }
 
     fn deposed() -> CoordinatorError {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use mooncake_types::Epoch;
 
-use crate::backend::{Backend, Claim, Claimed, Tenure, Won};
-use crate::seat::Seat;
+use crate::backend::{Backend, Claim, Claimed, Term, Won};
+use crate::holder::Holder;
 use crate::{CoordinatorError, LeaderView, Options, Record, boot_time};
 
 const PLACE: &str = "memory";
@@ -35,7 +35,7 @@ struct Places {
 
 #[derive(Debug, Default)]
 struct Place {
-    seat: Option<(Vec<u8>, Instant)>,
+    holder: Option<(Vec<u8>, Instant)>,
     record: Option<Vec<u8>>,
 }
 
@@ -64,13 +64,13 @@ impl MemoryStore {
 
     /// Takes the leadership of a cluster from whoever has it.
     pub fn depose(&self, cluster_id: &str) {
-        self.lock().place(cluster_id).seat = None;
+        self.lock().place(cluster_id).holder = None;
     }
 
     /// Writes any bytes where the leader's name is kept.
     pub fn spoil_leader(&self, cluster_id: &str, bytes: &[u8]) {
         let until = boot_time::now() + Duration::from_secs(3600);
-        self.lock().place(cluster_id).seat = Some((bytes.to_vec(), until));
+        self.lock().place(cluster_id).holder = Some((bytes.to_vec(), until));
     }
 
     /// Writes any bytes where the record is kept.
@@ -100,11 +100,11 @@ impl Places {
 }
 
 impl Place {
-    /// The seat, unless its lease is over.
-    fn seat(&mut self) -> Result<Option<Seat>, CoordinatorError> {
-        self.seat.take_if(|(_, until)| *until <= boot_time::now());
-        let seat = self.seat.as_ref().map(|(text, _)| Seat::decode(text)).transpose();
-        seat.map_err(|reason| CoordinatorError::corrupt(PLACE, reason))
+    /// The holder, unless its lease is over.
+    fn holder(&mut self) -> Result<Option<Holder>, CoordinatorError> {
+        self.holder.take_if(|(_, until)| *until <= boot_time::now());
+        let holder = self.holder.as_ref().map(|(text, _)| Holder::decode(text)).transpose();
+        holder.map_err(|reason| CoordinatorError::corrupt(PLACE, reason))
     }
 
     fn record(&self, cluster_id: &str) -> Result<Record, CoordinatorError> {
@@ -128,12 +128,12 @@ impl Shelf {
     fn take(&self, place: &mut Place, claim: &Claim) -> Result<Won, CoordinatorError> {
         let cluster_id = &self.options.cluster_id;
         let record = place.record(cluster_id)?.succeed(claim.now);
-        let seat = claim.seat(record.epoch());
+        let holder = claim.holder(record.epoch());
         let asked_at = boot_time::now();
-        place.seat = Some((seat.encode().into_bytes(), asked_at + self.options.ttl));
+        place.holder = Some((holder.encode().into_bytes(), asked_at + self.options.ttl));
         place.record = Some(record.encode(cluster_id).into_bytes());
-        let held = Held { store: self.store.clone(), options: self.options.clone(), seat };
-        Ok(Won { tenure: Box::new(held), record, asked_at })
+        let held = MemoryTerm { store: self.store.clone(), options: self.options.clone(), holder };
+        Ok(Won { term: Box::new(held), record, asked_at })
     }
 }
 
@@ -141,16 +141,16 @@ impl Backend for Shelf {
     fn claim(&self, claim: &Claim) -> Result<Claimed, CoordinatorError> {
         let mut places = self.store.reach()?;
         let place = places.place(&self.options.cluster_id);
-        match place.seat()? {
-            Some(seat) => Ok(Claimed::Held(Some(seat.view()))),
+        match place.holder()? {
+            Some(holder) => Ok(Claimed::Held(Some(holder.view()))),
             None => self.take(place, claim).map(Claimed::Won),
         }
     }
 
     fn leader(&self) -> Result<Option<LeaderView>, CoordinatorError> {
         let mut places = self.store.reach()?;
-        let seat = places.place(&self.options.cluster_id).seat()?;
-        Ok(seat.map(|seat| seat.view()))
+        let holder = places.place(&self.options.cluster_id).holder()?;
+        Ok(holder.map(|holder| holder.view()))
     }
 
     fn poll_every(&self) -> Duration {
@@ -159,50 +159,50 @@ impl Backend for Shelf {
 }
 
 #[derive(Debug)]
-struct Held {
+struct MemoryTerm {
     store: MemoryStore,
     options: Options,
-    seat: Seat,
+    holder: Holder,
 }
 
-impl Held {
+impl MemoryTerm {
     /// Does something to the place if it is still held.
     fn with(&self, act: impl FnOnce(&mut Place)) -> Result<(), CoordinatorError> {
         let mut places = self.store.reach()?;
         let place = places.place(&self.options.cluster_id);
-        let found = place.seat()?;
-        if found.as_ref() != Some(&self.seat) {
+        let found = place.holder()?;
+        if found.as_ref() != Some(&self.holder) {
             return Err(self.deposed_by(found.as_ref()));
         }
         act(place);
         Ok(())
     }
 
-    fn deposed_by(&self, found: Option<&Seat>) -> CoordinatorError {
+    fn deposed_by(&self, found: Option<&Holder>) -> CoordinatorError {
         let reason = match found {
             None => "nobody leads".to_owned(),
-            Some(seat) => format!("{} leads under epoch {}", seat.address, seat.epoch),
+            Some(holder) => format!("{} leads under epoch {}", holder.address, holder.epoch),
         };
-        CoordinatorError::Deposed { epoch: Epoch(self.seat.epoch), reason }
+        CoordinatorError::Deposed { epoch: Epoch(self.holder.epoch), reason }
     }
 }
 
-impl Tenure for Held {
+impl Term for MemoryTerm {
     fn renew(&self) -> Result<(), CoordinatorError> {
         let until = boot_time::now() + self.options.ttl;
-        self.with(|place| place.seat = Some((self.seat.encode().into_bytes(), until)))
+        self.with(|place| place.holder = Some((self.holder.encode().into_bytes(), until)))
     }
 
     fn resume(&self, acknowledged: Epoch) -> Result<(), CoordinatorError> {
         let mut places = self.store.reach()?;
         let place = places.place(&self.options.cluster_id);
-        let found = place.seat()?;
-        let is_taken = found.as_ref().is_some_and(|seat| *seat != self.seat);
+        let found = place.holder()?;
+        let is_taken = found.as_ref().is_some_and(|holder| *holder != self.holder);
         if is_taken || place.record(&self.options.cluster_id)?.epoch() != acknowledged {
             return Err(self.deposed_by(found.as_ref()));
         }
         let until = boot_time::now() + self.options.ttl;
-        place.seat = Some((self.seat.encode().into_bytes(), until));
+        place.holder = Some((self.holder.encode().into_bytes(), until));
         Ok(())
     }
 
@@ -223,6 +223,6 @@ impl Tenure for Held {
     }
 
     fn resign(&self) -> Result<(), CoordinatorError> {
-        self.with(|place| place.seat = None)
+        self.with(|place| place.holder = None)
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use mooncake_types::Epoch;
 
-use crate::backend::{Tenure, Won};
+use crate::backend::{Term, Won};
 use crate::coordinator::epoch_of_now;
 use crate::{CoordinatorError, Leadership, Record, StateFileError, boot_time, durable, options};
 
@@ -35,7 +35,7 @@ impl StateFile {
         let file = Self::lock(path, cluster_id)?;
         let record = file.read()?.succeed(epoch_of_now());
         file.replace(&record).map_err(|error| file.unusable(error))?;
-        let won = Won { tenure: Box::new(file), record, asked_at: boot_time::now() };
+        let won = Won { term: Box::new(file), record, asked_at: boot_time::now() };
         Ok(Leadership::begin(won, None))
     }
 
@@ -96,7 +96,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-impl Tenure for StateFile {
+impl Term for StateFile {
     fn renew(&self) -> Result<(), CoordinatorError> {
         Ok(())
     }
@@ -125,7 +125,7 @@ impl Tenure for StateFile {
 #[derive(Debug)]
 struct NoFile;
 
-impl Tenure for NoFile {
+impl Term for NoFile {
     fn renew(&self) -> Result<(), CoordinatorError> {
         Ok(())
     }
@@ -146,6 +146,6 @@ impl Leadership {
     pub fn unrecorded() -> Self {
         let record = Record::empty().succeed(epoch_of_now());
         debug_assert!(record.epoch() > Epoch(0));
-        Self::begin(Won { tenure: Box::new(NoFile), record, asked_at: boot_time::now() }, None)
+        Self::begin(Won { term: Box::new(NoFile), record, asked_at: boot_time::now() }, None)
     }
 }

@@ -6,7 +6,7 @@ use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::yield_now;
 
-use crate::leadership::Hold;
+use crate::leadership::Authority;
 use crate::owner::Owner;
 use crate::shell::Shell;
 
@@ -28,19 +28,19 @@ pub(crate) struct Asker {
 
 /// Where the owner of each term takes its place.
 #[derive(Debug)]
-pub(crate) struct Chair {
+pub(crate) struct OwnerSlot {
     owner: watch::Sender<Option<mpsc::Sender<Question>>>,
 }
 
 /// What the owner is asked.
 pub(crate) type Questions = mpsc::Receiver<Question>;
 
-pub(crate) fn channel() -> (Chair, Asker) {
+pub(crate) fn channel() -> (OwnerSlot, Asker) {
     let (owner, asked) = watch::channel(None);
-    (Chair { owner }, Asker { owner: asked })
+    (OwnerSlot { owner }, Asker { owner: asked })
 }
 
-impl Chair {
+impl OwnerSlot {
     /// Lets a new owner be asked.
     pub(crate) fn take(&self) -> Questions {
         let (questions, asked) = mpsc::channel(WAITING);
@@ -74,7 +74,7 @@ impl Asker {
 /// Answers on the owner thread, one question between two turns of everything else.
 pub(crate) async fn answer(shell: Rc<Shell>, mut questions: Questions) {
     while let Some(question) = questions.recv().await {
-        if shell.owner.borrow().hold() == Hold::Over {
+        if shell.owner.borrow().authority() == Authority::Over {
             return;
         }
         question(&mut shell.owner.borrow_mut());

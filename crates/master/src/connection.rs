@@ -15,7 +15,7 @@ use tracing::debug;
 
 use crate::handshake::{self, Rejected};
 use crate::input::{Frame, Input};
-use crate::leadership::{Hold, NotRecorded};
+use crate::leadership::{Authority, NotRecorded};
 use crate::owner::Deposed;
 use crate::reach;
 use crate::refuse::{self, last_words, malformed, refuse};
@@ -102,7 +102,7 @@ impl Connection {
             () = shell.stopped() => return Err(Rejected::Gone),
         };
         let owner = shell.owner.borrow();
-        if owner.hold() == Hold::Over {
+        if owner.authority() == Authority::Over {
             return Err(Rejected::Gone);
         }
         greeting.welcome(owner.meta.epoch(), &mut self.output);

@@ -5,7 +5,7 @@
 //! metadata server of transfer engines, if there is one, which asks nobody.
 //! No object byte passes through here, and no rule about objects is decided here.
 //!
-//! Enter at [`Master::bind`], then [`Master::serve`], which goes from `standby` (and `following`) to a `reign` and back as the
+//! Enter at [`Master::bind`], then [`Master::serve`], which goes from `standby` (and `following`) to `leader_server` and back as the
 //! `leadership` of this master begins and ends. In the order of a request's way: `connection` reads and writes, `input` cuts frames,
 //! `handshake` admits, `owner` calls the state machine and measures it.
 
@@ -22,6 +22,7 @@ mod drain_log;
 mod following;
 mod handshake;
 mod input;
+mod leader_server;
 mod leadership;
 mod link;
 mod lookout;
@@ -32,7 +33,6 @@ mod owner;
 mod reach;
 mod recovery_log;
 mod refuse;
-mod reign;
 mod serve;
 mod shell;
 mod sight;

@@ -11,7 +11,7 @@ use mooncake_types::{
 
 use crate::clock::Clock;
 use crate::drain_log::DrainLog;
-use crate::leadership::{Hold, Lateness, Service, Tenure, Term, change, effect};
+use crate::leadership::{Authority, Lateness, Service, Term, change, effect};
 use crate::metadata_server::Cleanup;
 use crate::metrics::{Reads, RpcMetrics, Snapshot};
 use crate::sight::{ConnectionId, Pings};
@@ -24,11 +24,9 @@ pub(crate) const SCAN_PAGE_OBJECTS: u32 = 1024;
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) meta: Meta,
-    /// Whether there is a record to write anything to.
-    is_recorded: bool,
     /// How late the record is.
     lateness: Lateness,
-    tenure: Tenure,
+    term: Term,
     clock: Clock,
     metrics: RpcMetrics,
     /// What clients read, by what they tell.
@@ -54,13 +52,11 @@ impl Owner {
         cleanup: Option<Cleanup>,
     ) -> Owner {
         let (metrics, pings) = (RpcMetrics::default(), Pings::default());
-        let Term { tenure, is_recorded, .. } = term.clone();
         let drain_log = DrainLog::default();
         Owner {
             meta,
-            is_recorded,
             lateness,
-            tenure,
+            term: term.clone(),
             clock,
             metrics,
             reads: Reads::default(),
@@ -72,12 +68,12 @@ impl Owner {
 
     /// Whether this master leads at this moment.
     pub(crate) fn leads(&self) -> bool {
-        self.tenure.holds(boot_time::now())
+        self.term.leads(boot_time::now())
     }
 
     /// What this master may do at this moment.
-    pub(crate) fn hold(&self) -> Hold {
-        self.tenure.hold(boot_time::now())
+    pub(crate) fn authority(&self) -> Authority {
+        self.term.authority(boot_time::now())
     }
 
     /// How much is done of what is asked: a new leader first hears from the nodes.
@@ -92,7 +88,7 @@ impl Owner {
     /// Answers one request and measures how long that took.
     pub(crate) fn handle(&mut self, from: ClientId, request: &Request<'_>) -> Reply {
         let begun = boot_time::now();
-        self.handle_at((begun, self.tenure.holds(begun)), from, request)
+        self.handle_at((begun, self.term.leads(begun)), from, request)
     }
 
     fn handle_at(
@@ -111,7 +107,7 @@ impl Owner {
             request => request,
         };
         if matches!(request, Request::Ping { .. }) {
-            let lease_end = self.tenure.lease_end();
+            let lease_end = self.term.leadership.lease_end();
             self.meta.set_lease_end(lease_end.map(|end| self.clock.tick(end)));
         }
         let reply = match leads {
@@ -140,24 +136,26 @@ impl Owner {
         request: &Request<'_>,
     ) -> Result<Reply, Deposed> {
         let begun = boot_time::now();
-        let hold = self.tenure.hold(begun);
-        if hold == Hold::Over || hold == Hold::Suspended && self.is_overtaken(request) {
+        let authority = self.term.authority(begun);
+        if authority == Authority::Over
+            || authority == Authority::Suspended && self.is_overtaken(request)
+        {
             return Err(Deposed);
         }
-        let reply = self.handle_at((begun, hold == Hold::Sure), from, request);
+        let reply = self.handle_at((begun, authority == Authority::Leads), from, request);
         if matches!(reply, Reply::Pong(_)) {
             self.pings.note(from, connection);
         }
         Ok(reply)
     }
 
-    /// Whether a node has obeyed a later leader: then there was one, and this tenure is over.
+    /// Whether a node has obeyed a later leader: then there was one, and this term is over.
     fn is_overtaken(&self, request: &Request<'_>) -> bool {
         let Request::MountSegment(mount) = request else { return false };
         let seen = mount.seen_epoch;
         let is_overtaken = seen > self.meta.epoch() && self.meta.believes(seen);
         if is_overtaken {
-            self.tenure.end();
+            self.term.end();
         }
         is_overtaken
     }
@@ -165,7 +163,7 @@ impl Owner {
     /// What must be durable before a mount is handled; nearly always nothing.
     pub(crate) fn changes_before(&self, mount: &MountSegment<'_>) -> Vec<Change> {
         let mut changes = Vec::new();
-        if !self.is_recorded {
+        if !self.term.is_recorded {
             return changes;
         }
         changes.extend(self.meta.epoch_after(mount).map(Change::RaiseEpoch));

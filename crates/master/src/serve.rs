@@ -21,13 +21,13 @@ use tokio::time::sleep;
 use tracing::info;
 
 use crate::admin::{self, State};
-use crate::ask::{self, Asker, Chair, Questions};
+use crate::ask::{self, Asker, OwnerSlot, Questions};
 use crate::bind::Master;
 use crate::config::{Config, MetadataServer};
 use crate::following::{Followed, Following};
-use crate::leadership::{LeadershipConfig, Password, Seat, Standing, Term, Unwritten, alone};
+use crate::leader_server::LeaderServer;
+use crate::leadership::{Election, LeadershipConfig, Password, RoleStatus, Term, Unwritten, alone};
 use crate::metadata_server::{self, Cleanup, Registry};
-use crate::reign::Reign;
 use crate::standby::turn_away;
 use crate::summary;
 
@@ -60,69 +60,70 @@ impl Master {
 
     async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
         let (rpc_addr, admin_addr) = (self.rpc_addr()?, self.admin_addr()?);
-        let mut seat = self.seat(rpc_addr.port())?;
+        let mut election = self.election(rpc_addr.port())?;
         let Master { mut config, rpc, admin, metadata, .. } = self;
         config.metrics_port = admin_addr.port();
-        let (chair, asker) = ask::channel();
+        let (slot, asker) = ask::channel();
         // Who asks a master alone as soon as it listens is answered when its term begins.
-        let first = (!seat.is_contested()).then(|| chair.take());
+        let first = (!election.is_contested()).then(|| slot.take());
         let registry = Registry::new();
         let cleanup = cleanup(config.metadata_server.as_ref(), &registry);
         let (followed, following) = watch::channel(Followed::default());
         let followed = Rc::new(followed);
-        let state = State { asker: asker.clone(), standing: seat.standing(), following };
+        let state = State { asker: asker.clone(), status: election.status(), following };
         let router = admin::router(state, &config.auth_token);
         let admin = Server::start("admin-http", admin, router, Limits::default())?;
         let metadata = metadata.map(|listener| serve_metadata(listener, registry)).transpose()?;
         let listener = TcpListener::from_std(rpc)?;
         if config.report_metrics {
-            spawn_local(report_metrics(asker, seat.standing()));
+            spawn_local(report_metrics(asker, election.status()));
         }
         let config = Rc::new(config);
-        let hall = Hall { config, listener, chair, cleanup, followed, rpc_addr, admin_addr };
-        let last = hall.serve(&mut seat, first, shutdown).await?;
-        drop(hall);
+        let server =
+            MasterServer { config, listener, slot, cleanup, followed, rpc_addr, admin_addr };
+        let last = server.serve(&mut election, first, shutdown).await?;
+        drop(server);
         admin.begin_stop();
-        let mut parted = Ok(());
-        if let Some((reign, term)) = last {
-            parted = reign.part().await;
-            seat.leave(&term);
+        let mut stopped = Ok(());
+        if let Some((leading, term)) = last {
+            stopped = leading.stop().await;
+            election.leave(&term);
         }
         // Whoever keeps the leadership waits for the write that does not end.
-        if parted.is_ok() {
-            seat.close();
+        if stopped.is_ok() {
+            election.close();
         }
         admin.stopped().await;
         if let Some(metadata) = metadata {
             metadata.stopped().await;
         }
-        parted?;
+        stopped?;
         info!("the master stopped");
         Ok(())
     }
 
-    fn seat(&self, rpc_port: u16) -> Result<Seat, ServeError> {
+    fn election(&self, rpc_port: u16) -> Result<Election, ServeError> {
         let config = &self.config;
         let address = join(&config.rpc_address, rpc_port);
         match (&config.leadership, &self.coordinator) {
             (_, Some(coordinator)) => {
                 let cluster_id = config.cluster_id.clone();
                 let password = Password { cluster_id, auth_token: config.auth_token.clone() };
-                Ok(Seat::elected(coordinator.clone(), address, password)?)
+                Ok(Election::elected(coordinator.clone(), address, password)?)
             }
             (LeadershipConfig::Alone { state_dir: Some(dir) }, None) => {
-                Ok(Seat::alone(alone::term(dir, &config.cluster_id, rpc_port)?, address))
+                Ok(Election::alone(alone::term(dir, &config.cluster_id, rpc_port)?, address))
             }
-            _ => Ok(Seat::alone(Term::unrecorded(), address)),
+            _ => Ok(Election::alone(Term::unrecorded(), address)),
         }
     }
 }
 
 /// What stays from term to term.
-struct Hall {
+struct MasterServer {
     config: Rc<Config>,
     listener: TcpListener,
-    chair: Chair,
+    slot: OwnerSlot,
     cleanup: Option<Cleanup>,
     /// What a standby says of what it knows.
     followed: Rc<watch::Sender<Followed>>,
@@ -130,59 +131,59 @@ struct Hall {
     admin_addr: SocketAddr,
 }
 
-impl Hall {
+impl MasterServer {
     /// Serves, or stands by, until `shutdown` completes. Gives what was going on then.
     async fn serve(
         &self,
-        seat: &mut Seat,
+        election: &mut Election,
         mut first: Option<Questions>,
         shutdown: impl Future<Output = ()>,
-    ) -> io::Result<Option<(Reign, Term)>> {
+    ) -> io::Result<Option<(LeaderServer, Term)>> {
         let mut shutdown = pin!(shutdown);
-        let standing = seat.standing();
-        if seat.is_contested() {
-            let Hall { rpc_addr, admin_addr, .. } = self;
+        let status = election.status();
+        if election.is_contested() {
+            let MasterServer { rpc_addr, admin_addr, .. } = self;
             info!(%rpc_addr, %admin_addr, "the master stands for election");
         }
         loop {
-            let following = self.follow(seat);
+            let following = self.follow(election);
             let term = tokio::select! {
                 biased;
                 () = &mut shutdown => return Ok(None),
-                term = seat.term() => term,
-                () = turn_away(&self.config, &self.listener, &standing) => continue,
+                term = election.term() => term,
+                () = turn_away(&self.config, &self.listener, &status) => continue,
             };
             let known = following.map(Following::end).unwrap_or_default();
-            let questions = first.take().unwrap_or_else(|| self.chair.take());
-            let mut reign = self.begin((&term, known), questions)?;
+            let questions = first.take().unwrap_or_else(|| self.slot.take());
+            let mut leading = self.lead((&term, known), questions)?;
             tokio::select! {
-                () = reign.last(&self.listener, &term) => {}
-                () = &mut shutdown => return Ok(Some((reign, term))),
+                () = leading.serve(&self.listener, &term) => {}
+                () = &mut shutdown => return Ok(Some((leading, term))),
             }
-            self.chair.leave();
-            drop(reign);
-            seat.leave(&term);
+            self.slot.leave();
+            drop(leading);
+            election.leave(&term);
         }
     }
 
     /// Follows what the nodes hold, if there are other masters.
-    fn follow(&self, seat: &Seat) -> Option<Following> {
-        let follows = seat.is_contested() && self.config.warm_standby;
-        let start = || Following::start(&self.config, seat.standing(), Rc::clone(&self.followed));
+    fn follow(&self, election: &Election) -> Option<Following> {
+        let follows = election.is_contested() && self.config.warm_standby;
+        let start = || Following::start(&self.config, election.status(), Rc::clone(&self.followed));
         follows.then(start)
     }
 
-    fn begin(
+    fn lead(
         &self,
         (term, known): (&Term, BTreeMap<SegmentId, Shadow>),
         questions: Questions,
-    ) -> io::Result<Reign> {
+    ) -> io::Result<LeaderServer> {
         let config = Config::clone(&self.config);
-        let reign = Reign::begin(config, (term, known), questions, self.cleanup.clone())?;
-        let Hall { rpc_addr, admin_addr, .. } = self;
+        let leading = LeaderServer::begin(config, (term, known), questions, self.cleanup.clone())?;
+        let MasterServer { rpc_addr, admin_addr, .. } = self;
         let epoch = term.leadership.epoch();
         info!(%rpc_addr, %admin_addr, %epoch, "the master serves");
-        Ok(reign)
+        Ok(leading)
     }
 }
 
@@ -198,11 +199,11 @@ fn cleanup(config: Option<&MetadataServer>, registry: &Registry) -> Option<Clean
     Some(Cleanup { registry: registry.clone(), prefix })
 }
 
-async fn report_metrics(asker: Asker, standing: watch::Receiver<Standing>) {
+async fn report_metrics(asker: Asker, status: watch::Receiver<RoleStatus>) {
     const EVERY: Duration = Duration::from_secs(10);
     loop {
         let snapshot = asker.ask(|owner| owner.snapshot()).await;
-        let line = summary::log_line(&standing.borrow(), snapshot.as_ref().ok());
+        let line = summary::log_line(&status.borrow(), snapshot.as_ref().ok());
         info!("{line}");
         sleep(EVERY).await;
     }

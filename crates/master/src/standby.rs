@@ -14,7 +14,7 @@ use crate::accept::accept;
 use crate::config::Config;
 use crate::handshake::{self, Greeting, Rejected};
 use crate::input::Input;
-use crate::leadership::Standing;
+use crate::leadership::RoleStatus;
 use crate::refuse::{self, last_words, refuse};
 
 /// Serves nobody, until it is dropped. A client is refused that is no member of this cluster; one that is learns who
@@ -22,7 +22,7 @@ use crate::refuse::{self, last_words, refuse};
 pub(crate) async fn turn_away(
     config: &Rc<Config>,
     listener: &TcpListener,
-    standing: &watch::Receiver<Standing>,
+    status: &watch::Receiver<RoleStatus>,
 ) {
     let mut refused = JoinSet::new();
     loop {
@@ -30,7 +30,7 @@ pub(crate) async fn turn_away(
             (stream, peer) = accept(listener, config.tcp_no_delay) => {
                 // More are closed without a word.
                 if refused.len() < config.max_connections {
-                    refused.spawn_local(answer(Rc::clone(config), stream, peer, standing.clone()));
+                    refused.spawn_local(answer(Rc::clone(config), stream, peer, status.clone()));
                 }
             }
             Some(ended) = refused.join_next() => drop(ended),
@@ -42,11 +42,11 @@ async fn answer(
     config: Rc<Config>,
     mut stream: TcpStream,
     peer: SocketAddr,
-    standing: watch::Receiver<Standing>,
+    status: watch::Receiver<RoleStatus>,
 ) {
     match handshake::greet(&config, &mut stream, &mut Input::default()).await {
         Ok(Greeting { client, request_id }) => {
-            let message = standing.borrow().refusal();
+            let message = status.borrow().refusal();
             debug!(%peer, %client, message, "refused");
             let refusal = Refusal { code: ErrorCode::UnavailableInCurrentMode, message };
             refuse(&mut stream, request_id, &refusal).await;

@@ -3,12 +3,12 @@
 
 use std::fmt::Write;
 
-use crate::leadership::{Service, Standing};
+use crate::leadership::{RoleStatus, Service};
 use crate::metrics::{Operation, Snapshot};
 
 /// What is logged: the pool, and then whether this master leads. Only a leader has a snapshot.
-pub(crate) fn log_line(standing: &Standing, snapshot: Option<&Snapshot>) -> String {
-    let role = role(standing, snapshot);
+pub(crate) fn log_line(status: &RoleStatus, snapshot: Option<&Snapshot>) -> String {
+    let role = role(status, snapshot);
     match snapshot {
         Some(snapshot) => {
             let stats = &snapshot.stats;
@@ -20,8 +20,8 @@ pub(crate) fn log_line(standing: &Standing, snapshot: Option<&Snapshot>) -> Stri
 }
 
 /// What is served. Only a leader has a snapshot.
-pub(crate) fn line(standing: &Standing, snapshot: Option<&Snapshot>) -> String {
-    let role = role(standing, snapshot);
+pub(crate) fn line(status: &RoleStatus, snapshot: Option<&Snapshot>) -> String {
+    let role = role(status, snapshot);
     let Some(snapshot) = snapshot else { return role };
     let stats = &snapshot.stats;
     let storage = storage(stats.used_bytes, stats.capacity_bytes);
@@ -29,12 +29,12 @@ pub(crate) fn line(standing: &Standing, snapshot: Option<&Snapshot>) -> String {
     format!("{role}, master={{Mem Storage: {storage} | SSD Storage: 0 B / 0 B | {pool}}}")
 }
 
-fn role(standing: &Standing, snapshot: Option<&Snapshot>) -> String {
+fn role(status: &RoleStatus, snapshot: Option<&Snapshot>) -> String {
     let service = snapshot.map_or(Service::Recovering, |snapshot| snapshot.service);
     let serves = snapshot.is_some() && service == Service::Serving;
-    let (role, state) = (standing.role.word(), standing.role.state(service));
+    let (role, state) = (status.role.word(), status.role.state(service));
     let mut out = format!("role={role}, state={state}, service_ready={serves}");
-    if let Some(leader) = standing.leader.as_ref().filter(|_| snapshot.is_none()) {
+    if let Some(leader) = status.leader.as_ref().filter(|_| snapshot.is_none()) {
         // Writing to a string cannot fail.
         let _ = write!(out, ", leader={}, view_version={}", leader.address, leader.epoch.0);
     }
@@ -193,10 +193,10 @@ mod tests {
             ReadCounts { get_hits: 3, exist_hits: 9, exist_misses: 1, ..ReadCounts::default() };
         let snapshot = Snapshot { reads, ..Snapshot::new(stats, &[], rpc) };
         let leader = Leader { address: "a:1".to_owned(), epoch: Epoch(7) };
-        let mut standing =
-            Standing { role: Role::Leader, leader: Some(leader), ..Standing::default() };
+        let mut status =
+            RoleStatus { role: Role::Leader, leader: Some(leader), ..RoleStatus::default() };
         assert_eq!(
-            line(&standing, Some(&snapshot)),
+            line(&status, Some(&snapshot)),
             "role=leader, state=serving, service_ready=true, master={\
              Mem Storage: 1.00 GB / 4.00 GB (25.0%) | SSD Storage: 0 B / 0 B | Keys: 7 (soft-pinned: 1) | \
              Clients: 2 | Requests (Success/Total): PutStart=0/0, PutEnd=0/0, PutRevoke=0/0, Get=0/0, \
@@ -206,17 +206,17 @@ mod tests {
              Get:(Req=0/0/0, Item=0/0), ExistKey:(Req=0/1/1, Item=1/2), Del:(Req=0/0/0, Item=0/0) | \
              Hits: 3/4 (75.0%) | Eviction: Success/Attempts=1/2, keys=3, size=4.00 KB | Discard: Released/Total=5/6}"
         );
-        let logged = log_line(&standing, Some(&snapshot));
+        let logged = log_line(&status, Some(&snapshot));
         let start = "Master Metrics: Storage: 1.00 GB / 4.00 GB (25.0%) | Keys: 7 (soft-pinned: 1) | Clients: 2 | \
                      Requests (Success/Total): ";
         let end = " | Discard: Released/Total=5/6 | role=leader, state=serving, service_ready=true";
         assert!(logged.starts_with(start) && logged.ends_with(end), "{logged}");
-        standing.role = Role::Standby;
+        status.role = Role::Standby;
         assert_eq!(
-            line(&standing, None),
+            line(&status, None),
             "role=standby, state=standby, service_ready=false, leader=a:1, view_version=7"
         );
-        let logged = log_line(&standing, None);
+        let logged = log_line(&status, None);
         assert!(logged.starts_with("Master Metrics: role=standby, state=standby"), "{logged}");
     }
 }

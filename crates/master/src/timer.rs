@@ -7,7 +7,7 @@ use mooncake_ha::boot_time;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
-use crate::leadership::Hold;
+use crate::leadership::Authority;
 use crate::shell::Shell;
 
 /// Between two looks at whether a leader that is suspended goes on.
@@ -22,15 +22,15 @@ pub(crate) async fn run(shell: Rc<Shell>) {
         match due {
             None => shell.earlier.notified().await,
             Some(tick) if clock.tick(boot_time::now()) >= tick => {
-                let hold = shell.owner.borrow().hold();
-                match hold {
-                    Hold::Sure => {}
+                let authority = shell.owner.borrow().authority();
+                match authority {
+                    Authority::Leads => {}
                     // What is due waits until it is known who leads.
-                    Hold::Suspended => {
+                    Authority::Suspended => {
                         sleep(LOOK).await;
                         continue;
                     }
-                    Hold::Over => return,
+                    Authority::Over => return,
                 }
                 shell.owner.borrow_mut().handle_timeout();
                 shell.note_changes();

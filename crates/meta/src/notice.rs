@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mooncake_types::ClientId;
 
 use crate::Meta;
-use crate::closed::Closed;
+use crate::segments::Closed;
 
 /// Notices that wait to be taken; further ones are lost.
 const MOST_NOTICES: usize = 256;

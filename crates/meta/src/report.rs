@@ -5,9 +5,8 @@ use std::sync::Arc;
 use mooncake_types::{ClientId, Located, SegmentAddress, SegmentId, SegmentState, Tick};
 
 use crate::Meta;
-use crate::closed::Closed;
-use crate::record::ObjectState;
-use crate::reply::AddressTable;
+use crate::objects::ObjectState;
+use crate::segments::{AddressTable, Closed};
 use crate::timeout::Timer;
 
 /// One mounted segment, as operators see it. Lengths are in bytes.

@@ -1,7 +1,7 @@
 //! What the master counts. The shell turns it into metrics.
 
 use crate::Meta;
-use crate::closed::Closed;
+use crate::segments::Closed;
 
 /// Counters that only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

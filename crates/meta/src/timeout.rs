@@ -3,7 +3,7 @@
 use mooncake_types::{ClientId, SegmentId, Tick};
 
 use crate::Meta;
-use crate::record::SEGMENT_QUEUES;
+use crate::objects::SEGMENT_QUEUES;
 use crate::slab::NONE;
 
 /// Puts that are discarded between two requests.

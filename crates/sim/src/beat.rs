@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use mooncake_client::membership::{Deed, Membership};
-use mooncake_client::node::{Changed, Listed};
 use mooncake_client::ops::CallError;
+use mooncake_node::{ChangedEntries, ListedEntry};
 use mooncake_types::{ChangesPage, InventoryPage, Reply, Request, SegmentId};
 
 use crate::lending::Change;
@@ -105,7 +105,7 @@ impl Member {
             }
             Deed::Report { segment, run, page, from } => {
                 let listed = around.hosts[self.number].lent().ledger.inventory(from, PAGE_ENTRIES);
-                let entries = listed.entries.iter().map(Listed::report).collect();
+                let entries = listed.entries.iter().map(ListedEntry::report).collect();
                 let last = listed.next.is_none();
                 let page = InventoryPage { segment, run, page, last, entries };
                 (encode(&Request::ReportInventory(page)), Asked::Report(listed.next))
@@ -216,12 +216,12 @@ fn report_changes(
     around: &mut Around<'_>,
 ) -> Option<(Bytes, Asked)> {
     let changed = around.hosts[number].lent().ledger.changed(since, PAGE_ENTRIES);
-    let Some(Changed { entries, gone, cursor, more }) = changed else {
+    let Some(ChangedEntries { entries, gone, cursor, more }) = changed else {
         around.desk.fault("changes were forgotten");
         return None;
     };
     around.desk.fault("told what changed");
-    let entries = entries.iter().map(Listed::report).collect();
+    let entries = entries.iter().map(ListedEntry::report).collect();
     let page = ChangesPage { segment, page, last: !more, entries, gone };
     Some((encode(&Request::ReportChanges(page)), Asked::Report(more.then_some(cursor))))
 }

@@ -1,8 +1,7 @@
 use std::collections::BTreeMap;
 
-use mooncake_client::{Chance, Version};
 use mooncake_meta::KeyReport;
-use mooncake_types::{ClientId, Epoch, ErrorCode};
+use mooncake_types::{Chance, ClientId, Epoch, ErrorCode, Version};
 
 use crate::history::History;
 use crate::lending::Errand;

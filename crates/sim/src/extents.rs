@@ -112,7 +112,7 @@ impl Extents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mooncake_client::Chance;
+    use mooncake_types::Chance;
 
     #[test]
     fn memory_of_pieces_is_memory_of_bytes() {

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use mooncake_client::Chance;
 use mooncake_meta::Shadow;
-use mooncake_types::SegmentId;
+use mooncake_types::{Chance, SegmentId};
 
 use crate::desk::Desk;
 use crate::host::Host;

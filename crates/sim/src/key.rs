@@ -1,4 +1,4 @@
-use mooncake_client::Chance;
+use mooncake_types::Chance;
 
 /// The keys that everything is about; a run uses the first of them.
 pub(crate) const KEYS: [&str; 12] =

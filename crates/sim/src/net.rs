@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
-use mooncake_client::Chance;
+use mooncake_types::Chance;
 
 use crate::message::Message;
 use crate::scenario::{Faults, Scenario};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mooncake_client::node::{Clearance, EntryState, Ledger, check_drop, check_epoch};
+use mooncake_node::{Clearance, EntryState, Ledger, check_drop, check_epoch};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 use crate::desk::Desk;

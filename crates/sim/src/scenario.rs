@@ -1,4 +1,4 @@
-use mooncake_client::Chance;
+use mooncake_types::Chance;
 
 /// What a run is made of. All of it follows from the run's number.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use mooncake_client::node::Clearance;
+use mooncake_node::Clearance;
 use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, Version};
 
 use crate::desk::Desk;

@@ -1,7 +1,7 @@
 //! What a master's death must not cost.
 
-use mooncake_client::node::EntryState;
 use mooncake_meta::KeyReport;
+use mooncake_node::EntryState;
 
 use crate::key::KEYS;
 use crate::master::Master;

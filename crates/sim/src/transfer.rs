@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use mooncake_client::node::Clearance;
 use mooncake_client::ops::{MoveError, Retry, RetryPolicy, Step};
+use mooncake_node::Clearance;
 use mooncake_types::{ErrorCode, Version};
 
 use crate::desk::Desk;

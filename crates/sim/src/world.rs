@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use mooncake_client::Chance;
 use mooncake_client::membership::{Lent, Membership};
 use mooncake_meta::{Config, Meta, Replication, ReplicationMode};
-use mooncake_types::{ClientId, DrainId, Epoch, SegmentId, Tick};
+use mooncake_types::{Chance, ClientId, DrainId, Epoch, SegmentId, Tick};
 
 use crate::beat::Beat;
 use crate::check::Place;

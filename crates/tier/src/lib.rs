@@ -14,8 +14,8 @@
 //! Acknowledged means synced: callers that wait at the same time share one sync (`commit.rs`). After an error of the disk nothing
 //! more is written, since nobody knows what of it lasts: see [`Broken`].
 //!
-//! There is no policy here of what is to be on disk, and nothing of masters; files are reached through [`Directory`], without the system's cache where that can be (`direct.rs`), so that
-//! tests can cut the power at any write.
+//! There is no policy here of what is to be on disk, and nothing of masters. Files are reached through [`Directory`], so that
+//! tests can cut the power at any write. `direct.rs` reads and writes them past the system's cache where that can be.
 
 #![forbid(unsafe_code)]
 

@@ -33,23 +33,35 @@ pub fn read_token_file(path: &Path) -> Result<String, TokenFileError> {
     }
 }
 
-/// The token of `MOONCAKE_AUTH_TOKEN`, or that in the file of `MOONCAKE_AUTH_TOKEN_FILE`, as these variables are set; empty
-/// if neither is.
+/// A variable of the environment that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the environment variable {name} is {value:?}, but must be {wanted}")]
+pub struct EnvError {
+    /// Its name.
+    pub name: &'static str,
+    /// What it holds.
+    pub value: String,
+    /// What it may hold.
+    pub wanted: &'static str,
+}
+
+/// The token of `MOONCAKE_AUTH_TOKEN`, or that in the file of `MOONCAKE_AUTH_TOKEN_FILE`; empty if neither is set. `text` gives the
+/// value of a variable.
 ///
 /// # Errors
-/// What the second would have to be.
+/// Both are set, or the file gives no token.
 pub fn token_of_variables(
-    token: Option<String>,
-    file: Option<&str>,
-) -> Result<String, &'static str> {
-    match (token, file) {
-        (token, None) => Ok(token.unwrap_or_default()),
-        (Some(_), Some(_)) => {
-            Err("unset, or else MOONCAKE_AUTH_TOKEN: one of them gives the token")
-        }
-        (None, Some(file)) => read_token_file(Path::new(file))
-            .map_err(|_| "a file that can be read and holds the token, of at most 512 bytes"),
-    }
+    text: impl Fn(&'static str) -> Option<String>,
+) -> Result<String, EnvError> {
+    let name = "MOONCAKE_AUTH_TOKEN_FILE";
+    let token = text("MOONCAKE_AUTH_TOKEN");
+    let Some(file) = text(name) else { return Ok(token.unwrap_or_default()) };
+    let wanted = match (token, read_token_file(Path::new(&file))) {
+        (None, Ok(token)) => return Ok(token),
+        (None, Err(_)) => "a file that can be read and holds the token, of at most 512 bytes",
+        (Some(_), _) => "unset, or else MOONCAKE_AUTH_TOKEN: one of them gives the token",
+    };
+    Err(EnvError { name, value: file, wanted })
 }
 
 /// Reads no more than shows that a file is too long.

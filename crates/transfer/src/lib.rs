@@ -39,12 +39,13 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-pub use auth_token::{TokenFileError, read_token_file, token_of_variables};
+pub use auth_token::{EnvError, TokenFileError, read_token_file, token_of_variables};
 pub use error::TransferError;
 pub use host::{Interrupt, Pin, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
 pub use local::LocalTransport;
+pub use mooncake_types::Discard;
 pub use near::{Distance, Reach};
-pub use op::{Discard, ReadOp, ViewOp, WriteOp};
+pub use op::{ReadOp, ViewOp, WriteOp};
 pub use paths::{Examination, Paths};
 pub use protocol::is_served_by_tcp;
 pub use server::{DataServer, Served, ServedWay, ServerConfig};

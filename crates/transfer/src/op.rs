@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use mooncake_memory::SliceList;
-use mooncake_types::{RangeDrop, RangeRead, RangeWrite};
+use mooncake_types::{RangeRead, RangeWrite};
 
 /// A range to be read into the caller's memory.
 #[derive(Clone, Debug)]
@@ -33,13 +33,4 @@ pub struct WriteOp<'a> {
     pub range: RangeWrite<'a>,
     /// Where from: exactly `range.len` bytes. They stay valid and unchanged until the write has returned.
     pub src: SliceList,
-}
-
-/// An entry to be dropped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Discard {
-    /// The node's data port, `host:port`.
-    pub endpoint: Arc<str>,
-    /// What to drop.
-    pub range: RangeDrop,
 }

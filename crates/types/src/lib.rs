@@ -10,6 +10,7 @@
 mod address_text;
 mod busy_wait;
 mod byte_size;
+mod chance;
 mod drain;
 mod dummy;
 mod error;
@@ -35,6 +36,7 @@ mod tick;
 pub use address_text::without_password;
 pub use busy_wait::BusyWait;
 pub use byte_size::{ByteSize, ByteSizeError};
+pub use chance::Chance;
 pub use drain::{DrainId, DrainOrder, DrainReport, DrainStatus, NotADrainId};
 pub use dummy::{DummyFragments, DummyObject, DummyPut, DummyReply, DummyRequest, Piece};
 pub use error::ErrorCode;
@@ -44,7 +46,7 @@ pub use ids::{ClientId, Epoch, SegmentId, Version};
 pub use inventory::{ChangesPage, EntryState, InventoryEntry, InventoryPage, MountOutcome};
 pub use log_limiter::LogLimiter;
 pub use put::{ReplicateConfig, SoftPin};
-pub use range::{RangeDrop, RangeRead, RangeWrite};
+pub use range::{Discard, RangeDrop, RangeRead, RangeWrite};
 pub use reads::{ReadCounts, ReadReport, ReadVolume};
 pub use reply::{
     Grant, Located, Placement, Pong, RemainingRange, Remains, Reply, ScanPage, SegmentAddress,

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use crate::{SegmentId, Version};
 
 /// A read of one ledger entry, or of a part of it, at a storage node.
@@ -30,6 +32,15 @@ pub struct RangeDrop {
     /// It is dropped only if it was written under this grant or an older one: the same version may be copied to the same
     /// place again.
     pub grant: Version,
+}
+
+/// A [`RangeDrop`], and who is to carry it out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Discard {
+    /// The node's data port, `host:port`.
+    pub endpoint: Arc<str>,
+    /// What to drop.
+    pub range: RangeDrop,
 }
 
 /// A write of one ledger entry, or of a part of it, at a storage node. An entry is complete when every byte of it has

@@ -250,7 +250,7 @@ mod tests {
     /// Small histories at random: the intervals and the search over all orders agree. Versions that grow are left out.
     #[test]
     fn intervals_say_what_a_search_over_all_orders_says() {
-        let mut chance = mooncake_client::Chance::new(11);
+        let mut chance = mooncake_types::Chance::new(11);
         let mut counts = [0; 2];
         for round in 0..20_000 {
             let mut times: Vec<u64> = (0..14).collect();

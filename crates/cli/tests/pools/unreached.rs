@@ -70,7 +70,11 @@ fn puts_avoid_nodes_that_advertise_an_address_where_they_are_not() {
     let line = lost.program.first_line("the HTTP server of the storage node serves");
     let health = Program::field(&line, "http_addr=");
     master.program.first_line("may be on another network");
-    assert_eq!(segments(&master), [(true, 0)], "a master that reaches nobody knows nothing");
+    assert_eq!(
+        segments(&master),
+        [(true, 0)],
+        "a master that reached no node yet closes no segment"
+    );
 
     let good = node(&master.rpc, &[]);
     let line = master.program.first_line("nothing is put there until it can");

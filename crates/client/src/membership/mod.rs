@@ -5,13 +5,12 @@ mod drops;
 mod mounting;
 
 use mooncake_types::{
-    Epoch, ErrorCode, MountSegment, Pong, RangeDrop, Reply, Request, SegmentId, Tick,
+    Chance, Epoch, ErrorCode, MountSegment, Pong, RangeDrop, Reply, Request, SegmentId, Tick,
 };
 
 use drops::Drops;
 use mounting::{Mounting, Stage};
 
-use crate::chance::Chance;
 use crate::ops::{CallError, Retry, RetryPolicy};
 
 /// Time between two pings, in milliseconds; shorter if the master's patience with clients is, or its word of routes.

@@ -3,6 +3,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use mooncake_node::Host;
 use mooncake_types::{
     BusyWait, ClientId, Epoch, ErrorCode, Grant, PutItem, PutMode, PutStart, ReplicateConfig,
     Reply, Request, TaskId, Version,
@@ -12,7 +13,6 @@ use mooncake_wire::{HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role, Wel
 use super::{Dialer, Masters, Pool};
 use crate::address::HostPort;
 use crate::metrics::Metrics;
-use crate::node::Host;
 use crate::ops::CallError;
 
 const TIMEOUT: Duration = Duration::from_millis(200);

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mooncake_memory::{MapError, Region};
+use mooncake_node::Segment;
 use mooncake_types::{ErrorCode, MountOutcome, Reply, Request, SegmentId, limits};
 use rustix::fs::OFlags;
 
@@ -19,7 +20,6 @@ use super::session::Session;
 use super::{CLOSED, Store};
 use crate::heartbeat::Change;
 use crate::membership::Lent;
-use crate::node::Segment;
 
 /// Most segments that one store lends besides its first.
 const MAX_MOUNTS: usize = 256;
@@ -216,7 +216,7 @@ impl Session {
         self.mount(&lent)?;
         self.mounts.lock().insert(id, (origin, lent.clone()));
         self.heartbeat.change(vec![Change::Lend(lent)]);
-        if let Err(error) = self.populating.attend() {
+        if let Err(error) = self.prefaulting.attend() {
             // It is lent: who asked for it needs its id to take it back.
             tracing::warn!(%error, "pages are provided when they are first written");
         }

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use mooncake_ha::Options;
 use mooncake_memory::{NamedSegment, NamedSegmentError, NamedSegmentWish, Past, Region};
+use mooncake_node::{Host, PrefaultThread, Segment};
 use mooncake_transfer::{LocalTransport, Paths, SegmentHost, ServerConfig, TcpConfig};
 use mooncake_types::host_port::split;
-use mooncake_types::{ClientId, SegmentId, limits, without_password};
+use mooncake_types::{Chance, ClientId, SegmentId, limits, without_password};
 use mooncake_wire::{Hello, PROTOCOL_VERSION, Role};
 
 use super::get_session::GetSessions;
@@ -20,13 +21,11 @@ use super::serving::Serving;
 use super::session::Session;
 use crate::address::MasterAddress;
 use crate::bind::{Bound, Wish, bind, split_advertised};
-use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::heartbeat::{Bond, Heartbeat, Turn};
 use crate::http::Http;
 use crate::membership::{Lent, Membership};
 use crate::metrics::Metrics;
-use crate::node::{Host, Populating, Segment};
 use crate::ops::{CacheLimits, RouteCache};
 use crate::rpc::{DialError, Dialer, Masters, Pool};
 use crate::tasks::Tasks;
@@ -98,7 +97,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     let tasks = Arc::new(opening.tasks(&host, &metrics));
     let heartbeat =
         Heartbeat::start(bond, Arc::clone(&tasks)).map_err(thread_error("heartbeat"))?;
-    let populating = Populating::start(&host).map_err(thread_error("populate"))?;
+    let prefaulting = PrefaultThread::start(&host).map_err(thread_error("prefault"))?;
     if let Some(http) = &http {
         http.opened(heartbeat.well(), heartbeat.unreached());
     }
@@ -106,7 +105,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     let session = Session {
         routes,
         renewal,
-        populating,
+        prefaulting,
         clock: opening.clock,
         mounts: Mounts::new(hostname.clone(), endpoint),
         pool: opening.pool(opening.config.rpc_timeout, &host, &metrics),

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mooncake_node::Host;
 use mooncake_types::{ErrorCode, Request};
 
 use crate::clock::Clock;
-use crate::node::Host;
 use crate::ops::{Renewed, RouteCache, renewed};
 use crate::rpc::Pool;
 use crate::worker::Worker;

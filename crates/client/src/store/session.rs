@@ -2,8 +2,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use mooncake_node::{Host, PrefaultThread};
 use mooncake_transfer::Paths;
-use mooncake_types::{ErrorCode, Request, SegmentId, limits};
+use mooncake_types::{Chance, ErrorCode, Request, SegmentId, limits};
 
 use super::get_session::GetSessions;
 use super::mount::Mounts;
@@ -11,13 +12,11 @@ use super::put_session::PutSessions;
 use super::refused_puts::RefusedPuts;
 use super::renewal::Renewal;
 use super::serving::Serving;
-use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::drive::{Memory, Ways};
 use crate::heartbeat::Heartbeat;
 use crate::http::Http;
 use crate::metrics::Metrics;
-use crate::node::{Host, Populating};
 use crate::ops::{CallError, GetItem, GetOp, Op, RouteCache};
 use crate::rpc::{self, Dialer, Pool};
 use crate::tasks::Tasks;
@@ -41,7 +40,7 @@ pub(super) struct Session {
     pub(super) serving: Serving,
     /// For saying goodbye, which is not worth a long wait.
     pub(super) goodbye: Dialer,
-    pub(super) populating: Populating,
+    pub(super) prefaulting: PrefaultThread,
     pub(super) choices: AtomicU64,
     pub(super) routes: Arc<RouteCache>,
     pub(super) renewal: Arc<Renewal>,

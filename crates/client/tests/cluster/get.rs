@@ -1,6 +1,5 @@
 use mooncake_client::ops::{GetItem, GetOp, HoldOp, Part, Route};
-use mooncake_client::{Chance, Version};
-use mooncake_types::{ErrorCode, SegmentId};
+use mooncake_types::{Chance, ErrorCode, SegmentId, Version};
 
 use crate::cached::{CachedGet, Routes};
 use crate::cell::{Wanted, one_version};

@@ -19,8 +19,7 @@ mod put;
 mod task;
 
 use actor::Actor;
-use mooncake_client::Chance;
-use mooncake_types::ClientId;
+use mooncake_types::{Chance, ClientId};
 use pool::Pool;
 
 const NODES: usize = 3;

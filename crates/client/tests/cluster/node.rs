@@ -1,13 +1,12 @@
 use std::collections::BTreeSet;
 
-use mooncake_client::Chance;
 use mooncake_client::membership::{Deed, Lent, Membership};
-use mooncake_client::node::{Changed, Ledger, Listed, check_epoch};
 use mooncake_client::ops::CallError;
 use mooncake_meta::{Meta, Shadow};
+use mooncake_node::{ChangedEntries, Ledger, ListedEntry, check_epoch};
 use mooncake_types::{
-    ChangesPage, ClientId, Epoch, ErrorCode, InventoryPage, RangeDrop, RangeWrite, Reply, Request,
-    SegmentId, Tick,
+    Chance, ChangesPage, ClientId, Epoch, ErrorCode, InventoryPage, RangeDrop, RangeWrite, Reply,
+    Request, SegmentId, Tick,
 };
 
 use crate::cell::Cell;
@@ -219,7 +218,7 @@ pub(crate) fn beat(
             }
             (Deed::Report { segment, run, page, from }, Some(node)) => {
                 let listed = node.ledger.inventory(from, PAGE_ENTRIES);
-                let entries = listed.entries.iter().map(Listed::report).collect();
+                let entries = listed.entries.iter().map(ListedEntry::report).collect();
                 let last = listed.next.is_none();
                 let page = InventoryPage { segment, run, page, last, entries };
                 let reply = master.ask(now, client, &Request::ReportInventory(page));
@@ -227,11 +226,11 @@ pub(crate) fn beat(
             }
             (Deed::ReportChanges { segment, page, since }, Some(node)) => {
                 let changed = node.ledger.changed(since, PAGE_ENTRIES);
-                let Some(Changed { entries, gone, cursor, more }) = changed else {
+                let Some(ChangedEntries { entries, gone, cursor, more }) = changed else {
                     membership.on_changes_forgotten();
                     continue;
                 };
-                let entries = entries.iter().map(Listed::report).collect();
+                let entries = entries.iter().map(ListedEntry::report).collect();
                 let page = ChangesPage { segment, page, last: !more, entries, gone };
                 let reply = master.ask(now, client, &Request::ReportChanges(page));
                 membership.on_reported(now, more.then_some(cursor), reply);

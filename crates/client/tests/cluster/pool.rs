@@ -2,10 +2,10 @@ use std::collections::BTreeMap;
 
 use mooncake_client::membership::Membership;
 use mooncake_client::ops::{CallError, MoveError};
-use mooncake_client::{Chance, Version};
 use mooncake_meta::{Config, Meta, Shadow};
 use mooncake_types::{
-    ClientId, Epoch, ErrorCode, RangeDrop, Reply, Request, ScanAction, SegmentId, Tick,
+    Chance, ClientId, Epoch, ErrorCode, RangeDrop, Reply, Request, ScanAction, SegmentId, Tick,
+    Version,
 };
 
 use crate::Faults;

@@ -3,10 +3,11 @@
 mod drops;
 mod told;
 
-use mooncake_client::Chance;
 use mooncake_client::membership::{Deed, Lent, Membership};
 use mooncake_client::ops::CallError;
-use mooncake_types::{Epoch, ErrorCode, MountOutcome, Pong, Reply, Request, SegmentId, Tick};
+use mooncake_types::{
+    Chance, Epoch, ErrorCode, MountOutcome, Pong, Reply, Request, SegmentId, Tick,
+};
 
 fn lent(number: u128) -> Lent {
     Lent {

@@ -2,9 +2,9 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_client::node::Host;
 use mooncake_client::{ErrorCode, Health, ReplicateConfig, Store, StoreConfig};
 use mooncake_meta::Meta;
+use mooncake_node::Host;
 use mooncake_transfer::{DataServer, ServerConfig};
 use mooncake_types::{
     ClientId, Epoch, MountOutcome, MountSegment, Reply, Request, SegmentId, Tick,

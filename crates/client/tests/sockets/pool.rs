@@ -1,11 +1,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mooncake_client::{
-    Buffer, Chance, ErrorCode, GetTarget, Health, PutSource, ReplicateConfig, SliceList,
+    Buffer, ErrorCode, GetTarget, Health, PutSource, ReplicateConfig, SliceList,
 };
+use mooncake_types::{Chance, Epoch};
 
 use mooncake_meta::Meta;
-use mooncake_types::Epoch;
 
 use crate::master::{self, Master};
 use crate::rig::{content, eventually, get, get_into, open, put};

@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::gateway::Gateway;
 use super::message::{GrantAnswer, KeyValue, TxnAnswer, created_at, read, write, written_at};
-use super::tenure::{Revisions, Tenancy};
+use super::term::{EtcdTerm, Revisions};
 use crate::backend::{Backend, Claim, Claimed, Won};
-use crate::seat::Seat;
+use crate::holder::Holder;
 use crate::{CoordinatorError, LeaderView, Options, Record, boot_time};
 
 /// Largest record that is written, in bytes. A member takes requests of 1.5 MiB unless it is told otherwise.
@@ -37,7 +37,7 @@ pub(super) struct Keys {
 /// Both as of one moment.
 #[derive(Debug)]
 pub(super) struct Found {
-    pub(super) seat: Option<(Seat, i64)>,
+    pub(super) holder: Option<(Holder, i64)>,
     pub(super) record: Option<KeyValue>,
 }
 
@@ -70,14 +70,14 @@ impl Keys {
     /// Both keys, from a transaction that read them.
     pub(super) fn found(&self, mut answer: TxnAnswer) -> Result<Found, CoordinatorError> {
         let (leader, record) = (answer.found(0), answer.found(1));
-        let seat = leader.map(|found| self.decode_seat(&found)).transpose()?;
-        Ok(Found { seat, record })
+        let holder = leader.map(|found| self.decode_holder(&found)).transpose()?;
+        Ok(Found { holder, record })
     }
 
-    fn decode_seat(&self, found: &KeyValue) -> Result<(Seat, i64), CoordinatorError> {
-        let seat = Seat::decode(&found.value)
+    fn decode_holder(&self, found: &KeyValue) -> Result<(Holder, i64), CoordinatorError> {
+        let holder = Holder::decode(&found.value)
             .map_err(|reason| CoordinatorError::corrupt(self.place(&self.leader), reason))?;
-        Ok((seat, found.create_revision))
+        Ok((holder, found.create_revision))
     }
 
     pub(super) fn decode_record(
@@ -146,46 +146,51 @@ impl Cluster {
         let Keys { leader, record: record_key, .. } = &*self.keys;
         let record = self.keys.decode_record(found.record.as_ref())?.succeed(claim.now);
         let text = self.keys.encode_record(&record)?;
-        let seat = claim.seat(record.epoch());
+        let holder = claim.holder(record.epoch());
         let seen = found.record.as_ref().map_or(0, |found| found.mod_revision);
         let conditions = [created_at(leader, 0), written_at(record_key, seen)];
-        let operations = [write(leader, &seat.encode(), lease), write(record_key, &text, 0)];
+        let operations = [write(leader, &holder.encode(), lease), write(record_key, &text, 0)];
         let answer = self.keys.txn(&conditions, &operations)?;
         if answer.succeeded {
             let revision = answer.revision();
-            return Ok(Taken::Own(seat, record, Revisions { seat: revision, record: revision }));
+            return Ok(Taken::Own(
+                holder,
+                record,
+                Revisions { holder: revision, record: revision },
+            ));
         }
         let now = self.keys.found(answer)?;
-        match (now.seat, now.record) {
+        match (now.holder, now.record) {
             // Done by an earlier attempt whose answer was lost.
-            (Some((found, made_at)), Some(written)) if found == seat => {
-                let revisions = Revisions { seat: made_at, record: written.mod_revision };
-                Ok(Taken::Own(seat, record, revisions))
+            (Some((found, made_at)), Some(written)) if found == holder => {
+                let revisions = Revisions { holder: made_at, record: written.mod_revision };
+                Ok(Taken::Own(holder, record, revisions))
             }
-            (other, _) => Ok(Taken::Other(other.map(|(seat, _)| seat.view()))),
+            (other, _) => Ok(Taken::Other(other.map(|(holder, _)| holder.view()))),
         }
     }
 }
 
 enum Taken {
-    Own(Seat, Record, Revisions),
+    Own(Holder, Record, Revisions),
     Other(Option<LeaderView>),
 }
 
 impl Backend for Cluster {
     fn claim(&self, claim: &Claim) -> Result<Claimed, CoordinatorError> {
         let found = self.keys.look()?;
-        if let Some((seat, _)) = &found.seat {
-            return Ok(Claimed::Held(Some(seat.view())));
+        if let Some((holder, _)) = &found.holder {
+            return Ok(Claimed::Held(Some(holder.view())));
         }
         self.keys.decode_record(found.record.as_ref())?;
         let asked_at = boot_time::now();
         let lease = self.keys.grant_lease()?.id;
         let taken = self.take(claim, &found, lease);
         match taken {
-            Ok(Taken::Own(seat, record, revisions)) => {
-                let tenure = Box::new(Tenancy::new(Arc::clone(&self.keys), seat, lease, revisions));
-                Ok(Claimed::Won(Won { tenure, record, asked_at }))
+            Ok(Taken::Own(holder, record, revisions)) => {
+                let term =
+                    Box::new(EtcdTerm::new(Arc::clone(&self.keys), holder, lease, revisions));
+                Ok(Claimed::Won(Won { term, record, asked_at }))
             }
             Ok(Taken::Other(seen)) => {
                 // Best effort: an unused lease goes by itself.
@@ -203,7 +208,7 @@ impl Backend for Cluster {
     fn leader(&self) -> Result<Option<LeaderView>, CoordinatorError> {
         let answer = self.keys.txn(&[], &[read(&self.keys.leader)])?;
         let found = self.keys.found(answer)?;
-        Ok(found.seat.map(|(seat, _)| seat.view()))
+        Ok(found.holder.map(|(holder, _)| holder.view()))
     }
 
     fn poll_every(&self) -> Duration {

@@ -7,6 +7,6 @@
 mod cluster;
 mod gateway;
 mod message;
-mod tenure;
+mod term;
 
 pub(crate) use cluster::Cluster;

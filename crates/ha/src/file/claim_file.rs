@@ -7,10 +7,10 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::CoordinatorError;
-use crate::seat::{MAX_SEAT_BYTES, Seat};
+use crate::holder::{Holder, MAX_HOLDER_BYTES};
 
 /// The file begins with the end of the lease, twice, so that a reader sees when it is just being changed; then
-/// comes the boot of the host, then the seat.
+/// comes the boot of the host, then the holder.
 const STAMP_BYTES: usize = 2 * (DIGITS + 1);
 const DIGITS: usize = 20;
 
@@ -30,17 +30,17 @@ pub(super) enum Sight {
     /// Its leader died, or gave back what it had.
     Gone,
     /// Its leader holds the lock, but its lease is over.
-    Over(Seat),
+    Over(Holder),
     /// It leads.
-    Leads(Seat),
+    Leads(Holder),
 }
 
 impl ClaimFile {
     /// Makes a locked file under a name that nobody else uses, without it being a claim yet.
-    pub(super) fn prepare(path: &Path, seat: &Seat, ttl: Duration) -> io::Result<Self> {
+    pub(super) fn prepare(path: &Path, holder: &Holder, ttl: Duration) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
         file.try_lock()?;
-        let text = format!("{}{}\n{}", stamp(ttl), boot_id()?, seat.encode());
+        let text = format!("{}{}\n{}", stamp(ttl), boot_id()?, holder.encode());
         file.write_all_at(text.as_bytes(), 0)?;
         Ok(Self { file, path: path.to_owned() })
     }
@@ -96,19 +96,20 @@ pub(super) fn look(path: &Path) -> Result<Sight, CoordinatorError> {
     for _ in 0..READS {
         let text = read_start(&file).map_err(failed)?;
         let Some((until_ns, rest)) = parse_stamp(&text).map_err(corrupt)? else { continue };
-        let seat = rest.strip_prefix(own_boot.as_bytes()).and_then(|rest| rest.strip_prefix(b"\n"));
-        let seat = seat.ok_or_else(|| {
+        let holder =
+            rest.strip_prefix(own_boot.as_bytes()).and_then(|rest| rest.strip_prefix(b"\n"));
+        let holder = holder.ok_or_else(|| {
             corrupt("it is held by another host, or since another boot of this one".to_owned())
         })?;
-        let seat = Seat::decode(seat).map_err(corrupt)?;
+        let holder = Holder::decode(holder).map_err(corrupt)?;
         let is_over = until_ns <= now_ns();
-        return Ok(if is_over { Sight::Over(seat) } else { Sight::Leads(seat) });
+        return Ok(if is_over { Sight::Over(holder) } else { Sight::Leads(holder) });
     }
     Err(CoordinatorError::unavailable(path.display(), "its two times never agreed"))
 }
 
 fn read_start(file: &File) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; STAMP_BYTES + MAX_SEAT_BYTES];
+    let mut bytes = vec![0; STAMP_BYTES + MAX_HOLDER_BYTES];
     let len = file.read_at(&mut bytes, 0)?;
     bytes.truncate(len);
     Ok(bytes)

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use mooncake_types::Epoch;
 
 use super::claim_file::{self, ClaimFile, Sight};
-use super::tenure::FileTenure;
-use crate::backend::{Backend, Claim, Claimed, Tenure, Won};
+use super::term::FileTerm;
+use crate::backend::{Backend, Claim, Claimed, Term, Won};
 use crate::{CoordinatorError, LeaderView, Options, Record, boot_time, durable};
 
 /// Largest record that is read or written, in bytes: all segments that a master serves.
@@ -109,8 +109,8 @@ impl Folder {
     /// Whoever of these leads.
     fn find_leader(&self, claims: &[u64]) -> Result<Option<LeaderView>, CoordinatorError> {
         for &epoch in claims.iter().rev() {
-            if let Sight::Leads(seat) = claim_file::look(&self.claim_path(epoch))? {
-                return Ok(Some(seat.view()));
+            if let Sight::Leads(holder) = claim_file::look(&self.claim_path(epoch))? {
+                return Ok(Some(holder.view()));
             }
         }
         Ok(None)
@@ -164,7 +164,7 @@ impl Folder {
     /// Makes the claim of an epoch, or none if somebody else has it.
     pub(super) fn make_claim(&self, claim: &Claim, epoch: u64) -> io::Result<Option<ClaimFile>> {
         let by_way_of = self.path.join(format!("new.{}", claim.token));
-        let mut made = ClaimFile::prepare(&by_way_of, &claim.seat(Epoch(epoch)), self.ttl)?;
+        let mut made = ClaimFile::prepare(&by_way_of, &claim.holder(Epoch(epoch)), self.ttl)?;
         Ok(made.link(&self.claim_path(epoch))?.then_some(made))
     }
 
@@ -188,8 +188,8 @@ impl Folder {
     }
 
     /// Leads under an epoch whose claim was just made, or finds that somebody else does.
-    pub(super) fn take(&self, tenure: FileTenure) -> Result<Claimed, CoordinatorError> {
-        let epoch = tenure.epoch();
+    pub(super) fn take(&self, term: FileTerm) -> Result<Claimed, CoordinatorError> {
+        let epoch = term.epoch();
         if self.list()?.highest() > epoch {
             return Ok(Claimed::Held(None));
         }
@@ -201,13 +201,13 @@ impl Folder {
         let record = previous.under(Epoch(epoch));
         self.write_record(epoch, &record)?;
         let asked_at = boot_time::now();
-        match tenure.renew() {
+        match term.renew() {
             Ok(()) => {}
             Err(CoordinatorError::Deposed { .. }) => return Ok(Claimed::Held(None)),
             Err(error) => return Err(error),
         }
         self.tidy(epoch);
-        Ok(Claimed::Won(Won { tenure: Box::new(tenure.keep()), record, asked_at }))
+        Ok(Claimed::Won(Won { term: Box::new(term.keep()), record, asked_at }))
     }
 
     /// Removes what is of no use below the leader's own files. Best effort: it is only room.
@@ -240,7 +240,7 @@ impl Backend for Folder {
         let epoch = known.next(claim.now).0;
         let made = self.make_claim(claim, epoch).map_err(|error| self.failed(error))?;
         let Some(file) = made else { return Ok(Claimed::Held(None)) };
-        self.take(FileTenure::new(self.clone(), file, epoch))
+        self.take(FileTerm::new(self.clone(), file, epoch))
     }
 
     fn leader(&self) -> Result<Option<LeaderView>, CoordinatorError> {

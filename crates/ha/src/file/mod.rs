@@ -16,7 +16,7 @@
 
 mod claim_file;
 mod folder;
-mod tenure;
+mod term;
 
 pub(crate) use folder::Folder;
 
@@ -30,11 +30,11 @@ mod tests {
 
     use mooncake_types::Epoch;
 
-    use super::tenure::FileTenure;
+    use super::term::FileTerm;
     use super::*;
     use crate::backend::{Backend, Claim, Claimed, Won};
     use crate::boot_time;
-    use crate::leadership::Terms;
+    use crate::leadership::LeaseTimes;
     use crate::{CoordinatorError, Leadership, Options};
 
     /// Short, so that leases end in the middle of everything.
@@ -98,8 +98,8 @@ mod tests {
         }
     }
 
-    fn lasting(ttl: Duration) -> Terms {
-        Terms { ttl, suspension: Duration::ZERO, are_waited_for: false }
+    fn lasting(ttl: Duration) -> LeaseTimes {
+        LeaseTimes { ttl, suspension: Duration::ZERO, are_waited_for: false }
     }
 
     fn claim(token: &str) -> Claim {
@@ -114,9 +114,9 @@ mod tests {
     }
 
     /// A claim that was made while others were not looked at, as by a process that was paused after it looked.
-    fn made_blindly(folder: &Folder, epoch: u64) -> FileTenure {
+    fn made_blindly(folder: &Folder, epoch: u64) -> FileTerm {
         let file = folder.make_claim(&claim("blind"), epoch).expect("a folder");
-        FileTenure::new(folder.clone(), file.expect("nobody has it"), epoch)
+        FileTerm::new(folder.clone(), file.expect("nobody has it"), epoch)
     }
 
     #[test]
@@ -146,10 +146,10 @@ mod tests {
         let place = TestFolder::new();
         let folder = place.folder(TTL);
         fs::create_dir_all(place.0.join("a")).expect("a folder");
-        let tenure = made_blindly(&folder, 7);
-        assert_eq!(tenure.then_look_up(|| Ok(())), Ok(()));
+        let term = made_blindly(&folder, 7);
+        assert_eq!(term.then_look_up(|| Ok(())), Ok(()));
         let mut other = None;
-        let found = tenure.then_look_up(|| {
+        let found = term.then_look_up(|| {
             other = Some(made_blindly(&folder, 8));
             Ok(())
         });

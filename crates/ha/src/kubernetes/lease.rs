@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use super::KubernetesAccess;
 use super::api::{Api, Stored};
 use super::object::Object;
-use super::tenure::Tenancy;
+use super::term::KubernetesTerm;
 use crate::backend::{Backend, Claim, Claimed, Won};
 use crate::{AddressError, CoordinatorError, LeaderView, Options, Record, boot_time};
 
@@ -77,10 +77,10 @@ impl Lease {
         }
     }
 
-    fn holder(&self, object: &Object) -> Result<Option<LeaderView>, CoordinatorError> {
+    fn leader_of(&self, object: &Object) -> Result<Option<LeaderView>, CoordinatorError> {
         let is_over = self.is_over(object);
-        let seat = object.seat().map_err(|reason| self.place.api.corrupt(reason))?;
-        Ok(seat.filter(|_| !is_over).map(|seat| seat.view()))
+        let holder = object.holder().map_err(|reason| self.place.api.corrupt(reason))?;
+        Ok(holder.filter(|_| !is_over).map(|holder| holder.view()))
     }
 
     /// Writes the object with this claim in it.
@@ -89,8 +89,8 @@ impl Lease {
         let is_new = found.is_none();
         let mut object = found.unwrap_or_else(|| Object::new(&api.namespace, &api.name));
         let record = self.place.decode_record(&object)?.succeed(claim.now);
-        let seat = claim.seat(record.epoch());
-        object.set_seat(&seat, self.options.ttl_seconds());
+        let holder = claim.holder(record.epoch());
+        object.set_holder(&holder, self.options.ttl_seconds());
         object.set_record(&self.place.encode_record(&record)?);
         let asked_at = boot_time::now();
         let stored = if is_new { api.create(&object) } else { api.replace(&object) };
@@ -104,9 +104,9 @@ impl Lease {
             },
         };
         match now {
-            Some(object) if object.seat().as_ref() == Ok(&Some(seat.clone())) => {
-                let tenure = Tenancy::new(Arc::clone(&self.place), seat, object);
-                Ok(Claimed::Won(Won { tenure: Box::new(tenure), record, asked_at }))
+            Some(object) if object.holder().as_ref() == Ok(&Some(holder.clone())) => {
+                let term = KubernetesTerm::new(Arc::clone(&self.place), holder, object);
+                Ok(Claimed::Won(Won { term: Box::new(term), record, asked_at }))
             }
             _ => Ok(Claimed::Held(None)),
         }
@@ -126,7 +126,7 @@ impl Backend for Lease {
     fn claim(&self, claim: &Claim) -> Result<Claimed, CoordinatorError> {
         let found = self.place.api.read()?;
         if let Some(object) = &found
-            && let Some(view) = self.holder(object)?
+            && let Some(view) = self.leader_of(object)?
         {
             return Ok(Claimed::Held(Some(view)));
         }
@@ -135,7 +135,7 @@ impl Backend for Lease {
 
     fn leader(&self) -> Result<Option<LeaderView>, CoordinatorError> {
         match self.place.api.read()? {
-            Some(object) => self.holder(&object),
+            Some(object) => self.leader_of(&object),
             None => Ok(None),
         }
     }

@@ -9,7 +9,7 @@ mod access;
 mod api;
 mod lease;
 mod object;
-mod tenure;
+mod term;
 mod timestamp;
 
 pub use access::KubernetesAccess;

@@ -3,10 +3,10 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Map, Value, json};
 
 use super::timestamp;
-use crate::seat::Seat;
+use crate::holder::Holder;
 
 /// Who leads, as this program tells it.
-const SEAT: &str = "mooncake.io/leader";
+const HOLDER: &str = "mooncake.io/leader";
 
 /// The membership record.
 const RECORD: &str = "mooncake.io/membership";
@@ -59,13 +59,13 @@ impl Object {
     ///
     /// # Errors
     /// It is held, but not by this program.
-    pub(super) fn seat(&self) -> Result<Option<Seat>, String> {
-        let holder = self.json["spec"]["holderIdentity"].as_str().unwrap_or_default();
-        let text = self.annotation(SEAT).unwrap_or_default();
-        if holder.is_empty() {
+    pub(super) fn holder(&self) -> Result<Option<Holder>, String> {
+        let identity = self.json["spec"]["holderIdentity"].as_str().unwrap_or_default();
+        let text = self.annotation(HOLDER).unwrap_or_default();
+        if identity.is_empty() {
             return Ok(None);
         }
-        Seat::decode(text.as_bytes()).map(Some)
+        Holder::decode(text.as_bytes()).map(Some)
     }
 
     /// How long its holder may keep it without renewing it.
@@ -88,11 +88,11 @@ impl Object {
     }
 
     /// Lets it be held, from now on.
-    pub(super) fn set_seat(&mut self, seat: &Seat, lasts_seconds: u64) {
-        part(part(&mut self.json, "metadata"), "annotations")[SEAT] = seat.encode().into();
+    pub(super) fn set_holder(&mut self, holder: &Holder, lasts_seconds: u64) {
+        part(part(&mut self.json, "metadata"), "annotations")[HOLDER] = holder.encode().into();
         let spec = part(&mut self.json, "spec");
         let transitions = spec["leaseTransitions"].as_u64().unwrap_or(0);
-        spec["holderIdentity"] = seat.address.clone().into();
+        spec["holderIdentity"] = holder.address.clone().into();
         spec["leaseDurationSeconds"] = lasts_seconds.into();
         spec["leaseTransitions"] = transitions.saturating_add(1).into();
         spec["acquireTime"] = timestamp::format(SystemTime::now()).into();
@@ -126,20 +126,20 @@ fn part<'a>(json: &'a mut Value, name: &str) -> &'a mut Value {
 mod tests {
     use super::*;
 
-    fn seat() -> Seat {
-        Seat { address: "h:1".to_owned(), epoch: 7, token: "t".to_owned() }
+    fn holder() -> Holder {
+        Holder { address: "h:1".to_owned(), epoch: 7, token: "t".to_owned() }
     }
 
     #[test]
     fn an_object_tells_what_was_set() {
         let mut object = Object::new("kv", "master");
-        assert_eq!((object.seat(), object.record(), object.version()), (Ok(None), None, ""));
-        object.set_seat(&seat(), 5);
+        assert_eq!((object.holder(), object.record(), object.version()), (Ok(None), None, ""));
+        object.set_holder(&holder(), 5);
         object.set_record("members");
-        assert_eq!(object.seat(), Ok(Some(seat())));
+        assert_eq!(object.holder(), Ok(Some(holder())));
         assert_eq!((object.lasts(), object.record()), (Duration::from_secs(5), Some("members")));
         object.clear_seat();
-        assert_eq!((object.seat(), object.record()), (Ok(None), Some("members")));
+        assert_eq!((object.holder(), object.record()), (Ok(None), Some("members")));
     }
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
         let text = r#"{"kind":"Lease","metadata":{"resourceVersion":"3","labels":{"a":"b"},
             "annotations":{"theirs":"x"}},"spec":{"strategy":"s","leaseTransitions":4}}"#;
         let mut object = Object::parse(text.as_bytes()).expect("a lease");
-        object.set_seat(&seat(), 5);
+        object.set_holder(&holder(), 5);
         let json = object.json();
         assert_eq!(json["metadata"]["labels"]["a"], "b");
         assert_eq!(json["metadata"]["annotations"]["theirs"], "x");
@@ -170,9 +170,9 @@ mod tests {
         let text = r#"{"kind":"Lease","metadata":{"resourceVersion":"3","annotations":[1]},
             "spec":{"leaseDurationSeconds":-5,"holderIdentity":"someone"}}"#;
         let mut object = Object::parse(text.as_bytes()).expect("a lease");
-        assert!(object.seat().is_err());
+        assert!(object.holder().is_err());
         assert_eq!(object.lasts(), Duration::from_secs(LONGEST_SECONDS));
-        object.set_seat(&seat(), 5);
-        assert_eq!(object.seat(), Ok(Some(seat())));
+        object.set_holder(&holder(), 5);
+        assert_eq!(object.holder(), Ok(Some(holder())));
     }
 }

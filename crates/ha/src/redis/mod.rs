@@ -11,6 +11,6 @@ mod connection;
 mod reply;
 mod script;
 mod server;
-mod tenure;
+mod term;
 
 pub(crate) use server::Server;

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use super::connection::Connection;
 use super::reply::Reply;
 use super::script;
-use super::tenure::Tenancy;
+use super::term::RedisTerm;
 use crate::backend::{Backend, Claim, Claimed, Won};
+use crate::holder::Holder;
 use crate::location::RedisServer;
-use crate::seat::Seat;
 use crate::{CoordinatorError, LeaderView, Options, Record, boot_time};
 
 /// Largest record that is written, in bytes.
@@ -47,7 +47,7 @@ impl fmt::Debug for Keys {
 pub(super) struct Answer {
     pub(super) outcome: Outcome,
     /// Who has the place.
-    pub(super) seat: Option<Seat>,
+    pub(super) holder: Option<Holder>,
     /// The stamp of the record, where the script has to do with it.
     pub(super) stamp: String,
 }
@@ -118,7 +118,7 @@ impl Keys {
         words.extend(arguments);
         let reply = self.call(&words)?;
         let Reply::Array(parts) = reply else { return Err(self.failed("an odd answer")) };
-        let [Reply::Text(outcome), Reply::Text(seat), Reply::Text(stamp)] = &parts[..] else {
+        let [Reply::Text(outcome), Reply::Text(holder), Reply::Text(stamp)] = &parts[..] else {
             return Err(self.failed("an odd answer"));
         };
         let outcome = match &outcome[..] {
@@ -128,19 +128,19 @@ impl Keys {
             _ => return Err(self.failed("an odd answer")),
         };
         let stamp = String::from_utf8_lossy(stamp).into_owned();
-        let seat = if seat.is_empty() { None } else { Some(self.decode_seat(seat)?) };
-        Ok(Answer { outcome, seat, stamp })
+        let holder = if holder.is_empty() { None } else { Some(self.decode_holder(holder)?) };
+        Ok(Answer { outcome, holder, stamp })
     }
 
-    fn decode_seat(&self, text: &[u8]) -> Result<Seat, CoordinatorError> {
-        Seat::decode(text).map_err(|reason| self.corrupt(&self.leader, reason))
+    fn decode_holder(&self, text: &[u8]) -> Result<Holder, CoordinatorError> {
+        Holder::decode(text).map_err(|reason| self.corrupt(&self.leader, reason))
     }
 
     /// Who has the place.
-    fn seat(&self) -> Result<Option<Seat>, CoordinatorError> {
+    fn holder(&self) -> Result<Option<Holder>, CoordinatorError> {
         match self.call(&["GET", &self.leader])? {
             Reply::Nil => Ok(None),
-            Reply::Text(text) => self.decode_seat(&text).map(Some),
+            Reply::Text(text) => self.decode_holder(&text).map(Some),
             _ => Err(self.failed("an odd answer")),
         }
     }
@@ -209,27 +209,27 @@ impl Server {
 
 impl Backend for Server {
     fn claim(&self, claim: &Claim) -> Result<Claimed, CoordinatorError> {
-        if let Some(seat) = self.keys.seat()? {
-            return Ok(Claimed::Held(Some(seat.view())));
+        if let Some(holder) = self.keys.holder()? {
+            return Ok(Claimed::Held(Some(holder.view())));
         }
         let (stamp, text) = self.keys.stored()?;
         let record = self.keys.decode_record(text.as_deref())?.succeed(claim.now);
         let text = self.keys.encode_record(&record)?;
-        let seat = claim.seat(record.epoch());
+        let holder = claim.holder(record.epoch());
         let ttl_ms = self.options.ttl.as_millis().to_string();
         let asked_at = boot_time::now();
-        let arguments = [&*stamp, &seat.encode(), &ttl_ms, &text];
+        let arguments = [&*stamp, &holder.encode(), &ttl_ms, &text];
         let answer = self.keys.run(script::TAKE, &arguments)?;
         // Also if it was done by an attempt whose answer was lost.
-        if answer.seat.as_ref() == Some(&seat) {
-            let tenure = Tenancy::new(Arc::clone(&self.keys), seat, answer.stamp);
-            return Ok(Claimed::Won(Won { tenure: Box::new(tenure), record, asked_at }));
+        if answer.holder.as_ref() == Some(&holder) {
+            let term = RedisTerm::new(Arc::clone(&self.keys), holder, answer.stamp);
+            return Ok(Claimed::Won(Won { term: Box::new(term), record, asked_at }));
         }
-        Ok(Claimed::Held(answer.seat.map(|seat| seat.view())))
+        Ok(Claimed::Held(answer.holder.map(|holder| holder.view())))
     }
 
     fn leader(&self) -> Result<Option<LeaderView>, CoordinatorError> {
-        Ok(self.keys.seat()?.map(|seat| seat.view()))
+        Ok(self.keys.holder()?.map(|holder| holder.view()))
     }
 
     fn poll_every(&self) -> Duration {

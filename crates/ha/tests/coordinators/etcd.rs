@@ -304,7 +304,7 @@ fn a_record_that_is_too_large_is_refused_and_changes_nothing() {
     assert!(matches!(refused, Err(CoordinatorError::Full { .. })), "{refused:?}");
     leadership.apply(&many[..20_000]).expect("it fits");
     leadership.resign().expect("it leads");
-    let next = lead(&etcd.connect(), "b", Duration::ZERO);
+    let next = lead(&coordinator, "b", Duration::ZERO);
     assert_eq!(next.record().members().len(), 20_001);
 }
 

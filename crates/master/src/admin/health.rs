@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::server::State;
 use crate::ask::NotServing;
 use crate::following::Followed;
-use crate::leadership::{Leader, Role, Service, Standing};
+use crate::leadership::{Leader, Role, RoleStatus, Service};
 
 #[derive(Serialize)]
 pub(super) struct Health {
@@ -40,7 +40,7 @@ pub(super) struct View {
 
 /// What this master is, as its owner says if it has one.
 struct Now {
-    standing: Standing,
+    status: RoleStatus,
     /// What it does if it leads.
     service: Service,
 }
@@ -48,22 +48,22 @@ struct Now {
 impl Now {
     /// Asks the owner of a leader, so that one that does not answer shows.
     async fn of(state: &State) -> Now {
-        let standing = state.standing.borrow().clone();
-        if standing.role != Role::Leader {
-            return Now { standing, service: Service::Recovering };
+        let status = state.status.borrow().clone();
+        if status.role != Role::Leader {
+            return Now { status, service: Service::Recovering };
         }
         let asked = state.asker.ask(|owner| (owner.meta.epoch(), owner.service())).await;
         match asked {
-            Ok((epoch, service)) => Now { standing: standing.under(epoch), service },
+            Ok((epoch, service)) => Now { status: status.under(epoch), service },
             // The term has not begun, or has just ended.
-            Err(NotServing) => Now { standing, service: Service::Recovering },
+            Err(NotServing) => Now { status, service: Service::Recovering },
         }
     }
 }
 
-impl Standing {
+impl RoleStatus {
     /// The same, with the epoch that the leader has by now.
-    fn under(mut self, epoch: Epoch) -> Standing {
+    fn under(mut self, epoch: Epoch) -> RoleStatus {
         if let Some(leader) = &mut self.leader {
             leader.epoch = leader.epoch.max(epoch);
         }
@@ -77,15 +77,15 @@ fn view(leader: Option<Leader>) -> (Option<String>, Option<u64>) {
 
 /// `GET /health`.
 pub(super) async fn health(Extract(state): Extract<State>) -> Json<Health> {
-    let Now { standing, service } = Now::of(&state).await;
+    let Now { status, service } = Now::of(&state).await;
     let Followed { segments, known, entries, is_warm } = *state.following.borrow();
     let following = Known { is_warm, segments, known_segments: known, entries };
-    let following = (standing.role == Role::Standby).then_some(following);
-    let (leader_address, view_version) = view(standing.leader);
+    let following = (status.role == Role::Standby).then_some(following);
+    let (leader_address, view_version) = view(status.leader);
     Json(Health {
         status: "ok",
-        role: standing.role.word(),
-        ha_state: standing.role.state(service),
+        role: status.role.word(),
+        ha_state: status.role.state(service),
         service_ready: service == Service::Serving,
         leader_address,
         view_version,
@@ -95,17 +95,17 @@ pub(super) async fn health(Extract(state): Extract<State>) -> Json<Health> {
 
 /// `GET /leader`.
 pub(super) async fn leader(Extract(state): Extract<State>) -> Json<View> {
-    let (leader_address, view_version) = view(state.standing.borrow().leader.clone());
+    let (leader_address, view_version) = view(state.status.borrow().leader.clone());
     Json(View { present: leader_address.is_some(), leader_address, view_version })
 }
 
 /// `GET /role`.
 pub(super) async fn role(Extract(state): Extract<State>) -> &'static str {
-    state.standing.borrow().role.word()
+    state.status.borrow().role.word()
 }
 
 /// `GET /ha_status`.
 pub(super) async fn ha_status(Extract(state): Extract<State>) -> &'static str {
-    let Now { standing, service } = Now::of(&state).await;
-    standing.role.state(service)
+    let Now { status, service } = Now::of(&state).await;
+    status.role.state(service)
 }

@@ -14,9 +14,9 @@ use crate::summary;
 /// `GET /metrics`.
 pub(super) async fn metrics(Extract(state): Extract<State>) -> Result<impl IntoResponse, Failure> {
     let snapshot = state.asker.ask(|owner| owner.snapshot()).await.ok();
-    let standing = state.standing.borrow().clone();
+    let status = state.status.borrow().clone();
     let followed = *state.following.borrow();
-    let text = metrics::text((standing, followed), snapshot)
+    let text = metrics::text((status, followed), snapshot)
         .map_err(|error| Failure::internal(ErrorCode::InternalError, error.to_string()))?;
     Ok(([(CONTENT_TYPE, prometheus::CONTENT_TYPE)], text))
 }
@@ -24,5 +24,5 @@ pub(super) async fn metrics(Extract(state): Extract<State>) -> Result<impl IntoR
 /// `GET /metrics/summary`.
 pub(super) async fn summary(Extract(state): Extract<State>) -> String {
     let snapshot = state.asker.ask(|owner| owner.snapshot()).await.ok();
-    summary::line(&state.standing.borrow(), snapshot.as_ref())
+    summary::line(&state.status.borrow(), snapshot.as_ref())
 }

@@ -12,13 +12,13 @@ use super::error::Failure;
 use super::{all_keys, drains, health, keys, prometheus, remove_all, segments};
 use crate::ask::Asker;
 use crate::following::Followed;
-use crate::leadership::Standing;
+use crate::leadership::RoleStatus;
 
 /// What every handler sees.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) asker: Asker,
-    pub(crate) standing: watch::Receiver<Standing>,
+    pub(crate) status: watch::Receiver<RoleStatus>,
     /// What this master knows while it stands by.
     pub(crate) following: watch::Receiver<Followed>,
 }

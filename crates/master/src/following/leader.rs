@@ -11,7 +11,7 @@ use tracing::debug;
 use super::pool::Pool;
 use super::segment;
 use crate::config::Config;
-use crate::leadership::{Role, Standing};
+use crate::leadership::{Role, RoleStatus};
 use crate::link::{Link, Lost};
 
 /// How often the leader is asked which segments there are.
@@ -27,12 +27,12 @@ const MOST: usize = 8192;
 pub(super) async fn run(
     config: Rc<Config>,
     pool: Rc<Pool>,
-    mut standing: watch::Receiver<Standing>,
+    mut status: watch::Receiver<RoleStatus>,
 ) {
     let mut tasks = JoinSet::new();
     let mut link = None;
     loop {
-        let address = leader(&standing.borrow_and_update());
+        let address = leader(&status.borrow_and_update());
         let mut pause = EVERY;
         if let Some(address) = address {
             match list(&config, &mut link, &address).await {
@@ -56,7 +56,7 @@ pub(super) async fn run(
         }
         while tasks.try_join_next().is_some() {}
         // Another leader is asked at once.
-        match timeout(pause, standing.changed()).await {
+        match timeout(pause, status.changed()).await {
             // The thread that says who leads is gone, and the master soon is.
             Ok(Err(_)) => sleep(EVERY).await,
             Ok(Ok(())) => link = None,
@@ -66,8 +66,8 @@ pub(super) async fn run(
 }
 
 /// Where the leader is that this master stands by for.
-fn leader(standing: &Standing) -> Option<String> {
-    let leader = standing.leader.as_ref().filter(|_| standing.role == Role::Standby)?;
+fn leader(status: &RoleStatus) -> Option<String> {
+    let leader = status.leader.as_ref().filter(|_| status.role == Role::Standby)?;
     Some(leader.address.clone())
 }
 

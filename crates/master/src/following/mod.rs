@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::config::Config;
-use crate::leadership::Standing;
+use crate::leadership::RoleStatus;
 pub(crate) use pool::Followed;
 use pool::Pool;
 
@@ -34,12 +34,12 @@ pub(crate) struct Following {
 impl Following {
     pub(crate) fn start(
         config: &Rc<Config>,
-        standing: watch::Receiver<Standing>,
+        status: watch::Receiver<RoleStatus>,
         followed: Rc<watch::Sender<Followed>>,
     ) -> Following {
         let pool = Rc::new(Pool::new(followed));
         let mut task = JoinSet::new();
-        task.spawn_local(leader::run(Rc::clone(config), Rc::clone(&pool), standing));
+        task.spawn_local(leader::run(Rc::clone(config), Rc::clone(&pool), status));
         Following { pool, _task: task }
     }
 

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::pool::Pool;
 use super::{Followed, Following, segment};
-use crate::leadership::{Leader, Role, Standing};
+use crate::leadership::{Leader, Role, RoleStatus};
 
 const SEGMENT: SegmentId = SegmentId(7);
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -158,11 +158,11 @@ fn a_standby_is_warm_when_it_knows_what_the_nodes_hold() {
         Some(out)
     }));
     let leader = Leader { address: leader, epoch: Epoch(1) };
-    let standing = Standing { role: Role::Standby, leader: Some(leader), changes: 1 };
+    let status = RoleStatus { role: Role::Standby, leader: Some(leader), changes: 1 };
     let known = run(async {
         let (publish, mut seen) = watch::channel(Followed::default());
-        let (_standing, standing) = watch::channel(standing);
-        let following = Following::start(&Rc::default(), standing, Rc::new(publish));
+        let (_standing, status) = watch::channel(status);
+        let following = Following::start(&Rc::default(), status, Rc::new(publish));
         let warm = *seen.wait_for(|it| it.is_warm).await.expect("it follows");
         assert_eq!(warm, knows(1));
         let known = following.end();
@@ -255,11 +255,11 @@ fn whoever_refuses_costs_nothing_but_warmth() {
         Some(out)
     };
     let leader = Leader { address: serve(Box::new(refuses)), epoch: Epoch(1) };
-    let standing = Standing { role: Role::Standby, leader: Some(leader), changes: 1 };
+    let status = RoleStatus { role: Role::Standby, leader: Some(leader), changes: 1 };
     run(async {
         let (publish, seen) = watch::channel(Followed::default());
-        let (_standing, standing) = watch::channel(standing);
-        let following = Following::start(&Rc::default(), standing, Rc::new(publish));
+        let (_standing, status) = watch::channel(status);
+        let following = Following::start(&Rc::default(), status, Rc::new(publish));
         let node = serve(Box::new(refuses));
         let nothing = timeout(Duration::from_millis(300), until(&node, |it| it.is_warm)).await;
         assert!(nothing.is_err(), "{nothing:?}");

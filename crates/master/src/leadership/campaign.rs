@@ -1,4 +1,4 @@
-//! Standing for the leadership and keeping it, on a thread of its own: the coordinator may be slow, or gone.
+//! RoleStatus for the leadership and keeping it, on a thread of its own: the coordinator may be slow, or gone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
 use super::overtake::{Overtaking, Password};
-use super::standing::{Leader, Role, Standing};
+use super::role_status::{Leader, Role, RoleStatus};
 use super::term::Term;
 
 /// Longest wait of one campaign: a stop is noticed after it.
@@ -25,7 +25,7 @@ pub(super) struct Campaign {
     pub(super) coordinator: Coordinator,
     pub(super) candidate: Candidate,
     pub(super) password: Password,
-    pub(super) standing: watch::Sender<Standing>,
+    pub(super) status: watch::Sender<RoleStatus>,
     pub(super) terms: mpsc::UnboundedSender<Term>,
     /// What the owner tells the thread, which it unparks then.
     pub(super) orders: Arc<Orders>,
@@ -62,7 +62,7 @@ impl Campaign {
                     if pause == FIRST_PAUSE {
                         warn!(%error, "the coordinator cannot be asked; it is tried again");
                     }
-                    Standing::publish(&self.standing, Role::Candidate, None);
+                    RoleStatus::publish(&self.status, Role::Candidate, None);
                     thread::park_timeout(pause);
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
@@ -77,11 +77,11 @@ impl Campaign {
     fn follow(&self, leader: Option<LeaderView>) {
         let role = if leader.is_some() { Role::Standby } else { Role::Candidate };
         let leader = leader.map(|view| Leader { address: view.address, epoch: view.epoch });
-        let known = self.standing.borrow().leader.clone();
+        let known = self.status.borrow().leader.clone();
         if let Some(leader) = leader.as_ref().filter(|leader| Some(*leader) != known.as_ref()) {
             info!(leader = leader.address, epoch = %leader.epoch, "this master stands by");
         }
-        Standing::publish(&self.standing, role, leader);
+        RoleStatus::publish(&self.status, role, leader);
     }
 
     fn tell_predecessor(&self, predecessor: Option<LeaderView>, leadership: &Leadership) {
@@ -106,19 +106,19 @@ impl Campaign {
             return self.resign(&leadership);
         }
         let leader = Leader { address: self.candidate.address.clone(), epoch };
-        Standing::publish(&self.standing, Role::Leader, Some(leader));
-        let term = Term::new(leadership);
-        let Term { leadership, tenure, .. } = term.clone();
+        RoleStatus::publish(&self.status, Role::Leader, Some(leader));
+        let term = Term::new(leadership.clone());
+        let held = term.clone();
         // An error means that the master is gone, and with it the term.
         if self.terms.send(term).is_ok() {
             let ended = leadership.keep(&self.orders.is_over);
-            tenure.end();
+            held.end();
             self.await_end();
             if !self.is_stopping() {
                 warn!(%epoch, ?ended, "this master leads no more");
             }
         }
-        Standing::publish(&self.standing, Role::Candidate, None);
+        RoleStatus::publish(&self.status, Role::Candidate, None);
         self.resign(&leadership);
     }
 

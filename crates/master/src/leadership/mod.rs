@@ -2,7 +2,7 @@
 //!
 //! Alone, a master leads from its start to its end, and keeps the membership record in a file (`alone`). With a
 //! coordinator it stands for election (`campaign`), leads for a [`Term`] at a time, and stands by in between. A
-//! [`Tenure`] says until when it may act; the [`Recorder`] writes the record; [`Standing`] is what operators and clients
+//! [`Term`] says until when it may act; the [`Recorder`] writes the record; [`RoleStatus`] is what operators and clients
 //! are told. The rules of who is a member are those of `mooncake-meta`.
 
 pub(crate) mod alone;
@@ -12,8 +12,7 @@ mod config;
 mod lateness;
 mod overtake;
 mod recorder;
-mod standing;
-mod tenure;
+mod role_status;
 mod term;
 #[cfg(test)]
 mod tests;
@@ -32,31 +31,30 @@ pub(crate) use lateness::Lateness;
 pub(crate) use overtake::Password;
 pub use recorder::Unwritten;
 pub(crate) use recorder::{NotRecorded, Recorder};
-pub(crate) use standing::{Leader, Role, Service, Standing};
-pub(crate) use tenure::{Hold, Tenure};
-pub(crate) use term::Term;
+pub(crate) use role_status::{Leader, Role, RoleStatus, Service};
+pub(crate) use term::{Authority, Term};
 
 use campaign::{Campaign, Orders};
 
 /// Where the terms of this master come from.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct Election {
     terms: mpsc::UnboundedReceiver<Term>,
-    standing: watch::Receiver<Standing>,
+    status: watch::Receiver<RoleStatus>,
     /// The thread that stands for election, if there is an election.
     campaign: Option<(Arc<Orders>, JoinHandle<()>)>,
 }
 
-impl Seat {
+impl Election {
     /// That of a master which leads once, from now on, and nobody else.
-    pub(crate) fn alone(term: Term, address: String) -> Seat {
+    pub(crate) fn alone(term: Term, address: String) -> Election {
         let leader = Leader { address, epoch: term.leadership.epoch() };
-        let (publish, standing) = watch::channel(Standing::default());
-        Standing::publish(&publish, Role::Leader, Some(leader));
+        let (publish, status) = watch::channel(RoleStatus::default());
+        RoleStatus::publish(&publish, Role::Leader, Some(leader));
         let (send, terms) = mpsc::unbounded_channel();
         // The receiver is in the next line.
         let _ = send.send(term);
-        Seat { terms, standing, campaign: None }
+        Election { terms, status, campaign: None }
     }
 
     /// That of a master which stands for election.
@@ -67,21 +65,21 @@ impl Seat {
         coordinator: Coordinator,
         address: String,
         password: Password,
-    ) -> io::Result<Seat> {
-        let (publish, standing) = watch::channel(Standing::default());
+    ) -> io::Result<Election> {
+        let (publish, status) = watch::channel(RoleStatus::default());
         let (send, terms) = mpsc::unbounded_channel();
         let orders = Arc::new(Orders::default());
         let campaign = Campaign {
             coordinator,
             candidate: Candidate { address },
             password,
-            standing: publish,
+            status: publish,
             terms: send,
             orders: Arc::clone(&orders),
         };
         let thread = thread::Builder::new().name("campaign".to_owned());
         let thread = thread.spawn(move || campaign.run())?;
-        Ok(Seat { terms, standing, campaign: Some((orders, thread)) })
+        Ok(Election { terms, status, campaign: Some((orders, thread)) })
     }
 
     /// The next term, when it begins. Never, for a master that leads alone and had its term.
@@ -98,13 +96,13 @@ impl Seat {
     }
 
     /// What is told to whoever asks.
-    pub(crate) fn standing(&self) -> watch::Receiver<Standing> {
-        self.standing.clone()
+    pub(crate) fn status(&self) -> watch::Receiver<RoleStatus> {
+        self.status.clone()
     }
 
     /// The owner serves nobody any more under this term: another may lead.
     pub(crate) fn leave(&self, term: &Term) {
-        term.tenure.end();
+        term.end();
         if let Some((orders, thread)) = &self.campaign {
             orders.is_over.store(true, Ordering::Release);
             thread.thread().unpark();

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tracing::{error, info, warn};
 
 use super::lateness::Lateness;
-use super::tenure::Hold;
+use super::term::Authority;
 use super::term::Term;
 
 /// Changes that are written at once; the rest is written next.
@@ -159,7 +159,7 @@ impl Writer {
                 Ok(()) => self.lateness.end(),
                 Err(error @ CoordinatorError::Deposed { .. }) => {
                     info!(%error, "the membership record was not changed");
-                    return self.term.tenure.end();
+                    return self.term.end();
                 }
                 Err(error) => {
                     if self.pause == FIRST_PAUSE {
@@ -237,7 +237,7 @@ impl Writer {
     fn apply(&self, changes: &[Change]) -> Result<(), CoordinatorError> {
         // Nothing is tried then of which it would not be known whether it was done: look-ups are only answered while the
         // record is known.
-        if self.term.tenure.hold(boot_time::now()) == Hold::Suspended {
+        if self.term.authority(boot_time::now()) == Authority::Suspended {
             let (place, reason) = ("the coordinator", "the lease is over");
             return Err(CoordinatorError::Unavailable {
                 place: place.into(),
@@ -412,9 +412,9 @@ mod tests {
         store.depose("test");
         run(async {
             assert_eq!(recorder.record(vec![join(1)]).await, Err(NotRecorded::Late));
-            term.tenure.over().await;
+            term.over().await;
         });
-        assert!(!term.tenure.holds(boot_time::now()));
+        assert!(!term.leads(boot_time::now()));
     }
 
     /// It was tried for ever, and nothing that came after it was written.

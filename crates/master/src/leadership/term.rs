@@ -1,23 +1,76 @@
-use mooncake_ha::Leadership;
+use std::sync::Arc;
+use std::time::Instant;
 
-use super::tenure::Tenure;
+use mooncake_ha::{Leadership, boot_time};
+use tokio::sync::watch;
+use tokio::time::sleep;
 
-/// One leadership of this master, from when it was won.
+/// One leadership of this master, from when it was won. The thread that keeps the leadership prolongs it; the owner asks
+/// what it may still do between reading a request and acting on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Term {
     pub(crate) leadership: Leadership,
-    pub(crate) tenure: Tenure,
     /// Whether the record outlives the master. If not, nobody waits for it either.
     pub(crate) is_recorded: bool,
+    ended: Arc<watch::Sender<bool>>,
+}
+
+/// What a master may do at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Authority {
+    /// It leads, and nobody else does.
+    Leads,
+    /// It led, its lease is over, and it does not know whether another leads: it waits for the coordinator.
+    Suspended,
+    /// It leads no more.
+    Over,
 }
 
 impl Term {
     pub(crate) fn new(leadership: Leadership) -> Term {
-        Term { tenure: Tenure::new(leadership.clone()), leadership, is_recorded: true }
+        Term { leadership, is_recorded: true, ended: Arc::new(watch::Sender::new(false)) }
     }
 
     /// That of a master which remembers nothing from start to start.
     pub(crate) fn unrecorded() -> Term {
         Term { is_recorded: false, ..Term::new(Leadership::unrecorded()) }
+    }
+
+    /// Ends it for good.
+    pub(crate) fn end(&self) {
+        self.ended.send_replace(true);
+    }
+
+    /// Whether the master leads at this moment.
+    pub(crate) fn leads(&self, now: Instant) -> bool {
+        now < self.leadership.valid_until()
+    }
+
+    /// What the master may do at this moment.
+    pub(crate) fn authority(&self, now: Instant) -> Authority {
+        if self.leads(now) {
+            Authority::Leads
+        } else if now < self.leadership.lasts_until() && !*self.ended.borrow() {
+            Authority::Suspended
+        } else {
+            Authority::Over
+        }
+    }
+
+    /// Completes when the term was ended, or ran out, however often it is prolonged before.
+    pub(crate) async fn over(&self) {
+        let mut ended = self.ended.subscribe();
+        loop {
+            let until = self.leadership.lasts_until();
+            let left = until.saturating_duration_since(boot_time::now());
+            if left.is_zero() {
+                return;
+            }
+            tokio::select! {
+                () = sleep(left) => {}
+                // The sender lives as long as this.
+                _ = ended.wait_for(|ended| *ended) => return,
+            }
+        }
     }
 }

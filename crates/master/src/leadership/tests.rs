@@ -4,23 +4,23 @@ use mooncake_ha::{Coordinator, MemoryStore, Options, boot_time};
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
-use super::{Hold, Leader, Password, Role, Seat, Standing, Term};
+use super::{Authority, Election, Leader, Password, Role, RoleStatus, Term};
 
 const LONG: Duration = Duration::from_secs(20);
 
-fn seat(store: &MemoryStore, address: &str) -> Seat {
+fn election(store: &MemoryStore, address: &str) -> Election {
     patient_seat(store, address, Duration::ZERO)
 }
 
 /// One whose leader may wait this long for the coordinator.
-fn patient_seat(store: &MemoryStore, address: &str, suspension: Duration) -> Seat {
+fn patient_seat(store: &MemoryStore, address: &str, suspension: Duration) -> Election {
     let options = Options { ttl: Duration::from_secs(1), suspension, ..Options::new("test") };
     let coordinator = Coordinator::in_memory(store, &options).expect("good options");
-    Seat::elected(coordinator, address.to_owned(), Password::default()).expect("a thread")
+    Election::elected(coordinator, address.to_owned(), Password::default()).expect("a thread")
 }
 
-async fn until_hold(term: &Term, hold: Hold) {
-    while term.tenure.hold(boot_time::now()) != hold {
+async fn until_authority(term: &Term, authority: Authority) {
+    while term.authority(boot_time::now()) != authority {
         sleep(Duration::from_millis(2)).await;
     }
 }
@@ -30,9 +30,9 @@ fn run(test: impl Future<Output = ()>) {
     runtime.block_on(async { timeout(LONG, test).await.expect("it ends") });
 }
 
-async fn until(seat: &Seat, is: impl Fn(&Standing) -> bool) -> Standing {
-    let mut standing = seat.standing();
-    standing.wait_for(|standing| is(standing)).await.expect("the seat lives").clone()
+async fn until(election: &Election, is: impl Fn(&RoleStatus) -> bool) -> RoleStatus {
+    let mut status = election.status();
+    status.wait_for(|status| is(status)).await.expect("the election lives").clone()
 }
 
 fn leader(term: &Term, address: &str) -> Option<Leader> {
@@ -42,13 +42,13 @@ fn leader(term: &Term, address: &str) -> Option<Leader> {
 #[test]
 fn who_stands_by_leads_when_the_leader_leaves() {
     let store = MemoryStore::default();
-    let (mut first, mut second) = (seat(&store, "a:1"), None);
+    let (mut first, mut second) = (election(&store, "a:1"), None);
     run(async {
         let term = first.term().await;
         assert_eq!(until(&first, |it| it.role == Role::Leader).await.leader, leader(&term, "a:1"));
-        let second = second.insert(seat(&store, "b:2"));
-        let standing = until(second, |standing| standing.role == Role::Standby).await;
-        assert_eq!(standing.leader, leader(&term, "a:1"));
+        let second = second.insert(election(&store, "b:2"));
+        let status = until(second, |status| status.role == Role::Standby).await;
+        assert_eq!(status.leader, leader(&term, "a:1"));
         first.leave(&term);
         first.close();
         let later = second.term().await;
@@ -61,88 +61,88 @@ fn who_stands_by_leads_when_the_leader_leaves() {
 #[test]
 fn a_leader_that_the_coordinator_does_not_hear_stops_by_itself_and_stands_again() {
     let store = MemoryStore::default();
-    let mut seat = seat(&store, "a:1");
+    let mut election = election(&store, "a:1");
     run(async {
-        let term = seat.term().await;
+        let term = election.term().await;
         store.set_reachable(false);
-        term.tenure.over().await;
-        seat.leave(&term);
-        assert_eq!(until(&seat, |standing| standing.role != Role::Leader).await.leader, None);
+        term.over().await;
+        election.leave(&term);
+        assert_eq!(until(&election, |status| status.role != Role::Leader).await.leader, None);
         store.set_reachable(true);
-        let later = seat.term().await;
+        let later = election.term().await;
         assert!(later.leadership.epoch() > term.leadership.epoch());
-        seat.leave(&later);
+        election.leave(&later);
     });
-    seat.close();
+    election.close();
 }
 
 #[test]
 fn a_leader_that_the_coordinator_hears_again_goes_on_under_its_epoch() {
     let store = MemoryStore::default();
-    let mut seat = patient_seat(&store, "a:1", LONG);
+    let mut election = patient_seat(&store, "a:1", LONG);
     run(async {
-        let term = seat.term().await;
+        let term = election.term().await;
         for _ in 0..2 {
             store.set_reachable(false);
-            until_hold(&term, Hold::Suspended).await;
-            assert_eq!(until(&seat, |_| true).await.leader, leader(&term, "a:1"));
+            until_authority(&term, Authority::Suspended).await;
+            assert_eq!(until(&election, |_| true).await.leader, leader(&term, "a:1"));
             store.set_reachable(true);
-            until_hold(&term, Hold::Sure).await;
+            until_authority(&term, Authority::Leads).await;
         }
         assert_eq!(term.leadership.apply(&[]), Ok(()));
-        seat.leave(&term);
+        election.leave(&term);
     });
-    seat.close();
+    election.close();
 }
 
 #[test]
 fn a_leader_that_was_followed_while_it_waited_leads_no_more() {
     let store = MemoryStore::default();
-    let mut seat = patient_seat(&store, "a:1", LONG);
+    let mut election = patient_seat(&store, "a:1", LONG);
     run(async {
-        let term = seat.term().await;
+        let term = election.term().await;
         store.set_reachable(false);
-        until_hold(&term, Hold::Suspended).await;
+        until_authority(&term, Authority::Suspended).await;
         let mut other = patient_seat(&store.another_way(), "b:2", LONG);
         let later = other.term().await;
         assert!(later.leadership.epoch() > term.leadership.epoch());
-        assert_eq!(term.tenure.hold(boot_time::now()), Hold::Suspended, "it cannot know yet");
+        assert_eq!(term.authority(boot_time::now()), Authority::Suspended, "it cannot know yet");
         store.set_reachable(true);
-        term.tenure.over().await;
-        assert_eq!(term.tenure.hold(boot_time::now()), Hold::Over);
+        term.over().await;
+        assert_eq!(term.authority(boot_time::now()), Authority::Over);
         other.leave(&later);
-        seat.leave(&term);
+        election.leave(&term);
         other.close();
     });
-    seat.close();
+    election.close();
 }
 
 #[test]
 fn a_leader_waits_only_so_long_for_the_coordinator() {
     let store = MemoryStore::default();
-    let mut seat = patient_seat(&store, "a:1", Duration::from_millis(500));
+    let mut election = patient_seat(&store, "a:1", Duration::from_millis(500));
     run(async {
-        let term = seat.term().await;
+        let term = election.term().await;
         store.set_reachable(false);
-        until_hold(&term, Hold::Suspended).await;
-        term.tenure.over().await;
-        assert_eq!(term.tenure.hold(boot_time::now()), Hold::Over);
-        seat.leave(&term);
+        until_authority(&term, Authority::Suspended).await;
+        term.over().await;
+        assert_eq!(term.authority(boot_time::now()), Authority::Over);
+        election.leave(&term);
     });
-    seat.close();
+    election.close();
 }
 
 #[test]
 fn a_leader_that_was_deposed_knows_with_its_next_renewal() {
     let store = MemoryStore::default();
-    let mut seat = seat(&store, "a:1");
+    let mut election = election(&store, "a:1");
     run(async {
-        let term = seat.term().await;
+        let term = election.term().await;
         store.depose("test");
-        term.tenure.over().await;
-        seat.leave(&term);
+        term.over().await;
+        election.leave(&term);
     });
-    seat.close();
+    election.close();
 }
 
 #[test]

@@ -7,15 +7,15 @@ use mooncake_http::prometheus::{self, Family, Metrics};
 use super::operation::Operation;
 use super::snapshot::Snapshot;
 use crate::following::Followed;
-use crate::leadership::{Role, Service, Standing};
+use crate::leadership::{Role, RoleStatus, Service};
 
 /// The whole text. Only a leader has a snapshot.
 pub(crate) fn text(
-    (standing, followed): (Standing, Followed),
+    (status, followed): (RoleStatus, Followed),
     snapshot: Option<Snapshot>,
 ) -> Result<String, fmt::Error> {
     prometheus::text(move |out| {
-        leadership(&standing, out)?;
+        leadership(&status, out)?;
         following(followed, out)?;
         let Some(snapshot) = &snapshot else { return Ok(()) };
         snapshot.gauges(out)?;
@@ -27,16 +27,16 @@ pub(crate) fn text(
     })
 }
 
-fn leadership(standing: &Standing, out: &mut Metrics<'_, '_>) -> fmt::Result {
-    let leads = standing.role == Role::Leader;
+fn leadership(status: &RoleStatus, out: &mut Metrics<'_, '_>) -> fmt::Result {
+    let leads = status.role == Role::Leader;
     out.gauge("master_is_leader", "1 if this master leads, 0 if it stands by", leads.into())?;
-    let epoch = standing.leader.as_ref().map_or(0, |leader| leader.epoch.0);
+    let epoch = status.leader.as_ref().map_or(0, |leader| leader.epoch.0);
     out.gauge(
         "master_leader_epoch",
         "The epoch under which the leader that is known began",
         epoch,
     )?;
-    out.counter("ha_state_transitions_total", "Changes of this master's role", standing.changes)
+    out.counter("ha_state_transitions_total", "Changes of this master's role", status.changes)
 }
 
 fn following(followed: Followed, out: &mut Metrics<'_, '_>) -> fmt::Result {

@@ -1,10 +1,8 @@
 use super::{Check, ensure};
 use crate::Meta;
-use crate::record::{ObjectState, Pin};
+use crate::objects::{MOST_BESIDE, ObjectState, Pin};
 use crate::slab::NONE;
 use mooncake_types::limits;
-
-use crate::upsert::MOST_BESIDE;
 
 impl Meta {
     pub(super) fn every_group_knows_its_members(&self) -> Check {

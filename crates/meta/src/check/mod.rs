@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::Meta;
-use crate::record::{ObjectState, Pin, QueueKind};
+use crate::objects::{ObjectState, Pin, QueueKind};
 use crate::slab::NONE;
 
 /// A sentence that is not true, and what shows it.

@@ -4,9 +4,8 @@ use mooncake_types::SegmentId;
 
 use super::{Check, ensure};
 use crate::Meta;
-use crate::closed::Closed;
-use crate::members::Effect;
-use crate::record::{Object, ObjectState};
+use crate::objects::{Object, ObjectState};
+use crate::segments::{Closed, Effect};
 use crate::timeout::Timer;
 
 impl Meta {

@@ -1,7 +1,7 @@
 use super::{Check, ensure};
 use crate::Meta;
-use crate::record::{ObjectState, QueueKind};
-use crate::task::Origin;
+use crate::objects::{ObjectState, QueueKind};
+use crate::tasks::Origin;
 
 impl Meta {
     pub(super) fn every_object_that_lacks_replicas_is_counted(&self) -> Check {

@@ -2,10 +2,10 @@ use mooncake_types::SegmentId;
 
 use super::{Check, ensure};
 use crate::Meta;
-use crate::place::MOST_EVICTED;
-use crate::record::{EXTRA_PLACE, PINNED_PLACES, PLAIN_PLACES, QueueKind};
+use crate::eviction::MOST_BARREN_MS;
+use crate::objects::{EXTRA_PLACE, PINNED_PLACES, PLAIN_PLACES, QueueKind};
+use crate::placement::MOST_EVICTED;
 use crate::slab::NONE;
-use crate::window::MOST_BARREN_MS;
 
 impl Meta {
     pub(super) fn every_room_is_noted(&self) -> Check {

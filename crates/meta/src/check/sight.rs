@@ -4,8 +4,7 @@ use mooncake_types::ClientId;
 
 use super::{Check, ensure};
 use crate::Meta;
-use crate::closed::Closed;
-use crate::segments::Segment;
+use crate::segments::{Closed, Segment};
 use crate::timeout::Timer;
 
 impl Meta {

@@ -2,9 +2,9 @@ use mooncake_types::TaskStatus;
 
 use super::{Check, ensure};
 use crate::Meta;
-use crate::record::{ObjectState, Range};
+use crate::objects::{ObjectState, Range};
 use crate::slab::NONE;
-use crate::task::{Load, Origin, Task, Tasks};
+use crate::tasks::{Load, Origin, Task, Tasks};
 use crate::timeout::Timer;
 
 impl Meta {
@@ -56,7 +56,7 @@ impl Meta {
         ensure("every task under way has an object", under_way == tasks.by_object.len(), || {
             format!("{under_way} under way, {} objects", tasks.by_object.len())
         })?;
-        let copying = |object: &&crate::record::Object| object.state == ObjectState::Copying;
+        let copying = |object: &&crate::objects::Object| object.state == ObjectState::Copying;
         let records = self.objects.iter().map(|(_, object)| object).filter(copying).count();
         ensure("every copy belongs to a task", records == copies, || {
             format!("{records} copies, {copies} of tasks")

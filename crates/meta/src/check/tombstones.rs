@@ -4,7 +4,7 @@ use mooncake_types::Tick;
 
 use super::{Check, ensure};
 use crate::Meta;
-use crate::record::{Object, ObjectState};
+use crate::objects::{Object, ObjectState};
 use crate::timeout::Timer;
 
 impl Meta {

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use super::{Check, ensure};
 use crate::Meta;
-use crate::record::{ObjectState, Pin};
+use crate::objects::{ObjectState, Pin};
 use crate::timeout::Timer;
 
 impl Meta {

@@ -3,7 +3,7 @@
 use mooncake_types::{ClientId, RangeDrop, Reply, SegmentId, limits};
 
 use crate::Meta;
-use crate::closed::Closed;
+use crate::segments::Closed;
 
 impl Meta {
     /// Hands a client what its nodes are to drop, and forgets what they have dropped.

@@ -6,7 +6,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use super::Place;
-use crate::index::{SHARDS, shard};
+use crate::objects::{SHARDS, shard};
 
 /// The slot of a segment, and a place there.
 type At = (u32, Place);

@@ -4,9 +4,9 @@ use mooncake_types::Version;
 
 use super::{Entry, Place};
 use crate::Meta;
-use crate::closed::Closed;
-use crate::place::Piece;
-use crate::record::{Object, ObjectState, Range};
+use crate::objects::{Object, ObjectState, Range};
+use crate::placement::Piece;
+use crate::segments::Closed;
 use crate::slab::NONE;
 
 impl Meta {

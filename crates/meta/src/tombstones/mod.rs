@@ -9,13 +9,16 @@
 //! 4. When its reservation ends, its bytes are free, and there is a tombstone once more: they may have been written in between.
 //!
 //! Versions that were removed or replaced under a lease are not here yet, since readers may have routes to them: see
-//! [`remains`](crate::remains).
+//! [`remains`].
 
 mod drops;
 mod keys;
 mod leave;
 mod name;
+mod remains;
+mod removal;
 mod reserved;
+mod retract;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +27,8 @@ use hashbrown::HashSet;
 use mooncake_types::{Tick, Version};
 
 use self::keys::Keys;
+pub(crate) use self::remains::{Gathered, Leaving, MOST_LEAVING};
+pub use self::removal::{Remnant, RemnantCursor};
 use self::reserved::Reservations;
 
 /// An entry of a segment: where it starts, and the version that lies there.

@@ -6,10 +6,9 @@ use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, Located, RemainingRange, Version, limits};
 
 use super::Place;
+use super::remains::Gathered;
 use crate::Meta;
-use crate::closed::Closed;
-use crate::remains::Gathered;
-use crate::reply::AddressTable;
+use crate::segments::{AddressTable, Closed};
 
 impl Meta {
     /// Names the tombstones of a key, of versions below the one given if there is one. Segments that would start empty

@@ -12,7 +12,7 @@ use mooncake_types::{Tick, Version};
 use smallvec::SmallVec;
 
 use crate::Meta;
-use crate::place::{Piece, Pieces};
+use crate::placement::{Piece, Pieces};
 use crate::slab::Slab;
 use crate::timeout::Timer;
 

@@ -1,6 +1,5 @@
-use mooncake_client::Chance;
 use mooncake_client::ops::{GetItem, GetOp, HoldOp, Part, Route};
-use mooncake_types::{ErrorCode, SegmentId};
+use mooncake_types::{Chance, ErrorCode, SegmentId};
 
 use super::Doer;
 use super::content::{Wanted, check_item};

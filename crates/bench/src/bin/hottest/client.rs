@@ -3,12 +3,11 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use mooncake_client::Chance;
-use mooncake_client::node::Ledger;
 use mooncake_client::ops::{ExistOp, GetItem, GetOp, Op, Step};
+use mooncake_node::Ledger;
 use mooncake_types::{
-    Epoch, Located, Placement, RangeRead, RangeWrite, Reply, SegmentAddress, SegmentId, Tick,
-    Version,
+    Chance, Epoch, Located, Placement, RangeRead, RangeWrite, Reply, SegmentAddress, SegmentId,
+    Tick, Version,
 };
 
 use crate::Row;

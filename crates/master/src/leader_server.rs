@@ -1,0 +1,167 @@
+//! One term of this master as the leader: the state machine, and all who are served from it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::panic::resume_unwind;
+use std::rc::Rc;
+use std::time::Duration;
+
+use mooncake_ha::{Change, boot_time};
+use mooncake_meta::{Meta, Shadow};
+use mooncake_types::{ErrorCode, SegmentId, Tick};
+use mooncake_wire::Refusal;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::timeout;
+use tracing::debug;
+
+use crate::accept::accept;
+use crate::ask::{self, Questions};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::leadership::{Recorder, Term, Unwritten, record};
+use crate::metadata_server::Cleanup;
+use crate::owner::Owner;
+use crate::refuse::refuse;
+use crate::shell::Shell;
+use crate::{connection, lookout, reach, recovery_log, timer};
+
+/// How long connections have to take their last replies when the master stops.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// Connections over the limit that are told so at the same time; more are closed without a word.
+const REFUSED_AT_A_TIME: usize = 256;
+
+/// See the module. Dropping it ends every connection without another word.
+pub(crate) struct LeaderServer {
+    shell: Rc<Shell>,
+    stop: watch::Sender<bool>,
+    /// The tasks that go on until the end.
+    core: JoinSet<()>,
+    open: JoinSet<()>,
+    refused: JoinSet<()>,
+}
+
+impl LeaderServer {
+    /// Builds the state machine of a new leader, which knows what it followed.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub(crate) fn begin(
+        config: Config,
+        (term, followed): (&Term, BTreeMap<SegmentId, Shadow>),
+        questions: Questions,
+        cleanup: Option<Cleanup>,
+    ) -> io::Result<LeaderServer> {
+        let (stop, stopping) = watch::channel(false);
+        let (recorded, durable) = mpsc::unbounded_channel();
+        let recorder = Recorder::start(term, recorded)?;
+        let clock = Clock::start();
+        let mut meta = meta(&config, term, clock.tick(boot_time::now()));
+        meta.remember(followed);
+        let lateness = recorder.lateness();
+        let owner = Owner::new(meta, (term, lateness.clone()), clock, cleanup);
+        let shell = Rc::new(Shell::new(config, owner, recorder, stopping));
+        let mut core = JoinSet::new();
+        core.spawn_local(timer::run(Rc::clone(&shell)));
+        core.spawn_local(lookout::run(Rc::clone(&shell)));
+        core.spawn_local(ask::answer(Rc::clone(&shell), questions));
+        core.spawn_local(take_note(Rc::clone(&shell), durable));
+        core.spawn_local(lateness.complain());
+        core.spawn_local(recovery_log::run(Rc::clone(&shell)));
+        core.spawn_local(reach::run(Rc::clone(&shell)));
+        Ok(LeaderServer { shell, stop, core, open: JoinSet::new(), refused: JoinSet::new() })
+    }
+
+    /// Serves whoever connects, until the term is over.
+    pub(crate) async fn serve(&mut self, listener: &TcpListener, term: &Term) {
+        let LeaderServer { shell, core, open, refused, .. } = self;
+        let mut over = std::pin::pin!(term.over());
+        loop {
+            tokio::select! {
+                () = &mut over => return,
+                (stream, peer) = accept(listener, shell.config.tcp_no_delay) => {
+                    welcome(shell, open, refused, (stream, peer));
+                }
+                Some(ended) = open.join_next() => pass_on_panic(ended),
+                Some(ended) = refused.join_next() => pass_on_panic(ended),
+                Some(ended) = core.join_next() => pass_on_panic(ended),
+            }
+        }
+    }
+
+    /// Ends it: replies that are under way are written, as long as their readers take them within half a second, and what
+    /// is to be recorded is.
+    ///
+    /// # Errors
+    /// It cannot be.
+    pub(crate) async fn stop(mut self) -> Result<(), Unwritten> {
+        self.stop.send_replace(true);
+        let ended = timeout(FAREWELL, async {
+            while let Some(ended) = self.open.join_next().await {
+                pass_on_panic(ended);
+            }
+        });
+        if ended.await.is_err() {
+            debug!("connections that took no reply were cut off");
+        }
+        self.shell.note_changes();
+        self.shell.recorder.finish()
+    }
+}
+
+fn meta(config: &Config, term: &Term, now: Tick) -> Meta {
+    let mut pool = config.pool.clone();
+    let epoch = term.leadership.epoch();
+    if pool.seed == 0 {
+        pool.seed = epoch.0;
+    }
+    pool.wall_epoch = mooncake_ha::epoch_of_now();
+    let former_lease = term.leadership.former_lease();
+    pool.former_lease_ms = u64::try_from(former_lease.as_millis()).unwrap_or(u64::MAX);
+    match term.is_recorded {
+        true => Meta::recover(pool, epoch, now, &record(&term.leadership)),
+        false => Meta::unrecorded(pool, epoch, now),
+    }
+}
+
+/// Tells the state machine what has become durable.
+async fn take_note(shell: Rc<Shell>, mut durable: mpsc::UnboundedReceiver<Vec<Change>>) {
+    while let Some(changes) = durable.recv().await {
+        shell.owner.borrow_mut().handle_recorded(&changes);
+        shell.rearm();
+    }
+}
+
+fn welcome(
+    shell: &Rc<Shell>,
+    open: &mut JoinSet<()>,
+    refused: &mut JoinSet<()>,
+    (mut stream, peer): (TcpStream, SocketAddr),
+) {
+    let limit = shell.config.max_connections;
+    if open.len() < limit {
+        open.spawn_local(connection::run(Rc::clone(shell), stream, peer));
+        return;
+    }
+    debug!(%peer, limit, "refused: too many connections");
+    if refused.len() < REFUSED_AT_A_TIME {
+        let refusal = Refusal {
+            code: ErrorCode::UnavailableInCurrentStatus,
+            message: format!("the master serves {limit} connections, which is its limit"),
+        };
+        refused.spawn_local(async move { refuse(&mut stream, 0, &refusal).await });
+    }
+}
+
+/// A panic means that the state machine can no longer be trusted: the process must not go on as if nothing had
+/// happened.
+fn pass_on_panic(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        resume_unwind(error.into_panic());
+    }
+}

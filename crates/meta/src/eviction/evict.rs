@@ -1,0 +1,189 @@
+//! Eviction: the replica of a segment that is least likely to be of use soon goes first.
+//!
+//! Each segment has a queue for every [class](super::class), in the order of last use. Of the heads of the queues, the
+//! one goes whose class and age are [worth](super::reuse) least; while nothing has been learned, that is the least
+//! recently used. No other replicas are looked at.
+
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::window::SEEDS;
+use crate::Meta;
+use crate::objects::{ObjectState, PINNED_PLACES, PLAIN_PLACES, QueueKind};
+use crate::slab::NONE;
+
+/// Victims that the watermark takes between two requests. A group counts as its objects, and is never split.
+const VICTIMS_PER_TURN: usize = 256;
+
+/// Victims that are passed over, because of their groups, before eviction takes none.
+const MOST_PASSED_OVER: usize = 256;
+
+/// Segments among which a put that finds no room chooses.
+pub(crate) const CHOICES: usize = 2;
+
+/// The order in which ranges are evicted, the least first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Standing {
+    worth: u32,
+    younger: Reverse<u64>,
+}
+
+impl Meta {
+    /// Evicts one replica that lies, at least in part, on this segment, or a whole group of objects one of which does.
+    /// Returns the bytes that came free there.
+    pub(crate) fn evict_one(&mut self, slot: u32, need: bool) -> Option<u64> {
+        self.counters.evictions_attempted += 1;
+        if let Some(freed) = self.evict_extra(slot) {
+            self.counters.evictions_successful += 1;
+            return Some(freed);
+        }
+        let victim = self.pick_victim(slot, need && self.config.allow_evict_soft_pinned)?;
+        let before = self.segments[slot].allocator.used();
+        self.evict_range(victim);
+        self.counters.evictions_successful += 1;
+        Some(before - self.segments[slot].allocator.used())
+    }
+
+    /// Evicts a range with the rest of its replica, or with its group.
+    pub(crate) fn evict_range(&mut self, id: u32) {
+        if self.ranges[id].queue == QueueKind::Extra {
+            return self.drop_extra(id);
+        }
+        let (object, replica) = (self.ranges[id].object, self.ranges[id].replica);
+        match self.objects[object].group {
+            NONE => self.evict_replicas(object, 1 << replica),
+            group => {
+                for member in self.groups.slots[group].members.clone() {
+                    if self.objects[member].state == ObjectState::Complete {
+                        self.evict_replicas(member, u32::MAX);
+                    }
+                }
+            }
+        }
+    }
+
+    fn evict_replicas(&mut self, object: u32, set: u32) {
+        let uses = self.class_of(object).uses();
+        self.counters.evicted_bytes += self.free_replicas(object, set);
+        if self.objects[object].first_range == NONE {
+            self.counters.evicted_keys += 1;
+            let hash = self.index.hash(&self.objects[object].key);
+            self.ghosts.note(hash, uses, self.objects.len());
+            self.drop_object(object);
+        } else {
+            self.ask_for_no_more(object);
+        }
+    }
+
+    /// The range on the segment that goes first. Those whose groups stay are passed over: they go to the end of the
+    /// queue of what has no lease, so that they are not met again soon.
+    pub(crate) fn pick_victim(&mut self, slot: u32, pinned_too: bool) -> Option<u32> {
+        let mut victims: SmallVec<[u32; SEEDS]> = SmallVec::new();
+        self.pick_victims(slot, PLAIN_PLACES, (pinned_too, 1), &mut victims);
+        if victims.is_empty() && pinned_too {
+            self.pick_victims(slot, PINNED_PLACES, (pinned_too, 1), &mut victims);
+        }
+        victims.first().copied()
+    }
+
+    /// The ranges of some of a segment's queues that go first, until there are so many.
+    pub(crate) fn pick_victims(
+        &mut self,
+        slot: u32,
+        places: Range<usize>,
+        (pinned_too, enough): (bool, usize),
+        victims: &mut SmallVec<[u32; SEEDS]>,
+    ) {
+        let mut passed = Vec::new();
+        self.victims(slot, places, (pinned_too, enough), (victims, &mut passed));
+        for id in passed {
+            self.pass_over(id);
+        }
+    }
+
+    /// Puts first, of the first few segments, the one whose next victim is worth least. With two choices instead of one,
+    /// segments that were filled by chance give up much the same as one large segment would.
+    pub(crate) fn put_least_first(&self, order: &mut [u32]) {
+        let standings = order.iter().take(CHOICES).map(|&slot| self.least_standing(slot));
+        let standings = standings.enumerate().filter_map(|(place, least)| Some((least?, place)));
+        if let Some((_, place)) = standings.min() {
+            order.swap(0, place);
+        }
+    }
+
+    fn least_standing(&self, slot: u32) -> Option<Standing> {
+        let queues = &self.segments[slot].queues[PLAIN_PLACES];
+        queues.iter().filter_map(|queue| self.standing(queue.head)).min()
+    }
+
+    /// Of the heads of some of a segment's queues, the ranges that are worth least, and used longest ago among those. The
+    /// head of a queue is its oldest; that of a queue of the leased has the earliest lease to end, but for new replicas of what
+    /// was leased before, which come a lease later at most.
+    fn victims(
+        &self,
+        slot: u32,
+        places: Range<usize>,
+        (pinned_too, enough): (bool, usize),
+        (victims, passed): (&mut SmallVec<[u32; SEEDS]>, &mut Vec<u32>),
+    ) {
+        let mut heads = [NONE; PLAIN_PLACES.end];
+        for (head, queue) in heads.iter_mut().zip(&self.segments[slot].queues[places]) {
+            *head = queue.head;
+        }
+        let mut standings = heads.map(|head| self.standing(head));
+        loop {
+            let standing = |&place: &usize| standings[place];
+            let least = |a: &usize, b: &usize| standing(a).cmp(&standing(b));
+            let first = (0..heads.len()).filter(|place| standing(place).is_some()).min_by(least);
+            let Some(first) = first else { return };
+            let id = heads[first];
+            let group = self.objects[self.ranges[id].object].group;
+            if group == NONE || !self.group_stays(group, pinned_too) {
+                victims.push(id);
+                if victims.len() >= enough {
+                    return;
+                }
+            } else if passed.len() == MOST_PASSED_OVER {
+                return;
+            } else {
+                passed.push(id);
+            }
+            heads[first] = self.ranges[id].next;
+            standings[first] = self.standing(heads[first]);
+        }
+    }
+
+    /// How a range compares with others, unless it is leased: the least goes first.
+    pub(crate) fn standing(&self, id: u32) -> Option<Standing> {
+        let range = (id != NONE).then(|| &self.ranges[id])?;
+        if range.queue != QueueKind::Fresh && self.objects[range.object].touched > self.now {
+            return None;
+        }
+        let age = range.stamp.age(self.uses);
+        // Worth is never negative, so its bits are in its order.
+        Some(Standing {
+            worth: self.reuse.worth(range.class, age).to_bits(),
+            younger: Reverse(age),
+        })
+    }
+
+    /// Brings crowded segments down to the low watermark, a bounded step at a time. Soft-pinned objects are left:
+    /// there is room.
+    pub(crate) fn relieve_crowded(&mut self) {
+        let low = self.config.eviction_high_watermark_ratio - self.config.eviction_ratio;
+        let enough_keys = self.counters.evicted_keys + VICTIMS_PER_TURN as u64;
+        for _ in 0..VICTIMS_PER_TURN {
+            let Some(&slot) = self.segments.crowded.first() else { return };
+            if self.counters.evicted_keys >= enough_keys {
+                return;
+            }
+            let goal = (self.segments[slot].allocator.capacity() as f64 * low.max(0.0)) as u64;
+            let enough = self.segments[slot].allocator.used() <= goal;
+            if enough || self.evict_one(slot, false).is_none() {
+                self.segments.crowded.remove(&slot);
+            }
+        }
+    }
+}

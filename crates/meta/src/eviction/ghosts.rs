@@ -1,0 +1,140 @@
+//! How often objects had been used that were evicted not long ago: one that comes back is no stranger.
+
+use super::class::scatter;
+
+/// Notes that share a cache line; a key's note lies in one such set.
+const WAYS: usize = 16;
+/// Notes that there is room for, for each object in the pool. At most twice as many, as the table doubles.
+const NOTES_PER_OBJECT: usize = 4;
+const LEAST_NOTES: usize = 64 * WAYS;
+/// Generations for which a note counts. As many notes as half the table has room for are made in that time, so
+/// hardly any has to make room for another before: what was evicted together is forgotten together, and no block
+/// in the middle of a chain alone.
+const WINDOW: u32 = 8;
+
+const USES_BITS: u32 = 2;
+const GENERATION_BITS: u32 = 6;
+/// The generation that an empty note has; the others go round from 1.
+const EMPTY: u32 = 0;
+const GENERATIONS: u32 = (1 << GENERATION_BITS) - 1;
+
+/// A table of notes about evicted objects: four bytes each, 16 to 32 for an object in the pool.
+///
+/// A note is 24 bits of the key's hash, its generation and the uses. About one look-up in a million finds another
+/// key's note, which does no harm.
+#[derive(Debug)]
+pub(crate) struct Ghosts {
+    notes: Vec<u32>,
+    generation: u32,
+    made: usize,
+}
+
+impl Ghosts {
+    pub(crate) fn new() -> Self {
+        Self { notes: Vec::new(), generation: 1, made: 0 }
+    }
+
+    /// Notes how often an object was used that is evicted from a pool of `objects`. A table that has become too
+    /// small begins anew.
+    pub(crate) fn note(&mut self, hash: u64, uses: u8, objects: usize) {
+        if self.notes.len() < objects.saturating_mul(NOTES_PER_OBJECT) {
+            let len = (objects * NOTES_PER_OBJECT).next_power_of_two().max(LEAST_NOTES);
+            self.notes = vec![EMPTY; len];
+        }
+        if self.notes.is_empty() {
+            return;
+        }
+        self.made += 1;
+        if self.made >= self.notes.len() / (2 * WINDOW as usize) {
+            self.made = 0;
+            self.generation = self.generation % GENERATIONS + 1;
+        }
+        let note = mark(hash) | (self.generation << USES_BITS) | u32::from(uses);
+        let generation = self.generation;
+        let set = set_of(&mut self.notes, hash);
+        let oldest = set.iter_mut().max_by_key(|note| age(**note, generation));
+        *oldest.expect("a set has notes") = note;
+    }
+
+    /// The uses that were noted, if the object was evicted not long ago. The note is gone then.
+    pub(crate) fn take(&mut self, hash: u64) -> Option<u8> {
+        if self.notes.is_empty() {
+            return None;
+        }
+        let generation = self.generation;
+        let note = set_of(&mut self.notes, hash).iter_mut().find(|note| {
+            (**note ^ mark(hash)) >> (USES_BITS + GENERATION_BITS) == 0
+                && age(**note, generation) < WINDOW
+        })?;
+        let uses = *note & ((1 << USES_BITS) - 1);
+        *note = EMPTY;
+        Some(uses as u8)
+    }
+}
+
+/// The set that a key's note lies in.
+fn set_of(notes: &mut [u32], hash: u64) -> &mut [u32] {
+    let sets = notes.len() / WAYS;
+    let set = ((u128::from(scatter(hash)) * sets as u128) >> 64) as usize;
+    &mut notes[set * WAYS..][..WAYS]
+}
+
+/// The part of a note that says whose it is.
+fn mark(hash: u64) -> u32 {
+    (hash as u32) << (USES_BITS + GENERATION_BITS)
+}
+
+/// Generations since a note was made; more than any has for an empty one.
+fn age(note: u32, now: u32) -> u32 {
+    match (note >> USES_BITS) & GENERATIONS {
+        EMPTY => u32::MAX,
+        made => (now + GENERATIONS - made) % GENERATIONS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(number: u64) -> u64 {
+        (number + 1).wrapping_mul(0xD134_2543_DE82_EF95) ^ number.rotate_left(40)
+    }
+
+    #[test]
+    fn a_note_is_found_once() {
+        let mut ghosts = Ghosts::new();
+        assert_eq!(ghosts.take(hash(1)), None);
+        ghosts.note(hash(1), 3, 100);
+        ghosts.note(hash(2), 0, 100);
+        assert_eq!((ghosts.take(hash(1)), ghosts.take(hash(1))), (Some(3), None));
+        assert_eq!((ghosts.take(hash(2)), ghosts.take(hash(3))), (Some(0), None));
+    }
+
+    #[test]
+    fn what_was_evicted_together_is_forgotten_together() {
+        const OBJECTS: usize = 10_000;
+        let mut ghosts = Ghosts::new();
+        for number in 0..1_000_000 {
+            ghosts.note(hash(number), (number % 4) as u8, OBJECTS);
+        }
+        let size = ghosts.notes.len();
+        assert!((4 * OBJECTS..8 * OBJECTS).contains(&size));
+        let mut found = |back: std::ops::Range<u64>| {
+            let count = back.end - back.start;
+            let numbers = back.map(|back| 999_999 - back);
+            let found = numbers.filter(|&it| ghosts.take(hash(it)) == Some((it % 4) as u8)).count();
+            found as f64 / count as f64
+        };
+        let half = size as u64 / 2;
+        assert!(found(half..half + 10_000) < 0.01, "old ones are forgotten");
+        assert!(found(0..half - half / 8) > 0.99, "young ones are known");
+    }
+
+    #[test]
+    fn a_pool_that_grew_begins_anew() {
+        let mut ghosts = Ghosts::new();
+        ghosts.note(hash(1), 1, 100);
+        ghosts.note(hash(2), 2, 1_000_000);
+        assert_eq!((ghosts.take(hash(1)), ghosts.take(hash(2))), (None, Some(2)));
+    }
+}

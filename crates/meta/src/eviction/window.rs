@@ -1,0 +1,340 @@
+//! Windows: neighbouring ranges of one segment that make room for a longer one if they are evicted together.
+//!
+//! What is to be evicted for a put is found first, and evicted only if it makes room for the whole put. So a put that is
+//! refused evicts nothing, and one that is granted evicts about what it needs. The work of a request is bounded: see
+//! [`Effort`].
+
+use std::collections::BTreeSet;
+
+use smallvec::{SmallVec, smallvec};
+
+use super::evict::Standing;
+use crate::Meta;
+use crate::objects::{EXTRA_PLACE, PINNED_PLACES, PLAIN_PLACES, QueueKind, Range};
+use crate::slab::NONE;
+
+/// Victims around which a window is looked for on one segment.
+pub(crate) const SEEDS: usize = 16;
+/// Victims around which one is looked for if there is none around those.
+const MOST_SEEDS: usize = 256;
+/// A window is taken at once if it costs no more than what is wanted and one part in so many.
+const CHEAP: u64 = 8;
+/// Steps that one request takes in search of windows: ranges that are looked at.
+const STEPS_PER_REQUEST: u32 = 1 << 18;
+/// Steps for one replica.
+const STEPS_PER_REPLICA: u32 = 1 << 15;
+/// Steps that it counts for to find that a segment has nothing to evict.
+const BARREN_STEPS: u32 = 16;
+/// For how long a segment is passed over that has nothing to evict.
+pub(crate) const MOST_BARREN_MS: u64 = 100;
+/// Ranges that the puts of one request evict. A group counts as its objects, and is never split.
+const VICTIMS_PER_REQUEST: u32 = 1 << 17;
+
+/// What one request may yet do to make room.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    steps: u32,
+    /// Of these, those for the replica that is placed now.
+    replica_steps: u32,
+    victims: u32,
+    /// Where the route of the next replica begins. Replicas go to one segment after the other, from a random one on: each gets
+    /// its share of a batch, and what was looked at for one put is near for the next.
+    pub(crate) start: usize,
+}
+
+impl Effort {
+    pub(crate) fn new(start: usize) -> Self {
+        Self { steps: STEPS_PER_REQUEST, replica_steps: 0, victims: VICTIMS_PER_REQUEST, start }
+    }
+
+    /// Another replica is placed.
+    pub(crate) fn begin_replica(&mut self) {
+        self.replica_steps = STEPS_PER_REPLICA.min(self.steps);
+    }
+
+    /// Whether anything more may be looked at for this replica.
+    pub(crate) fn is_left(&self) -> bool {
+        self.replica_steps > 0
+    }
+
+    /// Takes some steps. False if too few are left.
+    pub(crate) fn take(&mut self, steps: u32) -> bool {
+        let is_enough = self.replica_steps >= steps;
+        self.replica_steps = self.replica_steps.saturating_sub(steps);
+        self.steps = self.steps.saturating_sub(steps);
+        is_enough
+    }
+}
+
+/// Ranges beside each other on one segment, with what is free between and around them.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    pub(crate) slot: u32,
+    /// Where it begins, and its length, in bytes: what is free once all of it is evicted.
+    start: u64,
+    pub(crate) len: u64,
+    pub(crate) victims: SmallVec<[u32; 4]>,
+    /// Bytes of objects that are lost with it, those of the same groups and stripes on other segments included.
+    pub(crate) bytes: u64,
+}
+
+impl Window {
+    pub(crate) fn touches(&self, other: &Window) -> bool {
+        let (end, other_end) = (self.start + self.len, other.start + other.len);
+        self.slot == other.slot && (end == other.start || other_end == self.start)
+    }
+
+    fn covers(&self, slot: u32, offset: u64) -> bool {
+        self.slot == slot && (self.start..self.start + self.len).contains(&offset)
+    }
+}
+
+/// What a window is to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// It ends to grow once it is as long as this.
+    pub(crate) len: u64,
+    /// It need not be longer than this.
+    pub(crate) least: u64,
+    /// Bytes of objects that it may cost.
+    pub(crate) most_bytes: u64,
+    /// What it must not overlap.
+    pub(crate) taken: &'a [Window],
+}
+
+/// Whether soft-pinned objects may be evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pinned {
+    Stays,
+    Goes,
+}
+
+impl Meta {
+    /// What to evict on a segment for a range of `len` bytes, at the cost of at most `most_bytes` of objects, or of the
+    /// one object that goes next. Nothing is evicted yet.
+    pub(crate) fn plan_range(&mut self, slot: u32, len: u64, most_bytes: u64) -> Option<Window> {
+        if self.segments[slot].allocator.capacity() < len || !self.effort.take(1) {
+            return None;
+        }
+        let Some(next) = self.next_victim(slot) else {
+            self.note_barren(slot);
+            return None;
+        };
+        let alone = self.alone(slot, next);
+        if alone.len >= len {
+            return Some(alone);
+        }
+        self.find_window(slot, Wanted { len, least: len, most_bytes, taken: &[] })
+    }
+
+    /// The window on a segment that costs least, of those around the ranges that go first. Soft-pinned objects are left
+    /// if there is one without.
+    pub(crate) fn find_window(&mut self, slot: u32, wanted: Wanted<'_>) -> Option<Window> {
+        let pinned = match self.config.allow_evict_soft_pinned {
+            true => Pinned::Goes,
+            false => Pinned::Stays,
+        };
+        for (enough, pinned) in [(SEEDS, Pinned::Stays), (SEEDS, pinned), (MOST_SEEDS, pinned)] {
+            let seeds = self.seeds(slot, enough, pinned);
+            let window = self.cheapest_window((slot, &seeds), wanted, pinned);
+            if window.is_some() {
+                return window;
+            }
+        }
+        None
+    }
+
+    fn cheapest_window(
+        &mut self,
+        (slot, seeds): (u32, &[u32]),
+        wanted: Wanted<'_>,
+        pinned: Pinned,
+    ) -> Option<Window> {
+        let mut best: Option<Window> = None;
+        for &seed in seeds {
+            if !self.effort.take(1) {
+                break;
+            }
+            let most_bytes = best.as_ref().map_or(wanted.most_bytes, |best| best.bytes - 1);
+            let Some(window) =
+                self.grow_window(slot, seed, Wanted { most_bytes, ..wanted }, pinned)
+            else {
+                continue;
+            };
+            if window.bytes <= wanted.len + wanted.len / CHEAP {
+                return Some(window);
+            }
+            best = Some(window);
+        }
+        best
+    }
+
+    /// The ranges of a segment that go first.
+    fn seeds(&mut self, slot: u32, enough: usize, pinned: Pinned) -> SmallVec<[u32; SEEDS]> {
+        let mut seeds: SmallVec<[u32; SEEDS]> = self.unread_extra(slot).into_iter().collect();
+        let with_pinned = pinned == Pinned::Goes;
+        self.pick_victims(slot, PLAIN_PLACES, (with_pinned, enough), &mut seeds);
+        if with_pinned && seeds.len() < enough {
+            self.pick_victims(slot, PINNED_PLACES, (true, enough), &mut seeds);
+        }
+        seeds
+    }
+
+    /// The range that would be evicted next.
+    pub(crate) fn next_victim(&mut self, slot: u32) -> Option<u32> {
+        self.unread_extra(slot)
+            .or_else(|| self.pick_victim(slot, self.config.allow_evict_soft_pinned))
+    }
+
+    /// A window of one range.
+    fn alone(&self, slot: u32, id: u32) -> Window {
+        let range = self.segments[slot].allocator.range(self.ranges[id].handle);
+        let bytes = self.cost_of(id);
+        Window { slot, start: range.offset, len: range.len, victims: smallvec![id], bytes }
+    }
+
+    /// Bytes of objects that go with a range: of its replica, or of its group.
+    pub(crate) fn cost_of(&self, id: u32) -> u64 {
+        let range = &self.ranges[id];
+        let object = &self.objects[range.object];
+        if object.group == NONE || range.queue == QueueKind::Extra {
+            return object.len;
+        }
+        let members = &self.groups.slots[object.group].members;
+        let bytes = |&member: &u32| self.ranges_of(member).map(|(_, it)| it.len).sum::<u64>();
+        members.iter().map(bytes).sum()
+    }
+
+    /// The window around a range, if there is one. It grows on the side of what goes sooner.
+    fn grow_window(
+        &mut self,
+        slot: u32,
+        seed: u32,
+        wanted: Wanted<'_>,
+        pinned: Pinned,
+    ) -> Option<Window> {
+        let mut window = self.alone(slot, seed);
+        if wanted.taken.iter().any(|it| it.covers(slot, window.start))
+            || window.bytes > wanted.most_bytes
+        {
+            return None;
+        }
+        let mut counted = BTreeSet::from([self.unit_of(seed)]);
+        let handle = self.ranges[seed].handle;
+        let mut sides = self.segments[slot].allocator.neighbours(handle);
+        // What is free beside another window may belong to that.
+        let reaches = |start: u64, len: u64| {
+            let overlaps = |it: &Window| start < it.start + it.len && it.start < start + len;
+            wanted.taken.iter().any(|it| it.slot == slot && overlaps(it))
+        };
+        loop {
+            for (side, neighbour) in sides.iter_mut().enumerate() {
+                let free = std::mem::take(&mut neighbour.free);
+                let start = window.start - if side == 0 { free } else { 0 };
+                match reaches(start, window.len + free) {
+                    true => neighbour.next = None,
+                    false => (window.start, window.len) = (start, window.len + free),
+                }
+            }
+            if window.len >= wanted.len {
+                return Some(window);
+            }
+            if !self.effort.take(1) {
+                return None;
+            }
+            let standings = [0, 1].map(|side: usize| {
+                let handle = sides[side].next?;
+                let id = self.segments[slot].owner(handle)?;
+                let is_its_own = |it: &&Range| (it.segment, it.handle) == (slot, handle);
+                self.ranges.get(id).filter(is_its_own)?;
+                Some((self.standing_beside(id, pinned)?, side, id))
+            });
+            let Some((_, side, id)) = standings.into_iter().flatten().min() else { break };
+            let bytes = if counted.insert(self.unit_of(id)) { self.cost_of(id) } else { 0 };
+            let handle = self.ranges[id].handle;
+            let range = self.segments[slot].allocator.range(handle);
+            if window.bytes + bytes > wanted.most_bytes || reaches(range.offset, range.len) {
+                break;
+            }
+            window.bytes += bytes;
+            window.victims.push(id);
+            window.start = window.start.min(range.offset);
+            window.len += range.len;
+            sides[side] = self.segments[slot].allocator.neighbours(handle)[side];
+        }
+        (window.len >= wanted.least).then_some(window)
+    }
+
+    /// What is evicted together with a range: its group, or its replica.
+    fn unit_of(&self, id: u32) -> (bool, u32, u8) {
+        let range = &self.ranges[id];
+        match self.objects[range.object].group {
+            _ if range.queue == QueueKind::Extra => (false, range.object, range.replica),
+            NONE => (false, range.object, range.replica),
+            group => (true, group, 0),
+        }
+    }
+
+    /// How a range compares with others, if it can be evicted now.
+    fn standing_beside(&self, id: u32, pinned: Pinned) -> Option<Standing> {
+        let range = &self.ranges[id];
+        let is_evictable = match range.queue {
+            QueueKind::Fresh | QueueKind::Leased => true,
+            QueueKind::PinnedFresh | QueueKind::PinnedLeased => pinned == Pinned::Goes,
+            QueueKind::Extra => self.objects[range.object].touched <= self.now,
+            _ => false,
+        };
+        let group = self.objects[range.object].group;
+        let stays = || {
+            group != NONE
+                && range.queue != QueueKind::Extra
+                && self.group_stays(group, pinned == Pinned::Goes)
+        };
+        if !is_evictable || stays() { None } else { self.standing(id) }
+    }
+
+    /// Evicts what windows hold. False if that would be too much for one request: then nothing is evicted.
+    pub(crate) fn evict_windows(&mut self, windows: &[Window]) -> bool {
+        let victims = windows.iter().map(|window| window.victims.len() as u32).sum();
+        let Some(left) = self.effort.victims.checked_sub(victims) else { return false };
+        let keys = self.counters.evicted_keys;
+        for window in windows {
+            self.counters.evictions_attempted += 1;
+            self.counters.evictions_successful += 1;
+            for &id in &window.victims {
+                // It may have gone with its group, or with another stripe.
+                if self.ranges.get(id).is_some() {
+                    self.evict_range(id);
+                }
+            }
+        }
+        // Of a group more may have gone than was counted.
+        let keys = (self.counters.evicted_keys - keys) as u32;
+        self.effort.victims = left.saturating_sub(keys.saturating_sub(victims));
+        true
+    }
+
+    /// Nothing can be evicted on a segment now: notes from when on something may be. It is looked at again before long even so:
+    /// behind the head of a queue may stand a new replica of what was leased before, whose lease ends sooner.
+    pub(crate) fn note_barren(&mut self, slot: u32) {
+        self.effort.take(BARREN_STEPS);
+        let soon = self.now.after_ms(1);
+        let mut from = self.now.after_ms(MOST_BARREN_MS);
+        let queues = &self.segments[slot].queues;
+        let pinned = if self.config.allow_evict_soft_pinned { PINNED_PLACES } else { 0..0 };
+        for place in PLAIN_PLACES.chain(pinned).chain([EXTRA_PLACE]) {
+            let Some(range) =
+                (queues[place].head != NONE).then(|| &self.ranges[queues[place].head])
+            else {
+                continue;
+            };
+            // Of the leased, the first lease to end is at the head. All others wait for something else.
+            let end = match range.queue {
+                QueueKind::Leased | QueueKind::PinnedLeased => self.objects[range.object].touched,
+                _ => soon,
+            };
+            from = from.min(end.max(soon));
+        }
+        self.segments.set_evictable_from(slot, from);
+    }
+}

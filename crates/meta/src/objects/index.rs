@@ -1,0 +1,126 @@
+//! Key to object. Split into shards so that growing one of them is a short pause however many objects there are.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use std::hash::BuildHasher;
+use std::hint::black_box;
+
+use super::record::{Object, Range};
+use crate::slab::{NONE, Slab};
+
+pub(crate) const SHARDS: usize = 256;
+
+/// Look-ups that wait for memory together.
+const AT_ONCE: usize = 32;
+
+#[derive(Debug)]
+pub(crate) struct Index {
+    shards: Vec<HashTable<u32>>,
+    state: FixedState,
+}
+
+impl Index {
+    /// `seed` decides the order inside the tables, which is never seen.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| HashTable::new()).collect(),
+            state: FixedState::with_seed(seed),
+        }
+    }
+
+    pub(crate) fn hash(&self, key: &str) -> u64 {
+        self.state.hash_one(key)
+    }
+
+    pub(crate) fn get(&self, objects: &Slab<Object>, key: &str) -> Option<u32> {
+        self.get_hashed(objects, key, self.hash(key))
+    }
+
+    /// As [`get`](Self::get), for who has the key's hash already.
+    pub(crate) fn get_hashed(&self, objects: &Slab<Object>, key: &str, hash: u64) -> Option<u32> {
+        self.shards[shard(hash)].find(hash, |&id| &*objects[id].key == key).copied()
+    }
+
+    /// Whether an object whose key has this hash is as described.
+    pub(crate) fn has_hashed(
+        &self,
+        objects: &Slab<Object>,
+        hash: u64,
+        is_wanted: impl Fn(&Object) -> bool,
+    ) -> bool {
+        // The table compares seven bits of the hash.
+        let is_it =
+            |&id: &u32| is_wanted(&objects[id]) && self.state.hash_one(&*objects[id].key) == hash;
+        self.shards[shard(hash)].find(hash, is_it).is_some()
+    }
+
+    /// Has the processor fetch what look-ups of these keys will read, of many keys at once: in a large pool nearly every
+    /// step of a look-up waits for memory, and one look-up after the other would wait for each.
+    pub(crate) fn fetch_ahead<'k>(
+        &self,
+        objects: &Slab<Object>,
+        ranges: &Slab<Range>,
+        mut keys: impl Iterator<Item = &'k str>,
+    ) {
+        loop {
+            let (mut hashes, mut guesses) = ([0; AT_ONCE], [NONE; AT_ONCE]);
+            let mut count = 0;
+            for (hash, key) in hashes.iter_mut().zip(keys.by_ref()) {
+                *hash = self.hash(key);
+                count += 1;
+            }
+            // Seven bits of the hash are compared here; it is seldom another key's object.
+            for (guess, &hash) in guesses.iter_mut().zip(&hashes[..count]) {
+                *guess = self.shards[shard(hash)].find(hash, |_| true).copied().unwrap_or(NONE);
+            }
+            let found = guesses.iter().filter_map(|&guess| objects.get(guess));
+            let read = found.filter_map(|object| {
+                let key = object.key.as_bytes();
+                let range = ranges.get(object.first_range)?;
+                Some(u32::from(key[0] ^ key[key.len() - 1]) ^ range.next)
+            });
+            black_box(read.fold(0, |all, one| all ^ one));
+            if count < AT_ONCE {
+                return;
+            }
+        }
+    }
+
+    /// Makes room for this many keys more, so that none of the tables grows while they come.
+    pub(crate) fn reserve(&mut self, objects: &Slab<Object>, keys: usize) {
+        // They do not fall into the shards evenly.
+        let each = (keys / SHARDS).saturating_mul(17) / 16;
+        for shard in &mut self.shards {
+            shard.reserve(each, |&id| self.state.hash_one(&*objects[id].key));
+        }
+    }
+
+    /// The key must not be in the index.
+    pub(crate) fn insert(&mut self, objects: &Slab<Object>, id: u32) {
+        self.insert_hashed(objects, id, self.hash(&objects[id].key));
+    }
+
+    /// As [`insert`](Self::insert), for who has the key's hash already.
+    pub(crate) fn insert_hashed(&mut self, objects: &Slab<Object>, id: u32, hash: u64) {
+        let state = &self.state;
+        self.shards[shard(hash)].insert_unique(hash, id, |&id| state.hash_one(&*objects[id].key));
+    }
+
+    pub(crate) fn remove(&mut self, objects: &Slab<Object>, id: u32) {
+        let hash = self.state.hash_one(&*objects[id].key);
+        let entry = self.shards[shard(hash)].find_entry(hash, |&found| found == id);
+        assert!(entry.is_ok(), "object {id} leaves an index that it is not in");
+        if let Ok(entry) = entry {
+            entry.remove();
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(HashTable::len).sum()
+    }
+}
+
+/// The tables use the low bits for the bucket and the top seven for the tag; the shard takes bits between.
+pub(crate) fn shard(hash: u64) -> usize {
+    (hash >> 48) as usize % SHARDS
+}

@@ -1,0 +1,286 @@
+//! The life of an object's records: queues, replicas, the end.
+
+use mooncake_types::{Located, Placement, Version};
+
+use super::queue::Queue;
+use super::record::{ObjectState, Pin, QueueKind, Range};
+use crate::Meta;
+use crate::eviction::{Class, Stamp};
+use crate::placement::Piece;
+use crate::segments::{AddressTable, Segment};
+use crate::slab::NONE;
+
+impl Meta {
+    pub(crate) fn find(&self, key: &str) -> Option<u32> {
+        self.index.get(&self.objects, key)
+    }
+
+    /// The ranges of an object, replica by replica, in the order of the bytes.
+    pub(crate) fn ranges_of(&self, object: u32) -> impl Iterator<Item = (u32, &Range)> {
+        let mut at = self.objects[object].first_range;
+        std::iter::from_fn(move || {
+            let id = (at != NONE).then_some(at)?;
+            at = self.ranges[id].sibling;
+            Some((id, &self.ranges[id]))
+        })
+    }
+
+    /// The set of replicas that no longer exist whole, as bits.
+    pub(crate) fn dead_replicas(&self, object: u32) -> u32 {
+        self.replicas_unless(object, Segment::is_mounted)
+    }
+
+    /// The set of replicas that cannot be read whole now, as bits: the dead, and those out of sight.
+    pub(crate) fn unreadable_replicas(&self, object: u32) -> u32 {
+        self.replicas_unless(object, Segment::serves)
+    }
+
+    /// The replicas that lie, at least in part, on segments that are not as they should be, as bits.
+    fn replicas_unless(&self, object: u32, is_right: impl Fn(&Segment) -> bool) -> u32 {
+        self.ranges_of(object)
+            .filter(|(_, range)| !is_right(&self.segments[range.segment]))
+            .fold(0, |set, (_, range)| set | 1 << range.replica)
+    }
+
+    /// Whether the object is finished and at least one replica can be read.
+    pub(crate) fn is_readable(&self, object: u32) -> bool {
+        self.objects[object].state == ObjectState::Complete
+            && self.has_replica_but(object, self.unreadable_replicas(object))
+            && !self.is_unsettled(object)
+    }
+
+    /// Whether the object is finished and at least one replica exists, in sight or not.
+    pub(crate) fn lives(&self, object: u32) -> bool {
+        self.objects[object].state == ObjectState::Complete
+            && self.has_replica_but(object, self.dead_replicas(object))
+    }
+
+    pub(crate) fn has_replica_but(&self, object: u32, set: u32) -> bool {
+        set == 0 || self.ranges_of(object).any(|(_, range)| set & 1 << range.replica == 0)
+    }
+
+    /// Where the replicas of an object lie that readers are to read.
+    pub(crate) fn locate(&self, object: u32, table: &mut AddressTable) -> Located {
+        self.locate_but(object, self.unnamed_replicas(object), table)
+    }
+
+    /// Where the replicas of an object lie, but for those in `unnamed` (bits).
+    pub(crate) fn locate_but(
+        &self,
+        object: u32,
+        unnamed: u32,
+        table: &mut AddressTable,
+    ) -> Located {
+        let record = &self.objects[object];
+        let placements = self
+            .ranges_of(object)
+            .filter(|(_, range)| unnamed & 1 << range.replica == 0)
+            .map(|(_, range)| self.placement(range, table))
+            .collect();
+        Located { version: record.version, len: record.len, placements }
+    }
+
+    pub(crate) fn placement(&self, range: &Range, table: &mut AddressTable) -> Placement {
+        Placement {
+            replica: u32::from(range.replica),
+            segment: table.position(&self.segments, range.segment),
+            offset: self.segments[range.segment].allocator.range(range.handle).offset,
+            len: range.len,
+        }
+    }
+
+    fn leave_queue(&mut self, id: u32) {
+        let Range { queue, segment, class, .. } = self.ranges[id];
+        let queue = match queue {
+            QueueKind::Out => return,
+            QueueKind::Processing => &mut self.processing,
+            on_segment => segment_queue(&mut self.segments[segment].queues, on_segment, class),
+        };
+        queue.remove(&mut self.ranges, id);
+        self.ranges[id].queue = QueueKind::Out;
+    }
+
+    fn join_queue(&mut self, id: u32, kind: QueueKind) {
+        let Range { segment, class, object, .. } = self.ranges[id];
+        match kind {
+            QueueKind::Fresh | QueueKind::PinnedFresh | QueueKind::Extra => {
+                self.segments.note_evictable(segment, self.now);
+            }
+            QueueKind::Leased | QueueKind::PinnedLeased => {
+                self.segments.note_evictable(segment, self.objects[object].touched);
+            }
+            _ => {}
+        }
+        let queue = match kind {
+            QueueKind::Out => return,
+            QueueKind::Processing => &mut self.processing,
+            on_segment => segment_queue(&mut self.segments[segment].queues, on_segment, class),
+        };
+        queue.push_back(&mut self.ranges, id);
+        let range = &mut self.ranges[id];
+        (range.queue, range.stamp) = (kind, Stamp::at(self.uses));
+    }
+
+    /// Moves a range to the end of a queue.
+    pub(crate) fn enqueue(&mut self, id: u32, kind: QueueKind) {
+        self.leave_queue(id);
+        self.join_queue(id, kind);
+    }
+
+    /// Moves every range of an object to the end of a queue of its segment.
+    pub(crate) fn requeue(&mut self, object: u32, kind: QueueKind) {
+        let extras = self.extra_replicas(object);
+        let mut at = self.objects[object].first_range;
+        while at != NONE {
+            self.enqueue(at, self.queue_for(at, extras, kind));
+            at = self.ranges[at].sibling;
+        }
+    }
+
+    /// The class of an object, which has a range.
+    pub(crate) fn class_of(&self, object: u32) -> Class {
+        self.ranges[self.objects[object].first_range].class
+    }
+
+    /// Counts one more use of an object, whose ranges are to join other queues next.
+    pub(crate) fn count_use(&mut self, object: u32) {
+        let class = self.class_of(object).used();
+        let mut at = self.objects[object].first_range;
+        while at != NONE {
+            self.leave_queue(at);
+            self.ranges[at].class = class;
+            at = self.ranges[at].sibling;
+        }
+        self.learn_use(object);
+    }
+
+    /// An object was used, or became readable: time goes on, and if its key is one of the sample, something is learned.
+    pub(crate) fn learn_use(&mut self, object: u32) {
+        self.uses += 1;
+        let class = self.class_of(object);
+        if self.reuse.samples(class) {
+            let hash = self.index.hash(&self.objects[object].key);
+            self.reuse.note_use(hash, class, self.uses, self.objects.len());
+        }
+    }
+
+    /// Moves a range that eviction passed over to the end of those that have no lease.
+    pub(crate) fn pass_over(&mut self, id: u32) {
+        let kind = match self.ranges[id].queue {
+            QueueKind::PinnedFresh | QueueKind::PinnedLeased => QueueKind::PinnedFresh,
+            _ => QueueKind::Fresh,
+        };
+        self.enqueue(id, kind);
+    }
+
+    /// Moves an unfinished put to the end of a queue of puts.
+    pub(crate) fn requeue_put(&mut self, object: u32, kind: QueueKind) {
+        let first = self.objects[object].first_range;
+        self.enqueue(first, kind);
+    }
+
+    /// The queue that a finished object belongs in after an access or without one.
+    pub(crate) fn queue_after(&self, object: u32, accessed: bool) -> QueueKind {
+        let hard = self.objects[object].pin == Pin::Hard;
+        match (hard, self.soft_pin_in_force(object), accessed) {
+            (true, ..) => QueueKind::Hard,
+            (_, false, false) => QueueKind::Fresh,
+            (_, false, true) => QueueKind::Leased,
+            (_, true, false) => QueueKind::PinnedFresh,
+            (_, true, true) => QueueKind::PinnedLeased,
+        }
+    }
+
+    /// Frees the replicas in `set` (bits), whose entries get tombstones. Returns the bytes of the object that they held. The
+    /// object stays, even with none left. Its put must not be running, or must have left its queue.
+    pub(crate) fn free_replicas(&mut self, object: u32, set: u32) -> u64 {
+        let (mut at, mut kept, mut freed_bytes) = (self.objects[object].first_range, NONE, 0);
+        while at != NONE {
+            let range = self.ranges[at];
+            if set & 1 << range.replica == 0 {
+                kept = at;
+            } else {
+                match kept {
+                    NONE => self.objects[object].first_range = range.sibling,
+                    before => self.ranges[before].sibling = range.sibling,
+                }
+                self.free_range(at);
+                freed_bytes += range.len;
+            }
+            at = range.sibling;
+        }
+        self.drains.withheld.forget(object, set);
+        self.note_replicas(object);
+        freed_bytes
+    }
+
+    /// Takes a range, which is in no queue, from its object. It stays reserved.
+    pub(crate) fn take_range(&mut self, object: u32, id: u32) -> Piece {
+        let sibling = self.ranges[id].sibling;
+        if self.objects[object].first_range == id {
+            self.objects[object].first_range = sibling;
+        } else {
+            let before = self.ranges_of(object).find(|(_, range)| range.sibling == id);
+            let (before, _) = before.expect("the range is one of the object's");
+            self.ranges[before].sibling = sibling;
+        }
+        self.reviews.forget_range(id);
+        let Range { segment, handle, len, .. } = self.ranges.remove(id);
+        Piece { segment, handle, len }
+    }
+
+    fn free_range(&mut self, id: u32) {
+        self.leave_queue(id);
+        let range = self.ranges.remove(id);
+        self.reviews.forget_range(id);
+        let Range { segment, handle, len, .. } = range;
+        let record = &self.objects[range.object];
+        let of = (self.index.hash(&record.key), record.version);
+        self.free_piece(&Piece { segment, handle, len }, of);
+    }
+
+    /// Frees a range that is no object's. The entry of this version that may lie there gets a tombstone.
+    pub(crate) fn free_piece(&mut self, piece: &Piece, of: (u64, Version)) {
+        self.leave_tombstone_in(piece, of);
+        self.segments[piece.segment].allocator.free(piece.handle);
+        self.segments.note_room(piece.segment);
+        self.segments.forget_if_empty(piece.segment);
+    }
+
+    /// Forgets an object: its ranges are free, and its key is if it held it.
+    pub(crate) fn drop_object(&mut self, object: u32) {
+        self.leave_key(object);
+        if self.objects[object].state == ObjectState::Replaced {
+            self.forget_replaced(object);
+        }
+        self.free_replicas(object, u32::MAX);
+        self.forget_replicas(object);
+        self.forget_soft_pin(object);
+        self.leave_group(object);
+        self.forget_replacing(object);
+        self.objects.remove(object);
+    }
+
+    /// The bytes of a replica of a finished object are gone, at least in part.
+    pub(crate) fn lose_replica(&mut self, object: u32, replica: u8) {
+        self.free_replicas(object, 1 << replica);
+        self.repair.wake();
+        if self.objects[object].first_range == NONE {
+            match self.objects[object].state {
+                ObjectState::Replaced => self.drop_object(object),
+                _ => self.drop_lost(object),
+            }
+        }
+    }
+
+    /// Drops an object none of whose replicas exists any more.
+    pub(crate) fn drop_lost(&mut self, object: u32) {
+        self.counters.lost_keys += 1;
+        self.drop_object(object);
+    }
+}
+
+fn segment_queue(queues: &mut [Queue], kind: QueueKind, class: Class) -> &mut Queue {
+    let place = kind.on_segment(class).expect("the kind is one of a segment's queues");
+    &mut queues[place]
+}

@@ -1,0 +1,146 @@
+//! Soft pins: objects that are evicted only when nothing else is left, for a while.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use mooncake_types::{ErrorCode, SoftPin, Tick};
+
+use super::record::{Pin, QueueKind};
+use crate::Meta;
+use crate::config::Config;
+use crate::slab::NONE;
+use crate::timeout::Timer;
+
+/// The soft pins of the few objects that have one, by object.
+pub(crate) type SoftPins = HashMap<u32, Deadline, FixedState>;
+
+/// A soft pin that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deadline {
+    /// Every access begins it anew.
+    pub(crate) sliding: bool,
+    pub(crate) ttl_ms: u64,
+    pub(crate) until: Tick,
+    /// When its timer is set for. There is one while the pin is in force: not before the object is readable, and not
+    /// once the deadline has passed.
+    pub(crate) timer: Option<Tick>,
+}
+
+/// What a put's pin settings come to: the pin and, for a soft one, how long and whether it slides.
+pub(crate) fn resolve(
+    config: &Config,
+    hard: bool,
+    soft: SoftPin,
+) -> Result<(Pin, Option<(u64, bool)>), ErrorCode> {
+    let wanted = match soft {
+        SoftPin::Preserve | SoftPin::Disable => None,
+        SoftPin::Sliding => Some((config.soft_pin_ttl_ms, true)),
+        SoftPin::Enable { ttl_ms } => {
+            let ttl_ms = ttl_ms.unwrap_or(config.soft_pin_ttl_ms);
+            if ttl_ms > config.max_soft_pin_ttl_ms {
+                return Err(ErrorCode::InvalidParams);
+            }
+            Some((ttl_ms, false))
+        }
+    };
+    match wanted.filter(|&(ttl_ms, _)| ttl_ms > 0) {
+        _ if hard => Ok((Pin::Hard, None)),
+        Some(pin) => Ok((Pin::Soft, Some(pin))),
+        None => Ok((Pin::None, None)),
+    }
+}
+
+impl Deadline {
+    pub(crate) fn in_force(&self) -> bool {
+        self.timer.is_some()
+    }
+}
+
+impl Meta {
+    /// Notes the soft pin that a put asked for; it comes into force when the object is readable.
+    pub(crate) fn note_soft_pin(&mut self, object: u32, (ttl_ms, sliding): (u64, bool)) {
+        let pin = Deadline { sliding, ttl_ms, until: Tick::ZERO, timer: None };
+        self.soft_pins.insert(object, pin);
+    }
+
+    /// Puts an object's soft pin into force from now on. A deadline that was taken over from an older version stays.
+    pub(crate) fn begin_soft_pin(&mut self, object: u32) {
+        let now = self.now;
+        let Some(pin) = self.soft_pins.get_mut(&object) else { return };
+        if pin.in_force() && !pin.sliding {
+            return;
+        }
+        pin.until = now.after_ms(pin.ttl_ms);
+        if pin.timer.is_none() {
+            pin.timer = Some(pin.until);
+            self.timers.insert((pin.until, Timer::SoftPin(object)));
+            self.count_soft_pin(object, true);
+        }
+    }
+
+    /// An object's soft pin came into force, or is no more.
+    fn count_soft_pin(&mut self, object: u32, in_force: bool) {
+        let change = if in_force { 1 } else { -1 };
+        self.soft_pins_in_force = self.soft_pins_in_force.strict_add_signed(change);
+        let group = self.objects[object].group;
+        if group != NONE {
+            let group = &mut self.groups.slots[group];
+            group.soft = group.soft.strict_add_signed(change as i32);
+        }
+    }
+
+    /// Gives the soft pin of a replaced object to the version that replaces it, as far as it has any time left or
+    /// slides.
+    pub(crate) fn hand_over_soft_pin(&mut self, old: u32, new: u32) {
+        let Some(mut pin) = self.soft_pins.get(&old).copied() else { return };
+        let in_force = pin.in_force() && pin.until > self.now;
+        if !in_force && !pin.sliding {
+            return;
+        }
+        pin.timer = in_force.then_some(pin.until);
+        self.soft_pins.insert(new, pin);
+        self.objects[new].pin = Pin::Soft;
+        if in_force {
+            self.timers.insert((pin.until, Timer::SoftPin(new)));
+            self.count_soft_pin(new, true);
+        }
+    }
+
+    /// An access to a soft-pinned object: a sliding pin begins anew.
+    pub(crate) fn slide_soft_pin(&mut self, object: u32) {
+        if self.soft_pins.get(&object).is_some_and(|pin| pin.sliding) {
+            self.begin_soft_pin(object);
+        }
+    }
+
+    /// The timer of an object's soft pin fires: the pin ends unless it has been prolonged.
+    pub(crate) fn soft_pin_due(&mut self, object: u32) {
+        let leased_until = self.objects[object].touched;
+        let pin = self.soft_pins.get_mut(&object).expect("a soft pin goes with its timer");
+        // A lease outlasts the pin: the queue of the leased is ordered by time, and only its end may be joined.
+        let until = pin.until.max(leased_until);
+        if until > self.now {
+            pin.timer = Some(until);
+            self.timers.insert((until, Timer::SoftPin(object)));
+            return;
+        }
+        pin.timer = None;
+        self.count_soft_pin(object, false);
+        self.requeue(object, QueueKind::Fresh);
+    }
+
+    /// The object is going, and its soft pin with it.
+    pub(crate) fn forget_soft_pin(&mut self, object: u32) {
+        if self.objects[object].pin != Pin::Soft {
+            return;
+        }
+        if let Some(due) = self.soft_pins.remove(&object).and_then(|pin| pin.timer) {
+            self.timers.remove(&(due, Timer::SoftPin(object)));
+            self.count_soft_pin(object, false);
+        }
+    }
+
+    pub(crate) fn soft_pin_in_force(&self, object: u32) -> bool {
+        self.objects[object].pin == Pin::Soft
+            && self.soft_pins.get(&object).is_some_and(Deadline::in_force)
+    }
+}

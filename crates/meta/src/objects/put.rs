@@ -1,0 +1,332 @@
+//! Putting: start, end, revoke, and puts that nobody ends.
+
+use mooncake_types::{
+    ClientId, ErrorCode, Grant, PutEnd, PutItem, PutMode, PutRevoke, PutStart, Reply, SoftPin,
+    Version, limits,
+};
+
+use super::pin;
+use super::record::{Asked, Object, ObjectState, Pin, QueueKind, Range};
+use super::upsert::MOST_BESIDE;
+use crate::Meta;
+use crate::eviction::{Class, Stamp};
+use crate::meta::check_key;
+use crate::placement::{Piece, Pieces, Wish};
+use crate::segments::AddressTable;
+use crate::slab::NONE;
+use crate::tombstones::Gathered;
+
+/// What all puts of one request share.
+struct Order {
+    writer: u32,
+    wish: Wish,
+    pin: Pin,
+    soft_pin: Option<(u64, bool)>,
+    data_type: u8,
+    mode: PutMode,
+    /// Replicas that were asked for.
+    replicas: u32,
+}
+
+/// How a put has ended well.
+enum Ended {
+    /// It is the version of its key.
+    Current,
+    /// It was, for an instant: a newer one took its place before it was told.
+    Overtaken,
+}
+
+impl Meta {
+    pub(crate) fn put_start(&mut self, from: ClientId, start: &PutStart<'_>) -> Reply {
+        let config = &start.config;
+        if !(1..=limits::MAX_REPLICAS).contains(&config.replica_num) {
+            return Reply::Refused(ErrorCode::InvalidParams);
+        }
+        let (pin, soft_pin) = match pin::resolve(&self.config, config.hard_pin, config.soft_pin) {
+            Ok(resolved) => resolved,
+            Err(code) => return Reply::Refused(code),
+        };
+        let inherits = start.mode == PutMode::Upsert
+            && pin == Pin::None
+            && config.soft_pin == SoftPin::Preserve;
+        let order = Order {
+            writer: self.number_of(from),
+            wish: self.wish(config),
+            pin: if inherits { Pin::Inherited } else { pin },
+            soft_pin,
+            data_type: config.data_type,
+            mode: start.mode,
+            replicas: config.replica_num,
+        };
+        let mut table = AddressTable::default();
+        let last = start.puts.len().saturating_sub(1);
+        let grant = |(place, item)| self.grant(item, place == last, &order, &mut table);
+        let results = start.puts.iter().enumerate().map(grant).collect();
+        Reply::Granted { results, segments: table.into_addresses() }
+    }
+
+    fn grant(
+        &mut self,
+        item: &PutItem<'_>,
+        last: bool,
+        order: &Order,
+        table: &mut AddressTable,
+    ) -> Result<Grant, ErrorCode> {
+        check_key(item.key)?;
+        let named = item.group.len() <= limits::MAX_GROUP_BYTES;
+        if !(1..=limits::MAX_OBJECT_BYTES).contains(&item.len) || !named {
+            return Err(ErrorCode::InvalidParams);
+        }
+        match order.mode {
+            PutMode::Insert if self.is_taken(item.key) => {
+                return Err(ErrorCode::ObjectAlreadyExists);
+            }
+            PutMode::Insert => {}
+            PutMode::Upsert => self.admit_upsert(item)?,
+        }
+        let replicas = self.place(item.len, &order.wish);
+        if replicas.is_empty() {
+            self.counters.allocation_failures += 1;
+            return Err(ErrorCode::NoAvailableHandle);
+        }
+        if replicas.len() < order.wish.replicas {
+            self.counters.partial_allocations += 1;
+        }
+        let object = self.insert(item, last, order, &replicas);
+        let placements =
+            self.ranges_of(object).map(|(_, range)| self.placement(range, table)).collect();
+        let version = self.objects[object].version;
+        Ok(Grant { version, placements, attributes: self.attributes_of(object) })
+    }
+
+    /// What holds a key: a readable object or a put that is young. What holds it otherwise goes.
+    pub(crate) fn find_holder(&mut self, key: &str) -> Option<u32> {
+        loop {
+            let object = self.find_living(key)?;
+            let record = &self.objects[object];
+            let is_young = self.now.since_ms(record.touched) < self.config.put_discard_ms;
+            if record.state == ObjectState::Complete || is_young {
+                return Some(object);
+            }
+            self.discard(object);
+        }
+    }
+
+    /// Whether a key is that of something to be read, or is being written. An object out of sight does not count.
+    fn is_taken(&mut self, key: &str) -> bool {
+        let Some(holder) = self.find_holder(key) else { return false };
+        let is_hidden =
+            self.objects[holder].state == ObjectState::Complete && !self.is_readable(holder);
+        !is_hidden || self.heir(key).is_some() || self.beside(key).len() >= MOST_BESIDE
+    }
+
+    fn insert(
+        &mut self,
+        item: &PutItem<'_>,
+        last: bool,
+        order: &Order,
+        replicas: &[Pieces],
+    ) -> u32 {
+        let version = self.next_version();
+        let object = self.objects.insert(Object {
+            key: item.key.into(),
+            version,
+            len: item.len,
+            touched: self.now,
+            first_range: NONE,
+            writer: order.writer,
+            group: NONE,
+            state: ObjectState::Processing,
+            pin: order.pin,
+            data_type: order.data_type,
+            asked: Asked::new(order.mode, order.replicas),
+        });
+        // Looked up again: what held the key may have been evicted to make room.
+        let hash = self.index.hash(item.key);
+        self.touch(item.key);
+        let holder = self.index.get_hashed(&self.objects, item.key, hash);
+        let uses = match holder {
+            None => self.ghosts.take(hash).map_or(0, |uses| uses + 1),
+            Some(holder) => self.class_of(holder).uses(),
+        };
+        let numbered = replicas.iter().enumerate().map(|(number, pieces)| (number, &**pieces));
+        self.attach(object, Class::new(hash, uses, last), numbered);
+        match holder {
+            None => self.index.insert_hashed(&self.objects, object, hash),
+            Some(_) => self.put_beside(object, ObjectState::Waiting),
+        }
+        match (holder, order.mode) {
+            (Some(holder), PutMode::Upsert) => self.join_group_of(object, holder),
+            _ => self.join_group(object, item.group),
+        }
+        self.requeue_put(object, QueueKind::Processing);
+        if let Some(soft_pin) = order.soft_pin {
+            self.note_soft_pin(object, soft_pin);
+        }
+        object
+    }
+
+    /// Makes ranges of the pieces of replicas, each with its number, for an object that has none.
+    pub(crate) fn attach<'a>(
+        &mut self,
+        object: u32,
+        class: Class,
+        replicas: impl DoubleEndedIterator<Item = (usize, &'a [Piece])>,
+    ) {
+        let mut sibling = NONE;
+        for (replica, pieces) in replicas.rev() {
+            for piece in pieces.iter().rev() {
+                sibling = self.ranges.insert(Range {
+                    len: piece.len,
+                    object,
+                    segment: piece.segment,
+                    handle: piece.handle,
+                    sibling,
+                    prev: NONE,
+                    next: NONE,
+                    replica: replica as u8,
+                    queue: QueueKind::Out,
+                    class,
+                    stamp: Stamp::at(self.uses),
+                });
+                self.segments[piece.segment].own(piece.handle, sibling);
+            }
+        }
+        self.objects[object].first_range = sibling;
+    }
+
+    /// Ends a put, or says again how it has ended. Names what nodes may hold of older versions in any case: whoever asks
+    /// again may not have had all of it dropped.
+    pub(crate) fn put_end(
+        &mut self,
+        from: ClientId,
+        put: &PutEnd<'_>,
+        gathered: &mut Gathered,
+    ) -> Result<(), ErrorCode> {
+        check_key(put.key)?;
+        let result = self.try_to_end(from, put, gathered);
+        let Version { epoch, counter } = put.version;
+        // What has not become the current version is as old as any other.
+        let below = match result {
+            Ok(Ended::Current) => put.version,
+            _ => Version { epoch, counter: counter.saturating_add(1) },
+        };
+        self.touch(put.key);
+        self.gather_leaving(put.key, gathered);
+        self.gather_tombstones(put.key, Some(below), gathered);
+        result.map(|_| ())
+    }
+
+    fn try_to_end(
+        &mut self,
+        from: ClientId,
+        put: &PutEnd<'_>,
+        gathered: &mut Gathered,
+    ) -> Result<Ended, ErrorCode> {
+        let holder = self.find(put.key);
+        let same = holder.filter(|&holder| self.objects[holder].version == put.version);
+        if same.is_some_and(|object| self.objects[object].state == ObjectState::Complete) {
+            return Ok(Ended::Current);
+        }
+        let object = match same.or_else(|| self.find_beside(put.key, put.version)) {
+            None if self.was_overtaken(holder, put.version) => {
+                return Err(ErrorCode::ObjectAlreadyExists);
+            }
+            found => self.ensure_own(from, found)?,
+        };
+        match self.objects[object].state {
+            ObjectState::Overtaken => return self.end_overtaken(object).map(|()| Ended::Overtaken),
+            ObjectState::Waiting => self.ensure_none_leaves(put.key, gathered)?,
+            _ => {}
+        }
+        let lost = put.failed_replicas | self.dead_replicas(object) | self.missed_replicas(object);
+        self.requeue_put(object, QueueKind::Out);
+        self.reserve_replicas(
+            object,
+            put.held_replicas & put.failed_replicas,
+            self.end_of_readers(),
+        );
+        self.free_replicas(object, lost);
+        if self.objects[object].first_range == NONE {
+            self.drop_object(object);
+            return Err(ErrorCode::ObjectNotFound);
+        }
+        self.complete(object);
+        Ok(Ended::Current)
+    }
+
+    /// Makes a put readable, in the place of what holds its key.
+    fn complete(&mut self, object: u32) {
+        self.void_beneath(object);
+        if self.objects[object].state == ObjectState::Waiting {
+            self.take_key(object);
+        }
+        let record = &mut self.objects[object];
+        record.state = ObjectState::Complete;
+        record.touched = self.now;
+        if record.pin == Pin::Inherited {
+            record.pin = Pin::None;
+        }
+        self.count_in_group(object);
+        self.begin_soft_pin(object);
+        self.learn_use(object);
+        self.requeue(object, self.queue_after(object, false));
+        self.note_replicas(object);
+        self.note_predecessors(object);
+    }
+
+    /// Refuses to replace an object whose own predecessors may not be dropped yet: who wants to replace it drops them
+    /// and comes again.
+    fn ensure_none_leaves(&mut self, key: &str, gathered: &mut Gathered) -> Result<(), ErrorCode> {
+        let leased = self.find(key).is_some_and(|holder| self.is_leased(holder));
+        if leased && !self.leaving.of_key(key).is_empty() {
+            self.gather_leaving(key, gathered);
+            return Err(ErrorCode::ObjectReplicaBusy);
+        }
+        Ok(())
+    }
+
+    /// Whether a put that is no more lost its key to a newer one that can be read.
+    fn was_overtaken(&self, holder: Option<u32>, version: Version) -> bool {
+        holder.is_some_and(|object| {
+            self.objects[object].version > version && self.is_readable(object)
+        })
+    }
+
+    pub(crate) fn put_revoke(
+        &mut self,
+        from: ClientId,
+        put: &PutRevoke<'_>,
+    ) -> Result<(), ErrorCode> {
+        check_key(put.key)?;
+        let holder = self.find(put.key);
+        let same = holder.filter(|&holder| self.objects[holder].version == put.version);
+        let found = same.or_else(|| self.find_beside(put.key, put.version));
+        let object = self.ensure_own(from, found)?;
+        if self.objects[object].state == ObjectState::Complete {
+            return Err(ErrorCode::InvalidWrite);
+        }
+        self.requeue_put(object, QueueKind::Out);
+        self.reserve_replicas(object, put.held_replicas, self.end_of_readers());
+        self.drop_object(object);
+        Ok(())
+    }
+
+    /// The object of a put, if it is there and of this client.
+    fn ensure_own(&self, from: ClientId, found: Option<u32>) -> Result<u32, ErrorCode> {
+        let object = found.ok_or(ErrorCode::ObjectNotFound)?;
+        match self.objects[object].writer == self.number_of(from) {
+            true => Ok(object),
+            false => Err(ErrorCode::IllegalClient),
+        }
+    }
+
+    /// Gives up a put that nobody ended. Its ranges stay reserved: its writer may still be at work.
+    pub(crate) fn discard(&mut self, object: u32) {
+        let until = self.objects[object].touched.after_ms(self.config.put_release_ms);
+        self.requeue_put(object, QueueKind::Out);
+        self.reserve_replicas(object, u32::MAX, until);
+        self.drop_object(object);
+        self.counters.puts_discarded += 1;
+    }
+}

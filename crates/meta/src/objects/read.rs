@@ -1,0 +1,115 @@
+//! Reading: where objects lie, whether they exist, and the lease that both grant.
+
+use mooncake_types::mutation::{Rule, is_broken};
+use mooncake_types::{ErrorCode, Reply};
+
+use super::record::ObjectState;
+use crate::Meta;
+use crate::meta::check_key;
+use crate::segments::AddressTable;
+use crate::slab::NONE;
+
+impl Meta {
+    /// Where these objects lie. `uses` says how often each key was read; one that it does not name was read once.
+    pub(crate) fn get_replica_list(&mut self, keys: &[&str], uses: &[u32]) -> Reply {
+        let mut table = AddressTable::default();
+        let found: Vec<Result<u32, ErrorCode>> =
+            keys.iter().map(|key| self.find_complete(key)).collect();
+        let locate =
+            |found: &Result<u32, ErrorCode>| found.map(|object| self.locate(object, &mut table));
+        let mut results: Vec<_> = found.iter().map(locate).collect();
+        // From the last to the first, so that the first is the most recently used one.
+        for (place, object) in found.into_iter().enumerate().rev() {
+            let Ok(object) = object else { continue };
+            self.access(object);
+            self.note_named(object);
+            self.note_reads(object, uses.get(place).copied().unwrap_or(1));
+        }
+        let mut successors = Vec::new();
+        let mut until = self.now.after_ms(self.config.lease_ttl_ms);
+        if self.leaving.len() > 0 {
+            for (item, found) in keys.iter().copied().enumerate().zip(&mut results) {
+                let end = self.precede(item, found, (&mut successors, &mut table));
+                until = end.map_or(until, |end| until.min(end));
+            }
+        }
+        let predecessors = self.gather_predecessors(keys, &mut results, &mut table);
+        let (segments, lease_ms) = (table.into_addresses(), until.since_ms(self.now));
+        Reply::Located { results, successors, predecessors, segments, lease_ms }
+    }
+
+    fn find_complete(&mut self, key: &str) -> Result<u32, ErrorCode> {
+        check_key(key)?;
+        self.counters.lookups += 1;
+        let object = self.find_readable(key).ok_or(ErrorCode::ObjectNotFound)?;
+        if self.objects[object].state != ObjectState::Complete {
+            return Err(ErrorCode::ReplicaIsNotReady);
+        }
+        Ok(object)
+    }
+
+    pub(crate) fn exist(&mut self, key: &str) -> Result<bool, ErrorCode> {
+        check_key(key)?;
+        let Some(object) = self.find_readable(key) else { return Ok(false) };
+        if self.objects[object].state != ObjectState::Complete {
+            return Ok(false);
+        }
+        self.access(object);
+        Ok(true)
+    }
+
+    /// The object of a key, in sight or not; a finished one that no segment holds any more is dropped on the way.
+    pub(crate) fn find_living(&mut self, key: &str) -> Option<u32> {
+        loop {
+            let object = self.find(key)?;
+            if self.objects[object].state != ObjectState::Complete || self.lives(object) {
+                return Some(object);
+            }
+            self.drop_lost(object);
+        }
+    }
+
+    /// The object of a key as readers see it: a finished one out of sight is not there, but a put that is to take its
+    /// place may be.
+    pub(crate) fn find_readable(&mut self, key: &str) -> Option<u32> {
+        let object = self.find(key)?;
+        if self.is_readable(object) {
+            return Some(object);
+        }
+        let object = self.find_living(key)?;
+        match self.objects[object].state == ObjectState::Complete && !self.is_readable(object) {
+            true => self.heir(key),
+            false => Some(object),
+        }
+    }
+
+    /// Grants a lease and makes the object the most recently used one, together with its group.
+    pub(crate) fn access(&mut self, object: u32) {
+        self.access_alone(object);
+        let group = self.objects[object].group;
+        if group != NONE {
+            self.lease_group(group);
+        }
+    }
+
+    pub(crate) fn access_alone(&mut self, object: u32) {
+        let until = self.now.after_ms(self.config.lease_ttl_ms);
+        if self.objects[object].touched >= until || is_broken(Rule::ReadsGrantLeases) {
+            return;
+        }
+        // Accesses under one lease belong to one use: who looks up keys reads them next, in several processes perhaps.
+        let under_lease = self.is_leased(object);
+        self.objects[object].touched = until;
+        self.slide_soft_pin(object);
+        if !under_lease {
+            self.count_use(object);
+        }
+        self.requeue(object, self.queue_after(object, true));
+    }
+
+    /// Whether a reader may be reading the object under a lease.
+    pub(crate) fn is_leased(&self, object: u32) -> bool {
+        let record = &self.objects[object];
+        record.state == ObjectState::Complete && record.touched > self.now
+    }
+}

@@ -1,0 +1,154 @@
+//! Upserts: a new version of a key is written beside the old one and takes its place when its put ends.
+//!
+//! Of the objects of one key at most one holds the key: it is in the index, and readers, removals and other puts
+//! meet it. The others are puts that have not ended, kept here by key. While there is one that may yet become
+//! readable, some object holds the key. Versions of a key become readable in growing order: a put that was overtaken
+//! by a newer one never does.
+//!
+//! An insert of a key whose object is out of sight goes the same way: it takes the place of what nobody can read.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use mooncake_types::{ErrorCode, PutItem, PutMode, Version};
+
+use super::record::{ObjectState, Pin, QueueKind};
+use crate::Meta;
+
+/// Most puts of one key beside the object that holds it.
+pub(crate) const MOST_BESIDE: usize = 64;
+
+/// The puts that run beside the objects that hold their keys, oldest first.
+pub(crate) type Beside = HashMap<Box<str>, Vec<u32>, FixedState>;
+
+impl Meta {
+    /// Whether an upsert of this key may start, beside the object that holds it or in a free key.
+    pub(crate) fn admit_upsert(&mut self, item: &PutItem<'_>) -> Result<(), ErrorCode> {
+        let Some(holder) = self.find_holder(item.key) else { return Ok(()) };
+        if self.is_readable(holder) {
+            self.ensure_no_callers_task(holder)?;
+        }
+        if !item.group.is_empty() && self.group_name(holder) != Some(item.group) {
+            return Err(ErrorCode::InvalidParams);
+        }
+        match self.beside(item.key).len() < MOST_BESIDE {
+            true => Ok(()),
+            false => Err(ErrorCode::ObjectReplicaBusy),
+        }
+    }
+
+    /// The puts of a key that do not hold it, oldest first.
+    pub(crate) fn beside(&self, key: &str) -> &[u32] {
+        self.beside.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// The put of a key with this version, if it does not hold the key.
+    pub(crate) fn find_beside(&self, key: &str, version: Version) -> Option<u32> {
+        self.beside(key).iter().copied().find(|&object| self.objects[object].version == version)
+    }
+
+    /// Has a put wait beside the object that holds its key.
+    pub(crate) fn put_beside(&mut self, object: u32, state: ObjectState) {
+        let record = &mut self.objects[object];
+        record.state = state;
+        let version = record.version;
+        let key = &*self.objects[object].key;
+        if !self.beside.contains_key(key) {
+            self.beside.insert(key.into(), Vec::new());
+        }
+        let objects = &self.objects;
+        let puts = self.beside.get_mut(key).expect("the key was just put in");
+        let place = puts.partition_point(|&other| objects[other].version < version);
+        puts.insert(place, object);
+    }
+
+    fn leave_beside(&mut self, object: u32) {
+        let key = &*self.objects[object].key;
+        let puts =
+            self.beside.get_mut(key).expect("a put that does not hold its key is kept by key");
+        puts.retain(|&other| other != object);
+        if puts.is_empty() {
+            self.beside.remove(key);
+        }
+    }
+
+    /// Takes an object from its key. An upsert that waits for the key holds it from here on.
+    pub(crate) fn leave_key(&mut self, object: u32) {
+        match self.objects[object].state {
+            ObjectState::Processing | ObjectState::Complete => {
+                self.index.remove(&self.objects, object);
+                self.lose_task(object);
+                self.pass_key_on(object);
+            }
+            ObjectState::Waiting | ObjectState::Overtaken => self.leave_beside(object),
+            ObjectState::Replaced | ObjectState::Copying | ObjectState::Gathering => {}
+        }
+    }
+
+    /// The upsert that holds a key next, should what holds it go.
+    pub(crate) fn heir(&self, key: &str) -> Option<u32> {
+        let waits = |&put: &u32| self.objects[put].state == ObjectState::Waiting;
+        self.beside(key).iter().copied().find(waits)
+    }
+
+    fn pass_key_on(&mut self, from: u32) {
+        if self.beside.is_empty() {
+            return;
+        }
+        let Some(heir) = self.heir(&self.objects[from].key) else { return };
+        self.leave_beside(heir);
+        self.objects[heir].state = ObjectState::Processing;
+        self.index.insert(&self.objects, heir);
+    }
+
+    /// Gives the key to an upsert that has ended; older versions give way. What their writers have written, or are about to,
+    /// must not be found by a later leader, should the newer one be lost before that.
+    pub(crate) fn take_key(&mut self, object: u32) {
+        self.leave_beside(object);
+        let version = self.objects[object].version;
+        let older = self.beside(&self.objects[object].key).to_vec();
+        for put in older {
+            let record = &mut self.objects[put];
+            if record.version < version {
+                record.state = ObjectState::Overtaken;
+                self.leave_tombstones_of(put);
+            }
+        }
+        let holder = self.find(&self.objects[object].key);
+        let holder = holder.expect("somebody holds the key while an upsert waits");
+        if self.objects[object].asked.mode() == PutMode::Upsert && self.lives(holder) {
+            self.inherit_pin(holder, object);
+        }
+        self.index.remove(&self.objects, holder);
+        self.lose_task(holder);
+        match self.objects[holder].state {
+            ObjectState::Complete => self.retire(holder),
+            _ => {
+                self.put_beside(holder, ObjectState::Overtaken);
+                self.leave_tombstones_of(holder);
+            }
+        }
+        self.index.insert(&self.objects, object);
+    }
+
+    /// The pin of a new version: what it asked for, or what the old one has.
+    fn inherit_pin(&mut self, old: u32, new: u32) {
+        if self.objects[old].pin == Pin::Hard {
+            self.forget_soft_pin(new);
+            self.objects[new].pin = Pin::Hard;
+        } else if self.objects[new].pin == Pin::Inherited && self.objects[old].pin == Pin::Soft {
+            self.hand_over_soft_pin(old, new);
+        }
+    }
+
+    /// The answer to the end of a put that was overtaken. An upsert was done and then overwritten; an insert came too
+    /// late.
+    pub(crate) fn end_overtaken(&mut self, object: u32) -> Result<(), ErrorCode> {
+        let mode = self.objects[object].asked.mode();
+        self.requeue_put(object, QueueKind::Out);
+        self.drop_object(object);
+        match mode {
+            PutMode::Upsert => Ok(()),
+            PutMode::Insert => Err(ErrorCode::ObjectAlreadyExists),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Objects in several ranges: stripes, and what lies wherever there is room.
+
+use std::cmp::Reverse;
+
+use mooncake_alloc::{MAX_GRANULE, class_of};
+use mooncake_types::limits;
+
+use super::place::{MOST_EVICTED, Pieces, Route};
+use crate::Meta;
+use crate::eviction::{Wanted, Window};
+use crate::segments::{Cursor, Room};
+
+/// Segments on which some ranges of an object may come free together.
+const MOST_CLEARED: usize = limits::MAX_STRIPES;
+
+/// Slots, and the bytes of an object that go there.
+type Takes = Vec<(u32, u64)>;
+
+impl Meta {
+    /// Equal stripes, one on each of the segments.
+    pub(crate) fn stripe_evenly(&mut self, len: u64, order: &[u32]) -> Option<Pieces> {
+        if order.len() < 2 {
+            return None;
+        }
+        let stripe = len.div_ceil(order.len() as u64).max(limits::MIN_STRIPE_BYTES);
+        let mut pieces = Pieces::with_capacity(order.len());
+        let mut windows: Vec<(usize, Window)> = Vec::new();
+        let mut left = len;
+        for &slot in order.iter().take(len.div_ceil(stripe) as usize) {
+            let take = stripe.min(left);
+            left -= take;
+            match self.reserve(slot, take) {
+                Some(piece) => pieces.push(piece),
+                None => match self.plan_stripe(slot, take) {
+                    Some(window) => windows.push((pieces.len() + windows.len(), window)),
+                    None => {
+                        self.unreserve(&pieces);
+                        return None;
+                    }
+                },
+            }
+        }
+        let planned: Vec<Window> = windows.iter().map(|(_, window)| window.clone()).collect();
+        if !self.evict_windows(&planned) {
+            self.unreserve(&pieces);
+            return None;
+        }
+        for (place, window) in windows {
+            let take = stripe.min(len - stripe * place as u64);
+            let Some(piece) = self.reserve(window.slot, take) else {
+                self.unreserve(&pieces);
+                return None;
+            };
+            pieces.insert(place, piece);
+        }
+        Some(pieces)
+    }
+
+    /// What to evict for a stripe. Where nothing can be told before, others get it.
+    fn plan_stripe(&mut self, slot: u32, len: u64) -> Option<Window> {
+        let can_tell = self.segments[slot].allocator.joins_neighbours();
+        let most_bytes = len.saturating_mul(MOST_EVICTED);
+        let window = can_tell.then(|| self.plan_range(slot, len, most_bytes)).flatten();
+        window.filter(|window| window.bytes <= most_bytes)
+    }
+
+    /// Free ranges wherever there are some, at most about `most` of them: for an object for which no segment has a range that
+    /// large.
+    pub(crate) fn scatter(&mut self, len: u64, route: &Route, most: u64) -> Option<Pieces> {
+        let least = limits::MIN_STRIPE_BYTES.max(len / most);
+        let slots = self.roomy_slots(len, route, class_of(least));
+        self.scatter_over(len, slots.into_iter(), most)
+    }
+
+    /// The first segments of a route that may have free ranges of a size class, as many as an object may be cut into ranges.
+    fn roomy_slots(&mut self, len: u64, route: &Route, class: u32) -> Vec<u32> {
+        let mut slots = Vec::new();
+        if len < 2 * limits::MIN_STRIPE_BYTES {
+            return slots;
+        }
+        slots.extend(&route.preferred);
+        let mut cursor = Cursor::new(route.start);
+        while slots.len() < limits::MAX_STRIPES {
+            let Some(slot) = self.next_of(route, &mut cursor, |room| room.class >= class) else {
+                break;
+            };
+            slots.push(slot);
+        }
+        slots
+    }
+
+    pub(crate) fn scatter_over(
+        &mut self,
+        len: u64,
+        slots: impl Iterator<Item = u32>,
+        most: u64,
+    ) -> Option<Pieces> {
+        if len < 2 * limits::MIN_STRIPE_BYTES {
+            return None;
+        }
+        let least = limits::MIN_STRIPE_BYTES.max(len / most);
+        let mut pieces = Pieces::new();
+        let left = self.reserve_free(len, slots, least, &mut pieces);
+        if left > 0 {
+            self.unreserve(&pieces);
+            return None;
+        }
+        Some(pieces)
+    }
+
+    /// Reserves free ranges of at least this length, but for the last, until there are enough. Gives what is left.
+    fn reserve_free(
+        &mut self,
+        len: u64,
+        slots: impl Iterator<Item = u32>,
+        least: u64,
+        pieces: &mut Pieces,
+    ) -> u64 {
+        let mut left = len;
+        for slot in slots {
+            while left > 0 && pieces.len() < limits::MAX_STRIPES {
+                let take = left.min(self.segments[slot].allocator.largest_free());
+                if take < least.min(left) {
+                    break;
+                }
+                let Some(piece) = self.reserve(slot, take) else { break };
+                pieces.push(piece);
+                left -= take;
+            }
+        }
+        left
+    }
+
+    /// Ranges for an object for which no segment can make one of its length: what is free, and what is evicted for the rest
+    /// of it. Long free ranges are taken first; if there are too few, shorter ones too.
+    pub(crate) fn clear_for(&mut self, len: u64, route: &Route) -> Option<Pieces> {
+        let least = limits::MIN_STRIPE_BYTES.max(len / limits::MAX_STRIPES as u64);
+        let evicted = self.counters.evicted_bytes;
+        for free in [least.max(len / 8), least] {
+            if self.counters.evicted_bytes > evicted {
+                // What came free was not found again, and the price is paid.
+                break;
+            }
+            let mut pieces = Pieces::new();
+            let slots = self.roomy_slots(len, route, class_of(free));
+            let left = self.reserve_free(len, slots.into_iter(), free, &mut pieces);
+            if left == 0 || self.clear_rest((len, left), least, route, &mut pieces) {
+                return Some(pieces);
+            }
+            self.unreserve(&pieces);
+        }
+        None
+    }
+
+    /// Evicts what makes room for the rest of an object, and reserves that. True if it did; otherwise nothing was evicted.
+    fn clear_rest(
+        &mut self,
+        (len, left): (u64, u64),
+        least: u64,
+        route: &Route,
+        pieces: &mut Pieces,
+    ) -> bool {
+        let most = limits::MAX_STRIPES - pieces.len();
+        let Some((windows, mut takes)) = self.plan_windows((len, left), least, route, most) else {
+            return false;
+        };
+        if !self.evict_windows(&windows) {
+            return false;
+        }
+        // The longest first: a shorter one might be cut from where that should lie.
+        takes.sort_unstable_by_key(|&(_, take)| Reverse(take));
+        for (slot, take) in takes {
+            let Some(piece) = self.reserve(slot, take) else { return false };
+            pieces.push(piece);
+        }
+        true
+    }
+
+    /// What to evict for the rest of an object, in at most so many windows, and how many bytes go into each.
+    fn plan_windows(
+        &mut self,
+        (len, left): (u64, u64),
+        least: u64,
+        route: &Route,
+        most: usize,
+    ) -> Option<(Vec<Window>, Takes)> {
+        let now = self.now;
+        let can_evict = |room: &Room| room.evictable_from <= now;
+        let mut cursor = Cursor::new(route.start);
+        let mut preferred = route.preferred.iter().copied();
+        let (mut windows, mut takes, mut left) = (Vec::<Window>::new(), Vec::new(), left);
+        let mut most_bytes = len.saturating_mul(MOST_EVICTED);
+        let mut looked_at = 0;
+        while looked_at < MOST_CLEARED && self.effort.is_left() {
+            let next = preferred.next();
+            let slot = match next {
+                Some(slot) => slot,
+                None => self.next_of(route, &mut cursor, can_evict)?,
+            };
+            if !self.segments[slot].allocator.joins_neighbours() {
+                self.effort.take(1);
+                continue;
+            }
+            if self.next_victim(slot).is_none() {
+                self.note_barren(slot);
+                continue;
+            }
+            looked_at += 1;
+            while windows.len() < most {
+                let least = least.min(left);
+                let wanted = Wanted { len: left, least, most_bytes, taken: &windows };
+                let Some(window) = self.find_window(slot, wanted) else { break };
+                // Of two that touch each other one may lose some bytes, which are rounded up in the other.
+                let touches = windows.iter().any(|it| it.touches(&window));
+                let lost = if touches { MAX_GRANULE.min(window.len) } else { 0 };
+                most_bytes -= window.bytes;
+                let take = left.min(window.len - lost);
+                left -= take;
+                takes.push((slot, take));
+                windows.push(window);
+                if left == 0 {
+                    return Some((windows, takes));
+                }
+            }
+        }
+        None
+    }
+}

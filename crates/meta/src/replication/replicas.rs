@@ -1,0 +1,133 @@
+//! How many replicas an object has: fewer than were asked for, or some that nobody asked for.
+//!
+//! Who lost replicas with their segments is counted, and repaired in the background ([`repair`](super::repair)). Replicas
+//! beyond what was asked for were made because the object is read often ([`replicate`](super::replicate)); they are the
+//! first to be evicted, unless others have gone in the meantime: then they are as good as those.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::Meta;
+use crate::objects::{ObjectState, QueueKind};
+
+/// Most objects with replicas that nobody asked for.
+const MOST_EXTRAS: usize = 1 << 16;
+
+/// The replicas that nobody asked for, as bits, by object.
+#[derive(Debug, Default)]
+pub(crate) struct Extras(HashMap<u32, u32, FixedState>);
+
+impl Extras {
+    /// Whether there may be more of them.
+    pub(crate) fn has_room(&self) -> bool {
+        self.0.len() < MOST_EXTRAS
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Meta {
+    /// The numbers of an object's replicas, as bits.
+    pub(crate) fn replica_set(&self, object: u32) -> u32 {
+        self.ranges_of(object).fold(0, |set, (_, range)| set | 1 << range.replica)
+    }
+
+    /// Those that nobody asked for.
+    pub(crate) fn extra_replicas(&self, object: u32) -> u32 {
+        match self.objects[object].asked.has_extras() {
+            true => self.extras.0.get(&object).copied().unwrap_or_default(),
+            false => 0,
+        }
+    }
+
+    /// An object has other replicas than before, or others were asked for: whether it lacks some, and which of them
+    /// nobody asked for.
+    pub(crate) fn note_replicas(&mut self, object: u32) {
+        let record = &self.objects[object];
+        if record.asked.is_plain() || record.state != ObjectState::Complete {
+            return;
+        }
+        let (set, asked) = (self.replica_set(object), record.asked);
+        let is_short = set.count_ones() < asked.replicas();
+        if is_short != asked.is_short() {
+            self.objects[object].asked = asked.with_short(is_short);
+            self.repair.count(is_short);
+        }
+        let extras = self.extra_replicas(object);
+        if extras != 0 {
+            self.keep_extras(object, extras, set);
+        }
+    }
+
+    /// Of the extra replicas those are none any more that are gone, and those that stand in for others that are.
+    fn keep_extras(&mut self, object: u32, extras: u32, set: u32) {
+        let mut kept = extras & set;
+        let wanted = self.objects[object].asked.replicas().min(set.count_ones());
+        while (set & !kept).count_ones() < wanted {
+            kept &= kept - 1;
+        }
+        self.set_extras(object, kept);
+        let promoted = extras & set & !kept;
+        if promoted == 0 {
+            return;
+        }
+        let kind = self.queue_after(object, self.is_leased(object));
+        let ranges = self.ranges_of(object);
+        let ranges = ranges.filter(|(_, range)| promoted & 1 << range.replica != 0);
+        let ids: Vec<u32> = ranges.map(|(id, _)| id).collect();
+        for id in ids {
+            self.enqueue(id, kind);
+        }
+    }
+
+    pub(crate) fn set_extras(&mut self, object: u32, set: u32) {
+        let record = &mut self.objects[object];
+        record.asked = record.asked.with_extras(set != 0);
+        match set {
+            0 => self.extras.0.remove(&object),
+            set => self.extras.0.insert(object, set),
+        };
+    }
+
+    /// The queue for a range of a replica, where the others of its object go to one of this kind.
+    pub(crate) fn queue_for(&self, id: u32, extras: u32, kind: QueueKind) -> QueueKind {
+        match kind {
+            QueueKind::Out | QueueKind::Processing | QueueKind::Replaced | QueueKind::Extra => kind,
+            _ if extras & 1 << self.ranges[id].replica == 0 => kind,
+            _ => QueueKind::Extra,
+        }
+    }
+
+    /// No more replicas are asked for than there are: the others were given up on purpose.
+    pub(crate) fn ask_for_no_more(&mut self, object: u32) {
+        let asked = self.objects[object].asked;
+        if asked.replicas() > 1 {
+            let there = self.replica_set(object) & !self.extra_replicas(object);
+            let replicas = asked.replicas().min(there.count_ones());
+            self.objects[object].asked = asked.with_replicas(replicas);
+            // It may have been short until now, which a plain one never is.
+            self.note_short(object);
+        }
+    }
+
+    fn note_short(&mut self, object: u32) {
+        let asked = self.objects[object].asked;
+        if asked.is_short() {
+            self.objects[object].asked = asked.with_short(false);
+            self.repair.count(false);
+        }
+    }
+
+    /// An object that was finished is on its way out.
+    pub(crate) fn forget_replicas(&mut self, object: u32) {
+        if self.objects[object].asked.is_plain() {
+            return;
+        }
+        self.note_short(object);
+        if self.objects[object].asked.has_extras() {
+            self.set_extras(object, 0);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Replicas for what is read often: one more copy of an object whose reads pass a threshold, so that readers share its
+//! sources.
+//!
+//! A read counts when the master answers it; readers that go by routes of their own say how often when they renew their
+//! leases. A copy takes only room that is free and leaves enough. It is the first to be evicted, and once it was, its key
+//! is left alone for a while.
+
+use mooncake_types::Tick;
+
+use super::heat::Heat;
+use crate::Meta;
+use crate::config::Replication;
+use crate::notice::Notice;
+use crate::tasks::Origin;
+
+/// Share of a segment in use up to which a copy may go there.
+const MOST_USED: f64 = 0.85;
+/// Copies under way at a time.
+const MOST_UNDER_WAY: usize = 64;
+/// A key is looked at again this long after a copy was begun, or would have been.
+const ACTION_REST_MS: u64 = 30_000;
+/// And this long after a copy was evicted.
+const EVICTED_REST_MS: u64 = 60_000;
+/// And this long after there was no room, or too much to do.
+const REFUSED_REST_MS: u64 = 1_000;
+/// Time between two notices of hot objects: there may be many.
+const NOTICE_REST_MS: u64 = 100;
+/// Replicas that are looked at for one that nobody reads: they stand in the order of their last reads.
+const MOST_LOOKED_AT: usize = 8;
+
+/// What is known of reads, unless nobody wants to know.
+#[derive(Debug)]
+pub(crate) struct Replicator {
+    heat: Option<Heat>,
+    under_way: usize,
+    /// No notice of a hot object before this moment.
+    silent_until: Tick,
+}
+
+impl Replicator {
+    pub(crate) fn new(config: &Replication) -> Self {
+        let heat = config.mode.is_on().then(|| Heat::new(config.window_ms));
+        Self { heat, under_way: 0, silent_until: Tick::ZERO }
+    }
+
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way
+    }
+}
+
+impl Meta {
+    /// An object was read this often.
+    pub(crate) fn note_reads(&mut self, object: u32, reads: u32) {
+        let Some(heat) = self.replicator.heat.as_mut() else { return };
+        let least = self.config.replication.least_reads();
+        let hash = self.index.hash(&self.objects[object].key);
+        let spot = heat.note(hash, reads, self.now);
+        if spot.reads < least || self.now < spot.quiet_until {
+            return;
+        }
+        let replicas = self.replica_set(object).count_ones();
+        if replicas < self.config.replication.max_replicas {
+            let rest_ms = self.answer_heat(object, replicas);
+            self.keep_quiet(hash, self.now.after_ms(rest_ms));
+        }
+    }
+
+    /// Has one more replica made of a hot object, or only says so. Gives how long it is to be left alone then.
+    fn answer_heat(&mut self, object: u32, replicas: u32) -> u64 {
+        let key = self.objects[object].key.clone();
+        if !self.config.replication.mode.makes_copies() {
+            self.note_hot(Notice::Hot { key, replicas, target: None });
+            return ACTION_REST_MS;
+        }
+        let has_room = self.replicator.under_way < MOST_UNDER_WAY && self.extras.has_room();
+        if !has_room || self.has_task(object) {
+            return REFUSED_REST_MS;
+        }
+        let most_used = MOST_USED.min(self.config.eviction_high_watermark_ratio);
+        let Some(target) = self.copy_to_roomy_segment(object, most_used, Origin::Replication)
+        else {
+            return REFUSED_REST_MS;
+        };
+        self.replicator.under_way += 1;
+        self.note_hot(Notice::Hot { key, replicas, target: Some(target) });
+        ACTION_REST_MS
+    }
+
+    fn note_hot(&mut self, notice: Notice) {
+        self.counters.hot_objects += 1;
+        if self.replicator.silent_until <= self.now {
+            self.replicator.silent_until = self.now.after_ms(NOTICE_REST_MS);
+            self.notify(notice);
+        }
+    }
+
+    /// A copy has ended: `made` bytes, or none if it failed.
+    pub(crate) fn end_replication(&mut self, made: Option<u64>) {
+        self.replicator.under_way -= 1;
+        match made {
+            Some(bytes) => {
+                self.counters.extra_replicas_made += 1;
+                self.counters.extra_replica_bytes += bytes;
+            }
+            None => self.counters.replications_failed += 1,
+        }
+    }
+
+    /// Evicts a replica that nobody asked for from a segment, if there is one that nobody reads now. Returns the bytes that
+    /// came free.
+    pub(crate) fn evict_extra(&mut self, slot: u32) -> Option<u64> {
+        let id = self.unread_extra(slot)?;
+        let before = self.segments[slot].allocator.used();
+        self.drop_extra(id);
+        Some(before - self.segments[slot].allocator.used())
+    }
+
+    /// A range of a replica that nobody asked for and nobody reads now.
+    pub(crate) fn unread_extra(&self, slot: u32) -> Option<u32> {
+        let queue = &self.segments[slot].queues[crate::objects::EXTRA_PLACE];
+        let is_unread = |id: &u32| self.objects[self.ranges[*id].object].touched <= self.now;
+        queue.iter(&self.ranges).take(MOST_LOOKED_AT).find(is_unread)
+    }
+
+    /// Evicts the replica of a range, which nobody asked for.
+    pub(crate) fn drop_extra(&mut self, id: u32) {
+        let (object, replica) = (self.ranges[id].object, self.ranges[id].replica);
+        let hash = self.index.hash(&self.objects[object].key);
+        self.counters.evicted_bytes += self.free_replicas(object, 1 << replica);
+        self.counters.extra_replicas_evicted += 1;
+        self.keep_quiet(hash, self.now.after_ms(EVICTED_REST_MS));
+    }
+
+    fn keep_quiet(&mut self, hash: u64, until: Tick) {
+        if let Some(heat) = &mut self.replicator.heat {
+            heat.keep_quiet(hash, until);
+        }
+    }
+}

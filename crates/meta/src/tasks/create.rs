@@ -1,0 +1,151 @@
+//! Creating copy and move tasks.
+
+use mooncake_types::{ClientId, CreateTask, ErrorCode, TaskId, TaskKind, TaskStatus, limits};
+
+use super::task::{Ending, Origin, Task, Tasks};
+use crate::Meta;
+use crate::meta::check_key;
+use crate::objects::ObjectState;
+use crate::slab::NONE;
+
+/// See [`Meta::submit_task`]. The object has no task yet.
+pub(crate) struct NewTask<'a> {
+    pub(crate) origin: Origin,
+    pub(crate) object: u32,
+    pub(crate) kind: TaskKind,
+    /// The name of the segment to move from; empty for a copy.
+    pub(crate) source: &'a str,
+    /// Names of the segments to hold a replica, none of which does; empty if that is chosen when the task is begun.
+    pub(crate) targets: &'a [&'a str],
+    /// The client that hosts the source.
+    pub(crate) assigned: ClientId,
+}
+
+impl Meta {
+    pub(crate) fn create_task(&mut self, wanted: &CreateTask<'_>) -> Result<TaskId, ErrorCode> {
+        check_key(wanted.key)?;
+        let mut targets: Vec<&str> = Vec::new();
+        for target in wanted.targets.iter().take(limits::MAX_REPLICAS as usize + 1) {
+            if !targets.contains(target) {
+                targets.push(target);
+            }
+        }
+        if targets.is_empty() || targets.len() > limits::MAX_REPLICAS as usize {
+            return Err(ErrorCode::InvalidParams);
+        }
+        let object = self.find_readable(wanted.key).ok_or(ErrorCode::ObjectNotFound)?;
+        if self.objects[object].state != ObjectState::Complete {
+            return Err(ErrorCode::ReplicaIsNotReady);
+        }
+        if wanted.kind == TaskKind::Move && (targets.len() != 1 || targets[0] == wanted.source) {
+            return Err(ErrorCode::InvalidParams);
+        }
+        self.ensure_no_callers_task(object)?;
+        for target in &targets {
+            self.ensure_grantable(target)?;
+        }
+        if wanted.kind == TaskKind::Move && self.segments.named(wanted.source).is_empty() {
+            return Err(ErrorCode::InvalidParams);
+        }
+        let assigned = match wanted.kind {
+            TaskKind::Copy => self.copy_source(object, None),
+            TaskKind::Move => self.move_source(object, wanted.source, targets[0])?,
+        };
+        let (_, assigned) = assigned.ok_or(ErrorCode::ReplicaNotFound)?;
+        targets.retain(|target| self.replicas_on(object, target) == 0);
+        if targets.len() > self.free_replica_numbers(object).count() {
+            return Err(ErrorCode::InvalidParams);
+        }
+        if self.tasks.of_callers.pending >= self.config.max_pending_tasks {
+            return Err(ErrorCode::TaskPendingLimitExceeded);
+        }
+        self.give_way(object)?;
+        let source = if wanted.kind == TaskKind::Move { wanted.source } else { "" };
+        Ok(self.submit_task(NewTask {
+            origin: Origin::Caller,
+            object,
+            kind: wanted.kind,
+            source,
+            targets: &targets,
+            assigned,
+        }))
+    }
+
+    /// A task from now on; it has ended already if no target is left.
+    pub(crate) fn submit_task(&mut self, new: NewTask<'_>) -> TaskId {
+        let id = self.next_task_id();
+        let number = Tasks::number(id);
+        self.tasks.insert(Task {
+            id,
+            origin: new.origin,
+            kind: new.kind,
+            status: TaskStatus::Pending,
+            object: new.object,
+            source: new.source.into(),
+            targets: new.targets.iter().map(|&target| target.into()).collect(),
+            assigned: new.assigned,
+            created: self.now,
+            updated: self.now,
+            attempts: 0,
+            retry_at: self.now,
+            copy: NONE,
+            moved: None,
+            message: String::new(),
+        });
+        self.set_task_timer(number);
+        if new.targets.is_empty() && new.origin == Origin::Caller {
+            // Every target holds a replica already.
+            self.finish_task(number, Ending::Success);
+        }
+        id
+    }
+
+    /// Whether some segment of this name takes new replicas.
+    pub(crate) fn ensure_grantable(&self, name: &str) -> Result<(), ErrorCode> {
+        let slots = self.segments.named(name);
+        if slots.is_empty() {
+            return Err(ErrorCode::InvalidParams);
+        }
+        match slots.iter().any(|&slot| self.segments[slot].takes_puts()) {
+            true => Ok(()),
+            false => Err(ErrorCode::UnavailableInCurrentStatus),
+        }
+    }
+
+    /// The first replica that can be read, of those that this client hosts if it hosts any, and its host.
+    pub(crate) fn copy_source(
+        &self,
+        object: u32,
+        host: Option<ClientId>,
+    ) -> Option<(u8, ClientId)> {
+        let dead = self.unreadable_replicas(object);
+        let living = || {
+            self.ranges_of(object)
+                .filter(|(_, range)| dead & 1 << range.replica == 0)
+                .map(|(_, range)| (range.replica, self.segments[range.segment].client))
+        };
+        living().find(|&(_, client)| Some(client) == host).or_else(|| living().next())
+    }
+
+    /// The replica to be moved away from a segment, and its host; none if it cannot be read.
+    pub(crate) fn move_source(
+        &self,
+        object: u32,
+        source: &str,
+        target: &str,
+    ) -> Result<Option<(u8, ClientId)>, ErrorCode> {
+        let set = self.replicas_on(object, source);
+        if set == 0 {
+            return Err(ErrorCode::ReplicaNotFound);
+        }
+        if self.replicas_on(object, target) != 0 {
+            return Err(ErrorCode::ReplicaAlreadyExists);
+        }
+        let living = set & !self.unreadable_replicas(object);
+        let mut there =
+            self.ranges_of(object).filter(|(_, range)| living & 1 << range.replica != 0);
+        Ok(there
+            .find(|(_, range)| &*self.segments[range.segment].name == source)
+            .map(|(_, range)| (range.replica, self.segments[range.segment].client)))
+    }
+}

@@ -1,0 +1,194 @@
+//! The end of tasks: by their clients, by time, and with what they were about.
+
+use mooncake_types::{ClientId, ErrorCode, Reply, TaskId, TaskStatus};
+
+use super::task::{Ending, Origin, Tasks};
+use crate::Meta;
+use crate::slab::NONE;
+use crate::tombstones::Gathered;
+
+/// Tasks of dead clients that fail between two requests.
+const TASKS_PER_TURN: usize = 256;
+
+/// What the end of a task has come to.
+enum Joined {
+    /// It is done.
+    Whole,
+    /// The source of the move is still to be dropped by its nodes.
+    SourceStays,
+}
+
+impl Meta {
+    pub(crate) fn end_task(
+        &mut self,
+        from: ClientId,
+        id: TaskId,
+        outcome: Result<(), ErrorCode>,
+    ) -> Reply {
+        let mut gathered = Gathered::default();
+        let result = self.end_task_with(from, id, outcome, &mut gathered);
+        match gathered.into_reply(self.now, vec![result]) {
+            Reply::Statuses(_) => Reply::Done(result),
+            remaining => remaining,
+        }
+    }
+
+    fn end_task_with(
+        &mut self,
+        from: ClientId,
+        id: TaskId,
+        outcome: Result<(), ErrorCode>,
+        gathered: &mut Gathered,
+    ) -> Result<(), ErrorCode> {
+        let task = self.tasks.get(id).ok_or(ErrorCode::TaskNotFound)?;
+        if task.assigned != from {
+            return Err(ErrorCode::IllegalClient);
+        }
+        match task.status {
+            TaskStatus::Pending => return Err(ErrorCode::UnavailableInCurrentStatus),
+            TaskStatus::Processing => {}
+            TaskStatus::Failed | TaskStatus::Success => return Ok(()),
+        }
+        let number = Tasks::number(id);
+        if outcome.is_ok() && task.copy == NONE {
+            self.finish_move(number);
+            return Ok(());
+        }
+        let result = outcome.and_then(|()| self.join_copy(number, gathered));
+        let code = match result {
+            Ok(Joined::Whole) => {
+                self.finish_task(number, Ending::Success);
+                return Ok(());
+            }
+            Ok(Joined::SourceStays) => return Ok(()),
+            Err(code) => code,
+        };
+        let copy = self.take_copy(number);
+        if copy != NONE {
+            if code == ErrorCode::ObjectReplicaBusy {
+                self.reserve_replicas(copy, u32::MAX, self.end_of_readers());
+            }
+            self.drop_object(copy);
+        }
+        self.finish_task(number, Ending::Refused(code));
+        Ok(())
+    }
+
+    fn take_copy(&mut self, number: u64) -> u32 {
+        let task = self.tasks.known.get_mut(&number).expect("the task is known");
+        std::mem::replace(&mut task.copy, NONE)
+    }
+
+    /// The nodes have dropped the source of a move whose new replica is one of its object already.
+    fn finish_move(&mut self, number: u64) {
+        let task = &self.tasks.known[&number];
+        let (object, moved) = (task.object, task.moved.expect("only a move is ended twice"));
+        if self.ranges_of(object).all(|(_, range)| range.replica == moved) {
+            // The new replica is lost meanwhile. Without its object the task fails.
+            self.drop_lost(object);
+            return;
+        }
+        self.free_replicas(object, 1 << moved);
+        self.finish_task(number, Ending::Success);
+    }
+
+    /// Makes the new replicas of a task replicas of its object. Readers may have routes to the source of a move: it is
+    /// named as a replica until the nodes have dropped it.
+    fn join_copy(&mut self, number: u64, gathered: &mut Gathered) -> Result<Joined, ErrorCode> {
+        let task = &self.tasks.known[&number];
+        let (object, copy, moved) = (task.object, task.copy, task.moved);
+        if !self.lives(object) {
+            return Err(ErrorCode::ReplicaIsGone);
+        }
+        let lost = self.dead_replicas(copy) | self.missed_replicas(copy);
+        self.free_replicas(copy, lost);
+        let first = self.objects[copy].first_range;
+        if first == NONE {
+            return Err(ErrorCode::ReplicaIsGone);
+        }
+        self.void_beneath(copy);
+        self.take_copy(number);
+        if self.tasks.known[&number].origin == Origin::Replication {
+            self.set_extras(object, self.extra_replicas(object) | self.replica_set(copy));
+        }
+        self.adopt(object, copy);
+        let Some(replica) = moved else { return Ok(Joined::Whole) };
+        // Its segment may have left since, and its ranges with it.
+        let dead = self.dead_replicas(object);
+        let is_there = dead & 1 << replica == 0
+            && self.ranges_of(object).any(|(_, range)| range.replica == replica);
+        if self.is_leased(object) && is_there {
+            self.gather(object, 1 << replica, gathered);
+            return Ok(Joined::SourceStays);
+        }
+        self.free_replicas(object, 1 << replica);
+        Ok(Joined::Whole)
+    }
+
+    /// Gives the ranges of a copy to its object, behind those that it has.
+    fn adopt(&mut self, object: u32, copy: u32) {
+        let adopted: Vec<u32> = self.ranges_of(copy).map(|(id, _)| id).collect();
+        let last = self.ranges_of(object).last().map(|(id, _)| id);
+        let class = self.class_of(object);
+        match last {
+            None => self.objects[object].first_range = adopted[0],
+            Some(last) => self.ranges[last].sibling = adopted[0],
+        }
+        self.objects[copy].first_range = NONE;
+        self.drop_object(copy);
+        for &id in &adopted {
+            let range = &mut self.ranges[id];
+            (range.object, range.class) = (object, class);
+        }
+        // The copy is no read: a lease stays as long as it was, and no longer.
+        let kind = self.queue_after(object, self.is_leased(object));
+        let extras = self.extra_replicas(object);
+        for id in adopted {
+            self.enqueue(id, self.queue_for(id, extras, kind));
+        }
+        self.note_replicas(object);
+    }
+
+    /// An object that a task may be about no longer holds its key: the task fails.
+    pub(crate) fn lose_task(&mut self, object: u32) {
+        if !self.tasks.by_object.is_empty()
+            && let Some(&number) = self.tasks.by_object.get(&object)
+        {
+            self.fail_task(number, Ending::ObjectGone);
+        }
+    }
+
+    /// Fails a task whose client may still be at work.
+    pub(crate) fn fail_task(&mut self, number: u64, ending: Ending) {
+        let copy = self.take_copy(number);
+        if copy != NONE {
+            self.reserve_replicas(copy, u32::MAX, self.end_of_writers());
+            self.drop_object(copy);
+        }
+        self.finish_task(number, ending);
+    }
+
+    /// The timer of a task fires.
+    pub(crate) fn task_due(&mut self, number: u64) {
+        let ending = match self.tasks.known[&number].status {
+            TaskStatus::Pending => Ending::NeverFetched,
+            _ => Ending::NeverReported,
+        };
+        self.fail_task(number, ending);
+    }
+
+    /// Fails tasks of dead clients.
+    pub(crate) fn fail_bereaved(&mut self) {
+        for _ in 0..TASKS_PER_TURN {
+            let Some(&client) = self.tasks.bereaved.first() else { return };
+            let whole = (client, 0)..=(client, u64::MAX);
+            let pending = self.tasks.pending.range(whole.clone()).next();
+            let Some(&(_, number)) = pending.or_else(|| self.tasks.processing.range(whole).next())
+            else {
+                self.tasks.bereaved.remove(&client);
+                continue;
+            };
+            self.fail_task(number, Ending::ClientGone);
+        }
+    }
+}

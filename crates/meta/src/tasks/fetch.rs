@@ -1,0 +1,253 @@
+//! Handing tasks out to the clients that carry them out.
+
+use mooncake_types::{
+    ClientId, ErrorCode, PutMode, Reply, TaskKind, TaskOrder, TaskOrders, TaskStatus, limits,
+};
+use smallvec::{SmallVec, smallvec};
+
+use super::task::{Ending, Origin};
+use crate::Meta;
+use crate::objects::{Asked, Object, ObjectState, Pin};
+use crate::placement::{Piece, Pieces};
+use crate::segments::{AddressTable, Closed};
+use crate::slab::NONE;
+
+/// The ranges of each new replica.
+type Replicas = SmallVec<[Pieces; 1]>;
+
+/// Why a pending task cannot be handed out now.
+enum Held {
+    /// There is no room for its replicas, or one is out of sight; it may be otherwise later.
+    Later(ErrorCode),
+    /// It can never be carried out.
+    Hopeless(ErrorCode),
+    /// There is nothing left to do.
+    Done,
+}
+
+/// How long a task that found no room waits for its next attempt.
+const RETRY_MS: u64 = 500;
+
+/// Tasks that one request looks at.
+const MOST_LOOKED_AT: usize = limits::MAX_FETCHED_TASKS as usize;
+
+impl Meta {
+    pub(crate) fn fetch_tasks(&mut self, from: ClientId, limit: u32) -> Reply {
+        // What ended may have made room for more.
+        self.advance_drains();
+        let mut orders = Vec::new();
+        let mut table = AddressTable::default();
+        let mut next = 0;
+        for _ in 0..MOST_LOOKED_AT {
+            if orders.len() >= limit as usize {
+                break;
+            }
+            let Some(number) = self.tasks.next_pending(from, next) else { break };
+            next = number + 1;
+            let task = &self.tasks.known[&number];
+            let callers = self.tasks.of_callers.processing;
+            let is_full =
+                task.origin == Origin::Caller && callers >= self.config.max_processing_tasks;
+            if is_full || task.retry_at > self.now {
+                continue;
+            }
+            match self.begin_task(number, &mut table) {
+                Ok(order) => orders.push(order),
+                Err(held) => self.hold_task(number, held),
+            }
+        }
+        Reply::TasksFetched(TaskOrders { orders, segments: table.into_addresses() })
+    }
+
+    fn hold_task(&mut self, number: u64, held: Held) {
+        // It may have ended while room was made for it.
+        let Some(task) = self.tasks.known.get_mut(&number) else { return };
+        if task.status != TaskStatus::Pending {
+            return;
+        }
+        let code = match held {
+            Held::Done => return self.finish_task(number, Ending::Success),
+            Held::Hopeless(code) => code,
+            Held::Later(code) => {
+                task.attempts += 1;
+                task.retry_at = self.now.after_ms(RETRY_MS);
+                if task.attempts <= self.config.max_task_retries {
+                    return;
+                }
+                code
+            }
+        };
+        self.finish_task(number, Ending::Refused(code));
+    }
+
+    fn begin_task(&mut self, number: u64, table: &mut AddressTable) -> Result<TaskOrder, Held> {
+        let task = &self.tasks.known[&number];
+        let (object, kind, assigned) = (task.object, task.kind, task.assigned);
+        if task.origin == Origin::Repair && !self.objects[object].asked.is_short() {
+            return Err(Held::Hopeless(ErrorCode::ReplicaAlreadyExists));
+        }
+        let source = self.task_source(number)?;
+        let replicas = match self.tasks.known[&number].origin {
+            Origin::Caller | Origin::Repair | Origin::Replication => self.place_targets(number)?,
+            Origin::Drain(job) => smallvec![self.place_moved(job, number, source)?],
+        };
+        let copy = self.insert_copy(object, assigned, &replicas);
+        self.clear_task_timer(number);
+        let task = self.tasks.begin(number, self.now);
+        task.copy = copy;
+        task.moved = (kind == TaskKind::Move).then_some(source);
+        let id = task.id;
+        self.set_task_timer(number);
+        let record = &self.objects[object];
+        let (key, version, len) = (record.key.to_string(), record.version, record.len);
+        let read = self.ranges_of(object).filter(|(_, range)| range.replica == source);
+        let source = read.map(|(_, range)| self.placement(range, table)).collect();
+        let written = self.ranges_of(copy);
+        let targets = written.map(|(_, range)| self.placement(range, table)).collect();
+        let grant = self.next_version();
+        let attributes = self.attributes_of(object);
+        Ok(TaskOrder { id, key, version, len, grant, source, targets, attributes })
+    }
+
+    /// The replica that a task reads.
+    fn task_source(&mut self, number: u64) -> Result<u8, Held> {
+        let task = &self.tasks.known[&number];
+        let object = task.object;
+        let source = match (task.origin, task.kind) {
+            (Origin::Drain(job), _) => {
+                let replica = self.drained_replica(job, object).ok_or(Held::Done)?;
+                let is_readable = self.unreadable_replicas(object) & 1 << replica == 0;
+                is_readable.then_some(replica)
+            }
+            (_, TaskKind::Copy) => {
+                self.copy_source(object, Some(task.assigned)).map(|(replica, _)| replica)
+            }
+            (_, TaskKind::Move) => {
+                let source = self.move_source(object, &task.source, &task.targets[0]);
+                source.map_err(Held::Hopeless)?.map(|(replica, _)| replica)
+            }
+        };
+        source.ok_or_else(|| match self.lives(object) {
+            true => Held::Later(ErrorCode::ReplicaNotFound),
+            false => Held::Hopeless(ErrorCode::ReplicaNotFound),
+        })
+    }
+
+    /// Reserves ranges for a replica that a drain moves, or lets go of it if there is no room and another stays.
+    fn place_moved(&mut self, job: u32, number: u64, replica: u8) -> Result<Pieces, Held> {
+        let object = self.tasks.known[&number].object;
+        if let Some(pieces) = self.place_drained(job, object, replica) {
+            let target = self.segments[pieces[0].segment].id;
+            self.drains.job(job).active.insert(number, Some(target));
+            return Ok(pieces);
+        }
+        Err(match self.release_drained(job, object, replica) {
+            Ok(()) => Held::Done,
+            Err(code) => Held::Hopeless(code),
+        })
+    }
+
+    /// Reserves one range on each of the target segments that hold no replica.
+    fn place_targets(&mut self, number: u64) -> Result<Replicas, Held> {
+        let task = &self.tasks.known[&number];
+        let (object, names, origin) = (task.object, task.targets.clone(), task.origin);
+        let len = self.objects[object].len;
+        let mut pieces: Vec<Piece> = Vec::with_capacity(names.len());
+        for name in names {
+            // An eviction for an earlier target may have taken the object along.
+            if !self.is_about(number, object) {
+                self.unreserve(&pieces);
+                return Err(Held::Hopeless(ErrorCode::ReplicaIsGone));
+            }
+            if self.replicas_on(object, &name) != 0 {
+                continue;
+            }
+            let slots: Vec<u32> = self.segments.named(&name).to_vec();
+            let takes = |slot: &u32| self.segments[*slot].takes_puts();
+            let usable: Vec<u32> = slots.iter().copied().filter(takes).collect();
+            if usable.is_empty() {
+                self.unreserve(&pieces);
+                return Err(self.why_unusable(&slots));
+            }
+            let placed = match origin {
+                Origin::Caller => {
+                    self.place_on(len, &usable).ok_or(Held::Later(ErrorCode::NoAvailableHandle))
+                }
+                // Nothing is evicted for the master's own sake; it looks for another place.
+                _ => self
+                    .place_without_eviction(len, &usable)
+                    .ok_or(Held::Hopeless(ErrorCode::NoAvailableHandle)),
+            };
+            match placed {
+                Ok(piece) => pieces.push(piece),
+                Err(held) => {
+                    self.unreserve(&pieces);
+                    return Err(held);
+                }
+            }
+        }
+        let lives = self.is_about(number, object);
+        match (lives, pieces.is_empty()) {
+            (true, false) => Ok(pieces.into_iter().map(|piece| smallvec![piece]).collect()),
+            (true, true) => Err(Held::Done),
+            (false, _) => {
+                self.unreserve(&pieces);
+                Err(Held::Hopeless(ErrorCode::ReplicaIsGone))
+            }
+        }
+    }
+
+    /// Why none of the segments of a name takes a replica.
+    fn why_unusable(&self, slots: &[u32]) -> Held {
+        let hidden = |&slot: &u32| self.segments[slot].is(Closed::OutOfSight);
+        match slots.iter().any(hidden) {
+            _ if slots.is_empty() => Held::Hopeless(ErrorCode::SegmentNotFound),
+            true => Held::Later(ErrorCode::UnavailableInCurrentStatus),
+            false => Held::Hopeless(ErrorCode::UnavailableInCurrentStatus),
+        }
+    }
+
+    /// Whether a task has not ended and is about this object.
+    fn is_about(&self, number: u64, object: u32) -> bool {
+        self.tasks.known.get(&number).is_some_and(|task| task.object == object)
+    }
+
+    /// Numbers that further replicas of an object may have.
+    pub(crate) fn free_replica_numbers(&self, object: u32) -> impl Iterator<Item = usize> + use<> {
+        let set = |of: u32| self.replica_set(of);
+        let taken = set(object) | self.copy_of(object).map_or(0, set);
+        (0..limits::MAX_REPLICAS as usize).filter(move |&number| taken & 1 << number == 0)
+    }
+
+    /// The record of the replicas that a task is making of an object, if one is.
+    pub(crate) fn copy_of(&self, object: u32) -> Option<u32> {
+        let number = self.tasks.by_object.get(&object)?;
+        Some(self.tasks.known[number].copy).filter(|&copy| copy != NONE)
+    }
+
+    /// A record that holds the new replicas of an object until they are all there.
+    fn insert_copy(&mut self, object: u32, writer: ClientId, replicas: &[Pieces]) -> u32 {
+        let numbered: Vec<(usize, &[Piece])> = self
+            .free_replica_numbers(object)
+            .zip(replicas.iter().map(|pieces| &pieces[..]))
+            .collect();
+        let record = &self.objects[object];
+        let copy = Object {
+            key: record.key.clone(),
+            version: record.version,
+            len: record.len,
+            touched: self.now,
+            first_range: NONE,
+            writer: self.number_of(writer),
+            group: NONE,
+            state: ObjectState::Copying,
+            pin: Pin::None,
+            data_type: record.data_type,
+            asked: Asked::new(PutMode::Insert, 1),
+        };
+        let copy = self.objects.insert(copy);
+        self.attach(copy, self.class_of(object), numbered.into_iter());
+        self.expect_anew(copy);
+        copy
+    }
+}

@@ -1,0 +1,65 @@
+//! Removals that began under one leader and end under another, which may have found again what they took, and had it copied.
+
+use std::collections::BTreeSet;
+
+use mooncake_types::mutation::{Rule, is_broken};
+use mooncake_types::{ErrorCode, RangeDrop, Reply, Version};
+
+use super::remains::{Gathered, MOST_LEAVING};
+use crate::Meta;
+use crate::meta::check_key;
+use crate::objects::ObjectState;
+
+impl Meta {
+    /// See [`mooncake_types::Request::Retract`].
+    pub(crate) fn retract(&mut self, keys: &[&str], ranges: &[RangeDrop]) -> Reply {
+        if let Some(code) = keys.iter().find_map(|key| check_key(key).err()) {
+            return Reply::Refused(code);
+        }
+        let is_of_another = |range: &RangeDrop| range.grant.epoch < self.began_under;
+        if keys.is_empty() && ranges.iter().any(is_of_another) {
+            // What it may have found of them it could only find by their keys.
+            return Reply::Refused(ErrorCode::InvalidVersion);
+        }
+        let versions: BTreeSet<Version> = ranges.iter().map(|range| range.version).collect();
+        let mut gathered = Gathered::default();
+        for key in keys {
+            self.touch(key);
+            self.give_up_found(key, &versions);
+            if is_broken(Rule::RepeatsAreBounded) {
+                let _ = self.remove(key, true, &mut gathered);
+            }
+        }
+        for &version in &versions {
+            if let Some(object) = self.leaving.of_version(version) {
+                self.gather_once(object, &mut gathered);
+            }
+        }
+        for key in keys {
+            self.gather_versions(key, &versions, &mut gathered);
+        }
+        for range in ranges {
+            if let Some(slot) = self.segments.find(range.segment) {
+                self.name_tombstone(slot, (range.offset, range.version), &mut gathered);
+            }
+        }
+        gathered.into_reply(self.now, vec![Ok(()); keys.len()])
+    }
+
+    /// Gives up an object if it is one of these versions and this leader found it, with all replicas that it had made since.
+    fn give_up_found(&mut self, key: &str, versions: &BTreeSet<Version>) {
+        let is_found = |&object: &u32| {
+            let record = &self.objects[object];
+            record.state == ObjectState::Complete
+                && record.version.epoch < self.began_under
+                && versions.contains(&record.version)
+        };
+        let Some(object) = self.find(key).filter(is_found) else { return };
+        if self.leaving.of_key(key).len() >= MOST_LEAVING {
+            return self.drop_object(object);
+        }
+        // Readers may have routes to it.
+        self.leave_key(object);
+        self.retire(object);
+    }
+}

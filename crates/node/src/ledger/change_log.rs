@@ -1,0 +1,91 @@
+use std::collections::VecDeque;
+
+use mooncake_types::limits;
+
+/// Where a ledger changed last: the offsets of entries that came, went or became complete, each with a number. Who knows
+/// the ledger as it was before a number, and looks again at the offsets since, knows it as it is.
+#[derive(Clone, Debug)]
+pub(super) struct ChangeLog {
+    offsets: VecDeque<u64>,
+    /// The number of the first of them.
+    first: u64,
+    /// Older ones are forgotten.
+    most: usize,
+}
+
+impl ChangeLog {
+    pub(super) const fn new() -> Self {
+        Self { offsets: VecDeque::new(), first: 0, most: limits::MAX_LEDGER_CHANGES }
+    }
+
+    /// Numbers changes from `first` on, and remembers `most` of them. Nothing has changed before.
+    pub(super) fn begin(&mut self, first: u64, most: usize) {
+        *self = Self { offsets: VecDeque::new(), first, most };
+    }
+
+    pub(super) fn note(&mut self, offset: u64) {
+        if self.offsets.len() >= self.most {
+            self.offsets.pop_front();
+            self.first += 1;
+        }
+        self.offsets.push_back(offset);
+    }
+
+    /// Nobody can follow from here on who does not begin anew.
+    pub(super) fn forget(&mut self) {
+        self.first = self.head() + 1;
+        self.offsets.clear();
+    }
+
+    /// The number of the next change.
+    pub(super) fn head(&self) -> u64 {
+        self.first + self.offsets.len() as u64
+    }
+
+    /// The offsets from this number on; nothing if some are forgotten, or there has been no such number.
+    pub(super) fn since(&self, cursor: u64) -> Option<impl Iterator<Item = u64>> {
+        let from = usize::try_from(cursor.checked_sub(self.first)?).ok()?;
+        (from <= self.offsets.len()).then(|| self.offsets.range(from..).copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn since(changes: &ChangeLog, cursor: u64) -> Option<Vec<u64>> {
+        changes.since(cursor).map(Iterator::collect)
+    }
+
+    #[test]
+    fn changes_are_remembered_until_there_are_too_many() {
+        let mut changes = ChangeLog::new();
+        changes.begin(7, 3);
+        assert_eq!((changes.head(), since(&changes, 7)), (7, Some(vec![])));
+        for offset in [10, 20, 10] {
+            changes.note(offset);
+        }
+        assert_eq!((changes.head(), since(&changes, 7)), (10, Some(vec![10, 20, 10])));
+        changes.note(30);
+        assert_eq!((changes.head(), since(&changes, 7)), (11, None));
+        for (cursor, expected) in [
+            (8, Some(vec![20, 10, 30])),
+            (11, Some(vec![])),
+            (12, None),
+            (u64::MAX, None),
+            (0, None),
+        ] {
+            assert_eq!(since(&changes, cursor), expected, "{cursor}");
+        }
+    }
+
+    #[test]
+    fn who_followed_before_everything_was_forgotten_begins_anew() {
+        let mut changes = ChangeLog::new();
+        changes.note(1);
+        let before = changes.head();
+        changes.forget();
+        assert_eq!((since(&changes, 0), since(&changes, before)), (None, None));
+        assert_eq!(since(&changes, changes.head()), Some(vec![]));
+    }
+}

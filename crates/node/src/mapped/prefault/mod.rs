@@ -1,0 +1,182 @@
+//! Pages of segments that are there before somebody writes them.
+
+mod window;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use mooncake_memory::{
+    Watch, online_processors, own_processor_time, running_threads, spawn_unpinned,
+};
+
+use crate::host::Host;
+pub(crate) use window::PrefaultWindow;
+
+/// How long the thread rests at first when others want the processors.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// How long it rests at most.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// A thread that has the system provide the pages of all segments shortly before they are written. It starts with the
+/// first segment. Dropping this stops it.
+pub struct PrefaultThread {
+    host: Arc<Host>,
+    stop: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl PrefaultThread {
+    /// Starts the thread if there is a segment to look after.
+    ///
+    /// # Errors
+    /// If the system has no thread to give.
+    pub fn start(host: &Arc<Host>) -> io::Result<Self> {
+        let prefaulting =
+            Self { host: Arc::clone(host), stop: Arc::default(), thread: Mutex::default() };
+        if !host.segments().is_empty() {
+            prefaulting.attend()?;
+        }
+        Ok(prefaulting)
+    }
+
+    /// Looks after segments that were lent since the last call too.
+    ///
+    /// # Errors
+    /// If the system has no thread to give.
+    pub fn attend(&self) -> io::Result<()> {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = &*thread {
+            thread.thread().unpark();
+            return Ok(());
+        }
+        let (host, stop) = (Arc::clone(&self.host), Arc::clone(&self.stop));
+        let name = "mooncake-prefault".to_owned();
+        let builder = Builder::new().name(name);
+        *thread = Some(spawn_unpinned(builder, move || work(&host, &stop))?);
+        Ok(())
+    }
+}
+
+impl Drop for PrefaultThread {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = thread.take() {
+            thread.thread().unpark();
+            // A panic there has been reported and harms nobody else.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread gives way by asking, not by a low priority: while the system provides pages it holds a lock of the whole
+/// address space, and a thread that has it and never gets to run would keep all others from starting threads. It always comes
+/// forward: what others leave it may be all that there ever is.
+fn work(host: &Host, stop: &AtomicBool) {
+    let mut pace = Pace::default();
+    while !stop.load(Ordering::Relaxed) {
+        let before = own_processor_time();
+        if step(host) {
+            let load = Load::since(before);
+            rest(pace.after_step(load.is_crowded()), stop);
+        } else {
+            thread::park();
+        }
+    }
+}
+
+/// Waits for so long, also if there is more to do meanwhile.
+fn rest(pause: Duration, stop: &AtomicBool) {
+    let until = Instant::now() + pause;
+    while !stop.load(Ordering::Relaxed) {
+        match until.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => return,
+            left => thread::park_timeout(left),
+        }
+    }
+}
+
+/// How long the thread rests after each step.
+#[derive(Debug, Default)]
+struct Pace(Duration);
+
+impl Pace {
+    /// Longer each time that others want the processors.
+    fn after_step(&mut self, is_crowded: bool) -> Duration {
+        self.0 = match is_crowded {
+            true => (self.0 * 2).clamp(PAUSE, LONGEST_PAUSE),
+            false => Duration::ZERO,
+        };
+        self.0
+    }
+}
+
+/// Who else wants processors.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    /// Threads of the machine that run or want to; and its processors, all of which these may use.
+    machine: Option<(usize, usize)>,
+    /// Threads of this process that look for a message: they give way.
+    looking: usize,
+    /// How long the last step ran, and how long it waited for a processor among those that this process may use.
+    own: Option<(Duration, Duration)>,
+}
+
+impl Load {
+    /// As it is now, after a step that began with these times of the thread.
+    fn since(before: Option<(Duration, Duration)>) -> Self {
+        let own = before.zip(own_processor_time()).map(|((ran, waited), (runs, waits))| {
+            (runs.saturating_sub(ran), waits.saturating_sub(waited))
+        });
+        Self { machine: running_threads().zip(online_processors()), looking: Watch::looking(), own }
+    }
+
+    /// The machine's threads say nothing about a container that may use a part of it, but how long this thread waits does.
+    fn is_crowded(self) -> bool {
+        let is_full = |(running, processors): (usize, usize)| running > processors + self.looking;
+        let has_waited = |(ran, waited): (Duration, Duration)| waited > ran / 4;
+        self.machine.is_some_and(is_full) || self.own.is_some_and(has_waited)
+    }
+}
+
+/// One step of work in one segment; false if there is none for now. No segment is held between steps.
+fn step(host: &Host) -> bool {
+    host.segments().iter().any(|segment| {
+        segment.prefaulted().worked_by(thread::current());
+        segment.prefaulted().step(segment.region())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_container_on_a_busy_machine_counts_only_what_keeps_it_waiting() {
+        let ms = Duration::from_millis;
+        for (machine, looking, own, expected) in [
+            // Ten threads run on 64 processors, of which the container may use two.
+            (Some((10, 64)), 0, Some((ms(1), ms(0))), false),
+            (Some((10, 64)), 0, Some((ms(4), ms(2))), true),
+            (Some((65, 64)), 0, Some((ms(1), ms(0))), true),
+            (Some((65, 64)), 1, Some((ms(1), ms(0))), false),
+            (None, 0, None, false),
+        ] {
+            let load = Load { machine, looking, own };
+            assert_eq!(load.is_crowded(), expected, "{load:?}");
+        }
+    }
+
+    #[test]
+    fn where_others_always_want_the_processors_pages_are_provided_slowly() {
+        let mut pace = Pace::default();
+        let pauses: Vec<u128> = (0..8).map(|_| pace.after_step(true).as_millis()).collect();
+        assert_eq!(pauses, [2, 4, 8, 16, 32, 50, 50, 50]);
+        assert_eq!(pace.after_step(false), Duration::ZERO);
+        assert_eq!(pace.after_step(true), PAUSE);
+    }
+}

@@ -1,0 +1,96 @@
+//! An entry as a row of bytes: eight numbers of eight bytes, the lengths of what follows, the key, the attributes, the
+//! checksums.
+
+use std::sync::Arc;
+
+use mooncake_types::{Epoch, RangeWrite, SegmentId, Version, limits};
+
+use crate::ledger::Entry;
+
+/// Checksums of longer entries, above 128 MiB, are not kept: they are made anew by who reads.
+const MAX_CHECKSUMS: usize = 512;
+
+const _: () = assert!(
+    NUMBERS * 8 + LENGTHS_BYTES + LONGEST_TEXTS + MAX_CHECKSUMS * 4
+        <= mooncake_memory::MAX_ROW_BYTES
+);
+
+const NUMBERS: usize = 8;
+
+const LONGEST_TEXTS: usize = limits::MAX_KEY_BYTES + limits::MAX_ATTRIBUTES_BYTES;
+
+/// Of the key, of the attributes, and of the checksums.
+const LENGTHS_BYTES: usize = 2 + 2 + 4;
+
+/// What a row says.
+pub(super) struct KeptEntry<'a> {
+    /// The write that the entry is of, as a whole; its segment is not said.
+    pub(super) range: RangeWrite<'a>,
+    pub(super) checksums: Option<Arc<[u32]>>,
+}
+
+/// Puts the row of an entry in the place of what `out` holds.
+pub(super) fn write(out: &mut Vec<u8>, offset: u64, entry: &Entry) {
+    let numbers: [u64; NUMBERS] = [
+        offset,
+        entry.len,
+        entry.version.epoch.0,
+        entry.version.counter,
+        entry.grant.epoch.0,
+        entry.grant.counter,
+        entry.object_len,
+        entry.object_offset,
+    ];
+    let checksums = entry.checksums.as_deref().unwrap_or_default();
+    let checksums = if checksums.len() > MAX_CHECKSUMS { &[] } else { checksums };
+    let short = |len: usize| u16::try_from(len).expect("the ledger takes nothing so long");
+    let lens = [short(entry.key.len()), short(entry.attributes.len())];
+    out.clear();
+    numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+    lens.iter().for_each(|len| out.extend_from_slice(&len.to_le_bytes()));
+    out.extend_from_slice(&(checksums.len() as u32).to_le_bytes());
+    out.extend_from_slice(entry.key.as_bytes());
+    out.extend_from_slice(&entry.attributes);
+    checksums.iter().for_each(|checksum| out.extend_from_slice(&checksum.to_le_bytes()));
+}
+
+/// Reads a row; `None` if it is none.
+pub(super) fn read(mut bytes: &[u8]) -> Option<KeptEntry<'_>> {
+    let mut take = |len: usize| {
+        let (taken, rest) = bytes.split_at_checked(len)?;
+        bytes = rest;
+        Some(taken)
+    };
+    let mut numbers = [0; NUMBERS];
+    for number in &mut numbers {
+        *number = u64::from_le_bytes(take(8)?.try_into().ok()?);
+    }
+    let key_len = u16::from_le_bytes(take(2)?.try_into().ok()?);
+    let attributes_len = u16::from_le_bytes(take(2)?.try_into().ok()?);
+    let checksum_count = u32::from_le_bytes(take(4)?.try_into().ok()?) as usize;
+    let key = std::str::from_utf8(take(usize::from(key_len))?).ok()?;
+    let attributes = take(usize::from(attributes_len))?;
+    let checksums: Vec<u32> = take(checksum_count.checked_mul(4)?)?
+        .chunks_exact(4)
+        .map(|checksum| u32::from_le_bytes(checksum.try_into().expect("four bytes")))
+        .collect();
+    let [offset, len, epoch, counter, grant_epoch, grant_counter, object_len, object_offset] =
+        numbers;
+    let chunks = len.div_ceil(limits::CHUNK_BYTES);
+    let is_one = take(1).is_none() && (checksums.is_empty() || checksums.len() as u64 == chunks);
+    let range = RangeWrite {
+        segment: SegmentId(0),
+        offset,
+        from: 0,
+        len,
+        entry_len: len,
+        key,
+        version: Version { epoch: Epoch(epoch), counter },
+        grant: Version { epoch: Epoch(grant_epoch), counter: grant_counter },
+        object_len,
+        object_offset,
+        attributes,
+    };
+    let checksums = (!checksums.is_empty()).then(|| Arc::from(checksums));
+    is_one.then_some(KeptEntry { range, checksums })
+}

@@ -1,0 +1,362 @@
+use std::sync::Arc;
+
+use mooncake_types::{Chance, ErrorCode, Located, Reply, Request, SegmentId, Tick};
+
+use super::batches::{Batches, check_key};
+use super::in_get::{InGet, RouteTerms, has_all, worst};
+use super::predecessors::Predecessors;
+use super::route::Route;
+use super::span::Part;
+use super::{CallError, MoveError, Op, RetryPolicy, Step, unexpected};
+
+/// One object to get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GetItem<'a> {
+    /// Its key.
+    pub key: &'a str,
+    /// What of it.
+    pub want: Want<'a>,
+}
+
+/// What is wanted of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want<'a> {
+    /// All of it.
+    Whole {
+        /// Room for it in bytes; absent if room will be made for whatever its length is.
+        capacity: Option<u64>,
+    },
+    /// These parts, all of one version. Those that run past its end are left out.
+    Parts(&'a [Part]),
+}
+
+impl<'a> GetItem<'a> {
+    /// All of an object.
+    #[must_use]
+    pub const fn whole(key: &'a str, capacity: Option<u64>) -> Self {
+        Self { key, want: Want::Whole { capacity } }
+    }
+
+    /// Some of an object's bytes.
+    #[must_use]
+    pub const fn parts(key: &'a str, parts: &'a [Part]) -> Self {
+        Self { key, want: Want::Parts(parts) }
+    }
+}
+
+impl Want<'_> {
+    const fn is_whole(&self) -> bool {
+        matches!(self, Self::Whole { .. })
+    }
+
+    pub(super) fn fits(&self, object_len: u64) -> bool {
+        match self {
+            Self::Whole { capacity } => capacity.is_none_or(|room| room >= object_len),
+            Self::Parts(_) => true,
+        }
+    }
+}
+
+/// Gets objects: look up, read, fail over.
+///
+/// A replica on this node comes first, the others are spread by chance. A replica that fails is followed by the
+/// next; when all have failed, by one fresh lookup, which may name others, and by further ones for as long as each names
+/// a place that the one before did not; then by an error. A route is not used after its lease has run out; a fresh one is
+/// looked up instead. A version that is to replace another is read only once all replicas of the older one were found
+/// dropped. What else nodes may hold of older versions is dropped before anything is read.
+///
+/// With routes that the caller holds ([`GetOp::held`]) the master is never asked.
+#[derive(Debug)]
+pub struct GetOp<'a> {
+    items: &'a [GetItem<'a>],
+    own: &'a [SegmentId],
+    chance: Chance,
+    batches: Batches,
+    /// The routes are the caller's; there is no lookup.
+    is_held: bool,
+    /// Routes of the cache, by position; fewer than items if there are none left.
+    cached: Vec<Option<Arc<Route>>>,
+    pending: Vec<InGet>,
+    predecessors: Predecessors,
+    asked_at: Tick,
+    results: Vec<Result<u64, ErrorCode>>,
+    /// Routes that were looked up and have led to the bytes, by position.
+    learned: Vec<(usize, Arc<Route>)>,
+    /// Items whose cached routes did not.
+    outdated: Vec<usize>,
+}
+
+impl<'a> GetOp<'a> {
+    /// Gets `items`; `own` are the segments of this process; `chance` chooses among equal replicas.
+    #[must_use]
+    pub fn new(items: &'a [GetItem<'a>], own: &'a [SegmentId], chance: Chance) -> Self {
+        let mut order = Vec::with_capacity(items.len());
+        let mut results = Vec::with_capacity(items.len());
+        for (position, item) in items.iter().enumerate() {
+            let checked = check_key(item.key);
+            if checked.is_ok() {
+                order.push(position);
+            }
+            results.push(Err(checked.err().unwrap_or(ErrorCode::InternalError)));
+        }
+        Self {
+            items,
+            own,
+            chance,
+            batches: Batches::new(order),
+            is_held: false,
+            cached: Vec::new(),
+            pending: Vec::new(),
+            predecessors: Predecessors::default(),
+            asked_at: Tick::ZERO,
+            results,
+            learned: Vec::new(),
+            outdated: Vec::new(),
+        }
+    }
+
+    /// Begins with these routes, one for each item that has one, and asks the master only for those that have none, or
+    /// whose route leads nowhere any more. The routes may be used at this moment.
+    #[must_use]
+    pub fn with_routes(self, cached: Vec<Option<Arc<Route>>>) -> Self {
+        Self { cached, ..self }
+    }
+
+    /// The routes that were looked up on the way and may be used again, by position.
+    pub fn take_learned(&mut self) -> Vec<(usize, Arc<Route>)> {
+        std::mem::take(&mut self.learned)
+    }
+
+    /// The items whose routes, of those that this began with, led nowhere.
+    #[must_use]
+    pub fn outdated(&self) -> &[usize] {
+        &self.outdated
+    }
+
+    /// Gets `items` by routes that were looked up before. An item without one, or with a part past the end of the
+    /// object, is answered with [`ErrorCode::InvalidParams`], one whose lease has run out with
+    /// [`ErrorCode::LeaseExpired`]. When all replicas of a route have failed there is no second chance.
+    #[must_use]
+    pub fn held(
+        items: &'a [GetItem<'a>],
+        routes: Vec<Option<Route>>,
+        own: &'a [SegmentId],
+        chance: Chance,
+    ) -> Self {
+        assert_eq!(items.len(), routes.len(), "one route per item");
+        let mut op = Self {
+            batches: Batches::new(Vec::new()),
+            is_held: true,
+            ..Self::new(&[], own, chance)
+        };
+        op.items = items;
+        for (position, (item, route)) in items.iter().zip(routes).enumerate() {
+            let route = route.filter(|route| has_all(&item.want, route.object_len()));
+            op.results.push(Err(ErrorCode::InvalidParams));
+            if let Some(route) = route {
+                let mut item = InGet::held(position, Arc::new(route));
+                let chosen = item.choose(own, &mut op.chance, &items[position].want);
+                chosen.expect("a route has a replica, and none has failed");
+                op.pending.push(item);
+            }
+        }
+        op
+    }
+
+    fn begin_batch(&mut self) {
+        let Self { items, own, cached, chance, .. } = self;
+        let taken = self.batches.take(|position| items[position].key.len());
+        let begin = |position: usize| {
+            let mut item = InGet::new(position);
+            let route = cached.get_mut(position).and_then(Option::take);
+            if let Some(route) = route.filter(|it| items[position].want.fits(it.object_len())) {
+                item.begin_with(route);
+                let chosen = item.choose(own, chance, &items[position].want);
+                chosen.expect("a route has a replica, and none has failed");
+            }
+            item
+        };
+        self.pending = taken.into_iter().map(begin).collect();
+    }
+
+    /// Drops routes that may not be used and answers items for which nothing is left to try.
+    fn settle(&mut self, now: Tick) {
+        let Self { pending, results, is_held, .. } = self;
+        pending.retain_mut(|item| {
+            item.drop_expired(now);
+            let code = if item.route.is_some() {
+                return true;
+            } else if *is_held {
+                ErrorCode::LeaseExpired
+            } else if !RetryPolicy::GET.allows(item.attempts) {
+                item.verdict
+            } else if !RetryPolicy::IDLE_LOOKUP.allows(item.idle_lookups) {
+                ErrorCode::LeaseExpired
+            } else {
+                return true;
+            };
+            results[item.position] = Err(code);
+            false
+        });
+    }
+
+    fn lookup(&mut self, now: Tick) -> Option<Step<'a>> {
+        let without = self.pending.iter().filter(|item| item.route.is_none());
+        let keys: Vec<&str> = without.map(|item| self.items[item.position].key).collect();
+        if keys.is_empty() {
+            return None;
+        }
+        self.asked_at = now;
+        Some(Step::Call(Request::GetReplicaList { keys }))
+    }
+
+    /// One read of every item, each from the replica that is next for it.
+    fn read(&mut self) -> Step<'a> {
+        let mut fetches = Vec::with_capacity(self.pending.len());
+        for item in &mut self.pending {
+            item.attempts += 1;
+            item.idle_lookups = 0;
+            item.fetches_into(&self.items[item.position].want, &mut fetches);
+        }
+        Step::Read(fetches)
+    }
+
+    fn accept(
+        &mut self,
+        results: Vec<Result<Located, ErrorCode>>,
+        successors: Vec<(u32, Located)>,
+        terms: &RouteTerms,
+    ) {
+        let mut results = results.into_iter().zip(0..);
+        let mut successors = successors.into_iter().peekable();
+        let Self { pending, results: answers, items, own, chance, .. } = self;
+        pending.retain_mut(|item| {
+            if item.route.is_some() {
+                return true;
+            }
+            let want = &items[item.position].want;
+            let (found, index) = results.next().expect("one result per key was checked");
+            let mut newer = Vec::new();
+            while let Some((_, located)) = successors.next_if(|(key, _)| *key == index) {
+                newer.push(located);
+            }
+            let taken = found.and_then(|located| item.take_route(located, newer, terms));
+            match taken.and_then(|()| item.choose(own, chance, want)) {
+                Ok(()) => true,
+                Err(code) => {
+                    answers[item.position] = Err(code);
+                    false
+                }
+            }
+        });
+    }
+
+    /// The outcome of dropping what is older than what was looked up.
+    fn on_dropped(&mut self, results: &[Result<(), MoveError>]) {
+        let failed = self.predecessors.on_dropped(results);
+        let Self { pending, results: answers, predecessors, .. } = self;
+        pending.retain_mut(|item| {
+            if !failed.contains(&item.position) {
+                return true;
+            }
+            let is_again = item.look_up_again();
+            match is_again {
+                true => predecessors.pause(),
+                false => answers[item.position] = Err(ErrorCode::ObjectReplicaBusy),
+            }
+            is_again
+        });
+    }
+
+    /// Every item that waits for this lookup ends with `code`.
+    fn fail_lookup(&mut self, code: ErrorCode) {
+        let Self { pending, results, .. } = self;
+        pending.retain(|item| {
+            if item.route.is_none() {
+                results[item.position] = Err(code);
+            }
+            item.route.is_some()
+        });
+    }
+}
+
+impl<'a> Op<'a> for GetOp<'a> {
+    /// Lengths of the objects, by position.
+    type Output = Vec<Result<u64, ErrorCode>>;
+
+    fn batch(&self) -> u64 {
+        self.batches.begun()
+    }
+
+    fn next(&mut self, now: Tick) -> Step<'a> {
+        if let Some(step) = self.predecessors.next(now) {
+            return step;
+        }
+        self.settle(now);
+        while self.pending.is_empty() {
+            self.begin_batch();
+            if self.pending.is_empty() {
+                return Step::Done;
+            }
+        }
+        match self.lookup(now) {
+            Some(call) => call,
+            None => self.read(),
+        }
+    }
+
+    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
+        let waiting = self.pending.iter().filter(|item| item.route.is_none());
+        let waiting: Vec<usize> = waiting.map(|item| item.position).collect();
+        match reply {
+            Ok(Reply::Located { results, successors, predecessors, segments, lease_ms })
+                if results.len() == waiting.len() =>
+            {
+                self.predecessors.on_named(&predecessors, &segments, &waiting);
+                let lease_end = self.asked_at.after_ms(lease_ms);
+                let terms = RouteTerms { segments: segments.into(), lease_end };
+                self.accept(results, successors, &terms);
+            }
+            Ok(other) => self.fail_lookup(unexpected(&other)),
+            Err(error) => {
+                self.fail_lookup(error.code());
+                for position in self.batches.take_rest() {
+                    self.results[position] = Err(error.code());
+                }
+            }
+        }
+    }
+
+    fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
+        if self.predecessors.is_under_way() {
+            return self.on_dropped(&results);
+        }
+        let mut rest = results.as_slice();
+        let Self { pending, results: answers, own, chance, items, learned, outdated, .. } = self;
+        pending.retain_mut(|item| {
+            let (mine, after) = rest.split_at(item.fetches);
+            rest = after;
+            let Some(error) = worst(mine) else {
+                answers[item.position] = Ok(item.route().object_len());
+                learned.extend(item.lasting_route().map(|route| (item.position, route)));
+                return false;
+            };
+            if item.is_cached {
+                outdated.push(item.position);
+            }
+            let is_all_of_it = items[item.position].want.is_whole() || item.reading.len() == 1;
+            let all_stale = mine.iter().all(|result| *result == Err(MoveError::Stale));
+            item.fail_replica(error, is_all_of_it && all_stale);
+            if let Err(code) = item.choose(own, chance, &items[item.position].want) {
+                answers[item.position] = Err(code);
+                return false;
+            }
+            true
+        });
+        assert!(rest.is_empty(), "one result per range");
+    }
+
+    fn finish(self) -> Self::Output {
+        self.results
+    }
+}

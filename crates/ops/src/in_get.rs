@@ -1,0 +1,225 @@
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use mooncake_types::{Chance, ErrorCode, Located, SegmentAddress, SegmentId, Tick};
+
+use super::get::Want;
+use super::route::{ReplicaStart, Route};
+use super::span::{Span, spans};
+use super::{Fetch, MoveError, RetryPolicy};
+
+/// One item of a get, under way.
+#[derive(Debug)]
+pub(super) struct InGet {
+    pub(super) position: usize,
+    pub(super) route: Option<Arc<Route>>,
+    /// The route was looked up before the get began.
+    pub(super) is_cached: bool,
+    /// Routes to newer versions, to be used in turn once all replicas of the version before were found dropped.
+    successors: VecDeque<Arc<Route>>,
+    /// The route, or one before it, had successors when it was looked up.
+    is_passing: bool,
+    /// Which placements of the route are being read.
+    pub(super) reading: Range<usize>,
+    /// How many ranges that are.
+    pub(super) fetches: usize,
+    /// Where reading failed since the last lookup that was made because everything had failed, and whether the version
+    /// was dropped there.
+    failed: Vec<(ReplicaStart, bool)>,
+    /// The route that was looked up and failed at all its replicas last.
+    exhausted: Option<Arc<Route>>,
+    pub(super) idle_lookups: u32,
+    /// How often what is older was not dropped.
+    undropped: u32,
+    pub(super) attempts: u32,
+    /// What to answer if nothing is left to try.
+    pub(super) verdict: ErrorCode,
+}
+
+/// What the results of one lookup share.
+pub(super) struct RouteTerms {
+    pub(super) segments: Arc<[SegmentAddress]>,
+    pub(super) lease_end: Tick,
+}
+
+impl InGet {
+    pub(super) fn new(position: usize) -> Self {
+        Self {
+            position,
+            route: None,
+            is_cached: false,
+            successors: VecDeque::new(),
+            is_passing: false,
+            reading: 0..0,
+            fetches: 0,
+            failed: Vec::new(),
+            exhausted: None,
+            idle_lookups: 0,
+            undropped: 0,
+            attempts: 0,
+            verdict: ErrorCode::ObjectNotFound,
+        }
+    }
+
+    /// An item with the one route that it may use.
+    pub(super) fn held(position: usize, route: Arc<Route>) -> Self {
+        let exhausted = Some(Arc::clone(&route));
+        Self { route: Some(route), exhausted, ..Self::new(position) }
+    }
+
+    pub(super) fn begin_with(&mut self, route: Arc<Route>) {
+        (self.route, self.is_cached) = (Some(route), true);
+    }
+
+    pub(super) fn route(&self) -> &Route {
+        self.route.as_ref().expect("an item that is read has a route")
+    }
+
+    /// The route, if it was looked up and may be used again.
+    pub(super) fn lasting_route(&self) -> Option<Arc<Route>> {
+        self.route.as_ref().filter(|_| !self.is_cached && !self.is_passing).map(Arc::clone)
+    }
+
+    pub(super) fn drop_expired(&mut self, now: Tick) {
+        if self.route.take_if(|route| now >= route.lease_end()).is_some() {
+            self.successors.clear();
+        }
+    }
+
+    pub(super) fn take_route(
+        &mut self,
+        located: Located,
+        newer: Vec<Located>,
+        terms: &RouteTerms,
+    ) -> Result<(), ErrorCode> {
+        self.idle_lookups += 1;
+        let make = |located| Route::new(located, &terms.segments, terms.lease_end).map(Arc::new);
+        let route = make(located)?;
+        let newer = newer.into_iter().map(make).collect::<Result<VecDeque<_>, _>>()?;
+        (self.is_cached, self.is_passing) = (false, !newer.is_empty());
+        (self.route, self.successors) = (Some(route), newer);
+        Ok(())
+    }
+
+    /// What is older was not dropped: the route may not be used. Whether another one may be looked up.
+    pub(super) fn look_up_again(&mut self) -> bool {
+        self.route = None;
+        self.successors.clear();
+        self.idle_lookups = 0;
+        self.undropped += 1;
+        RetryPolicy::OLDER_VERSION.allows(self.undropped)
+    }
+
+    /// Settles which replica is read next. When all have failed, the route is dropped, so that a fresh one is looked
+    /// up: once, and again whenever the last one led to a newer version or to another place, so that something may
+    /// have changed since. After that the item has failed for good.
+    pub(super) fn choose(
+        &mut self,
+        own: &[SegmentId],
+        chance: &mut Chance,
+        want: &Want<'_>,
+    ) -> Result<(), ErrorCode> {
+        while let Some(route) = &self.route {
+            if !want.fits(route.object_len()) {
+                return Err(ErrorCode::InvalidParams);
+            }
+            if let Some(reading) = route.choose(own, chance, |place| self.has_failed(place)) {
+                self.reading = reading;
+                return Ok(());
+            }
+            if self.is_dropped()
+                && let Some(newer) = self.successors.pop_front()
+            {
+                self.route = Some(newer);
+                continue;
+            }
+            return self.drop_route();
+        }
+        Ok(())
+    }
+
+    fn has_failed(&self, place: &ReplicaStart) -> bool {
+        self.failed.iter().any(|(failed, _)| failed == place)
+    }
+
+    /// Whether all replicas of the route were found dropped.
+    fn is_dropped(&self) -> bool {
+        self.route().replica_starts().all(|place| self.failed.contains(&(place, true)))
+    }
+
+    fn drop_route(&mut self) -> Result<(), ErrorCode> {
+        let route = self.route.take().expect("an item that is read has a route");
+        if !self.successors.is_empty() {
+            // The older version is somewhere still, but not to be had.
+            self.verdict = match self.verdict {
+                ErrorCode::ObjectNotFound => ErrorCode::ObjectReplicaBusy,
+                verdict => verdict,
+            };
+        }
+        self.successors.clear();
+        let told_news =
+            self.exhausted.as_ref().is_none_or(|before| leads_elsewhere(&route, before));
+        let may_look = self.is_cached || told_news;
+        if !may_look || !RetryPolicy::GET.allows(self.attempts) {
+            return Err(self.verdict);
+        }
+        if !self.is_cached {
+            self.exhausted = Some(route);
+        }
+        self.is_cached = false;
+        self.failed.clear();
+        Ok(())
+    }
+
+    /// `is_dropped` says that the node has dropped all that was asked of the replica.
+    pub(super) fn fail_replica(&mut self, error: MoveError, is_dropped: bool) {
+        let place = self.route().replica_start(&self.reading);
+        self.failed.push((place, is_dropped));
+        match error {
+            // A stale route says nothing against a worse reason met at another replica.
+            MoveError::Stale => {}
+            MoveError::Refused(ErrorCode::Ok) => self.verdict = ErrorCode::InternalError,
+            MoveError::Refused(code) => self.verdict = code,
+            MoveError::Broken => self.verdict = ErrorCode::TransferFail,
+        }
+    }
+
+    pub(super) fn fetches_into(&mut self, want: &Want<'_>, fetches: &mut Vec<Fetch>) {
+        let before = fetches.len();
+        let route = self.route();
+        match want {
+            Want::Whole { .. } => {
+                let whole = [Span::whole(route.object_len())];
+                route.fetches_into(self.position, &self.reading, &whole, fetches);
+            }
+            Want::Parts(parts) => {
+                let spans = spans(parts, route.object_len());
+                route.fetches_into(self.position, &self.reading, &spans, fetches);
+            }
+        }
+        self.fetches = fetches.len() - before;
+    }
+}
+
+/// Whether there is a place that the route before did not lead to.
+fn leads_elsewhere(route: &Route, before: &Route) -> bool {
+    route.replica_starts().any(|place| before.replica_starts().all(|known| known != place))
+}
+
+pub(super) fn has_all(want: &Want<'_>, object_len: u64) -> bool {
+    match want {
+        Want::Whole { .. } => want.fits(object_len),
+        Want::Parts(parts) => parts.iter().all(|part| part.lies_within(object_len)),
+    }
+}
+
+/// The error of a replica whose ranges had these results: what is certain outweighs what is stale.
+pub(super) fn worst(results: &[Result<(), MoveError>]) -> Option<MoveError> {
+    let errors = results.iter().filter_map(|result| result.err());
+    errors.max_by_key(|error| match error {
+        MoveError::Stale => 0,
+        MoveError::Refused(_) => 1,
+        MoveError::Broken => 2,
+    })
+}
