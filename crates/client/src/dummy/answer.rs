@@ -1,10 +1,10 @@
 //! What a dummy is answered.
 
+use mooncake_ops::{ObjectLocation, ReplicaLocation, Stripe};
 use mooncake_types::{Epoch, ErrorCode, SegmentAddress, SegmentId, Version, limits};
 
 use super::fields::{Reader, Writer};
 use super::protocol::{MAX_BODY_BYTES, MAX_PIECES, Malformed, frame, read_status, write_status};
-use crate::ops::{ObjectLocation, ReplicaLocation, Stripe};
 
 /// Longest message of a refusal, in bytes.
 const MAX_MESSAGE_BYTES: usize = 1024;

@@ -1,5 +1,6 @@
 //! The protocol on its own: every call and answer, and what is none.
 
+use mooncake_ops::{ObjectLocation, ReplicaLocation, Stripe};
 use mooncake_types::{
     Chance, Epoch, ErrorCode, ReplicateConfig, SegmentAddress, SegmentId, SoftPin, Version, limits,
 };
@@ -8,7 +9,6 @@ use super::answer::Answer;
 use super::protocol::{
     Call, HEAD_LEN, Head, Item, MAX_BODY_BYTES, MAX_PIECES, Malformed, Piece, RangedItem,
 };
-use crate::ops::{ObjectLocation, ReplicaLocation, Stripe};
 
 fn pieces(count: u32) -> Vec<Piece> {
     (0..count).map(|map| Piece { map, offset: u64::from(map) << 40, len: u64::MAX }).collect()

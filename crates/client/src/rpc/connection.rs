@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mooncake_memory::{Private, RecvBatch, Watch};
+use mooncake_ops::CallError;
 use mooncake_types::{Reply, Request};
 use mooncake_wire::{HEADER_LEN, Header, Kind};
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags};
 use socket2::SockRef;
-
-use crate::ops::CallError;
 
 /// First size of the buffer that replies arrive in; a longer reply gets a buffer of its own.
 const INBOX_BYTES: usize = 64 << 10;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mooncake_memory::Private;
+use mooncake_ops::CallError;
 use mooncake_types::{Epoch, ErrorCode};
 use mooncake_wire::{Hello, Kind, Refusal};
 
 use super::connection::{CallFailure, Connection};
 use super::masters::{Election, Incredible, Masters};
 use crate::address::HostPort;
-use crate::ops::CallError;
 
 /// How long a master may take to say whether it leads when another is late.
 const GLANCE: Duration = Duration::from_millis(200);

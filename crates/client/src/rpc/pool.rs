@@ -3,12 +3,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mooncake_node::Host;
+use mooncake_ops::{CallError, is_idempotent};
 use mooncake_types::{Epoch, Reply, Request};
 
 use super::connection::{CallFailure, Connection};
 use super::dial::Dialer;
 use crate::metrics::Metrics;
-use crate::ops::{CallError, is_idempotent};
 
 /// Most idle connections that are kept; more threads than that make and drop their own.
 const MAX_IDLE_CONNECTIONS: usize = 64;

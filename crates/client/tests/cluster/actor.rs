@@ -1,4 +1,4 @@
-use mooncake_client::ops::{RemoveOp, RemoveScanOp};
+use mooncake_ops::{RemoveOp, RemoveScanOp};
 use mooncake_types::{ClientId, SegmentId, Tick};
 
 use crate::cached::Routes;

@@ -1,6 +1,6 @@
 use std::rc::Rc;
 
-use mooncake_client::ops::{CacheLimits, CallError, GetOp, MoveError, Op, RouteCache, Step};
+use mooncake_ops::{CacheLimits, CallError, GetOp, MoveError, Op, RouteCache, Step};
 use mooncake_types::{Epoch, ErrorCode, Reply, Tick};
 
 use crate::key::KEYS;

@@ -1,4 +1,4 @@
-use mooncake_client::ops::{CarryOp, ClearOp, TaskOp};
+use mooncake_ops::{CarryOp, ClearOp, TaskOp};
 use mooncake_types::{SegmentAddress, TaskOrder};
 
 use crate::key::{KEYS, any_key};

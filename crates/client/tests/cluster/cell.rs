@@ -1,5 +1,5 @@
 use mooncake_client::Version;
-use mooncake_client::ops::Part;
+use mooncake_ops::Part;
 
 /// A byte of the simulated memory that says what it is a byte of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-use mooncake_client::ops::{Deposit, Fetch, MoveError};
 use mooncake_node::Clearance;
+use mooncake_ops::{Deposit, Fetch, MoveError};
 use mooncake_types::{Epoch, ErrorCode, Version};
 
 use crate::cell::Cell;

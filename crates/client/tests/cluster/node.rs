@@ -1,9 +1,9 @@
 use std::collections::BTreeSet;
 
 use mooncake_client::membership::{Deed, Lent, Membership};
-use mooncake_client::ops::CallError;
 use mooncake_meta::{Meta, Shadow};
 use mooncake_node::{ChangedEntries, Ledger, ListedEntry, check_epoch};
+use mooncake_ops::CallError;
 use mooncake_types::{
     Chance, ChangesPage, ClientId, Epoch, ErrorCode, InventoryPage, RangeDrop, RangeWrite, Reply,
     Request, SegmentId, Tick,

@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
 use mooncake_client::membership::Membership;
-use mooncake_client::ops::{CallError, MoveError};
 use mooncake_meta::{Config, Meta, Shadow};
+use mooncake_ops::{CallError, MoveError};
 use mooncake_types::{
     Chance, ClientId, Epoch, ErrorCode, RangeDrop, Reply, Request, ScanAction, SegmentId, Tick,
     Version,

@@ -1,7 +1,5 @@
 use mooncake_client::ReplicateConfig;
-use mooncake_client::ops::{
-    CloseOp, Closed, Closing, Part, PutOp, PutPartsOp, PutSession, StartOp,
-};
+use mooncake_ops::{CloseOp, Closed, Closing, Part, PutOp, PutPartsOp, PutSession, StartOp};
 use mooncake_types::{ErrorCode, PutItem};
 
 use crate::key::{KEYS, MAX_LEN, any_key, some_keys};

@@ -22,7 +22,7 @@ pub struct Route {
 
 /// Where a replica starts, as far as telling one from another needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ReplicaStart {
+pub(crate) struct ReplicaStart {
     version: Version,
     segment: SegmentId,
     offset: u64,
@@ -60,7 +60,7 @@ impl Route {
     }
 
     /// Where the replica that these placements are of starts.
-    pub(super) fn replica_start(&self, reading: &Range<usize>) -> ReplicaStart {
+    pub(crate) fn replica_start(&self, reading: &Range<usize>) -> ReplicaStart {
         let first = &self.located.placements[reading.start];
         ReplicaStart {
             version: self.located.version,
@@ -70,7 +70,7 @@ impl Route {
     }
 
     /// Where each replica starts.
-    pub(super) fn replica_starts(&self) -> impl Iterator<Item = ReplicaStart> {
+    pub(crate) fn replica_starts(&self) -> impl Iterator<Item = ReplicaStart> {
         let mut start = 0;
         replicas(&self.located.placements).map(move |ranges| {
             let replica = start..start + ranges.len();
@@ -80,14 +80,14 @@ impl Route {
     }
 
     /// Bytes of memory that it takes, about.
-    pub(super) fn len_bytes(&self) -> usize {
+    pub(crate) fn len_bytes(&self) -> usize {
         size_of::<Self>()
             + size_of_val(&*self.located.placements)
             + SEGMENT_BYTES * self.segments.len().min(self.located.placements.len())
     }
 
     /// The same route, without segments that it does not need.
-    pub(super) fn compact(&self) -> Option<Self> {
+    pub(crate) fn compact(&self) -> Option<Self> {
         let wanted = self.located.placements.len();
         if self.segments.len() <= wanted {
             return None;
@@ -102,7 +102,7 @@ impl Route {
     }
 
     /// The placements of the replica to read: one of this node, else any, none that has failed.
-    pub(super) fn choose(
+    pub(crate) fn choose(
         &self,
         own: &[SegmentId],
         chance: &mut Chance,
@@ -130,7 +130,7 @@ impl Route {
     }
 
     /// What to read for these spans of the object from one replica.
-    pub(super) fn fetches_into(
+    pub(crate) fn fetches_into(
         &self,
         position: usize,
         reading: &Range<usize>,
