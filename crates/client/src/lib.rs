@@ -22,10 +22,9 @@
 //! ```
 //!
 //! Every call blocks its own thread and no other; there is no runtime here but that of the HTTP server, on a thread of
-//! its own, if one is asked for. What to send next, when to try again and
-//! what a reply means is decided by pure machines, without sockets, clocks or threads: [`ops`] for the operations,
-//! [`membership`] for a client's life with the master. [`Store`] is the
-//! thin shell that runs them.
+//! its own, if one is asked for. Pure machines, without sockets, clocks or threads, decide what to send next, when to try
+//! again, and what a reply means: [`mooncake_ops`] for the operations, [`membership`] for a client's life with the
+//! master, [`mooncake_node::Ledger`] for what lent memory holds. [`Store`] is the thin shell that runs them.
 //!
 //! A get gives all bytes of one committed version, checked, or an error: whatever the master said, the node that holds
 //! the bytes confirms the version after they were read.
@@ -62,7 +61,6 @@ pub use leader::find_leader;
 pub use mem_pool::{MemPool, Passing};
 pub use mooncake_http::ListenError;
 pub use mooncake_memory::{Buffer, HostMemory, RawSlice, Region, SliceList, bind_to_numa_node};
-pub use mooncake_ops as ops;
 pub use mooncake_ops::{ObjectLocation, ReplicaLocation, Stripe};
 pub use mooncake_transfer::{EnvError, TokenFileError, is_served_by_tcp, read_token_file};
 pub use mooncake_types::{

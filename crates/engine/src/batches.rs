@@ -43,7 +43,7 @@ pub(crate) struct Batches {
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<BatchesState>,
     /// There is work, or none will come any more.
     called: Condvar,
     /// A batch has ended.
@@ -51,7 +51,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct State {
+struct BatchesState {
     closed: bool,
     last_number: u64,
     idle: usize,
@@ -81,7 +81,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-impl State {
+impl BatchesState {
     fn end(&mut self, number: u64, status: BatchStatus) {
         self.batches.insert(number, status);
         self.history.push_back(number);
@@ -107,7 +107,7 @@ impl State {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BatchesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn ends_that_nobody_asks_about_are_forgotten_oldest_first() {
-        let mut state = State::default();
+        let mut state = BatchesState::default();
         for number in 0..MAX_BATCHES as u64 {
             state.end(number, BatchStatus::Done);
         }
@@ -337,8 +337,10 @@ mod tests {
         let told = [state.report(0), state.report(1)];
         assert_eq!(told, [BatchStatus::Failed, BatchStatus::Done]);
         let running = |number| (number, BatchStatus::Running);
-        let mut full =
-            State { batches: (0..MAX_BATCHES as u64).map(running).collect(), ..State::default() };
+        let mut full = BatchesState {
+            batches: (0..MAX_BATCHES as u64).map(running).collect(),
+            ..BatchesState::default()
+        };
         assert!(!full.has_room());
     }
 

@@ -8,7 +8,7 @@ use mooncake_transfer::{
 use crate::host::{
     Directory, EPOCH, Host, directory_read, mailbox_write, memory_read, memory_write,
 };
-use crate::registry::Held;
+use crate::registry::HeldBytes;
 use crate::{MAX_PIECES, MoveError, Note, Opcode, Piece};
 
 /// Where a peer is.
@@ -56,7 +56,7 @@ impl Mover {
         let mut held: Vec<Arc<Region>> = Vec::new();
         for &piece in pieces.iter().filter(|piece| piece.len > 0) {
             len_bytes = len_bytes.checked_add(piece.len).ok_or(too_large.clone())?;
-            let Held { bytes, region } = self.hold(opcode, &piece)?;
+            let HeldBytes { bytes, region } = self.hold(opcode, &piece)?;
             loaded.push((piece, SliceList::from(bytes)));
             // Neighbours mostly share their registration.
             if !held.last().is_some_and(|last| Arc::ptr_eq(last, &region)) {
@@ -66,7 +66,7 @@ impl Mover {
         Ok(Load { opcode, pieces: loaded, len_bytes, _held: held })
     }
 
-    fn hold(&self, opcode: Opcode, piece: &Piece) -> Result<Held, MoveError> {
+    fn hold(&self, opcode: Opcode, piece: &Piece) -> Result<HeldBytes, MoveError> {
         let (start, len, written) = (piece.local, piece.len, opcode == Opcode::Read);
         let held = self.host.registry.hold(start, len, written);
         held.ok_or(MoveError::NotRegistered { start, len, written })

@@ -16,10 +16,10 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// Registered memory: ranges that do not overlap, and who writes to them from elsewhere.
 #[derive(Default)]
-pub(crate) struct Registry(Mutex<State>);
+pub(crate) struct Registry(Mutex<RegistryState>);
 
 #[derive(Default)]
-struct State {
+struct RegistryState {
     /// By the address of their first byte.
     ranges: BTreeMap<u64, Registered>,
     /// Ranges that are not registered any more and may still be in use, from their first byte to the one past their end.
@@ -48,12 +48,12 @@ struct Writer {
 
 /// A part of a registered range. It stays registered, or unregistering waits, until this is dropped.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldBytes {
     pub(crate) bytes: RawSlice,
     pub(crate) region: Arc<Region>,
 }
 
-impl State {
+impl RegistryState {
     fn end_of(&self, start: u64) -> Option<u64> {
         Some(start + self.ranges.get(&start)?.region.len())
     }
@@ -67,7 +67,7 @@ impl State {
 }
 
 impl Registry {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RegistryState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -199,7 +199,7 @@ impl Registry {
     }
 
     /// `len` bytes at `start`, if they lie in one registered range, and may be written where that is wanted.
-    pub(crate) fn hold(&self, start: u64, len: u64, to_write: bool) -> Option<Held> {
+    pub(crate) fn hold(&self, start: u64, len: u64, to_write: bool) -> Option<HeldBytes> {
         hold(&self.lock(), start, len, to_write).map(|(_, held)| held)
     }
 
@@ -209,7 +209,7 @@ impl Registry {
         start: u64,
         len: u64,
         interrupt: Arc<dyn Interrupt>,
-    ) -> Option<(u64, Held)> {
+    ) -> Option<(u64, HeldBytes)> {
         let mut state = self.lock();
         let (start, held) = hold(&state, start, len, true)?;
         let number = state.next_writer;
@@ -231,11 +231,11 @@ impl Registry {
     }
 }
 
-fn hold(state: &State, start: u64, len: u64, to_write: bool) -> Option<(u64, Held)> {
+fn hold(state: &RegistryState, start: u64, len: u64, to_write: bool) -> Option<(u64, HeldBytes)> {
     let (&first, range) = state.ranges.range(..=start).next_back()?;
     let bytes = range.region.slice(start - first, len).ok()?;
     let allowed = range.writable || !to_write;
-    allowed.then(|| (first, Held { bytes, region: Arc::clone(&range.region) }))
+    allowed.then(|| (first, HeldBytes { bytes, region: Arc::clone(&range.region) }))
 }
 
 #[cfg(test)]

@@ -30,11 +30,11 @@ pub struct Stall<'a> {
 
 #[derive(Debug, Default)]
 struct Places {
-    clusters: BTreeMap<String, Place>,
+    clusters: BTreeMap<String, ClusterEntry>,
 }
 
 #[derive(Debug, Default)]
-struct Place {
+struct ClusterEntry {
     holder: Option<(Vec<u8>, Instant)>,
     record: Option<Vec<u8>>,
 }
@@ -94,12 +94,12 @@ impl MemoryStore {
 }
 
 impl Places {
-    fn place(&mut self, cluster_id: &str) -> &mut Place {
+    fn place(&mut self, cluster_id: &str) -> &mut ClusterEntry {
         self.clusters.entry(cluster_id.to_owned()).or_default()
     }
 }
 
-impl Place {
+impl ClusterEntry {
     /// The holder, unless its lease is over.
     fn holder(&mut self) -> Result<Option<Holder>, CoordinatorError> {
         self.holder.take_if(|(_, until)| *until <= boot_time::now());
@@ -125,7 +125,7 @@ impl Shelf {
         Self { store: store.clone(), options: options.clone() }
     }
 
-    fn take(&self, place: &mut Place, claim: &Claim) -> Result<Won, CoordinatorError> {
+    fn take(&self, place: &mut ClusterEntry, claim: &Claim) -> Result<Won, CoordinatorError> {
         let cluster_id = &self.options.cluster_id;
         let record = place.record(cluster_id)?.succeed(claim.now);
         let holder = claim.holder(record.epoch());
@@ -167,7 +167,7 @@ struct MemoryTerm {
 
 impl MemoryTerm {
     /// Does something to the place if it is still held.
-    fn with(&self, act: impl FnOnce(&mut Place)) -> Result<(), CoordinatorError> {
+    fn with(&self, act: impl FnOnce(&mut ClusterEntry)) -> Result<(), CoordinatorError> {
         let mut places = self.store.reach()?;
         let place = places.place(&self.options.cluster_id);
         let found = place.holder()?;

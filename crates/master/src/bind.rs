@@ -83,19 +83,19 @@ impl Master {
     pub fn bind(config: Config) -> Result<Master, BindError> {
         config.pool.validate().map_err(BindError::Pool)?;
         let coordinator = coordinator(&config)?;
-        let rpc = Place {
+        let rpc = ListenAddress {
             host: &config.rpc_address,
             host_flag: "rpc_address",
             port: config.rpc_port,
             port_flag: "rpc_port",
         };
-        let admin = Place {
+        let admin = ListenAddress {
             host: &config.metrics_host,
             host_flag: "metrics_host",
             port: config.metrics_port,
             port_flag: "metrics_port",
         };
-        let metadata = config.metadata_server.as_ref().map(|server| Place {
+        let metadata = config.metadata_server.as_ref().map(|server| ListenAddress {
             host: &server.host,
             host_flag: "http_metadata_server_host",
             port: server.port,
@@ -146,14 +146,14 @@ fn coordinator(config: &Config) -> Result<Option<Coordinator>, BindError> {
 }
 
 /// Where to listen, and which flags said so.
-struct Place<'a> {
+struct ListenAddress<'a> {
     host: &'a str,
     host_flag: &'static str,
     port: u16,
     port_flag: &'static str,
 }
 
-impl Place<'_> {
+impl ListenAddress<'_> {
     fn listen(&self) -> Result<TcpListener, BindError> {
         mooncake_http::listen(self.host, self.port).map_err(|error| match error {
             ListenError::Unresolved { host, reason } => {

@@ -20,7 +20,7 @@ use tokio::task::spawn_local;
 use tokio::time::sleep;
 use tracing::info;
 
-use crate::admin::{self, State};
+use crate::admin::{self, AdminState};
 use crate::ask::{self, Asker, OwnerSlot, Questions};
 use crate::bind::Master;
 use crate::config::{Config, MetadataServer};
@@ -39,7 +39,7 @@ pub enum ServeError {
     Start(#[from] io::Error),
     /// There is a membership record, and it cannot be used.
     #[error(transparent)]
-    State(#[from] StateFileError),
+    AdminState(#[from] StateFileError),
     /// It was stopped by request, but what was to be in the membership record is not known to be there.
     #[error(transparent)]
     Unwritten(#[from] Unwritten),
@@ -70,7 +70,7 @@ impl Master {
         let cleanup = cleanup(config.metadata_server.as_ref(), &registry);
         let (followed, following) = watch::channel(Followed::default());
         let followed = Rc::new(followed);
-        let state = State { asker: asker.clone(), status: election.status(), following };
+        let state = AdminState { asker: asker.clone(), status: election.status(), following };
         let router = admin::router(state, &config.auth_token);
         let admin = Server::start("admin-http", admin, router, Limits::default())?;
         let metadata = metadata.map(|listener| serve_metadata(listener, registry)).transpose()?;

@@ -5,11 +5,11 @@ use mooncake_types::{
 };
 use smallvec::smallvec;
 
-use crate::dropping::discards;
+use crate::get::Route;
 use crate::op::{CallError, MoveError, Op, Step, unexpected};
 use crate::placements::replicas;
 use crate::put::{Granted, InPut, PutWrite, Write};
-use crate::route::Route;
+use crate::removal::dropping::discards;
 use crate::span::Span;
 
 /// Carries out one copy or move task: reads the source replica, writes all targets, tells the master how it ended.

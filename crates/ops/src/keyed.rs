@@ -2,7 +2,7 @@ use mooncake_types::{ErrorCode, Reply, Request, Tick};
 
 use crate::batches::{Batches, check_key, checked};
 use crate::op::{CallError, MoveError, Op, Step, unexpected};
-use crate::predecessors::Predecessors;
+use crate::removal::predecessors::Predecessors;
 use crate::retry::RetryPolicy;
 
 /// What one kind of keyed question asks and how its reply reads.

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use mooncake_client::membership::{Deed, Membership};
-use mooncake_client::ops::CallError;
 use mooncake_node::{ChangedEntries, ListedEntry};
+use mooncake_ops::CallError;
 use mooncake_types::{ChangesPage, InventoryPage, Reply, Request, SegmentId};
 
 use crate::lending::Change;
@@ -28,14 +28,14 @@ pub(crate) struct Beat {
     pub(crate) membership: Membership,
     generation: u64,
     conn: Option<ConnId>,
-    state: State,
+    state: BeatState,
     unreachable: Vec<SegmentId>,
     /// What it is to take notice of before its next deed.
     pub(crate) changes: Vec<Change>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum BeatState {
     Idle,
     Connecting,
     Asking(Asked),
@@ -51,7 +51,7 @@ enum Asked {
 
 impl Beat {
     pub(crate) fn new(membership: Membership) -> Self {
-        let (conn, state, unreachable) = (None, State::Idle, Vec::new());
+        let (conn, state, unreachable) = (None, BeatState::Idle, Vec::new());
         Self { membership, generation: 0, conn, state, unreachable, changes: Vec::new() }
     }
 
@@ -61,7 +61,7 @@ impl Beat {
 
     /// Has it look at once what is due, if it waits for nothing else.
     pub(crate) fn wake(&mut self, process: Process, net: &mut Net) {
-        if self.state == State::Idle {
+        if self.state == BeatState::Idle {
             self.wake_at(process, net.now_us, net);
         }
     }
@@ -83,7 +83,7 @@ impl Member {
         beat.membership.report(std::mem::take(&mut beat.unreachable));
         let (body, asked) = match beat.membership.next(self.clock.tick(now_us)) {
             Deed::Wait { until } => {
-                beat.state = State::Idle;
+                beat.state = BeatState::Idle;
                 return beat.wake_at(process, self.clock.moment(until), around.net);
             }
             Deed::Connect { address } => {
@@ -93,7 +93,7 @@ impl Member {
                 let master = around.net.process_at(Site::Master(address));
                 let hello = Message::Hello(self.client);
                 beat.conn = Some(around.net.open((process, Part::Beat), master, hello));
-                beat.state = State::Connecting;
+                beat.state = BeatState::Connecting;
                 return beat.wake_at(process, now_us + DIAL_US, around.net);
             }
             Deed::Call(request) => (encode(&request), Asked::Reply),
@@ -136,7 +136,7 @@ impl Member {
                 return self.beat_on(around);
             }
         };
-        beat.state = State::Asking(asked);
+        beat.state = BeatState::Asking(asked);
         let Some(conn) = beat.conn else {
             let error = CallError::Unreachable { reason: "it has closed".to_owned() };
             return self.end_deed(None, Err(error), around);
@@ -161,11 +161,11 @@ impl Member {
     ) {
         let now = self.clock.tick(around.net.now_us);
         let beat = &mut self.beat;
-        match std::mem::replace(&mut beat.state, State::Idle) {
-            State::Idle => {}
-            State::Connecting => beat.membership.on_connected(now, epoch),
-            State::Asking(Asked::Reply) => beat.membership.on_reply(now, reply),
-            State::Asking(Asked::Report(next)) => beat.membership.on_reported(now, next, reply),
+        match std::mem::replace(&mut beat.state, BeatState::Idle) {
+            BeatState::Idle => {}
+            BeatState::Connecting => beat.membership.on_connected(now, epoch),
+            BeatState::Asking(Asked::Reply) => beat.membership.on_reply(now, reply),
+            BeatState::Asking(Asked::Report(next)) => beat.membership.on_reported(now, next, reply),
         }
         around.hosts[self.number].see_epoch(beat.membership.seen_epoch());
         if let Some(end) = beat.membership.take_routes_end() {
@@ -188,16 +188,16 @@ impl Member {
             return around.net.forget(conn, Side::Client);
         }
         match message {
-            Message::Welcome(epoch) if self.beat.state == State::Connecting => {
+            Message::Welcome(epoch) if self.beat.state == BeatState::Connecting => {
                 let error = CallError::Unreachable { reason: "nothing was asked".to_owned() };
                 self.end_deed(Some(epoch), Err(error), around);
             }
-            Message::Reply(body) if matches!(self.beat.state, State::Asking(_)) => {
+            Message::Reply(body) if matches!(self.beat.state, BeatState::Asking(_)) => {
                 let reply = mooncake_wire::decode_reply(body).expect("a master's reply is sound");
                 self.end_deed(None, Ok(reply), around);
             }
             // An idle connection that broke is found out by the next ping.
-            _ if self.beat.state == State::Idle => {
+            _ if self.beat.state == BeatState::Idle => {
                 around.net.forget(conn, Side::Client);
                 self.beat.conn = None;
             }

@@ -8,7 +8,7 @@ use crate::master::{Granted, version_of};
 use crate::world::World;
 
 /// A version, and where a range of it lies.
-pub(crate) type Place = (Version, SegmentId, u64);
+pub(crate) type EntryPlace = (Version, SegmentId, u64);
 
 impl World {
     /// What must never be, after each event.
@@ -96,7 +96,7 @@ impl World {
     }
 }
 
-fn places_of(meta: &Meta, key: usize) -> Vec<Place> {
+fn places_of(meta: &Meta, key: usize) -> Vec<EntryPlace> {
     let Some(report) = meta.peek(KEYS[key]).filter(|report| report.complete) else {
         return Vec::new();
     };

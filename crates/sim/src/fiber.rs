@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use mooncake_client::ops::{CallError, MasterRetry, Step, is_idempotent};
+use mooncake_ops::{CallError, MasterRetry, Step, is_idempotent};
 use mooncake_types::{Reply, Request};
 
 use crate::member::{Around, CALLER, Member, RENEWER, encode};
@@ -54,11 +54,11 @@ struct Call {
     body: Bytes,
     /// It may be asked twice.
     may_repeat: bool,
-    stage: Stage,
+    stage: CallStage,
 }
 
 #[derive(Clone, Copy)]
-enum Stage {
+enum CallStage {
     /// Asked over a connection that was there.
     OnOld(ConnId),
     /// Connecting; so many addresses were tried before.
@@ -67,7 +67,7 @@ enum Stage {
     OnNew(ConnId),
 }
 
-impl Stage {
+impl CallStage {
     fn conn(self) -> ConnId {
         match self {
             Self::OnOld(conn) | Self::Dialing(conn, _) | Self::OnNew(conn) => conn,
@@ -168,7 +168,7 @@ impl Member {
             Wait::Call(call) => {
                 around.net.close(call.stage.conn(), Side::Client);
                 match call.stage {
-                    Stage::Dialing(_, tried) => self.dial(fiber, call, tried + 1, around),
+                    CallStage::Dialing(_, tried) => self.dial(fiber, call, tried + 1, around),
                     _ => {
                         let error = CallError::TimedOut { after_ms: CALL_US / 1_000 };
                         self.answered(fiber, &call.request, Err(error), around);
@@ -189,12 +189,12 @@ impl Member {
         match self.fibers[fiber].line.take() {
             Some(conn) => {
                 around.net.send(conn, Side::Client, Message::Request(body.clone()));
-                let stage = Stage::OnOld(conn);
+                let stage = CallStage::OnOld(conn);
                 self.await_reply(fiber, Call { request, body, may_repeat, stage }, CALL_US, around);
             }
             None => {
                 // The stage is overwritten at once.
-                let stage = Stage::OnNew(ConnId::NONE);
+                let stage = CallStage::OnNew(ConnId::NONE);
                 self.dial(fiber, Call { request, body, may_repeat, stage }, 0, around);
             }
         }
@@ -216,7 +216,7 @@ impl Member {
         let master = around.net.process_at(Site::Master(address));
         let client = (self.process, Part::Fiber(fiber));
         let conn = around.net.open(client, master, Message::Hello(self.client));
-        let call = Call { stage: Stage::Dialing(conn, tried), ..call };
+        let call = Call { stage: CallStage::Dialing(conn, tried), ..call };
         self.await_reply(fiber, call, DIAL_US, around);
     }
 
@@ -255,16 +255,16 @@ impl Member {
         let conn = call.stage.conn();
         let unreachable = || Err(CallError::Unreachable { reason: "it broke".to_owned() });
         match (message, call.stage) {
-            (Message::Welcome(epoch), Stage::Dialing(_, tried)) => {
+            (Message::Welcome(epoch), CallStage::Dialing(_, tried)) => {
                 around.hosts[self.number].see_epoch(epoch);
                 let count = around.net.masters();
                 let fibre = &mut self.fibers[fiber];
                 fibre.address = (fibre.address + tried) % count;
                 around.net.send(conn, Side::Client, Message::Request(call.body.clone()));
-                let call = Call { stage: Stage::OnNew(conn), ..call };
+                let call = Call { stage: CallStage::OnNew(conn), ..call };
                 self.await_reply(fiber, call, CALL_US, around);
             }
-            (Message::Reply(body), Stage::OnOld(_) | Stage::OnNew(_)) => {
+            (Message::Reply(body), CallStage::OnOld(_) | CallStage::OnNew(_)) => {
                 self.fibers[fiber].line = Some(conn);
                 around.desk.hear(conn, self.client);
                 let reply = mooncake_wire::decode_reply(body).expect("a master's reply is sound");
@@ -276,8 +276,8 @@ impl Member {
                     _ => around.net.close(conn, Side::Client),
                 }
                 match stage {
-                    Stage::Dialing(_, tried) => self.dial(fiber, call, tried + 1, around),
-                    Stage::OnOld(_) if call.may_repeat => self.dial(fiber, call, 0, around),
+                    CallStage::Dialing(_, tried) => self.dial(fiber, call, tried + 1, around),
+                    CallStage::OnOld(_) if call.may_repeat => self.dial(fiber, call, 0, around),
                     _ => self.answered(fiber, &call.request, unreachable(), around),
                 }
             }

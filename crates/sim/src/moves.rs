@@ -1,6 +1,6 @@
 //! What a transfer moves, and where to.
 
-use mooncake_client::ops::{Deposit, Fetch};
+use mooncake_ops::{Deposit, Fetch};
 use mooncake_types::{Discard, Epoch, SegmentId};
 
 use crate::extents::{Content, Extents, Piece};

@@ -22,11 +22,11 @@ const LOOK_US: u64 = 2_000;
 #[derive(Default)]
 pub(crate) struct Service {
     inbox: VecDeque<Message>,
-    state: State,
+    state: ServiceState,
 }
 
 #[derive(Default)]
-enum State {
+enum ServiceState {
     #[default]
     Idle,
     /// A range was begun, and an older writer may still be at work in it.
@@ -120,19 +120,21 @@ impl Service {
             return Next::End;
         }
         match std::mem::take(&mut self.state) {
-            State::Idle => self.accept(site),
-            State::Waiting { ticket, range, kind } => self.wait(ticket, range, kind, site),
-            State::Receiving { ticket, range, done } => self.take_part(ticket, range, done, site),
-            State::Gathering { epoch, range } => match self.inbox.pop_front() {
+            ServiceState::Idle => self.accept(site),
+            ServiceState::Waiting { ticket, range, kind } => self.wait(ticket, range, kind, site),
+            ServiceState::Receiving { ticket, range, done } => {
+                self.take_part(ticket, range, done, site)
+            }
+            ServiceState::Gathering { epoch, range } => match self.inbox.pop_front() {
                 Some(Message::Part(pieces)) => {
                     self.begin(epoch, range, WriteKind::Small(pieces), site)
                 }
                 Some(_) => Next::End,
-                None => self.stay(State::Gathering { epoch, range }),
+                None => self.stay(ServiceState::Gathering { epoch, range }),
             },
-            State::Skipping { left, code } => self.skip(left, code, site),
-            State::InPlace { ticket } => self.finish_in_place(ticket, site),
-            State::Sending { range, grant, pieces, done } => {
+            ServiceState::Skipping { left, code } => self.skip(left, code, site),
+            ServiceState::InPlace { ticket } => self.finish_in_place(ticket, site),
+            ServiceState::Sending { range, grant, pieces, done } => {
                 self.send_part(range, grant, (pieces, done), site)
             }
         }
@@ -140,10 +142,10 @@ impl Service {
 
     /// Whether its peer may be writing by itself.
     pub(crate) fn is_in_place(&self) -> bool {
-        matches!(self.state, State::InPlace { .. })
+        matches!(self.state, ServiceState::InPlace { .. })
     }
 
-    fn stay(&mut self, state: State) -> Next {
+    fn stay(&mut self, state: ServiceState) -> Next {
         self.state = state;
         Next::Pause
     }
@@ -152,7 +154,7 @@ impl Service {
         let Some(message) = self.inbox.pop_front() else { return Next::Pause };
         match message {
             Message::Write { epoch, range, is_small: true } => {
-                self.state = State::Gathering { epoch, range };
+                self.state = ServiceState::Gathering { epoch, range };
                 Next::GoOn
             }
             Message::Write { epoch, range, is_small: false } => {
@@ -168,7 +170,8 @@ impl Service {
                 let found = site.host.find(&range);
                 match found {
                     Ok(grant) => {
-                        self.state = State::Sending { range, grant, pieces: Vec::new(), done: 0 };
+                        self.state =
+                            ServiceState::Sending { range, grant, pieces: Vec::new(), done: 0 };
                     }
                     Err(code) => site.answer(Message::Found(Err(code))),
                 }
@@ -186,9 +189,9 @@ impl Service {
         site: &mut Site<'_>,
     ) -> Next {
         match (site.begin(epoch, &range), kind) {
-            (Ok(ticket), kind) => self.state = State::Waiting { ticket, range, kind },
+            (Ok(ticket), kind) => self.state = ServiceState::Waiting { ticket, range, kind },
             (Err(code), WriteKind::Large) => {
-                self.state = State::Skipping { left: range.len, code };
+                self.state = ServiceState::Skipping { left: range.len, code };
             }
             (Err(code), WriteKind::Small(_)) => site.answer(Message::Done(Err(code))),
             (Err(code), WriteKind::InPlace) => site.answer(Message::Begun(Err(code))),
@@ -206,7 +209,7 @@ impl Service {
         let code = match site.host.admit(ticket, site.net) {
             Admission::Granted => match kind {
                 WriteKind::Large => {
-                    self.state = State::Receiving { ticket, range, done: 0 };
+                    self.state = ServiceState::Receiving { ticket, range, done: 0 };
                     return Next::GoOn;
                 }
                 WriteKind::Small(pieces) => {
@@ -218,13 +221,13 @@ impl Service {
                 }
                 WriteKind::InPlace => {
                     site.answer(Message::Begun(Ok(ticket)));
-                    self.state = State::InPlace { ticket };
+                    self.state = ServiceState::InPlace { ticket };
                     return Next::GoOn;
                 }
             },
             Admission::Wait(_) => {
                 site.again_after(LOOK_US);
-                return self.stay(State::Waiting { ticket, range, kind });
+                return self.stay(ServiceState::Waiting { ticket, range, kind });
             }
             Admission::Refused(code) => code,
         };
@@ -234,7 +237,7 @@ impl Service {
             return Next::End;
         }
         match kind {
-            WriteKind::Large => self.state = State::Skipping { left: range.len, code },
+            WriteKind::Large => self.state = ServiceState::Skipping { left: range.len, code },
             WriteKind::Small(_) => site.answer(Message::Done(Err(code))),
             WriteKind::InPlace => site.answer(Message::Begun(Err(code))),
         }
@@ -252,21 +255,21 @@ impl Service {
         // A part may be coming in while the server is told to stop: what is under way lands.
         if node.is_interrupted(ticket) && (self.inbox.is_empty() || site.desk.chance.below(2) == 0)
         {
-            self.state = State::Receiving { ticket, range, done };
+            self.state = ServiceState::Receiving { ticket, range, done };
             return Next::End;
         }
         let pieces = match self.inbox.pop_front() {
             Some(Message::Part(pieces)) => pieces,
             Some(_) => {
-                self.state = State::Receiving { ticket, range, done };
+                self.state = ServiceState::Receiving { ticket, range, done };
                 return Next::End;
             }
-            None => return self.stay(State::Receiving { ticket, range, done }),
+            None => return self.stay(ServiceState::Receiving { ticket, range, done }),
         };
         node.change_bytes(ticket, done, &pieces, site.desk);
         let done = done + pieces.iter().map(|piece| piece.len).sum::<u64>();
         if done < range.len {
-            self.state = State::Receiving { ticket, range, done };
+            self.state = ServiceState::Receiving { ticket, range, done };
             return Next::GoOn;
         }
         let completed = node.complete(ticket, site.desk);
@@ -278,14 +281,14 @@ impl Service {
         let len: u64 = match self.inbox.pop_front() {
             Some(Message::Part(pieces)) => pieces.iter().map(|piece| piece.len).sum(),
             Some(_) => return Next::End,
-            None => return self.stay(State::Skipping { left, code }),
+            None => return self.stay(ServiceState::Skipping { left, code }),
         };
         match left.saturating_sub(len) {
             0 => {
                 site.desk.tally.refused_writes += 1;
                 site.answer(Message::Done(Err(code)));
             }
-            left => self.state = State::Skipping { left, code },
+            left => self.state = ServiceState::Skipping { left, code },
         }
         Next::GoOn
     }
@@ -303,9 +306,9 @@ impl Service {
                 site.answer(Message::Done(Err(code)));
                 Next::GoOn
             }
-            None => self.stay(State::InPlace { ticket }),
+            None => self.stay(ServiceState::InPlace { ticket }),
             Some(_) => {
-                self.state = State::InPlace { ticket };
+                self.state = ServiceState::InPlace { ticket };
                 Next::End
             }
         }
@@ -326,7 +329,7 @@ impl Service {
         if done + len < range.len {
             let delay_us = site.net.moment_us();
             site.again_after(delay_us);
-            return self.stay(State::Sending { range, grant, pieces, done: done + len });
+            return self.stay(ServiceState::Sending { range, grant, pieces, done: done + len });
         }
         let found = match site.host.still_holds(&range, grant) {
             true => Ok(pieces),
@@ -338,9 +341,9 @@ impl Service {
 
     /// The connection is over: what was begun and not completed is abandoned.
     fn give_up(&mut self, site: &mut Site<'_>) {
-        let (State::Waiting { ticket, .. }
-        | State::Receiving { ticket, .. }
-        | State::InPlace { ticket }) = self.state
+        let (ServiceState::Waiting { ticket, .. }
+        | ServiceState::Receiving { ticket, .. }
+        | ServiceState::InPlace { ticket }) = self.state
         else {
             return;
         };

@@ -1,4 +1,4 @@
-use mooncake_client::ops::{CallError, Deadline, MoveError, Op, Step};
+use mooncake_ops::{CallError, Deadline, MoveError, Op, Step};
 use mooncake_types::{ClientId, Reply, Tick};
 
 use crate::desk::Desk;

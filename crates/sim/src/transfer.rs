@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use mooncake_client::ops::{MoveError, Retry, RetryPolicy, Step};
 use mooncake_node::Admission;
+use mooncake_ops::{MoveError, Retry, RetryPolicy, Step};
 use mooncake_types::{ErrorCode, RangeRead, Version};
 
 use crate::desk::Desk;
@@ -30,12 +30,12 @@ pub(crate) struct Transfer {
 
 struct Move {
     what: What,
-    state: State,
+    state: TransferState,
     result: Option<Result<(), MoveError>>,
 }
 
 #[derive(Clone, Copy)]
-enum State {
+enum TransferState {
     /// For its turn, or for the node to meet the leader.
     Queued,
     /// The node was asked.
@@ -105,7 +105,8 @@ impl Transfer {
         for (index, what) in whats.iter().enumerate() {
             lanes.entry(what.peer()).or_default().queue.push_back(index);
         }
-        let moves = whats.into_iter().map(|what| Move { what, state: State::Queued, result: None });
+        let moves =
+            whats.into_iter().map(|what| Move { what, state: TransferState::Queued, result: None });
         let moves: Vec<Move> = moves.collect();
         Self { left: moves.len(), moves, lanes }
     }
@@ -161,7 +162,8 @@ impl Member {
                 let range = fetch.range;
                 match see(&range, peer == self.process.site, &around.hosts[site_number(peer)]) {
                     Some(Ok((holder, seen))) => {
-                        transfer.moves[index].state = State::Reading { holder, seen, done: 0 };
+                        transfer.moves[index].state =
+                            TransferState::Reading { holder, seen, done: 0 };
                         self.step_later(fiber, peer, around);
                     }
                     Some(Err(error)) => self.end_move(fiber, peer, Err(error), around),
@@ -175,7 +177,7 @@ impl Member {
                 let writer = (Writer::Own, PATIENCE_US);
                 match host.begin_write((epoch, &range), writer, net, desk) {
                     Ok(ticket) => {
-                        transfer.moves[index].state = State::Waiting { ticket };
+                        transfer.moves[index].state = TransferState::Waiting { ticket };
                         self.step_later(fiber, peer, around);
                     }
                     Err(code) => {
@@ -213,7 +215,7 @@ impl Member {
         let is_shared = is_near && node.is_some_and(|node| !node.is_named());
         let Some((transfer, index)) = self.lane(fiber, peer) else { return };
         let asked = &mut transfer.moves[index];
-        asked.state = State::Asked;
+        asked.state = TransferState::Asked;
         let chance = &mut around.desk.chance;
         let mut messages = Vec::new();
         match &asked.what {
@@ -268,22 +270,22 @@ impl Member {
             return;
         }
         match transfer.moves[index].state {
-            State::Queued => {
+            TransferState::Queued => {
                 let lane = transfer.lanes.get_mut(&peer).expect("it is at work");
                 lane.queue.push_front(index);
                 self.next_move(fiber, peer, around);
             }
-            State::Asked => {
+            TransferState::Asked => {
                 let segment = transfer.moves[index].what.segment();
                 self.drop_lane(fiber, peer, around);
                 self.doubt(segment, around);
                 self.end_move(fiber, peer, Err(MoveError::Broken), around);
             }
-            State::Reading { holder, seen, done } => {
+            TransferState::Reading { holder, seen, done } => {
                 self.read_near(fiber, peer, (holder, seen, done), around);
             }
-            State::Waiting { ticket } => self.wait_own(fiber, peer, ticket, around),
-            State::Copying { holder, ticket, done } => {
+            TransferState::Waiting { ticket } => self.wait_own(fiber, peer, ticket, around),
+            TransferState::Copying { holder, ticket, done } => {
                 self.copy_near(fiber, peer, (holder, ticket, done), around);
             }
         }
@@ -308,7 +310,7 @@ impl Member {
         let len = (1 + desk.chance.below(2 * (range.len - done))).min(range.len - done);
         pieces.extend(node.copy_out(range.offset + range.from + done, len));
         if done + len < range.len {
-            reading.state = State::Reading { holder, seen, done: done + len };
+            reading.state = TransferState::Reading { holder, seen, done: done + len };
             return self.step_later(fiber, peer, around);
         }
         let still_holds = match seen {
@@ -324,7 +326,7 @@ impl Member {
         match around.hosts[self.number].admit(ticket, around.net) {
             Admission::Granted => {
                 let Some((transfer, index)) = self.lane(fiber, peer) else { return };
-                transfer.moves[index].state = State::Copying { holder, ticket, done: 0 };
+                transfer.moves[index].state = TransferState::Copying { holder, ticket, done: 0 };
                 self.step_later(fiber, peer, around);
             }
             Admission::Wait(_) => self.step_later(fiber, peer, around),
@@ -361,14 +363,14 @@ impl Member {
         let len = (1 + around.desk.chance.below(2 * (range_len - done))).min(range_len - done);
         node.change_bytes(ticket, done, &part_of(payload, done, len), around.desk);
         if done + len < range_len {
-            copying.state = State::Copying { holder, ticket, done: done + len };
+            copying.state = TransferState::Copying { holder, ticket, done: done + len };
             return self.step_later(fiber, peer, around);
         }
         if is_own {
             let completed = node.complete(ticket, around.desk).map_err(MoveError::Refused);
             return self.end_move(fiber, peer, completed, around);
         }
-        copying.state = State::Asked;
+        copying.state = TransferState::Asked;
         if let Some(&conn) = self.fibers[fiber].lanes.get(&peer) {
             around.net.send(conn, Side::Client, Message::Complete(Ok(())));
         }
@@ -398,23 +400,23 @@ impl Member {
         };
         let current = &mut transfer.moves[index];
         let result = match (message, current.state, &mut current.what) {
-            (Message::Close, State::Copying { .. }, _) => {
+            (Message::Close, TransferState::Copying { .. }, _) => {
                 // The next step notices it.
                 transfer.lanes.get_mut(&peer).expect("it is at work").is_told_to_stop = true;
                 return;
             }
-            (Message::Done(done), State::Asked, _) => done.map_err(MoveError::Refused),
-            (Message::Found(Ok(found)), State::Asked, What::Read { pieces, .. }) => {
+            (Message::Done(done), TransferState::Asked, _) => done.map_err(MoveError::Refused),
+            (Message::Found(Ok(found)), TransferState::Asked, What::Read { pieces, .. }) => {
                 *pieces = found;
                 Ok(())
             }
-            (Message::Found(Err(code)), State::Asked, _) => read_result(Err(code)),
-            (Message::Begun(Ok(ticket)), State::Asked, _) => {
+            (Message::Found(Err(code)), TransferState::Asked, _) => read_result(Err(code)),
+            (Message::Begun(Ok(ticket)), TransferState::Asked, _) => {
                 let holder = around.net.process_at(peer);
-                current.state = State::Copying { holder, ticket, done: 0 };
+                current.state = TransferState::Copying { holder, ticket, done: 0 };
                 return self.step_later(fiber, peer, around);
             }
-            (Message::Begun(Err(code)), State::Asked, _) => Err(MoveError::Refused(code)),
+            (Message::Begun(Err(code)), TransferState::Asked, _) => Err(MoveError::Refused(code)),
             (_, _, what) => {
                 let segment = what.segment();
                 self.doubt(segment, around);
@@ -458,7 +460,7 @@ impl Member {
         let lane = transfer.lanes.get_mut(&peer).expect("it is at work");
         let now_us = around.net.now_us;
         let Some(at) = lane.retry.again_at(clock.tick(now_us)) else { return false };
-        transfer.moves[index].state = State::Queued;
+        transfer.moves[index].state = TransferState::Queued;
         around.desk.fault("reached a node before its leader did");
         self.go_on_after(fiber, peer, clock.moment(at).saturating_sub(now_us), around);
         true

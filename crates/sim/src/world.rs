@@ -7,7 +7,7 @@ use mooncake_meta::{Config, Meta, Replication, ReplicationMode};
 use mooncake_types::{Chance, ClientId, DrainId, SegmentId, Tick};
 
 use crate::beat::Beat;
-use crate::check::Place;
+use crate::check::EntryPlace;
 use crate::clock::Clock;
 use crate::desk::Desk;
 use crate::follow::Follower;
@@ -46,7 +46,7 @@ pub(crate) struct World {
     pub(crate) names: Vec<&'static str>,
     pub(crate) processes: u64,
     /// Where readers of each key are sent.
-    pub(crate) places: Vec<Vec<Place>>,
+    pub(crate) places: Vec<Vec<EntryPlace>>,
     /// Those are of the last event.
     pub(crate) knows_places: bool,
 }

@@ -5,10 +5,10 @@ use std::sync::PoisonError;
 
 use mooncake_memory::Buffer;
 
-use crate::contents::Found;
+use crate::contents::FoundRecord;
 use crate::disk::{Disk, Log, Room};
 use crate::errors::{Broken, PutError};
-use crate::index::State;
+use crate::index::RecordState;
 use crate::layout::BLOCK;
 use crate::log_file::LogFile;
 use crate::record::Name;
@@ -63,7 +63,7 @@ impl Disk {
         for (name, (file, block)) in moved {
             let entry = log.index.get_mut(&name).expect("what moves stays in the index");
             (entry.file, entry.block) = (file, block);
-            (entry.state, entry.was_read) = (State::Ready, false);
+            (entry.state, entry.was_read) = (RecordState::Ready, false);
         }
         for name in &evicted {
             log.index.remove(name);
@@ -78,18 +78,23 @@ impl Disk {
     }
 
     /// The records of a file that are to move, and those that leave; marked as such.
-    fn sort_out(&self, number: u64, records: &[Found], is_hollow: bool) -> (Vec<Name>, Vec<Name>) {
+    fn sort_out(
+        &self,
+        number: u64,
+        records: &[FoundRecord],
+        is_hollow: bool,
+    ) -> (Vec<Name>, Vec<Name>) {
         let mut log = self.lock();
         // Room is to be gained: of a file that is full at most half moves.
         let mut left = self.config.file_bytes / HOLLOW;
         let mut live_bytes = log.files[&number].live_bytes;
         let (mut moving, mut leaving) = (Vec::new(), Vec::new());
-        for Found { block, record } in records {
+        for FoundRecord { block, record } in records {
             let name = record.name;
             let Some(entry) = log.index.get_mut(&name) else { continue };
             // What was dropped may have been put again, in another place.
             let is_here = (entry.file, u64::from(entry.block)) == (number, *block);
-            if !is_here || entry.state != State::Ready {
+            if !is_here || entry.state != RecordState::Ready {
                 continue;
             }
             live_bytes -= entry.bytes();
@@ -100,13 +105,13 @@ impl Disk {
             } else {
                 leaving.push(name);
             }
-            entry.state = if stays { State::Moving } else { State::Leaving };
+            entry.state = if stays { RecordState::Moving } else { RecordState::Leaving };
         }
         if live_bytes > 0 {
             // The disk lost the headers of some, and they go with the file all the same.
             for (&name, entry) in &mut log.index {
-                if entry.file == number && entry.state == State::Ready {
-                    entry.state = State::Leaving;
+                if entry.file == number && entry.state == RecordState::Ready {
+                    entry.state = RecordState::Leaving;
                     leaving.push(name);
                 }
             }

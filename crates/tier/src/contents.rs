@@ -4,7 +4,7 @@ use crate::record::Record;
 
 /// A record, and the block that it begins at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundRecord {
     pub(crate) block: u64,
     pub(crate) record: Record,
 }
@@ -24,12 +24,12 @@ impl Contents {
     }
 
     /// The records that a table names; those before the first that makes no sense.
-    pub(crate) fn decode(mut table: &[u8], nonce: u64) -> Vec<Found> {
+    pub(crate) fn decode(mut table: &[u8], nonce: u64) -> Vec<FoundRecord> {
         let mut found = Vec::new();
         while let Some((block, rest)) = table.split_first_chunk::<4>() {
             let Some(record) = Record::decode(rest, nonce) else { break };
             table = &rest[record.header_len()..];
-            found.push(Found { block: u64::from(u32::from_le_bytes(*block)), record });
+            found.push(FoundRecord { block: u64::from(u32::from_le_bytes(*block)), record });
         }
         found
     }

@@ -10,7 +10,7 @@ use mooncake_types::limits::CHUNK_BYTES;
 use crate::contents::Contents;
 use crate::directory::Directory;
 use crate::errors::{Broken, PutError, ReadError};
-use crate::index::{Entry, Index, State};
+use crate::index::{Entry, Index, RecordState};
 use crate::layout::{BLOCK, Head, MAX_FILE_BYTES, blocks_of, first_block};
 use crate::log_file::LogFile;
 use crate::record::{Name, Record, data_offset};
@@ -135,7 +135,7 @@ impl Disk {
             block: 0,
             header_len: record.header_len() as u32,
             len: record.len,
-            state: State::Writing,
+            state: RecordState::Writing,
             was_read: false,
         };
         log.index.insert(record.name, entry);
@@ -143,7 +143,8 @@ impl Disk {
         let most = self.config.capacity - self.config.file_bytes;
         let written = self.append(record, data.slices(), most, |log, room| {
             let (file, block) = (room.file.head.number, room.block as u32);
-            log.index.insert(record.name, Entry { file, block, state: State::Ready, ..entry });
+            log.index
+                .insert(record.name, Entry { file, block, state: RecordState::Ready, ..entry });
         });
         if written.is_err() {
             self.lock().index.remove(&record.name);
@@ -164,7 +165,7 @@ impl Disk {
             let entry = loop {
                 log.check()?;
                 match log.index.get(name) {
-                    Some(entry) if entry.state != State::Ready => log = self.wait(log),
+                    Some(entry) if entry.state != RecordState::Ready => log = self.wait(log),
                     found => break found.copied(),
                 }
             };

@@ -17,14 +17,14 @@ pub(crate) struct Entry {
     pub(crate) header_len: u32,
     /// Length of its data, in bytes.
     pub(crate) len: u64,
-    pub(crate) state: State,
+    pub(crate) state: RecordState,
     /// It was read since it was written or moved.
     pub(crate) was_read: bool,
 }
 
 /// Who wants to drop a record waits until it is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum RecordState {
     /// It is being written for the first time, and is not there yet.
     Writing,
     /// It is there.
@@ -37,6 +37,6 @@ pub(crate) enum State {
 
 impl Entry {
     pub(crate) fn is_readable(&self) -> bool {
-        matches!(self.state, State::Ready | State::Moving)
+        matches!(self.state, RecordState::Ready | RecordState::Moving)
     }
 }

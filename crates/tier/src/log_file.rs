@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mooncake_memory::{Buffer, RawSlice};
 
 use crate::commit::Commit;
-use crate::contents::{Contents, Found};
+use crate::contents::{Contents, FoundRecord};
 use crate::directory::{BlockFile, Directory};
 use crate::erased::Erased;
 use crate::layout::{
@@ -120,7 +120,7 @@ impl LogFile {
     }
 
     /// What the table of contents names, if the file has one that is whole.
-    pub(crate) fn sealed_contents(&self) -> io::Result<Option<Vec<Found>>> {
+    pub(crate) fn sealed_contents(&self) -> io::Result<Option<Vec<FoundRecord>>> {
         let block = self.file.read_bytes(BLOCK as usize, SEAL_AT)?;
         let Some(seal) = Seal::decode(&block, self.head.nonce) else { return Ok(None) };
         let table = match self.file.read_bytes(seal.len as usize, self.head.file_bytes) {
@@ -132,12 +132,12 @@ impl LogFile {
     }
 
     /// All records that were written here, dropped ones as well.
-    pub(crate) fn records(&self) -> io::Result<Vec<Found>> {
+    pub(crate) fn records(&self) -> io::Result<Vec<FoundRecord>> {
         self.sealed_contents()?.map_or_else(|| self.scan(), Ok)
     }
 
     /// Looks for records from the first block to the last. What lies between them was being written when its writer died.
-    pub(crate) fn scan(&self) -> io::Result<Vec<Found>> {
+    pub(crate) fn scan(&self) -> io::Result<Vec<FoundRecord>> {
         let (mut found, mut block) = (Vec::new(), first_block(self.head.file_bytes));
         let end = self.head.file_bytes / BLOCK;
         let (mut window, mut window_at) = (Vec::new(), block);
@@ -152,7 +152,7 @@ impl LogFile {
             block += match self.record_at(block, end, &window[from..])? {
                 Some(record) => {
                     let blocks = record.blocks();
-                    found.push(Found { block, record });
+                    found.push(FoundRecord { block, record });
                     blocks
                 }
                 None => 1,

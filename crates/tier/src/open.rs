@@ -5,11 +5,11 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 
 use crate::clean::MIN_FILES;
-use crate::contents::{Contents, Found};
+use crate::contents::{Contents, FoundRecord};
 use crate::directory::Directory;
 use crate::disk::{Disk, DiskConfig, FileState, Log};
 use crate::errors::OpenError;
-use crate::index::{Entry, State};
+use crate::index::{Entry, RecordState};
 use crate::layout::{BLOCK, MAX_FILE_BYTES, first_block};
 use crate::log_file::LogFile;
 use crate::record::{Name, Record};
@@ -36,10 +36,10 @@ impl Disk {
                 continue;
             };
             let records = find_records(&file)?;
-            let is_live = |found: &Found| !file.is_erased(found.block);
+            let is_live = |found: &FoundRecord| !file.is_erased(found.block);
             let mut live_bytes = 0;
             let end = records.iter().map(|found| found.block + found.record.blocks()).max();
-            for Found { block, record } in records.into_iter().filter(is_live) {
+            for FoundRecord { block, record } in records.into_iter().filter(is_live) {
                 // It was moved when the power failed, and both copies are whole.
                 if log.index.contains_key(&record.name) {
                     duplicates.entry(number).or_default().push(block);
@@ -91,10 +91,10 @@ fn check(config: &DiskConfig) -> Result<(), OpenError> {
 }
 
 /// The records of a file. Of one that was not sealed each is read, and the file is sealed then.
-fn find_records(file: &LogFile) -> io::Result<Vec<Found>> {
+fn find_records(file: &LogFile) -> io::Result<Vec<FoundRecord>> {
     let end = file.head.file_bytes / BLOCK;
     if let Some(sealed) = file.sealed_contents()? {
-        let is_inside = |found: &Found| found.block + found.record.blocks() <= end;
+        let is_inside = |found: &FoundRecord| found.block + found.record.blocks() <= end;
         return Ok(sealed.into_iter().filter(is_inside).collect());
     }
     let mut whole = Vec::new();
@@ -110,7 +110,7 @@ fn find_records(file: &LogFile) -> io::Result<Vec<Found>> {
 }
 
 /// Whether all bytes of a record are those that were put.
-fn is_whole(file: &LogFile, found: &Found) -> io::Result<bool> {
+fn is_whole(file: &LogFile, found: &FoundRecord) -> io::Result<bool> {
     let Some(buffer) = mooncake_memory::Buffer::try_zeroed(found.record.len as usize) else {
         return Err(io::ErrorKind::OutOfMemory.into());
     };
@@ -125,7 +125,7 @@ fn entry_of(file: u64, block: u64, record: &Record) -> Entry {
         block: block as u32,
         header_len: record.header_len() as u32,
         len: record.len,
-        state: State::Ready,
+        state: RecordState::Ready,
         was_read: false,
     }
 }

@@ -10,7 +10,7 @@ use mooncake_types::{Chance, Epoch, ErrorCode, Pong, RangeDrop, Reply, Request, 
 
 pub use deed::{Deed, Lent};
 use drops::Drops;
-use mounting::{Mounting, Stage};
+use mounting::{MountStage, Mounting};
 
 /// Time between two pings, in milliseconds; shorter if the master's patience with clients is, or its word of routes.
 const PING_INTERVAL_MS: u64 = 1000;
@@ -28,7 +28,7 @@ const PINGS_PER_TTL: u64 = 3;
 pub struct Membership {
     addresses: usize,
     segments: Vec<Lent>,
-    bond: Bond,
+    bond: MasterLink,
     retry: Retry,
     chance: Chance,
     seen_epoch: Epoch,
@@ -56,7 +56,7 @@ pub struct RoutesEnd {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bond {
+enum MasterLink {
     Apart { address: usize, try_at: Tick },
     Joined { address: usize, ping_at: Tick, asked: Option<Asked> },
 }
@@ -78,7 +78,7 @@ impl Membership {
         Self {
             addresses,
             segments: Vec::new(),
-            bond: Bond::Apart { address: 0, try_at: Tick::ZERO },
+            bond: MasterLink::Apart { address: 0, try_at: Tick::ZERO },
             retry: Retry::new(RetryPolicy::CONNECT),
             chance,
             seen_epoch: Epoch(0),
@@ -180,9 +180,9 @@ impl Membership {
     /// What to do now.
     pub fn next(&mut self, now: Tick) -> Deed<'_> {
         match self.bond {
-            Bond::Apart { try_at, .. } if now < try_at => Deed::Wait { until: try_at },
-            Bond::Apart { address, .. } => Deed::Connect { address },
-            Bond::Joined { ping_at, .. } => {
+            MasterLink::Apart { try_at, .. } if now < try_at => Deed::Wait { until: try_at },
+            MasterLink::Apart { address, .. } => Deed::Connect { address },
+            MasterLink::Joined { ping_at, .. } => {
                 // The ping comes first: its answer tells whether there is anything to mount. It goes on coming while
                 // something is told that takes long.
                 let is_due = now >= ping_at || !self.unreachable.is_empty();
@@ -224,38 +224,40 @@ impl Membership {
         }
     }
 
-    fn mount(&mut self, stage: Stage) -> Deed<'_> {
+    fn mount(&mut self, stage: MountStage) -> Deed<'_> {
         match stage {
-            Stage::Mount => self.set_asked(Asked::Mount),
-            Stage::Report { .. } | Stage::ReportChanges { .. } => self.set_asked(Asked::Report),
-            Stage::StartEmpty => {}
+            MountStage::Mount => self.set_asked(Asked::Mount),
+            MountStage::Report { .. } | MountStage::ReportChanges { .. } => {
+                self.set_asked(Asked::Report);
+            }
+            MountStage::StartEmpty => {}
         }
         let segment = &self.segments[self.mounting.segment()];
         match stage {
-            Stage::Mount => Deed::Mount { segment, seen_epoch: self.seen_epoch },
-            Stage::Report { page, from } => {
+            MountStage::Mount => Deed::Mount { segment, seen_epoch: self.seen_epoch },
+            MountStage::Report { page, from } => {
                 Deed::Report { segment: segment.id, run: segment.run, page, from }
             }
-            Stage::ReportChanges { page, since } => {
+            MountStage::ReportChanges { page, since } => {
                 Deed::ReportChanges { segment: segment.id, page, since }
             }
-            Stage::StartEmpty => Deed::StartEmpty { segment: segment.id },
+            MountStage::StartEmpty => Deed::StartEmpty { segment: segment.id },
         }
     }
 
     /// The outcome of [`Deed::Connect`]: the epoch that the master named, or nothing.
     pub fn on_connected(&mut self, now: Tick, epoch: Option<Epoch>) {
-        let Bond::Apart { address, .. } = self.bond else {
+        let MasterLink::Apart { address, .. } = self.bond else {
             unreachable!("only a client that is apart connects")
         };
         let Some(epoch) = epoch else { return self.part(now, address) };
         self.see_epoch(epoch);
-        self.bond = Bond::Joined { address, ping_at: now, asked: None };
+        self.bond = MasterLink::Joined { address, ping_at: now, asked: None };
     }
 
     /// The outcome of [`Deed::Call`] and [`Deed::Mount`].
     pub fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
-        let Bond::Joined { address, asked: Some(asked), .. } = self.bond else {
+        let MasterLink::Joined { address, asked: Some(asked), .. } = self.bond else {
             unreachable!("a reply belongs to a call")
         };
         match (asked, reply) {
@@ -303,7 +305,9 @@ impl Membership {
 
     /// The outcome of [`Deed::StartEmpty`]: what the segment is called now, or nothing if there is no name for it.
     pub fn on_started_empty(&mut self, now: Tick, id: Option<SegmentId>) {
-        let Bond::Joined { address, .. } = self.bond else { unreachable!("only a master says so") };
+        let MasterLink::Joined { address, .. } = self.bond else {
+            unreachable!("only a master says so")
+        };
         let Some(id) = id else { return self.part(now, address) };
         self.segments[self.mounting.segment()].id = id;
         self.mounting.on_started_empty();
@@ -327,7 +331,7 @@ impl Membership {
         let longest_ms = if self.segments.is_empty() { prolongs_ms } else { NODE_PING_INTERVAL_MS };
         let interval_ms = (pong.client_ttl_ms / PINGS_PER_TTL).clamp(10, longest_ms);
         let ping_at = asked_at.after_ms(interval_ms);
-        self.bond = Bond::Joined { address, ping_at, asked: None };
+        self.bond = MasterLink::Joined { address, ping_at, asked: None };
         // A leader that is behind what the nodes have seen learns it from the mount, and must catch up.
         let is_behind = pong.epoch < self.seen_epoch;
         self.see_epoch(pong.epoch);
@@ -348,7 +352,7 @@ impl Membership {
         self.drops.clear();
         let next = (address + 1) % self.addresses;
         let try_at = if next == 0 { self.next_round(now) } else { now };
-        self.bond = Bond::Apart { address: next, try_at };
+        self.bond = MasterLink::Apart { address: next, try_at };
     }
 
     /// When the addresses are tried again. Chance shortens the pause by up to a half, so that many clients of one master do
@@ -359,13 +363,13 @@ impl Membership {
     }
 
     fn set_asked(&mut self, what: Asked) {
-        if let Bond::Joined { asked, .. } = &mut self.bond {
+        if let MasterLink::Joined { asked, .. } = &mut self.bond {
             *asked = Some(what);
         }
     }
 
     fn set_idle(&mut self) {
-        if let Bond::Joined { asked, .. } = &mut self.bond {
+        if let MasterLink::Joined { asked, .. } = &mut self.bond {
             *asked = None;
         }
     }

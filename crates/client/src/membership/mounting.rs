@@ -5,7 +5,7 @@ use mooncake_types::{ErrorCode, MountOutcome};
 pub(super) struct Mounting {
     /// The segment that is being mounted; past the last one when all are.
     segment: usize,
-    stage: Stage,
+    stage: MountStage,
     /// Nothing is done before the next pong: it names a higher epoch, or the segments are to be mounted again.
     awaits_pong: bool,
     /// The segment has started empty since it was last to be mounted.
@@ -15,7 +15,7 @@ pub(super) struct Mounting {
 
 /// What is to be done for a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum MountStage {
     /// The master is to be asked for it.
     #[default]
     Mount,
@@ -44,10 +44,11 @@ impl Mounting {
 
     /// What to do now; nothing once `count` segments are mounted. What lies in a segment is told to nobody but the leader
     /// that its node obeys: older grants could still begin there.
-    pub(super) fn stage(&mut self, count: usize, obeys: bool) -> Option<Stage> {
-        let tells = matches!(self.stage, Stage::Report { .. } | Stage::ReportChanges { .. });
+    pub(super) fn stage(&mut self, count: usize, obeys: bool) -> Option<MountStage> {
+        let tells =
+            matches!(self.stage, MountStage::Report { .. } | MountStage::ReportChanges { .. });
         if tells && !obeys {
-            self.stage = Stage::Mount;
+            self.stage = MountStage::Mount;
             self.awaits_pong = true;
         }
         (self.segment < count && !self.awaits_pong).then_some(self.stage)
@@ -57,10 +58,10 @@ impl Mounting {
         match outcome {
             MountOutcome::Ready => self.go_on(),
             MountOutcome::WantsInventory if obeys => {
-                self.stage = Stage::Report { page: 0, from: 0 }
+                self.stage = MountStage::Report { page: 0, from: 0 }
             }
             MountOutcome::WantsChanges { since } if obeys => {
-                self.stage = Stage::ReportChanges { page: 0, since };
+                self.stage = MountStage::ReportChanges { page: 0, since };
             }
             MountOutcome::WantsInventory | MountOutcome::WantsChanges { .. } => {
                 self.awaits_pong = true;
@@ -69,18 +70,18 @@ impl Mounting {
             MountOutcome::StartEmpty if self.is_emptied => {
                 self.on_refused(ErrorCode::InternalError);
             }
-            MountOutcome::StartEmpty => self.stage = Stage::StartEmpty,
+            MountOutcome::StartEmpty => self.stage = MountStage::StartEmpty,
         }
     }
 
     /// A page was taken. The next is one of the same kind, and begins there.
     pub(super) fn on_reported(&mut self, next: Option<u64>) {
         match (self.stage, next) {
-            (Stage::Report { page, .. }, Some(from)) => {
-                self.stage = Stage::Report { page: page.saturating_add(1), from };
+            (MountStage::Report { page, .. }, Some(from)) => {
+                self.stage = MountStage::Report { page: page.saturating_add(1), from };
             }
-            (Stage::ReportChanges { page, .. }, Some(since)) => {
-                self.stage = Stage::ReportChanges { page: page.saturating_add(1), since };
+            (MountStage::ReportChanges { page, .. }, Some(since)) => {
+                self.stage = MountStage::ReportChanges { page: page.saturating_add(1), since };
             }
             _ => self.go_on(),
         }
@@ -88,11 +89,11 @@ impl Mounting {
 
     /// It is not known any more what changed: all is told.
     pub(super) fn on_changes_forgotten(&mut self) {
-        self.stage = Stage::Report { page: 0, from: 0 };
+        self.stage = MountStage::Report { page: 0, from: 0 };
     }
 
     pub(super) fn on_started_empty(&mut self) {
-        (self.stage, self.is_emptied) = (Stage::Mount, true);
+        (self.stage, self.is_emptied) = (MountStage::Mount, true);
     }
 
     pub(super) fn on_refused(&mut self, code: ErrorCode) {
@@ -102,7 +103,7 @@ impl Mounting {
 
     /// The connection is gone: pages that were taken are told again.
     pub(super) fn on_parted(&mut self) {
-        (self.stage, self.awaits_pong) = (Stage::Mount, false);
+        (self.stage, self.awaits_pong) = (MountStage::Mount, false);
     }
 
     /// There is one more segment, at this place, and the master has it.
@@ -117,7 +118,7 @@ impl Mounting {
         if segment < self.segment {
             self.segment -= 1;
         } else if segment == self.segment {
-            (self.stage, self.is_emptied) = (Stage::Mount, false);
+            (self.stage, self.is_emptied) = (MountStage::Mount, false);
         }
         self.refusal = match self.refusal {
             Some((refused, _)) if refused == segment => None,
@@ -128,6 +129,6 @@ impl Mounting {
 
     fn go_on(&mut self) {
         self.segment += 1;
-        (self.stage, self.is_emptied) = (Stage::Mount, false);
+        (self.stage, self.is_emptied) = (MountStage::Mount, false);
     }
 }

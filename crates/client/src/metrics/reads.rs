@@ -14,8 +14,8 @@ use mooncake_types::{ErrorCode, ReadCounts, ReadReport, ReadVolume};
 #[derive(Debug)]
 pub(crate) struct Reads {
     run: u64,
-    gets: Found,
-    exists: Found,
+    gets: HitsAndMisses,
+    exists: HitsAndMisses,
     /// In the order of [`Source::ALL`].
     volumes: [Volume; Source::ALL.len()],
     /// What a master has confirmed.
@@ -23,7 +23,7 @@ pub(crate) struct Reads {
 }
 
 #[derive(Debug, Default)]
-struct Found {
+struct HitsAndMisses {
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Fetched {
 impl Reads {
     /// Nothing yet; `run` is a number that no other process has.
     pub(super) fn new(run: u64) -> Self {
-        let (gets, exists) = (Found::default(), Found::default());
+        let (gets, exists) = (HitsAndMisses::default(), HitsAndMisses::default());
         Self { run, gets, exists, volumes: Default::default(), confirmed: Mutex::default() }
     }
 
@@ -120,7 +120,7 @@ impl Reads {
     }
 }
 
-impl Found {
+impl HitsAndMisses {
     fn add(&self, hits: usize, misses: usize) {
         self.hits.fetch_add(hits as u64, Ordering::Relaxed);
         self.misses.fetch_add(misses as u64, Ordering::Relaxed);

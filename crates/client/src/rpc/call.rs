@@ -5,7 +5,7 @@ use mooncake_connection::{CallFault, Connection, Fault, Progress};
 use mooncake_types::{Reply, Request};
 use mooncake_wire::{Kind, decode_reply, encode_request};
 
-use crate::ops::CallError;
+use mooncake_ops::CallError;
 
 /// Why a call failed, and how far it had come. Its connection is of no more use.
 #[derive(Debug)]

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use mooncake_connection::{Connection, IdleConnections, Progress};
 use mooncake_node::Host;
+use mooncake_ops::{CallError, is_idempotent};
 use mooncake_types::{Epoch, Reply, Request};
 
 use super::call::{CallFailure, call_within};
 use super::dial::Dialer;
 use crate::metrics::Metrics;
-use crate::ops::{CallError, is_idempotent};
 
 /// Most idle connections that are kept; more threads than that make and drop their own.
 const MAX_IDLE: usize = 64;

@@ -4,6 +4,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use mooncake_node::Host;
+use mooncake_ops::CallError;
 use mooncake_types::{
     BusyWait, ClientId, Epoch, ErrorCode, Grant, PutItem, PutMode, PutStart, ReplicateConfig,
     Reply, Request, TaskId, Version,
@@ -13,7 +14,6 @@ use mooncake_wire::{HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role, Wel
 use super::{Dialer, Masters, Pool};
 use crate::address::HostPort;
 use crate::metrics::Metrics;
-use crate::ops::CallError;
 
 const TIMEOUT: Duration = Duration::from_millis(200);
 

@@ -1,6 +1,6 @@
 //! What a leader has nodes drop that nobody waits for.
 
-use mooncake_client::ops::CallError;
+use mooncake_ops::CallError;
 use mooncake_types::{Epoch, Pong, RangeDrop, Reply, SegmentId, Tick, Version};
 
 use crate::{deed, gone, membership, mount_both, pong, settle};

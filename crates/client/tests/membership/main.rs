@@ -4,7 +4,7 @@ mod drops;
 mod told;
 
 use mooncake_client::membership::{Deed, Lent, Membership};
-use mooncake_client::ops::CallError;
+use mooncake_ops::CallError;
 use mooncake_types::{
     Chance, Epoch, ErrorCode, MountOutcome, Pong, Reply, Request, SegmentId, Tick,
 };

@@ -1,7 +1,7 @@
 //! What a node tells a new leader of what lies in its segments.
 
 use mooncake_client::membership::{Deed, Membership};
-use mooncake_client::ops::CallError;
+use mooncake_ops::CallError;
 use mooncake_types::{Epoch, ErrorCode, MountOutcome, Reply, Request, SegmentId, Tick};
 
 use crate::{deed, gone, lent, membership, mounted, pong, settle};

@@ -36,7 +36,7 @@ pub(super) struct Keys {
 
 /// Both as of one moment.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct BothKeys {
     pub(super) holder: Option<(Holder, i64)>,
     pub(super) record: Option<KeyValue>,
 }
@@ -62,16 +62,16 @@ impl Keys {
     }
 
     /// Both keys.
-    pub(super) fn look(&self) -> Result<Found, CoordinatorError> {
+    pub(super) fn look(&self) -> Result<BothKeys, CoordinatorError> {
         let answer = self.txn(&[], &[read(&self.leader), read(&self.record)])?;
         self.found(answer)
     }
 
     /// Both keys, from a transaction that read them.
-    pub(super) fn found(&self, mut answer: TxnAnswer) -> Result<Found, CoordinatorError> {
+    pub(super) fn found(&self, mut answer: TxnAnswer) -> Result<BothKeys, CoordinatorError> {
         let (leader, record) = (answer.found(0), answer.found(1));
         let holder = leader.map(|found| self.decode_holder(&found)).transpose()?;
-        Ok(Found { holder, record })
+        Ok(BothKeys { holder, record })
     }
 
     fn decode_holder(&self, found: &KeyValue) -> Result<(Holder, i64), CoordinatorError> {
@@ -142,7 +142,7 @@ impl Cluster {
     }
 
     /// Makes the leader's key, if there is none and the record is as it was found.
-    fn take(&self, claim: &Claim, found: &Found, lease: i64) -> Result<Taken, CoordinatorError> {
+    fn take(&self, claim: &Claim, found: &BothKeys, lease: i64) -> Result<Taken, CoordinatorError> {
         let Keys { leader, record: record_key, .. } = &*self.keys;
         let record = self.keys.decode_record(found.record.as_ref())?.succeed(claim.now);
         let text = self.keys.encode_record(&record)?;

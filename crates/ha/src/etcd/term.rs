@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mooncake_types::Epoch;
 use serde_json::json;
 
-use super::cluster::{Found, Keys};
+use super::cluster::{BothKeys, Keys};
 use super::message::{KeepAliveAnswer, created_at, write, written_at};
 use crate::backend::Term;
 use crate::holder::Holder;
@@ -49,7 +49,7 @@ impl EtcdTerm {
         *self.hold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_own(&self, found: &Found) -> bool {
+    fn is_own(&self, found: &BothKeys) -> bool {
         let own = self.hold().made_at;
         matches!(&found.holder, Some((holder, made_at)) if *holder == self.holder && *made_at == own)
     }
@@ -58,7 +58,7 @@ impl EtcdTerm {
         CoordinatorError::Deposed { epoch: Epoch(self.holder.epoch), reason }
     }
 
-    fn deposed_by(&self, found: &Found) -> CoordinatorError {
+    fn deposed_by(&self, found: &BothKeys) -> CoordinatorError {
         self.deposed(match &found.holder {
             Some((holder, _)) => format!("{} leads under epoch {}", holder.address, holder.epoch),
             None => "its key is gone".to_owned(),

@@ -14,7 +14,7 @@ pub(super) const MAX_RECORD_BYTES: usize = 240 << 10;
 /// A Lease object that masters contend for.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    place: Arc<Place>,
+    place: Arc<LeaseObject>,
     options: Options,
     /// The version of the object that was seen last, and since when it has been seen.
     seen: Mutex<Option<(String, Instant)>>,
@@ -22,12 +22,12 @@ pub(crate) struct Lease {
 
 /// The object, and whose record it holds.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct LeaseObject {
     pub(super) api: Api,
     cluster_id: String,
 }
 
-impl Place {
+impl LeaseObject {
     fn decode_record(&self, object: &Object) -> Result<Record, CoordinatorError> {
         let Some(text) = object.record() else { return Ok(Record::empty()) };
         Record::decode(text.as_bytes(), &self.cluster_id).map_err(|error| self.api.corrupt(error))
@@ -58,7 +58,7 @@ impl Lease {
             return Err(AddressError::Kubernetes { reason });
         };
         let api = api_of(access, namespace, name, options)?;
-        let place = Place { api, cluster_id: options.cluster_id.clone() };
+        let place = LeaseObject { api, cluster_id: options.cluster_id.clone() };
         Ok(Self { place: Arc::new(place), options: options.clone(), seen: Mutex::default() })
     }
 

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mooncake_types::Epoch;
 
 use super::api::Stored;
-use super::lease::Place;
+use super::lease::LeaseObject;
 use super::object::Object;
 use crate::backend::Term;
 use crate::holder::Holder;
@@ -15,22 +15,22 @@ const ATTEMPTS: usize = 4;
 /// The object that a leader holds.
 #[derive(Debug)]
 pub(super) struct KubernetesTerm {
-    place: Arc<Place>,
+    place: Arc<LeaseObject>,
     holder: Holder,
     /// As it was seen last, with the record that was last written on purpose.
-    object: Mutex<Held>,
+    object: Mutex<HeldLease>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldLease {
     object: Object,
     record: Option<String>,
 }
 
 impl KubernetesTerm {
-    pub(super) fn new(place: Arc<Place>, holder: Holder, object: Object) -> Self {
+    pub(super) fn new(place: Arc<LeaseObject>, holder: Holder, object: Object) -> Self {
         let record = object.record().map(str::to_owned);
-        Self { place, holder, object: Mutex::new(Held { object, record }) }
+        Self { place, holder, object: Mutex::new(HeldLease { object, record }) }
     }
 
     /// Changes the object, if it is still held. The record is always written with it: an attempt whose answer was
@@ -50,7 +50,7 @@ impl KubernetesTerm {
             }
             match self.place.api.replace(&next)? {
                 Stored::Done(object) => {
-                    *held = Held { object, record };
+                    *held = HeldLease { object, record };
                     return Ok(());
                 }
                 Stored::Outdated => held.object = self.look_again()?,

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::error::Failure;
 use super::parameters::Parameters;
-use super::server::State;
+use super::server::AdminState;
 use crate::owner::SCAN_PAGE_OBJECTS;
 
 /// Pages that are read ahead of a slow reader.
@@ -99,7 +99,7 @@ impl Wanted {
 
 /// `GET /get_all_keys?format=F&prefix=P&limit=N`.
 pub(super) async fn get_all_keys(
-    Extract(state): Extract<State>,
+    Extract(state): Extract<AdminState>,
     parameters: Parameters,
 ) -> Result<impl IntoResponse, Failure> {
     let wanted = Wanted::read(&parameters)?;
@@ -112,7 +112,7 @@ pub(super) async fn get_all_keys(
 }
 
 /// The keys from a cursor on, as many as one request walks over.
-async fn list(state: &State, cursor: u64) -> Result<ScanPage, Failure> {
+async fn list(state: &AdminState, cursor: u64) -> Result<ScanPage, Failure> {
     let scan = Scan { pattern: None, action: ScanAction::List, cursor, limit: SCAN_PAGE_OBJECTS };
     let look = move |owner: &mut crate::owner::Owner| {
         owner.handle(ClientId::OPERATOR, &Request::Scan(scan))
@@ -125,7 +125,7 @@ async fn list(state: &State, cursor: u64) -> Result<ScanPage, Failure> {
 }
 
 async fn walk(
-    state: State,
+    state: AdminState,
     first: ScanPage,
     mut wanted: Wanted,
     pages: mpsc::Sender<Result<Bytes, BrokenOff>>,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::Failure;
 use super::parameters::Parameters;
-use super::server::State;
+use super::server::AdminState;
 
 /// The body of `POST /api/v1/drain_jobs`. What else it holds is passed over.
 #[derive(Debug, Deserialize)]
@@ -124,7 +124,7 @@ fn job_id(parameters: &Parameters) -> Result<DrainId, Failure> {
 
 /// `POST /api/v1/drain_jobs`.
 pub(super) async fn create(
-    Extract(state): Extract<State>,
+    Extract(state): Extract<AdminState>,
     body: Bytes,
 ) -> Result<Json<Acknowledged>, Failure> {
     let wanted: Wanted = serde_json::from_slice(&body)
@@ -140,7 +140,7 @@ pub(super) async fn create(
 
 /// `GET /api/v1/drain_jobs/query?job_id=J`.
 pub(super) async fn query(
-    Extract(state): Extract<State>,
+    Extract(state): Extract<AdminState>,
     parameters: Parameters,
 ) -> Result<Json<Progress>, Failure> {
     let id = job_id(&parameters)?;
@@ -150,7 +150,7 @@ pub(super) async fn query(
 
 /// `POST /api/v1/drain_jobs/cancel?job_id=J`. What is on its way arrives.
 pub(super) async fn cancel(
-    Extract(state): Extract<State>,
+    Extract(state): Extract<AdminState>,
     parameters: Parameters,
 ) -> Result<Json<Acknowledged>, Failure> {
     let id = job_id(&parameters)?;

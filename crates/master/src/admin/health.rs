@@ -5,7 +5,7 @@ use axum::extract::State as Extract;
 use mooncake_types::Epoch;
 use serde::Serialize;
 
-use super::server::State;
+use super::server::AdminState;
 use crate::ask::NotServing;
 use crate::following::Followed;
 use crate::leadership::{Leader, Role, RoleStatus, Service};
@@ -47,7 +47,7 @@ struct Now {
 
 impl Now {
     /// Asks the owner of a leader, so that one that does not answer shows.
-    async fn of(state: &State) -> Now {
+    async fn of(state: &AdminState) -> Now {
         let status = state.status.borrow().clone();
         if status.role != Role::Leader {
             return Now { status, service: Service::Recovering };
@@ -76,7 +76,7 @@ fn view(leader: Option<Leader>) -> (Option<String>, Option<u64>) {
 }
 
 /// `GET /health`.
-pub(super) async fn health(Extract(state): Extract<State>) -> Json<Health> {
+pub(super) async fn health(Extract(state): Extract<AdminState>) -> Json<Health> {
     let Now { status, service } = Now::of(&state).await;
     let Followed { segments, known, entries, is_warm } = *state.following.borrow();
     let following = Known { is_warm, segments, known_segments: known, entries };
@@ -94,18 +94,18 @@ pub(super) async fn health(Extract(state): Extract<State>) -> Json<Health> {
 }
 
 /// `GET /leader`.
-pub(super) async fn leader(Extract(state): Extract<State>) -> Json<View> {
+pub(super) async fn leader(Extract(state): Extract<AdminState>) -> Json<View> {
     let (leader_address, view_version) = view(state.status.borrow().leader.clone());
     Json(View { present: leader_address.is_some(), leader_address, view_version })
 }
 
 /// `GET /role`.
-pub(super) async fn role(Extract(state): Extract<State>) -> &'static str {
+pub(super) async fn role(Extract(state): Extract<AdminState>) -> &'static str {
     state.status.borrow().role.word()
 }
 
 /// `GET /ha_status`.
-pub(super) async fn ha_status(Extract(state): Extract<State>) -> &'static str {
+pub(super) async fn ha_status(Extract(state): Extract<AdminState>) -> &'static str {
     let Now { status, service } = Now::of(&state).await;
     status.role.state(service)
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::error::Failure;
 use super::parameters::Parameters;
-use super::server::State;
+use super::server::AdminState;
 
 /// One range of one replica, under the names that the C++ store gives its fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -33,20 +33,20 @@ fn ranges(located: &Located, segments: &[SegmentAddress]) -> Vec<Range> {
 }
 
 #[derive(Serialize)]
-pub(super) struct Found {
+pub(super) struct QueriedKey {
     success: bool,
     data: Vec<Range>,
 }
 
 /// `GET /query_key?key=K`. It is no read: it grants no lease and counts nowhere.
 pub(super) async fn query_key(
-    Extract(state): Extract<State>,
+    Extract(state): Extract<AdminState>,
     parameters: Parameters,
-) -> Result<Json<Found>, Failure> {
+) -> Result<Json<QueriedKey>, Failure> {
     let key = parameters.required("key")?.to_owned();
     let look = move |owner: &mut crate::owner::Owner| peek(owner, &key);
     match state.asker.ask(look).await? {
-        Ok(data) => Ok(Json(Found { success: true, data })),
+        Ok(data) => Ok(Json(QueriedKey { success: true, data })),
         Err(code) => Err(Failure::not_found(code, code.name())),
     }
 }
@@ -84,7 +84,7 @@ impl Answer {
 
 /// `GET /batch_query_keys?keys=a,b`. It grants no lease.
 pub(super) async fn batch_query_keys(
-    Extract(state): Extract<State>,
+    Extract(state): Extract<AdminState>,
     parameters: Parameters,
 ) -> Result<Json<Batch>, Failure> {
     let keys = parameters

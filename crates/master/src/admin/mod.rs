@@ -12,4 +12,4 @@ mod remove_all;
 mod segments;
 mod server;
 
-pub(crate) use server::{State, router};
+pub(crate) use server::{AdminState, router};

@@ -7,12 +7,14 @@ use mooncake_http::prometheus;
 use mooncake_types::ErrorCode;
 
 use super::error::Failure;
-use super::server::State;
+use super::server::AdminState;
 use crate::metrics;
 use crate::summary;
 
 /// `GET /metrics`.
-pub(super) async fn metrics(Extract(state): Extract<State>) -> Result<impl IntoResponse, Failure> {
+pub(super) async fn metrics(
+    Extract(state): Extract<AdminState>,
+) -> Result<impl IntoResponse, Failure> {
     let snapshot = state.asker.ask(|owner| owner.snapshot()).await.ok();
     let status = state.status.borrow().clone();
     let followed = *state.following.borrow();
@@ -22,7 +24,7 @@ pub(super) async fn metrics(Extract(state): Extract<State>) -> Result<impl IntoR
 }
 
 /// `GET /metrics/summary`.
-pub(super) async fn summary(Extract(state): Extract<State>) -> String {
+pub(super) async fn summary(Extract(state): Extract<AdminState>) -> String {
     let snapshot = state.asker.ask(|owner| owner.snapshot()).await.ok();
     summary::line(&state.status.borrow(), snapshot.as_ref())
 }

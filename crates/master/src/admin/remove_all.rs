@@ -9,7 +9,7 @@ use tokio::time::{Duration, Instant, sleep, sleep_until};
 
 use super::error::Failure;
 use super::parameters::Parameters;
-use super::server::State;
+use super::server::AdminState;
 use crate::ask::NotServing;
 use crate::owner::{Owner, SCAN_PAGE_OBJECTS};
 
@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Removes all objects, leased ones only with `force`, page by page. The answer comes when no client can read them, and no
 /// later leader find them.
 pub(super) async fn remove_all(
-    Extract(state): Extract<State>,
+    Extract(state): Extract<AdminState>,
     parameters: Parameters,
 ) -> Result<Json<Removed>, Failure> {
     let force = parameters.truth("force")?;
@@ -47,7 +47,7 @@ pub(super) async fn remove_all(
 }
 
 /// Gives how many objects were removed, and when the last lease on one is over.
-async fn remove_pages(state: &State, force: bool) -> Result<(u64, Instant), Failure> {
+async fn remove_pages(state: &AdminState, force: bool) -> Result<(u64, Instant), Failure> {
     let (mut removed_count, mut next) = (0, Some(0));
     let mut gone_at = Instant::now();
     while let Some(cursor) = next {
@@ -77,7 +77,7 @@ async fn remove_pages(state: &State, force: bool) -> Result<(u64, Instant), Fail
 
 /// Waits until the nodes have dropped what went up to this version.
 async fn await_nodes(
-    state: &State,
+    state: &AdminState,
     (term, newest): (Epoch, Version),
     removed_count: u64,
 ) -> Result<(), Failure> {

@@ -8,10 +8,12 @@ use serde::Serialize;
 
 use super::error::Failure;
 use super::parameters::Parameters;
-use super::server::State;
+use super::server::AdminState;
 
 /// `GET /get_all_segments`: one name a line; segments that share a name are one line. Those out of sight are left out.
-pub(super) async fn get_all_segments(Extract(state): Extract<State>) -> Result<String, Failure> {
+pub(super) async fn get_all_segments(
+    Extract(state): Extract<AdminState>,
+) -> Result<String, Failure> {
     let mut reports = state.asker.ask(|owner| owner.meta.segments()).await?;
     reports.retain(|report| report.in_sight);
     let mut names: Vec<&str> = reports.iter().map(|report| report.name.as_ref()).collect();
@@ -70,7 +72,7 @@ impl From<&SegmentReport> for Detail {
 
 /// `GET /get_segments_detail`.
 pub(super) async fn get_segments_detail(
-    Extract(state): Extract<State>,
+    Extract(state): Extract<AdminState>,
 ) -> Result<Json<Details>, Failure> {
     let reports = state.asker.ask(|owner| owner.meta.segments()).await?;
     let segments: Vec<Detail> = reports.iter().map(Detail::from).collect();
@@ -80,7 +82,7 @@ pub(super) async fn get_segments_detail(
 /// `GET /query_segment?segment=S`: used bytes and capacity of all segments of that name, and whether one is out of
 /// sight.
 pub(super) async fn query_segment(
-    Extract(state): Extract<State>,
+    Extract(state): Extract<AdminState>,
     parameters: Parameters,
 ) -> Result<String, Failure> {
     let name = parameters.required("segment")?;
@@ -104,7 +106,7 @@ pub(super) struct Status {
 
 /// `GET /api/v1/segments/status?segment=S`.
 pub(super) async fn status(
-    Extract(state): Extract<State>,
+    Extract(state): Extract<AdminState>,
     parameters: Parameters,
 ) -> Result<Json<Status>, Failure> {
     let name = parameters.required("segment")?;
@@ -126,7 +128,7 @@ pub(super) async fn status(
 }
 
 /// The segments of a name: at least one.
-async fn named(state: &State, name: &str) -> Result<Vec<SegmentReport>, Failure> {
+async fn named(state: &AdminState, name: &str) -> Result<Vec<SegmentReport>, Failure> {
     let mut reports = state.asker.ask(|owner| owner.meta.segments()).await?;
     reports.retain(|report| report.name.as_ref() == name);
     match reports.is_empty() {

@@ -16,7 +16,7 @@ use crate::leadership::RoleStatus;
 
 /// What every handler sees.
 #[derive(Clone, Debug)]
-pub(crate) struct State {
+pub(crate) struct AdminState {
     pub(crate) asker: Asker,
     pub(crate) status: watch::Receiver<RoleStatus>,
     /// What this master knows while it stands by.
@@ -24,7 +24,7 @@ pub(crate) struct State {
 }
 
 /// What the admin server answers. What changes something needs the token, unless that is empty.
-pub(crate) fn router(state: State, auth_token: &str) -> Router {
+pub(crate) fn router(state: AdminState, auth_token: &str) -> Router {
     let auth_token: Arc<str> = auth_token.into();
     let changes = Router::new()
         .route("/api/v1/drain_jobs", post(drains::create))

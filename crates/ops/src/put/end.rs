@@ -1,9 +1,9 @@
 use mooncake_types::{ErrorCode, PutEnd, Reply, Request, Tick};
 
-use crate::dropping::{Dropped, Dropping};
-use crate::master_retry::UNKNOWN_END;
 use crate::op::{CallError, MoveError, Op, Step, unexpected};
+use crate::removal::dropping::{Dropped, Dropping};
 use crate::retry::RetryPolicy;
+use crate::retry::UNKNOWN_END;
 
 /// The third stage of a put: publishes it, and has the nodes drop what it takes the place of. An end that has to wait for
 /// a drop is asked for again, and so is one whose drops were not confirmed.

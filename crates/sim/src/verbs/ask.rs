@@ -1,4 +1,4 @@
-use mooncake_client::ops::{CallError, MoveError, Op, Step};
+use mooncake_ops::{CallError, MoveError, Op, Step};
 use mooncake_types::{Reply, Request, Tick};
 
 /// One question to the master, by who does not bring it in an operation of its own, and its answer.

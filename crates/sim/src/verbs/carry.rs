@@ -1,4 +1,4 @@
-use mooncake_client::ops::{CarryOp, TaskOp};
+use mooncake_ops::{CarryOp, TaskOp};
 use mooncake_types::{SegmentAddress, TaskOrder};
 
 use crate::desk::Desk;

@@ -1,4 +1,4 @@
-use mooncake_client::ops::Part;
+use mooncake_ops::Part;
 use mooncake_types::{ErrorCode, Version};
 
 use crate::extents::Extents;

@@ -1,4 +1,4 @@
-use mooncake_client::ops::{GetItem, GetOp, HoldOp, Part, Route};
+use mooncake_ops::{GetItem, GetOp, HoldOp, Part, Route};
 use mooncake_types::{Chance, ErrorCode, SegmentId};
 
 use super::Doer;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use mooncake_client::membership::Lent;
-use mooncake_client::ops::{CallError, MoveError, Op, Step};
+use mooncake_ops::{CallError, MoveError, Op, Step};
 use mooncake_types::{
     DrainStatus, Epoch, ErrorCode, MountOutcome, Reply, Request, SegmentId, Tick,
 };

@@ -1,7 +1,5 @@
-use mooncake_client::ops::{
-    CloseOp, Closed, Closing, Part, PutOp, PutPartsOp, PutSession, StartOp,
-};
 use mooncake_client::{ReplicateConfig, SoftPin};
+use mooncake_ops::{CloseOp, Closed, Closing, Part, PutOp, PutPartsOp, PutSession, StartOp};
 use mooncake_types::{ErrorCode, PutItem, Tick};
 
 use crate::desk::Desk;

@@ -1,4 +1,4 @@
-use mooncake_client::ops::{ClearOp, RemoveOp, RemoveScanOp};
+use mooncake_ops::{ClearOp, RemoveOp, RemoveScanOp};
 
 use crate::desk::Desk;
 use crate::key::{KEYS, some_keys};

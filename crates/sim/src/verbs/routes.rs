@@ -1,7 +1,7 @@
 use std::rc::Rc;
 
 use mooncake_client::membership::RoutesEnd;
-use mooncake_client::ops::{
+use mooncake_ops::{
     CacheLimits, CallError, GetOp, MoveError, Op, Renewed, RouteCache, Step, renewed,
 };
 use mooncake_types::{Epoch, ErrorCode, Reply, Request, Tick};

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use mooncake_client::ops::{ExistOp, GetItem, GetOp, Op, Step};
 use mooncake_node::Ledger;
+use mooncake_ops::{ExistOp, GetItem, GetOp, Op, Step};
 use mooncake_types::{
     Chance, Epoch, Located, Placement, RangeRead, RangeWrite, Reply, SegmentAddress, SegmentId,
     Tick, Version,

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mooncake_ha::{Campaign, Candidate, Coordinator, Leadership, MemoryStore, Options};
+use mooncake_ops::CallError;
 use mooncake_types::{ClientId, Epoch, ErrorCode, Request};
 use mooncake_wire::{HEADER_LEN, Header, Hello, PROTOCOL_VERSION, Refusal, Role, Welcome};
 
 use super::super::{DialError, Dialer, call};
 use super::Masters;
 use crate::address::HostPort;
-use crate::ops::CallError;
 
 const LONG: Duration = Duration::from_secs(20);
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::flags::Flags;
 use crate::ran::Ran;
 use crate::span::Span;
-use crate::state::State;
+use crate::state::SoakState;
 use crate::summary;
 use crate::worker::ENDLESS;
 
@@ -33,8 +33,8 @@ type Done = Result<(u64, Vec<Ran>), String>;
 /// The state cannot be read or written, or no process can be started.
 pub(crate) fn main(flags: &Flags) -> Result<bool, String> {
     let state = match &flags.state {
-        Some(path) => State::open(path, flags.plan())?,
-        None => State::new(flags.plan()),
+        Some(path) => SoakState::open(path, flags.plan())?,
+        None => SoakState::new(flags.plan()),
     };
     let mut ledger = Ledger::new(state, flags);
     ledger.save()?;
@@ -135,7 +135,7 @@ fn how_it_ended(status: ExitStatus) -> String {
 
 /// Keeps what was done, in the order of the seeds.
 struct Ledger<'f> {
-    state: State,
+    state: SoakState,
     path: Option<&'f Path>,
     end: u64,
     /// Seeds that were done before others in front of them.
@@ -145,7 +145,7 @@ struct Ledger<'f> {
 }
 
 impl<'f> Ledger<'f> {
-    fn new(state: State, flags: &'f Flags) -> Self {
+    fn new(state: SoakState, flags: &'f Flags) -> Self {
         Self {
             seconds_before: state.seconds,
             state,

@@ -24,7 +24,7 @@ pub(crate) struct Plan {
 /// What was done: all runs of the seeds from the first one to before the next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct State {
+pub(crate) struct SoakState {
     pub(crate) plan: Plan,
     /// The first seed that is not done.
     pub(crate) next: u64,
@@ -42,7 +42,7 @@ pub(crate) struct State {
     pub(crate) findings: Vec<Finding>,
 }
 
-impl State {
+impl SoakState {
     pub(crate) fn new(plan: Plan) -> Self {
         Self {
             next: plan.first,

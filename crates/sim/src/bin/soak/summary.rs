@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::ran::Finding;
-use crate::state::State;
+use crate::state::SoakState;
 
 /// How far it is, how fast, and how long it will take, where `since` was the state `passed` ago.
-pub(crate) fn progress(state: &State, since: &State, passed: Duration, end: u64) -> String {
+pub(crate) fn progress(state: &SoakState, since: &SoakState, passed: Duration, end: u64) -> String {
     let seconds = passed.as_secs_f64().max(0.001);
     let rate = |now: u64, then: u64| (now - then) as f64 / seconds;
     let seeds = rate(state.next, since.next);
@@ -32,8 +32,8 @@ pub(crate) fn finding(finding: &Finding, events: u64) -> String {
 }
 
 /// Everything.
-pub(crate) fn all(state: &State) -> String {
-    let State { plan, seconds, runs, events, all_events, .. } = state;
+pub(crate) fn all(state: &SoakState) -> String {
+    let SoakState { plan, seconds, runs, events, all_events, .. } = state;
     let mut text = format!(
         "{} seeds from {} on, each as {}: {} runs, {} events under faults, {} in all, in {}\n",
         grouped(state.next - plan.first),
@@ -103,8 +103,8 @@ mod tests {
     #[test]
     fn progress_goes_by_what_was_done_lately() {
         let plan = Plan { first: 100, events: 500, kinds: vec!["calm".to_owned()] };
-        let since = State { next: 200, runs: 100, all_events: 1_000, ..State::new(plan) };
-        let state = State { next: 220, runs: 120, all_events: 9_000, ..since.clone() };
+        let since = SoakState { next: 200, runs: 100, all_events: 1_000, ..SoakState::new(plan) };
+        let state = SoakState { next: 220, runs: 120, all_events: 9_000, ..since.clone() };
         let text = progress(&state, &since, Duration::from_secs(2), 1_220);
         let expected =
             "120 of 1,120 seeds: 10 runs/s, 4000 events/s, 0 found something, 1 min 40 s left";

@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use mooncake_types::{ErrorCode, Reply, Request, SegmentAddress, Tick};
 
+use super::route::Route;
 use crate::keyed::{Keyed, Verb};
-use crate::route::Route;
 
 /// Routes to objects, for reads that follow. Grants a lease on each that is found.
 pub type HoldOp<'a> = Keyed<'a, Hold>;

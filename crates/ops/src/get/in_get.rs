@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use mooncake_types::{Chance, ErrorCode, Located, SegmentAddress, SegmentId, Tick};
 
-use crate::get::Want;
+use super::route::{ReplicaStart, Route};
+use super::want::Want;
 use crate::op::{Fetch, MoveError};
 use crate::retry::RetryPolicy;
-use crate::route::{ReplicaStart, Route};
 use crate::span::{Span, spans};
 
 /// One item of a get, under way.
@@ -206,13 +206,6 @@ impl InGet {
 /// Whether there is a place that the route before did not lead to.
 fn leads_elsewhere(route: &Route, before: &Route) -> bool {
     route.replica_starts().any(|place| before.replica_starts().all(|known| known != place))
-}
-
-pub(super) fn has_all(want: &Want<'_>, object_len: u64) -> bool {
-    match want {
-        Want::Whole { .. } => want.fits(object_len),
-        Want::Parts(parts) => parts.iter().all(|part| part.lies_within(object_len)),
-    }
 }
 
 /// The error of a replica whose ranges had these results: what is certain outweighs what is stale.

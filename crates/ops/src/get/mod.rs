@@ -1,62 +1,25 @@
+mod hold;
+mod in_get;
+mod renew;
+mod route;
+mod route_cache;
+mod want;
+
 use std::sync::Arc;
 
 use mooncake_types::{Chance, ErrorCode, Located, Reply, Request, SegmentId, Tick};
 
+pub use hold::HoldOp;
+pub use renew::{Renewed, renewed};
+pub use route::Route;
+pub use route_cache::{CacheLimits, RouteCache};
+pub use want::{GetItem, Want};
+
 use crate::batches::{Batches, check_key, checked};
-use crate::in_get::{InGet, RouteTerms, has_all, worst};
 use crate::op::{CallError, MoveError, Op, Step, unexpected};
-use crate::predecessors::Predecessors;
+use crate::removal::predecessors::Predecessors;
 use crate::retry::RetryPolicy;
-use crate::route::Route;
-use crate::span::Part;
-
-/// One object to get.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GetItem<'a> {
-    /// Its key.
-    pub key: &'a str,
-    /// What of it.
-    pub want: Want<'a>,
-}
-
-/// What is wanted of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Want<'a> {
-    /// All of it.
-    Whole {
-        /// Room for it in bytes; absent if room will be made for whatever its length is.
-        capacity: Option<u64>,
-    },
-    /// These parts, all of one version. Those that run past its end are left out.
-    Parts(&'a [Part]),
-}
-
-impl<'a> GetItem<'a> {
-    /// All of an object.
-    #[must_use]
-    pub const fn whole(key: &'a str, capacity: Option<u64>) -> Self {
-        Self { key, want: Want::Whole { capacity } }
-    }
-
-    /// Some of an object's bytes.
-    #[must_use]
-    pub const fn parts(key: &'a str, parts: &'a [Part]) -> Self {
-        Self { key, want: Want::Parts(parts) }
-    }
-}
-
-impl Want<'_> {
-    const fn is_whole(&self) -> bool {
-        matches!(self, Self::Whole { .. })
-    }
-
-    pub(super) fn fits(&self, object_len: u64) -> bool {
-        match self {
-            Self::Whole { capacity } => capacity.is_none_or(|room| room >= object_len),
-            Self::Parts(_) => true,
-        }
-    }
-}
+use in_get::{InGet, RouteTerms, worst};
 
 /// Gets objects: look up, read, fail over.
 ///
@@ -144,7 +107,7 @@ impl<'a> GetOp<'a> {
         };
         op.items = items;
         for (position, (item, route)) in items.iter().zip(routes).enumerate() {
-            let route = route.filter(|route| has_all(&item.want, route.object_len()));
+            let route = route.filter(|route| item.want.lies_within(route.object_len()));
             op.results.push(Err(ErrorCode::InvalidParams));
             if let Some(route) = route {
                 let mut item = InGet::held(position, Arc::new(route));

@@ -24,7 +24,7 @@ pub struct Route {
 
 /// Where a replica starts, as far as telling one from another needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ReplicaStart {
+pub(crate) struct ReplicaStart {
     version: Version,
     segment: SegmentId,
     offset: u64,
@@ -62,7 +62,7 @@ impl Route {
     }
 
     /// Where the replica that these placements are of starts.
-    pub(super) fn replica_start(&self, reading: &Range<usize>) -> ReplicaStart {
+    pub(crate) fn replica_start(&self, reading: &Range<usize>) -> ReplicaStart {
         let first = &self.located.placements[reading.start];
         ReplicaStart {
             version: self.located.version,
@@ -72,7 +72,7 @@ impl Route {
     }
 
     /// Where each replica starts.
-    pub(super) fn replica_starts(&self) -> impl Iterator<Item = ReplicaStart> {
+    pub(crate) fn replica_starts(&self) -> impl Iterator<Item = ReplicaStart> {
         let mut start = 0;
         replicas(&self.located.placements).map(move |ranges| {
             let replica = start..start + ranges.len();
@@ -82,14 +82,14 @@ impl Route {
     }
 
     /// Bytes of memory that it takes, about.
-    pub(super) fn len_bytes(&self) -> usize {
+    pub(crate) fn len_bytes(&self) -> usize {
         size_of::<Self>()
             + size_of_val(&*self.located.placements)
             + SEGMENT_BYTES * self.segments.len().min(self.located.placements.len())
     }
 
     /// The same route, without segments that it does not need.
-    pub(super) fn compact(&self) -> Option<Self> {
+    pub(crate) fn compact(&self) -> Option<Self> {
         let wanted = self.located.placements.len();
         if self.segments.len() <= wanted {
             return None;
@@ -105,7 +105,7 @@ impl Route {
 
     /// The placements of the replica to read, none that has failed: one in memory before one on a disk, and of those one of this
     /// node before others, which are spread by chance.
-    pub(super) fn choose(
+    pub(crate) fn choose(
         &self,
         own: &[SegmentId],
         chance: &mut Chance,
@@ -142,7 +142,7 @@ impl Route {
     }
 
     /// What to read for these spans of the object from one replica.
-    pub(super) fn fetches_into(
+    pub(crate) fn fetches_into(
         &self,
         position: usize,
         reading: &Range<usize>,

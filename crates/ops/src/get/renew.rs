@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use mooncake_types::{ErrorCode, Reply, SegmentAddress, Tick};
 
-use crate::route::Route;
+use super::route::Route;
 
 /// What became of a route whose lease was to be renewed.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 use mooncake_types::{ErrorCode, Reply, Request, Tick};
 
-use crate::erase::Erase;
+use super::erase::Erase;
 use crate::keyed::Verb;
 
 /// Removal of replicas of objects that this client put.

@@ -1,6 +1,6 @@
 use mooncake_types::{ErrorCode, Reply, Tick};
 
-use crate::dropping::{Dropped, Dropping};
+use super::dropping::{Dropped, Dropping};
 use crate::keyed::{Keyed, Verb};
 use crate::op::{CallError, MoveError, Op, Step};
 
@@ -15,7 +15,7 @@ pub struct Erase<'a, V: Verb<'a, Answer = ()>> {
 }
 
 impl<'a, V: Verb<'a, Answer = ()>> Erase<'a, V> {
-    pub(super) fn with(verb: V, keys: &'a [&'a str]) -> Self {
+    pub(crate) fn with(verb: V, keys: &'a [&'a str]) -> Self {
         Self { keyed: Keyed::with(verb, keys), dropping: Dropping::default(), unnamed: 0 }
     }
 }

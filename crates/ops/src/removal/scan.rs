@@ -1,6 +1,6 @@
 use mooncake_types::{ErrorCode, Reply, Request, Scan, ScanAction, ScanPage, Tick, limits};
 
-use crate::dropping::{Dropped, Dropping};
+use super::dropping::{Dropped, Dropping};
 use crate::locate::ObjectLocation;
 use crate::op::{CallError, MoveError, Op, Step, unexpected};
 

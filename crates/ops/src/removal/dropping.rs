@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
 use mooncake_types::mutation::{Rule, is_broken};
-use mooncake_types::{Discard, RangeDrop, RemainingRange, Remains, Reply, Request, Tick, limits};
+use mooncake_types::{
+    Discard, RangeDrop, RemainingRange, Remains, Reply, Request, SegmentAddress, Tick, limits,
+};
 
 use crate::op::{CallError, MoveError, Step};
 use crate::retry::RetryPolicy;
@@ -16,7 +18,7 @@ const MANY: usize = 256;
 /// Only the master may say that nothing of it is left, which it does when the node is known to come back empty: so it is
 /// asked again, and again, until it names nothing or the call's time is over.
 #[derive(Debug, Default)]
-pub(super) struct Dropping {
+pub(crate) struct Dropping {
     round: Option<Round>,
     /// What was not confirmed in the last round.
     unconfirmed: Vec<Discard>,
@@ -33,11 +35,11 @@ struct Round {
     /// The master is told: ranges wait for the end of a lease otherwise. Of others it learns from their nodes, soon enough
     /// unless there are very many.
     is_told: bool,
-    stage: Stage,
+    stage: RoundStage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum RoundStage {
     Drop,
     Tell,
     /// The next attempt is due a while after this was met.
@@ -46,7 +48,7 @@ enum Stage {
 
 /// How a round ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dropped {
+pub(crate) enum Dropped {
     /// Nobody finds any of it any more.
     All,
     /// Not all was confirmed: the master is to be asked the same again.
@@ -54,19 +56,21 @@ pub(super) enum Dropped {
 }
 
 /// What to have dropped, where; what makes no sense is left out.
-pub(super) fn discards(remains: &Remains) -> Vec<Discard> {
-    let discard = |range: &RemainingRange| {
-        let segment = remains.segments.get(range.segment as usize)?;
-        let RemainingRange { offset, version, grant, .. } = *range;
-        let range = RangeDrop { segment: segment.id, offset, version, grant };
-        Some(Discard { endpoint: Arc::clone(&segment.endpoint), range })
-    };
-    remains.ranges.iter().filter_map(discard).collect()
+pub(crate) fn discards(remains: &Remains) -> Vec<Discard> {
+    remains.ranges.iter().filter_map(|range| discard(range, &remains.segments)).collect()
+}
+
+/// What to have dropped, where; nothing if the range is in no known segment.
+pub(crate) fn discard(range: &RemainingRange, segments: &[SegmentAddress]) -> Option<Discard> {
+    let segment = segments.get(range.segment as usize)?;
+    let RemainingRange { offset, version, grant, .. } = *range;
+    let range = RangeDrop { segment: segment.id, offset, version, grant };
+    Some(Discard { endpoint: Arc::clone(&segment.endpoint), range })
 }
 
 impl Dropping {
     /// A reply came: begins a round if it names anything.
-    pub(super) fn on_reply(&mut self, reply: &Result<Reply, CallError>) {
+    pub(crate) fn on_reply(&mut self, reply: &Result<Reply, CallError>) {
         match reply {
             Ok(Reply::Remaining { remains, .. }) => self.begin(remains),
             Ok(_) if self.unasked.is_empty() => {}
@@ -76,18 +80,18 @@ impl Dropping {
     }
 
     /// Begins a round with what a reply named.
-    pub(super) fn begin(&mut self, remains: &Remains) {
+    pub(crate) fn begin(&mut self, remains: &Remains) {
         let mut left = std::mem::take(&mut self.unasked);
         left.extend(discards(remains));
         if is_broken(Rule::RemainsAreDropped) {
             left.clear();
         }
         let is_told = remains.lease_ms > 0 || left.len() >= MANY;
-        self.round = Some(Round { left, done: Vec::new(), is_told, stage: Stage::Drop });
+        self.round = Some(Round { left, done: Vec::new(), is_told, stage: RoundStage::Drop });
     }
 
     /// Asks the master what is left of what was not confirmed, and was under these keys.
-    pub(super) fn ask_again<'a>(&mut self, keys: Vec<&'a str>) -> Request<'a> {
+    pub(crate) fn ask_again<'a>(&mut self, keys: Vec<&'a str>) -> Request<'a> {
         let mut asked = std::mem::take(&mut self.unconfirmed);
         self.unasked = asked.split_off(asked.len().min(limits::MAX_FETCHED_DROPS as usize));
         let ranges = asked.into_iter().map(|discard| discard.range).collect();
@@ -95,41 +99,41 @@ impl Dropping {
     }
 
     /// Nothing more is asked.
-    pub(super) fn give_up(&mut self) {
+    pub(crate) fn give_up(&mut self) {
         *self = Self::default();
     }
 
     /// Whether a round is under way.
-    pub(super) fn is_under_way(&self) -> bool {
+    pub(crate) fn is_under_way(&self) -> bool {
         self.round.is_some()
     }
 
     /// What to do now; nothing once the round is over, see [`Dropping::end`].
-    pub(super) fn next<'a>(&mut self, now: Tick) -> Option<Step<'a>> {
+    pub(crate) fn next<'a>(&mut self, now: Tick) -> Option<Step<'a>> {
         let round = self.round.as_mut()?;
         loop {
             match round.stage {
-                Stage::Drop if !round.left.is_empty() => {
-                    round.stage = Stage::Tell;
+                RoundStage::Drop if !round.left.is_empty() => {
+                    round.stage = RoundStage::Tell;
                     return Some(Step::Drop(round.left.clone()));
                 }
-                Stage::Drop => round.stage = Stage::Tell,
-                Stage::Tell => match round.tell() {
+                RoundStage::Drop => round.stage = RoundStage::Tell,
+                RoundStage::Tell => match round.tell() {
                     Some(step) => return Some(step),
-                    None => round.stage = Stage::Wait(None),
+                    None => round.stage = RoundStage::Wait(None),
                 },
-                Stage::Wait(_) if round.left.is_empty() => return None,
-                Stage::Wait(None) => {
-                    round.stage = Stage::Wait(Some(RetryPolicy::DROP.pause_after(0, now)));
+                RoundStage::Wait(_) if round.left.is_empty() => return None,
+                RoundStage::Wait(None) => {
+                    round.stage = RoundStage::Wait(Some(RetryPolicy::DROP.pause_after(0, now)));
                 }
-                Stage::Wait(Some(until)) if now < until => return Some(Step::Wait(until)),
-                Stage::Wait(Some(_)) => return None,
+                RoundStage::Wait(Some(until)) if now < until => return Some(Step::Wait(until)),
+                RoundStage::Wait(Some(_)) => return None,
             }
         }
     }
 
     /// The outcome of [`Step::Drop`].
-    pub(super) fn on_dropped(&mut self, results: &[Result<(), MoveError>]) {
+    pub(crate) fn on_dropped(&mut self, results: &[Result<(), MoveError>]) {
         let round = self.round.as_mut().expect("what is dropped is of a round");
         assert_eq!(results.len(), round.left.len(), "one result per range");
         let tried = std::mem::take(&mut round.left);
@@ -144,14 +148,14 @@ impl Dropping {
     }
 
     /// The master was told, or not: then it learns from the nodes.
-    pub(super) fn on_told(&mut self, is_answered: bool) {
+    pub(crate) fn on_told(&mut self, is_answered: bool) {
         if let (false, Some(round)) = (is_answered, &mut self.round) {
             round.done.clear();
         }
     }
 
     /// How the round ended.
-    pub(super) fn end(&mut self) -> Dropped {
+    pub(crate) fn end(&mut self) -> Dropped {
         let left = self.round.take().map_or(Vec::new(), |round| round.left);
         if left.is_empty() {
             self.give_up();

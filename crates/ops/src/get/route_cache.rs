@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{Epoch, Tick, limits};
 
-use crate::route::Route;
+use super::route::Route;
 
 /// Routes that were looked up and may be used again, for as long as their leases last.
 ///

@@ -5,7 +5,7 @@ use crate::op::CallError;
 use crate::retry::{Retry, RetryPolicy};
 
 /// The result of the end of a put that may have been taken or not.
-pub(super) const UNKNOWN_END: ErrorCode = ErrorCode::RpcFail;
+pub(crate) const UNKNOWN_END: ErrorCode = ErrorCode::RpcFail;
 
 /// One question to the master, asked again while that master is only beginning.
 ///
