@@ -7,7 +7,7 @@ use mooncake_types::{
     Epoch, ErrorCode, Follow, FollowPage, RangeDrop, RangeRead, RangeWrite, SegmentId, limits,
 };
 
-use crate::ledger::{ChangedEntries, Inventory};
+use crate::ledger::{ChangedEntries, Inventory, Ledger};
 use crate::machine::LentSegments;
 use crate::mapped::Segment;
 use crate::mapped::pin::pin;
@@ -121,7 +121,7 @@ impl Host {
     /// Whether there is such a segment, and nothing lies in it.
     #[must_use]
     pub fn is_empty(&self, id: SegmentId) -> bool {
-        self.find(id).is_ok_and(|segment| segment.is_empty())
+        self.find(id).is_ok_and(|segment| segment.look(Ledger::is_empty))
     }
 
     /// A page of what lies in a segment; see [`crate::Ledger::inventory`].
@@ -134,7 +134,7 @@ impl Host {
         from: u64,
         limit: usize,
     ) -> Result<Inventory, ErrorCode> {
-        Ok(self.find(id)?.inventory(from, limit))
+        Ok(self.find(id)?.look(|ledger| ledger.inventory(from, limit)))
     }
 
     /// A page of what changed in a segment since then, or nothing if that is not known any more; see
@@ -148,7 +148,7 @@ impl Host {
         since: u64,
         limit: usize,
     ) -> Result<Option<ChangedEntries>, ErrorCode> {
-        Ok(self.find(id)?.changed(since, limit))
+        Ok(self.find(id)?.look(|ledger| ledger.changed(since, limit)))
     }
 
     /// The highest epoch seen so far.
@@ -241,9 +241,9 @@ impl SegmentHost for Host {
         follow: &Follow,
         tell: &mut dyn FnMut(&FollowPage<'_>),
     ) -> Result<(), ErrorCode> {
-        let segment = self.find(follow.segment)?;
-        let told = segment.follow(follow, limits::MAX_INVENTORY_PAGE_ENTRIES)?;
-        tell(&told.page());
+        let most = limits::MAX_INVENTORY_PAGE_ENTRIES;
+        let answer = self.find(follow.segment)?.look(|ledger| ledger.follow(follow, most))?;
+        tell(&answer.page());
         Ok(())
     }
 }

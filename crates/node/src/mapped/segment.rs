@@ -3,15 +3,13 @@ use std::time::{Duration, Instant};
 
 use mooncake_memory::{NamedSegment, NamedSegmentError, Region};
 use mooncake_transfer::{Interrupt, ReadTicket, SharedSegment, WriteTicket};
-use mooncake_types::{
-    Epoch, ErrorCode, Follow, RangeDrop, RangeRead, RangeWrite, SegmentId, limits,
-};
+use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, limits};
 
 use super::prefault::PrefaultWindow;
 use super::published::Published;
 use super::rows::EntryRows;
 use super::signal::Signal;
-use crate::ledger::{ChangedEntries, EntryState, FollowAnswer, FoundEntry, Inventory, Ledger};
+use crate::ledger::{EntryState, FoundEntry, Ledger};
 use crate::machine::{Admission, PinKey, SegmentMachine, WriteRequest};
 
 /// One lent segment whose bytes lie in mapped memory: the shell of a [`SegmentMachine`].
@@ -89,6 +87,11 @@ impl Segment {
         changed
     }
 
+    /// Looks at what lies here. Nobody writes or reads here meanwhile.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {
+        look(self.lock().machine.ledger())
+    }
+
     /// Drops everything that lies here, and tells all writers to stop. It has another id from now on.
     pub(crate) fn start_empty(&self, id: SegmentId) {
         self.change(|machine, published| {
@@ -106,10 +109,11 @@ impl Segment {
     /// How many entries are complete, and their length together in bytes.
     #[must_use]
     pub fn complete_entries(&self) -> (usize, u64) {
-        let locked = self.lock();
-        let entries = locked.machine.ledger().entries();
-        let complete = entries.filter(|(_, entry)| entry.state == EntryState::Complete);
-        complete.fold((0, 0), |(count, bytes), (_, entry)| (count + 1, bytes + entry.len))
+        self.look(|ledger| {
+            let entries = ledger.entries();
+            let complete = entries.filter(|(_, entry)| entry.state == EntryState::Complete);
+            complete.fold((0, 0), |(count, bytes), (_, entry)| (count + 1, bytes + entry.len))
+        })
     }
 
     /// The highest epoch that it obeys, or is known to have obeyed before.
@@ -163,32 +167,6 @@ impl Segment {
     #[must_use]
     pub const fn run(&self) -> u64 {
         self.run
-    }
-
-    /// Whether nothing can be read here and nothing is being written.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.lock().machine.ledger().is_empty()
-    }
-
-    /// See [`Ledger::inventory`]. Nobody writes or reads here while a page is made.
-    #[must_use]
-    pub fn inventory(&self, from: u64, limit: usize) -> Inventory {
-        self.lock().machine.ledger().inventory(from, limit)
-    }
-
-    /// See [`Ledger::follow`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn follow(&self, follow: &Follow, limit: usize) -> Result<FollowAnswer, ErrorCode> {
-        self.lock().machine.ledger().follow(follow, limit)
-    }
-
-    /// See [`Ledger::changed`].
-    #[must_use]
-    pub fn changed(&self, since: u64, limit: usize) -> Option<ChangedEntries> {
-        self.lock().machine.ledger().changed(since, limit)
     }
 
     /// Its length in bytes.
@@ -279,7 +257,7 @@ impl Segment {
 
     pub(crate) fn still_holds(&self, ticket: &ReadTicket) -> bool {
         let ReadTicket { offset, version, grant, .. } = *ticket;
-        self.lock().machine.ledger().still_holds(offset, version, grant)
+        self.look(|ledger| ledger.still_holds(offset, version, grant))
     }
 
     /// As [`Segment::still_holds`], and keeps what the reader computed.
