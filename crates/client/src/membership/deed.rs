@@ -51,7 +51,7 @@ pub enum Deed<'a> {
         /// The highest epoch seen.
         seen_epoch: Epoch,
     },
-    /// Tell it one page of what lies in a segment. The outcome is for [`Membership::on_reported`].
+    /// Tell it one page of what lies in a segment. The outcome is for [`Membership::on_reported`](super::Membership::on_reported).
     Report {
         /// Which segment.
         segment: SegmentId,
@@ -62,8 +62,9 @@ pub enum Deed<'a> {
         /// Where the page begins, in bytes of the segment.
         from: u64,
     },
-    /// Tell it one page of what changed in a segment. The outcome is for [`Membership::on_reported`], or for
-    /// [`Membership::on_changes_forgotten`] if that is not known any more.
+    /// Tell it one page of what changed in a segment. The outcome is for
+    /// [`Membership::on_reported`](super::Membership::on_reported), or for
+    /// [`Membership::on_changes_forgotten`](super::Membership::on_changes_forgotten) if that is not known any more.
     ReportChanges {
         /// Which segment.
         segment: SegmentId,
@@ -73,12 +74,12 @@ pub enum Deed<'a> {
         since: u64,
     },
     /// Drop all that lies in a segment, and call it by an id that was never used. The outcome is for
-    /// [`Membership::on_started_empty`].
+    /// [`Membership::on_started_empty`](super::Membership::on_started_empty).
     StartEmpty {
         /// Its id of before.
         segment: SegmentId,
     },
-    /// Drop these entries. The outcome is for [`Membership::on_dropped`].
+    /// Drop these entries. The outcome is for [`Membership::on_dropped`](super::Membership::on_dropped).
     Drop(&'a [RangeDrop]),
     /// Nothing before this moment.
     Wait {
