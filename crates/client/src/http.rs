@@ -143,7 +143,7 @@ async fn metrics(Extract(state): Extract<HttpState>) -> Response {
 
 /// `GET /metrics/summary`.
 async fn summary(Extract(state): Extract<HttpState>) -> String {
-    state.metrics.summary()
+    state.metrics.summary() + "\n"
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use mooncake_meta::Awaited;
+use mooncake_types::SegmentId;
 use tokio::time::sleep;
 use tracing::info;
 
@@ -18,7 +19,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Segments that a line names.
 const NAMED: usize = 4;
 
-/// Runs until this leader serves; at once if it is the first leader.
+/// Runs until this leader serves and all nodes have told what they hold; ends at once if it is the first leader.
 pub(crate) async fn run(shell: Rc<Shell>) {
     let begun = Instant::now();
     let look = || shell.owner.borrow().meta.awaited(NAMED);
@@ -33,7 +34,23 @@ pub(crate) async fn run(shell: Rc<Shell>) {
             (said, said_at) = (awaited, Instant::now());
         }
     }
-    let objects = shell.owner.borrow().meta.stats().keys;
+    let known = || {
+        let stats = shell.owner.borrow().meta.stats();
+        (stats.keys, stats.segments_recovering)
+    };
+    let (objects, telling) = known();
+    if telling > 0 {
+        info!(
+            telling,
+            objects,
+            took_ms = millis(begun),
+            "puts and removals are taken; some segments are still telling what they hold"
+        );
+        while known().1 > 0 {
+            sleep(LOOK).await;
+        }
+    }
+    let objects = known().0;
     info!(objects, took_ms = millis(begun), "recovery is over: puts and removals are taken");
 }
 
@@ -46,7 +63,7 @@ fn log_beginning(awaited: &Awaited) {
     let Awaited { missing, first_missing, at_most_ms, .. } = awaited;
     info!(
         missing,
-        segments = ?first_missing,
+        segments = names(first_missing),
         at_most_ms,
         "recovery begins: puts and removals are refused until the recorded segments have told what they hold"
     );
@@ -56,13 +73,17 @@ fn log_progress(awaited: &Awaited, begun: Instant) {
     let Awaited { missing, first_missing, telling, objects, at_most_ms } = awaited;
     info!(
         missing,
-        segments = ?first_missing,
+        segments = names(first_missing),
         telling,
         objects,
         at_most_ms,
         took_ms = millis(begun),
         "recovery goes on: puts and removals are refused"
     );
+}
+
+fn names(segments: &[SegmentId]) -> String {
+    segments.iter().map(SegmentId::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn millis(since: Instant) -> u64 {

@@ -83,6 +83,8 @@ impl Master {
             MasterServer { config, listener, slot, cleanup, followed, rpc_addr, admin_addr };
         let last = server.serve(&mut election, first, shutdown).await?;
         drop(server);
+        // Before its term is left: nobody is to lead once more on the way out.
+        election.withdraw();
         admin.begin_stop();
         let mut stopped = Ok(());
         if let Some((leading, term)) = last {

@@ -32,7 +32,7 @@ pub(crate) struct Trace {
 /// Why a trace cannot be replayed. Lines count from 1.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TraceError {
-    #[error("cannot open the trace {}: {reason}", path.display())]
+    #[error("cannot open the trace {}: {reason}; --trace names another", path.display())]
     Open { path: PathBuf, reason: String },
     #[error("cannot read line {line} of the trace {}: {reason}", path.display())]
     Read { path: PathBuf, line: usize, reason: String },

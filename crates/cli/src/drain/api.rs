@@ -36,6 +36,12 @@ impl Progress {
     }
 }
 
+/// What a master says of the segments of a name.
+#[derive(Debug, Deserialize)]
+struct SegmentStatus {
+    status_name: String,
+}
+
 /// Why a master did not do what it was asked for.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ApiError {
@@ -91,6 +97,13 @@ impl Masters {
         self.ask("GET", &format!("/api/v1/drain_jobs/query?job_id={}", plain(job)?), "")
     }
 
+    /// Whether all segments of a name are empty and take no puts.
+    pub(super) fn is_drained(&mut self, name: &str) -> Result<bool, ApiError> {
+        let path = format!("/api/v1/segments/status?segment={}", encoded(name));
+        let status: SegmentStatus = self.ask("GET", &path, "")?;
+        Ok(status.status_name == "DRAINED")
+    }
+
     pub(super) fn cancel(&mut self, job: &str) -> Result<(), ApiError> {
         let path = format!("/api/v1/drain_jobs/cancel?job_id={}", plain(job)?);
         self.ask::<Acknowledged>("POST", &path, "").map(|_| ())
@@ -114,6 +127,16 @@ impl Masters {
         }
         Err(last)
     }
+}
+
+/// A name as it stands in the query of a path.
+fn encoded(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let encode = |byte: u8| match is_plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    name.bytes().map(encode).collect()
 }
 
 /// Ids are digits and hyphens; nothing else goes into a path.

@@ -44,7 +44,14 @@ fn run(args: &DrainArgs) -> Result<ExitCode, String> {
     }
     let job = match &args.job {
         Some(job) => job.clone(),
-        None => masters.create(args).map_err(|error| explain(&error))?,
+        None => match masters.create(args) {
+            Ok(job) => job,
+            Err(error) if is_done(&mut masters, args, &error) => {
+                say(format_args!("The segments are empty already; their nodes can be stopped.\n"));
+                return Ok(ExitCode::SUCCESS);
+            }
+            Err(error) => return Err(explain(&error)),
+        },
     };
     complain(format_args!("drain job {job}\n"));
     let mut watch = Watch::of(&mut masters, args, job);
@@ -67,10 +74,16 @@ fn token_of(args: &DrainArgs) -> Result<String, UsageError> {
     }
 }
 
+/// Whether a job was refused because an earlier one has drained all of its segments.
+fn is_done(masters: &mut Masters, args: &DrainArgs, refusal: &ApiError) -> bool {
+    refusal.is(ErrorCode::UnavailableInCurrentStatus)
+        && args.segments.iter().all(|name| masters.is_drained(name).unwrap_or(false))
+}
+
 fn explain(error: &ApiError) -> String {
     if error.is(ErrorCode::UnavailableInCurrentStatus) {
         return format!(
-            "{error}: a segment is drained already or takes no puts, or the master does not serve yet"
+            "{error}: a segment is being drained or takes no puts, or the master does not serve yet"
         );
     }
     error.to_string()

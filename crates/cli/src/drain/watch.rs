@@ -65,7 +65,8 @@ impl<'a> Watch<'a> {
         let is_new = self.told.as_ref().is_none_or(|(at, before)| {
             at.elapsed() >= PERIOD && *before != now || before.status_name != now.status_name
         });
-        if is_new {
+        // The result says how it ended.
+        if is_new && !now.has_ended() {
             complain(format_args!("{}\n", line(&now)));
             self.told = Some((Instant::now(), now.clone()));
         }

@@ -56,10 +56,10 @@ impl Store {
 
 fn tell(report: &DrainReport, took: Duration, was_told_to_end: bool) -> Result<(), ErrorCode> {
     let moved = report.moved_units;
-    let (bytes, seconds) = (ByteSize(report.moved_bytes), took.as_secs_f32());
+    let (bytes, took_ms) = (ByteSize(report.moved_bytes), took.as_millis());
     if report.status == DrainStatus::Succeeded {
         if moved > 0 || report.released_units > 0 {
-            info!(moved, %bytes, seconds, "other nodes have taken over all that lay here");
+            info!(moved, %bytes, took_ms, "other nodes have taken over all that lay here");
         }
         return Ok(());
     }
@@ -67,8 +67,8 @@ fn tell(report: &DrainReport, took: Duration, was_told_to_end: bool) -> Result<(
         return Ok(());
     }
     let reason = if was_told_to_end { "told to end at once" } else { &*report.message };
-    warn!(moved, %bytes, lost = report.remaining_units, seconds, reason,
-        "not everything could be handed over in time; the rest is lost with this node");
+    warn!(moved, %bytes, lost = report.remaining_units, took_ms, reason,
+        "not everything could be handed over; the rest is lost with this node");
     match report.status {
         DrainStatus::Failed => Err(ErrorCode::NoAvailableHandle),
         _ => Err(ErrorCode::RpcTimeout),

@@ -26,5 +26,5 @@ pub(super) async fn metrics(
 /// `GET /metrics/summary`.
 pub(super) async fn summary(Extract(state): Extract<AdminState>) -> String {
     let snapshot = state.asker.ask(|owner| owner.snapshot()).await.ok();
-    summary::line(&state.status.borrow(), snapshot.as_ref())
+    summary::line(&state.status.borrow(), snapshot.as_ref()) + "\n"
 }

@@ -98,13 +98,13 @@ impl Campaign {
     }
 
     fn lead(&self, leadership: Leadership) {
-        let (epoch, members) = (leadership.epoch(), leadership.record().members().len());
-        info!(%epoch, members, "this master leads");
         self.orders.is_over.store(false, Ordering::SeqCst);
         // The owner sets both when it stops: one of them is seen.
         if self.is_stopping() {
             return self.resign(&leadership);
         }
+        let (epoch, members) = (leadership.epoch(), leadership.record().members().len());
+        info!(%epoch, members, "this master leads");
         let leader = Leader { address: self.candidate.address.clone(), epoch };
         RoleStatus::publish(&self.status, Role::Leader, Some(leader));
         let term = Term::new(leadership.clone());

@@ -109,7 +109,14 @@ impl Election {
         }
     }
 
-    /// Stands for election no more; waits until the coordinator was told, which takes no longer than it may take to
+    /// Stands for election no more once its term is over.
+    pub(crate) fn withdraw(&self) {
+        if let Some((orders, _)) = &self.campaign {
+            orders.stopping.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// As [`Election::withdraw`], and waits until the coordinator was told, which takes no longer than it may take to
     /// answer.
     pub(crate) fn close(mut self) {
         let Some((orders, thread)) = self.campaign.take() else { return };

@@ -162,3 +162,22 @@ fn a_record_that_cannot_be_written_any_more_is_not_passed_over() {
     assert!(lead().expect("it is writable again").leadership.epoch() >= first);
     std::fs::remove_dir_all(&folder).expect("it is ours");
 }
+
+#[test]
+fn a_leader_that_stops_does_not_lead_once_more_on_its_way_out() {
+    let store = MemoryStore::default();
+    let mut election = election(&store, "a:1");
+    let mut led = RoleStatus::default();
+    run(async {
+        let term = election.term().await;
+        led = until(&election, |it| it.role == Role::Leader).await;
+        election.withdraw();
+        election.leave(&term);
+        // It would win at once.
+        sleep(Duration::from_millis(100)).await;
+    });
+    let status = election.status();
+    election.close();
+    let last = status.borrow().clone();
+    assert_eq!((last.role, last.changes), (Role::Candidate, led.changes + 1));
+}
