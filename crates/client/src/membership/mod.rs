@@ -37,7 +37,7 @@ pub struct Membership {
     mounting: Mounting,
     drops: Drops,
     /// Segments that the master may have and is to forget.
-    disowned: Vec<SegmentId>,
+    retired: Vec<SegmentId>,
     /// Segments of others whose nodes could not be reached; the next ping names them.
     unreachable: Vec<SegmentId>,
     last_ping_answered: bool,
@@ -85,7 +85,7 @@ impl Membership {
             mounted_under: None,
             mounting: Mounting::default(),
             drops: Drops::default(),
-            disowned: Vec::new(),
+            retired: Vec::new(),
             unreachable: Vec::new(),
             last_ping_answered: false,
             has_tasks: false,
@@ -116,7 +116,7 @@ impl Membership {
 
     /// Has the master unmount a segment that it may have mounted, as soon as it can be reached.
     pub fn disown(&mut self, id: SegmentId) {
-        self.disowned.push(id);
+        self.retired.push(id);
     }
 
     /// Has the master told, by a ping at once, that the nodes of these segments could not be reached.
@@ -207,7 +207,7 @@ impl Membership {
         if let Some(stage) = self.mounting.stage(self.segments.len(), obeys) {
             return self.mount(stage);
         }
-        if let Some(&id) = self.disowned.last() {
+        if let Some(&id) = self.retired.last() {
             self.set_asked(Asked::Unmount);
             return Deed::Call(Request::UnmountSegment { id, grace_ms: 0 });
         }
@@ -278,7 +278,7 @@ impl Membership {
             }
             (Asked::Unmount, Ok(Reply::Done(_))) => {
                 // Whatever the answer, the master does not have it any more.
-                self.disowned.pop();
+                self.retired.pop();
                 self.set_idle();
             }
             // No answer, a refusal or nonsense: this master is not one to stay with.
