@@ -2,7 +2,7 @@
 //!
 //! Seeds are run in processes of their own, some hundred in each: what runs leak goes with them, and a run that ends its
 //! process or never ends is found like all that is wrong. Enter at [`boss::main`] and [`worker::main`]; what was done is a
-//! [`state::Plan`], which a later call may go on with.
+//! [`state::SoakState`], which a later call may go on with.
 
 #![forbid(unsafe_code)]
 
