@@ -114,6 +114,7 @@ impl Store {
             results[*position] = ending.map(|_| ());
             closings.push(ending.map_or_else(|_| put.giving_up(keys[*position]), Closing::End));
         }
+        session.puts.note_ends(&closings);
         for ((position, _), answer) in puts.iter().zip(session.close_puts(keys, &puts, &closings)) {
             let (Closed::Settled(Err(code)) | Closed::Unknown(code)) = answer else { continue };
             // That a put could not be given up is no news to a caller who learns that it failed.

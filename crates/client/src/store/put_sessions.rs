@@ -2,7 +2,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use mooncake_ops::PutSession;
+use mooncake_ops::{Closing, PutSession};
 use mooncake_types::{ErrorCode, PutItem, PutRevoke, Tick};
 
 use super::CLOSED;
@@ -149,6 +149,17 @@ impl PutSessions {
         let mut met = HashSet::with_capacity(keys.len());
         let first = keys.iter().enumerate().filter(|(_, key)| met.insert(**key));
         first.filter_map(|(position, key)| Some((position, puts.open(key)?.clone()))).collect()
+    }
+
+    /// The master is about to be asked for these ends.
+    pub(super) fn note_ends(&self, closings: &[Closing<'_>]) {
+        let mut puts = self.lock();
+        for closing in closings {
+            let Closing::End(end) = closing else { continue };
+            if let Some(put) = puts.open(end.key).filter(|put| put.version() == end.version) {
+                put.note_end();
+            }
+        }
     }
 
     /// A write has ended.

@@ -16,6 +16,8 @@ pub struct PutSession {
     /// The spans of each write that has begun. No two have a byte in common.
     under_way: Vec<Spans>,
     is_sealed: bool,
+    /// The master may have been asked to publish it.
+    may_be_published: bool,
 }
 
 /// What is to become of a put session.
@@ -30,7 +32,7 @@ pub enum Closing<'a> {
 impl PutSession {
     pub(super) fn new(granted: Granted, expires_at: Tick) -> Self {
         let (covered, under_way) = (Coverage::default(), Vec::new());
-        Self { granted, expires_at, covered, under_way, is_sealed: false }
+        Self { granted, expires_at, covered, under_way, is_sealed: false, may_be_published: false }
     }
 
     /// From when on nothing is written any more: the master may have given the put up.
@@ -110,6 +112,12 @@ impl PutSession {
         !self.under_way.is_empty()
     }
 
+    /// The master is about to be asked for what [`PutSession::ending`] gave: it may publish the object from now on, whatever
+    /// becomes of its answer.
+    pub const fn note_end(&mut self) {
+        self.may_be_published = true;
+    }
+
     /// What publishes the object.
     ///
     /// # Errors
@@ -130,11 +138,12 @@ impl PutSession {
         self.granted.revocation(key)
     }
 
-    /// What gives the put up, with what nodes hold of it.
+    /// What gives the put up, with what nodes hold of it. After [`PutSession::note_end`] its bytes stay until the master has
+    /// them dropped: an end that comes late would publish an object that no node holds.
     #[must_use]
     pub fn giving_up<'a>(&self, key: &'a str) -> Closing<'a> {
         let mut discards = Vec::new();
-        if self.covered.pieces() > 0 {
+        if self.covered.pieces() > 0 && !self.may_be_published {
             self.granted.discards_into(&mut discards);
         }
         Closing::GiveUp(self.revocation(key), discards)

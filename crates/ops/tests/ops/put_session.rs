@@ -336,3 +336,17 @@ fn ends_and_revocations_are_told_and_what_is_in_doubt_stays_so() {
     let mut nothing = CloseOp::new(&[]);
     assert_eq!(nothing.next(Tick(0)), Step::Done);
 }
+
+/// A put whose end the master may carry out late is not taken from the nodes: the object would be there and unreadable.
+#[test]
+fn what_the_master_may_publish_late_is_not_dropped_when_it_is_given_up() {
+    let mut put = open(&[(0, 0, 64, 10)]);
+    assert_eq!(write(&mut put, &[part(0, 10)], OK), Ok(10));
+    let discards = |put: &PutSession| match put.giving_up("a") {
+        Closing::GiveUp(_, discards) => discards.len(),
+        Closing::End(_) => unreachable!("it is given up"),
+    };
+    assert_eq!(discards(&put), 1);
+    put.note_end();
+    assert_eq!(discards(&put), 0);
+}

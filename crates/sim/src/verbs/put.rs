@@ -133,10 +133,13 @@ impl Session {
         })
     }
 
-    fn close(self, desk: &mut Desk) -> Task {
+    fn close(mut self, desk: &mut Desk) -> Task {
         let key = KEYS[self.key];
         let closing = match self.put.ending(key) {
-            Ok(end) if desk.chance.below(10) > 0 => Closing::End(end),
+            Ok(end) if desk.chance.below(10) > 0 => {
+                self.put.note_end();
+                Closing::End(end)
+            }
             _ => self.put.giving_up(key),
         };
         let closings = leak(vec![closing]);
