@@ -135,6 +135,7 @@ def test_every_table_leaves_out_the_way_that_it_is_not_about() -> None:
     assert heads == [
         "| work | unit | C++ | Rust, TCP | times better than C++ | goal |",
         "| work | unit | C++ | Rust | times better than C++ | goal |",
+        "| work | unit | C++ | Rust | times better than C++ | goal |",
         "| work | unit | C++ | Rust, TCP | Rust | times better than C++ | goal |",
     ]
 
