@@ -1,6 +1,6 @@
 use crate::open_error::OpenError;
 
-/// Bits that nobody can guess.
+/// 128 random bits from the system.
 pub(crate) fn random() -> Result<u128, OpenError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| OpenError::Random { reason: error.to_string() })?;

@@ -29,7 +29,7 @@ pub(super) fn why(error: TransferError) -> MoveError {
     }
 }
 
-/// A range that is elsewhere by now, or refused, is a part of what operations do; anything else is what somebody looks for.
+/// Operations handle ranges that moved and refusals by themselves: these are logged for debugging. Other failures are warnings.
 fn log_transfer(error: &TransferError) {
     static FAILED: LogLimiter<Cause> = LogLimiter::new();
     match error {

@@ -60,7 +60,7 @@ impl Bond {
         let turn = match self.membership.next(self.clock.now()) {
             Deed::Wait { until } => return Turn::Idle(until),
             Deed::Connect { address } => {
-                // Whatever ended the connection of before: another may lead by now.
+                // The last connection ended, or there was none: another master may lead by now.
                 self.dialer.masters.doubt();
                 let dialed = self.dialer.dial(address, Duration::MAX);
                 self.connected(dialed)

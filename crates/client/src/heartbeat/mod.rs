@@ -74,7 +74,7 @@ impl Heartbeat {
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// What [`Heartbeat::is_well`] says, for whoever goes on looking.
+    /// The flag that [`Heartbeat::is_well`] reads, for a reader that outlives this borrow.
     pub(crate) fn well(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.shared.well)
     }
@@ -89,8 +89,8 @@ impl Heartbeat {
         self.shared.well.load(Ordering::Relaxed)
     }
 
-    /// Has these changes made in their order, and waits until they are: no mount of before is under way then. False if
-    /// the heartbeat stopped first, or was stuck.
+    /// Hands these changes to the heartbeat thread and waits until it has made them, in their order. No earlier mount is under
+    /// way then. False if the thread stopped first, or was stuck.
     pub(crate) fn change(&self, changes: Vec<Change>) -> bool {
         let mut state = self.shared.lock();
         state.changes.extend(changes);

@@ -76,7 +76,7 @@ pub enum Deed<'a> {
     /// Drop all that lies in a segment, and call it by an id that was never used. The outcome is for
     /// [`Membership::on_started_empty`](super::Membership::on_started_empty).
     StartEmpty {
-        /// Its id of before.
+        /// The id that it has so far.
         segment: SegmentId,
     },
     /// Drop these entries. The outcome is for [`Membership::on_dropped`](super::Membership::on_dropped).

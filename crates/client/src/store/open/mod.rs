@@ -71,7 +71,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     let http = opening.config.http.as_ref();
     let http = http.map(|address| Http::start(address, Arc::clone(&metrics))).transpose()?;
     let host = Arc::new(Host::new(opening.map_segment()?));
-    // What a named segment remembers; an error would mean that no leader can have it, and nobody is obeyed then.
+    // The epoch that a named segment kept. One that no leader can have is refused here, and the node obeys no older leader.
     let _ = opening.masters.believe(host.epoch());
     let routes = Arc::new(RouteCache::new(opening.route_limits()));
     let mut bond = opening.join(&host, &routes, &metrics)?;

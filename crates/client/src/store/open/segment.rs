@@ -30,7 +30,7 @@ impl Opening {
         Ok(vec![Segment::new(self.segment, region.emptied_at_end())])
     }
 
-    /// Opens the segment's file. Who had it before was the same client to the master.
+    /// Opens the segment's file. It holds a client id, by which the master knows this process as the one that had the file.
     fn named_segment(&mut self, path: &Path) -> Result<Segment, NamedSegmentError> {
         let begun = Instant::now();
         let named = NamedSegment::open(&NamedSegmentWish {
@@ -54,7 +54,7 @@ impl Opening {
             Past::None => tracing::info!(%path, segment = %segment.id(), "a named segment is made"),
             Past::EarlierRun => tracing::warn!(
                 %path,
-                "the named segment is of before the machine started, and begins empty"
+                "the segment file was written before this machine started: the segment begins empty"
             ),
             Past::Kept => {
                 let (objects, bytes) = segment.complete_entries();
