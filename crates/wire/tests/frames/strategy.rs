@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use mooncake_types::{
     ChangesPage, ClientId, CreateTask, EntryState, Epoch, ErrorCode, Follow, FollowPage,
-    InventoryEntry, InventoryPage, MountSegment, PutEnd, PutItem, PutMode, PutRevoke, PutStart,
-    RangeDrop, RangeRead, RangeWrite, ReadCounts, ReadReport, ReadVolume, ReplicateConfig, Request,
-    Scan, ScanAction, SegmentId, SoftPin, TaskId, TaskKind, Version,
+    InventoryEntry, InventoryPage, Medium, MountSegment, PutEnd, PutItem, PutMode, PutRevoke,
+    PutStart, RangeDrop, RangeRead, RangeWrite, ReadCounts, ReadReport, ReadVolume,
+    ReplicateConfig, Request, Scan, ScanAction, SegmentId, SoftPin, TaskId, TaskKind, Version,
 };
 use mooncake_wire::{Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
 use proptest::collection::vec;
@@ -190,9 +190,13 @@ fn create_task() -> impl Strategy<Value = CreateTask<'static>> {
         .prop_map(|(key, kind, source, targets)| CreateTask { key, kind, source, targets })
 }
 
+pub(crate) fn medium() -> impl Strategy<Value = Medium> {
+    select(&[Medium::Memory, Medium::Disk])
+}
+
 fn mount_segment() -> impl Strategy<Value = MountSegment<'static>> {
-    (segment_id(), text(), text(), number(), epoch(), any::<bool>(), number()).prop_map(
-        |(id, name, endpoint, len, seen_epoch, is_empty, run)| MountSegment {
+    (segment_id(), text(), text(), number(), epoch(), any::<bool>(), number(), medium()).prop_map(
+        |(id, name, endpoint, len, seen_epoch, is_empty, run, medium)| MountSegment {
             id,
             name,
             endpoint,
@@ -200,7 +204,7 @@ fn mount_segment() -> impl Strategy<Value = MountSegment<'static>> {
             seen_epoch,
             is_empty,
             run,
-            medium: mooncake_types::Medium::Memory,
+            medium,
         },
     )
 }

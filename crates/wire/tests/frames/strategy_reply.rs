@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::strategy::{
-    epoch, error, number, range_drop, result, segment_id, shared_text, status, task_id, task_kind,
-    version,
+    epoch, error, medium, number, range_drop, result, segment_id, shared_text, status, task_id,
+    task_kind, version,
 };
 
 pub(crate) fn reply() -> impl Strategy<Value = Reply> {
@@ -182,12 +182,8 @@ fn page() -> impl Strategy<Value = ScanPage> {
 }
 
 fn address() -> impl Strategy<Value = SegmentAddress> {
-    (segment_id(), shared_text(), shared_text()).prop_map(|(id, name, endpoint)| SegmentAddress {
-        id,
-        name,
-        endpoint,
-        medium: mooncake_types::Medium::Memory,
-    })
+    (segment_id(), shared_text(), shared_text(), medium())
+        .prop_map(|(id, name, endpoint, medium)| SegmentAddress { id, name, endpoint, medium })
 }
 
 fn segment_page() -> impl Strategy<Value = SegmentPage> {
