@@ -43,6 +43,8 @@ pub(super) fn is_own(ranges: &[Placement], segments: &[SegmentAddress], own: &[S
 
 #[cfg(test)]
 mod tests {
+    use mooncake_types::Medium;
+
     use super::*;
 
     fn placement(replica: u32, segment: u32, offset: u64, len: u64) -> Placement {
@@ -55,7 +57,7 @@ mod tests {
             id: SegmentId(1),
             name: "n".into(),
             endpoint: "e".into(),
-            medium: mooncake_types::Medium::Memory,
+            medium: Medium::Memory,
         }];
         let stripes = |count: u32| (0..count).map(|_| placement(0, 0, 0, 1)).collect::<Vec<_>>();
         for (placements, len, expected) in [

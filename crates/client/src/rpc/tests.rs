@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use mooncake_node::Host;
 use mooncake_ops::CallError;
 use mooncake_types::{
-    BusyWait, ClientId, Epoch, ErrorCode, Grant, PutItem, PutMode, PutStart, ReplicateConfig,
-    Reply, Request, TaskId, Version,
+    BusyWait, ClientId, Epoch, ErrorCode, Grant, Medium, PutItem, PutMode, PutStart,
+    ReplicateConfig, Reply, Request, TaskId, Version,
 };
 use mooncake_wire::{HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role, Welcome};
 
@@ -148,7 +148,7 @@ fn a_reply_longer_than_any_buffer_comes_whole() {
                 id: mooncake_types::SegmentId(number),
                 name: format!("{number:0200}").into(),
                 endpoint: "endpoint".into(),
-                medium: mooncake_types::Medium::Memory,
+                medium: Medium::Memory,
             })
             .collect(),
         lease_ms: 5,

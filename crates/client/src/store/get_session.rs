@@ -117,7 +117,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mooncake_types::{Located, Placement, Reply, SegmentAddress, SegmentId, Version};
+    use mooncake_types::{Located, Medium, Placement, Reply, SegmentAddress, SegmentId, Version};
 
     /// A route that may be used until 5100 ms.
     fn route() -> Route {
@@ -130,7 +130,7 @@ mod tests {
             id: SegmentId(1),
             name: "n".into(),
             endpoint: "e".into(),
-            medium: mooncake_types::Medium::Memory,
+            medium: Medium::Memory,
         };
         let (results, segments) = (vec![Ok(located)], vec![segment]);
         op.on_reply(

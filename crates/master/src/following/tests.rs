@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use mooncake_types::{
-    Epoch, ErrorCode, Follow, FollowPage, InventoryEntry, ListedSegment, Reply, SegmentAddress,
-    SegmentId, SegmentPage, Version,
+    Epoch, ErrorCode, Follow, FollowPage, InventoryEntry, ListedSegment, Medium, Reply,
+    SegmentAddress, SegmentId, SegmentPage, Version,
 };
 use mooncake_wire::{
     HEADER_LEN, Header, Kind, PROTOCOL_VERSION, Refusal, Welcome, decode_follow,
@@ -113,7 +113,7 @@ fn listed(endpoint: &str) -> ListedSegment {
         id: SEGMENT,
         name: "name".into(),
         endpoint: endpoint.into(),
-        medium: mooncake_types::Medium::Memory,
+        medium: Medium::Memory,
     };
     ListedSegment { address, len: 100 }
 }

@@ -6,7 +6,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mooncake_types::{ClientId, Epoch, MountSegment, Request, SegmentId};
+use mooncake_types::{ClientId, Epoch, Medium, MountSegment, Request, SegmentId};
 use mooncake_wire::{Hello, PROTOCOL_VERSION, Role, encode_hello, encode_request};
 use tracing::{debug, info};
 
@@ -87,7 +87,7 @@ impl Overtaking {
             seen_epoch: self.epoch,
             is_empty: true,
             run: 0,
-            medium: mooncake_types::Medium::Memory,
+            medium: Medium::Memory,
         };
         encode_request(&mut words, 1, &Request::MountSegment(mount));
         words

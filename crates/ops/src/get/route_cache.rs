@@ -289,7 +289,7 @@ fn len_bytes(key: &str, entry: &Entry) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use mooncake_types::{Located, Placement, SegmentAddress, SegmentId, Version};
+    use mooncake_types::{Located, Medium, Placement, SegmentAddress, SegmentId, Version};
 
     use super::*;
 
@@ -300,7 +300,7 @@ mod tests {
             id: SegmentId(number),
             name: number.to_string().into(),
             endpoint: "e".into(),
-            medium: mooncake_types::Medium::Memory,
+            medium: Medium::Memory,
         };
         let segments: Arc<[SegmentAddress]> = vec![address(1), address(2), address(3)].into();
         let located = Located { version, len: 10, placements };
