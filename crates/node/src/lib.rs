@@ -12,6 +12,7 @@ mod ledger;
 mod machine;
 mod mapped;
 mod shell;
+mod signal;
 
 pub use disk::{DiskOptions, DiskSegment, OpenDiskError};
 pub use host::Host;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use mooncake_memory::{Buffer, RawSlice};
 
@@ -13,7 +13,11 @@ use crate::{BlockFile, Directory};
 
 /// The disk, whatever process uses it. When its power is cut, any sectors are lost of what was not synced.
 #[derive(Clone)]
-pub struct DiskDouble(Arc<Mutex<World>>);
+pub struct DiskDouble {
+    world: Arc<Mutex<World>>,
+    /// Syncs may end.
+    let_go: Arc<Condvar>,
+}
 
 struct World {
     chance: Chance,
@@ -26,6 +30,10 @@ struct World {
     note: (Option<Vec<u8>>, Option<Vec<u8>>),
     /// Calls that write, until one fails.
     fails_in: Option<u64>,
+    /// Only one call fails.
+    fails_once: bool,
+    /// Syncs do not end.
+    are_syncs_held: bool,
     /// Calls that wrote.
     writes: u64,
     /// Nothing can be read from the files.
@@ -46,17 +54,20 @@ impl DiskDouble {
     /// An empty disk, whose losses follow from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> DiskDouble {
-        DiskDouble(Arc::new(Mutex::new(World {
+        let world = World {
             chance: Chance::new(seed),
             files: BTreeMap::new(),
             removed: BTreeMap::new(),
             is_full: false,
             note: (None, None),
             fails_in: None,
+            fails_once: false,
+            are_syncs_held: false,
             writes: 0,
             is_unreadable: false,
             life: 0,
-        })))
+        };
+        DiskDouble { world: Arc::new(Mutex::new(world)), let_go: Arc::default() }
     }
 
     /// The disk as one process sees it, until that is killed.
@@ -115,7 +126,20 @@ impl DiskDouble {
 
     /// After so many calls that write, all fail until the process is killed.
     pub fn fail_in(&self, calls: u64) {
-        self.lock().fails_in = Some(calls);
+        let mut world = self.lock();
+        (world.fails_in, world.fails_once) = (Some(calls), false);
+    }
+
+    /// After so many calls that write, one fails.
+    pub fn fail_once_in(&self, calls: u64) {
+        let mut world = self.lock();
+        (world.fails_in, world.fails_once) = (Some(calls), true);
+    }
+
+    /// From now on no sync ends, or all do.
+    pub fn hold_syncs(&self, are_held: bool) {
+        self.lock().are_syncs_held = are_held;
+        self.let_go.notify_all();
     }
 
     /// From now on there is no room for more files, or there is again.
@@ -146,7 +170,7 @@ impl DiskDouble {
     }
 
     fn lock(&self) -> MutexGuard<'_, World> {
-        self.0.lock().expect("no test panics while it holds the disk")
+        self.world.lock().expect("no test panics while it holds the disk")
     }
 }
 
@@ -157,7 +181,10 @@ impl World {
         }
         self.writes += 1;
         match &mut self.fails_in {
-            Some(0) => Err(io::Error::other("the disk is made to fail")),
+            Some(0) => {
+                self.fails_in = (!self.fails_once).then_some(0);
+                Err(io::Error::other("the disk is made to fail"))
+            }
             Some(calls) => {
                 *calls -= 1;
                 Ok(())
@@ -183,6 +210,8 @@ impl Directory for DoubleDirectory {
         if world.is_full {
             return Err(io::ErrorKind::StorageFull.into());
         }
+        // What makes the new name last makes it last as well that others went.
+        world.removed.clear();
         drop(world);
         self.open(number)
     }
@@ -219,6 +248,7 @@ impl Directory for DoubleDirectory {
         }
         checked?;
         world.note = (Some(note.to_vec()), None);
+        world.removed.clear();
         Ok(())
     }
 }
@@ -261,6 +291,9 @@ impl BlockFile for OpenFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut world = self.disk.lock();
+        while world.are_syncs_held {
+            world = self.disk.let_go.wait(world).unwrap_or_else(PoisonError::into_inner);
+        }
         world.check(self.life)?;
         if let Some(image) = world.files.get_mut(&self.number) {
             image.lasting.clone_from(&image.now);

@@ -8,10 +8,10 @@ use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Segment
 use super::prefault::PrefaultWindow;
 use super::published::Published;
 use super::rows::EntryRows;
-use super::signal::Signal;
-use crate::ledger::{EntryState, FoundEntry, Ledger};
+use crate::ledger::{EntryState, FoundEntry, Ledger, first_change};
 use crate::machine::{Admission, PinKey, SegmentMachine, WriteRequest};
 use crate::shell::SegmentShell;
+use crate::signal::Signal;
 
 /// One lent segment whose bytes lie in mapped memory: the shell of a [`SegmentMachine`].
 pub struct Segment {
@@ -268,10 +268,4 @@ impl Drop for Segment {
         let locked = self.locked.get_mut().unwrap_or_else(PoisonError::into_inner);
         locked.published.close_slots();
     }
-}
-
-/// A number that no other process begins with.
-fn first_change() -> u64 {
-    // Its keys are those of this process, and different each time.
-    std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), "changes") >> 1
 }
