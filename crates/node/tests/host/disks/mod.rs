@@ -1,7 +1,10 @@
 //! Disks as segments: what outlives the process, and what becomes of faults.
 
 mod faults;
+mod folders;
 mod histories;
+mod kills;
+mod threads;
 
 use std::sync::Arc;
 
