@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,8 @@ pub struct Host {
     /// The highest epoch that all of them obey, to be read without the lock.
     epoch: AtomicU64,
     patience: Duration,
+    /// A disk has been lent.
+    has_disks: AtomicBool,
 }
 
 impl Host {
@@ -30,7 +32,8 @@ impl Host {
     #[must_use]
     pub fn new(segments: Vec<Segment>) -> Self {
         let (lent, epoch) = (RwLock::default(), AtomicU64::new(0));
-        let host = Self { lent, epoch, patience: WRITER_PATIENCE };
+        let has_disks = AtomicBool::new(false);
+        let host = Self { lent, epoch, patience: WRITER_PATIENCE, has_disks };
         segments.into_iter().for_each(|segment| host.lend(segment));
         host
     }
@@ -91,6 +94,7 @@ impl Host {
     /// Lends one more disk.
     pub fn lend_disk(&self, segment: DiskSegment) {
         let id = segment.id();
+        self.has_disks.store(true, Ordering::Relaxed);
         self.lend_any(id, LentSegment::Disk(Arc::new(segment)));
     }
 
@@ -139,7 +143,11 @@ impl Host {
             segment.start_empty(new_id);
             segment.clone()
         });
-        started.map(|segment| segment.settle()).is_some()
+        let Some(segment) = started else { return false };
+        if let Err(code) = segment.settle() {
+            tracing::error!(%code, "a segment that is to start empty cannot be");
+        }
+        true
     }
 
     /// What a segment is called now that has, or had, this id.
@@ -199,6 +207,13 @@ impl Host {
         self.epoch.store(lent.epoch().0, Ordering::SeqCst);
     }
 
+    /// Drops an entry from its ledger, and gives its segment.
+    fn begin_drop(&self, range: &RangeDrop) -> Result<LentSegment, ErrorCode> {
+        let segment = self.find_ever(range.segment)?;
+        segment.drop_entry(range)?;
+        Ok(segment)
+    }
+
     fn find(&self, id: SegmentId) -> Result<LentSegment, ErrorCode> {
         self.lent().find(id).cloned()
     }
@@ -250,7 +265,17 @@ impl SegmentHost for Host {
     }
 
     fn drop_range(&self, range: &RangeDrop) -> Result<(), ErrorCode> {
-        self.find_ever(range.segment)?.drop_entry(range)
+        self.begin_drop(range)?.settle()
+    }
+
+    fn drop_ranges(&self, ranges: &[RangeDrop]) -> Vec<Result<(), ErrorCode>> {
+        let begun: Vec<_> = ranges.iter().map(|range| self.begin_drop(range)).collect();
+        begun.into_iter().map(|begun| begun?.settle()).collect()
+    }
+
+    fn reads_from_disk(&self, segment: SegmentId) -> bool {
+        let is_disk = |segment: LentSegment| matches!(segment, LentSegment::Disk(_));
+        self.has_disks.load(Ordering::Relaxed) && self.find(segment).is_ok_and(is_disk)
     }
 
     fn still_holds(&self, ticket: &ReadTicket) -> bool {

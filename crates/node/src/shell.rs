@@ -23,8 +23,10 @@ pub(crate) trait SegmentShell: Send + Sync {
     /// Drops everything that lies here, and tells all writers to stop. It has another id from now on.
     fn start_empty(&self, id: SegmentId);
 
-    /// Returns once all that [`SegmentShell::start_empty`] dropped is gone for good. The host's lock is not held meanwhile.
-    fn settle(&self) {}
+    /// Returns once all that was dropped before is gone for good. No lock is held meanwhile.
+    fn settle(&self) -> Result<(), ErrorCode> {
+        Ok(())
+    }
 
     /// Is lent no longer.
     fn take_back(&self);
@@ -46,7 +48,8 @@ pub(crate) trait SegmentShell: Send + Sync {
     /// Where the bytes of a range are.
     fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode>;
 
-    /// Drops an entry; see [`SegmentMachine::drop_entry`](crate::SegmentMachine::drop_entry).
+    /// Drops an entry; see [`SegmentMachine::drop_entry`](crate::SegmentMachine::drop_entry). It is gone for good once
+    /// [`SegmentShell::settle`] returns.
     fn drop_entry(&self, range: &RangeDrop) -> Result<(), ErrorCode>;
 
     /// Whether the entry of a ticket has been here all the time.

@@ -14,6 +14,7 @@
 
 mod at_once;
 mod auth_token;
+mod begin_reads;
 mod error;
 mod host;
 mod local;

@@ -179,17 +179,6 @@ impl DiskSegment {
         }
     }
 
-    /// Returns once all that was dropped before this call is gone for good. A record that was being appended then is erased
-    /// too, whoever told its writer to stop.
-    pub(super) fn settle_drops(&self) -> Result<(), ErrorCode> {
-        let mut locked = self.lock();
-        while locked.is_appending_in_vain() {
-            locked = self.stopped.wait(locked, LOOK);
-        }
-        drop(locked);
-        self.durability.settle(&self.disk)
-    }
-
     /// The disk has these records no more: what the ledger says of them is wrong.
     pub(super) fn lose(&self, names: &[Name]) {
         for &Name { grant, offset } in names {
@@ -216,10 +205,14 @@ impl SegmentShell for DiskSegment {
         self.change(|machine, effects| machine.start_empty(id, effects));
     }
 
-    fn settle(&self) {
-        if self.settle_drops().is_err() {
-            tracing::error!("a disk cannot be made empty: it has failed");
+    /// A record that was being appended when its writer was told to stop is erased, too.
+    fn settle(&self) -> Result<(), ErrorCode> {
+        let mut locked = self.lock();
+        while locked.is_appending_in_vain() {
+            locked = self.stopped.wait(locked, LOOK);
         }
+        drop(locked);
+        self.durability.settle(&self.disk)
     }
 
     fn take_back(&self) {
@@ -248,8 +241,7 @@ impl SegmentShell for DiskSegment {
     }
 
     fn drop_entry(&self, range: &RangeDrop) -> Result<(), ErrorCode> {
-        self.change(|machine, effects| machine.drop_entry(range, effects))?;
-        self.settle_drops()
+        self.change(|machine, effects| machine.drop_entry(range, effects))
     }
 
     fn still_holds(&self, ticket: &ReadTicket) -> bool {

@@ -1,9 +1,10 @@
 use mooncake_memory::RawSlice;
-use mooncake_types::{ErrorCode, RangeRead, limits::CHUNK_BYTES};
+use mooncake_types::{ErrorCode, limits::CHUNK_BYTES};
 use mooncake_wire::{Header, decode_read, encode_read_reply};
 
 use super::connection::{End, Service};
 use crate::ReadTicket;
+use crate::begin_reads::begin_reads;
 use crate::stream;
 use crate::sums::{encode_sums, sums_len};
 
@@ -32,8 +33,8 @@ impl Service {
         let ranges = decode_read(self.body(header)?).map_err(|error| End::body(id, &error))?;
         let mut found = Vec::with_capacity(ranges.len());
         let mut statuses = Vec::with_capacity(ranges.len());
-        for range in &ranges {
-            statuses.push(self.find(range).map(|ticket| {
+        for begun in begin_reads(&*self.host, &ranges) {
+            statuses.push(begun.map(|ticket| {
                 found.push(Found { ticket, computed: Vec::new() });
             }));
         }
@@ -50,15 +51,6 @@ impl Service {
         let served = &self.site.config.served;
         served.on_sent(self.connection.origin(), found.len() as u64, payload);
         Ok(())
-    }
-
-    fn find(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
-        let ticket = self.host.begin_read(range)?;
-        if ticket.memory.len() as u64 == range.len {
-            Ok(ticket)
-        } else {
-            Err(ErrorCode::InternalError)
-        }
     }
 
     /// Copies the payload behind the head.

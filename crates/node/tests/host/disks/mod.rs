@@ -1,5 +1,6 @@
 //! Disks as segments: what outlives the process, and what becomes of faults.
 
+mod batches;
 mod faults;
 mod folders;
 mod histories;
