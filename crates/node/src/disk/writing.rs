@@ -13,8 +13,8 @@ use super::durability::BROKEN;
 use super::segment::{DiskSegment, Locked};
 use crate::machine::{Admission, WriteRequest};
 
-/// Most times that a record is appended again after room was made for it.
-const MOST_TRIES: usize = 4;
+/// Most times that a record is appended again after room was made for it: other writers may take that first.
+const MOST_TRIES: usize = 32;
 
 /// An entry that is being written.
 pub(super) struct OpenEntry {
