@@ -154,6 +154,8 @@ pub struct Config {
     pub offload: bool,
     /// Most copies to disks that are under way or wait for their nodes.
     pub offloading_queue_limit: usize,
+    /// Most copies to memory that are under way or wait for their nodes.
+    pub promotion_queue_limit: usize,
     /// Seed of everything that is left to chance.
     pub seed: u64,
 }
@@ -188,6 +190,7 @@ impl Default for Config {
             replication: Replication::default(),
             offload: false,
             offloading_queue_limit: 50_000,
+            promotion_queue_limit: 50_000,
             seed: 0,
         }
     }

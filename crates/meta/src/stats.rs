@@ -51,6 +51,12 @@ pub struct Counters {
     pub offloaded_bytes: u64,
     /// Copies to disks that failed.
     pub offloads_failed: u64,
+    /// Copies of objects that were made in memory because they lay on disks alone.
+    pub promoted_objects: u64,
+    /// Their bytes.
+    pub promoted_bytes: u64,
+    /// Copies to that end that failed.
+    pub promotions_failed: u64,
     /// Times that an object was found to be read often.
     pub hot_objects: u64,
     /// Replicas made because of that.
@@ -92,6 +98,10 @@ pub struct Stats {
     pub short_objects: usize,
     /// Copies under way to replace replicas that were lost.
     pub repairs_under_way: usize,
+    /// Copies to disks that are under way or wait for their nodes.
+    pub offloads_under_way: usize,
+    /// Copies of objects that lie on disks alone to memory, likewise.
+    pub promotions_under_way: usize,
     /// Objects with replicas made because they were read often.
     pub extra_replica_objects: usize,
     /// Copies under way to that end.
@@ -134,6 +144,8 @@ impl Meta {
             drains: self.drains.running(),
             short_objects: self.repair.short(),
             repairs_under_way: self.repair.under_way(),
+            offloads_under_way: self.offloads.under_way(),
+            promotions_under_way: self.promotions.under_way(),
             extra_replica_objects: self.extras.len(),
             replications_under_way: self.replicator.under_way(),
             used_bytes: serving().map(|segment| segment.allocator.used()).sum(),

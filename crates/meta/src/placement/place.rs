@@ -47,6 +47,13 @@ pub(crate) struct Wish {
     avoided: Vec<u32>,
 }
 
+impl Wish {
+    /// One replica, on one of these slots if they have room.
+    pub(crate) fn one(preferred: Vec<u32>) -> Self {
+        Self { replicas: 1, preferred, avoided: Vec::new() }
+    }
+}
+
 /// The segments that one replica may go to.
 pub(crate) struct Route {
     /// Those that come first, in order.

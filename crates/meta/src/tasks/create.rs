@@ -113,7 +113,7 @@ impl Meta {
     }
 
     /// The first replica that can be read, of those that this client hosts if it hosts any, and its host.
-    pub(super) fn copy_source(
+    pub(crate) fn copy_source(
         &self,
         object: u32,
         host: Option<ClientId>,

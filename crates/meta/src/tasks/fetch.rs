@@ -92,6 +92,7 @@ impl Meta {
                 self.place_targets(number)?
             }
             Origin::Drain(job) => smallvec![self.place_moved(job, number, source)?],
+            Origin::Promotion => smallvec![self.place_in_memory(number, source)?],
         };
         let copy = self.insert_copy(object, assigned, &replicas);
         self.clear_task_timer(number);
@@ -147,6 +148,27 @@ impl Meta {
             Ok(()) => Held::Done,
             Err(code) => Held::Hopeless(code),
         })
+    }
+
+    /// Reserves ranges for a replica in memory, unless another way led there meanwhile.
+    fn place_in_memory(&mut self, number: u64, source: u8) -> Result<Pieces, Held> {
+        let object = self.tasks.known[&number].object;
+        if self.is_in_memory(object) {
+            return Err(Held::Done);
+        }
+        let read = self.ranges_of(object).find(|(_, range)| range.replica == source);
+        let (_, read) = read.ok_or(Held::Hopeless(ErrorCode::ReplicaIsGone))?;
+        let near = read.segment;
+        let pieces = self.place_promoted(object, near);
+        match (self.is_about(number, object), pieces) {
+            (true, Some(pieces)) => Ok(pieces),
+            (true, None) => Err(Held::Later(ErrorCode::NoAvailableHandle)),
+            // The eviction took the object along.
+            (false, pieces) => {
+                self.unreserve(&pieces.unwrap_or_default());
+                Err(Held::Hopeless(ErrorCode::ReplicaIsGone))
+            }
+        }
     }
 
     /// Reserves one range on each of the target segments that hold no replica.

@@ -5,5 +5,7 @@
 //! in inventories, tombstones and drains. So an offload is a copy task from a segment of a node to a disk of the same node.
 
 mod offload;
+mod promotion;
 
 pub(crate) use self::offload::Offloads;
+pub(crate) use self::promotion::Promotions;

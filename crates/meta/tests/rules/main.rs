@@ -10,6 +10,7 @@ mod leased_tombstones;
 mod offload;
 mod place;
 mod predecessors;
+mod promotion;
 mod put;
 mod recovery;
 mod recovery_inventory;
@@ -26,6 +27,7 @@ mod shadow;
 mod sight;
 mod suspension;
 mod task;
+mod tiers;
 mod tombstones;
 mod upsert;
 #[path = "../world/mod.rs"]
