@@ -114,7 +114,7 @@ impl Meta {
             reviews: Reviews::default(),
             extras: Extras::default(),
             offloads: Offloads::default(),
-            promotions: Promotions::default(),
+            promotions: Promotions::new(config.promotion_on_hit),
             repair: Repair::new(config.repair_bytes_per_second, now),
             replicator: Replicator::new(&config.replication),
             notices: Vec::new(),
@@ -155,7 +155,9 @@ impl Meta {
         self.groups.begin_request();
         self.effort = Effort::new(self.rng.below(self.segments.grantable().len().max(1)));
         self.fetch_ahead(request);
-        self.answer(from, request)
+        let reply = self.answer(from, request);
+        self.settle_sunk();
+        reply
     }
 
     /// Answers a request that was admitted.

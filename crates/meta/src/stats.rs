@@ -51,12 +51,22 @@ pub struct Counters {
     pub offloaded_bytes: u64,
     /// Copies to disks that failed.
     pub offloads_failed: u64,
+    /// Objects that were put and not copied to disks, because too many copies were under way.
+    pub offloads_refused: u64,
+    /// Objects that eviction chose and that went to disks first.
+    pub evictions_deferred: u64,
+    /// Objects that it took without a copy, because as many were on their way as may be.
+    pub evictions_forced: u64,
+    /// Times that a put was told to wait for room that is being made.
+    pub puts_delayed: u64,
     /// Copies of objects that were made in memory because they lay on disks alone.
     pub promoted_objects: u64,
     /// Their bytes.
     pub promoted_bytes: u64,
     /// Copies to that end that failed.
     pub promotions_failed: u64,
+    /// Times that a read was to begin such a copy and did not: too many were under way, or something else was done to it.
+    pub promotions_refused: u64,
     /// Times that an object was found to be read often.
     pub hot_objects: u64,
     /// Replicas made because of that.

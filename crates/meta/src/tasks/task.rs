@@ -28,10 +28,19 @@ pub(crate) enum Origin {
     Repair,
     /// One more replica of an object that is read often.
     Replication,
-    /// A replica on a disk.
+    /// A replica on a disk, of what was put.
     Offload,
+    /// A replica on a disk, of what eviction chose to go from memory.
+    Sink,
     /// A replica in memory of an object that lies on disks alone.
     Promotion,
+}
+
+impl Origin {
+    /// Whether its replicas lie on disks.
+    pub(super) fn is_to_disk(self) -> bool {
+        matches!(self, Origin::Offload | Origin::Sink)
+    }
 }
 
 /// How a task has ended.
@@ -355,7 +364,7 @@ impl Meta {
             Origin::Drain(job) => self.drain_task_ended(job, (number, object), ending),
             Origin::Repair => self.end_repair(made()),
             Origin::Replication => self.end_replication(made()),
-            Origin::Offload => self.end_offload(made()),
+            Origin::Offload | Origin::Sink => self.end_offload(origin, object, ending),
             Origin::Promotion => self.end_promotion(made()),
         }
     }

@@ -1,4 +1,4 @@
-//! Promotion: an object that lies on disks alone gets a replica in memory.
+//! Promotion: an object that lies on disks alone gets a replica in memory, because it is read or a caller asks for it.
 
 use mooncake_types::{ErrorCode, Medium, Prefetch, TaskKind};
 
@@ -6,16 +6,28 @@ use crate::Meta;
 use crate::meta::check_key;
 use crate::objects::ObjectState;
 use crate::placement::Wish;
+use crate::replication::Heat;
 use crate::segments::Pieces;
 use crate::tasks::{NewTask, Origin};
 
-/// What is on its way to memory.
-#[derive(Debug, Default)]
+/// Time within which the reads of an object are counted together.
+const WINDOW_MS: u64 = 600_000;
+/// An object is left alone for so long once a copy was begun or refused.
+const REST_MS: u64 = 1_000;
+
+/// What is on its way to memory, and what is known of reads from disks.
+#[derive(Debug)]
 pub(crate) struct Promotions {
+    /// Absent if objects are promoted only when a caller asks for them.
+    heat: Option<Heat>,
     under_way: usize,
 }
 
 impl Promotions {
+    pub(crate) fn new(on_hit: bool) -> Self {
+        Self { heat: on_hit.then(|| Heat::new(WINDOW_MS)), under_way: 0 }
+    }
+
     pub(crate) fn under_way(&self) -> usize {
         self.under_way
     }
@@ -33,6 +45,23 @@ impl Meta {
             return Ok(Prefetch::InMemory);
         }
         self.promote(object).map(|()| Prefetch::UnderWay)
+    }
+
+    /// An object was read this often: if it lies on disks alone, that counts.
+    pub(crate) fn note_disk_reads(&mut self, object: u32, reads: u32) {
+        if self.promotions.heat.is_none() || self.is_in_memory(object) {
+            return;
+        }
+        let hash = self.index.hash(&self.objects[object].key);
+        let Some(heat) = self.promotions.heat.as_mut() else { return };
+        let spot = heat.note(hash, reads, self.now);
+        let is_hot = spot.reads >= self.config.promotion_admission_threshold;
+        if is_hot && spot.quiet_until <= self.now {
+            spot.quiet_until = self.now.after_ms(REST_MS);
+            if self.promote(object).is_err() {
+                self.counters.promotions_refused += 1;
+            }
+        }
     }
 
     /// Whether an object can be read from memory.

@@ -25,6 +25,7 @@ mod scan;
 mod segments;
 mod shadow;
 mod sight;
+mod sink;
 mod suspension;
 mod task;
 mod tiers;

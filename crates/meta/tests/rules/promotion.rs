@@ -36,10 +36,7 @@ fn a_prefetched_object_is_copied_to_memory() {
     let orders = carry_out(&mut world, ALICE);
     let [order] = &orders[..] else { panic!("{orders:?}") };
     assert_eq!((&*order.key, order.len), ("0", LEN));
-    let memory_first = [Medium::Memory, Medium::Disk];
-    let mut found = media(&mut world, "0");
-    found.sort_by_key(|&medium| medium == Medium::Disk);
-    assert_eq!(found, memory_first);
+    assert_eq!(media(&mut world, "0"), [Medium::Memory, Medium::Disk]);
     assert_eq!(prefetch(&mut world, &["0"]), [Ok(Prefetch::InMemory)]);
     let counters = world.meta.stats().counters;
     assert_eq!((counters.promoted_objects, counters.promoted_bytes), (1, LEN));
@@ -85,4 +82,39 @@ fn the_client_of_a_new_task_is_named_once() {
     assert!(world.meta.has_clients_with_new_tasks());
     assert_eq!(world.meta.take_clients_with_new_tasks(), BTreeSet::from([ALICE]));
     assert!(!world.meta.has_clients_with_new_tasks());
+}
+
+#[test]
+fn an_object_is_promoted_when_it_is_read_from_the_disk_often_enough() {
+    for (threshold, reads) in [(1, 1), (2, 2), (3, 3)] {
+        let mut world = half_on_disk(Config {
+            promotion_on_hit: true,
+            promotion_admission_threshold: threshold,
+            ..Config::default()
+        });
+        for read in 1..=reads {
+            assert!(world.fetch_tasks(ALICE).orders.is_empty(), "{threshold}: {read}");
+            assert_eq!(media(&mut world, "0"), [Medium::Disk]);
+        }
+        assert_eq!(carry_out(&mut world, ALICE).len(), 1, "{threshold}");
+        assert_eq!(media(&mut world, "0"), [Medium::Memory, Medium::Disk]);
+    }
+}
+
+#[test]
+fn reads_by_routes_that_clients_have_count_too() {
+    let mut world = half_on_disk(Config { promotion_on_hit: true, ..Config::default() });
+    let renew = Request::RenewRoutes { keys: vec!["0", "1"], uses: vec![2, 1] };
+    world.ask(crate::world::BOB, &renew);
+    let orders = carry_out(&mut world, ALICE);
+    assert_eq!(orders.iter().map(|order| &*order.key).collect::<Vec<_>>(), ["0"]);
+}
+
+#[test]
+fn reads_from_memory_promote_nothing() {
+    let mut world = half_on_disk(Config { promotion_on_hit: true, ..Config::default() });
+    for _ in 0..5 {
+        world.get("7").expect("it is there");
+    }
+    assert!(carry_out(&mut world, ALICE).is_empty());
 }

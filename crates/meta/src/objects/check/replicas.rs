@@ -24,7 +24,8 @@ impl Meta {
         let known = [
             (Origin::Repair, self.repair.under_way()),
             (Origin::Replication, self.replicator.under_way()),
-            (Origin::Offload, self.offloads.under_way()),
+            (Origin::Offload, self.offloads.after_puts()),
+            (Origin::Sink, self.offloads.sinking()),
             (Origin::Promotion, self.promotions.under_way()),
         ];
         let found = known.map(|(origin, _)| (origin, self.tasks.of(origin)));
