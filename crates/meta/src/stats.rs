@@ -51,6 +51,22 @@ pub struct Counters {
     pub offloaded_bytes: u64,
     /// Copies to disks that failed.
     pub offloads_failed: u64,
+    /// Objects that were put and not copied to disks, because too many copies were under way.
+    pub offloads_refused: u64,
+    /// Objects that eviction chose and that went to disks first.
+    pub evictions_deferred: u64,
+    /// Objects that it took without a copy, because as many were on their way as may be.
+    pub evictions_forced: u64,
+    /// Times that a put was told to wait for room that is being made.
+    pub puts_delayed: u64,
+    /// Copies of objects that were made in memory because they lay on disks alone.
+    pub promoted_objects: u64,
+    /// Their bytes.
+    pub promoted_bytes: u64,
+    /// Copies to that end that failed.
+    pub promotions_failed: u64,
+    /// Times that a read was to begin such a copy and did not: too many were under way, or something else was done to it.
+    pub promotions_refused: u64,
     /// Times that an object was found to be read often.
     pub hot_objects: u64,
     /// Replicas made because of that.
@@ -92,6 +108,10 @@ pub struct Stats {
     pub short_objects: usize,
     /// Copies under way to replace replicas that were lost.
     pub repairs_under_way: usize,
+    /// Copies to disks that are under way or wait for their nodes.
+    pub offloads_under_way: usize,
+    /// Copies of objects that lie on disks alone to memory, likewise.
+    pub promotions_under_way: usize,
     /// Objects with replicas made because they were read often.
     pub extra_replica_objects: usize,
     /// Copies under way to that end.
@@ -134,6 +154,8 @@ impl Meta {
             drains: self.drains.running(),
             short_objects: self.repair.short(),
             repairs_under_way: self.repair.under_way(),
+            offloads_under_way: self.offloads.under_way(),
+            promotions_under_way: self.promotions.under_way(),
             extra_replica_objects: self.extras.len(),
             replications_under_way: self.replicator.under_way(),
             used_bytes: serving().map(|segment| segment.allocator.used()).sum(),

@@ -35,6 +35,8 @@ pub(crate) enum Timer {
     Drain(u32),
     /// Puts that were under way when the epoch changed may be over.
     NameAgain,
+    /// What became of victims is told.
+    SinkNotice,
 }
 
 impl Meta {
@@ -61,11 +63,13 @@ impl Meta {
         self.fire_timers();
         self.replay();
         self.fail_bereaved();
+        self.settle_sunk();
         self.forget_dying();
         self.advance_reviews();
         self.relieve_crowded();
         self.advance_drains();
         self.repair();
+        self.settle_sunk();
     }
 
     fn fire_timers(&mut self) {
@@ -87,6 +91,7 @@ impl Meta {
                 Timer::Window => self.close_window(),
                 Timer::Drain(number) => self.drains.wake(number),
                 Timer::NameAgain => self.name_what_is_free(),
+                Timer::SinkNotice => self.sink_notice_due(),
             }
         }
     }

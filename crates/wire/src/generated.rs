@@ -61,7 +61,7 @@ pub struct RefusalResponse {
 pub struct Request {
     #[prost(
         oneof = "request::Operation",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22, 23, 24"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22, 23, 24, 25"
     )]
     pub operation: ::core::option::Option<request::Operation>,
 }
@@ -115,6 +115,8 @@ pub mod request {
         ListSegments(super::ListSegmentsRequest),
         #[prost(message, tag = "24")]
         Leave(super::LeaveRequest),
+        #[prost(message, tag = "25")]
+        Prefetch(super::PrefetchRequest),
     }
 }
 /// A heartbeat.
@@ -396,6 +398,12 @@ pub struct ExistKeyRequest {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub keys: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
 }
+/// Has objects copied to memory where they lie on disks alone. Grants no lease.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PrefetchRequest {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub keys: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+}
 /// Removes objects.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RemoveRequest {
@@ -506,7 +514,7 @@ pub struct DrainSegmentsRequest {
 pub struct Response {
     #[prost(
         oneof = "response::Result",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17"
     )]
     pub result: ::core::option::Option<response::Result>,
 }
@@ -562,6 +570,9 @@ pub mod response {
         /// To ListSegments.
         #[prost(message, tag = "16")]
         Segments(super::ListSegmentsResponse),
+        /// To Prefetch.
+        #[prost(message, tag = "17")]
+        Prefetched(super::PrefetchResponse),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -688,7 +699,8 @@ pub struct ReplicaLists {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PutStartResponse {
-    /// Where to write; every replica holds the whole object. Required.
+    /// Where to write; every replica holds the whole object. The status -1010 says that there is no room yet and that some is
+    /// being made: the object is to be asked for again. Required.
     #[prost(message, optional, tag = "1")]
     pub replica_lists: ::core::option::Option<ReplicaLists>,
     /// Per object whose status is 0: opaque bytes that go with every write of it. The column is absent if no object has any.
@@ -769,6 +781,15 @@ pub struct ExistKeyResponse {
     /// One byte per key: 0 the object does not exist, 1 it exists, 2 the question was refused.
     #[prost(bytes = "bytes", tag = "1")]
     pub exists: ::prost::bytes::Bytes,
+    /// The error codes of those refused, in order.
+    #[prost(sint32, repeated, tag = "2")]
+    pub status_codes: ::prost::alloc::vec::Vec<i32>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PrefetchResponse {
+    /// One byte per key: 0 a copy is on its way to memory, 1 the object is in memory, 2 refused.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub in_memory: ::prost::bytes::Bytes,
     /// The error codes of those refused, in order.
     #[prost(sint32, repeated, tag = "2")]
     pub status_codes: ::prost::alloc::vec::Vec<i32>,

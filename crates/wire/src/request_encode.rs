@@ -34,6 +34,7 @@ pub(crate) mod tag {
     pub(crate) const REPORT_CHANGES: u32 = 22;
     pub(crate) const LIST_SEGMENTS: u32 = 23;
     pub(crate) const LEAVE: u32 = 24;
+    pub(crate) const PREFETCH: u32 = 25;
 }
 
 /// Appends a [`Kind::Request`] frame.
@@ -82,10 +83,8 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
         }
         Request::GetReplicaList { keys } => body.look_up(keys, &[]),
         Request::RenewRoutes { keys, uses } => body.look_up(keys, uses),
-        Request::ExistKey { keys } => {
-            let rest = proto::ExistKeyRequest::default();
-            body.keyed(tag::EXIST_KEY, keys.iter().copied(), &rest);
-        }
+        Request::ExistKey { keys } => body.keys(tag::EXIST_KEY, keys),
+        Request::Prefetch { keys } => body.keys(tag::PREFETCH, keys),
         Request::Remove { keys, force } => {
             let rest = proto::RemoveRequest { keys: Vec::new(), force: *force };
             body.keyed(tag::REMOVE, keys.iter().copied(), &rest);
@@ -131,6 +130,11 @@ impl Body<'_> {
         rest: &impl Message,
     ) {
         frame::append_keyed(self.out, (Kind::Request, self.request_id), Some(tag), keys, rest);
+    }
+
+    /// An operation of nothing but keys.
+    fn keys(&mut self, tag: u32, keys: &[&str]) {
+        self.keyed(tag, keys.iter().copied(), &proto::ExistKeyRequest::default());
     }
 
     fn look_up(&mut self, keys: &[&str], uses: &[u32]) {

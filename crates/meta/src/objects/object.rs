@@ -1,6 +1,6 @@
 //! The life of an object's records: queues, replicas, the end.
 
-use mooncake_types::{Located, Placement, Tick, Version};
+use mooncake_types::{Located, Medium, Placement, Tick, Version};
 
 use super::class::Class;
 use super::record::{ObjectState, Pin, QueueKind, Range};
@@ -72,11 +72,20 @@ impl Meta {
     ) -> Located {
         let record = &self.objects[object];
         let placements = self
-            .ranges_of(object)
+            .fastest_first(object)
             .filter(|(_, range)| unnamed & 1 << range.replica == 0)
             .map(|(_, range)| self.placement(range, table))
             .collect();
         Located { version: record.version, len: record.len, placements }
+    }
+
+    /// The ranges of an object, those in memory before those on disks.
+    fn fastest_first(&self, object: u32) -> impl Iterator<Item = (u32, &Range)> {
+        let of = move |medium: Medium| {
+            let ranges = self.ranges_of(object);
+            ranges.filter(move |(_, range)| self.segments[range.segment].medium == medium)
+        };
+        of(Medium::Memory).chain(of(Medium::Disk))
     }
 
     pub(crate) fn placement(&self, range: &Range, table: &mut AddressTable) -> Placement {
@@ -110,7 +119,9 @@ impl Meta {
             QueueKind::Out => return,
             QueueKind::Fresh | QueueKind::PinnedFresh | QueueKind::Extra => self.now,
             QueueKind::Leased | QueueKind::PinnedLeased => self.objects[object].touched,
-            QueueKind::Processing | QueueKind::Hard | QueueKind::Tombstone => Tick(u64::MAX),
+            QueueKind::Processing | QueueKind::Hard | QueueKind::Tombstone | QueueKind::Sinking => {
+                Tick(u64::MAX)
+            }
         };
         match kind {
             QueueKind::Processing => self.running.push_back(&mut self.ranges, id),
@@ -152,9 +163,10 @@ impl Meta {
         let extras = self.extra_replicas(object);
         let mut at = self.objects[object].first_range;
         while at != NONE {
+            let kind = self.queue_for(at, extras, kind);
             self.leave_queue(at);
             self.ranges.at_mut(at).class = class;
-            self.join_queue(at, self.queue_for(at, extras, kind));
+            self.join_queue(at, kind);
             at = self.ranges[at].sibling;
         }
     }
@@ -181,7 +193,7 @@ impl Meta {
     }
 
     /// The queue that a finished object belongs in after an access or without one.
-    pub(super) fn queue_after(&self, object: u32, accessed: bool) -> QueueKind {
+    pub(crate) fn queue_after(&self, object: u32, accessed: bool) -> QueueKind {
         let hard = self.objects[object].pin == Pin::Hard;
         match (hard, self.soft_pin_in_force(object), accessed) {
             (true, ..) => QueueKind::Hard,

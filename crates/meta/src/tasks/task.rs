@@ -28,8 +28,19 @@ pub(crate) enum Origin {
     Repair,
     /// One more replica of an object that is read often.
     Replication,
-    /// A replica on a disk.
+    /// A replica on a disk, of what was put.
     Offload,
+    /// A replica on a disk, of what eviction chose to go from memory.
+    Sink,
+    /// A replica in memory of an object that lies on disks alone.
+    Promotion,
+}
+
+impl Origin {
+    /// Whether its replicas lie on disks.
+    pub(super) fn is_to_disk(self) -> bool {
+        matches!(self, Origin::Offload | Origin::Sink)
+    }
 }
 
 /// How a task has ended.
@@ -114,6 +125,8 @@ pub(crate) struct Tasks {
     pub(super) by_object: HashMap<u32, u64, FixedState>,
     /// Clients that died and may have left tasks.
     pub(super) bereaved: BTreeSet<ClientId>,
+    /// Clients for which tasks became pending: see [`Meta::take_clients_with_new_tasks`].
+    new_for: BTreeSet<ClientId>,
     created: u64,
 }
 
@@ -172,6 +185,7 @@ impl Tasks {
         let number = Self::number(task.id);
         self.by_object.insert(task.object, number);
         self.pending.insert((task.assigned, number));
+        self.new_for.insert(task.assigned);
         if task.origin == Origin::Caller {
             self.of_callers.pending += 1;
         }
@@ -209,9 +223,7 @@ impl Tasks {
     fn remember(&mut self, number: u64, origin: Origin, max_finished: usize) {
         let (finished, most) = match origin {
             Origin::Caller => (&mut self.finished, max_finished),
-            Origin::Drain(_) | Origin::Repair | Origin::Replication | Origin::Offload => {
-                (&mut self.own_finished, MAX_OWN_FINISHED)
-            }
+            _ => (&mut self.own_finished, MAX_OWN_FINISHED),
         };
         finished.push_back(number);
         while finished.len() > most {
@@ -236,6 +248,17 @@ impl Tasks {
 }
 
 impl Meta {
+    /// Whether [`Meta::take_clients_with_new_tasks`] has any.
+    #[must_use]
+    pub fn has_clients_with_new_tasks(&self) -> bool {
+        !self.tasks.new_for.is_empty()
+    }
+
+    /// The clients for which tasks became pending since this was last asked.
+    pub fn take_clients_with_new_tasks(&mut self) -> BTreeSet<ClientId> {
+        std::mem::take(&mut self.tasks.new_for)
+    }
+
     /// A new task's id: drawn at random, but never twice under an epoch.
     pub(super) fn next_task_id(&mut self) -> TaskId {
         self.tasks.created += 1;
@@ -270,6 +293,11 @@ impl Meta {
             Some((_, Origin::Caller)) => Err(ErrorCode::ObjectHasReplicationTask),
             _ => Ok(()),
         }
+    }
+
+    /// Who wants the task that an object has, if it has one.
+    pub(crate) fn task_origin(&self, object: u32) -> Option<Origin> {
+        self.task_of(object).map(|(_, origin)| origin)
     }
 
     /// Whether an object has a task of any origin.
@@ -336,7 +364,8 @@ impl Meta {
             Origin::Drain(job) => self.drain_task_ended(job, (number, object), ending),
             Origin::Repair => self.end_repair(made()),
             Origin::Replication => self.end_replication(made()),
-            Origin::Offload => self.end_offload(made()),
+            Origin::Offload | Origin::Sink => self.end_offload(origin, object, ending),
+            Origin::Promotion => self.end_promotion(made()),
         }
     }
 }

@@ -10,6 +10,7 @@ mod leased_tombstones;
 mod offload;
 mod place;
 mod predecessors;
+mod promotion;
 mod put;
 mod recovery;
 mod recovery_inventory;
@@ -24,8 +25,10 @@ mod scan;
 mod segments;
 mod shadow;
 mod sight;
+mod sink;
 mod suspension;
 mod task;
+mod tiers;
 mod tombstones;
 mod upsert;
 #[path = "../world/mod.rs"]

@@ -1,10 +1,11 @@
 use mooncake_types::{
     ChangesPage, ClientId, CreateTask, DrainId, DrainReport, DrainStatus, EntryState, Epoch,
     ErrorCode, Follow, FollowPage, Grant, InventoryEntry, InventoryPage, ListedSegment, Located,
-    MountOutcome, MountSegment, Placement, Pong, PutEnd, PutItem, PutMode, PutRevoke, PutStart,
-    RangeDrop, RangeRead, RangeWrite, ReadCounts, ReadReport, ReadVolume, RemainingRange, Remains,
-    ReplicateConfig, Reply, Request, Scan, ScanAction, ScanPage, SegmentAddress, SegmentId,
-    SegmentPage, SoftPin, TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
+    MountOutcome, MountSegment, Placement, Pong, Prefetch, PutEnd, PutItem, PutMode, PutRevoke,
+    PutStart, RangeDrop, RangeRead, RangeWrite, ReadCounts, ReadReport, ReadVolume, RemainingRange,
+    Remains, ReplicateConfig, Reply, Request, Scan, ScanAction, ScanPage, SegmentAddress,
+    SegmentId, SegmentPage, SoftPin, TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport,
+    TaskStatus, Version,
 };
 use mooncake_wire::{Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
 
@@ -172,6 +173,7 @@ fn objects() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         ("renew routes", Request::RenewRoutes { keys: KEYS.to_vec(), uses: vec![1, 0, u32::MAX] }),
         ("exist key", Request::ExistKey { keys: KEYS.to_vec() }),
         ("exist key, no keys", Request::ExistKey { keys: vec![] }),
+        ("prefetch", Request::Prefetch { keys: KEYS.to_vec() }),
         ("remove", Request::Remove { keys: vec![KEYS[0]], force: false }),
         ("dropped", Request::Dropped { dropped: vec![drop_of(SEGMENT), drop_of(OTHER)] }),
         ("retract", retract(KEYS.to_vec())),
@@ -302,6 +304,14 @@ fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
         ),
         ("scanned, removed, remaining", Reply::Scanned(removed_by_force)),
         ("exist", Reply::Exist(vec![Ok(true), Ok(false), Err(ErrorCode::InvalidKey)])),
+        (
+            "prefetched",
+            Reply::Prefetched(vec![
+                Ok(Prefetch::InMemory),
+                Ok(Prefetch::UnderWay),
+                Err(ErrorCode::ObjectNotFound),
+            ]),
+        ),
         ("scanned", Reply::Scanned(page)),
         ("scanned, removed", Reply::Scanned(removed)),
         ("refused", Reply::Refused(ErrorCode::UnavailableInCurrentMode)),

@@ -163,6 +163,7 @@ fn request() -> impl Strategy<Value = Request<'static>> {
             Request::RenewRoutes { keys, uses }
         }),
         keys().prop_map(|keys| Request::ExistKey { keys }),
+        keys().prop_map(|keys| Request::Prefetch { keys }),
         vec(range_drop(), 0..6).prop_map(|dropped| Request::Dropped { dropped }),
         (keys(), any::<bool>()).prop_map(|(keys, force)| Request::Remove { keys, force }),
         (keys(), vec(range_drop(), 0..6))
