@@ -79,7 +79,8 @@ impl Host {
         self.lent().ids().collect()
     }
 
-    /// How many processes have lent what outlives them, this one included; 1 if nothing does.
+    /// How many processes have lent what outlives them, this one included; 1 if nothing does. Every segment is mounted with this
+    /// number, whatever its own is: a master takes what a client mounted with a smaller one for an earlier process's.
     #[must_use]
     pub fn run(&self) -> u64 {
         self.lent().iter().map(LentSegment::run).max().unwrap_or(1)

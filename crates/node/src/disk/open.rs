@@ -115,15 +115,17 @@ fn adopt(directory: &dyn Directory, options: &DiskOptions) -> Result<Identity, O
         let client = if options.is_client_settled { options.client } else { kept.client };
         (client, kept.epoch)
     });
-    let identity = match (reason, &kept) {
-        (None, Some(kept)) => Identity { run: kept.run + 1, ..kept.clone() },
-        (reason, _) => {
+    let identity = match (reason, kept) {
+        (None, Some(kept)) => Identity { run: kept.run + 1, ..kept },
+        (reason, kept) => {
             if kept.is_some() {
                 tracing::warn!(reason, "a disk starts empty");
             }
             Disk::empty(directory).map_err(mooncake_tier::OpenError::from)?;
             let DiskOptions { segment, capacity_bytes, .. } = *options;
-            Identity { client, segment, run: 1, epoch, capacity_bytes, is_broken: false }
+            // A master knows which of a client's processes is the last by this number.
+            let run = kept.filter(|kept| kept.client == client).map_or(1, |kept| kept.run + 1);
+            Identity { client, segment, run, epoch, capacity_bytes, is_broken: false }
         }
     };
     directory.set_note(&identity.encode()).map_err(OpenDiskError::Note)?;

@@ -91,7 +91,7 @@ impl DiskSegment {
         self.lock().machine.id()
     }
 
-    /// How many processes have lent it, this one included.
+    /// How many processes of its client have opened it, this one included; see [`Host::run`](crate::Host::run).
     #[must_use]
     pub const fn run(&self) -> u64 {
         self.run

@@ -67,7 +67,7 @@ fn a_disk_that_failed_acknowledges_nothing_is_read_and_comes_back_empty() {
     assert_eq!(again, Err(ErrorCode::FileWriteFail), "it may still come back");
     double.kill();
     let next = disk(&double, SegmentId(2), CAPACITY);
-    assert_eq!((next.id(), next.run(), next.is_broken()), (SegmentId(2), 1, false));
+    assert_eq!((next.id(), next.run(), next.is_broken()), (SegmentId(2), 2, false));
     assert_eq!(next.usage().records, 0);
 }
 

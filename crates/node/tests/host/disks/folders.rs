@@ -84,17 +84,17 @@ fn leader(epoch: u64) -> mooncake_types::Version {
 fn what_cannot_be_kept_is_gone_and_the_segment_has_another_id() {
     let other = ClientId(77);
     let same = wish(2);
-    for (test, changed, client) in [
-        ("larger", DiskOptions { capacity_bytes: 2 * CAPACITY, ..same.clone() }, ClientId(5)),
-        ("smaller", DiskOptions { capacity_bytes: CAPACITY / 2, ..same.clone() }, ClientId(5)),
-        ("client", DiskOptions { client: other, is_client_settled: true, ..same }, other),
+    for (test, changed, client, run) in [
+        ("larger", DiskOptions { capacity_bytes: 2 * CAPACITY, ..same.clone() }, ClientId(5), 2),
+        ("smaller", DiskOptions { capacity_bytes: CAPACITY / 2, ..same.clone() }, ClientId(5), 2),
+        ("client", DiskOptions { client: other, is_client_settled: true, ..same }, other, 1),
     ] {
         let scratch = Scratch::new(test);
         put(&lent(scratch.path(), wish(1)), SegmentId(1), &piece()).expect("it is free");
         let host = lent(scratch.path(), changed.clone());
         let disks = host.disks();
         let [disk] = &disks[..] else { panic!("one disk was lent") };
-        assert_eq!((disk.client(), disk.id(), disk.run()), (client, SegmentId(2), 1), "{test}");
+        assert_eq!((disk.client(), disk.id(), disk.run()), (client, SegmentId(2), run), "{test}");
         assert_eq!((pieces(&host, SegmentId(2)), disk.usage().records), (vec![], 0), "{test}");
         drop(disks);
         drop(host);
