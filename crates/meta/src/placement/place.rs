@@ -5,6 +5,8 @@
 //! length, or the one object (with its group) that goes next. What a put evicts makes room for it: a put that is refused
 //! evicts nothing. Slabs are the exception: what comes free there shows only then.
 //!
+//! Where [objects sink to disks](crate::tiers) first, a put is told to wait instead.
+//!
 //! A put is refused although something could be evicted where
 //! - [`CANDIDATES`] segments were looked at, or as many ranges as one request [may](crate::eviction::window::Effort);
 //! - no 64 ranges between what must stay are long enough together, at that price;

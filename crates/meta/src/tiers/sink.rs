@@ -99,8 +99,8 @@ impl Meta {
         sinking > 0 && sinking >= ahead.max(len.saturating_mul(MOST_EVICTED))
     }
 
-    /// Whether room for a put of this length may come soon: objects are on their way to disks.
+    /// Whether room may come soon: objects are on their way to disks, or stay until a task has read them.
     pub(crate) fn is_making_room(&self) -> bool {
-        self.offloads.under_way() > 0
+        self.config.offload && self.tasks.pending() + self.tasks.processing() > 0
     }
 }
