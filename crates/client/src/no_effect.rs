@@ -124,6 +124,7 @@ const NO_EFFECT: &[NoEffect] = &[
     row(GLOG_SWITCHES, LOGS),
     row(GLOG_VALUES, LOGS),
     row(&["rpc_thread_num", "max_threads"], "one thread serves all requests"),
+    row(&["promotion_max_per_heartbeat"], "promotions wait for no heartbeat"),
     row(&["metadata_server"], "nodes find each other through the master"),
     row(&["pod_name", "pod_namespace"], "no pod is labelled; /role says which master leads"),
     row(
@@ -136,11 +137,6 @@ const NO_EFFECT: &[NoEffect] = &[
     ),
     row(
         &[
-            "offloading_queue_limit",
-            "offload_cap_ratio",
-            "promotion_admission_threshold",
-            "promotion_queue_limit",
-            "promotion_max_per_heartbeat",
             "start_offload_rpc_server",
             "enable_ssd_offload",
             "ssd_offload_path",

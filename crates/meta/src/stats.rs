@@ -1,7 +1,9 @@
 //! What the master counts. The shell turns it into metrics.
 
+use mooncake_types::Medium;
+
 use crate::Meta;
-use crate::segments::Closed;
+use crate::segments::{Closed, Segment};
 
 /// Counters that only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,10 +118,16 @@ pub struct Stats {
     pub extra_replica_objects: usize,
     /// Copies under way to that end.
     pub replications_under_way: usize,
-    /// Bytes reserved in all segments in sight.
+    /// Bytes reserved in all memory in sight.
     pub used_bytes: u64,
-    /// Bytes of all segments in sight.
+    /// Bytes of all memory in sight.
     pub capacity_bytes: u64,
+    /// Bytes reserved on all disks in sight.
+    pub disk_used_bytes: u64,
+    /// Bytes of all disks in sight.
+    pub disk_capacity_bytes: u64,
+    /// Objects that lie on these.
+    pub disk_objects: u64,
     /// Mounted segments.
     pub segments: usize,
     /// Of those, segments whose nodes are not heard of: their bytes cannot be read until they are.
@@ -139,7 +147,12 @@ impl Meta {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mounted = || self.segments.iter().map(|(_, s)| s).filter(|s| s.is_mounted());
-        let serving = || mounted().filter(|segment| !segment.is(Closed::OutOfSight));
+        let serving = |medium: Medium| {
+            let in_sight = mounted().filter(|segment| !segment.is(Closed::OutOfSight));
+            in_sight.filter(move |segment| segment.medium == medium)
+        };
+        let used = |medium| serving(medium).map(|segment| segment.allocator.used()).sum();
+        let capacity = |medium| serving(medium).map(|segment| segment.allocator.capacity()).sum();
         Stats {
             counters: self.counters,
             keys: self.index.len(),
@@ -158,8 +171,11 @@ impl Meta {
             promotions_under_way: self.promotions.under_way(),
             extra_replica_objects: self.extras.len(),
             replications_under_way: self.replicator.under_way(),
-            used_bytes: serving().map(|segment| segment.allocator.used()).sum(),
-            capacity_bytes: serving().map(|segment| segment.allocator.capacity()).sum(),
+            used_bytes: used(Medium::Memory),
+            capacity_bytes: capacity(Medium::Memory),
+            disk_used_bytes: used(Medium::Disk),
+            disk_capacity_bytes: capacity(Medium::Disk),
+            disk_objects: serving(Medium::Disk).map(Segment::finished_ranges).sum(),
             segments: self.segments.len(),
             segments_out_of_sight: mounted()
                 .filter(|segment| segment.is(Closed::OutOfSight))
