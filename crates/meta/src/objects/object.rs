@@ -71,21 +71,16 @@ impl Meta {
         table: &mut AddressTable,
     ) -> Located {
         let record = &self.objects[object];
-        let placements = self
-            .fastest_first(object)
+        let mut placements: Vec<Placement> = self
+            .ranges_of(object)
             .filter(|(_, range)| unnamed & 1 << range.replica == 0)
             .map(|(_, range)| self.placement(range, table))
             .collect();
+        // Memory comes before disks.
+        if placements.len() > 1 {
+            placements.sort_by_key(|it| table.medium(it.segment) == Medium::Disk);
+        }
         Located { version: record.version, len: record.len, placements }
-    }
-
-    /// The ranges of an object, those in memory before those on disks.
-    fn fastest_first(&self, object: u32) -> impl Iterator<Item = (u32, &Range)> {
-        let of = move |medium: Medium| {
-            let ranges = self.ranges_of(object);
-            ranges.filter(move |(_, range)| self.segments[range.segment].medium == medium)
-        };
-        of(Medium::Memory).chain(of(Medium::Disk))
     }
 
     pub(crate) fn placement(&self, range: &Range, table: &mut AddressTable) -> Placement {

@@ -1,6 +1,7 @@
 //! The master's rules, one by one.
 
 mod clear;
+mod disks;
 mod drain;
 mod drain_changes;
 mod drain_release;

@@ -246,3 +246,55 @@ fn what_is_to_be_copied_by_a_caller_gives_up_sinking() {
     world.check();
     assert_ne!(media(&mut world, "0"), []);
 }
+
+const MIB: u64 = 1 << 20;
+
+/// A node that writes one MiB to its disk in a millisecond, and tells the master of each object when it is there.
+#[derive(Default)]
+struct SlowDisk {
+    orders: std::collections::VecDeque<mooncake_types::TaskOrder>,
+}
+
+impl SlowDisk {
+    fn pass_millisecond(&mut self, world: &mut World) {
+        self.orders.extend(world.fetch_tasks(ALICE).orders);
+        world.advance(1);
+        if let Some(order) = self.orders.pop_front() {
+            assert_eq!(world.end_task(ALICE, order.id, Ok(())), Ok(()));
+        }
+    }
+}
+
+/// Memory of 50 MiB, objects of 1 MiB, one put after the other: each waits with pauses as clients make them.
+#[test]
+fn objects_pass_through_full_memory_at_the_pace_of_the_disk() {
+    let mut world = World::new(Config {
+        offload: true,
+        offload_on_evict: true,
+        lease_ttl_ms: 5_000,
+        ..Config::default()
+    });
+    world.mount(ALICE, 1, 50 * MIB).expect("it is new");
+    world.mount_on(Medium::Disk, ALICE, 2, 4096 * MIB).expect("it is new");
+    let (mut disk, begun) = (SlowDisk::default(), world.now);
+    for n in 0..400 {
+        let (key, mut pause) = (n.to_string(), 1);
+        let placed = loop {
+            match world.start(ALICE, &key, MIB) {
+                Ok(placed) => break placed,
+                Err(code) => assert_eq!(code, MAKING_ROOM),
+            }
+            (0..pause).for_each(|_| disk.pass_millisecond(&mut world));
+            pause = (2 * pause).min(16);
+        };
+        world.end(ALICE, &key, &placed.what, 0).expect("it is written");
+    }
+    world.check();
+    let took_ms = world.now.since_ms(begun);
+    assert!((350..600).contains(&took_ms), "350 MiB took {took_ms} ms");
+    for n in 0..400 {
+        assert_ne!(media(&mut world, &n.to_string()), [], "{n}");
+    }
+    let counters = world.meta.stats().counters;
+    assert_eq!((counters.evicted_keys, counters.allocation_failures), (0, 0));
+}
