@@ -25,6 +25,8 @@ pub(crate) enum Timer {
     Release(u32),
     /// A task has been waiting, or worked on, for too long.
     Task(u64),
+    /// A task that found no room is tried again.
+    Retry(u64),
     /// A client that others could not reach has not pinged since.
     Doubt(ClientId),
     /// Routes from under an earlier leader are over.
@@ -86,6 +88,7 @@ impl Meta {
                 Timer::LeasedTombstone(object) => self.drop_object(object),
                 Timer::Release(id) => self.release(id),
                 Timer::Task(number) => self.task_due(number),
+                Timer::Retry(number) => self.tasks.note_retry(number),
                 Timer::Doubt(client) => self.doubt_due(client, entry.0),
                 Timer::Settle => self.settle_due(),
                 Timer::Window => self.close_window(),

@@ -12,6 +12,7 @@ use crate::objects::{Asked, Object, ObjectState, Pin};
 use crate::segments::{AddressTable, Closed};
 use crate::segments::{Piece, Pieces};
 use crate::slab::NONE;
+use crate::timeout::Timer;
 
 /// The ranges of each new replica.
 type Replicas = SmallVec<[Pieces; 1]>;
@@ -28,6 +29,8 @@ enum Held {
 
 /// How long a task that found no room waits for its next attempt.
 const RETRY_MS: u64 = 500;
+/// And how long where objects are on their way to disks to make some.
+const MAKING_ROOM_MS: u64 = 10;
 
 /// Tasks that one request looks at.
 const MOST_LOOKED_AT: usize = limits::MAX_FETCHED_TASKS as usize;
@@ -61,6 +64,7 @@ impl Meta {
     }
 
     fn hold_task(&mut self, number: u64, held: Held) {
+        let room_comes = self.offloads.under_way() > 0;
         // It may have ended while room was made for it.
         let Some(task) = self.tasks.known.get_mut(&number) else { return };
         if task.status != TaskStatus::Pending {
@@ -70,9 +74,12 @@ impl Meta {
             Held::Done => return self.finish_task(number, Ending::Success),
             Held::Hopeless(code) => code,
             Held::Later(code) => {
-                task.attempts += 1;
-                task.retry_at = self.now.after_ms(RETRY_MS);
+                let is_promised = room_comes && task.origin == Origin::Promotion;
+                task.attempts += u32::from(!is_promised);
+                let ms = if is_promised { MAKING_ROOM_MS } else { RETRY_MS };
+                task.retry_at = self.now.after_ms(ms);
                 if task.attempts <= self.config.max_task_retries {
+                    self.timers.insert((task.retry_at, Timer::Retry(number)));
                     return;
                 }
                 code

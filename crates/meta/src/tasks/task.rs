@@ -192,6 +192,12 @@ impl Tasks {
         self.known.insert(number, task);
     }
 
+    /// A pending task may be fetched again.
+    pub(crate) fn note_retry(&mut self, number: u64) {
+        let task = self.known.get(&number).filter(|task| task.status == TaskStatus::Pending);
+        self.new_for.extend(task.map(|task| task.assigned));
+    }
+
     /// A pending task is processing from now on.
     pub(crate) fn begin(&mut self, number: u64, now: Tick) -> &mut Task {
         let task = self.known.get_mut(&number).expect("the task is known");

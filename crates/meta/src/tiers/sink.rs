@@ -99,8 +99,10 @@ impl Meta {
         sinking > 0 && sinking >= ahead.max(len.saturating_mul(MOST_EVICTED))
     }
 
-    /// Whether room may come soon: objects are on their way to disks, or stay until a task has read them.
+    /// Whether room may come soon: objects are on their way to disks, or stay until a task has read them. What is promoted lies in
+    /// memory only then.
     pub(crate) fn is_making_room(&self) -> bool {
-        self.config.offload && self.tasks.pending() + self.tasks.processing() > 0
+        let tasks = self.tasks.pending() + self.tasks.processing();
+        self.config.offload && tasks > self.promotions.under_way()
     }
 }

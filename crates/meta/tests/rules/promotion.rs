@@ -118,3 +118,43 @@ fn reads_from_memory_promote_nothing() {
     }
     assert!(carry_out(&mut world, ALICE).is_empty());
 }
+
+#[test]
+fn a_promotion_that_finds_no_room_is_tried_again_when_some_was_made() {
+    let mut world = alone(Config { lease_ttl_ms: 10, offload_on_evict: true, ..Config::default() });
+    for n in 0..8 {
+        if n == 4 {
+            world.start(ALICE, "4", LEN).map(|_| ()).expect_err("victims sink");
+            carry_out(&mut world, ALICE);
+        }
+        put_at(&mut world, &n.to_string(), 1);
+    }
+    assert_eq!(media(&mut world, "0"), [Medium::Disk]);
+    // What lies in memory now has to sink first.
+    assert_eq!(prefetch(&mut world, &["0"]), [Ok(Prefetch::UnderWay)]);
+    world.meta.take_clients_with_new_tasks();
+    let sinking = carry_out(&mut world, ALICE);
+    assert!(sinking.iter().all(|order| order.key != "0"), "there is no room yet: {sinking:?}");
+    world.meta.take_clients_with_new_tasks();
+    world.advance(10);
+    assert_eq!(world.meta.take_clients_with_new_tasks(), BTreeSet::from([ALICE]));
+    for _ in 0..3 {
+        carry_out(&mut world, ALICE);
+        world.advance(10);
+    }
+    assert_eq!(media(&mut world, "0"), [Medium::Memory, Medium::Disk]);
+}
+
+#[test]
+fn a_promotion_makes_no_room() {
+    let mut world = half_on_disk(Config { lease_ttl_ms: 60_000, ..Config::default() });
+    prefetch(&mut world, &["0"]);
+    for n in 4..8 {
+        world.get(&n.to_string()).expect("it is there");
+    }
+    assert_eq!(
+        world.start(ALICE, "new", LEN).map(|_| ()),
+        Err(ErrorCode::NoAvailableHandle),
+        "all is leased, and nothing is on its way to a disk"
+    );
+}
