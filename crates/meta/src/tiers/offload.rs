@@ -4,6 +4,7 @@ use mooncake_types::{ClientId, Medium, TaskKind, Tick, Version};
 
 use crate::Meta;
 use crate::notice::Notice;
+use crate::segments::Closed;
 use crate::tasks::{Ending, NewTask, Origin};
 use crate::timeout::Timer;
 
@@ -110,10 +111,11 @@ impl Meta {
         self.segments.slots_of(client).iter().copied().find(takes)
     }
 
-    /// Whether a replica of an object lies on a disk.
+    /// Whether a replica of an object lies on a disk, in sight or not, that is not lost.
     pub(crate) fn is_on_disk(&self, object: u32) -> bool {
         let on_disk = |segment: u32| {
-            self.segments[segment].medium == Medium::Disk && self.segments[segment].is_mounted()
+            let disk = &self.segments[segment];
+            disk.medium == Medium::Disk && disk.is_mounted() && !disk.is(Closed::Struck)
         };
         self.ranges_of(object).any(|(_, range)| on_disk(range.segment))
     }

@@ -18,8 +18,8 @@ impl Meta {
         if self.config.offload && self.has_task(object) {
             return;
         }
-        let is_kept = self.replica_set(object) & !self.memory_replicas(object) != 0;
-        if !self.config.sinks() || is_kept || set & self.memory_replicas(object) == 0 {
+        let is_in_memory = set & self.memory_replicas(object) != 0;
+        if !self.config.sinks() || !is_in_memory || self.is_on_disk(object) {
             return self.evict_replicas(object, set);
         }
         let Some(way) = self.way_to_disk(object) else {
@@ -41,7 +41,8 @@ impl Meta {
             self.counters.evicted_bytes += self.free_replicas(object, others);
             self.ask_for_no_more(object);
         }
-        let ids: Vec<u32> = self.ranges_of(object).map(|(id, _)| id).collect();
+        let ranges = self.ranges_of(object).filter(|(_, range)| range.replica == way.replica);
+        let ids: Vec<u32> = ranges.map(|(id, _)| id).collect();
         for id in ids {
             self.enqueue(id, QueueKind::Sinking);
         }
