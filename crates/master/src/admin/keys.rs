@@ -63,11 +63,11 @@ fn peek(owner: &crate::owner::Owner, key: &str) -> Result<Vec<Range>, ErrorCode>
 #[derive(Serialize)]
 pub(super) struct Batch {
     success: bool,
-    data: BTreeMap<String, Answer>,
+    data: BTreeMap<String, KeyReplicas>,
 }
 
 #[derive(Default, Serialize)]
-struct Answer {
+struct KeyReplicas {
     ok: bool,
     error: Option<&'static str>,
     values: Vec<Range>,
@@ -76,9 +76,9 @@ struct Answer {
     nof_values: Vec<Range>,
 }
 
-impl Answer {
-    fn error(code: ErrorCode) -> Answer {
-        Answer { error: Some(code.name()), ..Answer::default() }
+impl KeyReplicas {
+    fn error(code: ErrorCode) -> KeyReplicas {
+        KeyReplicas { error: Some(code.name()), ..KeyReplicas::default() }
     }
 }
 
@@ -98,8 +98,8 @@ pub(super) async fn batch_query_keys(
     let look = move |owner: &mut crate::owner::Owner| {
         let answer = |key: String| {
             let answer = match peek(owner, &key) {
-                Ok(values) => Answer { ok: true, values, ..Answer::default() },
-                Err(code) => Answer::error(code),
+                Ok(values) => KeyReplicas { ok: true, values, ..KeyReplicas::default() },
+                Err(code) => KeyReplicas::error(code),
             };
             (key, answer)
         };
