@@ -26,7 +26,7 @@ pub(super) enum ListError {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct SegmentList {
     segments: Vec<Row>,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn list(address: &str) -> Result<Vec<Listed>, ListError> {
 }
 
 fn read(text: &str) -> Result<Vec<Listed>, String> {
-    let answer: Answer = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let answer: SegmentList = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let listed = answer.segments.into_iter().take(MAX_SEGMENTS).map(|row| {
         let id = parse_segment_id(&row.segment_id);
         let id = id.map_err(|_| format!("{:?} is no id of a segment", row.segment_id))?;
