@@ -23,7 +23,6 @@ SERVER_PACKAGES := etcd-server redis-server iproute2
 AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 
 .DEFAULT_GOAL := help
-.NOTPARALLEL:
 .PHONY: help setup build check check-rust check-python check-licences servers test test-rust test-chaos test-python demo \
     bench bench-scale bench-check bench-all bench-recovery engines soak chaos clean
 
@@ -52,7 +51,12 @@ check-licences:
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --offline check licenses bans; \
 	else echo "cargo-deny is not installed: licences are not checked"; fi
 
-test: check test-rust test-chaos test-python ## run everything: checks, Rust tests, Python tests, processes
+# What mostly waits, for packages or for faults, runs beside what computes.
+test: ## run everything: checks, Rust tests, Python tests, processes
+	$(MAKE) --jobs=2 check
+	$(MAKE) test-rust
+	$(MAKE) --jobs=2 test-chaos $(TEST_WHEEL)
+	$(MAKE) test-python
 
 servers: ## install etcd, Redis and ip, which tests start, from Debian's packages; as root, or by sudo
 	@if ! { command -v etcd && command -v redis-server && command -v ip; } >/dev/null; then set -x; \
@@ -70,10 +74,10 @@ test-rust: servers
 test-chaos: servers
 	cargo test --workspace --locked --test minute -- --ignored --nocapture
 
-test-python: $(TEST_WHEEL) $(TORCH)
+test-python: $(TEST_WHEEL)
 	$(BIN)/python -m mypy.stubtest mooncake._native mooncake.store mooncake.engine \
 	    --allowlist python/stubtest-allowlist.txt --ignore-unused-allowlist
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $$(nproc) --dist loadfile $(ARGS)
 
 demo: ## replay real requests against a pool of several processes; ARGS="--help" lists the options
 	cargo run --locked --profile quick --package mooncake-cli --bin mooncake -- replay $(ARGS)
@@ -129,7 +133,8 @@ $(WHEEL): $(TOOLS) $(SOURCES)
 	rm -f $(TEST_WHEEL)
 	touch $@
 
-$(TEST_WHEEL): $(TOOLS) $(SOURCES)
+# After the packages that the tests need, since pip does one thing at a time.
+$(TEST_WHEEL): $(TOOLS) $(SOURCES) | $(TORCH)
 	$(INSTALL) --config-settings=profile=dev .
 	rm -f $(WHEEL)
 	touch $@

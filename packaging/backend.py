@@ -90,9 +90,13 @@ def build_commands(profile: str) -> None:
     cargo = shutil.which("cargo")
     if cargo is None:
         sys.exit("cargo is not on the PATH: the build needs Rust, see https://rustup.rs")
-    # Both packages are named so that what they share is built for both, with the features that either wants.
+    # What is named decides which features are on. Both packages are, so that what they share is built once for both; or
+    # all of the workspace with one small test, so that what the Rust tests have built is not built again.
     packages = ["--package", "mooncake-cli", "--package", "mooncake-python"]
-    subprocess.run([cargo, "build", "--profile", profile, "--locked", *packages, "--bins"], cwd=ROOT, check=True)
+    if profile == "dev":
+        packages = ["--workspace", "--test", "documented_errors"]
+    commands = [argument for command in COMMANDS for argument in ("--bin", command)]
+    subprocess.run([cargo, "build", "--profile", profile, "--locked", *packages, *commands], cwd=ROOT, check=True)
     # The folder of the profile `dev` has another name.
     built = target_directory(cargo) / ("debug" if profile == "dev" else profile)
     shutil.rmtree(SCRIPTS, ignore_errors=True)

@@ -27,7 +27,7 @@ NAMED = {
     "get_size": ["key"],
 }
 # What the C++ package does not have: a gathering form of upsert beside that of put, and what empties a store that goes.
-ADDED = {"batch_upsert_from_multi_buffers", "drain"}
+ADDED = {"batch_upsert_from_multi_buffers", "drain", "prefetch"}
 
 
 def known() -> list[str]:

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::broken;
-use crate::net::{Kind, Network};
+use crate::net::{HostIsolation, Network};
 use crate::process::{Folder, PATIENCE, Process};
 
 /// Who leads is replaced when it is not heard of for this long.
@@ -52,7 +52,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// Makes all hosts; nothing runs there yet.
-    pub(crate) fn new(kind: Kind, folder: PathBuf, seed: u64) -> Result<Cluster, String> {
+    pub(crate) fn new(kind: HostIsolation, folder: PathBuf, seed: u64) -> Result<Cluster, String> {
         let network = Network::new(kind)?;
         let memory = Folder::new("/dev/shm").or_else(|_| Folder::new("/tmp"))?;
         let mut cluster =

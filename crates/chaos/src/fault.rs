@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use crate::cluster::{CLIENT_TTL_S, Cluster, TTL_S};
 use crate::monotonic::{SECOND_NS, now_ns};
-use crate::net::Kind;
+use crate::net::HostIsolation;
 
 const MS_NS: u64 = 1_000_000;
 
@@ -192,7 +192,7 @@ impl Mischief {
         let is_possible = match plan.action {
             Action::Kill | Action::Pause | Action::Stutter => true,
             Action::Delay => cluster.network.delays,
-            _ => cluster.network.kind == Kind::Namespaces,
+            _ => cluster.network.kind == HostIsolation::Namespaces,
         };
         if !is_possible || self.active.len() >= 2 {
             return Ok(None);

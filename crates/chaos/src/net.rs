@@ -10,7 +10,7 @@ const NOBODY: &str = "02:00:00:00:00:01";
 
 /// How hosts are kept apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum HostIsolation {
     Namespaces,
     Loopback,
 }
@@ -18,7 +18,7 @@ pub(crate) enum Kind {
 /// The network. Dropping it removes it.
 #[derive(Debug)]
 pub(crate) struct Network {
-    pub(crate) kind: Kind,
+    pub(crate) kind: HostIsolation,
     process: u32,
     hosts: Vec<String>,
     /// Whether the kernel can delay packets.
@@ -42,10 +42,10 @@ impl Network {
 
     /// # Errors
     /// What the system refused.
-    pub(crate) fn new(kind: Kind) -> Result<Network, String> {
+    pub(crate) fn new(kind: HostIsolation) -> Result<Network, String> {
         let process = std::process::id();
         let mut network = Network { kind, process, hosts: Vec::new(), delays: false };
-        if kind == Kind::Namespaces {
+        if kind == HostIsolation::Namespaces {
             for name in left_behind("/run/netns") {
                 // Another run may do the same.
                 let _ = ip(&["netns", "del", &name]);
@@ -71,9 +71,9 @@ impl Network {
     /// The address of the host with this number.
     pub(crate) fn address(&self, number: u8) -> String {
         match self.kind {
-            Kind::Namespaces => format!("10.88.0.{number}"),
+            HostIsolation::Namespaces => format!("10.88.0.{number}"),
             // Two runs have different ones, most probably.
-            Kind::Loopback => {
+            HostIsolation::Loopback => {
                 format!("127.{}.{}.{number}", 1 + self.process / 256 % 250, self.process % 256)
             }
         }
@@ -88,7 +88,7 @@ impl Network {
 
     /// Adds a host of this name.
     pub(crate) fn add_host(&mut self, host: &str, number: u8) -> Result<(), String> {
-        if self.kind == Kind::Loopback {
+        if self.kind == HostIsolation::Loopback {
             return Ok(());
         }
         self.add_namespace(host)?;
@@ -105,8 +105,8 @@ impl Network {
     /// A command that runs what is added to it on a host.
     pub(crate) fn on(&self, host: &str, program: &str) -> Command {
         match self.kind {
-            Kind::Loopback => Command::new(program),
-            Kind::Namespaces => {
+            HostIsolation::Loopback => Command::new(program),
+            HostIsolation::Namespaces => {
                 let mut command = Command::new("ip");
                 command.args(["netns", "exec", &self.namespace(host), program]);
                 command

@@ -14,7 +14,7 @@ use crate::cluster::{CLIENT_TTL_S, Cluster};
 use crate::fault::Mischief;
 use crate::history::{self, Holders};
 use crate::monotonic::{SECOND_NS, now_ns};
-use crate::net::{Kind, Network};
+use crate::net::{HostIsolation, Network};
 use crate::process::write;
 use crate::report;
 
@@ -79,15 +79,15 @@ pub(crate) fn main(args: &RunArgs) -> Result<bool, String> {
     is_well
 }
 
-fn kind(args: &RunArgs) -> Kind {
+fn kind(args: &RunArgs) -> HostIsolation {
     if !args.loopback && Network::can_have_namespaces() {
-        return Kind::Namespaces;
+        return HostIsolation::Namespaces;
     }
     println!(
         "WARNING: no network namespaces (root, CAP_NET_ADMIN or user namespaces are needed): all \
          hosts are loopback addresses, processes are killed and paused, but NO NETWORK IS BROKEN"
     );
-    Kind::Loopback
+    HostIsolation::Loopback
 }
 
 fn drive(args: &RunArgs, seed: u64, folder: &PathBuf) -> Result<bool, String> {
@@ -99,7 +99,7 @@ fn drive(args: &RunArgs, seed: u64, folder: &PathBuf) -> Result<bool, String> {
     let folder = fs::canonicalize(folder).map_err(|error| error.to_string())?;
     let mut cluster = Cluster::new(kind(args), folder, seed)?;
     cluster.broken.clone_from(&args.broken);
-    if cluster.network.kind == Kind::Namespaces && !cluster.network.delays {
+    if cluster.network.kind == HostIsolation::Namespaces && !cluster.network.delays {
         println!("this kernel has no netem: packets are not delayed, processes stutter instead");
     }
     cluster.start_all()?;

@@ -43,8 +43,14 @@ mod tests {
         let all = [client::ClientFlags::command(), master::MasterFlags::command()];
         let serving = all.into_iter().flat_map(bare);
         // Settings of features that these programs do have.
-        let known = ["rpc_thread_num", "max_threads", "metadata_server", "device_names"];
-        assert_eq!(known.map(|name| instead_of(name).is_some()), [true; 4]);
+        let known = [
+            "rpc_thread_num",
+            "max_threads",
+            "promotion_max_per_heartbeat",
+            "metadata_server",
+            "device_names",
+        ];
+        assert_eq!(known.map(|name| instead_of(name).is_some()), [true; 5]);
         for name in accepted {
             assert!(instead_of(&name).is_some(), "{name}");
         }

@@ -108,6 +108,25 @@ fn every_flag_of_the_pool_arrives() {
 }
 
 #[test]
+fn every_flag_of_disks_arrives() {
+    let args = "--enable_offload|--offload-on-evict=1|--offload_force_evict=yes|--offloading_queue_limit=17|\
+                --offload_cap_ratio=0.25|--promotion_on_hit|--promotion_admission_threshold=4|\
+                --promotion_queue_limit=18|--promotion_max_per_heartbeat=9";
+    let expected = PoolConfig {
+        offload: true,
+        offload_on_evict: true,
+        offload_force_evict: true,
+        offloading_queue_limit: 17,
+        offload_cap_ratio: 0.25,
+        promotion_on_hit: true,
+        promotion_admission_threshold: 4,
+        promotion_queue_limit: 18,
+        ..settings("").pool
+    };
+    assert_eq!(settings(args).pool, expected);
+}
+
+#[test]
 fn the_older_port_flag_counts_while_the_newer_is_zero() {
     let cases =
         [("", 50_051), ("--port=7", 7), ("--port=7|--rpc_port=8", 8), ("--rpc_port=0|--port=7", 7)];
@@ -176,7 +195,7 @@ fn what_existing_start_scripts_pass_is_accepted() {
         "--rpc_thread_num=16|--max_threads=8|--enable_metadata_cleanup_on_timeout=true",
         "--enable_ha=false|--etcd_endpoints=http://localhost:2379|--root_fs_dir=|--noenable_offload",
         "--enable_snapshot=false|--enable_multi_tenants=false|--dynamic_replication_mode=off",
-        "--offloading_queue_limit=50000|--enable_disk_eviction=true|--cxl_path=/dev/dax0.0|--enable_cxl=0",
+        "--offloading_queue_limit=50000|--promotion_max_per_heartbeat=1|--enable_disk_eviction=true|--cxl_path=/dev/dax0.0|--enable_cxl=0",
         "--kv_events_emit_legacy_compat=true|--enable_kv_events=false|--pod_name=a",
     ];
     for script in scripts {
@@ -243,7 +262,7 @@ fn every_bad_flag_is_named() {
             "--dynamic_replication_max_memory_replicas=33",
             "--dynamic_replication_max_memory_replicas is 33: it must be between 1 and 32",
         ),
-        ("--enable_offload=maybe", "invalid value 'maybe' for '--enable_offload'"),
+        ("--enable_offload=maybe", "invalid value 'maybe' for '--enable_offload"),
         ("--config_path=/nowhere/m.yaml", "config file /nowhere/m.yaml: "),
     ];
     for (args, expected) in cases {
@@ -278,10 +297,18 @@ fn features_that_this_build_lacks_cannot_be_turned_on() {
             "--enable_snapshot=yes",
             "--enable_snapshot=yes: snapshot keeping is not supported in this build",
         ),
-        ("--enable_offload", "--enable_offload=true: SSD offload is not supported in this build"),
         (
-            "--promotion_on_hit",
-            "--promotion_on_hit=true: SSD offload is not supported in this build",
+            "--offloading_queue_limit=0",
+            "--offloading_queue_limit is 0: it must be between 1 and 100000000",
+        ),
+        ("--offload_cap_ratio=1.5", "--offload_cap_ratio is 1.5: it must be between 0 and 1"),
+        (
+            "--promotion_queue_limit=100000001",
+            "--promotion_queue_limit is 100000001: it must be between 1 and 100000000",
+        ),
+        (
+            "--promotion_admission_threshold=0",
+            "--promotion_admission_threshold is 0: it must be positive",
         ),
         (
             "--root_fs_dir=/mnt",
@@ -429,7 +456,6 @@ fn a_storage_node_takes_sizes_as_people_write_them() {
             "invalid value '50%' for '--global_segment_size <SIZE>': a percentage is not",
         ),
         ("--protocol=ascend", "--protocol=ascend: this transport is not supported in this build"),
-        ("--enable_offload", "--enable_offload=true: SSD offload is not supported in this build"),
         ("--enable_http_server=maybe", "invalid value 'maybe' for '--enable_http_server"),
         ("--http_port=70000", "invalid value '70000' for '--http_port <PORT>'"),
         ("--tenant_id=a", "--tenant_id=a: another tenant than the default one is not supported"),

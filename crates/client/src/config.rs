@@ -6,8 +6,10 @@ use mooncake_ha::KubernetesAccess;
 use mooncake_transfer::{EnvError, Transports, token_of_variables};
 use mooncake_types::BusyWait;
 
+use crate::offload_config::OffloadConfig;
+
 /// How a [`crate::Store`] is set up. Read once, by [`crate::Store::open`]; nothing below looks at the environment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct StoreConfig {
     /// What others know this process by: `host` or `host:port`, IPv6 literals in brackets. Without a port one of
     /// [`StoreConfig::ports`] is taken. An empty host, `0.0.0.0` and `[::]` stand for the address that the master is
@@ -28,6 +30,8 @@ pub struct StoreConfig {
     pub segment_path: Option<PathBuf>,
     /// Whether to begin with an empty segment whatever that file holds.
     pub segment_reset: bool,
+    /// The disk that is lent beside the memory. None if no memory is lent: what lies there comes from it.
+    pub offload: OffloadConfig,
     /// In bytes: what [`crate::Store::alloc_from_mem_pool`] hands memory out of. Zero: no copying calls either
     /// ([`crate::Store::allows_copies`]); otherwise copies are not bounded by it.
     pub local_buffer_bytes: u64,
@@ -96,6 +100,7 @@ impl Default for StoreConfig {
             segment_bytes: 16 << 20,
             segment_path: None,
             segment_reset: false,
+            offload: OffloadConfig::default(),
             local_buffer_bytes: 16 << 20,
             cluster_id: "mooncake_cluster".to_owned(),
             auth_token: String::new(),
@@ -127,7 +132,10 @@ impl StoreConfig {
     /// `MOONCAKE_AUTH_TOKEN_FILE`,
     /// `MC_STORE_CLIENT_MIN_PORT`, `MC_STORE_CLIENT_MAX_PORT`, `MOONCAKE_BUSY_POLL_US` (microseconds),
     /// `MOONCAKE_DRAIN_TIMEOUT_SEC` (seconds),
-    /// `MOONCAKE_SEGMENT_PATH`, `MOONCAKE_SEGMENT_RESET` and `MOONCAKE_ROUTE_CACHE` (0 or 1). In a pod of Kubernetes, also
+    /// `MOONCAKE_SEGMENT_PATH`, `MOONCAKE_SEGMENT_RESET` and `MOONCAKE_ROUTE_CACHE` (0 or 1); of the disk,
+    /// `MOONCAKE_OFFLOAD_ENABLED` (0 or 1), `MOONCAKE_OFFLOAD_FILE_STORAGE_PATH`,
+    /// `MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES`, `MOONCAKE_OFFLOAD_LOCAL_BUFFER_SIZE_BYTES`,
+    /// `MOONCAKE_OFFLOAD_DISK_EVICTION_HIGH_WATERMARK_RATIO` and `MOONCAKE_OFFLOAD_STORAGE_BACKEND_DESCRIPTOR`. In a pod of Kubernetes, also
     /// how its API server is reached.
     pub fn from_env() -> Result<Self, EnvError> {
         let kubernetes = KubernetesAccess::from_environment();
@@ -183,6 +191,7 @@ impl StoreConfig {
         if let Some(value) = text("MOONCAKE_SEGMENT_RESET") {
             config.segment_reset = switch("MOONCAKE_SEGMENT_RESET", value)?;
         }
+        config.offload = OffloadConfig::from_variables(text, switch)?;
         let first = port("MC_STORE_CLIENT_MIN_PORT")?.unwrap_or(*config.ports.start());
         let last = port("MC_STORE_CLIENT_MAX_PORT")?.unwrap_or(*config.ports.end());
         config.ports = first..=last;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_ha::Options;
 use mooncake_types::{ClientId, without_password};
-use mooncake_wire::{Hello, PROTOCOL_VERSION, Role};
+use mooncake_wire::{Hello, Role};
 
 use crate::address::MasterAddress;
 use crate::config::StoreConfig;
@@ -24,11 +24,9 @@ const LONGEST_ATTEMPT: Duration = Duration::from_secs(2);
 pub fn find_leader(config: &StoreConfig) -> Result<String, OpenError> {
     let masters = Arc::new(masters(config)?);
     let hello = Hello {
-        protocol_version: PROTOCOL_VERSION,
         cluster_id: config.cluster_id.clone(),
-        role: Role::Client,
-        client: ClientId(random()?),
         auth_token: config.auth_token.clone(),
+        ..Hello::new(Role::Client, ClientId(random()?))
     };
     let dialer = Dialer {
         attempt_timeout: config.rpc_connect_timeout.min(LONGEST_ATTEMPT),

@@ -44,6 +44,7 @@ pub mod membership;
 mod metrics;
 mod nearest;
 pub mod no_effect;
+mod offload_config;
 mod open_error;
 mod pointer;
 mod random;
@@ -68,6 +69,7 @@ pub use mooncake_types::{
     TaskKind, TaskReport, TaskStatus, Version,
 };
 pub use nearest::nearest;
+pub use offload_config::OffloadConfig;
 pub use open_error::OpenError;
 pub use registered_buffers::RegisteredBuffers;
 pub use store::{

@@ -124,6 +124,7 @@ const NO_EFFECT: &[NoEffect] = &[
     row(GLOG_SWITCHES, LOGS),
     row(GLOG_VALUES, LOGS),
     row(&["rpc_thread_num", "max_threads"], "one thread serves all requests"),
+    row(&["promotion_max_per_heartbeat"], "promotions wait for no heartbeat"),
     row(&["metadata_server"], "nodes find each other through the master"),
     row(&["pod_name", "pod_namespace"], "no pod is labelled; /role says which master leads"),
     row(
@@ -136,19 +137,33 @@ const NO_EFFECT: &[NoEffect] = &[
     ),
     row(
         &[
-            "offloading_queue_limit",
-            "offload_cap_ratio",
-            "promotion_admission_threshold",
-            "promotion_queue_limit",
-            "promotion_max_per_heartbeat",
             "start_offload_rpc_server",
-            "enable_ssd_offload",
-            "ssd_offload_path",
-            "MOONCAKE_OFFLOAD_*",
+            "MOONCAKE_OFFLOAD_HEARTBEAT_INTERVAL_SECONDS",
+            "MOONCAKE_OFFLOAD_CLIENT_BUFFER_GC_*",
+        ],
+        "objects go to disks at once, and are read there like those in memory",
+    ),
+    row(
+        &[
+            "MOONCAKE_OFFLOAD_BUCKET_*",
+            "MOONCAKE_OFFLOAD_FSDIR",
+            "MOONCAKE_OFFLOAD_ENABLE_EVICTION",
+            "MOONCAKE_OFFLOAD_SCANMETA_*",
+            "MOONCAKE_SCANMETA_*",
+            "MOONCAKE_OFFLOAD_TOTAL_KEYS_LIMIT",
             "MOONCAKE_OFFSET_*",
         ],
-        "nothing is kept on SSDs in this build",
+        "disks have one format, a log of checked records that outlives its process",
     ),
+    row(
+        &[
+            "MOONCAKE_OFFLOAD_ENABLE_DISK_WATERMARK_EVICTION",
+            "MOONCAKE_OFFLOAD_DISK_EVICTION_LOW_WATERMARK_RATIO",
+            "MOONCAKE_DISK_EVICTION_*",
+        ],
+        "the master evicts from disks as it does from memory",
+    ),
+    row(&["MOONCAKE_OFFLOAD_USE_URING"], "disks are read and written past the system's cache"),
     row(
         &[
             "global_file_segment_size",
@@ -253,6 +268,7 @@ mod tests {
             ("MC_STORE_USE_HUGEPAGE", "0"),
             ("MC_STORE_REPLICA_SCORING", ""),
             ("MOONCAKE_OFFLOAD_BUCKET_KEYS_LIMIT", "500"),
+            ("MOONCAKE_OFFLOAD_FILE_STORAGE_PATH", "/nvme"),
             ("MC_RPC_TIMEOUT_MS", "1000"),
             ("MOONCAKE_MASTER", "host:1"),
             ("v", "1"),
@@ -260,8 +276,8 @@ mod tests {
         let names = of_variables(all.map(|(name, value)| (name.into(), value.into())).into_iter());
         let expected = "without effect in this build: MC_MS_AUTO_DISC, MC_MS_FILTERS (no network card is chosen: bytes \
                         go by TCP, as the system routes them); MC_STORE_LOCAL_HOT_CACHE_SIZE (there is no hot cache; \
-                        objects of the same host are read where they lie); MOONCAKE_OFFLOAD_BUCKET_KEYS_LIMIT (nothing \
-                        is kept on SSDs in this build)";
+                        objects of the same host are read where they lie); MOONCAKE_OFFLOAD_BUCKET_KEYS_LIMIT (disks \
+                        have one format, a log of checked records that outlives its process)";
         assert_eq!(warning(&names).as_deref(), Some(expected));
         assert_eq!(warning(&[]), None);
         assert_eq!(warning(&["MC_RPC_TIMEOUT_MS".to_owned()]), None);

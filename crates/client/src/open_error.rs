@@ -73,6 +73,14 @@ pub enum OpenError {
         /// What is wrong.
         error: NamedSegmentError,
     },
+    /// The folder of a disk cannot be one.
+    #[error("the folder {path} cannot be lent as a disk: {reason}")]
+    Disk {
+        /// The folder.
+        path: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// The system gave no random numbers.
     #[error("the system gives no random numbers: {reason}")]
     Random {
@@ -180,6 +188,7 @@ impl OpenError {
             Self::MasterUnreachable { .. } | Self::GivenUp => ErrorCode::RpcFail,
             Self::Refused { code, .. } | Self::MountRefused { code, .. } => *code,
             Self::Map { .. }
+            | Self::Disk { .. }
             | Self::Random { .. }
             | Self::HostUnknown { .. }
             | Self::PortTaken { .. }

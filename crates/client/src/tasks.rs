@@ -1,20 +1,32 @@
-//! Copies and moves of replicas that the master asks this node for, one object at a time.
+//! Copies and moves of replicas that the master asks this node for.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, Builder};
 use std::time::Duration;
 
 use mooncake_memory::{Buffer, SliceList};
 use mooncake_ops::{CallError, CarryOp, MoveError, Op, Step, TaskOp};
 use mooncake_transfer::Paths;
-use mooncake_types::{ErrorCode, Reply, SegmentAddress, TaskOrder, Tick};
+use mooncake_types::{ErrorCode, Reply, TaskOrder, TaskOrders, Tick, limits};
 
 use crate::clock::Clock;
 use crate::drive::{Memory, Ways};
 use crate::rpc::Pool;
 use crate::worker::Worker;
 
-/// Most bytes of an object that are held at a time.
+/// Most bytes of objects that are held at a time.
 const WINDOW_BYTES: u64 = 64 << 20;
+
+/// Tasks that are carried out at a time: several that are written to one disk share its syncs.
+const TASKS_AT_ONCE: usize = 4;
+
+/// Tasks that are fetched at a time.
+const FETCHED_TASKS: u32 = 16;
+
+/// How long a node with a disk waits at the master for tasks, in milliseconds: what is to be offloaded goes at once.
+const WAIT_MS: u32 = 500;
+const _: () = assert!(WAIT_MS <= limits::MAX_TASK_WAIT_MS);
 
 /// How long closing waits for a transfer that is under way. What is still at work then ends by itself, unreported: the
 /// master gives its task up, and the nodes refuse it once their ranges are others'.
@@ -27,13 +39,22 @@ pub(crate) struct Tasks {
     pool: Pool,
     paths: Paths,
     call_ms: u64,
+    /// How long the master is to wait for a task, in milliseconds.
+    wait_ms: u32,
+    /// The thread has nothing to do but to wait for that.
+    is_waiting: AtomicBool,
     worker: Arc<Worker>,
 }
 
 impl Tasks {
     pub(crate) fn new(clock: Clock, pool: Pool, paths: Paths, call_ms: u64) -> Self {
         let worker = Worker::new("mooncake-tasks", Duration::ZERO);
-        Self { clock, pool, paths, call_ms, worker }
+        Self { clock, pool, paths, call_ms, wait_ms: 0, is_waiting: AtomicBool::new(false), worker }
+    }
+
+    /// Has the thread wait for tasks at the master once it is woken, rather than for a heartbeat that says so.
+    pub(crate) fn waiting(self) -> Self {
+        Self { wait_ms: WAIT_MS, ..self }
     }
 
     /// Tasks wait at the master.
@@ -44,21 +65,24 @@ impl Tasks {
 
     /// Begins nothing any more, and waits a little for what is under way.
     pub(crate) fn stop(&self) {
-        self.worker.stop(STOP_PATIENCE);
+        let is_waiting = self.is_waiting.load(Ordering::Relaxed);
+        self.worker.stop(if is_waiting { Duration::ZERO } else { STOP_PATIENCE });
         self.pool.clear();
     }
 
-    /// Fetches tasks until there are none left.
+    /// Fetches tasks until there are none left, or for ever if it waits for them.
     fn carry_out_all(&self) {
         while !self.worker.is_stopping() {
-            match self.ways().drive(TaskOp::fetch(), Window::default()) {
-                Ok(fetched) if fetched.orders.is_empty() => return,
-                Ok(fetched) => {
-                    for order in &fetched.orders {
-                        self.carry_out(order, &fetched.segments);
-                    }
-                }
+            self.is_waiting.store(self.wait_ms > 0, Ordering::Relaxed);
+            let fetch = TaskOp::fetch(FETCHED_TASKS, self.wait_ms);
+            let fetched = self.ways().drive(fetch, Window::default());
+            self.is_waiting.store(false, Ordering::Relaxed);
+            match fetched {
+                Ok(fetched) if fetched.orders.is_empty() && self.wait_ms == 0 => return,
+                Ok(fetched) => self.carry_out_together(&fetched),
+                Err(_) if self.worker.is_stopping() => return,
                 Err(code) => {
+                    // When the master can be reached again, its next pong says whether there are any.
                     tracing::warn!(%code, "no tasks could be fetched");
                     return;
                 }
@@ -66,10 +90,30 @@ impl Tasks {
         }
     }
 
-    fn carry_out(&self, order: &TaskOrder, segments: &[SegmentAddress]) {
-        let carry = CarryOp::new(order, segments.to_vec(), WINDOW_BYTES);
+    /// Carries out what was fetched, several at a time.
+    fn carry_out_together(&self, fetched: &TaskOrders) {
+        let at_once = fetched.orders.len().clamp(1, TASKS_AT_ONCE);
+        let next = AtomicUsize::new(0);
+        let work = || {
+            while let Some(order) = fetched.orders.get(next.fetch_add(1, Ordering::Relaxed)) {
+                self.carry_out(order, fetched, WINDOW_BYTES / at_once as u64);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..at_once {
+                let helper = Builder::new().name("mooncake-tasks".to_owned());
+                if let Err(error) = helper.spawn_scoped(scope, work) {
+                    tracing::warn!(%error, "fewer tasks are carried out at a time");
+                }
+            }
+            work();
+        });
+    }
+
+    fn carry_out(&self, order: &TaskOrder, fetched: &TaskOrders, window_bytes: u64) {
+        let carry = CarryOp::new(order, fetched.segments.clone(), window_bytes);
         let stoppable = Stoppable { carry, tasks: self };
-        let len = order.len.min(WINDOW_BYTES) as usize;
+        let len = order.len.min(window_bytes) as usize;
         match self.ways().drive(stoppable, Window { buffer: None, len }) {
             Ok(()) => tracing::debug!(task = %order.id, "a task has ended"),
             Err(code) => tracing::warn!(task = %order.id, %code, "a task has failed"),

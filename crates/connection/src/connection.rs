@@ -36,7 +36,7 @@ pub struct Connection {
 }
 
 /// Where the body of a frame is that arrived.
-enum Place {
+enum BodyPlace {
     Inbox { len: usize },
     Own(Vec<u8>),
 }
@@ -219,7 +219,7 @@ impl Connection {
         started: Instant,
         admitted: &[Kind],
         id: Option<u64>,
-    ) -> Result<(Header, Place), CallFault> {
+    ) -> Result<(Header, BodyPlace), CallFault> {
         self.descriptors.clear();
         let mut filled = 0;
         while filled < HEADER_LEN {
@@ -237,23 +237,23 @@ impl Connection {
                 while filled < HEADER_LEN + body_len {
                     filled += self.read_into_inbox(filled, started)?;
                 }
-                Place::Inbox { len: body_len }
+                BodyPlace::Inbox { len: body_len }
             }
             false => {
                 let mut body = vec![0; body_len];
                 body[..arrived].copy_from_slice(&self.inbox[HEADER_LEN..filled]);
                 self.read_rest(&mut body, arrived, started)?;
-                Place::Own(body)
+                BodyPlace::Own(body)
             }
         };
         self.used = Instant::now();
         Ok((header, place))
     }
 
-    fn body(&self, place: Place) -> Body<'_> {
+    fn body(&self, place: BodyPlace) -> Body<'_> {
         match place {
-            Place::Inbox { len } => Body::Short(&self.inbox[HEADER_LEN..HEADER_LEN + len]),
-            Place::Own(body) => Body::Long(body),
+            BodyPlace::Inbox { len } => Body::Short(&self.inbox[HEADER_LEN..HEADER_LEN + len]),
+            BodyPlace::Own(body) => Body::Long(body),
         }
     }
 

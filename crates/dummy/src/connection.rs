@@ -8,8 +8,8 @@ use mooncake_connection::{CallFault, Connection, Fault, Progress, TrustedUsers};
 use mooncake_memory::{Interest, peer_of, poll_sockets};
 use mooncake_types::{DummyReply, DummyRequest, Epoch, ErrorCode};
 use mooncake_wire::{
-    Expected, Kind, PROTOCOL_VERSION, Refusal, Welcome, decode_dummy_request, decode_hello,
-    encode_dummy_reply, encode_refusal, encode_welcome,
+    Expected, Kind, Refusal, Welcome, decode_dummy_request, decode_hello, encode_dummy_reply,
+    encode_refusal, encode_welcome,
 };
 
 use super::attached_dummy::AttachedDummy;
@@ -118,13 +118,7 @@ fn hello(shared: &Shared, connection: &mut Connection) -> Result<(), CallFault> 
     // A dummy knows no name of a cluster.
     let expected = Expected { cluster_id: "", auth_token: &shared.auth_token };
     hello.check(&expected).map_err(Fault::Refused)?;
-    let welcome = Welcome {
-        protocol_version: PROTOCOL_VERSION,
-        epoch: Epoch::default(),
-        software_version: env!("CARGO_PKG_VERSION").to_owned(),
-        local_socket: None,
-    };
-    connection.send(|out| encode_welcome(out, id, &welcome))
+    connection.send(|out| encode_welcome(out, id, &Welcome::new(Epoch::default())))
 }
 
 /// The first request: its id, and the attachment that it names.

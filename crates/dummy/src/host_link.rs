@@ -8,9 +8,7 @@ use mooncake_connection::{
 };
 use mooncake_memory::Region;
 use mooncake_types::{ClientId, DummyReply, DummyRequest, ErrorCode};
-use mooncake_wire::{
-    Hello, Kind, PROTOCOL_VERSION, Role, decode_dummy_reply, encode_dummy_request,
-};
+use mooncake_wire::{Hello, Kind, Role, decode_dummy_reply, encode_dummy_request};
 
 use super::socket_name;
 
@@ -78,13 +76,7 @@ impl CallFailure {
 
 impl HostLink {
     pub(super) fn new(port: u16, auth_token: String, call_timeout: Duration) -> Self {
-        let hello = Hello {
-            protocol_version: PROTOCOL_VERSION,
-            cluster_id: String::new(),
-            role: Role::Client,
-            client: ClientId::default(),
-            auth_token,
-        };
+        let hello = Hello { auth_token, ..Hello::new(Role::Client, ClientId::default()) };
         let dialer = Dialer { trusted: TrustedUsers::OwnOrRoot, ..Dialer::new(hello) };
         let endpoint = format!("{LOCAL_MARK}{}", socket_name(port));
         Self { endpoint, dialer, call_timeout, attachment: Mutex::default() }

@@ -6,10 +6,10 @@ use mooncake_memory::Private;
 
 /// All open connections of dummies, so that they can be closed from outside.
 #[derive(Debug, Default)]
-pub(super) struct OpenConnections(Mutex<State>);
+pub(super) struct OpenConnections(Mutex<OpenSockets>);
 
 #[derive(Debug, Default)]
-struct State {
+struct OpenSockets {
     next: u64,
     closing: bool,
     /// The socket, and the attachment that it is of once that is known.
@@ -50,7 +50,7 @@ impl OpenConnections {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OpenSockets> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

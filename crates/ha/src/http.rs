@@ -23,12 +23,12 @@ pub(crate) struct Ask<'a> {
 
 /// What a server answered.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpReply {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
+impl HttpReply {
     /// The first words of the body.
     pub(crate) fn start(&self) -> String {
         let start = &self.body[..self.body.len().min(QUOTED_BYTES)];
@@ -81,12 +81,16 @@ impl HttpAgent {
     ///
     /// # Errors
     /// There was none in time, or one that is too long.
-    pub(crate) fn send(&self, ask: &Ask<'_>) -> Result<Answer, String> {
+    pub(crate) fn send(&self, ask: &Ask<'_>) -> Result<HttpReply, String> {
         self.send_with(ask, None)
     }
 
     /// The same with a bearer token.
-    pub(crate) fn send_with(&self, ask: &Ask<'_>, token: Option<&str>) -> Result<Answer, String> {
+    pub(crate) fn send_with(
+        &self,
+        ask: &Ask<'_>,
+        token: Option<&str>,
+    ) -> Result<HttpReply, String> {
         let mut request = Request::builder().method(ask.method).uri(&ask.url);
         if let Some(token) = token {
             request = request.header("authorization", format!("Bearer {token}"));
@@ -102,6 +106,6 @@ impl HttpAgent {
         let mut reply = self.agent.run(request).map_err(|error| error.to_string())?;
         let status = reply.status().as_u16();
         let body = reply.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec();
-        Ok(Answer { status, body: body.map_err(|error| error.to_string())? })
+        Ok(HttpReply { status, body: body.map_err(|error| error.to_string())? })
     }
 }

@@ -12,7 +12,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is asked of an admin server.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Asked<'a> {
+pub struct AdminRequest<'a> {
     /// `GET`, `POST` and the like.
     pub method: &'a str,
     /// With its query, if it has one.
@@ -61,7 +61,8 @@ pub fn beside(master: &str) -> String {
 /// # Errors
 /// The server cannot be reached, or its status is not 200.
 pub fn get(address: &str, path: &str) -> Result<String, AdminError> {
-    let (head, body) = fetch(address, &Asked { method: "GET", path, ..Asked::default() })?;
+    let (head, body) =
+        fetch(address, &AdminRequest { method: "GET", path, ..AdminRequest::default() })?;
     if status_of(&head) == Some(200) {
         Ok(body)
     } else {
@@ -74,7 +75,7 @@ pub fn get(address: &str, path: &str) -> Result<String, AdminError> {
 ///
 /// # Errors
 /// The server cannot be reached, or what it answers has no status.
-pub fn call(address: &str, asked: &Asked<'_>) -> Result<(u16, String), AdminError> {
+pub fn call(address: &str, asked: &AdminRequest<'_>) -> Result<(u16, String), AdminError> {
     let (head, body) = fetch(address, asked)?;
     match status_of(&head) {
         Some(status) => Ok((status, body)),
@@ -104,7 +105,7 @@ pub fn metric(text: &str, name: &str) -> Option<u64> {
 }
 
 /// The head and the body of an answer.
-fn fetch(address: &str, asked: &Asked<'_>) -> Result<(String, String), AdminError> {
+fn fetch(address: &str, asked: &AdminRequest<'_>) -> Result<(String, String), AdminError> {
     let answer = exchange(address, asked).map_err(|error| AdminError::Unreachable {
         address: address.to_owned(),
         path: asked.path.to_owned(),
@@ -115,7 +116,7 @@ fn fetch(address: &str, asked: &Asked<'_>) -> Result<(String, String), AdminErro
 }
 
 /// HTTP/1.0, so that the body ends where the connection does.
-fn exchange(address: &str, asked: &Asked<'_>) -> io::Result<String> {
+fn exchange(address: &str, asked: &AdminRequest<'_>) -> io::Result<String> {
     let socket = address
         .to_socket_addrs()?
         .next()
@@ -129,8 +130,8 @@ fn exchange(address: &str, asked: &Asked<'_>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-fn text_of(address: &str, asked: &Asked<'_>) -> io::Result<String> {
-    let Asked { method, path, body, auth_token } = asked;
+fn text_of(address: &str, asked: &AdminRequest<'_>) -> io::Result<String> {
+    let AdminRequest { method, path, body, auth_token } = asked;
     let mut text = format!("{method} {path} HTTP/1.0\r\nHost: {address}\r\n");
     if auth_token.contains(char::is_control) {
         let reason = "the auth token holds a control character, which no HTTP header can";
@@ -166,14 +167,14 @@ mod tests {
 
     #[test]
     fn a_token_goes_with_the_request_if_there_is_one() {
-        let asked = Asked { method: "POST", path: "/a", body: "{}", auth_token: "secret" };
+        let asked = AdminRequest { method: "POST", path: "/a", body: "{}", auth_token: "secret" };
         let about = "Content-Type: application/json\r\nContent-Length: 2\r\n";
         for (auth_token, header) in [("", ""), ("secret", "Authorization: Bearer secret\r\n")] {
-            let text = text_of("m:1", &Asked { auth_token, ..asked }).unwrap();
+            let text = text_of("m:1", &AdminRequest { auth_token, ..asked }).unwrap();
             let head = "POST /a HTTP/1.0\r\nHost: m:1\r\n";
             assert_eq!(text, format!("{head}{header}{about}\r\n{{}}"));
         }
-        assert!(text_of("m:1", &Asked { auth_token: "a\r\nb: c", ..asked }).is_err());
+        assert!(text_of("m:1", &AdminRequest { auth_token: "a\r\nb: c", ..asked }).is_err());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use mooncake_types::{ClientId, ErrorCode, Reply, Request, limits};
+use mooncake_types::{ClientId, ErrorCode, MountSegment, Reply, Request, limits};
 use mooncake_wire::Kind;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -79,8 +79,11 @@ pub(crate) async fn run(shell: Rc<Shell>, stream: TcpStream, peer: SocketAddr) {
     }
 }
 
-/// A mount that was read once.
-struct Mount {
+/// How often the state machine is asked again for tasks of a client that waits: some become possible with time.
+const TASKS_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A request that may have to wait before it is answered.
+struct Waiting {
     request_id: u64,
     message: mooncake_wire::RequestMessage,
 }
@@ -162,8 +165,8 @@ impl Connection {
                 .next_frame(limits::MAX_FRAME_BODY_BYTES)
                 .map_err(|error| End::Malformed { request_id: 0, message: error.to_string() })?;
             let Some(frame) = frame else { break };
-            if let Some(mount) = self.answer(client, number, frame)? {
-                self.mount(client, number, mount).await?;
+            if let Some(waiting) = self.answer(client, number, frame)? {
+                self.answer_later((client, number), &waiting).await?;
             }
             let over = turn.elapsed() >= TURN;
             if over || self.output.len() >= WRITE_BYTES {
@@ -177,13 +180,13 @@ impl Connection {
         self.flush().await.map_err(End::Io)
     }
 
-    /// Answers a request, unless it is a mount, which may have to wait.
+    /// Answers a request, unless it may have to wait.
     fn answer(
         &mut self,
         client: ClientId,
         number: ConnectionId,
         frame: Frame,
-    ) -> Result<Option<Mount>, End> {
+    ) -> Result<Option<Waiting>, End> {
         let request_id = frame.header.request_id;
         let refused = |message: String| End::Malformed { request_id, message };
         if frame.header.kind != Kind::Request {
@@ -194,8 +197,13 @@ impl Connection {
         };
         let message = mooncake_wire::decode_request(frame.body).map_err(unreadable)?;
         let request: Request<'_> = message.request().map_err(unreadable)?;
-        if matches!(request, Request::MountSegment(_)) && self.shell.owner.borrow().leads() {
-            return Ok(Some(Mount { request_id, message }));
+        let may_wait = match &request {
+            Request::MountSegment(_) => self.shell.owner.borrow().leads(),
+            Request::FetchTasks { wait_ms, .. } => *wait_ms > 0,
+            _ => false,
+        };
+        if may_wait {
+            return Ok(Some(Waiting { request_id, message }));
         }
         self.handle(client, number, request_id, &request)?;
         if let Request::Ping { unreachable, .. } = &request {
@@ -217,18 +225,68 @@ impl Connection {
         Ok(())
     }
 
+    /// Answers a request when it is time to.
+    async fn answer_later(
+        &mut self,
+        from: (ClientId, ConnectionId),
+        waiting: &Waiting,
+    ) -> Result<(), End> {
+        // What was answered need not wait.
+        self.flush().await.map_err(End::Io)?;
+        let request = waiting.message.request().expect("it was read before");
+        match &request {
+            Request::MountSegment(mount) => {
+                self.mount(from, waiting.request_id, &request, mount).await
+            }
+            Request::FetchTasks { wait_ms, .. } => {
+                let wait = Duration::from_millis((*wait_ms).min(limits::MAX_TASK_WAIT_MS).into());
+                self.fetch_tasks(from, waiting.request_id, &request, wait).await
+            }
+            _ => unreachable!("no other request waits"),
+        }
+    }
+
+    /// Answers a request for tasks, once there are some or its time is over.
+    async fn fetch_tasks(
+        &mut self,
+        (client, number): (ClientId, ConnectionId),
+        request_id: u64,
+        request: &Request<'_>,
+        wait: Duration,
+    ) -> Result<(), End> {
+        let shell = Rc::clone(&self.shell);
+        let until = Instant::now() + wait;
+        let told = shell.task_waiters.join(client);
+        let answered = loop {
+            let news = told.notified();
+            let reply = shell.owner.borrow_mut().handle_over(number, client, request);
+            let Ok(reply) = reply else { break Err(End::Deposed) };
+            let is_empty = matches!(&reply, Reply::TasksFetched(tasks) if tasks.orders.is_empty());
+            let left = until.saturating_duration_since(Instant::now());
+            if !is_empty || left.is_zero() {
+                mooncake_wire::encode_reply(&mut self.output, request_id, &reply);
+                break Ok(());
+            }
+            shell.rearm();
+            tokio::select! {
+                biased;
+                () = news => {}
+                () = sleep(left.min(TASKS_INTERVAL)) => {}
+                () = shell.stopped() => break Err(End::Closed),
+            }
+        };
+        shell.task_waiters.leave(client, told);
+        answered
+    }
+
     /// Answers a mount, once its address was tried and what must be durable before is.
     async fn mount(
         &mut self,
-        client: ClientId,
-        number: ConnectionId,
-        mount: Mount,
+        (client, number): (ClientId, ConnectionId),
+        request_id: u64,
+        request: &Request<'_>,
+        segment: &MountSegment<'_>,
     ) -> Result<(), End> {
-        let Mount { request_id, message } = mount;
-        let Ok(request) = message.request() else { return Ok(()) };
-        let Request::MountSegment(segment) = &request else { return Ok(()) };
-        // What was answered need not wait.
-        self.flush().await.map_err(End::Io)?;
         let shell = Rc::clone(&self.shell);
         let (id, endpoint) = (segment.id, segment.endpoint);
         let prepare = async {
@@ -249,7 +307,7 @@ impl Connection {
             mooncake_wire::encode_reply(&mut self.output, request_id, &reply);
             return Ok(());
         }
-        self.handle(client, number, request_id, &request)?;
+        self.handle(client, number, request_id, request)?;
         if shell.owner.borrow().meta.endpoint(id).is_some() {
             reach::note(&shell, id, endpoint, tried);
         }

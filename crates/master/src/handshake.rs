@@ -37,13 +37,7 @@ pub(crate) struct Greeting {
 impl Greeting {
     /// Appends the answer of a leader of this epoch.
     pub(crate) fn welcome(self, epoch: Epoch, out: &mut Vec<u8>) {
-        let welcome = Welcome {
-            protocol_version: mooncake_wire::PROTOCOL_VERSION,
-            epoch,
-            software_version: env!("CARGO_PKG_VERSION").to_owned(),
-            local_socket: None,
-        };
-        mooncake_wire::encode_welcome(out, self.request_id, &welcome);
+        mooncake_wire::encode_welcome(out, self.request_id, &Welcome::new(epoch));
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
-use tracing::debug;
+use tracing::{debug, info};
 
 use crate::accept::accept;
 use crate::ask::{self, Questions};
@@ -115,6 +115,9 @@ impl LeaderServer {
 fn meta(config: &Config, term: &Term, now: Tick) -> Meta {
     let mut pool = config.pool.clone();
     let epoch = term.leadership.epoch();
+    if pool.offload && pool.offload_on_evict {
+        info!("Offload-on-evict mode enabled: objects go to disks when eviction chooses them");
+    }
     if pool.seed == 0 {
         pool.seed = epoch.0;
     }

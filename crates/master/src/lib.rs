@@ -38,6 +38,7 @@ mod shell;
 mod sight;
 mod standby;
 mod summary;
+mod task_waiters;
 mod timer;
 
 pub use bind::{BindError, Master};

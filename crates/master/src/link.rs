@@ -3,9 +3,7 @@ use std::time::Duration;
 
 use mooncake_types::ClientId;
 use mooncake_types::limits::MAX_FRAME_BODY_BYTES;
-use mooncake_wire::{
-    Hello, Kind, PROTOCOL_VERSION, Role, decode_refusal, decode_welcome, encode_hello,
-};
+use mooncake_wire::{Hello, Kind, Role, decode_refusal, decode_welcome, encode_hello};
 use thiserror::Error;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -59,12 +57,10 @@ impl Link {
         stream.set_nodelay(true)?;
         let mut link = Link { stream, input: Input::default(), out: Vec::new(), last_id: 0 };
         let hello = Hello {
-            protocol_version: PROTOCOL_VERSION,
             cluster_id: config.cluster_id.clone(),
-            role: Role::Client,
-            // That of no client: it puts and lends nothing.
-            client: ClientId(u128::MAX),
             auth_token: config.auth_token.clone(),
+            // The id is that of no client: it puts and lends nothing.
+            ..Hello::new(Role::Client, ClientId(u128::MAX))
         };
         let frame = link.exchange(Kind::Welcome, |out, id| encode_hello(out, id, &hello)).await?;
         decode_welcome(&frame.body).map_err(|error| Lost::Senseless(error.to_string()))?;

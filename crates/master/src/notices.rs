@@ -48,6 +48,16 @@ pub(crate) fn log(notice: &Notice) {
         Notice::SightRegained { name, segments } => {
             info!(segment = %name, segments, "a node is in sight again, with all that it holds");
         }
+        Notice::Sinking { deferred, forced: 0, failed: 0 } => {
+            info!("[EVICT] {deferred} objects deferred for disk offload");
+        }
+        Notice::Sinking { deferred, forced, failed } => {
+            warn!(
+                forced,
+                failed,
+                "[EVICT] {deferred} objects deferred for disk offload; some were evicted without a copy"
+            );
+        }
         Notice::Hot { key, replicas, target: Some(target) } => {
             info!(key = %ShownKey(key), replicas, %target, "an object is read often: it gets another replica");
         }

@@ -1,5 +1,6 @@
 //! The one place that holds the state machine.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use mooncake_ha::{Change, boot_time};
@@ -216,6 +217,14 @@ impl Owner {
         match self.meta.has_notices() {
             true => self.meta.take_notices(),
             false => Vec::new(),
+        }
+    }
+
+    /// The clients that have new tasks, since this was last asked.
+    pub(crate) fn take_clients_with_new_tasks(&mut self) -> BTreeSet<ClientId> {
+        match self.meta.has_clients_with_new_tasks() {
+            true => self.meta.take_clients_with_new_tasks(),
+            false => BTreeSet::new(),
         }
     }
 

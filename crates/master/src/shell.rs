@@ -11,6 +11,7 @@ use crate::lookout::Lookout;
 use crate::notices::log;
 use crate::owner::Owner;
 use crate::reach::Reach;
+use crate::task_waiters::TaskWaiters;
 
 /// See the module.
 #[derive(Debug)]
@@ -27,6 +28,7 @@ pub(crate) struct Shell {
     pub(crate) armed: Cell<Option<Tick>>,
     pub(crate) lookout: Lookout,
     pub(crate) reach: Reach,
+    pub(crate) task_waiters: TaskWaiters,
 }
 
 impl Shell {
@@ -46,6 +48,7 @@ impl Shell {
             armed: Cell::new(None),
             lookout,
             reach: Reach::default(),
+            task_waiters: TaskWaiters::default(),
         }
     }
 
@@ -53,6 +56,7 @@ impl Shell {
     pub(crate) fn rearm(&self) {
         self.note_changes();
         self.log_notices();
+        self.tell_task_waiters();
         let due = self.owner.borrow().due();
         let is_earlier = match (due, self.armed.get()) {
             (Some(due), Some(armed)) => due < armed,
@@ -76,6 +80,13 @@ impl Shell {
     pub(crate) fn log_notices(&self) {
         for notice in self.owner.borrow_mut().take_notices() {
             log(&notice);
+        }
+    }
+
+    /// Tells clients that wait for tasks that there are some.
+    fn tell_task_waiters(&self) {
+        for client in self.owner.borrow_mut().take_clients_with_new_tasks() {
+            self.task_waiters.tell(client);
         }
     }
 

@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use mooncake_meta::Stats;
+
 use crate::leadership::{RoleStatus, Service};
 use crate::metrics::{Operation, Snapshot};
 
@@ -13,7 +15,11 @@ pub(crate) fn log_line(status: &RoleStatus, snapshot: Option<&Snapshot>) -> Stri
         Some(snapshot) => {
             let stats = &snapshot.stats;
             let storage = storage(stats.used_bytes, stats.capacity_bytes);
-            format!("Master Metrics: Storage: {storage} | {} | {role}", pool(snapshot))
+            let disks = match stats.disk_capacity_bytes {
+                0 => String::new(),
+                _ => format!("{} | ", disks(stats)),
+            };
+            format!("Master Metrics: Storage: {storage} | {disks}{} | {role}", pool(snapshot))
         }
         None => format!("Master Metrics: {role}"),
     }
@@ -26,7 +32,11 @@ pub(crate) fn line(status: &RoleStatus, snapshot: Option<&Snapshot>) -> String {
     let stats = &snapshot.stats;
     let storage = storage(stats.used_bytes, stats.capacity_bytes);
     let pool = pool(snapshot);
-    format!("{role}, master={{Mem Storage: {storage} | SSD Storage: 0 B / 0 B | {pool}}}")
+    format!("{role}, master={{Mem Storage: {storage} | {} | {pool}}}", disks(stats))
+}
+
+fn disks(stats: &Stats) -> String {
+    format!("SSD Storage: {} / {}", size(stats.disk_used_bytes), size(stats.disk_capacity_bytes))
 }
 
 fn role(status: &RoleStatus, snapshot: Option<&Snapshot>) -> String {
@@ -211,6 +221,12 @@ mod tests {
                      Requests (Success/Total): ";
         let end = " | Discard: Released/Total=5/6 | role=leader, state=serving, service_ready=true";
         assert!(logged.starts_with(start) && logged.ends_with(end), "{logged}");
+        let mut with_disks = snapshot.clone();
+        (with_disks.stats.disk_used_bytes, with_disks.stats.disk_capacity_bytes) =
+            (1 << 20, 8 << 30);
+        for text in [log_line(&status, Some(&with_disks)), line(&status, Some(&with_disks))] {
+            assert!(text.contains(" | SSD Storage: 1.00 MB / 8.00 GB | Keys: 7 "), "{text}");
+        }
         status.role = Role::Standby;
         assert_eq!(
             line(&status, None),

@@ -10,8 +10,11 @@ use crate::processors::{idle_processors, spawn_unpinned};
 /// Bytes that are worth a helper: it takes some 50 us until one has begun, and several times as long to copy these.
 const BYTES_A_HELPER: u64 = 2 << 20;
 
-/// Most threads that help: a few have all that the memory of a machine gives.
-const MOST_HELPERS: usize = 3;
+/// Threads that copy: a few have all that the memory of a machine gives.
+static COPIERS: CrewKind = CrewKind::new("mooncake-copy", 3);
+
+/// Threads that wait for devices: disks are fastest with this many requests under way.
+static WAITERS: CrewKind = CrewKind::new("mooncake-wait", 15);
 
 /// How long a helper waits for more to do before it ends.
 const IDLE: Duration = Duration::from_secs(10);
@@ -29,12 +32,26 @@ pub fn with_helpers<T: Sync, R: Send>(
     let worth = usize::try_from(bytes / BYTES_A_HELPER).unwrap_or(usize::MAX).min(items.len());
     let helpers = match worth.saturating_sub(1) {
         0 => 0,
-        wanted => wanted.min(MOST_HELPERS).min(idle_processors()),
+        wanted => wanted.min(COPIERS.most).min(idle_processors()),
     };
-    share_out(items, helpers, work)
+    share_out(&COPIERS, items, helpers, work)
+}
+
+/// As [`with_helpers`], of work that mostly waits for a device: as many threads help as there are items, up to a limit, however
+/// busy the processors are.
+///
+/// # Panics
+/// If `work` does.
+pub fn with_waiting_helpers<T: Sync, R: Send>(
+    items: &[T],
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let helpers = items.len().saturating_sub(1).min(WAITERS.most);
+    share_out(&WAITERS, items, helpers, work)
 }
 
 fn share_out<T: Sync, R: Send>(
+    kind: &'static CrewKind,
     items: &[T],
     helpers: usize,
     work: impl Fn(&T) -> R + Sync,
@@ -53,7 +70,7 @@ fn share_out<T: Sync, R: Send>(
         }
         all.lock().unwrap_or_else(PoisonError::into_inner).extend(done);
     };
-    Crew::of_process().work(helpers, &take_turns);
+    Crew::of_process(kind).work(helpers, &take_turns);
     let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
     all.sort_unstable_by_key(|(index, _)| *index);
     all.into_iter().map(|(_, result)| result).collect()
@@ -62,6 +79,7 @@ fn share_out<T: Sync, R: Send>(
 /// The threads of this process that help. They start when they are first needed, run wherever any thread of the process may,
 /// and end when there has been nothing to do for a while.
 struct Crew {
+    kind: &'static CrewKind,
     /// The process that has the threads. A child of it has none of them, and finds the lock as it was at the fork.
     process: u32,
     board: Mutex<Board>,
@@ -69,6 +87,20 @@ struct Crew {
     posted: Condvar,
     /// A helper has left a job.
     left: Condvar,
+}
+
+/// What a crew is for; a process has one of each kind.
+struct CrewKind {
+    name: &'static str,
+    /// Most threads.
+    most: usize,
+    crew: AtomicPtr<Crew>,
+}
+
+impl CrewKind {
+    const fn new(name: &'static str, most: usize) -> Self {
+        Self { name, most, crew: AtomicPtr::new(std::ptr::null_mut()) }
+    }
 }
 
 #[derive(Default)]
@@ -103,17 +135,16 @@ struct Posted<'a> {
 }
 
 impl Crew {
-    fn of_process() -> &'static Crew {
-        static CREW: AtomicPtr<Crew> = AtomicPtr::new(std::ptr::null_mut());
+    fn of_process(kind: &'static CrewKind) -> &'static Crew {
         let process = std::process::id();
-        let known = CREW.load(Ordering::Acquire);
+        let known = kind.crew.load(Ordering::Acquire);
         // SAFETY: null, or of a box that was leaked below.
         if let Some(crew) = unsafe { known.as_ref() }.filter(|crew| crew.process == process) {
             return crew;
         }
-        let fresh = Box::into_raw(Box::new(Crew::new(process)));
+        let fresh = Box::into_raw(Box::new(Crew::new(kind, process)));
         // What was known is the parent's, which may be in use as of the fork, and stays.
-        match CREW.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
+        match kind.crew.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: leaked, and never freed.
             Ok(_) => unsafe { &*fresh },
             Err(other) => {
@@ -127,9 +158,9 @@ impl Crew {
         }
     }
 
-    fn new(process: u32) -> Self {
+    fn new(kind: &'static CrewKind, process: u32) -> Self {
         let (posted, left) = (Condvar::new(), Condvar::new());
-        Self { process, board: Mutex::default(), posted, left }
+        Self { kind, process, board: Mutex::default(), posted, left }
     }
 
     /// Does `work` on this thread, and on up to `helpers` others at the same time.
@@ -150,14 +181,14 @@ impl Crew {
         board.last_id += 1;
         let id = board.last_id;
         board.jobs.push(Job { id, work, seats: helpers, inside: 0, panic: None });
-        let missing = helpers.saturating_sub(board.idle).min(MOST_HELPERS - board.threads);
+        let missing = helpers.saturating_sub(board.idle).min(self.kind.most - board.threads);
         board.threads += missing;
         drop(board);
         for _ in missing..helpers {
             self.posted.notify_one();
         }
         for _ in 0..missing {
-            let thread = Builder::new().name("mooncake-copy".to_owned());
+            let thread = Builder::new().name(self.kind.name.to_owned());
             // Without a thread there is less help.
             if spawn_unpinned(thread, || self.attend()).is_err() {
                 self.lock().threads -= 1;
@@ -254,20 +285,20 @@ mod tests {
     #[test]
     fn results_come_in_the_order_of_the_items_whoever_does_the_work() {
         let items: Vec<usize> = (0..1000).collect();
-        for helpers in 0..=MOST_HELPERS {
+        for helpers in 0..=COPIERS.most {
             assert_eq!(
-                share_out(&items, helpers, |item| item * 3),
+                share_out(&COPIERS, &items, helpers, |item| item * 3),
                 (0..3000).step_by(3).collect::<Vec<_>>()
             );
         }
-        assert_eq!(share_out(&[0; 0], 2, |item: &i32| *item), []);
+        assert_eq!(share_out(&COPIERS, &[0; 0], 2, |item: &i32| *item), []);
         assert_eq!(with_helpers(&items, u64::MAX, |item| item + 1), (1..=1000).collect::<Vec<_>>());
     }
 
     /// The threads that work when all of one call do at the same time, the caller among them.
     fn crew(helpers: usize) -> HashSet<ThreadId> {
         let (all, who) = (Barrier::new(helpers + 1), Mutex::new(HashSet::new()));
-        share_out(&vec![(); helpers + 1], helpers, |()| {
+        share_out(&COPIERS, &vec![(); helpers + 1], helpers, |()| {
             all.wait();
             who.lock().expect("nobody panics").insert(thread::current().id());
         });
@@ -277,9 +308,9 @@ mod tests {
     #[test]
     fn helpers_work_at_the_same_time_and_stay_for_the_next_call() {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = crew(MOST_HELPERS);
-        assert_eq!(first.len(), MOST_HELPERS + 1);
-        assert_eq!(crew(MOST_HELPERS), first);
+        let first = crew(COPIERS.most);
+        assert_eq!(first.len(), COPIERS.most + 1);
+        assert_eq!(crew(COPIERS.most), first);
     }
 
     #[test]
@@ -287,7 +318,7 @@ mod tests {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         assert_eq!(crew(2).len(), 3);
         // Nobody in the child can give it back.
-        let held = Crew::of_process().lock();
+        let held = Crew::of_process(&COPIERS).lock();
         // SAFETY: the child uses what this process has in memory, and ends without anything of it.
         let child = unsafe { libc::fork() };
         if child == 0 {
@@ -324,9 +355,21 @@ mod tests {
     #[test]
     fn a_panic_of_a_helper_is_that_of_the_call() {
         let panicked = std::panic::catch_unwind(|| {
-            share_out(&[1, 2, 3, 4], 3, |&item| assert!(item != 3, "no threes"));
+            share_out(&COPIERS, &[1, 2, 3, 4], 3, |&item| assert!(item != 3, "no threes"));
         });
         assert!(panicked.is_err());
-        assert_eq!(share_out(&[1, 2, 3], 3, |item| item + 1), [2, 3, 4], "others go on");
+        assert_eq!(share_out(&COPIERS, &[1, 2, 3], 3, |item| item + 1), [2, 3, 4], "others go on");
+    }
+
+    #[test]
+    fn what_waits_is_helped_whether_or_not_processors_are_idle() {
+        let (all, items) = (Barrier::new(WAITERS.most + 1), vec![(); WAITERS.most + 1]);
+        let who = with_waiting_helpers(&items, |()| {
+            all.wait();
+            thread::current().id()
+        });
+        assert_eq!(who.iter().collect::<HashSet<_>>().len(), WAITERS.most + 1);
+        let caller = thread::current().id();
+        assert_eq!(with_waiting_helpers(&[()], |()| thread::current().id()), [caller]);
     }
 }

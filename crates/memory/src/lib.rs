@@ -55,7 +55,7 @@ pub use checksum::{Crc32c, crc32c};
 pub use descriptors::{MAX_DESCRIPTORS, recv_with_descriptors, send_with_descriptors};
 pub use file_io::{allocate_file, read_file_at, write_file_at};
 pub use foreign::{lies_in_memory, page_bytes};
-pub use helpers::with_helpers;
+pub use helpers::{with_helpers, with_waiting_helpers};
 pub use host_memory::HostMemory;
 pub use mappings::{Access, Mappings, describe_address, is_readable};
 pub use memory_limit::MemoryLimit;

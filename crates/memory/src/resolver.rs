@@ -40,12 +40,12 @@ struct Name {
     /// How often it was answered.
     answers: u64,
     /// The last answer, good or bad.
-    last: Option<(Instant, Answer)>,
+    last: Option<(Instant, Resolution)>,
     /// The last good one.
     known: Option<(Instant, Vec<SocketAddr>)>,
 }
 
-type Answer = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
+type Resolution = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
 
 impl Default for Resolver {
     /// One that asks the system.
@@ -138,7 +138,7 @@ impl Shared {
 }
 
 impl Name {
-    fn fresh(&self, now: Instant) -> Option<Answer> {
+    fn fresh(&self, now: Instant) -> Option<Resolution> {
         let (at, answer) = self.last.as_ref()?;
         (now.saturating_duration_since(*at) < FRESH).then(|| answer.clone())
     }
@@ -149,7 +149,7 @@ impl Name {
     }
 }
 
-fn told(answer: Answer) -> io::Result<Vec<SocketAddr>> {
+fn told(answer: Resolution) -> io::Result<Vec<SocketAddr>> {
     answer.map_err(|(kind, reason)| io::Error::new(kind, reason))
 }
 

@@ -49,6 +49,7 @@ impl Meta {
         self.every_task_is_where_its_status_says()?;
         self.every_object_that_lacks_replicas_is_counted()?;
         self.every_extra_replica_stands_in_for_none()?;
+        self.every_object_that_sinks_is_counted()?;
         self.every_replica_that_is_left_out_is_drained()?;
         self.every_member_is_where_it_should_be()?;
         self.every_review_is_of_a_segment_that_takes_no_puts()?;

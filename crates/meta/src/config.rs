@@ -1,3 +1,5 @@
+use std::ops::RangeInclusive;
+
 use mooncake_types::{Epoch, limits};
 
 /// How ranges are carved out of a segment.
@@ -114,6 +116,9 @@ pub struct Config {
     /// A client that has not been heard of for this long is dead, if it has been out of sight for the length of a lease;
     /// otherwise it is out of sight from then on, and dead that much later.
     pub client_ttl_ms: u64,
+    /// What lies on the disk of a dead client is kept this long, counted from its last ping, for its next process, or as long
+    /// as its memory if that is longer.
+    pub disk_ttl_ms: u64,
     /// A put that has not ended after this long no longer holds its key.
     pub put_discard_ms: u64,
     /// The ranges of a discarded put are free this long after its start.
@@ -152,8 +157,20 @@ pub struct Config {
     pub replication: Replication,
     /// Whether objects are copied to disks of their nodes once they are put.
     pub offload: bool,
+    /// Whether that waits until eviction chooses them: nothing is written to disks before.
+    pub offload_on_evict: bool,
+    /// Whether eviction takes objects without a copy while as many are on their way as may be; otherwise it waits.
+    pub offload_force_evict: bool,
+    /// Share of `offloading_queue_limit` that copies for eviction may be.
+    pub offload_cap_ratio: f64,
     /// Most copies to disks that are under way or wait for their nodes.
     pub offloading_queue_limit: usize,
+    /// Whether objects that lie on disks alone are copied to memory when they are read often enough.
+    pub promotion_on_hit: bool,
+    /// How many reads are.
+    pub promotion_admission_threshold: u32,
+    /// Most copies to memory that are under way or wait for their nodes.
+    pub promotion_queue_limit: usize,
     /// Seed of everything that is left to chance.
     pub seed: u64,
 }
@@ -170,6 +187,7 @@ impl Default for Config {
             allocator: AllocatorKind::default(),
             strategy: Strategy::default(),
             client_ttl_ms: 10_000,
+            disk_ttl_ms: 600_000,
             put_discard_ms: 30_000,
             put_release_ms: 600_000,
             stripe_threshold_bytes: 0,
@@ -187,13 +205,32 @@ impl Default for Config {
             repair_bytes_per_second: 256 << 20,
             replication: Replication::default(),
             offload: false,
+            offload_on_evict: false,
+            offload_force_evict: false,
+            offload_cap_ratio: 0.5,
             offloading_queue_limit: 50_000,
+            promotion_on_hit: false,
+            promotion_admission_threshold: 2,
+            promotion_queue_limit: 50_000,
             seed: 0,
         }
     }
 }
 
+/// Bounds of `offloading_queue_limit` and `promotion_queue_limit`.
+const QUEUE_LIMITS: RangeInclusive<usize> = 1..=100_000_000;
+
 impl Config {
+    /// Whether what eviction chooses goes to disks first.
+    pub(crate) fn sinks(&self) -> bool {
+        self.offload && self.offload_on_evict
+    }
+
+    /// Most objects that sink at a time.
+    pub(crate) fn most_sinking(&self) -> usize {
+        ((self.offloading_queue_limit as f64 * self.offload_cap_ratio) as usize).max(1)
+    }
+
     /// Names the first setting that makes no sense.
     ///
     /// # Errors
@@ -205,6 +242,18 @@ impl Config {
         };
         share("eviction_ratio", self.eviction_ratio)?;
         share("eviction_high_watermark_ratio", self.eviction_high_watermark_ratio)?;
+        share("offload_cap_ratio", self.offload_cap_ratio)?;
+        let queues = [
+            ("offloading_queue_limit", self.offloading_queue_limit),
+            ("promotion_queue_limit", self.promotion_queue_limit),
+        ];
+        if let Some((name, limit)) = queues.into_iter().find(|(_, it)| !QUEUE_LIMITS.contains(it)) {
+            let (least, most) = QUEUE_LIMITS.into_inner();
+            return Err(format!("{name} is {limit}: it must be between {least} and {most}"));
+        }
+        if self.promotion_admission_threshold == 0 {
+            return Err("promotion_admission_threshold is 0: it must be positive".to_owned());
+        }
         if self.soft_pin_ttl_ms > self.max_soft_pin_ttl_ms {
             return Err(format!(
                 "default_kv_soft_pin_ttl is {} ms: it must not exceed max_kv_soft_pin_ttl, {} ms",
@@ -251,6 +300,13 @@ mod tests {
             ),
             (Config { soft_pin_ttl_ms: u64::MAX, ..ok.clone() }, "default_kv_soft_pin_ttl"),
             (Config { put_release_ms: 1, ..ok.clone() }, "put_start_release_timeout_sec"),
+            (Config { offload_cap_ratio: 1.1, ..ok.clone() }, "offload_cap_ratio"),
+            (Config { offloading_queue_limit: 0, ..ok.clone() }, "offloading_queue_limit"),
+            (Config { promotion_queue_limit: 100_000_001, ..ok.clone() }, "promotion_queue_limit"),
+            (
+                Config { promotion_admission_threshold: 0, ..ok.clone() },
+                "promotion_admission_threshold",
+            ),
             (Config { client_ttl_ms: 0, ..ok.clone() }, "client_ttl"),
             (Config { stripe_threshold_bytes: 1, ..ok.clone() }, "stripe_threshold_bytes"),
             (

@@ -17,7 +17,7 @@ use crate::rng::Rng;
 use crate::segments::{Clients, Members, RetiredSegments, Segments};
 use crate::stats::Counters;
 use crate::tasks::Tasks;
-use crate::tiers::Offloads;
+use crate::tiers::{Offloads, Promotions};
 use crate::timeout::Timer;
 use crate::tombstones::{Gathered, Tombstones};
 
@@ -64,6 +64,7 @@ pub struct Meta {
     pub(crate) reviews: Reviews,
     pub(crate) extras: Extras,
     pub(crate) offloads: Offloads,
+    pub(crate) promotions: Promotions,
     pub(crate) repair: Repair,
     pub(crate) replicator: Replicator,
     pub(crate) notices: Vec<Notice>,
@@ -113,6 +114,7 @@ impl Meta {
             reviews: Reviews::default(),
             extras: Extras::default(),
             offloads: Offloads::default(),
+            promotions: Promotions::new(config.promotion_on_hit),
             repair: Repair::new(config.repair_bytes_per_second, now),
             replicator: Replicator::new(&config.replication),
             notices: Vec::new(),
@@ -153,6 +155,13 @@ impl Meta {
         self.groups.begin_request();
         self.effort = Effort::new(self.rng.below(self.segments.grantable().len().max(1)));
         self.fetch_ahead(request);
+        let reply = self.answer(from, request);
+        self.settle_sunk();
+        reply
+    }
+
+    /// Answers a request that was admitted.
+    fn answer(&mut self, from: ClientId, request: &Request<'_>) -> Reply {
         match request {
             Request::Ping { segments, unreachable, .. } => self.ping(from, segments, unreachable),
             Request::Leave { .. } => Reply::Done(self.leave(from)),
@@ -177,6 +186,9 @@ impl Meta {
             Request::GetReplicaList { keys } => self.get_replica_list(keys, &[]),
             Request::RenewRoutes { keys, uses } => self.get_replica_list(keys, uses),
             Request::ExistKey { keys } => Reply::Exist(in_reverse(keys, |key| self.exist(key))),
+            Request::Prefetch { keys } => {
+                Reply::Prefetched(keys.iter().map(|key| self.prefetch(key)).collect())
+            }
             Request::Remove { keys, force } => {
                 let mut gathered = Gathered::default();
                 let remove = |key: &&str| self.remove(key, *force, &mut gathered);
@@ -204,7 +216,7 @@ impl Meta {
                 Ok(report) => Reply::Draining(Box::new(report)),
                 Err(code) => Reply::Refused(code),
             },
-            Request::FetchTasks { limit } => self.fetch_tasks(from, *limit),
+            Request::FetchTasks { limit, .. } => self.fetch_tasks(from, *limit),
             Request::EndTask { id, outcome } => self.end_task(from, *id, *outcome),
         }
     }
@@ -262,6 +274,7 @@ fn keys_of(request: &Request<'_>) -> usize {
         Request::GetReplicaList { keys }
         | Request::RenewRoutes { keys, .. }
         | Request::ExistKey { keys }
+        | Request::Prefetch { keys }
         | Request::Remove { keys, .. }
         | Request::ClearReplicas { keys, .. } => keys.len(),
         Request::DrainSegments { segments } => segments.len(),

@@ -65,6 +65,15 @@ pub enum Notice {
         /// How many it lends.
         segments: usize,
     },
+    /// Eviction chose objects that go to disks first, in a second or so.
+    Sinking {
+        /// How many do.
+        deferred: u64,
+        /// How many others were evicted without a copy, because as many are on their way as may be.
+        forced: u64,
+        /// How many, of these and earlier ones, were evicted because their copies failed.
+        failed: u64,
+    },
     /// An object is read so often that it is worth another replica. Of many there is one notice in a tenth of a second.
     Hot {
         /// Its key.

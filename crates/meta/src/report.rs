@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mooncake_types::{ClientId, Located, SegmentAddress, SegmentId, SegmentState, Tick};
+use mooncake_types::{ClientId, Located, Medium, SegmentAddress, SegmentId, SegmentState, Tick};
 
 use crate::Meta;
 use crate::objects::ObjectState;
@@ -20,6 +20,8 @@ pub struct SegmentReport {
     pub endpoint: Arc<str>,
     /// The client that lends it.
     pub client: ClientId,
+    /// What its bytes lie in.
+    pub medium: Medium,
     /// Whether it takes puts and serves gets, while it is in sight.
     pub state: SegmentState,
     /// Whether its node is heard of; if not, its bytes cannot be read until it is.
@@ -75,6 +77,7 @@ impl Meta {
                 name: Arc::clone(&segment.name),
                 endpoint: Arc::clone(&segment.endpoint),
                 client: segment.client,
+                medium: segment.medium,
                 state: segment.state(),
                 in_sight: !segment.is(Closed::OutOfSight) && !segment.is(Closed::Struck),
                 is_reached: !segment.is(Closed::Unreached),

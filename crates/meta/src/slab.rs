@@ -8,13 +8,13 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// A slab of `T`. An index is reused after its record was removed.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    pages: Vec<Vec<Slot<T>>>,
+    pages: Vec<Vec<SlabSlot<T>>>,
     first_free: u32,
     len: usize,
 }
 
 #[derive(Debug)]
-enum Slot<T> {
+enum SlabSlot<T> {
     Used(T),
     Free { next: u32 },
 }
@@ -47,8 +47,10 @@ impl<T> Slab<T> {
         if self.first_free != NONE {
             let id = self.first_free;
             let slot = self.slot_mut(id);
-            let Slot::Free { next } = *slot else { panic!("slot {id} on the free list is in use") };
-            *slot = Slot::Used(value);
+            let SlabSlot::Free { next } = *slot else {
+                panic!("slot {id} on the free list is in use")
+            };
+            *slot = SlabSlot::Used(value);
             self.first_free = next;
             return id;
         }
@@ -57,14 +59,14 @@ impl<T> Slab<T> {
         if (id as usize).is_multiple_of(PAGE) {
             self.pages.push(Vec::with_capacity(PAGE));
         }
-        self.pages.last_mut().expect("a page was just added").push(Slot::Used(value));
+        self.pages.last_mut().expect("a page was just added").push(SlabSlot::Used(value));
         id
     }
 
     pub(crate) fn remove(&mut self, id: u32) -> T {
         let next = self.first_free;
-        let slot = std::mem::replace(self.slot_mut(id), Slot::Free { next });
-        let Slot::Used(value) = slot else { panic!("slot {id} is removed twice") };
+        let slot = std::mem::replace(self.slot_mut(id), SlabSlot::Free { next });
+        let SlabSlot::Used(value) = slot else { panic!("slot {id} is removed twice") };
         self.first_free = id;
         self.len -= 1;
         value
@@ -72,8 +74,8 @@ impl<T> Slab<T> {
 
     pub(crate) fn get(&self, id: u32) -> Option<&T> {
         match self.pages.get(id as usize / PAGE)?.get(id as usize % PAGE)? {
-            Slot::Used(value) => Some(value),
-            Slot::Free { .. } => None,
+            SlabSlot::Used(value) => Some(value),
+            SlabSlot::Free { .. } => None,
         }
     }
 
@@ -82,7 +84,7 @@ impl<T> Slab<T> {
         (0..self.end()).filter_map(|id| Some((id, self.get(id)?)))
     }
 
-    fn slot_mut(&mut self, id: u32) -> &mut Slot<T> {
+    fn slot_mut(&mut self, id: u32) -> &mut SlabSlot<T> {
         &mut self.pages[id as usize / PAGE][id as usize % PAGE]
     }
 }
@@ -92,8 +94,8 @@ impl<T> std::ops::Index<u32> for Slab<T> {
 
     fn index(&self, id: u32) -> &T {
         match &self.pages[id as usize / PAGE][id as usize % PAGE] {
-            Slot::Used(value) => value,
-            Slot::Free { .. } => panic!("slot {id} is empty"),
+            SlabSlot::Used(value) => value,
+            SlabSlot::Free { .. } => panic!("slot {id} is empty"),
         }
     }
 }
@@ -101,8 +103,8 @@ impl<T> std::ops::Index<u32> for Slab<T> {
 impl<T> std::ops::IndexMut<u32> for Slab<T> {
     fn index_mut(&mut self, id: u32) -> &mut T {
         match self.slot_mut(id) {
-            Slot::Used(value) => value,
-            Slot::Free { .. } => panic!("slot {id} is empty"),
+            SlabSlot::Used(value) => value,
+            SlabSlot::Free { .. } => panic!("slot {id} is empty"),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! What the master counts. The shell turns it into metrics.
 
+use mooncake_types::Medium;
+
 use crate::Meta;
-use crate::segments::Closed;
+use crate::segments::{Closed, Segment};
 
 /// Counters that only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +53,22 @@ pub struct Counters {
     pub offloaded_bytes: u64,
     /// Copies to disks that failed.
     pub offloads_failed: u64,
+    /// Objects that were put and not copied to disks, because too many copies were under way.
+    pub offloads_refused: u64,
+    /// Objects that eviction chose and that went to disks first.
+    pub evictions_deferred: u64,
+    /// Objects that it took without a copy, because as many were on their way as may be.
+    pub evictions_forced: u64,
+    /// Times that a put was told to wait for room that is being made.
+    pub puts_delayed: u64,
+    /// Copies of objects that were made in memory because they lay on disks alone.
+    pub promoted_objects: u64,
+    /// Their bytes.
+    pub promoted_bytes: u64,
+    /// Copies to that end that failed.
+    pub promotions_failed: u64,
+    /// Times that a read was to begin such a copy and did not: too many were under way, or something else was done to it.
+    pub promotions_refused: u64,
     /// Times that an object was found to be read often.
     pub hot_objects: u64,
     /// Replicas made because of that.
@@ -92,14 +110,24 @@ pub struct Stats {
     pub short_objects: usize,
     /// Copies under way to replace replicas that were lost.
     pub repairs_under_way: usize,
+    /// Copies to disks that are under way or wait for their nodes.
+    pub offloads_under_way: usize,
+    /// Copies of objects that lie on disks alone to memory, likewise.
+    pub promotions_under_way: usize,
     /// Objects with replicas made because they were read often.
     pub extra_replica_objects: usize,
     /// Copies under way to that end.
     pub replications_under_way: usize,
-    /// Bytes reserved in all segments in sight.
+    /// Bytes reserved in all memory in sight.
     pub used_bytes: u64,
-    /// Bytes of all segments in sight.
+    /// Bytes of all memory in sight.
     pub capacity_bytes: u64,
+    /// Bytes reserved on all disks in sight.
+    pub disk_used_bytes: u64,
+    /// Bytes of all disks in sight.
+    pub disk_capacity_bytes: u64,
+    /// Objects that lie on these.
+    pub disk_objects: u64,
     /// Mounted segments.
     pub segments: usize,
     /// Of those, segments whose nodes are not heard of: their bytes cannot be read until they are.
@@ -119,7 +147,12 @@ impl Meta {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mounted = || self.segments.iter().map(|(_, s)| s).filter(|s| s.is_mounted());
-        let serving = || mounted().filter(|segment| !segment.is(Closed::OutOfSight));
+        let serving = |medium: Medium| {
+            let in_sight = mounted().filter(|segment| !segment.is(Closed::OutOfSight));
+            in_sight.filter(move |segment| segment.medium == medium)
+        };
+        let used = |medium| serving(medium).map(|segment| segment.allocator.used()).sum();
+        let capacity = |medium| serving(medium).map(|segment| segment.allocator.capacity()).sum();
         Stats {
             counters: self.counters,
             keys: self.index.len(),
@@ -134,10 +167,15 @@ impl Meta {
             drains: self.drains.running(),
             short_objects: self.repair.short(),
             repairs_under_way: self.repair.under_way(),
+            offloads_under_way: self.offloads.under_way(),
+            promotions_under_way: self.promotions.under_way(),
             extra_replica_objects: self.extras.len(),
             replications_under_way: self.replicator.under_way(),
-            used_bytes: serving().map(|segment| segment.allocator.used()).sum(),
-            capacity_bytes: serving().map(|segment| segment.allocator.capacity()).sum(),
+            used_bytes: used(Medium::Memory),
+            capacity_bytes: capacity(Medium::Memory),
+            disk_used_bytes: used(Medium::Disk),
+            disk_capacity_bytes: capacity(Medium::Disk),
+            disk_objects: serving(Medium::Disk).map(Segment::finished_ranges).sum(),
             segments: self.segments.len(),
             segments_out_of_sight: mounted()
                 .filter(|segment| segment.is(Closed::OutOfSight))

@@ -25,6 +25,8 @@ pub(crate) enum Timer {
     Release(u32),
     /// A task has been waiting, or worked on, for too long.
     Task(u64),
+    /// A task that found no room is tried again.
+    Retry(u64),
     /// A client that others could not reach has not pinged since.
     Doubt(ClientId),
     /// Routes from under an earlier leader are over.
@@ -35,6 +37,8 @@ pub(crate) enum Timer {
     Drain(u32),
     /// Puts that were under way when the epoch changed may be over.
     NameAgain,
+    /// What became of victims is told.
+    SinkNotice,
 }
 
 impl Meta {
@@ -61,11 +65,13 @@ impl Meta {
         self.fire_timers();
         self.replay();
         self.fail_bereaved();
+        self.settle_sunk();
         self.forget_dying();
         self.advance_reviews();
         self.relieve_crowded();
         self.advance_drains();
         self.repair();
+        self.settle_sunk();
     }
 
     fn fire_timers(&mut self) {
@@ -82,11 +88,13 @@ impl Meta {
                 Timer::LeasedTombstone(object) => self.drop_object(object),
                 Timer::Release(id) => self.release(id),
                 Timer::Task(number) => self.task_due(number),
+                Timer::Retry(number) => self.tasks.note_retry(number),
                 Timer::Doubt(client) => self.doubt_due(client, entry.0),
                 Timer::Settle => self.settle_due(),
                 Timer::Window => self.close_window(),
                 Timer::Drain(number) => self.drains.wake(number),
                 Timer::NameAgain => self.name_what_is_free(),
+                Timer::SinkNotice => self.sink_notice_due(),
             }
         }
     }

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,11 @@ use mooncake_types::{
     Epoch, ErrorCode, Follow, FollowPage, RangeDrop, RangeRead, RangeWrite, SegmentId, limits,
 };
 
+use crate::disk::DiskSegment;
 use crate::ledger::{ChangedEntries, Inventory, Ledger};
 use crate::machine::LentSegments;
 use crate::mapped::Segment;
-use crate::mapped::pin::pin;
+use crate::shell::LentSegment;
 
 /// Longest wait of a writer for an older one in the same range to stop. It hears so before it takes a node that says nothing
 /// for one that is gone.
@@ -18,10 +19,12 @@ const WRITER_PATIENCE: Duration = Duration::from_millis(500);
 
 /// All segments that this process lends, behind a lock, and what transports talk to.
 pub struct Host {
-    lent: RwLock<LentSegments<Arc<Segment>>>,
+    lent: RwLock<LentSegments<LentSegment>>,
     /// The highest epoch that all of them obey, to be read without the lock.
     epoch: AtomicU64,
     patience: Duration,
+    /// A disk has been lent.
+    has_disks: AtomicBool,
 }
 
 impl Host {
@@ -29,7 +32,8 @@ impl Host {
     #[must_use]
     pub fn new(segments: Vec<Segment>) -> Self {
         let (lent, epoch) = (RwLock::default(), AtomicU64::new(0));
-        let host = Self { lent, epoch, patience: WRITER_PATIENCE };
+        let has_disks = AtomicBool::new(false);
+        let host = Self { lent, epoch, patience: WRITER_PATIENCE, has_disks };
         segments.into_iter().for_each(|segment| host.lend(segment));
         host
     }
@@ -41,37 +45,64 @@ impl Host {
         Self { patience, ..self }
     }
 
-    fn lent(&self) -> RwLockReadGuard<'_, LentSegments<Arc<Segment>>> {
+    fn lent(&self) -> RwLockReadGuard<'_, LentSegments<LentSegment>> {
         self.lent.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lent_mut(&self) -> RwLockWriteGuard<'_, LentSegments<Arc<Segment>>> {
+    fn lent_mut(&self) -> RwLockWriteGuard<'_, LentSegments<LentSegment>> {
         self.lent.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The segments, in the order in which they were lent.
+    /// The segments in memory, in the order in which they were lent.
     #[must_use]
     pub fn segments(&self) -> Vec<Arc<Segment>> {
-        self.lent().iter().cloned().collect()
+        let memory = |lent: &LentSegment| match lent {
+            LentSegment::Memory(segment) => Some(Arc::clone(segment)),
+            LentSegment::Disk(_) => None,
+        };
+        self.lent().iter().filter_map(memory).collect()
     }
 
-    /// Their ids, in that order.
+    /// The segments on disks, in the order in which they were lent.
+    #[must_use]
+    pub fn disks(&self) -> Vec<Arc<DiskSegment>> {
+        let disk = |lent: &LentSegment| match lent {
+            LentSegment::Memory(_) => None,
+            LentSegment::Disk(segment) => Some(Arc::clone(segment)),
+        };
+        self.lent().iter().filter_map(disk).collect()
+    }
+
+    /// The ids of all segments, in the order in which they were lent.
     #[must_use]
     pub fn ids(&self) -> Vec<SegmentId> {
         self.lent().ids().collect()
     }
 
-    /// How many processes have lent what outlives them, this one included; 1 if nothing does.
+    /// How many processes have lent what outlives them, this one included; 1 if nothing does. Every segment is mounted with this
+    /// number, whatever its own is: a master takes what a client mounted with a smaller one for an earlier process's.
     #[must_use]
     pub fn run(&self) -> u64 {
-        self.lent().iter().map(|segment| segment.run()).max().unwrap_or(1)
+        self.lent().iter().map(LentSegment::run).max().unwrap_or(1)
     }
 
     /// Lends one more segment.
     pub fn lend(&self, segment: Segment) {
-        let (id, epoch) = (segment.id(), segment.epoch());
+        let id = segment.id();
+        self.lend_any(id, LentSegment::Memory(Arc::new(segment)));
+    }
+
+    /// Lends one more disk.
+    pub fn lend_disk(&self, segment: DiskSegment) {
+        let id = segment.id();
+        self.has_disks.store(true, Ordering::Relaxed);
+        self.lend_any(id, LentSegment::Disk(Arc::new(segment)));
+    }
+
+    fn lend_any(&self, id: SegmentId, segment: LentSegment) {
+        let epoch = segment.epoch();
         let mut lent = self.lent_mut();
-        lent.lend(id, Arc::new(segment));
+        lent.lend(id, segment);
         self.obey(&mut lent, epoch);
     }
 
@@ -92,16 +123,16 @@ impl Host {
         let withdrawn = self.withdraw(id);
         let done = next();
         let Some(segment) = withdrawn else { return done };
-        let memory = segment.watch_memory();
+        let held = segment.watch();
         drop(segment);
         let started = Instant::now();
-        while memory.strong_count() > 0 && started.elapsed() < patience {
+        while held.strong_count() > 0 && started.elapsed() < patience {
             std::thread::sleep(Duration::from_millis(1));
         }
         done
     }
 
-    fn withdraw(&self, id: SegmentId) -> Option<Arc<Segment>> {
+    fn withdraw(&self, id: SegmentId) -> Option<LentSegment> {
         let segment = self.lent_mut().take_back(id)?;
         segment.take_back();
         Some(segment)
@@ -109,7 +140,15 @@ impl Host {
 
     /// Drops everything that lies in a segment, and calls it by a new id. False if there is no such segment.
     pub fn start_empty(&self, id: SegmentId, new_id: SegmentId) -> bool {
-        self.lent_mut().start_empty(id, new_id, |segment| segment.start_empty(new_id)).is_some()
+        let started = self.lent_mut().start_empty(id, new_id, |segment| {
+            segment.start_empty(new_id);
+            segment.clone()
+        });
+        let Some(segment) = started else { return false };
+        if let Err(code) = segment.settle() {
+            tracing::error!(%code, "a segment that is to start empty cannot be");
+        }
+        true
     }
 
     /// What a segment is called now that has, or had, this id.
@@ -164,20 +203,27 @@ impl Host {
         }
     }
 
-    fn obey(&self, lent: &mut LentSegments<Arc<Segment>>, epoch: Epoch) {
+    fn obey(&self, lent: &mut LentSegments<LentSegment>, epoch: Epoch) {
         lent.obey(epoch, |segment, epoch| segment.obey(epoch));
         self.epoch.store(lent.epoch().0, Ordering::SeqCst);
     }
 
-    fn find(&self, id: SegmentId) -> Result<Arc<Segment>, ErrorCode> {
+    /// Drops an entry from its ledger, and gives its segment.
+    fn begin_drop(&self, range: &RangeDrop) -> Result<LentSegment, ErrorCode> {
+        let segment = self.find_ever(range.segment)?;
+        segment.drop_entry(range)?;
+        Ok(segment)
+    }
+
+    fn find(&self, id: SegmentId) -> Result<LentSegment, ErrorCode> {
         self.lent().find(id).cloned()
     }
 
-    fn find_to_read(&self, id: SegmentId) -> Result<Arc<Segment>, ErrorCode> {
+    fn find_to_read(&self, id: SegmentId) -> Result<LentSegment, ErrorCode> {
         self.lent().find_to_read(id).cloned()
     }
 
-    fn find_ever(&self, id: SegmentId) -> Result<Arc<Segment>, ErrorCode> {
+    fn find_ever(&self, id: SegmentId) -> Result<LentSegment, ErrorCode> {
         self.lent().find_ever(id).cloned()
     }
 }
@@ -201,13 +247,13 @@ impl SegmentHost for Host {
     }
 
     fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode> {
-        self.find_ever(ticket.segment)?.complete_write(ticket.id, checksums)
+        self.find_ever(ticket.segment)?.complete_write(ticket, checksums)
     }
 
     fn abandon_write(&self, ticket: WriteTicket) {
         // In a segment that was taken back meanwhile nobody waits for this writer.
         if let Ok(segment) = self.find_ever(ticket.segment) {
-            segment.abandon_write(ticket.id);
+            segment.abandon_write(ticket);
         }
     }
 
@@ -216,11 +262,21 @@ impl SegmentHost for Host {
     }
 
     fn pin(&self, range: &RangeRead, interrupt: Arc<dyn Interrupt>) -> Result<Pin, ErrorCode> {
-        pin(self.find_to_read(range.segment)?, range, interrupt)
+        self.find_to_read(range.segment)?.pin(range, interrupt)
     }
 
     fn drop_range(&self, range: &RangeDrop) -> Result<(), ErrorCode> {
-        self.find_ever(range.segment)?.drop_entry(range)
+        self.begin_drop(range)?.settle()
+    }
+
+    fn drop_ranges(&self, ranges: &[RangeDrop]) -> Vec<Result<(), ErrorCode>> {
+        let begun: Vec<_> = ranges.iter().map(|range| self.begin_drop(range)).collect();
+        begun.into_iter().map(|begun| begun?.settle()).collect()
+    }
+
+    fn reads_from_disk(&self, segment: SegmentId) -> bool {
+        let is_disk = |segment: LentSegment| matches!(segment, LentSegment::Disk(_));
+        self.has_disks.load(Ordering::Relaxed) && self.find(segment).is_ok_and(is_disk)
     }
 
     fn still_holds(&self, ticket: &ReadTicket) -> bool {

@@ -6,11 +6,15 @@
 
 #![forbid(unsafe_code)]
 
+mod disk;
 mod host;
 mod ledger;
 mod machine;
 mod mapped;
+mod shell;
+mod signal;
 
+pub use disk::{DiskOptions, DiskSegment, OpenDiskError};
 pub use host::Host;
 pub use ledger::{
     Begun, ChangedEntries, Clearance, Dropped, Entry, EntryState, FollowAnswer, FoundEntry,

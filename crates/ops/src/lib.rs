@@ -36,6 +36,7 @@ mod keyed;
 mod locate;
 mod op;
 mod placements;
+mod prefetch;
 mod put;
 mod removal;
 mod retry;
@@ -48,6 +49,7 @@ pub use get::{CacheLimits, GetItem, GetOp, HoldOp, Renewed, Route, RouteCache, W
 pub use keyed::{Keyed, Verb};
 pub use locate::{LocateOp, ObjectLocation, ReplicaLocation, Stripe};
 pub use op::{Attributes, CallError, Deposit, Fetch, MoveError, Op, Step};
+pub use prefetch::PrefetchOp;
 pub use put::{CloseOp, Closed, Closing, PutOp, PutPartsOp, PutSession, PutWrite, StartOp};
 pub use removal::{ClearOp, Erase, ListOp, Remove, RemoveOp, RemoveScanOp};
 pub use retry::{Deadline, MasterRetry, Retry, RetryPolicy, is_idempotent};

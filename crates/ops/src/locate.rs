@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use mooncake_types::{ErrorCode, Located, Reply, Request, SegmentAddress, Tick, Version};
+use mooncake_types::{ErrorCode, Located, Medium, Reply, Request, SegmentAddress, Tick, Version};
 
 use crate::keyed::{Keyed, Verb};
 use crate::placements::{placements_are_whole, replicas};
@@ -48,6 +48,13 @@ impl ReplicaLocation {
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.stripes.iter().map(|stripe| stripe.len).sum()
+    }
+
+    /// What it lies in: on a disk, if a part of it does.
+    #[must_use]
+    pub fn medium(&self) -> Medium {
+        let lies_on_disk = |stripe: &Stripe| stripe.segment.medium == Medium::Disk;
+        if self.stripes.iter().any(lies_on_disk) { Medium::Disk } else { Medium::Memory }
     }
 }
 

@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
-use mooncake_types::{Discard, Epoch, ErrorCode, RangeRead, RangeWrite, Reply, Request, Tick};
+use mooncake_types::{
+    Discard, Epoch, ErrorCode, Medium, RangeRead, RangeWrite, Reply, Request, Tick,
+};
 
 /// One operation on the pool.
 pub trait Op<'a> {
@@ -53,6 +55,8 @@ pub struct Fetch {
     pub position: usize,
     /// The node that serves the range.
     pub endpoint: Arc<str>,
+    /// What the range lies in there.
+    pub medium: Medium,
     /// What to ask it for.
     pub range: RangeRead,
     /// Their place in the item's memory: in the object if all of it is wanted, else among the parts wanted, which stand

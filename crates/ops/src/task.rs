@@ -62,10 +62,10 @@ impl TaskOp<'_, TaskReport> {
 }
 
 impl TaskOp<'_, TaskOrders> {
-    /// The next task that waits for this client.
+    /// The tasks that wait for this client, at most `limit`. If there are none the master may wait `wait_ms` for one.
     #[must_use]
-    pub fn fetch() -> Self {
-        Self::new(Ok(Request::FetchTasks { limit: 1 }), |reply| match reply {
+    pub fn fetch(limit: u32, wait_ms: u32) -> Self {
+        Self::new(Ok(Request::FetchTasks { limit, wait_ms }), |reply| match reply {
             Reply::TasksFetched(orders) => Ok(orders),
             other => Err(other),
         })

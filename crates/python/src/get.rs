@@ -1,6 +1,7 @@
 //! The methods that read objects, and ask whether they exist.
 
 use mooncake_client::{Buffer, ErrorCode, GetTarget, RawSlice, ShownKey, SliceList};
+use mooncake_types::Prefetch;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -174,9 +175,24 @@ impl MooncakeDistributedStore {
         Ok(batch::counted(py.detach(|| store.size(key))))
     }
 
-    /// How many objects were read from disks of other nodes: 0, this build has no such disks.
-    fn get_offload_rpc_read_count(&self) -> i64 {
-        0
+    /// Has objects that lie on disks alone brought to memory before they are read, and waits for nothing. A list with 1 for each
+    /// that lies in memory already, 0 for each that is on its way, or a negative code.
+    fn prefetch(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<Codes<i32>> {
+        let held = argument("prefetch", "keys").texts(keys)?;
+        let keys = held.strs()?;
+        let Some(store) = self.own_store_for("prefetch") else {
+            return Ok(Codes::same(INVALID_PARAMS, keys.len()));
+        };
+        Ok(py.detach(|| {
+            let results = store.prefetch(&keys).into_iter();
+            let in_memory = |found| found == Prefetch::InMemory;
+            results.map(|result| batch::found(result.map(in_memory))).collect()
+        }))
+    }
+
+    /// How many objects this store has read from disks of nodes, its own among them; 0 if it is not set up, or is a dummy.
+    fn get_offload_rpc_read_count(&self) -> u64 {
+        self.own_store_for("get_offload_rpc_read_count").map_or(0, |store| store.disk_reads())
     }
 }
 

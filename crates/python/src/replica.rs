@@ -1,6 +1,7 @@
 //! Where the replicas of an object lie, as callers see it.
 
 use mooncake_client::{ErrorCode, ObjectLocation, ReplicaLocation, ShownKey};
+use mooncake_types::Medium;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -55,7 +56,7 @@ impl MemoryDescriptor {
     }
 }
 
-/// A replica on a disk. This build makes none.
+/// A replica in a shared file system. This build makes none.
 #[pyclass(frozen, module = "mooncake.store", get_all)]
 pub(crate) struct DiskDescriptor {
     /// The file that holds it.
@@ -68,6 +69,7 @@ pub(crate) struct DiskDescriptor {
 #[pyclass(frozen, module = "mooncake.store")]
 pub(crate) struct ReplicaDescriptor {
     stripes: Vec<Descriptor>,
+    medium: Medium,
 }
 
 #[pymethods]
@@ -78,9 +80,9 @@ impl ReplicaDescriptor {
         member(py, "ReplicaStatus", COMPLETE)
     }
 
-    /// Whether it lies in memory: always, in this build.
+    /// Whether it lies in memory.
     fn is_memory_replica(&self) -> bool {
-        true
+        self.medium == Medium::Memory
     }
 
     /// Whether it lies in a shared file system.
@@ -90,17 +92,25 @@ impl ReplicaDescriptor {
 
     /// Whether it lies on the disk of a node.
     fn is_local_disk_replica(&self) -> bool {
-        false
+        self.medium == Medium::Disk
     }
 
-    /// Where it lies in memory.
-    fn get_memory_descriptor(&self) -> MemoryDescriptor {
-        MemoryDescriptor { buffer: self.stripes.first().cloned().unwrap_or_default() }
+    /// Where it lies in memory. Raises RuntimeError if it does not.
+    fn get_memory_descriptor(&self) -> PyResult<MemoryDescriptor> {
+        if !self.is_memory_replica() {
+            let text = "get_memory_descriptor(): the replica lies on the disk of a node";
+            return Err(PyRuntimeError::new_err(text));
+        }
+        Ok(MemoryDescriptor { buffer: self.stripes.first().cloned().unwrap_or_default() })
     }
 
-    /// Raises RuntimeError: a replica in memory has no such descriptor.
+    /// Raises RuntimeError: replicas in memory and on the disks of nodes have no such descriptor.
     fn get_disk_descriptor(&self) -> PyResult<DiskDescriptor> {
-        Err(PyRuntimeError::new_err("get_disk_descriptor(): the replica lies in memory"))
+        let text = match self.medium {
+            Medium::Memory => "get_disk_descriptor(): the replica lies in memory",
+            Medium::Disk => "get_disk_descriptor(): the replica lies on the disk of a node",
+        };
+        Err(PyRuntimeError::new_err(text))
     }
 
     fn __repr__(&self) -> String {
@@ -116,7 +126,8 @@ impl ReplicaDescriptor {
             buffer_address: stripe.offset,
             transport_endpoint: stripe.segment.name.to_string(),
         };
-        Self { stripes: replica.stripes.iter().map(stripe).collect() }
+        let stripes = replica.stripes.iter().map(stripe).collect();
+        Self { stripes, medium: replica.medium() }
     }
 
     fn all_of(location: &ObjectLocation) -> Vec<Self> {

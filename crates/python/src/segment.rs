@@ -116,24 +116,26 @@ impl MooncakeDistributedStore {
         self.take_back(py, "unmount_and_free_segment", arguments, Store::unmount_and_free_segment)
     }
 
-    /// Takes back the disk of this store, of which it lends none in this build.
+    /// Takes back the disk that this store lends. What lies there is no longer read, and gone when it is lent again.
     ///
-    /// Returns -101, as the C++ package does where no disk is lent; -600 if the store is not set up.
+    /// Returns 0; -101 if no disk is lent, -600 if the store is not set up.
     #[pyo3(signature = (grace_period_seconds=None))]
     #[pyo3(text_signature = "($self, grace_period_seconds=0)")]
     fn unmount_local_disk_segment(
         &self,
+        py: Python<'_>,
         grace_period_seconds: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<i32> {
         const NAME: &str = "unmount_local_disk_segment";
-        if let Some(seconds) = grace_period_seconds {
-            argument(NAME, "grace_period_seconds").number(seconds)?;
+        let grace = grace_period_seconds
+            .map(|seconds| argument(NAME, "grace_period_seconds").number(seconds));
+        let grace = Duration::from_secs(grace.transpose()?.unwrap_or(0));
+        let Some(store) = self.own_store_for(NAME) else { return Ok(INVALID_PARAMS) };
+        let unmounted = py.detach(|| store.unmount_disk(grace));
+        if unmounted == Err(ErrorCode::SegmentNotFound) {
+            tracing::warn!("{NAME}: this store lends no disk");
         }
-        if self.store_for(NAME).is_none() {
-            return Ok(INVALID_PARAMS);
-        }
-        tracing::warn!("{NAME}: this store lends no disk");
-        Ok(ErrorCode::SegmentNotFound.number())
+        Ok(batch::done(unmounted))
     }
 }
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use mooncake_client::no_effect::{asks_for_nothing, protocol_warning, variables, warning};
 use mooncake_client::{
-    EnvError, ErrorCode, HttpAddress, OpenError, StoreConfig, is_served_by_tcp, nearest,
+    EnvError, ErrorCode, HttpAddress, OffloadConfig, OpenError, StoreConfig, is_served_by_tcp,
+    nearest,
 };
 use mooncake_dummy::DummyError;
 use mooncake_engine::EngineConfig;
@@ -94,6 +95,10 @@ pub(crate) struct Setup {
     /// How long others may take over what lies here when the store is closed, if not as long as the environment says. Only
     /// a dict can say it.
     drain_timeout: Option<Duration>,
+    /// Whether a disk is lent, if not as the environment says.
+    lends_disk: bool,
+    /// The folder of that disk, if not the environment's.
+    disk_path: Option<String>,
     /// Arguments that were given and have no effect in this build.
     ignored: Vec<String>,
 }
@@ -178,6 +183,8 @@ impl Setup {
             segment_path: None,
             segment_reset: false,
             drain_timeout: None,
+            lends_disk: false,
+            disk_path: None,
             ignored: Vec::new(),
         }
     }
@@ -214,11 +221,9 @@ impl Setup {
             segment_path: None,
             segment_reset: false,
             drain_timeout: None,
-            ignored: ignored(&[
-                ("rdma_devices", text(5)?),
-                ("enable_ssd_offload", if flag(8)? { "true" } else { "" }),
-                ("ssd_offload_path", optional_text(9)?.unwrap_or_default()),
-            ]),
+            lends_disk: flag(8)?,
+            disk_path: optional_text(9)?.filter(|path| !path.is_empty()).map(str::to_owned),
+            ignored: ignored(&[("rdma_devices", text(5)?)]),
         })
     }
 
@@ -259,16 +264,16 @@ impl Setup {
                 Err(_) => return Ok(Err(wrong("client_http_port", not_a_port(&port)))),
             },
         };
-        let (serves_http, segment_reset, offloads) = (
+        let (serves_http, segment_reset, lends_disk) = (
             flag("enable_client_http_server")?,
             flag("segment_reset")?,
             flag("enable_ssd_offload")?,
         );
         let segment_path = text(&["segment_path"])?.filter(|path| !path.is_empty());
+        let disk_path = text(&["ssd_offload_path"])?.filter(|path| !path.is_empty());
         let drain_timeout = text(&["drain_timeout_sec"])?.map(|text| seconds(&text)).transpose();
         let unused = unused(config)?;
         Ok(global_segment_size.and_then(|global_segment_size| {
-            let offload = ("enable_ssd_offload", if offloads? { "true" } else { "" });
             let unused = unused.iter().map(|(name, value)| (*name, value.as_str()));
             Ok(Self {
                 local_hostname,
@@ -283,7 +288,9 @@ impl Setup {
                 segment_path,
                 drain_timeout: drain_timeout?,
                 segment_reset: segment_reset?,
-                ignored: ignored(&unused.chain([offload]).collect::<Vec<_>>()),
+                lends_disk: lends_disk?,
+                disk_path,
+                ignored: ignored(&unused.collect::<Vec<_>>()),
             })
         }))
     }
@@ -319,6 +326,7 @@ impl Setup {
         Ok(StoreConfig {
             segment_path: segment_path.or_else(|| environment.segment_path.clone()),
             segment_reset: self.segment_reset || environment.segment_reset,
+            offload: self.offload(&environment.offload),
             drain_timeout: self.drain_timeout.unwrap_or(environment.drain_timeout),
             local_hostname: self.local_hostname.clone(),
             master: self.master_server_addr.clone(),
@@ -329,6 +337,15 @@ impl Setup {
             port_is_a_name: self.metadata_server != PEER_TO_PEER,
             ..environment
         })
+    }
+
+    fn offload(&self, environment: &OffloadConfig) -> OffloadConfig {
+        let path = self.disk_path.as_ref().map(PathBuf::from);
+        OffloadConfig {
+            is_enabled: self.lends_disk || environment.is_enabled,
+            path: path.unwrap_or_else(|| environment.path.clone()),
+            ..environment.clone()
+        }
     }
 
     fn http(&self) -> Result<Option<HttpAddress>, SetupError> {
@@ -437,7 +454,7 @@ fn seconds(text: &str) -> Result<Duration, SetupError> {
 /// What a dict holds under keys that have no effect.
 fn unused(config: &Bound<'_, PyDict>) -> PyResult<Vec<(&'static str, String)>> {
     let mut unused = Vec::new();
-    for name in ["rdma_devices", "device_name", "ssd_offload_path", "ipc_socket_path"] {
+    for name in ["rdma_devices", "device_name", "ipc_socket_path"] {
         if let Some(value) = config.get_item(name)?.filter(|value| !value.is_none()) {
             unused.push((name, value.str()?.to_string()));
         }

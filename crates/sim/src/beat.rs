@@ -103,8 +103,8 @@ impl Member {
                 (encode(&segment.mount(seen_epoch, is_empty)), Asked::Reply)
             }
             Deed::Report { segment, run, page, from } => {
-                let listed =
-                    around.hosts[self.number].lent().ledger().inventory(from, PAGE_ENTRIES);
+                let node = around.hosts[self.number].segment(segment).expect("it is lent");
+                let listed = node.ledger().inventory(from, PAGE_ENTRIES);
                 let entries = listed.entries.iter().map(ListedEntry::report).collect();
                 let last = listed.next.is_none();
                 let page = InventoryPage { segment, run, page, last, entries };
@@ -122,8 +122,8 @@ impl Member {
             Deed::StartEmpty { segment } => {
                 // No other ever has this one.
                 let id = SegmentId(segment.0 + 1);
-                around.hosts[self.number].start_empty(id, around.net);
-                self.own = leak(vec![id]);
+                around.hosts[self.number].start_empty(segment, id, around.net);
+                self.own = leak(around.hosts[self.number].own());
                 around.desk.fault("started empty");
                 beat.membership.on_started_empty(self.clock.tick(now_us), Some(id));
                 return self.beat_on(around);
@@ -215,7 +215,8 @@ fn report_changes(
     number: usize,
     around: &mut Around<'_>,
 ) -> Option<(Bytes, Asked)> {
-    let changed = around.hosts[number].lent().ledger().changed(since, PAGE_ENTRIES);
+    let node = around.hosts[number].segment(segment).expect("it is lent");
+    let changed = node.ledger().changed(since, PAGE_ENTRIES);
     let Some(ChangedEntries { entries, gone, cursor, more }) = changed else {
         around.desk.fault("changes were forgotten");
         return None;

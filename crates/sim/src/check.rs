@@ -40,13 +40,13 @@ impl World {
     fn check_writes(&mut self) {
         let Self { desk, masters, hosts, .. } = self;
         let master = &masters[self.leader];
-        for host in hosts.iter_mut().filter_map(|host| host.node.as_mut()) {
-            for (version, range) in host.take_changes() {
-                let owner = master.owner_of(host.segment(), range, desk.keys);
+        for node in hosts.iter_mut().flat_map(|host| &mut host.nodes) {
+            for (version, range) in node.take_changes() {
+                let owner = master.owner_of(node.segment(), range, desk.keys);
                 if let Some((key, owner)) = owner.filter(|(_, owner)| *owner != version) {
                     let text = format!(
                         "{version} is written to {range:?} of {}, where {owner} of key {key} lies",
-                        host.name
+                        node.name
                     );
                     desk.blame("no write lands in a range of another object", text);
                 }
@@ -64,7 +64,7 @@ impl World {
             until_us.is_some_and(|until_us| net.now_us < until_us)
         };
         for granted in granted.iter().filter(is_held) {
-            let mut nodes = hosts.iter().filter_map(|host| host.node.as_ref());
+            let mut nodes = hosts.iter().flat_map(|host| &host.nodes);
             let node = nodes.find(|node| node.segment() == granted.segment);
             let older = node.and_then(|it| it.older_writer(granted.range, granted.version.epoch));
             if let Some(older) = older {
@@ -78,7 +78,7 @@ impl World {
         let Self { desk, masters, hosts, places, .. } = self;
         let meta = &masters[self.leader].meta;
         // What it held cannot be read any more, and the master is about to be told.
-        let mut nodes = hosts.iter().filter_map(|host| host.node.as_ref());
+        let mut nodes = hosts.iter().flat_map(|host| &host.nodes);
         let is_one_away = nodes.any(|node| !node.is_lent);
         let knows_places = std::mem::replace(&mut self.knows_places, true);
         for (key, there) in places.iter_mut().enumerate().take(desk.keys) {

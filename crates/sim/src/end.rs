@@ -26,7 +26,7 @@ impl World {
                     .iter()
                     .all(|it| it.beat.membership.seen_epoch() == world.leader().meta.epoch())
                 && world.members.iter().all(|it| it.fibers.iter().all(crate::fiber::Fiber::is_idle))
-                && world.hosts.iter().all(|it| it.node.as_ref().is_none_or(|node| node.is_lent))
+                && world.hosts.iter().all(|it| it.nodes.iter().all(|node| node.is_lent))
         };
         self.run_until("everything that was begun ends", is_calm);
         self.end_drains();
@@ -94,7 +94,7 @@ impl World {
         let mounted = self.leader().meta.segments();
         let mut found: Vec<_> = mounted.iter().map(|it| (it.id, it.in_sight)).collect();
         found.sort_unstable();
-        let nodes = self.hosts.iter().filter_map(|host| host.node.as_ref());
+        let nodes = self.hosts.iter().flat_map(|host| &host.nodes);
         let mut wanted: Vec<_> = nodes.map(|node| (node.segment(), true)).collect();
         wanted.sort_unstable();
         if found != wanted {

@@ -34,7 +34,11 @@ impl Follower {
             return;
         }
         let host = &hosts[self.chance.below(hosts.len() as u64) as usize];
-        let Some(node) = host.node.as_ref().filter(|_| host.is_alive) else { return };
+        let node = match host.nodes.len() as u64 {
+            0 | 1 => host.nodes.first(),
+            count => host.nodes.get(self.chance.below(count) as usize),
+        };
+        let Some(node) = node.filter(|_| host.is_alive) else { return };
         let entries = 1 + self.chance.below(MOST_AT_ONCE) as usize;
         let new = || Shadow::new(node.len()).with_pages_of(entries);
         let shadow = self.shadows.entry(node.segment()).or_insert_with(new);

@@ -7,7 +7,7 @@ use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Segment
 
 use crate::desk::Desk;
 use crate::net::{ConnId, Event, Net, Process};
-use crate::node::{Node, Writer};
+use crate::node::{Node, Writer, WriterTicket};
 use crate::published::Stale;
 use crate::service::Service;
 
@@ -15,26 +15,36 @@ use crate::service::Service;
 pub(crate) struct Host {
     pub(crate) process: Process,
     pub(crate) is_alive: bool,
-    /// What the segment is called, and which epoch the process obeys.
-    names: LentSegments<()>,
-    pub(crate) node: Option<Node>,
+    /// What each segment is called, and which epoch the process obeys.
+    names: LentSegments<usize>,
+    /// The segment in memory, if any, and then the disk.
+    pub(crate) nodes: Vec<Node>,
     pub(crate) services: BTreeMap<ConnId, Service>,
 }
 
 impl Host {
-    pub(crate) fn new(process: Process, node: Option<Node>) -> Self {
+    pub(crate) fn new(process: Process, nodes: Vec<Node>) -> Self {
         let (names, services) = (LentSegments::default(), BTreeMap::new());
-        let mut host = Self { process, is_alive: true, names, node, services };
-        host.lend();
+        let mut host = Self { process, is_alive: true, names, nodes, services };
+        (0..host.nodes.len()).for_each(|node| host.lend(node));
         host
     }
 
-    /// The segment is served from now on, under the id that it has.
-    fn lend(&mut self) {
-        if let Some(node) = &self.node {
-            self.names.lend(node.segment(), ());
-            self.see_epoch(node.epoch());
-        }
+    /// A segment is served from now on, under the id that it has.
+    fn lend(&mut self, node: usize) {
+        let (segment, epoch) = (self.nodes[node].segment(), self.nodes[node].epoch());
+        self.names.lend(segment, node);
+        self.see_epoch(epoch);
+    }
+
+    /// How many processes have lent what outlives them, this one included.
+    pub(crate) fn run(&self) -> u64 {
+        self.nodes.iter().map(|node| node.run).max().unwrap_or(1)
+    }
+
+    /// What is lent at the moment, by its ids.
+    pub(crate) fn own(&self) -> Vec<SegmentId> {
+        self.nodes.iter().filter(|node| node.is_lent).map(Node::segment).collect()
     }
 
     /// The highest epoch that the process has seen.
@@ -43,18 +53,28 @@ impl Host {
     }
 
     pub(crate) fn see_epoch(&mut self, epoch: Epoch) {
-        let Self { names, node, .. } = self;
-        names.obey(epoch, |(), epoch| node.iter_mut().for_each(|node| node.obey(epoch)));
+        let Self { names, nodes, .. } = self;
+        names.obey(epoch, |node, epoch| nodes[*node].obey(epoch));
     }
 
-    /// The segment, of a process in which somebody writes.
-    pub(crate) fn lent(&mut self) -> &mut Node {
-        self.node.as_mut().expect("a process that lends nothing has no writers")
+    /// The segment in memory, of a process that has one.
+    pub(crate) fn memory(&mut self) -> &mut Node {
+        self.nodes.first_mut().expect("a process that lends something lends memory")
     }
 
-    /// The segment, if it has this id.
+    /// The segment in which somebody writes.
+    pub(crate) fn node_of(&mut self, ticket: WriterTicket) -> &mut Node {
+        &mut self.nodes[ticket.node]
+    }
+
+    /// The segment that has this id.
     pub(crate) fn segment(&self, id: SegmentId) -> Option<&Node> {
-        self.names.find(id).ok().and(self.node.as_ref())
+        self.names.find(id).ok().map(|&node| &self.nodes[node])
+    }
+
+    /// The segment that has this id, or had it.
+    pub(crate) fn segment_ever(&self, id: SegmentId) -> Option<&Node> {
+        self.names.find_ever(id).ok().map(|&node| &self.nodes[node])
     }
 
     /// Takes a range for a writer, and has older ones told to stop.
@@ -64,42 +84,41 @@ impl Host {
         (writer, patience_us): (Writer, u64),
         net: &mut Net,
         desk: &mut Desk,
-    ) -> Result<u64, ErrorCode> {
-        self.names.find(write.1.segment)?;
+    ) -> Result<WriterTicket, ErrorCode> {
+        let node = *self.names.find(write.1.segment)?;
         let times = (net.instant(net.now_us), net.instant(net.now_us + patience_us));
-        let (ticket, stop) = self.lent().begin(write, writer, times, desk)?;
+        let (id, stop) = self.nodes[node].begin(write, writer, times, desk)?;
         self.stop(stop, net);
-        Ok(ticket)
+        Ok(WriterTicket { node, id })
     }
 
     /// Whether a writer may change bytes. Its ticket is over if not.
-    pub(crate) fn admit(&mut self, ticket: u64, net: &Net) -> Admission {
-        self.lent().admit(ticket, net.instant(net.now_us))
+    pub(crate) fn admit(&mut self, ticket: WriterTicket, net: &Net) -> Admission {
+        self.node_of(ticket).admit(ticket.id, net.instant(net.now_us))
     }
 
     /// Has an entry dropped.
     pub(crate) fn drop_range(&mut self, range: &RangeDrop, net: &mut Net) -> Result<(), ErrorCode> {
-        self.names.find_ever(range.segment)?;
-        let stop = self.lent().drop_range(range)?;
+        let node = *self.names.find_ever(range.segment)?;
+        let stop = self.nodes[node].drop_range(range)?;
         self.stop(stop, net);
         Ok(())
     }
 
-    /// Drops all that is lent, under another id.
-    pub(crate) fn start_empty(&mut self, segment: SegmentId, net: &mut Net) {
-        let Self { names, node, .. } = self;
-        let node = node.as_mut().expect("it is lent");
-        let stop = names.start_empty(node.segment(), segment, |()| node.start_empty(segment));
+    /// Drops all that lies in a segment, and calls it by another id.
+    pub(crate) fn start_empty(&mut self, id: SegmentId, new_id: SegmentId, net: &mut Net) {
+        let Self { names, nodes, .. } = self;
+        let stop = names.start_empty(id, new_id, |node| nodes[*node].start_empty(new_id));
         self.stop(stop.expect("it has that id"), net);
     }
 
-    /// Serves what it lends no longer. What it lends next lies in the same memory, under an id of its own, and nobody who
+    /// Serves the segment in memory no longer. What it lends next lies in the same memory, under an id of its own, and nobody who
     /// was at work here may harm that.
     pub(crate) fn withdraw(&mut self, net: &mut Net) {
-        let id = self.lent().segment();
+        let id = self.memory().segment();
         self.names.take_back(id);
-        let stop = self.lent().start_empty(SegmentId(id.0 + 1));
-        self.lend();
+        let stop = self.memory().start_empty(SegmentId(id.0 + 1));
+        self.lend(0);
         self.stop(stop, net);
     }
 
@@ -119,8 +138,8 @@ impl Host {
 
     /// Whether that version lies here; gives the grant that it was written under.
     pub(crate) fn find(&self, range: &RangeRead) -> Result<Version, ErrorCode> {
-        self.names.find_to_read(range.segment)?;
-        self.node.as_ref().ok_or(ErrorCode::ObjectNotFound)?.find(range)
+        let node = *self.names.find_to_read(range.segment)?;
+        self.nodes[node].find(range)
     }
 
     pub(crate) fn still_holds(&self, range: &RangeRead, grant: Version) -> bool {

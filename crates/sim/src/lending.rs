@@ -41,7 +41,7 @@ pub(crate) enum Errand {
 impl World {
     /// A node takes its segment back, unless it is about that already. It may have it drained before.
     pub(crate) fn begin_to_leave(&mut self, number: usize, may_drain: bool) {
-        let node = self.hosts[number].node.as_ref().filter(|node| node.is_lent);
+        let node = self.hosts[number].nodes.first().filter(|node| node.is_lent);
         let Some(node) = node.filter(|_| self.members[number].fibers[LENDER].is_idle()) else {
             return;
         };
@@ -105,7 +105,7 @@ impl World {
             (_, Ok(())) => {
                 self.desk.meet("segments taken back after a while", 1);
                 self.hosts[number].withdraw(&mut self.net);
-                self.members[number].own = &[];
+                self.members[number].own = leak(self.hosts[number].own());
             }
             (0, Err(_)) => self.members[number].change(Change::Disown(id), &mut self.net),
             // It stays.
@@ -117,17 +117,19 @@ impl World {
     /// The master has a segment: the heartbeat is to name it.
     fn lend(&mut self, number: usize, id: SegmentId) {
         let lent = Lent { id, ..self.lent(number) };
-        self.hosts[number].lent().is_lent = true;
+        self.hosts[number].memory().is_lent = true;
         let member = &mut self.members[number];
-        member.own = leak(vec![id]);
+        member.own = leak(self.hosts[number].own());
         member.change(Change::Lend(lent), &mut self.net);
     }
 
     /// What a node lends, or is about to.
     fn lent(&self, number: usize) -> Lent {
-        let node = self.hosts[number].node.as_ref().expect("it lends something now and then");
+        let run = self.hosts[number].run();
+        let node = self.hosts[number].nodes.first().expect("it lends something now and then");
         let (name, endpoint) = (node.name.to_owned(), endpoint_of(number));
-        Lent { id: node.segment(), name, endpoint, len: node.len(), run: node.run }
+        let (id, len, medium) = (node.segment(), node.len(), node.medium);
+        Lent { id, name, endpoint, len, run, medium }
     }
 
     fn stay_away(&mut self, number: usize) {
@@ -164,14 +166,14 @@ impl Member {
                 Change::Lend(lent) => self.beat.membership.lend_also(lent),
                 Change::Disown(id) => self.beat.membership.disown(id),
                 Change::TakeBack { taken, is_served } => {
-                    let id = host.lent().segment();
+                    let id = host.memory().segment();
                     self.beat.membership.take_back(id);
                     taken.set(Some(id));
-                    host.lent().is_lent = false;
+                    host.memory().is_lent = false;
                     if !is_served {
                         // Before the master is told.
                         host.withdraw(around.net);
-                        self.own = &[];
+                        self.own = leak(host.own());
                     }
                 }
             }

@@ -2,6 +2,7 @@ use bytes::Bytes;
 use mooncake_types::{ClientId, Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite};
 
 use crate::extents::Piece;
+use crate::node::WriterTicket;
 
 /// What travels over a connection.
 #[derive(Clone, Debug)]
@@ -28,7 +29,7 @@ pub(crate) enum Message {
         range: RangeWrite<'static>,
     },
     /// It may, and its writer has this ticket.
-    Begun(Result<u64, ErrorCode>),
+    Begun(Result<WriterTicket, ErrorCode>),
     /// It has, or has given up.
     Complete(Result<(), ErrorCode>),
     Drop(RangeDrop),

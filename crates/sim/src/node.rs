@@ -6,7 +6,9 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use mooncake_node::{Admission, Effect, Entry, EntryState, Ledger, SegmentMachine, WriteRequest};
-use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
+use mooncake_types::{
+    Epoch, ErrorCode, Medium, RangeDrop, RangeRead, RangeWrite, SegmentId, Version,
+};
 
 use crate::desk::Desk;
 use crate::extents::{Content, Extents, Piece};
@@ -20,6 +22,15 @@ pub(crate) enum Writer {
     Peer(ConnId),
     /// A thread of the node's own process.
     Own,
+}
+
+/// A writer's ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WriterTicket {
+    /// Which of the segments of its process.
+    pub(crate) node: usize,
+    /// What the machine calls it.
+    pub(crate) id: u64,
 }
 
 /// How the machine reaches a writer.
@@ -36,6 +47,7 @@ pub(crate) struct Node {
     /// The pool has it, as far as this knows, and is to keep it.
     pub(crate) is_lent: bool,
     pub(crate) name: &'static str,
+    pub(crate) medium: Medium,
     /// By which processes of its host read it.
     pub(crate) slots: Slots,
     /// By which the next process finds what was complete, if the segment outlives its process: then no other process is
@@ -67,14 +79,30 @@ fn numbered(mut ledger: Ledger, segment: SegmentId, run: u64) -> Ledger {
 
 impl Node {
     pub(crate) fn new(segment: SegmentId, name: &'static str, len: u64, is_named: bool) -> Self {
+        let rows = is_named.then(|| Rows::of(segment));
+        Self::with_rows((segment, name, len), Medium::Memory, rows)
+    }
+
+    /// A disk: it outlives its process, and no other process finds anything there without asking.
+    pub(crate) fn disk(segment: SegmentId, name: &'static str, len: u64) -> Self {
+        let rows = Rows::of(segment).without_floor();
+        Self::with_rows((segment, name, len), Medium::Disk, Some(rows))
+    }
+
+    fn with_rows(
+        (segment, name, len): (SegmentId, &'static str, u64),
+        medium: Medium,
+        rows: Option<Rows>,
+    ) -> Self {
         let ledger = numbered(Ledger::new(len), segment, 1);
         Self {
             machine: SegmentMachine::new(segment, ledger, Epoch(0)),
             run: 1,
             is_lent: true,
             name,
+            medium,
             slots: Slots::default(),
-            rows: is_named.then(|| Rows::of(segment)),
+            rows,
             memory: Extents::default(),
             begun: Extents::default(),
             offered: Epoch(0),
@@ -107,7 +135,9 @@ impl Node {
         let ledger = numbered(rows.ledger(self.machine.ledger().len()), rows.segment, run);
         let machine = SegmentMachine::new(rows.segment, ledger, rows.epoch);
         let mut slots = Slots::default();
-        machine.fill_slots(|effect| slots.carry_out(&effect));
+        if self.medium == Medium::Memory {
+            machine.fill_slots(|effect| slots.carry_out(&effect));
+        }
         let (tickets, rows) = (BTreeMap::new(), Some(rows));
         Some(Self { machine, run, is_lent: true, slots, rows, tickets, ..self })
     }
@@ -144,10 +174,12 @@ impl Node {
             &mut dyn FnMut(Effect<'_, Rc<Handle>>),
         ) -> T,
     ) -> (T, Vec<Writer>) {
-        let Self { machine, slots, rows, .. } = self;
+        let Self { machine, slots, rows, medium, .. } = self;
         let mut stop = Vec::new();
         let changed = change(machine, &mut |effect| {
-            slots.carry_out(&effect);
+            if *medium == Medium::Memory {
+                slots.carry_out(&effect);
+            }
             rows.iter_mut().for_each(|rows| rows.carry_out(&effect));
             if let Effect::Interrupt(handle) = effect {
                 handle.is_interrupted.set(true);

@@ -92,7 +92,7 @@ impl World {
         let segments = self.masters[self.leader].meta.segments();
         for segment in segments.into_iter().filter(|segment| drained(segment.state)) {
             let holds = |node: &crate::node::Node| node.segment() == segment.id;
-            let number = self.hosts.iter().position(|it| it.node.as_ref().is_some_and(holds));
+            let number = self.hosts.iter().position(|it| it.nodes.iter().any(holds));
             if let Some(number) = number {
                 self.begin_to_leave(number, false);
             }

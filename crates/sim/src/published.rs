@@ -77,18 +77,26 @@ pub(crate) struct Rows {
     pub(crate) epoch: Epoch,
     pub(crate) entries: BTreeMap<u64, Entry>,
     floor: Option<Version>,
+    has_floor: bool,
 }
 
 impl Rows {
     pub(crate) fn of(segment: SegmentId) -> Self {
-        Self { segment, epoch: Epoch(0), entries: BTreeMap::new(), floor: None }
+        Self { segment, epoch: Epoch(0), entries: BTreeMap::new(), floor: None, has_floor: true }
+    }
+
+    /// Nothing that outlives the process keeps older writers out.
+    pub(crate) fn without_floor(self) -> Self {
+        Self { has_floor: false, ..self }
     }
 
     pub(crate) fn carry_out<H>(&mut self, effect: &Effect<'_, H>) {
         match *effect {
             Effect::AddRow { offset, entry } => drop(self.entries.insert(offset, entry.clone())),
             Effect::RemoveRow { offset } => drop(self.entries.remove(&offset)),
-            Effect::RefuseGrants { up_to } => self.floor = self.floor.max(Some(up_to)),
+            Effect::RefuseGrants { up_to } if self.has_floor => {
+                self.floor = self.floor.max(Some(up_to));
+            }
             Effect::Rename { id } => self.segment = id,
             Effect::NoteEpoch { epoch } => self.epoch = epoch,
             _ => {}

@@ -22,6 +22,13 @@ pub struct Scenario {
     pub(crate) has_neighbours: bool,
     /// Whether segments are named: nodes that die come back with what was complete in them.
     pub(crate) has_named: bool,
+    /// Length of each node's disk in bytes; zero if there are none.
+    pub(crate) disk_len: u64,
+    /// Whether objects go to a disk only when they are evicted; whether they may be evicted all the same if they cannot.
+    pub(crate) sinks: bool,
+    pub(crate) forces_eviction: bool,
+    /// Whether what is read from a disk comes back to memory.
+    pub(crate) promotes: bool,
     /// Whether some of that found no room in the record that outlives a process.
     pub(crate) is_forgetful: bool,
     pub(crate) faults: Faults,
@@ -153,6 +160,10 @@ impl Scenario {
             drift: one_of(chance, &[0, 2_000]),
             has_neighbours: chance.below(2) == 0,
             has_named,
+            disk_len: 0,
+            sinks: false,
+            forces_eviction: false,
+            promotes: false,
             is_forgetful,
             faults: Faults::new(chance, kind),
             reads_mostly: false,
@@ -170,12 +181,28 @@ impl Scenario {
             has_rivals: false,
             longest_away_ms: 1_500,
         };
+        let scenario = scenario.with_disks(&mut Chance::new(seed ^ 0xd15c_d15c));
         match (is_plain, tightness) {
             _ if has_rivals => scenario.without_extras().with_rivals(&mut apart),
             (false, _) => scenario,
             (true, 0) => scenario.without_extras(),
             (true, 1) => scenario.without_extras().crowded(kind),
             (true, _) => scenario.without_extras().read_mostly(),
+        }
+    }
+
+    /// Half of the runs that are not of puts, gets and removals alone have disks.
+    fn with_disks(self, apart: &mut Chance) -> Self {
+        if apart.below(2) > 0 {
+            return self;
+        }
+        Self {
+            disk_len: self.segment_len * one_of(apart, &[1, 3]),
+            sinks: apart.below(2) == 0,
+            forces_eviction: apart.below(2) == 0,
+            promotes: apart.below(2) == 0,
+            leave_in: 0,
+            ..self
         }
     }
 
@@ -188,6 +215,7 @@ impl Scenario {
             replicates: false,
             drain_in: 0,
             leave_in: 0,
+            disk_len: 0,
             ..self
         }
     }

@@ -10,7 +10,7 @@ use crate::extents::Piece;
 use crate::host::Host;
 use crate::message::Message;
 use crate::net::{ConnId, Event, Net, Side};
-use crate::node::Writer;
+use crate::node::{Writer, WriterTicket};
 
 /// Longest wait of a writer for an older one to stop.
 const PATIENCE_US: u64 = 300_000;
@@ -30,15 +30,15 @@ enum ServiceState {
     #[default]
     Idle,
     /// A range was begun, and an older writer may still be at work in it.
-    Waiting { ticket: u64, range: RangeWrite<'static>, kind: WriteKind },
+    Waiting { ticket: WriterTicket, range: RangeWrite<'static>, kind: WriteKind },
     /// Bytes come in.
-    Receiving { ticket: u64, range: RangeWrite<'static>, done: u64 },
+    Receiving { ticket: WriterTicket, range: RangeWrite<'static>, done: u64 },
     /// All bytes of a small range are to come before it is begun.
     Gathering { epoch: Epoch, range: RangeWrite<'static> },
     /// The bytes of a refused range are read past.
     Skipping { left: u64, code: ErrorCode },
     /// The peer writes by itself.
-    InPlace { ticket: u64 },
+    InPlace { ticket: WriterTicket },
     /// Bytes go out.
     Sending { range: RangeRead, grant: Version, pieces: Vec<Piece>, done: u64 },
 }
@@ -108,7 +108,11 @@ impl Site<'_> {
         self.net.after(delay_us, event);
     }
 
-    fn begin(&mut self, epoch: Epoch, range: &RangeWrite<'static>) -> Result<u64, ErrorCode> {
+    fn begin(
+        &mut self,
+        epoch: Epoch,
+        range: &RangeWrite<'static>,
+    ) -> Result<WriterTicket, ErrorCode> {
         let writer = (Writer::Peer(self.conn), PATIENCE_US);
         self.host.begin_write((epoch, range), writer, self.net, self.desk)
     }
@@ -201,7 +205,7 @@ impl Service {
 
     fn wait(
         &mut self,
-        ticket: u64,
+        ticket: WriterTicket,
         range: RangeWrite<'static>,
         kind: WriteKind,
         site: &mut Site<'_>,
@@ -213,9 +217,9 @@ impl Service {
                     return Next::GoOn;
                 }
                 WriteKind::Small(pieces) => {
-                    let node = site.host.lent();
-                    node.change_bytes(ticket, 0, &pieces, site.desk);
-                    let done = node.complete(ticket, site.desk);
+                    let node = site.host.node_of(ticket);
+                    node.change_bytes(ticket.id, 0, &pieces, site.desk);
+                    let done = node.complete(ticket.id, site.desk);
                     site.answer(Message::Done(done));
                     return Next::GoOn;
                 }
@@ -246,14 +250,15 @@ impl Service {
 
     fn take_part(
         &mut self,
-        ticket: u64,
+        ticket: WriterTicket,
         range: RangeWrite<'static>,
         done: u64,
         site: &mut Site<'_>,
     ) -> Next {
-        let node = site.host.lent();
+        let node = site.host.node_of(ticket);
         // A part may be coming in while the server is told to stop: what is under way lands.
-        if node.is_interrupted(ticket) && (self.inbox.is_empty() || site.desk.chance.below(2) == 0)
+        if node.is_interrupted(ticket.id)
+            && (self.inbox.is_empty() || site.desk.chance.below(2) == 0)
         {
             self.state = ServiceState::Receiving { ticket, range, done };
             return Next::End;
@@ -266,13 +271,13 @@ impl Service {
             }
             None => return self.stay(ServiceState::Receiving { ticket, range, done }),
         };
-        node.change_bytes(ticket, done, &pieces, site.desk);
+        node.change_bytes(ticket.id, done, &pieces, site.desk);
         let done = done + pieces.iter().map(|piece| piece.len).sum::<u64>();
         if done < range.len {
             self.state = ServiceState::Receiving { ticket, range, done };
             return Next::GoOn;
         }
-        let completed = node.complete(ticket, site.desk);
+        let completed = node.complete(ticket.id, site.desk);
         site.answer(Message::Done(completed));
         Next::GoOn
     }
@@ -293,16 +298,16 @@ impl Service {
         Next::GoOn
     }
 
-    fn finish_in_place(&mut self, ticket: u64, site: &mut Site<'_>) -> Next {
-        let node = site.host.lent();
+    fn finish_in_place(&mut self, ticket: WriterTicket, site: &mut Site<'_>) -> Next {
+        let node = site.host.node_of(ticket);
         match self.inbox.pop_front() {
             Some(Message::Complete(Ok(()))) => {
-                let completed = node.complete(ticket, site.desk);
+                let completed = node.complete(ticket.id, site.desk);
                 site.answer(Message::Done(completed));
                 Next::GoOn
             }
             Some(Message::Complete(Err(code))) => {
-                node.abandon(ticket);
+                node.abandon(ticket.id);
                 site.answer(Message::Done(Err(code)));
                 Next::GoOn
             }
@@ -322,7 +327,7 @@ impl Service {
         (mut pieces, done): (Vec<Piece>, u64),
         site: &mut Site<'_>,
     ) -> Next {
-        let Some(node) = site.host.node.as_ref() else { return Next::End };
+        let Some(node) = site.host.segment_ever(range.segment) else { return Next::End };
         let len = 1 + site.desk.chance.below(2 * (range.len - done));
         let len = len.min(range.len - done);
         pieces.extend(node.copy_out(range.offset + range.from + done, len));
@@ -347,6 +352,6 @@ impl Service {
         else {
             return;
         };
-        site.host.lent().abandon(ticket);
+        site.host.node_of(ticket).abandon(ticket.id);
     }
 }

@@ -29,7 +29,7 @@ impl World {
             let mut ranges = known.located.placements.iter().filter(|it| it.replica == replica);
             ranges.all(|range| {
                 let segment = known.segments[range.segment as usize].id;
-                let mut nodes = self.hosts.iter().filter_map(|host| host.node.as_ref());
+                let mut nodes = self.hosts.iter().flat_map(|host| &host.nodes);
                 let node = nodes.find(|node| node.segment() == segment);
                 let entry = node.and_then(|node| node.ledger().complete_at(range.offset));
                 entry.is_some_and(|entry| entry.version == known.located.version)
@@ -51,8 +51,8 @@ impl World {
                 self.desk.blame("I1", format!("{known:?} was lost with a master"));
             }
         }
-        for host in self.hosts.iter().filter_map(|host| host.node.as_ref()) {
-            for (offset, entry) in host.ledger().entries() {
+        for node in self.hosts.iter().flat_map(|host| &host.nodes) {
+            for (offset, entry) in node.ledger().entries() {
                 if entry.state != EntryState::Complete {
                     continue;
                 }
@@ -61,11 +61,11 @@ impl World {
                     report.located.version == entry.version
                         && report.located.placements.iter().any(|range| {
                             let segment = report.segments[range.segment as usize].id;
-                            (segment, range.offset) == (host.segment(), offset)
+                            (segment, range.offset) == (node.segment(), offset)
                         })
                 });
                 if !is_known {
-                    let text = format!("{entry:?} at {offset} of {}", host.name);
+                    let text = format!("{entry:?} at {offset} of {}", node.name);
                     self.desk.blame("nodes hold nothing that the master forgot", text);
                 }
             }

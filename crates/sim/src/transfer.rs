@@ -14,7 +14,7 @@ use crate::member::{Around, Member};
 use crate::message::Message;
 use crate::moves::{What, part_of, payload};
 use crate::net::{ConnId, Event, Part, Process, Side, Site};
-use crate::node::Writer;
+use crate::node::{Writer, WriterTicket};
 use crate::published::Stale;
 use crate::task::Task;
 
@@ -43,9 +43,9 @@ enum TransferState {
     /// Copying out of memory that is mapped here.
     Reading { holder: Process, seen: Seen, done: u64 },
     /// In a segment of this process: an older writer may be at work.
-    Waiting { ticket: u64 },
+    Waiting { ticket: WriterTicket },
     /// Copying into memory that is mapped here.
-    Copying { holder: Process, ticket: u64, done: u64 },
+    Copying { holder: Process, ticket: WriterTicket, done: u64 },
 }
 
 /// What the bytes that are copied out are right by, if it is the same afterwards.
@@ -211,10 +211,11 @@ impl Member {
     /// Sends what begins a move.
     fn ask_node(&mut self, fiber: usize, peer: Site, is_near: bool, around: &mut Around<'_>) {
         let known = self.fibers[fiber].lanes.get(&peer).copied();
-        let node = around.hosts[site_number(peer)].node.as_ref();
-        let is_shared = is_near && node.is_some_and(|node| !node.is_named());
+        let host = &around.hosts[site_number(peer)];
         let Some((transfer, index)) = self.lane(fiber, peer) else { return };
         let asked = &mut transfer.moves[index];
+        let node = host.segment_ever(asked.what.segment());
+        let is_shared = is_near && node.is_some_and(|node| !node.is_named());
         asked.state = TransferState::Asked;
         let chance = &mut around.desk.chance;
         let mut messages = Vec::new();
@@ -301,12 +302,12 @@ impl Member {
         let (desk, host) = (&mut *around.desk, &around.hosts[site_number(peer)]);
         let Some((transfer, index)) = self.lane(fiber, peer) else { return };
         let is_there = host.is_alive && host.process == holder;
-        let Some(node) = host.node.as_ref().filter(|_| is_there) else {
-            return self.end_move(fiber, peer, Err(MoveError::Broken), around);
-        };
         let reading = &mut transfer.moves[index];
         let What::Read { fetch, pieces } = &mut reading.what else { return };
         let range = fetch.range;
+        let Some(node) = host.segment_ever(range.segment).filter(|_| is_there) else {
+            return self.end_move(fiber, peer, Err(MoveError::Broken), around);
+        };
         let len = (1 + desk.chance.below(2 * (range.len - done))).min(range.len - done);
         pieces.extend(node.copy_out(range.offset + range.from + done, len));
         if done + len < range.len {
@@ -321,7 +322,13 @@ impl Member {
         self.end_move(fiber, peer, result, around);
     }
 
-    fn wait_own(&mut self, fiber: usize, peer: Site, ticket: u64, around: &mut Around<'_>) {
+    fn wait_own(
+        &mut self,
+        fiber: usize,
+        peer: Site,
+        ticket: WriterTicket,
+        around: &mut Around<'_>,
+    ) {
         let holder = self.process;
         match around.hosts[self.number].admit(ticket, around.net) {
             Admission::Granted => {
@@ -340,7 +347,7 @@ impl Member {
         &mut self,
         fiber: usize,
         peer: Site,
-        (holder, ticket, done): (Process, u64, u64),
+        (holder, ticket, done): (Process, WriterTicket, u64),
         around: &mut Around<'_>,
     ) {
         let is_own = peer == self.process.site;
@@ -348,12 +355,13 @@ impl Member {
         let is_there = host.is_alive && host.process == holder;
         let Some((transfer, index)) = self.lane(fiber, peer) else { return };
         let is_told_to_stop = transfer.lanes[&peer].is_told_to_stop;
-        let Some(node) = host.node.as_mut().filter(|_| is_there && !is_told_to_stop) else {
+        let node = host.nodes.get_mut(ticket.node);
+        let Some(node) = node.filter(|_| is_there && !is_told_to_stop) else {
             self.drop_lane(fiber, peer, around);
             return self.end_move(fiber, peer, Err(MoveError::Broken), around);
         };
-        if is_own && node.is_interrupted(ticket) && around.desk.chance.below(2) == 0 {
-            node.abandon(ticket);
+        if is_own && node.is_interrupted(ticket.id) && around.desk.chance.below(2) == 0 {
+            node.abandon(ticket.id);
             let refused = Err(MoveError::Refused(ErrorCode::InvalidVersion));
             return self.end_move(fiber, peer, refused, around);
         }
@@ -361,13 +369,13 @@ impl Member {
         let What::Write { deposit, payload, .. } = &copying.what else { return };
         let range_len = deposit.range.len;
         let len = (1 + around.desk.chance.below(2 * (range_len - done))).min(range_len - done);
-        node.change_bytes(ticket, done, &part_of(payload, done, len), around.desk);
+        node.change_bytes(ticket.id, done, &part_of(payload, done, len), around.desk);
         if done + len < range_len {
             copying.state = TransferState::Copying { holder, ticket, done: done + len };
             return self.step_later(fiber, peer, around);
         }
         if is_own {
-            let completed = node.complete(ticket, around.desk).map_err(MoveError::Refused);
+            let completed = node.complete(ticket.id, around.desk).map_err(MoveError::Refused);
             return self.end_move(fiber, peer, completed, around);
         }
         copying.state = TransferState::Asked;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mooncake_client::membership::{Lent, Membership};
 use mooncake_meta::{Config, Meta, Replication, ReplicationMode};
-use mooncake_types::{Chance, ClientId, DrainId, SegmentId, Tick};
+use mooncake_types::{Chance, ClientId, DrainId, Medium, SegmentId, Tick};
 
 use crate::beat::Beat;
 use crate::check::EntryPlace;
@@ -53,7 +53,7 @@ pub(crate) struct World {
 
 /// What of a process outlives it.
 struct Past {
-    node: Option<Node>,
+    nodes: Vec<Node>,
     client: ClientId,
 }
 
@@ -106,19 +106,23 @@ impl World {
         self.processes += 1;
         let process = Process { site: Site::Member(number), incarnation: self.processes };
         self.net.settle(process);
-        let Past { node, client } = past.unwrap_or_else(|| self.nothing_past(number));
+        let Past { nodes, client } = past.unwrap_or_else(|| self.nothing_past(number));
         let chance = &mut self.desk.chance;
         let mut membership = Membership::new(self.masters.len(), Chance::new(chance.bits()));
-        let mut own: &[SegmentId] = &[];
-        if let Some(node) = &node {
-            let (id, name, endpoint) = (node.segment(), node.name.to_owned(), endpoint_of(number));
-            membership.lend(vec![Lent { id, name, endpoint, len: node.len(), run: node.run }]);
-            own = leak(vec![id]);
+        let host = Host::new(process, nodes);
+        let lent = host.nodes.iter().map(|node| {
+            let (name, endpoint) = (node.name.to_owned(), endpoint_of(number));
+            let (id, len, medium) = (node.segment(), node.len(), node.medium);
+            Lent { id, name, endpoint, len, run: host.run(), medium }
+        });
+        if !host.nodes.is_empty() {
+            membership.lend(lent.collect());
         }
+        let own = leak(host.own());
         let clock = clock(&self.scenario, self.net.now_us, chance);
         let mut member = Member::new(process, client, clock, Beat::new(membership), own);
         member.beat.wake(process, &mut self.net);
-        (Host::new(process, node), member)
+        (host, member)
     }
 
     /// What a process begins with that comes after none, or has nothing of the one before.
@@ -126,17 +130,40 @@ impl World {
         let (segment, len) =
             (SegmentId(u128::from(self.processes) << 64), self.scenario.segment_len);
         let lends = number < self.scenario.nodes;
-        let new = || Node::new(segment, self.names[number], len, self.scenario.has_named);
-        Past { node: lends.then(new), client: ClientId(u128::from(self.processes)) }
+        let mut nodes = Vec::new();
+        if lends {
+            nodes.push(Node::new(segment, self.names[number], len, self.scenario.has_named));
+        }
+        if lends && self.scenario.disk_len > 0 {
+            let segment = SegmentId(segment.0 + (1 << 48));
+            nodes.push(Node::disk(segment, DISK_NAMES[number], self.scenario.disk_len));
+        }
+        Past { nodes, client: ClientId(u128::from(self.processes)) }
     }
 
     /// What is left of the process that was at that place.
     fn past(&mut self, number: usize) -> Option<Past> {
         let is_forgetful = self.scenario.is_forgetful;
         let has_room = |desk: &mut Desk| !is_forgetful || desk.chance.below(4) > 0;
-        let node = self.hosts[number].node.take()?.start_again(has_room, &mut self.desk)?;
-        self.desk.fault("came back with its memory");
-        Some(Past { node: Some(node), client: self.members[number].client })
+        let before = std::mem::take(&mut self.hosts[number].nodes);
+        let mut nodes = Vec::new();
+        for node in before {
+            let medium = node.medium;
+            // A disk has room for all that lies there.
+            let keeps = |desk: &mut Desk| medium == Medium::Disk || has_room(desk);
+            nodes.extend(node.start_again(keeps, &mut self.desk));
+        }
+        if nodes.is_empty() {
+            return None;
+        }
+        if nodes[0].medium == Medium::Disk {
+            self.desk.fault("came back with its disk alone");
+            let fresh = self.nothing_past(number).nodes;
+            nodes.splice(0..0, fresh.into_iter().take(1));
+        } else {
+            self.desk.fault("came back with its memory");
+        }
+        Some(Past { nodes, client: self.members[number].client })
     }
 
     /// Lets everybody join, and then begin.
@@ -348,6 +375,9 @@ pub(crate) fn endpoint_of(number: usize) -> String {
     format!("host:{number}")
 }
 
+/// What disks are called, by the numbers of their nodes.
+const DISK_NAMES: [&str; 4] = ["disk 0", "disk 1", "disk 2", "disk 3"];
+
 fn name_of(number: usize) -> &'static str {
     ["node 0", "node 1", "node 2", "node 3"][number]
 }
@@ -383,6 +413,10 @@ pub(crate) fn config(scenario: &Scenario, chance: &mut Chance) -> Config {
         },
         // Replicas are made anew where nodes die.
         repair_bytes_per_second: if scenario.faults.node_death_in > 0 { 256 << 20 } else { 0 },
+        offload: scenario.disk_len > 0,
+        offload_on_evict: scenario.sinks,
+        offload_force_evict: scenario.sinks && scenario.forces_eviction,
+        promotion_on_hit: scenario.promotes,
         seed: chance.bits(),
         ..Config::default()
     }

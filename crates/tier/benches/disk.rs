@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods, reason = "a benchmark needs a clock")]
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -19,14 +20,14 @@ use mooncake_types::{Epoch, Version};
 const FILE_BYTES: u64 = 256 << 20;
 
 fn name(number: u64) -> Name {
-    Name { version: Version { epoch: Epoch(1), counter: number + 1 }, object_offset: 0 }
+    Name { grant: Version { epoch: Epoch(1), counter: number + 1 }, offset: 0 }
 }
 
 fn open(path: &Path, capacity: u64) -> (Disk, u64) {
     let folder = Folder::open(path, "bench").expect("the folder is ours");
     let config = DiskConfig { capacity, file_bytes: FILE_BYTES, seed: 1 };
     let mut told = 0;
-    let disk = Disk::open(Box::new(folder), config, |_| told += 1).expect("it opens");
+    let disk = Disk::open(Arc::new(folder), config, |_| told += 1).expect("it opens");
     (disk, told)
 }
 
@@ -75,10 +76,11 @@ fn measure(path: &Path, bytes: u64, total: u64) {
         data.sub(0, 8).write_from(&item.to_le_bytes());
         let record = Record {
             name: name(item),
-            grant: name(item).version,
+            version: name(item).grant,
             key: format!("{item:064x}").into(),
             attributes: [].into(),
             object_len: bytes,
+            object_offset: 0,
             len: bytes,
             checksums: data.chunk_crcs().into(),
         };
@@ -121,10 +123,11 @@ fn measure_starts(path: &Path, count: u64) {
         let data = memory.whole();
         let record = Record {
             name: name(item),
-            grant: name(item).version,
+            version: name(item).grant,
             key: format!("{item:0120x}").into(),
             attributes: [].into(),
             object_len: 64,
+            object_offset: 0,
             len: 64,
             checksums: data.chunk_crcs().into(),
         };

@@ -15,8 +15,9 @@ use crate::record::Name;
 
 /// Files that a log has room for at least: one is written, and one is given up.
 pub(crate) const MIN_FILES: u64 = 4;
-/// The part of a file below which it is given up for its holes rather than its age.
-const HOLLOW: u64 = 2;
+/// A file of which less than this many quarters is in use is given up for its holes, and the rest of it moves. Of a log that is four
+/// fifths full some file is emptier than that, so records are evicted only where headers and padding take much of the room.
+const HOLLOW_QUARTERS: u64 = 3;
 
 impl Disk {
     /// Gives up files until there is room for `wanted` bytes of records more. Gives the names of the records that went with them: what was
@@ -85,8 +86,8 @@ impl Disk {
         is_hollow: bool,
     ) -> (Vec<Name>, Vec<Name>) {
         let mut log = self.lock();
-        // Room is to be gained: of a file that is full at most half moves.
-        let mut left = self.config.file_bytes / HOLLOW;
+        // Room is to be gained: a part of what is full leaves.
+        let mut left = self.config.file_bytes / 4 * HOLLOW_QUARTERS;
         let mut live_bytes = log.files[&number].live_bytes;
         let (mut moving, mut leaving) = (Vec::new(), Vec::new());
         for FoundRecord { block, record } in records {
@@ -143,7 +144,8 @@ impl Disk {
 fn pick(log: &Log) -> Option<(u64, bool)> {
     let is_idle = |number: &u64| log.open != Some(*number);
     let idle = || log.files.iter().filter(|(number, file)| is_idle(number) && file.is_sealed);
-    let hollow = idle().filter(|(_, file)| file.live_bytes < file.next_block * BLOCK / HOLLOW);
+    let hollow =
+        idle().filter(|(_, file)| file.live_bytes < file.next_block * BLOCK / 4 * HOLLOW_QUARTERS);
     let hollowest = hollow.min_by_key(|(_, file)| file.live_bytes);
     let picked = hollowest.map(|(&number, _)| (number, true));
     picked.or_else(|| idle().next().map(|(&number, _)| (number, false)))

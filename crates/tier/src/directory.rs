@@ -30,6 +30,18 @@ pub trait Directory: Send + Sync {
     /// # Errors
     /// Those of the system.
     fn remove(&self, number: u64) -> io::Result<()>;
+
+    /// What the log's owner noted last; nothing if it never did.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn note(&self) -> io::Result<Option<Vec<u8>>>;
+
+    /// Puts a note in the place of the last, as a whole. It lasts once this returns.
+    ///
+    /// # Errors
+    /// Those of the system; either of the two is there then.
+    fn set_note(&self, note: &[u8]) -> io::Result<()>;
 }
 
 /// A file that is read and written in places.

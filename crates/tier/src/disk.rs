@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use mooncake_memory::{Buffer, RawSlice, SliceList};
-use mooncake_types::limits::CHUNK_BYTES;
+use mooncake_memory::{RawSlice, SliceList};
 
 use crate::contents::Contents;
 use crate::directory::Directory;
-use crate::errors::{Broken, PutError, ReadError};
+use crate::errors::{Broken, PutError};
 use crate::index::{Entry, Index, RecordState};
 use crate::layout::{BLOCK, Head, MAX_FILE_BYTES, blocks_of, first_block};
 use crate::log_file::LogFile;
@@ -40,7 +39,7 @@ pub struct Usage {
 /// A log of records. Every call may be made from any thread; those that write return when the disk has it.
 pub struct Disk {
     pub(crate) config: DiskConfig,
-    pub(crate) directory: Box<dyn Directory>,
+    pub(crate) directory: Arc<dyn Directory>,
     pub(crate) log: Mutex<Log>,
     /// An entry is ready, or a file is open.
     pub(crate) changed: Condvar,
@@ -95,6 +94,12 @@ impl Disk {
         let live_bytes = log.files.values().map(|file| file.live_bytes).sum();
         let records = log.index.values().filter(|entry| entry.is_readable()).count();
         Usage { records, live_bytes, used_bytes: log.used_bytes() }
+    }
+
+    /// Whether the disk has failed: nothing is written any more.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.lock().broken.is_some()
     }
 
     /// Whether a record can be read.
@@ -183,39 +188,6 @@ impl Disk {
             file.erase(blocks).map_err(|error| self.fail(&error))?;
         }
         Ok(count)
-    }
-
-    /// Reads bytes of a record, from `from` on, as many as `dst` has room for.
-    ///
-    /// # Errors
-    /// See [`ReadError`]. `dst` may hold anything then.
-    pub fn read(&self, name: Name, from: u64, dst: RawSlice) -> Result<(), ReadError> {
-        let (entry, file) = self.find(name).ok_or(ReadError::NotThere)?;
-        let end = from.checked_add(dst.len() as u64).filter(|&end| end <= entry.len);
-        let end = end.ok_or(ReadError::OutOfBounds)?;
-        if dst.is_empty() {
-            return Ok(());
-        }
-        let at = (u64::from(entry.block), entry.header_len as usize);
-        let is_whole = (from, end) == (0, entry.len);
-        let head: &[RawSlice] = if is_whole { &[dst] } else { &[] };
-        let record = file.read(at, head)?.filter(|record| record.name == name);
-        let record = record.ok_or(ReadError::Damaged)?;
-        if is_whole {
-            return ensure(dst.chunk_crcs() == *record.checksums);
-        }
-        let data = at.0 * BLOCK + data_offset(at.1);
-        read_chunks(&file, data, &record, (from, dst))
-    }
-
-    /// The record of an entry, and the file that holds it.
-    pub(crate) fn find(&self, name: Name) -> Option<(Entry, Arc<LogFile>)> {
-        let mut log = self.lock();
-        let entry = log.index.get_mut(&name).filter(|entry| entry.is_readable())?;
-        entry.was_read = true;
-        let entry = *entry;
-        let file = log.files.get(&entry.file).expect("the file of a record is there");
-        Some((entry, Arc::clone(&file.file)))
     }
 
     /// Writes a record at the end of the log, where it lasts once `done` is called. The files may take `most` bytes. As long as
@@ -347,33 +319,6 @@ impl Entry {
     pub(crate) fn bytes(&self) -> u64 {
         data_offset(self.header_len as usize) + blocks_of(self.len) * BLOCK
     }
-}
-
-/// Reads a part of a record by way of whole chunks, whose checksums are known.
-fn read_chunks(
-    file: &LogFile,
-    data: u64,
-    record: &Record,
-    (from, dst): (u64, RawSlice),
-) -> Result<(), ReadError> {
-    let end = from + dst.len() as u64;
-    let (first, last) = (from / CHUNK_BYTES, end.div_ceil(CHUNK_BYTES));
-    for chunk in first..last {
-        let begin = chunk * CHUNK_BYTES;
-        let len = CHUNK_BYTES.min(record.len - begin);
-        let buffer =
-            Buffer::try_zeroed(len as usize).ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
-        file.read_data(data + begin, buffer.raw())?;
-        ensure(buffer.raw().crc32c() == record.checksums[chunk as usize])?;
-        let (low, high) = (from.max(begin), end.min(begin + len));
-        let part = buffer.raw().sub((low - begin) as usize, (high - low) as usize);
-        part.copy_to(dst.sub((low - from) as usize, (high - low) as usize));
-    }
-    Ok(())
-}
-
-fn ensure(is_whole: bool) -> Result<(), ReadError> {
-    if is_whole { Ok(()) } else { Err(ReadError::Damaged) }
 }
 
 /// The random number of a file.

@@ -15,10 +15,13 @@ use crate::layout::FORMAT;
 
 /// Says whose the folder is; locked by the process that uses it.
 const IDENTITY: &str = "mooncake-disk";
+/// What the log's owner noted, and the next note until it takes that place.
+const NOTE: &str = "mooncake-disk-note";
+const NEXT_NOTE: &str = "mooncake-disk-note.next";
 /// What the names of the log's files end in.
 const SUFFIX: &str = ".log";
-/// Longer files are not read as an identity.
-const MAX_IDENTITY_BYTES: u64 = 4096;
+/// Longer files are not read as an identity or a note.
+const MAX_TEXT_BYTES: u64 = 4096;
 
 /// A folder that this process alone uses, until this is dropped.
 #[derive(Debug)]
@@ -55,7 +58,7 @@ impl Folder {
             Err(fs::TryLockError::Error(error)) => return Err(of_identity(error)),
         }
         let mut text = String::new();
-        (&file).take(MAX_IDENTITY_BYTES).read_to_string(&mut text).map_err(of_identity)?;
+        (&file).take(MAX_TEXT_BYTES).read_to_string(&mut text).map_err(of_identity)?;
         if text.is_empty() {
             // A process that died here left an empty file, and nothing else.
             let text = format!("format {FORMAT}\ncluster {}\n", one_line(cluster));
@@ -130,5 +133,24 @@ impl Directory for Folder {
 
     fn remove(&self, number: u64) -> io::Result<()> {
         fs::remove_file(self.file(number))
+    }
+
+    fn note(&self) -> io::Result<Option<Vec<u8>>> {
+        let file = match File::open(self.path.join(NOTE)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let mut note = Vec::new();
+        file.take(MAX_TEXT_BYTES).read_to_end(&mut note)?;
+        Ok(Some(note))
+    }
+
+    fn set_note(&self, note: &[u8]) -> io::Result<()> {
+        let next = self.path.join(NEXT_NOTE);
+        let mut file = File::create(&next)?;
+        file.write_all(note)?;
+        file.sync_all()?;
+        fs::rename(&next, self.path.join(NOTE))?;
+        sync_folder(&self.path)
     }
 }

@@ -18,7 +18,7 @@ pub(crate) const SECTOR: usize = 512;
 pub(crate) const BITS_PER_SECTOR: u64 = (SECTOR as u64 - 4) * 8;
 
 /// The version of this format. Files of another are refused.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 const HEAD_MAGIC: u32 = 0x4d4b_4c46;
 const SEAL_MAGIC: u32 = 0x4d4b_5345;
 

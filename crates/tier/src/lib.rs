@@ -32,7 +32,10 @@ mod index;
 mod layout;
 mod log_file;
 mod open;
+mod read;
 mod record;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 

@@ -58,7 +58,7 @@ impl LogFile {
         let mut header = record.encode(self.head.nonce);
         header.resize(data_offset(header.len()) as usize, 0);
         let header = Buffer::from_vec(header);
-        let padding = Buffer::zeroed((blocks_of(record.len) * BLOCK - record.len) as usize);
+        let padding = padding_of(record.len);
         let mut slices = Vec::with_capacity(data.len() + 2);
         slices.push(header.raw());
         slices.extend(data);
@@ -73,15 +73,19 @@ impl LogFile {
         data: &[RawSlice],
     ) -> io::Result<Option<Record>> {
         let header = Buffer::zeroed(data_offset(header_len) as usize);
+        let wanted: usize = data.iter().map(RawSlice::len).sum();
+        let padding = padding_of(wanted as u64);
         let mut slices = vec![header.raw()];
         slices.extend(data);
+        slices.push(padding.raw());
         self.file.read(&slices, block * BLOCK)?;
         Ok(Record::decode(header.as_slice(), self.head.nonce))
     }
 
     /// Reads bytes of a record's data.
     pub(crate) fn read_data(&self, at: u64, dst: RawSlice) -> io::Result<()> {
-        self.file.read(&[dst], at)
+        let padding = padding_of(dst.len() as u64);
+        self.file.read(&[dst, padding.raw()], at)
     }
 
     /// Returns once all lasts that was written before.
@@ -183,4 +187,9 @@ impl LogFile {
         self.file.write_bytes(vec![0; BLOCK as usize], 0)?;
         self.make_durable()
     }
+}
+
+/// What fills the last block of so many bytes of a record: whole blocks need no buffer of the system.
+fn padding_of(len: u64) -> Buffer {
+    Buffer::zeroed((blocks_of(len) * BLOCK - len) as usize)
 }

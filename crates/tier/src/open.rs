@@ -20,7 +20,7 @@ impl Disk {
     /// # Errors
     /// The sizes cannot be, or the files cannot be read or written.
     pub fn open(
-        directory: Box<dyn Directory>,
+        directory: Arc<dyn Directory>,
         config: DiskConfig,
         mut told: impl FnMut(Record),
     ) -> Result<Disk, OpenError> {
@@ -65,6 +65,20 @@ impl Disk {
         }
         let (log, changed, cleaning) = (Mutex::new(log), Condvar::new(), Mutex::new(()));
         Ok(Disk { config, directory, log, changed, cleaning })
+    }
+
+    /// Makes a log empty that nobody has opened: none of its records is found any more once this returns.
+    ///
+    /// # Errors
+    /// The files cannot be read or written.
+    pub fn empty(directory: &dyn Directory) -> io::Result<()> {
+        for number in directory.list()? {
+            if let Some(file) = LogFile::open(directory, number)? {
+                file.retire()?;
+            }
+            directory.remove(number)?;
+        }
+        Ok(())
     }
 
     /// The names of all records that can be read, in no order.

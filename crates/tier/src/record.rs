@@ -6,15 +6,16 @@ use mooncake_types::{Epoch, Version};
 use crate::layout::{BLOCK, blocks_of, checksum};
 
 const MAGIC: u32 = 0x4d4b_5243;
-const FIXED_BYTES: usize = 72;
+const FIXED_BYTES: usize = 80;
 
-/// What a record is called: the version of its object, and where in it its bytes lie.
+/// What a record is called: the grant that its range was written under, and where the range lies. One version may have several
+/// records, each under a grant of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
-    /// The version of the object; no two objects have the same.
-    pub version: Version,
-    /// Where the record's bytes begin in the object, in bytes; zero unless the object is striped.
-    pub object_offset: u64,
+    /// What the range was written under.
+    pub grant: Version,
+    /// Where the range begins in its segment, in bytes.
+    pub offset: u64,
 }
 
 /// What is kept of a range beside its bytes.
@@ -22,14 +23,16 @@ pub struct Name {
 pub struct Record {
     /// What it is called.
     pub name: Name,
-    /// What the range was written under.
-    pub grant: Version,
+    /// The version of the object.
+    pub version: Version,
     /// The object's key.
     pub key: Box<str>,
     /// What the master gave with the grant.
     pub attributes: Box<[u8]>,
     /// Length of the whole object, in bytes.
     pub object_len: u64,
+    /// Where the range's bytes begin in the object, in bytes; zero unless the object is striped.
+    pub object_offset: u64,
     /// Length of the range, in bytes.
     pub len: u64,
     /// CRC32C of each chunk of [`CHUNK_BYTES`], the last one possibly shorter.
@@ -42,7 +45,8 @@ impl Record {
         (1..=MAX_KEY_BYTES).contains(&self.key.len())
             && self.attributes.len() <= MAX_ATTRIBUTES_BYTES
             && self.len > 0
-            && self.name.object_offset.checked_add(self.len).is_some_and(|it| it <= self.object_len)
+            && self.object_offset.checked_add(self.len).is_some_and(|it| it <= self.object_len)
+            && self.name.offset.checked_add(self.len).is_some()
             && self.checksums.len() as u64 == self.len.div_ceil(CHUNK_BYTES)
     }
 
@@ -64,14 +68,15 @@ impl Record {
         header.extend((self.header_len() as u32).to_le_bytes());
         header.extend((self.key.len() as u16).to_le_bytes());
         header.extend((self.attributes.len() as u16).to_le_bytes());
-        let Name { version, object_offset } = self.name;
+        let Name { grant, offset } = self.name;
         for field in [
-            self.grant.epoch.0,
-            self.grant.counter,
-            version.epoch.0,
-            version.counter,
-            object_offset,
+            grant.epoch.0,
+            grant.counter,
+            offset,
+            self.version.epoch.0,
+            self.version.counter,
             self.object_len,
+            self.object_offset,
             self.len,
         ] {
             header.extend(field.to_le_bytes());
@@ -108,12 +113,13 @@ impl Record {
             (FIXED_BYTES + short(12), FIXED_BYTES + short(12) + short(14));
         let sums = header.get(attributes_end..)?;
         let record = Record {
-            name: Name { version: version(2)?, object_offset: field(4)? },
-            grant: version(0)?,
+            name: Name { grant: version(0)?, offset: field(2)? },
+            version: version(3)?,
             key: std::str::from_utf8(header.get(FIXED_BYTES..key_end)?).ok()?.into(),
             attributes: header.get(key_end..attributes_end)?.into(),
             object_len: field(5)?,
-            len: field(6)?,
+            object_offset: field(6)?,
+            len: field(7)?,
             checksums: sums
                 .chunks_exact(4)
                 .map(|sum| u32::from_le_bytes([sum[0], sum[1], sum[2], sum[3]]))
@@ -136,11 +142,12 @@ mod tests {
     fn a_header_says_all_and_is_of_one_file() {
         let version = |counter| Version { epoch: Epoch(3), counter };
         let record = Record {
-            name: Name { version: version(4), object_offset: 10 },
-            grant: version(5),
+            name: Name { grant: version(5), offset: 1 << 40 },
+            version: version(4),
             key: "a key".into(),
             attributes: [1, 2, 3].into(),
             object_len: CHUNK_BYTES + 20,
+            object_offset: 10,
             len: CHUNK_BYTES + 1,
             checksums: [7, 8].into(),
         };

@@ -63,6 +63,17 @@ pub trait SegmentHost: Send + Sync {
     /// `SegmentNotFound` if the segment is not the host's: whoever has it may still hold the entry.
     fn drop_range(&self, range: &RangeDrop) -> Result<(), ErrorCode>;
 
+    /// As [`SegmentHost::drop_range`], of many ranges: a host that has to wait for a disk does so once.
+    fn drop_ranges(&self, ranges: &[RangeDrop]) -> Vec<Result<(), ErrorCode>> {
+        ranges.iter().map(|range| self.drop_range(range)).collect()
+    }
+
+    /// Whether who begins to read this segment waits for a disk: several ranges are better begun at the same time.
+    fn reads_from_disk(&self, segment: SegmentId) -> bool {
+        let _ = segment;
+        false
+    }
+
     /// Has the ledger held the ticket's entry all the time since it was given out? Asked after the bytes were copied.
     fn still_holds(&self, ticket: &ReadTicket) -> bool;
 

@@ -14,6 +14,7 @@
 
 mod at_once;
 mod auth_token;
+mod begin_reads;
 mod error;
 mod host;
 mod local;
@@ -25,6 +26,7 @@ mod paths;
 mod protocol;
 mod source;
 mod tcp;
+mod tcp_config;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod transport;
@@ -50,7 +52,8 @@ pub use paths::{Examination, Paths};
 pub use protocol::is_served_by_tcp;
 pub use server::{DataServer, Served, ServedWay, ServerConfig};
 pub use source::Source;
-pub use tcp::{TcpConfig, TcpTransport};
+pub use tcp::TcpTransport;
+pub use tcp_config::TcpConfig;
 pub use transport::Transport;
 pub use transports::{Transports, TransportsError, Way};
 pub use view::View;

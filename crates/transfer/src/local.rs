@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mooncake_memory::{RawSlice, SliceList, copy_to_caller, gather_from_caller, with_helpers};
-use mooncake_types::{Epoch, ErrorCode, SegmentId};
+use mooncake_types::{Epoch, ErrorCode, RangeDrop, SegmentId};
 
-use crate::{Discard, Interrupt, ReadOp, SegmentHost, TransferError, Transport, WriteOp};
+use crate::{Interrupt, ReadOp, SegmentHost, TransferError, Transport, WriteOp};
 
 /// Most bytes copied between two looks at whether the writer is to stop.
 const STEP_BYTES: usize = 1 << 20;
@@ -58,8 +58,10 @@ impl LocalTransport {
         if self.host.still_holds(&ticket) { Ok(()) } else { Err(TransferError::Stale) }
     }
 
-    pub(crate) fn drop_one(&self, op: &Discard) -> Result<(), TransferError> {
-        self.host.drop_range(&op.range).map_err(TransferError::Refused)
+    /// Drops entries of this process's segments, the results in the order of the ranges.
+    pub(crate) fn drop_all(&self, ranges: &[RangeDrop]) -> Vec<Result<(), TransferError>> {
+        let dropped = self.host.drop_ranges(ranges).into_iter();
+        dropped.map(|dropped| dropped.map_err(TransferError::Refused)).collect()
     }
 
     pub(crate) fn write_one(&self, epoch: Epoch, op: &WriteOp<'_>) -> Result<(), TransferError> {

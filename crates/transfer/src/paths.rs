@@ -1,9 +1,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{SliceList, with_helpers};
-use mooncake_types::{Epoch, RangeRead, SegmentId, Version};
+use mooncake_memory::{SliceList, with_helpers, with_waiting_helpers};
+use mooncake_types::{Epoch, RangeDrop, RangeRead, SegmentId, Version};
 
+use crate::begin_reads::disk_order;
 use crate::near::{Distance, Near, Reach};
 use crate::parts::Parts;
 use crate::view::{OwnViews, View};
@@ -99,10 +100,14 @@ impl Paths {
     /// Has nodes drop entries, those of this process at once and all others by TCP; see [`TcpTransport::drop_ranges`].
     #[must_use]
     pub fn drop_ranges(&self, ops: &[Discard]) -> Vec<Result<(), TransferError>> {
-        let drop_here = |op: &Discard| Some(self.local_for(op.range.segment)?.drop_one(op));
-        let local: Vec<Option<Result<(), TransferError>>> = ops.iter().map(drop_here).collect();
-        let results = self.tcp.drop_where(ops, |position| local[position].is_none());
-        local.into_iter().zip(results).map(|(local, result)| local.unwrap_or(result)).collect()
+        let is_here = |op: &&Discard| self.local_for(op.range.segment).is_some();
+        let here: Vec<RangeDrop> = ops.iter().filter(is_here).map(|op| op.range).collect();
+        let are_here: Vec<bool> = ops.iter().map(|op| is_here(&op)).collect();
+        let dropped = self.local.as_ref().map_or_else(Vec::new, |local| local.drop_all(&here));
+        let mut results = self.tcp.drop_where(ops, |position| !are_here[position]);
+        let own = results.iter_mut().zip(are_here).filter(|(_, is_here)| *is_here);
+        own.zip(dropped).for_each(|((result, _), dropped)| *result = dropped);
+        results
     }
 
     /// Takes what is left to TCP, if that is allowed, and gives all results.
@@ -202,7 +207,16 @@ impl Paths {
         let local = |op: &ReadOp| self.local_for(op.range.segment);
         let bytes = ops.iter().filter(|op| local(op).is_some()).map(|op| op.range.len);
         let bytes = bytes.fold(0, u64::saturating_add);
-        let mut settled = with_helpers(ops, bytes, |op| Some(local(op)?.read_one(op)));
+        let on_disk = self.local.as_ref().map_or_else(Vec::new, |local| {
+            disk_order(local.host(), ops.iter().map(|op| &op.range).enumerate())
+        });
+        let mut settled = with_helpers(ops, bytes, |op| {
+            let local = local(op)?;
+            let is_on_disk = !on_disk.is_empty() && local.host().reads_from_disk(op.range.segment);
+            (!is_on_disk).then(|| local.read_one(op))
+        });
+        let read = with_waiting_helpers(&on_disk, |&at| Some(local(&ops[at])?.read_one(&ops[at])));
+        on_disk.into_iter().zip(read).for_each(|(at, result)| settled[at] = result);
         let is_own = |it: &Option<_>| if it.is_some() { Source::Own } else { Source::Tcp };
         let mut sources: Vec<Source> = settled.iter().map(is_own).collect();
         self.near.read(ops, &mut settled, &self.tcp);

@@ -1,70 +1,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_connection::Dialer;
 use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES, time_to_move_ms};
-use mooncake_types::{BusyWait, ClientId, Epoch, ErrorCode};
-use mooncake_wire::{Hello, LocalSocket, PROTOCOL_VERSION, Role};
+use mooncake_types::{Epoch, ErrorCode};
+use mooncake_wire::LocalSocket;
 
 use crate::at_once::at_once;
 use crate::client::{
     DropExchange, Exchange, Lease, Patience, Peers, Purpose, ReadExchange, WriteExchange, drive,
 };
 use crate::plan::{FrameLimits, PeerPlan, plan};
-use crate::{Discard, ReadOp, TransferError, Transport, WriteOp};
-
-/// How a [`TcpTransport`] behaves.
-#[derive(Clone, Debug)]
-pub struct TcpConfig {
-    /// The pool that this process belongs to; nodes of another refuse it.
-    pub cluster_id: String,
-    /// The secret that members of the pool share; empty if there is none.
-    pub auth_token: String,
-    /// This process.
-    pub client: ClientId,
-    /// Most connections to one node. A call uses one of them; further calls wait.
-    pub lanes_per_peer: usize,
-    /// Most payload bytes that one connection is asked for, or sent, ahead of the reply that is waited for.
-    pub bytes_in_flight: u64,
-    /// How long connecting and shaking hands may take.
-    pub connect_timeout: Duration,
-    /// How long one call may take, plus a second for each 16 MiB that it moves.
-    pub transfer_timeout: Duration,
-    /// How long to look for a reply before sleeping for it (see [`mooncake_memory::Watch`]); zero: not at all.
-    pub busy_poll: Duration,
-    /// How long a call waits for a node without that a byte moves. A slow transfer that moves goes on.
-    pub silence_timeout: Duration,
-}
-
-impl Default for TcpConfig {
-    fn default() -> Self {
-        Self {
-            cluster_id: String::new(),
-            auth_token: String::new(),
-            client: ClientId::default(),
-            lanes_per_peer: 4,
-            bytes_in_flight: 8 << 20,
-            connect_timeout: Duration::from_secs(1),
-            transfer_timeout: Duration::from_secs(30),
-            busy_poll: BusyWait::DEFAULT_LIMIT,
-            silence_timeout: Duration::from_secs(30),
-        }
-    }
-}
-
-impl TcpConfig {
-    /// What connections are made with.
-    pub(crate) fn dialer(&self) -> Dialer {
-        let hello = Hello {
-            protocol_version: PROTOCOL_VERSION,
-            cluster_id: self.cluster_id.clone(),
-            role: Role::Client,
-            client: self.client,
-            auth_token: self.auth_token.clone(),
-        };
-        Dialer { busy_poll: self.busy_poll, ..Dialer::new(hello) }
-    }
-}
+use crate::{Discard, ReadOp, TcpConfig, TransferError, Transport, WriteOp};
 
 /// How long one attempt to have entries dropped may take. Whoever waits for it tries again.
 const DROP_TIMEOUT: Duration = Duration::from_secs(1);

@@ -51,7 +51,8 @@ pub use put::{ReplicateConfig, SoftPin};
 pub use range::{Discard, RangeDrop, RangeRead, RangeWrite};
 pub use reads::{ReadCounts, ReadReport, ReadVolume};
 pub use reply::{
-    Grant, Located, Placement, Pong, RemainingRange, Remains, Reply, ScanPage, SegmentAddress,
+    Grant, Located, Placement, Pong, Prefetch, RemainingRange, Remains, Reply, ScanPage,
+    SegmentAddress,
 };
 pub use request::{
     CreateTask, MountSegment, PutEnd, PutItem, PutMode, PutRevoke, PutStart, Request, Scan,

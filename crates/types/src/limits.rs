@@ -113,6 +113,10 @@ pub const MAX_FETCHED_DROPS: u32 = 4096;
 /// Most tasks that are handed out at once.
 pub const MAX_FETCHED_TASKS: u32 = 64;
 
+/// Longest time that the master keeps a request for tasks while there are none, in milliseconds. A client that is gone is
+/// found out after that.
+pub const MAX_TASK_WAIT_MS: u32 = 1_000;
+
 /// Most parts that one ledger entry may be written in before it is complete, as far as they don't touch.
 pub const MAX_ENTRY_PARTS: usize = 4096;
 

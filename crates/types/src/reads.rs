@@ -26,30 +26,44 @@ pub struct ReadCounts {
     pub host: ReadVolume,
     /// What was read by TCP.
     pub tcp: ReadVolume,
+    /// Of all these, what lay on disks, at least in part.
+    pub disk: ReadVolume,
 }
 
 impl ReadCounts {
-    const FIELDS: usize = 10;
+    const FIELDS: usize = 12;
 
     fn fields(&self) -> [u64; Self::FIELDS] {
-        let Self { get_hits, get_misses, exist_hits, exist_misses, own, host, tcp } = *self;
-        let [own, host, tcp] = [own, host, tcp].map(|volume| [volume.objects, volume.bytes]);
+        let Self { get_hits, get_misses, exist_hits, exist_misses, own, host, tcp, disk } = *self;
+        let volumes = [own, host, tcp, disk].map(|volume| [volume.objects, volume.bytes]);
+        let [own, host, tcp, disk] = volumes;
         let [hits, misses] = [[get_hits, get_misses], [exist_hits, exist_misses]];
         let mut fields = [0; Self::FIELDS];
-        fields.copy_from_slice([hits, misses, own, host, tcp].as_flattened());
+        fields.copy_from_slice([hits, misses, own, host, tcp, disk].as_flattened());
         fields
     }
 
     fn from_fields(fields: [u64; Self::FIELDS]) -> Self {
         let [get_hits, get_misses, exist_hits, exist_misses, volumes @ ..] = fields;
         let volume = |at: usize| ReadVolume { objects: volumes[at], bytes: volumes[at + 1] };
-        let (own, host, tcp) = (volume(0), volume(2), volume(4));
-        Self { get_hits, get_misses, exist_hits, exist_misses, own, host, tcp }
+        let (own, host, tcp, disk) = (volume(0), volume(2), volume(4), volume(6));
+        Self { get_hits, get_misses, exist_hits, exist_misses, own, host, tcp, disk }
     }
 
     fn with(&self, other: &Self, join: fn(u64, u64) -> u64) -> Self {
         let (ours, theirs) = (self.fields(), other.fields());
         Self::from_fields(std::array::from_fn(|at| join(ours[at], theirs[at])))
+    }
+
+    /// What was read from memory alone.
+    #[must_use]
+    pub fn memory(&self) -> ReadVolume {
+        let Self { own, host, tcp, disk, .. } = self;
+        let all = |of: fn(&ReadVolume) -> u64| [own, host, tcp].into_iter().map(of).sum::<u64>();
+        ReadVolume {
+            objects: all(|volume| volume.objects).saturating_sub(disk.objects),
+            bytes: all(|volume| volume.bytes).saturating_sub(disk.bytes),
+        }
     }
 
     /// What came since `earlier`; nothing where that says more.
@@ -103,6 +117,7 @@ mod tests {
             own: volume(5, 6),
             host: volume(7, 8),
             tcp: volume(9, 10),
+            disk: volume(11, 12),
         };
         assert_eq!((counts(1), expected.fields()), (expected, counts(1).fields()));
     }

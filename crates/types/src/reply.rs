@@ -53,6 +53,8 @@ pub enum Reply {
     },
     /// To [`crate::Request::ExistKey`].
     Exist(Vec<Result<bool, ErrorCode>>),
+    /// To [`crate::Request::Prefetch`].
+    Prefetched(Vec<Result<Prefetch, ErrorCode>>),
     /// To [`crate::Request::Scan`].
     Scanned(ScanPage),
     /// To [`crate::Request::CreateTask`].
@@ -100,6 +102,15 @@ pub struct SegmentAddress {
     pub endpoint: Arc<str>,
     /// What its bytes lie in.
     pub medium: Medium,
+}
+
+/// What a prefetch of one object has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefetch {
+    /// It can be read from memory already.
+    InMemory,
+    /// A copy of it is on its way to memory.
+    UnderWay,
 }
 
 /// One range of one replica. The ranges of a replica stand together, in the order of the object's bytes.

@@ -51,7 +51,8 @@ pub enum Request<'a> {
         /// How long it goes on serving gets, in milliseconds.
         grace_ms: u64,
     },
-    /// Ask for ranges to write new objects to.
+    /// Ask for ranges to write new objects to. [`ErrorCode::UnavailableInCurrentStatus`] as the result of a put says that
+    /// there is no room yet and that some is being made: objects are on their way to disks. It is to be asked for again.
     PutStart(PutStart<'a>),
     /// Make written objects visible.
     PutEnd {
@@ -77,6 +78,11 @@ pub enum Request<'a> {
     },
     /// Do these objects exist, complete? Grants a lease on each that does.
     ExistKey {
+        /// The keys.
+        keys: Vec<&'a str>,
+    },
+    /// Have these objects copied to memory where they lie on disks alone. Grants no lease.
+    Prefetch {
         /// The keys.
         keys: Vec<&'a str>,
     },
@@ -123,6 +129,9 @@ pub enum Request<'a> {
     FetchTasks {
         /// No more than this many; [`crate::limits::MAX_FETCHED_TASKS`] bounds it.
         limit: u32,
+        /// If none waits, the answer comes when one does, or after this time, in milliseconds;
+        /// [`crate::limits::MAX_TASK_WAIT_MS`] bounds it.
+        wait_ms: u32,
     },
     /// Have what lies on segments of this client moved to others, as far as there is room without evicting anything. If
     /// that goes on already, this only asks how far it is.
@@ -151,6 +160,7 @@ impl Request<'_> {
             | Request::Remove { .. }
             | Request::ClearReplicas { .. }
             | Request::Retract { .. }
+            | Request::Prefetch { .. }
             | Request::CreateTask(_) => true,
             Request::Scan(scan) => scan.action != ScanAction::List,
             _ => false,

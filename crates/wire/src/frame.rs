@@ -21,8 +21,7 @@ pub(crate) fn append_in(
     message: &impl Message,
 ) {
     let len = message.encoded_len();
-    // The key of a field from 16 up has two bytes.
-    begin(out, kind, request_id, delimited_len(len) + usize::from(tag >= 16));
+    begin(out, kind, request_id, field_len(tag, len));
     put_key(out, tag, len);
     put(out, message);
 }
@@ -43,7 +42,7 @@ pub(crate) fn append_keyed<'a>(
     match tag {
         None => begin(out, kind, request_id, len),
         Some(tag) => {
-            begin(out, kind, request_id, delimited_len(len));
+            begin(out, kind, request_id, field_len(tag, len));
             put_key(out, tag, len);
         }
     }
@@ -65,7 +64,7 @@ pub(crate) struct Fit<'a> {
 
 impl Fit<'_> {
     pub(crate) fn append(self, tag: u32, message: &impl Message) {
-        if delimited_len(message.encoded_len()) <= MAX_FRAME_BODY_BYTES as usize {
+        if field_len(tag, message.encoded_len()) <= MAX_FRAME_BODY_BYTES as usize {
             return append_in(self.out, self.frame, tag, message);
         }
         let refused = status::to_message(ErrorCode::BufferOverflow.number());
@@ -76,6 +75,11 @@ impl Fit<'_> {
 /// The length of a field that holds `len` bytes, in an encoding where its number is below 16.
 pub(crate) fn delimited_len(len: usize) -> usize {
     1 + prost::length_delimiter_len(len) + len
+}
+
+/// The length of the field `tag` that holds `len` bytes: from 16 up its key has two bytes.
+fn field_len(tag: u32, len: usize) -> usize {
+    delimited_len(len) + usize::from(tag >= 16)
 }
 
 fn begin(out: &mut Vec<u8>, kind: Kind, request_id: u64, body_len: usize) {
@@ -131,6 +135,19 @@ mod tests {
         let mut inside = Vec::new();
         append_keyed(&mut inside, (Kind::Request, 7), Some(9), keys.into_iter(), &rest);
         assert_eq!(inside[HEADER_LEN..], envelope.encode_to_vec());
+
+        let keys = keys.map(|key| String::from(key).into()).to_vec();
+        let operation = Some(proto::request::Operation::Prefetch(proto::PrefetchRequest {
+            keys: keys.clone(),
+        }));
+        let envelope = proto::Request { operation };
+        let keys = keys.iter().map(|key| std::str::from_utf8(key).expect("it was text"));
+        let (mut inside, rest) = (Vec::new(), proto::PrefetchRequest::default());
+        append_keyed(&mut inside, (Kind::Request, 7), Some(25), keys, &rest);
+        assert_eq!(inside[HEADER_LEN..], envelope.encode_to_vec());
+        let header = crate::Header::decode(inside.first_chunk().expect("there is a header"));
+        let body_len = header.map(|header| header.body_len as usize);
+        assert_eq!(body_len, Ok(inside.len() - HEADER_LEN), "its key has two bytes");
     }
 
     #[test]

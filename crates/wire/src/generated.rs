@@ -61,7 +61,7 @@ pub struct RefusalResponse {
 pub struct Request {
     #[prost(
         oneof = "request::Operation",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22, 23, 24"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22, 23, 24, 25"
     )]
     pub operation: ::core::option::Option<request::Operation>,
 }
@@ -115,6 +115,8 @@ pub mod request {
         ListSegments(super::ListSegmentsRequest),
         #[prost(message, tag = "24")]
         Leave(super::LeaveRequest),
+        #[prost(message, tag = "25")]
+        Prefetch(super::PrefetchRequest),
     }
 }
 /// A heartbeat.
@@ -182,6 +184,11 @@ pub struct ReadCounts {
     pub tcp_objects: u64,
     #[prost(uint64, tag = "10")]
     pub tcp_bytes: u64,
+    /// Of all these, what lay on disks.
+    #[prost(uint64, tag = "11")]
+    pub disk_objects: u64,
+    #[prost(uint64, tag = "12")]
+    pub disk_bytes: u64,
 }
 /// Lends a segment to the pool.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -396,6 +403,12 @@ pub struct ExistKeyRequest {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub keys: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
 }
+/// Has objects copied to memory where they lie on disks alone. Grants no lease.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PrefetchRequest {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub keys: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+}
 /// Removes objects.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RemoveRequest {
@@ -483,6 +496,9 @@ pub struct FetchTasksRequest {
     /// No more than this many.
     #[prost(uint32, tag = "1")]
     pub limit: u32,
+    /// If none waits, the answer comes when one does, or after so many milliseconds. The master may answer earlier.
+    #[prost(uint32, tag = "2")]
+    pub wait_ms: u32,
 }
 /// A fetched task has ended.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -506,7 +522,7 @@ pub struct DrainSegmentsRequest {
 pub struct Response {
     #[prost(
         oneof = "response::Result",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17"
     )]
     pub result: ::core::option::Option<response::Result>,
 }
@@ -562,6 +578,9 @@ pub mod response {
         /// To ListSegments.
         #[prost(message, tag = "16")]
         Segments(super::ListSegmentsResponse),
+        /// To Prefetch.
+        #[prost(message, tag = "17")]
+        Prefetched(super::PrefetchResponse),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -688,7 +707,8 @@ pub struct ReplicaLists {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PutStartResponse {
-    /// Where to write; every replica holds the whole object. Required.
+    /// Where to write; every replica holds the whole object. The status -1010 says that there is no room yet and that some is
+    /// being made: the object is to be asked for again. Required.
     #[prost(message, optional, tag = "1")]
     pub replica_lists: ::core::option::Option<ReplicaLists>,
     /// Per object whose status is 0: opaque bytes that go with every write of it. The column is absent if no object has any.
@@ -769,6 +789,15 @@ pub struct ExistKeyResponse {
     /// One byte per key: 0 the object does not exist, 1 it exists, 2 the question was refused.
     #[prost(bytes = "bytes", tag = "1")]
     pub exists: ::prost::bytes::Bytes,
+    /// The error codes of those refused, in order.
+    #[prost(sint32, repeated, tag = "2")]
+    pub status_codes: ::prost::alloc::vec::Vec<i32>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PrefetchResponse {
+    /// One byte per key: 0 a copy is on its way to memory, 1 the object is in memory, 2 refused.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub in_memory: ::prost::bytes::Bytes,
     /// The error codes of those refused, in order.
     #[prost(sint32, repeated, tag = "2")]
     pub status_codes: ::prost::alloc::vec::Vec<i32>,

@@ -90,6 +90,18 @@ pub struct Expected<'a> {
 }
 
 impl Hello {
+    /// What a process of this build says to a pool that has neither a name nor a secret.
+    #[must_use]
+    pub const fn new(role: Role, client: ClientId) -> Self {
+        Self {
+            protocol_version: PROTOCOL_VERSION,
+            cluster_id: String::new(),
+            role,
+            client,
+            auth_token: String::new(),
+        }
+    }
+
     /// Whether the side that said this may stay.
     ///
     /// # Errors
@@ -120,6 +132,19 @@ impl Hello {
             return refuse(ErrorCode::IllegalClient, message.to_owned());
         }
         Ok(())
+    }
+}
+
+impl Welcome {
+    /// The answer of this build where no local socket is.
+    #[must_use]
+    pub fn new(epoch: Epoch) -> Self {
+        Self {
+            protocol_version: PROTOCOL_VERSION,
+            epoch,
+            software_version: env!("CARGO_PKG_VERSION").to_owned(),
+            local_socket: None,
+        }
     }
 }
 

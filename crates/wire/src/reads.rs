@@ -31,6 +31,8 @@ fn from_counts(counts: &ReadCounts) -> proto::ReadCounts {
         host_bytes: counts.host.bytes,
         tcp_objects: counts.tcp.objects,
         tcp_bytes: counts.tcp.bytes,
+        disk_objects: counts.disk.objects,
+        disk_bytes: counts.disk.bytes,
     }
 }
 
@@ -44,5 +46,6 @@ fn to_counts(message: &proto::ReadCounts) -> ReadCounts {
         own: volume(message.own_objects, message.own_bytes),
         host: volume(message.host_objects, message.host_bytes),
         tcp: volume(message.tcp_objects, message.tcp_bytes),
+        disk: volume(message.disk_objects, message.disk_bytes),
     }
 }

@@ -1,12 +1,12 @@
 use bytes::Bytes;
 use mooncake_types::limits::{MAX_BATCH_KEYS, MAX_SCAN_OBJECTS, MAX_SUCCESSORS};
 use mooncake_types::{
-    Epoch, ErrorCode, Grant, Located, Pong, Remains, Reply, ScanPage, SegmentAddress,
+    Epoch, ErrorCode, Grant, Located, Pong, Prefetch, Remains, Reply, ScanPage, SegmentAddress,
 };
 use prost::Message;
 
 use crate::generated::response;
-use crate::reply_encode::exists;
+use crate::reply_encode::answer;
 use crate::{
     DecodeError, column, drain, follow, generated as proto, mount, remains, replica_lists, shape,
     status, task,
@@ -47,6 +47,7 @@ pub fn decode_reply(body: Bytes) -> Result<Reply, DecodeError> {
         }
         response::Result::Located(located) => to_located(located)?,
         response::Result::Exist(exist) => Reply::Exist(to_exist(&exist)?),
+        response::Result::Prefetched(it) => Reply::Prefetched(to_prefetched(&it)?),
         response::Result::Scanned(page) => Reply::Scanned(to_page(&page)?),
         response::Result::TaskCreated(task) => Reply::TaskCreated(task::to_created(&task)?),
         response::Result::TaskReported(report) => Reply::TaskReported(task::to_report(report)?),
@@ -116,23 +117,40 @@ pub(crate) fn to_places(
 pub(crate) fn to_exist(
     message: &proto::ExistKeyResponse,
 ) -> Result<Vec<Result<bool, ErrorCode>>, DecodeError> {
-    let (what, column, limit) = ("exists", &message.exists, MAX_BATCH_KEYS);
-    if column.len() > limit {
+    to_answers("exists", &message.exists, &message.status_codes)
+}
+
+fn to_prefetched(
+    message: &proto::PrefetchResponse,
+) -> Result<Vec<Result<Prefetch, ErrorCode>>, DecodeError> {
+    let answers = to_answers("in_memory", &message.in_memory, &message.status_codes)?;
+    let prefetch = |is_there| if is_there { Prefetch::InMemory } else { Prefetch::UnderWay };
+    Ok(answers.into_iter().map(|answer| answer.map(prefetch)).collect())
+}
+
+/// What each byte answers; those that are no answers have codes instead.
+fn to_answers(
+    what: &'static str,
+    bytes: &[u8],
+    status_codes: &[i32],
+) -> Result<Vec<Result<bool, ErrorCode>>, DecodeError> {
+    let limit = MAX_BATCH_KEYS;
+    if bytes.len() > limit {
         return Err(DecodeError::TooMany { what, limit });
     }
-    let refused = column.iter().filter(|&&byte| byte == exists::REFUSED).count();
-    column::check_len("status_codes", &message.status_codes, refused)?;
-    let mut codes = message.status_codes.iter();
+    let refused = bytes.iter().filter(|&&byte| byte == answer::REFUSED).count();
+    column::check_len("status_codes", status_codes, refused)?;
+    let mut codes = status_codes.iter();
     let result = |&byte| match byte {
-        exists::NO => Ok(Ok(false)),
-        exists::YES => Ok(Ok(true)),
-        exists::REFUSED => {
+        answer::NO => Ok(Ok(false)),
+        answer::YES => Ok(Ok(true)),
+        answer::REFUSED => {
             let code = *codes.next().expect("one code for each key that was refused");
             Ok(Err(status::to_error(code)))
         }
         _ => Err(DecodeError::OutOfRange { what, value: byte.into() }),
     };
-    column.iter().map(result).collect()
+    bytes.iter().map(result).collect()
 }
 
 fn to_page(message: &proto::ScanResponse) -> Result<ScanPage, DecodeError> {

@@ -1,4 +1,7 @@
-use mooncake_types::{ErrorCode, Grant, Located, Pong, Remains, Reply, ScanPage, SegmentAddress};
+use bytes::Bytes;
+use mooncake_types::{
+    ErrorCode, Grant, Located, Pong, Prefetch, Remains, Reply, ScanPage, SegmentAddress,
+};
 
 use crate::{
     Kind, column, drain, follow, frame, generated as proto, mount, remains, replica_lists, status,
@@ -23,10 +26,11 @@ pub(crate) mod tag {
     pub(crate) const DROPS: u32 = 14;
     pub(crate) const DRAINING: u32 = 15;
     pub(crate) const SEGMENTS: u32 = 16;
+    pub(crate) const PREFETCHED: u32 = 17;
 }
 
-/// The bytes of `ExistKeyResponse::exists`.
-pub(crate) mod exists {
+/// The bytes of `ExistKeyResponse::exists` and `PrefetchResponse::in_memory`.
+pub(crate) mod answer {
     pub(crate) const NO: u8 = 0;
     pub(crate) const YES: u8 = 1;
     pub(crate) const REFUSED: u8 = 2;
@@ -66,6 +70,7 @@ pub fn encode_reply(out: &mut Vec<u8>, request_id: u64, reply: &Reply) {
             fit.append(tag::LOCATED, &located);
         }
         Reply::Exist(results) => fit.append(tag::EXIST, &from_exist(results)),
+        Reply::Prefetched(results) => fit.append(tag::PREFETCHED, &from_prefetched(results)),
         Reply::Scanned(page) => fit.append(tag::SCANNED, &from_page(page)),
         Reply::TaskCreated(id) => fit.append(tag::TASK_CREATED, &task::from_created(*id)),
         Reply::TaskReported(report) => fit.append(tag::TASK_REPORTED, &task::from_report(report)),
@@ -125,19 +130,29 @@ pub(crate) fn from_located(
 }
 
 pub(crate) fn from_exist(results: &[Result<bool, ErrorCode>]) -> proto::ExistKeyResponse {
-    let mut exists = Vec::with_capacity(results.len());
+    let (exists, status_codes) = from_answers(results.iter().copied());
+    proto::ExistKeyResponse { exists, status_codes }
+}
+
+fn from_prefetched(results: &[Result<Prefetch, ErrorCode>]) -> proto::PrefetchResponse {
+    let is_there = |result: &Result<Prefetch, ErrorCode>| result.map(|it| it == Prefetch::InMemory);
+    let (in_memory, status_codes) = from_answers(results.iter().map(is_there));
+    proto::PrefetchResponse { in_memory, status_codes }
+}
+
+/// A byte for each answer, and the codes of those that are none.
+fn from_answers(answers: impl Iterator<Item = Result<bool, ErrorCode>>) -> (Bytes, Vec<i32>) {
     let mut status_codes = Vec::new();
-    for result in results {
-        exists.push(match result {
-            Ok(false) => exists::NO,
-            Ok(true) => exists::YES,
-            Err(code) => {
-                status_codes.push(status::from_error(*code));
-                exists::REFUSED
-            }
-        });
-    }
-    proto::ExistKeyResponse { exists: exists.into(), status_codes }
+    let byte = |result| match result {
+        Ok(false) => answer::NO,
+        Ok(true) => answer::YES,
+        Err(code) => {
+            status_codes.push(status::from_error(code));
+            answer::REFUSED
+        }
+    };
+    let bytes: Vec<u8> = answers.map(byte).collect();
+    (bytes.into(), status_codes)
 }
 
 fn from_page(page: &ScanPage) -> proto::ScanResponse {

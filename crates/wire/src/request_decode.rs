@@ -59,6 +59,9 @@ impl RequestMessage {
             Operation::PutRevoke(revoke) => Request::PutRevoke { puts: put_revoke(revoke)? },
             Operation::GetReplicaList(get) => look_up(get)?,
             Operation::ExistKey(exist) => Request::ExistKey { keys: column::to_keys(&exist.keys)? },
+            Operation::Prefetch(prefetch) => {
+                Request::Prefetch { keys: column::to_keys(&prefetch.keys)? }
+            }
             Operation::Remove(remove) => {
                 Request::Remove { keys: column::to_keys(&remove.keys)?, force: remove.force }
             }
@@ -74,7 +77,9 @@ impl RequestMessage {
             },
             Operation::CreateTask(task) => Request::CreateTask(create_task(task)?),
             Operation::QueryTask(query) => Request::QueryTask { id: task_id(&query.task_id)? },
-            Operation::FetchTasks(fetch) => Request::FetchTasks { limit: fetch.limit },
+            Operation::FetchTasks(fetch) => {
+                Request::FetchTasks { limit: fetch.limit, wait_ms: fetch.wait_ms }
+            }
             Operation::DrainSegments(drain) => {
                 Request::DrainSegments { segments: segments("segment_ids", &drain.segment_ids)? }
             }

@@ -34,6 +34,7 @@ pub(crate) mod tag {
     pub(crate) const REPORT_CHANGES: u32 = 22;
     pub(crate) const LIST_SEGMENTS: u32 = 23;
     pub(crate) const LEAVE: u32 = 24;
+    pub(crate) const PREFETCH: u32 = 25;
 }
 
 /// Appends a [`Kind::Request`] frame.
@@ -82,10 +83,8 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
         }
         Request::GetReplicaList { keys } => body.look_up(keys, &[]),
         Request::RenewRoutes { keys, uses } => body.look_up(keys, uses),
-        Request::ExistKey { keys } => {
-            let rest = proto::ExistKeyRequest::default();
-            body.keyed(tag::EXIST_KEY, keys.iter().copied(), &rest);
-        }
+        Request::ExistKey { keys } => body.keys(tag::EXIST_KEY, keys),
+        Request::Prefetch { keys } => body.keys(tag::PREFETCH, keys),
         Request::Remove { keys, force } => {
             let rest = proto::RemoveRequest { keys: Vec::new(), force: *force };
             body.keyed(tag::REMOVE, keys.iter().copied(), &rest);
@@ -102,7 +101,9 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
         }
         Request::CreateTask(task) => body.message(tag::CREATE_TASK, &create_task(task)),
         Request::QueryTask { id } => body.message(tag::QUERY_TASK, &query_task(*id)),
-        Request::FetchTasks { limit } => body.message(tag::FETCH_TASKS, &fetch_tasks(*limit)),
+        Request::FetchTasks { limit, wait_ms } => {
+            body.message(tag::FETCH_TASKS, &fetch_tasks(*limit, *wait_ms));
+        }
         Request::DrainSegments { segments } => {
             body.message(tag::DRAIN_SEGMENTS, &drain_segments(segments));
         }
@@ -131,6 +132,11 @@ impl Body<'_> {
         rest: &impl Message,
     ) {
         frame::append_keyed(self.out, (Kind::Request, self.request_id), Some(tag), keys, rest);
+    }
+
+    /// An operation of nothing but keys.
+    fn keys(&mut self, tag: u32, keys: &[&str]) {
+        self.keyed(tag, keys.iter().copied(), &proto::ExistKeyRequest::default());
     }
 
     fn look_up(&mut self, keys: &[&str], uses: &[u32]) {
@@ -168,8 +174,8 @@ fn drain_segments(segments: &[SegmentId]) -> proto::DrainSegmentsRequest {
     proto::DrainSegmentsRequest { segment_ids: column::from_segments(segments.iter().copied()) }
 }
 
-fn fetch_tasks(limit: u32) -> proto::FetchTasksRequest {
-    proto::FetchTasksRequest { limit }
+fn fetch_tasks(limit: u32, wait_ms: u32) -> proto::FetchTasksRequest {
+    proto::FetchTasksRequest { limit, wait_ms }
 }
 
 fn put_start(start: &PutStart<'_>) -> proto::PutStartRequest {

@@ -21,7 +21,7 @@ pub(crate) struct Field {
 }
 
 /// The most fields that one message here lists.
-const MAX_FIELDS: usize = 23;
+const MAX_FIELDS: usize = 24;
 
 const fn list(tag: u32, what: &'static str, limit: usize) -> Field {
     Field { tag, what, limit, fields: &[] }
@@ -73,6 +73,7 @@ pub(crate) const REQUEST: &[Field] = &[
     one(22, "report_changes", &[one(1, "entries", &[])]),
     one(23, "list_segments", &[]),
     one(24, "leave", &[one(1, "reads", READ_REPORT)]),
+    one(25, "prefetch", KEYS),
 ];
 
 const REPLICA_LISTS: &[Field] = &[list(8, "segments", MAX_SEGMENTS)];
@@ -116,6 +117,7 @@ pub(crate) const RESPONSE: &[Field] = &[
     one(14, "drops", &[]),
     one(15, "draining", &[list(5, "segment_names", MAX_DRAIN_SEGMENTS)]),
     one(16, "segments", &[list(1, "segments", MAX_LISTED_SEGMENTS as usize)]),
+    one(17, "prefetched", &[]),
 ];
 
 const GET_PIECES: &[Field] = &[list(1, "keys", MAX_BATCH_KEYS), one(2, "pieces", &[])];

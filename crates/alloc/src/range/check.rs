@@ -1,4 +1,4 @@
-use super::nodes::{Kind, Link, NIL, SENTINEL};
+use super::nodes::{Link, NIL, NodeKind, SENTINEL};
 use super::{RangeAllocator, class};
 use crate::Range;
 
@@ -49,11 +49,11 @@ impl RangeAllocator {
                 return Err(broken());
             }
             match link.kind() {
-                Kind::Hole(_) if prev.as_hole().is_some() => {
+                NodeKind::Hole(_) if prev.as_hole().is_some() => {
                     return Err(format!("two holes touch at offset {start}"));
                 }
-                Kind::Hole(_) => census.holes += 1,
-                Kind::Live(_) => {
+                NodeKind::Hole(_) => census.holes += 1,
+                NodeKind::Live(_) => {
                     census.live += 1;
                     census.used += len;
                 }
@@ -69,16 +69,16 @@ impl RangeAllocator {
     /// What a range says of itself, if there is one: the range before, its length, the range behind.
     fn look_at(&self, link: Link) -> Option<(Link, u64, Link)> {
         match link.kind() {
-            Kind::Live(at) => {
+            NodeKind::Live(at) => {
                 let live = self.nodes.get(at)?;
                 let next_exists = match live.next.kind() {
-                    Kind::Live(next) => self.nodes.get(next).is_some(),
-                    Kind::Hole(next) => self.nodes.get_hole(next).is_some(),
+                    NodeKind::Live(next) => self.nodes.get(next).is_some(),
+                    NodeKind::Hole(next) => self.nodes.get_hole(next).is_some(),
                 };
                 let end = next_exists.then(|| self.nodes.start(live.next))?;
                 Some((live.prev, end.checked_sub(live.offset)?, live.next))
             }
-            Kind::Hole(at) => {
+            NodeKind::Hole(at) => {
                 let hole = self.nodes.get_hole(at)?;
                 Some((Link::live(hole.prev), hole.range.len, Link::live(hole.next)))
             }

@@ -11,7 +11,7 @@ use crate::{Allocation, Handle, Neighbour, Range};
 use free_index::{FreeIndex, Worth};
 use free_lists::FreeLists;
 pub use granule::MAX_GRANULE;
-use nodes::{Hole, Kind, Link, Live, MAX_LIVE, NIL, Nodes, SENTINEL};
+use nodes::{Hole, Link, Live, MAX_LIVE, NIL, NodeKind, Nodes, SENTINEL};
 use spare::Spare;
 
 /// The size class of a length: it grows with the length, and has lengths that differ by less than 1/32.
@@ -164,8 +164,8 @@ impl RangeAllocator {
         let Live { prev, next, .. } = *self.nodes.live(self.expect_live(handle));
         let beyond = |link: Link, far: fn(&Hole) -> u32| {
             let (free, at) = match link.kind() {
-                Kind::Live(at) => (0, at),
-                Kind::Hole(at) => (self.nodes.hole(at).range.len, far(self.nodes.hole(at))),
+                NodeKind::Live(at) => (0, at),
+                NodeKind::Hole(at) => (self.nodes.hole(at).range.len, far(self.nodes.hole(at))),
             };
             Neighbour { free, next: (at != SENTINEL).then(|| Handle::new(at)) }
         };

@@ -28,8 +28,8 @@ impl Link {
         Link(at | HOLE)
     }
 
-    pub(crate) fn kind(self) -> Kind {
-        if self.0 & HOLE == 0 { Kind::Live(self.0) } else { Kind::Hole(self.0 & !HOLE) }
+    pub(crate) fn kind(self) -> NodeKind {
+        if self.0 & HOLE == 0 { NodeKind::Live(self.0) } else { NodeKind::Hole(self.0 & !HOLE) }
     }
 
     pub(crate) fn as_hole(self) -> Option<u32> {
@@ -38,7 +38,7 @@ impl Link {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     Live(u32),
     Hole(u32),
 }
@@ -130,8 +130,8 @@ impl Nodes {
     /// Where a range starts.
     pub(crate) fn start(&self, link: Link) -> u64 {
         match link.kind() {
-            Kind::Live(at) => self.live(at).offset,
-            Kind::Hole(at) => self.hole(at).range.offset,
+            NodeKind::Live(at) => self.live(at).offset,
+            NodeKind::Hole(at) => self.hole(at).range.offset,
         }
     }
 
@@ -149,8 +149,8 @@ impl Nodes {
         }
         self.live_mut(prev).next = Link::live(at);
         match next.kind() {
-            Kind::Live(next) => self.live_mut(next).prev = Link::live(at),
-            Kind::Hole(next) => self.hole_mut(next).prev = at,
+            NodeKind::Live(next) => self.live_mut(next).prev = Link::live(at),
+            NodeKind::Hole(next) => self.hole_mut(next).prev = at,
         }
         at
     }

@@ -1,4 +1,4 @@
-use super::nodes::{Kind, Live};
+use super::nodes::{Live, NodeKind};
 use super::{Range, RangeAllocator};
 use crate::{Allocation, Handle};
 
@@ -56,20 +56,22 @@ impl RangeAllocator {
         let freed = Range { offset, len };
         self.nodes.vacate(at);
         match (prev.kind(), next.kind()) {
-            (Kind::Live(before), Kind::Live(after)) => self.insert_hole(freed, before, after),
-            (Kind::Live(before), Kind::Hole(after)) => {
+            (NodeKind::Live(before), NodeKind::Live(after)) => {
+                self.insert_hole(freed, before, after);
+            }
+            (NodeKind::Live(before), NodeKind::Hole(after)) => {
                 let len = freed.len + self.nodes.hole(after).range.len;
                 self.resize_hole(after, Range { offset, len });
                 self.nodes.live_mut(before).next = next;
                 self.nodes.hole_mut(after).prev = before;
             }
-            (Kind::Hole(before), Kind::Live(after)) => {
+            (NodeKind::Hole(before), NodeKind::Live(after)) => {
                 let range = self.nodes.hole(before).range;
                 self.resize_hole(before, Range { len: range.len + freed.len, ..range });
                 self.nodes.hole_mut(before).next = after;
                 self.nodes.live_mut(after).prev = prev;
             }
-            (Kind::Hole(before), Kind::Hole(after)) => {
+            (NodeKind::Hole(before), NodeKind::Hole(after)) => {
                 let (range, removed) = (self.nodes.hole(before).range, *self.nodes.hole(after));
                 self.remove_hole(after);
                 let len = range.len + freed.len + removed.range.len;

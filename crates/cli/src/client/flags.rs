@@ -66,6 +66,18 @@ pub struct NodeFlags {
     /// Begin with an empty segment whatever segment that file holds; anything else in it is never overwritten. Also read from MOONCAKE_SEGMENT_RESET.
     #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
     pub segment_reset: Switch,
+    /// Lend a disk beside the memory: what memory has no room for sinks to it, if the master runs with --enable_offload.
+    /// Also read from MOONCAKE_OFFLOAD_ENABLED.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub enable_offload: Switch,
+    /// Folder for that disk; what lies there is there again when the node is started again. Each node that is given the
+    /// same folder has a part of it of its own. Also read from MOONCAKE_OFFLOAD_FILE_STORAGE_PATH.
+    #[arg(long, default_value = "/data/file_storage", value_name = "FOLDER")]
+    pub ssd_offload_path: String,
+    /// Most bytes to keep there, like 500GB; no more than nine tenths of the filesystem are used in any case. Also read
+    /// from MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES.
+    #[arg(long, default_value = "2 TB", value_name = "SIZE")]
+    pub ssd_offload_size: ByteSize,
     /// Buffer for copying puts and gets of this process, of which it makes none: bytes, or like 16MB.
     #[arg(long, default_value = "0", value_name = "SIZE")]
     pub local_buffer_size: ByteSize,
@@ -146,12 +158,9 @@ pub struct AcceptedFlags {
     /// Devices of RDMA.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "NAMES")]
     pub device_names: String,
-    /// See --enable_offload.
+    /// Others always read what lies on the disk of this node.
     #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
     pub start_offload_rpc_server: Switch,
-    /// Turns on SSD offload, which this build does not have.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
-    pub enable_offload: Switch,
     /// Tenant; this build has only the default one.
     #[arg(long, default_value = "default", value_name = "NAME")]
     pub tenant_id: String,
@@ -165,7 +174,6 @@ impl ClientFlags {
     pub fn check(&self) -> Result<(), String> {
         let accepted = &self.accepted;
         let wrong = [
-            (accepted.enable_offload.0, "--enable_offload=true: SSD offload".to_owned()),
             (
                 accepted.tenant_id != "default",
                 format!("--tenant_id={}: another tenant than the default one", accepted.tenant_id),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
 use mooncake_client::no_effect::protocol_warning;
-use mooncake_client::{Store, StoreConfig};
+use mooncake_client::{OffloadConfig, Store, StoreConfig};
 use tracing::{info, warn};
 
 pub use flags::{AcceptedFlags, ClientFlags, DummyFlags, HttpFlags, MasterAddressFlags, NodeFlags};
@@ -32,6 +32,9 @@ pub fn main(args: &[String]) -> ExitCode {
         variable("advertise_address", "MOONCAKE_ADVERTISE_ADDRESS"),
         variable("segment_path", "MOONCAKE_SEGMENT_PATH"),
         variable("segment_reset", "MOONCAKE_SEGMENT_RESET"),
+        variable("enable_offload", "MOONCAKE_OFFLOAD_ENABLED"),
+        variable("ssd_offload_path", "MOONCAKE_OFFLOAD_FILE_STORAGE_PATH"),
+        variable("ssd_offload_size", "MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES"),
         variable("drain_timeout_sec", "MOONCAKE_DRAIN_TIMEOUT_SEC"),
     ];
     let flags = match parse(args, &variables) {
@@ -67,6 +70,13 @@ pub fn parse(args: &[String], variables: &[Variable]) -> Result<ClientFlags, Usa
 }
 
 fn host(flags: &ClientFlags) -> Result<(), String> {
+    let environment = StoreConfig::from_env().map_err(|error| error.to_string())?;
+    let offload = OffloadConfig {
+        is_enabled: flags.node.enable_offload.0,
+        path: PathBuf::from(&flags.node.ssd_offload_path),
+        most_bytes: flags.node.ssd_offload_size.0,
+        ..environment.offload.clone()
+    };
     let config = StoreConfig {
         local_hostname: flags.node.host.clone(),
         advertise_address: Some(flags.node.advertise_address.clone()).filter(|it| !it.is_empty()),
@@ -80,7 +90,8 @@ fn host(flags: &ClientFlags) -> Result<(), String> {
         auth_token: flags.master.auth_token.clone(),
         // A signal says whether there is time for it.
         drain_timeout: Duration::ZERO,
-        ..StoreConfig::from_env().map_err(|error| error.to_string())?
+        offload,
+        ..environment
     };
     let master = mooncake_types::without_password(&config.master);
     let store = Arc::new(Store::open(config).map_err(|error| error.to_string())?);

@@ -26,7 +26,7 @@ pub(super) enum ListError {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct SegmentList {
     segments: Vec<Row>,
 }
 
@@ -36,6 +36,8 @@ struct Row {
     segment_id: String,
     te_endpoint: String,
     size_bytes: u64,
+    #[serde(default)]
+    medium: String,
 }
 
 /// The segments of the pool whose master serves admin HTTP at this address.
@@ -45,8 +47,10 @@ pub(super) fn list(address: &str) -> Result<Vec<Listed>, ListError> {
 }
 
 fn read(text: &str) -> Result<Vec<Listed>, String> {
-    let answer: Answer = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let listed = answer.segments.into_iter().take(MAX_SEGMENTS).map(|row| {
+    let answer: SegmentList = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    // What lies on a disk is reached through its node, whose memory is examined.
+    let in_memory = answer.segments.into_iter().filter(|row| row.medium != "disk");
+    let listed = in_memory.take(MAX_SEGMENTS).map(|row| {
         let id = parse_segment_id(&row.segment_id);
         let id = id.map_err(|_| format!("{:?} is no id of a segment", row.segment_id))?;
         let (name, endpoint) = (row.segment_name, row.te_endpoint);
@@ -62,7 +66,9 @@ mod tests {
     #[test]
     fn what_the_master_lists_is_read() {
         let text = r#"{"total_segments":1,"segments":[{"segment_name":"a:1","segment_id":
-            "0000000000000000000000000000002a","client_id":"7","size_bytes":1024,"te_endpoint":"b:2"}]}"#;
+            "0000000000000000000000000000002a","client_id":"7","size_bytes":1024,"te_endpoint":"b:2"},
+            {"segment_name":"a:1","segment_id":"0000000000000000000000000000002b","medium":"disk",
+            "size_bytes":4096,"te_endpoint":"b:2"}]}"#;
         let expected = Listed {
             id: SegmentId(42),
             name: "a:1".into(),

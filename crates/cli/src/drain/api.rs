@@ -1,6 +1,6 @@
 //! The masters' HTTP interface of drain jobs, as a client of it.
 
-use mooncake_http::admin::{self, Asked};
+use mooncake_http::admin::{self, AdminRequest};
 use mooncake_types::ErrorCode;
 use serde::Deserialize;
 use serde_json::json;
@@ -118,7 +118,7 @@ impl Masters {
     ) -> Result<T, ApiError> {
         let mut last = ApiError::Absent("no address of a master is given".to_owned());
         for _ in 0..self.addresses.len() {
-            let asked = Asked { method, path, body, auth_token: &self.auth_token };
+            let asked = AdminRequest { method, path, body, auth_token: &self.auth_token };
             last = match ask(&self.addresses[self.current], &asked) {
                 Err(error @ ApiError::Absent(_)) => error,
                 answer => return answer,
@@ -147,7 +147,10 @@ fn plain(job: &str) -> Result<&str, ApiError> {
     }
 }
 
-fn ask<T: for<'de> Deserialize<'de>>(address: &str, asked: &Asked<'_>) -> Result<T, ApiError> {
+fn ask<T: for<'de> Deserialize<'de>>(
+    address: &str,
+    asked: &AdminRequest<'_>,
+) -> Result<T, ApiError> {
     let (status, text) =
         admin::call(address, asked).map_err(|error| ApiError::Absent(error.to_string()))?;
     match status {

@@ -57,20 +57,6 @@ const FEATURES: &[Feature] = &[
         ],
     },
     Feature {
-        name: "SSD offload",
-        flags: &[
-            ("enable_offload", Shape::Switch),
-            ("offload_on_evict", Shape::Switch),
-            ("offload_force_evict", Shape::Switch),
-            ("offloading_queue_limit", Shape::Setting),
-            ("offload_cap_ratio", Shape::Setting),
-            ("promotion_on_hit", Shape::Switch),
-            ("promotion_admission_threshold", Shape::Setting),
-            ("promotion_queue_limit", Shape::Setting),
-            ("promotion_max_per_heartbeat", Shape::Setting),
-        ],
-    },
-    Feature {
         name: "persistence to a shared filesystem",
         flags: &[
             ("root_fs_dir", Shape::Text),

@@ -50,6 +50,10 @@ pub struct MasterFlags {
     #[command(flatten)]
     pub replicas: ReplicaFlags,
 
+    /// Disks.
+    #[command(flatten)]
+    pub disks: DiskFlags,
+
     /// No effect.
     #[command(flatten)]
     pub accepted: AcceptedFlags,
@@ -276,6 +280,40 @@ pub struct ReplicaFlags {
     pub dynamic_replication_max_memory_replicas: u32,
 }
 
+/// See [`MasterFlags`].
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Disks", rename_all = "snake_case")]
+pub struct DiskFlags {
+    /// Copy objects to disks of their nodes.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub enable_offload: Switch,
+    /// Copy them only when eviction chooses them, instead of once they are put. Needs --enable_offload.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub offload_on_evict: Switch,
+    /// Evict objects without a copy while as many are on their way to disks as may be; otherwise puts wait. Needs
+    /// --offload_on_evict.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub offload_force_evict: Switch,
+    /// Most copies to disks that are under way or wait for their nodes, up to 100000000.
+    #[arg(long, default_value_t = 50_000, value_name = "COUNT")]
+    pub offloading_queue_limit: usize,
+    /// Share of these that may be copies of what eviction chose, 0 to 1. One may always be.
+    #[arg(long, default_value_t = 0.5, value_name = "RATIO")]
+    pub offload_cap_ratio: f64,
+    /// Copy objects that lie on disks alone to memory when they are read often enough.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub promotion_on_hit: Switch,
+    /// How many reads are, within ten minutes.
+    #[arg(long, default_value_t = 2, value_name = "COUNT")]
+    pub promotion_admission_threshold: u32,
+    /// Most copies to memory that are under way or wait for their nodes, up to 100000000.
+    #[arg(long, default_value_t = 50_000, value_name = "COUNT")]
+    pub promotion_queue_limit: usize,
+    /// What lies on the disk of a dead client is kept this long for its next process, in seconds.
+    #[arg(long, default_value_t = 600, value_name = "SECONDS")]
+    pub disk_ttl: u64,
+}
+
 /// Values of `--dynamic_replication_mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
@@ -324,6 +362,9 @@ pub struct AcceptedFlags {
     /// RPC workers; one thread serves all requests here.
     #[arg(long, default_value_t = 0, value_name = "COUNT")]
     pub rpc_thread_num: u32,
+    /// Promotions begun per heartbeat; none waits for a heartbeat here.
+    #[arg(long, default_value_t = 1, value_name = "COUNT")]
+    pub promotion_max_per_heartbeat: u32,
     /// Older name of --rpc_thread_num.
     #[arg(long, default_value_t = 16, value_name = "COUNT")]
     pub max_threads: u32,

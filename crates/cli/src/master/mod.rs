@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 pub use flags::{
-    AcceptedFlags, AdminFlags, AllocatorName, BackendName, LeadershipFlags, MasterFlags,
+    AcceptedFlags, AdminFlags, AllocatorName, BackendName, DiskFlags, LeadershipFlags, MasterFlags,
     MetadataFlags, ObjectFlags, PoolFlags, RpcFlags, StrategyName, TaskFlags,
 };
 

@@ -102,6 +102,15 @@ impl MasterFlags {
             max_task_retries: self.tasks.max_retry_attempts,
             repair_bytes_per_second: self.replicas.repair_bytes_per_second.0,
             replication: self.replicas.replication(),
+            offload: self.disks.enable_offload.0,
+            offload_on_evict: self.disks.offload_on_evict.0,
+            offload_force_evict: self.disks.offload_force_evict.0,
+            offload_cap_ratio: self.disks.offload_cap_ratio,
+            offloading_queue_limit: self.disks.offloading_queue_limit,
+            promotion_on_hit: self.disks.promotion_on_hit.0,
+            promotion_admission_threshold: self.disks.promotion_admission_threshold,
+            promotion_queue_limit: self.disks.promotion_queue_limit,
+            disk_ttl_ms: self.disks.disk_ttl.saturating_mul(1_000),
             ..PoolConfig::default()
         }
     }

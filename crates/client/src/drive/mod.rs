@@ -109,28 +109,28 @@ impl Ways<'_> {
         let mut ops = Vec::with_capacity(fetches.len());
         let mut rooms = Vec::with_capacity(fetches.len());
         for (index, fetch) in fetches.into_iter().enumerate() {
-            let Fetch { position, endpoint, range, at, object_len } = fetch;
+            let Fetch { position, endpoint, medium, range, at, object_len } = fetch;
             if let Some(view) = views.get_mut(index).and_then(Option::take) {
                 memory.take_view(position, view);
                 let source = self.paths.source_shown(range.segment);
-                rooms.push((position, range.len, Room::NotNeeded(source)));
+                rooms.push((position, medium, range.len, Room::NotNeeded(source)));
                 continue;
             }
             let dst = memory.part(position, at, range.len, object_len);
             let room = if dst.is_some() { Room::There } else { Room::Missing };
-            rooms.push((position, range.len, room));
+            rooms.push((position, medium, range.len, room));
             ops.extend(dst.map(|dst| ReadOp { endpoint, range, dst }));
         }
         let results = self.paths.read_from(&ops);
         self.report(ops.iter().map(|op| op.range.segment), &results);
         let mut results = results.into_iter().map(|result| result.map_err(why));
-        let of_room = |(position, len, room)| {
+        let of_room = |(position, medium, len, room)| {
             let result = match room {
                 Room::There => results.next().expect("one result per range"),
                 Room::Missing => Err(MoveError::Refused(ErrorCode::BufferOverflow)),
                 Room::NotNeeded(source) => Ok(source),
             };
-            Fetched { position, len, result }
+            Fetched { position, medium, len, result }
         };
         let fetched: Vec<Fetched> = rooms.into_iter().map(of_room).collect();
         if let Some(metrics) = self.metrics {

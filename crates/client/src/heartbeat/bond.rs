@@ -93,8 +93,9 @@ impl Bond {
             }
             Deed::StartEmpty { segment } => self.start_empty(segment),
             Deed::Drop(ranges) => {
-                let mut dropped = ranges.to_vec();
-                dropped.retain(|range| self.host.drop_range(range).is_ok());
+                let results = self.host.drop_ranges(ranges);
+                let dropped = ranges.iter().zip(results).filter(|(_, result)| result.is_ok());
+                let dropped = dropped.map(|(range, _)| *range).collect();
                 self.membership.on_dropped(dropped);
                 Turn::Done
             }

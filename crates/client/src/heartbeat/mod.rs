@@ -142,6 +142,7 @@ impl Shared {
         loop {
             self.make_changes(&mut bond, &mut retiring);
             retire(&bond, &mut retiring);
+            take_back_broken(&mut bond);
             if !self.offer_handle(bond.connection.as_ref()) {
                 return;
             }
@@ -224,6 +225,19 @@ fn retire(bond: &Bond, retiring: &mut Vec<(SegmentId, Tick)>) {
     let now = bond.clock.now();
     for (id, _) in retiring.extract_if(.., |&mut (_, due)| due <= now) {
         bond.host.take_back(id);
+    }
+}
+
+/// Lends disks no longer that have failed: nothing can be dropped there any more.
+fn take_back_broken(bond: &mut Bond) {
+    for disk in bond.host.disks() {
+        if disk.is_broken() {
+            let id = disk.id();
+            tracing::error!(segment = %id, "the disk has failed and is lent no longer");
+            bond.host.take_back(id);
+            bond.membership.take_back(id);
+            bond.membership.disown(id);
+        }
     }
 }
 

@@ -13,6 +13,8 @@ pub struct Lent {
     pub len: u64,
     /// How many processes have lent what this client lends, this one included.
     pub run: u64,
+    /// What its bytes lie in.
+    pub medium: Medium,
 }
 
 impl Lent {
@@ -20,7 +22,7 @@ impl Lent {
     /// lies in it.
     #[must_use]
     pub fn mount(&self, seen_epoch: Epoch, is_empty: bool) -> Request<'_> {
-        let Self { id, name, endpoint, len, run } = self;
+        let Self { id, name, endpoint, len, run, medium } = self;
         Request::MountSegment(MountSegment {
             id: *id,
             name,
@@ -29,7 +31,7 @@ impl Lent {
             seen_epoch,
             is_empty,
             run: *run,
-            medium: Medium::Memory,
+            medium: *medium,
         })
     }
 }

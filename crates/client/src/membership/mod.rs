@@ -58,11 +58,11 @@ pub struct RoutesEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MasterLink {
     Apart { address: usize, try_at: Tick },
-    Joined { address: usize, ping_at: Tick, asked: Option<Asked> },
+    Joined { address: usize, ping_at: Tick, asked: Option<MasterRequest> },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum MasterRequest {
     Ping { at: Tick },
     Mount,
     Report,
@@ -195,7 +195,7 @@ impl Membership {
     }
 
     fn ping(&mut self, now: Tick) -> Deed<'_> {
-        self.set_asked(Asked::Ping { at: now });
+        self.set_asked(MasterRequest::Ping { at: now });
         let segments = self.segments.iter().map(|segment| segment.id).collect();
         let unreachable = std::mem::take(&mut self.unreachable);
         Deed::Call(Request::Ping { segments, unreachable, reads: None })
@@ -208,14 +208,14 @@ impl Membership {
             return self.mount(stage);
         }
         if let Some(&id) = self.retired.last() {
-            self.set_asked(Asked::Unmount);
+            self.set_asked(MasterRequest::Unmount);
             return Deed::Call(Request::UnmountSegment { id, grace_ms: 0 });
         }
         if !obeys {
             self.drops.clear();
         }
         if let Some(request) = self.drops.fetch() {
-            self.set_asked(Asked::Drops);
+            self.set_asked(MasterRequest::Drops);
             return Deed::Call(request);
         }
         match self.drops.listed() {
@@ -226,9 +226,9 @@ impl Membership {
 
     fn mount(&mut self, stage: MountStage) -> Deed<'_> {
         match stage {
-            MountStage::Mount => self.set_asked(Asked::Mount),
+            MountStage::Mount => self.set_asked(MasterRequest::Mount),
             MountStage::Report { .. } | MountStage::ReportChanges { .. } => {
-                self.set_asked(Asked::Report);
+                self.set_asked(MasterRequest::Report);
             }
             MountStage::StartEmpty => {}
         }
@@ -261,22 +261,22 @@ impl Membership {
             unreachable!("a reply belongs to a call")
         };
         match (asked, reply) {
-            (Asked::Ping { at }, Ok(Reply::Pong(pong))) => self.on_pong(at, address, &pong),
-            (Asked::Mount, Ok(Reply::Mounted(outcome))) => {
+            (MasterRequest::Ping { at }, Ok(Reply::Pong(pong))) => self.on_pong(at, address, &pong),
+            (MasterRequest::Mount, Ok(Reply::Mounted(outcome))) => {
                 let obeys = self.mounted_under >= Some(self.seen_epoch);
                 self.mounting.on_outcome(outcome, obeys);
                 self.set_idle();
             }
-            (Asked::Mount | Asked::Report, Ok(Reply::Done(Err(code)))) => {
+            (MasterRequest::Mount | MasterRequest::Report, Ok(Reply::Done(Err(code)))) => {
                 // After the next pong it is tried again.
                 self.mounting.on_refused(code);
                 self.set_idle();
             }
-            (Asked::Drops, Ok(Reply::Drops(listed))) => {
+            (MasterRequest::Drops, Ok(Reply::Drops(listed))) => {
                 self.drops.on_listed(listed);
                 self.set_idle();
             }
-            (Asked::Unmount, Ok(Reply::Done(_))) => {
+            (MasterRequest::Unmount, Ok(Reply::Done(_))) => {
                 // Whatever the answer, the master does not have it any more.
                 self.retired.pop();
                 self.set_idle();
@@ -362,7 +362,7 @@ impl Membership {
         now.after_ms(longest_ms / 2 + self.chance.below(longest_ms / 2 + 1))
     }
 
-    fn set_asked(&mut self, what: Asked) {
+    fn set_asked(&mut self, what: MasterRequest) {
         if let MasterLink::Joined { asked, .. } = &mut self.bond {
             *asked = Some(what);
         }

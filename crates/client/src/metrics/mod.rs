@@ -94,6 +94,11 @@ impl Metrics {
         }
     }
 
+    /// Objects that were read from disks.
+    pub(crate) fn disk_reads(&self) -> u64 {
+        self.reads.counts().disk.objects
+    }
+
     /// Gets began with as many known routes, and without as many; of those known so many led nowhere.
     pub(crate) fn on_routes(&self, hits: usize, misses: usize, stale: usize) {
         self.route_hits.fetch_add(hits as u64, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use mooncake_ops::MoveError;
 use mooncake_transfer::Source;
-use mooncake_types::{ErrorCode, ReadCounts, ReadReport, ReadVolume};
+use mooncake_types::{ErrorCode, Medium, ReadCounts, ReadReport, ReadVolume};
 
 /// See the module.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub(crate) struct Reads {
     exists: HitsAndMisses,
     /// In the order of [`Source::ALL`].
     volumes: [Volume; Source::ALL.len()],
+    /// Of these, what lay on disks.
+    disk: Volume,
     /// What a master has confirmed.
     confirmed: Mutex<ReadCounts>,
 }
@@ -39,6 +41,8 @@ struct Volume {
 pub(crate) struct Fetched {
     /// The position of its item in the call.
     pub(crate) position: usize,
+    /// What it lies in.
+    pub(crate) medium: Medium,
     pub(crate) len: u64,
     pub(crate) result: Result<Source, MoveError>,
 }
@@ -47,7 +51,8 @@ impl Reads {
     /// Nothing yet; `run` is a number that no other process has.
     pub(super) fn new(run: u64) -> Self {
         let (gets, exists) = (HitsAndMisses::default(), HitsAndMisses::default());
-        Self { run, gets, exists, volumes: Default::default(), confirmed: Mutex::default() }
+        let (volumes, disk) = Default::default();
+        Self { run, gets, exists, volumes, disk, confirmed: Mutex::default() }
     }
 
     /// Gets were answered. An object that is not finished is not there; any other error is neither.
@@ -76,14 +81,20 @@ impl Reads {
     pub(super) fn on_fetched(&self, fetched: &[Fetched]) {
         for of_item in fetched.chunk_by(|one, next| one.position == next.position) {
             let mut farthest = Ok(Source::Own);
-            for Fetched { len, result, .. } in of_item {
+            let mut is_on_disk = false;
+            for Fetched { medium, len, result, .. } in of_item {
                 if let Ok(source) = result {
                     self.volumes[*source as usize].bytes.fetch_add(*len, Ordering::Relaxed);
+                    if *medium == Medium::Disk {
+                        self.disk.bytes.fetch_add(*len, Ordering::Relaxed);
+                        is_on_disk = true;
+                    }
                 }
                 farthest = farthest.and_then(|far| result.map(|source| source.max(far)));
             }
             if let Ok(source) = farthest {
                 self.volumes[source as usize].objects.fetch_add(1, Ordering::Relaxed);
+                self.disk.objects.fetch_add(u64::from(is_on_disk), Ordering::Relaxed);
             }
         }
     }
@@ -91,18 +102,20 @@ impl Reads {
     /// All that was counted.
     pub(super) fn counts(&self) -> ReadCounts {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let volume = |source: Source| {
-            let Volume { objects, bytes } = &self.volumes[source as usize];
-            ReadVolume { objects: load(objects), bytes: load(bytes) }
+        let volume = |Volume { objects, bytes }: &Volume| ReadVolume {
+            objects: load(objects),
+            bytes: load(bytes),
         };
+        let from = |source: Source| volume(&self.volumes[source as usize]);
         ReadCounts {
             get_hits: load(&self.gets.hits),
             get_misses: load(&self.gets.misses),
             exist_hits: load(&self.exists.hits),
             exist_misses: load(&self.exists.misses),
-            own: volume(Source::Own),
-            host: volume(Source::Host),
-            tcp: volume(Source::Tcp),
+            own: from(Source::Own),
+            host: from(Source::Host),
+            tcp: from(Source::Tcp),
+            disk: volume(&self.disk),
         }
     }
 
@@ -155,7 +168,12 @@ mod tests {
     #[test]
     fn an_item_comes_from_where_its_farthest_range_lies() {
         let reads = Reads::new(1);
-        let fetched = |position, len, result| Fetched { position, len, result };
+        let fetched = |position, len, result| Fetched {
+            position,
+            medium: if len > 60 { Medium::Disk } else { Medium::Memory },
+            len,
+            result,
+        };
         reads.on_fetched(&[
             fetched(0, 10, Ok(Source::Own)),
             fetched(3, 20, Ok(Source::Host)),
@@ -169,6 +187,7 @@ mod tests {
         let counts = reads.counts();
         let expected = [volume(1, 50), volume(1, 20 + 50 + 70), volume(1, 30)];
         assert_eq!([counts.own, counts.host, counts.tcp], expected);
+        assert_eq!((counts.disk, counts.memory()), (volume(1, 70), volume(2, 150)));
     }
 
     #[test]

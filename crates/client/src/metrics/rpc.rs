@@ -25,6 +25,7 @@ pub(super) enum Rpc {
     GetAllKeys,
     ExistKey,
     BatchExistKey,
+    Prefetch,
     Dropped,
     Remove,
     BatchRemove,
@@ -67,6 +68,7 @@ impl Rpc {
         (Self::GetAllKeys, "GetAllKeys"),
         (Self::ExistKey, "ExistKey"),
         (Self::BatchExistKey, "BatchExistKey"),
+        (Self::Prefetch, "Prefetch"),
         (Self::Dropped, "Dropped"),
         (Self::Remove, "Remove"),
         (Self::BatchRemove, "BatchRemove"),
@@ -109,6 +111,7 @@ impl Rpc {
                 either(keys.len(), Self::GetReplicaList, Self::BatchGetReplicaList)
             }
             Request::ExistKey { keys } => either(keys.len(), Self::ExistKey, Self::BatchExistKey),
+            Request::Prefetch { .. } => Self::Prefetch,
             Request::Dropped { .. } | Request::Retract { .. } => Self::Dropped,
             Request::Remove { keys, .. } => either(keys.len(), Self::Remove, Self::BatchRemove),
             Request::Scan(scan) => match (scan.action, scan.pattern) {

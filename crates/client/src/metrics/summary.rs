@@ -60,7 +60,7 @@ fn size(bytes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use mooncake_transfer::Source;
-    use mooncake_types::Request;
+    use mooncake_types::{Medium, Request};
 
     use super::*;
     use crate::metrics::{Extent, Fetched};
@@ -69,7 +69,8 @@ mod tests {
     fn what_was_counted_is_told() {
         let metrics = Metrics::new(1);
         let us = Duration::from_micros;
-        let fetched = |len| [Fetched { position: 0, len, result: Ok(Source::Tcp) }];
+        let (medium, result) = (Medium::Memory, Ok(Source::Tcp));
+        let fetched = |len| [Fetched { position: 0, medium, len, result }];
         metrics.on_read(Extent::One, &fetched(3 << 20), us(60));
         metrics.on_read(Extent::Several, &fetched(1 << 20), us(130));
         metrics.on_write(Extent::One, 512, us(10));

@@ -101,7 +101,20 @@ impl Metrics {
             help: "Bytes that were read, by where from",
             label: "source",
         };
-        out.counters(bytes, sources.map(|(source, read)| (source.name(), read.bytes)))
+        out.counters(bytes, sources.map(|(source, read)| (source.name(), read.bytes)))?;
+        let tiers = [("memory", counts.memory()), ("disk", counts.disk)];
+        let objects = Family {
+            name: "mooncake_client_tier_objects",
+            help: "Objects that were read, by the tier that they lay in",
+            label: "tier",
+        };
+        out.counters(objects, tiers.map(|(tier, read)| (tier, read.objects)))?;
+        let bytes = Family {
+            name: "mooncake_client_tier_bytes",
+            help: "Bytes that were read, by the tier that they lay in",
+            label: "tier",
+        };
+        out.counters(bytes, tiers.map(|(tier, read)| (tier, read.bytes)))
     }
 
     fn served(&self, out: &mut prometheus::Metrics<'_, '_>) -> fmt::Result {

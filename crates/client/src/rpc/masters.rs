@@ -55,11 +55,11 @@ pub(super) struct Election {
     coordinator: Coordinator,
     /// The coordinator's address, for messages.
     name: String,
-    found: Mutex<Found>,
+    found: Mutex<FoundLeader>,
 }
 
 #[derive(Debug, Default)]
-struct Found {
+struct FoundLeader {
     leader: Option<HostPort>,
     /// It could not be reached since.
     is_doubted: bool,
@@ -231,7 +231,7 @@ impl Election {
         DialError::Unreachable { address: self.name.clone(), reason }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Found> {
+    fn lock(&self) -> MutexGuard<'_, FoundLeader> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,7 +9,7 @@ use mooncake_types::{
     BusyWait, ClientId, Epoch, ErrorCode, Grant, Medium, PutItem, PutMode, PutStart,
     ReplicateConfig, Reply, Request, TaskId, Version,
 };
-use mooncake_wire::{HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role, Welcome};
+use mooncake_wire::{HEADER_LEN, Header, Hello, Kind, Role, Welcome};
 
 use super::{Dialer, Masters, Pool};
 use crate::address::HostPort;
@@ -47,13 +47,7 @@ fn pool_of(host: Arc<Host>, scripts: Vec<Script>) -> (Pool, mpsc::Receiver<()>) 
         }
     });
     let masters = Arc::new(Masters::listed(vec![HostPort { host: "127.0.0.1".to_owned(), port }]));
-    let hello = Hello {
-        protocol_version: PROTOCOL_VERSION,
-        cluster_id: String::new(),
-        role: Role::Client,
-        client: ClientId(1),
-        auth_token: String::new(),
-    };
+    let hello = Hello::new(Role::Client, ClientId(1));
     let dialer = Dialer {
         attempt_timeout: Duration::from_secs(2),
         call_timeout: TIMEOUT,
@@ -65,12 +59,7 @@ fn pool_of(host: Arc<Host>, scripts: Vec<Script>) -> (Pool, mpsc::Receiver<()>) 
 fn play(mut stream: TcpStream, script: Script, arrived: &mpsc::Sender<()>) {
     let mut out = Vec::new();
     let software_version = String::new();
-    let welcome = Welcome {
-        protocol_version: PROTOCOL_VERSION,
-        epoch: Epoch(1),
-        software_version,
-        local_socket: None,
-    };
+    let welcome = Welcome { software_version, ..Welcome::new(Epoch(1)) };
     let hello = read_frame(&mut stream).expect("a hello comes first");
     mooncake_wire::encode_welcome(&mut out, hello.request_id, &welcome);
     stream.write_all(&out).expect("the client listens");

@@ -24,10 +24,10 @@ use std::time::Duration;
 
 use mooncake_memory::{Buffer, SliceList};
 use mooncake_ops::{
-    ExistOp, GetItem, ListOp, LocateOp, ObjectLocation, PutOp, RemoveOp, RemoveScanOp,
+    ExistOp, GetItem, ListOp, LocateOp, ObjectLocation, PrefetchOp, PutOp, RemoveOp, RemoveScanOp,
 };
 use mooncake_transfer::View;
-use mooncake_types::{ErrorCode, PutItem, ReplicateConfig};
+use mooncake_types::{ErrorCode, Prefetch, PutItem, ReplicateConfig};
 
 pub use item::{GetTarget, Health, PutSource};
 pub use mount::{AllocatedSegments, parse_segment_id};
@@ -132,6 +132,12 @@ impl Store {
     #[must_use]
     pub fn http_address(&self) -> Option<SocketAddr> {
         Some(self.session()?.http.as_ref()?.server().address())
+    }
+
+    /// How many objects this store has read from disks of nodes, its own among them.
+    #[must_use]
+    pub fn disk_reads(&self) -> u64 {
+        self.session().map_or(0, |session| session.metrics.disk_reads())
     }
 
     /// Whether the master answers, and no thread of this process has panicked.
@@ -264,6 +270,12 @@ impl Store {
         let answers = session.ways().drive(ExistOp::new(keys), NoMemory);
         session.metrics.reads.on_exists(&answers);
         answers
+    }
+
+    /// Has objects that lie on disks alone brought to memory, before they are read. Waits for nothing.
+    pub fn prefetch(&self, keys: &[&str]) -> Vec<Result<Prefetch, ErrorCode>> {
+        let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        session.ways().drive(PrefetchOp::new(keys), NoMemory)
     }
 
     /// An object's length in bytes.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use mooncake_memory::{MapError, Region};
 use mooncake_node::Segment;
-use mooncake_types::{ErrorCode, MountOutcome, Reply, Request, SegmentId, limits};
+use mooncake_types::{ErrorCode, Medium, MountOutcome, Reply, Request, SegmentId, limits};
 use rustix::fs::OFlags;
 
 use super::segment_warnings;
@@ -41,6 +41,8 @@ pub struct AllocatedSegments {
 enum Origin {
     File,
     Allocation,
+    /// The disk that was lent when the store was opened.
+    Disk,
 }
 
 /// Longest wait of an unmount for transfers to let go of the memory, so that the same file can be lent again at once.
@@ -152,6 +154,20 @@ impl Store {
     ) -> Result<(), ErrorCode> {
         self.session().ok_or(CLOSED)?.unmount_all(ids, grace, Origin::Allocation)
     }
+
+    /// Takes back the disk that this store lends ([`crate::StoreConfig::offload`]), as [`Store::unmount_segment`]. What lies
+    /// there is no longer read, and gone when the disk is lent again.
+    ///
+    /// # Errors
+    /// [`ErrorCode::SegmentNotFound`] if it lends none; else as [`Store::unmount_segment`].
+    pub fn unmount_disk(&self, grace: Duration) -> Result<(), ErrorCode> {
+        let session = self.session().ok_or(CLOSED)?;
+        let ids = session.mounts.ids(Origin::Disk);
+        if ids.is_empty() {
+            return Err(ErrorCode::SegmentNotFound);
+        }
+        session.unmount_all(&ids, grace, Origin::Disk)
+    }
 }
 
 /// The segment that a text names: 32 hexadecimal digits, as ids are printed, or two decimal numbers with a hyphen
@@ -211,7 +227,8 @@ impl Session {
         })?;
         let id = SegmentId(random().map_err(|_| ErrorCode::InternalError)?);
         let (name, endpoint) = (self.mounts.hostname.clone(), self.mounts.endpoint.clone());
-        let lent = Lent { id, name, endpoint, len: region.len(), run: self.host.run() };
+        let (len, run, medium) = (region.len(), self.host.run(), Medium::Memory);
+        let lent = Lent { id, name, endpoint, len, run, medium };
         self.host.lend(Segment::new(id, region));
         self.mount(&lent)?;
         self.mounts.lock().insert(id, (origin, lent.clone()));
@@ -293,6 +310,16 @@ impl Session {
 }
 
 impl Mounts {
+    /// Disks were lent when the store was opened.
+    pub(super) fn add_disks(&self, disks: Vec<Lent>) {
+        self.lock().extend(disks.into_iter().map(|lent| (lent.id, (Origin::Disk, lent))));
+    }
+
+    fn ids(&self, origin: Origin) -> Vec<SegmentId> {
+        let lent = self.lock();
+        lent.iter().filter(|(_, (of, _))| *of == origin).map(|(&id, _)| id).collect()
+    }
+
     /// Takes all of these out, or none if one is not of that origin. One that is named twice counts once.
     fn withdraw(&self, ids: &[SegmentId], origin: Origin) -> Result<Vec<Lent>, ErrorCode> {
         let mut lent = self.lock();

@@ -23,17 +23,17 @@ pub(super) struct PutSessions {
 
 #[derive(Default)]
 pub(super) struct Puts {
-    by_key: HashMap<String, Slot>,
+    by_key: HashMap<String, PutSlot>,
     is_closed: bool,
 }
 
-enum Slot {
+enum PutSlot {
     /// The master is being asked for ranges.
     Starting,
     Open(PutSession),
 }
 
-impl Slot {
+impl PutSlot {
     /// Whether nobody uses it, and nobody may any more.
     fn has_expired(&self, now: Tick) -> bool {
         match self {
@@ -47,7 +47,7 @@ impl Puts {
     /// The open put of a key.
     pub(super) fn open(&mut self, key: &str) -> Option<&mut PutSession> {
         match self.by_key.get_mut(key) {
-            Some(Slot::Open(put)) => Some(put),
+            Some(PutSlot::Open(put)) => Some(put),
             _ => None,
         }
     }
@@ -62,13 +62,13 @@ impl Puts {
         }
         match self.by_key.entry(key.to_owned()) {
             Entry::Vacant(entry) => {
-                entry.insert(Slot::Starting);
+                entry.insert(PutSlot::Starting);
                 Ok(None)
             }
             Entry::Occupied(mut entry) if entry.get().has_expired(now) => {
-                match entry.insert(Slot::Starting) {
-                    Slot::Open(put) => Ok(Some(put)),
-                    Slot::Starting => Ok(None),
+                match entry.insert(PutSlot::Starting) {
+                    PutSlot::Open(put) => Ok(Some(put)),
+                    PutSlot::Starting => Ok(None),
                 }
             }
             Entry::Occupied(_) => Err(NO_SESSION),
@@ -118,12 +118,12 @@ impl PutSessions {
                 Err(CLOSED)
             }
             Ok(put) => {
-                puts.by_key.insert(key.to_owned(), Slot::Open(put));
+                puts.by_key.insert(key.to_owned(), PutSlot::Open(put));
                 Ok(())
             }
             Err(code) => {
                 // Unless an earlier item of the call got the key.
-                if matches!(puts.by_key.get(key), Some(Slot::Starting)) {
+                if matches!(puts.by_key.get(key), Some(PutSlot::Starting)) {
                     puts.by_key.remove(key);
                 }
                 Err(code)
@@ -181,8 +181,8 @@ impl PutSessions {
         puts.is_closed = true;
         let open = std::mem::take(&mut puts.by_key).into_iter();
         let open = open.filter_map(|(key, slot)| match slot {
-            Slot::Starting => None,
-            Slot::Open(put) => Some((key, put)),
+            PutSlot::Starting => None,
+            PutSlot::Open(put) => Some((key, put)),
         });
         let open = open.collect();
         drop(puts);

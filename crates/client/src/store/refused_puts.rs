@@ -13,14 +13,14 @@ const INTERVAL: Duration = Duration::from_secs(30);
 /// When each was told last.
 #[derive(Debug, Default)]
 pub(super) struct RefusedPuts {
-    full: Told,
-    too_early: Told,
+    full: LastWarning,
+    too_early: LastWarning,
 }
 
 #[derive(Debug, Default)]
-struct Told(Mutex<Option<Instant>>);
+struct LastWarning(Mutex<Option<Instant>>);
 
-impl Told {
+impl LastWarning {
     fn is_due(&self, now: Instant) -> bool {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = last.is_none_or(|last| now.saturating_duration_since(last) >= INTERVAL);
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn one_explanation_in_half_a_minute_is_enough() {
-        let (told, start) = (Told::default(), Instant::now());
+        let (told, start) = (LastWarning::default(), Instant::now());
         let due = [0, 1, 29, 30, 59, 61].map(|s| told.is_due(start + Duration::from_secs(s)));
         assert_eq!(due, [true, false, false, true, false, true]);
     }

@@ -6,7 +6,7 @@ mod told;
 use mooncake_client::membership::{Deed, Lent, Membership};
 use mooncake_ops::CallError;
 use mooncake_types::{
-    Chance, Epoch, ErrorCode, MountOutcome, Pong, Reply, Request, SegmentId, Tick,
+    Chance, Epoch, ErrorCode, Medium, MountOutcome, Pong, Reply, Request, SegmentId, Tick,
 };
 
 fn lent(number: u128) -> Lent {
@@ -16,6 +16,7 @@ fn lent(number: u128) -> Lent {
         endpoint: format!("host:{number}"),
         len: 1 << 20,
         run: 1,
+        medium: Medium::Memory,
     }
 }
 

@@ -9,7 +9,7 @@ use mooncake_types::{
     ClientId, Epoch, ErrorCode, MountSegment, RangeDrop, RangeWrite, Reply, Request, SegmentId,
     Version,
 };
-use mooncake_wire::{Hello, Kind, PROTOCOL_VERSION, Role};
+use mooncake_wire::{Hello, Kind, Role};
 
 use crate::master::{CLUSTER, Master, TOKEN, read_frame};
 use crate::rig::{content, get, open, put};
@@ -24,13 +24,8 @@ impl Peer {
         let stream = TcpStream::connect(address).expect("it is served");
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket has this option");
         let mut peer = Self(stream);
-        let hello = Hello {
-            protocol_version: PROTOCOL_VERSION,
-            cluster_id: CLUSTER.to_owned(),
-            role: Role::Node,
-            client: ClientId(99),
-            auth_token: TOKEN.to_owned(),
-        };
+        let (cluster_id, auth_token) = (CLUSTER.to_owned(), TOKEN.to_owned());
+        let hello = Hello { cluster_id, auth_token, ..Hello::new(Role::Node, ClientId(99)) };
         let (kind, _) = peer.ask(|out| mooncake_wire::encode_hello(out, 1, &hello), &[]);
         assert_eq!(kind, Kind::Welcome);
         peer

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use mooncake_meta::{Config, Effect, Member, Meta, Record};
 use mooncake_types::{ClientId, Epoch, Request, SegmentId, Tick};
-use mooncake_wire::{Expected, HEADER_LEN, Header, Kind, PROTOCOL_VERSION, Welcome};
+use mooncake_wire::{Expected, HEADER_LEN, Header, Kind, Welcome};
 
 pub(crate) const CLUSTER: &str = "test cluster";
 pub(crate) const TOKEN: &str = "test token";
@@ -160,12 +160,7 @@ impl Shared {
         }
         let epoch = self.meta.lock().expect("no holder panicked").epoch();
         let software_version = "test".to_owned();
-        let welcome = Welcome {
-            protocol_version: PROTOCOL_VERSION,
-            epoch,
-            software_version,
-            local_socket: None,
-        };
+        let welcome = Welcome { software_version, ..Welcome::new(epoch) };
         mooncake_wire::encode_welcome(&mut out, header.request_id, &welcome);
         stream.write_all(&out)?;
         loop {

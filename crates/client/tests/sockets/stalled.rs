@@ -11,7 +11,7 @@ use mooncake_types::{
     ClientId, Epoch, MountOutcome, MountSegment, PutEnd, PutItem, PutStart, Reply, Request,
     SegmentId, Tick,
 };
-use mooncake_wire::{Kind, PROTOCOL_VERSION, Welcome};
+use mooncake_wire::{Kind, Welcome};
 
 use crate::master::{Master, read_frame};
 use crate::rig::{config, fragment, ranged};
@@ -71,12 +71,7 @@ fn welcome(stream: &mut TcpStream) {
     let (header, _) = read_frame(stream).expect("a client says hello");
     assert_eq!(header.kind, Kind::Hello);
     let mut out = Vec::new();
-    let welcome = Welcome {
-        protocol_version: PROTOCOL_VERSION,
-        epoch: Epoch(7),
-        software_version: "test".to_owned(),
-        local_socket: None,
-    };
+    let welcome = Welcome::new(Epoch(7));
     mooncake_wire::encode_welcome(&mut out, header.request_id, &welcome);
     stream.write_all(&out).expect("the client listens");
 }

@@ -13,8 +13,7 @@ use mooncake_dummy::{DummyError, DummyStore};
 
 use mooncake_types::{DummyReply, DummyRequest, Epoch};
 use mooncake_wire::{
-    HEADER_LEN, Header, Kind, PROTOCOL_VERSION, Welcome, decode_dummy_request, encode_dummy_reply,
-    encode_welcome,
+    HEADER_LEN, Header, Kind, Welcome, decode_dummy_request, encode_dummy_reply, encode_welcome,
 };
 
 use crate::scene::{config, turn};
@@ -40,12 +39,7 @@ fn receive(stream: &mut UnixStream) -> Option<(Header, Vec<u8>)> {
 
 fn welcome(id: u64) -> Vec<u8> {
     let mut frame = Vec::new();
-    let welcome = Welcome {
-        protocol_version: PROTOCOL_VERSION,
-        epoch: Epoch(0),
-        software_version: String::new(),
-        local_socket: None,
-    };
+    let welcome = Welcome::new(Epoch(0));
     encode_welcome(&mut frame, id, &welcome);
     frame
 }

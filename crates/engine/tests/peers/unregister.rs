@@ -4,9 +4,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_engine::{Engine, Opcode};
 use mooncake_types::{ClientId, Epoch, RangeWrite, SegmentId, Version};
-use mooncake_wire::{
-    HEADER_LEN, Header, Hello, PROTOCOL_VERSION, Role, encode_hello, encode_write,
-};
+use mooncake_wire::{HEADER_LEN, Header, Hello, Role, encode_hello, encode_write};
 
 use crate::rig::{address, engine, fill, memory, move_one, pattern, piece};
 
@@ -62,13 +60,8 @@ fn memory_of_a_submitted_transfer_is_held_until_it_ends() {
 /// A client that has begun to write `len` bytes, and has sent `sent` of them.
 fn stalled_writer(peer: &Engine, start: u64, len: u64, sent: usize) -> TcpStream {
     let mut stream = TcpStream::connect(peer.name()).expect("it listens");
-    let hello = Hello {
-        protocol_version: PROTOCOL_VERSION,
-        cluster_id: "transfer-engine".to_owned(),
-        role: Role::Client,
-        client: ClientId(1),
-        auth_token: String::new(),
-    };
+    let cluster_id = "transfer-engine".to_owned();
+    let hello = Hello { cluster_id, ..Hello::new(Role::Client, ClientId(1)) };
     let mut frame = Vec::new();
     encode_hello(&mut frame, 0, &hello);
     stream.write_all(&frame).expect("it reads");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::KubernetesAccess;
 use super::object::Object;
-use crate::http::{Answer, Ask, HttpAgent};
+use crate::http::{Ask, HttpAgent, HttpReply};
 use crate::{AddressError, CoordinatorError};
 
 /// Longest file of a token, in bytes.
@@ -113,7 +113,7 @@ impl Api {
         method: &str,
         url: String,
         object: Option<&Object>,
-    ) -> Result<Answer, CoordinatorError> {
+    ) -> Result<HttpReply, CoordinatorError> {
         let token = self.token()?;
         let ask = Ask { method, url, body: object.map(Object::json), within: self.within };
         self.agent.send_with(&ask, token.as_deref()).map_err(|reason| self.failed(reason))
@@ -127,11 +127,11 @@ impl Api {
         Ok(Some(String::from_utf8_lossy(&text).trim().to_owned()))
     }
 
-    fn parse(&self, answer: &Answer) -> Result<Object, CoordinatorError> {
+    fn parse(&self, answer: &HttpReply) -> Result<Object, CoordinatorError> {
         Object::parse(&answer.body).map_err(|reason| self.failed(reason))
     }
 
-    fn refused(&self, answer: &Answer) -> CoordinatorError {
+    fn refused(&self, answer: &HttpReply) -> CoordinatorError {
         let hint = match answer.status {
             401 | 403 => "; the service account needs get, create and update of leases",
             _ => "",

@@ -44,7 +44,7 @@ impl fmt::Debug for Keys {
 
 /// What a script answers.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ScriptAnswer {
     pub(super) outcome: Outcome,
     /// Who has the place.
     pub(super) holder: Option<Holder>,
@@ -113,7 +113,11 @@ impl Keys {
     }
 
     /// Runs a script on both keys.
-    pub(super) fn run(&self, script: &str, arguments: &[&str]) -> Result<Answer, CoordinatorError> {
+    pub(super) fn run(
+        &self,
+        script: &str,
+        arguments: &[&str],
+    ) -> Result<ScriptAnswer, CoordinatorError> {
         let mut words = vec!["EVAL", script, "2", &self.leader, &self.record];
         words.extend(arguments);
         let reply = self.call(&words)?;
@@ -129,7 +133,7 @@ impl Keys {
         };
         let stamp = String::from_utf8_lossy(stamp).into_owned();
         let holder = if holder.is_empty() { None } else { Some(self.decode_holder(holder)?) };
-        Ok(Answer { outcome, holder, stamp })
+        Ok(ScriptAnswer { outcome, holder, stamp })
     }
 
     fn decode_holder(&self, text: &[u8]) -> Result<Holder, CoordinatorError> {

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mooncake_types::Epoch;
 
 use super::script;
-use super::server::{Answer, Keys, Outcome};
+use super::server::{Keys, Outcome, ScriptAnswer};
 use crate::backend::Term;
 use crate::holder::Holder;
 use crate::{CoordinatorError, Record};
@@ -28,7 +28,7 @@ impl RedisTerm {
         CoordinatorError::Deposed { epoch: Epoch(self.holder.epoch), reason }
     }
 
-    fn deposed_by(&self, answer: &Answer) -> CoordinatorError {
+    fn deposed_by(&self, answer: &ScriptAnswer) -> CoordinatorError {
         self.deposed(match &answer.holder {
             Some(holder) => format!("{} leads under epoch {}", holder.address, holder.epoch),
             None => "its key is gone".to_owned(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::State as Extract;
-use mooncake_types::{ErrorCode, Located, SegmentAddress, limits};
+use mooncake_types::{ErrorCode, Located, Medium, Placement, SegmentAddress, limits};
 use serde::Serialize;
 
 use super::error::Failure;
@@ -22,14 +22,16 @@ struct Range {
     transport_endpoint_: String,
 }
 
-fn ranges(located: &Located, segments: &[SegmentAddress]) -> Vec<Range> {
-    let range = |placement: &mooncake_types::Placement| Range {
+/// The ranges of an object in one medium.
+fn ranges(located: &Located, segments: &[SegmentAddress], medium: Medium) -> Vec<Range> {
+    let is_there = |it: &&Placement| segments[it.segment as usize].medium == medium;
+    let range = |placement: &Placement| Range {
         size_: placement.len,
         buffer_address_: placement.offset,
         protocol_: "tcp",
         transport_endpoint_: segments[placement.segment as usize].name.to_string(),
     };
-    located.placements.iter().map(range).collect()
+    located.placements.iter().filter(is_there).map(range).collect()
 }
 
 #[derive(Serialize)]
@@ -38,7 +40,7 @@ pub(super) struct QueriedKey {
     data: Vec<Range>,
 }
 
-/// `GET /query_key?key=K`. It is no read: it grants no lease and counts nowhere.
+/// `GET /query_key?key=K`: where it lies in memory. It is no read: it grants no lease and counts nowhere.
 pub(super) async fn query_key(
     Extract(state): Extract<AdminState>,
     parameters: Parameters,
@@ -46,28 +48,36 @@ pub(super) async fn query_key(
     let key = parameters.required("key")?.to_owned();
     let look = move |owner: &mut crate::owner::Owner| peek(owner, &key);
     match state.asker.ask(look).await? {
-        Ok(data) => Ok(Json(QueriedKey { success: true, data })),
+        Ok(found) => Ok(Json(QueriedKey { success: true, data: found.in_memory })),
         Err(code) => Err(Failure::not_found(code, code.name())),
     }
 }
 
 /// Where a complete object lies.
-fn peek(owner: &crate::owner::Owner, key: &str) -> Result<Vec<Range>, ErrorCode> {
+struct Found {
+    in_memory: Vec<Range>,
+    on_disk: Vec<Range>,
+}
+
+fn peek(owner: &crate::owner::Owner, key: &str) -> Result<Found, ErrorCode> {
     match owner.meta.peek(key) {
         None => Err(ErrorCode::ObjectNotFound),
         Some(report) if !report.complete => Err(ErrorCode::ReplicaIsNotReady),
-        Some(report) => Ok(ranges(&report.located, &report.segments)),
+        Some(report) => {
+            let of = |medium| ranges(&report.located, &report.segments, medium);
+            Ok(Found { in_memory: of(Medium::Memory), on_disk: of(Medium::Disk) })
+        }
     }
 }
 
 #[derive(Serialize)]
 pub(super) struct Batch {
     success: bool,
-    data: BTreeMap<String, Answer>,
+    data: BTreeMap<String, KeyReplicas>,
 }
 
 #[derive(Default, Serialize)]
-struct Answer {
+struct KeyReplicas {
     ok: bool,
     error: Option<&'static str>,
     values: Vec<Range>,
@@ -76,9 +86,9 @@ struct Answer {
     nof_values: Vec<Range>,
 }
 
-impl Answer {
-    fn error(code: ErrorCode) -> Answer {
-        Answer { error: Some(code.name()), ..Answer::default() }
+impl KeyReplicas {
+    fn error(code: ErrorCode) -> KeyReplicas {
+        KeyReplicas { error: Some(code.name()), ..KeyReplicas::default() }
     }
 }
 
@@ -98,8 +108,10 @@ pub(super) async fn batch_query_keys(
     let look = move |owner: &mut crate::owner::Owner| {
         let answer = |key: String| {
             let answer = match peek(owner, &key) {
-                Ok(values) => Answer { ok: true, values, ..Answer::default() },
-                Err(code) => Answer::error(code),
+                Ok(Found { in_memory: values, on_disk: local_disk_values }) => {
+                    KeyReplicas { ok: true, values, local_disk_values, ..KeyReplicas::default() }
+                }
+                Err(code) => KeyReplicas::error(code),
             };
             (key, answer)
         };

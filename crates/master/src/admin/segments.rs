@@ -3,19 +3,19 @@
 use axum::Json;
 use axum::extract::State as Extract;
 use mooncake_meta::SegmentReport;
-use mooncake_types::{ErrorCode, SegmentState};
+use mooncake_types::{ErrorCode, Medium, SegmentState};
 use serde::Serialize;
 
 use super::error::Failure;
 use super::parameters::Parameters;
 use super::server::AdminState;
 
-/// `GET /get_all_segments`: one name a line; segments that share a name are one line. Those out of sight are left out.
+/// `GET /get_all_segments`: one name a line; segments that share a name are one line. Those out of sight, and disks, are left out.
 pub(super) async fn get_all_segments(
     Extract(state): Extract<AdminState>,
 ) -> Result<String, Failure> {
     let mut reports = state.asker.ask(|owner| owner.meta.segments()).await?;
-    reports.retain(|report| report.in_sight);
+    reports.retain(|report| report.in_sight && report.medium == Medium::Memory);
     let mut names: Vec<&str> = reports.iter().map(|report| report.name.as_ref()).collect();
     names.dedup();
     Ok(names.iter().map(|name| format!("{name}\n")).collect())
@@ -37,6 +37,7 @@ struct Detail {
     size_human: String,
     te_endpoint: String,
     protocol: &'static str,
+    medium: &'static str,
     status: &'static str,
     in_sight: bool,
     reachable: bool,
@@ -57,6 +58,10 @@ impl From<&SegmentReport> for Detail {
             size_human: format!("{} GiB", report.capacity as f64 / (1u64 << 30) as f64),
             te_endpoint: report.endpoint.to_string(),
             protocol: "tcp",
+            medium: match report.medium {
+                Medium::Memory => "memory",
+                Medium::Disk => "disk",
+            },
             status: state_name(report.state),
             in_sight: report.in_sight,
             reachable: report.is_reached,

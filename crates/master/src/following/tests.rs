@@ -11,8 +11,8 @@ use mooncake_types::{
     SegmentAddress, SegmentId, SegmentPage, Version,
 };
 use mooncake_wire::{
-    HEADER_LEN, Header, Kind, PROTOCOL_VERSION, Refusal, Welcome, decode_follow,
-    encode_follow_reply, encode_refusal, encode_reply, encode_welcome,
+    HEADER_LEN, Header, Kind, Refusal, Welcome, decode_follow, encode_follow_reply, encode_refusal,
+    encode_reply, encode_welcome,
 };
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
@@ -64,12 +64,7 @@ fn read_frame(stream: &mut TcpStream) -> Option<(Header, Vec<u8>)> {
 }
 
 fn welcome(request_id: u64) -> Vec<u8> {
-    let welcome = Welcome {
-        protocol_version: PROTOCOL_VERSION,
-        epoch: Epoch(1),
-        software_version: String::new(),
-        local_socket: None,
-    };
+    let welcome = Welcome::new(Epoch(1));
     let mut out = Vec::new();
     encode_welcome(&mut out, request_id, &welcome);
     out

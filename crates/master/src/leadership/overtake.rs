@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mooncake_types::{ClientId, Epoch, Medium, MountSegment, Request, SegmentId};
-use mooncake_wire::{Hello, PROTOCOL_VERSION, Role, encode_hello, encode_request};
+use mooncake_wire::{Hello, Role, encode_hello, encode_request};
 use tracing::{debug, info};
 
 /// How long one attempt may take, and between two of them.
@@ -69,13 +69,7 @@ impl Overtaking {
 
     fn words(&self) -> Vec<u8> {
         let Password { cluster_id, auth_token } = self.password.clone();
-        let hello = Hello {
-            protocol_version: PROTOCOL_VERSION,
-            cluster_id,
-            role: Role::Node,
-            client: ClientId(u128::MAX),
-            auth_token,
-        };
+        let hello = Hello { cluster_id, auth_token, ..Hello::new(Role::Node, ClientId(u128::MAX)) };
         let mut words = Vec::new();
         encode_hello(&mut words, 0, &hello);
         // Nothing can be mounted by it, whoever hears it.

@@ -18,6 +18,7 @@ pub(crate) enum Operation {
     PutRevoke,
     GetReplicaList,
     ExistKey,
+    Prefetch,
     Remove,
     GetReplicaListByRegex,
     RemoveByRegex,
@@ -56,6 +57,7 @@ impl Operation {
         (Operation::PutRevoke, "put_revoke"),
         (Operation::GetReplicaList, "get_replica_list"),
         (Operation::ExistKey, "exist_key"),
+        (Operation::Prefetch, "prefetch"),
         (Operation::Remove, "remove"),
         (Operation::GetReplicaListByRegex, "get_replica_list_by_regex"),
         (Operation::RemoveByRegex, "remove_by_regex"),
@@ -103,6 +105,7 @@ impl Operation {
             }
             Request::ExistKey { keys } if keys.len() == 1 => Operation::ExistKey,
             Request::ExistKey { .. } => Operation::BatchExistKey,
+            Request::Prefetch { .. } => Operation::Prefetch,
             Request::Remove { keys, .. } if keys.len() == 1 => Operation::Remove,
             Request::Remove { .. } => Operation::BatchRemove,
             Request::Scan(scan) => match (scan.action, scan.pattern) {
@@ -154,6 +157,7 @@ impl Outcome {
             Reply::Statuses(results) | Reply::Remaining { results, .. } => count(results),
             Reply::Located { results, .. } => count(results),
             Reply::Exist(results) => count(results),
+            Reply::Prefetched(results) => count(results),
         }
     }
 }

@@ -8,13 +8,13 @@ use mooncake_types::{ClientId, ReadCounts, ReadReport, Reply, Request, limits};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Reads {
     sum: ReadCounts,
-    last: HashMap<ClientId, Told>,
+    last: HashMap<ClientId, ReportedReads>,
     /// How many reports came.
     reports: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Told {
+struct ReportedReads {
     run: u64,
     counts: ReadCounts,
     /// The number of the report.
@@ -42,7 +42,7 @@ impl Reads {
         self.sum = self.sum.plus(&report.counts.since(&before));
         // A report that was overtaken says less.
         let counts = last.map_or(report.counts, |last| last.counts.max(&report.counts));
-        self.last.insert(from, Told { run: report.run, counts, report: self.reports });
+        self.last.insert(from, ReportedReads { run: report.run, counts, report: self.reports });
     }
 
     /// Forgets the half of the clients that have not reported for longest, if there are too many.

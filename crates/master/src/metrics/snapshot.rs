@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mooncake_meta::{SegmentReport, Stats};
-use mooncake_types::ReadCounts;
+use mooncake_types::{Medium, ReadCounts};
 
 use super::rpc::RpcMetrics;
 use crate::leadership::Service;
@@ -16,7 +16,7 @@ pub(crate) struct Snapshot {
     pub(crate) service: Service,
     /// How late the membership record is.
     pub(crate) record_late: Duration,
-    /// Used bytes and capacity by segment name, of those in sight; several segments may share one.
+    /// Used bytes and capacity of memory by segment name, of what is in sight; several segments may share one.
     pub(crate) segments: BTreeMap<Arc<str>, (u64, u64)>,
     pub(crate) rpc: RpcMetrics,
     /// What clients read.
@@ -54,7 +54,8 @@ impl Snapshot {
 
     pub(crate) fn new(stats: Stats, reports: &[SegmentReport], rpc: RpcMetrics) -> Snapshot {
         let mut segments: BTreeMap<Arc<str>, (u64, u64)> = BTreeMap::new();
-        for report in reports.iter().filter(|report| report.in_sight) {
+        let counts = |it: &&SegmentReport| it.in_sight && it.medium == Medium::Memory;
+        for report in reports.iter().filter(counts) {
             let (used, capacity) = segments.entry(Arc::clone(&report.name)).or_default();
             *used += report.used;
             *capacity += report.capacity;

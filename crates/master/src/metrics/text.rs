@@ -59,16 +59,24 @@ impl Snapshot {
         let stats = &self.stats;
         out.gauge(
             "master_allocated_bytes",
-            "Bytes reserved in all segments in sight",
+            "Bytes reserved in all memory in sight",
             stats.used_bytes,
         )?;
         out.gauge(
             "master_total_capacity_bytes",
-            "Bytes of all segments in sight",
+            "Bytes of all memory in sight",
             stats.capacity_bytes,
         )?;
-        out.gauge("master_allocated_file_size_bytes", "Bytes of objects on disk", 0)?;
-        out.gauge("master_total_file_capacity_bytes", "Bytes of disk lent", 0)?;
+        out.gauge(
+            "master_allocated_file_size_bytes",
+            "Bytes reserved on all disks in sight",
+            stats.disk_used_bytes,
+        )?;
+        out.gauge(
+            "master_total_file_capacity_bytes",
+            "Bytes of all disks in sight",
+            stats.disk_capacity_bytes,
+        )?;
         out.gauge("master_key_count", "Objects", stats.keys as u64)?;
         out.gauge(
             "master_soft_pin_key_count",
@@ -95,7 +103,60 @@ impl Snapshot {
         out.gauge("master_drain_jobs", "Drain jobs that run", stats.drains as u64)?;
         self.replicas(out)?;
         out.gauge("mem_cache_nums_", "Objects in memory", stats.keys as u64)?;
-        out.gauge("file_cache_nums_", "Objects on disk", 0)
+        out.gauge("file_cache_nums_", "Objects on disk", stats.disk_objects)?;
+        self.tiers(out)
+    }
+
+    fn tiers(&self, out: &mut Metrics<'_, '_>) -> fmt::Result {
+        let (stats, c) = (&self.stats, &self.stats.counters);
+        out.gauge(
+            "master_offloads_running",
+            "Copies to disks that are under way or wait for their nodes",
+            stats.offloads_under_way as u64,
+        )?;
+        out.gauge(
+            "master_promotions_running",
+            "Copies of objects that lie on disks alone to memory, likewise",
+            stats.promotions_under_way as u64,
+        )?;
+        let counters = [
+            ("master_offloaded_objects_total", "Copies made on disks", c.offloaded_objects),
+            ("master_offloaded_bytes_total", "Bytes of these", c.offloaded_bytes),
+            ("master_offload_failures_total", "Copies to disks that failed", c.offloads_failed),
+            (
+                "master_offloads_refused_total",
+                "Objects that were put and not copied to disks: too many copies were under way",
+                c.offloads_refused,
+            ),
+            (
+                "master_evictions_deferred_total",
+                "Objects that eviction chose and that went to disks first",
+                c.evictions_deferred,
+            ),
+            (
+                "master_evictions_forced_total",
+                "Objects that eviction took without a copy: as many were on their way as may be",
+                c.evictions_forced,
+            ),
+            (
+                "master_puts_delayed_total",
+                "Times that a put was told to wait for room that was being made",
+                c.puts_delayed,
+            ),
+            ("master_promoted_objects_total", "Copies made in memory", c.promoted_objects),
+            ("master_promoted_bytes_total", "Bytes of these", c.promoted_bytes),
+            (
+                "master_promotion_failures_total",
+                "Copies to memory that failed",
+                c.promotions_failed,
+            ),
+            (
+                "master_promotions_refused_total",
+                "Times that a read was to begin such a copy and did not",
+                c.promotions_refused,
+            ),
+        ];
+        counters.into_iter().try_for_each(|(name, help, value)| out.counter(name, help, value))
     }
 
     fn recovery(&self, out: &mut Metrics<'_, '_>) -> fmt::Result {
@@ -244,7 +305,20 @@ impl Snapshot {
             help: "Bytes that clients read, by where from",
             label: "source",
         };
-        out.counters(bytes, sources.map(|(source, read)| (source, read.bytes)))
+        out.counters(bytes, sources.map(|(source, read)| (source, read.bytes)))?;
+        let tiers = [("memory", reads.memory()), ("disk", reads.disk)];
+        let objects = Family {
+            name: "master_tier_objects_total",
+            help: "Objects that clients read, by the tier that they lay in",
+            label: "tier",
+        };
+        out.counters(objects, tiers.map(|(tier, read)| (tier, read.objects)))?;
+        let bytes = Family {
+            name: "master_tier_bytes_total",
+            help: "Bytes that clients read, by the tier that they lay in",
+            label: "tier",
+        };
+        out.counters(bytes, tiers.map(|(tier, read)| (tier, read.bytes)))
     }
 
     fn counters(&self, out: &mut Metrics<'_, '_>) -> fmt::Result {
@@ -255,8 +329,16 @@ impl Snapshot {
                 "Keys that clients asked about in order to read them, or to renew their routes",
                 c.lookups,
             ),
-            ("file_cache_hit_nums_", "Keys found on disk", 0),
-            ("file_cache_hit_bytes_total", "Bytes of objects found on disk", 0),
+            (
+                "file_cache_hit_nums_",
+                "Objects that clients read from disks",
+                self.reads.disk.objects,
+            ),
+            (
+                "file_cache_hit_bytes_total",
+                "Bytes that clients read from disks",
+                self.reads.disk.bytes,
+            ),
             ("master_attempted_evictions_total", "Evictions tried", c.evictions_attempted),
             (
                 "master_successful_evictions_total",

@@ -169,7 +169,7 @@ fn segments() {
         details["segments"][0],
         json!({"segment_name": "node-a", "segment_id": format!("{:032x}", 5), "client_id": format!("{:032x}", 1),
                "base_address": "0x0", "size_bytes": 1 << 20, "size_human": "0.0009765625 GiB",
-               "te_endpoint": "127.0.0.1:1", "protocol": "tcp", "status": "OK", "in_sight": true,
+               "te_endpoint": "127.0.0.1:1", "protocol": "tcp", "medium": "memory", "status": "OK", "in_sight": true,
                "reachable": true,
                "allocator_used_bytes": 8192, "allocator_capacity_bytes": 1 << 20,
                "allocator_usage_percent": 0.78125})

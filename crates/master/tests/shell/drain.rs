@@ -35,7 +35,7 @@ fn create(master: &Running, body: &Value) -> String {
 }
 
 fn fetch(rpc: &mut Rpc) -> Vec<TaskOrder> {
-    match rpc.ask(&Request::FetchTasks { limit: 64 }) {
+    match rpc.ask(&Request::FetchTasks { limit: 64, wait_ms: 0 }) {
         Reply::TasksFetched(fetched) => fetched.orders,
         other => panic!("{other:?}"),
     }

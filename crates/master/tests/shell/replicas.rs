@@ -97,7 +97,7 @@ fn a_move_is_handed_to_the_host_of_its_replica() {
         let Reply::Pong(pong) = reply else { panic!("{reply:?}") };
         assert_eq!(pong.has_tasks, expected);
     }
-    let reply = host.ask(&Request::FetchTasks { limit: 8 });
+    let reply = host.ask(&Request::FetchTasks { limit: 8, wait_ms: 0 });
     let Reply::TasksFetched(fetched) = reply else { panic!("{reply:?}") };
     let order = &fetched.orders[0];
     assert_eq!((order.id, &*order.key, order.version, order.len), (id, "k", version, 100));

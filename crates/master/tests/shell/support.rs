@@ -93,13 +93,7 @@ impl Drop for Running {
 }
 
 pub(crate) fn hello(client: u128) -> Hello {
-    Hello {
-        protocol_version: PROTOCOL_VERSION,
-        cluster_id: CLUSTER.to_owned(),
-        role: Role::Client,
-        client: ClientId(client),
-        auth_token: String::new(),
-    }
+    Hello { cluster_id: CLUSTER.to_owned(), ..Hello::new(Role::Client, ClientId(client)) }
 }
 
 pub(crate) fn dial(address: SocketAddr) -> TcpStream {

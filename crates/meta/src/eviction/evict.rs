@@ -5,13 +5,12 @@
 //! recently used. No other replicas are looked at.
 
 use std::cmp::Reverse;
-use std::ops::Range;
 
 use smallvec::SmallVec;
 
 use super::window::SEEDS;
 use crate::Meta;
-use crate::objects::{ObjectState, PINNED_PLACES, PLAIN_PLACES, QueueKind};
+use crate::objects::{ObjectState, PINNED_PLACES, PLAIN_PLACES, QueueKind, Range};
 use crate::slab::NONE;
 
 /// Victims that the watermark takes between two requests. A group counts as its objects, and is never split.
@@ -51,20 +50,23 @@ impl Meta {
         if self.ranges[id].queue == QueueKind::Extra {
             return self.drop_extra(id);
         }
-        let (object, replica) = (self.ranges[id].object, self.ranges[id].replica);
+        let Range { object, replica, segment, .. } = self.ranges[id];
         match self.objects[object].group {
-            NONE => self.evict_replicas(object, 1 << replica),
+            NONE => self.evict_or_sink(object, 1 << replica),
             group => {
+                let medium = self.segments[segment].medium;
                 for member in self.groups.members(group).to_vec() {
-                    if self.objects[member].state == ObjectState::Complete {
-                        self.evict_replicas(member, u32::MAX);
+                    let set = self.replicas_in(member, medium);
+                    if self.objects[member].state == ObjectState::Complete && set != 0 {
+                        self.evict_or_sink(member, set);
                     }
                 }
             }
         }
     }
 
-    fn evict_replicas(&mut self, object: u32, set: u32) {
+    /// Evicts these replicas, and the object if it has no others.
+    pub(crate) fn evict_replicas(&mut self, object: u32, set: u32) {
         let uses = self.class_of(object).uses();
         self.counters.evicted_bytes += self.free_replicas(object, set);
         if self.objects[object].first_range == NONE {
@@ -92,7 +94,7 @@ impl Meta {
     pub(super) fn pick_victims(
         &mut self,
         slot: u32,
-        places: Range<usize>,
+        places: std::ops::Range<usize>,
         (pinned_too, enough): (bool, usize),
         victims: &mut SmallVec<[u32; SEEDS]>,
     ) {
@@ -124,10 +126,13 @@ impl Meta {
     fn victims(
         &self,
         slot: u32,
-        places: Range<usize>,
+        places: std::ops::Range<usize>,
         (pinned_too, enough): (bool, usize),
         (victims, passed): (&mut SmallVec<[u32; SEEDS]>, &mut Vec<u32>),
     ) {
+        if self.is_sink_full(slot) {
+            return;
+        }
         let mut heads = [NONE; PLAIN_PLACES.end];
         for (head, queue) in heads.iter_mut().zip(&self.segments[slot].queues()[places]) {
             *head = queue.head();
@@ -139,8 +144,7 @@ impl Meta {
             let first = (0..heads.len()).filter(|place| standing(place).is_some()).min_by(least);
             let Some(first) = first else { return };
             let id = heads[first];
-            let group = self.objects[self.ranges[id].object].group;
-            if group == NONE || !self.group_stays(group, pinned_too) {
+            if !self.victim_stays(self.ranges[id].object, pinned_too) {
                 victims.push(id);
                 if victims.len() >= enough {
                     return;
@@ -153,6 +157,13 @@ impl Meta {
             heads[first] = self.ranges[id].next;
             standings[first] = self.standing(heads[first]);
         }
+    }
+
+    /// Whether an object without a lease stays: for its group, or because a task reads it that may take it to another tier.
+    pub(super) fn victim_stays(&self, object: u32, pinned_too: bool) -> bool {
+        let group = self.objects[object].group;
+        group != NONE && self.group_stays(group, pinned_too)
+            || self.config.offload && self.has_task(object)
     }
 
     /// How a range compares with others, unless it is leased: the least goes first.
@@ -177,7 +188,7 @@ impl Meta {
                 return;
             }
             let goal = (self.segments[slot].allocator.capacity() as f64 * low.max(0.0)) as u64;
-            let enough = self.segments[slot].allocator.used() <= goal;
+            let enough = self.segments[slot].kept() <= goal;
             if enough || self.evict_one(slot, false).is_none() {
                 self.segments.forget_crowded(slot);
             }

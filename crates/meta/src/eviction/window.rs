@@ -296,11 +296,9 @@ impl Meta {
             QueueKind::Extra => self.objects[range.object].touched <= self.now,
             _ => false,
         };
-        let group = self.objects[range.object].group;
         let stays = || {
-            group != NONE
-                && range.queue != QueueKind::Extra
-                && self.group_stays(group, pinned == Pinned::Goes)
+            range.queue != QueueKind::Extra
+                && self.victim_stays(range.object, pinned == Pinned::Goes)
         };
         if !is_evictable || stays() { None } else { self.standing(id) }
     }

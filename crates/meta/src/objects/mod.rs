@@ -36,7 +36,7 @@ pub(crate) use self::pin::SoftPins;
 pub(crate) use self::queue::Queue;
 pub(crate) use self::record::{
     Asked, EXTRA_PLACE, Object, ObjectState, PINNED_PLACES, PLAIN_PLACES, Pin, QueueKind, Range,
-    SEGMENT_QUEUES, TOMBSTONE_PLACE,
+    SEGMENT_QUEUES, SINKING_PLACE, TOMBSTONE_PLACE,
 };
 pub(crate) use self::records::Records;
 pub(crate) use self::replicas::Extras;

@@ -1,6 +1,6 @@
 //! The life of an object's records: queues, replicas, the end.
 
-use mooncake_types::{Located, Placement, Tick, Version};
+use mooncake_types::{Located, Medium, Placement, Tick, Version};
 
 use super::class::Class;
 use super::record::{ObjectState, Pin, QueueKind, Range};
@@ -71,11 +71,15 @@ impl Meta {
         table: &mut AddressTable,
     ) -> Located {
         let record = &self.objects[object];
-        let placements = self
+        let mut placements: Vec<Placement> = self
             .ranges_of(object)
             .filter(|(_, range)| unnamed & 1 << range.replica == 0)
             .map(|(_, range)| self.placement(range, table))
             .collect();
+        // Memory comes before disks.
+        if placements.len() > 1 {
+            placements.sort_by_key(|it| table.medium(it.segment) == Medium::Disk);
+        }
         Located { version: record.version, len: record.len, placements }
     }
 
@@ -110,7 +114,9 @@ impl Meta {
             QueueKind::Out => return,
             QueueKind::Fresh | QueueKind::PinnedFresh | QueueKind::Extra => self.now,
             QueueKind::Leased | QueueKind::PinnedLeased => self.objects[object].touched,
-            QueueKind::Processing | QueueKind::Hard | QueueKind::Tombstone => Tick(u64::MAX),
+            QueueKind::Processing | QueueKind::Hard | QueueKind::Tombstone | QueueKind::Sinking => {
+                Tick(u64::MAX)
+            }
         };
         match kind {
             QueueKind::Processing => self.running.push_back(&mut self.ranges, id),
@@ -152,9 +158,10 @@ impl Meta {
         let extras = self.extra_replicas(object);
         let mut at = self.objects[object].first_range;
         while at != NONE {
+            let kind = self.queue_for(at, extras, kind);
             self.leave_queue(at);
             self.ranges.at_mut(at).class = class;
-            self.join_queue(at, self.queue_for(at, extras, kind));
+            self.join_queue(at, kind);
             at = self.ranges[at].sibling;
         }
     }
@@ -181,7 +188,7 @@ impl Meta {
     }
 
     /// The queue that a finished object belongs in after an access or without one.
-    pub(super) fn queue_after(&self, object: u32, accessed: bool) -> QueueKind {
+    pub(crate) fn queue_after(&self, object: u32, accessed: bool) -> QueueKind {
         let hard = self.objects[object].pin == Pin::Hard;
         match (hard, self.soft_pin_in_force(object), accessed) {
             (true, ..) => QueueKind::Hard,

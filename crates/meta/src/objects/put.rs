@@ -91,6 +91,10 @@ impl Meta {
             PutMode::Upsert => self.admit_upsert(item, key)?,
         }
         let replicas = self.place(item.len, &order.wish);
+        if replicas.is_empty() && self.is_making_room() {
+            self.counters.puts_delayed += 1;
+            return Err(ErrorCode::UnavailableInCurrentStatus);
+        }
         if replicas.is_empty() {
             self.counters.allocation_failures += 1;
             return Err(ErrorCode::NoAvailableHandle);

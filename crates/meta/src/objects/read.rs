@@ -24,7 +24,9 @@ impl Meta {
             let Ok(object) = object else { continue };
             self.access(object);
             self.note_named(object);
-            self.note_reads(object, uses.get(place).copied().unwrap_or(1));
+            let reads = uses.get(place).copied().unwrap_or(1);
+            self.note_reads(object, reads);
+            self.note_disk_reads(object, reads);
         }
         let mut successors = Vec::new();
         let mut until = self.now.after_ms(self.config.lease_ttl_ms);

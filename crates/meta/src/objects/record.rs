@@ -166,6 +166,8 @@ pub(crate) enum QueueKind {
     Tombstone,
     /// On its segment, a replica that nobody asked for: evicted before all others.
     Extra,
+    /// On its segment, of an object that goes to a disk first: evicted when it lies there.
+    Sinking,
 }
 
 impl QueueKind {
@@ -179,6 +181,7 @@ impl QueueKind {
             QueueKind::Hard => Some(PINNED_PLACES.end),
             QueueKind::Tombstone => Some(TOMBSTONE_PLACE),
             QueueKind::Extra => Some(EXTRA_PLACE),
+            QueueKind::Sinking => Some(SINKING_PLACE),
             QueueKind::Out | QueueKind::Processing => None,
         }
     }
@@ -193,8 +196,11 @@ pub(crate) const TOMBSTONE_PLACE: usize = PINNED_PLACES.end + 1;
 /// The place of the replicas that nobody asked for.
 pub(crate) const EXTRA_PLACE: usize = TOMBSTONE_PLACE + 1;
 
+/// The place of what goes to a disk first.
+pub(crate) const SINKING_PLACE: usize = EXTRA_PLACE + 1;
+
 /// Queues that each segment has.
-pub(crate) const SEGMENT_QUEUES: usize = EXTRA_PLACE + 1;
+pub(crate) const SEGMENT_QUEUES: usize = SINKING_PLACE + 1;
 
 #[cfg(test)]
 mod tests {

@@ -37,10 +37,14 @@ impl Meta {
 
     /// The numbers of those that lie in memory, which are the ones that puts ask for, as bits.
     pub(crate) fn memory_replicas(&self, object: u32) -> u32 {
+        self.replicas_in(object, Medium::Memory)
+    }
+
+    /// The numbers of those that lie in a medium, as bits.
+    pub(crate) fn replicas_in(&self, object: u32, medium: Medium) -> u32 {
         let ranges = self.ranges_of(object).map(|(_, range)| range);
-        let in_memory =
-            ranges.filter(|range| self.segments[range.segment].medium == Medium::Memory);
-        in_memory.fold(0, |set, range| set | 1 << range.replica)
+        let there = ranges.filter(|range| self.segments[range.segment].medium == medium);
+        there.fold(0, |set, range| set | 1 << range.replica)
     }
 
     /// Those that nobody asked for.
@@ -107,6 +111,8 @@ impl Meta {
             QueueKind::Out | QueueKind::Processing | QueueKind::Tombstone | QueueKind::Extra => {
                 kind
             }
+            // However often it is used: that is looked at when it has sunk.
+            _ if self.ranges[id].queue == QueueKind::Sinking => QueueKind::Sinking,
             _ if extras & 1 << self.ranges[id].replica == 0 => kind,
             _ => QueueKind::Extra,
         }

@@ -5,6 +5,8 @@
 //! length, or the one object (with its group) that goes next. What a put evicts makes room for it: a put that is refused
 //! evicts nothing. Slabs are the exception: what comes free there shows only then.
 //!
+//! Where [objects sink to disks](crate::tiers) first, a put is told to wait instead.
+//!
 //! A put is refused although something could be evicted where
 //! - [`CANDIDATES`] segments were looked at, or as many ranges as one request [may](crate::eviction::window::Effort);
 //! - no 64 ranges between what must stay are long enough together, at that price;
@@ -45,6 +47,13 @@ pub(crate) struct Wish {
     preferred: Vec<u32>,
     /// Slots that must not be used: those that failed the writer. Sorted.
     avoided: Vec<u32>,
+}
+
+impl Wish {
+    /// One replica, on one of these slots if they have room.
+    pub(crate) fn one(preferred: Vec<u32>) -> Self {
+        Self { replicas: 1, preferred, avoided: Vec::new() }
+    }
 }
 
 /// The segments that one replica may go to.
@@ -179,7 +188,8 @@ impl Meta {
             return Some(pieces);
         }
         // Only for its first replica is an object worth clearing whole segments.
-        match first && len >= 2 * limits::MIN_STRIPE_BYTES {
+        // Where objects sink it waits for them.
+        match first && len >= 2 * limits::MIN_STRIPE_BYTES && self.offloads.sinking() == 0 {
             true => self.clear_for(len, &route),
             false => None,
         }
@@ -331,28 +341,44 @@ impl Meta {
         if !self.segments[slot].allocator.joins_neighbours() {
             return self.evict_slots(slot, len, most_bytes);
         }
-        let window = self.plan_range(slot, len, most_bytes)?;
-        if !self.evict_windows(&[window]) {
-            return None;
+        loop {
+            if self.sinks_enough(slot, len) {
+                return None;
+            }
+            let window = self.plan_range(slot, len, most_bytes)?;
+            let kept = self.segments[slot].kept();
+            if !self.evict_windows(&[window]) {
+                return None;
+            }
+            let piece = self.reserve(slot, len);
+            // Where its victims sink, what follows them is chosen ahead.
+            let has_more = self.segments[slot].sinking() > 0 && self.segments[slot].kept() < kept;
+            if piece.is_some() || !has_more {
+                return piece;
+            }
         }
-        self.reserve(slot, len)
     }
 
     /// Evicts from a segment of slabs until one has a slot for the length, within the price.
     fn evict_slots(&mut self, slot: u32, len: u64, most_bytes: u64) -> Option<Piece> {
         let mut bytes = 0;
-        while bytes < most_bytes && self.effort.take(1) {
-            let before = self.counters.evicted_bytes;
+        while bytes < most_bytes && !self.sinks_enough(slot, len) && self.effort.take(1) {
+            let before = self.gone_or_sinking(slot);
             if self.evict_one(slot, true).is_none() {
                 self.note_barren(slot);
                 return None;
             }
-            bytes += self.counters.evicted_bytes - before;
+            bytes += self.gone_or_sinking(slot) - before;
             if let Some(piece) = self.reserve(slot, len) {
                 return Some(piece);
             }
         }
         None
+    }
+
+    /// Bytes evicted so far, with those of a segment that will be.
+    fn gone_or_sinking(&self, slot: u32) -> u64 {
+        self.counters.evicted_bytes + self.segments[slot].sinking()
     }
 }
 

@@ -12,7 +12,7 @@
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{EntryState, Version};
 
-use super::found::Found;
+use super::found::FoundVersion;
 use super::phase::Phase;
 use crate::Meta;
 use crate::objects::Hashed;
@@ -37,7 +37,7 @@ pub(super) enum Belief {
 
 impl Meta {
     /// What an entry comes to that was reported.
-    pub(super) fn believe(&self, found: &Found<'_>, state: EntryState) -> Belief {
+    pub(super) fn believe(&self, found: &FoundVersion<'_>, state: EntryState) -> Belief {
         if state == EntryState::Writing {
             return Belief::Unfinished;
         }
@@ -60,7 +60,7 @@ impl Meta {
     }
 
     /// Whether what was reported of a key is older than what became of it since this leader began.
-    fn is_overruled(&self, found: &Found<'_>) -> bool {
+    fn is_overruled(&self, found: &FoundVersion<'_>) -> bool {
         let below = self.recovery.touched.get(&found.hash);
         below.is_some_and(|&below| found.version < below) && !is_broken(Rule::LatecomersGiveWay)
     }

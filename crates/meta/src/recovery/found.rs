@@ -15,7 +15,7 @@ use crate::slab::NONE;
 
 /// A version of an object of which something was found.
 #[derive(Clone, Copy)]
-pub(super) struct Found<'a> {
+pub(super) struct FoundVersion<'a> {
     pub(super) key: &'a str,
     pub(super) hash: u64,
     pub(super) version: Version,
@@ -33,7 +33,7 @@ impl Meta {
         attributes: Attributes<'_>,
     ) -> Result<(), Nonsense> {
         let (key, version, len) = (entry.key, entry.version, entry.object_len);
-        let found = Found { key, hash: self.index.hash(key), version, len, attributes };
+        let found = FoundVersion { key, hash: self.index.hash(key), version, len, attributes };
         match self.believe(&found, entry.state) {
             Belief::Unfinished => self.hold_back(&found, piece),
             Belief::Refuted => self.drop_found(&found, &[piece]),
@@ -47,7 +47,7 @@ impl Meta {
 
     /// Reserves a range that was being written for as long as its writer may be at work, like one of a put that was given
     /// up now. What it writes must not be found by a later leader either.
-    fn hold_back(&mut self, found: &Found<'_>, piece: Piece) {
+    fn hold_back(&mut self, found: &FoundVersion<'_>, piece: Piece) {
         if is_broken(Rule::WritersAreWaitedFor) {
             return self.unreserve(&[piece]);
         }
@@ -55,7 +55,7 @@ impl Meta {
     }
 
     /// Has what was found dropped by its node, since nobody may read it.
-    fn drop_found(&mut self, found: &Found<'_>, pieces: &[Piece]) {
+    fn drop_found(&mut self, found: &FoundVersion<'_>, pieces: &[Piece]) {
         for piece in pieces {
             self.free_piece(piece, (found.hash, found.version));
         }
@@ -64,7 +64,7 @@ impl Meta {
     /// Takes up a whole replica.
     pub(super) fn take_replica(
         &mut self,
-        found: &Found<'_>,
+        found: &FoundVersion<'_>,
         pieces: &[Piece],
         belief: Belief,
     ) -> Result<(), Nonsense> {
@@ -90,7 +90,7 @@ impl Meta {
     }
 
     /// The record of a replica that readers may have routes to.
-    fn insert_readable(&mut self, found: &Found<'_>, pieces: &[Piece]) -> u32 {
+    fn insert_readable(&mut self, found: &FoundVersion<'_>, pieces: &[Piece]) -> u32 {
         let until = self.now.after_ms(self.config.lease_ttl_ms);
         self.insert_found(found, ObjectState::Complete, until, pieces)
     }
@@ -98,7 +98,7 @@ impl Meta {
     /// The record of something that was found.
     pub(super) fn insert_found(
         &mut self,
-        found: &Found<'_>,
+        found: &FoundVersion<'_>,
         state: ObjectState,
         touched: Tick,
         pieces: &[Piece],
@@ -145,7 +145,7 @@ impl Meta {
     fn add_replica(
         &mut self,
         object: u32,
-        found: &Found<'_>,
+        found: &FoundVersion<'_>,
         pieces: &[Piece],
     ) -> Result<(), Nonsense> {
         let record = &self.objects[object];

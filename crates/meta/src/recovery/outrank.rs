@@ -7,7 +7,7 @@ use mooncake_types::{Epoch, MountSegment};
 
 use crate::Meta;
 use crate::timeout::Timer;
-use crate::tombstones::Place;
+use crate::tombstones::EntryId;
 
 /// How long puts have that were under way, before it is looked again whether they are over.
 const PUTS_MS: u64 = 1_000;
@@ -55,7 +55,7 @@ impl Meta {
     }
 
     /// The tombstones where a put or a copy is under way.
-    fn places_beneath_puts(&self) -> BTreeSet<(u32, Place)> {
+    fn places_beneath_puts(&self) -> BTreeSet<(u32, EntryId)> {
         let mut beneath = BTreeSet::new();
         for object in self.running_puts().chain(self.tasks.copies()) {
             for (_, range) in self.ranges_of(object) {

@@ -16,7 +16,7 @@ use super::inventory::{Nonsense, read_entry};
 pub struct Shadow {
     /// Length of the segment, in bytes.
     len: u64,
-    place: Place,
+    place: FollowProgress,
     /// No two of them overlap.
     entries: BTreeMap<u64, Kept>,
     /// Entries in one page of those that a leader takes up.
@@ -27,7 +27,7 @@ pub struct Shadow {
 
 /// How far it has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum FollowProgress {
     Beginning,
     /// The entries from there on are to come, and then what changed since the beginning.
     Listing {
@@ -63,7 +63,7 @@ impl Shadow {
     pub const fn new(len: u64) -> Self {
         Self {
             len,
-            place: Place::Beginning,
+            place: FollowProgress::Beginning,
             entries: BTreeMap::new(),
             page_entries: limits::MAX_INVENTORY_PAGE_ENTRIES,
             next_page: 0,
@@ -92,9 +92,9 @@ impl Shadow {
     #[must_use]
     pub const fn ask(&self, segment: SegmentId) -> Follow {
         let (since, from) = match self.place {
-            Place::Beginning => (None, None),
-            Place::Listing { cursor, from } => (Some(cursor), Some(from)),
-            Place::Changes { cursor } => (Some(cursor), None),
+            FollowProgress::Beginning => (None, None),
+            FollowProgress::Listing { cursor, from } => (Some(cursor), Some(from)),
+            FollowProgress::Changes { cursor } => (Some(cursor), None),
         };
         Follow { segment, since, from }
     }
@@ -103,7 +103,7 @@ impl Shadow {
     #[must_use]
     pub const fn since(&self) -> Option<u64> {
         match self.place {
-            Place::Changes { cursor } => Some(cursor),
+            FollowProgress::Changes { cursor } => Some(cursor),
             _ => None,
         }
     }
@@ -114,23 +114,23 @@ impl Shadow {
     /// The page is none that a node makes: the shadow is of no use any more.
     pub fn take(&mut self, page: &FollowPage<'_>) -> Result<bool, Senseless> {
         let next = match (self.place, page.next) {
-            (Place::Beginning, Some(from)) if from > 0 => {
-                Place::Listing { cursor: page.cursor, from }
+            (FollowProgress::Beginning, Some(from)) if from > 0 => {
+                FollowProgress::Listing { cursor: page.cursor, from }
             }
-            (Place::Beginning, None) => Place::Changes { cursor: page.cursor },
-            (Place::Listing { cursor, from }, Some(next)) if next > from => {
-                Place::Listing { cursor, from: next }
+            (FollowProgress::Beginning, None) => FollowProgress::Changes { cursor: page.cursor },
+            (FollowProgress::Listing { cursor, from }, Some(next)) if next > from => {
+                FollowProgress::Listing { cursor, from: next }
             }
-            (Place::Listing { cursor, .. }, None) => Place::Changes { cursor },
-            (Place::Changes { cursor }, None)
+            (FollowProgress::Listing { cursor, .. }, None) => FollowProgress::Changes { cursor },
+            (FollowProgress::Changes { cursor }, None)
                 if page.cursor > cursor || page.cursor == cursor && !page.more =>
             {
-                Place::Changes { cursor: page.cursor }
+                FollowProgress::Changes { cursor: page.cursor }
             }
             _ => return Err(Senseless),
         };
         self.change(&page.entries, &page.gone).map_err(|Nonsense| Senseless)?;
-        let has_listed = matches!(self.place, Place::Changes { .. });
+        let has_listed = matches!(self.place, FollowProgress::Changes { .. });
         self.place = next;
         Ok(page.more || !has_listed)
     }

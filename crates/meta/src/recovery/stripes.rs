@@ -3,7 +3,7 @@
 use mooncake_types::{EntryState, InventoryEntry, Version};
 
 use super::attributes::Attributes;
-use super::found::Found;
+use super::found::FoundVersion;
 use super::inventory::Nonsense;
 use super::pieces::{FoundPiece, Pieces};
 use crate::Meta;
@@ -14,7 +14,7 @@ impl Meta {
     /// Keeps a stripe until its neighbours are there, and makes a replica of them once they are.
     pub(super) fn gather_stripe(
         &mut self,
-        found: &Found<'_>,
+        found: &FoundVersion<'_>,
         piece: Piece,
         entry: &InventoryEntry<'_>,
     ) -> Result<(), Nonsense> {
@@ -45,7 +45,7 @@ impl Meta {
         let pieces: Vec<Piece> =
             whole.iter().map(|it| self.take_piece(found.version, it.range)).collect();
         let attributes = Attributes::decode(&attributes).unwrap_or_default();
-        let found = Found { attributes, ..*found };
+        let found = FoundVersion { attributes, ..*found };
         let belief = self.believe(&found, EntryState::Complete);
         self.take_replica(&found, &pieces, belief)
     }

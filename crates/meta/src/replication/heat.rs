@@ -15,10 +15,10 @@ pub(crate) struct Spot {
     /// Half of the hash, never zero; zero: none.
     tag: u32,
     /// Reads since the window began.
-    pub(super) reads: u32,
+    pub(crate) reads: u32,
     since: Tick,
     /// Nothing is to be done about the key before this moment.
-    pub(super) quiet_until: Tick,
+    pub(crate) quiet_until: Tick,
 }
 
 const NOBODY: Spot = Spot { tag: 0, reads: 0, since: Tick::ZERO, quiet_until: Tick::ZERO };

@@ -8,5 +8,6 @@ mod heat;
 mod repair;
 mod replicate;
 
+pub(crate) use self::heat::Heat;
 pub(crate) use self::repair::Repair;
 pub(crate) use self::replicate::Replicator;

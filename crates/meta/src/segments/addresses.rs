@@ -2,7 +2,7 @@
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use mooncake_types::SegmentAddress;
+use mooncake_types::{Medium, SegmentAddress};
 
 use super::table::Segments;
 
@@ -20,6 +20,11 @@ impl AddressTable {
             self.addresses.push(segments[slot].address());
             (self.addresses.len() - 1) as u32
         })
+    }
+
+    /// What the segment at a position lies in.
+    pub(crate) fn medium(&self, position: u32) -> Medium {
+        self.addresses[position as usize].medium
     }
 
     pub(crate) fn into_addresses(self) -> Vec<SegmentAddress> {

@@ -1,6 +1,6 @@
 //! Heartbeats: who is alive, what a client is told with each ping, and the end of those that are silent.
 
-use mooncake_types::{ClientId, ErrorCode, Pong, Reply, SegmentId};
+use mooncake_types::{ClientId, ErrorCode, Medium, Pong, Reply, SegmentId};
 
 use super::closed::Closed;
 use crate::Meta;
@@ -46,7 +46,7 @@ impl Meta {
         Reply::Pong(Pong {
             need_remount,
             epoch: self.term.epoch(),
-            has_tasks: self.tasks.next_pending(from, 0).is_some(),
+            has_tasks: self.tasks.has_pending(from),
             has_drops: self.has_drops(hosted),
             is_unreached,
             client_ttl_ms: self.config.client_ttl_ms,
@@ -66,6 +66,7 @@ impl Meta {
         let Some(record) = self.clients.get(client) else { return };
         let ttl_ms = self.config.client_ttl_ms;
         let due = record.last_heard.after_ms(ttl_ms);
+        let disk_due = record.last_heard.after_ms(self.config.disk_ttl_ms);
         if due > self.now {
             self.timers.insert((due, Timer::Client(client)));
         } else if self.clients.all_silent_for(self.now, ttl_ms / 2) && self.clients.spare(client) {
@@ -73,8 +74,26 @@ impl Meta {
             self.timers.insert((self.now.after_ms(ttl_ms), Timer::Client(client)));
         } else if let Some(end) = self.lose_sight_of_silent(client) {
             self.timers.insert((end, Timer::Client(client)));
+        } else if disk_due > self.now && self.lends_disk(client) {
+            self.bury_memory(client);
+            self.timers.insert((disk_due, Timer::Client(client)));
         } else {
             self.bury(client);
+        }
+    }
+
+    fn lends_disk(&self, client: ClientId) -> bool {
+        let segments = self.segments.of_client(client);
+        segments.into_iter().any(|slot| self.segments[slot].medium == Medium::Disk)
+    }
+
+    /// As [`Meta::bury`], but for its disks: what lies there outlives the process, and is out of sight until the next one comes.
+    fn bury_memory(&mut self, client: ClientId) {
+        self.tasks.bereave(client);
+        for slot in self.segments.of_client(client) {
+            if self.segments[slot].medium == Medium::Memory {
+                self.strike(slot);
+            }
         }
     }
 

@@ -74,6 +74,7 @@ impl Meta {
             allocator: self.new_allocator(mount.len),
             owners: Vec::new(),
             queues: [Queue::default(); SEGMENT_QUEUES],
+            sinking: 0,
         });
         self.notify_joined(slot);
         if outcome == MountOutcome::WantsInventory {
@@ -84,15 +85,16 @@ impl Meta {
         Ok(outcome)
     }
 
-    /// Takes note of which of its processes a client is. What an earlier one lent ends with that, unless the next lends it
-    /// too. An earlier one may still be heard after the next.
+    /// Takes note of which of its processes a client is. What an earlier one lent of this medium ends with that, unless the next
+    /// lends it too: of each medium a process lends at most one segment that outlives it, and mounts that first. An earlier one
+    /// may still be heard after the next.
     fn follow_process(
         &mut self,
         from: ClientId,
         mount: &MountSegment<'_>,
     ) -> Result<(), ErrorCode> {
         let newest = self.clients.get(from).map_or(0, |client| client.run);
-        if mount.run == 0 || mount.run == newest {
+        if mount.run == 0 {
             return Ok(());
         }
         if mount.run < newest {
@@ -104,7 +106,8 @@ impl Meta {
         self.clients.set_run(from, mount.run);
         for slot in self.segments.of_client(from) {
             let segment = &self.segments[slot];
-            if segment.run < mount.run && segment.id != mount.id && !segment.is(Closed::Struck) {
+            let is_older = segment.run < mount.run && segment.medium == mount.medium;
+            if is_older && segment.id != mount.id && !segment.is(Closed::Struck) {
                 self.strike(slot);
             }
         }

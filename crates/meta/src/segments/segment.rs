@@ -32,6 +32,8 @@ pub(crate) struct Segment {
     /// The range record that each live range of the allocator had last, by its number.
     pub(super) owners: Vec<u32>,
     pub(super) queues: [Queue; SEGMENT_QUEUES],
+    /// Bytes reserved for what goes to a disk first.
+    pub(super) sinking: u64,
 }
 
 /// How far an inventory is.
@@ -117,6 +119,16 @@ impl Segment {
     pub(crate) fn finished_ranges(&self) -> u64 {
         let counted = (0..SEGMENT_QUEUES).filter(|&place| place != TOMBSTONE_PLACE);
         counted.map(|place| u64::from(self.queues[place].len())).sum()
+    }
+
+    /// Bytes reserved for what goes to a disk first: they come free soon.
+    pub(crate) fn sinking(&self) -> u64 {
+        self.sinking
+    }
+
+    /// Bytes that stay reserved once what sinks has sunk.
+    pub(crate) fn kept(&self) -> u64 {
+        self.allocator.used() - self.sinking
     }
 
     /// Thousandths of it that are reserved.

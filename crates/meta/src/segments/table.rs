@@ -10,7 +10,7 @@ use mooncake_types::{ClientId, MountSegment, SegmentId, Tick};
 use super::closed::Closed;
 use super::free_room::{Cursor, Room, Rooms};
 use super::segment::{Progress, Segment};
-use crate::objects::{Queue, Range, Records};
+use crate::objects::{Queue, Range, Records, SINKING_PLACE};
 use crate::slab::{NONE, Slab};
 
 type FixedMap<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
@@ -81,6 +81,11 @@ impl Segments {
     /// Slots lent by `client` that are not unmounting.
     pub(crate) fn of_client(&self, client: ClientId) -> Vec<u32> {
         self.by_client.get(&client).cloned().unwrap_or_default()
+    }
+
+    /// As [`Segments::of_client`], as they are now.
+    pub(crate) fn slots_of(&self, client: ClientId) -> &[u32] {
+        self.by_client.get(&client).map_or(&[], Vec::as_slice)
     }
 
     /// Mounts a segment that takes no puts yet. Gives its slot.
@@ -170,8 +175,8 @@ impl Segments {
 
     /// Whether a slot holds so much that it evicts without waiting for a put.
     pub(crate) fn is_above_watermark(&self, slot: u32) -> bool {
-        let allocator = &self.slots[slot].allocator;
-        allocator.used() as f64 > allocator.capacity() as f64 * self.high_watermark
+        let segment = &self.slots[slot];
+        segment.kept() as f64 > segment.allocator.capacity() as f64 * self.high_watermark
     }
 
     /// Reserves a range.
@@ -219,6 +224,9 @@ impl Segments {
     ) {
         let segment = &mut self.slots[slot];
         segment.queues[place].push_back(ranges, id);
+        if place == SINKING_PLACE {
+            segment.sinking += segment.allocator.range(ranges[id].handle).len;
+        }
         if evictable_from < segment.evictable_from {
             self.set_evictable_from(slot, evictable_from);
         }
@@ -231,7 +239,12 @@ impl Segments {
         place: usize,
         (ranges, id): (&mut Records<Range>, u32),
     ) {
-        self.slots[slot].queues[place].remove(ranges, id);
+        let segment = &mut self.slots[slot];
+        segment.queues[place].remove(ranges, id);
+        if place == SINKING_PLACE {
+            segment.sinking -= segment.allocator.range(ranges[id].handle).len;
+            self.note_use(slot);
+        }
     }
 
     /// How far the inventory of a slot is, or that there is none.

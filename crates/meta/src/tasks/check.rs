@@ -13,8 +13,9 @@ impl Meta {
         let mut copies = 0;
         for (&number, task) in &tasks.known {
             copies += usize::from(task.copy != NONE);
-            let entry = (task.assigned, number);
-            let at = (tasks.pending.contains(&entry), tasks.processing.contains(&entry));
+            let pending = (task.assigned, (task.retry_at, number));
+            let processing = (task.assigned, number);
+            let at = (tasks.pending.contains(&pending), tasks.processing.contains(&processing));
             let right = match task.status {
                 TaskStatus::Pending => at == (true, false) && task.copy == NONE,
                 TaskStatus::Processing => {
@@ -44,10 +45,10 @@ impl Meta {
             ended == kept + own && kept <= self.config.max_finished_tasks,
             || format!("{ended} ended, {kept} of callers and {own} others kept"),
         )?;
-        let is_callers = |entry: &&(_, u64)| tasks.known[&entry.1].origin == Origin::Caller;
+        let is_callers = |number: &u64| tasks.known[number].origin == Origin::Caller;
         let of_callers = Load {
-            pending: tasks.pending.iter().filter(is_callers).count(),
-            processing: tasks.processing.iter().filter(is_callers).count(),
+            pending: tasks.pending.iter().filter(|(_, (_, number))| is_callers(number)).count(),
+            processing: tasks.processing.iter().filter(|(_, number)| is_callers(number)).count(),
         };
         ensure("callers' tasks are counted", of_callers == tasks.of_callers, || {
             format!("{of_callers:?}, counted {:?}", tasks.of_callers)

@@ -1,6 +1,8 @@
 //! Creating copy and move tasks.
 
-use mooncake_types::{ClientId, CreateTask, ErrorCode, TaskId, TaskKind, TaskStatus, limits};
+use mooncake_types::{
+    ClientId, CreateTask, ErrorCode, Medium, TaskId, TaskKind, TaskStatus, limits,
+};
 
 use super::task::{Ending, Origin, Task, Tasks};
 use crate::Meta;
@@ -106,14 +108,17 @@ impl Meta {
         if slots.is_empty() {
             return Err(ErrorCode::InvalidParams);
         }
+        let is_disk = |&slot: &u32| self.segments[slot].medium == Medium::Disk;
         match slots.iter().any(|&slot| self.segments[slot].takes_puts()) {
             true => Ok(()),
+            // Only what its own node offloads goes to a disk.
+            false if slots.iter().all(is_disk) => Err(ErrorCode::NotSupported),
             false => Err(ErrorCode::UnavailableInCurrentStatus),
         }
     }
 
     /// The first replica that can be read, of those that this client hosts if it hosts any, and its host.
-    pub(super) fn copy_source(
+    pub(crate) fn copy_source(
         &self,
         object: u32,
         host: Option<ClientId>,

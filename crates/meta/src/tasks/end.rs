@@ -157,10 +157,12 @@ impl Meta {
     pub(crate) fn fail_bereaved(&mut self) {
         for _ in 0..TASKS_PER_TURN {
             let Some(&client) = self.tasks.bereaved.first() else { return };
-            let whole = (client, 0)..=(client, u64::MAX);
-            let pending = self.tasks.pending.range(whole.clone()).next();
-            let Some(&(_, number)) = pending.or_else(|| self.tasks.processing.range(whole).next())
-            else {
+            let pending = self.tasks.next_pending(client, None).map(|(_, number)| number);
+            let processing = || {
+                let mut all = self.tasks.processing.range((client, 0)..=(client, u64::MAX));
+                all.next().map(|&(_, number)| number)
+            };
+            let Some(number) = pending.or_else(processing) else {
                 self.tasks.bereaved.remove(&client);
                 continue;
             };

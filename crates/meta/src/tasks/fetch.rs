@@ -1,7 +1,8 @@
 //! Handing tasks out to the clients that carry them out.
 
 use mooncake_types::{
-    ClientId, ErrorCode, PutMode, Reply, TaskKind, TaskOrder, TaskOrders, TaskStatus, limits,
+    ClientId, ErrorCode, Medium, PutMode, Reply, TaskKind, TaskOrder, TaskOrders, TaskStatus,
+    limits,
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -11,6 +12,7 @@ use crate::objects::{Asked, Object, ObjectState, Pin};
 use crate::segments::{AddressTable, Closed};
 use crate::segments::{Piece, Pieces};
 use crate::slab::NONE;
+use crate::timeout::Timer;
 
 /// The ranges of each new replica.
 type Replicas = SmallVec<[Pieces; 1]>;
@@ -27,6 +29,8 @@ enum Held {
 
 /// How long a task that found no room waits for its next attempt.
 const RETRY_MS: u64 = 500;
+/// And how long where objects are on their way to disks to make some.
+const MAKING_ROOM_MS: u64 = 10;
 
 /// Tasks that one request looks at.
 const MOST_LOOKED_AT: usize = limits::MAX_FETCHED_TASKS as usize;
@@ -37,18 +41,20 @@ impl Meta {
         self.advance_drains();
         let mut orders = Vec::new();
         let mut table = AddressTable::default();
-        let mut next = 0;
+        let mut last = None;
         for _ in 0..MOST_LOOKED_AT {
             if orders.len() >= limit as usize {
                 break;
             }
-            let Some(number) = self.tasks.next_pending(from, next) else { break };
-            next = number + 1;
+            // What is put off comes last: it keeps nothing else waiting.
+            let next = self.tasks.next_pending(from, last).filter(|(due, _)| *due <= self.now);
+            let Some((_, number)) = next else { break };
+            last = next;
             let task = &self.tasks.known[&number];
             let callers = self.tasks.of_callers.processing;
             let is_full =
                 task.origin == Origin::Caller && callers >= self.config.max_processing_tasks;
-            if is_full || task.retry_at > self.now {
+            if is_full {
                 continue;
             }
             match self.begin_task(number, &mut table) {
@@ -60,6 +66,7 @@ impl Meta {
     }
 
     fn hold_task(&mut self, number: u64, held: Held) {
+        let room_comes = self.offloads.under_way() > 0;
         // It may have ended while room was made for it.
         let Some(task) = self.tasks.known.get_mut(&number) else { return };
         if task.status != TaskStatus::Pending {
@@ -69,10 +76,13 @@ impl Meta {
             Held::Done => return self.finish_task(number, Ending::Success),
             Held::Hopeless(code) => code,
             Held::Later(code) => {
-                task.attempts += 1;
-                task.retry_at = self.now.after_ms(RETRY_MS);
+                let is_promised = room_comes && task.origin == Origin::Promotion;
+                task.attempts += u32::from(!is_promised);
+                let ms = if is_promised { MAKING_ROOM_MS } else { RETRY_MS };
                 if task.attempts <= self.config.max_task_retries {
-                    return;
+                    let retry_at = self.now.after_ms(ms);
+                    self.timers.insert((retry_at, Timer::Retry(number)));
+                    return self.tasks.put_off(number, retry_at);
                 }
                 code
             }
@@ -88,10 +98,9 @@ impl Meta {
         }
         let source = self.task_source(number)?;
         let replicas = match self.tasks.known[&number].origin {
-            Origin::Caller | Origin::Repair | Origin::Replication | Origin::Offload => {
-                self.place_targets(number)?
-            }
             Origin::Drain(job) => smallvec![self.place_moved(job, number, source)?],
+            Origin::Promotion => smallvec![self.place_in_memory(number, source)?],
+            _ => self.place_targets(number)?,
         };
         let copy = self.insert_copy(object, assigned, &replicas);
         self.clear_task_timer(number);
@@ -138,6 +147,16 @@ impl Meta {
     /// Reserves ranges for a replica that a drain moves, or lets go of it if there is no room and another stays.
     fn place_moved(&mut self, job: u32, number: u64, replica: u8) -> Result<Pieces, Held> {
         let object = self.tasks.known[&number].object;
+        // What lies on a disk is let go where a replica in memory stays: memory need not hold two for that.
+        if self.replicas_in(object, Medium::Disk) & 1 << replica != 0
+            && self.memory_replicas(object) != 0
+        {
+            match self.release_drained(job, object, replica) {
+                Ok(()) => return Err(Held::Done),
+                Err(ErrorCode::NoAvailableHandle) => {}
+                Err(code) => return Err(Held::Hopeless(code)),
+            }
+        }
         if let Some(pieces) = self.place_drained(job, object, replica) {
             let target = self.segments[pieces[0].segment].id;
             self.drains.note_target(job, number, target);
@@ -147,6 +166,27 @@ impl Meta {
             Ok(()) => Held::Done,
             Err(code) => Held::Hopeless(code),
         })
+    }
+
+    /// Reserves ranges for a replica in memory, unless another way led there meanwhile.
+    fn place_in_memory(&mut self, number: u64, source: u8) -> Result<Pieces, Held> {
+        let object = self.tasks.known[&number].object;
+        if self.is_in_memory(object) {
+            return Err(Held::Done);
+        }
+        let read = self.ranges_of(object).find(|(_, range)| range.replica == source);
+        let (_, read) = read.ok_or(Held::Hopeless(ErrorCode::ReplicaIsGone))?;
+        let near = read.segment;
+        let pieces = self.place_promoted(object, near);
+        match (self.is_about(number, object), pieces) {
+            (true, Some(pieces)) => Ok(pieces),
+            (true, None) => Err(Held::Later(ErrorCode::NoAvailableHandle)),
+            // The eviction took the object along.
+            (false, pieces) => {
+                self.unreserve(&pieces.unwrap_or_default());
+                Err(Held::Hopeless(ErrorCode::ReplicaIsGone))
+            }
+        }
     }
 
     /// Reserves one range on each of the target segments that hold no replica.
@@ -161,13 +201,17 @@ impl Meta {
                 self.unreserve(&pieces);
                 return Err(Held::Hopeless(ErrorCode::ReplicaIsGone));
             }
-            if self.replicas_on(object, &name) != 0 {
+            let is_there = match origin.is_to_disk() {
+                true => self.is_on_disk(object),
+                false => self.replicas_on(object, &name) != 0,
+            };
+            if is_there {
                 continue;
             }
             let slots: Vec<u32> = self.segments.named(&name).to_vec();
-            let takes = |slot: &u32| match origin {
-                Origin::Offload => self.segments[*slot].takes_offloads(),
-                _ => self.segments[*slot].takes_puts(),
+            let takes = |slot: &u32| match origin.is_to_disk() {
+                true => self.segments[*slot].takes_offloads(),
+                false => self.segments[*slot].takes_puts(),
             };
             let usable: Vec<u32> = slots.iter().copied().filter(takes).collect();
             if usable.is_empty() {
@@ -175,7 +219,7 @@ impl Meta {
                 return Err(self.why_unusable(&slots));
             }
             let placed = match origin {
-                Origin::Caller | Origin::Offload => {
+                Origin::Caller | Origin::Offload | Origin::Sink => {
                     self.place_on(len, &usable).ok_or(Held::Later(ErrorCode::NoAvailableHandle))
                 }
                 // Nothing is evicted for the master's own sake; it looks for another place.

@@ -28,8 +28,19 @@ pub(crate) enum Origin {
     Repair,
     /// One more replica of an object that is read often.
     Replication,
-    /// A replica on a disk.
+    /// A replica on a disk, of what was put.
     Offload,
+    /// A replica on a disk, of what eviction chose to go from memory.
+    Sink,
+    /// A replica in memory of an object that lies on disks alone.
+    Promotion,
+}
+
+impl Origin {
+    /// Whether its replicas lie on disks.
+    pub(super) fn is_to_disk(self) -> bool {
+        matches!(self, Origin::Offload | Origin::Sink)
+    }
 }
 
 /// How a task has ended.
@@ -96,12 +107,15 @@ pub(crate) struct Task {
     pub(super) message: String,
 }
 
+/// When a pending task may be handed out, and its number.
+pub(super) type Due = (Tick, u64);
+
 /// All tasks, by their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     pub(super) known: BTreeMap<u64, Task>,
-    /// Not fetched, oldest first for each client.
-    pub(super) pending: BTreeSet<(ClientId, u64)>,
+    /// Not fetched: for each client by the moment from which on they may be handed out, and then by age.
+    pub(super) pending: BTreeSet<(ClientId, Due)>,
     /// Fetched, not ended.
     pub(super) processing: BTreeSet<(ClientId, u64)>,
     /// Of these, callers'.
@@ -114,6 +128,8 @@ pub(crate) struct Tasks {
     pub(super) by_object: HashMap<u32, u64, FixedState>,
     /// Clients that died and may have left tasks.
     pub(super) bereaved: BTreeSet<ClientId>,
+    /// Clients for which tasks became pending: see [`Meta::take_clients_with_new_tasks`].
+    new_for: BTreeSet<ClientId>,
     created: u64,
 }
 
@@ -142,8 +158,9 @@ impl Tasks {
 
     /// Tasks of an origin that have not ended.
     pub(crate) fn of(&self, origin: Origin) -> usize {
-        let under_way = self.pending.iter().chain(&self.processing);
-        under_way.filter(|(_, number)| self.known[number].origin == origin).count()
+        let pending = self.pending.iter().map(|(_, (_, number))| number);
+        let under_way = pending.chain(self.processing.iter().map(|(_, number)| number));
+        under_way.filter(|number| self.known[number].origin == origin).count()
     }
 
     /// The records of the replicas that are being made.
@@ -171,18 +188,25 @@ impl Tasks {
     pub(crate) fn insert(&mut self, task: Task) {
         let number = Self::number(task.id);
         self.by_object.insert(task.object, number);
-        self.pending.insert((task.assigned, number));
+        self.pending.insert((task.assigned, (task.retry_at, number)));
+        self.new_for.insert(task.assigned);
         if task.origin == Origin::Caller {
             self.of_callers.pending += 1;
         }
         self.known.insert(number, task);
     }
 
+    /// A pending task may be fetched again.
+    pub(crate) fn note_retry(&mut self, number: u64) {
+        let task = self.known.get(&number).filter(|task| task.status == TaskStatus::Pending);
+        self.new_for.extend(task.map(|task| task.assigned));
+    }
+
     /// A pending task is processing from now on.
     pub(crate) fn begin(&mut self, number: u64, now: Tick) -> &mut Task {
         let task = self.known.get_mut(&number).expect("the task is known");
         (task.status, task.updated) = (TaskStatus::Processing, now);
-        self.pending.remove(&(task.assigned, number));
+        self.pending.remove(&(task.assigned, (task.retry_at, number)));
         self.processing.insert((task.assigned, number));
         if task.origin == Origin::Caller {
             self.of_callers.pending -= 1;
@@ -194,9 +218,8 @@ impl Tasks {
     /// A task is under way no longer.
     fn end(&mut self, number: u64) -> &mut Task {
         let task = self.known.get_mut(&number).expect("the task is known");
-        let entry = (task.assigned, number);
-        let (was_pending, was_processing) =
-            (self.pending.remove(&entry), self.processing.remove(&entry));
+        let was_pending = self.pending.remove(&(task.assigned, (task.retry_at, number)));
+        let was_processing = self.processing.remove(&(task.assigned, number));
         if task.origin == Origin::Caller {
             self.of_callers.pending -= usize::from(was_pending);
             self.of_callers.processing -= usize::from(was_processing);
@@ -209,9 +232,7 @@ impl Tasks {
     fn remember(&mut self, number: u64, origin: Origin, max_finished: usize) {
         let (finished, most) = match origin {
             Origin::Caller => (&mut self.finished, max_finished),
-            Origin::Drain(_) | Origin::Repair | Origin::Replication | Origin::Offload => {
-                (&mut self.own_finished, MAX_OWN_FINISHED)
-            }
+            _ => (&mut self.own_finished, MAX_OWN_FINISHED),
         };
         finished.push_back(number);
         while finished.len() > most {
@@ -229,13 +250,39 @@ impl Tasks {
         self.known.get(&Self::number(id)).filter(|task| task.id == id)
     }
 
-    /// The oldest pending task of a client with a number of at least `from`.
-    pub(crate) fn next_pending(&self, client: ClientId, from: u64) -> Option<u64> {
-        self.pending.range((client, from)..=(client, u64::MAX)).next().map(|&(_, number)| number)
+    /// A pending task is not handed out before this moment.
+    pub(super) fn put_off(&mut self, number: u64, until: Tick) {
+        let task = self.known.get_mut(&number).expect("the task is known");
+        self.pending.remove(&(task.assigned, (task.retry_at, number)));
+        task.retry_at = until;
+        self.pending.insert((task.assigned, (until, number)));
+    }
+
+    /// The first pending task of a client that comes after this one.
+    pub(super) fn next_pending(&self, client: ClientId, after: Option<Due>) -> Option<Due> {
+        let from = after.map_or((Tick::ZERO, 0), |(due, number)| (due, number + 1));
+        let last = (Tick(u64::MAX), u64::MAX);
+        self.pending.range((client, from)..=(client, last)).next().map(|&(_, due)| due)
+    }
+
+    /// Whether tasks wait for a client.
+    pub(crate) fn has_pending(&self, client: ClientId) -> bool {
+        self.next_pending(client, None).is_some()
     }
 }
 
 impl Meta {
+    /// Whether [`Meta::take_clients_with_new_tasks`] has any.
+    #[must_use]
+    pub fn has_clients_with_new_tasks(&self) -> bool {
+        !self.tasks.new_for.is_empty()
+    }
+
+    /// The clients for which tasks became pending since this was last asked.
+    pub fn take_clients_with_new_tasks(&mut self) -> BTreeSet<ClientId> {
+        std::mem::take(&mut self.tasks.new_for)
+    }
+
     /// A new task's id: drawn at random, but never twice under an epoch.
     pub(super) fn next_task_id(&mut self) -> TaskId {
         self.tasks.created += 1;
@@ -270,6 +317,11 @@ impl Meta {
             Some((_, Origin::Caller)) => Err(ErrorCode::ObjectHasReplicationTask),
             _ => Ok(()),
         }
+    }
+
+    /// Who wants the task that an object has, if it has one.
+    pub(crate) fn task_origin(&self, object: u32) -> Option<Origin> {
+        self.task_of(object).map(|(_, origin)| origin)
     }
 
     /// Whether an object has a task of any origin.
@@ -336,7 +388,8 @@ impl Meta {
             Origin::Drain(job) => self.drain_task_ended(job, (number, object), ending),
             Origin::Repair => self.end_repair(made()),
             Origin::Replication => self.end_replication(made()),
-            Origin::Offload => self.end_offload(made()),
+            Origin::Offload | Origin::Sink => self.end_offload(origin, object, ending),
+            Origin::Promotion => self.end_promotion(made()),
         }
     }
 }

@@ -1,67 +1,159 @@
-//! Offload: a copy of an object goes to a disk of a node that has it in memory.
+//! Offload: a copy of an object goes to a disk of a node that has it in memory, at once or when eviction chooses it.
 
-use mooncake_types::{ClientId, Medium, TaskKind};
+use mooncake_types::{ClientId, Medium, TaskKind, Tick, Version};
 
 use crate::Meta;
-use crate::tasks::{NewTask, Origin};
+use crate::notice::Notice;
+use crate::segments::Closed;
+use crate::tasks::{Ending, NewTask, Origin};
+use crate::timeout::Timer;
+
+/// Time over which deferred evictions are summed for one notice.
+const NOTICE_MS: u64 = 1_000;
 
 /// What is on its way to disks.
 #[derive(Debug, Default)]
 pub(crate) struct Offloads {
-    under_way: usize,
+    /// Of objects that were put.
+    after_puts: usize,
+    /// Of objects that sink.
+    pub(super) sinking: usize,
+    /// Objects whose sinking has ended, and how: what that means to their memory is [settled](Meta::settle_sunk) soon.
+    pub(super) sunk: Vec<(u32, Version, Ending)>,
+    /// Since the last notice.
+    pub(super) tally: Tally,
+    /// No notice before this moment; absent if there is nothing to say.
+    notice_at: Option<Tick>,
+}
+
+/// What became of victims.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) deferred: u64,
+    pub(super) forced: u64,
+    pub(super) failed: u64,
+}
+
+/// Where a copy of an object can go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    /// The replica in memory that is read.
+    pub(super) replica: u8,
+    /// The client that has it, and lends the disk.
+    client: ClientId,
+    disk: u32,
 }
 
 impl Offloads {
+    /// Copies that are under way or wait for their nodes.
     pub(crate) fn under_way(&self) -> usize {
-        self.under_way
+        self.after_puts + self.sinking
+    }
+
+    pub(crate) fn after_puts(&self) -> usize {
+        self.after_puts
+    }
+
+    pub(crate) fn sinking(&self) -> usize {
+        self.sinking
+    }
+
+    pub(super) fn sunk(&self) -> &[(u32, Version, Ending)] {
+        &self.sunk
     }
 }
 
 impl Meta {
     /// Has a copy of an object, which has just become readable, made on a disk. Nothing happens if none of its nodes has a disk
-    /// with room for it, or if too many copies are under way.
+    /// with room for it, or if too many copies are under way. With `offload_on_evict` it waits until eviction chooses the object.
     pub(crate) fn offload(&mut self, object: u32) {
-        let is_wanted = self.config.offload && !self.has_task(object);
-        if !is_wanted || self.offloads.under_way >= self.config.offloading_queue_limit {
+        if !self.config.offload || self.config.offload_on_evict || self.has_task(object) {
             return;
         }
-        let Some((disk, assigned)) = self.disk_for(object) else { return };
-        let target = self.segments[disk].name.clone();
-        self.offloads.under_way += 1;
+        let Some(way) = self.way_to_disk(object) else { return };
+        if self.offloads.under_way() >= self.config.offloading_queue_limit {
+            self.counters.offloads_refused += 1;
+            return;
+        }
+        self.offloads.after_puts += 1;
+        self.submit_offload(Origin::Offload, object, way);
+    }
+
+    pub(super) fn submit_offload(&mut self, origin: Origin, object: u32, way: Way) {
+        let target = self.segments[way.disk].name.clone();
         self.submit_task(NewTask {
-            origin: Origin::Offload,
+            origin,
             object,
             kind: TaskKind::Copy,
             source: "",
             targets: &[&target],
-            assigned,
+            assigned: way.client,
         });
     }
 
-    /// A disk for an object, and the client that lends it: one of the clients that have the object in memory.
-    fn disk_for(&self, object: u32) -> Option<(u32, ClientId)> {
+    /// The way of an object to a disk of a node that has it in memory, where it can be read.
+    pub(super) fn way_to_disk(&self, object: u32) -> Option<Way> {
         let len = self.objects[object].len;
-        let in_memory = self.ranges_of(object).map(|(_, range)| &self.segments[range.segment]);
-        let in_memory = in_memory.filter(|segment| segment.medium == Medium::Memory);
-        let fits = |slot: &u32| {
-            let disk = &self.segments[*slot];
-            disk.takes_offloads() && disk.allocator.capacity() >= len
-        };
-        in_memory.map(|segment| segment.client).find_map(|client| {
-            let disks = self.segments.of_client(client);
-            disks.into_iter().find(fits).map(|slot| (slot, client))
+        self.ranges_of(object).find_map(|(_, range)| {
+            let memory = &self.segments[range.segment];
+            let is_source = memory.medium == Medium::Memory && memory.serves();
+            let disk = if is_source { self.disk_of(memory.client, len) } else { None }?;
+            Some(Way { replica: range.replica, client: memory.client, disk })
         })
     }
 
-    /// A copy to a disk has ended: `made` bytes, or none if it failed.
-    pub(crate) fn end_offload(&mut self, made: Option<u64>) {
-        self.offloads.under_way -= 1;
-        match made {
-            Some(bytes) => {
+    /// A disk of a client that takes an object of this length.
+    pub(super) fn disk_of(&self, client: ClientId, len: u64) -> Option<u32> {
+        let takes = |slot: &u32| {
+            let disk = &self.segments[*slot];
+            disk.takes_offloads() && disk.allocator.capacity() >= len
+        };
+        self.segments.slots_of(client).iter().copied().find(takes)
+    }
+
+    /// Whether a replica of an object lies on a disk, in sight or not, that is not lost.
+    pub(crate) fn is_on_disk(&self, object: u32) -> bool {
+        let on_disk = |segment: u32| {
+            let disk = &self.segments[segment];
+            disk.medium == Medium::Disk && disk.is_mounted() && !disk.is(Closed::Struck)
+        };
+        self.ranges_of(object).any(|(_, range)| on_disk(range.segment))
+    }
+
+    /// A copy to a disk has ended. The object may be about to go.
+    pub(crate) fn end_offload(&mut self, origin: Origin, object: u32, ending: Ending) {
+        let record = &self.objects[object];
+        let (len, version) = (record.len, record.version);
+        match ending {
+            Ending::Success => {
                 self.counters.offloaded_objects += 1;
-                self.counters.offloaded_bytes += bytes;
+                self.counters.offloaded_bytes += len;
             }
-            None => self.counters.offloads_failed += 1,
+            _ => self.counters.offloads_failed += 1,
         }
+        if origin == Origin::Offload {
+            self.offloads.after_puts -= 1;
+            return;
+        }
+        self.offloads.sinking -= 1;
+        if ending != Ending::ObjectGone {
+            self.offloads.sunk.push((object, version, ending));
+        }
+    }
+
+    /// Counts what became of victims, and says so before long.
+    pub(super) fn tally(&mut self, count: impl FnOnce(&mut Tally)) {
+        count(&mut self.offloads.tally);
+        if self.offloads.notice_at.is_none() {
+            let at = self.now.after_ms(NOTICE_MS);
+            self.offloads.notice_at = Some(at);
+            self.timers.insert((at, Timer::SinkNotice));
+        }
+    }
+
+    pub(crate) fn sink_notice_due(&mut self) {
+        self.offloads.notice_at = None;
+        let Tally { deferred, forced, failed } = std::mem::take(&mut self.offloads.tally);
+        self.notify(Notice::Sinking { deferred, forced, failed });
     }
 }

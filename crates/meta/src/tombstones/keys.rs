@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use super::Place;
+use super::EntryId;
 use crate::objects::{SHARDS, shard};
 
 /// The slot of a segment, and a place there.
-type At = (u32, Place);
+type At = (u32, EntryId);
 
 #[derive(Debug)]
 pub(crate) struct Keys {

@@ -2,7 +2,7 @@
 
 use mooncake_types::Version;
 
-use super::{Entry, Place};
+use super::{Entry, EntryId};
 use crate::Meta;
 use crate::objects::{Object, ObjectState, Range};
 use crate::segments::Closed;
@@ -11,7 +11,7 @@ use crate::slab::NONE;
 
 impl Meta {
     /// A node may hold this entry, which is nobody's: it gets a tombstone.
-    pub(crate) fn leave_tombstone(&mut self, slot: u32, place: Place, len: u64, hash: u64) {
+    pub(crate) fn leave_tombstone(&mut self, slot: u32, place: EntryId, len: u64, hash: u64) {
         if self.segments[slot].is_mounted() {
             let grant = self.term.newest_grant();
             self.tombstones.insert(slot, place, Entry { len, hash, grant }, self.now);
@@ -65,7 +65,7 @@ impl Meta {
             let offset = self.segments[range.segment].allocator.range(range.handle).offset;
             (range.segment, (offset, version))
         };
-        let places: Vec<(u32, Place)> = self.ranges_of(object).map(place).collect();
+        let places: Vec<(u32, EntryId)> = self.ranges_of(object).map(place).collect();
         for (slot, place) in places {
             self.tombstones.remove(slot, place);
         }

@@ -38,7 +38,7 @@ pub use self::remnant::{Remnant, RemnantCursor};
 use self::reserved::Reservations;
 
 /// An entry of a segment: where it starts, and the version that lies there.
-pub(crate) type Place = (u64, Version);
+pub(crate) type EntryId = (u64, Version);
 
 /// All tombstones, by segment and by key.
 #[derive(Debug, Default)]
@@ -52,16 +52,16 @@ pub(crate) struct Tombstones {
     /// Nothing is named as left under an older grant,
     named_from: Version,
     /// but for what lay beneath puts when that was said, which is older than they are.
-    beneath: BTreeSet<(u32, Place)>,
+    beneath: BTreeSet<(u32, EntryId)>,
     reserved: Reservations,
     leased: Leased,
 }
 
 #[derive(Debug, Default)]
 struct Entries {
-    known: BTreeMap<Place, Entry>,
+    known: BTreeMap<EntryId, Entry>,
     /// Where the next list begins, so that every entry gets its turn.
-    next: Place,
+    next: EntryId,
     /// When its node last said that it dropped some, or there were none.
     confirmed_at: Tick,
 }
@@ -96,30 +96,30 @@ impl Tombstones {
         self.by_slot.get(&slot).map_or(0, |entries| entries.known.len())
     }
 
-    pub(crate) fn contains(&self, slot: u32, place: Place) -> bool {
+    pub(crate) fn contains(&self, slot: u32, place: EntryId) -> bool {
         self.by_slot.get(&slot).is_some_and(|entries| entries.known.contains_key(&place))
     }
 
-    pub(crate) fn get(&self, slot: u32, place: Place) -> Option<Entry> {
+    pub(crate) fn get(&self, slot: u32, place: EntryId) -> Option<Entry> {
         let entry = self.by_slot.get(&slot)?.known.get(&place)?;
         Some(Entry { grant: self.named_grant(slot, place, entry), ..*entry })
     }
 
-    fn named_grant(&self, slot: u32, place: Place, entry: &Entry) -> Version {
+    fn named_grant(&self, slot: u32, place: EntryId, entry: &Entry) -> Version {
         match !self.beneath.is_empty() && self.beneath.contains(&(slot, place)) {
             true => entry.grant,
             false => entry.grant.max(self.named_from),
         }
     }
 
-    pub(crate) fn insert(&mut self, slot: u32, place: Place, entry: Entry, now: Tick) {
+    pub(crate) fn insert(&mut self, slot: u32, place: EntryId, entry: Entry, now: Tick) {
         let none = || Entries { confirmed_at: now, ..Entries::default() };
         self.by_slot.entry(slot).or_insert_with(none).known.insert(place, entry);
         self.by_key.insert(entry.hash, (slot, place));
     }
 
     /// A node has dropped what lay there under this grant or an older one.
-    fn confirm(&mut self, slot: u32, place: Place, grant: Version, now: Tick) {
+    fn confirm(&mut self, slot: u32, place: EntryId, grant: Version, now: Tick) {
         let Some(entries) = self.by_slot.get_mut(&slot) else { return };
         entries.confirmed_at = now;
         let Some(&entry) = entries.known.get(&place) else { return };
@@ -129,14 +129,14 @@ impl Tombstones {
     }
 
     /// What there is now is named by a leader with this newest grant from here on, but for what is `beneath` something.
-    pub(crate) fn name_again(&mut self, grant: Version, beneath: BTreeSet<(u32, Place)>) {
+    pub(crate) fn name_again(&mut self, grant: Version, beneath: BTreeSet<(u32, EntryId)>) {
         self.named_from = grant;
         self.leased.name_again(grant);
         self.beneath.extend(beneath);
     }
 
     /// Nothing else is beneath anything any more.
-    pub(crate) fn retain_beneath(&mut self, beneath: &BTreeSet<(u32, Place)>) {
+    pub(crate) fn retain_beneath(&mut self, beneath: &BTreeSet<(u32, EntryId)>) {
         self.beneath.retain(|place| beneath.contains(place));
     }
 
@@ -149,7 +149,7 @@ impl Tombstones {
         Some(self.by_slot.get(&slot)?.confirmed_at)
     }
 
-    pub(crate) fn remove(&mut self, slot: u32, place: Place) {
+    pub(crate) fn remove(&mut self, slot: u32, place: EntryId) {
         let Some(entries) = self.by_slot.get_mut(&slot) else { return };
         let Some(Entry { hash, .. }) = entries.known.remove(&place) else { return };
         if entries.known.is_empty() {
@@ -158,7 +158,7 @@ impl Tombstones {
         self.forget_key(hash, slot, place);
     }
 
-    fn forget_key(&mut self, hash: u64, slot: u32, place: Place) {
+    fn forget_key(&mut self, hash: u64, slot: u32, place: EntryId) {
         self.by_key.remove(hash, (slot, place));
         if !self.preceding.is_empty() && self.of_key(hash).next().is_none() {
             self.preceding.remove(&hash);
@@ -174,7 +174,7 @@ impl Tombstones {
     }
 
     /// The entries that lie in this range, and the last of those that begin before it, if that reaches into it.
-    pub(crate) fn overlapping(&self, slot: u32, offset: u64, len: u64) -> Vec<Place> {
+    pub(crate) fn overlapping(&self, slot: u32, offset: u64, len: u64) -> Vec<EntryId> {
         let Some(entries) = self.by_slot.get(&slot) else { return Vec::new() };
         let (start, end) = (place_at(offset), place_at(offset.saturating_add(len)));
         let before = entries.known.range(..start).next_back();
@@ -197,17 +197,17 @@ impl Tombstones {
     }
 
     /// The entries of a key with this hash, by segment.
-    pub(crate) fn of_key(&self, hash: u64) -> impl Iterator<Item = (u32, Place)> {
+    pub(crate) fn of_key(&self, hash: u64) -> impl Iterator<Item = (u32, EntryId)> {
         self.by_key.of_key(hash)
     }
 
     /// Up to `limit` entries of a segment: the next ones, from the first on again after the last.
-    fn next_of(&mut self, slot: u32, limit: usize) -> Vec<(Place, Version)> {
+    fn next_of(&mut self, slot: u32, limit: usize) -> Vec<(EntryId, Version)> {
         let Some(entries) = self.by_slot.get(&slot) else { return Vec::new() };
         let (next, known) = (entries.next, &entries.known);
         let behind = known.range(next..).chain(known.range(..next)).take(limit);
         let named = |(&place, entry)| (place, self.named_grant(slot, place, entry));
-        let found: Vec<(Place, Version)> = behind.map(named).collect();
+        let found: Vec<(EntryId, Version)> = behind.map(named).collect();
         if let (Some(&((offset, version), _)), Some(entries)) =
             (found.last(), self.by_slot.get_mut(&slot))
         {
@@ -218,16 +218,16 @@ impl Tombstones {
     }
 
     /// Every entry, with its slot and place.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Place, Entry)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, EntryId, Entry)> {
         self.by_slot.iter().flat_map(|(&slot, entries)| {
             entries.known.iter().map(move |(&place, &entry)| (slot, place, entry))
         })
     }
 
     /// The places from an offset of a slot on, in the order of slots and places.
-    pub(crate) fn from(&self, slot: u32, offset: u64) -> impl Iterator<Item = (u32, Place)> {
+    pub(crate) fn from(&self, slot: u32, offset: u64) -> impl Iterator<Item = (u32, EntryId)> {
         self.by_slot.range(slot..).flat_map(move |(&at, entries)| {
-            let first = if at == slot { place_at(offset) } else { Place::default() };
+            let first = if at == slot { place_at(offset) } else { EntryId::default() };
             entries.known.range(first..).map(move |(&place, _)| (at, place))
         })
     }
@@ -244,6 +244,6 @@ impl Tombstones {
 }
 
 /// The first place at an offset.
-fn place_at(offset: u64) -> Place {
+fn place_at(offset: u64) -> EntryId {
     (offset, Version::default())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, Located, RemainingRange, Version, limits};
 
-use super::{Gathered, Place};
+use super::{EntryId, Gathered};
 use crate::Meta;
 use crate::segments::{AddressTable, Closed};
 
@@ -23,7 +23,7 @@ impl Meta {
         }
         let is_older = |version: Version| below.is_none_or(|below| version < below);
         let of_key = self.tombstones.of_key(hash);
-        let found: Vec<(u32, Place)> = of_key
+        let found: Vec<(u32, EntryId)> = of_key
             .filter(|&(slot, (_, version))| is_older(version) && !self.is_forgiven(slot))
             .collect();
         for (slot, place) in found {
@@ -46,14 +46,14 @@ impl Meta {
     }
 
     /// Names an entry if it has a tombstone and must be waited for.
-    pub(crate) fn name_tombstone(&mut self, slot: u32, place: Place, gathered: &mut Gathered) {
+    pub(crate) fn name_tombstone(&mut self, slot: u32, place: EntryId, gathered: &mut Gathered) {
         if let Some(grant) = self.must_be_dropped(slot, place) {
             gathered.add(&self.segments, slot, place, grant);
         }
     }
 
     /// The newest grant that an entry can have been written under, if it has a tombstone and must be waited for.
-    pub(super) fn must_be_dropped(&mut self, slot: u32, place: Place) -> Option<Version> {
+    pub(super) fn must_be_dropped(&mut self, slot: u32, place: EntryId) -> Option<Version> {
         let entry = self.tombstones.get(slot, place)?;
         if self.segments[slot].is(Closed::OutOfSight) {
             self.leave_behind(slot);

@@ -2,7 +2,7 @@
 
 use mooncake_types::{Tick, Version};
 
-use super::Place;
+use super::EntryId;
 use crate::Meta;
 
 /// What is left at nodes of what went up to some version.
@@ -42,7 +42,7 @@ impl Meta {
             return Remnant::From(from);
         }
         let RemnantCursor { slot, offset } = from;
-        let mut page: Vec<(u32, Place)> =
+        let mut page: Vec<(u32, EntryId)> =
             self.tombstones.from(slot, offset).take(limit + 1).collect();
         let next = if page.len() > limit { page.pop() } else { None };
         for (slot, place) in page {

@@ -54,7 +54,10 @@ impl Run {
             Action::End { nth, failed, stranger } => self.end(*nth, *failed, *stranger),
             Action::Revoke { nth } => self.revoke(*nth),
             Action::Get { key } => self.get(&name(*key)),
-            Action::Exist { key } => self.exist(&name(*key)),
+            Action::Exist { key } => {
+                self.exist(&name(*key));
+                self.prefetch(&name(*key));
+            }
             Action::Remove { key, force } => self.remove(&name(*key), *force),
             Action::RemoveAll { force } => self.remove_all(*force),
             Action::Clear { client, key, nth } => {
@@ -95,6 +98,12 @@ fn config(seed: u64) -> Config {
             max_replicas: 3,
         },
         offload: seed % 4 == 2,
+        offload_on_evict: seed % 8 == 2,
+        offload_force_evict: seed % 3 == 1,
+        offloading_queue_limit: 4,
+        promotion_on_hit: seed % 4 == 2,
+        promotion_admission_threshold: 1 + seed as u32 % 3,
+        promotion_queue_limit: 2,
         ..Config::default()
     }
 }
@@ -126,6 +135,9 @@ fn run(seed: u64, events: usize) -> BTreeMap<&'static str, u64> {
         ("an object that is read often got another replica", counters.extra_replicas_made),
         ("such a replica was evicted", counters.extra_replicas_evicted),
         ("an object was copied to a disk", counters.offloaded_objects),
+        ("an object sank", counters.evictions_deferred),
+        ("an object was evicted without a copy", counters.evictions_forced),
+        ("an object was promoted", counters.promoted_objects),
         (
             "a task of the master's own failed",
             counters.repairs_failed + counters.replications_failed,

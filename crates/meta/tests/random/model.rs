@@ -102,7 +102,7 @@ pub(crate) struct Run {
 }
 
 /// What random worlds must have met to have tested anything.
-pub(crate) const RARE: [&str; 24] = [
+pub(crate) const RARE: [&str; 28] = [
     "an object went out of sight",
     "an object came back into sight",
     "a put took the place of what was out of sight",
@@ -126,6 +126,10 @@ pub(crate) const RARE: [&str; 24] = [
     "an object that is read often got another replica",
     "such a replica was evicted",
     "an object was copied to a disk",
+    "an object sank",
+    "an object was evicted without a copy",
+    "an object was promoted",
+    "a put was told to wait",
     "a task of the master's own failed",
 ];
 
@@ -268,7 +272,8 @@ impl Run {
         }
         for (key, object) in &self.model.objects {
             let torn = evicted_groups.contains(&object.group);
-            assert!(!torn, "{key} is left of a group that was evicted");
+            // What lies on disks goes and stays by itself.
+            assert!(!torn || self.config.offload, "{key} is left of a group that was evicted");
         }
     }
 

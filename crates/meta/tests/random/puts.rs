@@ -37,7 +37,10 @@ impl Run {
         let before = self.world.meta.stats().counters.evicted_bytes;
         let result = self.world.begin(ClientId(start.client), put, config, mode);
         let evicted = self.world.meta.stats().counters.evicted_bytes - before;
-        if let Ok(placed) = &result {
+        // Of what sinks all other replicas go at once.
+        if let Ok(placed) = &result
+            && !self.config.offload_on_evict
+        {
             let last = placed.what.placements.iter().map(|placement| placement.replica).max();
             self.has_evicted_little(start, u64::from(last.unwrap_or(0)) + 1, evicted);
         }
@@ -46,6 +49,10 @@ impl Run {
             Err(ErrorCode::NoAvailableHandle) => {
                 assert_eq!(refused, None, "{key}");
                 self.is_refused_for_good(start, &excluded, before);
+            }
+            Err(ErrorCode::UnavailableInCurrentStatus) => {
+                assert!(refused.is_none() && self.config.offload, "{key}");
+                self.meet("a put was told to wait");
             }
             Err(other) => assert_eq!(Some(other), refused, "{key}"),
             Ok(placed) => {

@@ -1,6 +1,9 @@
 //! Copies and moves beside the model.
 
-use mooncake_types::{ClientId, CreateTask, ErrorCode, TaskKind, TaskOrder, TaskStatus};
+use mooncake_types::{
+    ClientId, CreateTask, ErrorCode, Medium, Prefetch, Reply, Request, TaskKind, TaskOrder,
+    TaskStatus,
+};
 
 use crate::model::{Extent, Run, Task, extents};
 
@@ -61,6 +64,25 @@ impl Run {
                 assert!(targets == 0 || moves, "{key}");
             }
             (Err(ErrorCode::UnavailableInCurrentStatus), Some(_)) => {}
+            (Err(ErrorCode::NotSupported), Some(_)) => assert!(self.config.offload, "{key}"),
+            (result, object) => panic!("{key}: {result:?}, but {object:?}"),
+        }
+    }
+
+    pub(crate) fn prefetch(&mut self, key: &str) {
+        let request = Request::Prefetch { keys: vec![key] };
+        let Reply::Prefetched(results) = self.world.ask(ClientId(1), &request) else {
+            panic!("a wrong kind of reply")
+        };
+        match (results[0], self.model.readable(key)) {
+            (Ok(Prefetch::UnderWay), Some(_)) => assert!(self.config.offload, "{key}"),
+            (Ok(Prefetch::InMemory), Some(_)) => {}
+            (Err(ErrorCode::ObjectHasReplicationTask), Some(_)) => {}
+            (Err(ErrorCode::TaskPendingLimitExceeded), Some(_)) => {
+                assert_eq!(self.world.meta.stats().promotions_under_way, 2);
+            }
+            (Err(ErrorCode::ObjectNotFound), None) => assert!(self.model.waiting(key).is_none()),
+            (Err(ErrorCode::ReplicaIsNotReady), None) => assert!(self.model.waiting(key).is_some()),
             (result, object) => panic!("{key}: {result:?}, but {object:?}"),
         }
     }
@@ -153,6 +175,12 @@ impl Run {
         self.meet(if task.moves { "a move was made" } else { "a copy was made" });
         let object = self.model.objects.get_mut(&task.key).expect("a task has an object");
         object.extents.extend(&task.extents);
+        let segments = self.world.meta.segments();
+        let on_disk = |extent: &Extent| {
+            segments.iter().any(|it| it.id == extent.0 && it.medium == Medium::Disk)
+        };
+        // Readers are told of memory first.
+        object.extents.sort_by_key(on_disk);
         if task.moves {
             object.extents.retain(|extent| !task.source.contains(extent));
         }

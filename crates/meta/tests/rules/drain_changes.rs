@@ -214,7 +214,9 @@ fn a_canceled_job_lets_what_is_on_its_way_arrive_and_the_segment_takes_puts_agai
     }
     let id = world.meta.start_drain(world.now, &order(&[A], &[C], 2)).unwrap();
     world.timeouts();
-    let Reply::TasksFetched(fetched) = world.ask(ALICE, &Request::FetchTasks { limit: 1 }) else {
+    let Reply::TasksFetched(fetched) =
+        world.ask(ALICE, &Request::FetchTasks { limit: 1, wait_ms: 0 })
+    else {
         panic!("no tasks")
     };
     assert_eq!(world.meta.cancel_drain(world.now, id), Ok(()));

@@ -1,6 +1,8 @@
 //! The master's rules, one by one.
 
+mod absent_disk;
 mod clear;
+mod disks;
 mod drain;
 mod drain_changes;
 mod drain_release;
@@ -10,6 +12,7 @@ mod leased_tombstones;
 mod offload;
 mod place;
 mod predecessors;
+mod promotion;
 mod put;
 mod recovery;
 mod recovery_inventory;
@@ -24,8 +27,10 @@ mod scan;
 mod segments;
 mod shadow;
 mod sight;
+mod sink;
 mod suspension;
 mod task;
+mod tiers;
 mod tombstones;
 mod upsert;
 #[path = "../world/mod.rs"]

@@ -1,50 +1,16 @@
 //! Objects are copied to disks of the nodes that have them in memory, and are read there once memory has evicted them.
 
 use mooncake_meta::Config;
-use mooncake_types::{ClientId, ErrorCode, Medium, ReplicateConfig, TaskOrder};
+use mooncake_types::{ErrorCode, Medium};
 
-use crate::KIB;
+use crate::tiers::{LEN, alone, carry_out, media, put_at};
 use crate::world::{ALICE, BOB, World};
-
-const LEN: u64 = 16 * KIB;
-
-/// Alice lends memory (segment 1) and a disk (2).
-fn alone(config: Config) -> World {
-    let mut world = World::new(Config { offload: true, ..config });
-    world.mount(ALICE, 1, 4 * LEN).expect("it is new");
-    world.mount_on(Medium::Disk, ALICE, 2, 64 * LEN).expect("it is new");
-    world
-}
 
 /// Bob lends memory too (3).
 fn world(config: Config) -> World {
     let mut world = alone(config);
     world.mount(BOB, 3, 4 * LEN).expect("it is new");
     world
-}
-
-fn put_at(world: &mut World, key: &str, segment: u128) {
-    let name = format!("node-{segment}:12345");
-    let config = ReplicateConfig { preferred_segments: vec![&name], ..ReplicateConfig::default() };
-    world.put_with(ALICE, key, LEN, config).expect("there is room");
-}
-
-/// Has a client carry out all that waits for it.
-fn carry_out(world: &mut World, client: ClientId) -> Vec<TaskOrder> {
-    let orders = world.fetch_tasks(client).orders;
-    for order in &orders {
-        assert_eq!(world.end_task(client, order.id, Ok(())), Ok(()));
-    }
-    world.timeouts();
-    world.check();
-    orders
-}
-
-/// What the replicas of a key lie in, in the order in which readers are told of them.
-fn media(world: &mut World, key: &str) -> Vec<Medium> {
-    let Ok(placed) = world.get(key) else { return Vec::new() };
-    let medium = |at: u32| placed.segments[at as usize].medium;
-    placed.what.placements.iter().map(|range| medium(range.segment)).collect()
 }
 
 #[test]

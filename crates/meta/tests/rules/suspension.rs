@@ -95,7 +95,7 @@ fn nothing_is_named_granted_ended_removed_or_mounted() {
         (Request::ClearReplicas { keys: keys(), segment: "" }, Reply::Refused(LATER)),
         (Request::CreateTask(task), Reply::Refused(LATER)),
         (Request::DrainSegments { segments: vec![A] }, Reply::Refused(LATER)),
-        (Request::FetchTasks { limit: 1 }, Reply::Refused(LATER)),
+        (Request::FetchTasks { limit: 1, wait_ms: 0 }, Reply::Refused(LATER)),
     ];
     let mut world = leader(&[A], 0);
     recover(&mut world, A, &[entry("a", 0, KIB, 1)]);

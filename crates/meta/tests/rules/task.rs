@@ -376,7 +376,7 @@ fn a_task_that_cannot_be_handed_out_keeps_none_behind_it_waiting() {
     let hopeless = world.create_task(copy("hopeless", &["node-2:12345"])).unwrap();
     let third = world.create_task(copy("third", &["node-3:12345"])).unwrap();
     world.unmount(BOB, 2, 0).unwrap();
-    let mut fetch = || match world.ask(ALICE, &Request::FetchTasks { limit: 1 }) {
+    let mut fetch = || match world.ask(ALICE, &Request::FetchTasks { limit: 1, wait_ms: 0 }) {
         Reply::TasksFetched(fetched) => fetched.orders,
         other => panic!("{other:?}"),
     };

@@ -208,7 +208,7 @@ impl World {
     }
 
     pub(crate) fn fetch_tasks(&mut self, from: ClientId) -> TaskOrders {
-        match self.ask(from, &Request::FetchTasks { limit: u32::MAX }) {
+        match self.ask(from, &Request::FetchTasks { limit: u32::MAX, wait_ms: 0 }) {
             Reply::TasksFetched(orders) => orders,
             other => panic!("{other:?}"),
         }

@@ -49,6 +49,12 @@ impl ChangeLog {
     }
 }
 
+/// A number that no other process begins with.
+pub(crate) fn first_change() -> u64 {
+    // Its keys are those of this process, and different each time.
+    std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), "changes") >> 1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

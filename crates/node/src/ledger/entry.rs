@@ -221,6 +221,15 @@ impl Entry {
         self.state = EntryState::Complete;
     }
 
+    /// Whether all bytes are in place once those of this part are. The part is given from the start of the entry.
+    pub(super) fn is_finished_by(&self, part: Range<u64>) -> bool {
+        self.parts.as_ref().is_none_or(|parts| {
+            let mut covered = parts.covered.clone();
+            covered.insert(part);
+            covered.is_all_of(self.len) || is_broken(Rule::AllPartsAreThere)
+        })
+    }
+
     /// A writer gave up. Its part is not in place; the others stay as they are.
     pub(super) fn abandon(&mut self) {
         self.check_writing();

@@ -18,6 +18,7 @@ use mooncake_types::{ErrorCode, RangeRead, RangeWrite, Version, limits};
 use change_log::ChangeLog;
 use entry::is_whole;
 
+pub(crate) use change_log::first_change;
 pub use drops::Dropped;
 pub use entry::{Entry, EntryState};
 pub use follow::FollowAnswer;
@@ -247,6 +248,34 @@ impl Ledger {
     #[must_use]
     pub fn complete_at(&self, offset: u64) -> Option<&Entry> {
         self.entries.get(&offset).filter(|entry| entry.state == EntryState::Complete)
+    }
+
+    /// The entry of a writer, if it is complete once the writer's part is.
+    ///
+    /// # Panics
+    /// If the ticket was completed or abandoned.
+    #[must_use]
+    pub fn finished_by(&self, ticket: u64) -> Option<&Entry> {
+        let writer = self.writers.get(&ticket).expect("the ticket is open");
+        let entry = self.entries.get(&writer.entry.start).filter(|_| !writer.superseded)?;
+        let from = writer.entry.start;
+        entry.is_finished_by(writer.part.start - from..writer.part.end - from).then_some(entry)
+    }
+
+    /// Whether a writer was told to stop: a newer grant has begun in its range, or what it writes was dropped.
+    ///
+    /// # Panics
+    /// If the ticket was completed or abandoned.
+    #[must_use]
+    pub fn is_superseded(&self, ticket: u64) -> bool {
+        self.writers.get(&ticket).expect("the ticket is open").superseded
+    }
+
+    /// Whether an entry that starts here is being written under that grant.
+    #[must_use]
+    pub fn is_written(&self, offset: u64, grant: Version) -> bool {
+        let is_one = |entry: &Entry| entry.state == EntryState::Writing && entry.grant == grant;
+        self.entries.get(&offset).is_some_and(is_one)
     }
 
     /// Ends a write: all bytes of its part are in place. `checksums` is kept if the part is the whole entry and there is

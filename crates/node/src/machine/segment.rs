@@ -234,6 +234,21 @@ impl<H> SegmentMachine<H> {
         Ok(())
     }
 
+    /// Drops a complete entry whose bytes are lost, if it still lies here. False if it does not.
+    pub fn lose(
+        &mut self,
+        offset: u64,
+        grant: Version,
+        mut effects: impl FnMut(Effect<'_, H>),
+    ) -> bool {
+        let entry = self.ledger.complete_at(offset).filter(|entry| entry.grant == grant);
+        let Some(version) = entry.map(|entry| entry.version) else { return false };
+        let Dropped { dropped, superseded } = self.ledger.drop_version(offset, version, grant);
+        withdraw(&dropped, grant, &mut effects);
+        self.interrupt(&superseded, &mut effects);
+        true
+    }
+
     /// Drops everything that lies here, tells all writers to stop, and is another segment from now on: nothing begins under
     /// the old id any more.
     pub fn start_empty(&mut self, id: SegmentId, mut effects: impl FnMut(Effect<'_, H>)) {

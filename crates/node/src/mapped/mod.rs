@@ -6,7 +6,6 @@ mod prefault;
 mod published;
 mod rows;
 mod segment;
-mod signal;
 
 pub use prefault::PrefaultThread;
 pub use segment::Segment;

@@ -8,9 +8,10 @@ use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Segment
 use super::prefault::PrefaultWindow;
 use super::published::Published;
 use super::rows::EntryRows;
-use super::signal::Signal;
-use crate::ledger::{EntryState, FoundEntry, Ledger};
+use crate::ledger::{EntryState, FoundEntry, Ledger, first_change};
 use crate::machine::{Admission, PinKey, SegmentMachine, WriteRequest};
+use crate::shell::SegmentShell;
+use crate::signal::Signal;
 
 /// One lent segment whose bytes lie in mapped memory: the shell of a [`SegmentMachine`].
 pub struct Segment {
@@ -92,14 +93,6 @@ impl Segment {
         look(self.lock().machine.ledger())
     }
 
-    /// Drops everything that lies here, and tells all writers to stop. It has another id from now on.
-    pub(crate) fn start_empty(&self, id: SegmentId) {
-        self.change(|machine, published| {
-            machine.start_empty(id, |effect| published.carry_out(&effect));
-            published.renew_slots(&self.region);
-        });
-    }
-
     /// Whether what lies in it outlives this process.
     #[must_use]
     pub fn is_named(&self) -> bool {
@@ -116,31 +109,11 @@ impl Segment {
         })
     }
 
-    /// The highest epoch that it obeys, or is known to have obeyed before.
-    pub(crate) fn epoch(&self) -> Epoch {
-        self.lock().machine.epoch()
-    }
-
-    /// Obeys an epoch from now on.
-    pub(crate) fn obey(&self, epoch: Epoch) {
-        self.change(|machine, published| {
-            machine.obey(epoch, |effect| published.carry_out(&effect));
-        });
-    }
-
     /// What other processes of this host need to read it by themselves, as long as it has this id.
     pub(crate) fn share(&self, id: SegmentId) -> Option<SharedSegment> {
         let locked = self.lock();
         let slots = locked.published.slots().filter(|_| locked.machine.id() == id)?;
         Some(SharedSegment { region: Arc::clone(&self.region), slots })
-    }
-
-    /// Is lent no longer: tells other processes so, asks for all that is pinned, and pins nothing any more. Its memory goes
-    /// later.
-    pub(crate) fn take_back(&self) {
-        self.change(|machine, published| {
-            machine.take_back(Instant::now(), |effect| published.carry_out(&effect));
-        });
     }
 
     /// Keeps a range as it is until [`Segment::unpin`].
@@ -188,9 +161,51 @@ impl Segment {
         &self.prefaulted
     }
 
-    /// Takes a range, or a part of one, for a writer, and waits, `patience` at most, for older writers in it to stop and for
-    /// those who look at it to let it go.
-    pub(crate) fn begin_write(
+    fn wait_for_admission(
+        &self,
+        mut locked: MutexGuard<'_, Locked>,
+        ticket: u64,
+        mut now: Instant,
+    ) -> Result<(), ErrorCode> {
+        loop {
+            match locked.machine.admit(ticket, now) {
+                Admission::Granted => return Ok(()),
+                Admission::Wait(left) => locked = self.stopped.wait(locked, left),
+                Admission::Refused(code) => {
+                    self.stopped.wake_all();
+                    return Err(code);
+                }
+            }
+            now = Instant::now();
+        }
+    }
+}
+
+impl SegmentShell for Segment {
+    fn start_empty(&self, id: SegmentId) {
+        self.change(|machine, published| {
+            machine.start_empty(id, |effect| published.carry_out(&effect));
+            published.renew_slots(&self.region);
+        });
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.lock().machine.epoch()
+    }
+
+    fn obey(&self, epoch: Epoch) {
+        self.change(|machine, published| {
+            machine.obey(epoch, |effect| published.carry_out(&effect));
+        });
+    }
+
+    fn take_back(&self) {
+        self.change(|machine, published| {
+            machine.take_back(Instant::now(), |effect| published.carry_out(&effect));
+        });
+    }
+
+    fn begin_write(
         &self,
         (epoch, range): (Epoch, &RangeWrite<'_>),
         writer: Arc<dyn Interrupt>,
@@ -210,36 +225,17 @@ impl Segment {
         Ok(WriteTicket { memory, region, id: ticket, segment: range.segment })
     }
 
-    fn wait_for_admission(
-        &self,
-        mut locked: MutexGuard<'_, Locked>,
-        ticket: u64,
-        mut now: Instant,
-    ) -> Result<(), ErrorCode> {
-        loop {
-            match locked.machine.admit(ticket, now) {
-                Admission::Granted => return Ok(()),
-                Admission::Wait(left) => locked = self.stopped.wait(locked, left),
-                Admission::Refused(code) => {
-                    self.stopped.wake_all();
-                    return Err(code);
-                }
-            }
-            now = Instant::now();
-        }
-    }
-
-    pub(crate) fn complete_write(&self, ticket: u64, checksums: Vec<u32>) -> Result<(), ErrorCode> {
+    fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode> {
         self.change(|machine, published| {
-            machine.complete(ticket, checksums, |effect| published.carry_out(&effect))
+            machine.complete(ticket.id, checksums, |effect| published.carry_out(&effect))
         })
     }
 
-    pub(crate) fn abandon_write(&self, ticket: u64) {
-        self.change(|machine, _| machine.abandon(ticket));
+    fn abandon_write(&self, ticket: WriteTicket) {
+        self.change(|machine, _| machine.abandon(ticket.id));
     }
 
-    pub(crate) fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
+    fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
         let FoundEntry { grant, checksums } = self.lock().machine.read(range)?;
         let memory = self.region.slice(range.offset + range.from, range.len);
         let memory = memory.expect("the ledger holds no range outside of its segment");
@@ -248,20 +244,18 @@ impl Segment {
         Ok(ReadTicket { memory, region, checksums, segment, offset, from, version, grant })
     }
 
-    /// Drops an entry; see [`SegmentMachine::drop_entry`].
-    pub(crate) fn drop_entry(&self, range: &RangeDrop) -> Result<(), ErrorCode> {
+    fn drop_entry(&self, range: &RangeDrop) -> Result<(), ErrorCode> {
         self.change(|machine, published| {
             machine.drop_entry(range, |effect| published.carry_out(&effect))
         })
     }
 
-    pub(crate) fn still_holds(&self, ticket: &ReadTicket) -> bool {
+    fn still_holds(&self, ticket: &ReadTicket) -> bool {
         let ReadTicket { offset, version, grant, .. } = *ticket;
         self.look(|ledger| ledger.still_holds(offset, version, grant))
     }
 
-    /// As [`Segment::still_holds`], and keeps what the reader computed.
-    pub(crate) fn learn_checksums(&self, ticket: &ReadTicket, checksums: &[u32]) -> bool {
+    fn learn_checksums(&self, ticket: &ReadTicket, checksums: &[u32]) -> bool {
         let entry = (ticket.offset, ticket.version, ticket.grant);
         let part = (ticket.from, ticket.memory.len() as u64);
         self.lock().machine.learn_checksums(entry, part, checksums)
@@ -274,10 +268,4 @@ impl Drop for Segment {
         let locked = self.locked.get_mut().unwrap_or_else(PoisonError::into_inner);
         locked.published.close_slots();
     }
-}
-
-/// A number that no other process begins with.
-fn first_change() -> u64 {
-    // Its keys are those of this process, and different each time.
-    std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), "changes") >> 1
 }

@@ -4,21 +4,38 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use mooncake_memory::Region;
-use mooncake_node::{Host, Segment};
+use mooncake_node::Host;
 use mooncake_transfer::{Interrupt, SegmentHost};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
+use crate::shells::{Shell, for_both_shells};
+
+for_both_shells! {
+    clients_are_told_the_highest_epoch_seen,
+    a_segment_is_not_read_any_more_when_the_master_is_told_that_it_goes,
+    what_was_written_is_read_until_something_newer_begins,
+    only_the_epoch_that_the_own_master_named_is_obeyed,
+    segments_that_are_not_here_are_refused,
+    a_newer_writer_interrupts_an_older_one_and_waits_until_it_has_stopped,
+    a_writer_that_does_not_stop_is_not_waited_for_for_ever,
+    a_waiting_writer_makes_way_for_a_still_newer_one,
+    a_segment_that_starts_empty_has_another_id_and_nothing_in_it,
+    who_was_writing_when_a_segment_started_empty_is_stopped_before_anybody_else_writes_there,
+    nothing_is_dropped_for_a_leader_before_the_one_that_is_obeyed,
+    entries_in_segments_of_others_are_not_dropped_here,
+    frames_of_peers_do_not_stop_a_node,
+    a_segment_that_started_empty_many_times_is_still_known_by_its_first_id,
+}
+
 const SEGMENT: SegmentId = SegmentId(1);
 
-fn host() -> Host {
-    let region = Region::anonymous(1 << 16).expect("a little memory");
-    Host::new(vec![Segment::new(SEGMENT, region)])
+fn host(shell: Shell) -> Host {
+    shell.host(SEGMENT, 1 << 16)
 }
 
 /// A host whose master has named the first epoch.
-fn led() -> Host {
-    let host = host();
+fn led(shell: Shell) -> Host {
+    let host = host(shell);
     host.see_epoch(Epoch(1));
     host
 }
@@ -62,9 +79,8 @@ fn flag() -> Arc<Flag> {
     Arc::default()
 }
 
-#[test]
-fn clients_are_told_the_highest_epoch_seen() {
-    let host = host();
+fn clients_are_told_the_highest_epoch_seen(shell: Shell) {
+    let host = host(shell);
     let told: &dyn SegmentHost = &host;
     assert_eq!(told.epoch(), Epoch(0));
     host.see_epoch(Epoch(9));
@@ -73,9 +89,8 @@ fn clients_are_told_the_highest_epoch_seen() {
 }
 
 /// Others may replace what lies there as soon as the master knows that the segment goes.
-#[test]
-fn a_segment_is_not_read_any_more_when_the_master_is_told_that_it_goes() {
-    let host = led();
+fn a_segment_is_not_read_any_more_when_the_master_is_told_that_it_goes(shell: Shell) {
+    let host = led(shell);
     let written = version(1, 1);
     let ticket = host.begin_write(Epoch(1), &write(written), flag()).expect("it is free");
     host.complete_write(ticket, Vec::new()).expect("nobody else is at work");
@@ -98,17 +113,17 @@ impl Interrupt for Teller {
 fn put(host: &Host, version: Version, fill: u8) {
     let ticket = host.begin_write(version.epoch, &write(version), flag()).expect("it is granted");
     ticket.memory.write_from(&[fill; 4096]);
-    assert_eq!(host.complete_write(ticket, vec![1]), Ok(()));
+    let checksums = ticket.memory.chunk_crcs();
+    assert_eq!(host.complete_write(ticket, checksums), Ok(()));
 }
 
-#[test]
-fn what_was_written_is_read_until_something_newer_begins() {
-    let host = led();
+fn what_was_written_is_read_until_something_newer_begins(shell: Shell) {
+    let host = led(shell);
     assert!(host.owns(SEGMENT) && !host.owns(SegmentId(2)));
     put(&host, version(1, 1), 7);
     let ticket = host.begin_read(&read(version(1, 1))).expect("it is there");
     assert_eq!(ticket.memory.to_vec(), [7; 4096]);
-    assert_eq!(ticket.checksums.as_deref(), Some(&[1][..]));
+    assert_eq!(ticket.checksums.as_deref(), Some(&ticket.memory.chunk_crcs()[..]));
     assert!(host.still_holds(&ticket));
     let newer = host.begin_write(Epoch(1), &write(version(1, 2)), flag()).expect("it is newer");
     assert!(!host.still_holds(&ticket), "the bytes may change from here on");
@@ -117,9 +132,8 @@ fn what_was_written_is_read_until_something_newer_begins() {
     assert!(!host.still_holds(&ticket));
 }
 
-#[test]
-fn only_the_epoch_that_the_own_master_named_is_obeyed() {
-    let host = host();
+fn only_the_epoch_that_the_own_master_named_is_obeyed(shell: Shell) {
+    let host = host(shell);
     let begin = |epoch, version| {
         let begun = host.begin_write(Epoch(epoch), &write(version), flag());
         begun.map(|ticket| host.abandon_write(ticket))
@@ -136,9 +150,8 @@ fn only_the_epoch_that_the_own_master_named_is_obeyed() {
     assert_eq!(host.epoch(), Epoch(8));
 }
 
-#[test]
-fn segments_that_are_not_here_are_refused() {
-    let host = led();
+fn segments_that_are_not_here_are_refused(shell: Shell) {
+    let host = led(shell);
     let elsewhere = SegmentId(9);
     let write = RangeWrite { segment: elsewhere, ..write(version(1, 1)) };
     let begun = host.begin_write(Epoch(1), &write, flag());
@@ -147,9 +160,8 @@ fn segments_that_are_not_here_are_refused() {
     assert_eq!(host.begin_read(&read).map(|_| ()), Err(ErrorCode::ObjectNotFound));
 }
 
-#[test]
-fn a_newer_writer_interrupts_an_older_one_and_waits_until_it_has_stopped() {
-    let host = led();
+fn a_newer_writer_interrupts_an_older_one_and_waits_until_it_has_stopped(shell: Shell) {
+    let host = led(shell);
     let (tell, told) = mpsc::channel();
     let old = host
         .begin_write(Epoch(1), &write(version(1, 1)), Arc::new(Teller(tell)))
@@ -159,7 +171,8 @@ fn a_newer_writer_interrupts_an_older_one_and_waits_until_it_has_stopped() {
             let newer = host.begin_write(Epoch(1), &write(version(1, 2)), flag());
             let newer = newer.expect("it is newer");
             newer.memory.write_from(&[2; 4096]);
-            host.complete_write(newer, vec![2])
+            let checksums = newer.memory.chunk_crcs();
+            host.complete_write(newer, checksums)
         });
         told.recv().expect("the older one is interrupted");
         // Until it stops, its bytes may still land.
@@ -172,9 +185,8 @@ fn a_newer_writer_interrupts_an_older_one_and_waits_until_it_has_stopped() {
     assert_eq!(ticket.memory.to_vec(), [2; 4096]);
 }
 
-#[test]
-fn a_writer_that_does_not_stop_is_not_waited_for_for_ever() {
-    let host = led().with_patience(Duration::from_millis(50));
+fn a_writer_that_does_not_stop_is_not_waited_for_for_ever(shell: Shell) {
+    let host = led(shell).with_patience(Duration::from_millis(50));
     let interrupted = flag();
     let old = host
         .begin_write(Epoch(1), &write(version(1, 1)), Arc::clone(&interrupted) as _)
@@ -189,9 +201,8 @@ fn a_writer_that_does_not_stop_is_not_waited_for_for_ever() {
     put(&host, version(1, 3), 3);
 }
 
-#[test]
-fn a_waiting_writer_makes_way_for_a_still_newer_one() {
-    let host = led();
+fn a_waiting_writer_makes_way_for_a_still_newer_one(shell: Shell) {
+    let host = led(shell);
     let (tell, told) = mpsc::channel();
     let (tell_second, told_second) = mpsc::channel();
     let old = host
@@ -205,7 +216,7 @@ fn a_waiting_writer_makes_way_for_a_still_newer_one() {
         told.recv().expect("the second has superseded the first");
         let third = scope.spawn(|| {
             let third = host.begin_write(Epoch(1), &write(version(1, 3)), flag());
-            third.map(|ticket| host.complete_write(ticket, vec![3]))
+            third.map(|ticket| host.complete_write(ticket, Vec::new()))
         });
         told_second.recv().expect("the third has superseded the second");
         host.abandon_write(old);
@@ -222,9 +233,8 @@ fn range(segment: SegmentId, version: Version) -> RangeWrite<'static> {
     RangeWrite { segment, ..write(version) }
 }
 
-#[test]
-fn a_segment_that_starts_empty_has_another_id_and_nothing_in_it() {
-    let host = led();
+fn a_segment_that_starts_empty_has_another_id_and_nothing_in_it(shell: Shell) {
+    let host = led(shell);
     put(&host, version(1, 1), 7);
     assert!(!host.is_empty(SEGMENT));
     let ticket = host.begin_read(&read(version(1, 1))).expect("it is there");
@@ -250,9 +260,10 @@ fn a_segment_that_starts_empty_has_another_id_and_nothing_in_it() {
     assert_eq!(host.current_id(SEGMENT), None);
 }
 
-#[test]
-fn who_was_writing_when_a_segment_started_empty_is_stopped_before_anybody_else_writes_there() {
-    let host = led().with_patience(Duration::from_millis(20));
+fn who_was_writing_when_a_segment_started_empty_is_stopped_before_anybody_else_writes_there(
+    shell: Shell,
+) {
+    let host = led(shell).with_patience(Duration::from_millis(20));
     let stopped = flag();
     let old = host.begin_write(Epoch(1), &write(version(1, 1)), Arc::clone(&stopped) as _);
     let old = old.expect("it is the first");
@@ -266,9 +277,8 @@ fn who_was_writing_when_a_segment_started_empty_is_stopped_before_anybody_else_w
 }
 
 /// The later one may have been told before that the entry is there, and have had it copied: only it knows what is to go.
-#[test]
-fn nothing_is_dropped_for_a_leader_before_the_one_that_is_obeyed() {
-    let host = led();
+fn nothing_is_dropped_for_a_leader_before_the_one_that_is_obeyed(shell: Shell) {
+    let host = led(shell);
     put(&host, version(1, 1), 7);
     let grant = version(1, 9);
     let range = RangeDrop { segment: SEGMENT, offset: 8192, version: version(1, 1), grant };
@@ -284,9 +294,8 @@ fn nothing_is_dropped_for_a_leader_before_the_one_that_is_obeyed() {
     assert_eq!(host.drop_range(&unknown), Err(ErrorCode::UNKNOWN_LEADER));
 }
 
-#[test]
-fn entries_in_segments_of_others_are_not_dropped_here() {
-    let host = led();
+fn entries_in_segments_of_others_are_not_dropped_here(shell: Shell) {
+    let host = led(shell);
     let drop = RangeDrop {
         segment: SegmentId(9),
         offset: 0,
@@ -298,9 +307,8 @@ fn entries_in_segments_of_others_are_not_dropped_here() {
 
 /// A node that took the epoch of a frame would refuse every grant of its leader from then on, and tell the next leader to
 /// count on from there.
-#[test]
-fn frames_of_peers_do_not_stop_a_node() {
-    let host = led();
+fn frames_of_peers_do_not_stop_a_node(shell: Shell) {
+    let host = led(shell);
     for epoch in [2, 1 << 32, (1 << 61) - 1, u64::MAX].map(Epoch) {
         let wild = Version { epoch, counter: u64::MAX };
         let refused = host.begin_write(epoch, &write(wild), flag());
@@ -313,9 +321,8 @@ fn frames_of_peers_do_not_stop_a_node() {
     put(&host, version(1, 1), 7);
 }
 
-#[test]
-fn a_segment_that_started_empty_many_times_is_still_known_by_its_first_id() {
-    let host = led();
+fn a_segment_that_started_empty_many_times_is_still_known_by_its_first_id(shell: Shell) {
+    let host = led(shell);
     let mut id = SEGMENT;
     for next in 1000..1100 {
         assert!(host.start_empty(id, SegmentId(next)));

@@ -3,14 +3,24 @@
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use mooncake_memory::{Buffer, Region};
-use mooncake_node::{Host, Segment};
+use mooncake_memory::Buffer;
+use mooncake_node::Host;
 use mooncake_transfer::{
     DataServer, LocalTransport, Paths, ReadOp, SegmentHost, ServerConfig, TcpConfig, TcpTransport,
     TransferError, Transport, Transports, Way, WriteOp,
 };
 use mooncake_types::limits::CHUNK_BYTES;
 use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, Version};
+
+use crate::shells::{Shell, for_both_shells};
+
+for_both_shells! {
+    parts_are_read_when_all_are_there,
+    parts_that_do_not_fit_are_refused,
+    a_grant_outranks_the_version_it_is_for,
+    a_reader_notices_that_its_entry_was_written_anew,
+    a_ticket_is_for_the_memory_of_its_part,
+}
 
 const SEGMENT: SegmentId = SegmentId(1);
 const OFFSET: u64 = 8192;
@@ -30,9 +40,8 @@ struct Rig {
 }
 
 impl Rig {
-    fn start() -> Self {
-        let region = Region::anonymous(4 << 20).expect("a little memory");
-        let host = Arc::new(Host::new(vec![Segment::new(SEGMENT, region)]));
+    fn start(shell: Shell) -> Self {
+        let host = Arc::new(shell.host(SEGMENT, 4 << 20));
         host.see_epoch(Epoch(1));
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let (cluster_id, auth_token) = ("cluster".to_owned(), String::new());
@@ -101,9 +110,8 @@ fn part(from: u64, len: u64, counter: u64) -> RangeWrite<'static> {
     }
 }
 
-#[test]
-fn parts_are_read_when_all_are_there() {
-    let rig = Rig::start();
+fn parts_are_read_when_all_are_there(shell: Shell) {
+    let rig = Rig::start(shell);
     let cuts = [(0, 10), (10, 2 * CHUNK_BYTES), (2 * CHUNK_BYTES + 10, LEN - 2 * CHUNK_BYTES - 10)];
     let mut counter = 0;
     for way in rig.ways() {
@@ -118,9 +126,8 @@ fn parts_are_read_when_all_are_there() {
     }
 }
 
-#[test]
-fn parts_that_do_not_fit_are_refused() {
-    let rig = Rig::start();
+fn parts_that_do_not_fit_are_refused(shell: Shell) {
+    let rig = Rig::start(shell);
     for (way, counter) in rig.ways().iter().zip([10, 20]) {
         let half = LEN / 2;
         let refused = |code| Err(TransferError::Refused(code));
@@ -143,9 +150,8 @@ fn parts_that_do_not_fit_are_refused() {
 }
 
 /// A replica of an older version, made later than what lay there.
-#[test]
-fn a_grant_outranks_the_version_it_is_for() {
-    let rig = Rig::start();
+fn a_grant_outranks_the_version_it_is_for(shell: Shell) {
+    let rig = Rig::start(shell);
     for (way, counter) in rig.ways().iter().zip([10, 20]) {
         assert_eq!(rig.write(&**way, part(0, LEN, counter)), Ok(()));
         let (from, rest) = (CHUNK_BYTES + 1, LEN - CHUNK_BYTES - 1);
@@ -165,9 +171,8 @@ fn a_grant_outranks_the_version_it_is_for() {
 
 /// A copy to the same place, of the same version, may be of other bytes of the object: a reader that began before it
 /// must not take them for those that it asked for.
-#[test]
-fn a_reader_notices_that_its_entry_was_written_anew() {
-    let rig = Rig::start();
+fn a_reader_notices_that_its_entry_was_written_anew(shell: Shell) {
+    let rig = Rig::start(shell);
     let way = &rig.ways()[0];
     assert_eq!(rig.write(&**way, part(0, LEN, 1)), Ok(()));
     let range = RangeRead {
@@ -186,9 +191,8 @@ fn a_reader_notices_that_its_entry_was_written_anew() {
     assert!(!rig.host.still_holds(&ticket));
 }
 
-#[test]
-fn a_ticket_is_for_the_memory_of_its_part() {
-    let rig = Rig::start();
+fn a_ticket_is_for_the_memory_of_its_part(shell: Shell) {
+    let rig = Rig::start(shell);
     let begin = |range: &RangeWrite<'_>| {
         rig.host.begin_write(Epoch(1), range, Arc::new(Nobody)).expect("it is free")
     };
@@ -213,7 +217,7 @@ fn found_checksums(rig: &Rig, counter: u64, from: u64, len: u64) -> Option<Arc<[
 /// Whoever writes in this host's memory computes none, whole or in parts.
 #[test]
 fn checksums_are_computed_by_the_first_reader_over_a_socket_and_kept() {
-    let rig = Rig::start();
+    let rig = Rig::start(Shell::Memory);
     let [local, tcp, near] = rig.ways();
     let cut = [(0, 10), (10, LEN - 10)];
     for (counter, way, cuts) in

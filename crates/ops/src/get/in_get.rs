@@ -79,7 +79,9 @@ impl InGet {
 
     /// The route, if it was looked up and may be used again.
     pub(super) fn lasting_route(&self) -> Option<Arc<Route>> {
-        self.route.as_ref().filter(|_| !self.is_cached && !self.is_passing).map(Arc::clone)
+        let is_new = !self.is_cached && !self.is_passing;
+        // What lies on disks alone is looked up each time: the master counts the uses, and may have brought it to memory.
+        self.route.as_ref().filter(|route| is_new && route.is_in_memory()).map(Arc::clone)
     }
 
     pub(super) fn drop_expired(&mut self, now: Tick) {

@@ -136,6 +136,11 @@ impl Route {
         chosen.map(|(_, reading)| reading)
     }
 
+    /// Whether a replica lies in memory alone. If none does, the master may be about to have one brought there.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        replicas(&self.located.placements).any(|ranges| !self.lies_on_disk(ranges))
+    }
+
     /// Whether a replica lies on a disk, at least in part.
     fn lies_on_disk(&self, ranges: &[Placement]) -> bool {
         ranges.iter().any(|range| self.segments[range.segment as usize].medium == Medium::Disk)
@@ -155,6 +160,7 @@ impl Route {
             fetches.push(Fetch {
                 position,
                 endpoint: Arc::clone(&segment.endpoint),
+                medium: segment.medium,
                 range: RangeRead {
                     segment: segment.id,
                     offset: cut.range.offset,

@@ -93,7 +93,12 @@ impl<'a, C: Composition<'a>> Op<'a> for Composed<'a, C> {
     }
 
     fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
-        self.gone = self.gone.or(reply.as_ref().err().map(CallError::code));
+        let waits = self.stage.as_ref().is_some_and(Stage::waits_for_room);
+        let code = |error: &CallError| match error {
+            CallError::TimedOut { .. } if waits => ErrorCode::NoAvailableHandle,
+            error => error.code(),
+        };
+        self.gone = self.gone.or(reply.as_ref().err().map(code));
         self.stage.as_mut().expect("a reply is to a stage").on_reply(now, reply);
     }
 
@@ -107,6 +112,10 @@ impl<'a, C: Composition<'a>> Op<'a> for Composed<'a, C> {
 }
 
 impl<'a> Stage<'a> {
+    fn waits_for_room(&self) -> bool {
+        matches!(self, Self::Start(start) if start.waits())
+    }
+
     fn next(&mut self, now: Tick) -> Step<'a> {
         match self {
             Self::Start(start) => start.next(now),

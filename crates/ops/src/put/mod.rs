@@ -30,7 +30,7 @@ use check::{check, keep_last};
 use composed::{Composed, Composition, Stage};
 use end::{End, Ended};
 use give_up::GiveUp;
-use start::{Start, Started};
+use start::{Pause, Start, Started};
 
 /// Puts objects: ask for ranges, write them, make them visible; have the nodes drop what readers may hold of older
 /// versions.
@@ -61,6 +61,9 @@ pub struct Put<'a> {
     in_vain: GiveUp<'a>,
     /// What of that is tried again, by position.
     again: Vec<usize>,
+    /// What is asked for again after the pause, because the master makes room for it.
+    waiting: Vec<usize>,
+    pause: Option<Pause>,
     results: Vec<Result<(), ErrorCode>>,
 }
 
@@ -93,6 +96,8 @@ impl<'a> PutOp<'a> {
             written: Vec::new(),
             in_vain: GiveUp::default(),
             again: Vec::new(),
+            waiting: Vec::new(),
+            pause: None,
             results,
         };
         Self::with(put, positions)
@@ -110,7 +115,7 @@ impl<'a> Composition<'a> for Put<'a> {
     fn begin(&mut self, batch: Vec<usize>) -> Stage<'a> {
         self.attempt = 0;
         self.config.excluded_segments.truncate(self.excluded_by_caller);
-        self.start(batch)
+        Stage::Start(self.start(batch))
     }
 
     fn after(&mut self, ended: Stage<'a>) -> Option<Stage<'a>> {
@@ -139,14 +144,16 @@ impl<'a> Composition<'a> for Put<'a> {
 }
 
 impl<'a> Put<'a> {
-    fn start(&self, positions: Vec<usize>) -> Stage<'a> {
-        Stage::Start(Start::new(self.items, positions, &self.config, self.mode))
+    fn start(&self, positions: Vec<usize>) -> Start<'a> {
+        Start::new(self.items, positions, &self.config, self.mode)
     }
 
     fn start_again(&mut self) -> Option<Stage<'a>> {
-        self.attempt += 1;
-        let again = std::mem::take(&mut self.again);
-        (!again.is_empty()).then(|| self.start(again))
+        let mut again = std::mem::take(&mut self.again);
+        self.attempt += u32::from(!again.is_empty());
+        again.append(&mut self.waiting);
+        let pause = self.pause.take();
+        (!again.is_empty()).then(|| self.start(again).after(pause)).map(Stage::Start)
     }
 
     fn on_started(&mut self, started: Started<'a>) -> Write<'a> {
@@ -161,6 +168,10 @@ impl<'a> Put<'a> {
                 self.results[position] = Err(code);
             }
         }
+        for &position in started.waiting.iter().filter(|_| self.attempt == 0) {
+            self.results[position] = Err(ErrorCode::NoAvailableHandle);
+        }
+        (self.waiting, self.pause) = (started.waiting, started.pause);
         self.in_vain.puts.extend(started.senseless);
         Write::new(started.granted.into_iter().map(PutWrite::whole).collect())
     }

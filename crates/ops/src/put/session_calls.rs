@@ -5,7 +5,7 @@ use super::composed::{Composed, Composition, Stage};
 use super::end::{End, Ended};
 use super::give_up::{Closed, GiveUp};
 use super::session::{Closing, PutSession};
-use super::start::Start;
+use super::start::{Pause, Start};
 use super::write::Write;
 
 use crate::op::Op;
@@ -19,6 +19,9 @@ pub struct StartSessions<'a> {
     items: &'a [PutItem<'a>],
     config: ReplicateConfig<'a>,
     ttl_ms: u64,
+    /// What is asked for again after the pause, because the master makes room for it.
+    waiting: Vec<usize>,
+    pause: Option<Pause>,
     results: Vec<Result<PutSession, ErrorCode>>,
 }
 
@@ -27,7 +30,19 @@ impl<'a> StartOp<'a> {
     #[must_use]
     pub fn new(items: &'a [PutItem<'a>], config: &ReplicateConfig<'a>, ttl_ms: u64) -> Self {
         let (positions, results) = check(items, config);
-        Self::with(StartSessions { items, config: config.clone(), ttl_ms, results }, positions)
+        let (config, waiting, pause) = (config.clone(), Vec::new(), None);
+        Self::with(StartSessions { items, config, ttl_ms, waiting, pause, results }, positions)
+    }
+}
+
+impl<'a> StartSessions<'a> {
+    fn start(&self, positions: Vec<usize>) -> Start<'a> {
+        Start::new(self.items, positions, &self.config, PutMode::Insert)
+    }
+
+    fn start_again(&mut self) -> Option<Stage<'a>> {
+        let (waiting, pause) = (std::mem::take(&mut self.waiting), self.pause.take());
+        (!waiting.is_empty()).then(|| Stage::Start(self.start(waiting).after(pause)))
     }
 }
 
@@ -40,11 +55,11 @@ impl<'a> Composition<'a> for StartSessions<'a> {
     }
 
     fn begin(&mut self, batch: Vec<usize>) -> Stage<'a> {
-        Stage::Start(Start::new(self.items, batch, &self.config, PutMode::Insert))
+        Stage::Start(self.start(batch))
     }
 
     fn after(&mut self, ended: Stage<'a>) -> Option<Stage<'a>> {
-        let Stage::Start(start) = ended else { return None };
+        let Stage::Start(start) = ended else { return self.start_again() };
         let started = start.finish();
         let expires_at = started.asked_at.after_ms(self.ttl_ms);
         for put in started.granted {
@@ -53,6 +68,10 @@ impl<'a> Composition<'a> for StartSessions<'a> {
         for (position, code) in started.refused {
             self.results[position] = Err(code);
         }
+        for &position in &started.waiting {
+            self.results[position] = Err(ErrorCode::NoAvailableHandle);
+        }
+        (self.waiting, self.pause) = (started.waiting, started.pause);
         Some(Stage::GiveUp(GiveUp::revoking(started.senseless)))
     }
 

@@ -8,6 +8,10 @@ use mooncake_types::{
 use super::granted::Granted;
 
 use crate::op::{CallError, Op, Step, unexpected};
+use crate::retry::RetryPolicy;
+
+/// What the master says of an object for which it makes room.
+const MAKING_ROOM: ErrorCode = ErrorCode::UnavailableInCurrentStatus;
 
 /// The first stage of a put: asks the master for ranges, in one request.
 #[derive(Debug)]
@@ -15,8 +19,25 @@ pub struct Start<'a> {
     items: &'a [PutItem<'a>],
     /// The items that are asked for.
     positions: Vec<usize>,
+    /// Some wait for room: not asked for before this moment, which is not known before the first step.
+    pause: Option<Pause>,
     request: Option<PutStart<'a>>,
     started: Started<'a>,
+}
+
+/// How long items that wait for room are not asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pause {
+    /// Pauses before this one in which nothing was granted.
+    before: u32,
+    until: Option<Tick>,
+}
+
+impl Pause {
+    /// The moment at which it ends.
+    fn end(&mut self, now: Tick) -> Tick {
+        *self.until.get_or_insert_with(|| RetryPolicy::ROOM.pause_after(self.before, now))
+    }
 }
 
 /// What came of a [`Start`].
@@ -26,6 +47,9 @@ pub struct Started<'a> {
     pub(super) granted: Vec<InPut<'a>>,
     /// What got nothing, and why, by position.
     pub(super) refused: Vec<(usize, ErrorCode)>,
+    /// What is to be asked for again after this pause, because room is being made for it, by position.
+    pub(super) waiting: Vec<usize>,
+    pub(super) pause: Option<Pause>,
     /// Of those, what got a grant that makes no sense, to be given back.
     pub(super) senseless: Vec<PutRevoke<'a>>,
 }
@@ -55,7 +79,17 @@ impl<'a> Start<'a> {
     ) -> Self {
         let puts = positions.iter().map(|&position| items[position]).collect();
         let request = Some(PutStart { puts, config: config.clone(), mode });
-        Self { items, positions, request, started: Started::default() }
+        Self { items, positions, pause: None, request, started: Started::default() }
+    }
+
+    /// The same, after a pause.
+    pub(super) fn after(self, pause: Option<Pause>) -> Self {
+        Self { pause, ..self }
+    }
+
+    /// Whether items wait for room.
+    pub(super) fn waits(&self) -> bool {
+        self.pause.is_some()
     }
 
     fn accept(&mut self, grants: Vec<Result<Grant, ErrorCode>>, segments: Vec<SegmentAddress>) {
@@ -72,8 +106,14 @@ impl<'a> Start<'a> {
             });
             match granted {
                 Ok(granted) => self.started.granted.push(InPut { position, key, granted }),
+                Err(MAKING_ROOM) => self.started.waiting.push(position),
                 Err(code) => self.started.refused.push((position, code)),
             }
+        }
+        if !self.started.waiting.is_empty() {
+            let last = self.pause.filter(|_| self.started.granted.is_empty());
+            let before = last.map_or(0, |pause| pause.before.saturating_add(1));
+            self.started.pause = Some(Pause { before, until: None });
         }
     }
 
@@ -86,6 +126,10 @@ impl<'a> Op<'a> for Start<'a> {
     type Output = Started<'a>;
 
     fn next(&mut self, now: Tick) -> Step<'a> {
+        let until = self.pause.as_mut().map(|pause| pause.end(now));
+        if let Some(until) = until.filter(|&until| now < until && self.request.is_some()) {
+            return Step::Wait(until);
+        }
         let Some(request) = self.request.take() else { return Step::Done };
         self.started.asked_at = now;
         Step::Call(Request::PutStart(request))
@@ -97,6 +141,10 @@ impl<'a> Op<'a> for Start<'a> {
                 self.accept(results, segments);
             }
             Ok(other) => self.refuse(unexpected(&other)),
+            // There was no room until the deadline.
+            Err(CallError::TimedOut { .. }) if self.waits() => {
+                self.refuse(ErrorCode::NoAvailableHandle);
+            }
             Err(error) => self.refuse(error.code()),
         }
     }

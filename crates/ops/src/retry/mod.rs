@@ -45,6 +45,9 @@ impl RetryPolicy {
     /// No replica of an object was written: another grant is asked for.
     pub(super) const PUT: Self = Self::attempts(2);
 
+    /// The master makes room for an object: others are on their way to disks, which takes milliseconds.
+    pub(super) const ROOM: Self = Self { pauses_ms: (1, 16), ..Self::UNTIL_THE_DEADLINE };
+
     /// As [`RetryPolicy::PUT`], because other clients use the ranges, or because newer upserts of the key overtook this one:
     /// each grant names other ranges, and is newer than all before it.
     pub(super) const CONTENDED_PUT: Self = Self::attempts(8);

@@ -6,6 +6,7 @@ mod keyed;
 mod put;
 mod put_session;
 mod ranges;
+mod room;
 mod scan;
 mod script;
 mod task;

@@ -176,8 +176,8 @@ fn tasks_are_created_asked_after_and_fetched() {
     let turns = vec![Turn::Call(0, Request::QueryTask { id }, reported)];
     assert_eq!(play(TaskOp::query(id), turns), Ok(report));
     let fetched = Ok(Reply::TasksFetched(TaskOrders::default()));
-    let turns = vec![Turn::Call(0, Request::FetchTasks { limit: 1 }, fetched)];
-    assert_eq!(play(TaskOp::fetch(), turns), Ok(TaskOrders::default()));
+    let turns = vec![Turn::Call(0, Request::FetchTasks { limit: 3, wait_ms: 9 }, fetched)];
+    assert_eq!(play(TaskOp::fetch(3, 9), turns), Ok(TaskOrders::default()));
 }
 
 #[test]

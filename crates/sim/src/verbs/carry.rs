@@ -19,7 +19,7 @@ pub(super) fn create(names: &[&'static str], desk: &mut Desk) -> Task {
 
 /// What the thread for tasks of a node does.
 pub(crate) fn fetch(desk: &Desk) -> Task {
-    Task::new(TaskOp::fetch(), vec![0], desk, |fetched, after| {
+    Task::new(TaskOp::fetch(1, 0), vec![0], desk, |fetched, after| {
         let fetched = fetched.ok()?;
         let order = fetched.orders.into_iter().next()?;
         Some(carry(order, fetched.segments, after.desk))

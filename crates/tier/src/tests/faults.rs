@@ -1,24 +1,25 @@
 //! Single faults of a disk, and what comes of each.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use super::power::Power;
 use super::{CONFIG, bytes, get, name, put, record};
 use crate::layout::{BLOCK, SEAL_AT, first_block};
+use crate::testing::DiskDouble;
 use crate::{Disk, PutError, ReadError};
 use mooncake_memory::SliceList;
 
-fn open(power: &Power) -> (Disk, Vec<u64>) {
+fn open(power: &DiskDouble) -> (Disk, Vec<u64>) {
     let mut told = Vec::new();
-    let directory = Box::new(power.directory());
-    let disk = Disk::open(directory, CONFIG, |record| told.push(record.name.version.counter));
+    let directory = Arc::new(power.directory());
+    let disk = Disk::open(directory, CONFIG, |record| told.push(record.name.grant.counter));
     told.sort_unstable();
     (disk.expect("it opens"), told)
 }
 
 #[test]
 fn after_a_failed_write_nothing_is_written_and_all_is_read() {
-    let power = Power::new(1);
+    let power = DiskDouble::new(1);
     let (disk, _) = open(&power);
     put(&disk, name(1), 5_000).expect("there is room");
     power.fail_in(0);
@@ -33,7 +34,7 @@ fn after_a_failed_write_nothing_is_written_and_all_is_read() {
 
 #[test]
 fn a_disk_that_others_fill_is_full_and_not_broken() {
-    let power = Power::new(1);
+    let power = DiskDouble::new(1);
     let (disk, _) = open(&power);
     power.fill(true);
     assert_eq!(put(&disk, name(1), 5_000), Err(PutError::Full));
@@ -48,7 +49,7 @@ fn a_disk_that_others_fill_is_full_and_not_broken() {
 
 #[test]
 fn a_flipped_bit_is_an_error_of_its_record_alone() {
-    let power = Power::new(1);
+    let power = DiskDouble::new(1);
     let (disk, _) = open(&power);
     (1..=3).for_each(|number| put(&disk, name(number), 5_000).expect("there is room"));
     let number = power.numbers()[0];
@@ -64,7 +65,7 @@ fn a_flipped_bit_is_an_error_of_its_record_alone() {
 
 #[test]
 fn of_a_damaged_header_nothing_is_told_and_what_lies_behind_it_is_found() {
-    let power = Power::new(1);
+    let power = DiskDouble::new(1);
     let (disk, _) = open(&power);
     (1..=3).for_each(|number| put(&disk, name(number), 5_000).expect("there is room"));
     power.damage(power.numbers()[0], (first_block(CONFIG.file_bytes) * BLOCK) as usize + 40);
@@ -75,7 +76,7 @@ fn of_a_damaged_header_nothing_is_told_and_what_lies_behind_it_is_found() {
 
 #[test]
 fn a_file_whose_head_is_damaged_is_given_up() {
-    let power = Power::new(1);
+    let power = DiskDouble::new(1);
     let (disk, _) = open(&power);
     put(&disk, name(1), 5_000).expect("there is room");
     power.damage(power.numbers()[0], 20);
@@ -86,7 +87,7 @@ fn a_file_whose_head_is_damaged_is_given_up() {
 
 #[test]
 fn bytes_of_an_object_do_not_pass_for_a_record() {
-    let power = Power::new(1);
+    let power = DiskDouble::new(1);
     let (disk, _) = open(&power);
     // An object that holds a copy of a header, as it was written for another file of the same log.
     let (forged, _) = record(name(7), 100);
@@ -105,7 +106,7 @@ fn bytes_of_an_object_do_not_pass_for_a_record() {
 
 #[test]
 fn what_cannot_be_a_record_is_refused() {
-    let (disk, _) = open(&Power::new(1));
+    let (disk, _) = open(&DiskDouble::new(1));
     let most = disk.longest_record();
     let too_long = put(&disk, name(1), CONFIG.file_bytes).expect_err("it does not fit");
     assert_eq!(too_long, PutError::TooLong { len: CONFIG.file_bytes + BLOCK, most });
@@ -127,7 +128,7 @@ fn what_cannot_be_a_record_is_refused() {
 
 #[test]
 fn records_whose_headers_the_disk_lost_go_with_their_file() {
-    let power = Power::new(1);
+    let power = DiskDouble::new(1);
     let (disk, _) = open(&power);
     let puts = (1..).take_while(|&number| put(&disk, name(number), 30_000).is_ok()).count() as u64;
     let number = power.numbers()[0];
@@ -136,7 +137,7 @@ fn records_whose_headers_the_disk_lost_go_with_their_file() {
     power.damage(number, (first_block(CONFIG.file_bytes) * BLOCK) as usize + 40);
     let mut there: BTreeSet<u64> = (1..=puts).collect();
     for gone in disk.make_room(30_000).expect("the disk works") {
-        assert!(there.remove(&gone.version.counter), "{gone:?} went twice");
+        assert!(there.remove(&gone.grant.counter), "{gone:?} went twice");
     }
     assert!(!there.contains(&1));
     assert!(matches!(get(&disk, name(1), 0, 30_000), Err(ReadError::NotThere)));
@@ -146,7 +147,7 @@ fn records_whose_headers_the_disk_lost_go_with_their_file() {
 
 #[test]
 fn what_is_read_outlives_what_is_not() {
-    let power = Power::new(1);
+    let power = DiskDouble::new(1);
     let (disk, _) = open(&power);
     let mut number = 0;
     while put(&disk, name(number + 1), 30_000).is_ok() {

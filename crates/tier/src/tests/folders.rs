@@ -1,11 +1,12 @@
 //! Real folders and many threads.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, thread};
 
 use super::{Dice, bytes, get, name, put};
-use crate::{Disk, DiskConfig, Folder, OpenError, PutError};
+use crate::{Directory, Disk, DiskConfig, Folder, OpenError, PutError};
 
 const CONFIG: DiskConfig = DiskConfig { capacity: 16 << 20, file_bytes: 1 << 20, seed: 1 };
 
@@ -30,7 +31,7 @@ impl Scratch {
 
     pub(super) fn open(&self, told: impl FnMut(crate::Record)) -> Disk {
         let folder = Folder::open(&self.0, "a cluster").expect("it is ours");
-        Disk::open(Box::new(folder), CONFIG, told).expect("it opens")
+        Disk::open(Arc::new(folder), CONFIG, told).expect("it opens")
     }
 }
 
@@ -79,13 +80,13 @@ fn many_threads_put_read_drop_and_evict_and_a_start_finds_what_is_left() {
     drop(disk);
     let mut told = Vec::new();
     let disk = scratch.open(|record| {
-        assert_eq!(&*record.key, format!("key {}", record.name.version.counter));
+        assert_eq!(&*record.key, format!("key {}", record.name.grant.counter));
         told.push(record.name);
     });
     told.sort_unstable();
     assert_eq!(told, names);
     for name in names {
-        let len = len(name.version.counter);
+        let len = len(name.grant.counter);
         assert!(get(&disk, name, 0, len).expect("it is there") == bytes(name, len));
     }
 }
@@ -100,7 +101,7 @@ fn a_folder_is_one_process_s_and_one_cluster_s() {
     assert!(refused.ends_with("belongs to the cluster 'a', and this one is 'b\\nb'"), "{refused}");
     fs::write(scratch.0.join("mooncake-disk"), "format 9\ncluster a\n").expect("it is written");
     let refused = Folder::open(&scratch.0, "a").expect_err("it is newer").to_string();
-    assert!(refused.ends_with("has the format '9'; this version reads format 1"), "{refused}");
+    assert!(refused.ends_with("has the format '9'; this version reads format 2"), "{refused}");
     fs::write(scratch.0.join("mooncake-disk"), [0xff; 9]).expect("it is written");
     assert!(Folder::open(&scratch.0, "a").is_err(), "damaged");
 }
@@ -155,7 +156,21 @@ fn sizes_that_cannot_be_are_refused() {
         (DiskConfig { capacity: 3 << 20, ..CONFIG }, "are less than 4 files"),
     ] {
         let folder = Folder::open(&scratch.0, "a cluster").expect("it is ours");
-        let refused = Disk::open(Box::new(folder), config, |_| {}).err().expect("it cannot be");
+        let refused = Disk::open(Arc::new(folder), config, |_| {}).err().expect("it cannot be");
         assert!(refused.to_string().contains(reason), "{refused}");
     }
+}
+
+#[test]
+fn a_note_is_one_or_the_other_and_never_a_part() {
+    let scratch = Scratch::new("notes");
+    let folder = Folder::open(&scratch.0, "a").expect("it is made");
+    assert_eq!(folder.note().expect("it is read"), None);
+    for note in ["first", "the second is longer", "3"] {
+        // A process that died while it wrote the next one.
+        fs::write(scratch.0.join("mooncake-disk-note.next"), "half").expect("a file");
+        folder.set_note(note.as_bytes()).expect("it is written");
+        assert_eq!(folder.note().expect("it is read").as_deref(), Some(note.as_bytes()));
+    }
+    assert_eq!(folder.list().expect("it is read"), [] as [u64; 0]);
 }

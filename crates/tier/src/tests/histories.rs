@@ -1,9 +1,10 @@
 //! Random histories of one process after the other, whose promises are checked after each start.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use super::power::Power;
 use super::{CONFIG, Dice, bytes, get, name, put};
+use crate::testing::DiskDouble;
 use crate::{Disk, Name, PutError, ReadError};
 
 const HISTORIES: u64 = 60;
@@ -28,9 +29,9 @@ struct Expected {
 
 impl Expected {
     /// Opens the disk and checks what it tells.
-    fn open(&mut self, power: &Power) -> Disk {
+    fn open(&mut self, power: &DiskDouble) -> Disk {
         let mut told = BTreeMap::new();
-        let disk = Disk::open(Box::new(power.directory()), CONFIG, |record| {
+        let disk = Disk::open(Arc::new(power.directory()), CONFIG, |record| {
             assert!(told.insert(record.name, record.len).is_none(), "{record:?} is told twice");
         });
         let disk = disk.expect("it opens after whatever happened");
@@ -130,7 +131,7 @@ impl Expected {
 }
 
 fn live(seed: u64, faults: bool) -> u64 {
-    let (power, mut dice) = (Power::new(seed), Dice(seed * 2 + 1));
+    let (power, mut dice) = (DiskDouble::new(seed), Dice(seed * 2 + 1));
     let (mut expected, mut next, mut starts) = (Expected::default(), 0, 0);
     let mut disk = expected.open(&power);
     for step in 0..STEPS {
@@ -164,4 +165,21 @@ fn what_was_acknowledged_is_there_and_what_was_dropped_never_comes_back() {
 fn the_same_holds_when_any_write_fails() {
     let starts: u64 = (1..=histories()).map(|seed| live(seed, true)).sum();
     assert!(starts > histories(), "the disk failed {starts} times");
+}
+
+#[test]
+fn of_a_log_that_was_made_empty_no_record_comes_back() {
+    for seed in 1..=20 {
+        let (power, mut expected) = (DiskDouble::new(seed), Expected::default());
+        let disk = expected.open(&power);
+        let puts = (1..).take_while(|&number| put(&disk, name(number), 30_000).is_ok()).count();
+        assert!(puts > 10, "{puts}");
+        power.kill();
+        Disk::empty(&power.directory()).expect("the disk works");
+        power.cut();
+        let disk = Disk::open(Arc::new(power.directory()), CONFIG, |record| {
+            panic!("{record:?} is back");
+        });
+        assert_eq!(disk.expect("it opens").usage().records, 0);
+    }
 }

@@ -36,7 +36,7 @@ fn works_until_it_is_killed() {
             Err(PutError::Full) => {
                 writeln!(out, "making room").expect("somebody listens");
                 for gone in disk.make_room(1 << 20).expect("the disk works") {
-                    writeln!(out, "evicted {}", gone.version.counter).expect("somebody listens");
+                    writeln!(out, "evicted {}", gone.grant.counter).expect("somebody listens");
                 }
                 writeln!(out, "made room").expect("somebody listens");
             }
@@ -89,7 +89,7 @@ fn a_process_that_is_killed_at_any_moment_loses_nothing_and_brings_nothing_back(
         }
         let mut told = BTreeSet::new();
         let disk = scratch.open(|record| {
-            told.insert(record.name.version.counter);
+            told.insert(record.name.grant.counter);
         });
         assert_eq!(told.intersection(&dropped).next(), None, "it was dropped");
         let lost: Vec<_> = there.difference(&told).copied().collect();

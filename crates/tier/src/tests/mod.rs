@@ -4,12 +4,14 @@ mod faults;
 mod folders;
 mod histories;
 mod kills;
-mod power;
+
+use std::sync::Arc;
 
 use mooncake_memory::{Buffer, SliceList};
 use mooncake_types::limits::CHUNK_BYTES;
 use mooncake_types::{Epoch, Version};
 
+use crate::testing::DiskDouble;
 use crate::{Disk, DiskConfig, Name, ReadError, Record};
 
 /// Files of 128 KiB, ten of them: a few records each.
@@ -32,12 +34,12 @@ impl Dice {
 }
 
 fn name(number: u64) -> Name {
-    Name { version: Version { epoch: Epoch(1), counter: number }, object_offset: 0 }
+    Name { grant: Version { epoch: Epoch(1), counter: number }, offset: 0 }
 }
 
 /// The bytes of the record with this name: nobody else has them.
 fn bytes(name: Name, len: u64) -> Vec<u8> {
-    let seed = name.version.counter.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let seed = name.grant.counter.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (0..len).map(|at| (seed.rotate_left((at % 61) as u32) ^ at) as u8).collect()
 }
 
@@ -45,10 +47,11 @@ fn record(name: Name, len: u64) -> (Record, Buffer) {
     let data = Buffer::from_vec(bytes(name, len));
     let record = Record {
         name,
-        grant: name.version,
-        key: format!("key {}", name.version.counter).into(),
+        version: name.grant,
+        key: format!("key {}", name.grant.counter).into(),
         attributes: [1, 2].into(),
         object_len: len,
+        object_offset: 0,
         len,
         checksums: data.raw().chunk_crcs().into(),
     };
@@ -69,7 +72,7 @@ fn get(disk: &Disk, name: Name, from: u64, len: u64) -> Result<Vec<u8>, ReadErro
 #[test]
 fn parts_of_a_record_are_read_by_whole_chunks() {
     let config = DiskConfig { capacity: 64 << 20, file_bytes: 4 << 20, seed: 1 };
-    let disk = Disk::open(Box::new(power::Power::new(1).directory()), config, |_| {});
+    let disk = Disk::open(Arc::new(DiskDouble::new(1).directory()), config, |_| {});
     let disk = disk.expect("it is empty");
     let len = 3 * CHUNK_BYTES + 77;
     put(&disk, name(1), len).expect("there is room");
@@ -80,6 +83,11 @@ fn parts_of_a_record_are_read_by_whole_chunks() {
         for end in edges.into_iter().filter(|&end| end >= from) {
             let part = get(&disk, name(1), from, end - from).expect("it is there");
             assert!(part == expected[from as usize..end as usize], "{from}..{end}");
+            let buffer = Buffer::zeroed((end - from) as usize);
+            let sums = disk.read(name(1), from, buffer.raw()).expect("it is there");
+            let is_edge = |at: u64| at.is_multiple_of(CHUNK_BYTES) || at == len;
+            let is_whole = from < end && is_edge(from) && is_edge(end);
+            assert_eq!(sums.as_deref(), is_whole.then(|| buffer.raw().chunk_crcs()).as_deref());
         }
     }
     assert!(matches!(get(&disk, name(1), 1, len), Err(ReadError::OutOfBounds)));

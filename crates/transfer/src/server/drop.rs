@@ -8,7 +8,7 @@ impl Service {
     pub(super) fn serve_drop(&mut self, header: &Header) -> Result<(), End> {
         let id = header.request_id;
         let ranges = decode_drop(self.body(header)?).map_err(|error| End::body(id, &error))?;
-        let results: Vec<_> = ranges.iter().map(|range| self.host.drop_range(range)).collect();
+        let results = self.host.drop_ranges(&ranges);
         self.out.clear();
         encode_drop_reply(&mut self.out, id, &results);
         Ok(stream::send_all(self.connection.stream(), &self.out, &[], false)?)

@@ -52,6 +52,10 @@ fn begin_all<'a>(
     let asked = AtomicBool::new(false);
     let stop = Arc::new(AskToStop { connection: Arc::clone(connection), asked });
     let begin = |range: &RangeWrite<'_>| {
+        // The peer would write elsewhere than the node looks.
+        if host.share(range.segment).is_none() && host.owns(range.segment) {
+            return Err(ErrorCode::InvalidParams);
+        }
         let interrupt = Arc::clone(&stop) as Arc<dyn Interrupt>;
         let ticket = host.begin_write(epoch, range, interrupt)?;
         let is_whole = ticket.memory.len() as u64 == range.len;

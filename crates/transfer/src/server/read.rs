@@ -1,9 +1,10 @@
 use mooncake_memory::RawSlice;
-use mooncake_types::{ErrorCode, RangeRead, limits::CHUNK_BYTES};
+use mooncake_types::{ErrorCode, limits::CHUNK_BYTES};
 use mooncake_wire::{Header, decode_read, encode_read_reply};
 
 use super::connection::{End, Service};
 use crate::ReadTicket;
+use crate::begin_reads::begin_reads;
 use crate::stream;
 use crate::sums::{encode_sums, sums_len};
 
@@ -11,13 +12,13 @@ use crate::sums::{encode_sums, sums_len};
 const SMALL_BYTES: u64 = 64 << 10;
 
 /// A range that the ledger holds, and the checksums of its bytes.
-struct Found {
+struct FoundRange {
     ticket: ReadTicket,
     /// Computed from the private copies that were sent; empty if the ledger knows them.
     computed: Vec<u32>,
 }
 
-impl Found {
+impl FoundRange {
     /// The checksums that were stored with the entry, if they are those of the bytes that are wanted.
     fn stored(&self) -> Option<&[u32]> {
         let stored = self.ticket.checksums.as_deref()?;
@@ -32,9 +33,9 @@ impl Service {
         let ranges = decode_read(self.body(header)?).map_err(|error| End::body(id, &error))?;
         let mut found = Vec::with_capacity(ranges.len());
         let mut statuses = Vec::with_capacity(ranges.len());
-        for range in &ranges {
-            statuses.push(self.find(range).map(|ticket| {
-                found.push(Found { ticket, computed: Vec::new() });
+        for begun in begin_reads(&*self.host, &ranges) {
+            statuses.push(begun.map(|ticket| {
+                found.push(FoundRange { ticket, computed: Vec::new() });
             }));
         }
         self.out.clear();
@@ -52,17 +53,8 @@ impl Service {
         Ok(())
     }
 
-    fn find(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
-        let ticket = self.host.begin_read(range)?;
-        if ticket.memory.len() as u64 == range.len {
-            Ok(ticket)
-        } else {
-            Err(ErrorCode::InternalError)
-        }
-    }
-
     /// Copies the payload behind the head.
-    fn append_payload(&mut self, found: &mut [Found]) {
+    fn append_payload(&mut self, found: &mut [FoundRange]) {
         for found in found {
             let memory = found.ticket.memory;
             let from = self.out.len();
@@ -76,7 +68,7 @@ impl Service {
 
     /// Sends the head and the payload, straight from the node's memory where the checksums are known already, through
     /// a private copy of each chunk where not. Leaves `out` empty.
-    fn send_payload(&mut self, found: &mut [Found]) -> Result<(), End> {
+    fn send_payload(&mut self, found: &mut [FoundRange]) -> Result<(), End> {
         let mut direct: Vec<RawSlice> = Vec::with_capacity(found.len());
         for found in found {
             if found.stored().is_some() {
@@ -97,7 +89,7 @@ impl Service {
         Ok(())
     }
 
-    fn send_bounced(&mut self, found: &mut Found) -> Result<(), End> {
+    fn send_bounced(&mut self, found: &mut FoundRange) -> Result<(), End> {
         let memory = found.ticket.memory;
         for from in (0..memory.len()).step_by(CHUNK_BYTES as usize) {
             let chunk = memory.sub(from, (CHUNK_BYTES as usize).min(memory.len() - from));
@@ -109,7 +101,7 @@ impl Service {
         Ok(())
     }
 
-    fn append_trailer(&mut self, found: &[Found]) {
+    fn append_trailer(&mut self, found: &[FoundRange]) {
         for found in found {
             let held = if found.computed.is_empty() {
                 self.host.still_holds(&found.ticket)

@@ -1,8 +1,6 @@
 use std::time::{Duration, Instant};
 
-use mooncake_wire::{
-    Expected, HEADER_LEN, Kind, PROTOCOL_VERSION, Welcome, decode_hello, encode_welcome,
-};
+use mooncake_wire::{Expected, HEADER_LEN, Kind, Welcome, decode_hello, encode_welcome};
 
 use super::connection::{End, Service};
 use crate::stream;
@@ -29,12 +27,8 @@ impl Service {
         hello
             .check(&Expected { cluster_id, auth_token })
             .map_err(|refusal| End::Refused(id, refusal))?;
-        let welcome = Welcome {
-            protocol_version: PROTOCOL_VERSION,
-            epoch: self.host.epoch(),
-            software_version: env!("CARGO_PKG_VERSION").to_owned(),
-            local_socket: self.site.local_socket.clone(),
-        };
+        let local_socket = self.site.local_socket.clone();
+        let welcome = Welcome { local_socket, ..Welcome::new(self.host.epoch()) };
         self.out.clear();
         encode_welcome(&mut self.out, id, &welcome);
         Ok(stream::send_all(self.connection.stream(), &self.out, &[], false)?)

@@ -26,6 +26,8 @@ pub struct MemoryHost {
 struct MemoryHostState {
     seen: Epoch,
     next_ticket: u64,
+    /// Other processes are given no memory.
+    is_unshared: bool,
     segments: HashMap<SegmentId, Segment>,
 }
 
@@ -118,6 +120,11 @@ impl MemoryHost {
         }
         let hook: ReadHook = Box::new(hook);
         *self.hook.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(hook));
+    }
+
+    /// Gives no memory to other processes from now on.
+    pub fn stop_sharing(&self) {
+        self.lock().is_unshared = true;
     }
 
     /// Drops every entry of a segment, as a removal would.
@@ -454,7 +461,8 @@ impl SegmentHost for MemoryHost {
 
     fn share(&self, segment: SegmentId) -> Option<SharedSegment> {
         let state = self.lock();
-        let Segment { region, slots, .. } = state.segments.get(&segment)?;
+        let segment = state.segments.get(&segment).filter(|_| !state.is_unshared);
+        let Segment { region, slots, .. } = segment?;
         Some(SharedSegment { region: Arc::clone(region), slots: Arc::clone(slots) })
     }
 }

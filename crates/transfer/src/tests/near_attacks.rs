@@ -63,6 +63,18 @@ fn what_is_for_neighbours_is_not_taken_from_others() {
     });
 }
 
+/// Its bytes would be looked for where no other process can write them.
+#[test]
+fn nobody_writes_in_place_in_what_is_not_shared() {
+    attack(|node| {
+        node.host.stop_sharing();
+        let object = [Object::at(node, 1 << 20, 100_000, 2)];
+        let mut stream = connect_nearby(&node.endpoint);
+        assert_eq!(begin(&mut stream, &object), [Err(ErrorCode::InvalidParams)]);
+        assert_eq!(node.host.writers(), 0);
+    });
+}
+
 #[test]
 fn a_writer_that_dies_leaves_nothing_to_read() {
     attack(|node| {

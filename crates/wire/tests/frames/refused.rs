@@ -116,7 +116,8 @@ fn lists_that_are_too_long() {
     }
     let list = empty().bytes(1, &[1; MAX_BATCH_KEYS + 1]);
     check(Kind::Reply, empty().message(4, list.clone()), too_many("status_codes", MAX_BATCH_KEYS));
-    check(Kind::Reply, empty().message(6, list), too_many("exists", MAX_BATCH_KEYS));
+    check(Kind::Reply, empty().message(6, list.clone()), too_many("exists", MAX_BATCH_KEYS));
+    check(Kind::Reply, empty().message(17, list), too_many("in_memory", MAX_BATCH_KEYS));
     let limit = MAX_SCAN_OBJECTS as usize;
     check(Kind::Reply, empty().message(7, keys(limit + 1)), too_many("keys", limit));
     let limit = MAX_FETCHED_TASKS as usize;
@@ -345,6 +346,8 @@ fn replica_lists_that_do_not_add_up() {
     check(Kind::Reply, empty().message(7, lost), out_of_range("status_codes", -704));
     let exist = empty().message(6, empty().bytes(1, &[0, 2, 2]).bytes(2, &[1]));
     check(Kind::Reply, exist, length("status_codes", 2, 1));
+    let prefetched = empty().message(17, empty().bytes(1, &[2, 0, 2]).bytes(2, &[1]));
+    check(Kind::Reply, prefetched, length("status_codes", 2, 1));
 }
 
 #[test]
@@ -382,6 +385,7 @@ fn numbers_that_mean_nothing() {
         check(Kind::Hello, body, out_of_range("role", role));
     }
     check(Kind::Reply, empty().message(6, empty().bytes(1, &[3])), out_of_range("exists", 3));
+    check(Kind::Reply, empty().message(17, empty().bytes(1, &[3])), out_of_range("in_memory", 3));
 }
 
 /// A peer that is newer may have more error codes and more fields.

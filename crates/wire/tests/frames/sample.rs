@@ -1,10 +1,11 @@
 use mooncake_types::{
     ChangesPage, ClientId, CreateTask, DrainId, DrainReport, DrainStatus, EntryState, Epoch,
     ErrorCode, Follow, FollowPage, Grant, InventoryEntry, InventoryPage, ListedSegment, Located,
-    MountOutcome, MountSegment, Placement, Pong, PutEnd, PutItem, PutMode, PutRevoke, PutStart,
-    RangeDrop, RangeRead, RangeWrite, ReadCounts, ReadReport, ReadVolume, RemainingRange, Remains,
-    ReplicateConfig, Reply, Request, Scan, ScanAction, ScanPage, SegmentAddress, SegmentId,
-    SegmentPage, SoftPin, TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
+    MountOutcome, MountSegment, Placement, Pong, Prefetch, PutEnd, PutItem, PutMode, PutRevoke,
+    PutStart, RangeDrop, RangeRead, RangeWrite, ReadCounts, ReadReport, ReadVolume, RemainingRange,
+    Remains, ReplicateConfig, Reply, Request, Scan, ScanAction, ScanPage, SegmentAddress,
+    SegmentId, SegmentPage, SoftPin, TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport,
+    TaskStatus, Version,
 };
 use mooncake_wire::{Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
 
@@ -26,6 +27,7 @@ const READS: ReadReport = ReadReport {
         own: ReadVolume { objects: 5, bytes: 6 },
         host: ReadVolume { objects: 7, bytes: 8 },
         tcp: ReadVolume { objects: 9, bytes: u64::MAX },
+        disk: ReadVolume { objects: 11, bytes: 12 },
     },
     confirmed: ReadCounts {
         get_hits: 1,
@@ -35,6 +37,7 @@ const READS: ReadReport = ReadReport {
         own: ReadVolume { objects: 0, bytes: 0 },
         host: ReadVolume { objects: 0, bytes: 0 },
         tcp: ReadVolume { objects: 9, bytes: 10 },
+        disk: ReadVolume { objects: 1, bytes: 2 },
     },
 };
 
@@ -172,6 +175,7 @@ fn objects() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         ("renew routes", Request::RenewRoutes { keys: KEYS.to_vec(), uses: vec![1, 0, u32::MAX] }),
         ("exist key", Request::ExistKey { keys: KEYS.to_vec() }),
         ("exist key, no keys", Request::ExistKey { keys: vec![] }),
+        ("prefetch", Request::Prefetch { keys: KEYS.to_vec() }),
         ("remove", Request::Remove { keys: vec![KEYS[0]], force: false }),
         ("dropped", Request::Dropped { dropped: vec![drop_of(SEGMENT), drop_of(OTHER)] }),
         ("retract", retract(KEYS.to_vec())),
@@ -206,7 +210,7 @@ fn tasks() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         ("create task, copy", Request::CreateTask(copy)),
         ("create task, move", Request::CreateTask(moving)),
         ("query task", Request::QueryTask { id: TASK }),
-        ("fetch tasks", Request::FetchTasks { limit: 64 }),
+        ("fetch tasks", Request::FetchTasks { limit: 64, wait_ms: 500 }),
         ("drain segments", Request::DrainSegments { segments: vec![SEGMENT, OTHER] }),
         ("end task", Request::EndTask { id: TASK, outcome: Ok(()) }),
         ("end task, failed", Request::EndTask { id: TASK, outcome: failed }),
@@ -302,6 +306,14 @@ fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
         ),
         ("scanned, removed, remaining", Reply::Scanned(removed_by_force)),
         ("exist", Reply::Exist(vec![Ok(true), Ok(false), Err(ErrorCode::InvalidKey)])),
+        (
+            "prefetched",
+            Reply::Prefetched(vec![
+                Ok(Prefetch::InMemory),
+                Ok(Prefetch::UnderWay),
+                Err(ErrorCode::ObjectNotFound),
+            ]),
+        ),
         ("scanned", Reply::Scanned(page)),
         ("scanned, removed", Reply::Scanned(removed)),
         ("refused", Reply::Refused(ErrorCode::UnavailableInCurrentMode)),

@@ -131,11 +131,11 @@ fn read_report() -> impl Strategy<Value = Box<ReadReport>> {
 }
 
 fn read_counts() -> impl Strategy<Value = ReadCounts> {
-    any::<([u64; 4], [u64; 6])>().prop_map(|(lookups, volumes)| {
+    any::<([u64; 4], [u64; 8])>().prop_map(|(lookups, volumes)| {
         let [get_hits, get_misses, exist_hits, exist_misses] = lookups;
         let volume = |at: usize| ReadVolume { objects: volumes[at], bytes: volumes[at + 1] };
-        let (own, host, tcp) = (volume(0), volume(2), volume(4));
-        ReadCounts { get_hits, get_misses, exist_hits, exist_misses, own, host, tcp }
+        let (own, host, tcp, disk) = (volume(0), volume(2), volume(4), volume(6));
+        ReadCounts { get_hits, get_misses, exist_hits, exist_misses, own, host, tcp, disk }
     })
 }
 
@@ -163,6 +163,7 @@ fn request() -> impl Strategy<Value = Request<'static>> {
             Request::RenewRoutes { keys, uses }
         }),
         keys().prop_map(|keys| Request::ExistKey { keys }),
+        keys().prop_map(|keys| Request::Prefetch { keys }),
         vec(range_drop(), 0..6).prop_map(|dropped| Request::Dropped { dropped }),
         (keys(), any::<bool>()).prop_map(|(keys, force)| Request::Remove { keys, force }),
         (keys(), vec(range_drop(), 0..6))
@@ -171,7 +172,7 @@ fn request() -> impl Strategy<Value = Request<'static>> {
         (keys(), text()).prop_map(|(keys, segment)| Request::ClearReplicas { keys, segment }),
         create_task().prop_map(Request::CreateTask),
         task_id().prop_map(|id| Request::QueryTask { id }),
-        any::<u32>().prop_map(|limit| Request::FetchTasks { limit }),
+        any::<(u32, u32)>().prop_map(|(limit, wait_ms)| Request::FetchTasks { limit, wait_ms }),
         vec(segment_id(), 0..4).prop_map(|segments| Request::DrainSegments { segments }),
         (task_id(), status()).prop_map(|(id, outcome)| Request::EndTask { id, outcome }),
     ]

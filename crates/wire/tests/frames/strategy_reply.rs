@@ -3,8 +3,8 @@
 use mooncake_types::limits::MAX_REPLICAS;
 use mooncake_types::{
     ClientId, DrainId, DrainReport, DrainStatus, ErrorCode, Grant, ListedSegment, Located,
-    MountOutcome, Placement, Pong, RemainingRange, Remains, Reply, ScanPage, SegmentAddress,
-    SegmentPage, TaskOrder, TaskOrders, TaskReport, TaskStatus,
+    MountOutcome, Placement, Pong, Prefetch, RemainingRange, Remains, Reply, ScanPage,
+    SegmentAddress, SegmentPage, TaskOrder, TaskOrders, TaskReport, TaskStatus,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -54,6 +54,8 @@ pub(crate) fn reply() -> impl Strategy<Value = Reply> {
         (vec(status(), 0..6), remains())
             .prop_map(|(results, remains)| Reply::Remaining { results, remains }),
         vec(result(any::<bool>()), 0..9).prop_map(Reply::Exist),
+        vec(result(select(&[Prefetch::InMemory, Prefetch::UnderWay])), 0..9)
+            .prop_map(Reply::Prefetched),
         page().prop_map(Reply::Scanned),
         task_id().prop_map(Reply::TaskCreated),
         task_report().prop_map(Reply::TaskReported),

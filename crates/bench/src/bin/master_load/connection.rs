@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use mooncake_types::{ClientId, Epoch, Reply, Request};
 use mooncake_wire::{
-    HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role, decode_refusal, decode_reply,
-    decode_welcome, encode_hello, encode_request,
+    HEADER_LEN, Header, Hello, Kind, Role, decode_refusal, decode_reply, decode_welcome,
+    encode_hello, encode_request,
 };
 
 /// No answer takes longer.
@@ -53,13 +53,8 @@ impl Connection {
         stream.set_write_timeout(Some(PATIENCE))?;
         let (out, body, last_id) = (Vec::new(), Vec::new(), 0);
         let mut opened = Self { stream, out, body, last_id, epoch: Epoch(0) };
-        let hello = Hello {
-            protocol_version: PROTOCOL_VERSION,
-            cluster_id: mooncake_client::StoreConfig::default().cluster_id,
-            role: Role::Client,
-            client,
-            auth_token: String::new(),
-        };
+        let cluster_id = mooncake_client::StoreConfig::default().cluster_id;
+        let hello = Hello { cluster_id, ..Hello::new(Role::Client, client) };
         encode_hello(&mut opened.out, 0, &hello);
         opened.flush()?;
         let header = opened.frame()?;

@@ -104,13 +104,13 @@ struct Worker<'a> {
     /// The batches to ask for; of puts, one for each slot.
     keys: Vec<Vec<String>>,
     stored: &'a [Vec<String>],
-    slots: Vec<Slot>,
+    slots: Vec<RequestSlot>,
     latencies_us: Vec<u32>,
     /// The batch that comes next.
     turn: usize,
 }
 
-struct Slot {
+struct RequestSlot {
     id: u64,
     stage: Stage,
     sent: Instant,
@@ -168,7 +168,7 @@ impl<'a> Worker<'a> {
         Ok(self.latencies_us)
     }
 
-    fn send(&mut self, slot: usize, stage: Stage) -> Slot {
+    fn send(&mut self, slot: usize, stage: Stage) -> RequestSlot {
         let batch = match stage {
             Stage::Ask => {
                 self.turn += 1;
@@ -178,7 +178,7 @@ impl<'a> Worker<'a> {
         };
         let keys = if self.work == Work::Put { &self.keys[batch] } else { &self.stored[batch] };
         let id = self.connection.queue(&stage.request(self.work, keys));
-        Slot { id, stage, sent: Instant::now() }
+        RequestSlot { id, stage, sent: Instant::now() }
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mooncake_http::admin::{self, Asked};
+use mooncake_http::admin::{self, AdminRequest};
 
 use crate::Outcome;
 
@@ -60,7 +60,7 @@ impl Master {
     }
 
     fn says(&self, path: &str) -> Outcome<String> {
-        let asked = Asked { method: "GET", path, ..Asked::default() };
+        let asked = AdminRequest { method: "GET", path, ..AdminRequest::default() };
         Ok(admin::call(&self.admin, &asked)?.1)
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mooncake_ha::{Campaign, Candidate, Coordinator, Leadership, MemoryStore, Options};
 use mooncake_ops::CallError;
 use mooncake_types::{ClientId, Epoch, ErrorCode, Request};
-use mooncake_wire::{HEADER_LEN, Header, Hello, PROTOCOL_VERSION, Refusal, Role, Welcome};
+use mooncake_wire::{HEADER_LEN, Header, Hello, Refusal, Role, Welcome};
 
 use super::super::{DialError, Dialer, call};
 use super::Masters;
@@ -39,12 +39,7 @@ fn answer(epoch: Option<u64>, request_id: u64) -> Vec<u8> {
     let mut out = Vec::new();
     match epoch {
         Some(epoch) => {
-            let welcome = Welcome {
-                protocol_version: PROTOCOL_VERSION,
-                epoch: Epoch(epoch),
-                software_version: String::new(),
-                local_socket: None,
-            };
+            let welcome = Welcome::new(Epoch(epoch));
             mooncake_wire::encode_welcome(&mut out, request_id, &welcome);
         }
         None => {
@@ -56,13 +51,7 @@ fn answer(epoch: Option<u64>, request_id: u64) -> Vec<u8> {
 }
 
 fn dialer(masters: Masters) -> Dialer {
-    let hello = Hello {
-        protocol_version: PROTOCOL_VERSION,
-        cluster_id: String::new(),
-        role: Role::Client,
-        client: ClientId(1),
-        auth_token: String::new(),
-    };
+    let hello = Hello::new(Role::Client, ClientId(1));
     let dialer = Dialer::new(Arc::new(masters), hello, Duration::ZERO);
     Dialer { attempt_timeout: LONG, call_timeout: LONG, ..dialer }
 }

@@ -1,6 +1,7 @@
 use mooncake_types::host_port::split;
 use mooncake_types::limits;
 
+use super::join::DISK_SUFFIX;
 use crate::bind::split_advertised;
 use crate::config::StoreConfig;
 use crate::open_error::OpenError;
@@ -21,12 +22,13 @@ pub(super) fn check(config: &StoreConfig) -> Result<(), OpenError> {
         return Err(OpenError::Ports { first, last });
     }
     let advertised = config.advertise_address.as_deref().unwrap_or_default();
-    // A port and its colon are added to the hostname.
+    // A port and its colon are added to the hostname, and to that what a disk is called.
+    let disk = if config.offload.is_enabled { DISK_SUFFIX.len() } else { 0 };
     let names = [
-        ("the local hostname", config.local_hostname.len() + ":65535".len()),
+        ("the local hostname", config.local_hostname.len() + ":65535".len() + disk),
         ("the cluster id", config.cluster_id.len()),
         ("the auth token", config.auth_token.len()),
-        ("the advertised address", advertised.len() + ":65535".len()),
+        ("the advertised address", advertised.len() + ":65535".len() + disk),
     ];
     for (what, len) in names {
         if len > limits::MAX_NAME_BYTES {

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_node::Host;
 use mooncake_ops::RouteCache;
-use mooncake_types::{Chance, without_password};
+use mooncake_types::{Chance, Medium, without_password};
 
 use super::{HEARTBEAT_TIMEOUT, Opening};
 use crate::bind::{Bound, Wish, bind};
@@ -15,6 +15,9 @@ use crate::rpc::DialError;
 
 /// A client that waits for its master for longer than this says so.
 const COMPLAINT: Duration = Duration::from_secs(1);
+
+/// What follows the name of a node's memory in that of its disk. No memory is called so: addresses have no slashes.
+pub(super) const DISK_SUFFIX: &str = "/disk";
 
 /// Longest time between two questions whether the store is still wanted.
 const LONGEST_REST: Duration = Duration::from_millis(50);
@@ -62,24 +65,30 @@ impl Opening {
         bind(&wish, &mut self.chance)
     }
 
-    /// Lends the segments, and waits until the master has them.
+    /// Lends the segments, and waits until the master has them. Gives the disks among them.
     pub(super) fn lend(
         &self,
         bond: &mut Bond,
         host: &Host,
         (name, endpoint): (&str, &str),
-    ) -> Result<(), OpenError> {
-        let lent = host.segments().into_iter().map(|segment| Lent {
-            id: segment.id(),
-            name: name.to_owned(),
-            endpoint: endpoint.to_owned(),
-            len: segment.len_bytes(),
-            run: segment.run(),
+    ) -> Result<Vec<Lent>, OpenError> {
+        // All that a process lends has the same number of processes before it.
+        let run = host.run();
+        let lent = |medium, id, name: String, len| {
+            let endpoint = endpoint.to_owned();
+            Lent { id, name, endpoint, len, run, medium }
+        };
+        let memory = host.segments().into_iter().map(|segment| {
+            lent(Medium::Memory, segment.id(), name.to_owned(), segment.len_bytes())
         });
-        bond.membership.lend(lent.collect());
+        let disks = host.disks().into_iter().map(|disk| {
+            lent(Medium::Disk, disk.id(), format!("{name}{DISK_SUFFIX}"), disk.len_bytes())
+        });
+        let disks: Vec<Lent> = disks.collect();
+        bond.membership.lend(memory.chain(disks.iter().cloned()).collect());
         self.turn_until(bond, |bond| bond.membership.is_settled())?;
         match bond.membership.mount_refusal() {
-            None => Ok(()),
+            None => Ok(disks),
             Some((segment, code)) => Err(OpenError::MountRefused {
                 name: segment.name.clone(),
                 bytes: segment.len,

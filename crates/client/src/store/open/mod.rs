@@ -1,4 +1,5 @@
 mod check;
+mod disk;
 mod join;
 mod segment;
 
@@ -70,7 +71,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     let metrics = Arc::new(Metrics::new(random()? as u64));
     let http = opening.config.http.as_ref();
     let http = http.map(|address| Http::start(address, Arc::clone(&metrics))).transpose()?;
-    let host = Arc::new(Host::new(opening.map_segment()?));
+    let host = Arc::new(opening.host()?);
     // The epoch that a named segment kept. One that no leader can have is refused here, and the node obeys no older leader.
     let _ = opening.masters.believe(host.epoch());
     let routes = Arc::new(RouteCache::new(opening.route_limits()));
@@ -82,22 +83,27 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     if opening.serves() {
         serving.start().map_err(thread_error("data server"))?;
     }
-    opening.lend(&mut bond, &host, (&hostname, &endpoint))?;
+    let disks = opening.lend(&mut bond, &host, (&hostname, &endpoint))?;
     let tasks = Arc::new(opening.tasks(&host, &metrics));
-    let waiting = Arc::clone(&tasks);
+    if !host.disks().is_empty() {
+        tasks.wake();
+    }
+    let waking = Arc::clone(&tasks);
     let heartbeat =
-        Heartbeat::start(bond, move || waiting.wake()).map_err(thread_error("heartbeat"))?;
+        Heartbeat::start(bond, move || waking.wake()).map_err(thread_error("heartbeat"))?;
     let prefaulting = PrefaultThread::start(&host).map_err(thread_error("prefault"))?;
     if let Some(http) = &http {
         http.opened(heartbeat.well(), heartbeat.unreached());
     }
+    let mounts = Mounts::new(hostname.clone(), endpoint);
+    mounts.add_disks(disks);
     let renewal = Arc::new(opening.renewal(&host, &metrics, &routes));
     let session = Session {
         routes,
         renewal,
         prefaulting,
         clock: opening.clock,
-        mounts: Mounts::new(hostname.clone(), endpoint),
+        mounts,
         pool: opening.pool(opening.config.rpc_timeout, &host, &metrics),
         metrics,
         http,
@@ -129,6 +135,20 @@ impl Opening {
             is_wanted,
             config,
         })
+    }
+
+    /// All that this process lends.
+    fn host(&mut self) -> Result<Host, OpenError> {
+        let mut disk = self.open_disk()?;
+        let client = self.client;
+        let host = Host::new(self.map_segment()?);
+        if self.client != client {
+            disk = disk.map(|disk| self.hand_disk_over(disk)).transpose()?;
+        }
+        if let Some(disk) = disk {
+            host.lend_disk(disk);
+        }
+        Ok(host)
     }
 
     fn serves(&self) -> bool {
@@ -177,7 +197,8 @@ impl Opening {
     fn tasks(&self, host: &Arc<Host>, metrics: &Arc<Metrics>) -> Tasks {
         let timeout = self.config.rpc_timeout.min(HEARTBEAT_TIMEOUT);
         let pool = self.pool(timeout, host, metrics);
-        Tasks::new(self.clock, pool, self.paths(host, 1), self.call_ms())
+        let tasks = Tasks::new(self.clock, pool, self.paths(host, 1), self.call_ms());
+        if host.disks().is_empty() { tasks } else { tasks.waiting() }
     }
 
     /// How long after its start a call begins something: neither one request nor one transfer alone uses that up.

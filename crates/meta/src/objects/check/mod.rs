@@ -101,7 +101,7 @@ impl Meta {
                 }
                 QueueKind::PinnedFresh | QueueKind::PinnedLeased => complete && pinned,
                 QueueKind::Tombstone => object.state == ObjectState::Tombstone,
-                QueueKind::Extra => complete,
+                QueueKind::Extra | QueueKind::Sinking => complete,
             };
             ensure("a range stands in the queue of its state", right, || {
                 format!("range {id}: {range:?} of {object:?}")

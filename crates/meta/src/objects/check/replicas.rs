@@ -21,10 +21,14 @@ impl Meta {
         ensure("the objects that lack replicas are counted", counted == short, || {
             format!("{counted} objects, {short} counted")
         })?;
-        let found = [Origin::Repair, Origin::Replication, Origin::Offload];
-        let found = found.map(|origin| self.tasks.of(origin));
-        let known =
-            [self.repair.under_way(), self.replicator.under_way(), self.offloads.under_way()];
+        let known = [
+            (Origin::Repair, self.repair.under_way()),
+            (Origin::Replication, self.replicator.under_way()),
+            (Origin::Offload, self.offloads.after_puts()),
+            (Origin::Sink, self.offloads.sinking()),
+            (Origin::Promotion, self.promotions.under_way()),
+        ];
+        let found = known.map(|(origin, _)| (origin, self.tasks.of(origin)));
         ensure("the master's own copies are counted", found == known, || {
             format!("{found:?} under way, {known:?} counted")
         })

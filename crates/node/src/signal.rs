@@ -5,7 +5,7 @@ use std::time::Duration;
 /// A [`Condvar`] that is signalled after each small write, and hardly ever waited for: signalling costs no system call while
 /// nobody waits. What is waited for must change under the mutex that waiters hold, and the signal follow that.
 #[derive(Debug, Default)]
-pub(super) struct Signal {
+pub(crate) struct Signal {
     condvar: Condvar,
     /// Changes under that mutex only.
     waiting: AtomicUsize,
@@ -13,7 +13,7 @@ pub(super) struct Signal {
 
 impl Signal {
     /// Lets go of the mutex until the signal comes or `patience` is over, and for no reason at times.
-    pub(super) fn wait<'a, T>(
+    pub(crate) fn wait<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
         patience: Duration,
@@ -25,7 +25,7 @@ impl Signal {
     }
 
     /// Wakes all who wait.
-    pub(super) fn wake_all(&self) {
+    pub(crate) fn wake_all(&self) {
         if self.waiting.load(Ordering::Relaxed) > 0 {
             self.condvar.notify_all();
         }

@@ -1,28 +1,43 @@
-//! A disk in memory whose power can be cut: of what was not synced any sectors are lost.
+//! A disk in memory, for tests: its calls can fail, and its power can be cut.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use mooncake_memory::{Buffer, RawSlice};
 
-use super::Dice;
+use mooncake_types::Chance;
+
 use crate::layout::SECTOR;
 use crate::{BlockFile, Directory};
 
-/// The disk, whatever process uses it.
+/// The disk, whatever process uses it. When its power is cut, any sectors are lost of what was not synced.
 #[derive(Clone)]
-pub(super) struct Power(Arc<Mutex<World>>);
+pub struct DiskDouble {
+    world: Arc<Mutex<World>>,
+    /// Syncs may end.
+    let_go: Arc<Condvar>,
+}
 
 struct World {
-    dice: Dice,
+    chance: Chance,
     files: BTreeMap<u64, Image>,
     /// Removed since the power was cut last: they may come back.
     removed: BTreeMap<u64, Image>,
     /// There is no room for more files.
     is_full: bool,
+    /// The note, and another that takes its place unless the power is cut first.
+    note: (Option<Vec<u8>>, Option<Vec<u8>>),
     /// Calls that write, until one fails.
     fails_in: Option<u64>,
+    /// Only one call fails.
+    fails_once: bool,
+    /// Syncs do not end.
+    are_syncs_held: bool,
+    /// Calls that wrote.
+    writes: u64,
+    /// Nothing can be read from the files.
+    is_unreadable: bool,
     /// Grows whenever a process dies: what it had open is closed.
     life: u64,
 }
@@ -35,50 +50,65 @@ struct Image {
     writes: Vec<(usize, Vec<u8>)>,
 }
 
-impl Power {
-    pub(super) fn new(seed: u64) -> Power {
-        let dice = Dice(seed.wrapping_mul(2) + 1);
-        let (files, removed) = (BTreeMap::new(), BTreeMap::new());
-        Power(Arc::new(Mutex::new(World {
-            dice,
-            files,
-            removed,
+impl DiskDouble {
+    /// An empty disk, whose losses follow from `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> DiskDouble {
+        let world = World {
+            chance: Chance::new(seed),
+            files: BTreeMap::new(),
+            removed: BTreeMap::new(),
             is_full: false,
+            note: (None, None),
             fails_in: None,
+            fails_once: false,
+            are_syncs_held: false,
+            writes: 0,
+            is_unreadable: false,
             life: 0,
-        })))
+        };
+        DiskDouble { world: Arc::new(Mutex::new(world)), let_go: Arc::default() }
     }
 
-    pub(super) fn directory(&self) -> Files {
-        Files { power: self.clone(), life: self.lock().life }
+    /// The disk as one process sees it, until that is killed.
+    #[must_use]
+    pub fn directory(&self) -> DoubleDirectory {
+        DoubleDirectory { disk: self.clone(), life: self.lock().life }
     }
 
     /// The process dies; the system lives on.
-    pub(super) fn kill(&self) {
+    pub fn kill(&self) {
         let mut world = self.lock();
         world.life += 1;
         world.fails_in = None;
+        world.is_unreadable = false;
     }
 
     /// The system dies: of each write since the last sync any sectors are on the disk.
-    pub(super) fn cut(&self) {
+    pub fn cut(&self) {
         self.kill();
         let world = &mut *self.lock();
+        // A note that was not acknowledged may be there.
+        if let Some(newer) = world.note.1.take()
+            && world.chance.below(2) == 0
+        {
+            world.note.0 = Some(newer);
+        }
         let removed = std::mem::take(&mut world.removed);
         for (number, image) in removed {
-            if world.dice.happens(2) {
+            if world.chance.below(2) == 0 {
                 world.files.insert(number, image);
             }
         }
         // All, none, or some.
-        let one_in = [1, 2, 10, 1_000_000][world.dice.below(4) as usize];
+        let one_in = [1, 2, 10, 1_000_000][world.chance.below(4) as usize];
         for image in world.files.values_mut() {
             for (at, bytes) in std::mem::take(&mut image.writes) {
                 image.lasting.resize(image.lasting.len().max(at + bytes.len()), 0);
                 let mut from = 0;
                 while from < bytes.len() {
                     let to = bytes.len().min(from + SECTOR - (at + from) % SECTOR);
-                    if world.dice.happens(one_in) {
+                    if world.chance.below(one_in) == 0 {
                         image.lasting[at + from..at + to].copy_from_slice(&bytes[from..to]);
                     }
                     from = to;
@@ -88,30 +118,59 @@ impl Power {
         }
     }
 
-    /// One of the next calls that write fails.
-    pub(super) fn fail_in(&self, calls: u64) {
-        self.lock().fails_in = Some(calls);
+    /// The calls that wrote so far.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        self.lock().writes
+    }
+
+    /// After so many calls that write, all fail until the process is killed.
+    pub fn fail_in(&self, calls: u64) {
+        let mut world = self.lock();
+        (world.fails_in, world.fails_once) = (Some(calls), false);
+    }
+
+    /// After so many calls that write, one fails.
+    pub fn fail_once_in(&self, calls: u64) {
+        let mut world = self.lock();
+        (world.fails_in, world.fails_once) = (Some(calls), true);
+    }
+
+    /// From now on no sync ends, or all do.
+    pub fn hold_syncs(&self, are_held: bool) {
+        self.lock().are_syncs_held = are_held;
+        self.let_go.notify_all();
     }
 
     /// From now on there is no room for more files, or there is again.
-    pub(super) fn fill(&self, is_full: bool) {
+    pub fn fill(&self, is_full: bool) {
         self.lock().is_full = is_full;
     }
 
+    /// From now on nothing can be read from the files, or it can again.
+    pub fn refuse_reads(&self, is_unreadable: bool) {
+        self.lock().is_unreadable = is_unreadable;
+    }
+
     /// Changes a byte of a file.
-    pub(super) fn damage(&self, number: u64, at: usize) {
+    ///
+    /// # Panics
+    /// If there is no such file, or no such byte.
+    pub fn damage(&self, number: u64, at: usize) {
         let mut world = self.lock();
         let image = world.files.get_mut(&number).expect("the file is there");
         image.now[at] ^= 0x20;
         image.lasting[at] ^= 0x20;
     }
 
-    pub(super) fn numbers(&self) -> Vec<u64> {
+    /// The numbers of the files.
+    #[must_use]
+    pub fn numbers(&self) -> Vec<u64> {
         self.lock().files.keys().copied().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, World> {
-        self.0.lock().expect("no test panics here")
+        self.world.lock().expect("no test panics while it holds the disk")
     }
 }
 
@@ -120,8 +179,12 @@ impl World {
         if self.life != life {
             return Err(io::Error::other("the process is dead"));
         }
+        self.writes += 1;
         match &mut self.fails_in {
-            Some(0) => Err(io::Error::other("the disk is made to fail")),
+            Some(0) => {
+                self.fails_in = (!self.fails_once).then_some(0);
+                Err(io::Error::other("the disk is made to fail"))
+            }
             Some(calls) => {
                 *calls -= 1;
                 Ok(())
@@ -131,14 +194,15 @@ impl World {
     }
 }
 
-pub(super) struct Files {
-    power: Power,
+/// The files of a [`DiskDouble`].
+pub struct DoubleDirectory {
+    disk: DiskDouble,
     life: u64,
 }
 
-impl Directory for Files {
+impl Directory for DoubleDirectory {
     fn create(&self, number: u64, len: u64) -> io::Result<Arc<dyn BlockFile>> {
-        let mut world = self.power.lock();
+        let mut world = self.disk.lock();
         world.check(self.life)?;
         let zeros = vec![0; len as usize];
         let image = Image { now: zeros.clone(), lasting: zeros, writes: Vec::new() };
@@ -146,33 +210,51 @@ impl Directory for Files {
         if world.is_full {
             return Err(io::ErrorKind::StorageFull.into());
         }
+        // What makes the new name last makes it last as well that others went.
+        world.removed.clear();
         drop(world);
         self.open(number)
     }
 
     fn open(&self, number: u64) -> io::Result<Arc<dyn BlockFile>> {
-        let there = self.power.lock().files.contains_key(&number);
+        let there = self.disk.lock().files.contains_key(&number);
         if !there {
             return Err(io::ErrorKind::NotFound.into());
         }
-        Ok(Arc::new(OpenFile { power: self.power.clone(), life: self.life, number }))
+        Ok(Arc::new(OpenFile { disk: self.disk.clone(), life: self.life, number }))
     }
 
     fn list(&self) -> io::Result<Vec<u64>> {
-        Ok(self.power.numbers())
+        Ok(self.disk.numbers())
     }
 
     fn remove(&self, number: u64) -> io::Result<()> {
-        let mut world = self.power.lock();
+        let mut world = self.disk.lock();
         world.check(self.life)?;
         let image = world.files.remove(&number).ok_or(io::ErrorKind::NotFound)?;
         world.removed.insert(number, image);
         Ok(())
     }
+
+    fn note(&self) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.disk.lock().note.0.clone())
+    }
+
+    fn set_note(&self, note: &[u8]) -> io::Result<()> {
+        let mut world = self.disk.lock();
+        let checked = world.check(self.life);
+        if checked.is_err() && world.life == self.life {
+            world.note.1 = Some(note.to_vec());
+        }
+        checked?;
+        world.note = (Some(note.to_vec()), None);
+        world.removed.clear();
+        Ok(())
+    }
 }
 
 struct OpenFile {
-    power: Power,
+    disk: DiskDouble,
     life: u64,
     number: u64,
 }
@@ -180,7 +262,7 @@ struct OpenFile {
 impl BlockFile for OpenFile {
     fn write(&self, slices: &[RawSlice], at: u64) -> io::Result<()> {
         let bytes: Vec<u8> = slices.iter().flat_map(RawSlice::to_vec).collect();
-        let mut world = self.power.lock();
+        let mut world = self.disk.lock();
         world.check(self.life)?;
         let at = at as usize;
         let image = world.files.get_mut(&self.number).ok_or(io::ErrorKind::NotFound)?;
@@ -191,7 +273,10 @@ impl BlockFile for OpenFile {
     }
 
     fn read(&self, slices: &[RawSlice], at: u64) -> io::Result<()> {
-        let world = self.power.lock();
+        let world = self.disk.lock();
+        if world.is_unreadable {
+            return Err(io::Error::other("the disk is made unreadable"));
+        }
         let Some(image) = world.files.get(&self.number).or(world.removed.get(&self.number)) else {
             return Err(io::ErrorKind::NotFound.into());
         };
@@ -205,7 +290,10 @@ impl BlockFile for OpenFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut world = self.power.lock();
+        let mut world = self.disk.lock();
+        while world.are_syncs_held {
+            world = self.disk.let_go.wait(world).unwrap_or_else(PoisonError::into_inner);
+        }
         world.check(self.life)?;
         if let Some(image) = world.files.get_mut(&self.number) {
             image.lasting.clone_from(&image.now);

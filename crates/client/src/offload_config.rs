@@ -1,0 +1,133 @@
+use std::path::PathBuf;
+
+use mooncake_transfer::EnvError;
+
+const PATH: &str = "MOONCAKE_OFFLOAD_FILE_STORAGE_PATH";
+const MOST_BYTES: &str = "MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES";
+const BUFFER_BYTES: &str = "MOONCAKE_OFFLOAD_LOCAL_BUFFER_SIZE_BYTES";
+const MOST_USED: &str = "MOONCAKE_OFFLOAD_DISK_EVICTION_HIGH_WATERMARK_RATIO";
+const BACKEND: &str = "MOONCAKE_OFFLOAD_STORAGE_BACKEND_DESCRIPTOR";
+
+/// What the C++ package calls the ways in which it keeps objects in a folder. All of them mean the one way of this store.
+const BACKENDS: [&str; 3] =
+    ["bucket_storage_backend", "file_per_key_storage_backend", "offset_allocator_storage_backend"];
+
+/// The disk that a node lends beside its memory: what memory has no room for sinks to it, if the master is told to offload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OffloadConfig {
+    /// Whether one is lent.
+    pub is_enabled: bool,
+    /// The folder. Each process that lends a disk there has a folder of its own in it.
+    pub path: PathBuf,
+    /// Most bytes that the process keeps there.
+    pub most_bytes: u64,
+    /// The part of the filesystem that may be in use, others' files included, above zero and at most 1. It is looked at when the
+    /// disk is lent for the first time.
+    pub most_used: f64,
+    /// Most bytes of memory for what is on its way to the disk and from it.
+    pub buffer_bytes: u64,
+}
+
+impl Default for OffloadConfig {
+    fn default() -> Self {
+        Self {
+            is_enabled: false,
+            path: PathBuf::from("/data/file_storage"),
+            most_bytes: 2 << 40,
+            most_used: 0.9,
+            buffer_bytes: 1280 << 20,
+        }
+    }
+}
+
+impl OffloadConfig {
+    /// The defaults, changed by what the environment says.
+    pub(crate) fn from_variables(
+        text: impl Fn(&str) -> Option<String>,
+        switch: impl Fn(&'static str, String) -> Result<bool, EnvError>,
+    ) -> Result<Self, EnvError> {
+        let mut config = Self::default();
+        let bytes = |name: &'static str, least: u64| {
+            let Some(value) = text(name) else { return Ok(None) };
+            let wanted = "a whole number of bytes, at least 16777216";
+            match value.parse::<u64>() {
+                // That is how some scripts say that there is no limit.
+                Ok(0) => Ok(None),
+                Ok(bytes) if bytes >= least => Ok(Some(bytes)),
+                _ => Err(EnvError { name, value, wanted }),
+            }
+        };
+        if let Some(value) = text("MOONCAKE_OFFLOAD_ENABLED") {
+            config.is_enabled = switch("MOONCAKE_OFFLOAD_ENABLED", value)?;
+        }
+        config.path = text(PATH).map_or(config.path, PathBuf::from);
+        config.most_bytes = bytes(MOST_BYTES, LEAST_BYTES)?.unwrap_or(config.most_bytes);
+        config.buffer_bytes = bytes(BUFFER_BYTES, LEAST_BYTES)?.unwrap_or(config.buffer_bytes);
+        if let Some(value) = text(MOST_USED) {
+            let ratio = value.parse::<f64>().ok().filter(|ratio| *ratio > 0.0 && *ratio <= 1.0);
+            let wanted = "a number above 0 and at most 1";
+            config.most_used = ratio.ok_or(EnvError { name: MOST_USED, value, wanted })?;
+        }
+        if let Some(value) = text(BACKEND).filter(|name| !BACKENDS.contains(&name.as_str())) {
+            let wanted = "bucket_storage_backend, file_per_key_storage_backend or \
+                          offset_allocator_storage_backend, which all mean the same here";
+            return Err(EnvError { name: BACKEND, value, wanted });
+        }
+        Ok(config)
+    }
+}
+
+/// The smallest disk, and the least memory for what is on its way, in bytes.
+const LEAST_BYTES: u64 = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::StoreConfig;
+
+    fn with(variables: &[(&str, &str)]) -> Result<OffloadConfig, EnvError> {
+        let config = StoreConfig::from_variables(|name| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        });
+        config.map(|config| config.offload)
+    }
+
+    #[test]
+    fn every_variable_is_taken() {
+        let config = with(&[
+            ("MOONCAKE_OFFLOAD_ENABLED", "true"),
+            (PATH, "/nvme"),
+            (MOST_BYTES, "107374182400"),
+            (BUFFER_BYTES, "67108864"),
+            (MOST_USED, "0.5"),
+            (BACKEND, "offset_allocator_storage_backend"),
+        ]);
+        let expected = OffloadConfig {
+            is_enabled: true,
+            path: PathBuf::from("/nvme"),
+            most_bytes: 100 << 30,
+            most_used: 0.5,
+            buffer_bytes: 64 << 20,
+        };
+        assert_eq!(config, Ok(expected));
+        assert_eq!(with(&[(MOST_BYTES, "0")]), Ok(OffloadConfig::default()));
+    }
+
+    #[test]
+    fn values_that_make_no_sense_are_named() {
+        for (name, value) in [
+            ("MOONCAKE_OFFLOAD_ENABLED", "perhaps"),
+            (MOST_BYTES, "1 GB"),
+            (MOST_BYTES, "4096"),
+            (BUFFER_BYTES, "-1"),
+            (MOST_USED, "0"),
+            (MOST_USED, "1.5"),
+            (MOST_USED, "nan"),
+            (BACKEND, "nvme_kv_storage_backend"),
+        ] {
+            let error = with(&[(name, value)]).expect_err(name);
+            assert_eq!((error.name, error.value.as_str()), (name, value));
+        }
+    }
+}

@@ -1,0 +1,106 @@
+use std::io;
+use std::path::Path;
+use std::time::Instant;
+
+use mooncake_node::{DiskOptions, DiskSegment};
+use mooncake_types::SegmentId;
+
+use super::Opening;
+use crate::open_error::OpenError;
+use crate::random::random;
+
+/// Most processes of a host that lend disks in one folder.
+const MAX_DISKS: usize = 256;
+
+/// The smallest disk, in bytes.
+const LEAST_BYTES: u64 = 16 << 20;
+
+impl Opening {
+    /// Opens the disk that is lent, if one is. The process is to the master what it was when the disk was lent before.
+    pub(super) fn open_disk(&mut self) -> Result<Option<DiskSegment>, OpenError> {
+        if !self.config.offload.is_enabled {
+            return Ok(None);
+        }
+        if !self.serves() {
+            tracing::warn!("no disk is lent: what lies there comes from memory, and none is lent");
+            return Ok(None);
+        }
+        let disk = self.first_free_disk(false)?;
+        self.client = disk.client();
+        Ok(Some(disk))
+    }
+
+    /// Opens the disk once more, for the client that a named segment belongs to. If it was another's it starts empty.
+    pub(super) fn hand_disk_over(&self, disk: DiskSegment) -> Result<DiskSegment, OpenError> {
+        drop(disk);
+        self.first_free_disk(true)
+    }
+
+    /// The first disk of the folder that no other process lends.
+    fn first_free_disk(&self, is_client_settled: bool) -> Result<DiskSegment, OpenError> {
+        let folder = &self.config.offload.path;
+        let capacity_bytes = self.capacity(folder).map_err(|error| OpenError::Disk {
+            path: folder.display().to_string(),
+            reason: error.to_string(),
+        })?;
+        for number in 0..MAX_DISKS {
+            let path = folder.join(format!("disk-{number}"));
+            let options = self.options(capacity_bytes, is_client_settled)?;
+            let begun = Instant::now();
+            match DiskSegment::open(&path, options) {
+                Err(error) if error.is_in_use() => {}
+                Err(error) => {
+                    let (path, reason) = (path.display().to_string(), error.to_string());
+                    return Err(OpenError::Disk { path, reason });
+                }
+                Ok(disk) => {
+                    log(&path, &disk, begun);
+                    return Ok(disk);
+                }
+            }
+        }
+        let reason = format!("{MAX_DISKS} processes lend disks there");
+        Err(OpenError::Disk { path: folder.display().to_string(), reason })
+    }
+
+    fn options(
+        &self,
+        capacity_bytes: u64,
+        is_client_settled: bool,
+    ) -> Result<DiskOptions, OpenError> {
+        Ok(DiskOptions {
+            cluster: self.config.cluster_id.clone(),
+            capacity_bytes,
+            client: self.client,
+            is_client_settled,
+            segment: SegmentId(random()?),
+            staging_bytes: self.config.offload.buffer_bytes,
+            seed: random()? as u64,
+        })
+    }
+
+    /// How large the files of a disk may become: the same each time on the same filesystem.
+    fn capacity(&self, folder: &Path) -> io::Result<u64> {
+        std::fs::create_dir_all(folder)?;
+        let filesystem = rustix::fs::statvfs(folder)?;
+        let total = filesystem.f_blocks.saturating_mul(filesystem.f_frsize);
+        let share = (total as f64 * self.config.offload.most_used) as u64;
+        let capacity = share.min(self.config.offload.most_bytes);
+        if capacity < LEAST_BYTES {
+            let reason = format!("a disk of {capacity} bytes is less than {LEAST_BYTES}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        Ok(capacity)
+    }
+}
+
+fn log(path: &Path, disk: &DiskSegment, begun: Instant) {
+    tracing::info!(
+        path = %path.display(),
+        segment = %disk.id(),
+        len_bytes = disk.len_bytes(),
+        objects = disk.usage().records,
+        took_ms = begun.elapsed().as_millis() as u64,
+        "a disk is lent"
+    );
+}

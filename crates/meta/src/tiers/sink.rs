@@ -1,0 +1,109 @@
+//! Sinking: what eviction chooses in memory goes to a disk first, and its memory is free once it lies there.
+//!
+//! A victim that lies on a disk already is evicted at once, and so is one whose nodes have no disk. Of any other one replica
+//! stands in a queue of its own, where eviction does not meet it again, until its copy has ended. Eviction counts those bytes as
+//! free. A put that finds no room meanwhile is told to wait.
+
+use mooncake_types::{ErrorCode, Medium};
+
+use super::offload::Way;
+use crate::Meta;
+use crate::objects::{ObjectState, Pin, QueueKind};
+use crate::placement::MOST_EVICTED;
+use crate::tasks::{Ending, Origin};
+
+impl Meta {
+    /// Evicts these replicas of an object, all of one medium, or has it sink. An object that a task reads stays.
+    pub(crate) fn evict_or_sink(&mut self, object: u32, set: u32) {
+        if self.config.offload && self.has_task(object) {
+            return;
+        }
+        let is_in_memory = set & self.memory_replicas(object) != 0;
+        if !self.config.sinks() || !is_in_memory || self.is_on_disk(object) {
+            return self.evict_replicas(object, set);
+        }
+        let Some(way) = self.way_to_disk(object) else {
+            return self.evict_replicas(object, set);
+        };
+        if self.offloads.sinking() < self.config.most_sinking() {
+            return self.sink(object, way);
+        }
+        if self.config.offload_force_evict {
+            self.counters.evictions_forced += 1;
+            self.tally(|tally| tally.forced += 1);
+            self.evict_replicas(object, set);
+        }
+    }
+
+    fn sink(&mut self, object: u32, way: Way) {
+        let others = self.memory_replicas(object) & !(1 << way.replica);
+        if others != 0 {
+            self.counters.evicted_bytes += self.free_replicas(object, others);
+            self.ask_for_no_more(object);
+        }
+        let ranges = self.ranges_of(object).filter(|(_, range)| range.replica == way.replica);
+        let ids: Vec<u32> = ranges.map(|(id, _)| id).collect();
+        for id in ids {
+            self.enqueue(id, QueueKind::Sinking);
+        }
+        self.counters.evictions_deferred += 1;
+        self.tally(|tally| tally.deferred += 1);
+        self.offloads.sinking += 1;
+        self.submit_offload(Origin::Sink, object, way);
+    }
+
+    /// Frees the memory of objects that have sunk. One that was leased meanwhile is in use: it stays, and goes at once when it
+    /// is chosen again. One whose copy failed is evicted: the attempt to keep it was made.
+    pub(crate) fn settle_sunk(&mut self) {
+        while let Some((object, version, ending)) = self.offloads.sunk.pop() {
+            let is_same = |it: &&crate::objects::Object| {
+                it.version == version && it.state == ObjectState::Complete
+            };
+            let Some(record) = self.objects.get(object).filter(is_same) else { continue };
+            // Somebody else wants to copy it.
+            let gave_way = ending == Ending::Refused(ErrorCode::ObjectHasReplicationTask);
+            let stays = gave_way || record.pin == Pin::Hard || self.is_leased(object);
+            let sinking = self.ranges_of(object).filter(|(_, it)| it.queue == QueueKind::Sinking);
+            let (ids, set) = sinking.fold((Vec::new(), 0), |(mut ids, set), (id, range)| {
+                ids.push(id);
+                (ids, set | 1 << range.replica)
+            });
+            let kind = self.queue_after(object, self.is_leased(object));
+            for id in ids {
+                self.enqueue(id, kind);
+            }
+            if ending != Ending::Success && !gave_way {
+                self.tally(|tally| tally.failed += 1);
+            }
+            if !stays && set != 0 {
+                self.evict_replicas(object, set);
+            }
+        }
+    }
+
+    /// Whether eviction takes nothing from a segment now, because as much sinks as may.
+    pub(crate) fn is_sink_full(&self, slot: u32) -> bool {
+        let segment = &self.segments[slot];
+        self.config.sinks()
+            && !self.config.offload_force_evict
+            && segment.medium == Medium::Memory
+            && self.offloads.sinking() >= self.config.most_sinking()
+            && self.disk_of(segment.client, 1).is_some()
+    }
+
+    /// Whether so much sinks on a segment that a put of this length waits for that. What follows it is chosen ahead, so that the
+    /// disk is never idle while puts wait.
+    pub(crate) fn sinks_enough(&self, slot: u32, len: u64) -> bool {
+        let segment = &self.segments[slot];
+        let ahead = (segment.allocator.capacity() as f64 * self.config.eviction_ratio) as u64;
+        let sinking = segment.sinking();
+        sinking > 0 && sinking >= ahead.max(len.saturating_mul(MOST_EVICTED))
+    }
+
+    /// Whether room may come soon: objects are on their way to disks, or stay until a task has read them. What is promoted lies in
+    /// memory only then.
+    pub(crate) fn is_making_room(&self) -> bool {
+        let tasks = self.tasks.pending() + self.tasks.processing();
+        self.config.offload && tasks > self.promotions.under_way()
+    }
+}

@@ -1,0 +1,206 @@
+//! Opening a disk: whose it is, and what lies there.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use mooncake_tier::{Directory, Disk, DiskConfig, Folder, Name, Record};
+use mooncake_types::{ClientId, Epoch, RangeWrite, SegmentId, limits};
+
+use super::error::OpenDiskError;
+use super::identity::Identity;
+use super::segment::DiskSegment;
+use super::staging::Staging;
+use crate::ledger::Ledger;
+use crate::machine::SegmentMachine;
+
+/// Which disk is wanted.
+#[derive(Clone, Debug)]
+pub struct DiskOptions {
+    /// The cluster that it is for.
+    pub cluster: String,
+    /// Bytes that its files take at most. Less than that is lent, see [`DiskSegment::len_bytes`].
+    pub capacity_bytes: u64,
+    /// What the node is to the master if the disk is a new one.
+    pub client: ClientId,
+    /// Whether the node is that whatever the disk says: a disk of another client starts empty then.
+    pub is_client_settled: bool,
+    /// Which segment it is if it is a new one, or starts empty.
+    pub segment: SegmentId,
+    /// Bytes of memory that all reads and writes under way take at most. No object longer than that lies on the disk.
+    pub staging_bytes: u64,
+    /// A number that nobody can guess.
+    pub seed: u64,
+}
+
+/// Files of a log, unless they would be longer than [`MOST_FILE_BYTES`].
+const FILES: u64 = 16;
+/// The longest file of a log. A range that is written has to fit into one.
+const MOST_FILE_BYTES: u64 = 256 << 20;
+/// The shortest.
+const LEAST_FILE_BYTES: u64 = 64 << 10;
+/// Lengths are multiples of this.
+const BLOCK: u64 = 4096;
+
+/// How a disk of some capacity is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Layout {
+    file_bytes: u64,
+    /// Length of the segment.
+    len_bytes: u64,
+}
+
+impl Layout {
+    fn of(capacity_bytes: u64) -> Result<Layout, OpenDiskError> {
+        let least_bytes = FILES * LEAST_FILE_BYTES;
+        if capacity_bytes < least_bytes {
+            return Err(OpenDiskError::TooSmall { capacity_bytes, least_bytes });
+        }
+        let file_bytes = (capacity_bytes / FILES).min(MOST_FILE_BYTES) / BLOCK * BLOCK;
+        // One file is open, and one is for records that move. Of the rest four fifths are lent: with a fifth of holes a file that
+        // is given up for its space is at most two thirds full as a rule, so a byte is written at most three times.
+        let len_bytes = (capacity_bytes - 2 * file_bytes) / 5 * 4 / BLOCK * BLOCK;
+        Ok(Layout { file_bytes, len_bytes })
+    }
+}
+
+impl DiskSegment {
+    /// Opens the disk in a folder, or makes it, with all that earlier processes completed in it. No other process can use
+    /// the folder while this lives.
+    ///
+    /// # Errors
+    /// Why the folder cannot be this disk.
+    pub fn open(path: &Path, options: DiskOptions) -> Result<Self, OpenDiskError> {
+        Layout::of(options.capacity_bytes)?;
+        let folder = Folder::open(path, &options.cluster)?;
+        Self::open_directory(Arc::new(folder), options)
+    }
+
+    /// As [`DiskSegment::open`], of files that are reached in another way.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_directory(
+        directory: Arc<dyn Directory>,
+        options: DiskOptions,
+    ) -> Result<Self, OpenDiskError> {
+        let DiskOptions { capacity_bytes, staging_bytes: bytes, seed, .. } = options;
+        let Layout { file_bytes, len_bytes } = Layout::of(capacity_bytes)?;
+        let staging = Staging::new(bytes);
+        let staging = staging.map_err(|error| OpenDiskError::Staging { bytes, error })?;
+        let identity = adopt(&*directory, &options)?;
+        let mut records = Vec::new();
+        let config = DiskConfig { capacity: capacity_bytes, file_bytes, seed };
+        let disk = Disk::open(Arc::clone(&directory), config, |record| records.push(record))?;
+        let mut restored = Restored::new(len_bytes);
+        // Of records that overlap the newest counts: the others' writers were superseded when the process ended.
+        records.sort_unstable_by_key(|record| std::cmp::Reverse(record.name.grant));
+        records.into_iter().for_each(|record| restored.restore(&record));
+        disk.drop_records(&restored.stale)?;
+        let Restored { mut ledger, names, .. } = restored;
+        // Whoever followed the process before, whose changes are forgotten, must not take its numbers for these.
+        ledger.number_changes(crate::ledger::first_change(), limits::MAX_LEDGER_CHANGES);
+        let machine = SegmentMachine::new(identity.segment, ledger, identity.epoch);
+        Ok(Self::of_parts((machine, names), disk, staging, (directory, identity)))
+    }
+}
+
+/// Takes the disk over for this process: its note says so once this returns. What cannot be kept is erased before.
+fn adopt(directory: &dyn Directory, options: &DiskOptions) -> Result<Identity, OpenDiskError> {
+    let note = directory.note().map_err(OpenDiskError::Note)?;
+    let kept = note.map(|note| Identity::decode(&note).ok_or(OpenDiskError::DamagedNote));
+    let kept = kept.transpose()?;
+    let reason = kept.as_ref().map_or(Some("it is new"), |kept| why_empty(kept, options));
+    let (client, epoch) = kept.as_ref().map_or((options.client, Epoch(0)), |kept| {
+        let client = if options.is_client_settled { options.client } else { kept.client };
+        (client, kept.epoch)
+    });
+    let identity = match (reason, kept) {
+        (None, Some(kept)) => Identity { run: kept.run + 1, ..kept },
+        (reason, kept) => {
+            if kept.is_some() {
+                tracing::warn!(reason, "a disk starts empty");
+            }
+            Disk::empty(directory).map_err(mooncake_tier::OpenError::from)?;
+            let DiskOptions { segment, capacity_bytes, .. } = *options;
+            // A master knows which of a client's processes is the last by this number.
+            let run = kept.filter(|kept| kept.client == client).map_or(1, |kept| kept.run + 1);
+            Identity { client, segment, run, epoch, capacity_bytes, is_broken: false }
+        }
+    };
+    directory.set_note(&identity.encode()).map_err(OpenDiskError::Note)?;
+    Ok(identity)
+}
+
+/// Why what lies on a disk cannot be kept.
+fn why_empty(kept: &Identity, options: &DiskOptions) -> Option<&'static str> {
+    if kept.is_broken {
+        Some("it failed while an earlier process used it")
+    } else if kept.capacity_bytes != options.capacity_bytes {
+        Some("its size was changed")
+    } else if options.is_client_settled && kept.client != options.client {
+        Some("it was another client's, and this one has a named segment")
+    } else {
+        None
+    }
+}
+
+/// What is found on a disk, newest grants first.
+struct Restored {
+    ledger: Ledger,
+    /// Of each entry, by where it starts.
+    names: std::collections::BTreeMap<u64, mooncake_types::Version>,
+    stale: Vec<Name>,
+    /// Ranges of what is stale.
+    stale_ranges: Vec<Range<u64>>,
+}
+
+impl Restored {
+    fn new(len: u64) -> Self {
+        let names = std::collections::BTreeMap::new();
+        Self { ledger: Ledger::new(len), names, stale: Vec::new(), stale_ranges: Vec::new() }
+    }
+
+    /// Takes a record whose grant is older than those of all before.
+    fn restore(&mut self, record: &Record) {
+        let Name { grant, offset } = record.name;
+        let range = offset..offset + record.len;
+        let write = RangeWrite {
+            segment: SegmentId(0),
+            offset,
+            from: 0,
+            len: record.len,
+            entry_len: record.len,
+            key: &record.key,
+            version: record.version,
+            grant,
+            object_len: record.object_len,
+            object_offset: record.object_offset,
+            attributes: &record.attributes,
+        };
+        let meets = |other: &Range<u64>| other.start < range.end && range.start < other.end;
+        // The log keeps the checksums.
+        if self.stale_ranges.iter().any(meets) || self.ledger.restore(&write, None).is_err() {
+            self.stale.push(record.name);
+            self.stale_ranges.push(range);
+            return;
+        }
+        self.names.insert(offset, grant);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn less_is_lent_than_the_files_take() {
+        for capacity in [1 << 20, (50 << 20) + 1, 1 << 30, 100 << 30, 1 << 44] {
+            let layout = Layout::of(capacity).expect("it is large enough");
+            let Layout { file_bytes, len_bytes } = layout;
+            assert!(capacity / file_bytes >= FILES, "{layout:?}");
+            assert!(len_bytes <= capacity / 5 * 4 && len_bytes >= capacity / 10 * 6, "{layout:?}");
+        }
+        assert!(matches!(Layout::of((1 << 20) - 1), Err(OpenDiskError::TooSmall { .. })));
+    }
+}

@@ -1,0 +1,50 @@
+//! Reading: the record's bytes are copied into staging memory, and that is lent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mooncake_tier::{Name, ReadError};
+use mooncake_transfer::ReadTicket;
+use mooncake_types::limits::CHUNK_BYTES;
+use mooncake_types::{ErrorCode, RangeRead};
+
+use super::segment::DiskSegment;
+
+/// Longest wait for staging memory. The reader hears so before it takes a node that says nothing for one that is gone.
+const PATIENCE: Duration = Duration::from_millis(400);
+
+impl DiskSegment {
+    /// Reads a range of an entry into memory.
+    pub(super) fn read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
+        let (grant, entry_len) = {
+            let locked = self.lock();
+            let found = locked.machine.read(range)?;
+            let entry = locked.machine.ledger().complete_at(range.offset);
+            (found.grant, entry.expect("it was found a moment ago").len)
+        };
+        // By whole chunks, whose checksums are known.
+        let end = range.from + range.len;
+        let begin = range.from / CHUNK_BYTES * CHUNK_BYTES;
+        let stop = end.next_multiple_of(CHUNK_BYTES).min(entry_len);
+        let region = self.staging.take(stop - begin, PATIENCE)?;
+        let name = Name { grant, offset: range.offset };
+        let checksums = self.disk.read(name, begin, region.whole()).map_err(|error| {
+            self.note_loss(name, &error);
+            ErrorCode::ObjectNotFound
+        })?;
+        let is_exact = (begin, stop) == (range.from, end);
+        let checksums = checksums.filter(|_| is_exact).map(Arc::from);
+        let memory = region.slice(range.from - begin, range.len);
+        let memory = memory.expect("what is wanted lies in its chunks");
+        let RangeRead { segment, offset, version, from, .. } = *range;
+        Ok(ReadTicket { memory, region, checksums, segment, offset, from, version, grant })
+    }
+
+    /// The ledger does not name what cannot be read.
+    fn note_loss(&self, name: Name, error: &ReadError) {
+        if !matches!(error, ReadError::NotThere) {
+            tracing::warn!(%error, "a disk has lost an object");
+        }
+        self.lose(&[name]);
+    }
+}

@@ -1,0 +1,152 @@
+//! Disks as segments: what outlives the process, and what becomes of faults.
+
+mod batches;
+mod faults;
+mod folders;
+mod histories;
+mod kills;
+mod threads;
+
+use std::sync::Arc;
+
+use mooncake_node::Host;
+use mooncake_tier::testing::DiskDouble;
+use mooncake_transfer::{Interrupt, SegmentHost};
+use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
+
+use crate::shells::disk;
+
+/// Bytes that a disk of these tests may take: files of 64 KiB.
+const CAPACITY: u64 = 1 << 20;
+
+/// Length of the objects whose parts lie on the disk.
+const OBJECT_LEN: u64 = 1 << 20;
+
+struct Nobody;
+
+impl Interrupt for Nobody {
+    fn interrupt(&self) {}
+}
+
+/// What lies, or lay, in a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Piece {
+    offset: u64,
+    grant: Version,
+    version: Version,
+    len: u64,
+    object_offset: u64,
+}
+
+impl Piece {
+    /// A whole object under a grant of its own.
+    fn whole(offset: u64, version: Version, len: u64) -> Self {
+        Self { offset, grant: version, version, len, object_offset: 0 }
+    }
+
+    fn write(&self, segment: SegmentId, from: u64, len: u64) -> RangeWrite<'static> {
+        RangeWrite {
+            segment,
+            offset: self.offset,
+            from,
+            len,
+            entry_len: self.len,
+            key: "key",
+            version: self.version,
+            grant: self.grant,
+            object_len: OBJECT_LEN,
+            object_offset: self.object_offset,
+            attributes: &[1, 2, 3],
+        }
+    }
+
+    fn read(&self, segment: SegmentId, from: u64, len: u64) -> RangeRead {
+        let Self { offset, version, object_offset, .. } = *self;
+        RangeRead { segment, offset, version, object_offset, from, len }
+    }
+
+    fn drop_by(&self, segment: SegmentId, grant: Version) -> RangeDrop {
+        RangeDrop { segment, offset: self.offset, version: self.version, grant }
+    }
+
+    /// The bytes from a place of the piece on.
+    fn bytes(&self, from: u64, len: u64) -> Vec<u8> {
+        let start = self.object_offset + from;
+        let byte = |at: u64| (at / 251 + at * 7 + self.version.counter * 31) as u8;
+        (start..start + len).map(byte).collect()
+    }
+
+    /// Whether two lie in the same place.
+    fn meets(&self, other: &Self) -> bool {
+        self.offset < other.offset + other.len && other.offset < self.offset + self.len
+    }
+}
+
+fn version(counter: u64) -> Version {
+    Version { epoch: Epoch(1), counter }
+}
+
+/// A host whose master has named the first epoch, of one disk.
+fn host(double: &DiskDouble, segment: SegmentId) -> Host {
+    let host = Host::new(Vec::new());
+    host.lend_disk(disk(double, segment, CAPACITY));
+    host.see_epoch(Epoch(1));
+    host
+}
+
+/// Writes a part of a piece.
+fn write(
+    host: &Host,
+    segment: SegmentId,
+    piece: &Piece,
+    from: u64,
+    len: u64,
+) -> Result<(), ErrorCode> {
+    let range = piece.write(segment, from, len);
+    let ticket = host.begin_write(host.epoch(), &range, Arc::new(Nobody))?;
+    ticket.memory.write_from(&piece.bytes(from, len));
+    host.complete_write(ticket, Vec::new())
+}
+
+/// Writes all of a piece.
+fn put(host: &Host, segment: SegmentId, piece: &Piece) -> Result<(), ErrorCode> {
+    write(host, segment, piece, 0, piece.len)
+}
+
+/// Reads a part of a piece, and compares its bytes.
+fn check_part(
+    host: &Host,
+    segment: SegmentId,
+    piece: &Piece,
+    from: u64,
+    len: u64,
+) -> Result<(), ErrorCode> {
+    let ticket = host.begin_read(&piece.read(segment, from, len))?;
+    assert!(
+        ticket.memory.to_vec() == piece.bytes(from, len),
+        "{len} bytes from {from} of {piece:?}"
+    );
+    if let Some(checksums) = &ticket.checksums {
+        assert_eq!(checksums[..], ticket.memory.chunk_crcs()[..], "{piece:?}");
+    }
+    assert!(host.still_holds(&ticket), "nobody has dropped {piece:?}");
+    Ok(())
+}
+
+fn check(host: &Host, segment: SegmentId, piece: &Piece) -> Result<(), ErrorCode> {
+    check_part(host, segment, piece, 0, piece.len)
+}
+
+/// What the ledger names.
+fn pieces(host: &Host, segment: SegmentId) -> Vec<Piece> {
+    let page = host.inventory(segment, 0, 4096).expect("the segment is here");
+    assert_eq!(page.next, None);
+    let piece = |entry: &mooncake_node::ListedEntry| Piece {
+        offset: entry.offset,
+        grant: entry.grant,
+        version: entry.version,
+        len: entry.len,
+        object_offset: entry.object_offset,
+    };
+    page.entries.iter().map(piece).collect()
+}

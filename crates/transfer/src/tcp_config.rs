@@ -1,0 +1,56 @@
+use std::time::Duration;
+
+use mooncake_connection::Dialer;
+use mooncake_types::{BusyWait, ClientId};
+use mooncake_wire::{Hello, Role};
+
+/// How a [`crate::TcpTransport`] behaves.
+#[derive(Clone, Debug)]
+pub struct TcpConfig {
+    /// The pool that this process belongs to; nodes of another refuse it.
+    pub cluster_id: String,
+    /// The secret that members of the pool share; empty if there is none.
+    pub auth_token: String,
+    /// This process.
+    pub client: ClientId,
+    /// Most connections to one node. A call uses one of them; further calls wait.
+    pub lanes_per_peer: usize,
+    /// Most payload bytes that one connection is asked for, or sent, ahead of the reply that is waited for.
+    pub bytes_in_flight: u64,
+    /// How long connecting and shaking hands may take.
+    pub connect_timeout: Duration,
+    /// How long one call may take, plus a second for each 16 MiB that it moves.
+    pub transfer_timeout: Duration,
+    /// How long to look for a reply before sleeping for it (see [`mooncake_memory::Watch`]); zero: not at all.
+    pub busy_poll: Duration,
+    /// How long a call waits for a node without that a byte moves. A slow transfer that moves goes on.
+    pub silence_timeout: Duration,
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        Self {
+            cluster_id: String::new(),
+            auth_token: String::new(),
+            client: ClientId::default(),
+            lanes_per_peer: 4,
+            bytes_in_flight: 8 << 20,
+            connect_timeout: Duration::from_secs(1),
+            transfer_timeout: Duration::from_secs(30),
+            busy_poll: BusyWait::DEFAULT_LIMIT,
+            silence_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+impl TcpConfig {
+    /// What connections are made with.
+    pub(crate) fn dialer(&self) -> Dialer {
+        let hello = Hello {
+            cluster_id: self.cluster_id.clone(),
+            auth_token: self.auth_token.clone(),
+            ..Hello::new(Role::Client, self.client)
+        };
+        Dialer { busy_poll: self.busy_poll, ..Dialer::new(hello) }
+    }
+}
