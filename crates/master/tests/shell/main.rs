@@ -11,3 +11,4 @@ mod rpc;
 mod scan;
 mod sight;
 mod support;
+mod task_wait;
