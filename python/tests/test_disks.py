@@ -162,6 +162,16 @@ def test_objects_on_disks_outlive_the_master(eager: Cluster, tmp_path: Path) -> 
     assert [store.get(key) for key in keys] == [content(key, MIB) for key in keys]
 
 
+def test_a_node_whose_calls_are_short_offloads_too(
+    eager: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MC_RPC_TIMEOUT_MS", "200")
+    store = opened(eager, tmp_path, 16 * MIB)
+    time.sleep(0.5)
+    assert store.put("key", content("key", MIB)) == 0
+    settled(store, ["key"], {"memory", "disk"})
+
+
 def test_two_stores_share_a_folder_and_each_has_a_disk_of_its_own(eager: Cluster, tmp_path: Path) -> None:
     stores = [opened(eager, tmp_path, 16 * MIB) for _ in range(2)]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["disk-0", "disk-1"]

@@ -52,9 +52,11 @@ impl Tasks {
         Self { clock, pool, paths, call_ms, wait_ms: 0, is_waiting: AtomicBool::new(false), worker }
     }
 
-    /// Has the thread wait for tasks at the master once it is woken, rather than for a heartbeat that says so.
-    pub(crate) fn waiting(self) -> Self {
-        Self { wait_ms: WAIT_MS, ..self }
+    /// Has the thread wait for tasks at the master once it is woken, rather than for a heartbeat that says so. It waits for half of
+    /// what a call may take at most: an answer that comes too late would name tasks that this client does not carry out.
+    pub(crate) fn waiting(self, call_timeout: Duration) -> Self {
+        let half_ms = u32::try_from(call_timeout.as_millis() / 2).unwrap_or(u32::MAX);
+        Self { wait_ms: half_ms.min(WAIT_MS), ..self }
     }
 
     /// Tasks wait at the master.

@@ -86,7 +86,7 @@ impl LentSegment {
         }
     }
 
-    /// Looks at what lies here. Nobody writes or reads here meanwhile.
+    /// Looks at the ledger, under its lock: no write or read begins meanwhile.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {
         match self {
             Self::Memory(segment) => segment.look(look),

@@ -54,7 +54,7 @@ fn a_client_that_waits_in_vain_is_told_so_when_its_time_is_over() {
     let begun = Instant::now();
     assert_eq!(received(&mut first), []);
     let most = Duration::from_millis(u64::from(limits::MAX_TASK_WAIT_MS));
-    assert!(begun.elapsed() < 2 * most, "nobody waits for ever");
+    assert!(begun.elapsed() < 2 * most, "the master bounds the wait");
     // The connection is as good as before.
     copy_wanted(&mut other);
     first.send(&Request::FetchTasks { limit: 8, wait_ms: 50 });

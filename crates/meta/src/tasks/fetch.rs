@@ -147,7 +147,7 @@ impl Meta {
     /// Reserves ranges for a replica that a drain moves, or lets go of it if there is no room and another stays.
     fn place_moved(&mut self, job: u32, number: u64, replica: u8) -> Result<Pieces, Held> {
         let object = self.tasks.known[&number].object;
-        // What lies on a disk is let go where a replica in memory stays: memory need not hold two for that.
+        // The drain of a disk drops the replica there if another one stays in memory: memory need not hold two.
         if self.replicas_in(object, Medium::Disk) & 1 << replica != 0
             && self.memory_replicas(object) != 0
         {

@@ -319,7 +319,7 @@ impl Meta {
         }
     }
 
-    /// Who wants the task that an object has, if it has one.
+    /// The origin of an object's task, if it has one.
     pub(crate) fn task_origin(&self, object: u32) -> Option<Origin> {
         self.task_of(object).map(|(_, origin)| origin)
     }

@@ -60,7 +60,7 @@ impl Meta {
                 it.version == version && it.state == ObjectState::Complete
             };
             let Some(record) = self.objects.get(object).filter(is_same) else { continue };
-            // Somebody else wants to copy it.
+            // The task of a caller or a drain took the place of the copy to the disk.
             let gave_way = ending == Ending::Refused(ErrorCode::ObjectHasReplicationTask);
             let stays = gave_way || record.pin == Pin::Hard || self.is_leased(object);
             let sinking = self.ranges_of(object).filter(|(_, it)| it.queue == QueueKind::Sinking);

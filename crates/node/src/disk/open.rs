@@ -29,7 +29,7 @@ pub struct DiskOptions {
     pub segment: SegmentId,
     /// Bytes of memory that all reads and writes under way take at most. No object longer than that lies on the disk.
     pub staging_bytes: u64,
-    /// A number that nobody can guess.
+    /// A random number, from which the random numbers of the log's files come.
     pub seed: u64,
 }
 
@@ -98,7 +98,7 @@ impl DiskSegment {
         records.into_iter().for_each(|record| restored.restore(&record));
         disk.drop_records(&restored.stale)?;
         let Restored { mut ledger, names, .. } = restored;
-        // Whoever followed the process before, whose changes are forgotten, must not take its numbers for these.
+        // A master that followed the process before must not take that one's change numbers for these.
         ledger.number_changes(crate::ledger::first_change(), limits::MAX_LEDGER_CHANGES);
         let machine = SegmentMachine::new(identity.segment, ledger, identity.epoch);
         Ok(Self::of_parts((machine, names), disk, staging, (directory, identity)))

@@ -59,7 +59,7 @@ impl Segment {
         (run, region): (u64, Region),
         rows: Option<EntryRows>,
     ) -> Self {
-        // Whoever followed the process before, whose changes are forgotten, must not take its numbers for these.
+        // A master that followed the process before must not take that one's change numbers for these.
         ledger.number_changes(first_change(), limits::MAX_LEDGER_CHANGES);
         let machine = SegmentMachine::new(id, ledger, epoch);
         let published = Published::new(&region, rows);
@@ -88,7 +88,7 @@ impl Segment {
         changed
     }
 
-    /// Looks at what lies here. Nobody writes or reads here meanwhile.
+    /// Looks at the ledger, under its lock: no write or read begins meanwhile.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {
         look(self.lock().machine.ledger())
     }

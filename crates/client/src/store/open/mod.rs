@@ -198,7 +198,7 @@ impl Opening {
         let timeout = self.config.rpc_timeout.min(HEARTBEAT_TIMEOUT);
         let pool = self.pool(timeout, host, metrics);
         let tasks = Tasks::new(self.clock, pool, self.paths(host, 1), self.call_ms());
-        if host.disks().is_empty() { tasks } else { tasks.waiting() }
+        if host.disks().is_empty() { tasks } else { tasks.waiting(timeout) }
     }
 
     /// How long after its start a call begins something: neither one request nor one transfer alone uses that up.
