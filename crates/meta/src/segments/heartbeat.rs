@@ -76,9 +76,7 @@ impl Meta {
             self.timers.insert((end, Timer::Client(client)));
         } else if disk_due > self.now && self.lends_disk(client) {
             self.bury_memory(client);
-            // Its next process may come and die before that.
-            let due = disk_due.min(self.now.after_ms(ttl_ms));
-            self.timers.insert((due, Timer::Client(client)));
+            self.timers.insert((disk_due, Timer::Client(client)));
         } else {
             self.bury(client);
         }

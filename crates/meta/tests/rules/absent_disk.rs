@@ -83,21 +83,6 @@ fn the_next_process_has_other_memory_and_the_same_disk() {
 }
 
 #[test]
-fn a_process_that_comes_back_and_dies_is_given_up_as_soon_as_the_one_before() {
-    let mut world = world();
-    pass(&mut world, 5_000);
-    world.ping(ALICE, &[SegmentId(2)]);
-    world.mount(ALICE, 5, 4 * LEN).expect("it is new");
-    pass(&mut world, 500);
-    world.disconnect(ALICE);
-    // Longer than a client lives, and the lease of what it held.
-    pass(&mut world, 10_000);
-    let mut ids: Vec<u128> = world.meta.segments().iter().map(|report| report.id.0).collect();
-    ids.sort_unstable();
-    assert_eq!(ids, [2, 3], "the memory is given up, and the disk waits");
-}
-
-#[test]
 fn the_disk_of_a_client_that_stays_away_is_given_up_at_last() {
     let mut world = world();
     pass(&mut world, 59_000);
