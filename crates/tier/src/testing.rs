@@ -192,6 +192,11 @@ impl World {
             None => Ok(()),
         }
     }
+
+    /// What an open file leads to. One that was removed takes writes, too; nothing if its removal lasts: nobody finds it again.
+    fn image(&mut self, number: u64) -> Option<&mut Image> {
+        self.files.get_mut(&number).or_else(|| self.removed.get_mut(&number))
+    }
 }
 
 /// The files of a [`DiskDouble`].
@@ -265,7 +270,7 @@ impl BlockFile for OpenFile {
         let mut world = self.disk.lock();
         world.check(self.life)?;
         let at = at as usize;
-        let image = world.files.get_mut(&self.number).ok_or(io::ErrorKind::NotFound)?;
+        let Some(image) = world.image(self.number) else { return Ok(()) };
         image.now.resize(image.now.len().max(at + bytes.len()), 0);
         image.now[at..at + bytes.len()].copy_from_slice(&bytes);
         image.writes.push((at, bytes));
@@ -295,7 +300,7 @@ impl BlockFile for OpenFile {
             world = self.disk.let_go.wait(world).unwrap_or_else(PoisonError::into_inner);
         }
         world.check(self.life)?;
-        if let Some(image) = world.files.get_mut(&self.number) {
+        if let Some(image) = world.image(self.number) {
             image.lasting.clone_from(&image.now);
             image.writes.clear();
         }
