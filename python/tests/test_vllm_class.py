@@ -221,6 +221,16 @@ def test_the_tensors_of_a_cache() -> None:
     ]
     assert shapes[0] == shapes[1]
     assert len({repr(shape) for shape in shapes}) == 3
-    for wrong, message in ((Tensor(one, device="cuda"), "only memory of the host"), ([Tensor(one)] * 2, "2 tensors")):
+    for wrong, message in ((Tensor(one, device="tpu"), "does not know"), ([Tensor(one)] * 2, "2 tensors")):
         with pytest.raises(ValueError, match=message):
             block_layout({"a": wrong}, BLOCKS)
+
+
+def test_a_store_without_a_way_to_the_device_is_refused_at_the_start() -> None:
+    one = Memory(BLOCKS * BLOCK_BYTES)
+    refusing = SimpleNamespace(register_buffer=lambda address, length: -600)
+    register(refusing, {"a": Tensor(one)})
+    cache = {"a": Tensor(one, device="cuda")}
+    assert block_layout(cache, BLOCKS).block_bytes == BLOCK_BYTES
+    with pytest.raises(ValueError, match="refuses the KV cache"):
+        register(refusing, cache)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 import time
 import uuid
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from cluster import MIB, Cluster, Memory, content, wait_until
+from device_stream import DeviceStream
 from mooncake.store import MooncakeDistributedStore, ReplicateConfig
 from mooncake.vllm.config import Options
 from mooncake.vllm.key import Topology
@@ -29,6 +32,7 @@ from mooncake.vllm.lookup import (
 from mooncake.vllm.pending import PendingSaves
 from mooncake.vllm.plan import Load, Save, StepPlan
 from mooncake.vllm.pool import Pool
+from mooncake.vllm.stream import at_once, marks_on, no_marks
 from mooncake.vllm.worker import Place, Worker
 
 SECONDS = 10.0
@@ -62,7 +66,9 @@ class Calls:
 class Instance:
     """A worker with a KV cache of its own, in which each block holds what its name says, and steps to run."""
 
-    def __init__(self, cluster: Cluster, options: Options, model: str, can_put: bool = True) -> None:
+    def __init__(
+        self, cluster: Cluster, options: Options, model: str, can_put: bool = True, stream: DeviceStream | None = None
+    ) -> None:
         self.memory = Memory(LAYERS * LAYER_BYTES)
         store = cluster.store()
         assert store.register_buffer(self.memory.address, self.memory.size) == 0
@@ -73,7 +79,9 @@ class Instance:
             layers[name] = Layer.of(address, [2, BLOCKS, PIECE_BYTES], [LAYER_BYTES // 2, PIECE_BYTES, 1], 1, BLOCKS)
         self.layout = BlockLayout(layers)
         place = Place(model, 0, Topology())
-        self.worker = Worker(Pool(self.calls, ReplicateConfig()), self.layout, place, options, can_put)
+        pool = Pool(self.calls, ReplicateConfig())
+        mark = no_marks if stream is None else stream.mark
+        self.worker = Worker(pool, self.layout, place, options, can_put, mark)
 
     def write(self, block_id: int, name: str) -> None:
         """What the model computes for a block."""
@@ -130,8 +138,8 @@ def model(store: MooncakeDistributedStore) -> str:
 def make(cluster: Cluster, model: str) -> Iterator[Any]:
     made: list[Instance] = []
 
-    def instance(options: Options, can_put: bool = True) -> Instance:
-        made.append(Instance(cluster, options, model, can_put))
+    def instance(options: Options, can_put: bool = True, stream: DeviceStream | None = None) -> Instance:
+        made.append(Instance(cluster, options, model, can_put, stream))
         return made[-1]
 
     yield instance
@@ -165,6 +173,73 @@ def test_what_one_instance_stored_another_one_loads_in_any_mode(make: Any, sourc
     found = {block_id: reader.read(block_id) for block_id in wanted}
     assert found == {block_id: content(name, reader.layout.block_bytes) for block_id, name in wanted.items()}
     assert set(reader.read(8)) == {0}
+
+
+@pytest.mark.parametrize("options", [WHOLE, LAYERED], ids=["whole", "layers"])
+def test_what_a_device_computes_late_is_stored_once_it_is_there(make: Any, options: Options) -> None:
+    with DeviceStream() as device:
+        writer, reader = make(options, stream=device), make(WITHIN)
+        worker = writer.worker
+        worker.begin(StepPlan(saves={"w": save(0, (1, 2), "a", "b")}))
+        worker.load()
+        for name in NAMES:
+            worker.wait_for_layer(name)
+            if name == NAMES[0]:
+                device.launch(lambda: [writer.write(block_id, value) for block_id, value in ((1, "a"), (2, "b"))])
+            worker.save_layer(name)
+        worker.save()
+        worker.begin(StepPlan(held={"w"}))
+        time.sleep(0.2)
+        assert worker.take_finished()[0] == set()
+        device.is_free.set()
+        writer.finish("w")
+    assert reader.step(StepPlan(loads={"r": load(WITHIN, (3, 4), "a", "b")})) == set()
+    assert [reader.read(i) for i in (3, 4)] == [content(name, reader.layout.block_bytes) for name in "ab"]
+
+
+@pytest.mark.parametrize("options", [WHOLE, WITHIN, LAYERED], ids=["between", "within", "layers"])
+def test_a_load_waits_for_the_steps_that_use_its_blocks_yet(make: Any, options: Options) -> None:
+    writer = make(WHOLE)
+    writer.step(StepPlan(saves={"w": save(0, (1,), "a")}), {1: "a"})
+    writer.finish("w")
+    with DeviceStream() as device:
+        reader = make(options, stream=device)
+        # A request that is over had the block; its last step has not run.
+        device.launch(lambda: reader.write(5, "late"))
+        threading.Timer(0.2, device.is_free.set).start()
+        assert reader.step(StepPlan(loads={"r": load(options, (5,), "a")})) == set()
+        assert reader.read(5) == content("a", reader.layout.block_bytes)
+
+
+def test_a_mark_is_an_event_in_the_stream_that_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert marks_on(SimpleNamespace(type="cpu")) is no_marks
+    done: list[tuple[str, object]] = []
+
+    class Event:
+        def __init__(self, blocking: bool) -> None:
+            assert blocking
+
+        def record(self, stream: object) -> None:
+            done.append(("recorded", stream))
+
+        def synchronize(self) -> None:
+            done.append(("waited", None))
+
+    capturing = False
+    cuda = SimpleNamespace(
+        Event=Event,
+        current_stream=lambda device: f"the stream of {device.type}",
+        is_current_stream_capturing=lambda: capturing,
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    mark = marks_on(SimpleNamespace(type="cuda"))
+    reached = mark()
+    assert done == [("recorded", "the stream of cuda")]
+    reached()
+    assert done[1:] == [("waited", None)]
+    capturing = True
+    assert mark() is at_once
+    assert len(done) == 2
 
 
 @pytest.mark.parametrize("options", [WHOLE, LAYERED], ids=["whole", "layers"])

@@ -17,12 +17,13 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec
 from mooncake.store import ReplicateConfig
 from mooncake.vllm.config import Options, model_tag
 from mooncake.vllm.connect import connect, read_config
-from mooncake.vllm.device import block_layout, block_shape, register
+from mooncake.vllm.device import block_layout, block_shape, first_tensor, register
 from mooncake.vllm.key import Topology
 from mooncake.vllm.lookup import LookupClient, socket_name
 from mooncake.vllm.plan import StepPlan
 from mooncake.vllm.pool import Pool
 from mooncake.vllm.scheduler import Rules, Scheduler
+from mooncake.vllm.stream import marks_on
 from mooncake.vllm.worker import Place, Worker
 
 if TYPE_CHECKING:
@@ -123,7 +124,8 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
         shape = {"block": block_shape(kv_caches, layout), **self._shape()}
         model = model_tag(self._vllm.model_config.model, self._options.cache_prefix, shape)
         place = Place(model, self._vllm.parallel_config.rank, self._topology())
-        self._worker = Worker(Pool(self._store, config), layout, place, self._options, self._can_put)
+        mark = marks_on(first_tensor(next(iter(kv_caches.values()))).device)
+        self._worker = Worker(Pool(self._store, config), layout, place, self._options, self._can_put, mark)
         if place.rank == 0:
             self._worker.serve_lookups(socket_name(self._vllm.kv_transfer_config.engine_id))
         logger.info("%s: blocks of %d bytes in %d layers", model, layout.block_bytes, len(layout.layers))

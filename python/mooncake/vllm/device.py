@@ -23,8 +23,8 @@ def block_layout(kv_caches: Mapping[str, Any], blocks: int) -> BlockLayout:
         if isinstance(cache, (list, tuple)) and len(cache) != 1:
             raise ValueError(f"{name}: a KV cache in {len(cache)} tensors is not supported")
         tensor = first_tensor(cache)
-        if tensor.device.type != "cpu":
-            raise ValueError(f"{name}: the KV cache lies on {tensor.device}; only memory of the host can be moved")
+        if tensor.device.type not in ("cpu", "cuda"):
+            raise ValueError(f"{name}: the KV cache lies on {tensor.device}, which the store does not know")
         layers[name] = Layer.of(tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.element_size(), blocks)
     return BlockLayout(layers)
 
@@ -40,14 +40,20 @@ def block_shape(kv_caches: Mapping[str, Any], layout: BlockLayout) -> list[objec
 
 
 def register(store: Any, kv_caches: Mapping[str, Any]) -> None:
-    """Tells the store of each storage behind the KV cache. One that it refuses is logged: transfers of it will fail."""
+    """Tells the store of each storage behind the KV cache.
+
+    Memory of the host that it refuses is logged: transfers of it may fail. Raises ValueError for that of a device.
+    """
     seen = set()
     for cache in kv_caches.values():
+        device = first_tensor(cache).device
         storage = first_tensor(cache).untyped_storage()
         address, length = storage.data_ptr(), storage.nbytes()
         if address in seen:
             continue
         seen.add(address)
         code = store.register_buffer(address, length)
+        if code != 0 and device.type != "cpu":
+            raise ValueError(f"the store refuses the KV cache on {device}, {length} bytes at {address:#x}: {code}")
         if code != 0:
             logger.error("register_buffer of %d bytes at %#x: %d", length, address, code)

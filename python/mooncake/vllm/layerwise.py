@@ -16,6 +16,7 @@ from mooncake.vllm.bad_blocks import BadBlocks
 from mooncake.vllm.layout import BlockLayout
 from mooncake.vllm.pending import PendingSaves
 from mooncake.vllm.pool import Pool, Ranges
+from mooncake.vllm.stream import Mark, Reached
 
 logger = logging.getLogger(__name__)
 
@@ -114,20 +115,28 @@ class LayerSender:
                 self.pending.begin(request_id)
             self.thread.submit(self.step.start)
 
-    def layer(self, place: int) -> None:
-        """A layer of the step has been computed."""
+    def layer(self, place: int, mark: Mark) -> None:
+        """A layer of the step has been computed, as far as the engine's thread is concerned."""
         step = self.step
         if step is not None:
-            self.thread.submit(lambda: step.layer(place))
+            computed = mark()
+            self.thread.submit(lambda: self._write(step, place, computed))
 
-    def end(self, refused_blocks: set[int]) -> None:
-        """The step has been computed. Returns at once."""
+    def end(self, refused_blocks: set[int], mark: Mark) -> None:
+        """So has the step. Returns at once."""
         step, self.step = self.step, None
         if step is not None:
-            self.thread.submit(lambda: self._finish(step, refused_blocks))
+            computed = mark()
+            self.thread.submit(lambda: self._finish(step, refused_blocks, computed))
 
-    def _finish(self, step: LayerSave, refused_blocks: set[int]) -> None:
+    @staticmethod
+    def _write(step: LayerSave, place: int, computed: Reached) -> None:
+        computed()
+        step.layer(place)
+
+    def _finish(self, step: LayerSave, refused_blocks: set[int], computed: Reached) -> None:
         try:
+            computed()
             step.finish(refused_blocks)
         finally:
             for request_id in step.saves:
@@ -144,7 +153,7 @@ class LayerLoad:
         self.blocks = blocks
         self.ready = [threading.Event() for _ in layout.layers]
 
-    def run(self) -> None:
+    def run(self, unused: Reached) -> None:
         """Loads all layers. A block whose layer fails is done with; the others go on."""
         by_key: dict[str, list[int]] = {}
         for key, block_id in self.blocks:
@@ -152,6 +161,7 @@ class LayerLoad:
         good: set[str] = set()
         try:
             good = self.pool.start_gets(list(by_key))
+            unused()
             opened = sorted(good)
             for place, ready in enumerate(self.ready):
                 ranges = {key: self._ranges(place, by_key[key]) for key in by_key if key in good}
@@ -187,8 +197,11 @@ class LayerReceiver:
         self.step: LayerLoad | None = None
         self.over = threading.Event()
 
-    def begin(self, blocks: Sequence[tuple[str, int]]) -> None:
-        """A step that reads these blocks, given as keys and block ids, begins."""
+    def begin(self, blocks: Sequence[tuple[str, int]], unused: Reached) -> None:
+        """A step that reads these blocks, given as keys and block ids, begins.
+
+        They are written once `unused` has returned.
+        """
         if not blocks:
             return
         self.step = step = LayerLoad(self.pool, self.layout, self.bad, blocks)
@@ -196,7 +209,7 @@ class LayerReceiver:
 
         def run() -> None:
             try:
-                step.run()
+                step.run(unused)
             finally:
                 over.set()
 

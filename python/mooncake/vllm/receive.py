@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from mooncake.vllm.bad_blocks import BadBlocks
 from mooncake.vllm.layout import BlockLayout
 from mooncake.vllm.pool import Buffers, Pool
+from mooncake.vllm.stream import Reached
 
 logger = logging.getLogger(__name__)
 
-Job = tuple[str, list[tuple[str, int]]]
+Job = tuple[str, list[tuple[str, int]], Reached]
 
 
 def load(pool: Pool, layout: BlockLayout, bad: BadBlocks, blocks: Sequence[tuple[str, int]]) -> None:
@@ -53,9 +54,9 @@ class Receiver:
         for thread in self.threads:
             thread.start()
 
-    def submit(self, request_id: str, blocks: Sequence[tuple[str, int]]) -> None:
-        """Loads blocks of a request, given as keys and block ids."""
-        self.jobs.put((request_id, list(blocks)))
+    def submit(self, request_id: str, blocks: Sequence[tuple[str, int]], unused: Reached) -> None:
+        """Loads blocks of a request, given as keys and block ids. They are written once `unused` has returned."""
+        self.jobs.put((request_id, list(blocks), unused))
 
     def take_finished(self) -> set[str]:
         """The requests whose loads are over since the last call."""
@@ -71,8 +72,9 @@ class Receiver:
 
     def _run(self) -> None:
         while (job := self.jobs.get()) is not None:
-            request_id, blocks = job
+            request_id, blocks, unused = job
             try:
+                unused()
                 load(self.pool, self.layout, self.bad, blocks)
             except Exception:
                 logger.exception("could not load blocks of %s", request_id)

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from mooncake.vllm.layout import BlockLayout
 from mooncake.vllm.pending import PendingSaves
 from mooncake.vllm.pool import Pool
+from mooncake.vllm.stream import Reached
 
 logger = logging.getLogger(__name__)
 
 # Saves that wait. The blocks of a save that does not fit in are not stored: somebody computes them again one day.
 QUEUE_LIMIT = 4096
-Job = tuple[str, list[tuple[str, int]]]
+Job = tuple[str, list[tuple[str, int]], Reached]
 
 
 class Sender:
@@ -32,11 +33,14 @@ class Sender:
     def is_alive(self) -> bool:
         return self.thread.is_alive()
 
-    def submit(self, request_id: str, blocks: Sequence[tuple[str, int]]) -> None:
-        """Stores blocks of a request, given as keys and block ids, as far as the pool does not hold them."""
+    def submit(self, request_id: str, blocks: Sequence[tuple[str, int]], computed: Reached) -> None:
+        """Stores blocks of a request, given as keys and block ids, as far as the pool does not hold them.
+
+        They are read once `computed` has returned.
+        """
         self.pending.begin(request_id)
         try:
-            self.jobs.put_nowait((request_id, list(blocks)))
+            self.jobs.put_nowait((request_id, list(blocks), computed))
         except queue.Full:
             logger.warning("too many saves are waiting: %d blocks of %s are not stored", len(blocks), request_id)
             self.pending.end(request_id)
@@ -51,15 +55,17 @@ class Sender:
 
     def _run(self) -> None:
         while (job := self.jobs.get()) is not None:
-            request_id, blocks = job
+            request_id, blocks, computed = job
             try:
-                self._store(blocks)
+                self._store(blocks, computed)
             except Exception:
                 logger.exception("could not store blocks of %s", request_id)
             finally:
                 self.pending.end(request_id)
 
-    def _store(self, blocks: list[tuple[str, int]]) -> None:
+    def _store(self, blocks: list[tuple[str, int]], computed: Reached) -> None:
         by_key = dict(blocks)
         missing = self.pool.missing(list(by_key))
+        # Also if nothing is missing: whoever is told that a save is over may take the blocks for something else.
+        computed()
         self.pool.put({key: self.layout.buffers(by_key[key]) for key in missing})

@@ -18,6 +18,7 @@ from mooncake.vllm.plan import Load, Save, StepPlan
 from mooncake.vllm.pool import Pool
 from mooncake.vllm.receive import Receiver, load
 from mooncake.vllm.send import Sender
+from mooncake.vllm.stream import Mark, at_once, no_marks
 
 logger = logging.getLogger(__name__)
 
@@ -36,11 +37,15 @@ class Place:
 class Worker:
     """Its methods are called by the engine's thread, in the order of a step: begin, load, the layers, save, take."""
 
-    def __init__(self, pool: Pool, layout: BlockLayout, place: Place, options: Options, can_put: bool) -> None:
+    def __init__(
+        self, pool: Pool, layout: BlockLayout, place: Place, options: Options, can_put: bool, mark: Mark = no_marks
+    ) -> None:
+        """`mark` is that of the device on which the KV cache lies."""
         self.pool = pool
         self.layout = layout
         self.place = place
         self.can_put = can_put
+        self.mark = mark
         self.keys = KeySpace(place.model, place.topology.shard(place.rank))
         self.bad = BadBlocks()
         self.pending = PendingSaves()
@@ -81,15 +86,20 @@ class Worker:
 
     def load(self) -> None:
         """Starts the loads of the step; those that are not between steps and not by layers are done on return."""
+        if not self.plan.loads:
+            return
+        # Steps that the device was given before may use these blocks yet, for the requests that had them.
+        unused = self.mark()
         within = []
         for request_id, part in self.plan.loads.items():
             if part.between_steps and self.receiver is not None:
-                self.receiver.submit(request_id, self._to_load(part))
+                self.receiver.submit(request_id, self._to_load(part), unused)
             else:
                 within += self._to_load(part)
         if self.layer_receiver is not None:
-            self.layer_receiver.begin(within)
+            self.layer_receiver.begin(within, unused)
         elif within:
+            unused()
             load(self.pool, self.layout, self.bad, within)
 
     def wait_for_layer(self, name: str) -> None:
@@ -100,21 +110,22 @@ class Worker:
     def save_layer(self, name: str) -> None:
         """The step has computed this layer."""
         if self.layer_sender is not None and name in self.layout.index:
-            self.layer_sender.layer(self.layout.index[name])
+            self.layer_sender.layer(self.layout.index[name], self.mark)
 
     def save(self) -> None:
         """The step has been computed: stores what it completed, unless it was computed from blocks that are bad."""
         if self.layer_receiver is not None:
             self.layer_receiver.end()
         refused: set[int] = set()
+        computed = self.mark() if self.plan.saves else at_once
         for request_id, save in self.plan.saves.items():
             admitted = self.bad.admit(save)
             if not admitted:
                 refused.update(save.block_ids)
             if self.sender is not None and self.can_put:
-                self.sender.submit(request_id, self._to_save(save) if admitted else [])
+                self.sender.submit(request_id, self._to_save(save) if admitted else [], computed)
         if self.layer_sender is not None:
-            self.layer_sender.end(refused)
+            self.layer_sender.end(refused, self.mark)
         self.plan = StepPlan()
 
     def take_finished(self) -> tuple[set[str], set[str]]:
