@@ -10,6 +10,8 @@ pub(crate) struct Client {
     pub(super) number: u32,
     /// Which of its processes it is, as far as one has mounted something: see [`mooncake_types::MountSegment::run`].
     pub(super) run: u64,
+    /// When that process was first heard of.
+    pub(super) run_since: Tick,
     pub(super) last_heard: Tick,
     /// It was silent for its whole time to live and got another one.
     spared: bool,
@@ -55,19 +57,25 @@ impl Clients {
         }
         self.next_number = self.next_number.wrapping_add(1);
         let number = self.next_number;
-        let (spared, in_sight, doubted_until) = (false, true, None);
-        let (last_heard, sight_changed) = (now, now);
-        let client =
-            Client { number, run: 0, last_heard, spared, in_sight, sight_changed, doubted_until };
+        let client = Client {
+            number,
+            run: 0,
+            run_since: now,
+            last_heard: now,
+            spared: false,
+            in_sight: true,
+            sight_changed: now,
+            doubted_until: None,
+        };
         self.known.insert(id, client);
         self.in_sight += 1;
         true
     }
 
     /// Notes which of its processes a client is.
-    pub(super) fn set_run(&mut self, id: ClientId, run: u64) {
-        if let Some(client) = self.known.get_mut(&id) {
-            client.run = run;
+    pub(super) fn set_run(&mut self, id: ClientId, run: u64, now: Tick) {
+        if let Some(client) = self.known.get_mut(&id).filter(|client| client.run != run) {
+            (client.run, client.run_since) = (run, now);
         }
     }
 

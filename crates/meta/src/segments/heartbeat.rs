@@ -68,6 +68,9 @@ impl Meta {
         let due = record.last_heard.after_ms(ttl_ms);
         let disk_due = record.last_heard.after_ms(self.config.disk_ttl_ms);
         if due > self.now {
+            if record.run_since.after_ms(self.config.disk_ttl_ms) <= self.now {
+                self.give_up_left_disks(client, record.run);
+            }
             self.timers.insert((due, Timer::Client(client)));
         } else if self.clients.all_silent_for(self.now, ttl_ms / 2) && self.clients.spare(client) {
             // All of them at once: it is rather the master that was cut off or held up. They have one more time to live.
@@ -76,9 +79,22 @@ impl Meta {
             self.timers.insert((end, Timer::Client(client)));
         } else if disk_due > self.now && self.lends_disk(client) {
             self.bury_memory(client);
-            self.timers.insert((disk_due, Timer::Client(client)));
+            // Its next process may come and die before that.
+            let due = disk_due.min(self.now.after_ms(ttl_ms));
+            self.timers.insert((due, Timer::Client(client)));
         } else {
             self.bury(client);
+        }
+    }
+
+    /// A disk that the client's process has not brought along is waited for as that of a client that stays away.
+    fn give_up_left_disks(&mut self, client: ClientId, run: u64) {
+        for slot in self.segments.of_client(client) {
+            let segment = &self.segments[slot];
+            let is_left = segment.medium == Medium::Disk && segment.run < run;
+            if is_left && !segment.is(Closed::Struck) {
+                self.strike(slot);
+            }
         }
     }
 

@@ -103,7 +103,7 @@ impl Meta {
             }
             return Err(ErrorCode::SegmentAlreadyExists);
         }
-        self.clients.set_run(from, mount.run);
+        self.clients.set_run(from, mount.run, self.now);
         for slot in self.segments.of_client(from) {
             let segment = &self.segments[slot];
             let is_older = segment.run < mount.run && segment.medium == mount.medium;

@@ -97,11 +97,11 @@ fn config(seed: u64) -> Config {
             admission_qps: 0.005,
             max_replicas: 3,
         },
-        offload: seed % 4 == 2,
+        offload: seed.is_multiple_of(2),
         offload_on_evict: seed % 8 == 2,
         offload_force_evict: seed % 3 == 1,
         offloading_queue_limit: 4,
-        promotion_on_hit: seed % 4 == 2,
+        promotion_on_hit: seed.is_multiple_of(2),
         promotion_admission_threshold: 1 + seed as u32 % 3,
         promotion_queue_limit: 2,
         ..Config::default()

@@ -83,6 +83,45 @@ fn the_next_process_has_other_memory_and_the_same_disk() {
 }
 
 #[test]
+fn a_process_that_comes_back_and_dies_is_given_up_as_soon_as_the_one_before() {
+    let mut world = world();
+    pass(&mut world, 5_000);
+    world.ping(ALICE, &[SegmentId(2)]);
+    world.mount(ALICE, 5, 4 * LEN).expect("it is new");
+    pass(&mut world, 500);
+    world.disconnect(ALICE);
+    // Longer than a client lives, and the lease of what it held.
+    pass(&mut world, 10_000);
+    let mut ids: Vec<u128> = world.meta.segments().iter().map(|report| report.id.0).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [2, 3], "the memory is given up, and the disk waits");
+}
+
+#[test]
+fn a_disk_that_the_next_process_does_not_lend_is_given_up_as_late() {
+    let mut world = world();
+    let memory = MountSegment { id: SegmentId(4), len: 4 * LEN, is_empty: true, ..disk_again() };
+    let memory = MountSegment { medium: Medium::Memory, ..memory };
+    let reply = world.ask(ALICE, &Request::MountSegment(memory));
+    assert_eq!(reply, Reply::Mounted(MountOutcome::Ready));
+    let ids = |world: &World| {
+        let mut ids: Vec<u128> = world.meta.segments().iter().map(|report| report.id.0).collect();
+        ids.sort_unstable();
+        ids
+    };
+    for ms in [59_000, 3_000] {
+        assert_eq!(ids(&world), [2, 3, 4], "it may come yet");
+        for _ in 0..ms / 500 {
+            world.ping(ALICE, &[SegmentId(4)]);
+            pass(&mut world, 500);
+        }
+    }
+    assert_eq!(ids(&world), [3, 4]);
+    assert!(!world.holds("a"));
+    world.check();
+}
+
+#[test]
 fn the_disk_of_a_client_that_stays_away_is_given_up_at_last() {
     let mut world = world();
     pass(&mut world, 59_000);
