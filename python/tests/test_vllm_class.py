@@ -66,6 +66,16 @@ class Tensor:
         return self.memory.size
 
 
+class BlockStored:
+    """An event of vLLM's, of a version that knows no names of adapters."""
+
+    __struct_fields__ = ("block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium")
+
+    def __init__(self, **values: Any) -> None:
+        assert tuple(values) == self.__struct_fields__
+        self.values = tuple(values.values())
+
+
 @pytest.fixture
 def connector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The class, from `mooncake.vllm` as vLLM finds it."""
@@ -78,16 +88,23 @@ def connector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         "vllm.distributed.kv_transfer.kv_connector.v1.base": base,
         "vllm.v1.kv_cache_interface": {"FullAttentionSpec": FullAttentionSpec},
         "vllm.utils.network_utils": {"get_ip": lambda: "localhost"},
+        "vllm.distributed.kv_events": {"BlockStored": BlockStored, "KVConnectorKVEvents": object},
     }
+    made: set[str] = set()
     for name, values in contents.items():
         parts = name.split(".")
         for end in range(1, len(parts) + 1):
             module = types.ModuleType(".".join(parts[:end]))
-            monkeypatch.setitem(sys.modules, module.__name__, module)
+            if module.__name__ not in made:
+                made.add(module.__name__)
+                monkeypatch.setitem(sys.modules, module.__name__, module)
         vars(sys.modules[name]).update(values)
-    monkeypatch.delitem(sys.modules, "mooncake.vllm.connector", raising=False)
+    own = ("mooncake.vllm.connector", "mooncake.vllm.kv_events")
+    for name in own:
+        monkeypatch.delitem(sys.modules, name, raising=False)
     yield importlib.import_module("mooncake.vllm").MooncakeStoreConnector
-    sys.modules.pop("mooncake.vllm.connector", None)
+    for name in own:
+        sys.modules.pop(name, None)
 
 
 def vllm_config(extra: dict[str, Any] | None = None, role: str = "kv_both", **parallel: int) -> SimpleNamespace:
@@ -175,6 +192,66 @@ def test_both_halves_on_a_real_pool(
     assert scheduler.reset_cache() is True
     assert (cluster.http("/get_all_keys") or "").split() == []
     worker.shutdown()
+    scheduler.shutdown()
+
+
+@pytest.mark.parametrize("extra", [{}, {"use_layerwise": True}], ids=["whole", "layers"])
+def test_what_it_stores_vllm_publishes(
+    connector: Any,
+    cluster: Cluster,
+    store: object,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    extra: dict[str, Any],
+) -> None:
+    path = tmp_path / "mooncake.json"
+    settings = {"master_server_address": cluster.master_address, "global_segment_size": 0, "local_buffer_size": "64MB"}
+    path.write_text(json.dumps(settings))
+    monkeypatch.setenv("MOONCAKE_CONFIG_PATH", str(path))
+    config, cache = vllm_config(extra), cache_config(FullAttentionSpec())
+    config.kv_events_config = SimpleNamespace(enable_kv_cache_events=True)
+    scheduler, worker = connector(config, "s", cache), connector(config, "w", cache)
+    memory = Memory(BLOCKS * BLOCK_BYTES)
+    worker.register_kv_caches({"layers.0": Tensor(memory)})
+    assert (list(scheduler.take_events()), worker.get_kv_connector_kv_cache_events()) == ([], None)
+    request = SimpleNamespace(
+        request_id="r",
+        num_tokens=9,
+        num_prompt_tokens=9,
+        block_hashes=[b"a", b"b"],
+        all_token_ids=list(range(100, 109)),
+        lora_request=SimpleNamespace(lora_int_id=7, lora_name="seven"),
+    )
+    scheduler.update_state_after_alloc(request, SimpleNamespace(get_block_ids=lambda: ([3, 4, 5],)), 0)
+    new = SimpleNamespace(req_id="r", block_ids=([3, 4, 5],), num_computed_tokens=0)
+    run(scheduler, worker, [new], {"r": 9})
+    found: list[Any] = []
+
+    def all_told() -> bool:
+        parts = worker.get_kv_connector_kv_cache_events()
+        scheduler.update_connector_output(SimpleNamespace(finished_recving=None, kv_cache_events=parts))
+        found.extend(event.values for event in scheduler.take_events())
+        return len(found) == 2
+
+    wait_until(all_told, SECONDS, "both blocks are told of")
+    assert sorted(found, key=repr) == [
+        ([b"a"], None, [100, 101, 102, 103], BLOCK_TOKENS, 7, "CPU"),
+        ([b"b"], b"a", [104, 105, 106, 107], BLOCK_TOKENS, 7, "CPU"),
+    ]
+    assert scheduler.reset_cache() is True
+    worker.shutdown()
+    scheduler.shutdown()
+
+
+def test_a_vllm_that_takes_no_events_is_served_without(
+    connector: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delattr(sys.modules["vllm.distributed.kv_events"], "KVConnectorKVEvents")
+    config = vllm_config()
+    config.kv_events_config = SimpleNamespace(enable_kv_cache_events=True)
+    scheduler = connector(config, "s", cache_config(FullAttentionSpec()))
+    assert list(scheduler.take_events()) == []
+    assert "none are published" in caplog.text
     scheduler.shutdown()
 
 

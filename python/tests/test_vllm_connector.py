@@ -17,6 +17,7 @@ from mooncake.vllm.key import KeySpace, Shard, Topology
 from mooncake.vllm.layout import BlockLayout, Layer, contiguous_pieces
 from mooncake.vllm.plan import Load, Save, StepPlan
 from mooncake.vllm.scheduler import Rules, Scheduler
+from mooncake.vllm.stored import MAX_PLANNED, StoredBlock, StoredBlocks, StoredParts
 
 BLOCK = 4
 
@@ -212,10 +213,15 @@ class Request:
     num_prompt_tokens: int
     output_tokens: int = 0
     name: str = "h"
+    lora_request: object = None
 
     @property
     def num_tokens(self) -> int:
         return self.num_prompt_tokens + self.output_tokens
+
+    @property
+    def all_token_ids(self) -> range:
+        return range(self.num_tokens)
 
     @property
     def block_hashes(self) -> list[bytes]:
@@ -443,3 +449,41 @@ def test_what_was_computed_from_a_failed_load_is_refused_until_it_is_computed_ag
         assert bad.admit(save) is admitted, name
     bad.load([4])
     assert bad.admit(Save(1, (4, 10), none, 1)) is True
+
+
+# What is told of stored blocks
+
+
+def test_a_block_is_told_of_once_when_all_its_parts_are_stored() -> None:
+    stored = StoredBlocks(BLOCK, 2)
+    request = Request("r", 3 * BLOCK)
+    hashes = tuple(request.block_hashes)
+    stored.plan(request, Save(1, (0, 1, 2), hashes[1:], 1))
+    stored.note([hashes[1], hashes[2], b"another's"])
+    assert stored.take() == []
+    stored.note([hashes[2]])
+    wanted = StoredBlock(hashes[2], hashes[1], tuple(range(2 * BLOCK, 3 * BLOCK)), None, None)
+    assert stored.take() == [wanted]
+    stored.note([hashes[2], hashes[2]])
+    assert stored.take() == []
+    stored.clear()
+    stored.note([hashes[1]])
+    assert stored.take() == []
+
+
+def test_what_is_never_stored_is_forgotten_at_last() -> None:
+    stored = StoredBlocks(BLOCK, 1)
+    request = Request("r", BLOCK)
+    first, last = b"first", b"last"
+    stored.plan(request, Save(0, (0,), (first,), 0))
+    for number in range(MAX_PLANNED):
+        stored.plan(request, Save(0, (0,), (number.to_bytes(4, "big"),), 0))
+    stored.plan(request, Save(0, (0,), (last,), 0))
+    stored.note([first, last])
+    assert [block.block_hash for block in stored.take()] == [last]
+
+
+def test_a_worker_notes_hashes_by_the_ends_of_keys() -> None:
+    parts, keys = StoredParts(), KeySpace("org@m", Shard(0)).keys([b"\x00\xff", b"\x01"])
+    parts.add(keys)
+    assert (parts.take(), parts.take()) == ([b"\x00\xff", b"\x01"], [])

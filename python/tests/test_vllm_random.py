@@ -151,6 +151,11 @@ class Request:
     computed: int = 0
     state: str = "fresh"  # then "loading", "ready" or "running"
     is_new: bool = True
+    lora_request: object = None
+
+    @property
+    def all_token_ids(self) -> range:
+        return range(self.num_tokens)
 
     @property
     def num_tokens(self) -> int:

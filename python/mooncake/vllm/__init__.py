@@ -3,8 +3,9 @@
     --kv-transfer-config '{"kv_connector": "MooncakeStoreConnector", "kv_role": "kv_both",
                            "kv_connector_module_path": "mooncake.vllm"}'
 
-`connector` meets vLLM's interface and alone imports it. `scheduler` decides what to load and to save, `worker` does it
-with the threads of `send`, `receive` and `layerwise`, `lookup` joins the two processes.
+`connector` meets vLLM's interface; it and `kv_events` alone import it. `scheduler` decides what to load and to save,
+`worker` does it with the threads of `send`, `receive` and `layerwise`, in the order that `stream` keeps with the
+device; `lookup` joins the two processes, and `stored` knows what is to be told of.
 """
 
 from __future__ import annotations

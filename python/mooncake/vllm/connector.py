@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import logging
+import types
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ from mooncake.vllm.lookup import LookupClient, socket_name
 from mooncake.vllm.plan import StepPlan
 from mooncake.vllm.pool import Pool
 from mooncake.vllm.scheduler import Rules, Scheduler
+from mooncake.vllm.stored import StoredBlocks, StoredParts
 from mooncake.vllm.stream import marks_on
 from mooncake.vllm.worker import Place, Worker
 
@@ -58,10 +61,14 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
         self._client: LookupClient | None = None
         self._worker: Worker | None = None
         self._store: Any = None
+        self._kv_events = _kv_events(vllm_config)
+        self._stored_parts = StoredParts()
         self._check_supported()
         if role == KVConnectorRole.SCHEDULER:
             self._client = LookupClient(socket_name(transfer.engine_id), self._options.lookup_timeout_ms)
             self._scheduler = Scheduler(self._rules(), self._client.count)
+            if self._kv_events is not None:
+                self._scheduler.stored = StoredBlocks(self._block_tokens(), len(self._topology().shards()))
         else:
             self._store = connect(read_config(_own_address()))
 
@@ -106,11 +113,27 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
 
     def update_connector_output(self, connector_output: Any) -> None:
         """Notes what the workers reported."""
-        self._of_scheduler().loaded(connector_output.finished_recving or ())
+        scheduler = self._of_scheduler()
+        scheduler.loaded(connector_output.finished_recving or ())
+        parts = getattr(connector_output, "kv_cache_events", None)
+        if scheduler.stored is not None and parts is not None:
+            scheduler.stored.note(parts.get_all_events())
+
+    def take_events(self) -> Iterable[Any]:
+        """The events of the blocks that came into the pool."""
+        stored = self._of_scheduler().stored
+        if stored is None or self._kv_events is None:
+            return ()
+        events: Iterable[Any] = self._kv_events.events_of(stored.take(), self._block_tokens())
+        return events
 
     def reset_cache(self) -> bool | None:
         """Removes the blocks of this model from the pool. Returns whether it worked; None in a worker."""
-        return None if self._client is None else self._client.reset()
+        if self._client is None:
+            return None
+        if self._scheduler is not None and self._scheduler.stored is not None:
+            self._scheduler.stored.clear()
+        return self._client.reset()
 
     # The worker's half.
 
@@ -125,7 +148,9 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
         model = model_tag(self._vllm.model_config.model, self._options.cache_prefix, shape)
         place = Place(model, self._vllm.parallel_config.rank, self._topology())
         mark = marks_on(first_tensor(next(iter(kv_caches.values()))).device)
-        self._worker = Worker(Pool(self._store, config), layout, place, self._options, self._can_put, mark)
+        pool = Pool(self._store, config)
+        pool.stored = self._stored_parts if self._kv_events is not None else None
+        self._worker = Worker(pool, layout, place, self._options, self._can_put, mark)
         if place.rank == 0:
             self._worker.serve_lookups(socket_name(self._vllm.kv_transfer_config.engine_id))
         logger.info("%s: blocks of %d bytes in %d layers", model, layout.block_bytes, len(layout.layers))
@@ -171,6 +196,10 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
     def get_block_ids_with_load_errors(self) -> set[int]:
         """The blocks that vLLM has to compute after all."""
         return set() if self._worker is None else self._worker.take_failed_blocks()
+
+    def get_kv_connector_kv_cache_events(self) -> Any:
+        """What this worker stored since the last call; None if that is nothing."""
+        return None if self._kv_events is None else self._kv_events.PartsOfStep.of(self._stored_parts)
 
     # What vLLM's configuration says.
 
@@ -229,6 +258,17 @@ def _specs(spec: Any) -> Iterable[Any]:
 
 def _plan_of(metadata: KVConnectorMetadata) -> StepPlan:
     return metadata.plan if isinstance(metadata, PlanMetadata) else StepPlan()
+
+
+def _kv_events(vllm_config: Any) -> types.ModuleType | None:
+    """What makes events, if vLLM publishes KV events and takes some from connectors."""
+    if not getattr(getattr(vllm_config, "kv_events_config", None), "enable_kv_cache_events", False):
+        return None
+    try:
+        return importlib.import_module("mooncake.vllm.kv_events")
+    except ImportError:
+        logger.warning("this version of vLLM takes no KV events from connectors: none are published for the pool")
+        return None
 
 
 def _own_address() -> str:

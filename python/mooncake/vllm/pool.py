@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
+
+from mooncake.vllm.stored import StoredParts
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +60,8 @@ def batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
 
 
 class Pool:
-    """A store with the replication that puts ask for, `config` being a `ReplicateConfig`.
+    """A store with the replication that puts ask for, `config` being a `ReplicateConfig`. `stored` may be set to a note
+    of what is put, or was there when it was to be put.
 
     All methods take keys in a batch of any length and return the keys for which the call succeeded.
     """
@@ -66,6 +69,7 @@ class Pool:
     def __init__(self, store: Store, config: Any) -> None:
         self.store = store
         self.config = config
+        self.stored: StoredParts | None = None
 
     def leading(self, keys: Sequence[str]) -> int:
         """How many keys from the first on exist without a gap."""
@@ -85,6 +89,7 @@ class Pool:
         for batch in batches(distinct):
             codes = self._call("batch_is_exist", list(batch))
             absent += [key for key, code in zip(batch, codes, strict=True) if code != 1]
+        self._note(set(distinct).difference(absent))
         return absent
 
     def put(self, blocks: dict[str, Buffers]) -> set[str]:
@@ -93,6 +98,7 @@ class Pool:
             pointers, lengths = [blocks[key][0] for key in batch], [blocks[key][1] for key in batch]
             codes = self._call("batch_put_from_multi_buffers", list(batch), pointers, lengths, self.config)
             stored |= self._good("put", batch, [code >= 0 for code in codes], codes)
+        self._note(stored)
         return stored
 
     def get(self, blocks: dict[str, Buffers]) -> set[str]:
@@ -123,6 +129,7 @@ class Pool:
         for batch in batches(keys):
             codes = self._call("batch_put_session_end", list(batch))
             ended |= self._good("end putting", batch, [code == 0 for code in codes], codes)
+        self._note(ended)
         return ended
 
     def revoke_puts(self, keys: Sequence[str]) -> None:
@@ -153,6 +160,11 @@ class Pool:
         except Exception:
             logger.exception("remove_by_regex failed")
             return False
+
+    def _note(self, keys: Iterable[str]) -> None:
+        """These are in the pool."""
+        if self.stored is not None:
+            self.stored.add(keys)
 
     def _ranges(self, call: str, ranges: dict[str, Ranges]) -> set[str]:
         done = set()

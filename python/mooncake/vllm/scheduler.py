@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mooncake.vllm.plan import Load, Save, StepPlan
+from mooncake.vllm.stored import StoredBlocks
 
 
 class Request(Protocol):
@@ -20,6 +21,10 @@ class Request(Protocol):
     def num_prompt_tokens(self) -> int: ...
     @property
     def block_hashes(self) -> Sequence[bytes]: ...
+    @property
+    def all_token_ids(self) -> Sequence[int]: ...
+    @property
+    def lora_request(self) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -71,11 +76,12 @@ class Tracker:
 
 
 class Scheduler:
-    """`count` asks how many of these blocks, from the first on, are in the pool."""
+    """`count` asks how many of these blocks, from the first on, are in the pool. `stored`, if set, is told of saves."""
 
     def __init__(self, rules: Rules, count: Callable[[Sequence[bytes]], int]) -> None:
         self.rules = rules
         self.count = count
+        self.stored: StoredBlocks | None = None
         self._trackers: dict[str, Tracker] = {}
         self._local_blocks: dict[str, int] = {}
         self._loads: dict[str, Load] = {}
@@ -167,8 +173,11 @@ class Scheduler:
             tracker.block_ids = []
         tracker.block_ids += blocks[0] if blocks else []
         save = tracker.save(computed_tokens, output.num_scheduled_tokens[request_id], self.rules)
-        if save is not None:
-            plan.saves[request_id] = save
+        if save is None:
+            return
+        plan.saves[request_id] = save
+        if self.stored is not None:
+            self.stored.plan(tracker.request, save)
 
     def _preempted(self, output: Any) -> set[str]:
         """Requests that lost their blocks. Where vLLM does not tell, those that may have: all that do not run."""
