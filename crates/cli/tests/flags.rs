@@ -9,7 +9,7 @@ use mooncake_cli::command_line::{UsageError, Variable};
 use mooncake_cli::master::Surroundings;
 use mooncake_cli::{client, master};
 use mooncake_client::HttpAddress;
-use mooncake_master::{Config, LeadershipConfig, MetadataServer};
+use mooncake_master::{Config, KvEvents, LeadershipConfig, MetadataServer};
 use mooncake_meta::{AllocatorKind, Config as PoolConfig, Replication, ReplicationMode, Strategy};
 
 fn words(text: &str) -> Vec<String> {
@@ -67,6 +67,7 @@ fn every_flag_of_the_pool_arrives() {
             port: 8081,
             cleanup_prefix: Some("mooncake/blue/".to_owned()),
         }),
+        kv_events: None,
         cluster_id: "blue".to_owned(),
         auth_token: "x".to_owned(),
         tcp_no_delay: false,
@@ -133,6 +134,23 @@ fn the_older_port_flag_counts_while_the_newer_is_zero() {
     for (args, port) in cases {
         assert_eq!(settings(args).rpc_port, port, "{args}");
     }
+}
+
+#[test]
+fn events_are_published_only_if_that_is_asked_for() {
+    let args = "--kv_events_bind_endpoint=tcp://*:5557|--kv_events_backend_id=pool|\
+                --kv_events_replay_endpoint=tcp://[::1]:5558|--nokv_events_emit_legacy_compat|\
+                --kv_events_emit_object_key=false|--kv_events_queue_capacity=9";
+    assert_eq!(settings(args).kv_events, None);
+    let expected = KvEvents {
+        subscribers: ("0.0.0.0".to_owned(), 5557),
+        replays: Some(("::1".to_owned(), 5558)),
+        backend_id: "pool".to_owned(),
+        emit_legacy_compat: false,
+        emit_object_key: false,
+        queue_capacity: 9,
+    };
+    assert_eq!(settings(&format!("--enable_kv_events|{args}")).kv_events, Some(expected));
 }
 
 #[test]
@@ -318,10 +336,7 @@ fn features_that_this_build_lacks_cannot_be_turned_on() {
             "--enable_multi_tenants",
             "--enable_multi_tenants=true: multi-tenancy is not supported in this build",
         ),
-        (
-            "--enable_kv_events",
-            "--enable_kv_events=true: the KV event stream is not supported in this build",
-        ),
+        ("--enable_kv_events", "--enable_kv_events needs --kv_events_backend_id"),
         ("--enable_cxl", "--enable_cxl=true: CXL memory is not supported in this build"),
         (
             "--allocation_strategy=local_first",

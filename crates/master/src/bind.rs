@@ -9,6 +9,7 @@ use mooncake_types::host_port::is_unspecified;
 use thiserror::Error;
 
 use crate::config::Config;
+use crate::kv_events::{KvEvents, Ports};
 use crate::leadership::LeadershipConfig;
 
 /// Why a master cannot start.
@@ -72,6 +73,7 @@ pub struct Master {
     pub(crate) rpc: TcpListener,
     pub(crate) admin: TcpListener,
     pub(crate) metadata: Option<TcpListener>,
+    pub(crate) kv_events: Option<Ports>,
 }
 
 impl Master {
@@ -103,7 +105,8 @@ impl Master {
         });
         let (rpc, admin) = (rpc.listen()?, admin.listen()?);
         let metadata = metadata.map(|place| place.listen()).transpose()?;
-        Ok(Master { config, coordinator, rpc, admin, metadata })
+        let kv_events = config.kv_events.as_ref().map(kv_event_ports).transpose()?;
+        Ok(Master { config, coordinator, rpc, admin, metadata, kv_events })
     }
 
     /// Where clients and nodes are served.
@@ -143,6 +146,17 @@ fn coordinator(config: &Config) -> Result<Option<Coordinator>, BindError> {
     mooncake_ha::connect(coordinator, &options)
         .map(Some)
         .map_err(|error| BindError::Coordinator(error.to_string()))
+}
+
+fn kv_event_ports(config: &KvEvents) -> Result<Ports, BindError> {
+    let listen = |flag, (host, port): &(String, u16)| {
+        ListenAddress { host, host_flag: flag, port: *port, port_flag: flag }.listen()
+    };
+    let replays = config.replays.as_ref();
+    Ok(Ports {
+        subscribers: listen("kv_events_bind_endpoint", &config.subscribers)?,
+        replays: replays.map(|at| listen("kv_events_replay_endpoint", at)).transpose()?,
+    })
 }
 
 /// Where to listen, and which flags said so.

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use mooncake_types::BusyWait;
 
+use crate::kv_events::KvEvents;
 use crate::leadership::LeadershipConfig;
 
 /// Connections that a master serves at a time unless it is told otherwise.
@@ -32,6 +33,8 @@ pub struct Config {
     pub metrics_port: u16,
     /// The metadata server of transfer engines; by default there is none.
     pub metadata_server: Option<MetadataServer>,
+    /// Where KV events are published; by default nowhere.
+    pub kv_events: Option<KvEvents>,
     /// Clients that name another cluster are refused.
     pub cluster_id: String,
     /// The word that clients must know; empty: none.
@@ -64,6 +67,7 @@ impl Default for Config {
             metrics_host: "0.0.0.0".to_owned(),
             metrics_port: 9_003,
             metadata_server: None,
+            kv_events: None,
             cluster_id: "mooncake_cluster".to_owned(),
             auth_token: String::new(),
             tcp_no_delay: true,

@@ -5,9 +5,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mooncake_ha::{Change, boot_time};
+use mooncake_kv_events::Publisher;
 use mooncake_meta::{Meta, Shadow};
 use mooncake_types::{ErrorCode, SegmentId, Tick};
 use mooncake_wire::Refusal;
@@ -26,7 +28,7 @@ use crate::metadata_server::Cleanup;
 use crate::owner::Owner;
 use crate::refuse::refuse;
 use crate::shell::Shell;
-use crate::{connection, lookout, reach, recovery_log, timer};
+use crate::{connection, kv_events, lookout, reach, recovery_log, timer};
 
 /// How long connections have to take their last replies when the master stops.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -53,17 +55,20 @@ impl LeaderServer {
         config: Config,
         (term, followed): (&Term, BTreeMap<SegmentId, Shadow>),
         questions: Questions,
-        cleanup: Option<Cleanup>,
+        (cleanup, kv_events): (Option<Cleanup>, Option<Arc<Publisher>>),
     ) -> io::Result<LeaderServer> {
         let (stop, stopping) = watch::channel(false);
         let (recorded, durable) = mpsc::unbounded_channel();
         let recorder = Recorder::start(term, recorded)?;
         let clock = Clock::start();
         let mut meta = meta(&config, term, clock.tick(boot_time::now()));
+        if let Some(publisher) = &kv_events {
+            kv_events::begin(publisher, &mut meta);
+        }
         meta.remember(followed);
         let lateness = recorder.lateness();
         let owner = Owner::new(meta, (term, lateness.clone()), clock, cleanup);
-        let shell = Rc::new(Shell::new(config, owner, recorder, stopping));
+        let shell = Rc::new(Shell::new(config, owner, recorder, (stopping, kv_events)));
         let mut core = JoinSet::new();
         core.spawn_local(timer::run(Rc::clone(&shell)));
         core.spawn_local(lookout::run(Rc::clone(&shell)));

@@ -22,6 +22,7 @@ mod drain_log;
 mod following;
 mod handshake;
 mod input;
+mod kv_events;
 mod leader_server;
 mod leadership;
 mod link;
@@ -43,5 +44,6 @@ mod timer;
 
 pub use bind::{BindError, Master};
 pub use config::{Config, DEFAULT_MAX_CONNECTIONS, MetadataServer};
+pub use kv_events::KvEvents;
 pub use leadership::{LeadershipConfig, Unwritten};
 pub use serve::ServeError;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use mooncake_ha::{Change, boot_time};
-use mooncake_meta::{Meta, Notice, Remnant, RemnantCursor};
+use mooncake_meta::{KeyEvent, Meta, Notice, Remnant, RemnantCursor};
 use mooncake_types::{
     ClientId, DrainId, DrainOrder, Epoch, ErrorCode, MountSegment, Reply, Request, Scan, SegmentId,
     Tick, Version, limits,
@@ -225,6 +225,14 @@ impl Owner {
         match self.meta.has_clients_with_new_tasks() {
             true => self.meta.take_clients_with_new_tasks(),
             false => BTreeSet::new(),
+        }
+    }
+
+    /// The keys that are elsewhere than before, since this was last asked.
+    pub(crate) fn take_key_events(&mut self) -> Vec<KeyEvent> {
+        match self.meta.has_key_events() {
+            true => self.meta.take_key_events(),
+            false => Vec::new(),
         }
     }
 

@@ -5,10 +5,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mooncake_ha::StateFileError;
 use mooncake_http::{Limits, Server};
+use mooncake_kv_events::Publisher;
 use mooncake_meta::Shadow;
 use mooncake_types::SegmentId;
 use mooncake_types::host_port::join;
@@ -25,6 +27,7 @@ use crate::ask::{self, Asker, OwnerSlot, Questions};
 use crate::bind::Master;
 use crate::config::{Config, MetadataServer};
 use crate::following::{Followed, Following};
+use crate::kv_events;
 use crate::leader_server::LeaderServer;
 use crate::leadership::{Election, LeadershipConfig, Password, RoleStatus, Term, Unwritten, alone};
 use crate::metadata_server::{self, Cleanup, Registry};
@@ -61,7 +64,7 @@ impl Master {
     async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
         let (rpc_addr, admin_addr) = (self.rpc_addr()?, self.admin_addr()?);
         let mut election = self.election(rpc_addr.port())?;
-        let Master { mut config, rpc, admin, metadata, .. } = self;
+        let Master { mut config, rpc, admin, metadata, kv_events, .. } = self;
         config.metrics_port = admin_addr.port();
         let (slot, asker) = ask::channel();
         // Who asks a master alone as soon as it listens is answered when its term begins.
@@ -70,7 +73,16 @@ impl Master {
         let cleanup = cleanup(config.metadata_server.as_ref(), &registry);
         let (followed, following) = watch::channel(Followed::default());
         let followed = Rc::new(followed);
-        let state = AdminState { asker: asker.clone(), status: election.status(), following };
+        let kv_events = match (&config.kv_events, kv_events) {
+            (Some(config), Some(ports)) => Some(kv_events::start(config, ports, asker.clone())?),
+            _ => None,
+        };
+        let state = AdminState {
+            asker: asker.clone(),
+            status: election.status(),
+            following,
+            kv_events: kv_events.clone(),
+        };
         let router = admin::router(state, &config.auth_token);
         let admin = Server::start("admin-http", admin, router, Limits::default())?;
         let metadata = metadata.map(|listener| serve_metadata(listener, registry)).transpose()?;
@@ -79,8 +91,16 @@ impl Master {
             spawn_local(report_metrics(asker, election.status()));
         }
         let config = Rc::new(config);
-        let server =
-            MasterServer { config, listener, slot, cleanup, followed, rpc_addr, admin_addr };
+        let server = MasterServer {
+            config,
+            listener,
+            slot,
+            cleanup,
+            followed,
+            kv_events,
+            rpc_addr,
+            admin_addr,
+        };
         let last = server.serve(&mut election, first, shutdown).await?;
         drop(server);
         // Before its term is left: nobody is to lead once more on the way out.
@@ -129,6 +149,7 @@ struct MasterServer {
     cleanup: Option<Cleanup>,
     /// What a standby says of what it knows.
     followed: Rc<watch::Sender<Followed>>,
+    kv_events: Option<Arc<Publisher>>,
     rpc_addr: SocketAddr,
     admin_addr: SocketAddr,
 }
@@ -181,7 +202,8 @@ impl MasterServer {
         questions: Questions,
     ) -> io::Result<LeaderServer> {
         let config = Config::clone(&self.config);
-        let leading = LeaderServer::begin(config, (term, known), questions, self.cleanup.clone())?;
+        let told = (self.cleanup.clone(), self.kv_events.clone());
+        let leading = LeaderServer::begin(config, (term, known), questions, told)?;
         let MasterServer { rpc_addr, admin_addr, .. } = self;
         let epoch = term.leadership.epoch();
         info!(%rpc_addr, %admin_addr, %epoch, "the master serves");

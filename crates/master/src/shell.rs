@@ -1,11 +1,14 @@
 //! What all tasks of the owner thread share, for one term.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
+use mooncake_kv_events::Publisher;
 use mooncake_types::{MountSegment, Tick};
 use tokio::sync::{Notify, watch};
 
 use crate::config::Config;
+use crate::kv_events;
 use crate::leadership::{NotRecorded, Recorder};
 use crate::lookout::Lookout;
 use crate::notices::log;
@@ -29,6 +32,8 @@ pub(crate) struct Shell {
     pub(crate) lookout: Lookout,
     pub(crate) reach: Reach,
     pub(crate) task_waiters: TaskWaiters,
+    /// Who is told which keys are where.
+    kv_events: Option<Arc<Publisher>>,
 }
 
 impl Shell {
@@ -36,7 +41,7 @@ impl Shell {
         config: Config,
         owner: Owner,
         recorder: Recorder,
-        stopping: watch::Receiver<bool>,
+        (stopping, kv_events): (watch::Receiver<bool>, Option<Arc<Publisher>>),
     ) -> Shell {
         let lookout = Lookout::new(config.busy_poll);
         Shell {
@@ -49,6 +54,7 @@ impl Shell {
             lookout,
             reach: Reach::default(),
             task_waiters: TaskWaiters::default(),
+            kv_events,
         }
     }
 
@@ -57,6 +63,7 @@ impl Shell {
         self.note_changes();
         self.log_notices();
         self.tell_task_waiters();
+        self.publish_events();
         let due = self.owner.borrow().due();
         let is_earlier = match (due, self.armed.get()) {
             (Some(due), Some(armed)) => due < armed,
@@ -87,6 +94,16 @@ impl Shell {
     fn tell_task_waiters(&self) {
         for client in self.owner.borrow_mut().take_clients_with_new_tasks() {
             self.task_waiters.tell(client);
+        }
+    }
+
+    /// Tells subscribers which keys are elsewhere than before.
+    fn publish_events(&self) {
+        if let Some(publisher) = &self.kv_events {
+            let changed = self.owner.borrow_mut().take_key_events();
+            if !changed.is_empty() {
+                publisher.publish(kv_events::events(changed));
+            }
         }
     }
 

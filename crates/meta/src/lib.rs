@@ -29,6 +29,7 @@ mod check;
 mod config;
 mod drains;
 mod eviction;
+mod key_events;
 mod meta;
 mod notice;
 mod objects;
@@ -47,6 +48,7 @@ mod tombstones;
 
 pub use check::Violation;
 pub use config::{AllocatorKind, Config, Replication, ReplicationMode, Strategy};
+pub use key_events::{KeyEvent, Tiers};
 pub use meta::Meta;
 pub use notice::Notice;
 pub use recovery::{Senseless, Shadow};

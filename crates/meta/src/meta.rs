@@ -7,6 +7,7 @@ use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, Tick, limits};
 use crate::config::Config;
 use crate::drains::Drains;
 use crate::eviction::{Effort, Usage};
+use crate::key_events::KeyEvents;
 use crate::notice::Notice;
 use crate::objects::{
     Beside, Extras, Groups, Index, Object, Patterns, Queue, Range, Records, SoftPins,
@@ -68,6 +69,8 @@ pub struct Meta {
     pub(crate) repair: Repair,
     pub(crate) replicator: Replicator,
     pub(crate) notices: Vec<Notice>,
+    /// None unless somebody follows.
+    pub(crate) key_events: Option<Box<KeyEvents>>,
 }
 
 impl Meta {
@@ -118,6 +121,7 @@ impl Meta {
             repair: Repair::new(config.repair_bytes_per_second, now),
             replicator: Replicator::new(&config.replication),
             notices: Vec::new(),
+            key_events: None,
             config,
         };
         meta.set_recovery_timers();

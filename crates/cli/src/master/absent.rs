@@ -74,14 +74,8 @@ const FEATURES: &[Feature] = &[
         ],
     },
     Feature {
-        name: "the KV event stream",
+        name: "naming of models in KV events, which consumers know from the engines,",
         flags: &[
-            ("enable_kv_events", Shape::Switch),
-            ("kv_events_bind_endpoint", Shape::Setting),
-            ("kv_events_backend_id", Shape::Setting),
-            ("kv_events_emit_legacy_compat", Shape::SwitchSetting),
-            ("kv_events_emit_object_key", Shape::SwitchSetting),
-            ("kv_events_queue_capacity", Shape::Setting),
             ("kv_events_model_name", Shape::Setting),
             ("kv_events_tenant_id", Shape::Setting),
             ("kv_events_additional_salt", Shape::Setting),

@@ -3,6 +3,7 @@
 use clap::{Args, Parser, ValueEnum};
 use mooncake_types::{BusyWait, ByteSize};
 
+use super::kv_events::KvEventFlags;
 use crate::logging::LogLevel;
 use crate::quantity::{Milliseconds, Switch};
 
@@ -53,6 +54,10 @@ pub struct MasterFlags {
     /// Disks.
     #[command(flatten)]
     pub disks: DiskFlags,
+
+    /// KV events.
+    #[command(flatten)]
+    pub kv_events: KvEventFlags,
 
     /// No effect.
     #[command(flatten)]

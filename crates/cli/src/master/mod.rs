@@ -2,6 +2,7 @@
 
 mod absent;
 mod flags;
+mod kv_events;
 mod leadership;
 mod settings;
 

@@ -29,13 +29,14 @@ impl MasterFlags {
             ));
         }
         self.leadership.check()?;
+        self.kv_events.config()?;
         self.pool_config().validate().map_err(|reason| format!("--{reason}"))
     }
 
     /// The configuration that these flags ask for, in these surroundings.
     ///
     /// # Errors
-    /// `--rpc_interface` names no interface with an address.
+    /// `--rpc_interface` names no interface with an address, or a flag is wrong ([`MasterFlags::check`]).
     pub fn settings(&self, surroundings: Surroundings) -> Result<Config, String> {
         let rpc_address = match self.rpc.rpc_interface.as_str() {
             "" => self.rpc.rpc_address.clone(),
@@ -47,6 +48,7 @@ impl MasterFlags {
             metrics_host: self.admin.metrics_host.clone(),
             metrics_port: self.admin.metrics_port,
             metadata_server: self.metadata_server(),
+            kv_events: self.kv_events.config()?,
             cluster_id: self.rpc.cluster_id.clone(),
             auth_token: self.rpc.auth_token.clone(),
             tcp_no_delay: self.rpc.rpc_enable_tcp_no_delay.0,

@@ -4,6 +4,7 @@ use axum::Router;
 use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
+use mooncake_kv_events::Publisher;
 use mooncake_types::ErrorCode;
 use tokio::sync::watch;
 
@@ -12,6 +13,7 @@ use super::error::Failure;
 use super::{all_keys, drains, health, keys, prometheus, remove_all, segments};
 use crate::ask::Asker;
 use crate::following::Followed;
+use crate::kv_events;
 use crate::leadership::RoleStatus;
 
 /// What every handler sees.
@@ -21,6 +23,7 @@ pub(crate) struct AdminState {
     pub(crate) status: watch::Receiver<RoleStatus>,
     /// What this master knows while it stands by.
     pub(crate) following: watch::Receiver<Followed>,
+    pub(crate) kv_events: Option<Arc<Publisher>>,
 }
 
 /// What the admin server answers. What changes something needs the token, unless that is empty.
@@ -39,6 +42,7 @@ pub(crate) fn router(state: AdminState, auth_token: &str) -> Router {
         .route("/role", get(health::role))
         .route("/ha_status", get(health::ha_status))
         .route("/leader", get(health::leader))
+        .route("/kv_events/status", get(kv_events::status))
         .route("/query_key", get(keys::query_key))
         .route("/batch_query_keys", get(keys::batch_query_keys))
         .route("/get_all_keys", get(all_keys::get_all_keys))

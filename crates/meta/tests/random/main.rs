@@ -7,6 +7,7 @@
 
 mod action;
 mod drains;
+mod followed;
 mod model;
 mod puts;
 mod reads;
@@ -25,12 +26,15 @@ use world::World;
 
 impl Run {
     fn new(config: Config) -> Run {
+        let mut world = World::new(config.clone());
+        world.meta.follow_keys();
         Run {
-            world: World::new(config.clone()),
+            world,
             model: Model::default(),
             config,
             met: BTreeMap::new(),
             renamed: BTreeMap::new(),
+            followed: BTreeMap::new(),
         }
     }
 
@@ -75,6 +79,7 @@ impl Run {
         self.learn_of_drains();
         self.nothing_else_holds_a_key();
         self.world.check();
+        self.follow();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mooncake_meta::Config;
+use mooncake_meta::{Config, Tiers};
 use mooncake_types::{
     ClientId, Grant, Placement, PutMode, SegmentAddress, SegmentId, TaskId, TaskStatus, Tick,
     Version,
@@ -99,6 +99,8 @@ pub(crate) struct Run {
     pub(crate) met: BTreeMap<&'static str, u64>,
     /// How often a segment was told to call itself otherwise.
     pub(crate) renamed: BTreeMap<SegmentId, u128>,
+    /// Where each key is kept, by the events.
+    pub(crate) followed: BTreeMap<Box<str>, Tiers>,
 }
 
 /// What random worlds must have met to have tested anything.

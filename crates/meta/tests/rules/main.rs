@@ -8,6 +8,7 @@ mod drain_changes;
 mod drain_release;
 mod evict;
 mod group;
+mod key_events;
 mod leased_tombstones;
 mod offload;
 mod place;

@@ -1,0 +1,65 @@
+//! The latest batches.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+/// Batches in the order of their numbers, which have gaps where events were dropped.
+#[derive(Debug)]
+pub(crate) struct History {
+    batches: VecDeque<(u64, Bytes)>,
+    bytes: usize,
+    most_bytes: usize,
+    /// The number of the last batch; 0 before the first.
+    last: u64,
+}
+
+impl History {
+    pub(crate) fn new(most_bytes: usize) -> History {
+        History { batches: VecDeque::new(), bytes: 0, most_bytes, last: 0 }
+    }
+
+    pub(crate) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Adds a batch behind all others, after so many that are lost. The oldest go if there are too many bytes.
+    pub(crate) fn add(&mut self, lost: u64, batch: Bytes) -> u64 {
+        self.last += lost + 1;
+        self.bytes += batch.len();
+        self.batches.push_back((self.last, batch));
+        while self.bytes > self.most_bytes && self.batches.len() > 1 {
+            self.bytes -= self.batches.pop_front().map_or(0, |(_, batch)| batch.len());
+        }
+        self.last
+    }
+
+    /// The first batch that is kept from this number on.
+    pub(crate) fn from(&self, number: u64) -> Option<(u64, Bytes)> {
+        let at = self.batches.partition_point(|&(known, _)| known < number);
+        self.batches.get(at).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_batches_go_first_and_gaps_stay() {
+        let mut history = History::new(10);
+        assert_eq!((history.last(), history.from(0)), (0, None));
+        let batch = |byte: u8| Bytes::from(vec![byte; 4]);
+        assert_eq!(history.add(0, batch(1)), 1);
+        assert_eq!(history.add(3, batch(2)), 5);
+        assert_eq!(history.from(0), Some((1, batch(1))));
+        assert_eq!(history.from(2), Some((5, batch(2))));
+        assert_eq!(history.add(0, batch(3)), 6);
+        assert_eq!(history.from(0), Some((5, batch(2))), "the first has made room");
+        assert_eq!(history.from(7), None);
+        // One that is longer than all may be is kept alone.
+        let long = Bytes::from(vec![9; 50]);
+        assert_eq!(history.add(0, long.clone()), 7);
+        assert_eq!(history.from(0), Some((7, long)));
+    }
+}

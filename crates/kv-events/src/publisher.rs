@@ -1,0 +1,228 @@
+//! The thread that publishes.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+use tokio::sync::watch;
+use tokio::task::{LocalSet, spawn_local};
+use tokio::time::sleep;
+use tracing::{debug, warn};
+
+use crate::event::{Event, Fields};
+use crate::history::History;
+use crate::message::Encoder;
+use crate::queue::Queue;
+use crate::replay::{self, Snapshot};
+use crate::subscriber;
+
+/// How long a peer may take to greet.
+pub(crate) const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Most events in a batch.
+const BATCH_EVENTS: usize = 256;
+/// Most subscribers, and most that ask for what they missed, at a time.
+const MAX_PEERS: usize = 256;
+/// How long subscribers have at the end to get the last batch.
+const FAREWELL: Duration = Duration::from_millis(200);
+/// After a connection could not be accepted.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What is published, and how much of it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// What each event says.
+    pub fields: Fields,
+    /// Events that may wait to be published. Of more than that the oldest are lost, which subscribers see by the numbers.
+    pub queue_capacity: usize,
+    /// Bytes of the latest batches, which are kept for those who missed some, and for those who are slow.
+    pub history_bytes: usize,
+}
+
+/// What was published so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Batches.
+    pub batches: u64,
+    /// Events in them.
+    pub events: u64,
+    /// Events that were lost, because more came than could be published.
+    pub dropped: u64,
+    /// Events of keys that are no numbers.
+    pub unnumbered_keys: u64,
+    /// Subscribers that are connected.
+    pub subscribers: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    batches: AtomicU64,
+    events: AtomicU64,
+    dropped: AtomicU64,
+    unnumbered_keys: AtomicU64,
+    subscribers: AtomicU64,
+}
+
+/// Publishes until it is dropped.
+#[derive(Debug)]
+pub struct Publisher {
+    queue: Arc<Queue>,
+    counters: Arc<Counters>,
+    address: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the tasks of the thread share.
+pub(crate) struct Shared {
+    pub(crate) history: RefCell<History>,
+    pub(crate) encoder: RefCell<Encoder>,
+    /// The number of the last batch.
+    pub(crate) published: watch::Sender<u64>,
+    pub(crate) snapshot: Box<dyn Snapshot>,
+    counters: Arc<Counters>,
+}
+
+impl Publisher {
+    /// Begins to publish to those who subscribe at `subscribers`, and to answer those who ask at `replays`. The sockets must not
+    /// block.
+    ///
+    /// # Errors
+    /// The system gives no thread, or not what a runtime needs.
+    pub fn start(
+        subscribers: TcpListener,
+        replays: Option<TcpListener>,
+        config: Config,
+        snapshot: Box<dyn Snapshot>,
+    ) -> io::Result<Publisher> {
+        let address = subscribers.local_addr()?;
+        let queue = Arc::new(Queue::new(config.queue_capacity));
+        let counters = Arc::<Counters>::default();
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let (taken, counted) = (Arc::clone(&queue), Arc::clone(&counters));
+        let thread = thread::Builder::new().name("kv-events".to_owned()).spawn(move || {
+            let shared = Rc::new(Shared {
+                history: RefCell::new(History::new(config.history_bytes)),
+                encoder: RefCell::new(Encoder::new(config.fields)),
+                published: watch::Sender::new(0),
+                snapshot,
+                counters: counted,
+            });
+            let tasks = LocalSet::new();
+            let served = tasks.block_on(&runtime, run(subscribers, replays, &taken, shared));
+            if let Err(error) = served {
+                warn!(%error, "KV events are published no more");
+            }
+        })?;
+        Ok(Publisher { queue, counters, address, thread: Some(thread) })
+    }
+
+    /// Where it publishes.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Has events published, in this order. Returns at once.
+    pub fn publish(&self, events: impl IntoIterator<Item = Event>) {
+        self.queue.push(events);
+    }
+
+    /// What was published so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Counters { batches, events, dropped, unnumbered_keys, subscribers } = &*self.counters;
+        Stats {
+            batches: of(batches),
+            events: of(events),
+            dropped: of(dropped),
+            unnumbered_keys: of(unnumbered_keys),
+            subscribers: of(subscribers),
+        }
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        self.queue.close();
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            warn!("the thread that publishes KV events panicked");
+        }
+    }
+}
+
+/// Publishes until the queue is closed.
+async fn run(
+    subscribers: TcpListener,
+    replays: Option<TcpListener>,
+    queue: &Queue,
+    shared: Rc<Shared>,
+) -> io::Result<()> {
+    let subscribers = tokio::net::TcpListener::from_std(subscribers)?;
+    spawn_local(accept(subscribers, Rc::clone(&shared), |stream, shared| async move {
+        shared.counters.subscribers.fetch_add(1, Ordering::Relaxed);
+        let served = subscriber::serve(stream, Rc::clone(&shared)).await;
+        shared.counters.subscribers.fetch_sub(1, Ordering::Relaxed);
+        served
+    }));
+    if let Some(replays) = replays {
+        let replays = tokio::net::TcpListener::from_std(replays)?;
+        spawn_local(accept(replays, Rc::clone(&shared), replay::serve));
+    }
+    while let Some(taken) = queue.take(BATCH_EVENTS).await {
+        let (batch, unnumbered) = shared.encoder.borrow_mut().batch(&taken.events);
+        let number = shared.history.borrow_mut().add(taken.dropped, batch);
+        shared.published.send_replace(number);
+        let Counters { batches, events, dropped, unnumbered_keys, .. } = &*shared.counters;
+        batches.fetch_add(1, Ordering::Relaxed);
+        events.fetch_add(taken.events.len() as u64, Ordering::Relaxed);
+        dropped.fetch_add(taken.dropped, Ordering::Relaxed);
+        unnumbered_keys.fetch_add(unnumbered, Ordering::Relaxed);
+        // So that subscribers are served however many events come.
+        tokio::task::yield_now().await;
+    }
+    if shared.counters.subscribers.load(Ordering::Relaxed) > 0 {
+        sleep(FAREWELL).await;
+    }
+    Ok(())
+}
+
+/// Serves each connection in a task of its own.
+async fn accept<F>(
+    listener: tokio::net::TcpListener,
+    shared: Rc<Shared>,
+    serve: impl Fn(TcpStream, Rc<Shared>) -> F,
+) where
+    F: Future<Output = io::Result<()>> + 'static,
+{
+    let peers = Rc::new(());
+    loop {
+        let (stream, address) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                debug!(%error, "a connection could not be accepted");
+                sleep(PAUSE).await;
+                continue;
+            }
+        };
+        if Rc::strong_count(&peers) > MAX_PEERS {
+            warn!(%address, "a subscriber of KV events is turned away: there are {MAX_PEERS}");
+            continue;
+        }
+        let (served, peer) = (serve(stream, Rc::clone(&shared)), Rc::clone(&peers));
+        spawn_local(async move {
+            if let Err(error) = served.await
+                && error.kind() == io::ErrorKind::InvalidData
+            {
+                warn!(%address, %error, "a connection for KV events was closed");
+            }
+            drop(peer);
+        });
+    }
+}

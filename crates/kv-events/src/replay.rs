@@ -1,0 +1,90 @@
+//! Batches once more for who missed some, and all that there is for who begins.
+//!
+//! A request is one frame, after the empty one of a REQ socket: eight bytes, the number of the first batch that is wanted, the highest
+//! byte first, or the word `snapshot`. Each answer is a message of two frames, a number and a batch; the last has the number -1 and
+//! no batch. The batches of a snapshot say of each key that it is stored, and have the number of the last batch of the stream when
+//! the snapshot began. Whoever takes in all later batches after it knows what there is: an event says what is, so one that
+//! the snapshot has seen already does no harm.
+
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::event::Event;
+use crate::publisher::{HANDSHAKE, Shared};
+use crate::zmtp::{greet, read_message, write_message};
+
+const END: [u8; 8] = [0xff; 8];
+
+/// A page of what there is, as events that say so, and where the next page begins.
+pub type Page = (Vec<Event>, Option<u64>);
+
+/// Who knows all keys.
+pub trait Snapshot: Send + Sync {
+    /// The page that begins there; 0 is the first one's beginning. Nothing if nobody knows at this moment.
+    fn page(&self, from: u64) -> Pin<Box<dyn Future<Output = Option<Page>> + Send + '_>>;
+}
+
+/// Serves one that asks until it goes.
+pub(crate) async fn serve(mut stream: TcpStream, shared: Rc<Shared>) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    timeout(HANDSHAKE, greet(&mut stream, "ROUTER", &["REQ", "DEALER"])).await??;
+    loop {
+        let mut frames = read_message(&mut stream).await?;
+        let request = frames.pop().unwrap_or_default();
+        let mut answer = Answer { stream: &mut stream, envelope: frames };
+        match <[u8; 8]>::try_from(&request[..]) {
+            // Which is as long as a number.
+            Ok(word) if word == *b"snapshot" => answer.snapshot(&shared).await?,
+            Ok(number) => answer.replay(&shared, u64::from_be_bytes(number)).await?,
+            Err(_) => {
+                let why = "it asks neither for a number of eight bytes nor for a snapshot";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            }
+        }
+    }
+}
+
+struct Answer<'a> {
+    stream: &'a mut TcpStream,
+    /// What stood before the request.
+    envelope: Vec<Vec<u8>>,
+}
+
+impl Answer<'_> {
+    async fn send(&mut self, number: [u8; 8], batch: &[u8]) -> io::Result<()> {
+        let mut frames: Vec<&[u8]> = self.envelope.iter().map(Vec::as_slice).collect();
+        frames.extend([&number[..], batch]);
+        write_message(self.stream, &frames).await
+    }
+
+    async fn replay(&mut self, shared: &Shared, from: u64) -> io::Result<()> {
+        // What is published from here on comes by the stream.
+        let (mut next, last) = (from, shared.history.borrow().last());
+        loop {
+            let found = shared.history.borrow().from(next);
+            let Some((number, batch)) = found.filter(|&(number, _)| number <= last) else { break };
+            self.send(number.to_be_bytes(), &batch).await?;
+            next = number + 1;
+        }
+        self.send(END, b"").await
+    }
+
+    async fn snapshot(&mut self, shared: &Shared) -> io::Result<()> {
+        let number = shared.history.borrow().last().to_be_bytes();
+        let mut from = Some(0);
+        while let Some(at) = from {
+            let page = shared.snapshot.page(at).await;
+            let (events, next) = page.ok_or_else(|| {
+                io::Error::new(io::ErrorKind::NotConnected, "nobody leads at this moment")
+            })?;
+            let batch = shared.encoder.borrow_mut().batch(&events).0;
+            self.send(number, &batch).await?;
+            from = next;
+        }
+        self.send(END, b"").await
+    }
+}

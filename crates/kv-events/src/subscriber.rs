@@ -1,0 +1,74 @@
+//! One subscriber: it gets the batches from where it subscribed, as fast as it reads.
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::publisher::{HANDSHAKE, Shared};
+use crate::zmtp::{greet, read_message, write_message};
+
+/// The place of a subscriber in the stream.
+#[derive(Default)]
+struct Place {
+    /// Subscriptions that match the stream's topic, which is empty.
+    subscriptions: Cell<u32>,
+    /// The number of the next batch.
+    next: Cell<u64>,
+    subscribed: Notify,
+}
+
+/// Serves a subscriber until it goes.
+pub(crate) async fn serve(mut stream: TcpStream, shared: Rc<Shared>) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    timeout(HANDSHAKE, greet(&mut stream, "PUB", &["SUB", "XSUB"])).await??;
+    let place = Place::default();
+    let (reading, writing) = stream.into_split();
+    tokio::select! {
+        ended = read(reading, &place, &shared) => ended,
+        ended = write(writing, &place, &shared) => ended,
+    }
+}
+
+async fn read(mut stream: OwnedReadHalf, place: &Place, shared: &Shared) -> io::Result<()> {
+    loop {
+        let frames = read_message(&mut stream).await?;
+        let count = place.subscriptions.get();
+        match frames[0][..] {
+            [1] => {
+                if count == 0 {
+                    place.next.set(shared.history.borrow().last() + 1);
+                }
+                place.subscriptions.set(count.saturating_add(1));
+                place.subscribed.notify_one();
+            }
+            [0] => place.subscriptions.set(count.saturating_sub(1)),
+            // Topics that this stream does not have.
+            _ => {}
+        }
+    }
+}
+
+async fn write(mut stream: OwnedWriteHalf, place: &Place, shared: &Shared) -> io::Result<()> {
+    let mut published = shared.published.subscribe();
+    loop {
+        if place.subscriptions.get() == 0 {
+            place.subscribed.notified().await;
+            continue;
+        }
+        let next = shared.history.borrow().from(place.next.get());
+        match next {
+            Some((number, batch)) => {
+                write_message(&mut stream, &[b"", &number.to_be_bytes(), &batch]).await?;
+                place.next.set(place.next.get().max(number + 1));
+            }
+            // An error means that nothing more comes.
+            None if published.changed().await.is_err() => return Ok(()),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Tells subscribers which keys are kept where, while this master leads.
+
+use std::io;
+use std::net::TcpListener;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::extract::State as Extract;
+use axum::response::IntoResponse;
+use mooncake_kv_events::{Change, Config, Event, Fields, Page, Publisher, Snapshot, Tier};
+use mooncake_meta::{KeyEvent, Meta, Tiers};
+use serde::Serialize;
+use tracing::info;
+
+use crate::admin::AdminState;
+use crate::ask::Asker;
+use crate::owner::SCAN_PAGE_OBJECTS;
+
+/// Bytes of the latest batches that are kept.
+const HISTORY_BYTES: usize = 64 << 20;
+
+/// Where KV events are published, and what they say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KvEvents {
+    /// Host and port for subscribers; port 0: any free one.
+    pub subscribers: (String, u16),
+    /// Host and port for those who ask for what they missed, if they may.
+    pub replays: Option<(String, u16)>,
+    /// The pool's name in each event.
+    pub backend_id: String,
+    /// Whether the names of vLLM's own events stand beside the newer ones.
+    pub emit_legacy_compat: bool,
+    /// Whether events name keys, and not only the numbers that some keys are.
+    pub emit_object_key: bool,
+    /// Events that may wait to be published.
+    pub queue_capacity: usize,
+}
+
+/// The ports of [`KvEvents`].
+#[derive(Debug)]
+pub(crate) struct Ports {
+    pub(crate) subscribers: TcpListener,
+    pub(crate) replays: Option<TcpListener>,
+}
+
+/// Begins to publish.
+pub(crate) fn start(config: &KvEvents, ports: Ports, asker: Asker) -> io::Result<Arc<Publisher>> {
+    let fields = Fields {
+        backend_id: config.backend_id.clone(),
+        are_legacy_names_there: config.emit_legacy_compat,
+        is_key_there: config.emit_object_key,
+    };
+    let queue_capacity = config.queue_capacity;
+    let replay_addr = ports.replays.as_ref().map(TcpListener::local_addr).transpose()?;
+    let publisher = Publisher::start(
+        ports.subscribers,
+        ports.replays,
+        Config { fields, queue_capacity, history_bytes: HISTORY_BYTES },
+        Box::new(Keys(asker)),
+    )?;
+    let addr = publisher.address();
+    match replay_addr {
+        Some(replay_addr) => info!(%addr, %replay_addr, "KV events are published"),
+        None => info!(%addr, "KV events are published"),
+    }
+    Ok(Arc::new(publisher))
+}
+
+/// A new term: what was told under the one before is void.
+pub(crate) fn begin(publisher: &Publisher, meta: &mut Meta) {
+    publisher.publish([Event::Cleared]);
+    meta.follow_keys();
+}
+
+/// What changed, as one event for each tier.
+pub(crate) fn events(changed: Vec<KeyEvent>) -> impl Iterator<Item = Event> {
+    changed.into_iter().flat_map(|KeyEvent { key, before, now }| {
+        let tiers =
+            [(Tier::Memory, before.memory, now.memory), (Tier::Disk, before.disk, now.disk)];
+        tiers.into_iter().filter(|(_, before, now)| before != now).map(
+            move |(tier, _, is_there)| {
+                let change = if is_there { Change::Stored } else { Change::Removed };
+                Event::Key { key: key.clone(), tier, change }
+            },
+        )
+    })
+}
+
+/// All keys, by the owner of the term.
+struct Keys(Asker);
+
+impl Snapshot for Keys {
+    fn page(&self, from: u64) -> Pin<Box<dyn Future<Output = Option<Page>> + Send + '_>> {
+        Box::pin(async move {
+            let from = u32::try_from(from).ok()?;
+            let look =
+                move |owner: &mut crate::owner::Owner| owner.meta.key_page(from, SCAN_PAGE_OBJECTS);
+            let (keys, next) = self.0.ask(look).await.ok()?;
+            let stored =
+                keys.into_iter().map(|(key, now)| KeyEvent { key, before: Tiers::NONE, now });
+            Some((events(stored.collect()).collect(), next.map(u64::from)))
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct Status {
+    enabled: bool,
+    published_batches: u64,
+    published_events: u64,
+    dropped_events: u64,
+    skipped_unparsed_keys: u64,
+    subscribers: u64,
+    endpoint: Option<String>,
+}
+
+/// `GET /kv_events/status`.
+pub(crate) async fn status(Extract(state): Extract<AdminState>) -> impl IntoResponse {
+    let publisher = state.kv_events.as_deref();
+    let stats = publisher.map(Publisher::stats).unwrap_or_default();
+    axum::Json(Status {
+        enabled: publisher.is_some(),
+        published_batches: stats.batches,
+        published_events: stats.events,
+        dropped_events: stats.dropped,
+        skipped_unparsed_keys: stats.unnumbered_keys,
+        subscribers: stats.subscribers,
+        endpoint: publisher.map(|publisher| format!("tcp://{}", publisher.address())),
+    })
+}

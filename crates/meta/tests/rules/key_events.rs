@@ -1,0 +1,76 @@
+//! What those are told who follow which keys are where.
+
+use mooncake_meta::{Config, KeyEvent, Tiers};
+use mooncake_types::Medium;
+
+use crate::pool;
+use crate::tiers::{LEN, alone, carry_out};
+use crate::world::{ALICE, BOB, World};
+
+const MEMORY: Tiers = Tiers { memory: true, disk: false };
+const BOTH: Tiers = Tiers { memory: true, disk: true };
+
+fn event(key: &str, before: Tiers, now: Tiers) -> KeyEvent {
+    KeyEvent { key: key.into(), before, now }
+}
+
+/// What is told, in the order of the keys.
+fn told(world: &mut World) -> Vec<KeyEvent> {
+    let mut events = world.meta.take_key_events();
+    events.sort_by(|one, other| one.key.cmp(&other.key));
+    assert!(!world.meta.has_key_events());
+    events
+}
+
+#[test]
+fn nobody_is_told_who_does_not_follow() {
+    let mut world = pool(1, 64 * LEN);
+    world.put("a", LEN).expect("there is room");
+    assert!(!world.meta.has_key_events());
+    assert_eq!(world.meta.take_key_events(), []);
+}
+
+#[test]
+fn who_begins_to_follow_is_told_of_what_is_there() {
+    let mut world = pool(1, 64 * LEN);
+    world.put("a", LEN).expect("there is room");
+    let waiting = world.start(ALICE, "b", LEN).expect("there is room");
+    world.meta.follow_keys();
+    assert_eq!(told(&mut world), [event("a", Tiers::NONE, MEMORY)]);
+    assert_eq!(world.end(ALICE, "b", &waiting.what, 0), Ok(()));
+    assert_eq!(told(&mut world), [event("b", Tiers::NONE, MEMORY)]);
+    assert_eq!(world.remove("a", true), Ok(()));
+    assert_eq!(told(&mut world), [event("a", MEMORY, Tiers::NONE)]);
+    assert_eq!(told(&mut world), []);
+}
+
+#[test]
+fn what_stays_where_it_was_is_no_news() {
+    let mut world = pool(1, 64 * LEN);
+    world.meta.follow_keys();
+    world.put("a", LEN).expect("there is room");
+    assert_eq!(told(&mut world).len(), 1);
+    let newer = world.upsert(BOB, "a", 2 * LEN).expect("there is room");
+    assert_eq!(world.end(BOB, "a", &newer.what, 0), Ok(()));
+    assert_eq!(told(&mut world), []);
+    assert_eq!(world.remove("a", true), Ok(()));
+    world.put("a", LEN).expect("there is room");
+    assert_eq!(told(&mut world), []);
+    // And what came and went meanwhile never was.
+    world.put("b", LEN).expect("there is room");
+    assert_eq!(world.remove("b", true), Ok(()));
+    assert_eq!(told(&mut world), []);
+}
+
+#[test]
+fn an_object_on_a_disk_is_told_of_there() {
+    let mut world = alone(Config::default());
+    world.meta.follow_keys();
+    world.put("a", LEN).expect("there is room");
+    assert_eq!(told(&mut world), [event("a", Tiers::NONE, MEMORY)]);
+    assert!(!carry_out(&mut world, ALICE).is_empty());
+    assert_eq!(told(&mut world), [event("a", MEMORY, BOTH)]);
+    let media: Vec<Medium> = crate::tiers::media(&mut world, "a");
+    assert_eq!(media.len(), 2);
+    assert_eq!(world.meta.key_page(0, 10), (vec![("a".into(), BOTH)], None));
+}
