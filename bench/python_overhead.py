@@ -36,12 +36,14 @@ WORKS = {
     "one": ("is_exist, one key", 1_000, (100, 300)),
     "one_refused": ("is_exist, conversion alone", 20_000, (200, 600)),
     "batch": ("batch_is_exist, 1,000 keys", 100, (10, 30)),
+    "prefix": ("batch_prefix_len, 10,000 keys that are all there", 50, (3, 9)),
     "batch_refused": ("batch_is_exist, 1,000 keys, conversion alone", 200, (10, 30)),
     "buffer": ("get_buffer, 1 MiB at another process", 500, (20, 60)),
     "buffer_read": ("get_buffer, 1 MiB at another process, and a copy of it", 500, (20, 60)),
     "large": ("get_buffer, 16 MiB at another process", 100, (4, 12)),
     "large_read": ("get_buffer, 16 MiB at another process, and a copy of it", 100, (4, 12)),
 }
+PREFIX_KEYS = [f"Qwen/Qwen3-32B@pcp0@dcp0@head_or_tp_rank:0@pp_rank:0@prefix{at:061x}" for at in range(10_000)]
 # Lengths of the objects that are got, and of the segment that they lie in, in bytes.
 OBJECTS = {"buffer": 1 << 20, "large": 16 << 20}
 SEGMENT_BYTES = 256 << 20
@@ -60,6 +62,9 @@ def call_of(work, args):
         peer.expect(store.is_exist(name) == 1 or store.put(name, bytes(OBJECTS[name])) == 0, True)
         get = store.get_buffer
         return (lambda: get(name)) if name == work else (lambda: bytes(memoryview(get(name))))
+    if name == "prefix":
+        peer.expect(store.put_batch(PREFIX_KEYS, [b"v"] * len(PREFIX_KEYS)), 0)
+        return lambda: peer.expect(store.batch_prefix_len(PREFIX_KEYS), len(PREFIX_KEYS))
     return {
         "empty": lambda: store.get_hostname(),
         "one": lambda: store.is_exist(key),

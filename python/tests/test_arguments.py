@@ -41,6 +41,7 @@ CALLS: dict[str, tuple[list[Any], dict[str, list[Any]]]] = {
     ),
     "is_exist": (["k"], {"key": [None, 5]}),
     "batch_is_exist": ([["k"]], {"keys": [None, "k", [5]]}),
+    "batch_prefix_len": ([["k"]], {"keys": [None, "k", [5]]}),
     "prefetch": ([["k"]], {"keys": [None, "k", [5]]}),
     "get_size": (["k"], {"key": [None, 5]}),
     "remove": (["k", True], {"key": [None, 5], "force": ["yes", None]}),

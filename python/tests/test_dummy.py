@@ -72,6 +72,7 @@ def test_the_calls_that_copy(dummy: Store, store: Store) -> None:
     assert bytes(handle) == value
     assert (dummy.is_exist("k"), dummy.is_exist("none"), dummy.get_size("k")) == (1, 0, len(value))
     assert dummy.batch_is_exist(["k", "none", "k"]) == [1, 0, 1]
+    assert dummy.batch_prefix_len(["k", "k", "none", "k"]) == 2
     assert dummy.get_replica_desc("k")[0].get_memory_descriptor().buffer_descriptor.size == len(value)
     assert dummy.remove("none") == -704
     assert dummy.batch_remove(["a", "b"], force=True) == [0, 0]

@@ -93,6 +93,17 @@ def test_put_batch_and_get_batch(store: Store) -> None:
     assert bytes(handles[0]) == values[7]
 
 
+def test_a_prefix_ends_where_the_first_object_is_missing(store: Store) -> None:
+    keys = [f"k{i}" for i in range(300)]
+    assert store.put_batch(keys, [b"v"] * 300) == 0
+    assert [store.batch_prefix_len(asked) for asked in ([], ["none", *keys], keys)] == [0, 0, 300]
+    assert store.batch_prefix_len([*keys[:7], "none", *keys[7:]]) == 7
+    assert store.batch_prefix_len(keys * 40) == 12_000
+    for wrong in ("", "k" * 5000):
+        assert [store.batch_prefix_len(["k0", wrong]), store.is_exist(wrong)] == [-400, -400]
+    assert store.remove("k0") == -706, "it is leased"
+
+
 def test_put_batch_with_lists_of_different_lengths(store: Store) -> None:
     assert store.put_batch(["a", "b"], [b"v"]) == -600
     assert store.batch_is_exist(["a", "b"]) == [0, 0]

@@ -197,6 +197,7 @@ def test_answers_of_a_store_that_is_not_set_up() -> None:
         (store.batch_get_into_multi_buffers(["k"], [[at]], [[8]]), [INVALID]),
         (store.is_exist("k"), INVALID),
         (store.batch_is_exist(["k", "l"]), [INVALID] * 2),
+        (store.batch_prefix_len(["k", "l"]), INVALID),
         (store.get_size("k"), INVALID),
         (store.remove("k"), INVALID),
         (store.batch_remove(["k", "l"]), [INVALID] * 2),

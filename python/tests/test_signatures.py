@@ -26,8 +26,9 @@ NAMED = {
     "is_exist": ["key"],
     "get_size": ["key"],
 }
-# What the C++ package does not have: a gathering form of upsert beside that of put, and what empties a store that goes.
-ADDED = {"batch_upsert_from_multi_buffers", "drain", "prefetch"}
+# What the C++ package does not have: a gathering form of upsert beside that of put, the longest prefix, and what
+# empties a store that goes.
+ADDED = {"batch_prefix_len", "batch_upsert_from_multi_buffers", "drain", "prefetch"}
 
 
 def known() -> list[str]:

@@ -75,6 +75,12 @@ class FlakyStore:
                 del self.objects[self.chance.choice(list(self.objects))]
             return [int(key in self.objects) for key in keys]
 
+    def batch_prefix_len(self, keys: list[str]) -> int:
+        if self.fails(5):
+            return -900
+        found = self.batch_is_exist(keys)
+        return next((at for at, code in enumerate(found) if code != 1), len(keys))
+
     def batch_put_from_multi_buffers(self, keys: list[str], pointers: Any, sizes: Any, config: Any) -> list[int]:
         with self.lock:
             codes = [-200 if self.fails(10) else 0 for _ in keys]

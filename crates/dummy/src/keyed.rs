@@ -1,3 +1,5 @@
+use std::cmp::Ordering;
+
 use mooncake_types::{DummyReply, DummyRequest, ErrorCode, limits};
 
 use super::DummyStore;
@@ -24,6 +26,29 @@ impl DummyStore {
         let found =
             |answer| if let DummyReply::Exist(results) = answer { Some(results) } else { None };
         self.by_key(keys, |keys| DummyRequest::Exist { keys }, found)
+    }
+
+    /// As [`mooncake_client::Store::prefix_len`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn prefix_len(&self, keys: &[&str]) -> Result<u64, ErrorCode> {
+        keys.iter().try_for_each(|key| check_key(key))?;
+        let (mut left, mut found) = (keys, 0);
+        while !left.is_empty() {
+            let mut room = Room::new();
+            let taken = left.iter().take_while(|key| room.take(key.len(), 0)).count();
+            let (asked, rest) = left.split_at(taken);
+            let answer = self.ask(&DummyRequest::PrefixLen { keys: asked.to_vec() })?;
+            let DummyReply::PrefixLen(count) = answer else { return Err(NONSENSE) };
+            found += u64::from(count);
+            left = match taken.cmp(&(count as usize)) {
+                Ordering::Equal => rest,
+                Ordering::Greater => break,
+                Ordering::Less => return Err(NONSENSE),
+            };
+        }
+        Ok(found)
     }
 
     /// As [`mooncake_client::Store::locate`].

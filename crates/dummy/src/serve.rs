@@ -37,6 +37,11 @@ pub(super) fn answer(
         DummyRequest::Get { objects } => get(store, &regions, objects)?,
         DummyRequest::GetFragments { objects } => get_fragments(store, &regions, objects)?,
         DummyRequest::Exist { keys } => DummyReply::Exist(store.exist(keys)),
+        DummyRequest::PrefixLen { keys } => {
+            let counted = store.prefix_len(keys);
+            // It counts at most as many keys as a frame holds.
+            counted.map_or_else(DummyReply::Refused, |count| DummyReply::PrefixLen(count as u32))
+        }
         DummyRequest::Locate { to_get: false, keys } => located(&store.locate(keys)),
         DummyRequest::Locate { to_get: true, keys } => located(&store.locate_to_get(keys)),
         DummyRequest::Remove { keys, force } => DummyReply::Statuses(store.remove(keys, *force)),

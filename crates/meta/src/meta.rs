@@ -190,6 +190,7 @@ impl Meta {
             Request::GetReplicaList { keys } => self.get_replica_list(keys, &[]),
             Request::RenewRoutes { keys, uses } => self.get_replica_list(keys, uses),
             Request::ExistKey { keys } => Reply::Exist(in_reverse(keys, |key| self.exist(key))),
+            Request::PrefixLen { keys } => self.prefix_len(keys),
             Request::Prefetch { keys } => {
                 Reply::Prefetched(keys.iter().map(|key| self.prefetch(key)).collect())
             }
@@ -233,6 +234,7 @@ impl Meta {
         let (index, objects, ranges) = (&self.index, &self.objects, &self.ranges);
         match request {
             Request::ExistKey { keys }
+            | Request::PrefixLen { keys }
             | Request::GetReplicaList { keys }
             | Request::RenewRoutes { keys, .. }
             | Request::Remove { keys, .. } => {
@@ -278,6 +280,7 @@ fn keys_of(request: &Request<'_>) -> usize {
         Request::GetReplicaList { keys }
         | Request::RenewRoutes { keys, .. }
         | Request::ExistKey { keys }
+        | Request::PrefixLen { keys }
         | Request::Prefetch { keys }
         | Request::Remove { keys, .. }
         | Request::ClearReplicas { keys, .. } => keys.len(),

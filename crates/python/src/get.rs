@@ -166,6 +166,17 @@ impl MooncakeDistributedStore {
         }))
     }
 
+    /// How many objects there are from the first key on without a gap, or a negative code. Those that it counts get a lease, as
+    /// by a read; the others are not looked at.
+    fn batch_prefix_len(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<i64> {
+        let held = argument("batch_prefix_len", "keys").texts(keys)?;
+        let keys = held.strs()?;
+        let Some(store) = self.store_for("batch_prefix_len") else {
+            return Ok(i64::from(INVALID_PARAMS));
+        };
+        Ok(batch::counted(py.detach(|| store.prefix_len(&keys))))
+    }
+
     /// The object's length in bytes, or a negative code.
     fn get_size(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<i64> {
         let key = argument("get_size", "key").text(key)?;

@@ -64,6 +64,8 @@ both! {
     fn get_ranges(&self, items: &[Ranged<'_>]) -> Vec<Results<u64>>;
     /// See [`Store::exist`].
     fn exist(&self, keys: &[&str]) -> Results<bool>;
+    /// See [`Store::prefix_len`].
+    fn prefix_len(&self, keys: &[&str]) -> Result<u64, ErrorCode>;
     /// See [`Store::size`].
     fn size(&self, key: &str) -> Result<u64, ErrorCode>;
     /// See [`Store::locate`].

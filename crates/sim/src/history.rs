@@ -103,6 +103,23 @@ impl History {
         }
     }
 
+    /// Judges an answer that something is there under a key, to a question that was asked at that event.
+    pub(crate) fn check_presence(
+        &self,
+        key: usize,
+        began: u64,
+        found_by_recovery: bool,
+    ) -> Result<(), String> {
+        let mut versions = self.granted.iter().rev().filter(|(_, life)| life.key == key);
+        let is_good = |&version| self.check(key, version, began, found_by_recovery).is_ok();
+        match versions.any(|(version, _)| is_good(version)) {
+            true => Ok(()),
+            false => Err(format!(
+                "key {key} counted as there, and no version of it can have been, from event {began} on"
+            )),
+        }
+    }
+
     /// Judges a miss of a read that began at that event.
     pub(crate) fn check_miss(&self, key: usize, began: u64) -> Result<(), String> {
         let absent_at = self.keys.get(&key).map_or(u64::MAX, |key| key.absent_at);

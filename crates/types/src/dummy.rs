@@ -86,6 +86,11 @@ pub enum DummyRequest<'a> {
         /// Their keys.
         keys: Vec<&'a str>,
     },
+    /// How many of these objects exist, from the first on without a gap?
+    PrefixLen {
+        /// Their keys, in order.
+        keys: Vec<&'a str>,
+    },
     /// Where do these objects lie?
     Locate {
         /// They are to be got: one that does not exist counts as a miss.
@@ -145,6 +150,8 @@ pub enum DummyReply {
     Lengths(Vec<Result<u64, ErrorCode>>),
     /// To [`DummyRequest::Exist`].
     Exist(Vec<Result<bool, ErrorCode>>),
+    /// To [`DummyRequest::PrefixLen`].
+    PrefixLen(u32),
     /// To [`DummyRequest::Locate`].
     Located {
         /// One result for each key.

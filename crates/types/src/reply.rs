@@ -53,6 +53,8 @@ pub enum Reply {
     },
     /// To [`crate::Request::ExistKey`].
     Exist(Vec<Result<bool, ErrorCode>>),
+    /// To [`crate::Request::PrefixLen`]: never more than there are keys.
+    PrefixLen(u32),
     /// To [`crate::Request::Prefetch`].
     Prefetched(Vec<Result<Prefetch, ErrorCode>>),
     /// To [`crate::Request::Scan`].

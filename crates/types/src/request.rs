@@ -81,6 +81,11 @@ pub enum Request<'a> {
         /// The keys.
         keys: Vec<&'a str>,
     },
+    /// How many of these objects exist, complete, from the first on without a gap? Grants a lease on each that counts.
+    PrefixLen {
+        /// The keys, in order.
+        keys: Vec<&'a str>,
+    },
     /// Have these objects copied to memory where they lie on disks alone. Grants no lease.
     Prefetch {
         /// The keys.

@@ -21,6 +21,7 @@ mod tag {
     pub(super) const REMOVED: u32 = 8;
     pub(super) const LISTED: u32 = 9;
     pub(super) const REFUSED: u32 = 10;
+    pub(super) const PREFIX_LEN: u32 = 11;
 }
 
 /// Appends a [`Kind::DummyReply`] frame. A reply that does not fit a frame is sent as [`DummyReply::Refused`] with
@@ -41,6 +42,9 @@ pub fn encode_dummy_reply(out: &mut Vec<u8>, request_id: u64, reply: &DummyReply
         }
         DummyReply::Lengths(results) => fit.append(tag::LENGTHS, &from_lengths(results)),
         DummyReply::Exist(results) => fit.append(tag::EXIST, &reply_encode::from_exist(results)),
+        DummyReply::PrefixLen(key_count) => {
+            fit.append(tag::PREFIX_LEN, &reply_encode::from_prefix_len(*key_count));
+        }
         DummyReply::Located { results, segments } => {
             fit.append(tag::LOCATED, &reply_encode::from_located(results, &[], segments));
         }
@@ -77,6 +81,7 @@ pub fn decode_dummy_reply(body: Bytes) -> Result<DummyReply, DecodeError> {
         Proto::Health(health) => DummyReply::Health(health.is_healthy),
         Proto::Lengths(list) => DummyReply::Lengths(to_lengths(&list)?),
         Proto::Exist(exist) => DummyReply::Exist(reply_decode::to_exist(&exist)?),
+        Proto::PrefixLen(prefix) => DummyReply::PrefixLen(prefix.key_count),
         Proto::Located(located) => {
             let lists = replica_lists::required(located.replica_lists.as_ref())?;
             let lens = &located.value_lengths;

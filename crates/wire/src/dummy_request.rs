@@ -21,6 +21,7 @@ mod tag {
     pub(super) const REMOVE_MATCHING: u32 = 11;
     pub(super) const LIST: u32 = 12;
     pub(super) const CLEAR_REPLICAS: u32 = 13;
+    pub(super) const PREFIX_LEN: u32 = 14;
 }
 
 /// Appends a [`Kind::DummyRequest`] frame.
@@ -69,6 +70,9 @@ pub fn encode_dummy_request(out: &mut Vec<u8>, request_id: u64, request: &DummyR
         }
         DummyRequest::Exist { keys } => {
             body.keyed(tag::EXIST_KEY, keys.iter().copied(), &proto::ExistKeyRequest::default());
+        }
+        DummyRequest::PrefixLen { keys } => {
+            body.keyed(tag::PREFIX_LEN, keys.iter().copied(), &proto::PrefixLenRequest::default());
         }
         DummyRequest::Locate { to_get, keys } => {
             let rest = proto::LocateRequest { keys: Vec::new(), to_get: *to_get };
@@ -175,6 +179,9 @@ impl DummyRequestMessage {
             }
             Operation::ExistKey(exist) => {
                 DummyRequest::Exist { keys: column::to_keys(&exist.keys)? }
+            }
+            Operation::PrefixLen(prefix) => {
+                DummyRequest::PrefixLen { keys: column::to_keys(&prefix.keys)? }
             }
             Operation::Locate(locate) => {
                 let keys = column::to_keys(&locate.keys)?;

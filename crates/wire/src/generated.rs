@@ -61,7 +61,7 @@ pub struct RefusalResponse {
 pub struct Request {
     #[prost(
         oneof = "request::Operation",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22, 23, 24, 25"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26"
     )]
     pub operation: ::core::option::Option<request::Operation>,
 }
@@ -117,6 +117,8 @@ pub mod request {
         Leave(super::LeaveRequest),
         #[prost(message, tag = "25")]
         Prefetch(super::PrefetchRequest),
+        #[prost(message, tag = "26")]
+        PrefixLen(super::PrefixLenRequest),
     }
 }
 /// A heartbeat.
@@ -403,6 +405,12 @@ pub struct ExistKeyRequest {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub keys: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
 }
+/// Asks how many objects exist, complete, from the first key on without a gap. Grants a lease on each that counts.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PrefixLenRequest {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub keys: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+}
 /// Has objects copied to memory where they lie on disks alone. Grants no lease.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PrefetchRequest {
@@ -522,7 +530,7 @@ pub struct DrainSegmentsRequest {
 pub struct Response {
     #[prost(
         oneof = "response::Result",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18"
     )]
     pub result: ::core::option::Option<response::Result>,
 }
@@ -581,6 +589,9 @@ pub mod response {
         /// To Prefetch.
         #[prost(message, tag = "17")]
         Prefetched(super::PrefetchResponse),
+        /// To PrefixLen.
+        #[prost(message, tag = "18")]
+        PrefixLen(super::PrefixLenResponse),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -792,6 +803,12 @@ pub struct ExistKeyResponse {
     /// The error codes of those refused, in order.
     #[prost(sint32, repeated, tag = "2")]
     pub status_codes: ::prost::alloc::vec::Vec<i32>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PrefixLenResponse {
+    /// The number of keys, at most as many as were named.
+    #[prost(uint32, tag = "1")]
+    pub key_count: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PrefetchResponse {
@@ -1083,7 +1100,7 @@ pub struct UnpinRequest {
 pub struct DummyRequest {
     #[prost(
         oneof = "dummy_request::Operation",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14"
     )]
     pub operation: ::core::option::Option<dummy_request::Operation>,
 }
@@ -1119,6 +1136,8 @@ pub mod dummy_request {
         List(super::ListRequest),
         #[prost(message, tag = "13")]
         ClearReplicas(super::ClearReplicasRequest),
+        #[prost(message, tag = "14")]
+        PrefixLen(super::PrefixLenRequest),
     }
 }
 /// Uses the pool through the process that was connected to.
@@ -1217,7 +1236,10 @@ pub struct ListRequest {
 /// The body of a DUMMY_REPLY frame.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DummyResponse {
-    #[prost(oneof = "dummy_response::Result", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
+    #[prost(
+        oneof = "dummy_response::Result",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11"
+    )]
     pub result: ::core::option::Option<dummy_response::Result>,
 }
 /// Nested message and enum types in `DummyResponse`.
@@ -1254,6 +1276,9 @@ pub mod dummy_response {
         /// To anything: the whole request failed. Never 0.
         #[prost(message, tag = "10")]
         Refused(super::StatusResponse),
+        /// To PrefixLen.
+        #[prost(message, tag = "11")]
+        PrefixLen(super::PrefixLenResponse),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

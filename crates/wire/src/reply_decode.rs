@@ -47,6 +47,7 @@ pub fn decode_reply(body: Bytes) -> Result<Reply, DecodeError> {
         }
         response::Result::Located(located) => to_located(located)?,
         response::Result::Exist(exist) => Reply::Exist(to_exist(&exist)?),
+        response::Result::PrefixLen(it) => Reply::PrefixLen(it.key_count),
         response::Result::Prefetched(it) => Reply::Prefetched(to_prefetched(&it)?),
         response::Result::Scanned(page) => Reply::Scanned(to_page(&page)?),
         response::Result::TaskCreated(task) => Reply::TaskCreated(task::to_created(&task)?),

@@ -27,6 +27,7 @@ pub(crate) mod tag {
     pub(crate) const DRAINING: u32 = 15;
     pub(crate) const SEGMENTS: u32 = 16;
     pub(crate) const PREFETCHED: u32 = 17;
+    pub(crate) const PREFIX_LEN: u32 = 18;
 }
 
 /// The bytes of `ExistKeyResponse::exists` and `PrefetchResponse::in_memory`.
@@ -70,6 +71,7 @@ pub fn encode_reply(out: &mut Vec<u8>, request_id: u64, reply: &Reply) {
             fit.append(tag::LOCATED, &located);
         }
         Reply::Exist(results) => fit.append(tag::EXIST, &from_exist(results)),
+        Reply::PrefixLen(key_count) => fit.append(tag::PREFIX_LEN, &from_prefix_len(*key_count)),
         Reply::Prefetched(results) => fit.append(tag::PREFETCHED, &from_prefetched(results)),
         Reply::Scanned(page) => fit.append(tag::SCANNED, &from_page(page)),
         Reply::TaskCreated(id) => fit.append(tag::TASK_CREATED, &task::from_created(*id)),
@@ -132,6 +134,10 @@ pub(crate) fn from_located(
 pub(crate) fn from_exist(results: &[Result<bool, ErrorCode>]) -> proto::ExistKeyResponse {
     let (exists, status_codes) = from_answers(results.iter().copied());
     proto::ExistKeyResponse { exists, status_codes }
+}
+
+pub(crate) fn from_prefix_len(key_count: u32) -> proto::PrefixLenResponse {
+    proto::PrefixLenResponse { key_count }
 }
 
 fn from_prefetched(results: &[Result<Prefetch, ErrorCode>]) -> proto::PrefetchResponse {

@@ -59,6 +59,9 @@ impl RequestMessage {
             Operation::PutRevoke(revoke) => Request::PutRevoke { puts: put_revoke(revoke)? },
             Operation::GetReplicaList(get) => look_up(get)?,
             Operation::ExistKey(exist) => Request::ExistKey { keys: column::to_keys(&exist.keys)? },
+            Operation::PrefixLen(prefix) => {
+                Request::PrefixLen { keys: column::to_keys(&prefix.keys)? }
+            }
             Operation::Prefetch(prefetch) => {
                 Request::Prefetch { keys: column::to_keys(&prefetch.keys)? }
             }

@@ -35,6 +35,7 @@ pub(crate) mod tag {
     pub(crate) const LIST_SEGMENTS: u32 = 23;
     pub(crate) const LEAVE: u32 = 24;
     pub(crate) const PREFETCH: u32 = 25;
+    pub(crate) const PREFIX_LEN: u32 = 26;
 }
 
 /// Appends a [`Kind::Request`] frame.
@@ -84,6 +85,7 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
         Request::GetReplicaList { keys } => body.look_up(keys, &[]),
         Request::RenewRoutes { keys, uses } => body.look_up(keys, uses),
         Request::ExistKey { keys } => body.keys(tag::EXIST_KEY, keys),
+        Request::PrefixLen { keys } => body.keys(tag::PREFIX_LEN, keys),
         Request::Prefetch { keys } => body.keys(tag::PREFETCH, keys),
         Request::Remove { keys, force } => {
             let rest = proto::RemoveRequest { keys: Vec::new(), force: *force };

@@ -21,7 +21,7 @@ pub(crate) struct Field {
 }
 
 /// The most fields that one message here lists.
-const MAX_FIELDS: usize = 24;
+const MAX_FIELDS: usize = 32;
 
 const fn list(tag: u32, what: &'static str, limit: usize) -> Field {
     Field { tag, what, limit, fields: &[] }
@@ -74,6 +74,7 @@ pub(crate) const REQUEST: &[Field] = &[
     one(23, "list_segments", &[]),
     one(24, "leave", &[one(1, "reads", READ_REPORT)]),
     one(25, "prefetch", KEYS),
+    one(26, "prefix_len", KEYS),
 ];
 
 const REPLICA_LISTS: &[Field] = &[list(8, "segments", MAX_SEGMENTS)];
@@ -118,6 +119,7 @@ pub(crate) const RESPONSE: &[Field] = &[
     one(15, "draining", &[list(5, "segment_names", MAX_DRAIN_SEGMENTS)]),
     one(16, "segments", &[list(1, "segments", MAX_LISTED_SEGMENTS as usize)]),
     one(17, "prefetched", &[]),
+    one(18, "prefix_len", &[]),
 ];
 
 const GET_PIECES: &[Field] = &[list(1, "keys", MAX_BATCH_KEYS), one(2, "pieces", &[])];
@@ -145,6 +147,7 @@ pub(crate) const DUMMY_REQUEST: &[Field] = &[
     one(11, "remove_matching", &[]),
     one(12, "list", &[]),
     one(13, "clear_replicas", KEYS),
+    one(14, "prefix_len", KEYS),
 ];
 
 pub(crate) const DUMMY_RESPONSE: &[Field] = &[
@@ -162,6 +165,7 @@ pub(crate) const DUMMY_RESPONSE: &[Field] = &[
         &[list(1, "keys", MAX_DUMMY_LISTED_OBJECTS), one(2, "replica_lists", REPLICA_LISTS)],
     ),
     one(10, "refused", &[]),
+    one(11, "prefix_len", &[]),
 ];
 
 pub(crate) const FOLLOW_REPLY: &[Field] = &[one(1, "entries", &[])];

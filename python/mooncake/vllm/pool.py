@@ -25,6 +25,7 @@ class Store(Protocol):
     """The part of `mooncake.store.MooncakeDistributedStore` that is used."""
 
     def batch_is_exist(self, keys: list[str]) -> list[int]: ...
+    def batch_prefix_len(self, keys: list[str]) -> int: ...
     def batch_put_from_multi_buffers(
         self, keys: list[str], all_buffer_ptrs: list[list[int]], all_sizes: list[list[int]], config: Any
     ) -> list[int]: ...
@@ -73,13 +74,14 @@ class Pool:
 
     def leading(self, keys: Sequence[str]) -> int:
         """How many keys from the first on exist without a gap."""
-        found = 0
-        for batch in batches(keys):
-            codes = self._call("batch_is_exist", list(batch))
-            for code in codes:
-                if code != 1:
-                    return found
-                found += 1
+        try:
+            found = self.store.batch_prefix_len(list(keys))
+        except Exception:
+            logger.exception("batch_prefix_len failed")
+            return 0
+        if not 0 <= found <= len(keys):
+            logger.error("batch_prefix_len gave %d for %d keys", found, len(keys))
+            return 0
         return found
 
     def missing(self, keys: Sequence[str]) -> list[str]:

@@ -76,6 +76,12 @@ impl Reads {
         self.exists.add(count(true), count(false));
     }
 
+    /// So many of these keys exist, from the first on without a gap. Nobody reads those behind the gap: they count as missing.
+    pub(crate) fn on_prefix(&self, count: u64, keys: usize) {
+        let found = usize::try_from(count).unwrap_or(usize::MAX).min(keys);
+        self.exists.add(found, keys - found);
+    }
+
     /// Ranges were read, those of one item one behind the other. An item is read if all of them are, from where the farthest of
     /// them lies.
     pub(super) fn on_fetched(&self, fetched: &[Fetched]) {

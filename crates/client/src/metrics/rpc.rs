@@ -25,6 +25,7 @@ pub(super) enum Rpc {
     GetAllKeys,
     ExistKey,
     BatchExistKey,
+    PrefixLen,
     Prefetch,
     Dropped,
     Remove,
@@ -68,6 +69,7 @@ impl Rpc {
         (Self::GetAllKeys, "GetAllKeys"),
         (Self::ExistKey, "ExistKey"),
         (Self::BatchExistKey, "BatchExistKey"),
+        (Self::PrefixLen, "PrefixLen"),
         (Self::Prefetch, "Prefetch"),
         (Self::Dropped, "Dropped"),
         (Self::Remove, "Remove"),
@@ -111,6 +113,7 @@ impl Rpc {
                 either(keys.len(), Self::GetReplicaList, Self::BatchGetReplicaList)
             }
             Request::ExistKey { keys } => either(keys.len(), Self::ExistKey, Self::BatchExistKey),
+            Request::PrefixLen { .. } => Self::PrefixLen,
             Request::Prefetch { .. } => Self::Prefetch,
             Request::Dropped { .. } | Request::Retract { .. } => Self::Dropped,
             Request::Remove { keys, .. } => either(keys.len(), Self::Remove, Self::BatchRemove),

@@ -24,7 +24,8 @@ use std::time::Duration;
 
 use mooncake_memory::{Buffer, SliceList};
 use mooncake_ops::{
-    ExistOp, GetItem, ListOp, LocateOp, ObjectLocation, PrefetchOp, PutOp, RemoveOp, RemoveScanOp,
+    ExistOp, GetItem, ListOp, LocateOp, ObjectLocation, PrefetchOp, PrefixLenOp, PutOp, RemoveOp,
+    RemoveScanOp,
 };
 use mooncake_transfer::View;
 use mooncake_types::{ErrorCode, Prefetch, PutItem, ReplicateConfig};
@@ -270,6 +271,20 @@ impl Store {
         let answers = session.ways().drive(ExistOp::new(keys), NoMemory);
         session.metrics.reads.on_exists(&answers);
         answers
+    }
+
+    /// How many objects exist, complete, from the first key on without a gap. Protects those that it counts as
+    /// [`Store::exist`] does.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidKey`] if any of the keys is none that the store takes, or the codes of all calls.
+    pub fn prefix_len(&self, keys: &[&str]) -> Result<u64, ErrorCode> {
+        let session = self.session().ok_or(CLOSED)?;
+        let counted = session.ways().drive(PrefixLenOp::new(keys), NoMemory);
+        if let Ok(count) = counted {
+            session.metrics.reads.on_prefix(count, keys.len());
+        }
+        counted
     }
 
     /// Has objects that lie on disks alone brought to memory, before they are read. Waits for nothing.

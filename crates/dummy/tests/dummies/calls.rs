@@ -6,6 +6,7 @@ use mooncake_client::{
     Region, ReplicateConfig, SliceList,
 };
 use mooncake_dummy::{DummyConfig, DummyError, DummyServer, DummyStore};
+use mooncake_types::limits;
 
 use crate::rig::{content, eventually};
 use crate::scene::{POOL, Scene, config, get, get_into, put, put_from, server_config};
@@ -27,6 +28,7 @@ fn a_dummy_puts_finds_gets_and_removes() {
         }
         assert_eq!(crate::rig::get(&scene.store, &key), Ok(content(&key, len)));
         assert_eq!(other.exist(&[&key, "none"]), [Ok(true), Ok(false)]);
+        assert_eq!(other.prefix_len(&[&key, &key, "none", &key]), Ok(2));
         let located = scene.store.locate(&[&key, "none"]);
         assert_eq!(other.locate(&[&key, "none"]), located);
         let removed = other.remove(&[&key, "none"], false);
@@ -218,6 +220,9 @@ fn what_makes_no_sense_is_an_answer_and_the_dummy_goes_on() {
     let no_key = Err(ErrorCode::InvalidKey);
     assert_eq!(results, [no_key, no_key, invalid, invalid, invalid, Ok(())]);
     assert_eq!(dummy.exist(&[&long, "good"]), [Err(ErrorCode::InvalidKey), Ok(true)]);
+    assert_eq!(dummy.prefix_len(&["good", &long]), Err(ErrorCode::InvalidKey));
+    let many = vec!["good"; 2 * limits::MAX_BATCH_KEYS + 1];
+    assert_eq!(dummy.prefix_len(&many), Ok(many.len() as u64));
     assert_eq!(get(&dummy, &long), Err(ErrorCode::InvalidKey));
     assert_eq!(get_into(&dummy, "good", RawSlice::unmapped(200)), Err(ErrorCode::InvalidParams));
     assert_eq!(get_into(&dummy, "good", RawSlice::EMPTY), Err(ErrorCode::InvalidParams));
@@ -326,6 +331,7 @@ fn a_dummy_that_is_closed_leaves_nothing_behind() {
     dummy.close();
     eventually("the dummy is gone", || scene.server.attached() == 0);
     assert_eq!(dummy.exist(&["key"]), [Err(ErrorCode::UnavailableInCurrentStatus)]);
+    assert_eq!(dummy.prefix_len(&["key"]), Err(ErrorCode::UnavailableInCurrentStatus));
     assert_eq!(dummy.health(), Health::MasterUnreachable);
     drop(dummy);
     eventually("its memory is gone", || crate::scene::mappings(std::process::id()) == before);

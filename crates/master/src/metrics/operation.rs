@@ -18,6 +18,7 @@ pub(crate) enum Operation {
     PutRevoke,
     GetReplicaList,
     ExistKey,
+    PrefixLen,
     Prefetch,
     Remove,
     GetReplicaListByRegex,
@@ -57,6 +58,7 @@ impl Operation {
         (Operation::PutRevoke, "put_revoke"),
         (Operation::GetReplicaList, "get_replica_list"),
         (Operation::ExistKey, "exist_key"),
+        (Operation::PrefixLen, "prefix_len"),
         (Operation::Prefetch, "prefetch"),
         (Operation::Remove, "remove"),
         (Operation::GetReplicaListByRegex, "get_replica_list_by_regex"),
@@ -105,6 +107,7 @@ impl Operation {
             }
             Request::ExistKey { keys } if keys.len() == 1 => Operation::ExistKey,
             Request::ExistKey { .. } => Operation::BatchExistKey,
+            Request::PrefixLen { .. } => Operation::PrefixLen,
             Request::Prefetch { .. } => Operation::Prefetch,
             Request::Remove { keys, .. } if keys.len() == 1 => Operation::Remove,
             Request::Remove { .. } => Operation::BatchRemove,
@@ -146,6 +149,7 @@ impl Outcome {
             | Reply::Mounted(_)
             | Reply::Drops(_)
             | Reply::Scanned(_)
+            | Reply::PrefixLen(_)
             | Reply::TaskCreated(_)
             | Reply::TaskReported(_)
             | Reply::TasksFetched(_)

@@ -52,13 +52,35 @@ impl Meta {
     }
 
     pub(crate) fn exist(&mut self, key: &str) -> Result<bool, ErrorCode> {
-        check_key(key)?;
-        let Some(object) = self.find_readable(key) else { return Ok(false) };
-        if self.objects[object].state != ObjectState::Complete {
-            return Ok(false);
+        let found = self.find_existing(key)?;
+        if let Some(object) = found {
+            self.access(object);
         }
-        self.access(object);
-        Ok(true)
+        Ok(found.is_some())
+    }
+
+    /// How many objects there are from the first key on without a gap.
+    pub(crate) fn prefix_len(&mut self, keys: &[&str]) -> Reply {
+        let mut found = Vec::new();
+        for key in keys {
+            match self.find_existing(key) {
+                Ok(Some(object)) => found.push(object),
+                Ok(None) => break,
+                Err(code) => return Reply::Refused(code),
+            }
+        }
+        // From the last to the first, so that the first is the most recently used one.
+        for &object in found.iter().rev() {
+            self.access(object);
+        }
+        Reply::PrefixLen(found.len() as u32)
+    }
+
+    /// The object, if it is complete.
+    fn find_existing(&mut self, key: &str) -> Result<Option<u32>, ErrorCode> {
+        check_key(key)?;
+        let found = self.find_readable(key);
+        Ok(found.filter(|&object| self.objects[object].state == ObjectState::Complete))
     }
 
     /// The object of a key, in sight or not; a finished one that no segment holds any more is dropped on the way.

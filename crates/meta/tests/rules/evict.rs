@@ -28,7 +28,11 @@ fn a_full_pool_evicts_the_least_recently_used() {
 
 #[test]
 fn a_batch_loses_its_last_blocks_first_however_it_was_used() {
-    for read in [None, Some(false), Some(true)] {
+    let exists = |keys| Request::ExistKey { keys };
+    let prefix = |keys| Request::PrefixLen { keys };
+    let places = |keys| Request::GetReplicaList { keys };
+    type Read = fn(Vec<&'static str>) -> Request<'static>;
+    for read in [None, Some(exists as Read), Some(prefix), Some(places)] {
         let mut world = pool(1, 64 * KIB);
         let keys = ["a", "b", "c", "d"];
         let start = PutStart {
@@ -48,10 +52,8 @@ fn a_batch_loses_its_last_blocks_first_however_it_was_used() {
         let puts = keys.into_iter().zip(results).map(end).collect();
         world.ask(ALICE, &Request::PutEnd { puts });
         let keys = keys.to_vec();
-        match read {
-            None => {}
-            Some(false) => drop(world.ask(ALICE, &Request::ExistKey { keys })),
-            Some(true) => drop(world.ask(ALICE, &Request::GetReplicaList { keys })),
+        if let Some(read) = read {
+            world.ask(ALICE, &read(keys));
         }
         world.advance(5_001);
         for (new, left) in

@@ -13,6 +13,7 @@ mod leased_tombstones;
 mod offload;
 mod place;
 mod predecessors;
+mod prefix_len;
 mod promotion;
 mod put;
 mod recovery;

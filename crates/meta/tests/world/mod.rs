@@ -327,6 +327,14 @@ impl World {
         }
     }
 
+    pub(crate) fn prefix_len(&mut self, keys: &[&str]) -> Result<u32, ErrorCode> {
+        match self.ask(BOB, &Request::PrefixLen { keys: keys.to_vec() }) {
+            Reply::PrefixLen(count) => Ok(count),
+            Reply::Refused(code) => Err(code),
+            other => panic!("{other:?}"),
+        }
+    }
+
     pub(crate) fn remove(&mut self, key: &str, force: bool) -> Result<(), ErrorCode> {
         statuses(self.ask(BOB, &Request::Remove { keys: vec![key], force }))
     }

@@ -75,6 +75,7 @@ pub fn is_idempotent(request: &Request<'_>) -> bool {
         | Request::RenewRoutes { .. }
         | Request::Dropped { .. }
         | Request::ExistKey { .. }
+        | Request::PrefixLen { .. }
         | Request::Prefetch { .. }
         | Request::DrainSegments { .. }
         | Request::ListSegments { .. }

@@ -3,6 +3,7 @@
 mod dropping;
 mod get;
 mod keyed;
+mod prefix_len;
 mod put;
 mod put_session;
 mod ranges;

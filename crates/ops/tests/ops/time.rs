@@ -3,7 +3,8 @@
 
 use mooncake_ops::{
     CallError, ClearOp, CloseOp, Closing, Deadline, ExistOp, GetItem, GetOp, HoldOp, ListOp,
-    LocateOp, MasterRetry, MoveError, Op, PutOp, RemoveOp, RemoveScanOp, StartOp, Step, TaskOp,
+    LocateOp, MasterRetry, MoveError, Op, PrefixLenOp, PutOp, RemoveOp, RemoveScanOp, StartOp,
+    Step, TaskOp,
 };
 use mooncake_types::{
     Chance, Epoch, ErrorCode, PutEnd, PutItem, PutRevoke, Remains, ReplicateConfig, Reply, Request,
@@ -151,6 +152,7 @@ impl World {
                 Ok(Reply::Scanned(ScanPage { removed: 1, remains, ..ScanPage::default() }))
             }
             Request::PutRevoke { puts } => statuses(vec![Ok(()); puts.len()]),
+            Request::PrefixLen { keys } => Ok(Reply::PrefixLen(keys.len() as u32)),
             Request::ExistKey { keys } => Ok(Reply::Exist(vec![Ok(true); keys.len()])),
             _ => done(),
         }
@@ -181,6 +183,7 @@ const PAUSE_MS: u64 = 100;
 fn what_moves_and_drops_nothing_takes_as_long_as_one_request() {
     let keys = ["a", "b"];
     check("exist", CALL_MS, |world| world.run(ExistOp::new(&keys)));
+    check("prefix", CALL_MS, |world| world.run(PrefixLenOp::new(&keys)));
     check("locate", CALL_MS, |world| world.run(LocateOp::new(&keys)));
     check("list", CALL_MS, |world| world.run(ListOp::new(None)));
     check("create a task", CALL_MS, |world| world.run(TaskOp::copy("a", &["node:1"])));

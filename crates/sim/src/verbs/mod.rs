@@ -5,6 +5,7 @@ mod carry;
 mod content;
 mod get;
 mod lend;
+mod prefix;
 mod put;
 mod remove;
 mod routes;
@@ -39,7 +40,8 @@ pub(crate) fn random(doer: &Doer<'_>, desk: &mut Desk) -> Task {
     match desk.chance.below(40) {
         0..10 => put::random(desk),
         10..14 => put::session(desk),
-        14..27 => get::random(doer, desk),
+        14..26 => get::random(doer, desk),
+        26 => prefix::count(desk),
         27..30 => get::session(doer.own, desk),
         30..33 => carry::create(doer.names, desk),
         33 => remove::clear(doer.names, desk),

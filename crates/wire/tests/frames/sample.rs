@@ -176,6 +176,7 @@ fn objects() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         ("exist key", Request::ExistKey { keys: KEYS.to_vec() }),
         ("exist key, no keys", Request::ExistKey { keys: vec![] }),
         ("prefetch", Request::Prefetch { keys: KEYS.to_vec() }),
+        ("prefix length", Request::PrefixLen { keys: KEYS.to_vec() }),
         ("remove", Request::Remove { keys: vec![KEYS[0]], force: false }),
         ("dropped", Request::Dropped { dropped: vec![drop_of(SEGMENT), drop_of(OTHER)] }),
         ("retract", retract(KEYS.to_vec())),
@@ -306,6 +307,7 @@ fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
         ),
         ("scanned, removed, remaining", Reply::Scanned(removed_by_force)),
         ("exist", Reply::Exist(vec![Ok(true), Ok(false), Err(ErrorCode::InvalidKey)])),
+        ("prefix counted", Reply::PrefixLen(2)),
         (
             "prefetched",
             Reply::Prefetched(vec![

@@ -45,6 +45,7 @@ fn requests() -> Vec<(&'static str, DummyRequest<'static>)> {
         ("dummy, get", DummyRequest::Get { objects: vec![object(KEYS[0], 2), object("", 0)] }),
         ("dummy, get fragments", DummyRequest::GetFragments { objects: fragments }),
         ("dummy, exist", DummyRequest::Exist { keys: KEYS.to_vec() }),
+        ("dummy, prefix length", DummyRequest::PrefixLen { keys: KEYS.to_vec() }),
         ("dummy, locate", DummyRequest::Locate { to_get: true, keys: KEYS.to_vec() }),
         ("dummy, remove", DummyRequest::Remove { keys: KEYS.to_vec(), force: true }),
         ("dummy, remove all", DummyRequest::RemoveMatching { pattern: None, force: false }),
@@ -70,6 +71,7 @@ fn replies() -> Vec<(&'static str, DummyReply)> {
         ("dummy, statuses", DummyReply::Statuses(vec![Ok(()), Err(MISSING)])),
         ("dummy, healthy", DummyReply::Health(true)),
         ("dummy, lengths", DummyReply::Lengths(vec![Ok(u64::MAX), Err(MISSING), Ok(0)])),
+        ("dummy, prefix counted", DummyReply::PrefixLen(2)),
         ("dummy, existing", DummyReply::Exist(vec![Ok(true), Ok(false), Err(MISSING)])),
         (
             "dummy, located",

@@ -164,6 +164,7 @@ fn request() -> impl Strategy<Value = Request<'static>> {
         }),
         keys().prop_map(|keys| Request::ExistKey { keys }),
         keys().prop_map(|keys| Request::Prefetch { keys }),
+        keys().prop_map(|keys| Request::PrefixLen { keys }),
         vec(range_drop(), 0..6).prop_map(|dropped| Request::Dropped { dropped }),
         (keys(), any::<bool>()).prop_map(|(keys, force)| Request::Remove { keys, force }),
         (keys(), vec(range_drop(), 0..6))

@@ -27,6 +27,7 @@ pub(crate) fn request() -> impl Strategy<Value = DummyRequest<'static>> {
         vec(object(), 0..6).prop_map(|objects| DummyRequest::Get { objects }),
         vec(fragments, 0..6).prop_map(|objects| DummyRequest::GetFragments { objects }),
         keys().prop_map(|keys| DummyRequest::Exist { keys }),
+        keys().prop_map(|keys| DummyRequest::PrefixLen { keys }),
         (any::<bool>(), keys()).prop_map(|(to_get, keys)| DummyRequest::Locate { to_get, keys }),
         (keys(), any::<bool>()).prop_map(|(keys, force)| DummyRequest::Remove { keys, force }),
         (option::of(text()), any::<bool>())
@@ -53,6 +54,7 @@ pub(crate) fn reply() -> impl Strategy<Value = DummyReply> {
         any::<bool>().prop_map(DummyReply::Health),
         vec(result(number()), 0..9).prop_map(DummyReply::Lengths),
         vec(result(any::<bool>()), 0..9).prop_map(DummyReply::Exist),
+        any::<u32>().prop_map(DummyReply::PrefixLen),
         with_segments(|placements| vec(result(located(placements)), 0..6))
             .prop_map(|(results, segments)| DummyReply::Located { results, segments }),
         number().prop_map(DummyReply::Removed),

@@ -54,6 +54,7 @@ pub(crate) fn reply() -> impl Strategy<Value = Reply> {
         (vec(status(), 0..6), remains())
             .prop_map(|(results, remains)| Reply::Remaining { results, remains }),
         vec(result(any::<bool>()), 0..9).prop_map(Reply::Exist),
+        any::<u32>().prop_map(Reply::PrefixLen),
         vec(result(select(&[Prefetch::InMemory, Prefetch::UnderWay])), 0..9)
             .prop_map(Reply::Prefetched),
         page().prop_map(Reply::Scanned),

@@ -1,0 +1,68 @@
+//! The longest prefix: what counts, and what is leased.
+
+use mooncake_types::{ErrorCode, Reply, Request, limits};
+
+use crate::world::{ALICE, BOB};
+use crate::{KIB, pool};
+
+#[test]
+fn keys_count_up_to_the_first_that_is_not_there() {
+    let mut world = pool(1, 64 * KIB);
+    for key in ["a", "b", "d"] {
+        world.put(key, KIB).unwrap();
+    }
+    world.start(ALICE, "begun", KIB).unwrap();
+    for (keys, count) in [
+        (vec![], 0),
+        (vec!["none"], 0),
+        (vec!["none", "a"], 0),
+        (vec!["a", "b"], 2),
+        (vec!["a", "b", "c", "d"], 2),
+        (vec!["a", "a", "b", "a", "none"], 4),
+        (vec!["a", "begun", "b"], 1),
+    ] {
+        assert_eq!(world.prefix_len(&keys), Ok(count), "{keys:?}");
+    }
+    world.check();
+}
+
+#[test]
+fn what_counts_is_leased_and_nothing_behind_the_gap() {
+    let mut world = pool(1, 64 * KIB);
+    for key in ["a", "b", "d"] {
+        world.put(key, KIB).unwrap();
+    }
+    for key in ["m", "n"] {
+        world.put_member(key, KIB, "g").unwrap();
+    }
+    assert_eq!(world.prefix_len(&["a", "m", "b", "c", "d"]), Ok(3));
+    for key in ["a", "b", "m", "n"] {
+        assert_eq!(world.remove(key, false), Err(ErrorCode::ObjectHasLease), "{key}");
+    }
+    assert_eq!(world.remove("d", false), Ok(()));
+    world.advance(5_001);
+    assert_eq!(world.remove("a", false), Ok(()));
+    world.check();
+}
+
+#[test]
+fn what_is_out_of_sight_does_not_count() {
+    let mut world = pool(1, 64 * KIB);
+    world.put("a", KIB).unwrap();
+    world.disconnect(ALICE);
+    let count = world.prefix_len(&["a"]).unwrap();
+    assert_eq!((count, world.exist("a")), (0, false));
+}
+
+#[test]
+fn keys_that_are_none_and_lists_that_are_too_long_are_refused() {
+    let mut world = pool(1, 64 * KIB);
+    world.put("a", KIB).unwrap();
+    let long = "k".repeat(limits::MAX_KEY_BYTES + 1);
+    assert_eq!(world.prefix_len(&["a", ""]), Err(ErrorCode::InvalidKey));
+    assert_eq!(world.prefix_len(&[&long]), Err(ErrorCode::InvalidKey));
+    assert_eq!(world.remove("a", false), Ok(()), "a refused request leases nothing");
+    let keys = vec!["a"; limits::MAX_BATCH_KEYS + 1];
+    let reply = world.ask(BOB, &Request::PrefixLen { keys });
+    assert_eq!(reply, Reply::Refused(ErrorCode::InvalidParams));
+}

@@ -1,0 +1,82 @@
+use mooncake_types::{ErrorCode, Reply, Request, Tick};
+
+use crate::batches::{Batches, check_key};
+use crate::op::{CallError, Op, Step, unexpected};
+
+/// How many objects exist, complete, from the first key on without a gap? Grants a lease on each that counts.
+///
+/// Of a list that is longer than a request, the master is asked about the next part only if all of the part before it is
+/// there.
+#[derive(Debug)]
+pub struct PrefixLenOp<'a> {
+    keys: &'a [&'a str],
+    batches: Batches,
+    asked: usize,
+    found: Result<u64, ErrorCode>,
+    is_over: bool,
+}
+
+impl<'a> PrefixLenOp<'a> {
+    /// A question about `keys`, all of which must be keys that the store takes.
+    #[must_use]
+    pub fn new(keys: &'a [&'a str]) -> Self {
+        let checked = keys.iter().try_for_each(|key| check_key(key));
+        Self {
+            keys,
+            batches: Batches::new((0..keys.len()).collect()),
+            asked: 0,
+            found: checked.map(|()| 0),
+            is_over: checked.is_err(),
+        }
+    }
+
+    fn on_counted(&mut self, count: u32) {
+        let count = count as usize;
+        match &mut self.found {
+            Ok(found) if count <= self.asked => *found += count as u64,
+            found => *found = Err(ErrorCode::InternalError),
+        }
+        self.is_over = count != self.asked;
+    }
+
+    fn fail(&mut self, code: ErrorCode) {
+        self.found = Err(code);
+        self.is_over = true;
+    }
+}
+
+impl<'a> Op<'a> for PrefixLenOp<'a> {
+    type Output = Result<u64, ErrorCode>;
+
+    fn batch(&self) -> u64 {
+        self.batches.begun()
+    }
+
+    fn next(&mut self, _now: Tick) -> Step<'a> {
+        if self.is_over {
+            return Step::Done;
+        }
+        let keys = self.keys;
+        let asked = self.batches.take(|position| keys[position].len());
+        self.asked = asked.len();
+        match asked.is_empty() {
+            true => Step::Done,
+            false => {
+                let keys = asked.into_iter().map(|position| keys[position]).collect();
+                Step::Call(Request::PrefixLen { keys })
+            }
+        }
+    }
+
+    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
+        match reply {
+            Ok(Reply::PrefixLen(count)) => self.on_counted(count),
+            Ok(reply) => self.fail(unexpected(&reply)),
+            Err(error) => self.fail(error.code()),
+        }
+    }
+
+    fn finish(self) -> Self::Output {
+        self.found
+    }
+}
