@@ -46,7 +46,7 @@ mod timeout;
 mod tombstones;
 
 pub use check::Violation;
-pub use config::{AllocatorKind, Config, Replication, ReplicationMode, Strategy};
+pub use config::{AllocatorKind, Config, EvictionPolicy, Replication, ReplicationMode, Strategy};
 pub use meta::Meta;
 pub use notice::Notice;
 pub use recovery::{Senseless, Shadow};
