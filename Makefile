@@ -24,7 +24,7 @@ AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build check check-rust check-python check-licences servers test test-rust test-chaos test-python demo \
-    bench bench-scale bench-check bench-all bench-recovery engines soak chaos clean
+    figures bench bench-scale bench-check bench-all bench-recovery engines soak chaos clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,8 +82,11 @@ test-python: $(TEST_WHEEL)
 demo: ## replay real requests against a pool of several processes; ARGS="--help" lists the options
 	cargo run --locked --profile quick --package mooncake-cli --bin mooncake -- replay $(ARGS)
 
+figures: ## draw the hit ratios of docs/sizing.md anew; those that time shows are drawn by bench-scale and bench-all
+	cargo run --locked --profile quick --package mooncake-cli --bin mooncake -- sim --plot docs/images/hit-ratio.svg
+
 bench: ## this project beside the C++ package, and its parts; ARGS=--quick for a look
-	cargo bench --locked --package mooncake-alloc --package mooncake-meta --package mooncake-wire --bench '*'
+	cargo bench --locked --package mooncake-alloc --package mooncake-meta --package mooncake-wire --package mooncake-workload --bench '*'
 	$(PYTHON) bench/round_trip.py
 	$(PYTHON) bench/compare.py $(ARGS)
 

@@ -27,6 +27,11 @@ const PROGRAMS: &[Program] = &[
         main: mooncake_replay::main,
     },
     Program {
+        name: "sim",
+        about: "Say what a pool of a size would hit on a trace of requests",
+        main: mooncake_workload::sim::main,
+    },
+    Program {
         name: "drain",
         about: "Move what lies in segments to others, so that their nodes can be taken away",
         main: drain::main,

@@ -22,6 +22,30 @@ pub enum Strategy {
     FreeRatioFirst,
 }
 
+/// Which objects go first when there is no room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EvictionPolicy {
+    /// Those that are worth least, by what was learned about the use of such objects.
+    #[default]
+    Adaptive,
+    /// The least recently used.
+    Lru,
+}
+
+impl EvictionPolicy {
+    /// All of them, the default first.
+    pub const ALL: [Self; 2] = [Self::Adaptive, Self::Lru];
+
+    /// As operators write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Adaptive => "adaptive",
+            Self::Lru => "lru",
+        }
+    }
+}
+
 /// Whether objects that are read often get more replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplicationMode {
@@ -104,6 +128,8 @@ pub struct Config {
     pub max_soft_pin_ttl_ms: u64,
     /// Whether soft-pinned objects may be evicted when nothing else is left.
     pub allow_evict_soft_pinned: bool,
+    /// Which objects go first when there is no room.
+    pub eviction_policy: EvictionPolicy,
     /// Share of a segment that is freed beyond the watermark once it is passed.
     pub eviction_ratio: f64,
     /// Used share of a segment above which eviction starts without waiting for a put to find no room. One: never, since
@@ -182,6 +208,7 @@ impl Default for Config {
             soft_pin_ttl_ms: 1_800_000,
             max_soft_pin_ttl_ms: 86_400_000,
             allow_evict_soft_pinned: true,
+            eviction_policy: EvictionPolicy::Adaptive,
             eviction_ratio: 0.05,
             eviction_high_watermark_ratio: 1.0,
             allocator: AllocatorKind::default(),

@@ -47,7 +47,7 @@ mod timeout;
 mod tombstones;
 
 pub use check::Violation;
-pub use config::{AllocatorKind, Config, Replication, ReplicationMode, Strategy};
+pub use config::{AllocatorKind, Config, EvictionPolicy, Replication, ReplicationMode, Strategy};
 pub use key_events::{KeyEvent, Tiers};
 pub use meta::Meta;
 pub use notice::Notice;

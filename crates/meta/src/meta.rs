@@ -96,7 +96,7 @@ impl Meta {
             objects: Records::default(),
             ranges: Records::default(),
             index: Index::new(config.seed),
-            usage: Usage::new(),
+            usage: Usage::new(config.eviction_policy),
             beside: Beside::default(),
             groups: Groups::default(),
             effort: Effort::new(0),

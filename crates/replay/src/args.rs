@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use mooncake_types::ByteSize;
+use mooncake_workload::{Trace, TraceLimits};
 
 use crate::content;
-use crate::trace::{self, Trace};
 
 /// Of the distinct blocks, the share that fits into the pool if nothing else is said.
 const DEFAULT_POOL_RATIO: f64 = 0.1;
@@ -92,9 +92,11 @@ pub(crate) struct PoolTooSmall {
 }
 
 impl ReplayArgs {
-    /// How many requests of the trace to read.
-    pub(crate) fn request_limit(&self) -> usize {
-        self.requests.map_or(trace::MAX_REQUESTS, |limit| limit as usize)
+    /// How much of the trace to read. A block is put at most once per request, and each put has its own generation.
+    pub(crate) fn trace_limits(&self) -> TraceLimits {
+        let most = content::MAX_GENERATION as usize;
+        let requests = self.requests.map_or(most, |wanted| most.min(wanted as usize));
+        TraceLimits { requests, distinct_blocks: content::MAX_BLOCKS }
     }
 
     /// How many blocks each started node has room for.
@@ -174,7 +176,7 @@ mod tests {
         // 1000 distinct blocks, 30 in the longest request.
         let mut requests: Vec<Box<[u32]>> = vec![(0..30).collect()];
         requests.extend((30..1000).map(|block| Box::from([block])));
-        let trace = Trace { requests, hash_ids: (0..1000).collect(), last_ms: 0 };
+        let trace = Trace { requests, arrivals_ms: vec![0; 971], hash_ids: (0..1000).collect() };
         let small = |blocks| Err(PoolTooSmall { blocks, longest: 30, bytes: 30 << 16 });
         let rows: &[(&[&str], Result<usize, PoolTooSmall>)] = &[
             (&[], Ok(60)),

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mooncake_memory::{MapError, Region};
+use mooncake_workload::Trace;
 
 use crate::cluster::ClusterError;
 use crate::pool::Pool;
@@ -12,7 +13,6 @@ use crate::progress::Progress;
 use crate::request::{Blocks, Client};
 use crate::stop::Stop;
 use crate::tally::Tally;
-use crate::trace::Trace;
 
 /// A client that met this many errors gives up: the pool is out of order, and more would say nothing new.
 const MAX_ERRORS: u64 = 100;

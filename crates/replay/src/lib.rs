@@ -1,8 +1,8 @@
 //! `mooncake replay`: real requests against a pool, with every byte checked. It measures the store and is no part of it.
 //!
-//! `trace` reads the requests, `target` and `cluster` start a master and nodes or find a running one, `drive` runs
+//! Requests come from a [`Trace`]; `target` and `cluster` start a master and nodes or find a running one, `drive` runs
 //! clients that replay one `request` at a time each, `content` makes bytes that describe themselves and `generations`
-//! knows which put a get may return, `oracle` says what other caches would have hit, and `report` is the table.
+//! knows which put a get may return, and `report` is the table, beside what other caches would have hit.
 //! Enter at [`main`].
 
 #![forbid(unsafe_code)]
@@ -13,7 +13,6 @@ mod content;
 mod drive;
 mod generations;
 mod latency;
-mod oracle;
 mod output;
 mod pool;
 mod process;
@@ -24,7 +23,6 @@ mod stop;
 mod store;
 mod tally;
 mod target;
-mod trace;
 
 use std::io;
 use std::path::PathBuf;
@@ -34,6 +32,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Parser;
 use mooncake_client::{EnvError, OpenError};
 use mooncake_memory::MapError;
+use mooncake_workload::{Trace, TraceError, infinite_hits, lru_hits};
 
 use crate::args::{PoolTooSmall, ReplayArgs};
 use crate::cluster::ClusterError;
@@ -44,7 +43,6 @@ use crate::report::Report;
 use crate::request::Blocks;
 use crate::stop::Stop;
 use crate::target::Target;
-use crate::trace::{Trace, TraceError};
 
 /// The exit status after Ctrl-C, as shells count it.
 const INTERRUPTED: u8 = 130;
@@ -111,7 +109,7 @@ fn fail(error: &ReplayError) -> ExitCode {
 
 /// Whether all was right.
 fn replay(args: &ReplayArgs, stop: &Stop) -> Result<bool, ReplayError> {
-    let trace = Trace::read(&args.trace, args.request_limit())?;
+    let trace = Trace::read(&args.trace, args.trace_limits())?;
     let mut target = Target::reach(args, &trace, stop)?;
     let prefix = key_prefix();
     let blocks = Blocks {
@@ -146,7 +144,7 @@ fn report(
     let replayed = tally.requests as usize;
     let lru_hits = target.pool_bytes.map(|bytes| {
         let capacity = usize::try_from(bytes / args.block_bytes as u64).unwrap_or(usize::MAX);
-        oracle::lru_hits(trace, replayed, capacity)
+        lru_hits(trace, replayed, capacity)
     });
     Report {
         wall,
@@ -155,10 +153,10 @@ fn report(
         block_bytes: args.block_bytes,
         trace_requests: trace.requests.len(),
         distinct_blocks: trace.hash_ids.len(),
-        last_ms: trace.last_ms,
+        last_ms: trace.last_ms(),
         nodes: target.nodes,
         pool_bytes: target.pool_bytes,
-        infinite_hits: oracle::infinite_hits(trace, replayed),
+        infinite_hits: infinite_hits(trace, replayed),
         lru_hits,
         evicted_blocks,
         tally,

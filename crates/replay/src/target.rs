@@ -3,12 +3,12 @@
 use mooncake_client::{Store, StoreConfig};
 use mooncake_http::admin;
 use mooncake_types::limits::MIN_SEGMENT_BYTES;
+use mooncake_workload::Trace;
 
 use crate::ReplayError;
 use crate::args::ReplayArgs;
 use crate::cluster::{self, CLUSTER_ID, Cluster, ClusterError, Plan};
 use crate::stop::Stop;
-use crate::trace::Trace;
 
 use crate::output::complain;
 

@@ -3,6 +3,7 @@
 
 use super::ghosts::Ghosts;
 use super::reuse::Reuse;
+use crate::EvictionPolicy;
 use crate::objects::{Class, Stamp};
 
 /// See the [module](self).
@@ -12,11 +13,12 @@ pub(crate) struct Usage {
     uses: u64,
     reuse: Reuse,
     ghosts: Ghosts,
+    policy: EvictionPolicy,
 }
 
 impl Usage {
-    pub(crate) fn new() -> Self {
-        Self { uses: 0, reuse: Reuse::new(), ghosts: Ghosts::new() }
+    pub(crate) fn new(policy: EvictionPolicy) -> Self {
+        Self { uses: 0, reuse: Reuse::new(), ghosts: Ghosts::new(), policy }
     }
 
     /// Now.
@@ -46,6 +48,9 @@ impl Usage {
     /// What an object of this class is worth that was used then last, and its age in uses.
     pub(super) fn worth(&self, class: Class, stamp: Stamp) -> (f32, u64) {
         let age = stamp.age(self.uses);
+        if self.policy == EvictionPolicy::Lru {
+            return (0.0, age);
+        }
         (self.reuse.worth(class, age), age)
     }
 }

@@ -2,59 +2,117 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
 
-use crate::content;
-
 /// Longest line that is read, in bytes.
 const MAX_LINE_BYTES: u64 = 16 << 20;
+/// Tokens of a block in the published traces.
+pub(crate) const BLOCK_TOKENS: usize = 512;
 /// Most blocks in one request; with 512-token blocks, 8 million tokens.
 pub(crate) const MAX_REQUEST_BLOCKS: usize = 16_384;
-/// Most requests in one replay: a block is put at most once per request, and each put has its own generation.
-pub(crate) const MAX_REQUESTS: usize = content::MAX_GENERATION as usize;
 const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];
 
-/// A trace cut to the requests that are replayed.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Trace {
-    /// The blocks of each request, from the start of its prompt, as indices into `hash_ids`.
-    pub(crate) requests: Vec<Box<[u32]>>,
-    /// The id of each distinct block, in the order of their first appearance.
-    pub(crate) hash_ids: Vec<u64>,
-    /// When the last request arrived, in milliseconds from the start of the trace.
-    pub(crate) last_ms: u64,
+/// How much of a trace is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceLimits {
+    /// Requests after these are not read.
+    pub requests: usize,
+    /// More distinct blocks are an error.
+    pub distinct_blocks: u32,
 }
 
-/// Why a trace cannot be replayed. Lines count from 1.
+impl TraceLimits {
+    /// As much as a trace can hold.
+    pub const NONE: Self = Self { requests: usize::MAX, distinct_blocks: u32::MAX };
+}
+
+/// Requests in the order of their arrival.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// The blocks of each request, from the start of its prompt, as indices into `hash_ids`.
+    pub requests: Vec<Box<[u32]>>,
+    /// When each arrived, in milliseconds from the start of the trace: never before the one before it.
+    pub arrivals_ms: Vec<u64>,
+    /// The id of each distinct block, in the order of their first appearance.
+    pub hash_ids: Vec<u64>,
+}
+
+/// Why a trace cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum TraceError {
+pub enum TraceError {
+    /// There is no such file, or it may not be read.
     #[error("cannot open the trace {}: {reason}; --trace names another", path.display())]
-    Open { path: PathBuf, reason: String },
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        reason: String,
+    },
+    /// The file broke off.
     #[error("cannot read line {line} of the trace {}: {reason}", path.display())]
-    Read { path: PathBuf, line: usize, reason: String },
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What the system or the archive says.
+        reason: String,
+    },
+    /// A line is no request.
     #[error("line {line} of the trace {}: {problem}", path.display())]
-    Line { path: PathBuf, line: usize, problem: LineProblem },
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: LineProblem,
+    },
+    /// There is not one request.
     #[error("the trace {} holds no request", path.display())]
-    Empty { path: PathBuf },
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
 }
 
 /// What is wrong with one line.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum LineProblem {
+pub enum LineProblem {
+    /// It is no JSON object with the fields of a request.
     #[error("{message} (column {column})")]
-    NotARequest { message: String, column: usize },
+    NotARequest {
+        /// What is wrong.
+        message: String,
+        /// Where, counted from 1.
+        column: usize,
+    },
+    /// The request has no blocks.
     #[error("hash_ids is empty")]
     NoBlocks,
+    /// The request has too many blocks.
     #[error("{count} hash_ids, at most {MAX_REQUEST_BLOCKS} are allowed")]
-    TooManyBlocks { count: usize },
+    TooManyBlocks {
+        /// How many it has.
+        count: usize,
+    },
+    /// A prompt would contain itself.
     #[error("hash_ids holds {id} twice; an id stands for a block and all blocks before it")]
-    RepeatedBlock { id: u64 },
-    #[error("more than {} distinct blocks so far", content::MAX_BLOCKS)]
-    TooManyDistinctBlocks,
+    RepeatedBlock {
+        /// The id.
+        id: u64,
+    },
+    /// The trace has too many blocks.
+    #[error("more than {most} distinct blocks so far")]
+    TooManyDistinctBlocks {
+        /// How many there may be.
+        most: u32,
+    },
+    /// The line has no end in sight.
     #[error("longer than {MAX_LINE_BYTES} bytes")]
     TooLong,
 }
@@ -71,36 +129,66 @@ struct Row {
 }
 
 impl Trace {
-    /// Reads the first `limit` requests of the file at `path`.
-    pub(crate) fn read(path: &Path, limit: usize) -> Result<Trace, TraceError> {
+    /// Reads the file at `path`, plain or gzipped.
+    ///
+    /// # Errors
+    /// See [`TraceError`].
+    pub fn read(path: &Path, limits: TraceLimits) -> Result<Trace, TraceError> {
         let open =
             |error: io::Error| TraceError::Open { path: path.into(), reason: error.to_string() };
         let mut reader = BufReader::new(File::open(path).map_err(open)?);
         let gzipped = reader.fill_buf().map_err(open)?.starts_with(&GZIP_MAGIC);
         if gzipped {
-            Self::parse(path, BufReader::new(MultiGzDecoder::new(reader)), limit)
+            Self::parse(path, BufReader::new(MultiGzDecoder::new(reader)), limits)
         } else {
-            Self::parse(path, reader, limit)
+            Self::parse(path, reader, limits)
         }
     }
 
     /// How many blocks all requests have together.
-    #[cfg(test)]
-    pub(crate) fn blocks(&self) -> usize {
+    #[must_use]
+    pub fn blocks(&self) -> usize {
         self.requests.iter().map(|blocks| blocks.len()).sum()
     }
 
+    /// When the last request arrived, in milliseconds from the start of the trace.
+    #[must_use]
+    pub fn last_ms(&self) -> u64 {
+        self.arrivals_ms.last().copied().unwrap_or(0)
+    }
+
     /// How many blocks the longest request has.
-    pub(crate) fn longest(&self) -> usize {
+    #[must_use]
+    pub fn longest(&self) -> usize {
         self.requests.iter().map(|blocks| blocks.len()).max().unwrap_or(0)
     }
 
-    fn parse(path: &Path, mut reader: impl BufRead, limit: usize) -> Result<Trace, TraceError> {
-        let limit = limit.min(MAX_REQUESTS);
-        let mut builder = Builder::default();
+    /// The trace as JSON lines, as [`Trace::read`] takes them. Lengths of prompts are those of whole blocks of 512 tokens.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write(&self, mut writer: impl Write) -> io::Result<()> {
+        for (blocks, at_ms) in self.requests.iter().zip(&self.arrivals_ms) {
+            let ids: Vec<String> =
+                blocks.iter().map(|&block| self.hash_ids[block as usize].to_string()).collect();
+            let (tokens, ids) = (blocks.len() * BLOCK_TOKENS, ids.join(", "));
+            writeln!(
+                writer,
+                r#"{{"timestamp": {at_ms}, "input_length": {tokens}, "output_length": 0, "hash_ids": [{ids}]}}"#
+            )?;
+        }
+        writer.flush()
+    }
+
+    fn parse(
+        path: &Path,
+        mut reader: impl BufRead,
+        limits: TraceLimits,
+    ) -> Result<Trace, TraceError> {
+        let mut builder = TraceBuilder::new(limits.distinct_blocks);
         let mut text = Vec::new();
         for line in 1.. {
-            if builder.trace.requests.len() == limit {
+            if builder.trace.requests.len() == limits.requests {
                 break;
             }
             text.clear();
@@ -126,38 +214,42 @@ impl Trace {
     }
 }
 
-struct Builder {
-    trace: Trace,
+/// A trace that grows, request by request.
+pub(crate) struct TraceBuilder {
+    pub(crate) trace: Trace,
     index_of: HashMap<u64, u32>,
+    most_blocks: u32,
 }
 
-impl Default for Builder {
-    fn default() -> Self {
-        let trace = Trace { requests: Vec::new(), hash_ids: Vec::new(), last_ms: 0 };
-        Self { trace, index_of: HashMap::new() }
+impl TraceBuilder {
+    pub(crate) fn new(most_blocks: u32) -> Self {
+        Self { trace: Trace::default(), index_of: HashMap::new(), most_blocks }
     }
-}
 
-impl Builder {
     fn add(&mut self, line: &[u8]) -> Result<(), LineProblem> {
         if line.len() as u64 > MAX_LINE_BYTES {
             return Err(LineProblem::TooLong);
         }
         let row: Row = serde_json::from_slice(line).map_err(|error| not_a_request(&error))?;
-        match row.hash_ids.len() {
+        self.push(row.timestamp, &row.hash_ids)
+    }
+
+    /// One more request, which arrived at a time in milliseconds.
+    pub(crate) fn push(&mut self, at_ms: u64, ids: &[u64]) -> Result<(), LineProblem> {
+        match ids.len() {
             0 => return Err(LineProblem::NoBlocks),
             count if count > MAX_REQUEST_BLOCKS => {
                 return Err(LineProblem::TooManyBlocks { count });
             }
             _ => {}
         }
-        let mut seen = HashSet::with_capacity(row.hash_ids.len());
-        if let Some(&id) = row.hash_ids.iter().find(|&&id| !seen.insert(id)) {
+        let mut seen = HashSet::with_capacity(ids.len());
+        if let Some(&id) = ids.iter().find(|&&id| !seen.insert(id)) {
             return Err(LineProblem::RepeatedBlock { id });
         }
-        let blocks: Result<_, _> = row.hash_ids.iter().map(|&id| self.index(id)).collect();
+        let blocks: Result<_, _> = ids.iter().map(|&id| self.index(id)).collect();
         self.trace.requests.push(blocks?);
-        self.trace.last_ms = self.trace.last_ms.max(row.timestamp);
+        self.trace.arrivals_ms.push(at_ms.max(self.trace.last_ms()));
         Ok(())
     }
 
@@ -166,8 +258,8 @@ impl Builder {
         if let Some(&index) = self.index_of.get(&id) {
             return Ok(index);
         }
-        if next >= content::MAX_BLOCKS {
-            return Err(LineProblem::TooManyDistinctBlocks);
+        if next >= self.most_blocks {
+            return Err(LineProblem::TooManyDistinctBlocks { most: self.most_blocks });
         }
         self.index_of.insert(id, next);
         self.trace.hash_ids.push(id);
@@ -186,8 +278,12 @@ fn not_a_request(error: &serde_json::Error) -> LineProblem {
 mod tests {
     use super::*;
 
-    fn parse(text: &str, limit: usize) -> Result<Trace, TraceError> {
-        Trace::parse(Path::new("t.jsonl"), text.as_bytes(), limit)
+    fn first(requests: usize) -> TraceLimits {
+        TraceLimits { requests, ..TraceLimits::NONE }
+    }
+
+    fn parse(text: &str, limits: TraceLimits) -> Result<Trace, TraceError> {
+        Trace::parse(Path::new("t.jsonl"), text.as_bytes(), limits)
     }
 
     fn row(timestamp: u64, ids: &str) -> String {
@@ -202,15 +298,23 @@ mod tests {
         let expected = Trace {
             requests: vec![Box::new([0, 1]), Box::new([0, 2, 1])],
             hash_ids: vec![70, 5, 8],
-            last_ms: 9,
+            arrivals_ms: vec![0, 9],
         };
-        assert_eq!(parse(&text, usize::MAX), Ok(expected));
+        assert_eq!(parse(&text, TraceLimits::NONE), Ok(expected));
+    }
+
+    #[test]
+    fn a_trace_that_was_written_is_read_again() {
+        let trace = parse(&(row(0, "70, 5") + &row(9, "70, 8, 5")), TraceLimits::NONE).unwrap();
+        let mut text = Vec::new();
+        trace.write(&mut text).unwrap();
+        assert_eq!(parse(std::str::from_utf8(&text).unwrap(), TraceLimits::NONE), Ok(trace));
     }
 
     #[test]
     fn only_the_requests_that_are_wanted_are_read() {
         let text = row(0, "1") + &row(1, "2, 3") + "this is not read";
-        let trace = parse(&text, 2).unwrap();
+        let trace = parse(&text, first(2)).unwrap();
         assert_eq!((trace.requests.len(), trace.blocks(), trace.longest()), (2, 3, 2));
     }
 
@@ -233,15 +337,30 @@ mod tests {
             (row(0, &many), "16385 hash_ids, at most 16384 are allowed"),
         ];
         for (line, problem) in rows {
-            let error = parse(&(row(0, "1") + &line), usize::MAX).unwrap_err();
+            let error = parse(&(row(0, "1") + &line), TraceLimits::NONE).unwrap_err();
             assert_eq!(error.to_string(), format!("line 2 of the trace t.jsonl: {problem}"));
         }
     }
 
     #[test]
+    fn too_many_distinct_blocks_are_an_error() {
+        let limits = TraceLimits { distinct_blocks: 2, ..TraceLimits::NONE };
+        assert!(parse(&row(0, "7, 8"), limits).is_ok());
+        let error = parse(&row(0, "7, 8, 9"), limits).unwrap_err().to_string();
+        assert_eq!(error, "line 1 of the trace t.jsonl: more than 2 distinct blocks so far");
+    }
+
+    #[test]
+    fn no_request_arrives_before_the_one_before_it() {
+        let trace =
+            parse(&(row(9, "1") + &row(3, "2") + &row(11, "3")), TraceLimits::NONE).unwrap();
+        assert_eq!((trace.arrivals_ms.clone(), trace.last_ms()), (vec![9, 9, 11], 11));
+    }
+
+    #[test]
     fn an_endless_line_is_refused_without_reading_it_all() {
         let endless = io::repeat(b'x');
-        let error = Trace::parse(Path::new("t"), BufReader::new(endless), 1).unwrap_err();
+        let error = Trace::parse(Path::new("t"), BufReader::new(endless), first(1)).unwrap_err();
         let expected =
             TraceError::Line { path: "t".into(), line: 1, problem: LineProblem::TooLong };
         assert_eq!(error, expected);
@@ -249,12 +368,12 @@ mod tests {
 
     #[test]
     fn an_empty_trace_is_refused() {
-        assert_eq!(parse("\n\n", 9), Err(TraceError::Empty { path: "t.jsonl".into() }));
+        assert_eq!(parse("\n\n", first(9)), Err(TraceError::Empty { path: "t.jsonl".into() }));
     }
 
     #[test]
     fn a_missing_file_is_named() {
-        let error = Trace::read(Path::new("/nowhere/t.gz"), 1).unwrap_err().to_string();
+        let error = Trace::read(Path::new("/nowhere/t.gz"), first(1)).unwrap_err().to_string();
         assert!(error.starts_with("cannot open the trace /nowhere/t.gz: "), "{error}");
     }
 
@@ -263,17 +382,17 @@ mod tests {
         let whole = std::fs::read(shipped()).unwrap();
         let path = std::env::temp_dir().join(format!("mooncake-cut-{}.gz", std::process::id()));
         std::fs::write(&path, &whole[..5_000]).unwrap();
-        let error = Trace::read(&path, usize::MAX).unwrap_err();
+        let error = Trace::read(&path, TraceLimits::NONE).unwrap_err();
         std::fs::remove_file(&path).unwrap();
         assert!(matches!(error, TraceError::Read { line: 2.., .. }), "{error}");
     }
 
     #[test]
     fn the_shipped_trace_has_the_counts_of_its_readme() {
-        let trace = Trace::read(&shipped(), usize::MAX).unwrap();
+        let trace = Trace::read(&shipped(), TraceLimits::NONE).unwrap();
         let counts = (trace.requests.len(), trace.blocks(), trace.hash_ids.len(), trace.longest());
         assert_eq!(counts, (12_031, 288_500, 182_790, 247));
-        assert_eq!(trace.last_ms, 3_536_999);
+        assert_eq!(trace.last_ms(), 3_536_999);
     }
 
     fn shipped() -> PathBuf {

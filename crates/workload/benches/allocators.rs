@@ -1,14 +1,11 @@
 //! The two allocators beside each other: what a pool holds, hits and refuses, and what the start of a put takes.
 //!
-//! `cargo bench -p mooncake-meta --bench allocators`: the requests of the trace in `data`, by the state machine, in a pool of a
+//! `cargo bench -p mooncake-workload --bench allocators`: the requests of the trace in `data`, by the state machine, in a pool of a
 //! tenth of their distinct bytes on four segments. Runs of the two take turns; each figure is the median of five.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark needs a clock")]
 
-#[allow(dead_code, reason = "the test uses it too")]
-#[path = "../tests/eviction/trace.rs"]
-mod trace;
-
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mooncake_meta::{AllocatorKind, Config, Meta};
@@ -16,7 +13,7 @@ use mooncake_types::{
     ClientId, Epoch, MountSegment, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig, Reply,
     Request, SegmentId, Tick,
 };
-use trace::Trace;
+use mooncake_workload::{Trace, TraceLimits};
 
 const CLIENT: ClientId = ClientId(1);
 const KIB: u64 = 1 << 10;
@@ -94,10 +91,10 @@ struct Run {
 }
 
 fn run(trace: &Trace, allocator: AllocatorKind, len: Len) -> Run {
-    let bytes = (0..trace.distinct as u32).map(len).sum::<u64>() / 10;
+    let bytes = (0..trace.hash_ids.len() as u32).map(len).sum::<u64>() / 10;
     let mut meta = new_pool(allocator, bytes);
     let mut run = Run::default();
-    for (at, blocks) in &trace.requests {
+    for (at, blocks) in trace.arrivals_ms.iter().zip(&trace.requests) {
         let now = Tick(*at);
         let there = exist(&mut meta, now, blocks);
         let found = there.iter().take_while(|&&it| it).count();
@@ -108,8 +105,8 @@ fn run(trace: &Trace, allocator: AllocatorKind, len: Len) -> Run {
         let missing = blocks.iter().zip(there).filter(|(_, it)| !it).map(|(&block, _)| block);
         put(&mut meta, now, &missing.collect::<Vec<_>>(), len, &mut run);
     }
-    let end = Tick(trace.requests.last().expect("there are requests").0);
-    let all: Vec<u32> = (0..trace.distinct as u32).collect();
+    let end = Tick(trace.last_ms());
+    let all: Vec<u32> = (0..trace.hash_ids.len() as u32).collect();
     for blocks in all.chunks(BATCH) {
         let there = blocks.iter().zip(exist(&mut meta, end, blocks));
         let held: u64 = there.filter(|(_, it)| *it).map(|(&block, _)| len(block)).sum();
@@ -154,7 +151,9 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 fn main() {
-    let trace = Trace::shipped();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = root.join("../../data/conversation_trace.jsonl.gz");
+    let trace = Trace::read(&path, TraceLimits::NONE).expect("the trace is sound");
     let kinds = [("offset", AllocatorKind::Offset), ("cachelib", AllocatorKind::Cachelib)];
     println!("| lengths | allocator | held | hits | refused puts | start of a put |");
     println!("|---|---|---|---|---|---|");
@@ -168,7 +167,7 @@ fn main() {
         for ((kind, _), runs) in kinds.iter().zip(&runs) {
             let of = |value: fn(&Run) -> f64| median(runs.iter().map(value).collect());
             let held = of(|run| run.held * 100.0);
-            let hits = trace.percent(of(|run| run.hits as f64) as usize);
+            let hits = of(|run| run.hits as f64) * 100.0 / trace.blocks() as f64;
             let refused = of(|run| run.refused as f64 * 100.0 / run.puts as f64);
             let start = of(|run| run.starts.as_nanos() as f64 / run.puts as f64);
             println!(

@@ -6,13 +6,15 @@ use crate::trace::Trace;
 const NONE: u32 = u32::MAX;
 
 /// Hits of a cache that never drops a block, on the first `requests` requests.
-pub(crate) fn infinite_hits(trace: &Trace, requests: usize) -> u64 {
+#[must_use]
+pub fn infinite_hits(trace: &Trace, requests: usize) -> u64 {
     lru_hits(trace, requests, trace.hash_ids.len())
 }
 
 /// Hits of a cache of `capacity` blocks that drops the block touched longest ago, on the first `requests`
 /// requests.
-pub(crate) fn lru_hits(trace: &Trace, requests: usize, capacity: usize) -> u64 {
+#[must_use]
+pub fn lru_hits(trace: &Trace, requests: usize, capacity: usize) -> u64 {
     let mut cache = Lru::new(trace.hash_ids.len(), capacity);
     let mut hits = 0;
     for blocks in &trace.requests[..requests] {
@@ -92,13 +94,14 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::TraceLimits;
 
     fn trace(requests: &[&[u32]]) -> Trace {
         let distinct = requests.iter().flat_map(|blocks| blocks.iter()).max().unwrap() + 1;
         Trace {
             requests: requests.iter().map(|&blocks| blocks.into()).collect(),
+            arrivals_ms: vec![0; requests.len()],
             hash_ids: (0..u64::from(distinct)).collect(),
-            last_ms: 0,
         }
     }
 
@@ -127,7 +130,7 @@ mod tests {
     fn the_shipped_trace_reaches_the_known_ratios() {
         let path =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/conversation_trace.jsonl.gz");
-        let trace = Trace::read(&path, usize::MAX).unwrap();
+        let trace = Trace::read(&path, TraceLimits::NONE).unwrap();
         let tenths_of_percent =
             |hits: u64| (hits as f64 * 1000.0 / trace.blocks() as f64).round() as u64;
         for (percent, expected) in [(1, 52), (5, 195), (10, 278), (20, 345), (40, 360)] {

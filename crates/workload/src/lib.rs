@@ -1,0 +1,19 @@
+//! Request traces: which blocks each request of an engine names, and what a pool makes of them.
+//!
+//! [`Trace`] reads them. [`lru_hits`] and [`best_hits`] say what ideal caches would hit. [`Pool`] is the master's own state
+//! machine, run by a trace in virtual time: no sockets, no bytes. The command `mooncake sim` compares them ([`sim`]).
+
+#![forbid(unsafe_code)]
+
+mod generate;
+mod lru;
+mod optimum;
+mod pool;
+pub mod sim;
+mod trace;
+
+pub use generate::{Workload, generate};
+pub use lru::{infinite_hits, lru_hits};
+pub use optimum::best_hits;
+pub use pool::{Pool, PoolError, PoolShape, Tally};
+pub use trace::{LineProblem, Trace, TraceError, TraceLimits};

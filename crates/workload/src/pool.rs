@@ -1,0 +1,177 @@
+//! The master's own state machine under the requests of a trace: in virtual time, without sockets or bytes.
+//!
+//! Each request does what an engine does: it asks which of its blocks exist, reads the longest prefix that does, and puts
+//! what is missing. The node drops what was evicted before the next request.
+
+use mooncake_meta::{Config, Meta};
+use mooncake_types::{
+    ClientId, Epoch, Medium, MountOutcome, MountSegment, PutEnd, PutItem, PutMode, PutStart,
+    RangeDrop, ReplicateConfig, Reply, Request, SegmentId, Tick, limits,
+};
+
+use crate::Trace;
+
+/// Engine and node in one.
+const CLIENT: ClientId = ClientId(1);
+
+/// What the pool is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolShape {
+    /// Memory of all segments together.
+    pub bytes: u64,
+    /// How many segments there are, of equal length.
+    pub segments: u32,
+    /// Length of each block.
+    pub block_bytes: u64,
+    /// Replicas of each block.
+    pub replicas: u32,
+    /// What the master is told at its start.
+    pub config: Config,
+}
+
+/// A pool that the master would refuse.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PoolError {
+    /// A setting makes no sense.
+    #[error("{0}")]
+    Config(String),
+    /// A segment is too small.
+    #[error(
+        "the master refuses segments of {bytes} bytes; give the pool more memory, or fewer segments"
+    )]
+    Segment {
+        /// The length of one.
+        bytes: u64,
+    },
+}
+
+/// What came of the requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Blocks of the longest prefix of its request that was there.
+    pub hits: u64,
+    /// Puts that found no room.
+    pub refused: u64,
+    /// Objects that were evicted.
+    pub evicted: u64,
+}
+
+/// A pool with nothing in it, and then what the requests put there.
+#[derive(Debug)]
+pub struct Pool {
+    meta: Meta,
+    block_bytes: u64,
+    replication: ReplicateConfig<'static>,
+    /// What the node has dropped since it last told the master.
+    dropped: Vec<RangeDrop>,
+    tally: Tally,
+}
+
+impl Pool {
+    /// A pool whose segments are mounted.
+    ///
+    /// # Errors
+    /// See [`PoolError`].
+    pub fn new(shape: &PoolShape) -> Result<Self, PoolError> {
+        shape.config.validate().map_err(PoolError::Config)?;
+        // The one client is there for as long as the trace goes on, and its heartbeats would only cost time.
+        let config = Config {
+            client_ttl_ms: u64::MAX / 4,
+            disk_ttl_ms: u64::MAX / 4,
+            ..shape.config.clone()
+        };
+        let mut meta = Meta::new(config, Epoch(1));
+        for number in 0..u64::from(shape.segments) {
+            let ends = [number, number + 1].map(|it| {
+                (u128::from(shape.bytes) * u128::from(it) / u128::from(shape.segments)) as u64
+            });
+            let bytes = ends[1] - ends[0];
+            let name = format!("node-{number}:12345");
+            let mount = MountSegment {
+                id: SegmentId(u128::from(number)),
+                name: &name,
+                endpoint: &name,
+                len: bytes,
+                seen_epoch: Epoch(0),
+                is_empty: true,
+                run: 1,
+                medium: Medium::Memory,
+            };
+            match meta.handle(Tick(0), CLIENT, &Request::MountSegment(mount)) {
+                Reply::Mounted(MountOutcome::Ready) => {}
+                _ => return Err(PoolError::Segment { bytes }),
+            }
+        }
+        let replication =
+            ReplicateConfig { replica_num: shape.replicas, ..ReplicateConfig::default() };
+        let (block_bytes, dropped) = (shape.block_bytes, Vec::new());
+        Ok(Self { meta, block_bytes, replication, dropped, tally: Tally::default() })
+    }
+
+    /// What came of the requests so far.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        Tally { evicted: self.meta.stats().counters.evicted_keys, ..self.tally }
+    }
+
+    /// Request `number` of a trace.
+    pub fn request(&mut self, trace: &Trace, number: usize) {
+        let now = Tick(trace.arrivals_ms[number]);
+        let keys: Vec<String> =
+            trace.requests[number].iter().map(|block| format!("block/{block:08x}")).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        if self.meta.poll_timeout().is_some_and(|due| due <= now) {
+            self.meta.handle_timeout(now);
+        }
+        let there: Vec<bool> =
+            keys.chunks(limits::MAX_BATCH_KEYS).flat_map(|keys| self.exist(now, keys)).collect();
+        let prefix = there.iter().take_while(|&&there| there).count();
+        self.tally.hits += prefix as u64;
+        for keys in keys[..prefix].chunks(limits::MAX_BATCH_KEYS) {
+            self.meta.handle(now, CLIENT, &Request::GetReplicaList { keys: keys.to_vec() });
+        }
+        let missing: Vec<&str> =
+            keys.iter().zip(&there).filter(|&(_, &there)| !there).map(|(&key, _)| key).collect();
+        for keys in missing.chunks(limits::MAX_BATCH_KEYS) {
+            self.put(now, keys);
+        }
+        self.drop_evicted(now);
+    }
+
+    fn exist(&mut self, now: Tick, keys: &[&str]) -> Vec<bool> {
+        match self.meta.handle(now, CLIENT, &Request::ExistKey { keys: keys.to_vec() }) {
+            Reply::Exist(there) => there.into_iter().map(|there| there.unwrap_or(false)).collect(),
+            other => unreachable!("the reply to an existence check: {other:?}"),
+        }
+    }
+
+    fn put(&mut self, now: Tick, keys: &[&str]) {
+        let start = PutStart {
+            puts: keys.iter().map(|key| PutItem::new(key, self.block_bytes)).collect(),
+            config: self.replication.clone(),
+            mode: PutMode::Insert,
+        };
+        let results = match self.meta.handle(now, CLIENT, &Request::PutStart(start)) {
+            Reply::Granted { results, .. } => results,
+            other => unreachable!("the reply to a put: {other:?}"),
+        };
+        let granted = keys.iter().zip(results).filter_map(|(&key, grant)| {
+            let version = grant.ok()?.version;
+            Some(PutEnd { key, version, failed_replicas: 0, held_replicas: 0 })
+        });
+        let puts: Vec<PutEnd<'_>> = granted.collect();
+        self.tally.refused += (keys.len() - puts.len()) as u64;
+        self.meta.handle(now, CLIENT, &Request::PutEnd { puts });
+    }
+
+    /// The node drops what was evicted.
+    fn drop_evicted(&mut self, now: Tick) {
+        let dropped = std::mem::take(&mut self.dropped);
+        let limit = limits::MAX_FETCHED_DROPS;
+        if let Reply::Drops(drops) =
+            self.meta.handle(now, CLIENT, &Request::FetchDrops { dropped, limit })
+        {
+            self.dropped = drops;
+        }
+    }
+}
