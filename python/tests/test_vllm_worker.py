@@ -6,13 +6,15 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from cluster import MIB, Cluster, Memory, content, wait_until
+from gpu import DeviceMemory
 from mooncake.store import MooncakeDistributedStore, ReplicateConfig
 from mooncake.vllm.config import Options
+from mooncake.vllm.fence import MakeFence, nothing_before
 from mooncake.vllm.key import Topology
 from mooncake.vllm.layout import BlockLayout, Layer
 from mooncake.vllm.lookup import (
@@ -62,8 +64,16 @@ class Calls:
 class Instance:
     """A worker with a KV cache of its own, in which each block holds what its name says, and steps to run."""
 
-    def __init__(self, cluster: Cluster, options: Options, model: str, can_put: bool = True) -> None:
-        self.memory = Memory(LAYERS * LAYER_BYTES)
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: Options,
+        model: str,
+        can_put: bool = True,
+        fence: MakeFence = nothing_before,
+        kind: type[Memory | DeviceMemory] = Memory,
+    ) -> None:
+        self.memory: Memory | DeviceMemory = kind(LAYERS * LAYER_BYTES)
         store = cluster.store()
         assert store.register_buffer(self.memory.address, self.memory.size) == 0
         self.calls = Calls(store)
@@ -73,7 +83,7 @@ class Instance:
             layers[name] = Layer.of(address, [2, BLOCKS, PIECE_BYTES], [LAYER_BYTES // 2, PIECE_BYTES, 1], 1, BLOCKS)
         self.layout = BlockLayout(layers)
         place = Place(model, 0, Topology())
-        self.worker = Worker(Pool(self.calls, ReplicateConfig()), self.layout, place, options, can_put)
+        self.worker = Worker(Pool(self.calls, ReplicateConfig()), self.layout, place, options, can_put, fence)
 
     def write(self, block_id: int, name: str) -> None:
         """What the model computes for a block."""
@@ -126,12 +136,12 @@ def model(store: MooncakeDistributedStore) -> str:
     return f"m-{uuid.uuid4().hex[:8]}"
 
 
-@pytest.fixture
-def make(cluster: Cluster, model: str) -> Iterator[Any]:
+@pytest.fixture(params=[Memory, DeviceMemory], ids=["host", "gpu"])
+def make(cluster: Cluster, model: str, request: pytest.FixtureRequest) -> Iterator[Any]:
     made: list[Instance] = []
 
-    def instance(options: Options, can_put: bool = True) -> Instance:
-        made.append(Instance(cluster, options, model, can_put))
+    def instance(options: Options, can_put: bool = True, fence: MakeFence = nothing_before) -> Instance:
+        made.append(Instance(cluster, options, model, can_put, fence, request.param))
         return made[-1]
 
     yield instance
@@ -165,6 +175,49 @@ def test_what_one_instance_stored_another_one_loads_in_any_mode(make: Any, sourc
     found = {block_id: reader.read(block_id) for block_id in wanted}
     assert found == {block_id: content(name, reader.layout.block_bytes) for block_id, name in wanted.items()}
     assert set(reader.read(8)) == {0}
+
+
+class LateDevice:
+    """A device that does its work only when somebody waits for it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.works: list[Callable[[], None]] = []
+
+    def fence(self) -> Callable[[], None]:
+        given = len(self.works)
+
+        def wait() -> None:
+            with self.lock:
+                for at in range(given):
+                    self.works[at]()
+                    self.works[at] = lambda: None
+
+        return wait
+
+
+@pytest.mark.parametrize("options", [WHOLE, LAYERED], ids=["whole", "layers"])
+def test_blocks_are_stored_after_the_device_has_computed_them(make: Any, options: Options) -> None:
+    device = LateDevice()
+    writer, reader = make(options, fence=device.fence), make(WITHIN)
+    device.works.append(lambda: writer.write(1, "a"))
+    writer.step(StepPlan(saves={"r": save(0, (1,), "a")}))
+    writer.finish("r")
+    assert reader.step(StepPlan(loads={"r": load(WITHIN, (2,), "a")})) == set()
+    assert reader.read(2) == content("a", reader.layout.block_bytes)
+
+
+@pytest.mark.parametrize("options", [WHOLE, WITHIN, LAYERED], ids=["between", "within", "layers"])
+def test_blocks_are_loaded_after_the_device_is_done_with_them(make: Any, options: Options) -> None:
+    device = LateDevice()
+    writer, reader = make(WHOLE), make(options, fence=device.fence)
+    writer.step(StepPlan(saves={"w": save(0, (1,), "a")}), {1: "a"})
+    writer.finish("w")
+    # What a request before had computed there, and the device has not done yet.
+    device.works.append(lambda: reader.write(3, "old"))
+    assert reader.step(StepPlan(loads={"r": load(options, (3,), "a")})) == set()
+    device.fence()()
+    assert reader.read(3) == content("a", reader.layout.block_bytes)
 
 
 @pytest.mark.parametrize("options", [WHOLE, LAYERED], ids=["whole", "layers"])

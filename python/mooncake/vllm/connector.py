@@ -18,6 +18,7 @@ from mooncake.store import ReplicateConfig
 from mooncake.vllm.config import Options, model_tag
 from mooncake.vllm.connect import connect, read_config
 from mooncake.vllm.device import block_layout, block_shape, register
+from mooncake.vllm.fence import fences_of
 from mooncake.vllm.key import Topology
 from mooncake.vllm.lookup import LookupClient, socket_name
 from mooncake.vllm.plan import StepPlan
@@ -123,7 +124,8 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
         shape = {"block": block_shape(kv_caches, layout), **self._shape()}
         model = model_tag(self._vllm.model_config.model, self._options.cache_prefix, shape)
         place = Place(model, self._vllm.parallel_config.rank, self._topology())
-        self._worker = Worker(Pool(self._store, config), layout, place, self._options, self._can_put)
+        pool, fence = Pool(self._store, config), fences_of(kv_caches)
+        self._worker = Worker(pool, layout, place, self._options, self._can_put, fence)
         if place.rank == 0:
             self._worker.serve_lookups(socket_name(self._vllm.kv_transfer_config.engine_id))
         logger.info("%s: blocks of %d bytes in %d layers", model, layout.block_bytes, len(layout.layers))

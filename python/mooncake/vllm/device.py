@@ -10,6 +10,9 @@ from mooncake.vllm.layout import BlockLayout, Layer
 
 logger = logging.getLogger(__name__)
 
+# The devices whose memory the store serves.
+KINDS = ("cpu", "cuda")
+
 
 def first_tensor(cache: Any) -> Any:
     """The tensor of a layer; of several that share one storage, the first."""
@@ -23,8 +26,8 @@ def block_layout(kv_caches: Mapping[str, Any], blocks: int) -> BlockLayout:
         if isinstance(cache, (list, tuple)) and len(cache) != 1:
             raise ValueError(f"{name}: a KV cache in {len(cache)} tensors is not supported")
         tensor = first_tensor(cache)
-        if tensor.device.type != "cpu":
-            raise ValueError(f"{name}: the KV cache lies on {tensor.device}; only memory of the host can be moved")
+        if tensor.device.type not in KINDS:
+            raise ValueError(f"{name}: the KV cache lies on {tensor.device}; only {' and '.join(KINDS)} can be moved")
         layers[name] = Layer.of(tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.element_size(), blocks)
     return BlockLayout(layers)
 

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from mooncake.vllm.bad_blocks import BadBlocks
+from mooncake.vllm.fence import Fence, MakeFence, nothing_before
 from mooncake.vllm.layout import BlockLayout
 from mooncake.vllm.pending import PendingSaves
 from mooncake.vllm.pool import Pool, Ranges
@@ -99,7 +100,10 @@ class LayerSave:
 class LayerSender:
     """Saves the blocks of a step while it runs."""
 
-    def __init__(self, pool: Pool, layout: BlockLayout, pending: PendingSaves) -> None:
+    def __init__(
+        self, pool: Pool, layout: BlockLayout, pending: PendingSaves, fence: MakeFence = nothing_before
+    ) -> None:
+        self.fence = fence
         self.pool = pool
         self.layout = layout
         self.pending = pending
@@ -118,16 +122,24 @@ class LayerSender:
         """A layer of the step has been computed."""
         step = self.step
         if step is not None:
-            self.thread.submit(lambda: step.layer(place))
+            computed = self.fence()
+
+            def store() -> None:
+                computed()
+                step.layer(place)
+
+            self.thread.submit(store)
 
     def end(self, refused_blocks: set[int]) -> None:
         """The step has been computed. Returns at once."""
         step, self.step = self.step, None
         if step is not None:
-            self.thread.submit(lambda: self._finish(step, refused_blocks))
+            computed = self.fence()
+            self.thread.submit(lambda: self._finish(step, refused_blocks, computed))
 
-    def _finish(self, step: LayerSave, refused_blocks: set[int]) -> None:
+    def _finish(self, step: LayerSave, refused_blocks: set[int], computed: Fence) -> None:
         try:
+            computed()
             step.finish(refused_blocks)
         finally:
             for request_id in step.saves:
@@ -144,13 +156,17 @@ class LayerLoad:
         self.blocks = blocks
         self.ready = [threading.Event() for _ in layout.layers]
 
-    def run(self) -> None:
-        """Loads all layers. A block whose layer fails is done with; the others go on."""
+    def run(self, unused: Fence) -> None:
+        """Loads all layers, once nothing of before uses the blocks any more.
+
+        A block whose layer fails is done with; the others go on.
+        """
         by_key: dict[str, list[int]] = {}
         for key, block_id in self.blocks:
             by_key.setdefault(key, []).append(block_id)
         good: set[str] = set()
         try:
+            unused()
             good = self.pool.start_gets(list(by_key))
             opened = sorted(good)
             for place, ready in enumerate(self.ready):
@@ -179,7 +195,8 @@ class LayerLoad:
 class LayerReceiver:
     """Loads the blocks of a step while it runs."""
 
-    def __init__(self, pool: Pool, layout: BlockLayout, bad: BadBlocks) -> None:
+    def __init__(self, pool: Pool, layout: BlockLayout, bad: BadBlocks, fence: MakeFence = nothing_before) -> None:
+        self.fence = fence
         self.pool = pool
         self.layout = layout
         self.bad = bad
@@ -193,10 +210,11 @@ class LayerReceiver:
             return
         self.step = step = LayerLoad(self.pool, self.layout, self.bad, blocks)
         self.over = over = threading.Event()
+        unused = self.fence()
 
         def run() -> None:
             try:
-                step.run()
+                step.run(unused)
             finally:
                 over.set()
 

@@ -8,12 +8,13 @@ import threading
 from collections.abc import Sequence
 
 from mooncake.vllm.bad_blocks import BadBlocks
+from mooncake.vllm.fence import Fence, MakeFence, nothing_before
 from mooncake.vllm.layout import BlockLayout
 from mooncake.vllm.pool import Buffers, Pool
 
 logger = logging.getLogger(__name__)
 
-Job = tuple[str, list[tuple[str, int]]]
+Job = tuple[str, list[tuple[str, int]], Fence]
 
 
 def load(pool: Pool, layout: BlockLayout, bad: BadBlocks, blocks: Sequence[tuple[str, int]]) -> None:
@@ -38,7 +39,10 @@ def load(pool: Pool, layout: BlockLayout, bad: BadBlocks, blocks: Sequence[tuple
 class Receiver:
     """Threads that load between steps. A request is reported once, after its blocks are filled or known to be bad."""
 
-    def __init__(self, pool: Pool, layout: BlockLayout, bad: BadBlocks, threads: int) -> None:
+    def __init__(
+        self, pool: Pool, layout: BlockLayout, bad: BadBlocks, threads: int, fence: MakeFence = nothing_before
+    ) -> None:
+        self.fence = fence
         self.pool = pool
         self.layout = layout
         self.bad = bad
@@ -54,8 +58,8 @@ class Receiver:
             thread.start()
 
     def submit(self, request_id: str, blocks: Sequence[tuple[str, int]]) -> None:
-        """Loads blocks of a request, given as keys and block ids."""
-        self.jobs.put((request_id, list(blocks)))
+        """Loads blocks of a request, given as keys and block ids, once nothing of before uses them any more."""
+        self.jobs.put((request_id, list(blocks), self.fence()))
 
     def take_finished(self) -> set[str]:
         """The requests whose loads are over since the last call."""
@@ -71,8 +75,9 @@ class Receiver:
 
     def _run(self) -> None:
         while (job := self.jobs.get()) is not None:
-            request_id, blocks = job
+            request_id, blocks, unused = job
             try:
+                unused()
                 load(self.pool, self.layout, self.bad, blocks)
             except Exception:
                 logger.exception("could not load blocks of %s", request_id)

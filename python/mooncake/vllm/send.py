@@ -7,6 +7,7 @@ import queue
 import threading
 from collections.abc import Sequence
 
+from mooncake.vllm.fence import Fence, MakeFence, nothing_before
 from mooncake.vllm.layout import BlockLayout
 from mooncake.vllm.pending import PendingSaves
 from mooncake.vllm.pool import Pool
@@ -15,13 +16,16 @@ logger = logging.getLogger(__name__)
 
 # Saves that wait. The blocks of a save that does not fit in are not stored: somebody computes them again one day.
 QUEUE_LIMIT = 4096
-Job = tuple[str, list[tuple[str, int]]]
+Job = tuple[str, list[tuple[str, int]], Fence]
 
 
 class Sender:
     """`pending` is counted down for each job that was accepted or refused."""
 
-    def __init__(self, pool: Pool, layout: BlockLayout, pending: PendingSaves) -> None:
+    def __init__(
+        self, pool: Pool, layout: BlockLayout, pending: PendingSaves, fence: MakeFence = nothing_before
+    ) -> None:
+        self.fence = fence
         self.pool = pool
         self.layout = layout
         self.pending = pending
@@ -33,10 +37,13 @@ class Sender:
         return self.thread.is_alive()
 
     def submit(self, request_id: str, blocks: Sequence[tuple[str, int]]) -> None:
-        """Stores blocks of a request, given as keys and block ids, as far as the pool does not hold them."""
+        """Stores blocks of a request, given as keys and block ids, as far as the pool does not hold them.
+
+        They are read once the device has done what it was given until now.
+        """
         self.pending.begin(request_id)
         try:
-            self.jobs.put_nowait((request_id, list(blocks)))
+            self.jobs.put_nowait((request_id, list(blocks), self.fence()))
         except queue.Full:
             logger.warning("too many saves are waiting: %d blocks of %s are not stored", len(blocks), request_id)
             self.pending.end(request_id)
@@ -51,8 +58,9 @@ class Sender:
 
     def _run(self) -> None:
         while (job := self.jobs.get()) is not None:
-            request_id, blocks = job
+            request_id, blocks, computed = job
             try:
+                computed()
                 self._store(blocks)
             except Exception:
                 logger.exception("could not store blocks of %s", request_id)

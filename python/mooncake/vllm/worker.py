@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from mooncake.vllm.bad_blocks import BadBlocks
 from mooncake.vllm.config import Options
+from mooncake.vllm.fence import MakeFence, nothing_before
 from mooncake.vllm.key import KeySpace, Topology
 from mooncake.vllm.layerwise import LayerReceiver, LayerSender
 from mooncake.vllm.layout import BlockLayout
@@ -36,7 +37,16 @@ class Place:
 class Worker:
     """Its methods are called by the engine's thread, in the order of a step: begin, load, the layers, save, take."""
 
-    def __init__(self, pool: Pool, layout: BlockLayout, place: Place, options: Options, can_put: bool) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        layout: BlockLayout,
+        place: Place,
+        options: Options,
+        can_put: bool,
+        fence: MakeFence = nothing_before,
+    ) -> None:
+        self.fence = fence
         self.pool = pool
         self.layout = layout
         self.place = place
@@ -45,10 +55,12 @@ class Worker:
         self.bad = BadBlocks()
         self.pending = PendingSaves()
         self.plan = StepPlan()
-        self.sender = Sender(pool, layout, self.pending) if not options.use_layerwise else None
-        self.layer_sender = LayerSender(pool, layout, self.pending) if options.use_layerwise else None
-        self.receiver = Receiver(pool, layout, self.bad, options.recv_threads) if options.loads_between_steps else None
-        self.layer_receiver = LayerReceiver(pool, layout, self.bad) if options.use_layerwise else None
+        self.sender = Sender(pool, layout, self.pending, fence) if not options.use_layerwise else None
+        self.layer_sender = LayerSender(pool, layout, self.pending, fence) if options.use_layerwise else None
+        self.receiver = (
+            Receiver(pool, layout, self.bad, options.recv_threads, fence) if options.loads_between_steps else None
+        )
+        self.layer_receiver = LayerReceiver(pool, layout, self.bad, fence) if options.use_layerwise else None
         self.lookup: LookupServer | None = None
 
     def serve_lookups(self, name: str) -> None:
@@ -90,6 +102,8 @@ class Worker:
         if self.layer_receiver is not None:
             self.layer_receiver.begin(within)
         elif within:
+            # Nothing of before uses the blocks any more.
+            self.fence()()
             load(self.pool, self.layout, self.bad, within)
 
     def wait_for_layer(self, name: str) -> None:
