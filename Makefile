@@ -24,7 +24,7 @@ AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build check check-rust check-python check-licences servers test test-rust test-chaos test-python demo \
-    figures bench bench-scale bench-check bench-all bench-recovery engines soak chaos clean
+    figures bench bench-scale bench-check bench-all bench-recovery engines gpu soak chaos clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -104,6 +104,9 @@ bench-recovery: ## how long a pool is out of service when a part of it dies, bes
 
 engines: ## run vLLM, SGLang and LMCache on the store; installs 8 GB from PyPI into .engines; ARGS="--help" lists the options
 	$(PYTHON) engines/run.py $(ARGS)
+
+gpu: $(WHEEL) | $(TORCH) ## objects between a GPU and a pool of this machine: every byte checked, and figures; ARGS=--double without a GPU
+	$(BIN)/python bench/gpu_figures.py $(ARGS)
 
 soak: ## simulate many clusters whose parts fail; SEEDS=100000 says how many, ARGS="--help" lists more
 	cargo run --release --locked --package mooncake-sim --bin soak -- --seeds $(SEEDS) $(ARGS)

@@ -14,7 +14,7 @@ SUPPORT_HIP = False
 SUPPORT_MNNVL = False
 SUPPORT_MUSA = False
 SUPPORT_INTRA_NVLINK = False
-SUPPORT_CUDA = False
+SUPPORT_CUDA = True
 
 
 class TransferOpcode(IntEnum):

@@ -1,9 +1,11 @@
 """Fixtures. The pool of a module is shared by its tests; each test starts with it empty."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from cluster import MIB, Cluster, Memory
+from gpu import DeviceMemory, driver
 from mooncake.store import MooncakeDistributedStore
 
 
@@ -28,10 +30,44 @@ def store(shared_store: MooncakeDistributedStore) -> MooncakeDistributedStore:
     return shared_store
 
 
-@pytest.fixture
-def memory(store: MooncakeDistributedStore) -> Iterator[Memory]:
-    """8 MiB of registered memory."""
-    memory = Memory(8 * MIB)
+@pytest.fixture(params=[Memory, DeviceMemory], ids=["host", "gpu"])
+def memory(store: MooncakeDistributedStore, request: pytest.FixtureRequest) -> Iterator[Memory | DeviceMemory]:
+    """8 MiB of registered memory, of the host and of a GPU."""
+    memory: Memory | DeviceMemory = request.param(8 * MIB)
     assert store.register_buffer(memory.address, memory.size) == 0
     yield memory
     assert store.unregister_buffer(memory.address) == 0
+
+
+@pytest.fixture(scope="module")
+def own_store(cluster: Cluster) -> MooncakeDistributedStore:
+    """A store of which the segment is its process's own."""
+    return cluster.store(64 * MIB)
+
+
+@pytest.fixture(scope="module")
+def tcp_store(cluster: Cluster) -> MooncakeDistributedStore:
+    """A store that reaches all segments by TCP."""
+    os.environ["MOONCAKE_TRANSPORTS"] = "tcp"
+    try:
+        return cluster.store()
+    finally:
+        del os.environ["MOONCAKE_TRANSPORTS"]
+
+
+@pytest.fixture(params=["own", "host", "tcp"])
+def any_store(store: MooncakeDistributedStore, request: pytest.FixtureRequest) -> MooncakeDistributedStore:
+    """A store of each path, of an empty pool."""
+    name = {"own": "own_store", "host": "shared_store", "tcp": "tcp_store"}[request.param]
+    any_store: MooncakeDistributedStore = request.getfixturevalue(name)
+    return any_store
+
+
+@pytest.fixture
+def gpu(any_store: MooncakeDistributedStore) -> Iterator[DeviceMemory]:
+    """24 MiB of a GPU, registered with the store."""
+    memory = DeviceMemory(24 * MIB)
+    assert any_store.register_buffer(memory.address, memory.size) == 0
+    yield memory
+    driver().double_reset()
+    assert any_store.unregister_buffer(memory.address) == 0

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from cluster import MIB, Cluster, Memory, content, wait_until
 from device_stream import DeviceStream
+from gpu import DeviceMemory
 from mooncake.store import MooncakeDistributedStore, ReplicateConfig
 from mooncake.vllm.config import Options
 from mooncake.vllm.key import Topology
@@ -67,9 +68,15 @@ class Instance:
     """A worker with a KV cache of its own, in which each block holds what its name says, and steps to run."""
 
     def __init__(
-        self, cluster: Cluster, options: Options, model: str, can_put: bool = True, stream: DeviceStream | None = None
+        self,
+        cluster: Cluster,
+        options: Options,
+        model: str,
+        can_put: bool = True,
+        stream: DeviceStream | None = None,
+        kind: type[Memory | DeviceMemory] = Memory,
     ) -> None:
-        self.memory = Memory(LAYERS * LAYER_BYTES)
+        self.memory: Memory | DeviceMemory = kind(LAYERS * LAYER_BYTES)
         store = cluster.store()
         assert store.register_buffer(self.memory.address, self.memory.size) == 0
         self.calls = Calls(store)
@@ -134,12 +141,12 @@ def model(store: MooncakeDistributedStore) -> str:
     return f"m-{uuid.uuid4().hex[:8]}"
 
 
-@pytest.fixture
-def make(cluster: Cluster, model: str) -> Iterator[Any]:
+@pytest.fixture(params=[Memory, DeviceMemory], ids=["host", "gpu"])
+def make(cluster: Cluster, model: str, request: pytest.FixtureRequest) -> Iterator[Any]:
     made: list[Instance] = []
 
     def instance(options: Options, can_put: bool = True, stream: DeviceStream | None = None) -> Instance:
-        made.append(Instance(cluster, options, model, can_put, stream))
+        made.append(Instance(cluster, options, model, can_put, stream, request.param))
         return made[-1]
 
     yield instance

@@ -1,18 +1,30 @@
-//! Addresses that callers name: only memory of the host can be put and got.
+//! Addresses that callers name: memory of the host can be put and got, and memory of devices that was registered.
 
 use std::time::Instant;
 
-use mooncake_memory::{Mappings, describe_address, is_readable};
+use mooncake_device::place_of;
+use mooncake_memory::{Mappings, Place, describe_address, is_readable};
 use mooncake_types::{ErrorCode, LogLimiter};
 
-/// Whether all of a buffer is host memory. What is no range at all is for others to refuse.
+/// Where a buffer lies, all of it. What is no range at all is for others to refuse.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidParams`], and a warning that says what it is.
-pub(crate) fn check_buffer(start: usize, len: usize) -> Result<(), ErrorCode> {
-    let Some(end) = start.checked_add(len).filter(|_| start > 0 && len > 0) else { return Ok(()) };
+pub(crate) fn place_of_buffer(start: usize, len: usize) -> Result<Place, ErrorCode> {
+    let Some(end) = start.checked_add(len).filter(|_| start > 0 && len > 0) else {
+        return Ok(Place::Host);
+    };
+    match place_of(start, len) {
+        Ok(Place::Host) => {}
+        Ok(place) => return Ok(place),
+        Err(error) => {
+            let address = format!("{start:#x}");
+            tracing::warn!(address, len, %error, "memory of a GPU cannot be registered");
+            return Err(ErrorCode::InvalidParams);
+        }
+    }
     if is_readable(start) && Mappings::read().access(start as u64, end as u64).read {
-        return Ok(());
+        return Ok(Place::Host);
     }
     let what = match is_readable(start) {
         true => "a part of the bytes is mapped nowhere, or must not be read".to_owned(),
@@ -22,7 +34,7 @@ pub(crate) fn check_buffer(start: usize, len: usize) -> Result<(), ErrorCode> {
         address = format!("{start:#x}"),
         len,
         what,
-        "only host memory can be registered, and this is none that the processor can read"
+        "memory of the host or of a GPU can be registered, and this is neither"
     );
     Err(ErrorCode::InvalidParams)
 }
@@ -30,22 +42,31 @@ pub(crate) fn check_buffer(start: usize, len: usize) -> Result<(), ErrorCode> {
 /// Whether an address that was not registered is one of host memory.
 ///
 /// # Errors
-/// As [`check_buffer`].
+/// As [`place_of_buffer`].
 pub(crate) fn check_start(start: usize) -> Result<(), ErrorCode> {
     static REFUSED: LogLimiter<()> = LogLimiter::new();
     if is_readable(start) {
         return Ok(());
     }
     if let Some(kept_back) = REFUSED.admit((), Instant::now()) {
-        let (address, what) = (format!("{start:#x}"), describe_address(start as u64));
+        let (address, what) = (format!("{start:#x}"), describe_unreadable(start));
         tracing::warn!(
             address,
             what,
             kept_back,
-            "only host memory can be put and got, and this is none that the processor can read"
+            "memory that is not registered can be put and got only if the processor can read it"
         );
     }
     Err(ErrorCode::InvalidParams)
+}
+
+fn describe_unreadable(start: usize) -> String {
+    match place_of(start, 1) {
+        Ok(Place::Device(ordinal)) => {
+            format!("memory of GPU {ordinal}: register it with register_buffer first")
+        }
+        _ => describe_address(start as u64),
+    }
 }
 
 #[cfg(test)]
@@ -57,10 +78,11 @@ mod tests {
         let bytes = vec![0_u8; 100_000];
         let start = bytes.as_ptr().addr();
         let refused = Err(ErrorCode::InvalidParams);
-        assert_eq!(check_buffer(start, bytes.len()), Ok(()));
-        assert_eq!(check_buffer(start, 1 << 46), refused);
-        assert_eq!(check_buffer(4096, 10), refused);
-        assert_eq!(check_buffer(0, 10), Ok(()), "others say so");
+        assert_eq!(place_of_buffer(start, bytes.len()), Ok(Place::Host));
+        assert_eq!(place_of_buffer(start, 1 << 46), refused);
+        assert_eq!(place_of_buffer(4096, 10), refused);
+        assert_eq!(place_of_buffer(0, 10), Ok(Place::Host), "others say so");
+        let refused = Err(ErrorCode::InvalidParams);
         assert_eq!([check_start(start), check_start(4096)], [Ok(()), refused]);
     }
 }

@@ -1,35 +1,42 @@
 use std::collections::BTreeMap;
 
+use mooncake_memory::Place;
 use mooncake_types::ErrorCode;
 
 /// The callers' registered buffers: address ranges that do not overlap, by their start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Registry {
-    ends: BTreeMap<usize, usize>,
+    /// Where each ends, and where its memory lies.
+    buffers: BTreeMap<usize, (usize, Place)>,
 }
 
 /// Where memory lies that a transfer may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checked {
-    /// In a registered buffer.
-    Registered,
+    /// In a registered buffer, which lies there.
+    Registered(Place),
     /// It starts outside of all.
     Unregistered,
 }
 
 impl Registry {
-    /// Registers `len` bytes from `start` on.
+    /// Registers `len` bytes from `start` on, which lie in `place`.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, a range that runs past the end of the address space,
     /// or one that overlaps or repeats a registered one.
-    pub(crate) fn register(&mut self, start: usize, len: usize) -> Result<(), ErrorCode> {
+    pub(crate) fn register(
+        &mut self,
+        start: usize,
+        len: usize,
+        place: Place,
+    ) -> Result<(), ErrorCode> {
         let end = end_of(start, len)?;
-        let before = self.ends.range(..end).next_back();
-        if before.is_some_and(|(_, &taken_to)| taken_to > start) {
+        let before = self.buffers.range(..end).next_back();
+        if before.is_some_and(|(_, &(taken_to, _))| taken_to > start) {
             return Err(ErrorCode::InvalidParams);
         }
-        self.ends.insert(start, end);
+        self.buffers.insert(start, (end, place));
         Ok(())
     }
 
@@ -38,7 +45,7 @@ impl Registry {
     /// # Errors
     /// [`ErrorCode::InvalidParams`] if there is none.
     pub(crate) fn unregister(&mut self, start: usize) -> Result<(), ErrorCode> {
-        self.ends.remove(&start).map(|_| ()).ok_or(ErrorCode::InvalidParams)
+        self.buffers.remove(&start).map(|_| ()).ok_or(ErrorCode::InvalidParams)
     }
 
     /// Whether a transfer may use `len` bytes from `start` on: inside of one registered buffer, or outside of all.
@@ -48,10 +55,10 @@ impl Registry {
     /// buffer that they start in.
     pub(crate) fn check(&self, start: usize, len: usize) -> Result<Checked, ErrorCode> {
         let end = end_of(start, len)?;
-        let around = self.ends.range(..=start).next_back();
-        match around.filter(|&(_, &taken_to)| start < taken_to) {
-            Some((_, &taken_to)) if end > taken_to => Err(ErrorCode::InvalidParams),
-            Some(_) => Ok(Checked::Registered),
+        let around = self.buffers.range(..=start).next_back();
+        match around.filter(|&(_, &(taken_to, _))| start < taken_to) {
+            Some((_, &(taken_to, _))) if end > taken_to => Err(ErrorCode::InvalidParams),
+            Some((_, &(_, place))) => Ok(Checked::Registered(place)),
             None => Ok(Checked::Unregistered),
         }
     }
@@ -72,8 +79,8 @@ mod tests {
 
     fn registry() -> Registry {
         let mut registry = Registry::default();
-        assert_eq!(registry.register(100, 50), Ok(()));
-        assert_eq!(registry.register(200, 50), Ok(()));
+        assert_eq!(registry.register(100, 50, Place::Host), Ok(()));
+        assert_eq!(registry.register(200, 50, Place::Device(1)), Ok(()));
         registry
     }
 
@@ -93,7 +100,11 @@ mod tests {
             (300, 0, REFUSED),
             (300, usize::MAX, REFUSED),
         ] {
-            assert_eq!(registry().register(start, len), expected, "{len} from {start}");
+            assert_eq!(
+                registry().register(start, len, Place::Host),
+                expected,
+                "{len} from {start}"
+            );
         }
     }
 
@@ -103,19 +114,21 @@ mod tests {
         assert_eq!(registry.unregister(101), REFUSED);
         assert_eq!(registry.unregister(100), Ok(()));
         assert_eq!(registry.unregister(100), REFUSED);
-        assert_eq!(registry.register(120, 20), Ok(()));
+        assert_eq!(registry.register(120, 20, Place::Host), Ok(()));
     }
 
     #[test]
     fn a_transfer_stays_inside_of_the_buffer_it_starts_in() {
         let mut registry = registry();
-        assert_eq!(registry.register(300, 50), Ok(()));
-        let (inside, outside) = (Ok(Checked::Registered), Ok(Checked::Unregistered));
+        assert_eq!(registry.register(300, 50, Place::Host), Ok(()));
+        let inside = Ok(Checked::Registered(Place::Host));
+        let outside = Ok(Checked::Unregistered);
         let refused = Err(ErrorCode::InvalidParams);
         for (start, len, expected) in [
             (100, 50, inside),
             (120, 30, inside),
             (149, 1, inside),
+            (249, 1, Ok(Checked::Registered(Place::Device(1)))),
             (150, 10, outside),
             (10, 5, outside),
             (1000, 1 << 30, outside),

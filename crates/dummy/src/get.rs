@@ -47,7 +47,7 @@ impl DummyStore {
             .iter()
             .map(|item| {
                 check_key(item.key)?;
-                let in_place = stage.in_place(item.dst.slices())?;
+                let in_place = stage.in_place(&item.dst)?;
                 Ok(Want { key: item.key, capacity: item.dst.total_len(), in_place })
             })
             .collect();

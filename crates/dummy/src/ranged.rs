@@ -7,7 +7,7 @@ use mooncake_types::{DummyFragments, DummyReply, DummyRequest, ErrorCode, Piece}
 use super::DummyStore;
 use super::host_link::Attachment;
 use super::put::{NONSENSE, check_key, settle};
-use super::stage::{NoPlace, Room, Stage, copy};
+use super::stage::{NoPlace, Room, Stage, copy_out};
 use mooncake_client::{Fragment, Passing, Ranged};
 
 /// By item, the results of its fragments.
@@ -86,7 +86,7 @@ fn delivered(
         let bytes = passing.slice().sub(from, fragment.slice.len());
         from += bytes.len();
         let len = (*result)?;
-        copy(bytes, fragment.slice).map(|()| len)
+        copy_out(bytes, &fragment.slice.into()).map(|()| len)
     };
     item.fragments.iter().zip(answered).map(deliver).collect()
 }

@@ -97,7 +97,7 @@ fn get_fragments(
     let mut ranged = Vec::with_capacity(objects.len());
     for DummyFragments { key, fragments } in objects {
         let fragment = |&(object_offset, ref piece): &(u64, _)| {
-            Ok(Fragment { object_offset, slice: regions.slice(piece)? })
+            Ok(Fragment { object_offset, slice: regions.slice(piece)?.into() })
         };
         let fragments = fragments.iter().map(fragment).collect::<Result<Vec<_>, Malformed>>()?;
         ranged.push(Ranged { key, fragments });

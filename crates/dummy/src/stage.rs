@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mooncake_memory::{HostMemory, RawSlice, SliceList, copy_checked};
+use mooncake_device::CopyError;
+use mooncake_memory::{HostMemory, PlacedSlice, RawSlice, SliceList, copy_checked};
 use mooncake_types::limits::MAX_DUMMY_PIECES;
 use mooncake_types::{ErrorCode, Piece, limits};
 
@@ -46,10 +47,10 @@ pub(super) enum NoPlace {
 
 impl<'a> Stage<'a> {
     /// The pieces of memory that is shared, all of it; `None` if a part is not.
-    pub(super) fn in_place(&self, slices: &[RawSlice]) -> Result<Option<Vec<Piece>>, ErrorCode> {
-        let mut pieces: Vec<Piece> = Vec::with_capacity(slices.len().min(MAX_DUMMY_PIECES));
-        for slice in slices.iter().filter(|slice| !slice.is_empty()) {
-            let Some(piece) = self.piece(*slice)? else { return Ok(None) };
+    pub(super) fn in_place(&self, memory: &SliceList) -> Result<Option<Vec<Piece>>, ErrorCode> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        for slice in memory.pieces().filter(|slice| !slice.is_empty()) {
+            let Some(piece) = self.piece(slice)? else { return Ok(None) };
             match pieces.last_mut() {
                 Some(last) if last.map == piece.map && last.offset + last.len == piece.offset => {
                     last.len += piece.len;
@@ -61,7 +62,8 @@ impl<'a> Stage<'a> {
     }
 
     /// The place of one slice, if it is shared.
-    pub(super) fn piece(&self, slice: RawSlice) -> Result<Option<Piece>, ErrorCode> {
+    pub(super) fn piece(&self, slice: PlacedSlice) -> Result<Option<Piece>, ErrorCode> {
+        let Some(slice) = slice.host() else { return Ok(None) };
         let (address, len) = (slice.as_ptr().expose_provenance(), slice.len());
         let in_pool =
             self.pool.and_then(|pool| Some((pool.region(), pool.offset_of(address, len)?)));
@@ -106,16 +108,12 @@ impl<'a> Stage<'a> {
 
     /// Where the bytes of `src` can be read; they are copied if need be.
     pub(super) fn put(&self, src: &SliceList, alone: bool) -> Result<Placed<'a>, NoPlace> {
-        if let Some(pieces) = self.in_place(src.slices()).map_err(NoPlace::Ever)? {
+        if let Some(pieces) = self.in_place(src).map_err(NoPlace::Ever)? {
             return Ok(Placed { pieces, passing: None });
         }
         let placed = self.pass(src.total_len(), alone)?;
         if let Some(passing) = &placed.passing {
-            let mut from = 0;
-            for slice in src.slices() {
-                copy(*slice, passing.slice().sub(from, slice.len())).map_err(NoPlace::Ever)?;
-                from += slice.len();
-            }
+            copy_in(src, passing.slice()).map_err(NoPlace::Ever)?;
         }
         Ok(placed)
     }
@@ -129,8 +127,31 @@ pub(super) fn copy(src: RawSlice, dst: RawSlice) -> Result<(), ErrorCode> {
     })
 }
 
-/// Copies the first bytes of `src` over the first of `dst`, as many as the shorter has.
+/// Copies memory of the caller, wherever it lies.
+fn copy_in(src: &SliceList, dst: RawSlice) -> Result<(), ErrorCode> {
+    if !src.is_host() {
+        return mooncake_device::copy_from_caller(src, dst).map_err(|error| refused(&error));
+    }
+    let mut from = 0;
+    for slice in src.slices() {
+        copy(*slice, dst.sub(from, slice.len()))?;
+        from += slice.len();
+    }
+    Ok(())
+}
+
+fn refused(error: &CopyError) -> ErrorCode {
+    tracing::warn!(%error, "memory of a GPU cannot be used");
+    ErrorCode::InvalidParams
+}
+
+/// Copies the first bytes of `src` over the first of `dst`, wherever it lies, as many as the shorter has.
 pub(super) fn copy_out(src: RawSlice, dst: &SliceList) -> Result<(), ErrorCode> {
+    if !dst.is_host() {
+        let len = dst.total_len().min(src.len() as u64);
+        let copied = mooncake_device::copy_to_caller(src.sub(0, len as usize), &dst.part(0, len));
+        return copied.map_err(|error| refused(&error));
+    }
     let mut from = 0;
     for slice in dst.slices() {
         let len = slice.len().min(src.len() - from);

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use mooncake_memory::Place;
 use mooncake_types::{ErrorCode, limits};
 
 use super::host_link::{Attachment, CallFailure, HostLink};
@@ -217,7 +218,7 @@ impl DummyStore {
     ///
     /// # Errors
     /// As there.
-    pub fn check_registered(&self, ptr: usize, len: usize) -> Result<(), ErrorCode> {
+    pub fn check_registered(&self, ptr: usize, len: usize) -> Result<Place, ErrorCode> {
         self.buffers()?.check(ptr, len)
     }
 

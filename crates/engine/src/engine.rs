@@ -2,7 +2,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mooncake_memory::{RawSlice, append_checked, copy_checked};
+use mooncake_device::{CopyError, copy_from_caller, copy_to_caller};
+use mooncake_memory::{Buffer, PlacedSlice, RawSlice, append_checked, copy_checked};
 use mooncake_transfer::{DataServer, ServerConfig, TcpConfig, TransferError};
 use mooncake_types::ClientId;
 use mooncake_types::limits::MAX_NAME_BYTES;
@@ -112,8 +113,8 @@ impl Engine {
     ///
     /// # Errors
     /// If some of it is registered already, or is no memory of this process.
-    pub fn register(&self, memory: RawSlice) -> Result<(), RegisterError> {
-        self.register_all(&[memory])
+    pub fn register(&self, memory: impl Into<PlacedSlice>) -> Result<(), RegisterError> {
+        self.register_all(&[memory.into()])
     }
 
     /// As [`Engine::register`], of several ranges, all of them or none. The system's list of this process's memory is
@@ -121,7 +122,7 @@ impl Engine {
     ///
     /// # Errors
     /// Those of the first that cannot be registered.
-    pub fn register_all(&self, memory: &[RawSlice]) -> Result<(), RegisterError> {
+    pub fn register_all(&self, memory: &[PlacedSlice]) -> Result<(), RegisterError> {
         let parts = self.parts().ok_or(RegisterError::Forked)?;
         parts.host.registry.register(memory)
     }
@@ -164,7 +165,10 @@ impl Engine {
         let refused = MoveError::NotRegistered { start, len, written: true };
         let parts = self.parts().ok_or(MoveError::Closed)?;
         let held = parts.host.registry.hold(start, len, true).ok_or(refused)?;
-        copy_checked(bytes, held.bytes).map_err(|error| bad_memory(&error))
+        match held.bytes.host() {
+            Some(memory) => copy_checked(bytes, memory).map_err(|error| bad_memory(&error)),
+            None => copy_to_caller(bytes, &held.bytes.into()).map_err(|error| bad_copy(&error)),
+        }
     }
 
     /// A copy of `len` bytes of registered memory of this process.
@@ -175,8 +179,14 @@ impl Engine {
         let refused = MoveError::NotRegistered { start, len, written: false };
         let parts = self.parts().ok_or(MoveError::Closed)?;
         let held = parts.host.registry.hold(start, len, false).ok_or(refused)?;
+        let Some(memory) = held.bytes.host() else {
+            let no_memory = || bad_memory(&std::io::ErrorKind::OutOfMemory.into());
+            let copy = Buffer::try_zeroed(held.bytes.len()).ok_or_else(no_memory)?;
+            copy_from_caller(&held.bytes.into(), copy.raw()).map_err(|error| bad_copy(&error))?;
+            return Ok(copy.into_vec());
+        };
         let mut bytes = Vec::new();
-        append_checked(&[held.bytes], &mut bytes).map_err(|error| bad_memory(&error))?;
+        append_checked(&[memory], &mut bytes).map_err(|error| bad_memory(&error))?;
         Ok(bytes)
     }
 
@@ -294,6 +304,10 @@ fn move_load(
 ) -> Result<(), MoveError> {
     mover.run(route, load).inspect_err(|error| peers.note_failure(peer, error))?;
     Ok(())
+}
+
+fn bad_copy(error: &CopyError) -> MoveError {
+    MoveError::Transfer(TransferError::BadMemory { reason: error.to_string() })
 }
 
 fn bad_memory(error: &std::io::Error) -> MoveError {

@@ -1,12 +1,15 @@
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use mooncake_device::{copy_from_caller, copy_to_caller};
 use mooncake_memory::{Buffer, RawSlice, Region};
 use mooncake_transfer::{Interrupt, ReadTicket, SegmentHost, WriteTicket};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 use crate::Note;
 use crate::mailbox::{HEAD_BYTES, MAX_NOTE_BYTES, Mailbox};
-use crate::registry::Registry;
+use crate::piece::MAX_DEVICE_BYTES;
+use crate::registry::{HeldBytes, Registry};
 
 /// Registered memory. Offsets are addresses.
 const MEMORY: SegmentId = SegmentId(u128::from_be_bytes(*b"engine:memory\0\0\0"));
@@ -86,6 +89,8 @@ impl Directory {
 pub(crate) struct Host {
     pub(crate) registry: Registry,
     mailbox: Mutex<Mailbox>,
+    /// By the number of the write: memory of devices that its bytes are for, once they are all here.
+    landing: Mutex<HashMap<u64, HeldBytes>>,
 }
 
 impl Host {
@@ -100,10 +105,30 @@ impl Host {
         Directory { address, len }
     }
 
+    /// Brings the bytes of a write to the device that they are for.
+    fn land(&self, ticket: &WriteTicket) -> Result<(), ErrorCode> {
+        let target = self.landing.lock().unwrap_or_else(PoisonError::into_inner).remove(&ticket.id);
+        let Some(HeldBytes { bytes, region }) = target else { return Ok(()) };
+        let landed = copy_to_caller(ticket.memory, &bytes.into());
+        drop(region);
+        landed.map_err(|error| {
+            tracing::warn!(%error, "memory of a GPU was not written for a peer");
+            ErrorCode::InvalidWrite
+        })
+    }
+
     /// Takes a note in; false if there is no room.
     pub(crate) fn put_note(&self, note: Note) -> bool {
         self.mailbox.lock().unwrap_or_else(PoisonError::into_inner).put(note)
     }
+}
+
+/// Memory that bytes pass through between a peer and a device.
+fn passing_buffer(len: u64) -> Result<Buffer, ErrorCode> {
+    if len > MAX_DEVICE_BYTES {
+        return Err(ErrorCode::InvalidParams);
+    }
+    Buffer::try_zeroed(len as usize).ok_or(ErrorCode::BufferOverflow)
 }
 
 /// Private memory for what is not user's memory.
@@ -147,7 +172,13 @@ impl SegmentHost for Host {
             .registry
             .begin_write(range.offset, range.len, interrupt)
             .ok_or(ErrorCode::InvalidWrite)?;
-        Ok(WriteTicket { memory: held.bytes, region: held.region, id, segment })
+        if let Some(memory) = held.bytes.host() {
+            return Ok(WriteTicket { memory, region: held.region, id, segment });
+        }
+        let passing = passing_buffer(range.len).and_then(private);
+        let (memory, region) = passing.inspect_err(|_| self.registry.end_write(id))?;
+        self.landing.lock().unwrap_or_else(PoisonError::into_inner).insert(id, held);
+        Ok(WriteTicket { memory, region, id, segment })
     }
 
     fn complete_write(&self, ticket: WriteTicket, _checksums: Vec<u32>) -> Result<(), ErrorCode> {
@@ -159,12 +190,14 @@ impl SegmentHost for Host {
             }
             return Ok(());
         }
+        let landed = self.land(&ticket);
         self.abandon_write(ticket);
-        Ok(())
+        landed
     }
 
     fn abandon_write(&self, ticket: WriteTicket) {
         if ticket.segment == MEMORY {
+            self.landing.lock().unwrap_or_else(PoisonError::into_inner).remove(&ticket.id);
             self.registry.end_write(ticket.id);
         }
     }
@@ -194,7 +227,15 @@ impl SegmentHost for Host {
             return Err(ErrorCode::SegmentNotFound);
         }
         let held = self.registry.hold(offset, len, false).ok_or(ErrorCode::InvalidRead)?;
-        Ok(ticket((held.bytes, held.region)))
+        if let Some(bytes) = held.bytes.host() {
+            return Ok(ticket((bytes, held.region)));
+        }
+        let buffer = passing_buffer(len)?;
+        copy_from_caller(&held.bytes.into(), buffer.raw()).map_err(|error| {
+            tracing::warn!(%error, "memory of a GPU was not read for a peer");
+            ErrorCode::InvalidRead
+        })?;
+        private(buffer).map(ticket)
     }
 
     /// A ticket holds the registration, so the memory is what it was.

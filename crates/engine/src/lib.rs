@@ -33,6 +33,7 @@ pub use config::{EngineConfig, Metadata};
 pub use engine::Engine;
 pub use error::{MoveError, OpenError, PeerError, RegisterError, UnregisterError};
 pub use mailbox::{MAX_NOTE_BYTES, MAX_NOTES, Note, NoteTooLong};
+pub use mooncake_device::place_of;
 pub use mooncake_transfer::EnvError;
 pub use piece::{MAX_PIECES, Opcode, Piece};
 pub use registry::MAX_REGISTRATIONS;

@@ -2,12 +2,14 @@ use std::sync::Arc;
 
 use mooncake_memory::{Buffer, Region, SliceList};
 use mooncake_transfer::{
-    LocalTransport, ReadOp, TcpConfig, TcpTransport, TransferError, Transport, WriteOp,
+    LocalTransport, ReadOp, StagedTransport, TcpConfig, TcpTransport, TransferError, Transport,
+    WriteOp,
 };
 
 use crate::host::{
     Directory, EPOCH, Host, directory_read, mailbox_write, memory_read, memory_write,
 };
+use crate::piece::MAX_DEVICE_BYTES;
 use crate::registry::HeldBytes;
 use crate::{MAX_PIECES, MoveError, Note, Opcode, Piece};
 
@@ -57,7 +59,7 @@ impl Mover {
         for &piece in pieces.iter().filter(|piece| piece.len > 0) {
             len_bytes = len_bytes.checked_add(piece.len).ok_or(too_large.clone())?;
             let HeldBytes { bytes, region } = self.hold(opcode, &piece)?;
-            loaded.push((piece, SliceList::from(bytes)));
+            loaded.extend(cut(piece, &SliceList::from(bytes)));
             // Neighbours mostly share their registration.
             if !held.last().is_some_and(|last| Arc::ptr_eq(last, &region)) {
                 held.push(region);
@@ -72,10 +74,10 @@ impl Mover {
         held.ok_or(MoveError::NotRegistered { start, len, written })
     }
 
-    fn transport(&self, route: &Route) -> (&dyn Transport, Arc<str>) {
+    fn transport(&self, route: &Route) -> (StagedTransport<'_>, Arc<str>) {
         match route {
-            Route::Own => (&self.local, "itself".into()),
-            Route::At(endpoint) => (&self.tcp, Arc::clone(endpoint)),
+            Route::Own => (StagedTransport(&self.local), "itself".into()),
+            Route::At(endpoint) => (StagedTransport(&self.tcp), Arc::clone(endpoint)),
         }
     }
 
@@ -122,4 +124,14 @@ impl Mover {
         Ok(Directory::decode(bytes.as_slice())
             .expect("a directory's bytes are as many as asked for"))
     }
+}
+
+/// Cuts a piece into parts that engines take of memory of devices: where the peer's memory lies is not known here.
+fn cut(piece: Piece, memory: &SliceList) -> Vec<(Piece, SliceList)> {
+    let part = |from: u64| {
+        let len = MAX_DEVICE_BYTES.min(piece.len - from);
+        let (local, remote) = (piece.local + from, piece.remote.saturating_add(from));
+        (Piece { local, remote, len }, memory.part(from, len))
+    };
+    (0..piece.len).step_by(MAX_DEVICE_BYTES as usize).map(part).collect()
 }

@@ -1,6 +1,9 @@
 /// Most pieces in one transfer.
 pub const MAX_PIECES: usize = 1 << 20;
 
+/// Longest range of a device's memory that an engine takes from a peer, or gives to it, at once. Engines cut longer pieces.
+pub(crate) const MAX_DEVICE_BYTES: u64 = mooncake_device::STAGING_BYTES as u64;
+
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opcode {

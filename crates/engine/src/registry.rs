@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{Buffer, Mappings, RawSlice, Region};
+use mooncake_memory::{Buffer, Mappings, Place, PlacedSlice, Region};
 use mooncake_transfer::Interrupt;
 
 use crate::hold::{Keeper, Released};
@@ -32,6 +32,8 @@ struct RegistryState {
 }
 
 struct Registered {
+    memory: PlacedSlice,
+    /// Its last holder says that nobody uses the range. Of memory of the host it is the range.
     region: Arc<Region>,
     released: Arc<Released>,
     writable: bool,
@@ -49,18 +51,18 @@ struct Writer {
 /// A part of a registered range. It stays registered, or unregistering waits, until this is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldBytes {
-    pub(crate) bytes: RawSlice,
+    pub(crate) bytes: PlacedSlice,
     pub(crate) region: Arc<Region>,
 }
 
 impl RegistryState {
     fn end_of(&self, start: u64) -> Option<u64> {
-        Some(start + self.ranges.get(&start)?.region.len())
+        Some(start + self.ranges.get(&start)?.memory.len() as u64)
     }
 
     fn overlaps(&self, start: u64, end: u64) -> bool {
         let before = self.ranges.range(..end).next_back();
-        let registered = before.is_some_and(|(&at, range)| at + range.region.len() > start);
+        let registered = before.is_some_and(|(&at, range)| at + range.memory.len() as u64 > start);
         let leaving = self.leaving.range(..end).next_back();
         registered || leaving.is_some_and(|(_, &past)| past > start)
     }
@@ -72,13 +74,13 @@ impl Registry {
     }
 
     /// Registers memory of the caller's, all of it or none. It stays mapped until it is unregistered.
-    pub(crate) fn register(&self, memory: &[RawSlice]) -> Result<(), RegisterError> {
+    pub(crate) fn register(&self, memory: &[PlacedSlice]) -> Result<(), RegisterError> {
         let mappings = Mappings::read();
         for (done, &range) in memory.iter().enumerate() {
             if let Err(error) = self.register_one(range, &mappings) {
                 for range in &memory[..done] {
                     // Nobody has heard of it, but a peer may have guessed it: then it is in use for a moment.
-                    let _ = self.unregister(range.as_ptr().addr() as u64, GRACE);
+                    let _ = self.unregister(range.addr() as u64, GRACE);
                 }
                 return Err(error);
             }
@@ -86,10 +88,13 @@ impl Registry {
         Ok(())
     }
 
-    fn register_one(&self, memory: RawSlice, mappings: &Mappings) -> Result<(), RegisterError> {
-        let (start, len) = (memory.as_ptr().addr() as u64, memory.len() as u64);
+    fn register_one(&self, memory: PlacedSlice, mappings: &Mappings) -> Result<(), RegisterError> {
+        let (start, len) = (memory.addr() as u64, memory.len() as u64);
         let empty = RegisterError::Empty { start, len };
         let end = start.checked_add(len).filter(|_| start > 0 && len > 0).ok_or(empty)?;
+        if memory.place() != Place::Host {
+            return self.insert(memory, true, None);
+        }
         let access = mappings.access(start, end);
         if !access.read {
             return Err(RegisterError::NotMapped { start, len });
@@ -102,20 +107,24 @@ impl Registry {
         let no_memory = RegisterError::NoMemory { len };
         let size = usize::try_from(len).map_err(|_| no_memory.clone())?;
         let buffer = Buffer::try_zeroed(size).ok_or(no_memory)?;
-        let memory = buffer.raw();
+        let memory = PlacedSlice::from(buffer.raw());
         self.insert(memory, true, Some(buffer))?;
-        Ok(memory.as_ptr().addr() as u64)
+        Ok(memory.addr() as u64)
     }
 
     fn insert(
         &self,
-        memory: RawSlice,
+        memory: PlacedSlice,
         writable: bool,
         owned: Option<Buffer>,
     ) -> Result<(), RegisterError> {
-        let (start, len) = (memory.as_ptr().addr() as u64, memory.len() as u64);
+        let (start, len) = (memory.addr() as u64, memory.len() as u64);
         let (released, managed) = (Arc::new(Released::default()), owned.is_some());
-        let region = Region::lent(memory, Keeper::new(&released, owned))
+        // Of memory of a device a byte of the host stands for the range: no processor is to be given the range.
+        let stand_in = Buffer::zeroed(1);
+        let bytes = memory.host().unwrap_or(stand_in.raw());
+        let owned = owned.or(memory.host().is_none().then_some(stand_in));
+        let region = Region::lent(bytes, Keeper::new(&released, owned))
             .map_err(|_| RegisterError::Empty { start, len })?;
         let mut state = self.lock();
         if state.ranges.len() >= MAX_REGISTRATIONS {
@@ -128,7 +137,8 @@ impl Registry {
         state.next_number += 1;
         state.order.insert(number, start);
         let region = Arc::new(region);
-        state.ranges.insert(start, Registered { region, released, writable, managed, number });
+        let range = Registered { memory, region, released, writable, managed, number };
+        state.ranges.insert(start, range);
         Ok(())
     }
 
@@ -144,7 +154,7 @@ impl Registry {
         len: u64,
         limit: Duration,
     ) -> Result<(), UnregisterError> {
-        self.remove(start, limit, |range| range.managed && range.region.len() == len)
+        self.remove(start, limit, |range| range.managed && range.memory.len() as u64 == len)
     }
 
     fn remove(
@@ -166,7 +176,7 @@ impl Registry {
             state.leaving.insert(start, end);
             range
         };
-        let Registered { region, released, writable, managed, number } = range;
+        let Registered { memory, region, released, writable, managed, number } = range;
         let again = Arc::downgrade(&region);
         drop(region);
         if released.wait(deadline.min(Instant::now() + GRACE)) {
@@ -182,9 +192,8 @@ impl Registry {
             None => Ok(()),
             Some(region) => {
                 state.order.insert(number, start);
-                state
-                    .ranges
-                    .insert(start, Registered { region, released, writable, managed, number });
+                let range = Registered { memory, region, released, writable, managed, number };
+                state.ranges.insert(start, range);
                 Err(UnregisterError::Busy { start })
             }
         }
@@ -227,13 +236,15 @@ impl Registry {
     pub(crate) fn first(&self) -> Option<(u64, u64)> {
         let state = self.lock();
         let (_, &start) = state.order.first_key_value()?;
-        Some((start, state.ranges.get(&start)?.region.len()))
+        Some((start, state.ranges.get(&start)?.memory.len() as u64))
     }
 }
 
 fn hold(state: &RegistryState, start: u64, len: u64, to_write: bool) -> Option<(u64, HeldBytes)> {
     let (&first, range) = state.ranges.range(..=start).next_back()?;
-    let bytes = range.region.slice(start - first, len).ok()?;
+    let (from, len) = (usize::try_from(start - first).ok()?, usize::try_from(len).ok()?);
+    let is_inside = from.checked_add(len).is_some_and(|end| end <= range.memory.len());
+    let bytes = is_inside.then(|| range.memory.sub(from, len))?;
     let allowed = range.writable || !to_write;
     allowed.then(|| (first, HeldBytes { bytes, region: Arc::clone(&range.region) }))
 }
@@ -262,14 +273,14 @@ mod tests {
     fn ranges_may_touch_and_not_overlap() {
         let (registry, buffer) = (Registry::default(), Buffer::zeroed(300));
         let start = address(&buffer);
-        assert_eq!(registry.register(&[buffer.raw().sub(100, 100)]), Ok(()));
+        assert_eq!(registry.register(&[buffer.raw().sub(100, 100).into()]), Ok(()));
         for (from, len) in [(100, 100), (50, 51), (199, 2), (0, 300), (120, 5)] {
             let overlaps = RegisterError::Overlaps { start: start + from, len };
-            let result = registry.register(&[buffer.raw().sub(from as usize, len as usize)]);
+            let result = registry.register(&[buffer.raw().sub(from as usize, len as usize).into()]);
             assert_eq!(result, Err(overlaps), "{len} from {from}");
         }
-        assert_eq!(registry.register(&[buffer.raw().sub(200, 100)]), Ok(()));
-        assert_eq!(registry.register(&[buffer.raw().sub(0, 100)]), Ok(()));
+        assert_eq!(registry.register(&[buffer.raw().sub(200, 100).into()]), Ok(()));
+        assert_eq!(registry.register(&[buffer.raw().sub(0, 100).into()]), Ok(()));
         assert_eq!(registry.first(), Some((start + 100, 100)));
         assert_eq!(registry.unregister(start + 100, SOON), Ok(()));
         assert_eq!(registry.first(), Some((start + 200, 100)));
@@ -278,7 +289,7 @@ mod tests {
     #[test]
     fn all_of_several_ranges_are_registered_or_none() {
         let (registry, buffer) = (Registry::default(), Buffer::zeroed(300));
-        let part = |from| buffer.raw().sub(from, 100);
+        let part = |from| PlacedSlice::from(buffer.raw().sub(from, 100));
         let twice = registry.register(&[part(0), part(100), part(0)]);
         let overlaps = RegisterError::Overlaps { start: address(&buffer), len: 100 };
         assert_eq!((twice, registry.first()), (Err(overlaps), None));
@@ -292,9 +303,9 @@ mod tests {
     #[test]
     fn memory_that_is_not_there_is_not_registered() {
         let registry = Registry::default();
-        let unmapped = registry.register(&[RawSlice::unmapped(100)]);
+        let unmapped = registry.register(&[mooncake_memory::RawSlice::unmapped(100).into()]);
         assert_eq!(unmapped, Err(RegisterError::NotMapped { start: 16, len: 100 }));
-        let nothing = registry.register(&[Buffer::zeroed(8).raw().sub(0, 0)]);
+        let nothing = registry.register(&[Buffer::zeroed(8).raw().sub(0, 0).into()]);
         assert!(matches!(nothing, Err(RegisterError::Empty { len: 0, .. })), "{nothing:?}");
         let no_memory = registry.allocate(1 << 62);
         assert_eq!(no_memory, Err(RegisterError::NoMemory { len: 1 << 62 }));
@@ -306,8 +317,8 @@ mod tests {
     fn only_what_lies_in_one_range_is_held() {
         let (registry, buffer) = (Registry::default(), Buffer::zeroed(200));
         let start = address(&buffer);
-        registry.register(&[buffer.raw().sub(0, 100)]).expect("free");
-        registry.register(&[buffer.raw().sub(100, 100)]).expect("free");
+        registry.register(&[buffer.raw().sub(0, 100).into()]).expect("free");
+        registry.register(&[buffer.raw().sub(100, 100).into()]).expect("free");
         for (from, len, held) in [
             (start, 100, true),
             (start + 50, 50, true),
@@ -326,7 +337,7 @@ mod tests {
     #[test]
     fn memory_that_cannot_be_written_is_only_read() {
         let (registry, buffer) = (Registry::default(), Buffer::zeroed(100));
-        registry.insert(buffer.raw(), false, None).expect("free");
+        registry.insert(buffer.raw().into(), false, None).expect("free");
         let start = address(&buffer);
         let interrupt = Arc::new(Flag(AtomicBool::new(false)));
         assert!(registry.hold(start, 100, false).is_some());
@@ -340,7 +351,7 @@ mod tests {
         let start = registry.allocate(100).expect("memory");
         let held = registry.hold(start + 10, 20, true).expect("registered");
         assert_eq!(registry.free(start, 100, SOON), Err(UnregisterError::Busy { start }));
-        held.bytes.write_from(&[1; 20]);
+        held.bytes.host().expect("the host's").write_from(&[1; 20]);
         assert_eq!(registry.first(), Some((start, 100)));
         drop(held);
         assert_eq!(registry.free(start, 100, SOON), Ok(()));
@@ -358,7 +369,7 @@ mod tests {
                 std::thread::yield_now();
             }
             assert!(registry.hold(start, 1, false).is_none(), "nobody new gets it");
-            held.bytes.write_from(&[9; 100]);
+            held.bytes.host().expect("the host's").write_from(&[9; 100]);
             assert!(!freed.is_finished());
             drop(held);
             assert_eq!(freed.join().expect("no panic"), Ok(()));
@@ -387,7 +398,7 @@ mod tests {
         let (registry, buffer) = (Registry::default(), Buffer::zeroed(100));
         let own = registry.allocate(64).expect("memory");
         let callers = address(&buffer);
-        registry.register(&[buffer.raw()]).expect("free");
+        registry.register(&[buffer.raw().into()]).expect("free");
         for (result, start) in [
             (registry.unregister(own, SOON), own),
             (registry.free(own, 63, SOON), own),

@@ -31,6 +31,7 @@ mod named;
 mod numa;
 mod other_process;
 mod peer;
+mod placed_slice;
 mod poll;
 mod private;
 mod processors;
@@ -66,6 +67,7 @@ pub use named::{
 pub use numa::bind_to_numa_node;
 pub use other_process::copy_from_process;
 pub use peer::{Peer, own_uid, peer_of};
+pub use placed_slice::{Place, PlacedSlice};
 pub use poll::{Interest, await_hang_up, poll_sockets};
 pub use private::Private;
 pub use processors::{online_processors, own_processor_time, running_threads, spawn_unpinned};

@@ -3,6 +3,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, ftruncate,
@@ -27,7 +28,11 @@ pub struct Region {
     emptied_at_end: bool,
     /// The only process that has the mapping; none if children have it too.
     process: Option<u32>,
+    attachment: OnceLock<Attachment>,
 }
+
+/// What goes with a region.
+type Attachment = Box<dyn fmt::Debug + Send + Sync>;
 
 /// What keeps the bytes where they are.
 #[derive(Debug)]
@@ -149,7 +154,15 @@ impl Region {
     }
 
     fn of_mapping(ptr: NonNull<u8>, len: usize, memory: Option<Private<OwnedFd>>) -> Region {
-        Region { ptr, len, memory: Memory::Mapped(memory), emptied_at_end: false, process: None }
+        let memory = Memory::Mapped(memory);
+        Region {
+            ptr,
+            len,
+            memory,
+            emptied_at_end: false,
+            process: None,
+            attachment: OnceLock::new(),
+        }
     }
 
     /// A descriptor of `len` zero bytes, and that length.
@@ -195,7 +208,8 @@ impl Region {
         let ptr = NonNull::new(bytes.as_ptr()).filter(|_| !bytes.is_empty());
         let ptr = ptr.ok_or(MapError::Empty)?;
         let memory = Memory::Lent(keeper);
-        Ok(Region { ptr, len: bytes.len(), memory, emptied_at_end: false, process: None })
+        let (len, attachment) = (bytes.len(), OnceLock::new());
+        Ok(Region { ptr, len, memory, emptied_at_end: false, process: None, attachment })
     }
 
     /// Length in bytes.
@@ -255,6 +269,12 @@ impl Region {
         Ok(())
     }
 
+    /// Has something dropped before the memory goes, in whatever process drops the region. A region keeps the first that it is
+    /// given.
+    pub fn attach(&self, make: impl FnOnce() -> Box<dyn fmt::Debug + Send + Sync>) {
+        self.attachment.get_or_init(make);
+    }
+
     /// The descriptor behind the memory: another process that maps it sees the same bytes. Lent memory has none.
     #[must_use]
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -275,6 +295,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        drop(self.attachment.take());
         // In a child a mapping that it did not get is not there, and something else may be.
         let is_elsewhere = self.process.is_some_and(|process| process != std::process::id());
         if is_elsewhere || matches!(self.memory, Memory::Lent(_)) {

@@ -2,9 +2,12 @@ use std::iter::FusedIterator;
 
 use mooncake_types::limits::CHUNK_BYTES;
 
-use crate::{Crc32c, RawSlice};
+use crate::{Crc32c, PlacedSlice, RawSlice};
 
 /// Memory in pieces, to be filled or sent in order as if it were one.
+///
+/// Pieces may lie in devices ([`SliceList::is_host`] says that none does). Such a list goes only to those who ask the driver of the
+/// device: all that give a [`RawSlice`], or look at the bytes, panic.
 #[derive(Clone, Debug, Default)]
 pub struct SliceList {
     slices: Slices,
@@ -16,6 +19,8 @@ pub struct SliceList {
 enum Slices {
     One([RawSlice; 1]),
     Many(Vec<RawSlice>),
+    /// At least one of them lies in a device.
+    Placed(Vec<PlacedSlice>),
 }
 
 impl Default for Slices {
@@ -52,7 +57,54 @@ impl FromIterator<RawSlice> for SliceList {
     }
 }
 
+impl From<PlacedSlice> for SliceList {
+    fn from(slice: PlacedSlice) -> Self {
+        std::iter::once(slice).collect()
+    }
+}
+
+impl FromIterator<PlacedSlice> for SliceList {
+    fn from_iter<I: IntoIterator<Item = PlacedSlice>>(slices: I) -> Self {
+        let mut host = Vec::new();
+        let mut slices = slices.into_iter();
+        while let Some(slice) = slices.next() {
+            match slice.host() {
+                Some(slice) => host.push(slice),
+                None => {
+                    let all = host.into_iter().map(PlacedSlice::from);
+                    return SliceList::placed(all.chain([slice]).chain(slices).collect());
+                }
+            }
+        }
+        match host[..] {
+            [only] => only.into(),
+            _ => host.into(),
+        }
+    }
+}
+
 impl SliceList {
+    fn placed(slices: Vec<PlacedSlice>) -> SliceList {
+        let total_len = slices.iter().map(|slice| slice.len() as u64).sum();
+        Self { slices: Slices::Placed(slices), total_len }
+    }
+
+    /// Whether the processor can reach all of it.
+    #[must_use]
+    pub fn is_host(&self) -> bool {
+        !matches!(self.slices, Slices::Placed(_))
+    }
+
+    /// The pieces, in order, wherever they lie.
+    pub fn pieces(&self) -> impl Iterator<Item = PlacedSlice> + '_ {
+        let (host, placed): (&[RawSlice], &[PlacedSlice]) = match &self.slices {
+            Slices::One(one) => (one, &[]),
+            Slices::Many(many) => (many, &[]),
+            Slices::Placed(placed) => (&[], placed),
+        };
+        host.iter().copied().map(PlacedSlice::from).chain(placed.iter().copied())
+    }
+
     /// Bytes in all slices together.
     #[must_use]
     pub fn total_len(&self) -> u64 {
@@ -60,11 +112,15 @@ impl SliceList {
     }
 
     /// The slices, in order.
+    ///
+    /// # Panics
+    /// If one lies in a device.
     #[must_use]
     pub fn slices(&self) -> &[RawSlice] {
         match &self.slices {
             Slices::One(one) => one,
             Slices::Many(many) => many,
+            Slices::Placed(_) => panic!("memory of a device is not for the processor"),
         }
     }
 
@@ -72,34 +128,35 @@ impl SliceList {
     /// slice before it.
     ///
     /// # Panics
-    /// If they do not lie within the list.
+    /// If they do not lie within the list, or a part of the list lies in a device.
     #[must_use]
     pub fn sub(&self, from: u64, len: u64) -> Sub<'_> {
+        self.check(from, len);
+        Sub(Cut::of(self.slices(), from, len))
+    }
+
+    fn check(&self, from: u64, len: u64) {
         let inside = from.checked_add(len).is_some_and(|end| end <= self.total_len);
         assert!(
             inside,
             "{len} bytes from {from} do not lie within a list of {} bytes",
             self.total_len
         );
-        let mut slices = self.slices();
-        let mut skip = from;
-        while let Some((first, rest)) = slices.split_first() {
-            if skip < first.len() as u64 {
-                break;
-            }
-            skip -= first.len() as u64;
-            slices = rest;
-        }
-        Sub { slices, skip: skip as usize, left: len }
     }
 
-    /// The same bytes as [`SliceList::sub`], as a list.
+    /// The same bytes as [`SliceList::sub`], as a list. They may lie in devices.
     ///
     /// # Panics
     /// If they do not lie within the list.
     #[must_use]
     pub fn part(&self, from: u64, len: u64) -> SliceList {
-        self.sub(from, len).collect()
+        match &self.slices {
+            Slices::Placed(placed) => {
+                self.check(from, len);
+                Cut::of(placed, from, len).collect()
+            }
+            _ => self.sub(from, len).collect(),
+        }
     }
 
     /// CRC32C of each [`CHUNK_BYTES`] chunk of the bytes in order, wherever the slices are cut.
@@ -147,16 +204,70 @@ impl SliceList {
 
 /// See [`SliceList::sub`]. No piece is empty.
 #[derive(Clone, Debug)]
-pub struct Sub<'a> {
-    slices: &'a [RawSlice],
-    skip: usize,
-    left: u64,
-}
+pub struct Sub<'a>(Cut<'a, RawSlice>);
 
 impl Iterator for Sub<'_> {
     type Item = RawSlice;
 
     fn next(&mut self) -> Option<RawSlice> {
+        self.0.next()
+    }
+}
+
+impl FusedIterator for Sub<'_> {}
+
+/// Something with a length, and parts.
+trait Cuttable: Copy {
+    fn len(&self) -> usize;
+    fn sub(&self, from: usize, len: usize) -> Self;
+}
+
+impl Cuttable for RawSlice {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn sub(&self, from: usize, len: usize) -> Self {
+        self.sub(from, len)
+    }
+}
+
+impl Cuttable for PlacedSlice {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn sub(&self, from: usize, len: usize) -> Self {
+        self.sub(from, len)
+    }
+}
+
+/// Some bytes of a list, as the pieces they lie in.
+#[derive(Clone, Debug)]
+struct Cut<'a, T> {
+    slices: &'a [T],
+    skip: usize,
+    left: u64,
+}
+
+impl<'a, T: Cuttable> Cut<'a, T> {
+    fn of(mut slices: &'a [T], from: u64, len: u64) -> Self {
+        let mut skip = from;
+        while let Some((first, rest)) = slices.split_first() {
+            if skip < first.len() as u64 {
+                break;
+            }
+            skip -= first.len() as u64;
+            slices = rest;
+        }
+        Cut { slices, skip: skip as usize, left: len }
+    }
+}
+
+impl<T: Cuttable> Iterator for Cut<'_, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
         while self.left > 0 {
             let (first, rest) =
                 self.slices.split_first().expect("the list holds `left` bytes more");
@@ -173,8 +284,6 @@ impl Iterator for Sub<'_> {
         None
     }
 }
-
-impl FusedIterator for Sub<'_> {}
 
 #[cfg(test)]
 mod tests {
@@ -238,5 +347,33 @@ mod tests {
         let (src, dst) = (Buffer::from_vec(b"12345".to_vec()), Buffer::zeroed(7));
         list(&dst, &[2, 0, 1, 4]).fill_from(src.raw());
         assert_eq!(dst.as_slice(), b"12345\0\0");
+    }
+
+    fn mixed(buffer: &Buffer) -> SliceList {
+        // SAFETY: nobody uses the memory.
+        let device = |at, len| unsafe { PlacedSlice::of_device(1, at, len) };
+        let host = |from, len| PlacedSlice::from(buffer.raw().sub(from, len));
+        [host(0, 3), device(0x1000, 4), host(3, 2), device(0x2000, 6)].into_iter().collect()
+    }
+
+    #[test]
+    fn parts_of_lists_keep_their_places() {
+        let buffer = Buffer::zeroed(5);
+        let list = mixed(&buffer);
+        assert_eq!((list.total_len(), list.is_host()), (15, false));
+        let device = |list: &SliceList| -> Vec<(u64, usize)> {
+            let pieces = list.pieces();
+            pieces.filter_map(|piece| Some((piece.device()?.1, piece.len()))).collect()
+        };
+        assert_eq!(device(&list.part(5, 7)), [(0x1002, 2), (0x2000, 3)]);
+        assert_eq!(device(&list.part(12, 3)), [(0x2003, 3)]);
+        assert!(list.part(0, 3).is_host() && list.part(7, 2).is_host());
+        assert_eq!(list.part(0, 2).slices().len(), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "memory of a device is not for the processor")]
+    fn the_processor_is_not_given_memory_of_a_device() {
+        let _ = mixed(&Buffer::zeroed(5)).to_vec();
     }
 }

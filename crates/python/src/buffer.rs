@@ -4,7 +4,7 @@
 
 use std::ffi::c_int;
 
-use mooncake_client::{ErrorCode, ObjectBytes, RawSlice, SliceList};
+use mooncake_client::{ErrorCode, ObjectBytes, Place, PlacedSlice, RawSlice, SliceList};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -67,19 +67,30 @@ pub(crate) fn unfilled_bytes(py: Python<'_>, len: u64) -> Option<(Py<PyBytes>, R
 /// # Errors
 /// `InvalidParams` if there are none, if they start in a registered buffer and run past its end, or outside of all and not in
 /// host memory.
-pub(crate) fn memory_at(store: &PoolClient, address: u64, len: u64) -> Result<RawSlice, ErrorCode> {
+pub(crate) fn memory_at(
+    store: &PoolClient,
+    address: u64,
+    len: u64,
+) -> Result<PlacedSlice, ErrorCode> {
     let invalid = |_| ErrorCode::InvalidParams;
     let address = usize::try_from(address).map_err(invalid)?;
     let len = usize::try_from(len).map_err(invalid)?;
-    store.check_registered(address, len).inspect_err(|_| {
+    let place = store.check_registered(address, len).inspect_err(|_| {
         let text = format_args!(
-            "{len} bytes at {address:#x} are none, run past the end of their registered buffer, or are no host memory"
+            "{len} bytes at {address:#x} are none, run past the end of their registered buffer, or are neither registered nor host memory"
         );
         log::warn("memory", "registered", text);
     })?;
     // SAFETY: the Python caller promised that the range stays mapped, and writable for a read into it, until the call
     // returns; a range that contradicts what was registered was just refused. Nothing in Rust refers to the memory.
-    Ok(unsafe { RawSlice::new(std::ptr::with_exposed_provenance_mut(address), len) })
+    Ok(unsafe {
+        match place {
+            Place::Host => {
+                RawSlice::new(std::ptr::with_exposed_provenance_mut(address), len).into()
+            }
+            Place::Device(ordinal) => PlacedSlice::of_device(ordinal, address, len),
+        }
+    })
 }
 
 /// The ranges that together hold one object, in order. Empty ones count for nothing.

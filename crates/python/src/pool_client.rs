@@ -1,5 +1,5 @@
 use mooncake_client::{
-    ErrorCode, GetTarget, Health, MakeRoom, ObjectBytes, ObjectLocation, PutSource, Ranged,
+    ErrorCode, GetTarget, Health, MakeRoom, ObjectBytes, ObjectLocation, Place, PutSource, Ranged,
     ReplicateConfig, Store,
 };
 use mooncake_dummy::DummyStore;
@@ -83,7 +83,7 @@ both! {
     /// See [`Store::unregister`].
     fn unregister(&self, ptr: usize) -> Result<(), ErrorCode>;
     /// See [`Store::check_registered`].
-    fn check_registered(&self, ptr: usize, len: usize) -> Result<(), ErrorCode>;
+    fn check_registered(&self, ptr: usize, len: usize) -> Result<Place, ErrorCode>;
     /// See [`Store::alloc_from_mem_pool`].
     fn alloc_from_mem_pool(&self, len_bytes: u64) -> Option<usize>;
     /// See [`Store::free_to_mem_pool`].

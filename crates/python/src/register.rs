@@ -1,6 +1,6 @@
 //! The methods that tell the store which memory it may read and write.
 
-use mooncake_client::ErrorCode;
+use mooncake_client::{ErrorCode, Place};
 use pyo3::prelude::*;
 
 use crate::argument::argument;
@@ -8,13 +8,16 @@ use crate::batch;
 use crate::log;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
+/// What `_check_registered` says of memory of a device.
+const IN_DEVICE: i32 = 1;
+
 #[pymethods]
 impl MooncakeDistributedStore {
     /// Registers `size` bytes at `buffer_ptr` for `put_from`, `get_into` and their batch forms. They must stay mapped
-    /// and writable until `unregister_buffer`.
+    /// and writable until `unregister_buffer`. Memory of a GPU can be used only once it is registered.
     ///
-    /// Returns 0, or -600 if the range is empty, wraps around, overlaps a registered one, or is not all host memory (memory
-    /// of a GPU is none).
+    /// Returns 0, or -600 if the range is empty, wraps around, overlaps a registered one, or is neither all memory of the host
+    /// nor all memory of one GPU.
     fn register_buffer(
         &self,
         py: Python<'_>,
@@ -30,7 +33,7 @@ impl MooncakeDistributedStore {
         });
         if result.is_err() {
             let text = format_args!(
-                "{size} bytes at {address:#x} are empty, wrap around, overlap or are no host memory"
+                "{size} bytes at {address:#x} are empty, wrap around, overlap or are memory neither of the host nor of a GPU"
             );
             log::warn("register_buffer", "range", text);
         }
@@ -56,10 +59,14 @@ impl MooncakeDistributedStore {
 
     /// Whether calls take the `size` bytes at `buffer_ptr`, for calls that touch them before any other does.
     ///
-    /// Returns 0, or -600 if there are none, if they start in a registered buffer and run past its end, or outside of all
-    /// and not in host memory.
+    /// Returns 0, or 1 if they lie in a GPU and the processor cannot touch them; -600 if there are none, if they start in a
+    /// registered buffer and run past its end, or outside of all and not in host memory.
     fn _check_registered(&self, buffer_ptr: usize, size: usize) -> i32 {
         let Some(store) = self.store_for("_check_registered") else { return INVALID_PARAMS };
-        batch::done(store.check_registered(buffer_ptr, size))
+        let checked = match store.check_registered(buffer_ptr, size) {
+            Ok(Place::Device(_)) => return IN_DEVICE,
+            checked => checked.map(|_| ()),
+        };
+        batch::done(checked)
     }
 }

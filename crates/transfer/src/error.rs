@@ -2,6 +2,7 @@ use std::io;
 use std::sync::Arc;
 
 use mooncake_connection::Fault;
+use mooncake_device::CopyError;
 use mooncake_types::ErrorCode;
 use thiserror::Error;
 
@@ -83,6 +84,14 @@ impl TransferError {
             ErrorCode::ObjectNotFound => TransferError::Stale,
             code => TransferError::Refused(code),
         }
+    }
+}
+
+/// What a copy means that failed: the segment's own memory is there for as long as its ticket, so it is the caller's that is not.
+pub(crate) fn of_copy(error: &CopyError) -> TransferError {
+    match error {
+        CopyError::Stopped => TransferError::Refused(ErrorCode::InvalidVersion),
+        error => TransferError::BadMemory { reason: error.to_string() },
     }
 }
 

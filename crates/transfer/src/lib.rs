@@ -25,6 +25,7 @@ mod parts;
 mod paths;
 mod protocol;
 mod source;
+mod staged;
 mod tcp;
 mod tcp_config;
 #[cfg(any(test, feature = "testing"))]
@@ -52,6 +53,7 @@ pub use paths::{Examination, Paths};
 pub use protocol::is_served_by_tcp;
 pub use server::{DataServer, Served, ServedWay, ServerConfig};
 pub use source::Source;
+pub use staged::StagedTransport;
 pub use tcp::TcpTransport;
 pub use tcp_config::TcpConfig;
 pub use transport::Transport;

@@ -3,10 +3,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mooncake_device::{Direction, Job, copy_each};
 use mooncake_memory::{RawSlice, SliceList, copy_to_caller, gather_from_caller, with_helpers};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, SegmentId};
 
-use crate::{Interrupt, ReadOp, SegmentHost, TransferError, Transport, WriteOp};
+use crate::error::of_copy;
+use crate::plan::MAX_BEGIN_RANGES;
+use crate::{
+    Interrupt, ReadOp, ReadTicket, SegmentHost, TransferError, Transport, WriteOp, WriteTicket,
+};
 
 /// Most bytes copied between two looks at whether the writer is to stop.
 const STEP_BYTES: usize = 1 << 20;
@@ -47,6 +52,15 @@ impl LocalTransport {
     }
 
     pub(crate) fn read_one(&self, op: &ReadOp) -> Result<(), TransferError> {
+        if !op.dst.is_host() {
+            return self.read_to_devices(&[op]).remove(0);
+        }
+        let ticket = self.begin_read(op)?;
+        copy_out(ticket.memory, &op.dst)?;
+        self.settled(&ticket)
+    }
+
+    fn begin_read(&self, op: &ReadOp) -> Result<ReadTicket, TransferError> {
         if op.dst.total_len() != op.range.len {
             return Err(TransferError::Refused(ErrorCode::InvalidParams));
         }
@@ -54,8 +68,29 @@ impl LocalTransport {
         if ticket.memory.len() as u64 != op.range.len {
             return Err(TransferError::Refused(ErrorCode::InternalError));
         }
-        copy_out(ticket.memory, &op.dst)?;
-        if self.host.still_holds(&ticket) { Ok(()) } else { Err(TransferError::Stale) }
+        Ok(ticket)
+    }
+
+    /// What a read is worth whose bytes were copied.
+    fn settled(&self, ticket: &ReadTicket) -> Result<(), TransferError> {
+        if self.host.still_holds(ticket) { Ok(()) } else { Err(TransferError::Stale) }
+    }
+
+    /// Reads to memory of devices, all ranges with the same copies.
+    pub(crate) fn read_to_devices(&self, ops: &[&ReadOp]) -> Vec<Result<(), TransferError>> {
+        let tickets: Vec<_> = ops.iter().map(|op| self.begin_read(op)).collect();
+        let begun = ops.iter().zip(&tickets).filter_map(|(op, ticket)| {
+            let ticket = ticket.as_ref().ok()?;
+            Some(Job { memory: &op.dst, host: ticket.memory, region: Some(&ticket.region) })
+        });
+        let jobs: Vec<Job<'_>> = begun.collect();
+        let mut copied = copy_each(Direction::ToDevice, &jobs, &|_| true).into_iter();
+        let settle = |ticket: Result<ReadTicket, TransferError>| {
+            let ticket = ticket?;
+            copied.next().expect("one result for each copy").map_err(|error| of_copy(&error))?;
+            self.settled(&ticket)
+        };
+        tickets.into_iter().map(settle).collect()
     }
 
     /// Drops entries of this process's segments, the results in the order of the ranges.
@@ -65,19 +100,39 @@ impl LocalTransport {
     }
 
     pub(crate) fn write_one(&self, epoch: Epoch, op: &WriteOp<'_>) -> Result<(), TransferError> {
+        if !op.src.is_host() {
+            return self.write_from_devices(epoch, &[op]).remove(0);
+        }
+        let stop = Arc::new(StopFlag::default());
+        let ticket = self.begin_write(epoch, op, &stop)?;
+        let copied = copy_in(op, ticket.memory, &stop);
+        self.end_write(ticket, copied)
+    }
+
+    fn begin_write(
+        &self,
+        epoch: Epoch,
+        op: &WriteOp<'_>,
+        stop: &Arc<StopFlag>,
+    ) -> Result<WriteTicket, TransferError> {
         if op.src.total_len() != op.range.len {
             return Err(TransferError::Refused(ErrorCode::InvalidParams));
         }
-        let stop = Arc::new(StopFlag::default());
-        let ticket = self
-            .host
-            .begin_write(epoch, &op.range, stop.clone())
-            .map_err(TransferError::Refused)?;
+        let begun = self.host.begin_write(epoch, &op.range, stop.clone());
+        let ticket = begun.map_err(TransferError::Refused)?;
         if ticket.memory.len() as u64 != op.range.len {
             self.host.abandon_write(ticket);
             return Err(TransferError::Refused(ErrorCode::InternalError));
         }
-        match copy_in(op, ticket.memory, &stop) {
+        Ok(ticket)
+    }
+
+    fn end_write(
+        &self,
+        ticket: WriteTicket,
+        copied: Result<(), TransferError>,
+    ) -> Result<(), TransferError> {
+        match copied {
             // The first who reads it over a socket computes its checksums.
             Ok(()) => self.host.complete_write(ticket, Vec::new()).map_err(TransferError::Refused),
             Err(error) => {
@@ -85,6 +140,47 @@ impl LocalTransport {
                 Err(error)
             }
         }
+    }
+
+    /// Writes from memory of devices, many ranges with the same copies.
+    pub(crate) fn write_from_devices(
+        &self,
+        epoch: Epoch,
+        ops: &[&WriteOp<'_>],
+    ) -> Vec<Result<(), TransferError>> {
+        // Several tickets are held, so those of newer grants are begun first: no two calls wait for each other.
+        let mut order: Vec<usize> = (0..ops.len()).collect();
+        order.sort_by_key(|&at| std::cmp::Reverse(ops[at].range.grant));
+        let mut results = vec![Ok(()); ops.len()];
+        for positions in order.chunks(MAX_BEGIN_RANGES) {
+            let some: Vec<&WriteOp<'_>> = positions.iter().map(|&at| ops[at]).collect();
+            for (&at, result) in positions.iter().zip(self.write_together(epoch, &some)) {
+                results[at] = result;
+            }
+        }
+        results
+    }
+
+    fn write_together(&self, epoch: Epoch, ops: &[&WriteOp<'_>]) -> Vec<Result<(), TransferError>> {
+        let begin = |op: &&WriteOp<'_>| {
+            let stop = Arc::new(StopFlag::default());
+            self.begin_write(epoch, op, &stop).map(|ticket| (ticket, stop))
+        };
+        let tickets: Vec<_> = ops.iter().map(begin).collect();
+        let begun = ops.iter().zip(&tickets).filter_map(|(op, ticket)| {
+            let (ticket, stop) = ticket.as_ref().ok()?;
+            let region = Some(&*ticket.region);
+            Some((Job { memory: &op.src, host: ticket.memory, region }, stop))
+        });
+        let (jobs, stops): (Vec<Job<'_>>, Vec<&Arc<StopFlag>>) = begun.unzip();
+        let may_go_on = |job: usize| !stops[job].0.load(Ordering::Acquire);
+        let mut copied = copy_each(Direction::ToHost, &jobs, &may_go_on).into_iter();
+        let end = |ticket: Result<(WriteTicket, Arc<StopFlag>), TransferError>| {
+            let (ticket, _) = ticket?;
+            let copied = copied.next().expect("one result for each copy");
+            self.end_write(ticket, copied.map_err(|error| of_copy(&error)))
+        };
+        tickets.into_iter().map(end).collect()
     }
 }
 

@@ -7,6 +7,7 @@ use mooncake_types::{Epoch, RangeDrop, RangeRead, SegmentId, Version};
 use crate::begin_reads::disk_order;
 use crate::near::{Distance, Near, Reach};
 use crate::parts::Parts;
+use crate::staged::{staged_reads, staged_writes};
 use crate::view::{OwnViews, View};
 use crate::{
     Discard, LocalTransport, ReadOp, Source, TcpConfig, TcpTransport, TransferError, Transport,
@@ -174,11 +175,17 @@ impl Transport for Paths {
     }
 
     fn write(&self, epoch: Epoch, ops: &[WriteOp<'_>]) -> Vec<Result<(), TransferError>> {
-        let local = |op: &WriteOp<'_>| self.local_for(op.range.segment);
+        let local =
+            |op: &WriteOp<'_>| self.local_for(op.range.segment).filter(|_| op.src.is_host());
         let bytes = ops.iter().filter(|op| local(op).is_some()).map(|op| op.range.len);
         let bytes = bytes.fold(0, u64::saturating_add);
         let mut settled = with_helpers(ops, bytes, |op| Some(local(op)?.write_one(epoch, op)));
+        self.write_own_from_devices(epoch, ops, &mut settled);
         self.near.write(epoch, ops, &mut settled, &self.tcp);
+        let staged = self.open_of_devices(&settled, |position| &ops[position].src);
+        for (position, result) in staged_writes(ops, staged, &|ops| self.write(epoch, ops)) {
+            settled[position] = Some(result);
+        }
         self.finish(
             settled,
             |position| &ops[position].endpoint,
@@ -203,6 +210,49 @@ impl Paths {
         if self.local_for(segment).is_some() { Source::Own } else { Source::Host }
     }
 
+    /// Operations of which the bytes lie in devices, and that are not settled.
+    fn open_of_devices<'a>(
+        &self,
+        settled: &[Option<Result<(), TransferError>>],
+        memory: impl Fn(usize) -> &'a SliceList,
+    ) -> Vec<usize> {
+        let open = (0..settled.len()).filter(|&position| settled[position].is_none());
+        open.filter(|&position| !memory(position).is_host()).collect()
+    }
+
+    /// Copies between devices and segments of this process.
+    fn write_own_from_devices(
+        &self,
+        epoch: Epoch,
+        ops: &[WriteOp<'_>],
+        settled: &mut [Option<Result<(), TransferError>>],
+    ) {
+        let Some(local) = &self.local else { return };
+        let of_devices = self.open_of_devices(settled, |position| &ops[position].src);
+        let is_own = |position: &usize| local.owns(ops[*position].range.segment);
+        let own: Vec<usize> = of_devices.into_iter().filter(is_own).collect();
+        let some: Vec<&WriteOp<'_>> = own.iter().map(|&position| &ops[position]).collect();
+        for (position, result) in own.into_iter().zip(local.write_from_devices(epoch, &some)) {
+            settled[position] = Some(result);
+        }
+    }
+
+    /// As [`Paths::write_own_from_devices`]. What a disk reads is read one by one, since it waits for memory.
+    fn read_own_to_devices(
+        &self,
+        ops: &[ReadOp],
+        settled: &mut [Option<Result<(), TransferError>>],
+    ) {
+        let Some(local) = &self.local else { return };
+        let of_devices = self.open_of_devices(settled, |position| &ops[position].dst);
+        let is_own = |position: &usize| local.owns(ops[*position].range.segment);
+        let own: Vec<usize> = of_devices.into_iter().filter(is_own).collect();
+        let some: Vec<&ReadOp> = own.iter().map(|&position| &ops[position]).collect();
+        for (position, result) in own.into_iter().zip(local.read_to_devices(&some)) {
+            settled[position] = Some(result);
+        }
+    }
+
     fn read_each(&self, ops: &[ReadOp]) -> Vec<Result<Source, TransferError>> {
         let local = |op: &ReadOp| self.local_for(op.range.segment);
         let bytes = ops.iter().filter(|op| local(op).is_some()).map(|op| op.range.len);
@@ -213,10 +263,11 @@ impl Paths {
         let mut settled = with_helpers(ops, bytes, |op| {
             let local = local(op)?;
             let is_on_disk = !on_disk.is_empty() && local.host().reads_from_disk(op.range.segment);
-            (!is_on_disk).then(|| local.read_one(op))
+            (!is_on_disk && op.dst.is_host()).then(|| local.read_one(op))
         });
         let read = with_waiting_helpers(&on_disk, |&at| Some(local(&ops[at])?.read_one(&ops[at])));
         on_disk.into_iter().zip(read).for_each(|(at, result)| settled[at] = result);
+        self.read_own_to_devices(ops, &mut settled);
         let is_own = |it: &Option<_>| if it.is_some() { Source::Own } else { Source::Tcp };
         let mut sources: Vec<Source> = settled.iter().map(is_own).collect();
         self.near.read(ops, &mut settled, &self.tcp);
@@ -224,6 +275,13 @@ impl Paths {
             if *source == Source::Tcp && settled.is_some() {
                 *source = Source::Host;
             }
+        }
+        let staged = self.open_of_devices(&settled, |position| &ops[position].dst);
+        for (position, result) in staged_reads(ops, staged, &|ops| self.read_each(ops)) {
+            if let Ok(source) = result {
+                sources[position] = source;
+            }
+            settled[position] = Some(result.map(|_| ()));
         }
         let results = self.finish(
             settled,

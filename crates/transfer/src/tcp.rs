@@ -18,7 +18,7 @@ const DROP_TIMEOUT: Duration = Duration::from_secs(1);
 /// Frames that one lane's share of bytes in flight is cut into, so that the next is under way while one is handled.
 const FRAMES_IN_FLIGHT: u64 = 4;
 
-/// Reads and writes ranges at nodes over TCP. Many threads may use it at once; each call runs on its caller's thread and
+/// Reads and writes ranges at nodes over TCP, from and to memory of the host alone. Many threads may use it at once; each call runs on its caller's thread and
 /// uses one connection to each peer.
 pub struct TcpTransport {
     peers: Peers,
@@ -53,6 +53,7 @@ impl TcpTransport {
         let sizes = ops.iter().map(|op| (&op.endpoint, op.range.len, op.dst.total_len()));
         let (in_flight, timeout) = self.limits();
         let begin = |lease, plan| ReadExchange::new(lease, ops, plan, in_flight);
+        let wanted = |position: usize| wanted(position) && ops[position].dst.is_host();
         self.run((Purpose::Read, timeout), sizes, wanted, begin).0
     }
 
@@ -90,6 +91,7 @@ impl TcpTransport {
         let sizes = ops.iter().map(|op| (&op.endpoint, op.range.len, op.src.total_len()));
         let (in_flight, timeout) = self.limits();
         let begin = |lease, plan| WriteExchange::new(lease, (epoch, ops), plan, in_flight);
+        let wanted = |position: usize| wanted(position) && ops[position].src.is_host();
         self.run((Purpose::Write, timeout), sizes, wanted, begin)
     }
 

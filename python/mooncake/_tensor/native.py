@@ -35,12 +35,31 @@ class NativeStore(Protocol):
     ) -> list[int]: ...
 
 
+class RegisteringStore(NativeStore, Protocol):
+    """A store that can be told of memory."""
+
+    def register_buffer(self, buffer_ptr: SupportsIndex, size: SupportsIndex) -> int: ...
+    def unregister_buffer(self, buffer_ptr: SupportsIndex) -> int: ...
+    def batch_get_into_multi_buffers(
+        self,
+        keys: Iterable[str],
+        all_buffer_ptrs: Iterable[Iterable[SupportsIndex]],
+        all_sizes: Iterable[Iterable[SupportsIndex]],
+    ) -> list[int]: ...
+
+
 def may_touch(store: NativeStore, address: int, size: int) -> bool:
-    """Whether the caller's memory there is as it said: not null, not empty, not past the end of a registered buffer.
+    """Whether the caller's memory there is as it said: not null, not empty, not past the end of a registered buffer,
+    and no memory of a GPU.
 
     False too while the store is not set up.
     """
     return address != 0 and store._check_registered(address, size) == 0
+
+
+def is_in_gpu(store: NativeStore, address: int, size: int) -> bool:
+    """Whether this is memory of a GPU that was registered."""
+    return store._check_registered(address, size) == 1
 
 
 def is_set_up(store: NativeStore) -> bool:

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 from mooncake._native import ReplicateConfig
 from mooncake._tensor.argument import INVALID_PARAMS, number, numbers, refuse, replication, tensors, text, texts
+from mooncake._tensor.cuda import read_into_cuda
 from mooncake._tensor.dtype import Tensor
-from mooncake._tensor.native import NativeStore, is_set_up
+from mooncake._tensor.native import NativeStore, RegisteringStore, is_in_gpu, is_set_up
 from mooncake._tensor.payload import Payload, elements_of, memory_payload
 from mooncake._tensor.read import decode_at, decode_handle, layout_at
 from mooncake._tensor.write import Writer
+
+IN_GPU = "tensors are shown in memory of the host; for a GPU there is get_tensor_into_cuda"
 
 
 def store_tensor(writer: Writer, key: str, tensor: object) -> int:
@@ -62,6 +65,8 @@ def get_many_into(
         return [refuse(function, "an address is null")] * len(keys)
     if not is_set_up(store):
         return [INVALID_PARAMS] * len(keys)
+    if any(is_in_gpu(store, address, size) for address, size in zip(addresses, sizes, strict=True)):
+        return [refuse(function, IN_GPU)] * len(keys)
     lengths = store.batch_get_into(keys, addresses, sizes)
     return [decode_at(address, length) for address, length in zip(addresses, lengths, strict=True)]
 
@@ -173,6 +178,9 @@ class PlainCalls:
         if ptr == 0:
             refuse(name, "the address is null")
             return None
+        if is_in_gpu(self, ptr, length):
+            refuse(name, IN_GPU)
+            return None
         return decode_at(ptr, self.get_into(key, ptr, length))
 
     def batch_get_tensor_into(
@@ -186,15 +194,18 @@ class PlainCalls:
         ptrs, lengths = numbers(name, "buffer_ptrs", buffer_ptrs), numbers(name, "sizes", sizes)
         return get_many_into(self, name, texts(name, "keys", keys), ptrs, lengths)
 
-    def get_tensor_into_cuda(self: NativeStore, key: str, tensor: Tensor) -> int:
-        """Not possible: reads into the memory of a device need a store in a process of its own. Returns -600."""
-        name = "get_tensor_into_cuda"
-        text(name, "key", key)
-        return refuse(name, "this store cannot read into the memory of a device")
+    def get_tensor_into_cuda(self: RegisteringStore, key: str, tensor: Tensor) -> int:
+        """Reads the elements of a tensor into one of the same type and shape in a GPU, registered or not.
 
-    def batch_get_tensor_into_cuda(self: NativeStore, keys: Sequence[str], tensors_list: Sequence[Tensor]) -> list[int]:
-        """Not possible, as `get_tensor_into_cuda`. Returns -600 per key."""
+        Returns 0, or a negative code: -600 if the tensor is not contiguous, lies on the host, or is of another type or
+        shape; what it holds then is unspecified.
+        """
+        name = "get_tensor_into_cuda"
+        return read_into_cuda(self, name, [text(name, "key", key)], [tensor])[0]
+
+    def batch_get_tensor_into_cuda(
+        self: RegisteringStore, keys: Sequence[str], tensors_list: Sequence[Tensor]
+    ) -> list[int]:
+        """Reads several tensors, as `get_tensor_into_cuda`. Returns 0 or a negative code per key."""
         name = "batch_get_tensor_into_cuda"
-        asked = texts(name, "keys", keys)
-        tensors(name, tensors_list)
-        return [refuse(name, "this store cannot read into the memory of a device")] * len(asked)
+        return read_into_cuda(self, name, texts(name, "keys", keys), tensors(name, tensors_list))

@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use mooncake_memory::{Buffer, SliceList};
+use mooncake_memory::{Buffer, Place, SliceList};
 use mooncake_ops::{
     ExistOp, GetItem, ListOp, LocateOp, ObjectLocation, PrefetchOp, PrefixLenOp, PutOp, RemoveOp,
     RemoveScanOp,
@@ -372,9 +372,9 @@ impl Store {
     /// [`Store::unregister`].
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, an overlap with a registered buffer, or what is not all
-    /// host memory, as a warning in the log says; [`ErrorCode::UnavailableInCurrentStatus`] in a child of the process that
-    /// opened the store.
+    /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, an overlap with a registered buffer, or what is neither all
+    /// memory of the host nor all memory of one device, as a warning in the log says;
+    /// [`ErrorCode::UnavailableInCurrentStatus`] in a child of the process that opened the store.
     pub fn register(&self, ptr: usize, len: usize) -> Result<(), ErrorCode> {
         self.buffers()?.register(ptr, len)
     }
@@ -388,13 +388,13 @@ impl Store {
         self.buffers()?.unregister(ptr)
     }
 
-    /// Whether a transfer may use this memory: all of it inside of one registered buffer, or begun outside of all.
+    /// Where this memory lies, if a transfer may use it: all of it inside of one registered buffer, or begun outside of all.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, bytes that run past the end of the registered
     /// buffer that they begin in, or that begin outside of all and not in host memory;
     /// [`ErrorCode::UnavailableInCurrentStatus`] as for [`Store::register`].
-    pub fn check_registered(&self, ptr: usize, len: usize) -> Result<(), ErrorCode> {
+    pub fn check_registered(&self, ptr: usize, len: usize) -> Result<Place, ErrorCode> {
         self.buffers()?.check(ptr, len)
     }
 

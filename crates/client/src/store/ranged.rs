@@ -1,4 +1,4 @@
-use mooncake_memory::{RawSlice, SliceList};
+use mooncake_memory::{PlacedSlice, SliceList};
 use mooncake_ops::{GetItem, Part};
 use mooncake_types::ErrorCode;
 
@@ -11,7 +11,7 @@ pub struct Fragment {
     /// The first of them, counted from the start of the object.
     pub object_offset: u64,
     /// Where they come from or go to; its length is their number.
-    pub slice: RawSlice,
+    pub slice: PlacedSlice,
 }
 
 /// Some of one object's bytes, to be read or written. Nothing touches the memory after the call has returned.
@@ -126,7 +126,8 @@ mod tests {
     #[test]
     fn a_place_among_fragments_is_found_wherever_they_are_cut() {
         let buffer = Buffer::from_vec(b"abcdefghij".to_vec());
-        let cut = |from, len| Fragment { object_offset: 77, slice: buffer.raw().sub(from, len) };
+        let cut =
+            |from, len| Fragment { object_offset: 77, slice: buffer.raw().sub(from, len).into() };
         let fragments = vec![cut(4, 3), cut(0, 0), cut(0, 4), cut(9, 1)];
         let items = [Ranged { key: "a", fragments }, Ranged { key: "b", fragments: vec![] }];
         let mut memory = Fragments::new(&items);

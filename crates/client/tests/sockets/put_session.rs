@@ -158,7 +158,8 @@ fn calls_that_make_no_sense_have_their_codes_and_change_nothing() {
     assert_eq!(started, [&[Ok(())], refused.as_slice()].concat());
     assert_eq!(start(&client, "a", 1000, 1), Err(ErrorCode::InvalidParams), "it has a session");
     assert_eq!(put(&client, "a", 1000, 1), Err(ErrorCode::ObjectAlreadyExists));
-    let past_the_end = mooncake_client::Fragment { object_offset: 999, slice: all.raw().sub(0, 2) };
+    let past_the_end =
+        mooncake_client::Fragment { object_offset: 999, slice: all.raw().sub(0, 2).into() };
     let items = [
         ranged("a", &[fragment(&all, 0, 10), past_the_end]),
         ranged("none", &[fragment(&all, 0, 10)]),

@@ -43,7 +43,7 @@ fn every_fragment_of_every_item_has_its_own_result() {
     let room = untouched(400);
     let at = |from: u64, place: usize, len: usize| Fragment {
         object_offset: from,
-        slice: room.raw().sub(place, len),
+        slice: room.raw().sub(place, len).into(),
     };
     let results = client.get_ranges(&[
         ranged("a", &[at(90, 0, 10), at(90, 20, 11), at(u64::MAX, 40, 1), at(0, 60, 5)]),

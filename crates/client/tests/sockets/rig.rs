@@ -54,7 +54,7 @@ pub(crate) fn upsert(
 
 /// Some bytes of an object, at the same place in a buffer of its length.
 pub(crate) fn fragment(buffer: &Buffer, from: usize, len: usize) -> Fragment {
-    Fragment { object_offset: from as u64, slice: buffer.raw().sub(from, len) }
+    Fragment { object_offset: from as u64, slice: buffer.raw().sub(from, len).into() }
 }
 
 /// One item of a ranged call.

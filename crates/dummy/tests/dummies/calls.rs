@@ -2,7 +2,7 @@ use std::io;
 use std::sync::Arc;
 
 use mooncake_client::{
-    Buffer, ErrorCode, Fragment, GetTarget, Health, HostMemory, PutSource, Ranged, RawSlice,
+    Buffer, ErrorCode, Fragment, GetTarget, Health, HostMemory, Place, PutSource, Ranged, RawSlice,
     Region, ReplicateConfig, SliceList,
 };
 use mooncake_dummy::{DummyConfig, DummyError, DummyServer, DummyStore};
@@ -129,8 +129,10 @@ fn parts_of_objects_are_got_into_every_kind_of_memory() {
     assert_eq!(put(&dummy, "key", 1000), Ok(()));
     for (kind, address) in memories(&dummy, &[0; 300]) {
         let memory = at(address, 300);
-        let fragment =
-            |object_offset, from, len| Fragment { object_offset, slice: memory.sub(from, len) };
+        let fragment = |object_offset, from, len| Fragment {
+            object_offset,
+            slice: memory.sub(from, len).into(),
+        };
         let fragments = vec![fragment(10, 0, 100), fragment(950, 100, 51), fragment(900, 200, 100)];
         let items = [
             Ranged { key: "key", fragments },
@@ -243,7 +245,7 @@ fn registered_memory_is_checked_as_on_a_store() {
     assert_eq!(crate::scene::mappings(std::process::id()), before + 1, "the host maps it at once");
     assert_eq!(dummy.register(address + 100, 10), Err(ErrorCode::InvalidParams));
     assert_eq!(dummy.check_registered(address + 8191, 2), Err(ErrorCode::InvalidParams));
-    assert_eq!(dummy.check_registered(address, 8192), Ok(()));
+    assert_eq!(dummy.check_registered(address, 8192), Ok(Place::Host));
     assert_eq!(dummy.unregister(address), Ok(()));
     assert_eq!(dummy.unregister(address), Err(ErrorCode::InvalidParams));
     assert!(memory.free(address));

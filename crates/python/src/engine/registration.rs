@@ -16,7 +16,7 @@ impl TransferEngine {
     /// Lets peers read and write `capacity` bytes at `buffer_addr`, and transfers of this engine use them. They must stay
     /// mapped until `unregister_memory` has returned 0. Memory that the process itself cannot write is only read.
     ///
-    /// `location` is accepted and changes nothing.
+    /// Memory of a GPU is found out by its address; `location` is accepted and changes nothing.
     ///
     /// Returns 0; -7 if some of it is registered already; -302 if the process has no such memory; or another negative
     /// number.
@@ -170,9 +170,6 @@ impl TransferEngine {
 }
 
 fn register(engine: &Engine, starts: &[u64], lens: &[u64]) -> Result<(), RegisterError> {
-    let ranges = starts.iter().zip(lens).map(|(&start, &len)| {
-        let memory = memory_at(start, len);
-        memory.ok_or(RegisterError::Empty { start, len })
-    });
+    let ranges = starts.iter().zip(lens).map(|(&start, &len)| memory_at(start, len));
     engine.register_all(&ranges.collect::<Result<Vec<_>, _>>()?)
 }

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use mooncake_connection::{Connection, Fault, is_quiet};
+use mooncake_device::{CopyError, Direction, Job, copy_each};
 use mooncake_memory::{Region, SliceList, gather_from_caller, with_helpers};
 use mooncake_types::{Epoch, ErrorCode, RangeWrite};
 use mooncake_wire::{
@@ -16,6 +17,7 @@ use super::Settled;
 use super::neighbour::Neighbour;
 use super::prefault::PrefaultedParts;
 use super::segment::NearSegment;
+use crate::error::of_copy;
 use crate::plan::MAX_BEGIN_RANGES;
 use crate::{TransferError, WriteOp};
 
@@ -90,7 +92,11 @@ fn copy_all(
     begun: Vec<Result<(), ErrorCode>>,
 ) -> Result<Vec<Result<(), TransferError>>, Fault> {
     let mut steps: Vec<(usize, Range<u64>)> = Vec::new();
-    for (index, placed) in placed.iter().enumerate().filter(|(index, _)| begun[*index].is_ok()) {
+    let is_begun = |(index, _): &(usize, &Placed<'_>)| begun[*index].is_ok();
+    for (index, placed) in placed.iter().enumerate().filter(is_begun) {
+        if !placed.op.src.is_host() {
+            continue;
+        }
         let len = placed.op.range.len;
         let froms = (0..len).step_by(STEP_BYTES as usize);
         steps.extend(froms.map(|from| (index, from..len.min(from + STEP_BYTES))));
@@ -98,8 +104,13 @@ fn copy_all(
     let bytes = steps.iter().map(|(_, step)| step.end - step.start).sum();
     let results =
         with_helpers(&steps, bytes, |(index, step)| copy_in(socket, &placed[*index], step.clone()));
+    let of_devices = placed.iter().enumerate().filter(is_begun);
+    let of_devices: Vec<usize> =
+        of_devices.filter(|(_, placed)| !placed.op.src.is_host()).map(|(index, _)| index).collect();
+    let by_devices = copy_from_devices(socket, placed, &of_devices)?;
     let mut copied: Vec<_> =
         begun.into_iter().map(|begun| begun.map_err(TransferError::Refused)).collect();
+    of_devices.into_iter().zip(by_devices).for_each(|(index, result)| copied[index] = result);
     for ((index, _), result) in steps.iter().zip(results) {
         let result = result?;
         if copied[*index].is_ok() {
@@ -107,6 +118,35 @@ fn copy_all(
         }
     }
     Ok(copied)
+}
+
+/// Has devices write whole ranges, all with the same copies; as [`copy_in`].
+fn copy_from_devices(
+    socket: BorrowedFd<'_>,
+    placed: &[Placed<'_>],
+    wanted: &[usize],
+) -> Result<Vec<Result<(), TransferError>>, Fault> {
+    let job = |&index: &usize| {
+        let Placed { op, segment } = &placed[index];
+        let region = segment.region()?;
+        let start = op.range.offset.checked_add(op.range.from)?;
+        let host = region.slice(start, op.range.len).ok()?;
+        Some(Job { memory: &op.src, host, region: Some(region) })
+    };
+    let jobs: Vec<Option<Job<'_>>> = wanted.iter().map(job).collect();
+    let are_inside: Vec<bool> = jobs.iter().map(Option::is_some).collect();
+    let jobs: Vec<Job<'_>> = jobs.into_iter().flatten().collect();
+    let results = copy_each(Direction::ToHost, &jobs, &|_| is_quiet(socket));
+    if results.iter().any(|result| matches!(result, Err(CopyError::Stopped))) {
+        return Err(Fault::Io(io::ErrorKind::UnexpectedEof.into()));
+    }
+    let mut results = results.into_iter().map(|result| result.map_err(|error| of_copy(&error)));
+    let outside = || Err(TransferError::Refused(ErrorCode::InternalError));
+    let of_job = |is_inside: bool| match is_inside {
+        true => results.next().expect("one result for each copy"),
+        false => outside(),
+    };
+    Ok(are_inside.into_iter().map(of_job).collect())
 }
 
 /// Copies a part of one range. What the caller's memory does not give is an error of its own; a node that wants this side to

@@ -175,6 +175,9 @@ impl Near {
             last = Some(known);
             wanted.extend(known.1.map(|visit| (position, visit)));
         }
+        let (wanted, of_devices): (Vec<_>, Vec<_>) =
+            wanted.into_iter().partition(|&(position, _)| ops[position].dst.is_host());
+        self.read_to_devices(ops, &of_devices, &mut visits, settled);
         let bytes = wanted.iter().map(|&(position, _)| ops[position].range.len);
         let bytes = bytes.fold(0, u64::saturating_add);
         let looks = with_helpers(&wanted, bytes, |&(position, visit)| {
@@ -192,6 +195,35 @@ impl Near {
         self.read_by_message(ops, visits, settled);
     }
 
+    /// Has devices read memory that is mapped here. What is not goes another way, as what of nodes that died meanwhile.
+    fn read_to_devices(
+        &self,
+        ops: &[ReadOp],
+        wanted: &[(usize, usize)],
+        visits: &mut [Visit],
+        settled: &mut Settled,
+    ) {
+        if wanted.is_empty() || !self.ways.near().contains(&Way::Shm) {
+            return;
+        }
+        let segments = wanted
+            .iter()
+            .map(|&(position, visit)| visits[visit].neighbour.segment(ops[position].range.segment));
+        let segments: Vec<Option<Arc<NearSegment>>> = segments.collect();
+        let some = wanted.iter().zip(&segments).filter_map(|(&(position, visit), segment)| {
+            Some((position, visit, segment.as_deref()?))
+        });
+        let some: Vec<(usize, usize, &NearSegment)> = some.collect();
+        let reads: Vec<_> =
+            some.iter().map(|&(position, _, segment)| (segment, &ops[position])).collect();
+        for ((position, visit, _), look) in some.into_iter().zip(segment::read_to_devices(&reads)) {
+            if let Look::Over(result) = look {
+                settled[position] = Some(result);
+                visits[visit].found.push(position);
+            }
+        }
+    }
+
     /// Asks nodes for what could not be read without a message, and for what was, of nodes that have died meanwhile.
     fn read_by_message(&self, ops: &[ReadOp], visits: Vec<Visit>, settled: &mut Settled) {
         let mut by_message: Vec<(usize, ReadOp)> = Vec::new();
@@ -199,7 +231,7 @@ impl Near {
             // Of a node that has died nobody takes what was removed out of the table.
             if !found.is_empty() && !neighbour.is_alive_now() {
                 found.iter().for_each(|&position| settled[position] = None);
-                unknown.extend(found);
+                unknown.extend(found.into_iter().filter(|&position| ops[position].dst.is_host()));
             }
             by_message.extend(unknown.into_iter().map(|position| {
                 let endpoint = Arc::clone(&neighbour.endpoint);
@@ -267,6 +299,8 @@ impl Near {
                     writes.positions.push(position);
                     writes.placed.push(Placed { op, segment });
                 }
+                // It passes through memory of the host, and comes here again.
+                None if !op.src.is_host() => {}
                 None => {
                     let endpoint = Arc::clone(&neighbour.endpoint);
                     by_message.push((position, WriteOp { endpoint, ..op.clone() }));

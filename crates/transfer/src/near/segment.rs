@@ -1,6 +1,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use mooncake_device::{Direction, Job, copy_each};
 use mooncake_memory::{
     MapError, RawSlice, Region, SeenSlot, SliceList, SlotReader, copy_from_process, copy_to_caller,
 };
@@ -8,6 +9,7 @@ use mooncake_types::{ErrorCode, RangeRead};
 use mooncake_wire::Shared;
 
 use super::prefault::PrefaultedParts;
+use crate::error::of_copy;
 use crate::{ReadOp, TransferError};
 
 /// A segment of another process, as far as this one can reach it.
@@ -109,21 +111,53 @@ impl NearSegment {
 
     /// Copies the range out of the memory that is mapped here.
     pub(super) fn read(&self, op: &ReadOp) -> Look {
-        let Some(region) = &self.region else { return Look::Unknown };
-        let seen = match self.find(&op.range) {
-            None => return Look::Unknown,
-            Some(Err(error)) => return Look::Over(Err(error)),
-            Some(Ok(seen)) => seen,
+        let (memory, seen) = match self.locate(&op.range) {
+            Ok(found) => found,
+            Err(look) => return look,
         };
-        let start = op.range.offset.checked_add(op.range.from);
-        let memory = start.and_then(|start| region.slice(start, op.range.len).ok());
-        // A table that is not of this memory: whoever made it knows better.
-        let Some(memory) = memory else { return Look::Unknown };
         if let Err(error) = copy_out(memory, &op.dst) {
             return Look::Over(Err(error));
         }
-        Look::Over(if self.still_holds(&seen) { Ok(()) } else { Err(TransferError::Stale) })
+        self.settled(&seen)
     }
+
+    /// Where the range lies in the memory that is mapped here, and its slot.
+    fn locate(&self, range: &RangeRead) -> Result<(RawSlice, SeenSlot), Look> {
+        let region = self.region.as_ref().ok_or(Look::Unknown)?;
+        let seen = match self.find(range) {
+            None => return Err(Look::Unknown),
+            Some(Err(error)) => return Err(Look::Over(Err(error))),
+            Some(Ok(seen)) => seen,
+        };
+        let start = range.offset.checked_add(range.from);
+        let memory = start.and_then(|start| region.slice(start, range.len).ok());
+        // A table that is not of this memory: whoever made it knows better.
+        Ok((memory.ok_or(Look::Unknown)?, seen))
+    }
+
+    /// What a copy is worth, once it was made.
+    fn settled(&self, seen: &SeenSlot) -> Look {
+        Look::Over(if self.still_holds(seen) { Ok(()) } else { Err(TransferError::Stale) })
+    }
+}
+
+/// Has devices read ranges out of the memory that is mapped here, all with the same copies.
+pub(super) fn read_to_devices(reads: &[(&NearSegment, &ReadOp)]) -> Vec<Look> {
+    let located: Vec<_> = reads.iter().map(|(segment, op)| segment.locate(&op.range)).collect();
+    let jobs = reads.iter().zip(&located).filter_map(|((segment, op), located)| {
+        let (memory, _) = located.as_ref().ok()?;
+        Some(Job { memory: &op.dst, host: *memory, region: segment.region.as_ref() })
+    });
+    let jobs: Vec<Job<'_>> = jobs.collect();
+    let mut copied = copy_each(Direction::ToDevice, &jobs, &|_| true).into_iter();
+    let settle = |((segment, _), located): (&(&NearSegment, &ReadOp), _)| match located {
+        Err(look) => look,
+        Ok((_, seen)) => match copied.next().expect("one result for each copy") {
+            Ok(()) => segment.settled(&seen),
+            Err(error) => Look::Over(Err(of_copy(&error))),
+        },
+    };
+    reads.iter().zip(located).map(settle).collect()
 }
 
 fn copy_out(memory: RawSlice, dst: &SliceList) -> Result<(), TransferError> {

@@ -2,6 +2,7 @@
 
 mod contract;
 mod departures;
+mod devices;
 mod lanes;
 mod near;
 mod near_attacks;

@@ -1,0 +1,341 @@
+//! The functions of the driver.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+use crate::state::{
+    ALREADY_REGISTERED, CONTEXT_IS_DESTROYED, CURRENT, Context, INVALID_CONTEXT, INVALID_DEVICE,
+    INVALID_VALUE, NOT_REGISTERED, NOT_SUPPORTED, OUT_OF_MEMORY, SUCCESS, State, Status, state,
+};
+use crate::stream::{Stream, Work};
+
+type Handle = *mut c_void;
+
+/// Counts the call and runs `work`, unless the call is to fail.
+fn call(name: &str, work: impl FnOnce(&mut State) -> Result<(), Status>) -> Status {
+    let mut state = state();
+    let result = state.enter(name).and_then(|()| work(&mut state));
+    result.err().unwrap_or(SUCCESS)
+}
+
+macro_rules! api {
+    ($(fn $name:ident($($argument:ident: $kind:ty),*) $body:block)*) => {
+        $(
+            /// See the documentation of CUDA.
+            ///
+            /// # Safety
+            /// What CUDA demands of the pointers.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name($($argument: $kind),*) -> Status $body
+        )*
+
+        /// The function of this name; null if there is none.
+        #[must_use]
+        pub fn symbol(name: &CStr) -> *mut c_void {
+            match name.to_str() {
+                $(Ok(stringify!($name)) => $name as *mut c_void,)*
+                _ => std::ptr::null_mut(),
+            }
+        }
+    };
+}
+
+/// Writes what a function gives.
+///
+/// # Safety
+/// `to` may be written.
+unsafe fn give<T>(to: *mut T, value: T) -> Result<(), Status> {
+    if to.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: not null, and as the caller promises.
+    unsafe { to.write(value) };
+    Ok(())
+}
+
+fn device(state: &State, ordinal: c_int) -> Result<u32, Status> {
+    u32::try_from(ordinal).ok().filter(|&device| device < state.devices).ok_or(INVALID_DEVICE)
+}
+
+/// Begins copies on a stream.
+fn begin(state: &State, stream: Handle, works: Vec<Work>) -> Result<(), Status> {
+    // SAFETY: callers give streams that they made, and did not destroy.
+    let stream = unsafe { Stream::of(stream) }.ok_or(INVALID_VALUE)?;
+    let current = state.current()?;
+    if stream.context != current {
+        return Err(INVALID_CONTEXT);
+    }
+    if !works.iter().all(|work| state.is_allocated(work.device, work.len)) {
+        return Err(INVALID_VALUE);
+    }
+    stream.push(works);
+    Ok(())
+}
+
+/// Which of the two ends of a copy of a batch is the device's.
+fn direction(state: &State, to: u64, from: u64, len: usize) -> Result<Work, Status> {
+    match (state.find(to).is_some(), state.find(from).is_some()) {
+        (true, false) => Ok(Work { device: to, host: from as usize, len, to_host: false }),
+        (false, true) => Ok(Work { device: from, host: to as usize, len, to_host: true }),
+        _ => Err(INVALID_VALUE),
+    }
+}
+
+fn is_locked(state: &State, work: &Work) -> bool {
+    let before = state.locked.range(..=work.host).next_back();
+    before.is_some_and(|(start, len)| work.host + work.len <= start + len)
+}
+
+/// # Safety
+/// The lists have `count` elements.
+unsafe fn batch(
+    to: *const u64,
+    from: *const u64,
+    lens: *const usize,
+    count: usize,
+    stream: Handle,
+) -> Status {
+    call("cuMemcpyBatchAsync", |state| {
+        if !state.has_batch {
+            return Err(NOT_SUPPORTED);
+        }
+        let mut works = Vec::with_capacity(count);
+        for index in 0..count {
+            // SAFETY: as the caller promises.
+            let (to, from, len) = unsafe { (*to.add(index), *from.add(index), *lens.add(index)) };
+            let work = direction(state, to, from, len)?;
+            // The driver would take them; this project gives it none.
+            if !is_locked(state, &work) {
+                return Err(INVALID_VALUE);
+            }
+            works.push(work);
+        }
+        begin(state, stream, works)
+    })
+}
+
+api! {
+    fn cuInit(_flags: c_uint) {
+        call("cuInit", |state| {
+            state.is_initialized = true;
+            Ok(())
+        })
+    }
+
+    fn cuGetErrorName(code: c_int, name: *mut *const c_char) {
+        let text = match code {
+            1 => c"CUDA_ERROR_INVALID_VALUE",
+            2 => c"CUDA_ERROR_OUT_OF_MEMORY",
+            700 => c"CUDA_ERROR_ILLEGAL_ADDRESS",
+            709 => c"CUDA_ERROR_CONTEXT_IS_DESTROYED",
+            712 => c"CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
+            _ => c"CUDA_ERROR_OF_THE_DOUBLE",
+        };
+        // SAFETY: as the caller promises.
+        unsafe { give(name, text.as_ptr()) }.err().unwrap_or(SUCCESS)
+    }
+
+    fn cuDriverGetVersion(version: *mut c_int) {
+        // SAFETY: as the caller promises.
+        unsafe { give(version, 12_080) }.err().unwrap_or(SUCCESS)
+    }
+
+    fn cuDeviceGetCount(count: *mut c_int) {
+        // SAFETY: as the caller promises.
+        call("cuDeviceGetCount", |state| unsafe { give(count, state.devices.cast_signed()) })
+    }
+
+    fn cuDeviceGet(handle: *mut c_int, ordinal: c_int) {
+        call("cuDeviceGet", |state| {
+            device(state, ordinal)?;
+            // SAFETY: as the caller promises.
+            unsafe { give(handle, ordinal) }
+        })
+    }
+
+    fn cuDeviceGetName(name: *mut c_char, len: c_int, handle: c_int) {
+        call("cuDeviceGetName", |state| {
+            let device = device(state, handle)?;
+            let text = format!("Double {device}\0");
+            let count = text.len().min(usize::try_from(len).unwrap_or(0));
+            // SAFETY: as the caller promises.
+            unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), name.cast(), count) };
+            Ok(())
+        })
+    }
+
+    fn cuDeviceTotalMem_v2(bytes: *mut usize, handle: c_int) {
+        call("cuDeviceTotalMem", |state| {
+            device(state, handle)?;
+            // SAFETY: as the caller promises.
+            unsafe { give(bytes, state.device_limit) }
+        })
+    }
+
+    fn cuDevicePrimaryCtxRetain(context: *mut Handle, handle: c_int) {
+        call("cuDevicePrimaryCtxRetain", |state| {
+            let device = device(state, handle)?;
+            // SAFETY: as the caller promises.
+            unsafe { give(context, state.context_of(device).handle()) }
+        })
+    }
+
+    fn cuDevicePrimaryCtxRelease_v2(handle: c_int) {
+        call("cuDevicePrimaryCtxRelease", |state| device(state, handle).map(|_| ()))
+    }
+
+    fn cuCtxPushCurrent_v2(context: Handle) {
+        call("cuCtxPushCurrent", |state| {
+            let context = Context::of(context).ok_or(INVALID_CONTEXT)?;
+            if !state.is_alive(context) {
+                return Err(CONTEXT_IS_DESTROYED);
+            }
+            CURRENT.with_borrow_mut(|contexts| contexts.push(context));
+            Ok(())
+        })
+    }
+
+    fn cuCtxPopCurrent_v2(context: *mut Handle) {
+        call("cuCtxPopCurrent", |_| {
+            let popped = CURRENT.with_borrow_mut(Vec::pop).ok_or(INVALID_CONTEXT)?;
+            // SAFETY: as the caller promises.
+            unsafe { give(context, popped.handle()) }
+        })
+    }
+
+    fn cuStreamCreate(stream: *mut Handle, flags: c_uint) {
+        call("cuStreamCreate", |state| {
+            // This project never waits for the legacy default stream.
+            if flags != 1 {
+                return Err(INVALID_VALUE);
+            }
+            let context = state.current()?;
+            // SAFETY: as the caller promises.
+            unsafe { give(stream, Stream::create(context)) }
+        })
+    }
+
+    fn cuStreamDestroy_v2(stream: Handle) {
+        call("cuStreamDestroy", |_| {
+            // SAFETY: as the caller promises.
+            unsafe { Stream::destroy(stream) };
+            Ok(())
+        })
+    }
+
+    fn cuStreamSynchronize(stream: Handle) {
+        // SAFETY: as the caller promises.
+        let Some(stream) = (unsafe { Stream::of(stream) }) else { return INVALID_VALUE };
+        // Without the lock: the stream takes it for its work.
+        let done = stream.synchronize();
+        call("cuStreamSynchronize", |state| {
+            if done != SUCCESS {
+                return Err(done);
+            }
+            state.current().map(|_| ())
+        })
+    }
+
+    fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, len: usize, stream: Handle) {
+        call("cuMemcpyHtoDAsync", |state| {
+            let host = from.expose_provenance();
+            begin(state, stream, vec![Work { device: to, host, len, to_host: false }])
+        })
+    }
+
+    fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, len: usize, stream: Handle) {
+        call("cuMemcpyDtoHAsync", |state| {
+            let host = to.expose_provenance();
+            begin(state, stream, vec![Work { device: from, host, len, to_host: true }])
+        })
+    }
+
+    fn cuMemcpyBatchAsync(
+        to: *const u64, from: *const u64, lens: *const usize, count: usize, _attributes: *mut c_void,
+        _of_first: *mut usize, _sets: usize, _wrong: *mut usize, stream: Handle
+    ) {
+        // SAFETY: as the caller promises.
+        unsafe { batch(to, from, lens, count, stream) }
+    }
+
+    fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, len: usize) {
+        call("cuMemcpyHtoD", |state| {
+            // SAFETY: as the caller promises.
+            let is_there = unsafe { state.copy(to, from.cast_mut().cast(), len, false) };
+            if is_there { Ok(()) } else { Err(INVALID_VALUE) }
+        })
+    }
+
+    fn cuMemcpyDtoH_v2(to: *mut c_void, from: u64, len: usize) {
+        call("cuMemcpyDtoH", |state| {
+            // SAFETY: as the caller promises.
+            let is_there = unsafe { state.copy(from, to.cast(), len, true) };
+            if is_there { Ok(()) } else { Err(INVALID_VALUE) }
+        })
+    }
+
+    fn cuMemAlloc_v2(address: *mut u64, len: usize) {
+        call("cuMemAlloc", |state| {
+            let context = state.current()?;
+            let start = state.allocate(context, len, 1).ok_or(OUT_OF_MEMORY)?;
+            // SAFETY: as the caller promises.
+            unsafe { give(address, start) }
+        })
+    }
+
+    fn cuMemFree_v2(address: u64) {
+        let mut freed = None;
+        let status = call("cuMemFree", |state| {
+            freed = state.allocations.remove(&address);
+            if freed.is_some() { Ok(()) } else { Err(INVALID_VALUE) }
+        });
+        drop(freed);
+        status
+    }
+
+    fn cuMemHostRegister_v2(start: *mut c_void, len: usize, _flags: c_uint) {
+        call("cuMemHostRegister", |state| {
+            state.current()?;
+            let (start, end) = (start.addr(), start.addr().saturating_add(len));
+            let before = state.locked.range(..end).next_back();
+            if before.is_some_and(|(at, len)| at + len > start) {
+                return Err(ALREADY_REGISTERED);
+            }
+            if state.locked.values().sum::<usize>().saturating_add(len) > state.lock_limit {
+                return Err(OUT_OF_MEMORY);
+            }
+            state.locked.insert(start, len);
+            Ok(())
+        })
+    }
+
+    fn cuMemHostUnregister(start: *mut c_void) {
+        call("cuMemHostUnregister", |state| {
+            state.locked.remove(&start.addr()).map(|_| ()).ok_or(NOT_REGISTERED)
+        })
+    }
+
+    fn cuPointerGetAttributes(
+        count: c_uint, attributes: *const c_int, values: *const *mut c_void, address: u64
+    ) {
+        call("cuPointerGetAttributes", |state| {
+            let found = state.find(address);
+            let (start, len) = found.map_or((0, 0), |(start, one)| (start, one.len));
+            let ordinal = found.map_or(-2, |(_, one)| one.context.device.cast_signed());
+            for index in 0..count as usize {
+                // SAFETY: as the caller promises: as many attributes as values, each of the type of its attribute.
+                unsafe {
+                    let value = *values.add(index);
+                    match *attributes.add(index) {
+                        2 => give(value.cast(), u32::from(found.is_some()) * 2)?,
+                        8 => give(value.cast(), 0_u32)?,
+                        9 => give(value.cast(), ordinal)?,
+                        11 => give(value.cast(), start)?,
+                        12 => give(value.cast(), len)?,
+                        _ => return Err(INVALID_VALUE),
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,128 @@
+//! What tests tell the driver. Each function has a symbol of the same name, for Python.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::time::Duration;
+
+use crate::state::{CURRENT, Fault, state};
+
+/// Lets a call fail with `code`, once, after `before` more of its kind went well. The kind is the name of a function, `execute` for
+/// copies that streams make, or empty for any.
+///
+/// # Safety
+/// `call` ends with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn double_fail(call: *const c_char, before: u64, code: c_int) {
+    // SAFETY: as the caller promises.
+    let call = unsafe { CStr::from_ptr(call) }.to_string_lossy().into_owned();
+    state().faults.push(Fault { call, before, code });
+}
+
+/// As [`double_fail`].
+pub fn fail(call: &str, before: u64, code: i32) {
+    state().faults.push(Fault { call: call.to_owned(), before, code });
+}
+
+/// How often a function was called, or copies were executed; see [`double_fail`].
+///
+/// # Safety
+/// `call` ends with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn double_calls(call: *const c_char) -> u64 {
+    // SAFETY: as the caller promises.
+    calls(&unsafe { CStr::from_ptr(call) }.to_string_lossy())
+}
+
+/// As [`double_calls`].
+#[must_use]
+pub fn calls(call: &str) -> u64 {
+    state().calls.get(call).copied().unwrap_or(0)
+}
+
+/// Ends the primary context of a device, with all memory in it.
+#[unsafe(no_mangle)]
+pub extern "C" fn double_lose_context(device: u32) {
+    let mut state = state();
+    *state.generations.entry(device).or_default() += 1;
+    let lost: Vec<u64> = state
+        .allocations
+        .iter()
+        .filter(|(_, one)| one.context.device == device)
+        .map(|(&start, _)| start)
+        .collect();
+    let lost: Vec<_> = lost.iter().filter_map(|start| state.allocations.remove(start)).collect();
+    state.locked.clear();
+    drop(state);
+    drop(lost);
+}
+
+/// Bytes that each device has.
+#[unsafe(no_mangle)]
+pub extern "C" fn double_limit_device(bytes: usize) {
+    state().device_limit = bytes;
+}
+
+/// Bytes of the host that may be locked.
+#[unsafe(no_mangle)]
+pub extern "C" fn double_limit_locks(bytes: usize) {
+    state().lock_limit = bytes;
+}
+
+/// How long streams wait before each piece of work.
+#[unsafe(no_mangle)]
+pub extern "C" fn double_delay_us(micros: u64) {
+    state().delay = Duration::from_micros(micros);
+}
+
+/// Whether the driver has a batched copy.
+#[unsafe(no_mangle)]
+pub extern "C" fn double_batch(has_batch: bool) {
+    state().has_batch = has_batch;
+}
+
+/// Bytes of the host that are locked.
+#[unsafe(no_mangle)]
+pub extern "C" fn double_locked() -> usize {
+    state().locked.values().sum()
+}
+
+/// `count` allocations of `len` bytes side by side, as virtual memory is mapped; zero if there is no memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn double_alloc_pieces(device: u32, len: usize, count: usize) -> u64 {
+    let mut state = state();
+    let context = state.context_of(device);
+    state.allocate(context, len, count).unwrap_or(0)
+}
+
+/// Makes the primary context of a device the thread's current one.
+#[unsafe(no_mangle)]
+pub extern "C" fn double_use_device(device: u32) {
+    let mut state = state();
+    state.is_initialized = true;
+    let context = state.context_of(device);
+    drop(state);
+    CURRENT.with_borrow_mut(|contexts| {
+        contexts.clear();
+        contexts.push(context);
+    });
+}
+
+/// Forgets faults and counts, and sets limits and delays as they were at first. Memory stays.
+#[unsafe(no_mangle)]
+pub extern "C" fn double_reset() {
+    let mut state = state();
+    state.faults.clear();
+    state.calls.clear();
+    state.lock_limit = usize::MAX;
+    state.device_limit = 1 << 30;
+    state.delay = Duration::from_micros(200);
+    state.has_batch = true;
+}
+
+/// Frees memory of a device.
+///
+/// # Panics
+/// If none starts there.
+pub fn free(address: u64) {
+    let freed = state().allocations.remove(&address);
+    assert!(freed.is_some(), "no memory of a device starts at {address:#x}");
+}

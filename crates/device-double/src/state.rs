@@ -1,0 +1,130 @@
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::memory::Allocation;
+
+pub(crate) type Status = c_int;
+pub(crate) const SUCCESS: Status = 0;
+pub(crate) const INVALID_VALUE: Status = 1;
+pub(crate) const OUT_OF_MEMORY: Status = 2;
+pub(crate) const NOT_INITIALIZED: Status = 3;
+pub(crate) const INVALID_DEVICE: Status = 101;
+pub(crate) const INVALID_CONTEXT: Status = 201;
+pub(crate) const ILLEGAL_ADDRESS: Status = 700;
+pub(crate) const CONTEXT_IS_DESTROYED: Status = 709;
+pub(crate) const ALREADY_REGISTERED: Status = 712;
+pub(crate) const NOT_REGISTERED: Status = 713;
+pub(crate) const NOT_SUPPORTED: Status = 801;
+
+/// Everything that the driver knows.
+pub(crate) struct State {
+    pub(crate) is_initialized: bool,
+    pub(crate) devices: u32,
+    /// By device: how many contexts it has had, those that were lost and the present one.
+    pub(crate) generations: BTreeMap<u32, usize>,
+    /// By address.
+    pub(crate) allocations: BTreeMap<u64, Allocation>,
+    pub(crate) device_limit: usize,
+    /// Locked memory of the host: first byte and length.
+    pub(crate) locked: BTreeMap<usize, usize>,
+    pub(crate) lock_limit: usize,
+    pub(crate) delay: Duration,
+    pub(crate) has_batch: bool,
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) calls: BTreeMap<String, u64>,
+}
+
+/// A call that is to fail.
+pub(crate) struct Fault {
+    /// Empty: any.
+    pub(crate) call: String,
+    /// How many such calls go well before.
+    pub(crate) before: u64,
+    pub(crate) code: Status,
+}
+
+static STATE: Mutex<State> = Mutex::new(State::new());
+
+pub(crate) fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    const fn new() -> Self {
+        Self {
+            is_initialized: false,
+            devices: 2,
+            generations: BTreeMap::new(),
+            allocations: BTreeMap::new(),
+            device_limit: 1 << 30,
+            locked: BTreeMap::new(),
+            lock_limit: usize::MAX,
+            delay: Duration::from_micros(200),
+            has_batch: true,
+            faults: Vec::new(),
+            calls: BTreeMap::new(),
+        }
+    }
+
+    /// Counts a call, and says whether it is to fail.
+    pub(crate) fn enter(&mut self, call: &str) -> Result<(), Status> {
+        if call != "cuInit" && !self.is_initialized {
+            return Err(NOT_INITIALIZED);
+        }
+        *self.calls.entry(call.to_owned()).or_default() += 1;
+        let is_meant = |fault: &Fault| fault.call.is_empty() || fault.call == call;
+        for at in 0..self.faults.len() {
+            if !is_meant(&self.faults[at]) {
+                continue;
+            }
+            if self.faults[at].before == 0 {
+                return Err(self.faults.remove(at).code);
+            }
+            self.faults[at].before -= 1;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn context_of(&self, device: u32) -> Context {
+        Context { device, generation: self.generations.get(&device).copied().unwrap_or(0) }
+    }
+
+    pub(crate) fn is_alive(&self, context: Context) -> bool {
+        self.context_of(context.device) == context
+    }
+
+    /// The thread's context, if it has one and that was not lost.
+    pub(crate) fn current(&self) -> Result<Context, Status> {
+        let current = CURRENT.with_borrow(|contexts| contexts.last().copied());
+        let context = current.ok_or(INVALID_CONTEXT)?;
+        if self.is_alive(context) { Ok(context) } else { Err(CONTEXT_IS_DESTROYED) }
+    }
+}
+
+/// The primary context of a device, of those that it has had.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Context {
+    pub(crate) device: u32,
+    pub(crate) generation: usize,
+}
+
+impl Context {
+    /// As the driver's pointers: never null.
+    pub(crate) fn handle(self) -> *mut c_void {
+        std::ptr::without_provenance_mut(self.generation << 8 | (self.device as usize + 1))
+    }
+
+    pub(crate) fn of(handle: *mut c_void) -> Option<Self> {
+        let number = handle.addr();
+        let device = u32::try_from((number & 0xff).checked_sub(1)?).ok()?;
+        Some(Self { device, generation: number >> 8 })
+    }
+}
+
+thread_local! {
+    /// Contexts that this thread has pushed.
+    pub(crate) static CURRENT: RefCell<Vec<Context>> = const { RefCell::new(Vec::new()) };
+}

@@ -1,0 +1,255 @@
+use mooncake_memory::{Place, RawSlice, Region, SliceList};
+
+use crate::copying::Copying;
+use crate::device::Device;
+use crate::error::CopyError;
+use crate::page_locks::{PageLock, lock};
+use crate::staging::{STAGING_BYTES, Staging, StagingBuffer};
+
+/// Most bytes that are copied between two looks at whether the copy is to stop; two windows are under way at a time.
+const WINDOW_BYTES: usize = 32 << 20;
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From memory of callers to memory of the host.
+    ToHost,
+    /// From memory of the host to memory of callers.
+    ToDevice,
+}
+
+/// One copy.
+#[derive(Debug)]
+pub struct Job<'a> {
+    /// Memory of the caller, wherever it lies.
+    pub memory: &'a SliceList,
+    /// As many bytes of memory of the host.
+    pub host: RawSlice,
+    /// The region that they lie in, whose pages may be locked. Without one they pass through staging memory.
+    pub region: Option<&'a Region>,
+}
+
+/// A part of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    job: usize,
+    from: usize,
+    len: usize,
+}
+
+/// Copies all jobs together, and gives the result of each. Before each window of bytes `may_go_on` is asked about each job in it; one
+/// that may not ends with [`CopyError::Stopped`]. Jobs of which not all bytes were copied have unspecified bytes.
+///
+/// # Panics
+/// If the lengths of a job's two sides differ.
+#[must_use]
+pub fn copy_each(
+    direction: Direction,
+    jobs: &[Job<'_>],
+    may_go_on: &dyn Fn(usize) -> bool,
+) -> Vec<Result<(), CopyError>> {
+    let all: Vec<usize> = (0..jobs.len()).collect();
+    let together = run(direction, jobs, &all, may_go_on);
+    if let (Err(error), true) = (&together, jobs.len() > 1) {
+        // One that is wrong does not spoil the others.
+        tracing::debug!(%error, jobs = jobs.len(), "copies that failed together are made one by one");
+        let one = |&job: &usize| match run(direction, jobs, &[job], may_go_on) {
+            Ok(stopped) => {
+                if stopped.is_empty() {
+                    Ok(())
+                } else {
+                    Err(CopyError::Stopped)
+                }
+            }
+            Err(error) => Err(error),
+        };
+        return all.iter().map(one).collect();
+    }
+    match together {
+        Err(error) => vec![Err(error)],
+        Ok(stopped) => {
+            let of_job =
+                |job| if stopped.contains(&job) { Err(CopyError::Stopped) } else { Ok(()) };
+            all.into_iter().map(of_job).collect()
+        }
+    }
+}
+
+/// Copies memory of a caller, wherever it lies, to memory of the host.
+///
+/// # Errors
+/// What was copied before is unspecified.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn copy_from_caller(memory: &SliceList, host: RawSlice) -> Result<(), CopyError> {
+    copy_one(Direction::ToHost, memory, host)
+}
+
+/// Copies memory of the host to memory of a caller, wherever it lies.
+///
+/// # Errors
+/// What was copied before is unspecified.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn copy_to_caller(host: RawSlice, memory: &SliceList) -> Result<(), CopyError> {
+    copy_one(Direction::ToDevice, memory, host)
+}
+
+fn copy_one(direction: Direction, memory: &SliceList, host: RawSlice) -> Result<(), CopyError> {
+    run(direction, &[Job { memory, host, region: None }], &[0], &|_| true).map(|_| ())
+}
+
+/// The first device that a list has memory of.
+fn device_of(memory: &SliceList) -> Option<u32> {
+    memory.pieces().find_map(|piece| match piece.place() {
+        Place::Device(ordinal) => Some(ordinal),
+        Place::Host => None,
+    })
+}
+
+/// Copies some of the jobs, and gives those that were to stop.
+fn run(
+    direction: Direction,
+    jobs: &[Job<'_>],
+    wanted: &[usize],
+    may_go_on: &dyn Fn(usize) -> bool,
+) -> Result<Vec<usize>, CopyError> {
+    let Some(ordinal) = wanted.iter().find_map(|&job| device_of(jobs[job].memory)) else {
+        let pairs = wanted.iter().map(|&job| (jobs[job].memory, jobs[job].host));
+        return Copying::begin(direction, pairs, true).wait().map(|()| Vec::new());
+    };
+    let device = Device::of(ordinal)?;
+    let locks: Vec<Option<PageLock>> = jobs
+        .iter()
+        .map(|job| job.region.and_then(|region| lock(&device, region, job.host)))
+        .collect();
+    let is_staged = |job: usize| locks[job].is_none();
+    let windows = windows(wanted.iter().map(|&job| (job, jobs[job].host.len())), &is_staged);
+    let needs_staging = wanted.iter().any(|&job| is_staged(job));
+    let staging = needs_staging.then(|| Staging::of_device(ordinal)).transpose()?;
+    let lane = |buffer| Lane::idle(direction, jobs, (staging.as_ref(), buffer));
+    let mut lanes = [lane(StagingBuffer::Front), lane(StagingBuffer::Back)];
+    let mut stopped = Vec::new();
+    for (number, mut window) in windows.into_iter().enumerate() {
+        let lane = &mut lanes[number % 2];
+        lane.finish()?;
+        window.retain(|part| {
+            let goes_on = !stopped.contains(&part.job) && may_go_on(part.job);
+            if !goes_on && !stopped.contains(&part.job) {
+                stopped.push(part.job);
+            }
+            goes_on
+        });
+        lane.begin(&window, &is_staged);
+    }
+    for lane in &mut lanes {
+        lane.finish()?;
+    }
+    Ok(stopped)
+}
+
+/// Cuts jobs, each given with its length, into parts, and the parts into windows: of at most so many bytes, and at most one buffer of
+/// those that are staged.
+fn windows(
+    jobs: impl Iterator<Item = (usize, usize)>,
+    is_staged: &dyn Fn(usize) -> bool,
+) -> Vec<Vec<Part>> {
+    let mut windows: Vec<Vec<Part>> = Vec::new();
+    let (mut room, mut staging_room) = (0, 0);
+    for (job, total) in jobs {
+        let (mut from, is_staged) = (0, is_staged(job));
+        while from < total {
+            if room == 0 || (is_staged && staging_room == 0) {
+                windows.push(Vec::new());
+                (room, staging_room) = (WINDOW_BYTES, STAGING_BYTES);
+            }
+            let most = if is_staged { room.min(staging_room) } else { room };
+            let len = most.min(total - from);
+            windows.last_mut().expect("one was pushed").push(Part { job, from, len });
+            from += len;
+            room -= len;
+            if is_staged {
+                staging_room -= len;
+            }
+        }
+    }
+    windows
+}
+
+/// One of two windows that are under way.
+struct Lane<'a> {
+    direction: Direction,
+    jobs: &'a [Job<'a>],
+    staging: Option<&'a Staging>,
+    buffer: StagingBuffer,
+    copying: Option<Copying>,
+    /// What is to be copied out of the buffer once it is there.
+    landing: Vec<(RawSlice, RawSlice)>,
+}
+
+impl<'a> Lane<'a> {
+    fn idle(
+        direction: Direction,
+        jobs: &'a [Job<'a>],
+        (staging, buffer): (Option<&'a Staging>, StagingBuffer),
+    ) -> Self {
+        Self { direction, jobs, staging, buffer, copying: None, landing: Vec::new() }
+    }
+
+    fn begin(&mut self, window: &[Part], is_staged: &dyn Fn(usize) -> bool) {
+        let mut used = 0;
+        let (mut pairs, mut is_locked) = (Vec::with_capacity(window.len()), true);
+        for &Part { job, from, len } in window {
+            let Job { memory, host, .. } = self.jobs[job];
+            let host = host.sub(from, len);
+            let memory = memory.part(from as u64, len as u64);
+            let Some(staging) = self.staging.filter(|_| is_staged(job)) else {
+                pairs.push((memory, host));
+                continue;
+            };
+            let passing = staging.memory(self.buffer).sub(used, len);
+            used += len;
+            is_locked &= staging.is_locked();
+            match self.direction {
+                Direction::ToHost => self.landing.push((passing, host)),
+                Direction::ToDevice => host.copy_to(passing),
+            }
+            pairs.push((memory, passing));
+        }
+        let pairs = pairs.iter().map(|(memory, host)| (memory, *host));
+        self.copying = Some(Copying::begin(self.direction, pairs, is_locked));
+    }
+
+    fn finish(&mut self) -> Result<(), CopyError> {
+        if let Some(copying) = self.copying.take() {
+            copying.wait()?;
+        }
+        self.landing.drain(..).for_each(|(passing, host)| passing.copy_to(host));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_hold_so_many_bytes_and_no_more_than_a_buffer_of_staged_ones() {
+        let (window, buffer) = (WINDOW_BYTES, STAGING_BYTES);
+        let part = |job, from, len| Part { job, from, len };
+        let locked = windows([(0, 10), (1, window), (2, 0), (3, 1)].into_iter(), &|_| false);
+        let expected = vec![
+            vec![part(0, 0, 10), part(1, 0, window - 10)],
+            vec![part(1, window - 10, 10), part(3, 0, 1)],
+        ];
+        assert_eq!(locked, expected);
+        let mixed = windows([(0, 10), (1, buffer + 5), (2, 100)].into_iter(), &|job| job == 1);
+        let expected = vec![
+            vec![part(0, 0, 10), part(1, 0, buffer)],
+            vec![part(1, buffer, 5), part(2, 0, 100)],
+        ];
+        assert_eq!(mixed, expected);
+    }
+}

@@ -1,0 +1,187 @@
+use mooncake_memory::{
+    PlacedSlice, RawSlice, SliceList, copy_from_caller as copy_from_host,
+    copy_to_caller as copy_to_host,
+};
+
+use crate::copy_each::Direction;
+use crate::device::{Device, LeasedStream};
+use crate::driver::{Driver, OneCopy, Stream};
+use crate::error::{CopyError, DriverError};
+use crate::place::{check_range, end_of};
+
+/// From so many pieces on, one call for all is better than one for each.
+const MIN_BATCH: usize = 4;
+
+/// Most pieces in one call of the driver.
+const MAX_BATCH: usize = 4096;
+
+/// Copies that were begun. They use the memory until [`Copying::wait`] has returned, or this is dropped, which waits too.
+#[derive(Debug, Default)]
+pub struct Copying {
+    streams: Vec<LeasedStream>,
+    error: Option<CopyError>,
+}
+
+/// The copies of one device.
+struct OfDevice {
+    ordinal: u32,
+    copies: Vec<OneCopy>,
+}
+
+impl Copying {
+    /// Begins copies between memory of callers, wherever it lies, and memory of the host: of each pair the same number of bytes.
+    /// With `is_locked` all memory of the host is page-locked. Pieces of callers that lie in the host are copied at once.
+    ///
+    /// # Panics
+    /// If the lengths of a pair differ.
+    pub fn begin<'a>(
+        direction: Direction,
+        pairs: impl IntoIterator<Item = (&'a SliceList, RawSlice)>,
+        is_locked: bool,
+    ) -> Copying {
+        let mut of_devices: Vec<OfDevice> = Vec::new();
+        let mut copying = Copying::default();
+        for (memory, host) in pairs {
+            assert_eq!(memory.total_len(), host.len() as u64, "copy between different lengths");
+            if let Err(error) = plan(direction, memory, host, &mut of_devices) {
+                copying.error = Some(error);
+                return copying;
+            }
+        }
+        for of_device in of_devices {
+            if let Err(error) = copying.begin_one(direction, &of_device, is_locked) {
+                copying.error = Some(error);
+                break;
+            }
+        }
+        copying
+    }
+
+    fn begin_one(
+        &mut self,
+        direction: Direction,
+        OfDevice { ordinal, copies }: &OfDevice,
+        is_locked: bool,
+    ) -> Result<(), CopyError> {
+        let device = Device::of(*ordinal)?;
+        // Kept whatever happens: what was begun on it has to end.
+        self.streams.push(device.stream()?);
+        let stream = self.streams.last().expect("it was just pushed").stream();
+        let driver = device.driver();
+        if is_locked && copies.len() >= MIN_BATCH && driver.has_batch_copy() {
+            check_all(driver, *ordinal, copies)?;
+            device.within(|| enqueue_batch(driver, direction, copies, stream))?;
+        } else {
+            device.within(|| enqueue(driver, direction, copies, stream))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all bytes are in place, or nothing is under way any more.
+    ///
+    /// # Errors
+    /// The first of the copies.
+    pub fn wait(mut self) -> Result<(), CopyError> {
+        self.settle();
+        self.error.take().map_or(Ok(()), Err)
+    }
+
+    fn settle(&mut self) {
+        for stream in self.streams.drain(..) {
+            if let Err(error) = stream.synchronize() {
+                self.error.get_or_insert(error.into());
+            }
+        }
+    }
+}
+
+impl Drop for Copying {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
+
+/// Copies what lies in the host, and notes the rest. Neighbours become one copy.
+fn plan(
+    direction: Direction,
+    memory: &SliceList,
+    host: RawSlice,
+    of_devices: &mut Vec<OfDevice>,
+) -> Result<(), CopyError> {
+    let mut from = 0;
+    for piece in memory.pieces().filter(|piece| !piece.is_empty()) {
+        let there = host.sub(from, piece.len());
+        from += piece.len();
+        match piece.host() {
+            Some(piece) => copy_here(direction, piece, there)?,
+            None => note(piece, there, of_devices),
+        }
+    }
+    Ok(())
+}
+
+fn copy_here(direction: Direction, callers: RawSlice, ours: RawSlice) -> Result<(), CopyError> {
+    match direction {
+        Direction::ToHost => copy_from_host(callers, ours)?,
+        Direction::ToDevice => copy_to_host(ours, callers)?,
+    }
+    Ok(())
+}
+
+fn note(piece: PlacedSlice, host: RawSlice, of_devices: &mut Vec<OfDevice>) {
+    let Some((ordinal, address)) = piece.device() else { return };
+    let at = of_devices.iter().position(|of_device| of_device.ordinal == ordinal);
+    let at = at.unwrap_or_else(|| {
+        of_devices.push(OfDevice { ordinal, copies: Vec::new() });
+        of_devices.len() - 1
+    });
+    of_devices[at].copies.push(OneCopy { device: address, host });
+}
+
+/// Whether all ranges of the device are allocated. Each allocation is asked for once.
+fn check_all(driver: &Driver, ordinal: u32, copies: &[OneCopy]) -> Result<(), CopyError> {
+    let mut known: Vec<(u64, u64)> = Vec::new();
+    let mut last = 0;
+    for OneCopy { device, host } in copies {
+        let end = device.saturating_add(host.len() as u64);
+        let holds = |&(from, to): &(u64, u64)| from <= *device && end <= to;
+        if known.get(last).is_some_and(holds) {
+            continue;
+        }
+        if let Some(found) = known.iter().position(holds) {
+            last = found;
+            continue;
+        }
+        check_range(driver, ordinal, *device..end)?;
+        let range = driver.pointer(*device)?.range;
+        last = known.len();
+        known.push((
+            range.0.min(*device),
+            end_of(range, *device).min(end.max(range.0.saturating_add(range.1))),
+        ));
+    }
+    Ok(())
+}
+
+fn enqueue(
+    driver: &Driver,
+    direction: Direction,
+    copies: &[OneCopy],
+    stream: &Stream,
+) -> Result<(), DriverError> {
+    copies.iter().try_for_each(|&copy| driver.copy(direction, copy, stream))
+}
+
+fn enqueue_batch(
+    driver: &Driver,
+    direction: Direction,
+    copies: &[OneCopy],
+    stream: &Stream,
+) -> Result<(), DriverError> {
+    for copies in copies.chunks(MAX_BATCH) {
+        if !driver.copy_batch(direction, copies, stream)? {
+            enqueue(driver, direction, copies, stream)?;
+        }
+    }
+    Ok(())
+}

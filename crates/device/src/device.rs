@@ -1,0 +1,165 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::driver::{Context, Driver, Stream, driver};
+use crate::error::{CopyError, DriverError};
+
+/// Streams of one device that are kept for the next copy.
+const MAX_IDLE_STREAMS: usize = 32;
+
+/// A device that was used, with its primary context.
+pub(crate) struct Device {
+    driver: &'static Driver,
+    ordinal: u32,
+    context: Context,
+    idle: Mutex<Vec<Stream>>,
+}
+
+/// A stream, this copy's own until it is given back.
+pub(crate) struct LeasedStream {
+    device: Arc<Device>,
+    stream: Option<Stream>,
+}
+
+/// How many contexts were lost in this process.
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+static DEVICES: Mutex<Option<HashMap<u32, Arc<Device>>>> = Mutex::new(None);
+
+fn used_devices() -> MutexGuard<'static, Option<HashMap<u32, Arc<Device>>>> {
+    DEVICES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn lost_contexts() -> u64 {
+    LOST.load(Ordering::Acquire)
+}
+
+impl Device {
+    /// The device with this ordinal, its context retained.
+    pub(crate) fn of(ordinal: u32) -> Result<Arc<Device>, CopyError> {
+        let driver = driver().ok_or(CopyError::NoDriver)?;
+        if let Some(device) = used_devices().as_ref().and_then(|devices| devices.get(&ordinal)) {
+            return Ok(Arc::clone(device));
+        }
+        // Not under the lock: the first use of a device takes long. Of two that come first, one context is released again.
+        let context = driver.retain_context(ordinal)?;
+        let device = Arc::new(Device { driver, ordinal, context, idle: Mutex::default() });
+        let mut devices = used_devices();
+        let known = devices.get_or_insert_default().entry(ordinal);
+        Ok(Arc::clone(known.or_insert(device)))
+    }
+
+    pub(crate) fn driver(&self) -> &'static Driver {
+        self.driver
+    }
+
+    /// Runs `work` in the device's context. A context that is lost is given up, and the next call finds the next one.
+    pub(crate) fn within<T>(
+        &self,
+        work: impl FnOnce() -> Result<T, DriverError>,
+    ) -> Result<T, DriverError> {
+        self.driver.within(self.context, work).inspect_err(|error| self.look_at(error))
+    }
+
+    fn look_at(&self, error: &DriverError) {
+        if !error.is_context_lost() {
+            return;
+        }
+        tracing::warn!(%error, ordinal = self.ordinal, "the context of a device is lost");
+        let mut devices = used_devices();
+        let Some(devices) = devices.as_mut() else { return };
+        let is_this = |known: &Arc<Device>| std::ptr::eq(&raw const **known, self);
+        if devices.get(&self.ordinal).is_some_and(is_this) {
+            devices.remove(&self.ordinal);
+            LOST.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// A stream that nobody else uses.
+    pub(crate) fn stream(self: &Arc<Self>) -> Result<LeasedStream, DriverError> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let stream = match idle {
+            Some(stream) => stream,
+            None => self.within(|| self.driver.create_stream())?,
+        };
+        Ok(LeasedStream { device: Arc::clone(self), stream: Some(stream) })
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if driver().is_none() {
+            return;
+        }
+        // The streams went with a context that is lost.
+        if let Err(error) = self.driver.release_context(self.ordinal) {
+            tracing::debug!(%error, "the context of a device was not released");
+        }
+    }
+}
+
+impl LeasedStream {
+    pub(crate) fn stream(&self) -> &Stream {
+        self.stream.as_ref().expect("it is there until it is dropped")
+    }
+
+    /// Waits until all work of the stream is done.
+    pub(crate) fn synchronize(&self) -> Result<(), DriverError> {
+        self.device.within(|| self.device.driver.synchronize(self.stream()))
+    }
+}
+
+impl Drop for LeasedStream {
+    fn drop(&mut self) {
+        let Some(stream) = self.stream.take().filter(|_| driver().is_some()) else { return };
+        let mut idle = self.device.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < MAX_IDLE_STREAMS {
+            idle.push(stream);
+            return;
+        }
+        drop(idle);
+        let destroyed = self.device.within(|| self.device.driver.destroy_stream(stream));
+        if let Err(error) = destroyed {
+            tracing::debug!(%error, "a stream was not destroyed");
+        }
+    }
+}
+
+impl fmt::Debug for LeasedStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeasedStream")
+            .field("ordinal", &self.device.ordinal)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A device, for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceDescription {
+    /// Its ordinal in this process.
+    pub ordinal: u32,
+    /// As the driver calls it.
+    pub name: String,
+    /// All of its memory.
+    pub bytes: u64,
+    /// The version of CUDA that the driver serves: 1000 times the major number and 10 times the minor.
+    pub driver_version: i32,
+    /// Whether many small pieces are copied by one call of the driver.
+    pub has_batch_copy: bool,
+}
+
+/// The devices of this process: none if it has not loaded a driver.
+///
+/// # Errors
+/// The driver's.
+pub fn devices() -> Result<Vec<DeviceDescription>, DriverError> {
+    let Some(driver) = driver() else { return Ok(Vec::new()) };
+    let (driver_version, has_batch_copy) = (driver.version()?, driver.has_batch_copy());
+    let describe = |ordinal| {
+        let (name, bytes) = driver.describe(ordinal)?;
+        Ok(DeviceDescription { ordinal, name, bytes, driver_version, has_batch_copy })
+    };
+    (0..driver.device_count()?).map(describe).collect()
+}

@@ -1,0 +1,108 @@
+//! The functions of the driver that are used, and under which names it has them.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+/// `CUresult`
+pub(crate) type Status = c_int;
+/// `CUdeviceptr`
+pub(crate) type Address = u64;
+/// `CUcontext`, `CUstream`
+pub(crate) type Handle = *mut c_void;
+
+/// `CUmemcpyAttributes`: the order of accesses to the source, hints where both ends lie (type and number each), and flags.
+#[repr(C)]
+pub(crate) struct BatchAttributes {
+    pub(crate) access_order: c_int,
+    pub(crate) source: [c_int; 2],
+    pub(crate) destination: [c_int; 2],
+    pub(crate) flags: c_uint,
+}
+
+/// The batched copy of CUDA 13, and that of CUDA 12.8, which also says which copy is wrong.
+#[derive(Clone, Copy)]
+pub(crate) enum BatchCopy {
+    Newer(NewerBatchCopy),
+    Older(OlderBatchCopy),
+}
+
+/// Destinations, sources, lengths, count; attributes, the first copy that each is of, their count; stream.
+pub(crate) type NewerBatchCopy = unsafe extern "C" fn(
+    *const Address,
+    *const Address,
+    *const usize,
+    usize,
+    *mut BatchAttributes,
+    *mut usize,
+    usize,
+    Handle,
+) -> Status;
+
+/// As [`NewerBatchCopy`]; before the stream, the position of a copy that is wrong.
+pub(crate) type OlderBatchCopy = unsafe extern "C" fn(
+    *const Address,
+    *const Address,
+    *const usize,
+    usize,
+    *mut BatchAttributes,
+    *mut usize,
+    usize,
+    *mut usize,
+    Handle,
+) -> Status;
+
+macro_rules! functions {
+    ($($field:ident: $symbol:literal fn($($argument:ty),*);)*) => {
+        /// Those that every driver since CUDA 11 has.
+        pub(crate) struct Functions {
+            $(pub(crate) $field: unsafe extern "C" fn($($argument),*) -> Status,)*
+        }
+
+        impl Functions {
+            /// # Errors
+            /// The name of one that is not there.
+            ///
+            /// # Safety
+            /// What `find` gives is null, or the function of this name of a CUDA driver.
+            pub(crate) unsafe fn find(
+                find: &dyn Fn(&CStr) -> *mut c_void,
+            ) -> Result<Functions, &'static CStr> {
+                Ok(Functions {
+                    $($field: {
+                        let found = find($symbol);
+                        if found.is_null() {
+                            return Err($symbol);
+                        }
+                        // SAFETY: not null, and the driver's function of this name, which has this signature.
+                        unsafe {
+                            std::mem::transmute::<
+                                *mut c_void,
+                                unsafe extern "C" fn($($argument),*) -> Status,
+                            >(found)
+                        }
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    error_name: c"cuGetErrorName" fn(Status, *mut *const c_char);
+    driver_version: c"cuDriverGetVersion" fn(*mut c_int);
+    device_count: c"cuDeviceGetCount" fn(*mut c_int);
+    device_get: c"cuDeviceGet" fn(*mut c_int, c_int);
+    device_name: c"cuDeviceGetName" fn(*mut c_char, c_int, c_int);
+    device_bytes: c"cuDeviceTotalMem_v2" fn(*mut usize, c_int);
+    retain_context: c"cuDevicePrimaryCtxRetain" fn(*mut Handle, c_int);
+    release_context: c"cuDevicePrimaryCtxRelease_v2" fn(c_int);
+    push_context: c"cuCtxPushCurrent_v2" fn(Handle);
+    pop_context: c"cuCtxPopCurrent_v2" fn(*mut Handle);
+    stream_create: c"cuStreamCreate" fn(*mut Handle, c_uint);
+    stream_destroy: c"cuStreamDestroy_v2" fn(Handle);
+    stream_synchronize: c"cuStreamSynchronize" fn(Handle);
+    copy_to_device: c"cuMemcpyHtoDAsync_v2" fn(Address, *const c_void, usize, Handle);
+    copy_to_host: c"cuMemcpyDtoHAsync_v2" fn(*mut c_void, Address, usize, Handle);
+    pointer_attributes: c"cuPointerGetAttributes" fn(c_uint, *const c_int, *const *mut c_void, Address);
+    host_register: c"cuMemHostRegister_v2" fn(*mut c_void, usize, c_uint);
+    host_unregister: c"cuMemHostUnregister" fn(*mut c_void);
+}

@@ -1,0 +1,271 @@
+//! Copies between memory of a device and of the host, by the test double of the driver.
+
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+use mooncake_device::testing::use_driver;
+use mooncake_device::{
+    CopyError, Direction, Job, copy_each, copy_from_caller, copy_to_caller, devices, locked_bytes,
+    place_of,
+};
+use mooncake_device_double::{control, symbol};
+use mooncake_memory::{Buffer, Place, PlacedSlice, RawSlice, Region, SliceList};
+
+const MIB: usize = 1 << 20;
+
+/// The driver is one for all tests of a process: they take turns, and each finds it as it was at first.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    static DRIVER: Once = Once::new();
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    DRIVER.call_once(|| use_driver(symbol));
+    control::double_reset();
+    turn
+}
+
+/// Memory of a device.
+struct DeviceMemory {
+    ordinal: u32,
+    start: u64,
+    len: usize,
+}
+
+impl DeviceMemory {
+    fn new(ordinal: u32, len: usize) -> Self {
+        Self::in_pieces(ordinal, len, 1)
+    }
+
+    fn in_pieces(ordinal: u32, len: usize, count: usize) -> Self {
+        control::double_use_device(ordinal);
+        let start = control::double_alloc_pieces(ordinal, len, count);
+        assert_ne!(start, 0, "the double has memory");
+        Self { ordinal, start, len: len * count }
+    }
+
+    fn slice(&self, from: usize, len: usize) -> PlacedSlice {
+        assert!(from + len <= self.len);
+        let address = self.start as usize + from;
+        // SAFETY: memory of the double, which lives as long as the test.
+        unsafe { PlacedSlice::of_device(self.ordinal, address, len) }
+    }
+
+    fn whole(&self) -> SliceList {
+        self.slice(0, self.len).into()
+    }
+
+    fn fill(&self, seed: usize) -> Vec<u8> {
+        let bytes = bytes(seed, self.len);
+        copy_to_caller(Buffer::from_vec(bytes.clone()).raw(), &self.whole()).expect("no fault");
+        bytes
+    }
+
+    fn read(&self) -> Vec<u8> {
+        let buffer = Buffer::zeroed(self.len);
+        copy_from_caller(&self.whole(), buffer.raw()).expect("no fault");
+        buffer.into_vec()
+    }
+}
+
+fn bytes(seed: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 7 + i / 251 + seed * 31) as u8).collect()
+}
+
+fn job<'a>(memory: &'a SliceList, host: RawSlice, region: Option<&'a Region>) -> Job<'a> {
+    Job { memory, host, region }
+}
+
+#[test]
+fn bytes_go_to_a_device_and_come_back() {
+    let _turn = turn();
+    for len in [1, 4095, MIB + 1, 13 * MIB + 5] {
+        let memory = DeviceMemory::new(1, len);
+        let expected = memory.fill(len);
+        assert!(memory.read() == expected, "{len} bytes");
+    }
+}
+
+#[test]
+fn the_driver_says_where_memory_lies() {
+    let _turn = turn();
+    let memory = DeviceMemory::new(1, 10_000);
+    let start = memory.start as usize;
+    assert_eq!(place_of(start, 10_000).unwrap(), Place::Device(1));
+    assert_eq!(place_of(start + 9_999, 1).unwrap(), Place::Device(1));
+    let error = place_of(start, 10_001).unwrap_err().to_string();
+    assert_eq!(error, "from byte 10000 on it is not allocated in device 1");
+    let buffer = Buffer::zeroed(10);
+    assert_eq!(place_of(buffer.raw().as_ptr().addr(), 10).unwrap(), Place::Host);
+    let virtual_memory = DeviceMemory::in_pieces(0, 2 * MIB, 5);
+    assert_eq!(place_of(virtual_memory.start as usize, 10 * MIB).unwrap(), Place::Device(0));
+    let names = devices().unwrap().into_iter().map(|device| (device.ordinal, device.name));
+    let names: Vec<_> = names.collect();
+    assert_eq!(names, [(0, "Double 0".to_owned()), (1, "Double 1".to_owned())]);
+}
+
+#[test]
+fn a_segment_is_locked_once_and_unlocked_before_it_goes() {
+    let _turn = turn();
+    let memory = DeviceMemory::new(0, 3 * MIB);
+    let expected = memory.fill(1);
+    let before = (control::double_locked(), locked_bytes());
+    let region = Region::anonymous(130 * MIB as u64).expect("memory");
+    let list = memory.whole();
+    for offset in [0, 63 * MIB, 127 * MIB] {
+        let host = region.slice(offset as u64, 3 * MIB as u64).expect("inside");
+        let results = copy_each(Direction::ToHost, &[job(&list, host, Some(&region))], &|_| true);
+        assert!(results.iter().all(Result::is_ok), "{results:?}");
+        assert!(host.to_vec() == expected);
+    }
+    let during = (control::double_locked(), locked_bytes());
+    assert_eq!(during, (before.0 + 130 * MIB, before.1 + 130 * MIB as u64));
+    drop(region);
+    assert_eq!((control::double_locked(), locked_bytes()), before);
+}
+
+#[test]
+fn many_pieces_are_one_call() {
+    let _turn = turn();
+    let memory = DeviceMemory::new(0, 64 * MIB / 16);
+    let expected = memory.fill(3);
+    let region = Region::anonymous(8 * MIB as u64).expect("memory");
+    // Every second block of 4 KiB, from the last to the first.
+    let pieces = (0..512).rev().map(|block| memory.slice(block * 8192, 4096));
+    let list: SliceList = pieces.collect();
+    let host = region.slice(0, 2 * MIB as u64).expect("inside");
+    let result = copy_each(Direction::ToHost, &[job(&list, host, Some(&region))], &|_| true);
+    assert!(result[0].is_ok(), "{result:?}");
+    let blocks = expected.chunks(8192).rev().map(|block| &block[..4096]);
+    assert!(host.to_vec() == blocks.collect::<Vec<_>>().concat());
+    assert_eq!((control::calls("cuMemcpyBatchAsync"), control::calls("cuMemcpyDtoHAsync")), (1, 0));
+    for has_batch in [true, false] {
+        control::double_batch(has_batch);
+        let target = DeviceMemory::new(1, 64 * MIB / 16);
+        let pieces = (0..512).rev().map(|block| target.slice(block * 8192, 4096));
+        let list: SliceList = pieces.collect();
+        let result = copy_each(Direction::ToDevice, &[job(&list, host, Some(&region))], &|_| true);
+        assert!(result[0].is_ok(), "{result:?}");
+        let read = target.read();
+        let same =
+            read.chunks(8192).zip(expected.chunks(8192)).all(|(a, b)| a[..4096] == b[..4096]);
+        assert!(same, "batch: {has_batch}");
+    }
+}
+
+#[test]
+fn pieces_of_the_host_and_of_two_devices_are_one_object() {
+    let _turn = turn();
+    let (one, two) = (DeviceMemory::new(0, 5000), DeviceMemory::new(1, 7000));
+    let (first, second) = (one.fill(1), two.fill(2));
+    let header = Buffer::from_vec(bytes(3, 24));
+    let list: SliceList =
+        [PlacedSlice::from(header.raw()), two.slice(0, 7000), one.slice(1000, 4000)]
+            .into_iter()
+            .collect();
+    let all = Buffer::zeroed(24 + 7000 + 4000);
+    copy_from_caller(&list, all.raw()).expect("no fault");
+    let expected = [&header.as_slice().to_vec()[..], &second, &first[1000..]].concat();
+    assert!(all.as_slice() == expected);
+    let other = Buffer::from_vec(bytes(9, all.len()));
+    copy_to_caller(other.raw(), &list).expect("no fault");
+    let read = [header.as_slice().to_vec(), two.read(), one.read()[1000..].to_vec()].concat();
+    assert!(read == other.as_slice());
+}
+
+#[test]
+fn pages_that_cannot_be_locked_are_passed_by() {
+    let _turn = turn();
+    let memory = DeviceMemory::new(0, 9 * MIB);
+    let expected = memory.fill(5);
+    control::double_limit_locks(0);
+    let region = Region::anonymous(10 * MIB as u64).expect("memory");
+    let (list, host) = (memory.whole(), region.slice(7, 9 * MIB as u64).expect("inside"));
+    let result = copy_each(Direction::ToHost, &[job(&list, host, Some(&region))], &|_| true);
+    assert!(result[0].is_ok() && host.to_vec() == expected);
+    host.write_from(&bytes(6, 9 * MIB));
+    let result = copy_each(Direction::ToDevice, &[job(&list, host, Some(&region))], &|_| true);
+    assert!(result[0].is_ok() && memory.read() == bytes(6, 9 * MIB));
+    assert_eq!(
+        control::calls("cuMemcpyBatchAsync"),
+        0,
+        "the double refuses it pages that are not locked"
+    );
+}
+
+#[test]
+fn one_range_that_was_freed_does_not_spoil_the_others() {
+    let _turn = turn();
+    let memories: Vec<_> = (0..3).map(|_| DeviceMemory::new(0, 10_000)).collect();
+    let expected: Vec<_> = memories.iter().enumerate().map(|(i, memory)| memory.fill(i)).collect();
+    control::free(memories[1].start);
+    let region = Region::anonymous(MIB as u64).expect("memory");
+    let lists: Vec<SliceList> = memories.iter().map(DeviceMemory::whole).collect();
+    let hosts: Vec<RawSlice> =
+        (0..3).map(|i| region.slice(i * 10_000, 10_000).expect("inside")).collect();
+    let jobs: Vec<_> =
+        lists.iter().zip(&hosts).map(|(list, &host)| job(list, host, Some(&region))).collect();
+    let results = copy_each(Direction::ToHost, &jobs, &|_| true);
+    assert!(matches!(results[..], [Ok(()), Err(CopyError::Driver(_)), Ok(())]), "{results:?}");
+    assert!(hosts[0].to_vec() == expected[0] && hosts[2].to_vec() == expected[2]);
+}
+
+#[test]
+fn a_job_that_is_to_stop_stops_alone() {
+    let _turn = turn();
+    let (one, two) = (DeviceMemory::new(0, 100), DeviceMemory::new(0, 100));
+    let (first, _) = (one.fill(1), two.fill(2));
+    let region = Region::anonymous(MIB as u64).expect("memory");
+    let lists = [one.whole(), two.whole()];
+    let host = |at| region.slice(at, 100).expect("inside");
+    let jobs = [job(&lists[0], host(0), Some(&region)), job(&lists[1], host(100), Some(&region))];
+    let results = copy_each(Direction::ToHost, &jobs, &|job| job == 0);
+    assert!(matches!(results[..], [Ok(()), Err(CopyError::Stopped)]), "{results:?}");
+    assert!(host(0).to_vec() == first && host(100).to_vec() == [0; 100]);
+}
+
+#[test]
+fn each_call_of_the_driver_may_fail() {
+    let _turn = turn();
+    let memory = DeviceMemory::new(0, 20_000);
+    let expected = memory.fill(8);
+    for nth in 0..40 {
+        let region = Region::anonymous(MIB as u64).expect("memory");
+        let list: SliceList = (0..10).map(|i| memory.slice(i * 2000, 1000)).collect();
+        let host = region.slice(0, 10_000).expect("inside");
+        control::fail("", nth, 999);
+        let result = copy_each(Direction::ToHost, &[job(&list, host, Some(&region))], &|_| true);
+        if result[0].is_ok() {
+            let pieces = expected.chunks(1000).step_by(2).collect::<Vec<_>>().concat();
+            assert!(host.to_vec() == pieces, "call {nth}");
+        }
+        drop(region);
+        control::double_reset();
+    }
+    assert!(memory.read() == expected, "all is well again");
+}
+
+#[test]
+fn a_lost_context_is_an_error_and_the_next_one_is_found() {
+    let _turn = turn();
+    let memory = DeviceMemory::new(1, 10_000);
+    memory.fill(1);
+    control::double_lose_context(1);
+    let buffer = Buffer::zeroed(10_000);
+    let lost = copy_from_caller(&memory.whole(), buffer.raw());
+    assert!(matches!(lost, Err(CopyError::Driver(_))), "{lost:?}");
+    let next = DeviceMemory::new(1, 10_000);
+    assert!(next.fill(4) == next.read());
+}
+
+#[test]
+fn many_threads_copy_at_once() {
+    let _turn = turn();
+    let memories: Vec<_> = (0..24).map(|i| DeviceMemory::new(i % 2, 100_000)).collect();
+    std::thread::scope(|scope| {
+        for (seed, memory) in memories.iter().enumerate() {
+            scope.spawn(move || {
+                for round in 0..5 {
+                    assert!(memory.fill(seed * 10 + round) == memory.read());
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,292 @@
+//! Transfers of callers' memory in devices by ways that only know memory of the host: the bytes pass through staging memory, in parts.
+//! While one part is on its way, the part before it is copied to the device, or the next one from it.
+
+use mooncake_device::{Copying, Direction, STAGING_BYTES, Staging, StagingBuffer};
+use mooncake_memory::{Place, RawSlice, SliceList};
+use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite};
+
+use crate::error::of_copy;
+use crate::{ReadOp, Source, TransferError, Transport, WriteOp};
+
+/// A transport that moves memory of devices by way of another, which does not.
+pub struct StagedTransport<'a>(pub &'a dyn Transport);
+
+impl Transport for StagedTransport<'_> {
+    fn read(&self, ops: &[ReadOp]) -> Vec<Result<(), TransferError>> {
+        let by_host = |ops: &[ReadOp]| -> Vec<Result<Source, TransferError>> {
+            self.0.read(ops).into_iter().map(|result| result.map(|()| Source::Tcp)).collect()
+        };
+        let (staged, host) = by_place(ops, |op| &op.dst);
+        let staged = staged_reads(ops, staged, &by_host);
+        let host: Vec<_> = host.iter().map(|&at| (at, ops[at].clone())).collect();
+        let read = read_some(host, &by_host);
+        in_order(ops.len(), staged.into_iter().chain(read))
+            .into_iter()
+            .map(|result| result.map(|_| ()))
+            .collect()
+    }
+
+    fn write(&self, epoch: Epoch, ops: &[WriteOp<'_>]) -> Vec<Result<(), TransferError>> {
+        let by_host = |ops: &[WriteOp<'_>]| self.0.write(epoch, ops);
+        let (staged, host) = by_place(ops, |op| &op.src);
+        let staged = staged_writes(ops, staged, &by_host);
+        let some: Vec<WriteOp<'_>> = host.iter().map(|&at| ops[at].clone()).collect();
+        let written = if some.is_empty() { Vec::new() } else { by_host(&some) };
+        in_order(ops.len(), staged.into_iter().chain(host.into_iter().zip(written)))
+    }
+}
+
+/// Positions of the operations that have memory of devices, and of the others.
+fn by_place<T>(ops: &[T], memory: impl Fn(&T) -> &SliceList) -> (Vec<usize>, Vec<usize>) {
+    (0..ops.len()).partition(|&at| !memory(&ops[at]).is_host())
+}
+
+fn read_some(ops: Vec<(usize, ReadOp)>, by_host: &ByHost<'_>) -> Results<Source> {
+    if ops.is_empty() {
+        return Vec::new();
+    }
+    let (positions, ops): (Vec<usize>, Vec<ReadOp>) = ops.into_iter().unzip();
+    positions.into_iter().zip(by_host(&ops)).collect()
+}
+
+fn in_order<T>(
+    count: usize,
+    results: impl Iterator<Item = (usize, Result<T, TransferError>)>,
+) -> Vec<Result<T, TransferError>> {
+    let refused = || Err(TransferError::Refused(ErrorCode::InternalError));
+    let mut all: Vec<_> = (0..count).map(|_| refused()).collect();
+    results.for_each(|(at, result)| all[at] = result);
+    all
+}
+
+/// Results with the positions of their operations.
+type Results<T> = Vec<(usize, Result<T, TransferError>)>;
+
+/// Reads to memory of the host.
+type ByHost<'a> = dyn Fn(&[ReadOp]) -> Vec<Result<Source, TransferError>> + 'a;
+
+/// Writes from memory of the host.
+type FromHost<'a> = dyn Fn(&[WriteOp<'_>]) -> Vec<Result<(), TransferError>> + 'a;
+
+/// A part of one operation's bytes, and where it lies in a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    /// Which of the wanted operations.
+    index: usize,
+    from: u64,
+    len: u64,
+    at: usize,
+}
+
+/// Cuts operations of these lengths into parts, as many as fit into one buffer at a time. One that fits into a buffer is not cut.
+fn windows(lens: impl Iterator<Item = u64>) -> Vec<Vec<Part>> {
+    let mut windows: Vec<Vec<Part>> = Vec::new();
+    let mut room = 0;
+    for (index, total) in lens.enumerate() {
+        let mut from = 0;
+        while from < total {
+            let is_short = total <= STAGING_BYTES as u64;
+            if room == 0 || (is_short && total > room as u64) {
+                windows.push(Vec::new());
+                room = STAGING_BYTES;
+            }
+            let len = (total - from).min(room as u64);
+            let at = STAGING_BYTES - room;
+            windows.last_mut().expect("one was pushed").push(Part { index, from, len, at });
+            from += len;
+            room -= len as usize;
+        }
+    }
+    windows
+}
+
+/// What the operations of one call have in common.
+struct Lanes<'a, T> {
+    memory: Vec<&'a SliceList>,
+    results: Vec<Result<T, TransferError>>,
+    staging: Staging,
+    under_way: [Option<(Copying, Vec<Part>)>; 2],
+    direction: Direction,
+}
+
+impl<'a, T> Lanes<'a, T> {
+    fn new(
+        direction: Direction,
+        memory: Vec<&'a SliceList>,
+        results: Vec<Result<T, TransferError>>,
+    ) -> Result<Self, TransferError> {
+        let places = memory.iter().flat_map(|memory| memory.pieces());
+        let ordinal = places.map(|piece| piece.place()).find_map(|place| match place {
+            Place::Device(ordinal) => Some(ordinal),
+            Place::Host => None,
+        });
+        let staging = Staging::of_device(ordinal.unwrap_or(0)).map_err(|error| of_copy(&error))?;
+        Ok(Self { memory, results, staging, under_way: [None, None], direction })
+    }
+
+    fn bytes(&self, buffer: StagingBuffer, part: &Part) -> RawSlice {
+        self.staging.memory(buffer).sub(part.at, part.len as usize)
+    }
+
+    fn is_good(&self, part: &Part) -> bool {
+        self.results[part.index].is_ok()
+    }
+
+    /// Begins to copy parts between a buffer and the devices.
+    fn begin(&mut self, buffer: StagingBuffer, parts: Vec<Part>) {
+        let copying = self.copying(buffer, &parts);
+        self.under_way[buffer as usize] = Some((copying, parts));
+    }
+
+    fn copying(&self, buffer: StagingBuffer, parts: &[Part]) -> Copying {
+        let lists: Vec<SliceList> =
+            parts.iter().map(|part| self.memory[part.index].part(part.from, part.len)).collect();
+        let pairs = lists.iter().zip(parts).map(|(list, part)| (list, self.bytes(buffer, part)));
+        Copying::begin(self.direction, pairs, self.staging.is_locked())
+    }
+
+    /// Waits for what was begun with a buffer, and gives its parts.
+    fn settle(&mut self, buffer: StagingBuffer) -> Vec<Part> {
+        let Some((copying, parts)) = self.under_way[buffer as usize].take() else {
+            return Vec::new();
+        };
+        if copying.wait().is_err() {
+            // One that is wrong does not spoil the others.
+            for part in &parts {
+                let alone = self.copying(buffer, std::slice::from_ref(part)).wait();
+                if let (Err(error), true) = (alone, self.is_good(part)) {
+                    self.results[part.index] = Err(of_copy(&error));
+                }
+            }
+        }
+        parts
+    }
+}
+
+/// Reads to memory of devices, the operations at these positions.
+pub(crate) fn staged_reads(
+    ops: &[ReadOp],
+    positions: Vec<usize>,
+    by_host: &ByHost<'_>,
+) -> Results<Source> {
+    if positions.is_empty() {
+        return Vec::new();
+    }
+    let wanted: Vec<&ReadOp> = positions.iter().map(|&at| &ops[at]).collect();
+    let check = |op: &&ReadOp| fits(op.dst.total_len(), op.range.len).map(|()| Source::Own);
+    let memory = wanted.iter().map(|op| &op.dst).collect();
+    let mut lanes =
+        match Lanes::new(Direction::ToDevice, memory, wanted.iter().map(check).collect()) {
+            Ok(lanes) => lanes,
+            Err(error) => {
+                return positions.into_iter().map(|at| (at, Err(error.clone()))).collect();
+            }
+        };
+    let mut buffer = StagingBuffer::Front;
+    for window in windows(wanted.iter().map(|op| op.range.len)) {
+        lanes.settle(buffer);
+        let window: Vec<Part> = window.into_iter().filter(|part| lanes.is_good(part)).collect();
+        let host = window.iter().map(|part| {
+            let ReadOp { endpoint, range, .. } = wanted[part.index];
+            let range = RangeRead { from: range.from + part.from, len: part.len, ..*range };
+            let dst = lanes.bytes(buffer, part).into();
+            ReadOp { endpoint: endpoint.clone(), range, dst }
+        });
+        let host: Vec<ReadOp> = host.collect();
+        for (part, result) in window.iter().zip(by_host(&host)) {
+            let whole = &mut lanes.results[part.index];
+            if let Ok(farthest) = whole {
+                *whole = result.map(|source| source.max(*farthest));
+            }
+        }
+        let arrived = window.into_iter().filter(|part| lanes.is_good(part)).collect();
+        lanes.begin(buffer, arrived);
+        buffer = buffer.other();
+    }
+    lanes.settle(buffer);
+    lanes.settle(buffer.other());
+    positions.into_iter().zip(lanes.results).collect()
+}
+
+/// Writes from memory of devices, the operations at these positions.
+pub(crate) fn staged_writes(
+    ops: &[WriteOp<'_>],
+    positions: Vec<usize>,
+    by_host: &FromHost<'_>,
+) -> Results<()> {
+    if positions.is_empty() {
+        return Vec::new();
+    }
+    let wanted: Vec<&WriteOp<'_>> = positions.iter().map(|&at| &ops[at]).collect();
+    let check = |op: &&WriteOp<'_>| fits(op.src.total_len(), op.range.len);
+    let memory = wanted.iter().map(|op| &op.src).collect();
+    let mut lanes = match Lanes::new(Direction::ToHost, memory, wanted.iter().map(check).collect())
+    {
+        Ok(lanes) => lanes,
+        Err(error) => return positions.into_iter().map(|at| (at, Err(error.clone()))).collect(),
+    };
+    let good = |lanes: &Lanes<'_, ()>, window: Vec<Part>| -> Vec<Part> {
+        window.into_iter().filter(|part| lanes.is_good(part)).collect()
+    };
+    let mut windows = windows(wanted.iter().map(|op| op.range.len)).into_iter();
+    let mut buffer = StagingBuffer::Front;
+    let mut next = windows.next();
+    if let Some(first) = next.take() {
+        let first = good(&lanes, first);
+        lanes.begin(buffer, first);
+        next = windows.next();
+    }
+    loop {
+        let copied = lanes.settle(buffer);
+        let is_last = next.is_none();
+        if let Some(window) = next.take() {
+            let window = good(&lanes, window);
+            lanes.begin(buffer.other(), window);
+            next = windows.next();
+        }
+        let copied = good(&lanes, copied);
+        let host = copied.iter().map(|part| {
+            let WriteOp { endpoint, range, .. } = wanted[part.index];
+            let range = RangeWrite { from: range.from + part.from, len: part.len, ..*range };
+            WriteOp { endpoint: endpoint.clone(), range, src: lanes.bytes(buffer, part).into() }
+        });
+        let host: Vec<WriteOp<'_>> = host.collect();
+        if !host.is_empty() {
+            for (part, result) in copied.iter().zip(by_host(&host)) {
+                if lanes.is_good(part) {
+                    lanes.results[part.index] = result;
+                }
+            }
+        }
+        if is_last {
+            break;
+        }
+        buffer = buffer.other();
+    }
+    positions.into_iter().zip(lanes.results).collect()
+}
+
+fn fits(memory: u64, range: u64) -> Result<(), TransferError> {
+    if memory == range { Ok(()) } else { Err(TransferError::Refused(ErrorCode::InvalidParams)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_fill_one_buffer_after_the_other() {
+        let all = STAGING_BYTES as u64;
+        let part = |index, from, len, at| Part { index, from, len, at };
+        let cut = windows([10, 0, 2 * all, 5, all - 14, 20].into_iter());
+        let expected = vec![
+            vec![part(0, 0, 10, 0), part(2, 0, all - 10, 10)],
+            vec![part(2, all - 10, all, 0)],
+            vec![part(2, 2 * all - 10, 10, 0), part(3, 0, 5, 10)],
+            vec![part(4, 0, all - 14, 0)],
+            vec![part(5, 0, 20, 0)],
+        ];
+        assert_eq!(cut, expected);
+        assert_eq!(windows([].into_iter()), Vec::<Vec<Part>>::new());
+    }
+}
