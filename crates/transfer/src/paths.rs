@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{SliceList, with_helpers, with_waiting_helpers};
+use mooncake_memory::{Buffer, SliceList, with_helpers, with_waiting_helpers};
 use mooncake_types::{Epoch, RangeDrop, RangeRead, SegmentId, Version};
 
 use crate::begin_reads::disk_order;
@@ -9,8 +9,8 @@ use crate::near::{Distance, Near, Reach};
 use crate::parts::Parts;
 use crate::view::{OwnViews, View};
 use crate::{
-    Discard, LocalTransport, ReadOp, Source, TcpConfig, TcpTransport, TransferError, Transport,
-    Transports, ViewOp, Way, WriteOp,
+    Discard, HotCache, LocalTransport, ReadOp, Source, TcpConfig, TcpTransport, TransferError,
+    Transport, Transports, ViewOp, Way, WriteOp,
 };
 
 /// Every way to nodes that this process has: a copy for its own segments, shared memory for those of its host, TCP for
@@ -21,6 +21,7 @@ pub struct Paths {
     tcp: TcpTransport,
     ways: Transports,
     own_views: OwnViews,
+    hot: Option<Arc<HotCache>>,
 }
 
 impl Paths {
@@ -30,7 +31,13 @@ impl Paths {
     pub fn new(local: Option<LocalTransport>, config: TcpConfig, ways: Transports) -> Self {
         let near = Near::new(config.clone(), ways.clone());
         let own_views = OwnViews::default();
-        Self { local, near, tcp: TcpTransport::new(config), ways, own_views }
+        Self { local, near, tcp: TcpTransport::new(config), ways, own_views, hot: None }
+    }
+
+    /// Reads what other hosts hold out of this cache where it has it, and keeps there what is read often.
+    #[must_use]
+    pub fn with_hot_cache(self, hot: Option<Arc<HotCache>>) -> Self {
+        Self { hot: hot.filter(|_| self.ways.allows(Way::Tcp)), ..self }
     }
 
     /// How far a peer is, asked if that is not known.
@@ -191,9 +198,13 @@ impl Paths {
     /// As [`Transport::read`], and where each range came from.
     #[must_use]
     pub fn read_from(&self, ops: &[ReadOp]) -> Vec<Result<Source, TransferError>> {
+        let is_kept = |op: &ReadOp| self.hot.as_ref().is_some_and(|hot| hot.takes(&op.range));
         match Parts::cut(ops) {
-            Some(parts) => parts.join(self.read_each(parts.ops())),
-            None => self.read_each(ops),
+            Some(parts) => {
+                let is_kept = |part: usize| is_kept(&ops[parts.position(part)]);
+                parts.join(self.read_each(parts.ops(), is_kept))
+            }
+            None => self.read_each(ops, |position| is_kept(&ops[position])),
         }
     }
 
@@ -203,7 +214,11 @@ impl Paths {
         if self.local_for(segment).is_some() { Source::Own } else { Source::Host }
     }
 
-    fn read_each(&self, ops: &[ReadOp]) -> Vec<Result<Source, TransferError>> {
+    fn read_each(
+        &self,
+        ops: &[ReadOp],
+        is_kept: impl Fn(usize) -> bool,
+    ) -> Vec<Result<Source, TransferError>> {
         let local = |op: &ReadOp| self.local_for(op.range.segment);
         let bytes = ops.iter().filter(|op| local(op).is_some()).map(|op| op.range.len);
         let bytes = bytes.fold(0, u64::saturating_add);
@@ -228,9 +243,44 @@ impl Paths {
         let results = self.finish(
             settled,
             |position| &ops[position].endpoint,
-            |away| self.tcp.read_where(ops, away),
+            |away| self.read_away(ops, away, &is_kept, &mut sources),
         );
         let from = results.into_iter().zip(sources);
         from.map(|(result, source)| result.map(|()| source)).collect()
+    }
+
+    /// Reads by TCP what is away. Of what the hot cache has only the question goes there whether it still holds.
+    fn read_away(
+        &self,
+        ops: &[ReadOp],
+        is_away: &dyn Fn(usize) -> bool,
+        is_kept: &impl Fn(usize) -> bool,
+        sources: &mut [Source],
+    ) -> Vec<Result<(), TransferError>> {
+        let Some(hot) = &self.hot else { return self.tcp.read_where(ops, is_away) };
+        let is_wanted = |position: usize| is_away(position) && is_kept(position);
+        let are_hits: Vec<bool> =
+            (0..ops.len()).map(|at| is_wanted(at) && hot.read(&ops[at])).collect();
+        // The byte that comes with each answer is of no use.
+        let bytes = Buffer::zeroed(are_hits.len());
+        let ask = |(position, op): (usize, &ReadOp)| match are_hits[position] {
+            true => ReadOp {
+                endpoint: Arc::clone(&op.endpoint),
+                range: op.range.question(),
+                dst: bytes.raw().sub(position, 1).into(),
+            },
+            false => op.clone(),
+        };
+        let asked: Vec<ReadOp> = ops.iter().enumerate().map(ask).collect();
+        let results = self.tcp.read_where(&asked, is_away);
+        for (position, result) in results.iter().enumerate() {
+            if is_wanted(position) && result.is_ok() {
+                hot.on_read(&ops[position], are_hits[position]);
+            }
+            if are_hits[position] {
+                sources[position] = Source::Host;
+            }
+        }
+        results
     }
 }
