@@ -75,6 +75,8 @@ def test_a_dict(cluster: Cluster, master: str, devices: str, size: object) -> No
         {"global_segment_size": 1023},
         {"local_buffer_size": 1},
         {"local_buffer_size": (1 << 40) + 1},
+        {"local_hot_cache_size": "much"},
+        {"local_hot_cache_size": 4096},
         {"local_hostname": None},
         {"metadata_server": None},
         {"protocol": "cxl"},
@@ -295,7 +297,7 @@ print(MooncakeDistributedStore().setup({**settings, "segment_reset": "enable"}))
 
 def test_what_has_no_effect_is_named_and_what_is_misspelt(cluster: Cluster) -> None:
     """One warning for a cause, in a process of its own, whose log can be read."""
-    variables = {"MC_LOG_LEVEL": "noisy", "MC_STORE_LOCAL_HOT_CACHE_SIZE": "1048576", "MC_STORE_USE_HUGEPAGE": "0"}
+    variables = {"MC_LOG_LEVEL": "noisy", "MC_STORE_LOCAL_HOT_USE_SHM": "1", "MC_STORE_USE_HUGEPAGE": "0"}
     ended = subprocess.run(
         [sys.executable, "-c", NOTICES, cluster.master_address],
         env={**os.environ, **variables},
@@ -309,13 +311,13 @@ def test_what_has_no_effect_is_named_and_what_is_misspelt(cluster: Cluster) -> N
         "prefer_alloc_in_same_node (a preferred_segment names where",
         'there is no setting "global_segment_sise", and it changes nothing; did you mean "global_segment_size"?',
         "rdma_devices (no network card is chosen",
-        "MC_STORE_LOCAL_HOT_CACHE_SIZE (there is no hot cache",
+        "MC_STORE_LOCAL_HOT_USE_SHM (all processes of a user",
         "setup: protocol \"rdma\" is taken for 'tcp' in this build",
         'segment_reset is "enable"; it must be true or false',
     ):
         assert notice in ended.stderr, f"{notice} is not in\n{ended.stderr}"
     # The environment is told of with the first store alone.
-    assert ended.stderr.count("MC_STORE_LOCAL_HOT_CACHE_SIZE") == 1
+    assert ended.stderr.count("MC_STORE_LOCAL_HOT_USE_SHM") == 1
     assert "HUGEPAGE" not in ended.stderr
 
 

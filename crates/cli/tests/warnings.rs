@@ -109,8 +109,7 @@ fn a_segment_larger_than_the_machine_is_warned_about() {
 
 #[test]
 fn what_has_no_effect_is_named_once_with_what_happens_instead() {
-    let variables =
-        [("MC_STORE_LOCAL_HOT_CACHE_SIZE", "1073741824"), ("MC_STORE_USE_HUGEPAGE", "0")];
+    let variables = [("MC_STORE_LOCAL_HOT_USE_SHM", "1"), ("MC_STORE_USE_HUGEPAGE", "0")];
     let flags = [
         "--state_dir=none",
         "--rpc_port=0",
@@ -127,7 +126,7 @@ fn what_has_no_effect_is_named_once_with_what_happens_instead() {
     for part in [
         "--pod_name (no pod",
         "--max_threads (one thread",
-        "MC_STORE_LOCAL_HOT_CACHE_SIZE (there is",
+        "MC_STORE_LOCAL_HOT_USE_SHM (all processes",
     ] {
         assert!(line.contains(part), "{line}");
     }

@@ -3,9 +3,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mooncake_ha::KubernetesAccess;
-use mooncake_transfer::{EnvError, Transports, token_of_variables};
+use mooncake_transfer::{EnvError, HotCacheConfig, Transports, token_of_variables};
 use mooncake_types::BusyWait;
 
+use crate::hot_cache;
 use crate::offload_config::OffloadConfig;
 
 /// How a [`crate::Store`] is set up. Read once, by [`crate::Store::open`]; nothing below looks at the environment.
@@ -77,6 +78,8 @@ pub struct StoreConfig {
     pub busy_poll: Duration,
     /// Whether gets use again what the master has said of where objects lie, for as long as the lease lasts.
     pub route_cache: bool,
+    /// Copies of what other hosts hold, in memory that all processes of this user on this host share; none by default.
+    pub hot_cache: HotCacheConfig,
     /// The ways to memory of other processes that are used; memory is shared with those of this host only if one of them
     /// needs it.
     pub transports: Transports,
@@ -119,6 +122,7 @@ impl Default for StoreConfig {
             bytes_in_flight: 8 << 20,
             busy_poll: BusyWait::DEFAULT_LIMIT,
             route_cache: true,
+            hot_cache: HotCacheConfig::default(),
             transports: Transports::default(),
         }
     }
@@ -132,7 +136,9 @@ impl StoreConfig {
     /// `MOONCAKE_AUTH_TOKEN_FILE`,
     /// `MC_STORE_CLIENT_MIN_PORT`, `MC_STORE_CLIENT_MAX_PORT`, `MOONCAKE_BUSY_POLL_US` (microseconds),
     /// `MOONCAKE_DRAIN_TIMEOUT_SEC` (seconds),
-    /// `MOONCAKE_SEGMENT_PATH`, `MOONCAKE_SEGMENT_RESET` and `MOONCAKE_ROUTE_CACHE` (0 or 1); of the disk,
+    /// `MOONCAKE_SEGMENT_PATH`, `MOONCAKE_SEGMENT_RESET` and `MOONCAKE_ROUTE_CACHE` (0 or 1); of the hot cache,
+    /// `MC_STORE_LOCAL_HOT_CACHE_SIZE`, `MC_STORE_LOCAL_HOT_BLOCK_SIZE` (bytes) and
+    /// `MC_STORE_LOCAL_HOT_ADMISSION_THRESHOLD`; of the disk,
     /// `MOONCAKE_OFFLOAD_ENABLED` (0 or 1), `MOONCAKE_OFFLOAD_FILE_STORAGE_PATH`,
     /// `MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES`, `MOONCAKE_OFFLOAD_LOCAL_BUFFER_SIZE_BYTES`,
     /// `MOONCAKE_OFFLOAD_DISK_EVICTION_HIGH_WATERMARK_RATIO` and `MOONCAKE_OFFLOAD_STORAGE_BACKEND_DESCRIPTOR`. In a pod of Kubernetes, also
@@ -191,6 +197,7 @@ impl StoreConfig {
         if let Some(value) = text("MOONCAKE_SEGMENT_RESET") {
             config.segment_reset = switch("MOONCAKE_SEGMENT_RESET", value)?;
         }
+        config.hot_cache = hot_cache::from_variables(text)?;
         config.offload = OffloadConfig::from_variables(text, switch)?;
         let first = port("MC_STORE_CLIENT_MIN_PORT")?.unwrap_or(*config.ports.start());
         let last = port("MC_STORE_CLIENT_MAX_PORT")?.unwrap_or(*config.ports.end());
@@ -253,6 +260,9 @@ mod tests {
             ("MC_STORE_CLIENT_MAX_PORT", "20010"),
             ("MOONCAKE_BUSY_POLL_US", "0"),
             ("MOONCAKE_ROUTE_CACHE", "0"),
+            ("MC_STORE_LOCAL_HOT_CACHE_SIZE", "1073741824"),
+            ("MC_STORE_LOCAL_HOT_BLOCK_SIZE", "16777216"),
+            ("MC_STORE_LOCAL_HOT_ADMISSION_THRESHOLD", "3"),
             ("MOONCAKE_SEGMENT_PATH", "/dev/shm/a segment"),
             ("MOONCAKE_SEGMENT_RESET", "true"),
             ("MOONCAKE_TRANSPORTS", "process_vm,tcp"),
@@ -272,6 +282,12 @@ mod tests {
             ports: 20_000..=20_010,
             busy_poll: Duration::ZERO,
             route_cache: false,
+            hot_cache: HotCacheConfig {
+                bytes: 1 << 30,
+                longest_bytes: Some(16 << 20),
+                admission_reads: 3,
+                folder: None,
+            },
             segment_path: Some("/dev/shm/a segment".into()),
             segment_reset: true,
             transports: "process_vm,tcp".parse().expect("names of transports"),

@@ -37,6 +37,7 @@ mod clock;
 mod config;
 mod drive;
 mod heartbeat;
+mod hot_cache;
 mod http;
 mod leader;
 mod mem_pool;
@@ -65,7 +66,9 @@ pub use mooncake_memory::{
     Buffer, HostMemory, Place, PlacedSlice, RawSlice, Region, SliceList, bind_to_numa_node,
 };
 pub use mooncake_ops::{ObjectLocation, ReplicaLocation, Stripe};
-pub use mooncake_transfer::{EnvError, TokenFileError, is_served_by_tcp, read_token_file};
+pub use mooncake_transfer::{
+    EnvError, HotCacheConfig, HotCacheCounts, TokenFileError, is_served_by_tcp, read_token_file,
+};
 pub use mooncake_types::{
     Chance, ErrorCode, LogLimiter, PutItem, ReplicateConfig, SegmentId, ShownKey, SoftPin, TaskId,
     TaskKind, TaskReport, TaskStatus, Version,

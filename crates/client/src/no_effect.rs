@@ -42,14 +42,8 @@ const LOGS: &str = "logs go to standard error, at --log_level or MC_LOG_LEVEL";
 
 const NO_EFFECT: &[NoEffect] = &[
     row(
-        &[
-            "MC_STORE_LOCAL_HOT_CACHE_SIZE",
-            "MC_STORE_LOCAL_HOT_BLOCK_SIZE",
-            "MC_STORE_LOCAL_HOT_CACHE_USE_SHM",
-            "MC_STORE_LOCAL_HOT_USE_SHM",
-            "MC_STORE_LOCAL_HOT_ADMISSION_THRESHOLD",
-        ],
-        "there is no hot cache; objects of the same host are read where they lie",
+        &["MC_STORE_LOCAL_HOT_CACHE_USE_SHM", "MC_STORE_LOCAL_HOT_USE_SHM"],
+        "all processes of a user on a host share one hot cache",
     ),
     row(
         &["MC_STORE_REPLICA_SCORING"],
@@ -263,6 +257,7 @@ mod tests {
     fn settings_without_effect_are_named_once_with_what_happens_instead() {
         let all = [
             ("MC_STORE_LOCAL_HOT_CACHE_SIZE", "1073741824"),
+            ("MC_STORE_LOCAL_HOT_USE_SHM", "1"),
             ("MC_MS_AUTO_DISC", "1"),
             ("MC_MS_FILTERS", "mlx5_0"),
             ("MC_STORE_USE_HUGEPAGE", "0"),
@@ -275,9 +270,9 @@ mod tests {
         ];
         let names = of_variables(all.map(|(name, value)| (name.into(), value.into())).into_iter());
         let expected = "without effect in this build: MC_MS_AUTO_DISC, MC_MS_FILTERS (no network card is chosen: bytes \
-                        go by TCP, as the system routes them); MC_STORE_LOCAL_HOT_CACHE_SIZE (there is no hot cache; \
-                        objects of the same host are read where they lie); MOONCAKE_OFFLOAD_BUCKET_KEYS_LIMIT (disks \
-                        have one format, a log of checked records that outlives its process)";
+                        go by TCP, as the system routes them); MC_STORE_LOCAL_HOT_USE_SHM (all processes of a user on \
+                        a host share one hot cache); MOONCAKE_OFFLOAD_BUCKET_KEYS_LIMIT (disks have one format, a log \
+                        of checked records that outlives its process)";
         assert_eq!(warning(&names).as_deref(), Some(expected));
         assert_eq!(warning(&[]), None);
         assert_eq!(warning(&["MC_RPC_TIMEOUT_MS".to_owned()]), None);

@@ -81,6 +81,12 @@ pub enum OpenError {
         /// What is wrong.
         reason: String,
     },
+    /// There is no memory for the hot cache, or it has a length that makes no sense.
+    #[error("the hot cache: {reason}")]
+    HotCache {
+        /// What is wrong.
+        reason: String,
+    },
     /// The system gave no random numbers.
     #[error("the system gives no random numbers: {reason}")]
     Random {
@@ -189,6 +195,7 @@ impl OpenError {
             Self::Refused { code, .. } | Self::MountRefused { code, .. } => *code,
             Self::Map { .. }
             | Self::Disk { .. }
+            | Self::HotCache { .. }
             | Self::Random { .. }
             | Self::HostUnknown { .. }
             | Self::PortTaken { .. }

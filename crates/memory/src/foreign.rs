@@ -1,7 +1,7 @@
 //! Regions over memory that others made: files, and memory that another process handed over.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{
     FallocateFlags, FileType, FsWord, Stat, StatFs, fallocate, fstat, fstatfs, fstatvfs,
@@ -92,18 +92,27 @@ pub(crate) fn check_len(file: &OwnedFd, offset: u64, len: u64) -> Result<(), Map
     }
 }
 
-/// Locks the range, up to the end of the file if `len` is zero, for as long as the file is open; the descriptor lives in
-/// the region.
-pub(crate) fn take_range(file: &OwnedFd, start: u64, len: u64) -> Result<(), MapError> {
+/// Locks the range, up to the end of the file if `len` is zero, for as long as the file is open, or until it is given
+/// back; the descriptor lives in the region.
+pub(crate) fn take_range(file: &impl AsFd, start: u64, len: u64) -> Result<(), MapError> {
+    set_lock(file, (start, len), libc::F_WRLCK)
+}
+
+/// Gives a locked range back.
+pub(crate) fn give_range_back(file: &impl AsFd, start: u64, len: u64) -> Result<(), MapError> {
+    set_lock(file, (start, len), libc::F_UNLCK)
+}
+
+fn set_lock(file: &impl AsFd, (start, len): (u64, u64), kind: i32) -> Result<(), MapError> {
     let file_offset = |at| libc::off_t::try_from(at).map_err(|_| MapError::TooLarge { len: at });
     // SAFETY: a `flock` is plain numbers; zero is a valid value of each.
     let mut range: libc::flock = unsafe { std::mem::zeroed() };
-    range.l_type = libc::F_WRLCK as _;
+    range.l_type = kind as _;
     range.l_whence = libc::SEEK_SET as _;
     range.l_start = file_offset(start)?;
     range.l_len = file_offset(len)?;
     // SAFETY: reads one `flock`, which lives through the call.
-    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const range) } == 0 {
+    if unsafe { libc::fcntl(file.as_fd().as_raw_fd(), libc::F_OFD_SETLK, &raw const range) } == 0 {
         return Ok(());
     }
     match Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO) {

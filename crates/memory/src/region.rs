@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, ftruncate,
@@ -121,7 +122,12 @@ impl Region {
     /// # Errors
     /// If `len` is zero or too large, or the system has not the address space or the descriptor.
     pub fn anonymous(len: u64) -> Result<Region, MapError> {
-        let (memory, size) = Region::create(c"mooncake-segment", len)?;
+        Region::anonymous_as(c"mooncake-segment", len)
+    }
+
+    /// As [`Region::anonymous`], with this name in `/proc`.
+    pub(crate) fn anonymous_as(name: &CStr, len: u64) -> Result<Region, MapError> {
+        let (memory, size) = Region::create(name, len)?;
         seal(&memory, SealFlags::SHRINK | SealFlags::GROW, len)?;
         Region::map(memory, 0, size)
     }
@@ -273,6 +279,19 @@ impl Region {
     /// given.
     pub fn attach(&self, make: impl FnOnce() -> Box<dyn fmt::Debug + Send + Sync>) {
         self.attachment.get_or_init(make);
+    }
+
+    /// The word at this place, counted in words of eight bytes. Whoever has the memory mapped goes through atomics, or copies
+    /// nothing of this word.
+    ///
+    /// # Panics
+    /// If it does not lie within the region, or the region is lent memory that begins between two words.
+    #[must_use]
+    pub fn word(&self, index: usize) -> &AtomicU64 {
+        let words = self.ptr.as_ptr().cast::<u64>();
+        assert!(words.is_aligned() && index < self.len / 8, "word {index} of {} bytes", self.len);
+        // SAFETY: within the memory, which `self` keeps, and aligned, as was just checked.
+        unsafe { AtomicU64::from_ptr(words.add(index)) }
     }
 
     /// The descriptor behind the memory: another process that maps it sees the same bytes. Lent memory has none.

@@ -71,10 +71,8 @@ impl Words {
     }
 
     fn word(&self, index: usize) -> &AtomicU64 {
-        assert!(((index + 1) * 8) as u64 <= self.region.len(), "the word lies in the table");
-        // SAFETY: within the mapping, which `self` keeps, and aligned, as a mapping starts at a page. Whoever has it mapped
-        // goes through atomics; a mapping that can only be read is only loaded from.
-        unsafe { AtomicU64::from_ptr(self.region.whole().as_ptr().cast::<u64>().add(index)) }
+        // A mapping that can only be read is only loaded from.
+        self.region.word(index)
     }
 
     pub(crate) fn closed(&self) -> &AtomicU64 {

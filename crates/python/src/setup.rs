@@ -38,7 +38,7 @@ const NAMES: [&str; 13] = [
 ];
 const REQUIRED: usize = 7;
 /// The keys of the second form.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "local_hostname",
     "metadata_server",
     "global_segment_size",
@@ -55,6 +55,7 @@ const KEYS: [&str; 18] = [
     "client_http_port",
     "segment_path",
     "segment_reset",
+    "local_hot_cache_size",
     "drain_timeout_sec",
     "ipc_socket_path",
 ];
@@ -95,6 +96,8 @@ pub(crate) struct Setup {
     /// How long others may take over what lies here when the store is closed, if not as long as the environment says. Only
     /// a dict can say it.
     drain_timeout: Option<Duration>,
+    /// The length of the hot cache, if not the environment's. Only a dict can say it.
+    hot_cache_size: Option<u64>,
     /// Whether a disk is lent, if not as the environment says.
     lends_disk: bool,
     /// The folder of that disk, if not the environment's.
@@ -183,6 +186,7 @@ impl Setup {
             segment_path: None,
             segment_reset: false,
             drain_timeout: None,
+            hot_cache_size: None,
             lends_disk: false,
             disk_path: None,
             ignored: Vec::new(),
@@ -221,6 +225,7 @@ impl Setup {
             segment_path: None,
             segment_reset: false,
             drain_timeout: None,
+            hot_cache_size: None,
             lends_disk: flag(8)?,
             disk_path: optional_text(9)?.filter(|path| !path.is_empty()).map(str::to_owned),
             ignored: ignored(&[("rdma_devices", text(5)?)]),
@@ -236,12 +241,16 @@ impl Setup {
             }
             Ok(None)
         };
-        let size = |name: &'static str| -> PyResult<Result<u64, SetupError>> {
-            Ok(text(&[name])?.map_or(Ok(DEFAULT_SIZE), |size| match size.parse() {
-                Ok(ByteSize(bytes)) => Ok(bytes),
+        let given_size = |name: &'static str| -> PyResult<Result<Option<u64>, SetupError>> {
+            Ok(text(&[name])?.map_or(Ok(None), |size| match size.parse() {
+                Ok(ByteSize(bytes)) => Ok(Some(bytes)),
                 Err(error) => Err(wrong(name, format!("{size:?}: {error}"))),
             }))
         };
+        let size = |name: &'static str| -> PyResult<Result<u64, SetupError>> {
+            Ok(given_size(name)?.map(|size| size.unwrap_or(DEFAULT_SIZE)))
+        };
+        let hot_cache_size = given_size("local_hot_cache_size")?;
         let flag = |name: &'static str| -> PyResult<Result<bool, SetupError>> {
             Ok(text(&[name])?.map_or(Ok(false), |word| truth(name, &word)))
         };
@@ -287,6 +296,7 @@ impl Setup {
                 http_port: serves_http?.then_some(http_port),
                 segment_path,
                 drain_timeout: drain_timeout?,
+                hot_cache_size: hot_cache_size?,
                 segment_reset: segment_reset?,
                 lends_disk: lends_disk?,
                 disk_path,
@@ -323,9 +333,12 @@ impl Setup {
         warn_of(&self.ignored);
         let environment = StoreConfig::from_env().map_err(SetupError::Environment)?;
         let segment_path = self.segment_path.as_ref().map(PathBuf::from);
+        let mut hot_cache = environment.hot_cache.clone();
+        hot_cache.bytes = self.hot_cache_size.unwrap_or(hot_cache.bytes);
         Ok(StoreConfig {
             segment_path: segment_path.or_else(|| environment.segment_path.clone()),
             segment_reset: self.segment_reset || environment.segment_reset,
+            hot_cache,
             offload: self.offload(&environment.offload),
             drain_timeout: self.drain_timeout.unwrap_or(environment.drain_timeout),
             local_hostname: self.local_hostname.clone(),

@@ -85,6 +85,7 @@ pub(crate) struct Desk {
     pub(crate) keys: usize,
     pub(crate) most_len: u64,
     pub(crate) reads_mostly: bool,
+    pub(crate) has_hot_caches: bool,
     /// Longest rests of a client between two things that it does, each as likely as the others.
     pub(crate) rests_us: [u64; 5],
     pub(crate) has_groups: bool,
@@ -137,6 +138,7 @@ impl Desk {
             keys: scenario.keys,
             most_len: scenario.most_len,
             reads_mostly: scenario.reads_mostly,
+            has_hot_caches: scenario.has_hot_caches,
             rests_us: match scenario.has_rivals {
                 true => [1_000, 10_000, 100_000, 100_000, 100_000],
                 false => [0, 1_000, 10_000, 10_000, 100_000],

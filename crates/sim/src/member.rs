@@ -9,6 +9,7 @@ use crate::clock::Clock;
 use crate::desk::Desk;
 use crate::fiber::Fiber;
 use crate::host::Host;
+use crate::hot::HotCache;
 use crate::net::{Net, Process, Site};
 use crate::verbs::Routes;
 
@@ -31,6 +32,7 @@ pub(crate) struct Member {
     pub(crate) beat: Beat,
     pub(crate) fibers: [Fiber; FIBERS],
     pub(crate) routes: Routes,
+    pub(crate) hot: HotCache,
     pub(crate) own: &'static [SegmentId],
     /// Segments that could not be reached, and when the master was told.
     pub(crate) doubts: Vec<(SegmentId, u64)>,
@@ -60,6 +62,7 @@ impl Member {
             beat,
             fibers: std::array::from_fn(|_| Fiber::default()),
             routes: Routes::new(),
+            hot: HotCache::default(),
             own,
             doubts: Vec::new(),
         }

@@ -34,6 +34,8 @@ pub struct Scenario {
     pub(crate) faults: Faults,
     /// Whether most of what is done is to get objects.
     pub(crate) reads_mostly: bool,
+    /// Whether processes keep copies of what they read from other machines.
+    pub(crate) has_hot_caches: bool,
     pub(crate) has_groups: bool,
     pub(crate) has_soft_pins: bool,
     /// Whether what is soft-pinned is evicted when nothing else is left.
@@ -167,6 +169,7 @@ impl Scenario {
             is_forgetful,
             faults: Faults::new(chance, kind),
             reads_mostly: false,
+            has_hot_caches: Chance::new(seed ^ 0x4071_cac4).below(2) == 0,
             has_groups: chance.below(2) == 0,
             has_soft_pins: chance.below(2) == 0,
             evicts_soft_pinned: chance.below(4) > 0,

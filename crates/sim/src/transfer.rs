@@ -4,18 +4,19 @@ use std::collections::{BTreeMap, VecDeque};
 
 use mooncake_node::Admission;
 use mooncake_ops::{MoveError, Retry, RetryPolicy, Step};
-use mooncake_types::{ErrorCode, RangeRead, Version};
+use mooncake_types::ErrorCode;
 
 use crate::desk::Desk;
 use crate::extents::Extents;
-use crate::host::Host;
+use crate::fiber::Fiber;
+use crate::hot::Reading;
 use crate::intern::intern;
 use crate::member::{Around, Member};
 use crate::message::Message;
 use crate::moves::{What, part_of, payload};
+use crate::near_read::{Seen, read_result, see};
 use crate::net::{ConnId, Event, Part, Process, Side, Site};
 use crate::node::{Writer, WriterTicket};
-use crate::published::Stale;
 use crate::task::Task;
 
 /// A node that says nothing for so long is given up.
@@ -46,15 +47,6 @@ enum TransferState {
     Waiting { ticket: WriterTicket },
     /// Copying into memory that is mapped here.
     Copying { holder: Process, ticket: WriterTicket, done: u64 },
-}
-
-/// What the bytes that are copied out are right by, if it is the same afterwards.
-#[derive(Clone, Copy)]
-enum Seen {
-    /// The entry, written under this grant.
-    Entry(Version),
-    /// The slot with this number.
-    Slot(u64),
 }
 
 /// The moves at one node, one after the other.
@@ -137,9 +129,7 @@ impl Member {
     }
 
     fn lane(&mut self, fiber: usize, peer: Site) -> Option<(&mut Transfer, usize)> {
-        let transfer = self.fibers[fiber].transfer.as_mut()?;
-        let current = transfer.lanes.get(&peer)?.current?;
-        Some((transfer, current))
+        lane_of(&mut self.fibers, fiber, peer)
     }
 
     /// Begins the next move at a node, or ends the transfer if it was the last.
@@ -212,14 +202,22 @@ impl Member {
     fn ask_node(&mut self, fiber: usize, peer: Site, is_near: bool, around: &mut Around<'_>) {
         let known = self.fibers[fiber].lanes.get(&peer).copied();
         let host = &around.hosts[site_number(peer)];
-        let Some((transfer, index)) = self.lane(fiber, peer) else { return };
+        let Some((transfer, index)) = lane_of(&mut self.fibers, fiber, peer) else { return };
         let asked = &mut transfer.moves[index];
+        let may_copy = !is_near && around.desk.has_hot_caches;
+        let reading = may_copy.then(|| self.hot.begin(&mut asked.what, around.desk)).flatten();
+        let copied = match reading {
+            Some(Reading::Done) => return self.end_move(fiber, peer, Ok(()), around),
+            Some(Reading::Ask(question)) => Some(question),
+            None => None,
+        };
         let node = host.segment_ever(asked.what.segment());
         let is_shared = is_near && node.is_some_and(|node| !node.is_named());
         asked.state = TransferState::Asked;
         let chance = &mut around.desk.chance;
         let mut messages = Vec::new();
         match &asked.what {
+            What::Read { .. } if copied.is_some() => messages.extend(copied),
             What::Read { fetch, .. } => messages.push(Message::Read(fetch.range)),
             What::Drop(discard) => messages.push(Message::Drop(discard.range)),
             What::Write { epoch, deposit, payload } => {
@@ -400,7 +398,7 @@ impl Member {
             return around.net.forget(conn, Side::Client);
         };
         let is_over = matches!(message, Message::Close | Message::Deserted);
-        let Some((transfer, index)) = self.lane(fiber, peer) else {
+        let Some((transfer, index)) = lane_of(&mut self.fibers, fiber, peer) else {
             if is_over {
                 self.drop_lane(fiber, peer, around);
             }
@@ -414,8 +412,12 @@ impl Member {
                 return;
             }
             (Message::Done(done), TransferState::Asked, _) => done.map_err(MoveError::Refused),
-            (Message::Found(Ok(found)), TransferState::Asked, What::Read { pieces, .. }) => {
-                *pieces = found;
+            (Message::Found(Ok(found)), TransferState::Asked, What::Read { fetch, pieces }) => {
+                // Of what was copied here there was only a question.
+                if pieces.is_empty() {
+                    self.hot.keep(fetch.range, found.clone());
+                    *pieces = found;
+                }
                 Ok(())
             }
             (Message::Found(Err(code)), TransferState::Asked, _) => read_result(Err(code)),
@@ -475,25 +477,11 @@ impl Member {
     }
 }
 
-/// By what a thread of the same machine may copy a range out, of the node's own process or of another; `None` if it has to
-/// ask the node.
-fn see(range: &RangeRead, is_own: bool, host: &Host) -> Option<Result<(Process, Seen), MoveError>> {
-    if !host.is_alive {
-        return Some(Err(MoveError::Broken));
-    }
-    let seen = match is_own {
-        true => read_result(host.find(range)).map(Seen::Entry),
-        false => host.find_slot(range)?.map(Seen::Slot).map_err(|Stale| MoveError::Stale),
-    };
-    Some(seen.map(|seen| (host.process, seen)))
-}
-
-fn read_result<T>(found: Result<T, ErrorCode>) -> Result<T, MoveError> {
-    found.map_err(|code| match code {
-        ErrorCode::ObjectNotFound => MoveError::Stale,
-        ErrorCode::TransferFail => MoveError::Broken,
-        code => MoveError::Refused(code),
-    })
+/// What a thread moves at a node at the moment.
+fn lane_of(fibers: &mut [Fiber], fiber: usize, peer: Site) -> Option<(&mut Transfer, usize)> {
+    let transfer = fibers[fiber].transfer.as_mut()?;
+    let current = transfer.lanes.get(&peer)?.current?;
+    Some((transfer, current))
 }
 
 fn site_number(site: Site) -> usize {

@@ -144,6 +144,11 @@ fn l6_routes_end_with_their_leader() {
 }
 
 #[test]
+fn l4_l6_of_copies_the_node_is_asked() {
+    finds(Rule::CopiesAreAskedFor, &[Kind::Calm, Kind::Network, Kind::Processes], 200);
+}
+
+#[test]
 fn l6_routes_are_waited_for() {
     finds(Rule::RoutesAreWaitedFor, &[Kind::Masters, Kind::Leaders], 500);
 }

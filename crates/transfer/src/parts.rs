@@ -57,6 +57,11 @@ impl Parts {
         self.ops.push(op);
     }
 
+    /// The position of the read that a part is of.
+    pub(crate) fn position(&self, part: usize) -> usize {
+        self.positions[part]
+    }
+
     /// What is to be read.
     pub(crate) fn ops(&self) -> &[ReadOp] {
         &self.ops

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{SliceList, with_helpers, with_waiting_helpers};
+use mooncake_memory::{Buffer, SliceList, with_helpers, with_waiting_helpers};
 use mooncake_types::{Epoch, RangeDrop, RangeRead, SegmentId, Version};
 
 use crate::begin_reads::disk_order;
@@ -10,8 +10,8 @@ use crate::parts::Parts;
 use crate::staged::{staged_reads, staged_writes};
 use crate::view::{OwnViews, View};
 use crate::{
-    Discard, LocalTransport, ReadOp, Source, TcpConfig, TcpTransport, TransferError, Transport,
-    Transports, ViewOp, Way, WriteOp,
+    Discard, HotCache, LocalTransport, ReadOp, Source, TcpConfig, TcpTransport, TransferError,
+    Transport, Transports, ViewOp, Way, WriteOp,
 };
 
 /// Every way to nodes that this process has: a copy for its own segments, shared memory for those of its host, TCP for
@@ -22,6 +22,7 @@ pub struct Paths {
     tcp: TcpTransport,
     ways: Transports,
     own_views: OwnViews,
+    hot: Option<Arc<HotCache>>,
 }
 
 impl Paths {
@@ -31,7 +32,13 @@ impl Paths {
     pub fn new(local: Option<LocalTransport>, config: TcpConfig, ways: Transports) -> Self {
         let near = Near::new(config.clone(), ways.clone());
         let own_views = OwnViews::default();
-        Self { local, near, tcp: TcpTransport::new(config), ways, own_views }
+        Self { local, near, tcp: TcpTransport::new(config), ways, own_views, hot: None }
+    }
+
+    /// Reads what other hosts hold out of this cache where it has it, and keeps there what is read often.
+    #[must_use]
+    pub fn with_hot_cache(self, hot: Option<Arc<HotCache>>) -> Self {
+        Self { hot: hot.filter(|_| self.ways.allows(Way::Tcp)), ..self }
     }
 
     /// How far a peer is, asked if that is not known.
@@ -199,9 +206,22 @@ impl Paths {
     #[must_use]
     pub fn read_from(&self, ops: &[ReadOp]) -> Vec<Result<Source, TransferError>> {
         match Parts::cut(ops) {
-            Some(parts) => parts.join(self.read_each(parts.ops())),
-            None => self.read_each(ops),
+            Some(parts) => {
+                let is_kept = |part: usize| self.is_kept(&ops[parts.position(part)]);
+                parts.join(self.read_each(parts.ops(), is_kept))
+            }
+            None => self.read_each(ops, |position| self.is_kept(&ops[position])),
         }
+    }
+
+    /// Reads to staging memory what is for devices.
+    fn read_staged(&self, ops: &[ReadOp]) -> Vec<Result<Source, TransferError>> {
+        self.read_each(ops, |position| self.is_kept(&ops[position]))
+    }
+
+    /// Whether the hot cache would keep a range.
+    fn is_kept(&self, op: &ReadOp) -> bool {
+        self.hot.as_ref().is_some_and(|hot| hot.takes(&op.range))
     }
 
     /// Where what [`Paths::show`] shows of this segment lies.
@@ -253,7 +273,11 @@ impl Paths {
         }
     }
 
-    fn read_each(&self, ops: &[ReadOp]) -> Vec<Result<Source, TransferError>> {
+    fn read_each(
+        &self,
+        ops: &[ReadOp],
+        is_kept: impl Fn(usize) -> bool,
+    ) -> Vec<Result<Source, TransferError>> {
         let local = |op: &ReadOp| self.local_for(op.range.segment);
         let bytes = ops.iter().filter(|op| local(op).is_some()).map(|op| op.range.len);
         let bytes = bytes.fold(0, u64::saturating_add);
@@ -277,7 +301,7 @@ impl Paths {
             }
         }
         let staged = self.open_of_devices(&settled, |position| &ops[position].dst);
-        for (position, result) in staged_reads(ops, staged, &|ops| self.read_each(ops)) {
+        for (position, result) in staged_reads(ops, staged, &|ops| self.read_staged(ops)) {
             if let Ok(source) = result {
                 sources[position] = source;
             }
@@ -286,9 +310,44 @@ impl Paths {
         let results = self.finish(
             settled,
             |position| &ops[position].endpoint,
-            |away| self.tcp.read_where(ops, away),
+            |away| self.read_away(ops, away, &is_kept, &mut sources),
         );
         let from = results.into_iter().zip(sources);
         from.map(|(result, source)| result.map(|()| source)).collect()
+    }
+
+    /// Reads by TCP what is away. Of what the hot cache has only the question goes there whether it still holds.
+    fn read_away(
+        &self,
+        ops: &[ReadOp],
+        is_away: &dyn Fn(usize) -> bool,
+        is_kept: &impl Fn(usize) -> bool,
+        sources: &mut [Source],
+    ) -> Vec<Result<(), TransferError>> {
+        let Some(hot) = &self.hot else { return self.tcp.read_where(ops, is_away) };
+        let is_wanted = |position: usize| is_away(position) && is_kept(position);
+        let are_hits: Vec<bool> =
+            (0..ops.len()).map(|at| is_wanted(at) && hot.read(&ops[at])).collect();
+        // The byte that comes with each answer is of no use.
+        let bytes = Buffer::zeroed(are_hits.len());
+        let ask = |(position, op): (usize, &ReadOp)| match are_hits[position] {
+            true => ReadOp {
+                endpoint: Arc::clone(&op.endpoint),
+                range: op.range.question(),
+                dst: bytes.raw().sub(position, 1).into(),
+            },
+            false => op.clone(),
+        };
+        let asked: Vec<ReadOp> = ops.iter().enumerate().map(ask).collect();
+        let results = self.tcp.read_where(&asked, is_away);
+        for (position, result) in results.iter().enumerate() {
+            if is_wanted(position) && result.is_ok() {
+                hot.on_read(&ops[position], are_hits[position]);
+            }
+            if are_hits[position] {
+                sources[position] = Source::Host;
+            }
+        }
+        results
     }
 }

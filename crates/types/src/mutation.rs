@@ -47,13 +47,15 @@ pub enum Rule {
     LostEndsAreUnknown,
     /// L6: reads begin with known routes only for as long as the leader that named them said with its last answers.
     RoutesEndWithTheirLeader,
+    /// L4, L6: of a copy in a hot cache the node is asked with each read whether it still holds that version.
+    CopiesAreAskedFor,
     /// L6: a new leader changes nothing before routes from under the last one are over, or every member has come.
     RoutesAreWaitedFor,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 23] = [
+    pub const ALL: [Rule; 24] = [
         Rule::OverlappedEntriesAreDropped,
         Rule::AllPartsAreThere,
         Rule::OldLeadersAreRefused,
@@ -76,6 +78,7 @@ impl Rule {
         Rule::RepeatsAreBounded,
         Rule::LostEndsAreUnknown,
         Rule::RoutesEndWithTheirLeader,
+        Rule::CopiesAreAskedFor,
         Rule::RoutesAreWaitedFor,
     ];
 }

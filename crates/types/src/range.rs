@@ -20,6 +20,14 @@ pub struct RangeRead {
     pub len: u64,
 }
 
+impl RangeRead {
+    /// The question whether the entry is still there: the first byte that is wanted. No bytes at all cannot be asked for.
+    #[must_use]
+    pub const fn question(&self) -> RangeRead {
+        RangeRead { len: 1, ..*self }
+    }
+}
+
 /// A ledger entry that a storage node is to drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RangeDrop {

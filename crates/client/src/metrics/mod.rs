@@ -9,11 +9,11 @@ mod rpc;
 mod summary;
 mod text;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use mooncake_transfer::Served;
+use mooncake_transfer::{HotCache, HotCacheCounts, Served};
 use mooncake_types::Request;
 
 use histogram::Histogram;
@@ -54,6 +54,8 @@ pub(crate) struct Metrics {
     route_hits: AtomicU64,
     route_misses: AtomicU64,
     route_stale: AtomicU64,
+    /// The hot cache, if there is one, which counts by itself.
+    hot_cache: OnceLock<Arc<HotCache>>,
     get: Histogram,
     batch_get: Histogram,
     put: Histogram,
@@ -74,12 +76,23 @@ impl Metrics {
             route_hits: AtomicU64::new(0),
             route_misses: AtomicU64::new(0),
             route_stale: AtomicU64::new(0),
+            hot_cache: OnceLock::new(),
             get: Histogram::new(),
             batch_get: Histogram::new(),
             put: Histogram::new(),
             batch_put: Histogram::new(),
             rpcs: [const { Histogram::new() }; Rpc::COUNT],
         }
+    }
+
+    /// Shows what a hot cache counts among the others.
+    pub(crate) fn show_hot_cache(&self, hot_cache: Arc<HotCache>) {
+        self.hot_cache.get_or_init(|| hot_cache);
+    }
+
+    /// What the hot cache has counted; zeros if there is none.
+    pub(crate) fn hot_cache(&self) -> HotCacheCounts {
+        self.hot_cache.get().map(|hot| hot.counts()).unwrap_or_default()
     }
 
     /// Ranges were read, as far as that went well.

@@ -17,6 +17,7 @@ impl Metrics {
         prometheus::text(move |out| {
             self.transfers(out)?;
             self.reads(out)?;
+            self.hot_cache_counts(out)?;
             self.served(out)?;
             self.requests(out)
         })
@@ -115,6 +116,39 @@ impl Metrics {
             label: "tier",
         };
         out.counters(bytes, tiers.map(|(tier, read)| (tier, read.bytes)))
+    }
+
+    fn hot_cache_counts(&self, out: &mut prometheus::Metrics<'_, '_>) -> fmt::Result {
+        let counts = self.hot_cache();
+        let counters = [
+            ("mooncake_client_hot_cache_hits", "Ranges copied out of the hot cache", counts.hits),
+            (
+                "mooncake_client_hot_cache_misses",
+                "Ranges of other hosts that the hot cache did not have",
+                counts.misses,
+            ),
+            (
+                "mooncake_client_hot_cache_hit_bytes",
+                "Bytes copied out of the hot cache",
+                counts.hit_bytes,
+            ),
+            (
+                "mooncake_client_hot_cache_admissions",
+                "Ranges that this process put into the hot cache",
+                counts.admitted,
+            ),
+            (
+                "mooncake_client_hot_cache_refusals",
+                "Ranges that were read less often than what the hot cache has",
+                counts.refused,
+            ),
+            (
+                "mooncake_client_hot_cache_skips",
+                "Ranges that were not kept because others were waiting to be",
+                counts.skipped,
+            ),
+        ];
+        counters.into_iter().try_for_each(|(name, help, value)| out.counter(name, help, value))
     }
 
     fn served(&self, out: &mut prometheus::Metrics<'_, '_>) -> fmt::Result {

@@ -27,7 +27,7 @@ use mooncake_ops::{
     ExistOp, GetItem, ListOp, LocateOp, ObjectLocation, PrefetchOp, PrefixLenOp, PutOp, RemoveOp,
     RemoveScanOp,
 };
-use mooncake_transfer::View;
+use mooncake_transfer::{HotCacheCounts, View};
 use mooncake_types::{ErrorCode, Prefetch, PutItem, ReplicateConfig};
 
 pub use item::{GetTarget, Health, PutSource};
@@ -139,6 +139,12 @@ impl Store {
     #[must_use]
     pub fn disk_reads(&self) -> u64 {
         self.session().map_or(0, |session| session.metrics.disk_reads())
+    }
+
+    /// What this store has counted of its hot cache; zeros if it has none, or is closed.
+    #[must_use]
+    pub fn hot_cache_counts(&self) -> HotCacheCounts {
+        self.session().map_or_else(HotCacheCounts::default, |it| it.metrics.hot_cache())
     }
 
     /// Whether the master answers, and no thread of this process has panicked.

@@ -3,6 +3,7 @@
 mod faults;
 mod get_session;
 mod hostile;
+mod hot_cache;
 mod http;
 mod master;
 mod open;

@@ -43,10 +43,7 @@ impl MappedWords {
     }
 
     fn word(&self, index: usize) -> &AtomicU64 {
-        assert!(index < self.len_words(), "the word lies in the mapping");
-        // SAFETY: within the mapping, which `self` keeps, and aligned, as a mapping starts at a page. Whoever has it mapped
-        // goes through atomics.
-        unsafe { AtomicU64::from_ptr(self.region.whole().as_ptr().cast::<u64>().add(index)) }
+        self.region.word(index)
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mooncake_node::{Host, PrefaultThread};
 use mooncake_ops::{CacheLimits, RouteCache};
-use mooncake_transfer::{LocalTransport, Paths, SegmentHost, ServerConfig, TcpConfig};
+use mooncake_transfer::{HotCache, LocalTransport, Paths, SegmentHost, ServerConfig, TcpConfig};
 use mooncake_types::{Chance, ClientId, SegmentId};
 use mooncake_wire::{Hello, PROTOCOL_VERSION, Role};
 
@@ -18,6 +18,7 @@ use super::mount::Mounts;
 use super::put_sessions::PutSessions;
 use super::refused_puts::RefusedPuts;
 use super::renewal::Renewal;
+use super::segment_warnings;
 use super::serving::Serving;
 use super::session::Session;
 use crate::clock::Clock;
@@ -98,6 +99,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     let mounts = Mounts::new(hostname.clone(), endpoint);
     mounts.add_disks(disks);
     let renewal = Arc::new(opening.renewal(&host, &metrics, &routes));
+    let hot_cache = opening.hot_cache(&metrics)?;
     let session = Session {
         routes,
         renewal,
@@ -107,7 +109,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
         pool: opening.pool(opening.config.rpc_timeout, &host, &metrics),
         metrics,
         http,
-        paths: opening.paths(&host, opening.config.lanes_per_peer),
+        paths: opening.paths(&host, opening.config.lanes_per_peer).with_hot_cache(hot_cache),
         call_ms: opening.call_ms(),
         host,
         heartbeat,
@@ -224,7 +226,13 @@ impl Opening {
 
     fn paths(&self, host: &Arc<Host>, lanes_per_peer: usize) -> Paths {
         let host: Arc<dyn SegmentHost> = Arc::clone(host) as _;
-        let config = TcpConfig {
+        let (config, transports) = (self.tcp(lanes_per_peer), self.config.transports.clone());
+        Paths::new(Some(LocalTransport::new(host)), config, transports)
+    }
+
+    /// How nodes are reached by TCP.
+    fn tcp(&self, lanes_per_peer: usize) -> TcpConfig {
+        TcpConfig {
             cluster_id: self.config.cluster_id.clone(),
             auth_token: self.config.auth_token.clone(),
             client: self.client,
@@ -234,8 +242,22 @@ impl Opening {
             transfer_timeout: self.config.transfer_timeout,
             busy_poll: self.config.busy_poll,
             silence_timeout: self.config.transfer_silence,
-        };
-        Paths::new(Some(LocalTransport::new(host)), config, self.config.transports.clone())
+        }
+    }
+
+    /// The copies of this user on this host, if there are to be any.
+    fn hot_cache(&self, metrics: &Metrics) -> Result<Option<Arc<HotCache>>, OpenError> {
+        let config = &self.config.hot_cache;
+        if config.bytes == 0 {
+            return Ok(None);
+        }
+        let opened = HotCache::open(config, self.tcp(1));
+        let hot = opened.map_err(|error| OpenError::HotCache { reason: error.to_string() })?;
+        segment_warnings::check_size(hot.len_bytes());
+        tracing::info!(bytes = hot.len_bytes(), "reads go through a hot cache");
+        let hot = Arc::new(hot);
+        metrics.show_hot_cache(Arc::clone(&hot));
+        Ok(Some(hot))
     }
 }
 

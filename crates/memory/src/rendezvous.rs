@@ -1,0 +1,275 @@
+//! Memory that all processes of one user on this host share, for as long as one of them lives.
+//!
+//! The memory has no name, so that nothing of it is left when the last process has gone. A small file lists who has it:
+//! a process and the number of its descriptor in each line. The next process opens the memory through `/proc`, and adds
+//! itself. A line of a process that has gone leads to no such memory, and is taken out by the next one that looks.
+
+use std::ffi::CStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::foreign::{give_range_back, take_range};
+use crate::{MapError, Private, Region, own_uid};
+
+/// Most processes that the list has room for; further ones have memory of their own.
+const MAX_PROCESSES: usize = 1024;
+
+/// Longest list that is read, in bytes.
+const MAX_LIST_BYTES: u64 = 64 << 10;
+
+/// Longest wait for another process that has the list.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Which memory processes share: the same for all of them.
+#[derive(Clone, Debug)]
+pub struct Meeting<'m> {
+    /// The folder of the list, which only one boot of the machine may see: `/dev/shm`.
+    pub folder: &'m Path,
+    /// The name of the list, and of the memory in `/proc`.
+    pub name: &'m CStr,
+}
+
+/// Why processes cannot share memory.
+#[derive(Debug, Error)]
+pub enum MeetError {
+    /// The list of the processes that have it cannot be used.
+    #[error("{path}: {reason}")]
+    List {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The system has no such memory.
+    #[error(transparent)]
+    Map(#[from] MapError),
+}
+
+impl Meeting<'_> {
+    /// The memory that is shared already, of whatever length, if `is_good` takes it; new memory of `len` zero bytes
+    /// otherwise. If another process is paused while it joins, this one has memory of its own.
+    ///
+    /// # Errors
+    /// See [`MeetError`].
+    pub fn join(&self, len: u64, is_good: impl Fn(&Region) -> bool) -> Result<Region, MeetError> {
+        let path = self.list_path();
+        let wrong = |reason: String| MeetError::List { path: path.display().to_string(), reason };
+        let mut list = match open_list(&path) {
+            Ok(list) => list,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.own_memory(len),
+            Err(error) => return Err(wrong(error.to_string())),
+        };
+        let mut lines = read_lines(&mut list).map_err(|error| wrong(error.to_string()))?;
+        lines.retain(|&(pid, fd)| self.leads_to_memory(pid, fd));
+        let known = lines.iter().find_map(|&(pid, fd)| {
+            let region = self.open_memory(pid, fd).ok()?;
+            is_good(&region).then_some(region)
+        });
+        let region = match known {
+            Some(region) => region,
+            None => self.own_memory(len)?,
+        };
+        let descriptor = region.descriptor().expect("such a region has one").as_raw_fd();
+        if lines.len() < MAX_PROCESSES {
+            lines.push((std::process::id(), descriptor));
+        }
+        write_lines(&mut list, &lines).map_err(|error| wrong(error.to_string()))?;
+        Ok(region)
+    }
+
+    fn own_memory(&self, len: u64) -> Result<Region, MeetError> {
+        Ok(Region::anonymous_as(self.name, len)?.not_inherited())
+    }
+
+    /// Numbers of processes mean the same only within one of the system's namespaces.
+    fn list_path(&self) -> PathBuf {
+        let space = fs::metadata("/proc/self/ns/pid").map_or(0, |space| space.ino());
+        let name = self.name.to_string_lossy();
+        self.folder.join(format!("{name}-{}-{space}", own_uid()))
+    }
+
+    fn leads_to_memory(&self, pid: u32, fd: i32) -> bool {
+        // Before it is opened: opening what else may have that number by now could do anything.
+        let target = fs::read_link(format!("/proc/{pid}/fd/{fd}"));
+        let wanted = format!("/memfd:{} (deleted)", self.name.to_string_lossy());
+        target.is_ok_and(|target| target.as_os_str() == wanted.as_str())
+    }
+
+    fn open_memory(&self, pid: u32, fd: i32) -> Result<Region, MeetError> {
+        let path = format!("/proc/{pid}/fd/{fd}");
+        let wrong =
+            |error: io::Error| MeetError::List { path: path.clone(), reason: error.to_string() };
+        let file = OpenOptions::new().read(true).write(true).open(&path).map_err(wrong)?;
+        let len = file.metadata().map_err(wrong)?.len();
+        Ok(Region::received(OwnedFd::from(file), len)?)
+    }
+}
+
+/// Opens the list and locks it for as long as it is open.
+fn open_list(path: &Path) -> io::Result<Private<OwnedFd>> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let list = Private::open(|| options.open(path).map(OwnedFd::from))?;
+    let metadata = File::from(list.as_fd().try_clone_to_owned()?).metadata()?;
+    if !metadata.is_file() || metadata.uid() != own_uid() {
+        return Err(io::Error::other("it is not a file of this user"));
+    }
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match flock(&list, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(list),
+            Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// The lines that make sense.
+fn read_lines(list: &mut Private<OwnedFd>) -> io::Result<Vec<(u32, i32)>> {
+    let mut text = Vec::new();
+    File::from(list.as_fd().try_clone_to_owned()?).take(MAX_LIST_BYTES).read_to_end(&mut text)?;
+    let line = |line: &str| {
+        let (pid, fd) = line.split_once(' ')?;
+        Some((pid.parse().ok()?, fd.parse().ok().filter(|&fd| fd >= 0)?))
+    };
+    Ok(String::from_utf8_lossy(&text).lines().filter_map(line).collect())
+}
+
+fn write_lines(list: &mut Private<OwnedFd>, lines: &[(u32, i32)]) -> io::Result<()> {
+    let text: String = lines.iter().map(|(pid, fd)| format!("{pid} {fd}\n")).collect();
+    let mut file = File::from(list.as_fd().try_clone_to_owned()?);
+    file.rewind()?;
+    file.set_len(0)?;
+    file.write_all(text.as_bytes())
+}
+
+/// The only one, of all processes and of all mappings in this one, that may change shared memory. The system lets go of it
+/// when the process dies.
+#[derive(Debug)]
+pub struct RegionLock<'r>(&'r Region);
+
+impl Region {
+    /// Locks memory that processes share; nothing if another one has it locked.
+    ///
+    /// # Errors
+    /// The memory has no descriptor, or the system refuses.
+    pub fn try_lock(&self) -> Result<Option<RegionLock<'_>>, MapError> {
+        let descriptor = self.descriptor();
+        let descriptor =
+            descriptor.ok_or(MapError::WrongKind { wanted: "memory without a name" })?;
+        match take_range(&descriptor, 0, 0) {
+            Ok(()) => Ok(Some(RegionLock(self))),
+            Err(MapError::Taken) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Drop for RegionLock<'_> {
+    fn drop(&mut self) {
+        let descriptor = self.0.descriptor().expect("it was locked by its descriptor");
+        let given_back = give_range_back(&descriptor, 0, 0);
+        given_back.expect("a process gives back what it locked");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder =
+            std::env::temp_dir().join(format!("mooncake-meet-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn meeting(folder: &Path) -> Meeting<'_> {
+        Meeting { folder, name: c"mooncake-test" }
+    }
+
+    #[test]
+    fn those_who_meet_have_the_same_memory_and_the_last_takes_it_along() {
+        let folder = folder("same");
+        let meeting = meeting(&folder);
+        let first = meeting.join(1 << 20, |_| true).unwrap();
+        first.word(7).store(99, Ordering::Relaxed);
+        let second = meeting.join(2 << 20, |_| true).unwrap();
+        assert_eq!((second.len(), second.word(7).load(Ordering::Relaxed)), (1 << 20, 99));
+        drop(first);
+        let third = meeting.join(2 << 20, |_| true).unwrap();
+        assert_eq!(third.word(7).load(Ordering::Relaxed), 99, "the second still has it");
+        drop((second, third));
+        let last = meeting.join(2 << 20, |_| true).unwrap();
+        assert_eq!((last.len(), last.word(7).load(Ordering::Relaxed)), (2 << 20, 0));
+        let refused = meeting.join(1 << 20, |_| false).unwrap();
+        assert_eq!(refused.len(), 1 << 20, "what is not wanted is not taken");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_list_that_makes_no_sense_is_no_reason_to_fail() {
+        let folder = folder("nonsense");
+        let meeting = meeting(&folder);
+        for text in ["", "x", "1\n", "1 -1\n", "1 0\n4294967295 3\n", "\u{0}\u{1} 7", "9 9 9\n"] {
+            fs::write(meeting.list_path(), text).unwrap();
+            let region = meeting.join(4096, |_| true).unwrap();
+            assert_eq!(region.len(), 4096, "{text:?}");
+        }
+        fs::write(meeting.list_path(), "1 1\n".repeat(100_000)).unwrap();
+        meeting.join(4096, |_| true).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_used_is_an_error() {
+        let folder = folder("error");
+        let meeting = meeting(&folder);
+        std::os::unix::fs::symlink("/dev/null", meeting.list_path()).unwrap();
+        assert!(matches!(meeting.join(4096, |_| true), Err(MeetError::List { .. })));
+        let nowhere = Meeting { folder: Path::new("/nowhere"), ..meeting };
+        assert!(matches!(nowhere.join(4096, |_| true), Err(MeetError::List { .. })));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_process_that_is_paused_while_it_joins_keeps_nobody_out() {
+        let folder = folder("paused");
+        let meeting = meeting(&folder);
+        let first = meeting.join(4096, |_| true).unwrap();
+        first.word(3).store(5, Ordering::Relaxed);
+        let list = open_list(&meeting.list_path()).unwrap();
+        let alone = meeting.join(4096, |_| true).unwrap();
+        assert_eq!(alone.word(3).load(Ordering::Relaxed), 0);
+        drop(list);
+        let together = meeting.join(4096, |_| true).unwrap();
+        assert_eq!(together.word(3).load(Ordering::Relaxed), 5);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn one_of_all_has_the_lock() {
+        let folder = folder("lock");
+        let meeting = meeting(&folder);
+        let first = meeting.join(4096, |_| true).unwrap();
+        let second = meeting.join(4096, |_| true).unwrap();
+        let lock = first.try_lock().unwrap().unwrap();
+        assert!(second.try_lock().unwrap().is_none());
+        drop(lock);
+        assert!(second.try_lock().unwrap().is_some());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
