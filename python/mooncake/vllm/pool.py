@@ -79,10 +79,12 @@ class Pool:
         except Exception:
             logger.exception("batch_prefix_len failed")
             return 0
-        if not 0 <= found <= len(keys):
+        if found > len(keys):
             logger.error("batch_prefix_len gave %d for %d keys", found, len(keys))
             return 0
-        return found
+        if found < 0:
+            logger.warning("could not look up %d blocks: %d", len(keys), found)
+        return max(found, 0)
 
     def missing(self, keys: Sequence[str]) -> list[str]:
         """Those that do not exist, each once. A key whose existence is not known counts as missing."""
