@@ -10,7 +10,9 @@ use mooncake_cli::master::Surroundings;
 use mooncake_cli::{client, master};
 use mooncake_client::HttpAddress;
 use mooncake_master::{Config, KvEvents, LeadershipConfig, MetadataServer};
-use mooncake_meta::{AllocatorKind, Config as PoolConfig, Replication, ReplicationMode, Strategy};
+use mooncake_meta::{
+    AllocatorKind, Config as PoolConfig, EvictionPolicy, Replication, ReplicationMode, Strategy,
+};
 
 fn words(text: &str) -> Vec<String> {
     text.split('|').filter(|word| !word.is_empty()).map(str::to_owned).collect()
@@ -45,7 +47,7 @@ fn every_flag_of_the_pool_arrives() {
                 --cluster_id=blue|--auth_token=x|--norpc_enable_tcp_no_delay|--rpc_conn_timeout_seconds=7|\
                 --max_connections=9|--busy_poll_us=30|--enable_metric_reporting=no|--default_kv_lease_ttl=500|\
                 --default_kv_soft_pin_ttl=1m|--max_kv_soft_pin_ttl=3600000|\
-                --allow_evict_soft_pinned_objects=0|--eviction_ratio=0.1|--eviction_high_watermark_ratio=1|\
+                --allow_evict_soft_pinned_objects=0|--eviction_policy=s3fifo|--eviction_ratio=0.1|--eviction_high_watermark_ratio=1|\
                 --memory_allocator=cachelib|--allocation_strategy=free_ratio_first|--client_ttl=3|\
                 --put_start_discard_timeout_sec=4|--put_start_release_timeout_sec=5|\
                 --stripe_threshold_bytes=64MB|--max_total_finished_tasks=11|--max-total-pending-tasks=12|\
@@ -81,6 +83,7 @@ fn every_flag_of_the_pool_arrives() {
             soft_pin_ttl_ms: 60_000,
             max_soft_pin_ttl_ms: 3_600_000,
             allow_evict_soft_pinned: false,
+            eviction_policy: EvictionPolicy::S3Fifo,
             eviction_ratio: 0.1,
             eviction_high_watermark_ratio: 1.0,
             allocator: AllocatorKind::Cachelib,
@@ -240,6 +243,10 @@ fn every_bad_flag_is_named() {
         (
             "--memory_allocator=jemalloc",
             "invalid value 'jemalloc' for '--memory_allocator <NAME>' [possible values: offset, cachelib]",
+        ),
+        (
+            "--eviction_policy=mru",
+            "invalid value 'mru' for '--eviction_policy <NAME>' [possible values: adaptive, lru, s3fifo, sieve]",
         ),
         (
             "--allocation_strategy=best",

@@ -30,11 +30,15 @@ pub enum EvictionPolicy {
     Adaptive,
     /// The least recently used.
     Lru,
+    /// Those that were used once and did not come back, by S3-FIFO.
+    S3Fifo,
+    /// Those that were not used since they were looked at last, by SIEVE.
+    Sieve,
 }
 
 impl EvictionPolicy {
     /// All of them, the default first.
-    pub const ALL: [Self; 2] = [Self::Adaptive, Self::Lru];
+    pub const ALL: [Self; 4] = [Self::Adaptive, Self::Lru, Self::S3Fifo, Self::Sieve];
 
     /// As operators write it.
     #[must_use]
@@ -42,6 +46,8 @@ impl EvictionPolicy {
         match self {
             Self::Adaptive => "adaptive",
             Self::Lru => "lru",
+            Self::S3Fifo => "s3fifo",
+            Self::Sieve => "sieve",
         }
     }
 }

@@ -207,6 +207,9 @@ pub struct ObjectFlags {
     /// Evict soft-pinned objects when nothing else is left.
     #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
     pub allow_evict_soft_pinned_objects: Switch,
+    /// Which objects go first when there is no room. `mooncake sim` compares them.
+    #[arg(long, default_value = "adaptive", value_name = "NAME")]
+    pub eviction_policy: EvictionName,
     /// Share of a segment that an eviction frees beyond the watermark, 0 to 1.
     #[arg(long, default_value_t = 0.05, value_name = "RATIO")]
     pub eviction_ratio: f64,
@@ -339,6 +342,21 @@ pub enum AllocatorName {
     Offset,
     /// Slabs of equal pieces.
     Cachelib,
+}
+
+/// Values of `--eviction_policy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum EvictionName {
+    /// Those worth least, by what was learned about their use.
+    Adaptive,
+    /// The least recently used.
+    Lru,
+    /// Those that were used once and did not come back.
+    #[value(name = "s3fifo")]
+    S3Fifo,
+    /// Those that were not used since they were looked at last.
+    Sieve,
 }
 
 /// Values of `--allocation_strategy`.

@@ -15,8 +15,9 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 pub use flags::{
-    AcceptedFlags, AdminFlags, AllocatorName, BackendName, DiskFlags, LeadershipFlags, MasterFlags,
-    MetadataFlags, ObjectFlags, PoolFlags, RpcFlags, StrategyName, TaskFlags,
+    AcceptedFlags, AdminFlags, AllocatorName, BackendName, DiskFlags, EvictionName,
+    LeadershipFlags, MasterFlags, MetadataFlags, ObjectFlags, PoolFlags, RpcFlags, StrategyName,
+    TaskFlags,
 };
 
 #[cfg(test)]

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use mooncake_master::{Config, MetadataServer};
-use mooncake_meta::{AllocatorKind, Config as PoolConfig, Replication, ReplicationMode, Strategy};
+use mooncake_meta::{
+    AllocatorKind, Config as PoolConfig, EvictionPolicy, Replication, ReplicationMode, Strategy,
+};
 
 use super::flags::{
-    AllocatorName, MasterFlags, MetadataFlags, ReplicaFlags, ReplicationName, StrategyName,
+    AllocatorName, EvictionName, MasterFlags, MetadataFlags, ReplicaFlags, ReplicationName,
+    StrategyName,
 };
 use super::leadership::Surroundings;
 use crate::quantity::Switch;
@@ -82,6 +85,12 @@ impl MasterFlags {
             soft_pin_ttl_ms: self.objects.default_kv_soft_pin_ttl.0,
             max_soft_pin_ttl_ms: self.objects.max_kv_soft_pin_ttl.0,
             allow_evict_soft_pinned: self.objects.allow_evict_soft_pinned_objects.0,
+            eviction_policy: match self.objects.eviction_policy {
+                EvictionName::Adaptive => EvictionPolicy::Adaptive,
+                EvictionName::Lru => EvictionPolicy::Lru,
+                EvictionName::S3Fifo => EvictionPolicy::S3Fifo,
+                EvictionName::Sieve => EvictionPolicy::Sieve,
+            },
             eviction_ratio: self.objects.eviction_ratio,
             eviction_high_watermark_ratio: self.objects.eviction_high_watermark_ratio,
             allocator: match self.pool.memory_allocator {

@@ -67,12 +67,12 @@ impl Meta {
 
     /// Evicts these replicas, and the object if it has no others.
     pub(crate) fn evict_replicas(&mut self, object: u32, set: u32) {
-        let uses = self.class_of(object).uses();
+        let class = self.class_of(object);
         self.counters.evicted_bytes += self.free_replicas(object, set);
         if self.objects[object].first_range == NONE {
             self.counters.evicted_keys += 1;
             let hash = self.index.hash(&self.objects[object].key);
-            self.usage.note_evicted(hash, uses, self.objects.len());
+            self.usage.note_evicted(hash, class, self.objects.len());
             self.drop_object(object);
         } else {
             self.ask_for_no_more(object);
@@ -98,6 +98,9 @@ impl Meta {
         (pinned_too, enough): (bool, usize),
         victims: &mut SmallVec<[u32; SEEDS]>,
     ) {
+        if places == PLAIN_PLACES {
+            self.advance_hand(slot);
+        }
         let mut passed = Vec::new();
         self.victims(slot, places, (pinned_too, enough), (victims, &mut passed));
         for id in passed {
@@ -135,7 +138,7 @@ impl Meta {
         }
         let mut heads = [NONE; PLAIN_PLACES.end];
         for (head, queue) in heads.iter_mut().zip(&self.segments[slot].queues()[places]) {
-            *head = queue.head();
+            *head = self.first_unleased(queue.head());
         }
         let mut standings = heads.map(|head| self.standing(head));
         loop {
@@ -154,9 +157,22 @@ impl Meta {
             } else {
                 passed.push(id);
             }
-            heads[first] = self.ranges[id].next;
+            heads[first] = self.first_unleased(self.ranges[id].next);
             standings[first] = self.standing(heads[first]);
         }
+    }
+
+    /// The first of a queue from a range on that is not leased: where objects keep their places, some before it may be.
+    fn first_unleased(&self, mut id: u32) -> u32 {
+        if self.usage.keeps_places() {
+            for _ in 0..MOST_PASSED_OVER {
+                if id == NONE || self.standing(id).is_some() {
+                    break;
+                }
+                id = self.ranges[id].next;
+            }
+        }
+        id
     }
 
     /// Whether an object without a lease stays: for its group, or because a task reads it that may take it to another tier.
@@ -169,7 +185,8 @@ impl Meta {
     /// How a range compares with others, unless it is leased: the least goes first.
     pub(crate) fn standing(&self, id: u32) -> Option<Standing> {
         let range = (id != NONE).then(|| &self.ranges[id])?;
-        if range.queue != QueueKind::Fresh && self.objects[range.object].touched > self.now {
+        let may_be_leased = range.queue != QueueKind::Fresh || self.usage.keeps_places();
+        if may_be_leased && self.objects[range.object].touched > self.now {
             return None;
         }
         let (worth, age) = self.usage.worth(range.class, range.stamp);

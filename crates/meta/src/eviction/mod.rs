@@ -10,6 +10,7 @@
 mod evict;
 mod ghosts;
 mod reuse;
+mod second_chance;
 mod usage;
 mod window;
 

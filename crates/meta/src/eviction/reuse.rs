@@ -64,6 +64,11 @@ impl Reuse {
         }
     }
 
+    /// One that learns nothing: no key is rare enough to be sampled.
+    pub(crate) fn idle() -> Self {
+        Self { samples: Vec::new(), rarity: u32::MAX, ..Self::new() }
+    }
+
     /// Whether the key of an object of this class is one of the sample.
     pub(super) fn samples(&self, class: Class) -> bool {
         class.rarity() >= self.rarity

@@ -3,6 +3,7 @@
 
 use super::ghosts::Ghosts;
 use super::reuse::Reuse;
+use super::second_chance::{S3Fifo, SecondChance, Side, Sieve};
 use crate::EvictionPolicy;
 use crate::objects::{Class, Stamp};
 
@@ -13,12 +14,25 @@ pub(crate) struct Usage {
     uses: u64,
     reuse: Reuse,
     ghosts: Ghosts,
-    policy: EvictionPolicy,
+    /// Whether the uses of evicted keys are remembered in any case.
+    learns: bool,
+    /// Objects keep their places when they are used, and this decides later.
+    second_chance: Option<&'static dyn SecondChance>,
+    /// The side whose oldest goes first, on the segment that was looked at last.
+    hand: Side,
 }
 
 impl Usage {
     pub(crate) fn new(policy: EvictionPolicy) -> Self {
-        Self { uses: 0, reuse: Reuse::new(), ghosts: Ghosts::new(), policy }
+        let learns = policy == EvictionPolicy::Adaptive;
+        let second_chance: Option<&'static dyn SecondChance> = match policy {
+            EvictionPolicy::Adaptive | EvictionPolicy::Lru => None,
+            EvictionPolicy::S3Fifo => Some(&S3Fifo),
+            EvictionPolicy::Sieve => Some(&Sieve),
+        };
+        // While nothing is learned, everything is worth the same, and what was used last goes last.
+        let reuse = if learns { Reuse::new() } else { Reuse::idle() };
+        Self { uses: 0, reuse, ghosts: Ghosts::new(), learns, second_chance, hand: false }
     }
 
     /// Now.
@@ -36,8 +50,11 @@ impl Usage {
     }
 
     /// An object was evicted from a pool of `objects`.
-    pub(super) fn note_evicted(&mut self, hash: u64, uses: u8, objects: usize) {
-        self.ghosts.note(hash, uses, objects);
+    pub(super) fn note_evicted(&mut self, hash: u64, class: Class, objects: usize) {
+        let remembers = |policy: &dyn SecondChance| policy.remembers(class.side());
+        if self.second_chance.map_or(self.learns, remembers) {
+            self.ghosts.note(hash, class.uses(), objects);
+        }
     }
 
     /// How often an object had been used if it was evicted not long ago. That is forgotten then.
@@ -48,9 +65,29 @@ impl Usage {
     /// What an object of this class is worth that was used then last, and its age in uses.
     pub(super) fn worth(&self, class: Class, stamp: Stamp) -> (f32, u64) {
         let age = stamp.age(self.uses);
-        if self.policy == EvictionPolicy::Lru {
-            return (0.0, age);
-        }
-        (self.reuse.worth(class, age), age)
+        let worth = match self.second_chance {
+            None => self.reuse.worth(class, age),
+            Some(_) => f32::from(u8::from(class.side() != self.hand)),
+        };
+        (worth, age)
+    }
+
+    /// What decides about objects that keep their places when they are used, if they do.
+    pub(crate) fn second_chance(&self) -> Option<&'static dyn SecondChance> {
+        self.second_chance
+    }
+
+    /// Whether objects keep their places when they are used.
+    pub(crate) fn keeps_places(&self) -> bool {
+        self.second_chance.is_some()
+    }
+
+    pub(super) fn set_hand(&mut self, hand: Side) {
+        self.hand = hand;
+    }
+
+    /// The place of a side among the queues of a segment.
+    pub(super) fn place_of_side(side: Side) -> usize {
+        Class::on_side(side, 0).index()
     }
 }

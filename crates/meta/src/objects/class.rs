@@ -30,6 +30,26 @@ impl Class {
         Self(self.0 + u8::from(self.uses() < MOST_USES))
     }
 
+    /// A class under a policy of [second chances](crate::eviction): the queue is that of its side, and uses are counted where
+    /// others keep the rarity.
+    pub(crate) fn on_side(side: bool, visits: u8) -> Self {
+        Self((visits.min(MOST_USES) << RARITY_SHIFT) | (u8::from(side) * LAST))
+    }
+
+    pub(crate) fn side(self) -> bool {
+        self.0 & LAST != 0
+    }
+
+    /// Uses since the object got its last chance, at most [`MOST_USES`].
+    pub(crate) fn visits(self) -> u8 {
+        self.0 >> RARITY_SHIFT
+    }
+
+    /// The class after one more use, on the same side.
+    pub(crate) fn visited(self) -> Self {
+        Self::on_side(self.side(), self.visits() + 1)
+    }
+
     /// Uses, at most [`MOST_USES`].
     pub(crate) fn uses(self) -> u8 {
         self.0 & USES

@@ -155,6 +155,11 @@ impl Meta {
     pub(super) fn requeue_used(&mut self, object: u32, kind: QueueKind) {
         let class = self.class_of(object).used();
         self.learn_use(object, class);
+        self.requeue_as(object, class, kind);
+    }
+
+    /// As [`Meta::requeue`], for an object that is of another class from now on.
+    pub(crate) fn requeue_as(&mut self, object: u32, class: Class, kind: QueueKind) {
         let extras = self.extra_replicas(object);
         let mut at = self.objects[object].first_range;
         while at != NONE {
@@ -163,6 +168,17 @@ impl Meta {
             self.ranges.at_mut(at).class = class;
             self.join_queue(at, kind);
             at = self.ranges[at].sibling;
+        }
+    }
+
+    /// A use of an object that keeps its place.
+    pub(super) fn note_visit(&mut self, object: u32) {
+        let class = self.class_of(object).visited();
+        let mut at = self.objects[object].first_range;
+        while at != NONE {
+            let range = self.ranges.at_mut(at);
+            range.class = class;
+            at = range.sibling;
         }
     }
 
@@ -192,8 +208,8 @@ impl Meta {
         let hard = self.objects[object].pin == Pin::Hard;
         match (hard, self.soft_pin_in_force(object), accessed) {
             (true, ..) => QueueKind::Hard,
-            (_, false, false) => QueueKind::Fresh,
-            (_, false, true) => QueueKind::Leased,
+            (_, false, true) if !self.usage.keeps_places() => QueueKind::Leased,
+            (_, false, _) => QueueKind::Fresh,
             (_, true, false) => QueueKind::PinnedFresh,
             (_, true, true) => QueueKind::PinnedLeased,
         }

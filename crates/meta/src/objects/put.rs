@@ -5,7 +5,6 @@ use mooncake_types::{
     Tick, Version, limits,
 };
 
-use super::class::Class;
 use super::index::Hashed;
 use super::pin;
 use super::record::{Asked, Object, ObjectState, Pin, QueueKind};
@@ -159,7 +158,8 @@ impl Meta {
             asked: Asked::new(order.mode, order.replicas),
         };
         let numbered = replicas.iter().enumerate().map(|(number, pieces)| (number, &**pieces));
-        let object = self.insert_object(record, Class::new(hash, uses, last), numbered);
+        let class = self.new_class(replicas[0][0].segment, hash, uses, last);
+        let object = self.insert_object(record, class, numbered);
         match holder {
             None => self.index.insert_hashed(&self.objects, object, hash),
             Some(_) => self.put_beside(object, ObjectState::Waiting),

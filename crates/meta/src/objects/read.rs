@@ -4,7 +4,7 @@ use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, Reply};
 
 use super::index::Hashed;
-use super::record::ObjectState;
+use super::record::{ObjectState, QueueKind};
 use crate::Meta;
 use crate::meta::check_key;
 use crate::segments::AddressTable;
@@ -128,9 +128,22 @@ impl Meta {
         self.objects.at_mut(object).touched = until;
         self.slide_soft_pin(object);
         let kind = self.queue_after(object, true);
+        if kind != QueueKind::Leased && self.usage.keeps_places() {
+            return self.access_in_place(object, kind, under_lease);
+        }
         match under_lease {
             true => self.requeue(object, kind),
             false => self.requeue_used(object, kind),
+        }
+    }
+
+    /// An access under a policy by which objects keep their places, unless they are pinned.
+    fn access_in_place(&mut self, object: u32, kind: QueueKind, under_lease: bool) {
+        if !under_lease {
+            self.note_visit(object);
+        }
+        if kind != QueueKind::Fresh {
+            self.requeue(object, kind);
         }
     }
 

@@ -8,7 +8,6 @@ use super::attributes::Attributes;
 use super::belief::Belief;
 use super::inventory::Nonsense;
 use crate::Meta;
-use crate::objects::Class;
 use crate::objects::{Asked, Object, ObjectState, Pin, QueueKind};
 use crate::segments::Piece;
 use crate::slab::NONE;
@@ -121,7 +120,7 @@ impl Meta {
             data_type: attributes.data_type,
             asked: Asked::new(PutMode::Insert, attributes.replicas),
         };
-        let class = Class::new(found.hash, 0, false);
+        let class = self.new_class(pieces[0].segment, found.hash, 0, false);
         self.insert_object(record, class, std::iter::once((0, pieces)))
     }
 

@@ -74,6 +74,7 @@ impl Meta {
             allocator: self.new_allocator(mount.len),
             owners: Vec::new(),
             queues: [Queue::default(); SEGMENT_QUEUES],
+            hand: false,
             sinking: 0,
         });
         self.notify_joined(slot);

@@ -32,6 +32,8 @@ pub(crate) struct Segment {
     /// The range record that each live range of the allocator had last, by its number.
     pub(super) owners: Vec<u32>,
     pub(super) queues: [Queue; SEGMENT_QUEUES],
+    /// Where eviction looks next, under a policy of [second chances](crate::eviction).
+    pub(crate) hand: bool,
     /// Bytes reserved for what goes to a disk first.
     pub(super) sinking: u64,
 }

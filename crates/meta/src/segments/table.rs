@@ -287,6 +287,11 @@ impl Segments {
         }
     }
 
+    /// Where eviction looks next on a slot.
+    pub(crate) fn set_hand(&mut self, slot: u32, hand: bool) {
+        self.slots[slot].hand = hand;
+    }
+
     /// Nothing can be evicted from a slot before this moment.
     pub(crate) fn set_evictable_from(&mut self, slot: u32, from: Tick) {
         self.slots[slot].evictable_from = from;

@@ -20,7 +20,9 @@ use std::collections::BTreeMap;
 
 use action::{Action, Dice, KEYS, KIB, draw, name, segment};
 use model::{Model, RARE, Run};
-use mooncake_meta::{AllocatorKind, Config, Replication, ReplicationMode, Strategy};
+use mooncake_meta::{
+    AllocatorKind, Config, EvictionPolicy, Replication, ReplicationMode, Strategy,
+};
 use mooncake_types::{ClientId, Reply, Request};
 use world::World;
 
@@ -86,6 +88,7 @@ impl Run {
 fn config(seed: u64) -> Config {
     Config {
         seed,
+        eviction_policy: EvictionPolicy::ALL[seed as usize / 8 % 4],
         eviction_high_watermark_ratio: if seed.is_multiple_of(2) { 1.0 } else { 0.8 },
         allow_evict_soft_pinned: true,
         allocator: if seed % 5 == 4 { AllocatorKind::Cachelib } else { AllocatorKind::Offset },

@@ -1,6 +1,6 @@
 //! Eviction and pins.
 
-use mooncake_meta::Config;
+use mooncake_meta::{Config, EvictionPolicy};
 use mooncake_types::{
     ErrorCode, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig, Reply, Request, SoftPin,
 };
@@ -154,4 +154,79 @@ fn a_crowded_segment_is_relieved_to_the_low_watermark_sparing_pins() {
     world.timeouts();
     assert_eq!(world.keys(), ["0 pinned", "4", "5", "6"]);
     world.check();
+}
+
+/// A pool for ten objects of 16 KiB under a policy. Puts and reads are more than a lease apart.
+fn pool_under(eviction_policy: EvictionPolicy) -> crate::world::World {
+    pool_with(1, 160 * KIB, Config { eviction_policy, ..Config::default() })
+}
+
+#[test]
+fn what_is_used_often_outlasts_a_scan_that_an_lru_would_lose_it_to() {
+    for (policy, kept) in [
+        (EvictionPolicy::Lru, false),
+        (EvictionPolicy::S3Fifo, true),
+        (EvictionPolicy::Sieve, true),
+    ] {
+        let mut world = pool_under(policy);
+        let mut is_kept = true;
+        for round in 0..6 {
+            if world.get("hot").is_err() {
+                is_kept = round == 0;
+                world.put("hot", 16 * KIB).unwrap();
+            }
+            world.advance(5_001);
+            // Two reads more, so that it is no object that was used once.
+            for _ in 0..2 {
+                world.get("hot").unwrap();
+                world.advance(5_001);
+            }
+            for number in 0..12 {
+                world.put(&format!("{round}-{number}"), 16 * KIB).unwrap();
+                world.advance(1);
+            }
+            world.check();
+        }
+        assert_eq!(is_kept, kept, "{policy:?}");
+    }
+}
+
+#[test]
+fn s3_fifo_knows_what_comes_back() {
+    let mut world = pool_under(EvictionPolicy::S3Fifo);
+    let fill = |world: &mut crate::world::World, name: &str| {
+        for number in 0..10 {
+            world.put(&format!("{name}-{number}"), 16 * KIB).unwrap();
+            world.advance(1);
+        }
+    };
+    world.put("back", 16 * KIB).unwrap();
+    fill(&mut world, "first");
+    assert!(world.get("back").is_err());
+    world.put("back", 16 * KIB).unwrap();
+    // It is in the main queue now, which the new objects do not pass.
+    fill(&mut world, "second");
+    assert!(world.get("back").is_ok());
+    world.check();
+}
+
+#[test]
+fn under_every_policy_leased_objects_stay_and_what_is_not_leased_goes() {
+    for policy in EvictionPolicy::ALL {
+        let mut world = pool_under(policy);
+        for number in 0..10 {
+            world.put(&number.to_string(), 16 * KIB).unwrap();
+        }
+        for number in (0..10).filter(|&number| number != 7) {
+            world.get(&number.to_string()).unwrap();
+        }
+        world.put("new", 16 * KIB).unwrap();
+        assert!(world.get("7").is_err(), "{policy:?}");
+        world.get("new").unwrap();
+        assert_eq!(world.put("more", 16 * KIB).unwrap_err(), ErrorCode::NoAvailableHandle);
+        world.check();
+        world.advance(5_001);
+        world.put("more", 16 * KIB).unwrap();
+        world.check();
+    }
 }

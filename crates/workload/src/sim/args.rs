@@ -177,7 +177,7 @@ mod tests {
             (&["--pool-ratio", "0"], "expected a share like 0.1"),
             (&["--pool-ratio", "NaN"], "expected a share like 0.1"),
             (&["--pool-ratio", "0.5", "--pool-bytes", "1G"], "cannot be used with"),
-            (&["--policy", "mru"], "expected one of adaptive, lru"),
+            (&["--policy", "mru"], "expected one of adaptive, lru, s3fifo, sieve"),
             (&["--generate", "rain"], "expected one of chat, agents, retrieval, scan, noon"),
             (&["--generate", "chat", "--trace", "x"], "cannot be used with"),
             (&["--seed", "2"], "--generate <SHAPE>"),

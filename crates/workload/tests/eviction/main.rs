@@ -85,6 +85,18 @@ fn eviction_closes_a_tenth_of_the_gap_between_lru_and_the_optimum() {
     }
 }
 
+/// The master remembers more evicted keys than the few lines here, which helps in small pools.
+#[test]
+fn the_s3_fifo_of_the_master_hits_what_an_s3_fifo_does() {
+    let trace = shipped();
+    for (share, more) in [(1, 2.5), (10, 0.7), (40, 0.1)] {
+        let capacity = trace.hash_ids.len() * share / 100;
+        let ideal = percent(&trace, s3_fifo_hits(&trace, capacity));
+        let ours = percent(&trace, pool_hits(&trace, capacity, 1, EvictionPolicy::S3Fifo));
+        assert!((-0.1..more).contains(&(ours - ideal)), "{share} %: {ours:.2}, {ideal:.2}");
+    }
+}
+
 /// The last block of a batch counts as its oldest, so the two differ a little.
 #[test]
 fn the_lru_of_the_master_is_an_lru() {

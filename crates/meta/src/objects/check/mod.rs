@@ -175,7 +175,10 @@ impl Meta {
                 )?;
                 let over = members.iter().all(|&id| touched(id) <= self.now);
                 let fresh = matches!(kind, QueueKind::Fresh | QueueKind::PinnedFresh);
-                ensure("fresh ranges have no lease", over || !fresh, || format!("slot {slot}"))?;
+                let may_be = self.usage.keeps_places();
+                ensure("fresh ranges have no lease", over || !fresh || may_be, || {
+                    format!("slot {slot}")
+                })?;
             }
         }
         let members: Vec<u32> = self.running.iter(&self.ranges).collect();

@@ -1,0 +1,166 @@
+//! Policies that leave an object in its place when it is used, and look at its uses only when its turn to go comes.
+//!
+//! Each segment has two queues then, one for each [`Side`], in the order in which ranges joined them, and a hand that
+//! looks at the oldest range of one of them: it goes, or it gets another chance at the end of a queue. What is leased
+//! always gets one.
+
+use std::fmt::Debug;
+
+use super::Usage;
+use crate::Meta;
+use crate::objects::{Class, QueueKind};
+use crate::slab::NONE;
+
+/// Ranges that get another chance before one goes. Each use gives an object three at most, so few do; but all that are
+/// leased do.
+const MOST_CHANCES: usize = 4_096;
+
+/// One of the two queues of a segment.
+pub(crate) type Side = bool;
+
+/// See the [module](self). Every decision takes the same time, however many objects there are.
+pub(crate) trait SecondChance: Debug + Sync {
+    /// The side that a new object joins on a segment whose hand is on that side; `is_back`: it was evicted not long ago.
+    fn side_of_new(&self, is_back: bool, hand: Side) -> Side;
+
+    /// The side whose oldest is looked at next, by the ranges on each side.
+    fn hand(&self, ranges: [u32; 2], before: Side) -> Side;
+
+    /// Where the oldest of a side goes, and with how many uses left, if it does not go altogether.
+    fn chance(&self, side: Side, uses: u8, is_leased: bool) -> Option<(Side, u8)>;
+
+    /// Whether an object that is evicted from that side is known again if it comes back.
+    fn remembers(&self, side: Side) -> bool;
+}
+
+/// S3-FIFO: new objects pass a small queue, and only what is used twice there, or comes back, gets to the main one. What
+/// is used in the main queue begins there anew.
+#[derive(Debug)]
+pub(super) struct S3Fifo;
+
+const SMALL: Side = false;
+const MAIN: Side = true;
+/// The small queue has one range in so many.
+const SMALL_PART: u64 = 10;
+/// Uses that lead to the main queue.
+const ENOUGH_USES: u8 = 2;
+
+impl SecondChance for S3Fifo {
+    fn side_of_new(&self, is_back: bool, _: Side) -> Side {
+        is_back
+    }
+
+    fn hand(&self, [small, main]: [u32; 2], _: Side) -> Side {
+        let (small, main) = (u64::from(small), u64::from(main));
+        let is_small_full = small * SMALL_PART >= small + main;
+        if is_small_full || main == 0 { SMALL } else { MAIN }
+    }
+
+    fn chance(&self, side: Side, uses: u8, is_leased: bool) -> Option<(Side, u8)> {
+        match side {
+            SMALL if uses >= ENOUGH_USES || is_leased => Some((MAIN, 0)),
+            MAIN if uses > 0 || is_leased => Some((MAIN, uses.saturating_sub(1))),
+            _ => None,
+        }
+    }
+
+    fn remembers(&self, side: Side) -> bool {
+        side == SMALL
+    }
+}
+
+/// SIEVE: one queue, along which a hand goes from the oldest to the newest. It takes what was not used since it came by.
+/// What lies before the hand is on its side, with what is new; what it passed is on the other.
+#[derive(Debug)]
+pub(super) struct Sieve;
+
+impl SecondChance for Sieve {
+    fn side_of_new(&self, _: bool, hand: Side) -> Side {
+        hand
+    }
+
+    fn hand(&self, ranges: [u32; 2], before: Side) -> Side {
+        if ranges[usize::from(before)] == 0 { !before } else { before }
+    }
+
+    fn chance(&self, side: Side, uses: u8, is_leased: bool) -> Option<(Side, u8)> {
+        (uses > 0 || is_leased).then_some((!side, 0))
+    }
+
+    fn remembers(&self, _: Side) -> bool {
+        false
+    }
+}
+
+impl Meta {
+    /// The class of an object that is put, or found, on a segment: `uses` says how often it had been used when it was
+    /// evicted, and one more, if that was not long ago; `last`, whether it is the last of its batch.
+    pub(crate) fn new_class(&self, slot: u32, hash: u64, uses: u8, last: bool) -> Class {
+        match self.usage.second_chance() {
+            None => Class::new(hash, uses, last),
+            Some(policy) => {
+                Class::on_side(policy.side_of_new(uses > 0, self.segments[slot].hand), 0)
+            }
+        }
+    }
+
+    /// Gives those another chance that are to have one, until the oldest of the hand's side is to go.
+    pub(super) fn advance_hand(&mut self, slot: u32) {
+        let Some(policy) = self.usage.second_chance() else { return };
+        for _ in 0..MOST_CHANCES {
+            let queues = self.segments[slot].queues();
+            let [first, second] = [false, true].map(|side| queues[Usage::place_of_side(side)]);
+            let hand = policy.hand([first.len(), second.len()], self.segments[slot].hand);
+            self.segments.set_hand(slot, hand);
+            self.usage.set_hand(hand);
+            let id = if hand { second } else { first }.head();
+            if id == NONE {
+                return;
+            }
+            let range = &self.ranges[id];
+            let (object, class) = (range.object, range.class);
+            let is_leased = self.objects[object].touched > self.now;
+            match policy.chance(hand, class.visits(), is_leased) {
+                None => return,
+                Some((side, uses)) => {
+                    self.requeue_as(object, Class::on_side(side, uses), QueueKind::Fresh);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s3_fifo_keeps_a_tenth_for_the_new() {
+        for (ranges, hand) in [
+            ([0, 0], SMALL),
+            ([9, 91], MAIN),
+            ([10, 90], SMALL),
+            ([5, 0], SMALL),
+            ([0, 5], MAIN),
+            ([u32::MAX, u32::MAX], SMALL),
+        ] {
+            assert_eq!(S3Fifo.hand(ranges, MAIN), hand, "{ranges:?}");
+        }
+    }
+
+    #[test]
+    fn who_gets_another_chance() {
+        for (side, uses, is_leased, s3_fifo, sieve) in [
+            (SMALL, 0, false, None, None),
+            (SMALL, 1, false, None, Some((MAIN, 0))),
+            (SMALL, 2, false, Some((MAIN, 0)), Some((MAIN, 0))),
+            (SMALL, 0, true, Some((MAIN, 0)), Some((MAIN, 0))),
+            (MAIN, 0, false, None, None),
+            (MAIN, 3, false, Some((MAIN, 2)), Some((SMALL, 0))),
+            (MAIN, 0, true, Some((MAIN, 0)), Some((SMALL, 0))),
+        ] {
+            let found = (S3Fifo.chance(side, uses, is_leased), Sieve.chance(side, uses, is_leased));
+            assert_eq!(found, (s3_fifo, sieve), "{side} {uses} {is_leased}");
+        }
+    }
+}
