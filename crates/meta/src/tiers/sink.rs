@@ -10,6 +10,7 @@ use super::offload::Way;
 use crate::Meta;
 use crate::objects::{ObjectState, Pin, QueueKind};
 use crate::placement::MOST_EVICTED;
+use crate::slab::NONE;
 use crate::tasks::{Ending, Origin};
 
 impl Meta {
@@ -53,7 +54,7 @@ impl Meta {
     }
 
     /// Frees the memory of objects that have sunk. One that was leased meanwhile is in use: it stays, and goes at once when it
-    /// is chosen again. One whose copy failed is evicted: the attempt to keep it was made.
+    /// is chosen again. One whose copy failed is evicted, unless its group stays: the attempt to keep it was made.
     pub(crate) fn settle_sunk(&mut self) {
         while let Some((object, version, ending)) = self.offloads.sunk.pop() {
             let is_same = |it: &&crate::objects::Object| {
@@ -62,7 +63,11 @@ impl Meta {
             let Some(record) = self.objects.get(object).filter(is_same) else { continue };
             // The task of a caller or a drain took the place of the copy to the disk.
             let gave_way = ending == Ending::Refused(ErrorCode::ObjectHasReplicationTask);
-            let stays = gave_way || record.pin == Pin::Hard || self.is_leased(object);
+            // A group that is read stays whole, on whatever its objects lie.
+            let in_group = record.group != NONE && self.group_stays(record.group, true);
+            let is_last = ending != Ending::Success && in_group;
+            let stays =
+                gave_way || record.pin == Pin::Hard || self.is_leased(object) || is_last;
             let sinking = self.ranges_of(object).filter(|(_, it)| it.queue == QueueKind::Sinking);
             let (ids, set) = sinking.fold((Vec::new(), 0), |(mut ids, set), (id, range)| {
                 ids.push(id);
