@@ -62,6 +62,7 @@ pub use leader::find_leader;
 pub use mem_pool::{MemPool, Passing};
 pub use mooncake_http::ListenError;
 pub use mooncake_memory::{Buffer, HostMemory, RawSlice, Region, SliceList, bind_to_numa_node};
+pub use mooncake_node::file_of_range;
 pub use mooncake_ops::{ObjectLocation, ReplicaLocation, Stripe};
 pub use mooncake_transfer::{EnvError, TokenFileError, is_served_by_tcp, read_token_file};
 pub use mooncake_types::{

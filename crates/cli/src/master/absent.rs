@@ -11,8 +11,6 @@ use crate::quantity::truth;
 enum Shape {
     /// Off while false.
     Switch,
-    /// Off while empty.
-    Text,
     /// A setting of a feature that another flag turns on.
     Setting,
     /// The same, but a switch.
@@ -54,15 +52,6 @@ const FEATURES: &[Feature] = &[
             ("snapshot_catalog_store_connstring", Shape::Setting),
             ("snapshot_catalog_backend_type", Shape::Setting),
             ("snapshot_catalog_backend_connstring", Shape::Setting),
-        ],
-    },
-    Feature {
-        name: "persistence to a shared filesystem",
-        flags: &[
-            ("root_fs_dir", Shape::Text),
-            ("global_file_segment_size", Shape::Setting),
-            ("enable_disk_eviction", Shape::SwitchSetting),
-            ("quota_bytes", Shape::Setting),
         ],
     },
     Feature {
@@ -167,7 +156,6 @@ fn check_value(feature: &str, flag: &str, shape: Shape, value: &str) -> Result<(
             })?;
             on && shape == Shape::Switch
         }
-        Shape::Text => !value.is_empty(),
         Shape::Setting => false,
     };
     match on {

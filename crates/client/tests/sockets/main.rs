@@ -13,6 +13,7 @@ mod ranges;
 mod recovery;
 mod rig;
 mod routes;
+mod shared_disks;
 mod stalled;
 mod tasks;
 mod upsert;
