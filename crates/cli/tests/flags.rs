@@ -13,6 +13,7 @@ use mooncake_master::{Config, KvEvents, LeadershipConfig, MetadataServer};
 use mooncake_meta::{
     AllocatorKind, Config as PoolConfig, EvictionPolicy, Replication, ReplicationMode, Strategy,
 };
+use mooncake_types::SharedDirectory;
 
 fn words(text: &str) -> Vec<String> {
     text.split('|').filter(|word| !word.is_empty()).map(str::to_owned).collect()
@@ -56,7 +57,8 @@ fn every_flag_of_the_pool_arrives() {
                 --dynamic_replication_heat_window_seconds=20|--dynamic_replication_admission_qps_threshold=1.5|\
                 --dynamic_replication_max_memory_replicas=3|--enable_http_metadata_server|\
                 --http_metadata_server_port=8081|--http_metadata_server_host=127.0.0.3|\
-                --enable_metadata_cleanup_on_timeout|--metadata_cluster_id=blue/|--noha_warm_standby";
+                --enable_metadata_cleanup_on_timeout|--metadata_cluster_id=blue/|--noha_warm_standby|\
+                --root_fs_dir=/mnt/pool/|--quota_bytes=1TB|--noenable_disk_eviction";
     let expected = Config {
         leadership: LeadershipConfig::default(),
         warm_standby: false,
@@ -105,6 +107,11 @@ fn every_flag_of_the_pool_arrives() {
                 admission_qps: 1.5,
                 max_replicas: 3,
             },
+            shared_directory: Some(SharedDirectory {
+                path: "/mnt/pool/blue".to_owned(),
+                most_bytes: 1 << 40,
+                evicts: false,
+            }),
             ..PoolConfig::default()
         },
     };
@@ -336,8 +343,12 @@ fn features_that_this_build_lacks_cannot_be_turned_on() {
             "--promotion_admission_threshold is 0: it must be positive",
         ),
         (
-            "--root_fs_dir=/mnt",
-            "--root_fs_dir=/mnt: persistence to a shared filesystem is not supported in this build",
+            "--root_fs_dir=mnt",
+            "--root_fs_dir=mnt: it must begin with '/', since nodes run elsewhere",
+        ),
+        (
+            "--root_fs_dir=/mnt|--quota_bytes=1MB",
+            "--quota_bytes and --global_file_segment_size must be at least 16777216",
         ),
         (
             "--enable_multi_tenants",

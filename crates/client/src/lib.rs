@@ -65,6 +65,7 @@ pub use mooncake_http::ListenError;
 pub use mooncake_memory::{
     Buffer, HostMemory, Place, PlacedSlice, RawSlice, Region, SliceList, bind_to_numa_node,
 };
+pub use mooncake_node::file_of_range;
 pub use mooncake_ops::{ObjectLocation, ReplicaLocation, Stripe};
 pub use mooncake_transfer::{
     EnvError, HotCacheConfig, HotCacheCounts, TokenFileError, is_served_by_tcp, read_token_file,

@@ -108,7 +108,7 @@ impl Connection {
         if owner.authority() == Authority::Over {
             return Err(Rejected::Gone);
         }
-        greeting.welcome(owner.meta.epoch(), &mut self.output);
+        greeting.welcome(&owner.meta, &mut self.output);
         Ok(greeting.client)
     }
 

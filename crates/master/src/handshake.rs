@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mooncake_types::{ClientId, Epoch, ErrorCode};
+use mooncake_meta::Meta;
+use mooncake_types::{ClientId, ErrorCode};
 use mooncake_wire::{
     Expected, Hello, Kind, MAX_HANDSHAKE_BODY_BYTES, Refusal, Welcome, foreign_protocol,
 };
@@ -35,9 +36,11 @@ pub(crate) struct Greeting {
 }
 
 impl Greeting {
-    /// Appends the answer of a leader of this epoch.
-    pub(crate) fn welcome(self, epoch: Epoch, out: &mut Vec<u8>) {
-        mooncake_wire::encode_welcome(out, self.request_id, &Welcome::new(epoch));
+    /// Appends the answer of a leader.
+    pub(crate) fn welcome(self, meta: &Meta, out: &mut Vec<u8>) {
+        let shared_directory = meta.shared_directory().cloned();
+        let welcome = Welcome { shared_directory, ..Welcome::new(meta.epoch()) };
+        mooncake_wire::encode_welcome(out, self.request_id, &welcome);
     }
 }
 

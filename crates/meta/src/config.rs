@@ -1,6 +1,6 @@
 use std::ops::RangeInclusive;
 
-use mooncake_types::{Epoch, limits};
+use mooncake_types::{Epoch, Medium, SharedDirectory, limits};
 
 /// How ranges are carved out of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -203,6 +203,8 @@ pub struct Config {
     pub promotion_admission_threshold: u32,
     /// Most copies to memory that are under way or wait for their nodes.
     pub promotion_queue_limit: usize,
+    /// Where nodes keep a copy of each object that is put, as a file; absent: they keep none.
+    pub shared_directory: Option<SharedDirectory>,
     /// Seed of everything that is left to chance.
     pub seed: u64,
 }
@@ -245,6 +247,7 @@ impl Default for Config {
             promotion_on_hit: false,
             promotion_admission_threshold: 2,
             promotion_queue_limit: 50_000,
+            shared_directory: None,
             seed: 0,
         }
     }
@@ -254,6 +257,25 @@ impl Default for Config {
 const QUEUE_LIMITS: RangeInclusive<usize> = 1..=100_000_000;
 
 impl Config {
+    /// Whether objects are copied to disks at all.
+    pub(crate) fn has_disks(&self) -> bool {
+        self.offload || self.shared_directory.is_some()
+    }
+
+    /// Whether objects are copied to segments of a medium once they are put.
+    pub(crate) fn copies_at_put(&self, medium: Medium) -> bool {
+        match medium {
+            Medium::Memory => false,
+            Medium::Disk => self.offload && !self.offload_on_evict,
+            Medium::SharedDisk => self.shared_directory.is_some(),
+        }
+    }
+
+    /// Whether eviction takes anything from segments of a medium.
+    pub(crate) fn evicts_from(&self, medium: Medium) -> bool {
+        medium != Medium::SharedDisk || self.shared_directory.as_ref().is_none_or(|it| it.evicts)
+    }
+
     /// Whether what eviction chooses goes to disks first.
     pub(crate) fn sinks(&self) -> bool {
         self.offload && self.offload_on_evict

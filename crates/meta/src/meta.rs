@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, Tick, limits};
+use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, SharedDirectory, Tick, limits};
 
 use crate::config::Config;
 use crate::drains::Drains;
@@ -138,6 +138,12 @@ impl Meta {
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.term.epoch()
+    }
+
+    /// Where nodes are to keep objects as files.
+    #[must_use]
+    pub fn shared_directory(&self) -> Option<&SharedDirectory> {
+        self.config.shared_directory.as_ref()
     }
 
     /// Answers one request of one client. Every request counts as a sign of life.

@@ -151,8 +151,11 @@ impl Meta {
             let in_sight = mounted().filter(|segment| !segment.is(Closed::OutOfSight));
             in_sight.filter(move |segment| segment.medium == medium)
         };
-        let used = |medium| serving(medium).map(|segment| segment.allocator.used()).sum();
-        let capacity = |medium| serving(medium).map(|segment| segment.allocator.capacity()).sum();
+        let used =
+            |medium| -> u64 { serving(medium).map(|segment| segment.allocator.used()).sum() };
+        let capacity =
+            |medium| -> u64 { serving(medium).map(|segment| segment.allocator.capacity()).sum() };
+        let objects = |medium| -> u64 { serving(medium).map(Segment::finished_ranges).sum() };
         Stats {
             counters: self.counters,
             keys: self.index.len(),
@@ -173,9 +176,9 @@ impl Meta {
             replications_under_way: self.replicator.under_way(),
             used_bytes: used(Medium::Memory),
             capacity_bytes: capacity(Medium::Memory),
-            disk_used_bytes: used(Medium::Disk),
-            disk_capacity_bytes: capacity(Medium::Disk),
-            disk_objects: serving(Medium::Disk).map(Segment::finished_ranges).sum(),
+            disk_used_bytes: used(Medium::Disk) + used(Medium::SharedDisk),
+            disk_capacity_bytes: capacity(Medium::Disk) + capacity(Medium::SharedDisk),
+            disk_objects: objects(Medium::Disk) + objects(Medium::SharedDisk),
             segments: self.segments.len(),
             segments_out_of_sight: mounted()
                 .filter(|segment| segment.is(Closed::OutOfSight))

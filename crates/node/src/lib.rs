@@ -14,7 +14,7 @@ mod mapped;
 mod shell;
 mod signal;
 
-pub use disk::{DiskOptions, DiskSegment, OpenDiskError};
+pub use disk::{DiskKind, DiskOptions, DiskSegment, OpenDiskError};
 pub use host::Host;
 pub use ledger::{
     Begun, ChangedEntries, Clearance, Dropped, Entry, EntryState, FollowAnswer, FoundEntry,
@@ -22,3 +22,4 @@ pub use ledger::{
 };
 pub use machine::{Admission, Effect, LentSegments, PinKey, SegmentMachine, WriteRequest};
 pub use mapped::{PrefaultThread, Segment};
+pub use mooncake_tier::file_of_range;

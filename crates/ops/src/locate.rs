@@ -53,8 +53,7 @@ impl ReplicaLocation {
     /// What it lies in: on a disk, if a part of it does.
     #[must_use]
     pub fn medium(&self) -> Medium {
-        let lies_on_disk = |stripe: &Stripe| stripe.segment.medium == Medium::Disk;
-        if self.stripes.iter().any(lies_on_disk) { Medium::Disk } else { Medium::Memory }
+        self.stripes.iter().map(|stripe| stripe.segment.medium).max().unwrap_or_default()
     }
 }
 

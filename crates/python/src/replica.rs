@@ -1,6 +1,8 @@
 //! Where the replicas of an object lie, as callers see it.
 
-use mooncake_client::{ErrorCode, ObjectLocation, ReplicaLocation, ShownKey};
+use std::path::Path;
+
+use mooncake_client::{ErrorCode, ObjectLocation, ReplicaLocation, ShownKey, file_of_range};
 use mooncake_types::Medium;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -56,7 +58,7 @@ impl MemoryDescriptor {
     }
 }
 
-/// A replica in a shared file system. This build makes none.
+/// A replica in a directory that hosts share.
 #[pyclass(frozen, module = "mooncake.store", get_all)]
 pub(crate) struct DiskDescriptor {
     /// The file that holds it.
@@ -85,9 +87,9 @@ impl ReplicaDescriptor {
         self.medium == Medium::Memory
     }
 
-    /// Whether it lies in a shared file system.
+    /// Whether it lies in a directory that hosts share.
     fn is_disk_replica(&self) -> bool {
-        false
+        self.medium == Medium::SharedDisk
     }
 
     /// Whether it lies on the disk of a node.
@@ -98,19 +100,25 @@ impl ReplicaDescriptor {
     /// Where it lies in memory. Raises RuntimeError if it does not.
     fn get_memory_descriptor(&self) -> PyResult<MemoryDescriptor> {
         if !self.is_memory_replica() {
-            let text = "get_memory_descriptor(): the replica lies on the disk of a node";
+            let text = format!("get_memory_descriptor(): the replica lies {}", self.place());
             return Err(PyRuntimeError::new_err(text));
         }
         Ok(MemoryDescriptor { buffer: self.stripes.first().cloned().unwrap_or_default() })
     }
 
-    /// Raises RuntimeError: replicas in memory and on the disks of nodes have no such descriptor.
+    /// The file that holds it. Raises RuntimeError if it lies in memory or on the disk of a node.
     fn get_disk_descriptor(&self) -> PyResult<DiskDescriptor> {
-        let text = match self.medium {
-            Medium::Memory => "get_disk_descriptor(): the replica lies in memory",
-            Medium::Disk => "get_disk_descriptor(): the replica lies on the disk of a node",
-        };
-        Err(PyRuntimeError::new_err(text))
+        let object_size = self.stripes.iter().map(|stripe| stripe.size).sum();
+        match self.stripes.first().filter(|_| self.is_disk_replica()) {
+            Some(Descriptor { transport_endpoint: folder, buffer_address: offset, .. }) => {
+                let file_path = file_of_range(Path::new(folder), *offset).display().to_string();
+                Ok(DiskDescriptor { file_path, object_size })
+            }
+            None => {
+                let text = format!("get_disk_descriptor(): the replica lies {}", self.place());
+                Err(PyRuntimeError::new_err(text))
+            }
+        }
     }
 
     fn __repr__(&self) -> String {
@@ -120,6 +128,15 @@ impl ReplicaDescriptor {
 }
 
 impl ReplicaDescriptor {
+    /// Where it lies, in words.
+    const fn place(&self) -> &'static str {
+        match self.medium {
+            Medium::Memory => "in memory",
+            Medium::Disk => "on the disk of a node",
+            Medium::SharedDisk => "in a shared directory",
+        }
+    }
+
     fn of(replica: &ReplicaLocation) -> Self {
         let stripe = |stripe: &mooncake_client::Stripe| Descriptor {
             size: stripe.len,

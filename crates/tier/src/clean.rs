@@ -29,7 +29,11 @@ impl Disk {
         let _cleaning = self.cleaning.lock().unwrap_or_else(PoisonError::into_inner);
         let files = wanted.div_ceil(self.longest_record());
         let kept_free = files.saturating_add(1).saturating_mul(self.config.file_bytes);
-        let goal = self.config.capacity.saturating_sub(kept_free);
+        let mut goal = self.config.capacity.saturating_sub(kept_free);
+        if let Some(fitting) = self.lock().most_fitting.take() {
+            // Others fill the disk: as many files go as are wanted anew.
+            goal = goal.min(fitting.saturating_sub(files.saturating_mul(self.config.file_bytes)));
+        }
         let mut evicted = Vec::new();
         loop {
             let victim = {
@@ -124,8 +128,8 @@ impl Disk {
     fn move_record(&self, name: Name, from: &LogFile) -> Result<Option<(u64, u32)>, Broken> {
         let entry = self.lock().index[&name];
         let Some(buffer) = Buffer::try_zeroed(entry.len as usize) else { return Ok(None) };
-        let at = (u64::from(entry.block), entry.header_len as usize);
-        let Ok(Some(record)) = from.read(at, &[buffer.raw()]) else { return Ok(None) };
+        let stored = from.stored(u64::from(entry.block), entry.header_len, entry.len);
+        let Ok(Some(record)) = stored.header(&[buffer.raw()]) else { return Ok(None) };
         if record.name != name || buffer.raw().chunk_crcs() != *record.checksums {
             return Ok(None);
         }

@@ -1,11 +1,11 @@
-//! Where the files of a log are: a folder, or what a test puts in its place.
+//! Where files of records are: a folder, or what a test puts in its place.
 
 use std::io;
 use std::sync::Arc;
 
 use mooncake_memory::RawSlice;
 
-/// The files of one log, by number.
+/// The files of one log, or of one store of [`Files`](crate::Files), by number.
 pub trait Directory: Send + Sync {
     /// Makes a file with room for this many bytes. That it is there lasts, once this returns.
     ///
@@ -31,7 +31,38 @@ pub trait Directory: Send + Sync {
     /// Those of the system.
     fn remove(&self, number: u64) -> io::Result<()>;
 
-    /// What the log's owner noted last; nothing if it never did.
+    /// Makes a file that has its number only once it is [published](Self::publish), and is not listed before. One that was left
+    /// by a process that died is overwritten.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn draft(&self, number: u64) -> io::Result<Arc<dyn BlockFile>>;
+
+    /// Gives a draft its number, in the place of the file that has it. That lasts once this returns.
+    ///
+    /// # Errors
+    /// Those of the system: nobody knows which of the two is there then.
+    fn publish(&self, number: u64) -> io::Result<()>;
+
+    /// Removes a draft.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn discard(&self, number: u64) -> io::Result<()>;
+
+    /// Removes files; those that are not there are no error. They are gone for good once this returns.
+    ///
+    /// # Errors
+    /// Those of the system: nobody knows which are gone then.
+    fn remove_all(&self, numbers: &[u64]) -> io::Result<()>;
+
+    /// What a process that died had removed is gone for good once this returns.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn settle(&self) -> io::Result<()>;
+
+    /// What the owner noted last; nothing if it never did.
     ///
     /// # Errors
     /// Those of the system.
@@ -65,7 +96,7 @@ pub trait BlockFile: Send + Sync {
     fn sync(&self) -> io::Result<()>;
 }
 
-impl dyn BlockFile {
+impl dyn BlockFile + '_ {
     /// Writes private bytes.
     pub(crate) fn write_bytes(&self, bytes: Vec<u8>, at: u64) -> io::Result<()> {
         let buffer = mooncake_memory::Buffer::from_vec(bytes);

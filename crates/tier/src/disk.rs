@@ -55,6 +55,8 @@ pub(crate) struct Log {
     pub(crate) open: Option<u64>,
     pub(crate) next_number: u64,
     pub(crate) is_opening: bool,
+    /// Bytes of the files when there was no room on the disk for one more, unless room was made since.
+    pub(crate) most_fitting: Option<u64>,
     pub(crate) broken: Option<Broken>,
 }
 
@@ -267,6 +269,9 @@ impl Disk {
         });
         let mut log = self.lock();
         log.is_opening = false;
+        if matches!(created, Err(PutError::Full)) {
+            log.most_fitting = Some(log.used_bytes());
+        }
         self.changed.notify_all();
         let file = FileState {
             file: Arc::new(created?),

@@ -1,5 +1,6 @@
-//! The folder of a disk: the files of its log, and whose it is.
+//! The folder of a disk: its files, and whose it is.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -18,31 +19,85 @@ const IDENTITY: &str = "mooncake-disk";
 /// What the log's owner noted, and the next note until it takes that place.
 const NOTE: &str = "mooncake-disk-note";
 const NEXT_NOTE: &str = "mooncake-disk-note.next";
-/// What the names of the log's files end in.
-const SUFFIX: &str = ".log";
+/// What the name of a draft ends in.
+const DRAFT: &str = "new";
 /// Longer files are not read as an identity or a note.
 const MAX_TEXT_BYTES: u64 = 4096;
+
+/// Where a folder has its files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spread {
+    /// In itself: a log has few.
+    Flat,
+    /// In folders of its own, by a hash of their numbers: there is one for each object.
+    Hashed,
+}
+
+impl Spread {
+    /// What the names of the files end in.
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Flat => "log",
+            Self::Hashed => "object",
+        }
+    }
+}
 
 /// A folder that this process alone uses, until this is dropped.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
+    spread: Spread,
     pool: Arc<Pool>,
     _lock: File,
 }
 
 impl Folder {
-    /// Opens the folder of a disk of this cluster, or makes it.
+    /// Opens the folder of a log of this cluster, or makes it.
     ///
     /// # Errors
     /// It holds other things, is another cluster's or of another format, or is used by another process.
     pub fn open(path: &Path, cluster: &str) -> Result<Folder, OpenError> {
+        Self::open_as(path, cluster, Spread::Flat)
+    }
+
+    /// As [`Folder::open`], of one that holds a file for each object.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_hashed(path: &Path, cluster: &str) -> Result<Folder, OpenError> {
+        let folder = Self::open_as(path, cluster, Spread::Hashed)?;
+        let made = (0..HASHES).try_for_each(|hash| match fs::create_dir(path.join(hashed(hash))) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        });
+        let made = made.and_then(|()| sync_folder(path));
+        made.map_err(|error| OpenError::Folder { path: path.to_owned(), error })?;
+        Ok(folder)
+    }
+
+    /// The note in a folder that another process may use.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn note_in(path: &Path) -> io::Result<Option<Vec<u8>>> {
+        let file = match File::open(path.join(NOTE)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let mut note = Vec::new();
+        file.take(MAX_TEXT_BYTES).read_to_end(&mut note)?;
+        Ok(Some(note))
+    }
+
+    fn open_as(path: &Path, cluster: &str, spread: Spread) -> Result<Folder, OpenError> {
         let identity = path.join(IDENTITY);
         let of_folder = |error| OpenError::Folder { path: path.to_owned(), error };
         let of_identity = |error| OpenError::Folder { path: identity.clone(), error };
         fs::create_dir_all(path).map_err(of_folder)?;
-        let is_new = !identity.exists();
-        if is_new && fs::read_dir(path).map_err(of_folder)?.next().is_some() {
+        let is_other = || Ok(fs::read_dir(path)?.next().is_some() && !identity.exists());
+        // Another process may make it a disk at the same time.
+        if !identity.exists() && is_other().map_err(of_folder)? {
             return Err(OpenError::NotADisk(path.to_owned()));
         }
         let mut file = OpenOptions::new()
@@ -68,12 +123,60 @@ impl Folder {
             check(path, &text, &one_line(cluster))?;
         }
         let pool = Arc::new(Pool::new().map_err(of_folder)?);
-        Ok(Folder { path: path.to_owned(), pool, _lock: file })
+        Ok(Folder { path: path.to_owned(), spread, pool, _lock: file })
+    }
+
+    /// The folder of a file.
+    fn parent(&self, number: u64) -> PathBuf {
+        match self.spread {
+            Spread::Flat => self.path.clone(),
+            Spread::Hashed => self.path.join(hashed(hash_of(number))),
+        }
     }
 
     fn file(&self, number: u64) -> PathBuf {
-        self.path.join(format!("{number:016x}{SUFFIX}"))
+        self.parent(number).join(format!("{number:016x}.{}", self.spread.suffix()))
     }
+
+    fn draft_of(&self, number: u64) -> PathBuf {
+        self.parent(number).join(format!("{number:016x}.{DRAFT}"))
+    }
+
+    /// Adds the numbers of the files in one folder. Drafts there are of processes that died, and go.
+    fn list_in(&self, folder: &Path, numbers: &mut Vec<u64>) -> io::Result<()> {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            let number = path.file_stem().and_then(|stem| stem.to_str());
+            let number = number.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+            // A name that only looks like one of ours is somebody else's.
+            let Some(number) = number else { continue };
+            if path == self.file(number) {
+                numbers.push(number);
+            } else if path == self.draft_of(number) {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many folders the files of a [`Folder::open_hashed`] are spread over.
+const HASHES: u64 = 256;
+
+/// Numbers are offsets of ranges: their low bits say little.
+const fn hash_of(number: u64) -> u64 {
+    (number >> 12).wrapping_add(number).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56
+}
+
+fn hashed(hash: u64) -> String {
+    format!("{hash:02x}")
+}
+
+/// Where, in the folder of a store of [`Files`](crate::Files), the file of the range lies that begins at an offset.
+#[must_use]
+pub fn file_of_range(folder: &Path, offset: u64) -> PathBuf {
+    let name = format!("{offset:016x}.{}", Spread::Hashed.suffix());
+    folder.join(hashed(hash_of(offset))).join(name)
 }
 
 /// Names of clusters may hold anything.
@@ -121,12 +224,13 @@ impl Directory for Folder {
 
     fn list(&self) -> io::Result<Vec<u64>> {
         let mut numbers = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            let name = entry?.file_name();
-            let number = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
-            let number = number.and_then(|digits| u64::from_str_radix(digits, 16).ok());
-            // A name that only looks like one of ours is somebody else's.
-            numbers.extend(number.filter(|&number| self.file(number).ends_with(&name)));
+        match self.spread {
+            Spread::Flat => self.list_in(&self.path, &mut numbers)?,
+            Spread::Hashed => {
+                for hash in 0..HASHES {
+                    self.list_in(&self.path.join(hashed(hash)), &mut numbers)?;
+                }
+            }
         }
         Ok(numbers)
     }
@@ -135,14 +239,45 @@ impl Directory for Folder {
         fs::remove_file(self.file(number))
     }
 
+    fn draft(&self, number: u64) -> io::Result<Arc<dyn BlockFile>> {
+        let path = self.draft_of(number);
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(true).open(&path)?;
+        Ok(Arc::new(DirectFile::new(file, &path, &self.pool)?))
+    }
+
+    fn publish(&self, number: u64) -> io::Result<()> {
+        fs::rename(self.draft_of(number), self.file(number))?;
+        sync_folder(&self.parent(number))
+    }
+
+    fn discard(&self, number: u64) -> io::Result<()> {
+        fs::remove_file(self.draft_of(number))
+    }
+
+    fn remove_all(&self, numbers: &[u64]) -> io::Result<()> {
+        let mut parents = BTreeSet::new();
+        for &number in numbers {
+            match fs::remove_file(self.file(number)) {
+                // It may be gone since a moment ago only.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => parents.insert(self.parent(number)),
+            };
+        }
+        parents.iter().try_for_each(|parent| sync_folder(parent))
+    }
+
+    fn settle(&self) -> io::Result<()> {
+        match self.spread {
+            Spread::Flat => sync_folder(&self.path),
+            Spread::Hashed => {
+                (0..HASHES).try_for_each(|hash| sync_folder(&self.path.join(hashed(hash))))
+            }
+        }
+    }
+
     fn note(&self) -> io::Result<Option<Vec<u8>>> {
-        let file = match File::open(self.path.join(NOTE)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened?,
-        };
-        let mut note = Vec::new();
-        file.take(MAX_TEXT_BYTES).read_to_end(&mut note)?;
-        Ok(Some(note))
+        Self::note_in(&self.path)
     }
 
     fn set_note(&self, note: &[u8]) -> io::Result<()> {

@@ -1,9 +1,10 @@
-//! Objects on disks: a log of checksummed records in a folder that one process owns.
+//! Objects on disks: checksummed records in a folder that one process owns, in a log ([`Disk`]) or in files of their own
+//! ([`Files`]).
 //!
-//! A [`Disk`] keeps what the ledger of a node keeps of a range: key, version, grant, attributes and bytes. It promises:
+//! A [`RecordStore`] keeps what the ledger of a node keeps of a range: key, version, grant, attributes and bytes. It promises:
 //!
-//! - A record that [`Disk::put`] acknowledged is there after any crash or power cut, until it is dropped or evicted.
-//! - A record whose drop [`Disk::drop_records`] acknowledged never comes back, whatever happens.
+//! - A record that [`RecordStore::put`] acknowledged is there after any crash or power cut, until it is dropped or evicted.
+//! - A record whose drop [`RecordStore::drop_records`] acknowledged never comes back, whatever happens.
 //! - A read gives the very bytes that were put, or an error. Each chunk of a record has its checksum.
 //!
 //! The log is a sequence of files of one size (`layout.rs`). Records are appended, never changed. A record is dropped by one bit in
@@ -27,6 +28,7 @@ mod directory;
 mod disk;
 mod erased;
 mod errors;
+mod files;
 mod folder;
 mod index;
 mod layout;
@@ -34,6 +36,8 @@ mod log_file;
 mod open;
 mod read;
 mod record;
+mod store;
+mod stored;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
@@ -42,5 +46,7 @@ mod tests;
 pub use directory::{BlockFile, Directory};
 pub use disk::{Disk, DiskConfig, Usage};
 pub use errors::{Broken, OpenError, PutError, ReadError};
-pub use folder::Folder;
+pub use files::{Files, FilesConfig};
+pub use folder::{Folder, file_of_range};
 pub use record::{Name, Record};
+pub use store::RecordStore;

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mooncake_memory::{Buffer, RawSlice};
+use mooncake_memory::RawSlice;
 
 use crate::commit::Commit;
 use crate::contents::{Contents, FoundRecord};
@@ -12,7 +12,8 @@ use crate::erased::Erased;
 use crate::layout::{
     BLOCK, ERASED_AT, Head, SEAL_AT, Seal, blocks_of, checksum, erased_blocks, first_block,
 };
-use crate::record::{Record, data_offset};
+use crate::record::Record;
+use crate::stored::{StoredRecord, write_record};
 
 /// Blocks that are read at once by who looks for records.
 const WINDOW_BLOCKS: u64 = 16;
@@ -55,37 +56,18 @@ impl LogFile {
 
     /// Writes a record at a block, with zeros up to the end of its last one.
     pub(crate) fn write(&self, block: u64, record: &Record, data: &[RawSlice]) -> io::Result<()> {
-        let mut header = record.encode(self.head.nonce);
-        header.resize(data_offset(header.len()) as usize, 0);
-        let header = Buffer::from_vec(header);
-        let padding = padding_of(record.len);
-        let mut slices = Vec::with_capacity(data.len() + 2);
-        slices.push(header.raw());
-        slices.extend(data);
-        slices.push(padding.raw());
-        self.file.write(&slices, block * BLOCK)
+        write_record(&*self.file, (block * BLOCK, self.head.nonce), record, data)
     }
 
-    /// Reads the header of a record, and bytes of it from its first one on.
-    pub(crate) fn read(
-        &self,
-        (block, header_len): (u64, usize),
-        data: &[RawSlice],
-    ) -> io::Result<Option<Record>> {
-        let header = Buffer::zeroed(data_offset(header_len) as usize);
-        let wanted: usize = data.iter().map(RawSlice::len).sum();
-        let padding = padding_of(wanted as u64);
-        let mut slices = vec![header.raw()];
-        slices.extend(data);
-        slices.push(padding.raw());
-        self.file.read(&slices, block * BLOCK)?;
-        Ok(Record::decode(header.as_slice(), self.head.nonce))
-    }
-
-    /// Reads bytes of a record's data.
-    pub(crate) fn read_data(&self, at: u64, dst: RawSlice) -> io::Result<()> {
-        let padding = padding_of(dst.len() as u64);
-        self.file.read(&[dst, padding.raw()], at)
+    /// The record that begins at a block, with a header and data of these lengths.
+    pub(crate) fn stored(&self, block: u64, header_len: u32, len: u64) -> StoredRecord<'_> {
+        StoredRecord {
+            file: &*self.file,
+            nonce: self.head.nonce,
+            at: block * BLOCK,
+            header_len: header_len as usize,
+            len,
+        }
     }
 
     /// Returns once all lasts that was written before.
@@ -187,9 +169,4 @@ impl LogFile {
         self.file.write_bytes(vec![0; BLOCK as usize], 0)?;
         self.make_durable()
     }
-}
-
-/// What fills the last block of so many bytes of a record: whole blocks need no buffer of the system.
-fn padding_of(len: u64) -> Buffer {
-    Buffer::zeroed((blocks_of(len) * BLOCK - len) as usize)
 }

@@ -128,8 +128,8 @@ fn is_whole(file: &LogFile, found: &FoundRecord) -> io::Result<bool> {
     let Some(buffer) = mooncake_memory::Buffer::try_zeroed(found.record.len as usize) else {
         return Err(io::ErrorKind::OutOfMemory.into());
     };
-    let header_len = found.record.header_len();
-    file.read((found.block, header_len), &[buffer.raw()])?;
+    let header_len = found.record.header_len() as u32;
+    file.stored(found.block, header_len, found.record.len).header(&[buffer.raw()])?;
     Ok(buffer.raw().chunk_crcs() == *found.record.checksums)
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use mooncake_memory::{Buffer, RawSlice};
 
@@ -10,6 +11,9 @@ use mooncake_types::Chance;
 
 use crate::layout::SECTOR;
 use crate::{BlockFile, Directory};
+
+/// The bit by which the number of a draft differs from that of its file.
+const DRAFT: u64 = 1 << 63;
 
 /// The disk, whatever process uses it. When its power is cut, any sectors are lost of what was not synced.
 #[derive(Clone)]
@@ -24,8 +28,8 @@ struct World {
     files: BTreeMap<u64, Image>,
     /// Removed since the power was cut last: they may come back.
     removed: BTreeMap<u64, Image>,
-    /// There is no room for more files.
-    is_full: bool,
+    /// There is no room for more files than this.
+    most_files: usize,
     /// The note, and another that takes its place unless the power is cut first.
     note: (Option<Vec<u8>>, Option<Vec<u8>>),
     /// Calls that write, until one fails.
@@ -38,6 +42,8 @@ struct World {
     writes: u64,
     /// Nothing can be read from the files.
     is_unreadable: bool,
+    /// Reads that are still to begin before one of those ends that began.
+    awaited_reads: usize,
     /// Grows whenever a process dies: what it had open is closed.
     life: u64,
 }
@@ -58,13 +64,14 @@ impl DiskDouble {
             chance: Chance::new(seed),
             files: BTreeMap::new(),
             removed: BTreeMap::new(),
-            is_full: false,
+            most_files: usize::MAX,
             note: (None, None),
             fails_in: None,
             fails_once: false,
             are_syncs_held: false,
             writes: 0,
             is_unreadable: false,
+            awaited_reads: 0,
             life: 0,
         };
         DiskDouble { world: Arc::new(Mutex::new(world)), let_go: Arc::default() }
@@ -142,14 +149,23 @@ impl DiskDouble {
         self.let_go.notify_all();
     }
 
-    /// From now on there is no room for more files, or there is again.
+    /// From now on there is no room for more files than there are, or there is again.
     pub fn fill(&self, is_full: bool) {
-        self.lock().is_full = is_full;
+        let mut world = self.lock();
+        world.most_files = if is_full { world.files.len() } else { usize::MAX };
     }
 
     /// From now on nothing can be read from the files, or it can again.
     pub fn refuse_reads(&self, is_unreadable: bool) {
         self.lock().is_unreadable = is_unreadable;
+    }
+
+    /// No read ends before so many have begun.
+    ///
+    /// # Panics
+    /// A read panics that waits for ten seconds.
+    pub fn gather_reads(&self, count: usize) {
+        self.lock().awaited_reads = count;
     }
 
     /// Changes a byte of a file.
@@ -212,7 +228,7 @@ impl Directory for DoubleDirectory {
         let zeros = vec![0; len as usize];
         let image = Image { now: zeros.clone(), lasting: zeros, writes: Vec::new() };
         assert!(world.files.insert(number, image).is_none(), "{number} is there already");
-        if world.is_full {
+        if world.files.len() > world.most_files {
             return Err(io::ErrorKind::StorageFull.into());
         }
         // What makes the new name last makes it last as well that others went.
@@ -230,7 +246,9 @@ impl Directory for DoubleDirectory {
     }
 
     fn list(&self) -> io::Result<Vec<u64>> {
-        Ok(self.disk.numbers())
+        let mut world = self.disk.lock();
+        world.files.retain(|number, _| number & DRAFT == 0);
+        Ok(world.files.keys().copied().collect())
     }
 
     fn remove(&self, number: u64) -> io::Result<()> {
@@ -238,6 +256,54 @@ impl Directory for DoubleDirectory {
         world.check(self.life)?;
         let image = world.files.remove(&number).ok_or(io::ErrorKind::NotFound)?;
         world.removed.insert(number, image);
+        Ok(())
+    }
+
+    fn draft(&self, number: u64) -> io::Result<Arc<dyn BlockFile>> {
+        let mut world = self.disk.lock();
+        world.check(self.life)?;
+        if world.files.len() >= world.most_files {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        world.files.insert(number | DRAFT, Image::default());
+        let number = number | DRAFT;
+        Ok(Arc::new(OpenFile { disk: self.disk.clone(), life: self.life, number }))
+    }
+
+    fn publish(&self, number: u64) -> io::Result<()> {
+        let mut world = self.disk.lock();
+        world.check(self.life)?;
+        let image = world.files.remove(&(number | DRAFT)).ok_or(io::ErrorKind::NotFound)?;
+        world.files.insert(number, image);
+        Ok(())
+    }
+
+    fn discard(&self, number: u64) -> io::Result<()> {
+        let mut world = self.disk.lock();
+        world.check(self.life)?;
+        world.files.remove(&(number | DRAFT)).ok_or(io::ErrorKind::NotFound)?;
+        Ok(())
+    }
+
+    /// Of those whose removal fails any may be gone.
+    fn remove_all(&self, numbers: &[u64]) -> io::Result<()> {
+        for number in numbers {
+            let mut world = self.disk.lock();
+            let checked = world.check(self.life);
+            if let Some(image) = world.files.remove(number)
+                && checked.is_err()
+            {
+                world.removed.insert(*number, image);
+            }
+            checked?;
+        }
+        Ok(())
+    }
+
+    fn settle(&self) -> io::Result<()> {
+        let mut world = self.disk.lock();
+        world.check(self.life)?;
+        world.removed.clear();
         Ok(())
     }
 
@@ -278,7 +344,17 @@ impl BlockFile for OpenFile {
     }
 
     fn read(&self, slices: &[RawSlice], at: u64) -> io::Result<()> {
-        let world = self.disk.lock();
+        let mut world = self.disk.lock();
+        if world.awaited_reads > 0 {
+            world.awaited_reads -= 1;
+            self.disk.let_go.notify_all();
+            let is_early = |world: &mut World| world.awaited_reads > 0;
+            let patience = Duration::from_secs(10);
+            let waited = self.disk.let_go.wait_timeout_while(world, patience, is_early);
+            let (left, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            assert!(!timeout.timed_out(), "reads wait for each other");
+            world = left;
+        }
         if world.is_unreadable {
             return Err(io::Error::other("the disk is made unreadable"));
         }

@@ -46,7 +46,7 @@ pub use follow::{Follow, FollowPage, ListedSegment, SegmentPage};
 pub use ids::{ClientId, Epoch, SegmentId, Version};
 pub use inventory::{ChangesPage, EntryState, InventoryEntry, InventoryPage, MountOutcome};
 pub use log_limiter::LogLimiter;
-pub use medium::Medium;
+pub use medium::{Medium, SharedDirectory};
 pub use put::{ReplicateConfig, SoftPin};
 pub use range::{Discard, RangeDrop, RangeRead, RangeWrite};
 pub use reads::{ReadCounts, ReadReport, ReadVolume};

@@ -1,5 +1,7 @@
-/// What the bytes of a segment lie in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+use crate::limits;
+
+/// What the bytes of a segment lie in. The lesser one is read first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Medium {
     /// The memory of a node.
@@ -7,4 +9,58 @@ pub enum Medium {
     Memory = 0,
     /// A folder on a disk of a node. Nothing is put there: nodes offload to it.
     Disk = 1,
+    /// Files in a directory that hosts share, one for each object. Nothing is put there: nodes offload to it.
+    SharedDisk = 2,
+}
+
+/// What a record on a disk begins and ends at multiples of, in bytes.
+const BLOCK: u64 = 4096;
+/// What the header of a record holds beside the checksums of its chunks, in bytes: more than keys of usual length take.
+const HEADER_BYTES: u64 = 1024;
+
+impl Medium {
+    /// Bytes that a range of this length takes: on disks a header comes with it, and all is padded to blocks.
+    #[must_use]
+    pub const fn reserved_len(self, len: u64) -> u64 {
+        match self {
+            Self::Memory => len,
+            Self::Disk | Self::SharedDisk => {
+                let header = HEADER_BYTES + 4 * len.div_ceil(limits::CHUNK_BYTES);
+                let blocks = len.div_ceil(BLOCK) + header.div_ceil(BLOCK);
+                blocks.saturating_mul(BLOCK)
+            }
+        }
+    }
+}
+
+/// A directory that hosts share, as a master tells its nodes of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedDirectory {
+    /// Where it is on every host.
+    pub path: String,
+    /// Most bytes that each process keeps there; zero: a share of the filesystem.
+    pub most_bytes: u64,
+    /// Whether the oldest files go where there is no room for others.
+    pub evicts: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn on_disks_a_range_takes_whole_blocks_and_a_header() {
+        for (len, expected) in [
+            (1, 2 * BLOCK),
+            (BLOCK, 2 * BLOCK),
+            (BLOCK + 1, 3 * BLOCK),
+            (1 << 20, 257 * BLOCK),
+            (1 << 30, (1 << 30) + 5 * BLOCK),
+            (u64::MAX, u64::MAX),
+        ] {
+            assert_eq!(Medium::Disk.reserved_len(len), expected, "{len}");
+            assert_eq!(Medium::SharedDisk.reserved_len(len), expected, "{len}");
+            assert_eq!(Medium::Memory.reserved_len(len), len);
+        }
+    }
 }

@@ -27,6 +27,7 @@ pub(crate) fn from_medium(medium: Medium) -> i32 {
     match medium {
         Medium::Memory => proto::Medium::Memory.into(),
         Medium::Disk => proto::Medium::Disk.into(),
+        Medium::SharedDisk => proto::Medium::SharedDisk.into(),
     }
 }
 
@@ -35,6 +36,7 @@ pub(crate) fn to_medium(number: i32) -> Result<Medium, DecodeError> {
     match proto::Medium::try_from(number) {
         Ok(proto::Medium::Memory) => Ok(Medium::Memory),
         Ok(proto::Medium::Disk) => Ok(Medium::Disk),
+        Ok(proto::Medium::SharedDisk) => Ok(Medium::SharedDisk),
         Err(_) => Err(DecodeError::OutOfRange { what: "medium", value: number.into() }),
     }
 }

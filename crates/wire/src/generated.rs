@@ -32,6 +32,21 @@ pub struct WelcomeResponse {
     /// Where processes of the same host find a node; absent if it takes no such connections.
     #[prost(message, optional, tag = "4")]
     pub local_socket: ::core::option::Option<LocalSocket>,
+    /// Where nodes keep objects as files; absent if they do not.
+    #[prost(message, optional, tag = "5")]
+    pub shared_directory: ::core::option::Option<SharedDirectory>,
+}
+/// A directory that the hosts of a pool share, as a master was told of it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SharedDirectory {
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// Most bytes that each node keeps there; zero: a share of the filesystem.
+    #[prost(uint64, tag = "2")]
+    pub most_bytes: u64,
+    /// Whether the oldest files go where there is no room for others.
+    #[prost(bool, tag = "3")]
+    pub evicts: bool,
 }
 /// A Unix socket of a node, in the namespace of names that no file has.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1357,6 +1372,8 @@ pub enum Medium {
     Memory = 0,
     /// A folder on a disk of a node.
     Disk = 1,
+    /// A directory that hosts share.
+    SharedDisk = 2,
 }
 impl Medium {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -1367,6 +1384,7 @@ impl Medium {
         match self {
             Self::Memory => "MEDIUM_MEMORY",
             Self::Disk => "MEDIUM_DISK",
+            Self::SharedDisk => "MEDIUM_SHARED_DISK",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -1374,6 +1392,7 @@ impl Medium {
         match value {
             "MEDIUM_MEMORY" => Some(Self::Memory),
             "MEDIUM_DISK" => Some(Self::Disk),
+            "MEDIUM_SHARED_DISK" => Some(Self::SharedDisk),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use mooncake_types::{ClientId, Epoch, ErrorCode};
+use mooncake_types::{ClientId, Epoch, ErrorCode, SharedDirectory};
 use prost::Message;
 
 use crate::{DecodeError, Kind, column, frame, generated as proto, status};
@@ -57,6 +57,8 @@ pub struct Welcome {
     pub software_version: String,
     /// Where processes of the same host find a node, if it takes such connections.
     pub local_socket: Option<LocalSocket>,
+    /// Where nodes keep objects as files, if a master wants that.
+    pub shared_directory: Option<SharedDirectory>,
 }
 
 /// A Unix socket of a node, in the namespace of names that no file has.
@@ -144,6 +146,7 @@ impl Welcome {
             epoch,
             software_version: env!("CARGO_PKG_VERSION").to_owned(),
             local_socket: None,
+            shared_directory: None,
         }
     }
 }
@@ -181,6 +184,10 @@ pub fn encode_welcome(out: &mut Vec<u8>, request_id: u64, welcome: &Welcome) {
             boot_id: socket.boot_id.clone(),
             network_namespace: socket.network_namespace,
             instance: column::from_id(socket.instance),
+        }),
+        shared_directory: welcome.shared_directory.clone().map(|directory| {
+            let SharedDirectory { path, most_bytes, evicts } = directory;
+            proto::SharedDirectory { path, most_bytes, evicts }
         }),
     };
     frame::append(out, Kind::Welcome, request_id, &message);
@@ -243,6 +250,10 @@ pub fn decode_welcome(body: &[u8]) -> Result<Welcome, DecodeError> {
         epoch: Epoch(epoch),
         software_version: message.software_version,
         local_socket: message.local_socket.map(to_local_socket).transpose()?,
+        shared_directory: message.shared_directory.map(|directory| {
+            let proto::SharedDirectory { path, most_bytes, evicts } = directory;
+            SharedDirectory { path, most_bytes, evicts }
+        }),
     })
 }
 

@@ -11,12 +11,8 @@ use crate::quantity::truth;
 enum Shape {
     /// Off while false.
     Switch,
-    /// Off while empty.
-    Text,
     /// A setting of a feature that another flag turns on.
     Setting,
-    /// The same, but a switch.
-    SwitchSetting,
 }
 
 struct Feature {
@@ -54,15 +50,6 @@ const FEATURES: &[Feature] = &[
             ("snapshot_catalog_store_connstring", Shape::Setting),
             ("snapshot_catalog_backend_type", Shape::Setting),
             ("snapshot_catalog_backend_connstring", Shape::Setting),
-        ],
-    },
-    Feature {
-        name: "persistence to a shared filesystem",
-        flags: &[
-            ("root_fs_dir", Shape::Text),
-            ("global_file_segment_size", Shape::Setting),
-            ("enable_disk_eviction", Shape::SwitchSetting),
-            ("quota_bytes", Shape::Setting),
         ],
     },
     Feature {
@@ -115,13 +102,13 @@ pub(super) fn add_to(command: Command) -> Command {
         feature.flags.iter().map(|(flag, shape)| {
             let arg = Arg::new(*flag).long(*flag).action(ArgAction::Set).help_heading(HEADING);
             let arg = match shape {
-                Shape::Switch | Shape::SwitchSetting => {
+                Shape::Switch => {
                     arg.num_args(0..=1).default_missing_value("true").value_name("BOOL")
                 }
                 _ => arg.value_name("VALUE"),
             };
             match shape {
-                Shape::Setting | Shape::SwitchSetting => arg.hide(true),
+                Shape::Setting => arg.hide(true),
                 _ => arg.help(format!("Part of {}", feature.name.trim_end_matches(','))),
             }
         })
@@ -133,7 +120,7 @@ pub(super) fn add_to(command: Command) -> Command {
 #[cfg(test)]
 pub(crate) fn settings() -> Vec<String> {
     let all = FEATURES.iter().flat_map(|feature| feature.flags);
-    let is_setting = |shape: &Shape| matches!(shape, Shape::Setting | Shape::SwitchSetting);
+    let is_setting = |shape: &Shape| matches!(shape, Shape::Setting);
     all.filter(|(_, shape)| is_setting(shape)).map(|(name, _)| (*name).to_owned()).collect()
 }
 
@@ -153,7 +140,7 @@ pub(super) fn check(matches: &ArgMatches) -> Result<(), String> {
 
 fn check_value(feature: &str, flag: &str, shape: Shape, value: &str) -> Result<(), String> {
     let on = match shape {
-        Shape::Switch | Shape::SwitchSetting => {
+        Shape::Switch => {
             let on = truth(value).ok_or_else(|| {
                 format!(
                     "invalid value '{value}' for '--{flag}': expected true, false, 1, 0, yes or no"
@@ -161,7 +148,6 @@ fn check_value(feature: &str, flag: &str, shape: Shape, value: &str) -> Result<(
             })?;
             on && shape == Shape::Switch
         }
-        Shape::Text => !value.is_empty(),
         Shape::Setting => false,
     };
     match on {

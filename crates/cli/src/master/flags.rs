@@ -317,6 +317,23 @@ pub struct DiskFlags {
     /// Most copies to memory that are under way or wait for their nodes, up to 100000000.
     #[arg(long, default_value_t = 50_000, value_name = "COUNT")]
     pub promotion_queue_limit: usize,
+    /// Directory that all hosts share, in which nodes keep a copy of each object as a file; empty: they keep none.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "PATH")]
+    pub root_fs_dir: String,
+    /// Most bytes that each node keeps there, bytes or like 1TB; 0: nine tenths of the filesystem.
+    #[arg(long, default_value = "0", value_name = "SIZE")]
+    pub quota_bytes: ByteSize,
+    /// The same; the lesser of both counts.
+    #[arg(
+        long,
+        default_value = "9223372036854775807",
+        hide_default_value = true,
+        value_name = "SIZE"
+    )]
+    pub global_file_segment_size: ByteSize,
+    /// Evict from there what was used longest ago when there is no room; otherwise nothing more is kept.
+    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
+    pub enable_disk_eviction: Switch,
     /// What lies on the disk of a dead client is kept this long for its next process, in seconds.
     #[arg(long, default_value_t = 600, value_name = "SECONDS")]
     pub disk_ttl: u64,

@@ -6,10 +6,11 @@ use mooncake_master::{Config, MetadataServer};
 use mooncake_meta::{
     AllocatorKind, Config as PoolConfig, EvictionPolicy, Replication, ReplicationMode, Strategy,
 };
+use mooncake_types::{SharedDirectory, limits};
 
 use super::flags::{
-    AllocatorName, EvictionName, MasterFlags, MetadataFlags, ReplicaFlags, ReplicationName,
-    StrategyName,
+    AllocatorName, DiskFlags, EvictionName, MasterFlags, MetadataFlags, ReplicaFlags,
+    ReplicationName, StrategyName,
 };
 use super::leadership::Surroundings;
 use crate::quantity::Switch;
@@ -33,6 +34,7 @@ impl MasterFlags {
         }
         self.leadership.check()?;
         self.kv_events.config()?;
+        self.disks.check(&self.rpc.cluster_id)?;
         self.pool_config().validate().map_err(|reason| format!("--{reason}"))
     }
 
@@ -122,9 +124,68 @@ impl MasterFlags {
             promotion_admission_threshold: self.disks.promotion_admission_threshold,
             promotion_queue_limit: self.disks.promotion_queue_limit,
             disk_ttl_ms: self.disks.disk_ttl.saturating_mul(1_000),
+            shared_directory: self.disks.shared_directory(&self.rpc.cluster_id),
             ..PoolConfig::default()
         }
     }
+}
+
+impl DiskFlags {
+    fn check(&self, cluster: &str) -> Result<(), String> {
+        let Some(directory) = self.shared_directory(cluster) else { return Ok(()) };
+        let root = &self.root_fs_dir;
+        if !root.starts_with('/') {
+            return Err(format!(
+                "--root_fs_dir={root}: it must begin with '/', since nodes run elsewhere"
+            ));
+        }
+        if directory.path.len() > LONGEST_DIRECTORY {
+            return Err(format!(
+                "--root_fs_dir={root}: with the cluster id it must have at most {LONGEST_DIRECTORY} bytes"
+            ));
+        }
+        if directory.most_bytes != 0 && directory.most_bytes < LEAST_BYTES {
+            return Err(format!(
+                "--quota_bytes and --global_file_segment_size must be at least {LEAST_BYTES}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Where nodes keep files: a folder for each cluster.
+    fn shared_directory(&self, cluster: &str) -> Option<SharedDirectory> {
+        let root = self.root_fs_dir.trim_end_matches('/');
+        let most = match (self.quota_bytes.0, self.global_file_segment_size.0) {
+            (0, WHOLE_FILESYSTEM..) => 0,
+            (0, most) => most,
+            (quota, most) => quota.min(most),
+        };
+        (!self.root_fs_dir.is_empty()).then(|| SharedDirectory {
+            path: format!("{root}/{}", folder_name(cluster)),
+            most_bytes: most,
+            evicts: self.enable_disk_eviction.0,
+        })
+    }
+}
+
+/// The longest path of a shared directory, in bytes: the names of segments begin with it.
+const LONGEST_DIRECTORY: usize = limits::MAX_NAME_BYTES - "/files-4294967295".len();
+/// The least that a node keeps there, in bytes.
+const LEAST_BYTES: u64 = 16 << 20;
+/// The default of `--global_file_segment_size`.
+const WHOLE_FILESYSTEM: u64 = i64::MAX as u64;
+
+/// What the folder of a cluster is called, whose name may hold anything.
+fn folder_name(cluster: &str) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
+    let name: String = cluster
+        .bytes()
+        .map(|byte| match plain(&byte) {
+            true => char::from(byte).to_string(),
+            false => format!("%{byte:02x}"),
+        })
+        .collect();
+    if name.is_empty() { "%".to_owned() } else { name }
 }
 
 impl MetadataFlags {

@@ -91,7 +91,7 @@ impl Reads {
             for Fetched { medium, len, result, .. } in of_item {
                 if let Ok(source) = result {
                     self.volumes[*source as usize].bytes.fetch_add(*len, Ordering::Relaxed);
-                    if *medium == Medium::Disk {
+                    if *medium != Medium::Memory {
                         self.disk.bytes.fetch_add(*len, Ordering::Relaxed);
                         is_on_disk = true;
                     }

@@ -122,6 +122,7 @@ impl Dialer {
         connection.set_timeout(self.call_timeout).map_err(lost)?;
         let master = connection.stream().peer_addr().map_err(lost)?;
         self.masters.on_connected(welcome.epoch, master, connection.stream());
+        self.masters.note_shared_directory(welcome.shared_directory);
         Ok((connection, welcome.epoch))
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mooncake_ha::{Coordinator, epoch_of_now};
 use mooncake_memory::{Private, Resolver};
 use mooncake_types::host_port::split;
-use mooncake_types::{Epoch, LogLimiter};
+use mooncake_types::{Epoch, LogLimiter, SharedDirectory};
 
 use super::dial::DialError;
 use crate::address::HostPort;
@@ -47,6 +47,8 @@ struct Open {
     /// The highest epoch of a master that was connected to.
     epoch: Epoch,
     connections: Vec<(SocketAddr, Weak<Private<TcpStream>>)>,
+    /// What the last master that was connected to said.
+    shared_directory: Option<SharedDirectory>,
 }
 
 /// A leader that is looked up.
@@ -144,6 +146,18 @@ impl Masters {
             tracing::warn!(%error, further, "a master is refused");
         }
         Err(error)
+    }
+
+    /// Where nodes keep objects as files, if the last master wants that.
+    pub(crate) fn shared_directory(&self) -> Option<SharedDirectory> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.shared_directory.clone()
+    }
+
+    /// A master said this when it was connected to.
+    pub(super) fn note_shared_directory(&self, directory: Option<SharedDirectory>) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.shared_directory = directory;
     }
 
     /// A connection to a master of this epoch was made. If the epoch is new, those to other masters are of no more use:

@@ -14,6 +14,7 @@ mod ranges;
 mod recovery;
 mod rig;
 mod routes;
+mod shared_disks;
 mod stalled;
 mod tasks;
 mod upsert;

@@ -158,9 +158,12 @@ impl Shared {
             mooncake_wire::encode_refusal(&mut out, header.request_id, &refusal);
             return stream.write_all(&out);
         }
-        let epoch = self.meta.lock().expect("no holder panicked").epoch();
+        let (epoch, shared_directory) = {
+            let meta = self.meta.lock().expect("no holder panicked");
+            (meta.epoch(), meta.shared_directory().cloned())
+        };
         let software_version = "test".to_owned();
-        let welcome = Welcome { software_version, ..Welcome::new(epoch) };
+        let welcome = Welcome { software_version, shared_directory, ..Welcome::new(epoch) };
         mooncake_wire::encode_welcome(&mut out, header.request_id, &welcome);
         stream.write_all(&out)?;
         loop {

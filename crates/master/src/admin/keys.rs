@@ -57,6 +57,7 @@ pub(super) async fn query_key(
 struct Found {
     in_memory: Vec<Range>,
     on_disk: Vec<Range>,
+    on_shared_disk: Vec<Range>,
 }
 
 fn peek(owner: &crate::owner::Owner, key: &str) -> Result<Found, ErrorCode> {
@@ -65,7 +66,11 @@ fn peek(owner: &crate::owner::Owner, key: &str) -> Result<Found, ErrorCode> {
         Some(report) if !report.complete => Err(ErrorCode::ReplicaIsNotReady),
         Some(report) => {
             let of = |medium| ranges(&report.located, &report.segments, medium);
-            Ok(Found { in_memory: of(Medium::Memory), on_disk: of(Medium::Disk) })
+            Ok(Found {
+                in_memory: of(Medium::Memory),
+                on_disk: of(Medium::Disk),
+                on_shared_disk: of(Medium::SharedDisk),
+            })
         }
     }
 }
@@ -108,9 +113,13 @@ pub(super) async fn batch_query_keys(
     let look = move |owner: &mut crate::owner::Owner| {
         let answer = |key: String| {
             let answer = match peek(owner, &key) {
-                Ok(Found { in_memory: values, on_disk: local_disk_values }) => {
-                    KeyReplicas { ok: true, values, local_disk_values, ..KeyReplicas::default() }
-                }
+                Ok(found) => KeyReplicas {
+                    ok: true,
+                    values: found.in_memory,
+                    disk_values: found.on_shared_disk,
+                    local_disk_values: found.on_disk,
+                    ..KeyReplicas::default()
+                },
                 Err(code) => KeyReplicas::error(code),
             };
             (key, answer)

@@ -61,6 +61,7 @@ impl From<&SegmentReport> for Detail {
             medium: match report.medium {
                 Medium::Memory => "memory",
                 Medium::Disk => "disk",
+                Medium::SharedDisk => "shared disk",
             },
             status: state_name(report.state),
             in_sight: report.in_sight,

@@ -179,7 +179,7 @@ impl Meta {
     pub(super) fn victim_stays(&self, object: u32, pinned_too: bool) -> bool {
         let group = self.objects[object].group;
         group != NONE && self.group_stays(group, pinned_too)
-            || self.config.offload && self.has_task(object)
+            || self.config.has_disks() && self.has_task(object)
     }
 
     /// How a range compares with others, unless it is leased: the least goes first.

@@ -1,6 +1,6 @@
 //! The life of an object's records: queues, replicas, the end.
 
-use mooncake_types::{Located, Medium, Placement, Tick, Version};
+use mooncake_types::{Located, Placement, Tick, Version};
 
 use super::class::Class;
 use super::record::{ObjectState, Pin, QueueKind, Range};
@@ -76,9 +76,9 @@ impl Meta {
             .filter(|(_, range)| unnamed & 1 << range.replica == 0)
             .map(|(_, range)| self.placement(range, table))
             .collect();
-        // Memory comes before disks.
+        // Memory comes before disks, and those before what hosts share.
         if placements.len() > 1 {
-            placements.sort_by_key(|it| table.medium(it.segment) == Medium::Disk);
+            placements.sort_by_key(|it| table.medium(it.segment));
         }
         Located { version: record.version, len: record.len, placements }
     }

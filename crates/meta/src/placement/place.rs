@@ -345,7 +345,8 @@ impl Meta {
             if self.sinks_enough(slot, len) {
                 return None;
             }
-            let window = self.plan_range(slot, len, most_bytes)?;
+            let wanted = self.segments[slot].reserved_len(len);
+            let window = self.plan_range(slot, wanted, most_bytes)?;
             let kept = self.segments[slot].kept();
             if !self.evict_windows(&[window]) {
                 return None;

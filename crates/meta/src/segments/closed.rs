@@ -28,7 +28,7 @@ pub(crate) enum Closed {
     OutOfSight,
     /// Its node cannot be connected to where it says that it serves.
     Unreached,
-    /// It lies on a disk: objects are offloaded to it, none are put there.
+    /// It lies on a disk or in a shared directory: objects are offloaded to it, none are put there.
     Disk,
 }
 

@@ -100,7 +100,7 @@ impl Meta {
 
     fn lends_disk(&self, client: ClientId) -> bool {
         let segments = self.segments.of_client(client);
-        segments.into_iter().any(|slot| self.segments[slot].medium == Medium::Disk)
+        segments.into_iter().any(|slot| self.segments[slot].medium != Medium::Memory)
     }
 
     /// As [`Meta::bury`], but for its disks: what lies there outlives the process, and is out of sight until the next one comes.

@@ -65,7 +65,7 @@ impl Meta {
             medium: mount.medium,
             closed: Reasons::default()
                 .with(Closed::Recovering, true)
-                .with(Closed::Disk, mount.medium == Medium::Disk)
+                .with(Closed::Disk, mount.medium != Medium::Memory)
                 .with(Closed::OutOfSight, !self.is_in_sight(from))
                 .with(Closed::Behind, self.members.is_behind(mount.id) == Some(true)),
             recovering: None,

@@ -145,6 +145,11 @@ impl Segment {
         used <= self.allocator.capacity() as f64 * most_used && self.allocator.largest_free() >= len
     }
 
+    /// Bytes that are reserved for a range of this length.
+    pub(crate) fn reserved_len(&self, len: u64) -> u64 {
+        self.medium.reserved_len(len)
+    }
+
     /// Nothing can be evicted here before this moment.
     pub(crate) fn evictable_from(&self) -> Tick {
         self.evictable_from

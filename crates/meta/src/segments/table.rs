@@ -179,8 +179,9 @@ impl Segments {
         segment.kept() as f64 > segment.allocator.capacity() as f64 * self.high_watermark
     }
 
-    /// Reserves a range.
+    /// Reserves a range for so many bytes.
     pub(crate) fn alloc(&mut self, slot: u32, len: u64) -> Option<Handle> {
+        let len = self.slots[slot].reserved_len(len);
         let allocation = self.slots[slot].allocator.alloc(len)?;
         self.note_room(slot);
         Some(allocation.handle)
@@ -193,6 +194,8 @@ impl Segments {
         (offset, len): (u64, u64),
         free_until: u64,
     ) -> Option<Handle> {
+        let room = free_until.saturating_sub(offset);
+        let len = self.slots[slot].reserved_len(len).min(room).max(len);
         let allocation = self.slots[slot].allocator.occupy(offset, len, free_until)?;
         self.note_room(slot);
         Some(allocation.handle)

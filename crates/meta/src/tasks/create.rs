@@ -108,7 +108,7 @@ impl Meta {
         if slots.is_empty() {
             return Err(ErrorCode::InvalidParams);
         }
-        let is_disk = |&slot: &u32| self.segments[slot].medium == Medium::Disk;
+        let is_disk = |&slot: &u32| self.segments[slot].medium != Medium::Memory;
         match slots.iter().any(|&slot| self.segments[slot].takes_puts()) {
             true => Ok(()),
             // Only what its own node offloads goes to a disk.

@@ -1,8 +1,7 @@
 //! Handing tasks out to the clients that carry them out.
 
 use mooncake_types::{
-    ClientId, ErrorCode, Medium, PutMode, Reply, TaskKind, TaskOrder, TaskOrders, TaskStatus,
-    limits,
+    ClientId, ErrorCode, PutMode, Reply, TaskKind, TaskOrder, TaskOrders, TaskStatus, limits,
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -148,9 +147,8 @@ impl Meta {
     fn place_moved(&mut self, job: u32, number: u64, replica: u8) -> Result<Pieces, Held> {
         let object = self.tasks.known[&number].object;
         // The drain of a disk drops the replica there if another one stays in memory: memory need not hold two.
-        if self.replicas_in(object, Medium::Disk) & 1 << replica != 0
-            && self.memory_replicas(object) != 0
-        {
+        let in_memory = self.memory_replicas(object);
+        if in_memory != 0 && in_memory & 1 << replica == 0 {
             match self.release_drained(job, object, replica) {
                 Ok(()) => return Err(Held::Done),
                 Err(ErrorCode::NoAvailableHandle) => {}
@@ -201,14 +199,14 @@ impl Meta {
                 self.unreserve(&pieces);
                 return Err(Held::Hopeless(ErrorCode::ReplicaIsGone));
             }
+            let slots: Vec<u32> = self.segments.named(&name).to_vec();
             let is_there = match origin.is_to_disk() {
-                true => self.is_on_disk(object),
+                true => slots.iter().any(|&slot| self.lies_on(object, self.segments[slot].medium)),
                 false => self.replicas_on(object, &name) != 0,
             };
             if is_there {
                 continue;
             }
-            let slots: Vec<u32> = self.segments.named(&name).to_vec();
             let takes = |slot: &u32| match origin.is_to_disk() {
                 true => self.segments[*slot].takes_offloads(),
                 false => self.segments[*slot].takes_puts(),

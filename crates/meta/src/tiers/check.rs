@@ -24,7 +24,7 @@ impl Meta {
         ensure("no more sinks than may", sinking <= most, || format!("{sinking} of {most}"))?;
         let (all, limit) = (self.offloads.under_way(), self.config.offloading_queue_limit);
         ensure("no more goes to disks than may", all <= limit, || format!("{all} of {limit}"))?;
-        ensure("what has sunk is settled", self.offloads.sunk().is_empty(), || {
+        ensure("what has sunk is settled", self.offloads.is_settled(), || {
             format!("{:?}", self.offloads)
         })
     }

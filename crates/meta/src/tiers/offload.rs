@@ -4,6 +4,7 @@ use mooncake_types::{ClientId, Medium, TaskKind, Tick, Version};
 
 use crate::Meta;
 use crate::notice::Notice;
+use crate::objects::ObjectState;
 use crate::segments::Closed;
 use crate::tasks::{Ending, NewTask, Origin};
 use crate::timeout::Timer;
@@ -20,6 +21,8 @@ pub(crate) struct Offloads {
     pub(super) sinking: usize,
     /// Objects whose sinking has ended, and how: what that means to their memory is [settled](Meta::settle_sunk) soon.
     pub(super) sunk: Vec<(u32, Version, Ending)>,
+    /// Objects that have got a copy after they were put: they may be to get another one elsewhere.
+    offloaded: Vec<(u32, Version)>,
     /// Since the last notice.
     pub(super) tally: Tally,
     /// No notice before this moment; absent if there is nothing to say.
@@ -58,19 +61,27 @@ impl Offloads {
         self.sinking
     }
 
-    pub(super) fn sunk(&self) -> &[(u32, Version, Ending)] {
-        &self.sunk
+    /// Whether no copy has ended of which more is to be done.
+    pub(super) fn is_settled(&self) -> bool {
+        self.sunk.is_empty() && self.offloaded.is_empty()
     }
 }
 
 impl Meta {
-    /// Has a copy of an object, which has just become readable, made on a disk. Nothing happens if none of its nodes has a disk
-    /// with room for it, or if too many copies are under way. With `offload_on_evict` it waits until eviction chooses the object.
+    /// Has a copy of an object, which has just become readable, made on a disk, and then one in a shared directory. Nothing happens
+    /// if none of its nodes has such a segment with room for it, or if too many copies are under way. With `offload_on_evict` the
+    /// copy on a disk waits until eviction chooses the object.
     pub(crate) fn offload(&mut self, object: u32) {
-        if !self.config.offload || self.config.offload_on_evict || self.has_task(object) {
+        if !self.config.has_disks() || self.has_task(object) {
             return;
         }
-        let Some(way) = self.way_to_disk(object) else { return };
+        let next = |medium: Medium| {
+            let is_due = self.config.copies_at_put(medium) && !self.lies_on(object, medium);
+            if is_due { self.way_to(object, medium) } else { None }
+        };
+        let Some(way) = [Medium::Disk, Medium::SharedDisk].into_iter().find_map(next) else {
+            return;
+        };
         if self.offloads.under_way() >= self.config.offloading_queue_limit {
             self.counters.offloads_refused += 1;
             return;
@@ -91,33 +102,39 @@ impl Meta {
         });
     }
 
-    /// The way of an object to a disk of a node that has it in memory, where it can be read.
-    pub(super) fn way_to_disk(&self, object: u32) -> Option<Way> {
+    /// The way of an object to a segment of this medium of a node that has it in memory, where it can be read.
+    pub(super) fn way_to(&self, object: u32, medium: Medium) -> Option<Way> {
         let len = self.objects[object].len;
         self.ranges_of(object).find_map(|(_, range)| {
             let memory = &self.segments[range.segment];
             let is_source = memory.medium == Medium::Memory && memory.serves();
-            let disk = if is_source { self.disk_of(memory.client, len) } else { None }?;
+            let disk = if is_source { self.disk_of(memory.client, len, medium) } else { None }?;
             Some(Way { replica: range.replica, client: memory.client, disk })
         })
     }
 
-    /// A disk of a client that takes an object of this length.
-    pub(super) fn disk_of(&self, client: ClientId, len: u64) -> Option<u32> {
+    /// A segment of this medium of a client that takes an object of this length.
+    pub(super) fn disk_of(&self, client: ClientId, len: u64, medium: Medium) -> Option<u32> {
         let takes = |slot: &u32| {
             let disk = &self.segments[*slot];
-            disk.takes_offloads() && disk.allocator.capacity() >= len
+            let is_right = disk.medium == medium && disk.takes_offloads();
+            is_right && disk.allocator.capacity() >= disk.reserved_len(len)
         };
         self.segments.slots_of(client).iter().copied().find(takes)
     }
 
     /// Whether a replica of an object lies on a disk, in sight or not, that is not lost.
     pub(crate) fn is_on_disk(&self, object: u32) -> bool {
-        let on_disk = |segment: u32| {
-            let disk = &self.segments[segment];
-            disk.medium == Medium::Disk && disk.is_mounted() && !disk.is(Closed::Struck)
+        self.lies_on(object, Medium::Disk) || self.lies_on(object, Medium::SharedDisk)
+    }
+
+    /// Whether a replica of an object lies in a medium, in sight or not, that is not lost.
+    pub(crate) fn lies_on(&self, object: u32, medium: Medium) -> bool {
+        let is_there = |segment: u32| {
+            let segment = &self.segments[segment];
+            segment.medium == medium && segment.is_mounted() && !segment.is(Closed::Struck)
         };
-        self.ranges_of(object).any(|(_, range)| on_disk(range.segment))
+        self.ranges_of(object).any(|(_, range)| is_there(range.segment))
     }
 
     /// A copy to a disk has ended. The object may be about to go.
@@ -133,11 +150,24 @@ impl Meta {
         }
         if origin == Origin::Offload {
             self.offloads.after_puts -= 1;
+            if ending == Ending::Success && self.config.shared_directory.is_some() {
+                self.offloads.offloaded.push((object, version));
+            }
             return;
         }
         self.offloads.sinking -= 1;
         if ending != Ending::ObjectGone {
             self.offloads.sunk.push((object, version, ending));
+        }
+    }
+
+    /// Has further copies made of objects that have got one on a disk.
+    pub(crate) fn offload_further(&mut self) {
+        while let Some((object, version)) = self.offloads.offloaded.pop() {
+            let record = self.objects.get(object);
+            if record.is_some_and(|it| it.version == version && it.state == ObjectState::Complete) {
+                self.offload(object);
+            }
         }
     }
 

@@ -10,19 +10,20 @@ use super::offload::Way;
 use crate::Meta;
 use crate::objects::{ObjectState, Pin, QueueKind};
 use crate::placement::MOST_EVICTED;
+use crate::slab::NONE;
 use crate::tasks::{Ending, Origin};
 
 impl Meta {
     /// Evicts these replicas of an object, all of one medium, or has it sink. An object that a task reads stays.
     pub(crate) fn evict_or_sink(&mut self, object: u32, set: u32) {
-        if self.config.offload && self.has_task(object) {
+        if self.config.has_disks() && self.has_task(object) {
             return;
         }
         let is_in_memory = set & self.memory_replicas(object) != 0;
         if !self.config.sinks() || !is_in_memory || self.is_on_disk(object) {
             return self.evict_replicas(object, set);
         }
-        let Some(way) = self.way_to_disk(object) else {
+        let Some(way) = self.way_to(object, Medium::Disk) else {
             return self.evict_replicas(object, set);
         };
         if self.offloads.sinking() < self.config.most_sinking() {
@@ -53,8 +54,9 @@ impl Meta {
     }
 
     /// Frees the memory of objects that have sunk. One that was leased meanwhile is in use: it stays, and goes at once when it
-    /// is chosen again. One whose copy failed is evicted: the attempt to keep it was made.
+    /// is chosen again. One whose copy failed is evicted, unless its group stays: the attempt to keep it was made.
     pub(crate) fn settle_sunk(&mut self) {
+        self.offload_further();
         while let Some((object, version, ending)) = self.offloads.sunk.pop() {
             let is_same = |it: &&crate::objects::Object| {
                 it.version == version && it.state == ObjectState::Complete
@@ -62,7 +64,10 @@ impl Meta {
             let Some(record) = self.objects.get(object).filter(is_same) else { continue };
             // The task of a caller or a drain took the place of the copy to the disk.
             let gave_way = ending == Ending::Refused(ErrorCode::ObjectHasReplicationTask);
-            let stays = gave_way || record.pin == Pin::Hard || self.is_leased(object);
+            // A group that is read stays whole, on whatever its objects lie.
+            let in_group = record.group != NONE && self.group_stays(record.group, true);
+            let is_last = ending != Ending::Success && in_group;
+            let stays = gave_way || record.pin == Pin::Hard || self.is_leased(object) || is_last;
             let sinking = self.ranges_of(object).filter(|(_, it)| it.queue == QueueKind::Sinking);
             let (ids, set) = sinking.fold((Vec::new(), 0), |(mut ids, set), (id, range)| {
                 ids.push(id);
@@ -81,14 +86,17 @@ impl Meta {
         }
     }
 
-    /// Whether eviction takes nothing from a segment now, because as much sinks as may.
+    /// Whether eviction takes nothing from a segment now, because as much sinks as may, or because it never does.
     pub(crate) fn is_sink_full(&self, slot: u32) -> bool {
         let segment = &self.segments[slot];
+        if !self.config.evicts_from(segment.medium) {
+            return true;
+        }
         self.config.sinks()
             && !self.config.offload_force_evict
             && segment.medium == Medium::Memory
             && self.offloads.sinking() >= self.config.most_sinking()
-            && self.disk_of(segment.client, 1).is_some()
+            && self.disk_of(segment.client, 1, Medium::Disk).is_some()
     }
 
     /// Whether so much sinks on a segment that a put of this length waits for that. What follows it is chosen ahead, so that the
@@ -104,6 +112,6 @@ impl Meta {
     /// memory only then.
     pub(crate) fn is_making_room(&self) -> bool {
         let tasks = self.tasks.pending() + self.tasks.processing();
-        self.config.offload && tasks > self.promotions.under_way()
+        self.config.has_disks() && tasks > self.promotions.under_way()
     }
 }

@@ -28,6 +28,7 @@ mod room;
 mod scan;
 mod segments;
 mod shadow;
+mod shared_disks;
 mod sight;
 mod sink;
 mod suspension;

@@ -194,6 +194,23 @@ fn each_member_of_a_group_sinks() {
 }
 
 #[test]
+fn of_a_group_that_is_read_nothing_goes_whose_copy_failed() {
+    let mut world = sinking(Config::default());
+    for n in 0..4 {
+        world.put_member(&n.to_string(), LEN, "prompt").expect("there is room");
+    }
+    assert_eq!(world.start(ALICE, "4", LEN).map(|_| ()), Err(MAKING_ROOM));
+    let orders = world.fetch_tasks(ALICE).orders;
+    world.get("1").expect("it can be read meanwhile");
+    // The lease of the one that was read is the group's; those of the others are shorter.
+    world.advance(7);
+    let failing = orders.iter().find(|order| &*order.key == "0").expect("it sinks");
+    assert_eq!(world.end_task(ALICE, failing.id, Err(ErrorCode::FileWriteFail)), Ok(()));
+    world.check();
+    assert!(world.holds("0"));
+}
+
+#[test]
 fn an_object_that_sinks_can_be_removed_and_replaced() {
     let mut world = full(Config::default());
     assert_eq!(world.start(ALICE, "4", LEN).map(|_| ()), Err(MAKING_ROOM));

@@ -7,12 +7,14 @@ use crate::KIB;
 use crate::world::{ALICE, World};
 
 pub(crate) const LEN: u64 = 16 * KIB;
+/// What that takes on a disk.
+pub(crate) const ON_DISK: u64 = Medium::Disk.reserved_len(LEN);
 
-/// Alice lends memory (segment 1) for four objects, and a disk (2).
+/// Alice lends memory (segment 1) for four objects, and a disk (2) for 64.
 pub(crate) fn alone(config: Config) -> World {
     let mut world = World::new(Config { offload: true, ..config });
     world.mount(ALICE, 1, 4 * LEN).expect("it is new");
-    world.mount_on(Medium::Disk, ALICE, 2, 64 * LEN).expect("it is new");
+    world.mount_on(Medium::Disk, ALICE, 2, 64 * ON_DISK).expect("it is new");
     world
 }
 

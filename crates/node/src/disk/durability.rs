@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use mooncake_tier::{Directory, Disk, Name};
+use mooncake_tier::{Directory, Name, RecordStore};
 use mooncake_types::ErrorCode;
 
 use super::identity::Identity;
@@ -64,7 +64,7 @@ impl Durability {
     ///
     /// # Errors
     /// [`BROKEN`]: the disk failed, now or before.
-    pub(super) fn settle(&self, disk: &Disk) -> Result<(), ErrorCode> {
+    pub(super) fn settle(&self, disk: &dyn RecordStore) -> Result<(), ErrorCode> {
         let mut queue = self.lock();
         let wanted = queue.queued;
         while !queue.has_failed && queue.lasting < wanted {
@@ -77,14 +77,21 @@ impl Durability {
     }
 
     /// Writes all that is queued. Records go before the note changes: the segment of a new name has none of the old one's.
-    fn write<'a>(&'a self, mut queue: MutexGuard<'a, Queue>, disk: &Disk) -> MutexGuard<'a, Queue> {
+    fn write<'a>(
+        &'a self,
+        mut queue: MutexGuard<'a, Queue>,
+        disk: &dyn RecordStore,
+    ) -> MutexGuard<'a, Queue> {
         queue.is_writing = true;
         let (erased, up_to) = (std::mem::take(&mut queue.erased), queue.queued);
         let is_new = std::mem::take(&mut queue.is_identity_new);
-        let note = is_new.then(|| queue.identity.encode());
+        let note = is_new.then(|| (queue.identity.encode(), queue.identity.nonce()));
         drop(queue);
         let is_written = disk.drop_records(&erased).is_ok()
-            && note.is_none_or(|note| self.directory.set_note(&note).is_ok());
+            && note.is_none_or(|(note, nonce)| {
+                disk.renew(nonce);
+                self.directory.set_note(&note).is_ok()
+            });
         queue = self.lock();
         match is_written {
             true => queue.lasting = up_to,

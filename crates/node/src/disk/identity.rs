@@ -22,6 +22,12 @@ pub(super) struct Identity {
 const NAMES: [&str; 6] = ["client", "segment", "run", "epoch", "capacity", "broken"];
 
 impl Identity {
+    /// What tells the records of this segment from those of others.
+    pub(super) const fn nonce(&self) -> u64 {
+        let SegmentId(id) = self.segment;
+        (id >> 64) as u64 ^ id as u64
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let values = [
             self.client.0,

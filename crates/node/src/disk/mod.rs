@@ -1,6 +1,6 @@
-//! A segment whose bytes lie in a folder, as records of a log: the shell of a [`SegmentMachine`](crate::SegmentMachine) for disks.
+//! A segment whose bytes lie in a folder, as records of a log or in files of their own: the shell of a [`SegmentMachine`](crate::SegmentMachine) for disks.
 //!
-//! Each complete entry of the ledger is one record of the log (`mooncake_tier`). Bytes pass through staging memory
+//! Each complete entry of the ledger is one record (`mooncake_tier`). Bytes pass through staging memory
 //! (`staging.rs`): a writer fills it, and the record is appended when its last part is there; a reader gets a copy of the record.
 //!
 //! What the machine wants to outlive the process is queued under its lock, and written without it (`durability.rs`). Who depends
@@ -19,5 +19,5 @@ mod staging;
 mod writing;
 
 pub use error::OpenDiskError;
-pub use open::DiskOptions;
+pub use open::{DiskKind, DiskOptions};
 pub use segment::DiskSegment;

@@ -4,8 +4,10 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use mooncake_tier::{Directory, Disk, DiskConfig, Folder, Name, Record};
-use mooncake_types::{ClientId, Epoch, RangeWrite, SegmentId, limits};
+use mooncake_tier::{
+    Directory, Disk, DiskConfig, Files, FilesConfig, Folder, Name, Record, RecordStore,
+};
+use mooncake_types::{ClientId, Epoch, Medium, RangeWrite, SegmentId, limits};
 
 use super::error::OpenDiskError;
 use super::identity::Identity;
@@ -17,6 +19,8 @@ use crate::machine::SegmentMachine;
 /// Which disk is wanted.
 #[derive(Clone, Debug)]
 pub struct DiskOptions {
+    /// How its records lie there.
+    pub kind: DiskKind,
     /// The cluster that it is for.
     pub cluster: String,
     /// Bytes that its files take at most. Less than that is lent, see [`DiskSegment::len_bytes`].
@@ -51,7 +55,7 @@ struct Layout {
 }
 
 impl Layout {
-    fn of(capacity_bytes: u64) -> Result<Layout, OpenDiskError> {
+    fn of(kind: DiskKind, capacity_bytes: u64) -> Result<Layout, OpenDiskError> {
         let least_bytes = FILES * LEAST_FILE_BYTES;
         if capacity_bytes < least_bytes {
             return Err(OpenDiskError::TooSmall { capacity_bytes, least_bytes });
@@ -59,8 +63,40 @@ impl Layout {
         let file_bytes = (capacity_bytes / FILES).min(MOST_FILE_BYTES) / BLOCK * BLOCK;
         // One file is open, and one is for records that move. Of the rest four fifths are lent: with a fifth of holes a file that
         // is given up for its space is at most two thirds full as a rule, so a byte is written at most three times.
-        let len_bytes = (capacity_bytes - 2 * file_bytes) / 5 * 4 / BLOCK * BLOCK;
+        let len_bytes = match kind {
+            DiskKind::Log => (capacity_bytes - 2 * file_bytes) / 5 * 4 / BLOCK * BLOCK,
+            // Masters count headers and padding. What is left is for keys that are longer than usual.
+            DiskKind::Files { .. } => (capacity_bytes - capacity_bytes / 32) / BLOCK * BLOCK,
+        };
         Ok(Layout { file_bytes, len_bytes })
+    }
+}
+
+/// How the records lie in a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskKind {
+    /// In a log, on a disk of the node.
+    Log,
+    /// In files of their own, on a disk that hosts share.
+    Files {
+        /// Whether the oldest go where there is no room for others.
+        evicts: bool,
+    },
+}
+
+impl DiskKind {
+    const fn medium(self) -> Medium {
+        match self {
+            Self::Log => Medium::Disk,
+            Self::Files { .. } => Medium::SharedDisk,
+        }
+    }
+
+    fn empty(self, directory: &dyn Directory) -> std::io::Result<()> {
+        match self {
+            Self::Log => Disk::empty(directory),
+            Self::Files { .. } => Files::empty(directory),
+        }
     }
 }
 
@@ -71,9 +107,21 @@ impl DiskSegment {
     /// # Errors
     /// Why the folder cannot be this disk.
     pub fn open(path: &Path, options: DiskOptions) -> Result<Self, OpenDiskError> {
-        Layout::of(options.capacity_bytes)?;
-        let folder = Folder::open(path, &options.cluster)?;
-        Self::open_directory(Arc::new(folder), options)
+        Layout::of(options.kind, options.capacity_bytes)?;
+        let folder = match options.kind {
+            DiskKind::Log => Folder::open(path, &options.cluster)?,
+            DiskKind::Files { .. } => Folder::open_hashed(path, &options.cluster)?,
+        };
+        let mut opened = Self::open_directory(Arc::new(folder), options)?;
+        opened.folder = Some(path.to_owned());
+        Ok(opened)
+    }
+
+    /// The client whose files lie in a folder, which another process may use; nothing if that cannot be told.
+    #[must_use]
+    pub fn client_in(path: &Path) -> Option<ClientId> {
+        let note = Folder::note_in(path).ok().flatten()?;
+        Identity::decode(&note).map(|identity| identity.client)
     }
 
     /// As [`DiskSegment::open`], of files that are reached in another way.
@@ -84,15 +132,14 @@ impl DiskSegment {
         directory: Arc<dyn Directory>,
         options: DiskOptions,
     ) -> Result<Self, OpenDiskError> {
-        let DiskOptions { capacity_bytes, staging_bytes: bytes, seed, .. } = options;
-        let Layout { file_bytes, len_bytes } = Layout::of(capacity_bytes)?;
+        let DiskOptions { capacity_bytes, staging_bytes: bytes, kind, .. } = options;
         let staging = Staging::new(bytes);
         let staging = staging.map_err(|error| OpenDiskError::Staging { bytes, error })?;
+        let layout = Layout::of(kind, capacity_bytes)?;
         let identity = adopt(&*directory, &options)?;
         let mut records = Vec::new();
-        let config = DiskConfig { capacity: capacity_bytes, file_bytes, seed };
-        let disk = Disk::open(Arc::clone(&directory), config, |record| records.push(record))?;
-        let mut restored = Restored::new(len_bytes);
+        let disk = open_records(&directory, &options, identity.nonce(), &mut records)?;
+        let mut restored = Restored::new(layout.len_bytes);
         // Of records that overlap the newest counts: the others' writers were superseded when the process ended.
         records.sort_unstable_by_key(|record| std::cmp::Reverse(record.name.grant));
         records.into_iter().for_each(|record| restored.restore(&record));
@@ -101,8 +148,32 @@ impl DiskSegment {
         // A master that followed the process before must not take that one's change numbers for these.
         ledger.number_changes(crate::ledger::first_change(), limits::MAX_LEDGER_CHANGES);
         let machine = SegmentMachine::new(identity.segment, ledger, identity.epoch);
+        let disk = (kind.medium(), disk);
         Ok(Self::of_parts((machine, names), disk, staging, (directory, identity)))
     }
+}
+
+/// Opens what holds the records, and gives all of them.
+fn open_records(
+    directory: &Arc<dyn Directory>,
+    options: &DiskOptions,
+    nonce: u64,
+    records: &mut Vec<Record>,
+) -> Result<Box<dyn RecordStore>, OpenDiskError> {
+    let DiskOptions { capacity_bytes: capacity, seed, .. } = *options;
+    let file_bytes = Layout::of(options.kind, capacity)?.file_bytes;
+    let told = |record| records.push(record);
+    let directory = Arc::clone(directory);
+    Ok(match options.kind {
+        DiskKind::Log => {
+            Box::new(Disk::open(directory, DiskConfig { capacity, file_bytes, seed }, told)?)
+        }
+        DiskKind::Files { evicts } => {
+            let longest_record = capacity / FILES;
+            let config = FilesConfig { capacity, longest_record, nonce, evicts };
+            Box::new(Files::open(directory, config, told)?)
+        }
+    })
 }
 
 /// Takes the disk over for this process: its note says so once this returns. What cannot be kept is erased before.
@@ -115,16 +186,17 @@ fn adopt(directory: &dyn Directory, options: &DiskOptions) -> Result<Identity, O
         let client = if options.is_client_settled { options.client } else { kept.client };
         (client, kept.epoch)
     });
+    // A master knows which of a client's processes is the last by this number.
+    let own_run = |kept: &Identity| if kept.client == client { kept.run + 1 } else { 1 };
     let identity = match (reason, kept) {
-        (None, Some(kept)) => Identity { run: kept.run + 1, ..kept },
+        (None, Some(kept)) => Identity { run: own_run(&kept), client, ..kept },
         (reason, kept) => {
             if kept.is_some() {
                 tracing::warn!(reason, "a disk starts empty");
             }
-            Disk::empty(directory).map_err(mooncake_tier::OpenError::from)?;
+            options.kind.empty(directory).map_err(mooncake_tier::OpenError::from)?;
             let DiskOptions { segment, capacity_bytes, .. } = *options;
-            // A master knows which of a client's processes is the last by this number.
-            let run = kept.filter(|kept| kept.client == client).map_or(1, |kept| kept.run + 1);
+            let run = kept.as_ref().map_or(1, own_run);
             Identity { client, segment, run, epoch, capacity_bytes, is_broken: false }
         }
     };
@@ -138,6 +210,9 @@ fn why_empty(kept: &Identity, options: &DiskOptions) -> Option<&'static str> {
         Some("it failed while an earlier process used it")
     } else if kept.capacity_bytes != options.capacity_bytes {
         Some("its size was changed")
+    } else if let DiskKind::Files { .. } = options.kind {
+        // Files pass from a process that died to the next that comes, on whatever host.
+        None
     } else if options.is_client_settled && kept.client != options.client {
         Some("it was another client's, and this one has a named segment")
     } else {
@@ -196,11 +271,14 @@ mod tests {
     #[test]
     fn less_is_lent_than_the_files_take() {
         for capacity in [1 << 20, (50 << 20) + 1, 1 << 30, 100 << 30, 1 << 44] {
-            let layout = Layout::of(capacity).expect("it is large enough");
+            let layout = Layout::of(DiskKind::Log, capacity).expect("it is large enough");
             let Layout { file_bytes, len_bytes } = layout;
             assert!(capacity / file_bytes >= FILES, "{layout:?}");
             assert!(len_bytes <= capacity / 5 * 4 && len_bytes >= capacity / 10 * 6, "{layout:?}");
         }
-        assert!(matches!(Layout::of((1 << 20) - 1), Err(OpenDiskError::TooSmall { .. })));
+        assert!(matches!(
+            Layout::of(DiskKind::Log, (1 << 20) - 1),
+            Err(OpenDiskError::TooSmall { .. })
+        ));
     }
 }

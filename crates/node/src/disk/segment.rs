@@ -1,12 +1,13 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use mooncake_tier::{Directory, Disk, Name, Usage};
+use mooncake_tier::{Directory, Name, RecordStore, Usage};
 use mooncake_transfer::{Interrupt, ReadTicket, WriteTicket};
 use mooncake_types::{
-    ClientId, Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version,
+    ClientId, Epoch, ErrorCode, Medium, RangeDrop, RangeRead, RangeWrite, SegmentId, Version,
 };
 
 use super::durability::Durability;
@@ -25,7 +26,10 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct DiskSegment {
     client: ClientId,
     run: u64,
-    pub(super) disk: Disk,
+    /// Where it lies, if in a folder of the filesystem.
+    pub(super) folder: Option<PathBuf>,
+    medium: Medium,
+    pub(super) disk: Box<dyn RecordStore>,
     pub(super) staging: Arc<Staging>,
     pub(super) locked: Mutex<Locked>,
     /// Given whenever a writer has stopped.
@@ -62,7 +66,7 @@ impl Locked {
 impl DiskSegment {
     pub(super) fn of_parts(
         (machine, records): (SegmentMachine<Arc<dyn Interrupt>>, BTreeMap<u64, Version>),
-        disk: Disk,
+        (medium, disk): (Medium, Box<dyn RecordStore>),
         staging: Arc<Staging>,
         (directory, identity): (Arc<dyn Directory>, Identity),
     ) -> Self {
@@ -70,6 +74,8 @@ impl DiskSegment {
         Self {
             client: identity.client,
             run: identity.run,
+            folder: None,
+            medium,
             disk,
             staging,
             locked: Mutex::new(Locked { machine, records, open, appending }),
@@ -95,6 +101,18 @@ impl DiskSegment {
     #[must_use]
     pub const fn run(&self) -> u64 {
         self.run
+    }
+
+    /// The folder that it lies in.
+    #[must_use]
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// What its bytes lie in: a disk of this node, or one that hosts share.
+    #[must_use]
+    pub const fn medium(&self) -> Medium {
+        self.medium
     }
 
     /// Bytes of its address space: what the master may grant.
@@ -212,7 +230,7 @@ impl SegmentShell for DiskSegment {
             locked = self.stopped.wait(locked, LOOK);
         }
         drop(locked);
-        self.durability.settle(&self.disk)
+        self.durability.settle(&*self.disk)
     }
 
     fn take_back(&self) {

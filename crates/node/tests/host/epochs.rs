@@ -8,9 +8,9 @@ use mooncake_node::Host;
 use mooncake_transfer::{Interrupt, SegmentHost};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
-use crate::shells::{Shell, for_both_shells};
+use crate::shells::{Shell, for_all_shells};
 
-for_both_shells! {
+for_all_shells! {
     clients_are_told_the_highest_epoch_seen,
     a_segment_is_not_read_any_more_when_the_master_is_told_that_it_goes,
     what_was_written_is_read_until_something_newer_begins,

@@ -12,9 +12,9 @@ use mooncake_transfer::{
 use mooncake_types::limits::CHUNK_BYTES;
 use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, Version};
 
-use crate::shells::{Shell, for_both_shells};
+use crate::shells::{Shell, for_all_shells};
 
-for_both_shells! {
+for_all_shells! {
     parts_are_read_when_all_are_there,
     parts_that_do_not_fit_are_refused,
     a_grant_outranks_the_version_it_is_for,

@@ -1,9 +1,9 @@
-//! Both shells of a segment: what a transport relies on holds for each.
+//! The shells of a segment: what a transport relies on holds for each.
 
 use std::sync::Arc;
 
 use mooncake_memory::Region;
-use mooncake_node::{DiskOptions, DiskSegment, Host, Segment};
+use mooncake_node::{DiskKind, DiskOptions, DiskSegment, Host, Segment};
 use mooncake_tier::testing::DiskDouble;
 use mooncake_types::{ClientId, SegmentId};
 
@@ -12,6 +12,7 @@ use mooncake_types::{ClientId, SegmentId};
 pub(crate) enum Shell {
     Memory,
     Disk,
+    SharedDisk,
 }
 
 impl Shell {
@@ -22,24 +23,41 @@ impl Shell {
                 let region = Region::anonymous(len).expect("a little memory");
                 Host::new(vec![Segment::new(segment, region)])
             }
-            Self::Disk => {
-                let host = Host::new(Vec::new());
-                host.lend_disk(disk(&DiskDouble::new(1), segment, (4 * len).max(1 << 20)));
-                host
-            }
+            Self::Disk => disk_host(DiskKind::Log, segment, len),
+            Self::SharedDisk => disk_host(FILES, segment, len),
         }
     }
 }
 
-/// A disk that takes so many bytes.
+fn disk_host(kind: DiskKind, segment: SegmentId, len: u64) -> Host {
+    let host = Host::new(Vec::new());
+    host.lend_disk(disk_of(kind, &DiskDouble::new(1), segment, (4 * len).max(1 << 20)));
+    host
+}
+
+/// Files that are evicted where there is no room.
+pub(crate) const FILES: DiskKind = DiskKind::Files { evicts: true };
+
+/// A log that takes so many bytes.
 pub(crate) fn disk(double: &DiskDouble, segment: SegmentId, capacity_bytes: u64) -> DiskSegment {
-    let options = options(segment, capacity_bytes);
+    disk_of(DiskKind::Log, double, segment, capacity_bytes)
+}
+
+/// A disk that takes so many bytes.
+pub(crate) fn disk_of(
+    kind: DiskKind,
+    double: &DiskDouble,
+    segment: SegmentId,
+    capacity_bytes: u64,
+) -> DiskSegment {
+    let options = DiskOptions { kind, ..options(segment, capacity_bytes) };
     DiskSegment::open_directory(Arc::new(double.directory()), options).expect("it opens")
 }
 
 /// What [`disk`] asks for.
 pub(crate) fn options(segment: SegmentId, capacity_bytes: u64) -> DiskOptions {
     DiskOptions {
+        kind: DiskKind::Log,
         cluster: "cluster".to_owned(),
         capacity_bytes,
         client: ClientId(5),
@@ -51,7 +69,7 @@ pub(crate) fn options(segment: SegmentId, capacity_bytes: u64) -> DiskOptions {
 }
 
 /// Runs functions that take a [`Shell`] as tests of each.
-macro_rules! for_both_shells {
+macro_rules! for_all_shells {
     ($($test:ident),* $(,)?) => {
         mod memory {
             $(
@@ -70,6 +88,15 @@ macro_rules! for_both_shells {
                 }
             )*
         }
+
+        mod shared_disk {
+            $(
+                #[test]
+                fn $test() {
+                    super::$test(crate::shells::Shell::SharedDisk);
+                }
+            )*
+        }
     };
 }
-pub(crate) use for_both_shells;
+pub(crate) use for_all_shells;

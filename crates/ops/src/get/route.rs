@@ -103,7 +103,7 @@ impl Route {
         Some(Self { located, segments: segments.into(), lease_end: self.lease_end })
     }
 
-    /// The placements of the replica to read, none that has failed: one in memory before one on a disk, and of those one of this
+    /// The placements of the replica to read, none that has failed: one in memory before one on a disk, that before one which hosts share, and of each one of this
     /// node before others, which are spread by chance.
     pub(crate) fn choose(
         &self,
@@ -120,7 +120,7 @@ impl Route {
             if has_failed(&self.replica_start(&reading)) {
                 continue;
             }
-            let cost = (self.lies_on_disk(ranges), !is_own(ranges, &self.segments, own));
+            let cost = (self.medium(ranges), !is_own(ranges, &self.segments, own));
             match chosen.as_ref().map(|(least, _)| cost.cmp(least)) {
                 None | Some(Ordering::Less) => (chosen, candidates) = (Some((cost, reading)), 1),
                 Some(Ordering::Greater) => {}
@@ -138,12 +138,13 @@ impl Route {
 
     /// Whether a replica lies in memory alone. If none does, the master may be about to have one brought there.
     pub(crate) fn is_in_memory(&self) -> bool {
-        replicas(&self.located.placements).any(|ranges| !self.lies_on_disk(ranges))
+        replicas(&self.located.placements).any(|ranges| self.medium(ranges) == Medium::Memory)
     }
 
-    /// Whether a replica lies on a disk, at least in part.
-    fn lies_on_disk(&self, ranges: &[Placement]) -> bool {
-        ranges.iter().any(|range| self.segments[range.segment as usize].medium == Medium::Disk)
+    /// What a replica lies in: on a disk, if a part of it does.
+    fn medium(&self, ranges: &[Placement]) -> Medium {
+        let media = ranges.iter().map(|range| self.segments[range.segment as usize].medium);
+        media.max().unwrap_or_default()
     }
 
     /// What to read for these spans of the object from one replica.
@@ -201,7 +202,7 @@ mod tests {
 
     #[test]
     fn memory_is_read_before_disks_and_the_own_node_before_others() {
-        use Medium::{Disk, Memory};
+        use Medium::{Disk, Memory, SharedDisk};
         for (media, own, failed, expected) in [
             (&[Disk, Memory][..], &[][..], &[][..], Some(2)),
             (&[Disk, Memory], &[1], &[], Some(2)),
@@ -209,6 +210,9 @@ mod tests {
             (&[Disk, Memory, Disk], &[3], &[2], Some(3)),
             (&[Disk, Memory], &[], &[2], Some(1)),
             (&[Disk], &[], &[1], None),
+            (&[SharedDisk, Disk], &[1], &[], Some(2)),
+            (&[SharedDisk, Disk, Memory], &[], &[3], Some(2)),
+            (&[SharedDisk, Disk], &[], &[2], Some(1)),
         ] {
             for seed in 0..8 {
                 let found = chosen(media, own, failed, seed);

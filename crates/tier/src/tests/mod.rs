@@ -1,6 +1,7 @@
-//! Tests of the log as a whole: random histories whose power is cut, faults of the disk, real folders.
+//! Tests of the log, and of files, as a whole: random histories whose power is cut, faults of the disk, real folders.
 
 mod faults;
+mod files;
 mod folders;
 mod histories;
 mod kills;
@@ -12,10 +13,36 @@ use mooncake_types::limits::CHUNK_BYTES;
 use mooncake_types::{Epoch, Version};
 
 use crate::testing::DiskDouble;
-use crate::{Disk, DiskConfig, Name, ReadError, Record};
+use crate::{
+    Disk, DiskConfig, Files, FilesConfig, Name, OpenError, PutError, ReadError, Record, RecordStore,
+};
 
 /// Files of 128 KiB, ten of them: a few records each.
 const CONFIG: DiskConfig = DiskConfig { capacity: 10 << 17, file_bytes: 1 << 17, seed: 1 };
+
+const FILES: FilesConfig =
+    FilesConfig { capacity: 10 << 17, longest_record: 1 << 17, nonce: 77, evicts: true };
+
+/// How records are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Log,
+    Files,
+}
+
+impl Kind {
+    fn open(
+        self,
+        power: &DiskDouble,
+        told: impl FnMut(Record),
+    ) -> Result<Box<dyn RecordStore>, OpenError> {
+        let directory = Arc::new(power.directory());
+        Ok(match self {
+            Self::Log => Box::new(Disk::open(directory, CONFIG, told)?),
+            Self::Files => Box::new(Files::open(directory, FILES, told)?),
+        })
+    }
+}
 
 /// Chance that repeats.
 pub(crate) struct Dice(pub(crate) u64);
@@ -34,7 +61,9 @@ impl Dice {
 }
 
 fn name(number: u64) -> Name {
-    Name { grant: Version { epoch: Epoch(1), counter: number }, offset: 0 }
+    // No two ranges overlap.
+    let offset = (number % (1 << 30)) << 20;
+    Name { grant: Version { epoch: Epoch(1), counter: number }, offset }
 }
 
 /// The bytes of the record with this name: nobody else has them.
@@ -58,12 +87,12 @@ fn record(name: Name, len: u64) -> (Record, Buffer) {
     (record, data)
 }
 
-fn put(disk: &Disk, name: Name, len: u64) -> Result<(), crate::PutError> {
+fn put(disk: &dyn RecordStore, name: Name, len: u64) -> Result<(), PutError> {
     let (record, data) = record(name, len);
     disk.put(&record, &SliceList::from(data.raw()))
 }
 
-fn get(disk: &Disk, name: Name, from: u64, len: u64) -> Result<Vec<u8>, ReadError> {
+fn get(disk: &dyn RecordStore, name: Name, from: u64, len: u64) -> Result<Vec<u8>, ReadError> {
     let buffer = Buffer::zeroed(len as usize);
     disk.read(name, from, buffer.raw())?;
     Ok(buffer.into_vec())
@@ -73,15 +102,21 @@ fn get(disk: &Disk, name: Name, from: u64, len: u64) -> Result<Vec<u8>, ReadErro
 fn parts_of_a_record_are_read_by_whole_chunks() {
     let config = DiskConfig { capacity: 64 << 20, file_bytes: 4 << 20, seed: 1 };
     let disk = Disk::open(Arc::new(DiskDouble::new(1).directory()), config, |_| {});
-    let disk = disk.expect("it is empty");
+    check_parts(&disk.expect("it is empty"));
+    let config = FilesConfig { capacity: 64 << 20, longest_record: 4 << 20, ..FILES };
+    let files = Files::open(Arc::new(DiskDouble::new(1).directory()), config, |_| {});
+    check_parts(&files.expect("there are none"));
+}
+
+fn check_parts(disk: &dyn RecordStore) {
     let len = 3 * CHUNK_BYTES + 77;
-    put(&disk, name(1), len).expect("there is room");
+    put(disk, name(1), len).expect("there is room");
     let expected = bytes(name(1), len);
     let edges =
         [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES, len - 1, len];
     for from in edges {
         for end in edges.into_iter().filter(|&end| end >= from) {
-            let part = get(&disk, name(1), from, end - from).expect("it is there");
+            let part = get(disk, name(1), from, end - from).expect("it is there");
             assert!(part == expected[from as usize..end as usize], "{from}..{end}");
             let buffer = Buffer::zeroed((end - from) as usize);
             let sums = disk.read(name(1), from, buffer.raw()).expect("it is there");
@@ -90,7 +125,7 @@ fn parts_of_a_record_are_read_by_whole_chunks() {
             assert_eq!(sums.as_deref(), is_whole.then(|| buffer.raw().chunk_crcs()).as_deref());
         }
     }
-    assert!(matches!(get(&disk, name(1), 1, len), Err(ReadError::OutOfBounds)));
-    assert!(matches!(get(&disk, name(1), u64::MAX, 1), Err(ReadError::OutOfBounds)));
-    assert!(matches!(get(&disk, name(2), 0, 1), Err(ReadError::NotThere)));
+    assert!(matches!(get(disk, name(1), 1, len), Err(ReadError::OutOfBounds)));
+    assert!(matches!(get(disk, name(1), u64::MAX, 1), Err(ReadError::OutOfBounds)));
+    assert!(matches!(get(disk, name(2), 0, 1), Err(ReadError::NotThere)));
 }

@@ -43,6 +43,7 @@ impl FakeNode {
                 epoch: Epoch(0),
                 software_version: String::new(),
                 local_socket: None,
+                shared_directory: None,
             };
             let mut frame = Vec::new();
             encode_welcome(&mut frame, hello.request_id, &welcome);

@@ -4,8 +4,8 @@ use mooncake_types::{
     MountOutcome, MountSegment, Placement, Pong, Prefetch, PutEnd, PutItem, PutMode, PutRevoke,
     PutStart, RangeDrop, RangeRead, RangeWrite, ReadCounts, ReadReport, ReadVolume, RemainingRange,
     Remains, ReplicateConfig, Reply, Request, Scan, ScanAction, ScanPage, SegmentAddress,
-    SegmentId, SegmentPage, SoftPin, TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport,
-    TaskStatus, Version,
+    SegmentId, SegmentPage, SharedDirectory, SoftPin, TaskId, TaskKind, TaskOrder, TaskOrders,
+    TaskReport, TaskStatus, Version,
 };
 use mooncake_wire::{Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
 
@@ -72,11 +72,20 @@ fn handshake() -> Vec<(&'static str, Frame<'static>)> {
         epoch: Epoch(42),
         software_version: "0.1.0".into(),
         local_socket: None,
+        shared_directory: None,
     };
     let local_socket = LocalSocket {
         boot_id: "d3c4b5a6-0000-4000-8000-123456789abc".into(),
         network_namespace: 4_026_531_840,
         instance: 0x0011_2233_4455_6677_8899_AABB_CCDD_EEFF,
+    };
+    let shared = Welcome {
+        shared_directory: Some(SharedDirectory {
+            path: "/mnt/pool/green".to_owned(),
+            most_bytes: 1 << 40,
+            evicts: true,
+        }),
+        ..welcome.clone()
     };
     let near = Welcome { local_socket: Some(local_socket), ..welcome.clone() };
     let refusal = Refusal { code: ErrorCode::IllegalClient, message: "who are you?".into() };
@@ -87,6 +96,7 @@ fn handshake() -> Vec<(&'static str, Frame<'static>)> {
         ("welcome", Frame::Welcome(welcome)),
         ("welcome, no epoch yet", Frame::Welcome(first)),
         ("welcome, with a local socket", Frame::Welcome(near)),
+        ("welcome, with a shared directory", Frame::Welcome(shared)),
         ("refusal", Frame::Refusal(refusal)),
     ]
 }

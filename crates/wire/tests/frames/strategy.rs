@@ -6,7 +6,8 @@ use mooncake_types::{
     ChangesPage, ClientId, CreateTask, EntryState, Epoch, ErrorCode, Follow, FollowPage,
     InventoryEntry, InventoryPage, Medium, MountSegment, PutEnd, PutItem, PutMode, PutRevoke,
     PutStart, RangeDrop, RangeRead, RangeWrite, ReadCounts, ReadReport, ReadVolume,
-    ReplicateConfig, Request, Scan, ScanAction, SegmentId, SoftPin, TaskId, TaskKind, Version,
+    ReplicateConfig, Request, Scan, ScanAction, SegmentId, SharedDirectory, SoftPin, TaskId,
+    TaskKind, Version,
 };
 use mooncake_wire::{Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
 use proptest::collection::vec;
@@ -99,14 +100,25 @@ fn hello() -> impl Strategy<Value = Hello> {
 }
 
 fn welcome() -> impl Strategy<Value = Welcome> {
-    (any::<u32>(), epoch(), ".{0,20}", proptest::option::of(local_socket())).prop_map(
-        |(protocol_version, epoch, software_version, local_socket)| Welcome {
+    let (socket, directory) =
+        (proptest::option::of(local_socket()), proptest::option::of(shared_directory()));
+    (any::<u32>(), epoch(), ".{0,20}", socket, directory).prop_map(
+        |(protocol_version, epoch, software_version, local_socket, shared_directory)| Welcome {
             protocol_version,
             epoch,
             software_version,
             local_socket,
+            shared_directory,
         },
     )
+}
+
+fn shared_directory() -> impl Strategy<Value = SharedDirectory> {
+    (".{0,40}", number(), any::<bool>()).prop_map(|(path, most_bytes, evicts)| SharedDirectory {
+        path,
+        most_bytes,
+        evicts,
+    })
 }
 
 fn local_socket() -> impl Strategy<Value = LocalSocket> {
@@ -193,7 +205,7 @@ fn create_task() -> impl Strategy<Value = CreateTask<'static>> {
 }
 
 pub(crate) fn medium() -> impl Strategy<Value = Medium> {
-    select(&[Medium::Memory, Medium::Disk])
+    select(&[Medium::Memory, Medium::Disk, Medium::SharedDisk])
 }
 
 fn mount_segment() -> impl Strategy<Value = MountSegment<'static>> {

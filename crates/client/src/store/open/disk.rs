@@ -2,7 +2,7 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 
-use mooncake_node::{DiskOptions, DiskSegment};
+use mooncake_node::{DiskKind, DiskOptions, DiskSegment};
 use mooncake_types::SegmentId;
 
 use super::Opening;
@@ -13,7 +13,7 @@ use crate::random::random;
 const MAX_DISKS: usize = 256;
 
 /// The smallest disk, in bytes.
-const LEAST_BYTES: u64 = 16 << 20;
+pub(super) const LEAST_BYTES: u64 = 16 << 20;
 
 impl Opening {
     /// Opens the disk that is lent, if one is. The process is to the master what it was when the disk was lent before.
@@ -69,6 +69,7 @@ impl Opening {
         is_client_settled: bool,
     ) -> Result<DiskOptions, OpenError> {
         Ok(DiskOptions {
+            kind: DiskKind::Log,
             cluster: self.config.cluster_id.clone(),
             capacity_bytes,
             client: self.client,
@@ -82,9 +83,7 @@ impl Opening {
     /// How large the files of a disk may become: the same each time on the same filesystem.
     fn capacity(&self, folder: &Path) -> io::Result<u64> {
         std::fs::create_dir_all(folder)?;
-        let filesystem = rustix::fs::statvfs(folder)?;
-        let total = filesystem.f_blocks.saturating_mul(filesystem.f_frsize);
-        let share = (total as f64 * self.config.offload.most_used) as u64;
+        let share = share_of(folder, self.config.offload.most_used)?;
         let capacity = share.min(self.config.offload.most_bytes);
         if capacity < LEAST_BYTES {
             let reason = format!("a disk of {capacity} bytes is less than {LEAST_BYTES}");
@@ -94,13 +93,21 @@ impl Opening {
     }
 }
 
-fn log(path: &Path, disk: &DiskSegment, begun: Instant) {
+/// A part of the filesystem of a folder, in bytes.
+pub(super) fn share_of(folder: &Path, part: f64) -> io::Result<u64> {
+    let filesystem = rustix::fs::statvfs(folder)?;
+    let total = filesystem.f_blocks.saturating_mul(filesystem.f_frsize);
+    Ok((total as f64 * part) as u64)
+}
+
+pub(super) fn log(path: &Path, disk: &DiskSegment, begun: Instant) {
     tracing::info!(
         path = %path.display(),
         segment = %disk.id(),
         len_bytes = disk.len_bytes(),
         objects = disk.usage().records,
         took_ms = begun.elapsed().as_millis() as u64,
+        medium = ?disk.medium(),
         "a disk is lent"
     );
 }

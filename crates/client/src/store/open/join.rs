@@ -82,11 +82,18 @@ impl Opening {
             lent(Medium::Memory, segment.id(), name.to_owned(), segment.len_bytes())
         });
         let disks = host.disks().into_iter().map(|disk| {
-            lent(Medium::Disk, disk.id(), format!("{name}{DISK_SUFFIX}"), disk.len_bytes())
+            // Readers find the files of a shared disk by its name.
+            let folder = disk.folder().map(|folder| folder.display().to_string());
+            let is_shared = disk.medium() == Medium::SharedDisk;
+            let called = folder.filter(|_| is_shared);
+            let called = called.unwrap_or_else(|| format!("{name}{DISK_SUFFIX}"));
+            lent(disk.medium(), disk.id(), called, disk.len_bytes())
         });
-        let disks: Vec<Lent> = disks.collect();
-        bond.membership.lend(memory.chain(disks.iter().cloned()).collect());
+        let all: Vec<Lent> = memory.chain(disks).collect();
+        bond.membership.lend(all.clone());
         self.turn_until(bond, |bond| bond.membership.is_settled())?;
+        self.mount_again_if_refused(bond, host, &all)?;
+        let disks = all.into_iter().filter(|lent| lent.medium == Medium::Disk).collect();
         match bond.membership.mount_refusal() {
             None => Ok(disks),
             Some((segment, code)) => Err(OpenError::MountRefused {
@@ -98,7 +105,11 @@ impl Opening {
     }
 
     /// Does what is due until `done`, for as long as reaching the master may take and the store is wanted.
-    fn turn_until(&self, bond: &mut Bond, done: impl Fn(&Bond) -> bool) -> Result<(), OpenError> {
+    pub(super) fn turn_until(
+        &self,
+        bond: &mut Bond,
+        done: impl Fn(&Bond) -> bool,
+    ) -> Result<(), OpenError> {
         let started = Instant::now();
         let patience = self.config.rpc_connect_timeout;
         let mut reason = "there was no time for one".to_owned();

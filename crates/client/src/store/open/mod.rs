@@ -2,6 +2,7 @@ mod check;
 mod disk;
 mod join;
 mod segment;
+mod shared_disk;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -84,6 +85,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     if opening.serves() {
         serving.start().map_err(thread_error("data server"))?;
     }
+    opening.lend_shared_disk(&host);
     let disks = opening.lend(&mut bond, &host, (&hostname, &endpoint))?;
     let tasks = Arc::new(opening.tasks(&host, &metrics));
     if !host.disks().is_empty() {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mooncake_memory::{Buffer, Region, SliceList};
-use mooncake_node::{DiskSegment, Segment};
+use mooncake_node::{DiskKind, DiskSegment, Host, Segment};
 use mooncake_tier::testing::DiskDouble;
 use mooncake_tier::{Disk, DiskConfig, Name, Record};
 use mooncake_transfer::SegmentHost;
-use mooncake_types::{Epoch, ErrorCode, SegmentId};
+use mooncake_types::{Epoch, ErrorCode, Medium, SegmentId};
 
 use super::{CAPACITY, Nobody, Piece, check, check_part, host, pieces, put, version};
-use crate::shells::{disk, options};
+use crate::shells::{FILES, disk, disk_of, options};
 
 const SEGMENT: SegmentId = SegmentId(1);
 
@@ -72,17 +72,70 @@ fn a_disk_that_failed_acknowledges_nothing_is_read_and_comes_back_empty() {
 }
 
 #[test]
-fn a_disk_that_others_have_filled_takes_nothing_and_is_not_broken() {
-    let double = DiskDouble::new(1);
-    let host = host(&double, SEGMENT);
-    put(&host, SEGMENT, &piece(1)).expect("it is free");
-    double.fill(true);
-    let refused = (2..10).find_map(|number| put(&host, SEGMENT, &piece(number)).err());
-    assert_eq!(refused, Some(ErrorCode::NoAvailableHandle));
-    assert!(!host.disks()[0].is_broken());
-    double.fill(false);
-    put(&host, SEGMENT, &piece(11)).expect("there is room again");
-    assert_eq!(check(&host, SEGMENT, &piece(11)), Ok(()));
+fn a_disk_that_others_have_filled_evicts_its_oldest_and_goes_on() {
+    for kind in [DiskKind::Log, FILES] {
+        let double = DiskDouble::new(1);
+        let host = Host::new(Vec::new());
+        host.lend_disk(disk_of(kind, &double, SEGMENT, CAPACITY));
+        host.see_epoch(Epoch(1));
+        double.fill(true);
+        let refused = put(&host, SEGMENT, &piece(1));
+        assert_eq!(refused, Err(ErrorCode::NoAvailableHandle), "nothing of it can go");
+        double.fill(false);
+        (1..=4).for_each(|number| put(&host, SEGMENT, &piece(number)).expect("it is free"));
+        double.fill(true);
+        for number in 5..=10 {
+            put(&host, SEGMENT, &piece(number)).expect("what is older goes");
+            assert_eq!(check(&host, SEGMENT, &piece(number)), Ok(()));
+        }
+        let left = pieces(&host, SEGMENT);
+        assert!(left.len() >= 2 && !left.contains(&piece(1)), "{left:?}");
+        left.iter().for_each(|piece| assert_eq!(check(&host, SEGMENT, piece), Ok(())));
+        assert_eq!(check(&host, SEGMENT, &piece(1)), Err(ErrorCode::ObjectNotFound));
+        assert_eq!(host.disks()[0].losses(), 10 - left.len() as u64);
+        assert!(!host.disks()[0].is_broken());
+    }
+}
+
+/// A master counts what ranges take on a disk. It has the whole of what is lent in use, and replaces the oldest.
+#[test]
+fn a_disk_holds_all_that_a_master_may_grant() {
+    for kind in [DiskKind::Log, FILES] {
+        for len in [100, 4096, 5000, 20_000, 100_000] {
+            let host = Host::new(Vec::new());
+            host.lend_disk(disk_of(kind, &DiskDouble::new(1), SEGMENT, 16 << 20));
+            host.see_epoch(Epoch(1));
+            let reserved = Medium::Disk.reserved_len(len);
+            let count = host.disks()[0].len_bytes() / reserved;
+            for number in 0..3 * count {
+                let piece = Piece::whole(number % count * reserved, version(number + 1), len);
+                put(&host, SEGMENT, &piece).expect("there is always room");
+            }
+            let losses = host.disks()[0].losses();
+            assert_eq!(losses, 0, "{kind:?}, {count} ranges of {len} bytes");
+        }
+    }
+}
+
+/// Reads wait for the disk beside each other.
+#[test]
+fn reads_of_a_slow_disk_overlap_in_time() {
+    for kind in [DiskKind::Log, FILES] {
+        let double = DiskDouble::new(1);
+        let host = Host::new(Vec::new());
+        host.lend_disk(disk_of(kind, &double, SEGMENT, CAPACITY));
+        host.see_epoch(Epoch(1));
+        (1..=8).for_each(|number| put(&host, SEGMENT, &piece(number)).expect("it is free"));
+        // None of them ends before all have begun.
+        double.gather_reads(8);
+        std::thread::scope(|scope| {
+            let read = |number| check(&host, SEGMENT, &piece(number));
+            let readers: Vec<_> = (1..=8).map(|number| scope.spawn(move || read(number))).collect();
+            for reader in readers {
+                assert_eq!(reader.join().expect("it does not panic"), Ok(()));
+            }
+        });
+    }
 }
 
 /// Headers and padding of short records take more than is lent.

@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use mooncake_node::Host;
+use mooncake_node::{DiskKind, DiskOptions, Host};
 use mooncake_tier::testing::DiskDouble;
 use mooncake_transfer::SegmentHost;
 use mooncake_types::{Chance, Epoch, ErrorCode, SegmentId, Version};
 
 use super::{CAPACITY, Nobody, Piece, check, pieces, put, write};
-use crate::shells::{disk, options};
+use crate::shells::{FILES, disk_of, options};
 
 /// Steps of a history.
 const STEPS: u64 = 60;
@@ -20,6 +20,7 @@ const LONGEST: u64 = 40_000;
 
 /// What must be, may be and must not be there after a restart.
 struct History {
+    kind: DiskKind,
     chance: Chance,
     double: DiskDouble,
     segment: SegmentId,
@@ -33,12 +34,13 @@ struct History {
 }
 
 impl History {
-    fn new(seed: u64) -> Self {
+    fn new(kind: DiskKind, seed: u64) -> Self {
         let (double, segment) = (DiskDouble::new(seed), SegmentId(1));
         let host = Host::new(Vec::new());
-        host.lend_disk(disk(&double, segment, CAPACITY));
+        host.lend_disk(disk_of(kind, &double, segment, CAPACITY));
         host.see_epoch(Epoch(1));
         Self {
+            kind,
             chance: Chance::new(seed),
             double,
             segment,
@@ -157,7 +159,7 @@ impl History {
     /// The next process.
     fn restart(&mut self) {
         let fresh = SegmentId(self.next as u128 + 1000);
-        let opened = disk(&self.double, fresh, CAPACITY);
+        let opened = disk_of(self.kind, &self.double, fresh, CAPACITY);
         self.host = Host::new(Vec::new());
         self.host.lend_disk(opened);
         assert!(self.host.epoch() >= self.epoch, "an older leader would be obeyed");
@@ -194,8 +196,8 @@ impl History {
 
 #[test]
 fn whenever_the_power_is_cut_what_was_acknowledged_holds() {
-    for seed in 1..=2 {
-        let mut whole = History::new(seed);
+    for (kind, seed) in [(DiskKind::Log, 1), (DiskKind::Log, 2), (FILES, 1), (FILES, 2)] {
+        let mut whole = History::new(kind, seed);
         let before = whole.double.writes();
         whole.live();
         let writes = whole.double.writes() - before;
@@ -203,8 +205,8 @@ fn whenever_the_power_is_cut_what_was_acknowledged_holds() {
         whole.double.cut();
         whole.restart();
         for at in 0..writes {
-            println!("seed {seed}, failing after {at} writes");
-            let mut history = History::new(seed);
+            println!("{kind:?}, seed {seed}, failing after {at} writes");
+            let mut history = History::new(kind, seed);
             history.double.fail_in(at);
             history.live();
             match at % 4 {
@@ -218,6 +220,7 @@ fn whenever_the_power_is_cut_what_was_acknowledged_holds() {
             history.double.fail_in(at % 7);
             let directory = Arc::new(history.double.directory());
             let fresh = options(SegmentId(u128::from(history.next) + 5000), CAPACITY);
+            let fresh = DiskOptions { kind, ..fresh };
             if let Err(error) = mooncake_node::DiskSegment::open_directory(directory, fresh) {
                 println!("{error}");
                 history.double.cut();

@@ -1,0 +1,123 @@
+//! Files in a directory that hosts share, where the master keeps a copy of each object.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use mooncake_node::{DiskKind, DiskOptions, DiskSegment, Host};
+use mooncake_types::{ErrorCode, Medium, SegmentId, SharedDirectory};
+
+use super::Opening;
+use super::disk::{LEAST_BYTES, log, share_of};
+use crate::heartbeat::Bond;
+use crate::membership::Lent;
+use crate::open_error::OpenError;
+use crate::random::random;
+
+/// Most processes that keep files in one directory.
+const MAX_FOLDERS: usize = 4096;
+
+/// The part of a filesystem that a process takes for itself if it is told no other number.
+const USUAL_SHARE: f64 = 0.9;
+
+/// How long the master may take to notice that the process is dead whose files these were.
+const PATIENCE: Duration = Duration::from_secs(2);
+const REST: Duration = Duration::from_millis(50);
+
+impl Opening {
+    /// Lends files in the directory that the master named, if it named one and memory is lent. Where that cannot be, the node goes on
+    /// without: it may be a host that does not share the directory.
+    pub(super) fn lend_shared_disk(&self, host: &Host) {
+        let Some(directory) = self.masters.shared_directory().filter(|_| self.serves()) else {
+            return;
+        };
+        match self.open_shared_disk(&directory) {
+            Ok(disk) => {
+                host.lend_disk(disk);
+                // The epoch that the folder kept. One that no leader can have is refused here, and the node obeys no older leader.
+                let _ = self.masters.believe(host.epoch());
+            }
+            Err(error) => {
+                let path = &directory.path;
+                tracing::error!(path, %error, "this node keeps no files in the shared directory");
+            }
+        }
+    }
+
+    /// The folder that was this process's before, or else the first that no other process uses.
+    fn open_shared_disk(&self, directory: &SharedDirectory) -> Result<DiskSegment, OpenError> {
+        let root = Path::new(&directory.path);
+        let failed = |reason: String| OpenError::Disk { path: directory.path.clone(), reason };
+        // A directory above it that is missing is not mounted here: files of its own would fill another filesystem.
+        if !root.parent().is_some_and(Path::is_dir) {
+            return Err(failed("it is no directory on this host".to_owned()));
+        }
+        std::fs::create_dir_all(root).map_err(|error| failed(error.to_string()))?;
+        let share = share_of(root, USUAL_SHARE).map_err(|error| failed(error.to_string()))?;
+        let most = if directory.most_bytes == 0 { share } else { directory.most_bytes };
+        if most < LEAST_BYTES {
+            return Err(failed(format!("{most} bytes are less than {LEAST_BYTES}")));
+        }
+        let folders = || (0..MAX_FOLDERS).map(|number| root.join(format!("files-{number}")));
+        let is_own = |folder: &PathBuf| DiskSegment::client_in(folder) == Some(self.client);
+        let own = folders().take_while(|folder| folder.exists()).find(is_own);
+        for path in own.into_iter().chain(folders()) {
+            let begun = Instant::now();
+            match DiskSegment::open(&path, self.shared_options(directory, most)?) {
+                Err(error) if error.is_in_use() => {}
+                Err(error) => {
+                    let (path, reason) = (path.display().to_string(), error.to_string());
+                    return Err(OpenError::Disk { path, reason });
+                }
+                Ok(disk) => {
+                    log(&path, &disk, begun);
+                    return Ok(disk);
+                }
+            }
+        }
+        Err(failed(format!("{MAX_FOLDERS} processes keep files there")))
+    }
+
+    fn shared_options(
+        &self,
+        directory: &SharedDirectory,
+        capacity_bytes: u64,
+    ) -> Result<DiskOptions, OpenError> {
+        Ok(DiskOptions {
+            kind: DiskKind::Files { evicts: directory.evicts },
+            cluster: self.config.cluster_id.clone(),
+            capacity_bytes,
+            client: self.client,
+            is_client_settled: true,
+            segment: SegmentId(random()?),
+            staging_bytes: self.config.offload.buffer_bytes,
+            seed: random()? as u64,
+        })
+    }
+
+    /// The master may not have noticed yet that the process is dead whose files these were: it is asked again for a while. Then the
+    /// node goes on without them.
+    pub(super) fn mount_again_if_refused(
+        &self,
+        bond: &mut Bond,
+        host: &Host,
+        all: &[Lent],
+    ) -> Result<(), OpenError> {
+        let begun = Instant::now();
+        loop {
+            let refused = bond.membership.mount_refusal();
+            let of_files = refused.filter(|(lent, _)| lent.medium == Medium::SharedDisk);
+            let Some((id, code)) = of_files.map(|(lent, code)| (lent.id, code)) else {
+                return Ok(());
+            };
+            if code != ErrorCode::SegmentAlreadyExists || begun.elapsed() >= PATIENCE {
+                tracing::error!(%code, "this node keeps no files: the master refused to take them");
+                host.take_back(id);
+                bond.membership.take_back(id);
+                return Ok(());
+            }
+            std::thread::sleep(REST);
+            bond.membership.lend(all.to_vec());
+            self.turn_until(bond, |bond| bond.membership.is_settled())?;
+        }
+    }
+}

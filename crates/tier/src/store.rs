@@ -1,0 +1,77 @@
+//! What a node asks of a disk, however the records lie there.
+
+use mooncake_memory::{RawSlice, SliceList};
+
+use crate::disk::{Disk, Usage};
+use crate::errors::{Broken, PutError, ReadError};
+use crate::record::{Name, Record};
+
+/// Records in a folder that one process owns. Every call may be made from any thread; those that write return when the disk has it.
+pub trait RecordStore: Send + Sync {
+    /// Writes a record, whose bytes lie in `data`. It lasts once this returns. One that is there already is not written again.
+    ///
+    /// # Errors
+    /// See [`PutError`]. A record that is not acknowledged may be there when the folder is opened again.
+    fn put(&self, record: &Record, data: &SliceList) -> Result<(), PutError>;
+
+    /// Reads bytes of a record, from `from` on, as many as `dst` has room for. Gives the CRC32C of each chunk, if these are whole
+    /// chunks of it; they were compared.
+    ///
+    /// # Errors
+    /// See [`ReadError`]. `dst` may hold anything then.
+    fn read(&self, name: Name, from: u64, dst: RawSlice) -> Result<Option<Box<[u32]>>, ReadError>;
+
+    /// Drops records. Those that were there are gone for good once this returns. Gives how many were.
+    ///
+    /// # Errors
+    /// The disk failed: they may come back.
+    fn drop_records(&self, names: &[Name]) -> Result<usize, Broken>;
+
+    /// Evicts records until there is room for `wanted` bytes more, as far as it can. Gives their names.
+    ///
+    /// # Errors
+    /// The disk failed.
+    fn make_room(&self, wanted: u64) -> Result<Vec<Name>, Broken>;
+
+    /// What there is.
+    fn usage(&self) -> Usage;
+
+    /// Whether the disk has failed: nothing is written any more.
+    fn is_broken(&self) -> bool;
+
+    /// The longest record that there can be, with its header, in bytes.
+    fn longest_record(&self) -> u64;
+
+    /// All records are dropped, and those that are put from now on are of another segment, which has this number.
+    fn renew(&self, _nonce: u64) {}
+}
+
+impl RecordStore for Disk {
+    fn put(&self, record: &Record, data: &SliceList) -> Result<(), PutError> {
+        Disk::put(self, record, data)
+    }
+
+    fn read(&self, name: Name, from: u64, dst: RawSlice) -> Result<Option<Box<[u32]>>, ReadError> {
+        Disk::read(self, name, from, dst)
+    }
+
+    fn drop_records(&self, names: &[Name]) -> Result<usize, Broken> {
+        Disk::drop_records(self, names)
+    }
+
+    fn make_room(&self, wanted: u64) -> Result<Vec<Name>, Broken> {
+        Disk::make_room(self, wanted)
+    }
+
+    fn usage(&self) -> Usage {
+        Disk::usage(self)
+    }
+
+    fn is_broken(&self) -> bool {
+        Disk::is_broken(self)
+    }
+
+    fn longest_record(&self) -> u64 {
+        Disk::longest_record(self)
+    }
+}
