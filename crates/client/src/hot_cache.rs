@@ -18,8 +18,8 @@ pub(crate) fn from_variables(
         text(name).map(number).transpose()
     };
     config.bytes = bytes(SIZE)?.unwrap_or(0);
-    if let Some(value) = text(SIZE).filter(|_| config.bytes > 0 && config.bytes < LEAST_BYTES) {
-        let wanted = "0, or at least 1048576 bytes";
+    if let Some(value) = text(SIZE).filter(|_| config.bytes > 0 && !SIZES.contains(&config.bytes)) {
+        let wanted = "0, or from 1048576 to 4398046511104 bytes";
         return Err(EnvError { name: SIZE, value, wanted });
     }
     config.longest_bytes = bytes(LONGEST)?.filter(|&longest| longest > 0);
@@ -31,8 +31,8 @@ pub(crate) fn from_variables(
     Ok(config)
 }
 
-/// The smallest cache, in bytes.
-const LEAST_BYTES: u64 = 1 << 20;
+/// From the smallest cache to the largest, in bytes.
+pub(crate) const SIZES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 42;
 
 #[cfg(test)]
 mod tests {

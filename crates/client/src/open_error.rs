@@ -81,7 +81,13 @@ pub enum OpenError {
         /// What is wrong.
         reason: String,
     },
-    /// There is no memory for the hot cache, or it has a length that makes no sense.
+    /// The hot cache's size is out of bounds.
+    #[error("a hot cache of {bytes} bytes is not possible: it must have none, or at least 1 MiB")]
+    HotCacheSize {
+        /// What was asked for.
+        bytes: u64,
+    },
+    /// There is no memory for the hot cache.
     #[error("the hot cache: {reason}")]
     HotCache {
         /// What is wrong.
@@ -183,6 +189,7 @@ impl OpenError {
             | Self::NameTooLong { .. }
             | Self::SegmentSize { .. }
             | Self::LocalBufferSize { .. }
+            | Self::HotCacheSize { .. }
             | Self::Ports { .. } => ErrorCode::InvalidParams,
             Self::NamedSegment { error, .. } => match error {
                 // Others may let go of it, or of the room for it.

@@ -132,11 +132,9 @@ fn longer_ranges_than_wanted_are_not_kept() {
 #[test]
 fn a_cache_that_cannot_be_had_is_an_error() {
     let master = Master::start();
-    for cache in [
-        HotCacheConfig { bytes: 1000, ..hot(&std::env::temp_dir()) },
-        hot(Path::new("/nowhere/at/all")),
-    ] {
-        let error = Store::open(far(&master, 0, cache)).expect_err("it makes no sense");
-        assert!(matches!(error, OpenError::HotCache { .. }), "{error}");
-    }
+    let open = |cache| Store::open(far(&master, 0, cache)).expect_err("it makes no sense");
+    let small = open(HotCacheConfig { bytes: 1000, ..hot(&std::env::temp_dir()) });
+    assert_eq!(small, OpenError::HotCacheSize { bytes: 1000 });
+    let nowhere = open(hot(Path::new("/nowhere/at/all")));
+    assert!(matches!(nowhere, OpenError::HotCache { .. }), "{nowhere}");
 }

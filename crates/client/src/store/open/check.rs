@@ -4,6 +4,7 @@ use mooncake_types::limits;
 use super::join::DISK_SUFFIX;
 use crate::bind::split_advertised;
 use crate::config::StoreConfig;
+use crate::hot_cache;
 use crate::open_error::OpenError;
 
 const LOCAL_BUFFER_BYTES: std::ops::RangeInclusive<u64> = 1 << 10..=1 << 40;
@@ -16,6 +17,10 @@ pub(super) fn check(config: &StoreConfig) -> Result<(), OpenError> {
     }
     if config.local_buffer_bytes != 0 && !LOCAL_BUFFER_BYTES.contains(&config.local_buffer_bytes) {
         return Err(OpenError::LocalBufferSize { bytes: config.local_buffer_bytes });
+    }
+    let hot_cache_bytes = config.hot_cache.bytes;
+    if hot_cache_bytes != 0 && !hot_cache::SIZES.contains(&hot_cache_bytes) {
+        return Err(OpenError::HotCacheSize { bytes: hot_cache_bytes });
     }
     let (first, last) = (*config.ports.start(), *config.ports.end());
     if first == 0 || first > last {
