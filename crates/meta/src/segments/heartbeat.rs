@@ -91,7 +91,7 @@ impl Meta {
     fn give_up_left_disks(&mut self, client: ClientId, run: u64) {
         for slot in self.segments.of_client(client) {
             let segment = &self.segments[slot];
-            let is_left = segment.medium == Medium::Disk && segment.run < run;
+            let is_left = segment.medium != Medium::Memory && segment.run < run;
             if is_left && !segment.is(Closed::Struck) {
                 self.strike(slot);
             }
