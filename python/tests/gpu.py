@@ -40,7 +40,6 @@ class DeviceMemory:
         self.address: int = driver().double_alloc_pieces(device, size, 1)
         assert self.address != 0
         self.size = size
-        self.write(0, bytes(size))
 
     def write(self, offset: int, value: bytes) -> int:
         """Puts the bytes there and gives their address."""

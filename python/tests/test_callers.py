@@ -7,7 +7,6 @@ has to be the one that was put.
 
 from __future__ import annotations
 
-import ctypes
 import inspect
 import json
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 from cluster import MIB, Cluster, Memory, content
+from gpu import DeviceMemory
 from mooncake.store import MooncakeDistributedStore, ReplicateConfig
 
 SCRIPTS = sorted((Path(__file__).parent / "callers").glob("*.json"))
@@ -33,10 +33,11 @@ def join(pieces: list[list[Any]]) -> list[Any]:
 class Replay:
     """Stores and buffers of one script, and the bytes that lie under each key."""
 
-    def __init__(self, script: dict[str, Any], cluster: Cluster) -> None:
+    def __init__(self, script: dict[str, Any], cluster: Cluster, kind: type[Memory | DeviceMemory]) -> None:
         self.cluster = cluster
         self.calls: list[dict[str, Any]] = script["calls"]
-        self.buffers = [Memory(size) for size in script["buffers"]]
+        # Their callers register all of them.
+        self.buffers: list[Memory | DeviceMemory] = [kind(size) for size in script["buffers"]]
         self.stores: dict[int, MooncakeDistributedStore] = {}
         self.objects: dict[str, bytes] = {}
         self.sent = 0
@@ -70,8 +71,16 @@ class Replay:
         """Writes the value that a put is about to read from memory."""
         pieces = [self.fresh(size) for size in sizes]
         for address, piece in zip(addresses, pieces, strict=True):
-            ctypes.memmove(address, piece, len(piece))
+            memory = self.memory_at(address)
+            memory.write(address - memory.address, piece)
         self.objects.setdefault(key, b"".join(pieces))
+
+    def memory_at(self, address: int) -> Memory | DeviceMemory:
+        return next(memory for memory in self.buffers if 0 <= address - memory.address < memory.size)
+
+    def read(self, address: int, length: int) -> bytes:
+        memory = self.memory_at(address)
+        return memory.read(address - memory.address, length)
 
     def run(self) -> None:
         for number, call in enumerate(self.calls):
@@ -137,13 +146,13 @@ class Replay:
         self, result: list[int], where: str, keys: list[str], addresses: list[int], _: list[int]
     ) -> None:
         for key, address, length in zip(keys, addresses, result, strict=True):
-            assert length < 0 or ctypes.string_at(address, length) == self.objects[key], where
+            assert length < 0 or self.read(address, length) == self.objects[key], where
 
     def after_batch_get_into_multi_buffers(
         self, result: list[int], where: str, keys: list[str], addresses: list[list[int]], sizes: list[list[int]]
     ) -> None:
         for key, places, lengths, code in zip(keys, addresses, sizes, result, strict=True):
-            found = b"".join(map(ctypes.string_at, places, lengths))
+            found = b"".join(map(self.read, places, lengths))
             assert code < 0 or found == self.objects[key], where
 
     def after_batch_get_into_multi_buffer_ranges(
@@ -157,18 +166,19 @@ class Replay:
     ) -> None:
         for key, places, lengths, begins in zip(keys, addresses, sizes, offsets, strict=True):
             wanted = [self.objects[key][begin : begin + length] for begin, length in zip(begins, lengths, strict=True)]
-            assert list(map(ctypes.string_at, places, lengths)) == wanted, where
+            assert list(map(self.read, places, lengths)) == wanted, where
 
     def close(self) -> None:
         for store in self.stores.values():
             store.close()
 
 
+@pytest.mark.parametrize("kind", [Memory, DeviceMemory], ids=["host", "gpu"])
 @pytest.mark.parametrize("path", SCRIPTS, ids=[path.stem for path in SCRIPTS])
 def test_recorded_calls_have_the_recorded_results(
-    path: Path, cluster: Cluster, store: MooncakeDistributedStore
+    path: Path, kind: type[Memory | DeviceMemory], cluster: Cluster, store: MooncakeDistributedStore
 ) -> None:
-    replay = Replay(json.loads(path.read_text()), cluster)
+    replay = Replay(json.loads(path.read_text()), cluster, kind)
     try:
         replay.run()
     finally:

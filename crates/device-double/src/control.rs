@@ -113,7 +113,7 @@ pub extern "C" fn double_reset() {
     state.faults.clear();
     state.calls.clear();
     state.lock_limit = usize::MAX;
-    state.device_limit = 1 << 30;
+    state.device_limit = 8 << 30;
     state.delay = Duration::from_micros(200);
     state.has_batch = true;
 }

@@ -49,8 +49,8 @@ impl State {
         let start = reserve(total)?;
         for index in 0..count {
             let reserved = (index == 0).then(|| (start, reserved_len(total)));
-            // What was never written is no zeros.
-            let bytes = vec![0xdd; len].into_boxed_slice();
+            // The system provides them when they are touched.
+            let bytes = vec![0; len].into_boxed_slice();
             let allocation = Allocation { context, len, bytes, reserved };
             self.allocations.insert((start + index * len) as u64, allocation);
         }

@@ -59,7 +59,7 @@ impl State {
             devices: 2,
             generations: BTreeMap::new(),
             allocations: BTreeMap::new(),
-            device_limit: 1 << 30,
+            device_limit: 8 << 30,
             locked: BTreeMap::new(),
             lock_limit: usize::MAX,
             delay: Duration::from_micros(200),

@@ -1,7 +1,10 @@
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use mooncake_types::LogLimiter;
 
 use crate::driver::{Context, Driver, Stream, driver};
 use crate::error::{CopyError, DriverError};
@@ -15,6 +18,7 @@ pub(crate) struct Device {
     ordinal: u32,
     context: Context,
     idle: Mutex<Vec<Stream>>,
+    is_lost: AtomicBool,
 }
 
 /// A stream, this copy's own until it is given back.
@@ -45,7 +49,8 @@ impl Device {
         }
         // Not under the lock: the first use of a device takes long. Of two that come first, one context is released again.
         let context = driver.retain_context(ordinal)?;
-        let device = Arc::new(Device { driver, ordinal, context, idle: Mutex::default() });
+        let (idle, is_lost) = (Mutex::default(), AtomicBool::new(false));
+        let device = Arc::new(Device { driver, ordinal, context, idle, is_lost });
         let mut devices = used_devices();
         let known = devices.get_or_insert_default().entry(ordinal);
         Ok(Arc::clone(known.or_insert(device)))
@@ -67,7 +72,12 @@ impl Device {
         if !error.is_context_lost() {
             return;
         }
-        tracing::warn!(%error, ordinal = self.ordinal, "the context of a device is lost");
+        static REPORTED: LogLimiter<u32> = LogLimiter::new();
+        if let Some(kept_back) = REPORTED.admit(self.ordinal, Instant::now()) {
+            let ordinal = self.ordinal;
+            tracing::warn!(%error, ordinal, kept_back, "the context of a GPU is lost");
+        }
+        self.is_lost.store(true, Ordering::Release);
         let mut devices = used_devices();
         let Some(devices) = devices.as_mut() else { return };
         let is_this = |known: &Arc<Device>| std::ptr::eq(&raw const **known, self);
@@ -90,10 +100,10 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        if driver().is_none() {
+        // A context that is lost took its streams along, and what is released now would be the next one.
+        if driver().is_none() || self.is_lost.load(Ordering::Acquire) {
             return;
         }
-        // The streams went with a context that is lost.
         if let Err(error) = self.driver.release_context(self.ordinal) {
             tracing::debug!(%error, "the context of a device was not released");
         }
