@@ -57,8 +57,7 @@ fn every_flag_of_the_pool_arrives() {
                 --dynamic_replication_heat_window_seconds=20|--dynamic_replication_admission_qps_threshold=1.5|\
                 --dynamic_replication_max_memory_replicas=3|--enable_http_metadata_server|\
                 --http_metadata_server_port=8081|--http_metadata_server_host=127.0.0.3|\
-                --enable_metadata_cleanup_on_timeout|--metadata_cluster_id=blue/|--noha_warm_standby|\
-                --root_fs_dir=/mnt/pool/|--quota_bytes=1TB|--noenable_disk_eviction";
+                --enable_metadata_cleanup_on_timeout|--metadata_cluster_id=blue/|--noha_warm_standby";
     let expected = Config {
         leadership: LeadershipConfig::default(),
         warm_standby: false,
@@ -107,11 +106,7 @@ fn every_flag_of_the_pool_arrives() {
                 admission_qps: 1.5,
                 max_replicas: 3,
             },
-            shared_directory: Some(SharedDirectory {
-                path: "/mnt/pool/blue".to_owned(),
-                most_bytes: 1 << 40,
-                evicts: false,
-            }),
+            shared_directory: None,
             ..PoolConfig::default()
         },
     };
@@ -144,6 +139,17 @@ fn the_older_port_flag_counts_while_the_newer_is_zero() {
     for (args, port) in cases {
         assert_eq!(settings(args).rpc_port, port, "{args}");
     }
+}
+
+#[test]
+fn a_shared_directory_is_one_path_and_a_quota() {
+    let expected = Some(SharedDirectory {
+        path: "/mnt/pool/blue".to_owned(),
+        most_bytes: 1 << 40,
+        evicts: false,
+    });
+    let args = "--root_fs_dir=/mnt/pool/|--quota_bytes=1TB|--noenable_disk_eviction";
+    assert_eq!(settings(args).pool.shared_directory, expected);
 }
 
 #[test]
