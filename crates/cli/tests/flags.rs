@@ -148,7 +148,8 @@ fn a_shared_directory_is_one_path_and_a_quota() {
         most_bytes: 1 << 40,
         evicts: false,
     });
-    let args = "--root_fs_dir=/mnt/pool/|--quota_bytes=1TB|--noenable_disk_eviction";
+    let args =
+        "--cluster_id=blue|--root_fs_dir=/mnt/pool/|--quota_bytes=1TB|--noenable_disk_eviction";
     assert_eq!(settings(args).pool.shared_directory, expected);
 }
 

@@ -159,15 +159,8 @@ const NO_EFFECT: &[NoEffect] = &[
     ),
     row(&["MOONCAKE_OFFLOAD_USE_URING"], "disks are read and written past the system's cache"),
     row(
-        &[
-            "global_file_segment_size",
-            "enable_disk_eviction",
-            "quota_bytes",
-            "MOONCAKE_STORAGE_ROOT_DIR",
-            "MOONCAKE_ENABLE_DFS",
-            "MOONCAKE_DFS_*",
-        ],
-        "nothing is kept on shared filesystems in this build",
+        &["MOONCAKE_STORAGE_ROOT_DIR", "MOONCAKE_ENABLE_DFS", "MOONCAKE_DFS_*"],
+        "the master names the directory that hosts share, with --root_fs_dir",
     ),
     row(
         &[
@@ -177,7 +170,17 @@ const NO_EFFECT: &[NoEffect] = &[
         ],
         "there is one tenant, without a quota",
     ),
-    row(&["kv_events_*"], "no events are published in this build"),
+    row(
+        &[
+            "kv_events_model_name",
+            "kv_events_tenant_id",
+            "kv_events_additional_salt",
+            "kv_events_lora_name",
+            "kv_events_block_size",
+            "kv_events_dp_rank",
+        ],
+        "events leave this out: consumers know it from the engines",
+    ),
     row(
         &["nof_*", "MC_NOF_*", "MC_NVME_*", "MOONCAKE_NVME_KV_*"],
         "NVMe targets are not driven in this build",

@@ -75,7 +75,7 @@ fn l8_leaving_ranges_are_reserved() {
 
 #[test]
 fn l8_reads_grant_leases() {
-    finds(Rule::ReadsGrantLeases, &[Kind::Calm, Kind::Network], 1_000);
+    finds(Rule::ReadsGrantLeases, &[Kind::Calm, Kind::Network, Kind::Leaders], 300);
 }
 
 #[test]

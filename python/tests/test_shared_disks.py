@@ -1,0 +1,86 @@
+"""Objects that nodes keep as files in a directory that hosts share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster import MIB, Cluster, content, wait_until
+from mooncake.store import MooncakeDistributedStore
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster("--default_kv_lease_ttl=50", f"--root_fs_dir={tmp_path}", "--quota_bytes=256MB") as cluster:
+        yield cluster
+
+
+def opened(cluster: Cluster, segment_bytes: int) -> MooncakeDistributedStore:
+    store = MooncakeDistributedStore()
+    config = {
+        "local_hostname": "localhost",
+        "metadata_server": "P2PHANDSHAKE",
+        "master_server_addr": cluster.master_address,
+        "global_segment_size": segment_bytes,
+        "local_buffer_size": 64 * MIB,
+    }
+    assert store.setup(config) == 0
+    cluster.stores.append(store)
+    return store
+
+
+def files(store: MooncakeDistributedStore, key: str) -> list[Path]:
+    """The files that hold an object."""
+    kept = [replica for replica in store.get_replica_desc(key) if replica.is_disk_replica()]
+    for replica in kept:
+        assert not replica.is_memory_replica()
+        assert not replica.is_local_disk_replica()
+        assert replica.get_disk_descriptor().object_size == MIB
+    return [Path(replica.get_disk_descriptor().file_path) for replica in kept]
+
+
+def put_all(store: MooncakeDistributedStore, keys: list[str]) -> None:
+    """Puts objects, each of which is kept as a file before the next is put."""
+
+    def put(key: str) -> None:
+        assert store.put(key, content(key, MIB)) == 0
+        wait_until(lambda: len(files(store, key)) == 1, 10, f"a file holds {key}")
+
+    for key in keys:
+        put(key)
+        # Longer than the lease of what asked where it lies.
+        time.sleep(0.06)
+
+
+def test_objects_are_read_from_files_once_memory_has_evicted_them(cluster: Cluster, tmp_path: Path) -> None:
+    node = opened(cluster, 16 * MIB)
+    keys = [f"key-{number}" for number in range(48)]
+    put_all(node, keys)
+    reader = opened(cluster, 0)
+    for key in keys:
+        assert reader.get(key) == content(key, MIB), key
+    [replica] = reader.get_replica_desc(keys[0])
+    assert replica.is_disk_replica()
+    with pytest.raises(RuntimeError, match="shared directory"):
+        replica.get_memory_descriptor()
+    [path] = files(reader, keys[0])
+    assert path.is_file()
+    assert tmp_path in path.parents
+    assert reader.remove(keys[0], force=True) == 0
+    assert not path.exists()
+    assert reader.get(keys[0]) == b""
+
+
+def test_the_files_of_a_node_that_ended_pass_to_the_next(cluster: Cluster) -> None:
+    first = opened(cluster, 16 * MIB)
+    keys = [f"key-{number}" for number in range(8)]
+    put_all(first, keys)
+    [path] = files(first, keys[0])
+    assert first.close() == 0
+    second = opened(cluster, 16 * MIB)
+    wait_until(lambda: second.get(keys[0]) == content(keys[0], MIB), 10, "it is read again")
+    for key in keys:
+        assert second.get(key) == content(key, MIB), key
+    assert files(second, keys[0]) == [path]
