@@ -1,7 +1,7 @@
 //! Traffic that is made up, from a seed: the shapes that published traces have, for sizes and policies to be tried on more than
 //! one trace.
 //!
-//! Lengths and popularities are after these papers, rounded:
+//! Lengths and popularities are in the manner of these papers, rounded; they were not checked against them one by one:
 //!
 //! - *LMSYS-Chat-1M* (Zheng and others, ICLR 2024): two turns on average, answers of 215 tokens. *WildChat* (Zhao and others, ICLR
 //!   2024): 2.5 turns, with a long tail of long conversations.
