@@ -39,6 +39,15 @@ def memory(store: MooncakeDistributedStore, request: pytest.FixtureRequest) -> I
     assert store.unregister_buffer(memory.address) == 0
 
 
+@pytest.fixture
+def host_memory(store: MooncakeDistributedStore) -> Iterator[Memory]:
+    """The same, of the host alone."""
+    memory = Memory(8 * MIB)
+    assert store.register_buffer(memory.address, memory.size) == 0
+    yield memory
+    assert store.unregister_buffer(memory.address) == 0
+
+
 @pytest.fixture(scope="module")
 def own_store(cluster: Cluster) -> MooncakeDistributedStore:
     """A store of which the segment is its process's own."""

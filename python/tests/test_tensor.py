@@ -22,6 +22,12 @@ Store = MooncakeDistributedStore
 HEADER_BYTES = 304
 
 
+@pytest.fixture
+def memory(host_memory: Memory) -> Memory:
+    """Tensors are not made over memory of a GPU."""
+    return host_memory
+
+
 def same(left: Any, right: Any) -> bool:
     """Whether two tensors have one type, one shape and the same bytes."""
     if left is None or left.dtype != right.dtype or left.shape != right.shape:

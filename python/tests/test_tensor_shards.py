@@ -19,6 +19,12 @@ Store = MooncakeDistributedStore
 FULL = torch.arange(8 * 12 * 6, dtype=torch.int32).reshape(8, 12, 6)
 
 
+@pytest.fixture
+def memory(host_memory: Memory) -> Memory:
+    """Tensors are not made over memory of a GPU."""
+    return host_memory
+
+
 def axis(kind: str, rank: int, size: int, **others: int) -> ParallelAxis:
     made = ParallelAxis()
     made.kind, made.rank, made.size = kind, rank, size

@@ -97,8 +97,9 @@ pub fn copy_to_caller(host: RawSlice, memory: &SliceList) -> Result<(), CopyErro
     copy_one(Direction::ToDevice, memory, host)
 }
 
+/// Without staging memory: who calls may have some, and others that wait for more would wait for each other.
 fn copy_one(direction: Direction, memory: &SliceList, host: RawSlice) -> Result<(), CopyError> {
-    run(direction, &[Job { memory, host, region: None }], &[0], &|_| true).map(|_| ())
+    Copying::begin(direction, [(memory, host)], false).wait()
 }
 
 /// The first device that a list has memory of.
@@ -121,10 +122,11 @@ fn run(
         return Copying::begin(direction, pairs, true).wait().map(|()| Vec::new());
     };
     let device = Device::of(ordinal)?;
-    let locks: Vec<Option<PageLock>> = jobs
-        .iter()
-        .map(|job| job.region.and_then(|region| lock(&device, region, job.host)))
-        .collect();
+    let mut locks: Vec<Option<PageLock>> = jobs.iter().map(|_| None).collect();
+    for &job in wanted {
+        let Job { host, region, .. } = jobs[job];
+        locks[job] = region.and_then(|region| lock(&device, region, host));
+    }
     let is_staged = |job: usize| locks[job].is_none();
     let windows = windows(wanted.iter().map(|&job| (job, jobs[job].host.len())), &is_staged);
     let needs_staging = wanted.iter().any(|&job| is_staged(job));

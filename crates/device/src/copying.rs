@@ -7,7 +7,7 @@ use crate::copy_each::Direction;
 use crate::device::{Device, LeasedStream};
 use crate::driver::{Driver, OneCopy, Stream};
 use crate::error::{CopyError, DriverError};
-use crate::place::{check_range, end_of};
+use crate::place::check_range;
 
 /// From so many pieces on, one call for all is better than one for each.
 const MIN_BATCH: usize = 4;
@@ -153,12 +153,11 @@ fn check_all(driver: &Driver, ordinal: u32, copies: &[OneCopy]) -> Result<(), Co
             continue;
         }
         check_range(driver, ordinal, *device..end)?;
-        let range = driver.pointer(*device)?.range;
+        let (start, len) = driver.pointer(*device)?.range;
         last = known.len();
-        known.push((
-            range.0.min(*device),
-            end_of(range, *device).min(end.max(range.0.saturating_add(range.1))),
-        ));
+        let whole = start.checked_add(len).filter(|to| start <= *device && to > device);
+        // Where the driver does not say how long the allocation is, what was asked about is all that is known.
+        known.push(whole.map_or((*device, end), |to| (start, to.max(end))));
     }
     Ok(())
 }

@@ -87,6 +87,11 @@ impl Device {
         }
     }
 
+    /// Whether its context is lost, and with it all that the driver kept for it.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Acquire)
+    }
+
     /// A stream that nobody else uses.
     pub(crate) fn stream(self: &Arc<Self>) -> Result<LeasedStream, DriverError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -101,7 +106,7 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         // A context that is lost took its streams along, and what is released now would be the next one.
-        if driver().is_none() || self.is_lost.load(Ordering::Acquire) {
+        if driver().is_none() || self.is_lost() {
             return;
         }
         if let Err(error) = self.driver.release_context(self.ordinal) {

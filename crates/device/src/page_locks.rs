@@ -108,7 +108,13 @@ fn use_piece(device: &Arc<Device>, memory: RawSlice) -> Option<usize> {
         locks.forget_lost();
         locks.clock += 1;
         let now = locks.clock;
+        if locks.pieces.get(&start).is_some_and(LockedPiece::is_forgotten) {
+            locks.unlock(start);
+        }
         if let Some(piece) = locks.pieces.get_mut(&start) {
+            if piece.device.is_lost() {
+                return None;
+            }
             if piece.state != PieceState::Locked {
                 return None;
             }
@@ -190,6 +196,11 @@ impl Locks {
 }
 
 impl LockedPiece {
+    /// The driver has it no longer, and nobody uses it.
+    fn is_forgotten(&self) -> bool {
+        self.users == 0 && self.device.is_lost()
+    }
+
     fn is_unused(&self) -> bool {
         self.state == PieceState::Locked && self.users == 0
     }

@@ -48,7 +48,7 @@ pub(crate) fn check_range(
 }
 
 /// Where to ask next, after `at` was found.
-pub(crate) fn end_of((start, len): (u64, u64), at: u64) -> u64 {
+fn end_of((start, len): (u64, u64), at: u64) -> u64 {
     let end = start.checked_add(len).filter(|&end| start <= at && end > at);
     end.unwrap_or_else(|| at.saturating_add(UNKNOWN_RANGE_BYTES))
 }

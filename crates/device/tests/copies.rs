@@ -4,8 +4,8 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use mooncake_device::testing::use_driver;
 use mooncake_device::{
-    CopyError, Direction, Job, copy_each, copy_from_caller, copy_to_caller, devices, locked_bytes,
-    place_of,
+    CopyError, Direction, Job, Staging, copy_each, copy_from_caller, copy_to_caller, devices,
+    locked_bytes, place_of,
 };
 use mooncake_device_double::{control, symbol};
 use mooncake_memory::{Buffer, Place, PlacedSlice, RawSlice, Region, SliceList};
@@ -253,6 +253,18 @@ fn a_lost_context_is_an_error_and_the_next_one_is_found() {
     assert!(matches!(lost, Err(CopyError::Driver(_))), "{lost:?}");
     let next = DeviceMemory::new(1, 10_000);
     assert!(next.fill(4) == next.read());
+}
+
+#[test]
+fn a_copy_waits_for_no_staging_memory_that_its_caller_may_have() {
+    let _turn = turn();
+    let memory = DeviceMemory::new(0, MIB);
+    // All that a process may have at a time.
+    let all: Vec<Staging> =
+        (0..8).map(|_| Staging::of_device(0).expect("there is memory")).collect();
+    let filled = memory.fill(3);
+    assert!(memory.read() == filled);
+    drop(all);
 }
 
 #[test]

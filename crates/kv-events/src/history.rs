@@ -10,13 +10,14 @@ pub(crate) struct History {
     batches: VecDeque<(u64, Bytes)>,
     bytes: usize,
     most_bytes: usize,
-    /// The number of the last batch; 0 before the first.
+    /// The number of the last batch, or the one before the first.
     last: u64,
 }
 
 impl History {
-    pub(crate) fn new(most_bytes: usize) -> History {
-        History { batches: VecDeque::new(), bytes: 0, most_bytes, last: 0 }
+    /// The first batch has the number after `last`.
+    pub(crate) fn new(most_bytes: usize, last: u64) -> History {
+        History { batches: VecDeque::new(), bytes: 0, most_bytes, last }
     }
 
     pub(crate) fn last(&self) -> u64 {
@@ -47,7 +48,7 @@ mod tests {
 
     #[test]
     fn the_oldest_batches_go_first_and_gaps_stay() {
-        let mut history = History::new(10);
+        let mut history = History::new(10, 0);
         assert_eq!((history.last(), history.from(0)), (0, None));
         let batch = |byte: u8| Bytes::from(vec![byte; 4]);
         assert_eq!(history.add(0, batch(1)), 1);

@@ -14,8 +14,9 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    pub(crate) fn new(fields: Fields) -> Encoder {
-        Encoder { fields, next_event: 1 }
+    /// The first event has the number after `last`.
+    pub(crate) fn new(fields: Fields, last: u64) -> Encoder {
+        Encoder { fields, next_event: last + 1 }
     }
 
     /// A batch. Of what has no number and may not be named nothing is told; how many events have no number.

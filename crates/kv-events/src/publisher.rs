@@ -43,6 +43,9 @@ pub struct Config {
     pub queue_capacity: usize,
     /// Bytes of the latest batches, which are kept for those who missed some, and for those who are slow.
     pub history_bytes: usize,
+    /// Batches and events are numbered from the one after this. If it is higher than all that a process before this one can have
+    /// come to, as the time in microseconds is, whoever followed that sees a gap.
+    pub numbers_after: u64,
 }
 
 /// What was published so far.
@@ -107,8 +110,8 @@ impl Publisher {
         let (taken, counted) = (Arc::clone(&queue), Arc::clone(&counters));
         let thread = thread::Builder::new().name("kv-events".to_owned()).spawn(move || {
             let shared = Rc::new(Shared {
-                history: RefCell::new(History::new(config.history_bytes)),
-                encoder: RefCell::new(Encoder::new(config.fields)),
+                history: RefCell::new(History::new(config.history_bytes, config.numbers_after)),
+                encoder: RefCell::new(Encoder::new(config.fields, config.numbers_after)),
                 published: watch::Sender::new(0),
                 snapshot,
                 counters: counted,

@@ -28,7 +28,7 @@ fn stored(key: &str) -> Event {
 fn config() -> Config {
     let fields =
         Fields { backend_id: "b".to_owned(), are_legacy_names_there: false, is_key_there: true };
-    Config { fields, queue_capacity: 1000, history_bytes: 1 << 20 }
+    Config { fields, queue_capacity: 1000, history_bytes: 1 << 20, numbers_after: 0 }
 }
 
 fn listener() -> (TcpListener, SocketAddr) {

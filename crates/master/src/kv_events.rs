@@ -4,6 +4,7 @@ use std::io;
 use std::net::TcpListener;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::extract::State as Extract;
 use axum::response::IntoResponse;
@@ -51,11 +52,14 @@ pub(crate) fn start(config: &KvEvents, ports: Ports, asker: Asker) -> io::Result
         is_key_there: config.emit_object_key,
     };
     let queue_capacity = config.queue_capacity;
+    // A master that was started again goes on from far behind: whoever followed the one before sees a gap.
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let numbers_after = u64::try_from(since_1970.as_micros()).unwrap_or_default();
     let replay_addr = ports.replays.as_ref().map(TcpListener::local_addr).transpose()?;
     let publisher = Publisher::start(
         ports.subscribers,
         ports.replays,
-        Config { fields, queue_capacity, history_bytes: HISTORY_BYTES },
+        Config { fields, queue_capacity, history_bytes: HISTORY_BYTES, numbers_after },
         Box::new(Keys(asker)),
     )?;
     let addr = publisher.address();

@@ -18,6 +18,8 @@ use crate::layout::FORMAT;
 const IDENTITY: &str = "mooncake-disk";
 /// What the log's owner noted, and the next note until it takes that place.
 const NOTE: &str = "mooncake-disk-note";
+/// Bytes that are kept free for the next note.
+const RESERVED_FOR_NOTE: usize = 4096;
 const NEXT_NOTE: &str = "mooncake-disk-note.next";
 /// What the name of a draft ends in.
 const DRAFT: &str = "new";
@@ -282,10 +284,14 @@ impl Directory for Folder {
 
     fn set_note(&self, note: &[u8]) -> io::Result<()> {
         let next = self.path.join(NEXT_NOTE);
-        let mut file = File::create(&next)?;
+        let mut file = File::options().write(true).create(true).truncate(false).open(&next)?;
         file.write_all(note)?;
+        file.set_len(note.len() as u64)?;
         file.sync_all()?;
         fs::rename(&next, self.path.join(NOTE))?;
-        sync_folder(&self.path)
+        sync_folder(&self.path)?;
+        // Room for the one after it, so that a filesystem that is full takes that as well.
+        let _ = fs::write(&next, [0; RESERVED_FOR_NOTE]);
+        Ok(())
     }
 }

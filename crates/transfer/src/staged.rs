@@ -104,8 +104,9 @@ fn windows(lens: impl Iterator<Item = u64>) -> Vec<Vec<Part>> {
 struct Lanes<'a, T> {
     memory: Vec<&'a SliceList>,
     results: Vec<Result<T, TransferError>>,
-    staging: Staging,
+    /// Dropped, and so waited for, before others get the memory.
     under_way: [Option<(Copying, Vec<Part>)>; 2],
+    staging: Staging,
     direction: Direction,
 }
 
@@ -121,7 +122,7 @@ impl<'a, T> Lanes<'a, T> {
             Place::Host => None,
         });
         let staging = Staging::of_device(ordinal.unwrap_or(0)).map_err(|error| of_copy(&error))?;
-        Ok(Self { memory, results, staging, under_way: [None, None], direction })
+        Ok(Self { memory, results, under_way: [None, None], staging, direction })
     }
 
     fn bytes(&self, buffer: StagingBuffer, part: &Part) -> RawSlice {

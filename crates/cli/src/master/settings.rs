@@ -157,7 +157,7 @@ impl DiskFlags {
         let root = self.root_fs_dir.trim_end_matches('/');
         let most = match (self.quota_bytes.0, self.global_file_segment_size.0) {
             (0, WHOLE_FILESYSTEM..) => 0,
-            (0, most) => most,
+            (0, most) | (most, 0) => most,
             (quota, most) => quota.min(most),
         };
         (!self.root_fs_dir.is_empty()).then(|| SharedDirectory {

@@ -195,8 +195,14 @@ impl Segments {
         free_until: u64,
     ) -> Option<Handle> {
         let room = free_until.saturating_sub(offset);
-        let len = self.slots[slot].reserved_len(len).min(room).max(len);
-        let allocation = self.slots[slot].allocator.occupy(offset, len, free_until)?;
+        let slot_of = &mut self.slots[slot];
+        let reserved = slot_of.reserved_len(len);
+        // Slabs have pieces of one length, whatever is known of what lies behind. What older masters granted is as long as it is.
+        let (capped, past) = (reserved.min(room).max(len), offset.saturating_add(reserved));
+        let tries = [(capped, free_until), (reserved, past), (len, free_until)];
+        let mut tries = tries.into_iter();
+        let allocation =
+            tries.find_map(|(len, until)| slot_of.allocator.occupy(offset, len, until))?;
         self.note_room(slot);
         Some(allocation.handle)
     }

@@ -1,9 +1,10 @@
 //! What nodes tell a leader that is not the first of what they hold.
 
-use mooncake_meta::Effect;
+use mooncake_meta::{AllocatorKind, Config, Effect, Member, Meta, Record};
 use mooncake_types::{
-    CreateTask, EntryState, ErrorCode, InventoryEntry, InventoryPage, MountOutcome, Reply, Request,
-    SegmentId, TaskKind, Version, limits,
+    CreateTask, EntryState, ErrorCode, InventoryEntry, InventoryPage, Located, Medium,
+    MountOutcome, MountSegment, Placement, Reply, Request, SegmentId, TaskKind, Tick, Version,
+    limits,
 };
 
 use crate::KIB;
@@ -11,7 +12,8 @@ use crate::recovery::{
     A, B, EARLY, EPOCH, chain, entry, leader, mount, mounted, page, record, recover, remove,
     report, version,
 };
-use crate::world::{ALICE, BOB};
+use crate::tiers::carry_out;
+use crate::world::{ALICE, BOB, Placed, World};
 
 #[test]
 fn a_range_that_is_being_written_is_held_back() {
@@ -138,4 +140,47 @@ fn a_replica_that_is_found_while_another_is_made_comes_beside_it() {
     assert_eq!(world.end_task(ALICE, id, Ok(())), Ok(()));
     world.check();
     assert_eq!(world.holders("k"), ["node-1:12345", "node-2:12345", "node-3:12345"]);
+}
+
+/// With slabs a range takes a piece of the length that header and padding lead to, wherever a page ends.
+#[test]
+fn a_disk_in_slabs_is_recovered_page_by_page() {
+    const MIB: u64 = 1 << 20;
+    let config = Config { allocator: AllocatorKind::Cachelib, offload: true, ..Config::default() };
+    let mut before = World::new(config.clone());
+    before.mount(ALICE, 1, 64 * MIB).expect("it is new");
+    before.mount_on(Medium::Disk, ALICE, 2, 256 * MIB).expect("it is new");
+    let keys = ["a", "b", "c", "d"];
+    keys.iter().for_each(|key| drop(before.put(key, MIB).expect("there is room")));
+    assert_eq!(carry_out(&mut before, ALICE).len(), keys.len());
+    let on_disk = |placed: Placed<Located>| {
+        let of = |at: &Placement| placed.segments[at.segment as usize].medium;
+        let found = placed.what.placements.iter().find(|at| of(at) == Medium::Disk);
+        found.expect("it was copied").offset
+    };
+    let offsets = keys.map(|key| on_disk(before.get(key).expect("it is there")));
+
+    let record = Record { fresh: false, members: vec![Member { segment: B, behind: false }] };
+    let now = Tick(1_000);
+    let mut world = World { meta: Meta::recover(config, EPOCH, now, &record), now };
+    let mount = MountSegment {
+        id: B,
+        name: "node-2:12345",
+        endpoint: "node-2:12345",
+        len: 256 * MIB,
+        seen_epoch: EPOCH,
+        is_empty: false,
+        run: 1,
+        medium: Medium::Disk,
+    };
+    let reply = world.ask(ALICE, &Request::MountSegment(mount));
+    assert_eq!(reply, mounted(MountOutcome::WantsInventory));
+    let mut entries: Vec<InventoryEntry<'_>> =
+        keys.into_iter().zip(offsets).map(|(key, offset)| entry(key, offset, MIB, 1)).collect();
+    entries.sort_by_key(|entry| entry.offset);
+    let last = entries.pop().expect("there are four");
+    let first = InventoryPage { last: false, ..page(B, 0, &entries) };
+    assert_eq!(report(&mut world, first), Ok(()));
+    assert_eq!(report(&mut world, page(B, 1, &[last])), Ok(()));
+    assert!(keys.iter().all(|key| world.holds(key)));
 }

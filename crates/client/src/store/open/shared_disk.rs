@@ -16,6 +16,8 @@ use crate::random::random;
 /// Most processes that keep files in one directory.
 const MAX_FOLDERS: usize = 4096;
 
+/// Folders that cannot be used before a node gives up: one that is damaged does not keep all later processes out.
+const MOST_UNUSABLE: usize = 3;
 /// The part of a filesystem that a process takes for itself if it is told no other number.
 const USUAL_SHARE: f64 = 0.9;
 
@@ -60,13 +62,21 @@ impl Opening {
         let folders = || (0..MAX_FOLDERS).map(|number| root.join(format!("files-{number}")));
         let is_own = |folder: &PathBuf| DiskSegment::client_in(folder) == Some(self.client);
         let own = folders().take_while(|folder| folder.exists()).find(is_own);
+        let mut unusable = Vec::new();
         for path in own.into_iter().chain(folders()) {
+            if unusable.contains(&path) {
+                continue;
+            }
             let begun = Instant::now();
             match DiskSegment::open(&path, self.shared_options(directory, most)?) {
                 Err(error) if error.is_in_use() => {}
                 Err(error) => {
-                    let (path, reason) = (path.display().to_string(), error.to_string());
-                    return Err(OpenError::Disk { path, reason });
+                    tracing::error!(path = %path.display(), %error, "a folder of the shared directory cannot be used");
+                    if unusable.len() == MOST_UNUSABLE {
+                        let (path, reason) = (path.display().to_string(), error.to_string());
+                        return Err(OpenError::Disk { path, reason });
+                    }
+                    unusable.push(path);
                 }
                 Ok(disk) => {
                     log(&path, &disk, begun);
