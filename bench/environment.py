@@ -14,6 +14,7 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HOME = ROOT / ".bench"
 CPP_PACKAGE = "mooncake-transfer-engine-non-cuda==0.3.13.post1"
+CPP_CUDA_PACKAGE = "mooncake-transfer-engine==0.3.13.post1"
 SYSTEM_PACKAGES = ["libibverbs1", "librdmacm1", "libnuma1", "libcurl4"]
 
 # By name: what tables call it, its environment, and the variables that it is run with.

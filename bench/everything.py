@@ -30,6 +30,7 @@ SECTIONS: dict[str, tuple[list[str], list[str]]] = {
     "A slow link": (["bench/link.py", "--as-installed"], ["--rounds", "1", "--batch", "16"]),
     "What a call from Python costs": (["bench/python_overhead.py", "--as-installed"], ["--rounds", "1"]),
     "Disks": (["bench/disks.py", "--as-installed"], ["--gib", "1"]),
+    "Conversations that outgrow memory": (["bench/outgrown.py", "--as-installed"], ["--requests", "500"]),
     "The master over the wire": (["bench/master_load.py", "--as-installed"], ["--seconds", "1"]),
     "The package": (["bench/package.py"], ["--rounds", "3"]),
     "Instructions": (["bench/instructions.py"], []),

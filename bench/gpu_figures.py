@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Objects between a GPU and a pool of this machine: every byte is checked, and figures stand beside a limit.
+"""Objects between a GPU and a pool of this machine: every byte is checked, and figures stand beside limits.
 
     make gpu                                          # on a machine with a GPU: torch and the package in .venv
     .venv/bin/python bench/gpu_figures.py --double    # with the test double of the driver, to try this program
 
 A master and a node are started on free ports. The segments are: the process's own, the node's by shared memory, and
-the node's by TCP. The limit is copies of torch between the GPU and page-locked memory, of as many bytes.
+the node's by TCP. The limits are taken in the same run, from page-locked memory: one copy of as many bytes, and one
+call of the driver for as many pieces (`cuMemcpyBatchAsync`). Processor time is that of this process, master and node.
+At the end the CUDA package of the C++ store is measured in the same way, where it can be installed and loads.
 """
 
 from __future__ import annotations
@@ -14,15 +16,16 @@ import argparse
 import os
 import pathlib
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
+from environment import CPP_CUDA_PACKAGE, ensure_environment, python_of
+from gpu_driver import Driver, DriverMemory, median
 from mooncake.store import MooncakeDistributedStore, ReplicateConfig
 from table import markdown
 
@@ -34,19 +37,30 @@ WORKS = {
     "1,024 x 16 KiB": (1024, 16 * KIB),
     "1,024 x 64 KiB": (1024, 64 * KIB),
 }
-ROUNDS = 9
+QUICK_WORKS = {"4 x 64 KiB": (4, 64 * KIB), "32 x 4 KiB": (32, 4 * KIB)}
+ROUNDS, QUICK_ROUNDS = 9, 2
 MOST = 64 * MIB
+COLUMNS = ["work", "bytes", "put", "get", "processor, put and get"]
+
+
+class GpuMemory(Protocol):
+    """Memory of the first GPU, from which objects are put and into which they are got."""
+
+    address: int
+
+    def write(self, value: bytes) -> None: ...
+    def read(self, length: int) -> bytes: ...
 
 
 class TorchMemory:
-    """Memory of the first GPU."""
+    """That of torch."""
 
     def __init__(self, size: int) -> None:
         import torch
 
         self.torch = torch
         self.tensor = torch.zeros(size, dtype=torch.uint8, device="cuda")
-        self.address = self.tensor.data_ptr()
+        self.address: int = self.tensor.data_ptr()
         torch.cuda.synchronize()
 
     def write(self, value: bytes) -> None:
@@ -56,49 +70,13 @@ class TorchMemory:
     def read(self, length: int) -> bytes:
         return bytes(self.tensor[:length].cpu().numpy())
 
-    def limit(self, length: int) -> tuple[float, float]:
-        """Seconds of a page-locked copy from the GPU and to it."""
-        host = self.torch.empty(length, dtype=self.torch.uint8, pin_memory=True)
 
-        def copied(target: Any, source: Any) -> Callable[[], None]:
-            def run() -> None:
-                target.copy_(source, non_blocking=True)
-                self.torch.cuda.synchronize()
+def double_library() -> str:
+    """The test double of the driver, built if need be."""
+    sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "python" / "tests"))
+    from gpu import library_path
 
-            return run
-
-        part = self.tensor[:length]
-        return median(copied(host, part)), median(copied(part, host))
-
-
-class DoubleMemory:
-    """Memory of the test double of the driver."""
-
-    def __init__(self, size: int) -> None:
-        sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "python" / "tests"))
-        from gpu import DeviceMemory
-
-        self.memory = DeviceMemory(size)
-        self.address = self.memory.address
-
-    def write(self, value: bytes) -> None:
-        self.memory.write(0, value)
-
-    def read(self, length: int) -> bytes:
-        return self.memory.read(0, length)
-
-    def limit(self, length: int) -> tuple[float, float]:
-        return float("nan"), float("nan")
-
-
-def median(run: Callable[[], object]) -> float:
-    run()
-    spent = []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        run()
-        spent.append(time.perf_counter() - start)
-    return statistics.median(spent)
+    return library_path()
 
 
 def free_port() -> int:
@@ -109,17 +87,21 @@ def free_port() -> int:
 
 
 class Pool:
-    """A master and a node. Use it in a `with`."""
+    """A master, and a node if it is to have one. Use it in a `with`."""
+
+    def __init__(self, has_node: bool) -> None:
+        self.has_node = has_node
 
     def __enter__(self) -> Pool:
         self.rpc, self.http = free_port(), free_port()
         self.state = tempfile.TemporaryDirectory()
-        flags = [f"--rpc_port={self.rpc}", "--rpc_address=127.0.0.1", f"--metrics_port={self.http}"]
-        self.processes = [self.start("mooncake_master", *flags, f"--state_dir={self.state.name}")]
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.start("mooncake_master", f"--rpc_port={self.rpc}", f"--metrics_port={self.http}")
         self.wait(lambda: self.ask("/health") is not None)
-        master = f"--master_server_address=127.0.0.1:{self.rpc}"
-        self.processes.append(self.start("mooncake_client", "--host=127.0.0.1", master, "--global_segment_size=512MB"))
-        self.wait(lambda: bool(self.ask("/get_all_segments")))
+        if self.has_node:
+            master = f"--master_server_address=127.0.0.1:{self.rpc}"
+            self.start("mooncake_client", "--host=127.0.0.1", master, "--global_segment_size=512MB")
+            self.wait(lambda: bool(self.ask("/get_all_segments")))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -128,10 +110,11 @@ class Pool:
             process.wait(30)
         self.state.cleanup()
 
-    @staticmethod
-    def start(command: str, *flags: str) -> subprocess.Popen[bytes]:
+    def start(self, command: str, *flags: str) -> None:
         program = pathlib.Path(sys.executable).with_name(command)
-        return subprocess.Popen([program, *flags], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        environment = {**os.environ, "XDG_STATE_HOME": self.state.name}
+        nobody: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self.processes.append(subprocess.Popen([program, *flags], env=environment, **nobody))
 
     def ask(self, path: str) -> str | None:
         try:
@@ -149,37 +132,68 @@ class Pool:
                 sys.exit("the pool does not start")
             time.sleep(0.05)
 
-    def store(self, transports: str, segment: int = 0) -> MooncakeDistributedStore:
-        os.environ["MOONCAKE_TRANSPORTS"] = transports
+    def store(self, transports: str, segment: int = 0) -> Any:
+        if transports:
+            os.environ["MOONCAKE_TRANSPORTS"] = transports
         store = MooncakeDistributedStore()
         code = store.setup("127.0.0.1", "P2PHANDSHAKE", segment, 16 * MIB, "tcp", "", f"127.0.0.1:{self.rpc}")
         if code != 0:
             sys.exit(f"setup: {code}")
         return store
 
+    def processor_seconds(self) -> float:
+        """Of this process and those of the pool so far, all their threads."""
+        # The clock of a process, by its id.
+        others = sum(time.clock_gettime(~process.pid << 3 | 2) for process in self.processes)
+        return time.process_time() + others
 
-def measure(store: MooncakeDistributedStore, segment: str, memory: Any, name: str, has_limit: bool) -> list[str]:
-    """One row of the table, for a segment if one is named. Ends the program if a byte is wrong."""
-    count, length = WORKS[name]
-    total, keys = count * length, [f"k{i}" for i in range(count)]
-    value = os.urandom(total)
-    addresses, sizes = [memory.address + i * length for i in range(count)], [length] * count
-    memory.write(value)
-    config = ReplicateConfig()
-    config.preferred_segment = segment
-    put = median(lambda: check(store.batch_upsert_from(keys, addresses, sizes, config), [0] * count))
-    memory.write(bytes(total))
-    get = median(lambda: check(store.batch_get_into(keys, addresses, sizes), sizes))
-    if memory.read(total) != value:
-        sys.exit(f"{name}: the bytes that came back are others")
-    store.remove_all(force=True)
-    if not has_limit:
-        return [name, "right", "", ""]
-    out, into = memory.limit(total)
-    rate = [
-        f"{total / spent / 1e9:.1f} GB/s, {100 * limit / spent:.0f} %" for spent, limit in ((put, out), (get, into))
-    ]
-    return [name, "right", *rate]
+
+class Bench:
+    """What one run measures: the pool, the memory, and how often."""
+
+    def __init__(self, pool: Pool, memory: GpuMemory, driver: Driver, is_quick: bool) -> None:
+        self.pool, self.memory, self.driver = pool, memory, driver
+        self.works, self.rounds = (QUICK_WORKS, QUICK_ROUNDS) if is_quick else (WORKS, ROUNDS)
+
+    def table(self, store: Any, segment: str) -> str:
+        """All works with a store, in a segment if one is named. Ends the program if a byte is wrong."""
+        return markdown([COLUMNS, *(self.measure(store, segment, name) for name in self.works)])
+
+    def measure(self, store: Any, segment: str, name: str) -> list[str]:
+        count, length = self.works[name]
+        total, keys = count * length, [f"k{i}" for i in range(count)]
+        value = os.urandom(total)
+        addresses, sizes = [self.memory.address + i * length for i in range(count)], [length] * count
+        self.memory.write(value)
+        config = ReplicateConfig()
+        config.preferred_segment = segment
+        put, put_time = self.timed(
+            lambda: check(store.batch_upsert_from(keys, addresses, sizes, config), [0] * count), total
+        )
+        self.memory.write(bytes(total))
+        get, get_time = self.timed(lambda: check(store.batch_get_into(keys, addresses, sizes), sizes), total)
+        if self.memory.read(total) != value:
+            sys.exit(f"{name}: the bytes that came back are others")
+        store.remove_all(True)
+        limits = self.driver.limits(self.memory.address, count, length, self.rounds)
+        rates = (
+            of_limits(total, put, limits.out, limits.batch_out),
+            of_limits(total, get, limits.into, limits.batch_into),
+        )
+        return [name, "right", *rates, f"{put_time:.3f} s/GB, {get_time:.3f} s/GB"]
+
+    def timed(self, run: Callable[[], object], total: int) -> tuple[float, float]:
+        """Seconds of the middle run, and processor seconds for 1e9 bytes."""
+        before = self.pool.processor_seconds()
+        seconds = median(run, self.rounds)
+        return seconds, (self.pool.processor_seconds() - before) / (total * (self.rounds + 1) / 1e9)
+
+
+def of_limits(total: int, spent: float, one: float, batch: float | None) -> str:
+    shares = f"{100 * one / spent:.0f} % of one copy"
+    if batch is not None:
+        shares += f", {100 * batch / spent:.0f} % of the batch"
+    return f"{total / spent / 1e9:.2f} GB/s, {shares}"
 
 
 def check(found: list[int], expected: list[int]) -> None:
@@ -187,39 +201,74 @@ def check(found: list[int], expected: list[int]) -> None:
         sys.exit(f"an operation failed: {sorted(set(found) - set(expected))}")
 
 
-def one_get(store: MooncakeDistributedStore, memory: Any) -> float:
+def one_get(store: Any, memory: GpuMemory) -> float:
     """Microseconds of a get of 4 KiB whose route is known."""
     check([store.upsert_from("one", memory.address, 4096)], [0])
-    return 1e6 * median(lambda: [store.get_into("one", memory.address, 4096) for _ in range(100)]) / 100
+    return 1e6 * median(lambda: [store.get_into("one", memory.address, 4096) for _ in range(100)], ROUNDS) / 100
+
+
+def own_package(bench: Bench, pool: Pool) -> None:
+    """This package, by each way."""
+    ways = {
+        "own process": lambda: pool.store("shm,process_vm,tcp", 256 * MIB),
+        "same host": lambda: pool.store("shm"),
+        "tcp": lambda: pool.store("tcp"),
+    }
+    for way, make in ways.items():
+        store = make()
+        check([store.register_buffer(bench.memory.address, MOST)], [0])
+        segment = store.get_hostname() if way == "own process" else ""
+        print(f"### {way}\n\n" + bench.table(store, segment))
+        print(f"\nOne get of 4 KiB: {one_get(store, bench.memory):.1f} us\n", flush=True)
+        store.close()
+
+
+def cpp_package(flags: argparse.Namespace) -> None:
+    """The C++ package, in an environment and a process of its own. What keeps it from running is printed."""
+    print("### C++ package, own process\n", flush=True)
+    if flags.double:
+        print("Left out: it would look for a GPU by itself.")
+        return
+    try:
+        ensure_environment("cpp-cuda", [CPP_CUDA_PACKAGE])
+    except (subprocess.CalledProcessError, OSError) as error:
+        print(f"Left out: {CPP_CUDA_PACKAGE} cannot be installed: {error}")
+        return
+    command = [str(python_of("cpp-cuda")), __file__, "--cpp", *(["--quick"] if flags.quick else [])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        print(done.stdout)
+    else:
+        reasons = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
+        print(f"Left out: {CPP_CUDA_PACKAGE} does not run here: {reasons[-1]}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--double", action="store_true", help="the test double of the driver in place of a GPU")
+    parser.add_argument("--quick", action="store_true", help="few bytes, to try this program")
+    parser.add_argument("--cpp", action="store_true", help=argparse.SUPPRESS)
     flags = parser.parse_args()
-    if not flags.double:
+    if not flags.double and not flags.cpp:
         import torch
 
         if not torch.cuda.is_available():
             sys.exit("torch finds no GPU here; --double shows with a test double that this program works")
         print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}\n")
-    memory = DoubleMemory(MOST) if flags.double else TorchMemory(MOST)
-    with Pool() as pool:
-        ways = {
-            "own process": lambda: pool.store("shm,process_vm,tcp", 256 * MIB),
-            "same host": lambda: pool.store("shm"),
-            "tcp": lambda: pool.store("tcp"),
-        }
-        for way, make in ways.items():
-            store = make()
+        # Before the driver is used without torch, whose context is then the current one.
+        torch.cuda.init()
+    driver = Driver(double_library() if flags.double else "libcuda.so.1", MOST)
+    memory = DriverMemory(driver, MOST) if flags.double or flags.cpp else TorchMemory(MOST)
+    with Pool(has_node=not flags.cpp) as pool:
+        bench = Bench(pool, memory, driver, flags.quick)
+        if flags.cpp:
+            store = pool.store("", 512 * MIB)
             check([store.register_buffer(memory.address, MOST)], [0])
-            segment = store.get_hostname() if way == "own process" else ""
-            rows = [measure(store, segment, memory, name, not flags.double) for name in WORKS]
-            print(f"### {way}\n\n" + markdown([["work", "bytes", "put, of the limit", "get, of the limit"], *rows]))
-            if not flags.double:
-                print(f"\nOne get of 4 KiB: {one_get(store, memory):.1f} us")
-            print()
+            print(bench.table(store, ""), flush=True)
             store.close()
+            return
+        own_package(bench, pool)
+    cpp_package(flags)
 
 
 if __name__ == "__main__":

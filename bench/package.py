@@ -28,6 +28,7 @@ from environment import (
 )
 
 PACKAGES = {"cpp": "C++", "rust": "Rust"}
+MAX_WHEEL_MB = 15
 SETUP = """
 import subprocess, sys, time, urllib.request, socket, pathlib
 def port():
@@ -134,8 +135,9 @@ def main():
     ensure_system_libraries(arguments.install_system_packages)
     ensure_rust(None)
     imports = import_ms(arguments.rounds)
+    wheels = {name: wheel_mb(name, HOME / "wheels") for name in PACKAGES}
     rows = [
-        ("wheel, MB", {name: f"{wheel_mb(name, HOME / 'wheels'):.1f}" for name in PACKAGES}),
+        ("wheel, MB", {name: f"{wheels[name]:.1f}" for name in PACKAGES}),
         ("installed, MB", {name: f"{installed_mb(name):.1f}" for name in PACKAGES}),
         ("import mooncake.store, ms", {name: f"{imports[name]:.0f}" for name in PACKAGES}),
         ("setup with 64 MiB, ms", {name: f"{setup_ms(name, arguments.rounds):.1f}" for name in PACKAGES}),
@@ -145,6 +147,8 @@ def main():
     print("| --- | " + " | ".join("---" for _ in PACKAGES) + " |")
     for what, values in rows:
         print(f"| {what} | " + " | ".join(values[name] for name in PACKAGES) + " |")
+    if wheels["rust"] > MAX_WHEEL_MB:
+        sys.exit(f"the wheel has {wheels['rust']:.1f} MB, and is to have at most {MAX_WHEEL_MB}")
 
 
 if __name__ == "__main__":

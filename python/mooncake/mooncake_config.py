@@ -189,6 +189,7 @@ _SOURCES = {
     "client_http_port": _Source("MOONCAKE_CLIENT_HTTP_PORT", _parse_port, DEFAULT_CLIENT_HTTP_PORT),
     "segment_path": _Source("MOONCAKE_SEGMENT_PATH", _parse_text, ""),
     "segment_reset": _Source("MOONCAKE_SEGMENT_RESET", _parse_bool, False),
+    "domain": _Source("MOONCAKE_DOMAIN", _parse_text, ""),
 }
 
 
@@ -221,6 +222,7 @@ class MooncakeConfig:
     client_http_port: int = DEFAULT_CLIENT_HTTP_PORT
     segment_path: str = ""
     segment_reset: bool = False
+    domain: str = ""
 
     def __post_init__(self) -> None:
         for name in ("local_hostname", "metadata_server", "master_server_address", "client_http_port"):

@@ -62,6 +62,7 @@ _SETTINGS = {
     "client_http_port": "client_http_port",
     "segment_path": "segment_path",
     "segment_reset": "segment_reset",
+    "domain": "domain",
 }
 
 logger = logging.getLogger("mooncake.mooncake_store_service")

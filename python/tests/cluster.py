@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
 import json
 import mmap
 import os
@@ -15,7 +16,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from mooncake.store import MooncakeDistributedStore
@@ -31,10 +32,20 @@ def content(key: str, length: int) -> bytes:
     return hashlib.shake_128(key.encode()).digest(length)
 
 
+def ports_of_this_process() -> Iterator[int]:
+    """Ports outside of the range that stores choose from: none that a process beside it draws, none again for long."""
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    own = range(20_000 + number, 32_000, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    return itertools.cycle(random.sample(own, len(own)))
+
+
+PORTS = ports_of_this_process()
+
+
 def free_port() -> int:
-    """A port that was free a moment ago, outside of the range that stores choose from."""
+    """A port that was free a moment ago."""
     while True:
-        port = random.randint(20_000, 32_000)
+        port = next(PORTS)
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
@@ -156,7 +167,7 @@ class Cluster:
     def segments(self) -> list[str]:
         return (self.http("/get_all_segments") or "").split()
 
-    def start_node(self, segment_bytes: int) -> Process:
+    def start_node(self, segment_bytes: int, *flags: str) -> Process:
         """A `mooncake_client` whose segment is mounted."""
         before = len(self.segments())
         node = Process(
@@ -164,6 +175,7 @@ class Cluster:
             "--host=127.0.0.1",
             f"--master_server_address={self.master_address}",
             f"--global_segment_size={segment_bytes}",
+            *flags,
         )
         self.nodes.append(node)
         node.wait_ready(lambda: len(self.segments()) > before)

@@ -18,9 +18,24 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs the tests of modules that name `POOLS` on each of these, but for tests that need the cluster itself."""
+    pools = getattr(metafunc.module, "POOLS", [])
+    if pools and "shared_store" in metafunc.fixturenames:
+        pools = ["master"] if "cluster" in metafunc.fixturenames else pools
+        metafunc.parametrize("shared_store", pools, indirect=True, scope="module")
+
+
 @pytest.fixture(scope="module")
-def shared_store(cluster: Cluster) -> MooncakeDistributedStore:
-    return cluster.store()
+def shared_store(request: pytest.FixtureRequest) -> Iterator[MooncakeDistributedStore]:
+    """A store of the module's pool, or of a pool without a master."""
+    if getattr(request, "param", "master") == "local":
+        store = MooncakeDistributedStore()
+        assert store.setup({"master_server_addr": "local://", "global_segment_size": 128 * MIB}) == 0
+        yield store
+        store.close()
+    else:
+        yield request.getfixturevalue("cluster").store()
 
 
 @pytest.fixture

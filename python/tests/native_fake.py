@@ -33,6 +33,20 @@ class FakeNative:
     def _check_registered(self, buffer_ptr: int, size: int) -> int:
         return 0 if size > 0 else -600
 
+    def register_buffer(self, buffer_ptr: SupportsIndex, size: SupportsIndex) -> int:
+        return 0
+
+    def unregister_buffer(self, buffer_ptr: SupportsIndex) -> int:
+        return 0
+
+    def batch_get_into_multi_buffers(
+        self,
+        keys: Iterable[str],
+        all_buffer_ptrs: Iterable[Iterable[SupportsIndex]],
+        all_sizes: Iterable[Iterable[SupportsIndex]],
+    ) -> list[int]:
+        return [-600 for _ in keys]
+
     def get_buffer(self, key: str) -> Any:
         return Handle(self.objects[key]) if key in self.objects else None
 

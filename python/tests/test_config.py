@@ -25,6 +25,7 @@ FULL = {
     "client_http_port": "19300",
     "segment_path": "/dev/shm/segment",
     "segment_reset": "on",
+    "domain": "rack=r7,zone=east",
 }
 ALL_SET = MooncakeConfig(
     local_hostname="host",
@@ -41,6 +42,7 @@ ALL_SET = MooncakeConfig(
     client_http_port=19_300,
     segment_path="/dev/shm/segment",
     segment_reset=True,
+    domain="rack=r7,zone=east",
 )
 VARIABLES = {
     "MOONCAKE_LOCAL_HOSTNAME": "host",
@@ -57,6 +59,7 @@ VARIABLES = {
     "MOONCAKE_CLIENT_HTTP_PORT": "19300",
     "MOONCAKE_SEGMENT_PATH": "/dev/shm/segment",
     "MOONCAKE_SEGMENT_RESET": "1",
+    "MOONCAKE_DOMAIN": "rack=r7,zone=east",
 }
 
 

@@ -91,7 +91,7 @@ class Killer(threading.Thread):
 
 def test_a_node_is_killed_during_puts() -> None:
     with Cluster() as cluster:
-        nodes = [cluster.start_node(256 * MIB) for _ in range(2)]
+        nodes = [cluster.start_node(512 * MIB) for _ in range(2)]
         store, timed, codes = cluster.store(), Timed(), {}
 
         def put(thread: int, killer: Killer) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 from cluster import MIB, Cluster, Memory, content
 from engine_peer import Peer
-from gpu import DeviceMemory, driver
+from gpu import DeviceMemory, driver, library_path
 from mooncake.engine import SUPPORT_CUDA, TransferEngine
 from mooncake.store import MooncakeDistributedStore
 from test_dummy import Host
@@ -159,6 +162,61 @@ def test_a_child_of_a_fork_has_no_gpu(own_store: Store) -> None:
     assert own_store.unregister_buffer(memory.address) == 0
 
 
+CHILD_OF_A_PROCESS_THAT_HAS_LOADED_THE_DRIVER = """
+import os, sys
+from gpu import DeviceMemory
+from mooncake.store import MooncakeDistributedStore
+memory = DeviceMemory(4096)
+child = os.fork()
+if child == 0:
+    store = MooncakeDistributedStore()
+    setup = store.setup("127.0.0.1", "P2PHANDSHAKE", 0, 1 << 20, "tcp", "", sys.argv[1])
+    codes = [setup, store.register_buffer(memory.address, memory.size), store.put_from("k", memory.address, 10)]
+    print(codes, flush=True)
+    os._exit(0)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_child_does_not_use_the_driver_that_its_parent_initialised(cluster: Cluster) -> None:
+    command = [sys.executable, "-c", CHILD_OF_A_PROCESS_THAT_HAS_LOADED_THE_DRIVER, cluster.master_address]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "[0, -600, -600]\n"), ended.stderr
+
+
+def doctor(cluster: Cluster, libraries: Path, **environment: str) -> str:
+    """What `mooncake doctor` says with the driver of a folder, if there is one."""
+    metrics = f"127.0.0.1:{cluster.http_port}"
+    command = ["mooncake", "doctor", "--master", cluster.master_address, "--master-http", metrics]
+    ended = subprocess.run(
+        [Path(sys.executable).with_name(command[0]), *command[1:]],
+        env={**os.environ, "LD_LIBRARY_PATH": str(libraries), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith(f"master {cluster.master_address}: ")
+    return ended.stdout
+
+
+def test_the_doctor_shows_gpus_and_their_ways(cluster: Cluster, tmp_path: Path) -> None:
+    said = doctor(cluster, tmp_path)
+    assert said.splitlines()[-1].startswith("no GPU can be used here: this host has no CUDA driver (")
+    (tmp_path / "libcuda.so.1").symlink_to(library_path())
+    said = doctor(cluster, tmp_path)
+    for device in (0, 1):
+        assert f"\nGPU {device}: Double {device} (8 GB), driver of CUDA 12.8\n  way         one copy " in said
+    assert said.count(" GB/s to it\n") == 2
+    said = doctor(cluster, tmp_path, DOUBLE_FAIL="cuMemHostRegister=2")
+    assert "way         staged\n  because     the memory of segments cannot be locked: cuMemHostRegister " in said
+    assert "way         one copy " in said, "the second one is fine"
+    said = doctor(cluster, tmp_path, DOUBLE_FAIL="cuInit=100")
+    assert said.splitlines()[-1].endswith("cuInit of the CUDA driver failed: CUDA_ERROR_NO_DEVICE (100)")
+
+
 def test_a_dummy_client(cluster: Cluster, store: Store) -> None:
     host = Host(cluster)
     dummy, memory = host.dummy(), DeviceMemory(4 * MIB)
@@ -217,3 +275,14 @@ def test_an_engine_of_which_the_memory_is_a_gpus_serves_peers() -> None:
     memory.free()
     assert asking.transfer_sync_read(session, here.address, memory.address, 100) == -1
     assert asking.transfer_sync_write(session, here.address, memory.address, 100) == -1
+
+
+def test_the_program_that_measures_runs_to_its_end() -> None:
+    program = Path(__file__).parents[2] / "bench" / "gpu_figures.py"
+    command = [sys.executable, str(program), "--double", "--quick"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    titles = [line for line in ended.stdout.splitlines() if line.startswith("### ")]
+    assert titles == ["### own process", "### same host", "### tcp", "### C++ package, own process"]
+    assert ended.stdout.count("| right |") == 6
+    assert ended.stdout.count(" % of the batch") == 12

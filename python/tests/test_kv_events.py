@@ -203,7 +203,7 @@ def test_a_follower_knows_the_keys_of_a_pool_under_eviction(events: Events) -> N
     settled(events, follower, events.keys())
     assert 1 <= len(follower.known) < 60
     assert follower.gaps == 0
-    # Whoever begins now learns the same at once.
+    # A follower that begins now learns the same at once.
     late = events.follow()
     late.begin()
     assert late.known == follower.known

@@ -52,3 +52,30 @@ def test_ctrl_c_ends_a_setup_that_waits_for_its_master() -> None:
     assert time.monotonic() - begun < 1.0
     assert waiting.returncode in (1, -signal.SIGINT, 130)
     assert "KeyboardInterrupt" in waiting.stderr.read()
+
+
+CLOSE = """
+assert code == 0
+for number in range(10):
+    assert store.put(f"key-{number}", b"value") == 0
+store.close()
+"""
+
+
+def test_a_node_that_says_goodbye_is_not_told_to_be_out_of_sight() -> None:
+    with Cluster() as cluster:
+        for _ in range(5):
+            node = start(SETUP.replace(", 0, 16", ", 32 << 20, 16") + CLOSE, cluster.master_address)
+            _, log = node.communicate(timeout=60)
+            assert node.returncode == 0, log
+        master = cluster.master.output()
+    assert "out of sight" not in master, master
+
+
+def test_a_pool_without_a_master_ends_without_a_word_of_nodes_that_are_lost() -> None:
+    setup = SETUP.replace(", 0, 16", ", 32 << 20, 16").replace("sys.argv[1]", '"local://"')
+    node = start("import os; os.environ['MC_LOG_LEVEL'] = 'info'\n" + setup + CLOSE)
+    _, log = node.communicate(timeout=60)
+    assert node.returncode == 0, log
+    assert "a segment joins the pool" in log, log
+    assert "out of sight" not in log, log

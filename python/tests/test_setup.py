@@ -286,8 +286,7 @@ def test_a_pure_metadata_client(cluster: Cluster) -> None:
 
 NOTICES = """
 import os, sys
-from mooncake.store import MooncakeDistributedStore, ReplicateConfig
-ReplicateConfig().prefer_alloc_in_same_node = True
+from mooncake.store import MooncakeDistributedStore
 settings = {"local_hostname": "localhost", "metadata_server": "P2PHANDSHAKE", "master_server_addr": sys.argv[1],
             "global_segment_sise": "32mb", "global_segment_size": 0, "rdma_devices": "mlx5_0", "protocol": "rdma"}
 print(MooncakeDistributedStore().setup(settings))
@@ -308,7 +307,6 @@ def test_what_has_no_effect_is_named_and_what_is_misspelt(cluster: Cluster) -> N
     assert ended.stdout.split() == ["0", str(INVALID)], ended.stderr
     for notice in (
         'MC_LOG_LEVEL is "noisy", which is no level, and is taken for warn',
-        "prefer_alloc_in_same_node (a preferred_segment names where",
         'there is no setting "global_segment_sise", and it changes nothing; did you mean "global_segment_size"?',
         "rdma_devices (no network card is chosen",
         "MC_STORE_LOCAL_HOT_USE_SHM (all processes of a user",

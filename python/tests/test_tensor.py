@@ -19,6 +19,7 @@ from native_fake import FakeStore
 
 torch: Any = pytest.importorskip("torch")
 Store = MooncakeDistributedStore
+POOLS = ["master", "local"]
 HEADER_BYTES = 304
 
 

@@ -83,6 +83,7 @@ def test_options() -> None:
         ({"replica_num": True}, "not of type int"),
         ({"replica_num": 0}, "from 1 to 16"),
         ({"lookup_timeout_ms": 60_001}, "from 1 to 60000"),
+        ({"stream_wait_ms": -1}, "from 0 to 600000"),
         ({"recv_threads": 65}, "from 1 to 64"),
     ],
 )

@@ -33,7 +33,7 @@ from mooncake.vllm.lookup import (
 from mooncake.vllm.pending import PendingSaves
 from mooncake.vllm.plan import Load, Save, StepPlan
 from mooncake.vllm.pool import Pool
-from mooncake.vllm.stream import at_once, marks_on, no_marks
+from mooncake.vllm.stream import Gate, at_once, marks_on, no_marks
 from mooncake.vllm.worker import Place, Worker
 
 SECONDS = 10.0
@@ -75,6 +75,7 @@ class Instance:
         can_put: bool = True,
         stream: DeviceStream | None = None,
         kind: type[Memory | DeviceMemory] = Memory,
+        gate: Gate | None = None,
     ) -> None:
         self.memory: Memory | DeviceMemory = kind(LAYERS * LAYER_BYTES)
         store = cluster.store()
@@ -88,7 +89,7 @@ class Instance:
         place = Place(model, 0, Topology())
         pool = Pool(self.calls, ReplicateConfig())
         mark = no_marks if stream is None else stream.mark
-        self.worker = Worker(pool, self.layout, place, options, can_put, mark)
+        self.worker = Worker(pool, self.layout, place, options, can_put, mark, gate)
 
     def write(self, block_id: int, name: str) -> None:
         """What the model computes for a block."""

@@ -26,5 +26,6 @@ mod no_effect;
 mod open_files;
 pub mod quantity;
 pub mod stop_signal;
+pub mod trace;
 
 pub use arguments::with_arguments;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use mooncake_client::nearest;
 
 use crate::exit::{complain, say};
-use crate::{alias, client, doctor, drain, explain, master};
+use crate::{alias, client, doctor, drain, explain, master, trace};
 
 struct Program {
     name: &'static str,
@@ -30,6 +30,11 @@ const PROGRAMS: &[Program] = &[
         name: "sim",
         about: "Say what a pool of a size would hit on a trace of requests",
         main: mooncake_workload::sim::main,
+    },
+    Program {
+        name: "trace",
+        about: "Make a trace for sim out of the KV events of an engine, or out of a log of requests",
+        main: trace::main,
     },
     Program {
         name: "drain",

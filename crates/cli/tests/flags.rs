@@ -264,7 +264,7 @@ fn every_bad_flag_is_named() {
         ),
         (
             "--allocation_strategy=best",
-            "invalid value 'best' for '--allocation_strategy <NAME>' [possible values: random, free_ratio_first]",
+            "invalid value 'best' for '--allocation_strategy <NAME>' [possible values: random, free_ratio_first, local_first]",
         ),
         ("--log_level=loud", "invalid value 'loud' for '--log_level <LEVEL>'"),
         ("--eviction_ratio=7", "--eviction_ratio is 7: it must be between 0 and 1"),
@@ -364,8 +364,8 @@ fn features_that_this_build_lacks_cannot_be_turned_on() {
         ("--enable_kv_events", "--enable_kv_events needs --kv_events_backend_id"),
         ("--enable_cxl", "--enable_cxl=true: CXL memory is not supported in this build"),
         (
-            "--allocation_strategy=local_first",
-            "--allocation_strategy=local_first is not supported in this build; choose random or free_ratio_first",
+            "--allocation_strategy=ssd_free_ratio_first",
+            "--allocation_strategy=ssd_free_ratio_first is not supported in this build; choose random, free_ratio_first or local_first",
         ),
     ];
     for (args, expected) in cases {

@@ -127,6 +127,23 @@ fn real_requests_are_replayed_and_every_byte_is_right() {
 }
 
 #[test]
+fn what_sank_to_disks_is_hit_as_in_an_infinite_cache() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("replay-disks");
+    fs::create_dir_all(&folder).expect("it can be made");
+    let file = json_file("replay-disk.json");
+    let (disk, path) = (folder.to_str().expect("UTF-8"), file.to_str().expect("UTF-8"));
+    let sizes = ["--requests", "300", "--block-bytes", "8KiB", "--pool-ratio", "0.1"];
+    let output = run(&[&sizes[..], &["--disk", disk, "--json", path]].concat());
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(text(&output).contains("of the distinct), and disks"), "{}", text(&output));
+    let json: Value = serde_json::from_slice(&fs::read(&file).expect("written")).expect("JSON");
+    let figure = |name: &str| json[name].as_f64().unwrap_or_else(|| panic!("no {name}: {json}"));
+    assert!(figure("lru_hit_ratio") < 0.8 * figure("infinite_hit_ratio"), "{json}");
+    assert!(figure("hit_ratio") > 0.99 * figure("infinite_hit_ratio"), "{json}");
+    assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 0, "the files are gone");
+}
+
+#[test]
 fn ctrl_c_stops_everything_and_says_so() {
     let (child, pids) = long_replay();
     signal(child.id().cast_signed(), Signal::INT);

@@ -1,5 +1,6 @@
 use std::fmt;
 
+use mooncake_connection::LOCAL_MARK;
 use mooncake_types::host_port::{join, split};
 
 use crate::open_error::OpenError;
@@ -17,11 +18,56 @@ impl fmt::Display for HostPort {
     }
 }
 
+/// Where one master is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MasterEndpoint {
+    /// On the network.
+    Port(HostPort),
+    /// At a local socket of this host, by its name.
+    Local(String),
+}
+
+impl MasterEndpoint {
+    /// Reads what a leader says of itself, where it is reached by local sockets only, or by the network only.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn of_leader(address: &str, only_this_host: bool) -> Result<Self, String> {
+        match (address.strip_prefix(LOCAL_MARK), only_this_host) {
+            (Some(name), true) => Ok(Self::Local(name.to_owned())),
+            (Some(_), false) => Err(format!(
+                "a process of a pool without a master leads, which others join by {HOST_POOL}..."
+            )),
+            (None, true) => Err(format!("the master at {address} leads, which is on the network")),
+            (None, false) => match split(address) {
+                Ok((host, Some(port))) if !host.is_empty() => {
+                    Ok(Self::Port(HostPort { host: host.to_owned(), port }))
+                }
+                _ => Err(format!("the leader's address {address:?} is not host:port")),
+            },
+        }
+    }
+}
+
+impl fmt::Display for MasterEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Port(port) => port.fmt(f),
+            Self::Local(name) => write!(f, "{LOCAL_MARK}{name}"),
+        }
+    }
+}
+
+/// What stands for an address where each process runs its part of the master.
+const HOST_POOL: &str = "local://";
+
 /// Where the master is, as written in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MasterAddress {
     /// One of these: `host:port`, with commas or semicolons between several.
     Listed(Vec<HostPort>),
+    /// At a local socket of this host: its name, after [`LOCAL_MARK`].
+    Local(String),
     /// Wherever this coordinator says: `etcd://`, `redis://`, `k8s://` or `file://`.
     Elected(String),
 }
@@ -32,8 +78,12 @@ impl MasterAddress {
     /// # Errors
     /// What is wrong with one of a list. What follows a scheme is not looked at.
     pub(crate) fn parse(text: &str) -> Result<MasterAddress, OpenError> {
-        match mooncake_ha::is_locator(text.trim()) {
-            true => Ok(MasterAddress::Elected(text.trim().to_owned())),
+        let text = text.trim();
+        if let Some(name) = text.strip_prefix(LOCAL_MARK) {
+            return Ok(MasterAddress::Local(name.to_owned()));
+        }
+        match mooncake_ha::is_locator(text) {
+            true => Ok(MasterAddress::Elected(text.to_owned())),
             false => parse_list(text).map(MasterAddress::Listed),
         }
     }
@@ -41,6 +91,12 @@ impl MasterAddress {
 
 fn parse_list(text: &str) -> Result<Vec<HostPort>, OpenError> {
     let error = |reason| OpenError::Address { what: "the master", text: text.to_owned(), reason };
+    if text.starts_with(HOST_POOL) {
+        return Err(error("this program joins no pool without a master"));
+    }
+    if text.is_empty() {
+        return Err(error("it names no port; a store that is to need no master says local://"));
+    }
     text.split([',', ';'])
         .map(|one| {
             let (host, port) = split(one.trim()).map_err(error)?;
@@ -68,6 +124,23 @@ mod tests {
         for text in ["", "a", "a:1,", ":1", "http://a:1", "a:1;;b:2"] {
             assert!(MasterAddress::parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn leaders_are_on_the_network_or_on_this_host_as_is_wanted() {
+        let port = MasterEndpoint::Port(HostPort { host: "a".to_owned(), port: 1 });
+        let local = MasterEndpoint::Local("m".to_owned());
+        assert_eq!(local.to_string(), "@m");
+        for (address, only_this_host, expected) in [
+            ("a:1", false, Ok(port)),
+            ("@m", true, Ok(local)),
+            ("a:1", true, Err("the master at a:1 leads, which is on the network".to_owned())),
+            ("a", false, Err("the leader's address \"a\" is not host:port".to_owned())),
+        ] {
+            assert_eq!(MasterEndpoint::of_leader(address, only_this_host), expected, "{address}");
+        }
+        let refused = MasterEndpoint::of_leader("@m", false).expect_err("it has no port");
+        assert!(refused.contains("local://"), "{refused}");
     }
 
     #[test]

@@ -2,6 +2,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 
+use mooncake_transfer::LocalListener;
 use mooncake_types::Chance;
 use mooncake_types::host_port::{is_unspecified, join, split};
 use socket2::{Domain, Socket, Type};
@@ -27,14 +28,49 @@ pub(crate) struct Wish<'a> {
     pub(crate) serves: bool,
 }
 
-/// A port of this process, held for as long as this lives.
+/// A port or local socket of this process, held for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Bound {
-    pub(crate) socket: Socket,
+    pub(crate) socket: HeldSocket,
     /// What others know this process by, `host:port`.
     pub(crate) hostname: String,
-    /// Where others reach it, `host:port`: the same, unless the port of the hostname is only a name.
+    /// Where others reach it, `host:port`: the same, unless the port of the hostname is only a name. Or the endpoint of a
+    /// local socket.
     pub(crate) endpoint: String,
+}
+
+/// See [`Bound`].
+#[derive(Debug)]
+pub(crate) enum HeldSocket {
+    /// It listens if it is to be served from the start.
+    Port(Socket),
+    Local(LocalListener),
+}
+
+#[cfg(test)]
+impl HeldSocket {
+    fn local_addr(&self) -> io::Result<socket2::SockAddr> {
+        match self {
+            Self::Port(socket) => socket.local_addr(),
+            Self::Local(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
+        }
+    }
+}
+
+/// Listens on a local socket only. A hostname without a port gets a number that no other process has, which is no port.
+pub(crate) fn bind_locally(local_hostname: &str) -> Result<Bound, OpenError> {
+    let socket = LocalListener::open();
+    let socket = socket.map_err(|error| OpenError::LocalSocket { reason: error.to_string() })?;
+    let hostname = match split(local_hostname) {
+        Ok((host, None)) => {
+            let host = if host.is_empty() { "localhost" } else { host };
+            let brackets = if host.contains(':') { ["[", "]"] } else { ["", ""] };
+            format!("{}{host}{}:{}", brackets[0], brackets[1], socket.instance() as u32)
+        }
+        _ => local_hostname.to_owned(),
+    };
+    let endpoint = socket.endpoint();
+    Ok(Bound { socket: HeldSocket::Local(socket), hostname, endpoint })
 }
 
 /// Binds the port that the hostname names or, if it names none, a free one of the range, from a random start.
@@ -64,7 +100,7 @@ pub(crate) fn bind(wish: &Wish<'_>, chance: &mut Chance) -> Result<Bound, OpenEr
                 "the host is known to this machine only and the master is elsewhere: others reach this node at the endpoint"
             );
         }
-        Bound { socket, hostname, endpoint }
+        Bound { socket: HeldSocket::Port(socket), hostname, endpoint }
     };
     let Some(port) = port else { return bind_any(&addresses, wish, chance).map(bound) };
     match bind_port(&addresses, port, wish) {

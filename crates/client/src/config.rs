@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mooncake_ha::KubernetesAccess;
 use mooncake_transfer::{EnvError, HotCacheConfig, Transports, token_of_variables};
-use mooncake_types::BusyWait;
+use mooncake_types::{BusyWait, FailureDomains};
 
 use crate::hot_cache;
 use crate::offload_config::OffloadConfig;
@@ -21,6 +21,9 @@ pub struct StoreConfig {
     /// Or the coordinator that knows which master leads: `etcd://host:port;host:port`, `redis://host:port`,
     /// `k8s://namespace/lease`, `file:///folder`.
     pub master: String,
+    /// Whether only processes of this host and user reach this one and are reached, by local sockets and shared memory: no
+    /// port is opened. The master is the endpoint of a local socket then, or elected by a folder.
+    pub only_this_host: bool,
     /// How the API server of Kubernetes is reached, if that is the coordinator.
     pub kubernetes: Option<KubernetesAccess>,
     /// Memory lent to the pool, in bytes; zero lends none.
@@ -44,6 +47,9 @@ pub struct StoreConfig {
     /// the name is a loopback address only here, while the master is elsewhere. A loopback address keeps a process whose
     /// master is elsewhere to this machine.
     pub bind_address: Option<String>,
+    /// What this process shares with others that may fail at once, beside its host: a rack, a zone. The master puts the replicas
+    /// of an object where they share as little as possible.
+    pub domains: FailureDomains,
     /// What others are told to reach this process by, `host` or `host:port`, where that is not the address that it
     /// listens on: behind a proxy, or in a container whose ports are published. It is the name of the segments too.
     pub advertise_address: Option<String>,
@@ -99,6 +105,7 @@ impl Default for StoreConfig {
         Self {
             local_hostname: "localhost".to_owned(),
             master: "127.0.0.1:50051".to_owned(),
+            only_this_host: false,
             kubernetes: None,
             segment_bytes: 16 << 20,
             segment_path: None,
@@ -108,6 +115,7 @@ impl Default for StoreConfig {
             cluster_id: "mooncake_cluster".to_owned(),
             auth_token: String::new(),
             bind_address: None,
+            domains: FailureDomains::default(),
             http: None,
             advertise_address: None,
             port_is_a_name: false,
@@ -132,7 +140,7 @@ impl StoreConfig {
     /// The defaults, changed by what the environment says: `MC_RPC_TIMEOUT_MS`, `MC_RPC_CONNECT_TIMEOUT_MS`
     /// and `MC_TRANSFER_SILENCE_MS`
     /// (milliseconds), `MC_TRANSFER_TIMEOUT`, `MC_STORE_PUT_SESSION_TIMEOUT` (seconds), `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`,
-    /// `MOONCAKE_ADVERTISE_ADDRESS`, `MOONCAKE_TRANSPORTS`, `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN` or
+    /// `MOONCAKE_ADVERTISE_ADDRESS`, `MOONCAKE_DOMAIN`, `MOONCAKE_TRANSPORTS`, `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN` or
     /// `MOONCAKE_AUTH_TOKEN_FILE`,
     /// `MC_STORE_CLIENT_MIN_PORT`, `MC_STORE_CLIENT_MAX_PORT`, `MOONCAKE_BUSY_POLL_US` (microseconds),
     /// `MOONCAKE_DRAIN_TIMEOUT_SEC` (seconds),
@@ -204,6 +212,10 @@ impl StoreConfig {
         config.ports = first..=last;
         config.bind_address = text("MC_TCP_BIND_ADDRESS");
         config.advertise_address = text("MOONCAKE_ADVERTISE_ADDRESS");
+        if let Some(value) = text("MOONCAKE_DOMAIN") {
+            let (name, wanted) = ("MOONCAKE_DOMAIN", FailureDomains::WANTED);
+            config.domains = value.parse().map_err(|_| EnvError { name, value, wanted })?;
+        }
         if let Some(cluster_id) = text("MC_STORE_CLUSTER_ID") {
             config.cluster_id = cluster_id;
         }
@@ -254,6 +266,7 @@ mod tests {
             ("MC_TCP_LANES_PER_PEER", "2"),
             ("MC_TCP_BIND_ADDRESS", "10.0.0.5"),
             ("MOONCAKE_ADVERTISE_ADDRESS", "outside.example:7"),
+            ("MOONCAKE_DOMAIN", "rack=r7, zone=east"),
             ("MC_STORE_CLUSTER_ID", "blue"),
             ("MOONCAKE_AUTH_TOKEN", "secret"),
             ("MC_STORE_CLIENT_MIN_PORT", "20000"),
@@ -277,6 +290,7 @@ mod tests {
             lanes_per_peer: 2,
             bind_address: Some("10.0.0.5".to_owned()),
             advertise_address: Some("outside.example:7".to_owned()),
+            domains: "rack=r7,zone=east".parse().expect("two domains"),
             cluster_id: "blue".to_owned(),
             auth_token: "secret".to_owned(),
             ports: 20_000..=20_010,

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mooncake_ha::Options;
-use mooncake_types::{ClientId, without_password};
+use mooncake_types::{ClientId, SharedDirectory, without_password};
 use mooncake_wire::{Hello, Role};
 
-use crate::address::MasterAddress;
+use crate::address::{MasterAddress, MasterEndpoint};
 use crate::config::StoreConfig;
 use crate::open_error::OpenError;
 use crate::random::random;
@@ -16,12 +16,20 @@ use crate::rpc::{DialError, Dialer, Masters};
 /// Longest attempt to connect to one address.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(2);
 
-/// Where the master is that leads, `host:port`: the first of a list that says so, or the one that the coordinator names.
-/// Each address is tried once.
+/// The master that leads, as it answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundLeader {
+    /// Where it is, `host:port`.
+    pub address: String,
+    /// Where its nodes keep objects as files, if they do.
+    pub shared_directory: Option<SharedDirectory>,
+}
+
+/// The master that leads: the first of a list that says so, or the one that the coordinator names. Each address is tried once.
 ///
 /// # Errors
 /// [`OpenError::MasterUnreachable`] with what each of them said, [`OpenError::Refused`], or an address that makes no sense.
-pub fn find_leader(config: &StoreConfig) -> Result<String, OpenError> {
+pub fn find_leader(config: &StoreConfig) -> Result<FoundLeader, OpenError> {
     let masters = Arc::new(masters(config)?);
     let hello = Hello {
         cluster_id: config.cluster_id.clone(),
@@ -38,7 +46,10 @@ pub fn find_leader(config: &StoreConfig) -> Result<String, OpenError> {
     for address in 0..masters.count() {
         let dialed = dialer.dial(address, Duration::MAX);
         match dialed.map(|(connection, _)| connection.stream().peer_addr()) {
-            Ok(Ok(leader)) => return Ok(leader.to_string()),
+            Ok(Ok(leader)) => {
+                let shared_directory = masters.shared_directory();
+                return Ok(FoundLeader { address: leader.to_string(), shared_directory });
+            }
             Ok(Err(error)) => reasons.push(error.to_string()),
             Err(DialError::Refused { address, code, message }) => {
                 return Err(OpenError::Refused { master: address, code, message });
@@ -54,12 +65,21 @@ pub fn find_leader(config: &StoreConfig) -> Result<String, OpenError> {
 /// The masters that the configuration names.
 pub(crate) fn masters(config: &StoreConfig) -> Result<Masters, OpenError> {
     let name = match MasterAddress::parse(&config.master)? {
-        MasterAddress::Listed(addresses) => return Ok(Masters::listed(addresses)),
+        MasterAddress::Listed(addresses) => {
+            return Ok(Masters::listed(addresses.into_iter().map(MasterEndpoint::Port).collect()));
+        }
+        MasterAddress::Local(name) if config.only_this_host => {
+            return Ok(Masters::listed(vec![MasterEndpoint::Local(name)]));
+        }
+        MasterAddress::Local(name) => {
+            let reason = "a local socket is for stores that only their own host reaches";
+            return Err(OpenError::Address { what: "the master", text: name, reason });
+        }
         MasterAddress::Elected(name) => name,
     };
     let kubernetes = config.kubernetes.clone();
     let options = Options { kubernetes, ..Options::new(&config.cluster_id) };
     let coordinator = mooncake_ha::connect(&name, &options)
         .map_err(|error| OpenError::Coordinator { reason: error.to_string() })?;
-    Ok(Masters::elected(coordinator, without_password(&name)))
+    Ok(Masters::elected(coordinator, without_password(&name), config.only_this_host))
 }

@@ -59,8 +59,9 @@ mod worker;
 mod zero_copy_get;
 
 pub use config::{HttpAddress, StoreConfig};
-pub use leader::find_leader;
+pub use leader::{FoundLeader, find_leader};
 pub use mem_pool::{MemPool, Passing};
+pub use mooncake_device::StreamCounter;
 pub use mooncake_http::ListenError;
 pub use mooncake_memory::{
     Buffer, HostMemory, Place, PlacedSlice, RawSlice, Region, SliceList, bind_to_numa_node,

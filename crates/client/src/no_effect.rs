@@ -190,7 +190,6 @@ const NO_EFFECT: &[NoEffect] = &[
         "CXL memory is not driven in this build",
     ),
     row(&["ipc_socket_path"], "dummy clients find their mooncake_client by its port"),
-    row(&["prefer_alloc_in_same_node"], "a preferred_segment names where an object is to lie"),
 ];
 
 /// What happens instead of what a setting of the C++ store asks for, if it has no effect here.

@@ -6,6 +6,8 @@ const PATH: &str = "MOONCAKE_OFFLOAD_FILE_STORAGE_PATH";
 const MOST_BYTES: &str = "MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES";
 const BUFFER_BYTES: &str = "MOONCAKE_OFFLOAD_LOCAL_BUFFER_SIZE_BYTES";
 const MOST_USED: &str = "MOONCAKE_OFFLOAD_DISK_EVICTION_HIGH_WATERMARK_RATIO";
+const OBJECT_STORE: &str = "MOONCAKE_OBJECT_STORE_URL";
+const OBJECT_STORE_BYTES: &str = "MOONCAKE_OBJECT_STORE_SIZE_BYTES";
 const BACKEND: &str = "MOONCAKE_OFFLOAD_STORAGE_BACKEND_DESCRIPTOR";
 
 /// What the C++ package calls the ways in which it keeps objects in a folder. All of them mean the one way of this store.
@@ -26,6 +28,11 @@ pub struct OffloadConfig {
     pub most_used: f64,
     /// Most bytes of memory for what is on its way to the disk and from it.
     pub buffer_bytes: u64,
+    /// An object store, and a prefix in it: `s3://BUCKET/PREFIX`, `gs://...`, `az://...` or `file:///FOLDER`. Each process that
+    /// lends memory has a part of it of its own, whether or not it lends a disk.
+    pub object_store_url: Option<String>,
+    /// Most bytes of objects that the process keeps there.
+    pub object_store_bytes: u64,
 }
 
 impl Default for OffloadConfig {
@@ -36,6 +43,8 @@ impl Default for OffloadConfig {
             most_bytes: 2 << 40,
             most_used: 0.9,
             buffer_bytes: 1280 << 20,
+            object_store_url: None,
+            object_store_bytes: 1 << 40,
         }
     }
 }
@@ -63,6 +72,9 @@ impl OffloadConfig {
         config.path = text(PATH).map_or(config.path, PathBuf::from);
         config.most_bytes = bytes(MOST_BYTES, LEAST_BYTES)?.unwrap_or(config.most_bytes);
         config.buffer_bytes = bytes(BUFFER_BYTES, LEAST_BYTES)?.unwrap_or(config.buffer_bytes);
+        config.object_store_url = text(OBJECT_STORE).filter(|url| !url.is_empty());
+        config.object_store_bytes =
+            bytes(OBJECT_STORE_BYTES, LEAST_BYTES)?.unwrap_or(config.object_store_bytes);
         if let Some(value) = text(MOST_USED) {
             let ratio = value.parse::<f64>().ok().filter(|ratio| *ratio > 0.0 && *ratio <= 1.0);
             let wanted = "a number above 0 and at most 1";
@@ -102,6 +114,8 @@ mod tests {
             (BUFFER_BYTES, "67108864"),
             (MOST_USED, "0.5"),
             (BACKEND, "offset_allocator_storage_backend"),
+            (OBJECT_STORE, "s3://bucket/prefix"),
+            (OBJECT_STORE_BYTES, "1073741824"),
         ]);
         let expected = OffloadConfig {
             is_enabled: true,
@@ -109,6 +123,8 @@ mod tests {
             most_bytes: 100 << 30,
             most_used: 0.5,
             buffer_bytes: 64 << 20,
+            object_store_url: Some("s3://bucket/prefix".to_owned()),
+            object_store_bytes: 1 << 30,
         };
         assert_eq!(config, Ok(expected));
         assert_eq!(with(&[(MOST_BYTES, "0")]), Ok(OffloadConfig::default()));

@@ -81,6 +81,14 @@ pub enum OpenError {
         /// What is wrong.
         reason: String,
     },
+    /// The object store cannot be used.
+    #[error("the object store {url} cannot be used: {reason}")]
+    ObjectStore {
+        /// The store, and a prefix in it.
+        url: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// The hot cache's size is out of bounds.
     #[error("a hot cache of {bytes} bytes is not possible: it must have none, or at least 1 MiB")]
     HotCacheSize {
@@ -169,6 +177,29 @@ pub enum OpenError {
     /// The address for the HTTP server cannot be listened on.
     #[error("the HTTP server of this client cannot be started: {0}")]
     Http(ListenError),
+    /// An HTTP server was asked for where no port is to be opened.
+    #[error("a store that only its own host reaches opens no port, and so has no HTTP server")]
+    HttpWithoutPort,
+    /// The local socket cannot be listened on.
+    #[error("this host gives no local socket: {reason}")]
+    LocalSocket {
+        /// What the system said.
+        reason: String,
+    },
+    /// The folder where processes of a pool without a master meet cannot be one.
+    #[error("processes cannot meet in the folder {path}: {reason}")]
+    PoolFolder {
+        /// The folder.
+        path: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The part of the master that this process runs cannot be started.
+    #[error("this process cannot run a master: {reason}")]
+    OwnMaster {
+        /// What is wrong.
+        reason: String,
+    },
     /// A thread could not be started.
     #[error("the {thread} thread cannot be started: {reason}")]
     Thread {
@@ -190,6 +221,8 @@ impl OpenError {
             | Self::SegmentSize { .. }
             | Self::LocalBufferSize { .. }
             | Self::HotCacheSize { .. }
+            | Self::HttpWithoutPort
+            | Self::PoolFolder { .. }
             | Self::Ports { .. } => ErrorCode::InvalidParams,
             Self::NamedSegment { error, .. } => match error {
                 // Others may let go of it, or of the room for it.
@@ -202,6 +235,7 @@ impl OpenError {
             Self::Refused { code, .. } | Self::MountRefused { code, .. } => *code,
             Self::Map { .. }
             | Self::Disk { .. }
+            | Self::ObjectStore { .. }
             | Self::HotCache { .. }
             | Self::Random { .. }
             | Self::HostUnknown { .. }
@@ -209,6 +243,8 @@ impl OpenError {
             | Self::AllPortsTaken { .. }
             | Self::Bind { .. }
             | Self::Http(_)
+            | Self::LocalSocket { .. }
+            | Self::OwnMaster { .. }
             | Self::Thread { .. } => ErrorCode::InternalError,
         }
     }

@@ -20,6 +20,8 @@ const WINDOW_BYTES: u64 = 64 << 20;
 
 /// Tasks that are carried out at a time: several that are written to one disk share its syncs.
 const TASKS_AT_ONCE: usize = 4;
+/// The same where an object store is written: what is under way together is stored together.
+const MANY_TASKS_AT_ONCE: usize = 16;
 
 /// Tasks that are fetched at a time.
 const FETCHED_TASKS: u32 = 16;
@@ -41,6 +43,7 @@ pub(crate) struct Tasks {
     call_ms: u64,
     /// How long the master is to wait for a task, in milliseconds.
     wait_ms: u32,
+    at_once: usize,
     /// The thread has nothing to do but to wait for that.
     is_waiting: AtomicBool,
     worker: Arc<Worker>,
@@ -49,7 +52,8 @@ pub(crate) struct Tasks {
 impl Tasks {
     pub(crate) fn new(clock: Clock, pool: Pool, paths: Paths, call_ms: u64) -> Self {
         let worker = Worker::new("mooncake-tasks", Duration::ZERO);
-        Self { clock, pool, paths, call_ms, wait_ms: 0, is_waiting: AtomicBool::new(false), worker }
+        let is_waiting = AtomicBool::new(false);
+        Self { clock, pool, paths, call_ms, wait_ms: 0, at_once: TASKS_AT_ONCE, is_waiting, worker }
     }
 
     /// Has the thread wait for tasks at the master once it is woken, rather than for a heartbeat that says so. It waits for half of
@@ -57,6 +61,11 @@ impl Tasks {
     pub(crate) fn waiting(self, call_timeout: Duration) -> Self {
         let half_ms = u32::try_from(call_timeout.as_millis() / 2).unwrap_or(u32::MAX);
         Self { wait_ms: half_ms.min(WAIT_MS), ..self }
+    }
+
+    /// Has more tasks carried out at a time.
+    pub(crate) fn many_at_once(self) -> Self {
+        Self { at_once: MANY_TASKS_AT_ONCE, ..self }
     }
 
     /// Tasks wait at the master.
@@ -94,7 +103,7 @@ impl Tasks {
 
     /// Carries out what was fetched, several at a time.
     fn carry_out_together(&self, fetched: &TaskOrders) {
-        let at_once = fetched.orders.len().clamp(1, TASKS_AT_ONCE);
+        let at_once = fetched.orders.len().clamp(1, self.at_once);
         let next = AtomicUsize::new(0);
         let work = || {
             while let Some(order) = fetched.orders.get(next.fetch_add(1, Ordering::Relaxed)) {

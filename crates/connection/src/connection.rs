@@ -291,8 +291,15 @@ impl Connection {
     fn goes_on_waiting(&mut self, read: &io::Result<usize>, started: Instant) -> bool {
         use io::ErrorKind::{TimedOut, WouldBlock};
         let is_late = matches!(read, Err(error) if matches!(error.kind(), TimedOut | WouldBlock));
-        let Some(may_stay) = self.may_stay.as_mut().filter(|_| is_late) else { return false };
-        started.elapsed() < self.timeout && may_stay()
+        let left = self.timeout.saturating_sub(started.elapsed());
+        if !is_late || left.is_zero() {
+            return false;
+        }
+        match &mut self.may_stay {
+            Some(may_stay) => may_stay(),
+            // A system that is busy may end a wait too early: it counts ticks, and these may come late.
+            None => self.stream.set_read_timeout(Some(left)).is_ok(),
+        }
     }
 
     /// How many bytes came, behind `already` ones of the same frame.

@@ -25,5 +25,5 @@ pub use dial::{Dialer, tune};
 pub use fault::{CallFault, Fault, Progress};
 pub use frame::{Body, Frame};
 pub use idle::{IdleConnections, is_quiet};
-pub use local::{LOCAL_MARK, Stranger, TrustedUsers};
+pub use local::{LOCAL_MARK, Stranger, TrustedUsers, listen_locally};
 pub use permits::{Permit, Permits};

@@ -1,7 +1,10 @@
 //! Unix sockets whose names no file has, between processes of one user.
 
+use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::time::Duration;
 
 use mooncake_memory::{Private, own_uid, peer_of};
@@ -11,6 +14,15 @@ use crate::Fault;
 
 /// What an endpoint begins with that is the name of a local socket: no host's name does.
 pub const LOCAL_MARK: char = '@';
+
+/// Listens on the local socket of this name; its endpoint is [`LOCAL_MARK`] and the name. Whoever connects is to be
+/// [checked](TrustedUsers::check).
+///
+/// # Errors
+/// The system's: the name is taken, or too long.
+pub fn listen_locally(name: &str) -> io::Result<UnixListener> {
+    UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
+}
 
 /// Which users' processes may be at the other end of a local socket. Anyone can take the name of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

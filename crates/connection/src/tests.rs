@@ -110,6 +110,30 @@ fn a_call_takes_no_longer_than_it_may_however_slowly_the_answer_comes() {
 }
 
 #[test]
+fn a_wait_that_the_system_ends_too_early_goes_on() {
+    for (answers, timeout) in [(true, LONG), (false, SHORT)] {
+        let (mut connection, mut far) = pair(timeout);
+        connection.stream().set_read_timeout(Some(SHORT / 20)).expect("a socket");
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(SHORT / 2);
+                if answers {
+                    far.write_all(&frame(Kind::Reply, 1, b"answer")).expect("it listens");
+                }
+            });
+            match ask(&mut connection) {
+                Ok(answer) => assert!(answers && answer == b"answer"),
+                Err(CallFault { fault, .. }) => {
+                    assert!(!answers && matches!(fault, Fault::TimedOut), "{fault}");
+                    assert!(begun.elapsed() >= timeout, "{:?}", begun.elapsed());
+                }
+            }
+        });
+    }
+}
+
+#[test]
 fn descriptors_come_with_their_frame_and_no_other() {
     let (mut connection, far) = pair(LONG);
     let (mut reader, writer) = io::pipe().expect("a pipe");

@@ -2,11 +2,16 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
+use crate::control::fail_by_environment;
 use crate::state::{
     ALREADY_REGISTERED, CONTEXT_IS_DESTROYED, CURRENT, Context, INVALID_CONTEXT, INVALID_DEVICE,
-    INVALID_VALUE, NOT_REGISTERED, NOT_SUPPORTED, OUT_OF_MEMORY, SUCCESS, State, Status, state,
+    INVALID_VALUE, NOT_INITIALIZED, NOT_REGISTERED, NOT_SUPPORTED, OUT_OF_MEMORY, SUCCESS, State,
+    Status, state,
 };
-use crate::stream::{Stream, Work};
+use crate::stream::{Job, Stream, Work};
+
+/// Devices read locked memory of the host at other addresses than the processor.
+const HOST_ALIAS: u64 = 1 << 60;
 
 type Handle = *mut c_void;
 
@@ -67,7 +72,7 @@ fn begin(state: &State, stream: Handle, works: Vec<Work>) -> Result<(), Status> 
     if !works.iter().all(|work| state.is_allocated(work.device, work.len)) {
         return Err(INVALID_VALUE);
     }
-    stream.push(works);
+    stream.push(Job::Copies { works, waits: state.waits_begun });
     Ok(())
 }
 
@@ -80,9 +85,9 @@ fn direction(state: &State, to: u64, from: u64, len: usize) -> Result<Work, Stat
     }
 }
 
-fn is_locked(state: &State, work: &Work) -> bool {
-    let before = state.locked.range(..=work.host).next_back();
-    before.is_some_and(|(start, len)| work.host + work.len <= start + len)
+fn is_locked(state: &State, host: usize, len: usize) -> bool {
+    let before = state.locked.range(..=host).next_back();
+    before.is_some_and(|(start, locked)| host + len <= start + locked)
 }
 
 /// # Safety
@@ -104,7 +109,7 @@ unsafe fn batch(
             let (to, from, len) = unsafe { (*to.add(index), *from.add(index), *lens.add(index)) };
             let work = direction(state, to, from, len)?;
             // The driver would take them; this project gives it none.
-            if !is_locked(state, &work) {
+            if !is_locked(state, work.host, work.len) {
                 return Err(INVALID_VALUE);
             }
             works.push(work);
@@ -115,8 +120,17 @@ unsafe fn batch(
 
 api! {
     fn cuInit(_flags: c_uint) {
+        let mut state = state();
+        if state.process.is_none() {
+            fail_by_environment(&mut state);
+        }
+        drop(state);
         call("cuInit", |state| {
-            state.is_initialized = true;
+            let process = std::process::id();
+            // What the parent of this process initialised is broken here, and stays so.
+            if *state.process.get_or_insert(process) != process {
+                return Err(NOT_INITIALIZED);
+            }
             Ok(())
         })
     }
@@ -125,6 +139,8 @@ api! {
         let text = match code {
             1 => c"CUDA_ERROR_INVALID_VALUE",
             2 => c"CUDA_ERROR_OUT_OF_MEMORY",
+            3 => c"CUDA_ERROR_NOT_INITIALIZED",
+            100 => c"CUDA_ERROR_NO_DEVICE",
             700 => c"CUDA_ERROR_ILLEGAL_ADDRESS",
             709 => c"CUDA_ERROR_CONTEXT_IS_DESTROYED",
             712 => c"CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
@@ -168,6 +184,27 @@ api! {
             device(state, handle)?;
             // SAFETY: as the caller promises.
             unsafe { give(bytes, state.device_limit) }
+        })
+    }
+
+    fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, handle: c_int) {
+        call("cuDeviceGetAttribute", |state| {
+            device(state, handle)?;
+            if attribute != 134 {
+                return Err(INVALID_VALUE);
+            }
+            // SAFETY: as the caller promises.
+            unsafe { give(value, state.numa_node) }
+        })
+    }
+
+    fn cuDeviceGetPCIBusId(address: *mut c_char, len: c_int, handle: c_int) {
+        call("cuDeviceGetPCIBusId", |state| {
+            let text = format!("FFFF:{:02X}:00.0\0", device(state, handle)?);
+            let count = text.len().min(usize::try_from(len).unwrap_or(0));
+            // SAFETY: as the caller promises.
+            unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), address.cast(), count) };
+            Ok(())
         })
     }
 
@@ -308,10 +345,43 @@ api! {
         })
     }
 
-    fn cuMemHostUnregister(start: *mut c_void) {
-        call("cuMemHostUnregister", |state| {
-            state.locked.remove(&start.addr()).map(|_| ()).ok_or(NOT_REGISTERED)
+    fn cuMemHostGetDevicePointer_v2(address: *mut u64, start: *mut c_void, _flags: c_uint) {
+        call("cuMemHostGetDevicePointer", |state| {
+            state.current()?;
+            if !is_locked(state, start.addr(), 1) {
+                return Err(INVALID_VALUE);
+            }
+            // SAFETY: as the caller promises.
+            unsafe { give(address, HOST_ALIAS | start.expose_provenance() as u64) }
         })
+    }
+
+    fn cuStreamWaitValue32_v2(stream: Handle, address: u64, value: c_uint, flags: c_uint) {
+        call("cuStreamWaitValue32", |state| {
+            if !state.has_wait {
+                return Err(NOT_SUPPORTED);
+            }
+            let word = (address ^ HOST_ALIAS) as usize;
+            // SAFETY: callers give streams that they made, and did not destroy.
+            let stream = unsafe { Stream::of(stream) }.ok_or(INVALID_VALUE)?;
+            if stream.context != state.current()? || flags != 0 || !is_locked(state, word, 4) {
+                return Err(INVALID_VALUE);
+            }
+            let number = state.waits_begun;
+            state.waits_begun += 1;
+            state.waits.insert(number);
+            stream.push(Job::Wait { word, value, number });
+            Ok(())
+        })
+    }
+
+    fn cuMemHostUnregister(start: *mut c_void) {
+        let status = call("cuMemHostUnregister", |state| {
+            state.locked.remove(&start.addr()).map(|_| ()).ok_or(NOT_REGISTERED)
+        });
+        let delay = state().unlock_delay;
+        std::thread::sleep(delay);
+        status
     }
 
     fn cuPointerGetAttributes(

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::time::Duration;
 
-use crate::state::{CURRENT, Fault, state};
+use crate::state::{CURRENT, Fault, State, state};
 
 /// Lets a call fail with `code`, once, after `before` more of its kind went well. The kind is the name of a function, `execute` for
 /// copies that streams make, or empty for any.
@@ -20,6 +20,16 @@ pub unsafe extern "C" fn double_fail(call: *const c_char, before: u64, code: c_i
 /// As [`double_fail`].
 pub fn fail(call: &str, before: u64, code: i32) {
     state().faults.push(Fault { call: call.to_owned(), before, code });
+}
+
+/// Lets calls fail that the environment names, as [`fail`] does: `DOUBLE_FAIL=cuInit=100,cuMemHostRegister=2`. For programs that
+/// load the double by themselves.
+pub(crate) fn fail_by_environment(state: &mut State) {
+    let named = std::env::var("DOUBLE_FAIL").unwrap_or_default();
+    for (call, code) in named.split(',').filter_map(|one| one.split_once('=')) {
+        let (call, code) = (call.to_owned(), code.parse().expect("a CUresult"));
+        state.faults.push(Fault { call, before: 0, code });
+    }
 }
 
 /// How often a function was called, or copies were executed; see [`double_fail`].
@@ -73,10 +83,35 @@ pub extern "C" fn double_delay_us(micros: u64) {
     state().delay = Duration::from_micros(micros);
 }
 
+/// How long it takes to unlock memory of the host. The driver does other things meanwhile.
+#[unsafe(no_mangle)]
+pub extern "C" fn double_unlock_delay_us(micros: u64) {
+    state().unlock_delay = Duration::from_micros(micros);
+}
+
+/// The NUMA node that all devices are next to; negative if that is not known.
+#[unsafe(no_mangle)]
+pub extern "C" fn double_numa_node(node: i32) {
+    state().numa_node = node;
+}
+
 /// Whether the driver has a batched copy.
 #[unsafe(no_mangle)]
 pub extern "C" fn double_batch(has_batch: bool) {
     state().has_batch = has_batch;
+}
+
+/// Whether streams can wait for values.
+#[unsafe(no_mangle)]
+pub extern "C" fn double_wait_value(has_wait: bool) {
+    state().has_wait = has_wait;
+}
+
+/// Whether all streams are one queue of the device, as they may be where there are many: a stream that waits then holds up the
+/// copies of all.
+#[unsafe(no_mangle)]
+pub extern "C" fn double_one_queue(has_one_queue: bool) {
+    state().has_one_queue = has_one_queue;
 }
 
 /// Bytes of the host that are locked.
@@ -97,7 +132,7 @@ pub extern "C" fn double_alloc_pieces(device: u32, len: usize, count: usize) -> 
 #[unsafe(no_mangle)]
 pub extern "C" fn double_use_device(device: u32) {
     let mut state = state();
-    state.is_initialized = true;
+    state.process.get_or_insert_with(std::process::id);
     let context = state.context_of(device);
     drop(state);
     CURRENT.with_borrow_mut(|contexts| {
@@ -116,6 +151,9 @@ pub extern "C" fn double_reset() {
     state.device_limit = 8 << 30;
     state.delay = Duration::from_micros(200);
     state.has_batch = true;
+    (state.has_wait, state.has_one_queue) = (true, false);
+    state.numa_node = -1;
+    state.unlock_delay = Duration::ZERO;
 }
 
 /// Frees memory of a device.

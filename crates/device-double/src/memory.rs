@@ -14,7 +14,7 @@ pub(crate) struct Allocation {
 
 const PAGE: usize = 4096;
 
-/// Reserves addresses that nobody can touch, and a page behind them that is never allocated.
+/// Reserves addresses that the processor cannot touch, and a page behind them that is never allocated.
 fn reserve(len: usize) -> Option<usize> {
     let len = reserved_len(len);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;

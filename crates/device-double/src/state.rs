@@ -1,5 +1,5 @@
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,7 +21,8 @@ pub(crate) const NOT_SUPPORTED: Status = 801;
 
 /// Everything that the driver knows.
 pub(crate) struct State {
-    pub(crate) is_initialized: bool,
+    /// The process that initialised it: to its children it is not initialised.
+    pub(crate) process: Option<u32>,
     pub(crate) devices: u32,
     /// By device: how many contexts it has had, those that were lost and the present one.
     pub(crate) generations: BTreeMap<u32, usize>,
@@ -32,7 +33,16 @@ pub(crate) struct State {
     pub(crate) locked: BTreeMap<usize, usize>,
     pub(crate) lock_limit: usize,
     pub(crate) delay: Duration,
+    pub(crate) unlock_delay: Duration,
     pub(crate) has_batch: bool,
+    /// The NUMA node that all devices are next to.
+    pub(crate) numa_node: i32,
+    pub(crate) has_wait: bool,
+    pub(crate) has_one_queue: bool,
+    /// Waits that were put on streams, which are numbered in that order, and are not over.
+    pub(crate) waits: BTreeSet<u64>,
+    /// Waits that were ever put on streams.
+    pub(crate) waits_begun: u64,
     pub(crate) faults: Vec<Fault>,
     pub(crate) calls: BTreeMap<String, u64>,
 }
@@ -55,7 +65,7 @@ pub(crate) fn state() -> MutexGuard<'static, State> {
 impl State {
     const fn new() -> Self {
         Self {
-            is_initialized: false,
+            process: None,
             devices: 2,
             generations: BTreeMap::new(),
             allocations: BTreeMap::new(),
@@ -63,7 +73,13 @@ impl State {
             locked: BTreeMap::new(),
             lock_limit: usize::MAX,
             delay: Duration::from_micros(200),
+            unlock_delay: Duration::ZERO,
             has_batch: true,
+            numa_node: -1,
+            has_wait: true,
+            has_one_queue: false,
+            waits: BTreeSet::new(),
+            waits_begun: 0,
             faults: Vec::new(),
             calls: BTreeMap::new(),
         }
@@ -71,7 +87,7 @@ impl State {
 
     /// Counts a call, and says whether it is to fail.
     pub(crate) fn enter(&mut self, call: &str) -> Result<(), Status> {
-        if call != "cuInit" && !self.is_initialized {
+        if call != "cuInit" && self.process != Some(std::process::id()) {
             return Err(NOT_INITIALIZED);
         }
         *self.calls.entry(call.to_owned()).or_default() += 1;

@@ -1,9 +1,14 @@
 use std::collections::VecDeque;
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use crate::state::{CONTEXT_IS_DESTROYED, Context, ILLEGAL_ADDRESS, Status, state};
+
+/// How often a stream that waits looks.
+const POLL: Duration = Duration::from_micros(20);
 
 /// Work that is done in order, by a thread of its own, and not at once.
 pub(crate) struct Stream {
@@ -14,11 +19,19 @@ pub(crate) struct Stream {
 
 #[derive(Default)]
 struct Queue {
-    works: VecDeque<Vec<Work>>,
+    works: VecDeque<Job>,
     is_busy: bool,
     is_closed: bool,
     /// What went wrong first.
     error: Option<Status>,
+}
+
+/// What a stream does as one.
+pub(crate) enum Job {
+    /// Copies, which come behind that many waits if all streams are one queue.
+    Copies { works: Vec<Work>, waits: u64 },
+    /// Until the word at this address of the host is at least this.
+    Wait { word: usize, value: u32, number: u64 },
 }
 
 /// One copy.
@@ -70,8 +83,8 @@ impl Stream {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn push(&self, works: Vec<Work>) {
-        self.lock().works.push_back(works);
+    pub(crate) fn push(&self, job: Job) {
+        self.lock().works.push_back(job);
         self.changed.notify_all();
     }
 
@@ -85,10 +98,21 @@ impl Stream {
     }
 
     fn run(&self) {
-        while let Some(works) = self.next() {
-            let delay = state().delay;
-            thread::sleep(delay);
-            let result = works.iter().try_for_each(|work| self.execute(work));
+        while let Some(job) = self.next() {
+            let result = match job {
+                Job::Copies { works, waits } => {
+                    thread::sleep(state().delay);
+                    while is_held_up(waits) {
+                        thread::sleep(POLL);
+                    }
+                    works.iter().try_for_each(|work| self.execute(work))
+                }
+                Job::Wait { word, value, number } => {
+                    self.wait(word, value);
+                    state().waits.remove(&number);
+                    Ok(())
+                }
+            };
             let mut queue = self.lock();
             queue.is_busy = false;
             if let Err(code) = result {
@@ -99,12 +123,22 @@ impl Stream {
         }
     }
 
-    fn next(&self) -> Option<Vec<Work>> {
+    fn wait(&self, word: usize, value: u32) {
+        let word = std::ptr::with_exposed_provenance_mut(word);
+        // SAFETY: locked memory of the host, which stays while streams wait for it.
+        let word = unsafe { AtomicU32::from_ptr(word) };
+        let is_there = || word.load(Ordering::Acquire).wrapping_sub(value).cast_signed() >= 0;
+        while !is_there() && !self.lock().is_closed {
+            thread::sleep(POLL);
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
         let mut queue = self.lock();
         loop {
-            if let Some(works) = queue.works.pop_front() {
+            if let Some(job) = queue.works.pop_front() {
                 queue.is_busy = true;
-                return Some(works);
+                return Some(job);
             }
             if queue.is_closed {
                 return None;
@@ -124,4 +158,10 @@ impl Stream {
         let is_there = unsafe { state.copy(work.device, host, work.len, work.to_host) };
         if is_there { Ok(()) } else { Err(ILLEGAL_ADDRESS) }
     }
+}
+
+/// Whether all streams are one queue of the device, and one of the first so many waits is not over.
+fn is_held_up(waits: u64) -> bool {
+    let state = state();
+    state.has_one_queue && state.waits.first().is_some_and(|&first| first < waits)
 }

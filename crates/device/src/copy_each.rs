@@ -2,21 +2,13 @@ use mooncake_memory::{Place, RawSlice, Region, SliceList};
 
 use crate::copying::Copying;
 use crate::device::Device;
+use crate::direction::Direction;
 use crate::error::CopyError;
 use crate::page_locks::{PageLock, lock};
 use crate::staging::{STAGING_BYTES, Staging, StagingBuffer};
 
 /// Most bytes that are copied between two looks at whether the copy is to stop; two windows are under way at a time.
 const WINDOW_BYTES: usize = 32 << 20;
-
-/// Which way bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From memory of callers to memory of the host.
-    ToHost,
-    /// From memory of the host to memory of callers.
-    ToDevice,
-}
 
 /// One copy.
 #[derive(Debug)]
@@ -125,7 +117,7 @@ fn run(
     let mut locks: Vec<Option<PageLock>> = jobs.iter().map(|_| None).collect();
     for &job in wanted {
         let Job { host, region, .. } = jobs[job];
-        locks[job] = region.and_then(|region| lock(&device, region, host));
+        locks[job] = region.and_then(|region| lock(&device, region, host).ok());
     }
     let is_staged = |job: usize| locks[job].is_none();
     let windows = windows(wanted.iter().map(|&job| (job, jobs[job].host.len())), &is_staged);

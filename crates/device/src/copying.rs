@@ -3,8 +3,8 @@ use mooncake_memory::{
     copy_to_caller as copy_to_host,
 };
 
-use crate::copy_each::Direction;
 use crate::device::{Device, LeasedStream};
+use crate::direction::Direction;
 use crate::driver::{Driver, OneCopy, Stream};
 use crate::error::{CopyError, DriverError};
 use crate::place::check_range;

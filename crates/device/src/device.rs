@@ -6,8 +6,10 @@ use std::time::Instant;
 
 use mooncake_types::LogLimiter;
 
-use crate::driver::{Context, Driver, Stream, driver};
+use crate::driver::{Context, Driver, Stream};
 use crate::error::{CopyError, DriverError};
+use crate::load::driver;
+use crate::numa::{has_several_nodes, node_next_to};
 
 /// Streams of one device that are kept for the next copy.
 const MAX_IDLE_STREAMS: usize = 32;
@@ -19,6 +21,8 @@ pub(crate) struct Device {
     context: Context,
     idle: Mutex<Vec<Stream>>,
     is_lost: AtomicBool,
+    /// Where memory of the host that bytes pass through is to lie, if that matters.
+    numa_node: Option<u32>,
 }
 
 /// A stream, this copy's own until it is given back.
@@ -50,7 +54,8 @@ impl Device {
         // Not under the lock: the first use of a device takes long. Of two that come first, one context is released again.
         let context = driver.retain_context(ordinal)?;
         let (idle, is_lost) = (Mutex::default(), AtomicBool::new(false));
-        let device = Arc::new(Device { driver, ordinal, context, idle, is_lost });
+        let numa_node = has_several_nodes().then(|| node_next_to(driver, ordinal)).flatten();
+        let device = Arc::new(Device { driver, ordinal, context, idle, is_lost, numa_node });
         let mut devices = used_devices();
         let known = devices.get_or_insert_default().entry(ordinal);
         Ok(Arc::clone(known.or_insert(device)))
@@ -58,6 +63,15 @@ impl Device {
 
     pub(crate) fn driver(&self) -> &'static Driver {
         self.driver
+    }
+
+    pub(crate) fn ordinal(&self) -> u32 {
+        self.ordinal
+    }
+
+    /// The NUMA node that it is next to; none if that is not known, or this host has no other.
+    pub(crate) fn numa_node(&self) -> Option<u32> {
+        self.numa_node
     }
 
     /// Runs `work` in the device's context. A context that is lost is given up, and the next call finds the next one.
@@ -92,7 +106,7 @@ impl Device {
         self.is_lost.load(Ordering::Acquire)
     }
 
-    /// A stream that nobody else uses.
+    /// A stream for one call.
     pub(crate) fn stream(self: &Arc<Self>) -> Result<LeasedStream, DriverError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let stream = match idle {
@@ -122,7 +136,13 @@ impl LeasedStream {
 
     /// Waits until all work of the stream is done.
     pub(crate) fn synchronize(&self) -> Result<(), DriverError> {
-        self.device.within(|| self.device.driver.synchronize(self.stream()))
+        let driver = self.device.driver;
+        let waited = self.device.within(|| driver.synchronize(self.stream()));
+        if waited.is_err() {
+            // A driver that could not wait may go on with the work, in memory that others get next. The first error counts.
+            let _ = driver.synchronize(self.stream());
+        }
+        waited
     }
 }
 
@@ -163,6 +183,8 @@ pub struct DeviceDescription {
     pub driver_version: i32,
     /// Whether many small pieces are copied by one call of the driver.
     pub has_batch_copy: bool,
+    /// The NUMA node of the host that it is next to, if that is known.
+    pub numa_node: Option<u32>,
 }
 
 /// The devices of this process: none if it has not loaded a driver.
@@ -174,7 +196,8 @@ pub fn devices() -> Result<Vec<DeviceDescription>, DriverError> {
     let (driver_version, has_batch_copy) = (driver.version()?, driver.has_batch_copy());
     let describe = |ordinal| {
         let (name, bytes) = driver.describe(ordinal)?;
-        Ok(DeviceDescription { ordinal, name, bytes, driver_version, has_batch_copy })
+        let numa_node = node_next_to(driver, ordinal);
+        Ok(DeviceDescription { ordinal, name, bytes, driver_version, has_batch_copy, numa_node })
     };
     (0..driver.device_count()?).map(describe).collect()
 }

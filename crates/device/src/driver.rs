@@ -1,20 +1,24 @@
 //! The driver of the process, and safe calls of its functions.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::OnceLock;
 
 use mooncake_memory::RawSlice;
 
-use crate::copy_each::Direction;
+use crate::direction::Direction;
 use crate::error::DriverError;
 use crate::symbols::{
     Address, BatchAttributes, BatchCopy, Functions, Handle, NewerBatchCopy, OlderBatchCopy, Status,
+    WaitValue,
 };
 
 /// `CU_STREAM_NON_BLOCKING`: work on the legacy default stream does not wait for ours, nor ours for it.
 const NON_BLOCKING: u32 = 1;
 /// `CU_MEMHOSTREGISTER_PORTABLE`: locked for the contexts of all devices.
 const PORTABLE: u32 = 1;
+/// `CU_MEMHOSTREGISTER_DEVICEMAP`: devices may read it by address.
+const DEVICE_MAP: u32 = 2;
+/// `CU_STREAM_WAIT_VALUE_GEQ`: until the difference to the value, as a signed number, is not negative.
+const AT_LEAST: u32 = 0;
 /// `CU_MEMCPY_SRC_ACCESS_ORDER_STREAM`
 const IN_ORDER_OF_STREAM: c_int = 1;
 /// `CU_MEMORYTYPE_DEVICE`
@@ -22,10 +26,14 @@ const DEVICE_MEMORY: u32 = 2;
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, `_IS_MANAGED`, `_DEVICE_ORDINAL`, `_RANGE_START_ADDR`, `_RANGE_SIZE`.
 const ATTRIBUTES: [c_int; 5] = [2, 8, 9, 11, 12];
 
+/// `CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID`
+const HOST_NUMA_NODE: c_int = 134;
+
 /// The CUDA driver, as this process has loaded it.
 pub(crate) struct Driver {
     functions: Functions,
     batch: Option<BatchCopy>,
+    wait_value: Option<WaitValue>,
     /// A child of this process cannot use it.
     process: u32,
 }
@@ -63,45 +71,9 @@ pub(crate) struct Pointer {
     pub(crate) range: (u64, u64),
 }
 
-static FOUND: OnceLock<Driver> = OnceLock::new();
-
-/// The driver, if this process has loaded it. A process that loads it later is noticed at the next call.
-pub(crate) fn driver() -> Option<&'static Driver> {
-    let found = match FOUND.get() {
-        Some(driver) => driver,
-        None => load()?,
-    };
-    (found.process == std::process::id()).then_some(found)
-}
-
-fn load() -> Option<&'static Driver> {
-    // SAFETY: a constant name. With RTLD_NOLOAD nothing is loaded and no code runs: it only finds what is there.
-    let library =
-        unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-    if library.is_null() {
-        return None;
-    }
-    // The handle is kept: the library stays for as long as the process.
-    // SAFETY: the handle is valid, and the name ends with a zero.
-    let find = |name: &CStr| unsafe { libc::dlsym(library, name.as_ptr()) };
-    match Driver::find(&find) {
-        Ok(driver) => Some(FOUND.get_or_init(|| driver)),
-        Err(missing) => {
-            tracing::warn!(?missing, "the CUDA driver is too old: memory of devices is not served");
-            None
-        }
-    }
-}
-
-/// Takes this driver in place of one that the process may load.
-#[cfg(feature = "testing")]
-pub(crate) fn take_driver(find: &dyn Fn(&CStr) -> *mut c_void) {
-    let driver = Driver::find(find).expect("it has all functions");
-    assert!(FOUND.set(driver).is_ok(), "the process has a driver already");
-}
-
 impl Driver {
-    fn find(find: &dyn Fn(&CStr) -> *mut c_void) -> Result<Driver, &'static CStr> {
+    /// The driver with these symbols, or the name of one that is missing.
+    pub(crate) fn find(find: &dyn Fn(&CStr) -> *mut c_void) -> Result<Driver, &'static CStr> {
         // SAFETY: `find` looks in a CUDA driver.
         let functions = unsafe { Functions::find(find) }?;
         let (newer, older) = (find(c"cuMemcpyBatchAsync_v2"), find(c"cuMemcpyBatchAsync"));
@@ -118,7 +90,12 @@ impl Driver {
         } else {
             None
         };
-        Ok(Driver { functions, batch, process: std::process::id() })
+        let wait_value = find(c"cuStreamWaitValue32_v2");
+        let wait_value = (!wait_value.is_null()).then(|| {
+            // SAFETY: as above.
+            unsafe { std::mem::transmute::<*mut c_void, WaitValue>(wait_value) }
+        });
+        Ok(Driver { functions, batch, wait_value, process: std::process::id() })
     }
 
     fn check(&self, call: &'static str, code: Status) -> Result<(), DriverError> {
@@ -135,6 +112,22 @@ impl Driver {
             "an unknown error".to_owned()
         };
         Err(DriverError { call, code, name })
+    }
+
+    /// The process that found it.
+    pub(crate) fn process(&self) -> u32 {
+        self.process
+    }
+
+    /// Sets up the driver for this process; nothing happens if it is.
+    pub(crate) fn init(&self) -> Result<(), DriverError> {
+        // SAFETY: it has no conditions.
+        self.check("cuInit", unsafe { (self.functions.init)(0) })
+    }
+
+    /// Whether this very process has set it up.
+    pub(crate) fn is_initialized(&self) -> bool {
+        !self.device_count().is_err_and(|error| error.is_uninitialized())
     }
 
     pub(crate) fn version(&self) -> Result<i32, DriverError> {
@@ -178,6 +171,26 @@ impl Driver {
         self.check("cuDeviceTotalMem", code).map(|()| (name.into_owned(), bytes as u64))
     }
 
+    /// The NUMA node of the host that a device is next to; negative if it has none.
+    pub(crate) fn host_numa_node(&self, ordinal: u32) -> Result<i32, DriverError> {
+        let (handle, mut node) = (self.handle_of(ordinal)?, -1);
+        // SAFETY: writes one number.
+        let code =
+            unsafe { (self.functions.device_attribute)(&raw mut node, HOST_NUMA_NODE, handle) };
+        self.check("cuDeviceGetAttribute", code).map(|()| node)
+    }
+
+    /// The PCI address of a device.
+    pub(crate) fn bus_address(&self, ordinal: u32) -> Result<String, DriverError> {
+        let (handle, mut text) = (self.handle_of(ordinal)?, [0_u8; 64]);
+        // SAFETY: writes at most as many bytes as it is told, a zero among them.
+        let code =
+            unsafe { (self.functions.device_bus_address)(text.as_mut_ptr().cast(), 64, handle) };
+        self.check("cuDeviceGetPCIBusId", code)?;
+        let text = CStr::from_bytes_until_nul(&text).map(CStr::to_string_lossy);
+        Ok(text.unwrap_or_default().into_owned())
+    }
+
     /// The primary context of a device, which stays until it is released as often.
     pub(crate) fn retain_context(&self, ordinal: u32) -> Result<Context, DriverError> {
         let (handle, mut context) = (self.handle_of(ordinal)?, std::ptr::null_mut());
@@ -188,7 +201,7 @@ impl Driver {
 
     pub(crate) fn release_context(&self, ordinal: u32) -> Result<(), DriverError> {
         let handle = self.handle_of(ordinal)?;
-        // SAFETY: whoever calls has retained it, and uses it no more.
+        // SAFETY: the caller has retained it, and uses it no more.
         self.check("cuDevicePrimaryCtxRelease", unsafe { (self.functions.release_context)(handle) })
     }
 
@@ -313,12 +326,59 @@ impl Driver {
         Ok(Pointer { device, range: (start, len as u64) })
     }
 
+    /// Memory of the device of the current context.
+    pub(crate) fn allocate(&self, len: usize) -> Result<Address, DriverError> {
+        let mut address = 0;
+        // SAFETY: writes one number.
+        let code = unsafe { (self.functions.allocate)(&raw mut address, len) };
+        self.check("cuMemAlloc", code).map(|()| address)
+    }
+
+    pub(crate) fn free(&self, address: Address) -> Result<(), DriverError> {
+        // SAFETY: from `allocate`, and used no more.
+        self.check("cuMemFree", unsafe { (self.functions.free)(address) })
+    }
+
     /// Locks pages of the host, for all devices.
     pub(crate) fn host_register(&self, memory: RawSlice) -> Result<(), DriverError> {
         let (start, len) = (memory.as_ptr().cast(), memory.len());
         // SAFETY: mapped memory; no byte of it changes.
         let code = unsafe { (self.functions.host_register)(start, len, PORTABLE) };
         self.check("cuMemHostRegister", code)
+    }
+
+    /// Locks pages of the host, and gives the address at which devices read them.
+    pub(crate) fn host_map(&self, memory: RawSlice) -> Result<Address, DriverError> {
+        let (start, mut address) = (memory.as_ptr().cast(), 0);
+        // SAFETY: mapped memory; no byte of it changes.
+        let code =
+            unsafe { (self.functions.host_register)(start, memory.len(), PORTABLE | DEVICE_MAP) };
+        self.check("cuMemHostRegister", code)?;
+        // SAFETY: writes one number.
+        let code = unsafe { (self.functions.host_address)(&raw mut address, start, 0) };
+        let address = self.check("cuMemHostGetDevicePointer", code).map(|()| address);
+        // Pages that are unmapped must not stay locked.
+        address.inspect_err(|_| drop(self.host_unregister(memory)))
+    }
+
+    /// Whether streams can wait for values.
+    pub(crate) fn check_wait(&self) -> Result<(), DriverError> {
+        let missing = || DriverError::unsupported("cuStreamWaitValue32");
+        self.wait_value.map(|_| ()).ok_or_else(missing)
+    }
+
+    /// Has a stream wait until the word at this address, which stays for ever, is at least `value`.
+    pub(crate) fn wait_value(
+        &self,
+        stream: usize,
+        address: Address,
+        value: u32,
+    ) -> Result<(), DriverError> {
+        let wait =
+            self.wait_value.ok_or_else(|| DriverError::unsupported("cuStreamWaitValue32"))?;
+        let stream = std::ptr::with_exposed_provenance_mut(stream);
+        // SAFETY: the caller has the stream from the driver, which only reads the word.
+        self.check("cuStreamWaitValue32", unsafe { wait(stream, address, value, AT_LEAST) })
     }
 
     pub(crate) fn host_unregister(&self, start: RawSlice) -> Result<(), DriverError> {

@@ -25,6 +25,11 @@ const NOT_SUPPORTED: i32 = 801;
 const CONTEXT_LOST: [i32; 13] = [4, 201, 214, 700, 702, 708, 709, 710, 714, 715, 716, 717, 718];
 
 impl DriverError {
+    /// For a function that the driver does not have.
+    pub(crate) fn unsupported(call: &'static str) -> DriverError {
+        DriverError { call, code: NOT_SUPPORTED, name: "CUDA_ERROR_NOT_SUPPORTED".to_owned() }
+    }
+
     /// Nothing of CUDA has been set up in this process, or a fork has ended it.
     pub(crate) fn is_uninitialized(&self) -> bool {
         self.code == NOT_INITIALIZED

@@ -2,15 +2,17 @@
 //! used, and no more than a bound at a time.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use mooncake_memory::{MemoryLimit, RawSlice, Region};
+use thiserror::Error;
 
 use crate::device::{Device, lost_contexts};
-use crate::driver::driver;
+use crate::error::DriverError;
+use crate::load::driver;
 
 /// Pages are locked in pieces of this length.
-const PIECE_BYTES: usize = 64 << 20;
+pub(crate) const PIECE_BYTES: usize = 64 << 20;
 
 /// Of the memory of the machine, or of the container, this part may be locked.
 const LOCKED_PART: u64 = 4;
@@ -19,6 +21,9 @@ const LOCKED_PART: u64 = 4;
 const LOCKED_BYTES: u64 = 4 << 30;
 
 static LOCKS: Mutex<Locks> = Mutex::new(Locks::new());
+
+/// Pieces were unlocked.
+static UNLOCKED: Condvar = Condvar::new();
 
 struct Locks {
     /// By the address of their first byte.
@@ -42,11 +47,34 @@ struct LockedPiece {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PieceState {
-    /// Somebody is at it, without the lock of the table.
+    /// A thread has the driver lock it, without the lock of the table.
     Locking,
     Locked,
+    /// A thread has the driver unlock it, without the lock of the table.
+    Unlocking,
     /// The driver does not take it.
     Refused,
+}
+
+/// Why pages are not locked.
+#[derive(Debug, Error)]
+pub(crate) enum NotLocked {
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    #[error("the driver refused it before")]
+    RefusedBefore,
+    #[error("at most {0} bytes may be locked, and those that are locked are in use")]
+    NoRoom(u64),
+    #[error("another thread locks or unlocks it")]
+    Busy,
+    #[error("its bytes do not lie within the region")]
+    Outside,
+}
+
+/// A piece that is to be unlocked. Until that is done, nobody can use or lock it.
+struct Unlocking {
+    memory: RawSlice,
+    device: Arc<Device>,
 }
 
 /// Keeps pages locked.
@@ -72,12 +100,17 @@ pub fn locked_bytes() -> u64 {
     locks().bytes
 }
 
-/// Has the pages of a part of a region locked. `None` if they are not and cannot be now: its bytes go through staging memory.
-pub(crate) fn lock(device: &Arc<Device>, region: &Region, part: RawSlice) -> Option<PageLock> {
+/// Has the pages of a part of a region locked. If they are not and cannot be now, its bytes go through staging memory.
+pub(crate) fn lock(
+    device: &Arc<Device>,
+    region: &Region,
+    part: RawSlice,
+) -> Result<PageLock, NotLocked> {
     let whole = region.whole();
     let start = whole.as_ptr().addr();
-    let from = part.as_ptr().addr().checked_sub(start)?;
-    let last = from.checked_add(part.len())?.checked_sub(1).filter(|&last| last < whole.len())?;
+    let from = part.as_ptr().addr().checked_sub(start).ok_or(NotLocked::Outside)?;
+    let last = from.checked_add(part.len()).and_then(|end| end.checked_sub(1));
+    let last = last.filter(|&last| last < whole.len()).ok_or(NotLocked::Outside)?;
     region.attach(|| Box::new(RegionLocks { start, end: start + whole.len() }));
     let mut lock = PageLock { pieces: Vec::new() };
     for index in from / PIECE_BYTES..=last / PIECE_BYTES {
@@ -86,7 +119,7 @@ pub(crate) fn lock(device: &Arc<Device>, region: &Region, part: RawSlice) -> Opt
         // The pieces before it are released with `lock`.
         lock.pieces.push(use_piece(device, piece)?);
     }
-    Some(lock)
+    Ok(lock)
 }
 
 impl Drop for PageLock {
@@ -101,42 +134,34 @@ impl Drop for PageLock {
 }
 
 /// Counts a user of a piece, and locks it first if need be.
-fn use_piece(device: &Arc<Device>, memory: RawSlice) -> Option<usize> {
+fn use_piece(device: &Arc<Device>, memory: RawSlice) -> Result<usize, NotLocked> {
     let start = memory.as_ptr().addr();
-    {
+    loop {
         let mut locks = locks();
-        locks.forget_lost();
-        locks.clock += 1;
-        let now = locks.clock;
-        if locks.pieces.get(&start).is_some_and(LockedPiece::is_forgotten) {
-            locks.unlock(start);
+        let leaving = locks.take_lost();
+        if !leaving.is_empty() {
+            drop(locks);
+            leaving.into_iter().for_each(Unlocking::run);
+            continue;
         }
-        if let Some(piece) = locks.pieces.get_mut(&start) {
-            if piece.device.is_lost() {
-                return None;
-            }
-            if piece.state != PieceState::Locked {
-                return None;
-            }
-            (piece.users, piece.last_use) = (piece.users + 1, now);
-            return Some(start);
+        if let Some(known) = locks.use_known(start) {
+            return known;
         }
-        if !locks.make_room(memory.len() as u64) {
-            return None;
-        }
-        locks.bytes += memory.len() as u64;
-        let (state, device) = (PieceState::Locking, Arc::clone(device));
-        let piece = LockedPiece { memory, state, device, users: 1, last_use: now };
-        locks.pieces.insert(start, piece);
+        let Some(oldest) = locks.make_room(memory.len() as u64)? else {
+            locks.insert(device, memory);
+            break;
+        };
+        drop(locks);
+        oldest.run();
     }
     // Without the lock of the table, since it takes milliseconds. Meanwhile others use staging memory.
     let result = device.within(|| device.driver().host_register(memory));
     let mut locks = locks();
-    let piece = locks.pieces.get_mut(&start)?;
+    let piece = locks.pieces.get_mut(&start).ok_or(NotLocked::Busy)?;
     match result {
         Ok(()) => {
             piece.state = PieceState::Locked;
-            Some(start)
+            Ok(start)
         }
         Err(error) => {
             (piece.state, piece.users) = (PieceState::Refused, 0);
@@ -145,7 +170,7 @@ fn use_piece(device: &Arc<Device>, memory: RawSlice) -> Option<usize> {
                 let len = memory.len();
                 tracing::warn!(%error, len, "pages cannot be locked: copies of a GPU take a detour");
             }
-            None
+            Err(error.into())
         }
     }
 }
@@ -155,54 +180,95 @@ impl Locks {
         Self { pieces: BTreeMap::new(), bytes: 0, clock: 0, limit: 0, lost: 0 }
     }
 
-    /// Unlocks what was not used for the longest time, until there is room for so many bytes more.
-    fn make_room(&mut self, len: u64) -> bool {
+    /// Counts a user of a piece that is in the table.
+    fn use_known(&mut self, start: usize) -> Option<Result<usize, NotLocked>> {
+        let piece = self.pieces.get_mut(&start)?;
+        Some(match piece.state {
+            PieceState::Locking | PieceState::Unlocking => Err(NotLocked::Busy),
+            PieceState::Refused => Err(NotLocked::RefusedBefore),
+            // Whoever was using it when its context was lost still does.
+            PieceState::Locked if piece.device.is_lost() => Err(NotLocked::Busy),
+            PieceState::Locked => {
+                self.clock += 1;
+                (piece.users, piece.last_use) = (piece.users + 1, self.clock);
+                Ok(start)
+            }
+        })
+    }
+
+    fn insert(&mut self, device: &Arc<Device>, memory: RawSlice) {
+        self.clock += 1;
+        self.bytes += memory.len() as u64;
+        let (state, device) = (PieceState::Locking, Arc::clone(device));
+        let piece = LockedPiece { memory, state, device, users: 1, last_use: self.clock };
+        self.pieces.insert(memory.as_ptr().addr(), piece);
+    }
+
+    /// What was not used for the longest time, to be unlocked, if there is no room for so many bytes more.
+    fn make_room(&mut self, len: u64) -> Result<Option<Unlocking>, NotLocked> {
         if self.limit == 0 {
             self.limit = limit();
         }
-        while self.bytes + len > self.limit {
-            let unused = self.pieces.iter().filter(|(_, piece)| piece.is_unused());
-            let oldest = unused.min_by_key(|(_, piece)| piece.last_use).map(|(&start, _)| start);
-            let Some(oldest) = oldest else { return false };
-            self.unlock(oldest);
+        if self.bytes + len <= self.limit {
+            return Ok(None);
         }
-        true
+        let unused = self.pieces.iter().filter(|(_, piece)| piece.is_unused());
+        let oldest = unused.min_by_key(|(_, piece)| piece.last_use).map(|(&start, _)| start);
+        let oldest = oldest.and_then(|start| self.take(start));
+        oldest.map(Some).ok_or(NotLocked::NoRoom(self.limit))
     }
 
-    /// Gives up what contexts may have had locked that are lost since.
-    fn forget_lost(&mut self) {
+    /// What contexts may have had locked that are lost: all that nobody uses if one was lost since the last look, and what was in
+    /// use then and is no longer.
+    fn take_lost(&mut self) -> Vec<Unlocking> {
         let lost = lost_contexts();
-        if self.lost == lost {
-            return;
-        }
+        let is_new = self.lost != lost;
         self.lost = lost;
-        let is_idle = |piece: &LockedPiece| piece.users == 0;
-        let idle = self.pieces.iter().filter(|(_, piece)| is_idle(piece));
-        let idle: Vec<usize> = idle.map(|(&start, _)| start).collect();
-        idle.into_iter().for_each(|start| self.unlock(start));
+        if lost == 0 {
+            return Vec::new();
+        }
+        let is_over = |piece: &LockedPiece| piece.users == 0 && (is_new || piece.device.is_lost());
+        let over = self.pieces.iter().filter(|(_, piece)| is_over(piece));
+        let over: Vec<usize> = over.map(|(&start, _)| start).collect();
+        over.into_iter().filter_map(|start| self.take(start)).collect()
     }
 
-    fn unlock(&mut self, start: usize) {
-        let Some(piece) = self.pieces.remove(&start) else { return };
-        if piece.state == PieceState::Refused {
-            return;
-        }
-        self.bytes -= piece.memory.len() as u64;
-        let unlocked = piece.device.within(|| piece.device.driver().host_unregister(piece.memory));
-        if let Err(error) = unlocked {
-            tracing::debug!(%error, "pages were not unlocked");
+    /// A piece that is to be unlocked. One that the driver did not take is forgotten, and one that is being unlocked left alone.
+    fn take(&mut self, start: usize) -> Option<Unlocking> {
+        let piece = self.pieces.get_mut(&start)?;
+        match piece.state {
+            PieceState::Unlocking => None,
+            PieceState::Refused => {
+                self.pieces.remove(&start);
+                None
+            }
+            PieceState::Locking | PieceState::Locked => {
+                piece.state = PieceState::Unlocking;
+                Some(Unlocking { memory: piece.memory, device: Arc::clone(&piece.device) })
+            }
         }
     }
 }
 
 impl LockedPiece {
-    /// The driver has it no longer, and nobody uses it.
-    fn is_forgotten(&self) -> bool {
-        self.users == 0 && self.device.is_lost()
-    }
-
     fn is_unused(&self) -> bool {
         self.state == PieceState::Locked && self.users == 0
+    }
+}
+
+impl Unlocking {
+    /// Without the lock of the table, since it takes milliseconds.
+    fn run(self) {
+        let unlocked = self.device.within(|| self.device.driver().host_unregister(self.memory));
+        if let Err(error) = unlocked {
+            tracing::debug!(%error, "pages were not unlocked");
+        }
+        let mut locks = locks();
+        if locks.pieces.remove(&self.memory.as_ptr().addr()).is_some() {
+            locks.bytes -= self.memory.len() as u64;
+        }
+        drop(locks);
+        UNLOCKED.notify_all();
     }
 }
 
@@ -219,6 +285,14 @@ impl Drop for RegionLocks {
         let mut locks = locks();
         let of_region: Vec<usize> =
             locks.pieces.range(self.start..self.end).map(|(&start, _)| start).collect();
-        of_region.into_iter().for_each(|start| locks.unlock(start));
+        let leaving: Vec<Unlocking> =
+            of_region.into_iter().filter_map(|start| locks.take(start)).collect();
+        drop(locks);
+        leaving.into_iter().for_each(Unlocking::run);
+        // Those that another thread unlocks, to make room.
+        let mut locks = self::locks();
+        while locks.pieces.range(self.start..self.end).next().is_some() {
+            locks = UNLOCKED.wait(locks).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 }

@@ -2,7 +2,8 @@ use std::io;
 
 use mooncake_memory::Place;
 
-use crate::driver::{Driver, driver};
+use crate::driver::Driver;
+use crate::load::driver;
 
 /// How far to the next question where the driver does not say how long an allocation is. No piece of virtual memory is smaller.
 const UNKNOWN_RANGE_BYTES: u64 = 2 << 20;

@@ -19,10 +19,11 @@ const MAX_PAIRS: usize = 8;
 const MAX_IDLE_PAIRS: usize = 2;
 
 /// Two buffers: bytes are copied to or from one while those of the other are on their way. Others wait for the pair if there
-/// are too many: who has one asks for no second.
+/// are too many: a call that has one asks for no second.
 pub struct Staging {
     region: Option<Arc<Region>>,
     lock: Option<PageLock>,
+    numa_node: Option<u32>,
 }
 
 /// One of the two.
@@ -47,7 +48,8 @@ impl StagingBuffer {
 
 #[derive(Default)]
 struct Pool {
-    idle: Vec<Arc<Region>>,
+    /// With the NUMA nodes that they prefer.
+    idle: Vec<(Option<u32>, Arc<Region>)>,
     in_use: usize,
 }
 
@@ -59,7 +61,7 @@ fn pool() -> MutexGuard<'static, Pool> {
 }
 
 impl Staging {
-    /// Two buffers for copies of a device. They are used without page-locks where the driver grants none.
+    /// Two buffers for copies of a device, on its own NUMA node if that has room. They are used without page-locks where the driver grants none.
     ///
     /// # Errors
     /// If the device cannot be used, or there is no memory.
@@ -70,17 +72,17 @@ impl Staging {
             pool = RETURNED.wait(pool).unwrap_or_else(PoisonError::into_inner);
         }
         pool.in_use += 1;
-        let idle = pool.idle.pop();
+        let numa_node = device.numa_node();
+        let idle = pool.idle.iter().rposition(|&(node, _)| node == numa_node);
+        let idle = idle.map(|at| pool.idle.remove(at).1);
         drop(pool);
         // From here on a drop counts it as returned.
-        let mut staging = Staging { region: idle, lock: None };
+        let mut staging = Staging { region: idle, lock: None, numa_node };
         let region = match &staging.region {
             Some(region) => Arc::clone(region),
-            None => Arc::new(
-                Region::anonymous(2 * STAGING_BYTES as u64).map_err(std::io::Error::other)?,
-            ),
+            None => Arc::new(new_region(numa_node)?),
         };
-        staging.lock = lock(&device, &region, region.whole());
+        staging.lock = lock(&device, &region, region.whole()).ok();
         staging.region = Some(region);
         Ok(staging)
     }
@@ -102,18 +104,24 @@ impl Staging {
     }
 }
 
+fn new_region(numa_node: Option<u32>) -> Result<Region, CopyError> {
+    let region = Region::anonymous(2 * STAGING_BYTES as u64).map_err(std::io::Error::other)?;
+    // Nothing has touched it.
+    let preferred = numa_node.map_or(Ok(()), |node| region.prefer_numa_node(node));
+    if let Err(error) = preferred {
+        tracing::debug!(%error, numa_node, "staging memory lies where the system puts it");
+    }
+    Ok(region)
+}
+
 impl Drop for Staging {
     fn drop(&mut self) {
         drop(self.lock.take());
         let mut pool = pool();
         pool.in_use -= 1;
-        let surplus = match self.region.take() {
-            Some(region) if pool.idle.len() < MAX_IDLE_PAIRS => {
-                pool.idle.push(region);
-                None
-            }
-            region => region,
-        };
+        pool.idle.extend(self.region.take().map(|region| (self.numa_node, region)));
+        // Those that were used last are kept.
+        let surplus = (pool.idle.len() > MAX_IDLE_PAIRS).then(|| pool.idle.remove(0));
         drop(pool);
         RETURNED.notify_one();
         drop(surplus);

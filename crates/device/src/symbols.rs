@@ -50,6 +50,9 @@ pub(crate) type OlderBatchCopy = unsafe extern "C" fn(
     Handle,
 ) -> Status;
 
+/// `cuStreamWaitValue32_v2`, which drivers have since CUDA 11.7: stream, address, value, flags.
+pub(crate) type WaitValue = unsafe extern "C" fn(Handle, Address, c_uint, c_uint) -> Status;
+
 macro_rules! functions {
     ($($field:ident: $symbol:literal fn($($argument:ty),*);)*) => {
         /// Those that every driver since CUDA 11 has.
@@ -87,12 +90,15 @@ macro_rules! functions {
 }
 
 functions! {
+    init: c"cuInit" fn(c_uint);
     error_name: c"cuGetErrorName" fn(Status, *mut *const c_char);
     driver_version: c"cuDriverGetVersion" fn(*mut c_int);
     device_count: c"cuDeviceGetCount" fn(*mut c_int);
     device_get: c"cuDeviceGet" fn(*mut c_int, c_int);
     device_name: c"cuDeviceGetName" fn(*mut c_char, c_int, c_int);
     device_bytes: c"cuDeviceTotalMem_v2" fn(*mut usize, c_int);
+    device_attribute: c"cuDeviceGetAttribute" fn(*mut c_int, c_int, c_int);
+    device_bus_address: c"cuDeviceGetPCIBusId" fn(*mut c_char, c_int, c_int);
     retain_context: c"cuDevicePrimaryCtxRetain" fn(*mut Handle, c_int);
     release_context: c"cuDevicePrimaryCtxRelease_v2" fn(c_int);
     push_context: c"cuCtxPushCurrent_v2" fn(Handle);
@@ -102,7 +108,10 @@ functions! {
     stream_synchronize: c"cuStreamSynchronize" fn(Handle);
     copy_to_device: c"cuMemcpyHtoDAsync_v2" fn(Address, *const c_void, usize, Handle);
     copy_to_host: c"cuMemcpyDtoHAsync_v2" fn(*mut c_void, Address, usize, Handle);
+    allocate: c"cuMemAlloc_v2" fn(*mut Address, usize);
+    free: c"cuMemFree_v2" fn(Address);
     pointer_attributes: c"cuPointerGetAttributes" fn(c_uint, *const c_int, *const *mut c_void, Address);
     host_register: c"cuMemHostRegister_v2" fn(*mut c_void, usize, c_uint);
+    host_address: c"cuMemHostGetDevicePointer_v2" fn(*mut Address, *mut c_void, c_uint);
     host_unregister: c"cuMemHostUnregister" fn(*mut c_void);
 }

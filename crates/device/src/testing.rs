@@ -1,40 +1,36 @@
 //! For tests: a driver in place of the system's, and memory of its devices.
 
-use std::ffi::{CStr, c_int, c_void};
-use std::sync::OnceLock;
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mooncake_memory::{Buffer, PlacedSlice, SliceList};
 
-use crate::device::Device;
-use crate::driver::take_driver;
+use crate::allocation::Allocation;
+use crate::load::take_driver;
 use crate::{copy_from_caller, copy_to_caller};
-
-type Find = fn(&CStr) -> *mut c_void;
-
-static FIND: OnceLock<Find> = OnceLock::new();
 
 /// Takes this driver, given by its symbols, in place of one that the process may load.
 ///
 /// # Panics
 /// If a symbol is missing, or the process has a driver.
-pub fn use_driver(find: Find) {
+pub fn use_driver(find: fn(&CStr) -> *mut c_void) {
     take_driver(&find);
-    let init = find(c"cuInit");
-    assert!(!init.is_null(), "a driver has it");
-    // SAFETY: the driver's function of this name.
-    let init: unsafe extern "C" fn(u32) -> c_int = unsafe { std::mem::transmute(init) };
-    // SAFETY: it has no conditions.
-    assert_eq!(unsafe { init(0) }, 0, "the driver starts");
-    FIND.get_or_init(|| find);
+}
+
+static PRETENDS_SEVERAL_NODES: AtomicBool = AtomicBool::new(false);
+
+/// Treats this host as one with several NUMA nodes, for devices that are used for the first time from now on.
+pub fn pretend_several_nodes() {
+    PRETENDS_SEVERAL_NODES.store(true, Ordering::Relaxed);
+}
+
+pub(crate) fn pretends_several_nodes() -> bool {
+    PRETENDS_SEVERAL_NODES.load(Ordering::Relaxed)
 }
 
 /// Memory of a device, freed when this is dropped.
 #[derive(Debug)]
-pub struct DeviceMemory {
-    ordinal: u32,
-    address: u64,
-    len: usize,
-}
+pub struct DeviceMemory(Allocation);
 
 impl DeviceMemory {
     /// `len` bytes that mean nothing yet.
@@ -43,33 +39,7 @@ impl DeviceMemory {
     /// If there are none, or `use_driver` was not called.
     #[must_use]
     pub fn new(ordinal: u32, len: usize) -> DeviceMemory {
-        let find = FIND.get().expect("the process has a driver of the tests");
-        let allocate = find(c"cuMemAlloc_v2");
-        assert!(!allocate.is_null(), "a driver has it");
-        // SAFETY: the driver's function of this name.
-        let allocate: unsafe extern "C" fn(*mut u64, usize) -> c_int =
-            unsafe { std::mem::transmute(allocate) };
-        let mut address = 0;
-        let device = Device::of(ordinal).expect("there is such a device");
-        // SAFETY: writes one number.
-        let within = device.within(|| Ok(unsafe { allocate(&raw mut address, len) }));
-        assert_eq!(within, Ok(0), "the device has memory");
-        DeviceMemory { ordinal, address, len }
-    }
-
-    fn free(&self) {
-        let Some(find) = FIND.get() else { return };
-        let free = find(c"cuMemFree_v2");
-        if free.is_null() {
-            return;
-        }
-        // SAFETY: the driver's function of this name.
-        let free: unsafe extern "C" fn(u64) -> c_int = unsafe { std::mem::transmute(free) };
-        if let Ok(device) = Device::of(self.ordinal) {
-            // A test may have freed it, or lost the context.
-            // SAFETY: nobody uses it any more.
-            let _ = device.within(|| Ok(unsafe { free(self.address) }));
-        }
+        DeviceMemory(Allocation::new(ordinal, len).expect("the device has memory"))
     }
 
     /// Memory that holds these bytes.
@@ -87,7 +57,7 @@ impl DeviceMemory {
     /// Where it starts.
     #[must_use]
     pub fn address(&self) -> u64 {
-        self.address
+        self.0.address()
     }
 
     /// A part of it.
@@ -96,15 +66,13 @@ impl DeviceMemory {
     /// If it does not lie within the memory.
     #[must_use]
     pub fn slice(&self, from: usize, len: usize) -> PlacedSlice {
-        // SAFETY: memory of the device, which is never freed; nothing else uses it but the test.
-        unsafe { PlacedSlice::of_device(self.ordinal, self.address as usize, self.len) }
-            .sub(from, len)
+        self.0.whole().sub(from, len)
     }
 
     /// All of it.
     #[must_use]
     pub fn list(&self) -> SliceList {
-        self.slice(0, self.len).into()
+        self.0.whole().into()
     }
 
     /// A copy of the bytes.
@@ -113,14 +81,8 @@ impl DeviceMemory {
     /// If they cannot be copied.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
-        let buffer = Buffer::zeroed(self.len);
+        let buffer = Buffer::zeroed(self.0.whole().len());
         copy_from_caller(&self.list(), buffer.raw()).expect("the bytes are copied");
         buffer.into_vec()
-    }
-}
-
-impl Drop for DeviceMemory {
-    fn drop(&mut self) {
-        self.free();
     }
 }

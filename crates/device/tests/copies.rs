@@ -1,14 +1,15 @@
 //! Copies between memory of a device and of the host, by the test double of the driver.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use mooncake_device::testing::use_driver;
 use mooncake_device::{
-    CopyError, Direction, Job, Staging, copy_each, copy_from_caller, copy_to_caller, devices,
-    locked_bytes, place_of,
+    CopyError, DeviceWay, Direction, Job, STAGING_BYTES, Staging, copy_each, copy_from_caller,
+    copy_to_caller, devices, locked_bytes, place_of, probe,
 };
 use mooncake_device_double::{control, symbol};
-use mooncake_memory::{Buffer, Place, PlacedSlice, RawSlice, Region, SliceList};
+use mooncake_memory::{Buffer, MemoryLimit, Place, PlacedSlice, RawSlice, Region, SliceList};
 
 const MIB: usize = 1 << 20;
 
@@ -18,6 +19,12 @@ fn turn() -> MutexGuard<'static, ()> {
     static DRIVER: Once = Once::new();
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     DRIVER.call_once(|| use_driver(symbol));
+    control::double_reset();
+    // Page-locks of contexts that tests before this one have lost are given up with the next lock.
+    let (memory, region) = (DeviceMemory::new(0, 1), Region::anonymous(1).expect("memory"));
+    let list = memory.whole();
+    let _ = copy_each(Direction::ToHost, &[job(&list, region.whole(), Some(&region))], &|_| true);
+    drop(region);
     control::double_reset();
     turn
 }
@@ -242,6 +249,31 @@ fn each_call_of_the_driver_may_fail() {
     assert!(memory.read() == expected, "all is well again");
 }
 
+/// What was begun must not go on in memory that its owner uses again.
+#[test]
+fn nothing_is_under_way_after_a_wait_that_failed() {
+    let _turn = turn();
+    let device = DeviceMemory::new(0, MIB);
+    let list = device.whole();
+    let host = Buffer::from_vec(bytes(1, MIB));
+    // The calls before it look where the memory lies and begin the copy.
+    for call in ["cuCtxPushCurrent", "cuStreamSynchronize"] {
+        for before in 0..4 {
+            device.fill(7);
+            control::double_delay_us(20_000);
+            control::fail(call, before, 999);
+            let result = copy_to_caller(host.raw(), &list);
+            host.raw().write_from(&bytes(2, MIB));
+            std::thread::sleep(std::time::Duration::from_millis(40));
+            control::double_reset();
+            let found = device.read();
+            assert!(found != bytes(2, MIB), "{call} {before}: {result:?}");
+            assert!(result.is_err() || found == bytes(1, MIB), "{call} {before}");
+            host.raw().write_from(&bytes(1, MIB));
+        }
+    }
+}
+
 #[test]
 fn a_lost_context_is_an_error_and_the_next_one_is_found() {
     let _turn = turn();
@@ -280,4 +312,99 @@ fn many_threads_copy_at_once() {
             });
         }
     });
+}
+
+#[test]
+fn a_probe_says_the_way_and_the_reason() {
+    let _turn = turn();
+    let before = (control::double_locked(), locked_bytes());
+    let found = probe(0).expect("the double has a device");
+    assert_eq!(found.way, DeviceWay::OneCopy);
+    let speed = found.speed.expect("it is measured");
+    assert!(speed.to_host > 0.0 && speed.to_device > 0.0, "{speed:?}");
+    assert_eq!((control::double_locked(), locked_bytes()), before, "nothing stays locked");
+    control::double_limit_locks(MIB);
+    let reason =
+        "cuMemHostRegister of the CUDA driver failed: CUDA_ERROR_OUT_OF_MEMORY (2)".to_owned();
+    let found = probe(0).expect("the double has a device");
+    assert_eq!(found.way, DeviceWay::Staged { reason });
+    assert!(found.speed.is_ok());
+    control::double_reset();
+    control::double_limit_device(MIB);
+    let found = probe(0).expect("the double has a device");
+    assert_eq!(found.way, DeviceWay::OneCopy);
+    assert!(matches!(found.speed, Err(CopyError::Driver(_))), "{:?}", found.speed);
+    assert!(matches!(probe(7), Err(CopyError::Driver(_))), "there is no such device");
+}
+
+#[test]
+fn copies_do_not_wait_while_a_large_segment_is_unlocked() {
+    let _turn = turn();
+    let memory = DeviceMemory::new(0, MIB);
+    let expected = memory.fill(1);
+    let list = memory.whole();
+    let copied = |region: &Region, at: u64| {
+        let host = region.slice(at, MIB as u64).expect("inside");
+        let result = copy_each(Direction::ToHost, &[job(&list, host, Some(region))], &|_| true);
+        assert!(result[0].is_ok() && host.to_vec() == expected, "{result:?}");
+    };
+    let large = Region::anonymous(256 * MIB as u64).expect("memory");
+    (0..4).for_each(|piece| copied(&large, piece * 64 * MIB as u64));
+    let small = Region::anonymous(2 * MIB as u64).expect("memory");
+    copied(&small, 0);
+    control::double_unlock_delay_us(300_000);
+    let unlocked = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            drop(large);
+            unlocked.store(true, Ordering::SeqCst);
+        });
+        while control::calls("cuMemHostUnregister") == 0 {
+            std::thread::yield_now();
+        }
+        // Both in pages that are locked already, and in others.
+        copied(&small, MIB as u64);
+        let fresh = Region::anonymous(2 * MIB as u64).expect("memory");
+        copied(&fresh, 0);
+        assert!(!unlocked.load(Ordering::SeqCst), "the copies waited");
+    });
+}
+
+#[test]
+fn what_was_not_used_for_the_longest_time_is_unlocked_for_others() {
+    let _turn = turn();
+    const PIECE: u64 = 64 * MIB as u64;
+    let bound = MemoryLimit::look().expect("the system says").bytes / 4;
+    let pieces = bound / PIECE + 3;
+    let memory = DeviceMemory::new(0, 4096);
+    let (expected, list) = (memory.fill(1), memory.whole());
+    // Only what is copied there is ever touched.
+    let region = Region::anonymous(pieces * PIECE).expect("memory");
+    let copy = |piece: u64| {
+        let host = region.slice(piece * PIECE + 100, 4096).expect("inside");
+        let result = copy_each(Direction::ToHost, &[job(&list, host, Some(&region))], &|_| true);
+        assert!(result[0].is_ok() && host.to_vec() == expected, "piece {piece}: {result:?}");
+        assert!(locked_bytes() <= bound, "piece {piece}");
+    };
+    control::double_delay_us(0);
+    (0..pieces).for_each(copy);
+    let unlocked = || control::calls("cuMemHostUnregister");
+    let before = unlocked();
+    assert!(before >= 3, "{before} were unlocked");
+    copy(pieces - 1);
+    assert_eq!(unlocked(), before, "it is locked yet");
+    copy(0);
+    assert!(unlocked() > before, "the first was unlocked for the last");
+    // Threads that each want what the others have unlocked, while that takes its time.
+    control::double_unlock_delay_us(300);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let copy = &copy;
+            scope.spawn(move || (0..200).for_each(|i| copy((i * 7 + thread * 5) % pieces)));
+        }
+    });
+    drop(region);
+    // Two pairs of staging buffers are kept.
+    assert!(locked_bytes() <= 4 * STAGING_BYTES as u64, "{}", locked_bytes());
+    assert!(control::double_locked() < PIECE as usize, "{}", control::double_locked());
 }

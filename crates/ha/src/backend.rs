@@ -1,4 +1,5 @@
 use std::fmt;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use mooncake_types::Epoch;
@@ -56,6 +57,11 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
 
     /// How often it is good to ask.
     fn poll_every(&self) -> Duration;
+
+    /// Waits until it is good to ask again, no longer than `most`, given who led a moment before.
+    fn rest(&self, _seen: Option<&LeaderView>, most: Duration) {
+        thread::sleep(most.min(self.poll_every()));
+    }
 }
 
 /// The place of one leader. Dropping it is like dying, and not like [`Term::resign`].

@@ -1,6 +1,5 @@
 use std::fmt;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mooncake_types::{Epoch, limits};
@@ -95,7 +94,7 @@ impl Coordinator {
             if left.is_zero() || *first_seen.get_or_insert_with(|| seen.clone()) != seen {
                 return Ok(Campaign::Follows(seen));
             }
-            thread::sleep(left.min(self.backend.poll_every()));
+            self.backend.rest(seen.as_ref(), left);
         }
     }
 
@@ -133,7 +132,7 @@ impl Coordinator {
             if left.is_zero() || seen.as_ref() != known {
                 return Ok(seen);
             }
-            thread::sleep(left.min(self.backend.poll_every()));
+            self.backend.rest(seen.as_ref(), left);
         }
     }
 }

@@ -22,6 +22,8 @@ pub struct Member {
     pub segment: SegmentId,
     /// Whether something of its content was removed or replaced while it could not be told.
     pub behind: bool,
+    /// Whether it lies on a disk, in a shared directory or in an object store, and so outlives its process.
+    pub is_disk: bool,
 }
 
 /// One step from a record to the next. Every step may be repeated.
@@ -29,6 +31,8 @@ pub struct Member {
 pub enum Change {
     /// The segment is a member from now on. One that is a member already stays what it is.
     Join(SegmentId),
+    /// The same of a segment that outlives its process.
+    JoinDisk(SegmentId),
     /// The segment is no member any more: its content is lost.
     Strike(SegmentId),
     /// The segment, if it is a member, is behind.
@@ -44,8 +48,7 @@ pub enum Change {
 pub struct Record {
     fresh: bool,
     epoch: Epoch,
-    /// Whether each member is behind.
-    members: BTreeMap<SegmentId, bool>,
+    members: BTreeMap<SegmentId, Member>,
     /// The last leader gave the leadership back before its lease was over.
     is_resigned: bool,
     /// That is so of the leader before this one.
@@ -74,6 +77,8 @@ struct Content {
     epoch: u64,
     members: Vec<String>,
     behind: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    disks: Vec<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     resigned: bool,
 }
@@ -106,27 +111,26 @@ impl Record {
 
     /// All members, in the order of their ids.
     pub fn members(&self) -> impl ExactSizeIterator<Item = Member> + '_ {
-        self.members.iter().map(|(&segment, &behind)| Member { segment, behind })
+        self.members.values().copied()
     }
 
     /// The member of this id.
     #[must_use]
     pub fn member(&self, segment: SegmentId) -> Option<Member> {
-        self.members.get(&segment).map(|&behind| Member { segment, behind })
+        self.members.get(&segment).copied()
     }
 
     /// About how long its text is, in bytes.
     pub(crate) fn about_bytes(&self) -> usize {
-        let ids = self.members.len() + self.members.values().filter(|&&behind| behind).count();
-        HEAD_BYTES + ids * ID_BYTES
+        let ids = |member: &Member| 1 + usize::from(member.behind) + usize::from(member.is_disk);
+        HEAD_BYTES + self.members.values().map(ids).sum::<usize>() * ID_BYTES
     }
 
     /// Takes one step.
     pub fn apply(&mut self, change: Change) {
         match change {
-            Change::Join(segment) => {
-                self.members.entry(segment).or_insert(false);
-            }
+            Change::Join(segment) => _ = self.join(segment),
+            Change::JoinDisk(segment) => self.join(segment).is_disk = true,
             Change::Strike(segment) => {
                 self.members.remove(&segment);
             }
@@ -136,9 +140,14 @@ impl Record {
         }
     }
 
+    fn join(&mut self, segment: SegmentId) -> &mut Member {
+        let member = Member { segment, behind: false, is_disk: false };
+        self.members.entry(segment).or_insert(member)
+    }
+
     fn set_behind(&mut self, segment: SegmentId, behind: bool) {
         if let Some(found) = self.members.get_mut(&segment) {
-            *found = behind;
+            found.behind = behind;
         }
     }
 
@@ -170,6 +179,7 @@ impl Record {
             epoch: self.epoch.0,
             members: self.members.keys().map(ToString::to_string).collect(),
             behind: self.members().filter(|m| m.behind).map(|m| m.segment.to_string()).collect(),
+            disks: self.members().filter(|m| m.is_disk).map(|m| m.segment.to_string()).collect(),
             resigned: self.is_resigned,
         };
         let written = Written {
@@ -210,10 +220,16 @@ impl Record {
         }
         let members = parse_ids(&content.members)?;
         let behind = parse_ids(&content.behind)?;
-        if !behind.is_subset(&members) {
-            return Err("a segment that is behind is no member".to_owned());
+        let disks = parse_ids(&content.disks)?;
+        if !behind.is_subset(&members) || !disks.is_subset(&members) {
+            return Err("a segment that is behind or a disk is no member".to_owned());
         }
-        let members = members.iter().map(|id| (*id, behind.contains(id))).collect();
+        let member = |segment: SegmentId| Member {
+            segment,
+            behind: behind.contains(&segment),
+            is_disk: disks.contains(&segment),
+        };
+        let members = members.iter().map(|&id| (id, member(id))).collect();
         let (epoch, is_resigned) = (Epoch(content.epoch), content.resigned);
         Ok(Self { fresh: false, epoch, members, is_resigned, follows_resigned: false })
     }
@@ -250,7 +266,7 @@ mod tests {
     }
 
     fn member(id: u128, behind: bool) -> Member {
-        Member { segment: SegmentId(id), behind }
+        Member { segment: SegmentId(id), behind, is_disk: false }
     }
 
     #[test]
@@ -270,6 +286,25 @@ mod tests {
                 assert_eq!(record.members().collect::<Vec<_>>(), expected, "{change:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_disk_is_recorded_as_one_and_a_record_without_disks_is_what_earlier_versions_wrote() {
+        let without = record();
+        assert!(!without.encode("a").contains("disks"));
+        let mut with = record();
+        for segment in [SegmentId(3), SegmentId(5)] {
+            with.apply(Change::JoinDisk(segment));
+            with.apply(Change::Join(segment));
+        }
+        let disk = |id, behind| Member { is_disk: true, ..member(id, behind) };
+        let expected = [member(1, false), member(2, false), disk(3, true), disk(5, false)];
+        assert_eq!(with.members().collect::<Vec<_>>(), expected);
+        let read = Record::decode(with.encode("a").as_bytes(), "a").expect("it was just written");
+        assert_eq!(read.members().collect::<Vec<_>>(), expected);
+        with.apply(Change::Strike(SegmentId(3)));
+        with.apply(Change::Strike(SegmentId(5)));
+        assert!(!with.encode("a").contains("disks"));
     }
 
     #[test]
@@ -353,7 +388,8 @@ mod tests {
         let content = |epoch, members: &[&str], behind: &[&str]| {
             let own = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
             let (members, behind) = (own(members), own(behind));
-            Content { cluster_id: "a".into(), epoch, members, behind, resigned: false }
+            let disks = Vec::new();
+            Content { cluster_id: "a".into(), epoch, members, behind, disks, resigned: false }
         };
         for (text, reason) in [
             (String::new(), "no membership record (EOF"),
@@ -368,7 +404,11 @@ mod tests {
             (sealed(content(u64::MAX, &[], &[])), "its epoch is 18446744073709551615"),
             (sealed(content(1, &["x"], &[])), "\"x\" is no id of a segment"),
             (sealed(content(1, &["1", "01"], &[])), "the segment 01 stands in it twice"),
-            (sealed(content(1, &["1"], &["2"])), "a segment that is behind is no member"),
+            (sealed(content(1, &["1"], &["2"])), "a segment that is behind or a disk is no member"),
+            (
+                sealed(Content { disks: vec!["2".into()], ..content(1, &["1"], &[]) }),
+                "a segment that is behind or a disk is no member",
+            ),
         ] {
             let refused = Record::decode(text.as_bytes(), "a").expect_err(&text);
             assert!(refused.contains(reason), "{text}: {refused}");

@@ -20,11 +20,11 @@ use crate::event::{Event, Fields};
 use crate::history::History;
 use crate::message::Encoder;
 use crate::queue::Queue;
-use crate::replay::{self, Snapshot};
+use crate::replay;
+use crate::shared::{Counters, Shared};
+use crate::snapshot::Snapshot;
 use crate::subscriber;
 
-/// How long a peer may take to greet.
-pub(crate) const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Most events in a batch.
 const BATCH_EVENTS: usize = 256;
 /// Most subscribers, and most that ask for what they missed, at a time.
@@ -44,7 +44,7 @@ pub struct Config {
     /// Bytes of the latest batches, which are kept for those who missed some, and for those who are slow.
     pub history_bytes: usize,
     /// Batches and events are numbered from the one after this. If it is higher than all that a process before this one can have
-    /// come to, as the time in microseconds is, whoever followed that sees a gap.
+    /// come to, as the time in microseconds is, those who followed that see a gap.
     pub numbers_after: u64,
 }
 
@@ -63,15 +63,6 @@ pub struct Stats {
     pub subscribers: u64,
 }
 
-#[derive(Debug, Default)]
-struct Counters {
-    batches: AtomicU64,
-    events: AtomicU64,
-    dropped: AtomicU64,
-    unnumbered_keys: AtomicU64,
-    subscribers: AtomicU64,
-}
-
 /// Publishes until it is dropped.
 #[derive(Debug)]
 pub struct Publisher {
@@ -79,16 +70,6 @@ pub struct Publisher {
     counters: Arc<Counters>,
     address: SocketAddr,
     thread: Option<JoinHandle<()>>,
-}
-
-/// What the tasks of the thread share.
-pub(crate) struct Shared {
-    pub(crate) history: RefCell<History>,
-    pub(crate) encoder: RefCell<Encoder>,
-    /// The number of the last batch.
-    pub(crate) published: watch::Sender<u64>,
-    pub(crate) snapshot: Box<dyn Snapshot>,
-    counters: Arc<Counters>,
 }
 
 impl Publisher {

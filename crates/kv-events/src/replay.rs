@@ -3,30 +3,19 @@
 //! A request is one frame, after the empty one of a REQ socket: eight bytes, the number of the first batch that is wanted, the highest
 //! byte first, or the word `snapshot`. Each answer is a message of two frames, a number and a batch; the last has the number -1 and
 //! no batch. The batches of a snapshot say of each key that it is stored, and have the number of the last batch of the stream when
-//! the snapshot began. Whoever takes in all later batches after it knows what there is: an event says what is, so one that
+//! the snapshot began. A follower that takes in all later batches after it knows what there is: an event says what is, so one that
 //! the snapshot has seen already does no harm.
 
 use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
 
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::event::Event;
-use crate::publisher::{HANDSHAKE, Shared};
-use crate::zmtp::{greet, read_message, write_message};
+use crate::shared::Shared;
+use crate::zmtp::{HANDSHAKE, greet, read_message, write_message};
 
 const END: [u8; 8] = [0xff; 8];
-
-/// A page of what there is, as events that say so, and where the next page begins.
-pub type Page = (Vec<Event>, Option<u64>);
-
-/// Who knows all keys.
-pub trait Snapshot: Send + Sync {
-    /// The page that begins there; 0 is the first one's beginning. Nothing if nobody knows at this moment.
-    fn page(&self, from: u64) -> Pin<Box<dyn Future<Output = Option<Page>> + Send + '_>>;
-}
 
 /// Serves one that asks until it goes.
 pub(crate) async fn serve(mut stream: TcpStream, shared: Rc<Shared>) -> io::Result<()> {
@@ -79,7 +68,7 @@ impl Answer<'_> {
         while let Some(at) = from {
             let page = shared.snapshot.page(at).await;
             let (events, next) = page.ok_or_else(|| {
-                io::Error::new(io::ErrorKind::NotConnected, "nobody leads at this moment")
+                io::Error::new(io::ErrorKind::NotConnected, "no master leads at this moment")
             })?;
             let batch = shared.encoder.borrow_mut().batch(&events).0;
             self.send(number, &batch).await?;

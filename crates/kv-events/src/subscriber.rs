@@ -9,8 +9,8 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::publisher::{HANDSHAKE, Shared};
-use crate::zmtp::{greet, read_message, write_message};
+use crate::shared::Shared;
+use crate::zmtp::{HANDSHAKE, greet, read_message, write_message};
 
 /// The place of a subscriber in the stream.
 #[derive(Default)]

@@ -2,15 +2,19 @@
 //! of frames.
 
 use std::io;
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// How long a peer may take to greet.
+pub(crate) const HANDSHAKE: Duration = Duration::from_secs(5);
 
 const GREETING_BYTES: usize = 64;
 const MECHANISM: &[u8; 20] = b"NULL\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 const MORE: u8 = 1;
 const LONG: u8 = 2;
 const COMMAND: u8 = 4;
-/// Of what peers send: they subscribe and ask, which is short.
+/// Of what peers of a publisher send: they subscribe and ask, which is short.
 const MAX_MESSAGE_BYTES: usize = 64 << 10;
 const MAX_FRAMES: usize = 16;
 const MAX_SHORT_FRAME: usize = u8::MAX as usize;
@@ -73,7 +77,18 @@ fn socket_type(ready: &[u8]) -> Option<&str> {
 pub(crate) async fn read_message(
     stream: &mut (impl AsyncRead + Unpin),
 ) -> io::Result<Vec<Vec<u8>>> {
-    let (mut frames, mut left) = (Vec::new(), MAX_MESSAGE_BYTES);
+    read_message_of(stream, MAX_MESSAGE_BYTES).await
+}
+
+/// As [`read_message`], for messages of so many bytes at most.
+///
+/// # Errors
+/// Those of [`read_message`].
+pub(crate) async fn read_message_of(
+    stream: &mut (impl AsyncRead + Unpin),
+    most: usize,
+) -> io::Result<Vec<Vec<u8>>> {
+    let (mut frames, mut left) = (Vec::new(), most);
     loop {
         let (flags, body) = read_frame(stream, left).await?;
         if flags & COMMAND != 0 {

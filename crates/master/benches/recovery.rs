@@ -81,6 +81,7 @@ impl Share {
             is_empty: false,
             run: 1,
             medium: mooncake_types::Medium::Memory,
+            domains: &[],
         })
     }
 
@@ -169,7 +170,8 @@ fn main() {
         end: (number + 1) * objects / 2,
     };
     let shares: Vec<Share> = SEGMENTS.into_iter().enumerate().map(share).collect();
-    let members = SEGMENTS.map(|segment| Member { segment, behind: false }).to_vec();
+    let members =
+        SEGMENTS.map(|segment| Member { segment, behind: false, is_disk: false }).to_vec();
     let record = Record { fresh: false, members };
     let before = mebibytes("VmRSS");
     let mut spent = Spent::default();

@@ -1,22 +1,96 @@
-//! Taking connections.
+//! Taking connections, from a port or from a local socket.
 
+use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use mooncake_connection::TrustedUsers;
+use mooncake_memory::PrivateWhile;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
+use crate::bind::RpcSocket;
+
+/// Where requests come in.
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Local {
+        /// Dropped first. A child that outlives this process does not keep the name.
+        _private: PrivateWhile,
+        socket: UnixListener,
+    },
+}
+
+/// Who connects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    Tcp(SocketAddr),
+    /// A process of this host and user.
+    Local,
+}
+
+impl Peer {
+    /// The host of the peer, unless it is this one.
+    pub(crate) fn host(self) -> Option<IpAddr> {
+        match self {
+            Peer::Tcp(address) => Some(address.ip()),
+            Peer::Local => None,
+        }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Peer::Tcp(address) => address.fmt(f),
+            Peer::Local => f.write_str("a process of this host"),
+        }
+    }
+}
+
+impl Listener {
+    /// Begins to listen on the thread's runtime.
+    pub(crate) fn begin(socket: RpcSocket) -> io::Result<Self> {
+        match socket {
+            RpcSocket::Port(port) => Ok(Self::Tcp(TcpListener::from_std(port)?)),
+            RpcSocket::Local { private, listener, .. } => {
+                listener.set_nonblocking(true)?;
+                Ok(Self::Local { _private: private, socket: UnixListener::from_std(listener)? })
+            }
+        }
+    }
+
+    async fn next(&self, no_delay: bool) -> io::Result<(Peer, io::Result<TcpStream>)> {
+        match self {
+            Listener::Tcp(port) => {
+                let (stream, peer) = port.accept().await?;
+                Ok((Peer::Tcp(peer), prepare(&stream, no_delay).map(|()| stream)))
+            }
+            Listener::Local { socket, .. } => {
+                let stream = socket.accept().await?.0;
+                let trusted = TrustedUsers::Own.check(stream.as_fd()).map_err(io::Error::other);
+                Ok((Peer::Local, trusted.and_then(|()| local_stream(stream))))
+            }
+        }
+    }
+}
+
+/// A local connection as any other: the standard library's TCP stream does for any socket what is done here with it.
+pub(crate) fn local_stream(stream: UnixStream) -> io::Result<TcpStream> {
+    let descriptor: OwnedFd = stream.into_std()?.into();
+    TcpStream::from_std(descriptor.into())
+}
+
 /// Waits for the next connection that lives.
-pub(crate) async fn accept(listener: &TcpListener, no_delay: bool) -> (TcpStream, SocketAddr) {
+pub(crate) async fn accept(listener: &Listener, no_delay: bool) -> (TcpStream, Peer) {
     loop {
-        match listener.accept().await {
-            Ok((stream, peer)) => match prepare(&stream, no_delay) {
-                Ok(()) => return (stream, peer),
-                Err(error) => debug!(%peer, %error, "lost before it was served"),
-            },
+        match listener.next(no_delay).await {
+            Ok((peer, Ok(stream))) => return (stream, peer),
+            Ok((peer, Err(error))) => debug!(%peer, %error, "lost before it was served"),
             Err(error) => {
                 warn!(%error, "cannot accept a connection");
                 // Most likely there are no file descriptors left; they come back as connections end.

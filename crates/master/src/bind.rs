@@ -2,10 +2,13 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
 
+use mooncake_connection::{LOCAL_MARK, listen_locally};
 use mooncake_ha::{Coordinator, Options};
 use mooncake_http::ListenError;
-use mooncake_types::host_port::is_unspecified;
+use mooncake_memory::PrivateWhile;
+use mooncake_types::host_port::{is_unspecified, join};
 use thiserror::Error;
 
 use crate::config::Config;
@@ -50,6 +53,14 @@ pub enum BindError {
         /// The port.
         port: u16,
     },
+    /// The local socket cannot be had.
+    #[error("cannot listen on the local socket {name:?}: {reason}")]
+    LocalSocket {
+        /// Its name.
+        name: String,
+        /// What the system said.
+        reason: String,
+    },
     /// The port cannot be used for another reason.
     #[error("cannot listen on {host}, port {port} (--{flag}): {reason}")]
     Refused {
@@ -64,14 +75,27 @@ pub enum BindError {
     },
 }
 
+/// Where clients and nodes are served.
+#[derive(Debug)]
+pub(crate) enum RpcSocket {
+    Port(TcpListener),
+    /// A local socket, with its name.
+    Local {
+        /// Dropped first. A child that outlives this process does not keep the name.
+        private: PrivateWhile,
+        listener: UnixListener,
+        name: String,
+    },
+}
+
 /// A master that holds its ports and does not serve yet.
 #[derive(Debug)]
 pub struct Master {
     pub(crate) config: Config,
     /// Who elects this master, if it is one of several.
     pub(crate) coordinator: Option<Coordinator>,
-    pub(crate) rpc: TcpListener,
-    pub(crate) admin: TcpListener,
+    pub(crate) rpc: RpcSocket,
+    pub(crate) admin: Option<TcpListener>,
     pub(crate) metadata: Option<TcpListener>,
     pub(crate) kv_events: Option<Ports>,
 }
@@ -84,6 +108,9 @@ impl Master {
     /// The configuration contradicts itself, or a port cannot be had; the text names the flag to change.
     pub fn bind(config: Config) -> Result<Master, BindError> {
         config.pool.validate().map_err(BindError::Pool)?;
+        if is_unspecified(&config.rpc_address) && is_elected(&config) {
+            return Err(BindError::Unspecified { address: config.rpc_address });
+        }
         let coordinator = coordinator(&config)?;
         let rpc = ListenAddress {
             host: &config.rpc_address,
@@ -103,26 +130,57 @@ impl Master {
             port: server.port,
             port_flag: "http_metadata_server_port",
         });
-        let (rpc, admin) = (rpc.listen()?, admin.listen()?);
+        let (rpc, admin) = (RpcSocket::Port(rpc.listen()?), Some(admin.listen()?));
         let metadata = metadata.map(|place| place.listen()).transpose()?;
         let kv_events = config.kv_events.as_ref().map(kv_event_ports).transpose()?;
         Ok(Master { config, coordinator, rpc, admin, metadata, kv_events })
     }
 
-    /// Where clients and nodes are served.
+    /// As [`Master::bind`], on the local socket of this name, for processes of this host and user. No port is taken: there is
+    /// no admin server, no metadata server and no stream of events, and the addresses of the configuration mean nothing.
     ///
     /// # Errors
-    /// The system does not say.
-    pub fn rpc_addr(&self) -> io::Result<SocketAddr> {
-        self.rpc.local_addr()
+    /// The configuration contradicts itself, or the name is taken.
+    pub fn bind_locally(config: Config, name: &str) -> Result<Master, BindError> {
+        config.pool.validate().map_err(BindError::Pool)?;
+        let coordinator = coordinator(&config)?;
+        let socket = PrivateWhile::make(|| listen_locally(name));
+        let (private, listener) = socket.map_err(|error| BindError::LocalSocket {
+            name: name.to_owned(),
+            reason: error.to_string(),
+        })?;
+        let rpc = RpcSocket::Local { private, listener, name: name.to_owned() };
+        Ok(Master { config, coordinator, rpc, admin: None, metadata: None, kv_events: None })
     }
 
-    /// Where the admin HTTP server is.
+    /// Where clients and nodes are served: `host:port` as others are told it, or the endpoint of a local socket.
     ///
     /// # Errors
     /// The system does not say.
-    pub fn admin_addr(&self) -> io::Result<SocketAddr> {
-        self.admin.local_addr()
+    pub(crate) fn address(&self) -> io::Result<String> {
+        match &self.rpc {
+            RpcSocket::Port(port) => Ok(join(&self.config.rpc_address, port.local_addr()?.port())),
+            RpcSocket::Local { name, .. } => Ok(format!("{LOCAL_MARK}{name}")),
+        }
+    }
+
+    /// The port where clients and nodes are served, if there is one.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn rpc_addr(&self) -> io::Result<Option<SocketAddr>> {
+        match &self.rpc {
+            RpcSocket::Port(port) => port.local_addr().map(Some),
+            RpcSocket::Local { .. } => Ok(None),
+        }
+    }
+
+    /// Where the admin HTTP server is, if there is one.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn admin_addr(&self) -> io::Result<Option<SocketAddr>> {
+        self.admin.as_ref().map(TcpListener::local_addr).transpose()
     }
 
     /// Where the metadata server is, if there is one.
@@ -134,13 +192,14 @@ impl Master {
     }
 }
 
+fn is_elected(config: &Config) -> bool {
+    matches!(config.leadership, LeadershipConfig::Elected { .. })
+}
+
 fn coordinator(config: &Config) -> Result<Option<Coordinator>, BindError> {
     let LeadershipConfig::Elected { coordinator, ttl, kubernetes } = &config.leadership else {
         return Ok(None);
     };
-    if is_unspecified(&config.rpc_address) {
-        return Err(BindError::Unspecified { address: config.rpc_address.clone() });
-    }
     let kubernetes = kubernetes.clone();
     let options = Options { ttl: *ttl, kubernetes, ..Options::new(&config.cluster_id) };
     mooncake_ha::connect(coordinator, &options)

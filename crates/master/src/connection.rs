@@ -1,10 +1,10 @@
 //! One RPC connection: read what is there, answer all of it, write once.
 
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use mooncake_memory::PrivateWhile;
 use mooncake_types::{ClientId, ErrorCode, MountSegment, Reply, Request, limits};
 use mooncake_wire::Kind;
 use tokio::io::AsyncWriteExt;
@@ -13,6 +13,7 @@ use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tracing::debug;
 
+use crate::accept::Peer;
 use crate::handshake::{self, Rejected};
 use crate::input::{Frame, Input};
 use crate::leadership::{Authority, NotRecorded};
@@ -47,9 +48,11 @@ enum End {
 }
 
 /// Serves a connection until it ends.
-pub(crate) async fn run(shell: Rc<Shell>, stream: TcpStream, peer: SocketAddr) {
+pub(crate) async fn run(shell: Rc<Shell>, stream: TcpStream, peer: Peer) {
     let admin_port = shell.config.metrics_port;
     let mut connection = Connection { shell, stream, input: Input::default(), output: Vec::new() };
+    // Dropped before the stream. A child of a process that has died would keep the connection open.
+    let _private = PrivateWhile::open(&connection.stream);
     let client = match connection.admit().await {
         Ok(client) => client,
         Err(Rejected::Gone) => return debug!(%peer, "closed without a HELLO"),

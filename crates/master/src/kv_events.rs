@@ -6,14 +6,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use axum::extract::State as Extract;
-use axum::response::IntoResponse;
 use mooncake_kv_events::{Change, Config, Event, Fields, Page, Publisher, Snapshot, Tier};
 use mooncake_meta::{KeyEvent, Meta, Tiers};
-use serde::Serialize;
 use tracing::info;
 
-use crate::admin::AdminState;
 use crate::ask::Asker;
 use crate::owner::SCAN_PAGE_OBJECTS;
 
@@ -52,7 +48,7 @@ pub(crate) fn start(config: &KvEvents, ports: Ports, asker: Asker) -> io::Result
         is_key_there: config.emit_object_key,
     };
     let queue_capacity = config.queue_capacity;
-    // A master that was started again goes on from far behind: whoever followed the one before sees a gap.
+    // A master that was started again goes on from far behind: those who followed the one before see a gap.
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let numbers_after = u64::try_from(since_1970.as_micros()).unwrap_or_default();
     let replay_addr = ports.replays.as_ref().map(TcpListener::local_addr).transpose()?;
@@ -105,30 +101,4 @@ impl Snapshot for Keys {
             Some((events(stored.collect()).collect(), next.map(u64::from)))
         })
     }
-}
-
-#[derive(Serialize)]
-struct Status {
-    enabled: bool,
-    published_batches: u64,
-    published_events: u64,
-    dropped_events: u64,
-    skipped_unparsed_keys: u64,
-    subscribers: u64,
-    endpoint: Option<String>,
-}
-
-/// `GET /kv_events/status`.
-pub(crate) async fn status(Extract(state): Extract<AdminState>) -> impl IntoResponse {
-    let publisher = state.kv_events.as_deref();
-    let stats = publisher.map(Publisher::stats).unwrap_or_default();
-    axum::Json(Status {
-        enabled: publisher.is_some(),
-        published_batches: stats.batches,
-        published_events: stats.events,
-        dropped_events: stats.dropped,
-        skipped_unparsed_keys: stats.unnumbered_keys,
-        subscribers: stats.subscribers,
-        endpoint: publisher.map(|publisher| format!("tcp://{}", publisher.address())),
-    })
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,13 +12,13 @@ use mooncake_kv_events::Publisher;
 use mooncake_meta::{Meta, Shadow};
 use mooncake_types::{ErrorCode, SegmentId, Tick};
 use mooncake_wire::Refusal;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 use tracing::{debug, info};
 
-use crate::accept::accept;
+use crate::accept::{Listener, Peer, accept};
 use crate::ask::{self, Questions};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -81,7 +80,7 @@ impl LeaderServer {
     }
 
     /// Serves whoever connects, until the term is over.
-    pub(crate) async fn serve(&mut self, listener: &TcpListener, term: &Term) {
+    pub(crate) async fn serve(&mut self, listener: &Listener, term: &Term) {
         let LeaderServer { shell, core, open, refused, .. } = self;
         let mut over = std::pin::pin!(term.over());
         loop {
@@ -147,7 +146,7 @@ fn welcome(
     shell: &Rc<Shell>,
     open: &mut JoinSet<()>,
     refused: &mut JoinSet<()>,
-    (mut stream, peer): (TcpStream, SocketAddr),
+    (mut stream, peer): (TcpStream, Peer),
 ) {
     let limit = shell.config.max_connections;
     if open.len() < limit {

@@ -1,14 +1,17 @@
 use std::io;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
+use mooncake_connection::{LOCAL_MARK, TrustedUsers};
 use mooncake_types::ClientId;
 use mooncake_types::limits::MAX_FRAME_BODY_BYTES;
 use mooncake_wire::{Hello, Kind, Role, decode_refusal, decode_welcome, encode_hello};
 use thiserror::Error;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
+use crate::accept::local_stream;
 use crate::config::Config;
 use crate::input::{Frame, Input};
 
@@ -53,8 +56,14 @@ impl Link {
     }
 
     async fn dial(address: &str, config: &Config) -> Result<Link, Lost> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
+        let stream = match address.strip_prefix(LOCAL_MARK) {
+            Some(name) => connect_locally(name).await?,
+            None => {
+                let stream = TcpStream::connect(address).await?;
+                stream.set_nodelay(true)?;
+                stream
+            }
+        };
         let mut link = Link { stream, input: Input::default(), out: Vec::new(), last_id: 0 };
         let hello = Hello {
             cluster_id: config.cluster_id.clone(),
@@ -114,4 +123,11 @@ impl Link {
             }
         }
     }
+}
+
+/// Connects to a process of this host and user.
+async fn connect_locally(name: &str) -> io::Result<TcpStream> {
+    let stream = UnixStream::connect(format!("\0{name}")).await?;
+    TrustedUsers::Own.check(stream.as_fd()).map_err(io::Error::other)?;
+    local_stream(stream)
 }

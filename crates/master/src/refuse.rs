@@ -1,6 +1,6 @@
 //! Saying no, in a way that the other side gets to read.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use mooncake_types::{ErrorCode, LogLimiter};
@@ -9,6 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tracing::{debug, warn};
+
+use crate::accept::Peer;
 
 /// How long a refused peer has to read why.
 const LINGER: Duration = Duration::from_secs(1);
@@ -49,9 +51,9 @@ pub(crate) async fn last_words(stream: &mut TcpStream, bytes: &[u8]) {
 }
 
 /// Says that a peer was turned away: one line for what is wrong with those of one host, however often they come.
-pub(crate) fn log(peer: SocketAddr, code: ErrorCode, message: &str) {
-    static TURNED_AWAY: LogLimiter<(IpAddr, ErrorCode)> = LogLimiter::new();
-    match TURNED_AWAY.admit((peer.ip(), code), Instant::now()) {
+pub(crate) fn log(peer: Peer, code: ErrorCode, message: &str) {
+    static TURNED_AWAY: LogLimiter<(Option<IpAddr>, ErrorCode)> = LogLimiter::new();
+    match TURNED_AWAY.admit((peer.host(), code), Instant::now()) {
         Some(further) => warn!(%peer, message, further, "a peer was turned away"),
         None => debug!(%peer, message, "refused"),
     }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,15 +12,14 @@ use mooncake_http::{Limits, Server};
 use mooncake_kv_events::Publisher;
 use mooncake_meta::Shadow;
 use mooncake_types::SegmentId;
-use mooncake_types::host_port::join;
 use thiserror::Error;
-use tokio::net::TcpListener;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
 use tokio::task::spawn_local;
 use tokio::time::sleep;
 use tracing::info;
 
+use crate::accept::Listener;
 use crate::admin::{self, AdminState};
 use crate::ask::{self, Asker, OwnerSlot, Questions};
 use crate::bind::Master;
@@ -62,10 +60,12 @@ impl Master {
     }
 
     async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let (rpc_addr, admin_addr) = (self.rpc_addr()?, self.admin_addr()?);
-        let mut election = self.election(rpc_addr.port())?;
+        let (address, rpc_addr, admin_addr) =
+            (self.address()?, self.rpc_addr()?, self.admin_addr()?);
+        let rpc_port = rpc_addr.map_or(0, |addr| addr.port());
+        let mut election = self.election((address.clone(), rpc_port))?;
         let Master { mut config, rpc, admin, metadata, kv_events, .. } = self;
-        config.metrics_port = admin_addr.port();
+        config.metrics_port = admin_addr.map_or(0, |addr| addr.port());
         let (slot, asker) = ask::channel();
         // Who asks a master alone as soon as it listens is answered when its term begins.
         let first = (!election.is_contested()).then(|| slot.take());
@@ -83,10 +83,13 @@ impl Master {
             following,
             kv_events: kv_events.clone(),
         };
-        let router = admin::router(state, &config.auth_token);
-        let admin = Server::start("admin-http", admin, router, Limits::default())?;
+        let serve_admin = |listener| {
+            let router = admin::router(state, &config.auth_token);
+            Server::start("admin-http", listener, router, Limits::default())
+        };
+        let admin = admin.map(serve_admin).transpose()?;
         let metadata = metadata.map(|listener| serve_metadata(listener, registry)).transpose()?;
-        let listener = TcpListener::from_std(rpc)?;
+        let listener = Listener::begin(rpc)?;
         if config.report_metrics {
             spawn_local(report_metrics(asker, election.status()));
         }
@@ -98,14 +101,16 @@ impl Master {
             cleanup,
             followed,
             kv_events,
-            rpc_addr,
-            admin_addr,
+            rpc_addr: rpc_addr.map_or(address, |addr| addr.to_string()),
+            admin_addr: admin_addr.map(|addr| addr.to_string()),
         };
         let last = server.serve(&mut election, first, shutdown).await?;
         drop(server);
         // Before its term is left: nobody is to lead once more on the way out.
         election.withdraw();
-        admin.begin_stop();
+        if let Some(admin) = &admin {
+            admin.begin_stop();
+        }
         let mut stopped = Ok(());
         if let Some((leading, term)) = last {
             stopped = leading.stop().await;
@@ -115,7 +120,9 @@ impl Master {
         if stopped.is_ok() {
             election.close();
         }
-        admin.stopped().await;
+        if let Some(admin) = admin {
+            admin.stopped().await;
+        }
         if let Some(metadata) = metadata {
             metadata.stopped().await;
         }
@@ -124,9 +131,8 @@ impl Master {
         Ok(())
     }
 
-    fn election(&self, rpc_port: u16) -> Result<Election, ServeError> {
+    fn election(&self, (address, rpc_port): (String, u16)) -> Result<Election, ServeError> {
         let config = &self.config;
-        let address = join(&config.rpc_address, rpc_port);
         match (&config.leadership, &self.coordinator) {
             (_, Some(coordinator)) => {
                 let cluster_id = config.cluster_id.clone();
@@ -144,14 +150,15 @@ impl Master {
 /// What stays from term to term.
 struct MasterServer {
     config: Rc<Config>,
-    listener: TcpListener,
+    listener: Listener,
     slot: OwnerSlot,
     cleanup: Option<Cleanup>,
     /// What a standby says of what it knows.
     followed: Rc<watch::Sender<Followed>>,
     kv_events: Option<Arc<Publisher>>,
-    rpc_addr: SocketAddr,
-    admin_addr: SocketAddr,
+    /// For the log.
+    rpc_addr: String,
+    admin_addr: Option<String>,
 }
 
 impl MasterServer {
@@ -165,8 +172,8 @@ impl MasterServer {
         let mut shutdown = pin!(shutdown);
         let status = election.status();
         if election.is_contested() {
-            let MasterServer { rpc_addr, admin_addr, .. } = self;
-            info!(%rpc_addr, %admin_addr, "the master stands for election");
+            let (rpc_addr, admin_addr) = self.addresses();
+            info!(%rpc_addr, admin_addr, "the master stands for election");
         }
         loop {
             let following = self.follow(election);
@@ -189,6 +196,11 @@ impl MasterServer {
         }
     }
 
+    /// Where it serves, for the log.
+    fn addresses(&self) -> (&str, Option<impl tracing::Value>) {
+        (&self.rpc_addr, self.admin_addr.as_ref().map(tracing::field::display))
+    }
+
     /// Follows what the nodes hold, if there are other masters.
     fn follow(&self, election: &Election) -> Option<Following> {
         let follows = election.is_contested() && self.config.warm_standby;
@@ -204,9 +216,8 @@ impl MasterServer {
         let config = Config::clone(&self.config);
         let told = (self.cleanup.clone(), self.kv_events.clone());
         let leading = LeaderServer::begin(config, (term, known), questions, told)?;
-        let MasterServer { rpc_addr, admin_addr, .. } = self;
-        let epoch = term.leadership.epoch();
-        info!(%rpc_addr, %admin_addr, %epoch, "the master serves");
+        let ((rpc_addr, admin_addr), epoch) = (self.addresses(), term.leadership.epoch());
+        info!(%rpc_addr, admin_addr, %epoch, "the master serves");
         Ok(leading)
     }
 }

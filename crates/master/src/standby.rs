@@ -1,16 +1,15 @@
 //! What a master does that does not lead: whoever connects is told who does.
 
-use std::net::SocketAddr;
 use std::rc::Rc;
 
 use mooncake_types::ErrorCode;
 use mooncake_wire::Refusal;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::debug;
 
-use crate::accept::accept;
+use crate::accept::{Listener, Peer, accept};
 use crate::config::Config;
 use crate::handshake::{self, Greeting, Rejected};
 use crate::input::Input;
@@ -21,7 +20,7 @@ use crate::refuse::{self, last_words, refuse};
 /// leads.
 pub(crate) async fn turn_away(
     config: &Rc<Config>,
-    listener: &TcpListener,
+    listener: &Listener,
     status: &watch::Receiver<RoleStatus>,
 ) {
     let mut refused = JoinSet::new();
@@ -41,7 +40,7 @@ pub(crate) async fn turn_away(
 async fn answer(
     config: Rc<Config>,
     mut stream: TcpStream,
-    peer: SocketAddr,
+    peer: Peer,
     status: watch::Receiver<RoleStatus>,
 ) {
     match handshake::greet(&config, &mut stream, &mut Input::default()).await {

@@ -65,12 +65,12 @@ pub use named::{
     MAX_ROW_BYTES, MappedWords, NamedSegment, NamedSegmentError, NamedSegmentWish, Past, Record,
     RowId, WordMemory,
 };
-pub use numa::bind_to_numa_node;
+pub use numa::{bind_to_numa_node, numa_nodes};
 pub use other_process::copy_from_process;
 pub use peer::{Peer, own_uid, peer_of};
 pub use placed_slice::{Place, PlacedSlice};
 pub use poll::{Interest, await_hang_up, poll_sockets};
-pub use private::Private;
+pub use private::{Private, PrivateWhile};
 pub use processors::{online_processors, own_processor_time, running_threads, spawn_unpinned};
 pub use region::{MapError, OutOfBounds, Region};
 pub use rendezvous::{MeetError, Meeting, RegionLock};

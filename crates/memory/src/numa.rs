@@ -3,11 +3,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::Region;
+
 /// Most processors that one node may list: a set holds no more.
 const MAX_PROCESSORS: usize = CpuSet::MAX_CPU;
 
-/// Highest node number that the system call takes here.
+/// How many nodes a set has room for.
 const MAX_NODES: u32 = 1024;
+
+/// What system calls are told of the length of a set: they look at one bit less.
+const MASK_LEN: libc::c_ulong = 1024 + 1;
 
 /// Has a thread of this process asked for a node?
 static BOUND: AtomicBool = AtomicBool::new(false);
@@ -19,10 +24,8 @@ static BOUND: AtomicBool = AtomicBool::new(false);
 /// `NotFound` if the system has no such node; otherwise what the system calls answer.
 pub fn bind_to_numa_node(node: u32) -> io::Result<()> {
     let listed = std::fs::read_to_string(format!("/sys/devices/system/node/node{node}/cpulist"))?;
-    let processors = processors(&listed).ok_or(io::ErrorKind::InvalidData)?;
-    if node >= MAX_NODES {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
+    let processors = numbers(&listed).ok_or(io::ErrorKind::InvalidData)?;
+    mask(node)?;
     // A node may have memory alone.
     if !processors.is_empty() {
         let mut set = CpuSet::new();
@@ -39,8 +42,8 @@ pub(crate) fn is_bound() -> bool {
     BOUND.load(Ordering::Relaxed)
 }
 
-/// The processors of a list like `0-3,8`.
-fn processors(list: &str) -> Option<Vec<usize>> {
+/// The numbers of a list like `0-3,8`.
+fn numbers(list: &str) -> Option<Vec<usize>> {
     let mut all = Vec::new();
     for span in list.trim().split(',').filter(|span| !span.is_empty()) {
         let (first, last) = span.split_once('-').unwrap_or((span, span));
@@ -53,15 +56,48 @@ fn processors(list: &str) -> Option<Vec<usize>> {
     Some(all)
 }
 
+/// How many NUMA nodes this host has; one where the system does not say.
+#[must_use]
+pub fn numa_nodes() -> usize {
+    let online = std::fs::read_to_string("/sys/devices/system/node/online").ok();
+    online.and_then(|list| numbers(&list)).map_or(1, |nodes| nodes.len().max(1))
+}
+
+impl Region {
+    /// Has pages that the region does not have yet allocated on a NUMA node while that has room, whoever touches them first.
+    ///
+    /// # Errors
+    /// There is no such node, or the system refuses.
+    pub fn prefer_numa_node(&self, node: u32) -> io::Result<()> {
+        let nodes = mask(node)?;
+        let (whole, policy) = (self.whole(), libc::c_long::from(libc::MPOL_PREFERRED));
+        let (nodes, no_flags) = (nodes.as_ptr(), 0 as libc::c_long);
+        // SAFETY: a mapping of this region, of which no byte changes; the mask has as many bits as the kernel reads.
+        let result = unsafe {
+            let (start, len) = (whole.as_ptr(), whole.len());
+            libc::syscall(libc::SYS_mbind, start, len, policy, nodes, MASK_LEN, no_flags)
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+const MASK_BITS: u32 = libc::c_ulong::BITS;
+type Mask = [libc::c_ulong; (MAX_NODES / MASK_BITS) as usize];
+
+/// A set of one node.
+fn mask(node: u32) -> io::Result<Mask> {
+    let mut nodes: Mask = [0; (MAX_NODES / MASK_BITS) as usize];
+    let word = nodes.get_mut((node / MASK_BITS) as usize).ok_or(io::ErrorKind::InvalidInput)?;
+    *word = 1 << (node % MASK_BITS);
+    Ok(nodes)
+}
+
 fn prefer(node: u32) -> io::Result<()> {
-    const BITS: u32 = libc::c_ulong::BITS;
-    let mut nodes: [libc::c_ulong; (MAX_NODES / BITS) as usize] = [0; (MAX_NODES / BITS) as usize];
-    nodes[(node / BITS) as usize] = 1 << (node % BITS);
-    let max_node = libc::c_ulong::from(MAX_NODES);
-    // SAFETY: the kernel reads `max_node` bits of the mask, which has as many.
-    let result = unsafe {
-        libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_PREFERRED, nodes.as_ptr(), max_node)
-    };
+    let nodes = mask(node)?;
+    let policy = libc::c_long::from(libc::MPOL_PREFERRED);
+    // SAFETY: the mask has as many bits as the kernel reads.
+    let result =
+        unsafe { libc::syscall(libc::SYS_set_mempolicy, policy, nodes.as_ptr(), MASK_LEN) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -70,12 +106,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_processors_are_read() {
-        assert_eq!(processors("0-2,5\n"), Some(vec![0, 1, 2, 5]));
-        assert_eq!(processors("\n"), Some(vec![]), "a node may have memory alone");
+    fn lists_of_numbers_are_read() {
+        assert_eq!(numbers("0-2,5\n"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(numbers("\n"), Some(vec![]), "a node may have memory alone");
         for wrong in ["a", "3-1", "0-99999999", "1,-2"] {
-            assert_eq!(processors(wrong), None, "{wrong}");
+            assert_eq!(numbers(wrong), None, "{wrong}");
         }
+        assert!(numa_nodes() > 0);
+    }
+
+    #[test]
+    fn memory_of_a_node_that_is_not_there_is_refused() {
+        let region = Region::anonymous(10_000).unwrap();
+        for node in [MAX_NODES - 1, MAX_NODES, u32::MAX] {
+            assert!(region.prefer_numa_node(node).is_err(), "{node}");
+        }
+        region.whole().write_from(&[1; 10_000]);
     }
 
     #[test]

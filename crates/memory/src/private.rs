@@ -106,14 +106,51 @@ impl<T: AsFd> AsFd for Private<T> {
     }
 }
 
+/// Keeps an open descriptor from children of this process, as [`Private`] does, for an owner that lends it mutably. It must
+/// go before the descriptor is closed: later its number may be that of another.
+#[derive(Debug)]
+pub struct PrivateWhile(RawFd);
+
+impl PrivateWhile {
+    /// Begins. A child that was made between its opening and this has it.
+    #[must_use]
+    pub fn open(descriptor: &impl AsFd) -> Self {
+        let number = descriptor.as_fd().as_raw_fd();
+        note(&mut open(), number);
+        Self(number)
+    }
+
+    /// Begins with what `make` opens, which must not wait: no child is made meanwhile.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn make<T: AsFd, E>(make: impl FnOnce() -> Result<T, E>) -> Result<(Self, T), E> {
+        let mut open = open();
+        let descriptor = make()?;
+        let number = descriptor.as_fd().as_raw_fd();
+        note(&mut open, number);
+        Ok((Self(number), descriptor))
+    }
+}
+
+impl Drop for PrivateWhile {
+    fn drop(&mut self) {
+        open().remove(&self.0);
+    }
+}
+
 fn enter<T: AsFd>(open: &mut BTreeSet<RawFd>, descriptor: T) -> Private<T> {
+    note(open, descriptor.as_fd().as_raw_fd());
+    Private(ManuallyDrop::new(descriptor))
+}
+
+fn note(open: &mut BTreeSet<RawFd>, number: RawFd) {
     static HOOK: Once = Once::new();
     // SAFETY: the hooks are functions of this program, which is never unloaded before the process ends.
     HOOK.call_once(|| unsafe {
         libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child));
     });
-    open.insert(descriptor.as_fd().as_raw_fd());
-    Private(ManuallyDrop::new(descriptor))
+    open.insert(number);
 }
 
 fn open() -> MutexGuard<'static, BTreeSet<RawFd>> {
@@ -234,6 +271,19 @@ mod tests {
         drop(held);
         thread.join().unwrap();
         assert!(!is_mapped());
+    }
+
+    #[test]
+    fn what_somebody_else_owns_is_kept_from_children_for_as_long_as_that_is_wanted() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let [kept, let_go] = [&one, &other].map(PrivateWhile::open);
+        drop(let_go);
+        let made = PrivateWhile::make(|| UnixStream::pair().map(|(made, _)| made)).unwrap();
+        let child = Child::make();
+        assert_eq!(child.descriptor(one.as_raw_fd()), "anon_inode:[eventfd]");
+        assert!(child.descriptor(other.as_raw_fd()).starts_with("socket:"));
+        assert_eq!(child.descriptor(made.1.as_raw_fd()), "anon_inode:[eventfd]");
+        drop((kept, made));
     }
 
     #[test]

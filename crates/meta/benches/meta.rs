@@ -41,6 +41,7 @@ fn pool(segments: usize, objects: usize) -> Meta {
             is_empty: true,
             run: 1,
             medium: mooncake_types::Medium::Memory,
+            domains: &[],
         };
         meta.handle(Tick(0), CLIENT, &Request::MountSegment(mount));
     }

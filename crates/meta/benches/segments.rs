@@ -1,6 +1,8 @@
-//! What many segments cost: puts into a full pool, and the heartbeats of many nodes while much is evicted.
+//! What many segments cost: mounting them, puts into a full pool, puts while some of its segments are new, and the heartbeats of many
+//! nodes while much is evicted.
 //!
-//! `cargo bench -p mooncake-meta --bench segments`; `-- puts SEGMENTS` or `-- pings NODES` for one row. All pools have
+//! `cargo bench -p mooncake-meta --bench segments`; `-- mounts SEGMENTS`, `-- puts SEGMENTS`, `-- ramp SEGMENTS` or `-- pings NODES` for
+//! one row. All pools have
 //! the same number of objects, spread over all segments. The time of building the requests is not counted.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark needs a clock")]
@@ -35,6 +37,24 @@ fn id(segment: usize) -> SegmentId {
     SegmentId(segment as u128)
 }
 
+/// Has a segment mounted by a node of its own.
+fn mount(meta: &mut Meta, segment: usize, len: u64, now: Tick) {
+    let name = format!("node-{segment}:12345");
+    let mount = MountSegment {
+        id: id(segment),
+        name: &name,
+        endpoint: &name,
+        len,
+        seen_epoch: Epoch(0),
+        is_empty: true,
+        run: 1,
+        medium: mooncake_types::Medium::Memory,
+        domains: &[],
+    };
+    let reply = meta.handle(now, node(segment), &Request::MountSegment(mount));
+    assert!(matches!(reply, Reply::Mounted(_)), "{reply:?}");
+}
+
 /// A pool that is just full: the next put evicts.
 fn full_pool(segments: usize) -> Meta {
     let config = Config {
@@ -44,18 +64,7 @@ fn full_pool(segments: usize) -> Meta {
     };
     let mut meta = Meta::new(config, Epoch(1));
     for segment in 0..segments {
-        let name = format!("node-{segment}:12345");
-        let mount = MountSegment {
-            id: id(segment),
-            name: &name,
-            endpoint: &name,
-            len: (OBJECTS / segments) as u64 * OBJECT_BYTES,
-            seen_epoch: Epoch(0),
-            is_empty: true,
-            run: 1,
-            medium: mooncake_types::Medium::Memory,
-        };
-        meta.handle(Tick(0), node(segment), &Request::MountSegment(mount));
+        mount(&mut meta, segment, (OBJECTS / segments) as u64 * OBJECT_BYTES, Tick(0));
     }
     for batch in 0..OBJECTS / BATCH {
         put(&mut meta, batch, Tick(1));
@@ -102,6 +111,34 @@ fn put(meta: &mut Meta, batch: usize, now: Tick) -> Duration {
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times[times.len() / 2]
+}
+
+fn measure_mounts(segments: usize) {
+    let mut meta = Meta::new(Config::default(), Epoch(1));
+    let begun = Instant::now();
+    for segment in 0..segments {
+        mount(&mut meta, segment, 1 << 30, Tick(BEGUN));
+    }
+    let per_mount = begun.elapsed().as_nanos() as f64 / segments as f64;
+    println!("| {segments} segments that mount one after the other | {per_mount:.0} ns each | |");
+}
+
+/// A fifth of the segments begins to take puts when the others are full.
+fn measure_ramp(segments: usize) {
+    let old = segments * 4 / 5;
+    let mut meta = full_pool(old);
+    for segment in old..segments {
+        mount(&mut meta, segment, (OBJECTS / old) as u64 * OBJECT_BYTES, Tick(BEGUN));
+    }
+    let first = OBJECTS / BATCH;
+    let rounds = first..first + ROUNDS / 8;
+    let times = rounds.map(|batch| put(&mut meta, batch, Tick(BEGUN))).collect();
+    let evicted = meta.stats().counters.evicted_keys;
+    let per_put = median(times).as_nanos() as f64 / BATCH as f64;
+    println!(
+        "| puts into {segments} segments, {} of them new | {per_put:.0} ns a put_start | {evicted} evicted |",
+        segments - old
+    );
 }
 
 fn measure_puts(segments: usize) {
@@ -161,13 +198,25 @@ fn main() {
     if let [what, count] = arguments[..] {
         let count = count.parse().expect("a number");
         return match what {
+            "mounts" => measure_mounts(count),
             "puts" => measure_puts(count),
+            "ramp" => measure_ramp(count),
             _ => measure_pings(count),
         };
     }
     println!("| work | cost | |");
     println!("|---|---|---|");
-    let rows = [("puts", 16), ("puts", 256), ("puts", 2_048), ("pings", 16), ("pings", 2_000)];
+    let rows = [
+        ("mounts", 256),
+        ("mounts", 2_048),
+        ("puts", 16),
+        ("puts", 256),
+        ("puts", 2_048),
+        ("ramp", 256),
+        ("ramp", 2_048),
+        ("pings", 16),
+        ("pings", 2_000),
+    ];
     for (what, count) in rows {
         let program = std::env::current_exe().expect("the path of this benchmark");
         let status = std::process::Command::new(program).args([what, &count.to_string()]).status();

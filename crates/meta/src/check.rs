@@ -44,6 +44,7 @@ impl Meta {
         self.every_put_beside_a_key_is_kept_by_key()?;
         self.every_group_knows_its_members()?;
         self.every_segment_is_seen_as_its_client_is()?;
+        self.every_failure_domain_is_counted()?;
         self.every_room_is_noted()?;
         self.every_doubt_has_its_timer()?;
         self.every_task_is_where_its_status_says()?;

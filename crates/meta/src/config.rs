@@ -18,8 +18,10 @@ pub enum Strategy {
     /// Any segment with room, from a random start.
     #[default]
     Random,
-    /// The emptiest of a random sample.
+    /// The emptier of two, of which one is drawn: so all are full to the same share, whatever their lengths.
     FreeRatioFirst,
+    /// Those on the host of the writer, then those on the hosts that follow by name.
+    LocalFirst,
 }
 
 /// Which objects go first when there is no room.
@@ -148,8 +150,8 @@ pub struct Config {
     /// A client that has not been heard of for this long is dead, if it has been out of sight for the length of a lease;
     /// otherwise it is out of sight from then on, and dead that much later.
     pub client_ttl_ms: u64,
-    /// What lies on the disk of a dead client is kept this long, counted from its last ping, for its next process, or as long
-    /// as its memory if that is longer.
+    /// What lies on the disk of a dead client is kept this long, counted from its last ping or from the beginning of a new
+    /// leader, for its next process, or as long as its memory if that is longer.
     pub disk_ttl_ms: u64,
     /// A put that has not ended after this long no longer holds its key.
     pub put_discard_ms: u64,
@@ -262,12 +264,14 @@ impl Config {
         self.offload || self.shared_directory.is_some()
     }
 
-    /// Whether objects are copied to segments of a medium once they are put.
+    /// Whether objects are copied to segments of a medium before eviction chooses them.
     pub(crate) fn copies_at_put(&self, medium: Medium) -> bool {
         match medium {
             Medium::Memory => false,
             Medium::Disk => self.offload && !self.offload_on_evict,
             Medium::SharedDisk => self.shared_directory.is_some(),
+            // What is used again goes there.
+            Medium::ObjectStore => self.offload && !self.offload_on_evict,
         }
     }
 

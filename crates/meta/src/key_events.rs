@@ -79,7 +79,7 @@ impl Meta {
         taken
     }
 
-    /// A page of all keys and where they are kept, and where the next page begins. Of what changes while somebody turns the pages,
+    /// A page of all keys and where they are kept, and where the next page begins. Of what changes between two pages,
     /// events tell.
     #[must_use]
     pub fn key_page(&self, from: u32, limit: u32) -> (Vec<(Box<str>, Tiers)>, Option<u32>) {
@@ -93,6 +93,14 @@ impl Meta {
 
     /// The replicas of an object are not what they were, or its key is another's.
     pub(crate) fn touch_key(&mut self, object: u32) {
+        if self.key_events.is_some() {
+            self.note_touched(object);
+        }
+    }
+
+    // Few pools tell events, and the others are not to pay for them at each put.
+    #[cold]
+    fn note_touched(&mut self, object: u32) {
         if let Some(events) = &mut self.key_events {
             events.touched.push(self.objects[object].key.clone());
         }

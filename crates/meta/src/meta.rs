@@ -69,7 +69,7 @@ pub struct Meta {
     pub(crate) repair: Repair,
     pub(crate) replicator: Replicator,
     pub(crate) notices: Vec<Notice>,
-    /// None unless somebody follows.
+    /// None unless a shell asked for them.
     pub(crate) key_events: Option<Box<KeyEvents>>,
 }
 
@@ -158,6 +158,9 @@ impl Meta {
         }
         if keys_of(request) > limits::MAX_BATCH_KEYS {
             return Reply::Refused(ErrorCode::InvalidParams);
+        }
+        if matches!(request, Request::Scan(_)) && request.changes_objects() {
+            self.give_up_absent_disks();
         }
         if !self.admits(request) {
             return Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
@@ -262,6 +265,7 @@ impl Meta {
     /// Time never goes back, whatever the caller's clock says.
     pub(crate) fn advance(&mut self, now: Tick) {
         self.now = self.now.max(now);
+        self.segments.set_clock(self.now);
     }
 }
 

@@ -18,6 +18,8 @@ pub struct SegmentReport {
     pub name: Arc<str>,
     /// Where its node serves, `host:port`.
     pub endpoint: Arc<str>,
+    /// The failure domains that its node named, the nearest first.
+    pub domains: Vec<Arc<str>>,
     /// The client that lends it.
     pub client: ClientId,
     /// What its bytes lie in.
@@ -70,12 +72,13 @@ impl Meta {
     /// All segments that serve gets, or would if they were in sight, in the order of their names.
     #[must_use]
     pub fn segments(&self) -> Vec<SegmentReport> {
-        let mounted = self.segments.iter().map(|(_, segment)| segment).filter(|s| s.is_mounted());
+        let mounted = self.segments.iter().filter(|(_, segment)| segment.is_mounted());
         let mut reports: Vec<SegmentReport> = mounted
-            .map(|segment| SegmentReport {
+            .map(|(slot, segment)| SegmentReport {
                 id: segment.id,
                 name: Arc::clone(&segment.name),
                 endpoint: Arc::clone(&segment.endpoint),
+                domains: self.segments.named_domains(slot),
                 client: segment.client,
                 medium: segment.medium,
                 state: segment.state(),

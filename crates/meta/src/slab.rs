@@ -8,8 +8,11 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// A slab of `T`. An index is reused after its record was removed.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    pages: Vec<Vec<SlabSlot<T>>>,
+    /// Whole pages, so that an index into one needs no look at its length.
+    pages: Vec<Box<[SlabSlot<T>; PAGE]>>,
     first_free: u32,
+    /// One more than the largest index ever used.
+    end: u32,
     len: usize,
 }
 
@@ -21,7 +24,7 @@ enum SlabSlot<T> {
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { pages: Vec::new(), first_free: NONE, len: 0 }
+        Self { pages: Vec::new(), first_free: NONE, end: 0, len: 0 }
     }
 }
 
@@ -36,10 +39,7 @@ impl<T> Slab<T> {
 
     /// One more than the largest index ever used.
     pub(crate) fn end(&self) -> u32 {
-        match self.pages.last() {
-            Some(last) => ((self.pages.len() - 1) * PAGE + last.len()) as u32,
-            None => 0,
-        }
+        self.end
     }
 
     pub(crate) fn insert(&mut self, value: T) -> u32 {
@@ -54,12 +54,13 @@ impl<T> Slab<T> {
             self.first_free = next;
             return id;
         }
-        let id = self.end();
+        let id = self.end;
         assert!(id < NONE - 1, "the slab is full");
         if (id as usize).is_multiple_of(PAGE) {
-            self.pages.push(Vec::with_capacity(PAGE));
+            self.pages.push(empty_page());
         }
-        self.pages.last_mut().expect("a page was just added").push(SlabSlot::Used(value));
+        *self.slot_mut(id) = SlabSlot::Used(value);
+        self.end += 1;
         id
     }
 
@@ -73,7 +74,7 @@ impl<T> Slab<T> {
     }
 
     pub(crate) fn get(&self, id: u32) -> Option<&T> {
-        match self.pages.get(id as usize / PAGE)?.get(id as usize % PAGE)? {
+        match &self.pages.get(id as usize / PAGE)?[id as usize % PAGE] {
             SlabSlot::Used(value) => Some(value),
             SlabSlot::Free { .. } => None,
         }
@@ -87,6 +88,12 @@ impl<T> Slab<T> {
     fn slot_mut(&mut self, id: u32) -> &mut SlabSlot<T> {
         &mut self.pages[id as usize / PAGE][id as usize % PAGE]
     }
+}
+
+/// A page on the heap, which was never on the stack.
+fn empty_page<T>() -> Box<[SlabSlot<T>; PAGE]> {
+    let slots: Box<[SlabSlot<T>]> = (0..PAGE).map(|_| SlabSlot::Free { next: NONE }).collect();
+    slots.try_into().ok().expect("a page has its length")
 }
 
 impl<T> std::ops::Index<u32> for Slab<T> {

@@ -156,6 +156,9 @@ impl Meta {
         let capacity =
             |medium| -> u64 { serving(medium).map(|segment| segment.allocator.capacity()).sum() };
         let objects = |medium| -> u64 { serving(medium).map(Segment::finished_ranges).sum() };
+        let below_memory = |sum: &dyn Fn(Medium) -> u64| -> u64 {
+            [Medium::Disk, Medium::SharedDisk, Medium::ObjectStore].map(sum).iter().sum()
+        };
         Stats {
             counters: self.counters,
             keys: self.index.len(),
@@ -176,9 +179,9 @@ impl Meta {
             replications_under_way: self.replicator.under_way(),
             used_bytes: used(Medium::Memory),
             capacity_bytes: capacity(Medium::Memory),
-            disk_used_bytes: used(Medium::Disk) + used(Medium::SharedDisk),
-            disk_capacity_bytes: capacity(Medium::Disk) + capacity(Medium::SharedDisk),
-            disk_objects: objects(Medium::Disk) + objects(Medium::SharedDisk),
+            disk_used_bytes: below_memory(&used),
+            disk_capacity_bytes: below_memory(&capacity),
+            disk_objects: below_memory(&objects),
             segments: self.segments.len(),
             segments_out_of_sight: mounted()
                 .filter(|segment| segment.is(Closed::OutOfSight))

@@ -33,6 +33,8 @@ pub(crate) enum Timer {
     Settle,
     /// Members have had their time to report.
     Window,
+    /// Disks have, too.
+    DiskWindow,
     /// A drain job looks at its segments again.
     Drain(u32),
     /// Puts that were under way when the epoch changed may be over.
@@ -91,7 +93,8 @@ impl Meta {
                 Timer::Retry(number) => self.tasks.note_retry(number),
                 Timer::Doubt(client) => self.doubt_due(client, entry.0),
                 Timer::Settle => self.settle_due(),
-                Timer::Window => self.close_window(),
+                Timer::Window => self.window_due(),
+                Timer::DiskWindow => self.disk_window_due(),
                 Timer::Drain(number) => self.drains.wake(number),
                 Timer::NameAgain => self.name_what_is_free(),
                 Timer::SinkNotice => self.sink_notice_due(),

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
@@ -9,9 +10,9 @@ use mooncake_types::{
 
 use crate::disk::DiskSegment;
 use crate::ledger::{ChangedEntries, Inventory, Ledger};
+use crate::lent_segment::LentSegment;
 use crate::machine::LentSegments;
 use crate::mapped::Segment;
-use crate::shell::LentSegment;
 
 /// Longest wait of a writer for an older one in the same range to stop. It hears so before it takes a node that says nothing
 /// for one that is gone.
@@ -271,7 +272,13 @@ impl SegmentHost for Host {
 
     fn drop_ranges(&self, ranges: &[RangeDrop]) -> Vec<Result<(), ErrorCode>> {
         let begun: Vec<_> = ranges.iter().map(|range| self.begin_drop(range)).collect();
-        begun.into_iter().map(|begun| begun?.settle()).collect()
+        // Once for each segment: an object store that does not answer lets each caller wait.
+        let mut settled = BTreeMap::new();
+        let end = |(range, begun): (&RangeDrop, Result<LentSegment, ErrorCode>)| {
+            let segment = begun?;
+            *settled.entry(range.segment).or_insert_with(|| segment.settle())
+        };
+        ranges.iter().zip(begun).map(end).collect()
     }
 
     fn reads_from_disk(&self, segment: SegmentId) -> bool {

@@ -9,6 +9,7 @@
 mod disk;
 mod host;
 mod ledger;
+mod lent_segment;
 mod machine;
 mod mapped;
 mod shell;

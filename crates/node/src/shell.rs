@@ -1,16 +1,10 @@
 //! What a host asks of a lent segment, whatever its bytes lie in.
 
-use std::any::Any;
-use std::ops::Deref;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use mooncake_transfer::{Interrupt, Pin, ReadTicket, SharedSegment, WriteTicket};
+use mooncake_transfer::{Interrupt, ReadTicket, WriteTicket};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId};
-
-use crate::disk::DiskSegment;
-use crate::ledger::Ledger;
-use crate::mapped::Segment;
 
 /// The shell of a [`SegmentMachine`](crate::SegmentMachine), as its host sees it.
 pub(crate) trait SegmentShell: Send + Sync {
@@ -57,68 +51,4 @@ pub(crate) trait SegmentShell: Send + Sync {
 
     /// As [`SegmentShell::still_holds`], and may keep what the reader computed.
     fn learn_checksums(&self, ticket: &ReadTicket, checksums: &[u32]) -> bool;
-}
-
-/// A lent segment, by what its bytes lie in.
-#[derive(Clone)]
-pub(crate) enum LentSegment {
-    Memory(Arc<Segment>),
-    Disk(Arc<DiskSegment>),
-}
-
-impl Deref for LentSegment {
-    type Target = dyn SegmentShell;
-
-    fn deref(&self) -> &Self::Target {
-        match self {
-            Self::Memory(segment) => &**segment,
-            Self::Disk(segment) => &**segment,
-        }
-    }
-}
-
-impl LentSegment {
-    /// How many processes have lent it, this one included.
-    pub(crate) fn run(&self) -> u64 {
-        match self {
-            Self::Memory(segment) => segment.run(),
-            Self::Disk(segment) => segment.run(),
-        }
-    }
-
-    /// Looks at the ledger, under its lock: no write or read begins meanwhile.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {
-        match self {
-            Self::Memory(segment) => segment.look(look),
-            Self::Disk(segment) => segment.look(look),
-        }
-    }
-
-    /// Tells whether anybody still holds the memory, or the disk.
-    pub(crate) fn watch(&self) -> Weak<dyn Any + Send + Sync> {
-        match self {
-            Self::Memory(segment) => segment.watch_memory(),
-            Self::Disk(segment) => Arc::<DiskSegment>::downgrade(segment),
-        }
-    }
-
-    /// Keeps a range as it is. What lies on a disk is in no memory that could stay as it is.
-    pub(crate) fn pin(
-        self,
-        range: &RangeRead,
-        interrupt: Arc<dyn Interrupt>,
-    ) -> Result<Pin, ErrorCode> {
-        match self {
-            Self::Memory(segment) => crate::mapped::pin::pin(segment, range, interrupt),
-            Self::Disk(_) => Err(ErrorCode::NoAvailableHandle),
-        }
-    }
-
-    /// How other processes of this host reach its memory by themselves.
-    pub(crate) fn share(&self, id: SegmentId) -> Option<SharedSegment> {
-        match self {
-            Self::Memory(segment) => segment.share(id),
-            Self::Disk(_) => None,
-        }
-    }
 }

@@ -6,22 +6,28 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::Builder;
 use std::time::Duration;
 
-use mooncake_client::{OpenError, Store, StoreConfig};
+use mooncake_client::OpenError;
 use pyo3::prelude::*;
 
+use crate::pool_client::PoolClient;
 use crate::setup::SetupError;
 
 /// Time between two looks at whether there is a signal.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// Whether a store is still wanted.
+pub(crate) type Wanted = Box<dyn Fn() -> bool>;
+
 /// Opens a store on a thread of its own. Meanwhile this one, which must not hold the interpreter, has Python handle its
 /// signals. What a handler raises ends the opening, and a store that is open by then is closed again.
-pub(crate) fn open(config: StoreConfig) -> Result<Store, SetupError> {
+pub(crate) fn open(
+    open: impl FnOnce(Wanted) -> Result<PoolClient, OpenError> + Send + 'static,
+) -> Result<PoolClient, SetupError> {
     let is_wanted = Arc::new(AtomicBool::new(true));
     let seen = Arc::clone(&is_wanted);
     let (sender, opened) = channel();
     let open = move || {
-        let store = Store::open_while(config, move || seen.load(Ordering::Relaxed));
+        let store = open(Box::new(move || seen.load(Ordering::Relaxed)));
         // Nobody takes it if the caller was interrupted: then it is dropped, and closed by that.
         let _ = sender.send(store);
     };

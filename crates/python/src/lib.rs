@@ -21,7 +21,9 @@ mod host_memory;
 mod interruptible;
 mod lifecycle;
 mod log;
+mod places;
 mod pool_client;
+mod protocol;
 mod put;
 mod ranges;
 mod register;
@@ -33,7 +35,9 @@ mod scalar;
 mod segment;
 mod session;
 mod setup;
+mod setup_form;
 mod store;
+mod stream_counter;
 mod task;
 mod texts;
 mod upsert;
@@ -58,6 +62,8 @@ mod _native {
     use crate::replicate_config::ReplicateConfig;
     #[pymodule_export]
     use crate::store::MooncakeDistributedStore;
+    #[pymodule_export]
+    use crate::stream_counter::StreamCounter;
     #[pymodule_export]
     use crate::task::QueryTaskResponse;
 

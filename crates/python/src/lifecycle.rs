@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use mooncake_client::{ErrorCode, Health, StoreConfig};
+use mooncake_client::{ErrorCode, Health, Store, StoreConfig};
 use mooncake_dummy::{DummyConfig, DummyStore};
+use mooncake_host_pool::HostPool;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -28,7 +29,8 @@ impl MooncakeDistributedStore {
 
     fn __init__(&self) {}
 
-    /// Connects to a master, and lends `global_segment_size` bytes to its pool.
+    /// Connects to a master, and lends `global_segment_size` bytes to its pool. Or has a pool without one, if
+    /// `master_server_addr` is 'local://'; with 'local:///folder' all processes that name the folder share it.
     ///
     /// 1. setup(local_hostname: str, metadata_server: str, global_segment_size: int, local_buffer_size: int,
     ///    protocol: str, rdma_devices: str, master_server_addr: str, engine: object = None,
@@ -184,8 +186,12 @@ impl MooncakeDistributedStore {
     }
 
     fn open(&self, setup: Setup) -> Result<(), SetupError> {
-        let store = interruptible::open(setup.store_config()?)?;
-        self.install_client(PoolClient::from(store), setup.engine)
+        let (config, address) = (setup.store_config()?, setup.host_pool()?);
+        let client = interruptible::open(move |is_wanted| match address {
+            None => Store::open_while(config, is_wanted).map(PoolClient::from),
+            Some(at) => HostPool::open_while(&at, config, is_wanted).map(PoolClient::from),
+        });
+        self.install_client(client?, setup.engine)
     }
 
     fn open_dummy(&self, config: DummyConfig) -> Result<(), SetupError> {

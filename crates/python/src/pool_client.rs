@@ -3,16 +3,19 @@ use mooncake_client::{
     ReplicateConfig, Store,
 };
 use mooncake_dummy::DummyStore;
+use mooncake_host_pool::HostPool;
 
 /// A result for each item of a batch, by position.
 type Results<T> = Vec<Result<T, ErrorCode>>;
 
-/// Either way into the pool: a store of this process, or a dummy that uses that of another. Every call is that of the
-/// same name of [`Store`].
+/// A way into the pool: a store of this process, with or without a master beside it, or a dummy that uses that of another.
+/// Every call is that of the same name of [`Store`].
 #[derive(Debug)]
 pub(crate) enum PoolClient {
     /// A store of this process.
     Store(Box<Store>),
+    /// A store of a pool without a master.
+    HostPool(Box<HostPool>),
     /// A dummy.
     Dummy(Box<DummyStore>),
 }
@@ -23,19 +26,26 @@ impl From<Store> for PoolClient {
     }
 }
 
+impl From<HostPool> for PoolClient {
+    fn from(pool: HostPool) -> Self {
+        Self::HostPool(Box::new(pool))
+    }
+}
+
 impl From<DummyStore> for PoolClient {
     fn from(dummy: DummyStore) -> Self {
         Self::Dummy(Box::new(dummy))
     }
 }
 
-/// Calls that both kinds have.
-macro_rules! both {
+/// Calls that all kinds have.
+macro_rules! all_kinds {
     ($($(#[$doc:meta])* fn $name:ident(&$self:ident $(, $argument:ident: $kind:ty)*) $(-> $answer:ty)?;)*) => {
         impl PoolClient {
             $($(#[$doc])* pub(crate) fn $name(&$self $(, $argument: $kind)*) $(-> $answer)? {
                 match $self {
                     PoolClient::Store(store) => store.$name($($argument),*),
+                    PoolClient::HostPool(pool) => pool.$name($($argument),*),
                     PoolClient::Dummy(dummy) => dummy.$name($($argument),*),
                 }
             })*
@@ -43,7 +53,7 @@ macro_rules! both {
     };
 }
 
-both! {
+all_kinds! {
     /// See [`Store::close`].
     fn close(&self);
     /// See [`Store::hostname`]; that of the host process for a dummy.
@@ -97,6 +107,7 @@ impl PoolClient {
     pub(crate) fn own(&self) -> Option<&Store> {
         match self {
             Self::Store(store) => Some(store),
+            Self::HostPool(pool) => Some(pool),
             Self::Dummy(_) => None,
         }
     }
@@ -105,6 +116,7 @@ impl PoolClient {
     pub(crate) fn get_bytes(&self, keys: &[&str]) -> Results<ObjectBytes> {
         match self {
             Self::Store(store) => store.get_bytes(keys),
+            Self::HostPool(pool) => pool.get_bytes(keys),
             Self::Dummy(dummy) => {
                 dummy.get(keys).into_iter().map(|copy| copy.map(ObjectBytes::from)).collect()
             }

@@ -97,6 +97,11 @@ impl ReplicaDescriptor {
         self.medium == Medium::Disk
     }
 
+    /// Whether it lies in an object store.
+    fn is_object_store_replica(&self) -> bool {
+        self.medium == Medium::ObjectStore
+    }
+
     /// Where it lies in memory. Raises RuntimeError if it does not.
     fn get_memory_descriptor(&self) -> PyResult<MemoryDescriptor> {
         if !self.is_memory_replica() {
@@ -134,6 +139,7 @@ impl ReplicaDescriptor {
             Medium::Memory => "in memory",
             Medium::Disk => "on the disk of a node",
             Medium::SharedDisk => "in a shared directory",
+            Medium::ObjectStore => "in an object store",
         }
     }
 

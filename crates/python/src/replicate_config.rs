@@ -1,9 +1,7 @@
 //! `ReplicateConfig`: how the replicas of an object are to be placed and kept, as Python sets it.
 
 use std::fmt;
-use std::sync::Once;
 
-use mooncake_client::no_effect::warning;
 use mooncake_client::{ErrorCode, SoftPin};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -107,6 +105,7 @@ impl Rules {
             hard_pin: self.with_hard_pin,
             preferred_segments: self.preferred(),
             excluded_segments: Vec::new(),
+            same_node: self.prefer_alloc_in_same_node,
             data_type: self.data_type,
         })
     }
@@ -349,7 +348,8 @@ impl ReplicateConfig {
         Ok(())
     }
 
-    /// Whether the parts of an object are to lie on one node; for batches only, and without effect in this build.
+    /// Whether the objects of a batch are to lie on one segment, as far as it has room: that of the first of them, or the
+    /// preferred one. For batches only.
     #[getter]
     fn prefer_alloc_in_same_node(&self) -> bool {
         self.rules.prefer_alloc_in_same_node
@@ -357,15 +357,8 @@ impl ReplicateConfig {
 
     #[setter]
     fn set_prefer_alloc_in_same_node(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        const NAME: &str = "prefer_alloc_in_same_node";
-        static TOLD: Once = Once::new();
-        self.rules.prefer_alloc_in_same_node = attribute(NAME).flag(value)?;
-        if self.rules.prefer_alloc_in_same_node {
-            TOLD.call_once(|| {
-                let warning = warning(&[NAME.to_owned()]).unwrap_or_default();
-                tracing::warn!("ReplicateConfig: {warning}");
-            });
-        }
+        self.rules.prefer_alloc_in_same_node =
+            attribute("prefer_alloc_in_same_node").flag(value)?;
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use pyo3::types::PyDict;
 
 use crate::argument::argument;
 use crate::batch;
-use crate::setup::warn_of_protocol;
+use crate::protocol::warn_of_protocol;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
 type Value<'a, 'py> = &'a Bound<'py, PyAny>;

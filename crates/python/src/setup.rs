@@ -5,70 +5,27 @@ use std::path::PathBuf;
 use std::sync::Once;
 use std::time::Duration;
 
-use mooncake_client::no_effect::{asks_for_nothing, protocol_warning, variables, warning};
+use mooncake_client::no_effect::{asks_for_nothing, variables, warning};
 use mooncake_client::{
     EnvError, ErrorCode, HttpAddress, OffloadConfig, OpenError, StoreConfig, is_served_by_tcp,
-    nearest,
 };
 use mooncake_dummy::DummyError;
 use mooncake_engine::EngineConfig;
-use mooncake_types::ByteSize;
-use pyo3::exceptions::PyTypeError;
+use mooncake_host_pool::HostPoolAddress;
+use mooncake_types::{ByteSize, FailureDomainError, FailureDomains};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::argument::argument;
 use crate::engine::TransferEngineHandle;
+use crate::places::{Places, text_of};
+use crate::protocol::warn_of_protocol;
+use crate::setup_form::{NAMES, bind, mismatch, only_dict, warn_of_unknown_keys};
 
-/// The arguments in their order; the first [`REQUIRED`] must be given.
-const NAMES: [&str; 13] = [
-    "local_hostname",
-    "metadata_server",
-    "global_segment_size",
-    "local_buffer_size",
-    "protocol",
-    "rdma_devices",
-    "master_server_addr",
-    "engine",
-    "enable_ssd_offload",
-    "ssd_offload_path",
-    "tenant_id",
-    "enable_client_http_server",
-    "client_http_port",
-];
-const REQUIRED: usize = 7;
-/// The keys of the second form.
-const KEYS: [&str; 19] = [
-    "local_hostname",
-    "metadata_server",
-    "global_segment_size",
-    "local_buffer_size",
-    "protocol",
-    "rdma_devices",
-    "device_name",
-    "master_server_addr",
-    "master_server_address",
-    "enable_ssd_offload",
-    "ssd_offload_path",
-    "tenant_id",
-    "enable_client_http_server",
-    "client_http_port",
-    "segment_path",
-    "segment_reset",
-    "local_hot_cache_size",
-    "drain_timeout_sec",
-    "ipc_socket_path",
-];
-const FORMS: &str = "The following forms are supported:\n    \
-    1. setup(local_hostname: str, metadata_server: str, global_segment_size: int, local_buffer_size: int, \
-    protocol: str, rdma_devices: str, master_server_addr: str, engine: object = None, \
-    enable_ssd_offload: bool = False, ssd_offload_path: str = '', tenant_id: str = 'default', \
-    enable_client_http_server: bool = False, client_http_port: int = 9300) -> int\n    \
-    2. setup(config: dict) -> int";
 const DEFAULT_SIZE: u64 = 16 << 20;
 /// The metadata server of callers who have none.
-const PEER_TO_PEER: &str = "P2PHANDSHAKE";
-const DEFAULT_MASTER: &str = "127.0.0.1:50051";
+pub(crate) const PEER_TO_PEER: &str = "P2PHANDSHAKE";
+pub(crate) const DEFAULT_MASTER: &str = "127.0.0.1:50051";
 /// The local buffer of a store set up for trials, as with the C++ package.
 const TRIAL_BUFFER_SIZE: u64 = 1 << 30;
 const DEFAULT_HTTP_PORT: u64 = 9300;
@@ -93,6 +50,8 @@ pub(crate) struct Setup {
     /// The file of the segment, if not the environment's. Only a dict can say it.
     segment_path: Option<String>,
     segment_reset: bool,
+    /// The failure domains, if not the environment's. Only a dict can say them.
+    domains: Option<FailureDomains>,
     /// How long others may take over what lies here when the store is closed, if not as long as the environment says. Only
     /// a dict can say it.
     drain_timeout: Option<Duration>,
@@ -185,6 +144,7 @@ impl Setup {
             http_port: None,
             segment_path: None,
             segment_reset: false,
+            domains: None,
             drain_timeout: None,
             hot_cache_size: None,
             lends_disk: false,
@@ -224,6 +184,7 @@ impl Setup {
             http_port: flag(11)?.then_some(http_port),
             segment_path: None,
             segment_reset: false,
+            domains: None,
             drain_timeout: None,
             hot_cache_size: None,
             lends_disk: flag(8)?,
@@ -233,14 +194,7 @@ impl Setup {
     }
 
     fn from_dict(config: &Bound<'_, PyDict>) -> PyResult<Result<Self, SetupError>> {
-        let text = |names: &[&str]| -> PyResult<Option<String>> {
-            for name in names {
-                if let Some(value) = config.get_item(name)?.filter(|value| !value.is_none()) {
-                    return Ok(Some(value.str()?.to_string()));
-                }
-            }
-            Ok(None)
-        };
+        let text = |names: &[&str]| text_of(config, names);
         let given_size = |name: &'static str| -> PyResult<Result<Option<u64>, SetupError>> {
             Ok(text(&[name])?.map_or(Ok(None), |size| match size.parse() {
                 Ok(ByteSize(bytes)) => Ok(Some(bytes)),
@@ -256,15 +210,11 @@ impl Setup {
         };
         let (global_segment_size, local_buffer_size) =
             (size("global_segment_size")?, size("local_buffer_size")?);
-        let Some(local_hostname) = text(&["local_hostname"])? else {
-            return Ok(Err(SetupError::Missing("local_hostname")));
+        let places = match Places::of(config)? {
+            Ok(places) => places,
+            Err(missing) => return Ok(Err(missing)),
         };
-        let Some(metadata_server) = text(&["metadata_server"])? else {
-            return Ok(Err(SetupError::Missing("metadata_server")));
-        };
-        let or = |value: Option<String>, default: &str| value.unwrap_or_else(|| default.to_owned());
-        let protocol = or(text(&["protocol"])?, "tcp");
-        let masters = text(&["master_server_addr", "master_server_address"])?;
+        let protocol = text(&["protocol"])?.unwrap_or_else(|| "tcp".to_owned());
         let tenant_id = text(&["tenant_id"])?.unwrap_or_else(default_tenant);
         let http_port = match text(&["client_http_port"])? {
             None => DEFAULT_HTTP_PORT,
@@ -281,20 +231,27 @@ impl Setup {
         let segment_path = text(&["segment_path"])?.filter(|path| !path.is_empty());
         let disk_path = text(&["ssd_offload_path"])?.filter(|path| !path.is_empty());
         let drain_timeout = text(&["drain_timeout_sec"])?.map(|text| seconds(&text)).transpose();
+        let domains = text(&["domain"])?.filter(|text| !text.trim().is_empty());
+        let parsed = |text: String| {
+            let wrong = |error: FailureDomainError| wrong("domain", format!("{text:?}: {error}"));
+            text.parse().map_err(wrong)
+        };
+        let domains = domains.map(parsed).transpose();
         let unused = unused(config)?;
         Ok(global_segment_size.and_then(|global_segment_size| {
             let unused = unused.iter().map(|(name, value)| (*name, value.as_str()));
             Ok(Self {
-                local_hostname,
+                local_hostname: places.local_hostname,
                 global_segment_size,
                 local_buffer_size: local_buffer_size?,
                 protocol,
-                master_server_addr: or(masters, DEFAULT_MASTER),
-                metadata_server,
+                master_server_addr: places.master,
+                metadata_server: places.metadata_server,
                 tenant_id,
                 engine: None,
                 http_port: serves_http?.then_some(http_port),
                 segment_path,
+                domains: domains?,
                 drain_timeout: drain_timeout?,
                 hot_cache_size: hot_cache_size?,
                 segment_reset: segment_reset?,
@@ -303,6 +260,11 @@ impl Setup {
                 ignored: ignored(&unused.collect::<Vec<_>>()),
             })
         }))
+    }
+
+    /// The pool without a master that is wanted, if one is.
+    pub(crate) fn host_pool(&self) -> Result<Option<HostPoolAddress>, SetupError> {
+        HostPoolAddress::parse(&self.master_server_addr).map_err(SetupError::Open)
     }
 
     /// The configuration of the Rust store, with the rest of it from the environment.
@@ -338,6 +300,7 @@ impl Setup {
         Ok(StoreConfig {
             segment_path: segment_path.or_else(|| environment.segment_path.clone()),
             segment_reset: self.segment_reset || environment.segment_reset,
+            domains: self.domains.clone().unwrap_or(environment.domains),
             hot_cache,
             offload: self.offload(&environment.offload),
             drain_timeout: self.drain_timeout.unwrap_or(environment.drain_timeout),
@@ -385,60 +348,6 @@ impl Setup {
         }
         Ok(())
     }
-}
-
-/// The dict of the second form, if the call has that form.
-fn only_dict<'py>(
-    args: &Bound<'py, PyTuple>,
-    kwargs: Option<&Bound<'py, PyDict>>,
-) -> PyResult<Option<Bound<'py, PyDict>>> {
-    let named = kwargs.map_or(0, PyDictMethods::len);
-    let config = match (args.len(), named) {
-        (1, 0) => Some(args.get_item(0)?),
-        (0, 1) => kwargs.map(|kwargs| kwargs.get_item("config")).transpose()?.flatten(),
-        _ => None,
-    };
-    Ok(config.and_then(|config| config.cast_into::<PyDict>().ok()))
-}
-
-/// Every argument in its place.
-fn bind<'py>(
-    args: &Bound<'py, PyTuple>,
-    kwargs: Option<&Bound<'py, PyDict>>,
-) -> PyResult<[Option<Bound<'py, PyAny>>; NAMES.len()]> {
-    let mut values = [const { None }; NAMES.len()];
-    if args.len() > NAMES.len() {
-        return Err(mismatch(&format!("{} are too many positional arguments", args.len())));
-    }
-    for (place, value) in values.iter_mut().zip(args.iter()) {
-        *place = Some(value);
-    }
-    for (name, value) in kwargs.into_iter().flatten() {
-        let name = name.str()?.to_string();
-        let Some(index) = NAMES.iter().position(|known| *known == canonical(&name)) else {
-            return Err(mismatch(&format!("unexpected keyword argument '{name}'")));
-        };
-        if values[index].replace(value).is_some() {
-            return Err(mismatch(&format!("argument '{name}' is given twice")));
-        }
-    }
-    match values.iter().take(REQUIRED).position(Option::is_none) {
-        Some(index) => Err(mismatch(&format!("missing argument '{}'", NAMES[index]))),
-        None => Ok(values),
-    }
-}
-
-/// The name that the C++ package knows an argument by; some callers use other spellings.
-fn canonical(name: &str) -> &str {
-    match name {
-        "master_server_address" => "master_server_addr",
-        "device_name" => "rdma_devices",
-        _ => name,
-    }
-}
-
-fn mismatch(reason: &str) -> PyErr {
-    PyTypeError::new_err(format!("setup(): incompatible function arguments: {reason}. {FORMS}"))
 }
 
 fn engine(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Py<TransferEngineHandle>>> {
@@ -489,27 +398,6 @@ fn warn_of(arguments: &[String]) {
     if let Some(warning) = warning(&names) {
         tracing::warn!("setup: {warning}");
     }
-}
-
-/// A protocol that is served by another is said to be, wherever a caller names one.
-pub(crate) fn warn_of_protocol(operation: &str, protocol: &str) {
-    if let Some(warning) = protocol_warning(protocol) {
-        tracing::warn!("{operation}: {warning}");
-    }
-}
-
-/// Callers pass keys of their own too, so an unknown one is no error.
-fn warn_of_unknown_keys(config: &Bound<'_, PyDict>) -> PyResult<()> {
-    for (key, _) in config {
-        let key = key.str()?.to_string();
-        if KEYS.contains(&&*key) {
-            continue;
-        }
-        let hint = nearest(&key, KEYS.into_iter());
-        let hint = hint.map(|known| format!("; did you mean {known:?}?")).unwrap_or_default();
-        tracing::warn!("setup: there is no setting {key:?}, and it changes nothing{hint}");
-    }
-    Ok(())
 }
 
 fn not_a_port(value: &dyn fmt::Display) -> String {

@@ -49,6 +49,10 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "N", default_value_t = 2, conflicts_with = "master",
           value_parser = clap::value_parser!(u64).range(1..=MAX_NODES))]
     pub(crate) nodes: u64,
+    /// Have each started node lend a disk in this folder: what has no room in memory sinks there instead of being evicted. The
+    /// files are removed at the end.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "master")]
+    pub(crate) disk: Option<PathBuf>,
     /// How long the started master protects what was asked for or read, in milliseconds. The production default
     /// of 5000 would be too long here: an hour of requests is replayed in seconds, and blocks that are
     /// leased all the time cannot be evicted.
@@ -162,6 +166,7 @@ mod tests {
             (&["--clients", "257"], "--clients"),
             (&["--pool-ratio", "0.5", "--pool-bytes", "1G"], "cannot be used with"),
             (&["--master", "a:1", "--nodes", "3"], "cannot be used with"),
+            (&["--master", "a:1", "--disk", "x"], "cannot be used with"),
             (&["--master-http", "a:1"], "--master <HOST:PORT>"),
             (&["--trase", "x"], "--trace"),
         ];

@@ -1,5 +1,7 @@
 //! A cluster of one master and some storage nodes, as child processes on free ports of this host.
 
+mod disk;
+
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -9,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_http::admin;
 
+use self::disk::DiskFolder;
 use crate::process::{Process, SpawnError};
 use crate::stop::Stop;
 
@@ -31,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) segment_bytes: u64,
     /// How long a lease lasts, in milliseconds.
     pub(crate) lease_ms: u64,
+    /// Where each node lends a disk too.
+    pub(crate) disk: Option<PathBuf>,
 }
 
 /// A running cluster. Dropping it stops all of it.
@@ -39,6 +44,7 @@ pub(crate) struct Cluster {
     nodes: Vec<Process>,
     master: Process,
     ports: Ports,
+    disk: Option<DiskFolder>,
 }
 
 /// Why a cluster does not run.
@@ -48,6 +54,8 @@ pub(crate) enum ClusterError {
     Spawn(#[from] SpawnError),
     #[error("no free port on this host: {reason}")]
     NoFreePort { reason: String },
+    #[error("no disk can be lent in {}: {reason}", folder.display())]
+    NoDisk { folder: PathBuf, reason: String },
     #[error("{name} ended ({status}); its last output:\n{output}")]
     Ended { name: String, status: ExitStatus, output: String },
     #[error("{what} within {} s; last output of {name}:\n{output}", START_DEADLINE.as_secs())]
@@ -108,11 +116,23 @@ impl Cluster {
         let spawn = |name: &str, program: &str, args: &[String]| {
             Process::spawn(name, &launcher, &plan.programs.join(program), args)
         };
+        let disk = plan.disk.as_deref().map(|folder| {
+            let failed = |error: io::Error| ClusterError::NoDisk {
+                folder: folder.to_owned(),
+                reason: error.to_string(),
+            };
+            DiskFolder::new(folder).map_err(failed)
+        });
+        let disk = disk.transpose()?;
         let master = spawn("mooncake_master", "mooncake_master", &master_args(plan, ports))?;
-        let mut cluster = Cluster { nodes: Vec::new(), master, ports };
+        let mut cluster = Cluster { nodes: Vec::new(), master, ports, disk };
         cluster
             .wait("the master did not serve", stop, |admin| admin::get(admin, "/health").is_ok())?;
-        let args = node_args(plan, &cluster.master());
+        let mut args = node_args(plan, &cluster.master());
+        if let Some(disk) = &cluster.disk {
+            args.push("--enable_offload=true".to_owned());
+            args.push(format!("--ssd_offload_path={}", disk.path().display()));
+        }
         for number in 1..=plan.nodes {
             let name = format!("mooncake_client {number}");
             cluster.nodes.push(spawn(&name, "mooncake_client", &args)?);
@@ -158,6 +178,7 @@ impl Drop for Cluster {
 
 /// Evicts only when a put finds no room, as the LRU cache beside it does.
 fn master_args(plan: &Plan, ports: Ports) -> Vec<String> {
+    let offloads = plan.disk.is_some();
     vec![
         "--rpc_address=127.0.0.1".to_owned(),
         format!("--rpc_port={}", ports.rpc),
@@ -168,6 +189,8 @@ fn master_args(plan: &Plan, ports: Ports) -> Vec<String> {
         format!("--cluster_id={CLUSTER_ID}"),
         "--auth_token=".to_owned(),
         "--state_dir=none".to_owned(),
+        format!("--enable_offload={offloads}"),
+        format!("--offload_on_evict={offloads}"),
     ]
 }
 

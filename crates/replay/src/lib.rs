@@ -156,6 +156,7 @@ fn report(
         last_ms: trace.last_ms(),
         nodes: target.nodes,
         pool_bytes: target.pool_bytes,
+        has_disks: args.disk.is_some(),
         infinite_hits: infinite_hits(trace, replayed),
         lru_hits,
         evicted_blocks,

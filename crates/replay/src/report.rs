@@ -25,6 +25,8 @@ pub(crate) struct Report {
     /// Storage nodes, where they are known.
     pub(crate) nodes: Option<usize>,
     pub(crate) pool_bytes: Option<u64>,
+    /// What has no room in the pool's memory sinks to disks.
+    pub(crate) has_disks: bool,
     /// On the requests that were replayed.
     pub(crate) infinite_hits: u64,
     pub(crate) lru_hits: Option<u64>,
@@ -51,6 +53,7 @@ impl Report {
             "distinct_blocks": self.distinct_blocks,
             "block_bytes": self.block_bytes,
             "pool_bytes": self.pool_bytes,
+            "has_disks": self.has_disks,
             "hits": tally.hits,
             "hit_ratio": self.ratio(tally.hits),
             "infinite_hit_ratio": self.ratio(self.infinite_hits),
@@ -130,8 +133,9 @@ impl Report {
         let blocks = bytes / self.block_bytes as u64;
         let share = 100.0 * blocks as f64 / self.distinct_blocks.max(1) as f64;
         let nodes = self.nodes.map(|nodes| format!(" on {nodes} nodes")).unwrap_or_default();
+        let disks = if self.has_disks { ", and disks" } else { "" };
         format!(
-            "{}{nodes}, {} blocks ({share:.0} % of the distinct)",
+            "{}{nodes}, {} blocks ({share:.0} % of the distinct){disks}",
             ByteSize(bytes),
             grouped(blocks)
         )

@@ -90,6 +90,7 @@ impl Target {
             nodes: args.nodes as usize,
             segment_bytes: node_bytes.max(MIN_SEGMENT_BYTES),
             lease_ms: args.lease_ms,
+            disk: args.disk.clone(),
         };
         let cluster = Cluster::start(&plan, stop)?;
         let defaults = StoreConfig { cluster_id: CLUSTER_ID.to_owned(), ..StoreConfig::default() };

@@ -6,10 +6,11 @@ use mooncake_node::{ChangedEntries, ListedEntry};
 use mooncake_ops::CallError;
 use mooncake_types::{ChangesPage, InventoryPage, Reply, Request, SegmentId};
 
-use crate::lending::Change;
+use crate::errand::Change;
+use crate::ids::{ConnId, Part, Process, Side, Site};
 use crate::member::{Around, CARRIER, Member, encode};
 use crate::message::Message;
-use crate::net::{ConnId, Event, Net, Part, Process, Side, Site};
+use crate::net::{Event, Net};
 use crate::node::Node;
 use crate::task::leak;
 use crate::verbs::fetch;

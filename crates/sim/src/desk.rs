@@ -3,10 +3,10 @@ use std::collections::BTreeMap;
 use mooncake_meta::KeyReport;
 use mooncake_types::{Chance, ClientId, Epoch, ErrorCode, Version};
 
+use crate::errand::Errand;
 use crate::history::History;
-use crate::lending::Errand;
+use crate::ids::{ConnId, Process};
 use crate::log::Log;
-use crate::net::{ConnId, Process};
 use crate::scenario::{Kind, Scenario};
 
 /// How gets and writes ended.

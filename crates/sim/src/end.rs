@@ -1,7 +1,8 @@
 //! The end of a run: the faults stop, and everything must come right.
 
+use crate::ids::Site;
 use crate::member::{Around, CALLER};
-use crate::net::{Event, Site};
+use crate::net::Event;
 use crate::scenario::Faults;
 use crate::task::Task;
 use crate::verbs::{Doer, get, put, remove};

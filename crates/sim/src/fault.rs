@@ -1,6 +1,7 @@
 //! What goes wrong, and how it ends.
 
-use crate::net::{Event, Site};
+use crate::ids::Site;
+use crate::net::Event;
 use crate::world::World;
 
 impl World {

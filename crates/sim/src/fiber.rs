@@ -6,9 +6,10 @@ use bytes::Bytes;
 use mooncake_ops::{CallError, MasterRetry, Step, is_idempotent};
 use mooncake_types::{Reply, Request};
 
+use crate::ids::{ConnId, Part, Side, Site};
 use crate::member::{Around, CALLER, Member, RENEWER, encode};
 use crate::message::Message;
-use crate::net::{ConnId, Event, Part, Side, Site};
+use crate::net::Event;
 use crate::task::Task;
 use crate::transfer::Transfer;
 use crate::verbs::renew;

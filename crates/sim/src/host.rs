@@ -6,7 +6,8 @@ use mooncake_node::{Admission, LentSegments};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 use crate::desk::Desk;
-use crate::net::{ConnId, Event, Net, Process};
+use crate::ids::{ConnId, Process};
+use crate::net::{Event, Net};
 use crate::node::{Node, Writer, WriterTicket};
 use crate::published::Stale;
 use crate::service::Service;

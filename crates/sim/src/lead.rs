@@ -3,8 +3,9 @@
 use mooncake_meta::Meta;
 use mooncake_types::Tick;
 
+use crate::ids::{Process, Site};
 use crate::master::Master;
-use crate::net::{Event, Process, Site};
+use crate::net::Event;
 use crate::world::{World, clock, config};
 
 impl World {

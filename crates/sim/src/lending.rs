@@ -6,37 +6,12 @@ use std::rc::Rc;
 use mooncake_client::membership::Lent;
 use mooncake_types::{ErrorCode, SegmentId};
 
+use crate::errand::{Change, Errand};
+use crate::ids::{Process, Site};
 use crate::member::{Around, LENDER, Member};
-use crate::net::{Process, Site};
 use crate::task::leak;
 use crate::verbs::{come, drain, leave, stay_away};
-use crate::world::{World, endpoint_of};
-
-/// What the heartbeat is told, between two of its deeds.
-pub(crate) enum Change {
-    /// The master has this segment, and is to keep it.
-    Lend(Lent),
-    /// The master is not to have the segment any more, of which this is told what it is called now. It is served on for a
-    /// while, or not.
-    TakeBack { taken: Rc<Cell<Option<SegmentId>>>, is_served: bool },
-    /// Whether the master has this segment is unknown; it is not to have it.
-    Disown(SegmentId),
-}
-
-/// What follows from what a node did.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Errand {
-    /// The segment is to be taken back now.
-    Leave,
-    /// The master was told, and answered.
-    Left { id: SegmentId, grace_ms: u64, result: Result<(), ErrorCode> },
-    /// A segment is to be lent now.
-    Come,
-    /// The master has mounted it.
-    Came { id: SegmentId },
-    /// The master has not, or that is unknown.
-    Stay { id: SegmentId, is_unsure: bool },
-}
+use crate::world::{World, domains_of, endpoint_of};
 
 impl World {
     /// A node takes its segment back, unless it is about that already. It may have it drained before.
@@ -129,7 +104,7 @@ impl World {
         let node = self.hosts[number].nodes.first().expect("it lends something now and then");
         let (name, endpoint) = (node.name.to_owned(), endpoint_of(number));
         let (id, len, medium) = (node.segment(), node.len(), node.medium);
-        Lent { id, name, endpoint, len, run, medium }
+        Lent { id, name, endpoint, len, run, medium, domains: domains_of(number) }
     }
 
     fn stay_away(&mut self, number: usize) {

@@ -12,9 +12,10 @@ use mooncake_wire::HEADER_LEN;
 
 use crate::clock::Clock;
 use crate::desk::Desk;
+use crate::ids::{ConnId, Process, Side};
 use crate::key::{KEYS, number_of};
 use crate::message::Message;
-use crate::net::{ConnId, Event, Net, Process, Side};
+use crate::net::{Event, Net};
 use crate::scenario::Scenario;
 use crate::store::Store;
 use crate::watched::Watched;

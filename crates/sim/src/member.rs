@@ -10,7 +10,8 @@ use crate::desk::Desk;
 use crate::fiber::Fiber;
 use crate::host::Host;
 use crate::hot::HotCache;
-use crate::net::{Net, Process, Site};
+use crate::ids::{Process, Site};
+use crate::net::Net;
 use crate::verbs::Routes;
 
 /// The thread that does what an engine asks for.

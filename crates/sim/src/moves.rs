@@ -4,8 +4,8 @@ use mooncake_ops::{Deposit, Fetch};
 use mooncake_types::{Discard, Epoch, SegmentId};
 
 use crate::extents::{Content, Extents, Piece};
+use crate::ids::Site;
 use crate::key::number_of;
-use crate::net::Site;
 
 /// What moves.
 pub(crate) enum What {

@@ -4,7 +4,7 @@ use mooncake_ops::MoveError;
 use mooncake_types::{ErrorCode, RangeRead, Version};
 
 use crate::host::Host;
-use crate::net::Process;
+use crate::ids::Process;
 use crate::published::Stale;
 
 /// What the bytes that are copied out are right by, if it is the same afterwards.

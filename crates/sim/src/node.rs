@@ -12,7 +12,7 @@ use mooncake_types::{
 
 use crate::desk::Desk;
 use crate::extents::{Content, Extents, Piece};
-use crate::net::ConnId;
+use crate::ids::ConnId;
 use crate::published::{Rows, Slots};
 
 /// Who holds a ticket of the ledger.

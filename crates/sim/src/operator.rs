@@ -2,7 +2,7 @@
 
 use mooncake_types::{DrainOrder, DrainStatus, SegmentState};
 
-use crate::net::Site;
+use crate::ids::Site;
 use crate::world::World;
 
 impl World {

@@ -8,8 +8,9 @@ use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, Version};
 use crate::desk::Desk;
 use crate::extents::Piece;
 use crate::host::Host;
+use crate::ids::{ConnId, Side};
 use crate::message::Message;
-use crate::net::{ConnId, Event, Net, Side};
+use crate::net::{Event, Net};
 use crate::node::{Writer, WriterTicket};
 
 /// Longest wait of a writer for an older one to stop.

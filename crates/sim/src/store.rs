@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use mooncake_meta::{Effect, Member, Record};
 use mooncake_types::{Epoch, SegmentId};
 
-use crate::net::Process;
+use crate::ids::Process;
 
 #[derive(Debug)]
 pub(crate) struct Store {
-    /// Whether each member is marked behind.
-    members: BTreeMap<SegmentId, bool>,
+    members: BTreeMap<SegmentId, Member>,
     epoch: Epoch,
     /// Who leads, and until when nobody else may; not kept where there is only one master.
     lease: Option<(Process, u64)>,
@@ -25,8 +24,7 @@ impl Store {
 
     /// What a leader finds that begins now, and its epoch, so much higher than the last.
     pub(crate) fn lead(&mut self, ahead: u64) -> (Record, Epoch) {
-        let member = |(&segment, &behind): (&SegmentId, &bool)| Member { segment, behind };
-        let members = self.members.iter().map(member).collect();
+        let members = self.members.values().copied().collect();
         let record = Record { fresh: self.epoch == Epoch(0), members };
         self.epoch = Epoch(self.epoch.0 + ahead);
         (record, self.epoch)
@@ -49,9 +47,8 @@ impl Store {
     /// A change is durable.
     pub(crate) fn apply(&mut self, effect: Effect) {
         match effect {
-            Effect::Join(id) => {
-                self.members.entry(id).or_insert(false);
-            }
+            Effect::Join(id) => _ = self.join(id),
+            Effect::JoinDisk(id) => self.join(id).is_disk = true,
             Effect::Strike(id) => {
                 self.members.remove(&id);
             }
@@ -60,9 +57,14 @@ impl Store {
         }
     }
 
+    fn join(&mut self, segment: SegmentId) -> &mut Member {
+        let member = Member { segment, behind: false, is_disk: false };
+        self.members.entry(segment).or_insert(member)
+    }
+
     fn mark(&mut self, id: SegmentId, is_behind: bool) {
         if let Some(known) = self.members.get_mut(&id) {
-            *known = is_behind;
+            known.behind = is_behind;
         }
     }
 }

@@ -10,12 +10,13 @@ use crate::desk::Desk;
 use crate::extents::Extents;
 use crate::fiber::Fiber;
 use crate::hot::Reading;
+use crate::ids::{ConnId, Part, Process, Side, Site};
 use crate::intern::intern;
 use crate::member::{Around, Member};
 use crate::message::Message;
 use crate::moves::{What, part_of, payload};
 use crate::near_read::{Seen, read_result, see};
-use crate::net::{ConnId, Event, Part, Process, Side, Site};
+use crate::net::Event;
 use crate::node::{Writer, WriterTicket};
 use crate::task::Task;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mooncake_client::membership::{Lent, Membership};
 use mooncake_meta::{Config, Meta, Replication, ReplicationMode};
-use mooncake_types::{Chance, ClientId, DrainId, Medium, SegmentId, Tick};
+use mooncake_types::{Chance, ClientId, DrainId, FailureDomains, Medium, SegmentId, Tick};
 
 use crate::beat::Beat;
 use crate::check::EntryPlace;
@@ -12,12 +12,13 @@ use crate::clock::Clock;
 use crate::desk::Desk;
 use crate::follow::Follower;
 use crate::host::Host;
+use crate::ids::{ConnId, Part, Process, Side, Site};
 use crate::key::KEYS;
 use crate::log::{Detail, Log};
 use crate::master::{Master, version_of};
 use crate::member::{Around, CALLER, Member};
 use crate::message::Message;
-use crate::net::{ConnId, Event, Net, Part, Process, Side, Site};
+use crate::net::{Event, Net};
 use crate::node::Node;
 use crate::scenario::{Faults, Kind, Scenario};
 use crate::service;
@@ -113,7 +114,7 @@ impl World {
         let lent = host.nodes.iter().map(|node| {
             let (name, endpoint) = (node.name.to_owned(), endpoint_of(number));
             let (id, len, medium) = (node.segment(), node.len(), node.medium);
-            Lent { id, name, endpoint, len, run: host.run(), medium }
+            Lent { id, name, endpoint, len, run: host.run(), medium, domains: domains_of(number) }
         });
         if !host.nodes.is_empty() {
             membership.lend(lent.collect());
@@ -373,6 +374,15 @@ fn number_of(site: Site) -> usize {
 /// Where the node of that number is served.
 pub(crate) fn endpoint_of(number: usize) -> String {
     format!("host:{number}")
+}
+
+/// What the node of that number shares with others. Every fourth is one of before that names nothing.
+pub(crate) fn domains_of(number: usize) -> FailureDomains {
+    let domains = match number % 4 {
+        3 => String::new(),
+        number => format!("rack={}", number % 2),
+    };
+    domains.parse().expect("a list of failure domains")
 }
 
 /// What disks are called, by the numbers of their nodes.

@@ -70,7 +70,7 @@ fn old_leaders_have_nothing_dropped() {
 
 #[test]
 fn l8_leaving_ranges_are_reserved() {
-    finds(Rule::LeavingRangesAreReserved, &[Kind::Calm, Kind::Network], 1_000);
+    finds(Rule::LeavingRangesAreReserved, &[Kind::Calm, Kind::Network], 3_000);
 }
 
 #[test]
@@ -150,5 +150,5 @@ fn l4_l6_of_copies_the_node_is_asked() {
 
 #[test]
 fn l6_routes_are_waited_for() {
-    finds(Rule::RoutesAreWaitedFor, &[Kind::Masters, Kind::Leaders], 500);
+    finds(Rule::RoutesAreWaitedFor, &[Kind::Masters, Kind::Leaders], 2_000);
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use mooncake_memory::{RawSlice, Region, read_file_at, write_file_at};
 use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags, statx};
 
-use crate::directory::BlockFile;
+use crate::directory::{BlockFile, ReadAt};
 use crate::layout::BLOCK;
 
 /// Length of each buffer, in bytes.
@@ -91,6 +91,11 @@ impl DirectFile {
         Ok(DirectFile { cached, direct: open_direct(path)?, pool: Arc::clone(pool) })
     }
 
+    /// Whether whole blocks go past the system's cache.
+    pub(crate) const fn is_direct(&self) -> bool {
+        self.direct.is_some()
+    }
+
     /// The way without the cache, for whole blocks.
     fn direct(&self, slices: &[RawSlice], at: u64) -> Option<&Direct> {
         let total: usize = slices.iter().map(RawSlice::len).sum();
@@ -113,23 +118,7 @@ fn open_direct(path: &Path) -> io::Result<Option<Direct>> {
     Ok(fits.then_some(Direct { file, alignment }))
 }
 
-impl BlockFile for DirectFile {
-    fn write(&self, slices: &[RawSlice], at: u64) -> io::Result<()> {
-        let Some(direct) = self.direct(slices, at) else {
-            return write_file_at(self.cached.as_fd(), slices, at);
-        };
-        for batch in batches(cut(slices, direct.alignment)) {
-            let mut lent = self.pool.take();
-            let whole = |piece: &Piece| match piece.is_aligned {
-                true => piece.parts[0],
-                false => gather(&piece.parts, lent.part(piece.len)),
-            };
-            let whole: Vec<RawSlice> = batch.pieces.iter().map(whole).collect();
-            write_file_at(direct.file.as_fd(), &whole, at + batch.from)?;
-        }
-        Ok(())
-    }
-
+impl ReadAt for DirectFile {
     fn read(&self, slices: &[RawSlice], at: u64) -> io::Result<()> {
         let Some(direct) = self.direct(slices, at) else {
             return read_file_at(self.cached.as_fd(), slices, at);
@@ -145,6 +134,24 @@ impl BlockFile for DirectFile {
             for (piece, read) in batch.pieces.iter().zip(whole).filter(|(it, _)| !it.is_aligned) {
                 scatter(read, &piece.parts);
             }
+        }
+        Ok(())
+    }
+}
+
+impl BlockFile for DirectFile {
+    fn write(&self, slices: &[RawSlice], at: u64) -> io::Result<()> {
+        let Some(direct) = self.direct(slices, at) else {
+            return write_file_at(self.cached.as_fd(), slices, at);
+        };
+        for batch in batches(cut(slices, direct.alignment)) {
+            let mut lent = self.pool.take();
+            let whole = |piece: &Piece| match piece.is_aligned {
+                true => piece.parts[0],
+                false => gather(&piece.parts, lent.part(piece.len)),
+            };
+            let whole: Vec<RawSlice> = batch.pieces.iter().map(whole).collect();
+            write_file_at(direct.file.as_fd(), &whole, at + batch.from)?;
         }
         Ok(())
     }

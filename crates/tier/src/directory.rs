@@ -4,9 +4,10 @@ use std::io;
 use std::sync::Arc;
 
 use mooncake_memory::RawSlice;
+use mooncake_usrbio::RegisteredFile;
 
 /// The files of one log, or of one store of [`Files`](crate::Files), by number.
-pub trait Directory: Send + Sync {
+pub trait Directory: Notes {
     /// Makes a file with room for this many bytes. That it is there lasts, once this returns.
     ///
     /// # Errors
@@ -41,7 +42,7 @@ pub trait Directory: Send + Sync {
     /// Gives a draft its number, in the place of the file that has it. That lasts once this returns.
     ///
     /// # Errors
-    /// Those of the system: nobody knows which of the two is there then.
+    /// Those of the system: either of the two may be there then.
     fn publish(&self, number: u64) -> io::Result<()>;
 
     /// Removes a draft.
@@ -53,7 +54,7 @@ pub trait Directory: Send + Sync {
     /// Removes files; those that are not there are no error. They are gone for good once this returns.
     ///
     /// # Errors
-    /// Those of the system: nobody knows which are gone then.
+    /// Those of the system: some may be gone then.
     fn remove_all(&self, numbers: &[u64]) -> io::Result<()>;
 
     /// What a process that died had removed is gone for good once this returns.
@@ -61,7 +62,10 @@ pub trait Directory: Send + Sync {
     /// # Errors
     /// Those of the system.
     fn settle(&self) -> io::Result<()>;
+}
 
+/// What the owner of a store keeps beside its records.
+pub trait Notes: Send + Sync {
     /// What the owner noted last; nothing if it never did.
     ///
     /// # Errors
@@ -75,19 +79,22 @@ pub trait Directory: Send + Sync {
     fn set_note(&self, note: &[u8]) -> io::Result<()>;
 }
 
-/// A file that is read and written in places.
-pub trait BlockFile: Send + Sync {
-    /// Writes slices one behind the other from an offset on. It lasts only after a [`sync`](Self::sync).
-    ///
-    /// # Errors
-    /// Those of the system; any part may have been written.
-    fn write(&self, slices: &[RawSlice], at: u64) -> io::Result<()>;
-
+/// A file that is read in places.
+pub trait ReadAt: Send + Sync {
     /// Fills slices one behind the other from an offset on.
     ///
     /// # Errors
     /// Those of the system, or that the file is too short.
     fn read(&self, slices: &[RawSlice], at: u64) -> io::Result<()>;
+}
+
+/// A file that is read and written in places.
+pub trait BlockFile: ReadAt {
+    /// Writes slices one behind the other from an offset on. It lasts only after a [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// Those of the system; any part may have been written.
+    fn write(&self, slices: &[RawSlice], at: u64) -> io::Result<()>;
 
     /// Has all lasting that was written before this call.
     ///
@@ -108,5 +115,21 @@ impl dyn BlockFile + '_ {
         let buffer = mooncake_memory::Buffer::try_zeroed(len).ok_or(io::ErrorKind::OutOfMemory)?;
         self.read(&[buffer.raw()], at)?;
         Ok(buffer.into_vec())
+    }
+}
+
+impl ReadAt for RegisteredFile {
+    fn read(&self, slices: &[RawSlice], at: u64) -> io::Result<()> {
+        RegisteredFile::read(self, slices, at)
+    }
+}
+
+impl BlockFile for RegisteredFile {
+    fn write(&self, slices: &[RawSlice], at: u64) -> io::Result<()> {
+        RegisteredFile::write(self, slices, at)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        RegisteredFile::sync(self)
     }
 }

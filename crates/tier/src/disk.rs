@@ -327,7 +327,7 @@ impl Entry {
 }
 
 /// The random number of a file.
-fn nonce(seed: u64, number: u64) -> u64 {
+pub(crate) fn nonce(seed: u64, number: u64) -> u64 {
     let mut mixed = seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for _ in 0..3 {
         mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);

@@ -27,6 +27,9 @@ pub enum PutError {
     /// A part of it is missing or too long, or it has other bytes than it says.
     #[error("the record does not fit its bytes")]
     Malformed,
+    /// The store does not answer. The record may be there when it is opened again, unless it is dropped.
+    #[error("the object store does not answer: {0}")]
+    Unreachable(Arc<str>),
     /// The disk failed, now or before.
     #[error(transparent)]
     Broken(#[from] Broken),
@@ -44,6 +47,9 @@ pub enum ReadError {
     /// Its bytes are not those that were put.
     #[error("the record is damaged")]
     Damaged,
+    /// The store does not answer. That says nothing of the record.
+    #[error("the object store does not answer: {0}")]
+    Unreachable(String),
     /// The system could not read it.
     #[error("the record cannot be read: {0}")]
     Io(#[from] io::Error),

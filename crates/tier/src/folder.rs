@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mooncake_memory::allocate_file;
+use mooncake_usrbio::{Mount, RegisteredFile};
 
 use crate::direct::{DirectFile, Pool};
-use crate::directory::{BlockFile, Directory};
+use crate::directory::{BlockFile, Directory, Notes};
 use crate::errors::OpenError;
 use crate::layout::FORMAT;
 
@@ -45,12 +46,39 @@ impl Spread {
     }
 }
 
+/// How the bytes of files go to and from the disk.
+#[derive(Debug)]
+enum Access {
+    /// By calls of the system.
+    System(Arc<Pool>),
+    /// By the rings of 3FS.
+    Usrbio(Arc<Mount>),
+}
+
+impl Access {
+    /// That of files in a folder.
+    fn of(path: &Path) -> io::Result<Access> {
+        match Mount::find(path) {
+            Ok(Some(mount)) => {
+                tracing::info!(path = %path.display(), "files on 3FS are read and written by USRBIO");
+                return Ok(Access::Usrbio(Arc::new(mount)));
+            }
+            Ok(None) => {}
+            Err(error) => {
+                let path = path.display();
+                tracing::warn!(%path, %error, "files on 3FS are read and written without USRBIO");
+            }
+        }
+        Ok(Access::System(Arc::new(Pool::new()?)))
+    }
+}
+
 /// A folder that this process alone uses, until this is dropped.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
     spread: Spread,
-    pool: Arc<Pool>,
+    access: Access,
     _lock: File,
 }
 
@@ -63,7 +91,7 @@ impl Folder {
         Self::open_as(path, cluster, Spread::Flat)
     }
 
-    /// As [`Folder::open`], of one that holds a file for each object.
+    /// As [`Folder::open`], of one that holds a file for each object. Files on 3FS are read and written by USRBIO where that can be.
     ///
     /// # Errors
     /// As there.
@@ -124,8 +152,16 @@ impl Folder {
         } else {
             check(path, &text, &one_line(cluster))?;
         }
-        let pool = Arc::new(Pool::new().map_err(of_folder)?);
-        Ok(Folder { path: path.to_owned(), spread, pool, _lock: file })
+        let access = match spread {
+            Spread::Flat => Pool::new().map(|pool| Access::System(Arc::new(pool))),
+            Spread::Hashed => Access::of(path),
+        };
+        Ok(Folder {
+            path: path.to_owned(),
+            spread,
+            access: access.map_err(of_folder)?,
+            _lock: file,
+        })
     }
 
     /// The folder of a file.
@@ -140,6 +176,14 @@ impl Folder {
         self.parent(number).join(format!("{number:016x}.{}", self.spread.suffix()))
     }
 
+    /// A file that was opened at a path.
+    fn block_file(&self, file: File, path: &Path) -> io::Result<Arc<dyn BlockFile>> {
+        Ok(match &self.access {
+            Access::System(pool) => Arc::new(DirectFile::new(file, path, pool)?),
+            Access::Usrbio(mount) => Arc::new(RegisteredFile::new(file, mount)?),
+        })
+    }
+
     fn draft_of(&self, number: u64) -> PathBuf {
         self.parent(number).join(format!("{number:016x}.{DRAFT}"))
     }
@@ -150,7 +194,7 @@ impl Folder {
             let path = entry?.path();
             let number = path.file_stem().and_then(|stem| stem.to_str());
             let number = number.and_then(|digits| u64::from_str_radix(digits, 16).ok());
-            // A name that only looks like one of ours is somebody else's.
+            // A name that only looks like one of ours is a foreign file's.
             let Some(number) = number else { continue };
             if path == self.file(number) {
                 numbers.push(number);
@@ -216,12 +260,12 @@ impl Directory for Folder {
         allocate_file(file.as_fd(), len)?;
         file.sync_all()?;
         sync_folder(&self.path)?;
-        Ok(Arc::new(DirectFile::new(file, &self.file(number), &self.pool)?))
+        self.block_file(file, &self.file(number))
     }
 
     fn open(&self, number: u64) -> io::Result<Arc<dyn BlockFile>> {
         let file = OpenOptions::new().read(true).write(true).open(self.file(number))?;
-        Ok(Arc::new(DirectFile::new(file, &self.file(number), &self.pool)?))
+        self.block_file(file, &self.file(number))
     }
 
     fn list(&self) -> io::Result<Vec<u64>> {
@@ -245,7 +289,7 @@ impl Directory for Folder {
         let path = self.draft_of(number);
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(true).open(&path)?;
-        Ok(Arc::new(DirectFile::new(file, &path, &self.pool)?))
+        self.block_file(file, &path)
     }
 
     fn publish(&self, number: u64) -> io::Result<()> {
@@ -277,7 +321,9 @@ impl Directory for Folder {
             }
         }
     }
+}
 
+impl Notes for Folder {
     fn note(&self) -> io::Result<Option<Vec<u8>>> {
         Self::note_in(&self.path)
     }

@@ -20,7 +20,11 @@
 
 #![forbid(unsafe_code)]
 
+mod bucket;
+#[cfg(any(test, feature = "testing"))]
+mod bucket_double;
 mod clean;
+mod cloud;
 mod commit;
 mod contents;
 mod direct;
@@ -34,6 +38,8 @@ mod index;
 mod layout;
 mod log_file;
 mod open;
+mod packs;
+mod probe;
 mod read;
 mod record;
 mod store;
@@ -43,10 +49,14 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use directory::{BlockFile, Directory};
+pub use bucket::{Bucket, ListedObject};
+pub use cloud::{Cloud, CloudError};
+pub use directory::{BlockFile, Directory, Notes, ReadAt};
 pub use disk::{Disk, DiskConfig, Usage};
 pub use errors::{Broken, OpenError, PutError, ReadError};
 pub use files::{Files, FilesConfig};
 pub use folder::{Folder, file_of_range};
+pub use packs::{Packs, PacksConfig};
+pub use probe::{BucketProbe, FileAccess, FolderProbe, probe_bucket, probe_folder};
 pub use record::{Name, Record};
 pub use store::RecordStore;

@@ -24,7 +24,7 @@ pub trait RecordStore: Send + Sync {
     /// Drops records. Those that were there are gone for good once this returns. Gives how many were.
     ///
     /// # Errors
-    /// The disk failed: they may come back.
+    /// The disk failed: they may come back. Where it is not broken after that, the call is to be repeated.
     fn drop_records(&self, names: &[Name]) -> Result<usize, Broken>;
 
     /// Evicts records until there is room for `wanted` bytes more, as far as it can. Gives their names.
@@ -38,6 +38,11 @@ pub trait RecordStore: Send + Sync {
 
     /// Whether the disk has failed: nothing is written any more.
     fn is_broken(&self) -> bool;
+
+    /// Whether it is reached over a network: what failed may be repeated as long as it is not broken.
+    fn is_far(&self) -> bool {
+        false
+    }
 
     /// The longest record that there can be, with its header, in bytes.
     fn longest_record(&self) -> u64;

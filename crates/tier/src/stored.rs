@@ -6,7 +6,7 @@ use std::ops::Range;
 use mooncake_memory::{Buffer, RawSlice};
 use mooncake_types::limits::CHUNK_BYTES;
 
-use crate::directory::BlockFile;
+use crate::directory::{BlockFile, ReadAt};
 use crate::errors::ReadError;
 use crate::layout::{BLOCK, blocks_of};
 use crate::record::{Name, Record, data_offset};
@@ -31,7 +31,7 @@ pub(crate) fn write_record(
 
 /// Where a record lies.
 pub(crate) struct StoredRecord<'a> {
-    pub(crate) file: &'a dyn BlockFile,
+    pub(crate) file: &'a dyn ReadAt,
     /// What went into the checksum of its header.
     pub(crate) nonce: u64,
     /// Where it begins in the file, in bytes.

@@ -10,7 +10,9 @@ use mooncake_memory::{Buffer, RawSlice};
 use mooncake_types::Chance;
 
 use crate::layout::SECTOR;
-use crate::{BlockFile, Directory};
+use crate::{BlockFile, Directory, Notes, ReadAt};
+
+pub use crate::bucket_double::{BucketDouble, DoubleBucket};
 
 /// The bit by which the number of a draft differs from that of its file.
 const DRAFT: u64 = 1 << 63;
@@ -306,7 +308,9 @@ impl Directory for DoubleDirectory {
         world.removed.clear();
         Ok(())
     }
+}
 
+impl Notes for DoubleDirectory {
     fn note(&self) -> io::Result<Option<Vec<u8>>> {
         Ok(self.disk.lock().note.0.clone())
     }
@@ -330,19 +334,7 @@ struct OpenFile {
     number: u64,
 }
 
-impl BlockFile for OpenFile {
-    fn write(&self, slices: &[RawSlice], at: u64) -> io::Result<()> {
-        let bytes: Vec<u8> = slices.iter().flat_map(RawSlice::to_vec).collect();
-        let mut world = self.disk.lock();
-        world.check(self.life)?;
-        let at = at as usize;
-        let Some(image) = world.image(self.number) else { return Ok(()) };
-        image.now.resize(image.now.len().max(at + bytes.len()), 0);
-        image.now[at..at + bytes.len()].copy_from_slice(&bytes);
-        image.writes.push((at, bytes));
-        Ok(())
-    }
-
+impl ReadAt for OpenFile {
     fn read(&self, slices: &[RawSlice], at: u64) -> io::Result<()> {
         let mut world = self.disk.lock();
         if world.awaited_reads > 0 {
@@ -367,6 +359,20 @@ impl BlockFile for OpenFile {
             RawSlice::copy_to(Buffer::from_vec(bytes.to_vec()).raw(), *slice);
             at += slice.len();
         }
+        Ok(())
+    }
+}
+
+impl BlockFile for OpenFile {
+    fn write(&self, slices: &[RawSlice], at: u64) -> io::Result<()> {
+        let bytes: Vec<u8> = slices.iter().flat_map(RawSlice::to_vec).collect();
+        let mut world = self.disk.lock();
+        world.check(self.life)?;
+        let at = at as usize;
+        let Some(image) = world.image(self.number) else { return Ok(()) };
+        image.now.resize(image.now.len().max(at + bytes.len()), 0);
+        image.now[at..at + bytes.len()].copy_from_slice(&bytes);
+        image.writes.push((at, bytes));
         Ok(())
     }
 

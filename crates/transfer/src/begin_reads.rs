@@ -3,12 +3,14 @@ use mooncake_types::{ErrorCode, RangeRead};
 
 use crate::{ReadTicket, SegmentHost};
 
-/// Tickets for ranges, in their order. Those that a disk reads are begun at the same time.
-pub(crate) fn begin_reads(
+/// Tickets for ranges, in their order. Those that a disk reads are begun at the same time, while what `beside_disk` gives exists.
+pub(crate) fn begin_reads<T>(
     host: &dyn SegmentHost,
     ranges: &[RangeRead],
+    beside_disk: impl FnOnce() -> T,
 ) -> Vec<Result<ReadTicket, ErrorCode>> {
     let on_disk = disk_order(host, ranges.iter().enumerate());
+    let _beside = (!on_disk.is_empty()).then(beside_disk);
     if on_disk.len() < 2 {
         return ranges.iter().map(|range| begin(host, range)).collect();
     }

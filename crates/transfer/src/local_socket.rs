@@ -1,21 +1,56 @@
 //! The Unix sockets of nodes: each has a random name that no file has.
 
 use std::io;
-use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::UnixListener;
 
-use mooncake_connection::LOCAL_MARK;
+use mooncake_connection::{LOCAL_MARK, listen_locally};
+use mooncake_memory::Private;
 use mooncake_wire::LocalSocket;
 
-/// Listens under a new name, and gives what others find it by.
-pub(crate) fn listen() -> io::Result<(UnixListener, LocalSocket)> {
-    let (boot_id, network_namespace) = host()?;
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    let socket = LocalSocket { boot_id, network_namespace, instance: u128::from_le_bytes(bytes) };
-    let address = SocketAddr::from_abstract_name(name_of(&socket))?;
-    Ok((UnixListener::bind_addr(&address)?, socket))
+/// A local socket of a node that processes of its host connect to.
+#[derive(Debug)]
+pub struct LocalListener {
+    pub(crate) listener: Private<UnixListener>,
+    /// What others find it by.
+    pub(crate) socket: LocalSocket,
+}
+
+impl LocalListener {
+    /// Listens under a new name.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open() -> io::Result<Self> {
+        let (boot_id, network_namespace) = host()?;
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+        let instance = u128::from_le_bytes(bytes);
+        let socket = LocalSocket { boot_id, network_namespace, instance };
+        let listener = Private::open(|| listen_locally(&name_of(&socket)))?;
+        Ok(Self { listener, socket })
+    }
+
+    /// Where it is reached.
+    #[must_use]
+    pub fn endpoint(&self) -> String {
+        endpoint_of(&self.socket)
+    }
+
+    /// The number that no other socket has.
+    #[must_use]
+    pub fn instance(&self) -> u128 {
+        self.socket.instance
+    }
+
+    /// The same socket once more.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let listener = Private::open(|| self.listener.try_clone())?;
+        Ok(Self { listener, socket: self.socket.clone() })
+    }
 }
 
 /// The boot of this host's kernel, and the namespace that names of sockets are in.

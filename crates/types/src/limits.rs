@@ -81,6 +81,12 @@ pub const MAX_DUMMY_LISTED_OBJECTS: usize = 1 << 20;
 /// Longest segment name, endpoint or cluster id, in bytes.
 pub const MAX_NAME_BYTES: usize = 512;
 
+/// Most failure domains that a node names beside its host.
+pub const MAX_DOMAINS: usize = 4;
+
+/// Longest failure domain, its name and its value together, in bytes.
+pub const MAX_DOMAIN_BYTES: usize = 256;
+
 /// Longest name of a group, in bytes.
 pub const MAX_GROUP_BYTES: usize = 1024;
 

@@ -11,6 +11,8 @@ pub enum Medium {
     Disk = 1,
     /// Files in a directory that hosts share, one for each object. Nothing is put there: nodes offload to it.
     SharedDisk = 2,
+    /// An object store, where one node has a prefix of its own. Nothing is put there: that node offloads to it what is used again.
+    ObjectStore = 3,
 }
 
 /// What a record on a disk begins and ends at multiples of, in bytes.
@@ -19,12 +21,26 @@ const BLOCK: u64 = 4096;
 const HEADER_BYTES: u64 = 1024;
 
 impl Medium {
+    /// All of them, the one that is read first at the start.
+    pub const ALL: [Medium; 4] = [Self::Memory, Self::Disk, Self::SharedDisk, Self::ObjectStore];
+
+    /// The name of the tier, as metrics have it.
+    #[must_use]
+    pub const fn tier(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Disk => "disk",
+            Self::SharedDisk => "shared_disk",
+            Self::ObjectStore => "object_store",
+        }
+    }
+
     /// Bytes that a range of this length takes: on disks a header comes with it, and all is padded to blocks.
     #[must_use]
     pub const fn reserved_len(self, len: u64) -> u64 {
         match self {
             Self::Memory => len,
-            Self::Disk | Self::SharedDisk => {
+            Self::Disk | Self::SharedDisk | Self::ObjectStore => {
                 let header = HEADER_BYTES + 4 * len.div_ceil(limits::CHUNK_BYTES);
                 let blocks = len.div_ceil(BLOCK) + header.div_ceil(BLOCK);
                 blocks.saturating_mul(BLOCK)
@@ -60,6 +76,7 @@ mod tests {
         ] {
             assert_eq!(Medium::Disk.reserved_len(len), expected, "{len}");
             assert_eq!(Medium::SharedDisk.reserved_len(len), expected, "{len}");
+            assert_eq!(Medium::ObjectStore.reserved_len(len), expected, "{len}");
             assert_eq!(Medium::Memory.reserved_len(len), len);
         }
     }

@@ -30,6 +30,9 @@ pub struct ReplicateConfig<'a> {
     pub preferred_segments: Vec<&'a str>,
     /// Segments that just failed this writer and are not to be granted again.
     pub excluded_segments: Vec<SegmentId>,
+    /// The objects of one request are to lie on one segment, as far as it has room: where the first of them goes, unless
+    /// [`ReplicateConfig::preferred_segments`] says where.
+    pub same_node: bool,
     /// What the bytes are (the Python API's `ObjectDataType`); stored, not acted on.
     pub data_type: u8,
 }
@@ -42,6 +45,7 @@ impl Default for ReplicateConfig<'_> {
             hard_pin: false,
             preferred_segments: Vec::new(),
             excluded_segments: Vec::new(),
+            same_node: false,
             data_type: 0,
         }
     }

@@ -1,5 +1,7 @@
 //! What a client counts of its reads, and tells the master.
 
+use crate::Medium;
+
 /// Objects that were read, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadVolume {
@@ -7,6 +9,24 @@ pub struct ReadVolume {
     pub objects: u64,
     /// Bytes of them.
     pub bytes: u64,
+}
+
+impl ReadVolume {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        self.with(other, u64::saturating_add)
+    }
+
+    /// Nothing where `other` says more.
+    fn minus(self, other: Self) -> Self {
+        self.with(other, u64::saturating_sub)
+    }
+
+    fn with(self, other: Self, join: fn(u64, u64) -> u64) -> Self {
+        let (objects, bytes) = (join(self.objects, other.objects), join(self.bytes, other.bytes));
+        Self { objects, bytes }
+    }
 }
 
 /// What one process has read since it opened its store. The numbers only grow.
@@ -26,28 +46,44 @@ pub struct ReadCounts {
     pub host: ReadVolume,
     /// What was read by TCP.
     pub tcp: ReadVolume,
-    /// Of all these, what lay on disks, at least in part.
+    /// Of all these, what did not lie in memory: on disks, in shared directories and in object stores, at least in part.
     pub disk: ReadVolume,
+    /// Of `disk`, what lay in directories that hosts share, and in no object store.
+    pub shared_disk: ReadVolume,
+    /// Of `disk`, what lay in object stores, at least in part.
+    pub object_store: ReadVolume,
 }
 
 impl ReadCounts {
-    const FIELDS: usize = 12;
+    const FIELDS: usize = 16;
 
     fn fields(&self) -> [u64; Self::FIELDS] {
-        let Self { get_hits, get_misses, exist_hits, exist_misses, own, host, tcp, disk } = *self;
-        let volumes = [own, host, tcp, disk].map(|volume| [volume.objects, volume.bytes]);
-        let [own, host, tcp, disk] = volumes;
-        let [hits, misses] = [[get_hits, get_misses], [exist_hits, exist_misses]];
+        let Self { get_hits, get_misses, exist_hits, exist_misses, .. } = *self;
+        let Self { own, host, tcp, disk, shared_disk, object_store, .. } = *self;
         let mut fields = [0; Self::FIELDS];
-        fields.copy_from_slice([hits, misses, own, host, tcp, disk].as_flattened());
+        let (counts, volumes) = fields.split_at_mut(4);
+        counts.copy_from_slice(&[get_hits, get_misses, exist_hits, exist_misses]);
+        let all = [own, host, tcp, disk, shared_disk, object_store];
+        volumes.copy_from_slice(all.map(|it| [it.objects, it.bytes]).as_flattened());
         fields
     }
 
     fn from_fields(fields: [u64; Self::FIELDS]) -> Self {
         let [get_hits, get_misses, exist_hits, exist_misses, volumes @ ..] = fields;
-        let volume = |at: usize| ReadVolume { objects: volumes[at], bytes: volumes[at + 1] };
-        let (own, host, tcp, disk) = (volume(0), volume(2), volume(4), volume(6));
-        Self { get_hits, get_misses, exist_hits, exist_misses, own, host, tcp, disk }
+        let volume =
+            |at: usize| ReadVolume { objects: volumes[2 * at], bytes: volumes[2 * at + 1] };
+        Self {
+            get_hits,
+            get_misses,
+            exist_hits,
+            exist_misses,
+            own: volume(0),
+            host: volume(1),
+            tcp: volume(2),
+            disk: volume(3),
+            shared_disk: volume(4),
+            object_store: volume(5),
+        }
     }
 
     fn with(&self, other: &Self, join: fn(u64, u64) -> u64) -> Self {
@@ -58,12 +94,23 @@ impl ReadCounts {
     /// What was read from memory alone.
     #[must_use]
     pub fn memory(&self) -> ReadVolume {
-        let Self { own, host, tcp, disk, .. } = self;
-        let all = |of: fn(&ReadVolume) -> u64| [own, host, tcp].into_iter().map(of).sum::<u64>();
-        ReadVolume {
-            objects: all(|volume| volume.objects).saturating_sub(disk.objects),
-            bytes: all(|volume| volume.bytes).saturating_sub(disk.bytes),
-        }
+        let all = self.own.plus(self.host).plus(self.tcp);
+        all.minus(self.disk)
+    }
+
+    /// What was read by the tier that it lay in, from the nearest on. Each object counts in one: the farthest that a part of it lay in.
+    #[must_use]
+    pub fn tiers(&self) -> [(Medium, ReadVolume); Medium::ALL.len()] {
+        let Self { disk, shared_disk, object_store, .. } = *self;
+        Medium::ALL.map(|medium| {
+            let read = match medium {
+                Medium::Memory => self.memory(),
+                Medium::Disk => disk.minus(shared_disk).minus(object_store),
+                Medium::SharedDisk => shared_disk,
+                Medium::ObjectStore => object_store,
+            };
+            (medium, read)
+        })
     }
 
     /// What came since `earlier`; nothing where that says more.
@@ -118,8 +165,34 @@ mod tests {
             host: volume(7, 8),
             tcp: volume(9, 10),
             disk: volume(11, 12),
+            shared_disk: volume(13, 14),
+            object_store: volume(15, 16),
         };
         assert_eq!((counts(1), expected.fields()), (expected, counts(1).fields()));
+    }
+
+    #[test]
+    fn each_object_counts_in_one_tier() {
+        let volume = |objects, bytes| ReadVolume { objects, bytes };
+        let counts = ReadCounts {
+            own: volume(10, 1_000),
+            host: volume(20, 2_000),
+            tcp: volume(30, 3_000),
+            disk: volume(29, 2_900),
+            shared_disk: volume(7, 700),
+            object_store: volume(2, 200),
+            ..ReadCounts::default()
+        };
+        let expected = [
+            (Medium::Memory, volume(31, 3_100)),
+            (Medium::Disk, volume(20, 2_000)),
+            (Medium::SharedDisk, volume(7, 700)),
+            (Medium::ObjectStore, volume(2, 200)),
+        ];
+        assert_eq!(counts.tiers(), expected);
+        // Of a process that does not know the tiers beyond disks.
+        let older = ReadCounts { shared_disk: volume(0, 0), object_store: volume(0, 0), ..counts };
+        assert_eq!(older.tiers()[1], (Medium::Disk, volume(29, 2_900)));
     }
 
     #[test]

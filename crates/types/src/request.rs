@@ -193,6 +193,8 @@ pub struct MountSegment<'a> {
     pub run: u64,
     /// What its bytes lie in.
     pub medium: Medium,
+    /// The failure domains that its node lies in beside its host, the nearest first: see [`FailureDomains`](crate::FailureDomains).
+    pub domains: &'a [String],
 }
 
 /// See [`Request::PutStart`].

@@ -28,6 +28,7 @@ pub(crate) fn from_medium(medium: Medium) -> i32 {
         Medium::Memory => proto::Medium::Memory.into(),
         Medium::Disk => proto::Medium::Disk.into(),
         Medium::SharedDisk => proto::Medium::SharedDisk.into(),
+        Medium::ObjectStore => proto::Medium::ObjectStore.into(),
     }
 }
 
@@ -37,6 +38,7 @@ pub(crate) fn to_medium(number: i32) -> Result<Medium, DecodeError> {
         Ok(proto::Medium::Memory) => Ok(Medium::Memory),
         Ok(proto::Medium::Disk) => Ok(Medium::Disk),
         Ok(proto::Medium::SharedDisk) => Ok(Medium::SharedDisk),
+        Ok(proto::Medium::ObjectStore) => Ok(Medium::ObjectStore),
         Err(_) => Err(DecodeError::OutOfRange { what: "medium", value: number.into() }),
     }
 }

@@ -201,11 +201,21 @@ pub struct ReadCounts {
     pub tcp_objects: u64,
     #[prost(uint64, tag = "10")]
     pub tcp_bytes: u64,
-    /// Of all these, what lay on disks.
+    /// Of all these, what did not lie in memory: on disks, in shared directories and in object stores.
     #[prost(uint64, tag = "11")]
     pub disk_objects: u64,
     #[prost(uint64, tag = "12")]
     pub disk_bytes: u64,
+    /// Of what lay on disks, what lay in directories that hosts share.
+    #[prost(uint64, tag = "13")]
+    pub shared_disk_objects: u64,
+    #[prost(uint64, tag = "14")]
+    pub shared_disk_bytes: u64,
+    /// Likewise, what lay in object stores.
+    #[prost(uint64, tag = "15")]
+    pub object_store_objects: u64,
+    #[prost(uint64, tag = "16")]
+    pub object_store_bytes: u64,
 }
 /// Lends a segment to the pool.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -234,6 +244,9 @@ pub struct MountSegmentRequest {
     /// What its bytes lie in.
     #[prost(enumeration = "Medium", tag = "8")]
     pub medium: i32,
+    /// What its node shares with others that may fail at once, beside its host: `NAME=VALUE`, the nearest first.
+    #[prost(string, repeated, tag = "9")]
+    pub domains: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// One page of what a segment's ledger holds, in the order of the offsets over all pages. One row is one entry. Keys and
 /// attributes stand end to end, so that a page of thousands is a handful of fields.
@@ -357,6 +370,9 @@ pub struct ReplicateConfig {
     /// The Python API's `ObjectDataType`, 0 to 255; stored, not acted on.
     #[prost(uint32, tag = "7")]
     pub data_type: u32,
+    /// The objects of one request are to lie on one segment, as far as it has room.
+    #[prost(bool, tag = "8")]
+    pub same_node: bool,
 }
 /// Asks for ranges to write new objects to.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1374,6 +1390,8 @@ pub enum Medium {
     Disk = 1,
     /// A directory that hosts share.
     SharedDisk = 2,
+    /// A prefix of an object store.
+    ObjectStore = 3,
 }
 impl Medium {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -1385,6 +1403,7 @@ impl Medium {
             Self::Memory => "MEDIUM_MEMORY",
             Self::Disk => "MEDIUM_DISK",
             Self::SharedDisk => "MEDIUM_SHARED_DISK",
+            Self::ObjectStore => "MEDIUM_OBJECT_STORE",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -1393,6 +1412,7 @@ impl Medium {
             "MEDIUM_MEMORY" => Some(Self::Memory),
             "MEDIUM_DISK" => Some(Self::Disk),
             "MEDIUM_SHARED_DISK" => Some(Self::SharedDisk),
+            "MEDIUM_OBJECT_STORE" => Some(Self::ObjectStore),
             _ => None,
         }
     }

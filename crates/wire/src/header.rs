@@ -83,6 +83,8 @@ kinds! {
     PinReply = 47,
     /// To a node, on its local socket: ranges that may change again. There is no answer.
     Unpin = 48,
+    /// From a node, before its answer to a request: it waits for a disk or an object store. There is no body.
+    Keepalive = 49,
     /// To a host process, from a dummy client: a [`mooncake_types::DummyRequest`], and a descriptor with some.
     DummyRequest = 64,
     /// From a host process: a [`mooncake_types::DummyReply`].
@@ -107,6 +109,7 @@ impl Kind {
             Kind::BeginReply | Kind::Complete | Kind::CompleteReply => RANGES * 16,
             Kind::PinReply | Kind::Unpin => RANGES * 16,
             Kind::Share | Kind::ShareReply | Kind::Follow => 256,
+            Kind::Keepalive => 0,
         }
     }
 }
@@ -123,6 +126,12 @@ pub struct Header {
     pub body_len: u32,
     /// Chosen by the side that asks, repeated by the side that answers.
     pub request_id: u64,
+}
+
+/// A [`Kind::Keepalive`] frame, which is a header and nothing else.
+#[must_use]
+pub fn keepalive(request_id: u64) -> [u8; HEADER_LEN] {
+    Header { kind: Kind::Keepalive, flags: 0, body_len: 0, request_id }.encode()
 }
 
 /// What a peer seems to speak.

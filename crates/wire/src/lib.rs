@@ -81,7 +81,7 @@ pub use handshake::{
     Expected, Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Welcome, decode_hello,
     decode_refusal, decode_welcome, encode_hello, encode_refusal, encode_welcome, same_secret,
 };
-pub use header::{FrameError, HEADER_LEN, Header, Kind, MAX_HANDSHAKE_BODY_BYTES};
+pub use header::{FrameError, HEADER_LEN, Header, Kind, MAX_HANDSHAKE_BODY_BYTES, keepalive};
 pub use in_place::{
     decode_begin_reply, decode_complete, decode_complete_reply, encode_begin, encode_begin_reply,
     encode_complete, encode_complete_reply,

@@ -19,6 +19,7 @@ pub(crate) fn from_mount(mount: &MountSegment<'_>) -> proto::MountSegmentRequest
         is_empty: mount.is_empty,
         run: mount.run,
         medium: column::from_medium(mount.medium),
+        domains: mount.domains.to_vec(),
     }
 }
 
@@ -34,6 +35,7 @@ pub(crate) fn to_mount(
         is_empty: message.is_empty,
         run: message.run,
         medium: column::to_medium(message.medium)?,
+        domains: &message.domains,
     })
 }
 

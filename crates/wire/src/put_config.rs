@@ -21,6 +21,7 @@ pub(crate) fn from_config(config: &ReplicateConfig<'_>) -> proto::ReplicateConfi
         preferred_segments: config.preferred_segments.iter().map(|&name| name.into()).collect(),
         excluded_segment_ids: column::from_segments(config.excluded_segments.iter().copied()),
         data_type: config.data_type.into(),
+        same_node: config.same_node,
     }
 }
 
@@ -47,6 +48,7 @@ pub(crate) fn to_config(
         preferred_segments: config.preferred_segments.iter().map(String::as_str).collect(),
         excluded_segments: column::to_segment_list("excluded_segment_ids", excluded, MAX_SEGMENTS)?,
         data_type,
+        same_node: config.same_node,
     })
 }
 

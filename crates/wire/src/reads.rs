@@ -33,6 +33,10 @@ fn from_counts(counts: &ReadCounts) -> proto::ReadCounts {
         tcp_bytes: counts.tcp.bytes,
         disk_objects: counts.disk.objects,
         disk_bytes: counts.disk.bytes,
+        shared_disk_objects: counts.shared_disk.objects,
+        shared_disk_bytes: counts.shared_disk.bytes,
+        object_store_objects: counts.object_store.objects,
+        object_store_bytes: counts.object_store.bytes,
     }
 }
 
@@ -47,5 +51,7 @@ fn to_counts(message: &proto::ReadCounts) -> ReadCounts {
         host: volume(message.host_objects, message.host_bytes),
         tcp: volume(message.tcp_objects, message.tcp_bytes),
         disk: volume(message.disk_objects, message.disk_bytes),
+        shared_disk: volume(message.shared_disk_objects, message.shared_disk_bytes),
+        object_store: volume(message.object_store_objects, message.object_store_bytes),
     }
 }

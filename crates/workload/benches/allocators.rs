@@ -73,6 +73,7 @@ fn new_pool(allocator: AllocatorKind, bytes: u64) -> Meta {
             is_empty: true,
             run: 1,
             medium: mooncake_types::Medium::Memory,
+            domains: &[],
         };
         meta.handle(Tick(0), CLIENT, &Request::MountSegment(mount));
     }

@@ -6,14 +6,19 @@
 #![forbid(unsafe_code)]
 
 mod generate;
+mod kv_events;
+mod lines;
 mod lru;
 mod optimum;
 mod pool;
+mod request_log;
 pub mod sim;
 mod trace;
 
 pub use generate::{Workload, generate};
+pub use kv_events::{BadBatch, EventBatch, EventTrace, EventTraceConfig, Seen, StoredBlocks};
 pub use lru::{infinite_hits, lru_hits};
 pub use optimum::best_hits;
 pub use pool::{Pool, PoolError, PoolShape, Tally};
+pub use request_log::{LogCounts, RequestLog};
 pub use trace::{LineProblem, Trace, TraceError, TraceLimits};

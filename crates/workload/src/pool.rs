@@ -96,6 +96,7 @@ impl Pool {
                 is_empty: true,
                 run: 1,
                 medium: Medium::Memory,
+                domains: &[],
             };
             match meta.handle(Tick(0), CLIENT, &Request::MountSegment(mount)) {
                 Reply::Mounted(MountOutcome::Ready) => {}

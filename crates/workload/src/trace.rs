@@ -1,20 +1,20 @@
 //! Request traces: JSON lines, plain or gzipped, in the format of the Mooncake FAST'25 traces.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
 
+use crate::lines;
+
 /// Longest line that is read, in bytes.
-const MAX_LINE_BYTES: u64 = 16 << 20;
+pub(crate) const MAX_LINE_BYTES: u64 = 16 << 20;
 /// Tokens of a block in the published traces.
 pub(crate) const BLOCK_TOKENS: usize = 512;
 /// Most blocks in one request; with 512-token blocks, 8 million tokens.
 pub(crate) const MAX_REQUEST_BLOCKS: usize = 16_384;
-const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];
 
 /// How much of a trace is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +112,44 @@ pub enum LineProblem {
         /// How many there may be.
         most: u32,
     },
+    /// A record is of a kind that is not known.
+    #[error("the schema is {schema:?}, expected \"dynamo.request.trace.v1\"")]
+    NoRecord {
+        /// What it says of itself.
+        schema: String,
+    },
+    /// A request has another number of blocks than its length asks for.
+    #[error(
+        "input_length {tokens} in blocks of {block_tokens} makes {expected} input_sequence_hashes, not {found}"
+    )]
+    BlockCount {
+        /// Tokens of the prompt.
+        tokens: u64,
+        /// Tokens of a block.
+        block_tokens: u32,
+        /// Blocks that these are.
+        expected: u64,
+        /// Blocks that are named.
+        found: usize,
+    },
+    /// Requests of a log have blocks of several lengths.
+    #[error(
+        "blocks of {second} tokens after blocks of {first}; convert the files of one model alone"
+    )]
+    BlockTokens {
+        /// Of the requests before.
+        first: u32,
+        /// Of this one.
+        second: u32,
+    },
+    /// Requests of a log are for several models.
+    #[error("a request for the model {second:?} after one for {first:?}; --model chooses one")]
+    Models {
+        /// Of the requests before.
+        first: String,
+        /// Of this one.
+        second: String,
+    },
     /// The line has no end in sight.
     #[error("longer than {MAX_LINE_BYTES} bytes")]
     TooLong,
@@ -134,15 +172,9 @@ impl Trace {
     /// # Errors
     /// See [`TraceError`].
     pub fn read(path: &Path, limits: TraceLimits) -> Result<Trace, TraceError> {
-        let open =
-            |error: io::Error| TraceError::Open { path: path.into(), reason: error.to_string() };
-        let mut reader = BufReader::new(File::open(path).map_err(open)?);
-        let gzipped = reader.fill_buf().map_err(open)?.starts_with(&GZIP_MAGIC);
-        if gzipped {
-            Self::parse(path, BufReader::new(MultiGzDecoder::new(reader)), limits)
-        } else {
-            Self::parse(path, reader, limits)
-        }
+        let mut rows = Rows::new(limits);
+        lines::read(path, |line| rows.take(line))?;
+        rows.finish(path)
     }
 
     /// How many blocks all requests have together.
@@ -179,38 +211,31 @@ impl Trace {
         }
         writer.flush()
     }
+}
 
-    fn parse(
-        path: &Path,
-        mut reader: impl BufRead,
-        limits: TraceLimits,
-    ) -> Result<Trace, TraceError> {
-        let mut builder = TraceBuilder::new(limits.distinct_blocks);
-        let mut text = Vec::new();
-        for line in 1.. {
-            if builder.trace.requests.len() == limits.requests {
-                break;
-            }
-            text.clear();
-            let read =
-                (&mut reader).take(MAX_LINE_BYTES + 1).read_until(b'\n', &mut text).map_err(
-                    |error| TraceError::Read { path: path.into(), line, reason: error.to_string() },
-                )?;
-            if read == 0 {
-                break;
-            }
-            if !text.trim_ascii().is_empty() {
-                builder.add(&text).map_err(|problem| TraceError::Line {
-                    path: path.into(),
-                    line,
-                    problem,
-                })?;
-            }
+/// Reads the rows of a file, until there are enough.
+struct Rows {
+    builder: TraceBuilder,
+    left: usize,
+}
+
+impl Rows {
+    fn new(limits: TraceLimits) -> Self {
+        Self { builder: TraceBuilder::new(limits.distinct_blocks), left: limits.requests }
+    }
+
+    fn take(&mut self, line: &[u8]) -> Result<ControlFlow<()>, LineProblem> {
+        let Some(left) = self.left.checked_sub(1) else { return Ok(ControlFlow::Break(())) };
+        self.left = left;
+        self.builder.add(line)?;
+        Ok(if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
+
+    fn finish(self, path: &Path) -> Result<Trace, TraceError> {
+        match self.builder.trace.requests.is_empty() {
+            true => Err(TraceError::Empty { path: path.into() }),
+            false => Ok(self.builder.trace),
         }
-        if builder.trace.requests.is_empty() {
-            return Err(TraceError::Empty { path: path.into() });
-        }
-        Ok(builder.trace)
     }
 }
 
@@ -227,26 +252,13 @@ impl TraceBuilder {
     }
 
     fn add(&mut self, line: &[u8]) -> Result<(), LineProblem> {
-        if line.len() as u64 > MAX_LINE_BYTES {
-            return Err(LineProblem::TooLong);
-        }
         let row: Row = serde_json::from_slice(line).map_err(|error| not_a_request(&error))?;
         self.push(row.timestamp, &row.hash_ids)
     }
 
     /// One more request, which arrived at a time in milliseconds.
     pub(crate) fn push(&mut self, at_ms: u64, ids: &[u64]) -> Result<(), LineProblem> {
-        match ids.len() {
-            0 => return Err(LineProblem::NoBlocks),
-            count if count > MAX_REQUEST_BLOCKS => {
-                return Err(LineProblem::TooManyBlocks { count });
-            }
-            _ => {}
-        }
-        let mut seen = HashSet::with_capacity(ids.len());
-        if let Some(&id) = ids.iter().find(|&&id| !seen.insert(id)) {
-            return Err(LineProblem::RepeatedBlock { id });
-        }
+        check_ids(ids)?;
         let blocks: Result<_, _> = ids.iter().map(|&id| self.index(id)).collect();
         self.trace.requests.push(blocks?);
         self.trace.arrivals_ms.push(at_ms.max(self.trace.last_ms()));
@@ -267,7 +279,21 @@ impl TraceBuilder {
     }
 }
 
-fn not_a_request(error: &serde_json::Error) -> LineProblem {
+/// Whether these can be the blocks of a request.
+pub(crate) fn check_ids(ids: &[u64]) -> Result<(), LineProblem> {
+    match ids.len() {
+        0 => return Err(LineProblem::NoBlocks),
+        count if count > MAX_REQUEST_BLOCKS => return Err(LineProblem::TooManyBlocks { count }),
+        _ => {}
+    }
+    let mut seen = HashSet::with_capacity(ids.len());
+    match ids.iter().find(|&&id| !seen.insert(id)) {
+        Some(&id) => Err(LineProblem::RepeatedBlock { id }),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn not_a_request(error: &serde_json::Error) -> LineProblem {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
     let message = text.strip_suffix(&place).unwrap_or(&text).to_owned();
@@ -276,6 +302,8 @@ fn not_a_request(error: &serde_json::Error) -> LineProblem {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+
     use super::*;
 
     fn first(requests: usize) -> TraceLimits {
@@ -283,7 +311,17 @@ mod tests {
     }
 
     fn parse(text: &str, limits: TraceLimits) -> Result<Trace, TraceError> {
-        Trace::parse(Path::new("t.jsonl"), text.as_bytes(), limits)
+        parse_from("t.jsonl", text.as_bytes(), limits)
+    }
+
+    fn parse_from(
+        path: &str,
+        reader: impl BufRead,
+        limits: TraceLimits,
+    ) -> Result<Trace, TraceError> {
+        let (path, mut rows) = (Path::new(path), Rows::new(limits));
+        lines::parse(path, reader, |line| rows.take(line))?;
+        rows.finish(path)
     }
 
     fn row(timestamp: u64, ids: &str) -> String {
@@ -360,7 +398,7 @@ mod tests {
     #[test]
     fn an_endless_line_is_refused_without_reading_it_all() {
         let endless = io::repeat(b'x');
-        let error = Trace::parse(Path::new("t"), BufReader::new(endless), first(1)).unwrap_err();
+        let error = parse_from("t", BufReader::new(endless), first(1)).unwrap_err();
         let expected =
             TraceError::Line { path: "t".into(), line: 1, problem: LineProblem::TooLong };
         assert_eq!(error, expected);

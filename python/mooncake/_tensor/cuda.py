@@ -1,43 +1,98 @@
-"""Tensors that are read straight into the memory of a GPU."""
+"""Tensors in the memory of a GPU: what the store has to be told of it, and reads straight into it."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from mooncake._tensor.argument import refuse
 from mooncake._tensor.dtype import Tensor, code_of, torch_module
 from mooncake._tensor.layout import HEADER_BYTES, Layout, parse
-from mooncake._tensor.native import RegisteringStore, is_in_gpu
+from mooncake._tensor.native import NativeStore, is_in_gpu
+
+_lock = threading.Lock()
+# How many calls need a registration that was made here: by the store's id, and address and length of the memory.
+_uses: dict[tuple[int, int, int], int] = {}
 
 
-def read_into_cuda(store: RegisteringStore, function: str, keys: Sequence[str], tensors: Sequence[Tensor]) -> list[int]:
+def _begin_anew() -> None:
+    """In a child that was forked: a thread of the parent may have held the lock."""
+    global _lock
+    _lock = threading.Lock()
+    _uses.clear()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+
+
+def is_cuda(tensor: object) -> bool:
+    """Whether this is a tensor in a GPU."""
+    return bool(getattr(tensor, "is_cuda", False))
+
+
+@contextmanager
+def registered(store: NativeStore, tensor: Tensor) -> Iterator[bool]:
+    """Has the memory of a tensor in a GPU registered while calls use it, if it is not. Gives whether it is."""
+    with _lock:
+        use = _our_use(store, tensor)
+        if use is not None:
+            _uses[use] = _uses.get(use, 0) + 1
+    try:
+        yield use is not None or is_in_gpu(store, int(tensor.data_ptr()), int(tensor.nbytes))
+    finally:
+        if use is not None:
+            _end_use(store, use)
+
+
+def _our_use(store: NativeStore, tensor: Tensor) -> tuple[int, int, int] | None:
+    """What is registered here for a tensor, from now on or already. None if that is the caller's, or cannot be."""
+    # All of its storage, so that calls with other tensors on it get along. Beside what a caller registered, less.
+    storage = tensor.untyped_storage()
+    ranges = [(int(storage.data_ptr()), int(storage.nbytes())), (int(tensor.data_ptr()), int(tensor.nbytes))]
+    uses = [(id(store), *memory) for memory in ranges]
+    ours = next((use for use in uses if use in _uses), None)
+    if ours is not None or is_in_gpu(store, *ranges[1]):
+        return ours
+    return next((use for use in uses if store.register_buffer(*use[1:]) == 0), None)
+
+
+def _end_use(store: NativeStore, use: tuple[int, int, int]) -> None:
+    with _lock:
+        _uses[use] -= 1
+        if _uses[use] == 0:
+            del _uses[use]
+            store.unregister_buffer(use[1])
+
+
+def await_stream(tensor: Tensor) -> None:
+    """Returns once the GPU has done what was begun with a tensor."""
+    torch = torch_module()
+    if torch.cuda.is_available():
+        torch.cuda.current_stream(tensor.device).synchronize()
+
+
+def read_into_cuda(store: NativeStore, function: str, keys: Sequence[str], tensors: Sequence[Tensor]) -> list[int]:
     """Reads the elements of stored tensors into tensors of the same types and shapes in a GPU. 0 or a code for each."""
     if len(keys) != len(tensors):
         return [refuse(function, "the lists differ in length")] * len(keys)
     return [_read_one(store, function, key, tensor) for key, tensor in zip(keys, tensors, strict=True)]
 
 
-def _read_one(store: RegisteringStore, function: str, key: str, tensor: Tensor) -> int:
-    if not getattr(tensor, "is_cuda", False) or not tensor.is_contiguous() or tensor.nbytes == 0:
+def _read_one(store: NativeStore, function: str, key: str, tensor: Tensor) -> int:
+    if not is_cuda(tensor) or not tensor.is_contiguous() or tensor.nbytes == 0:
         return refuse(function, f"the tensor for {key!r} is not a contiguous one with elements in a GPU")
-    address, size = int(tensor.data_ptr()), int(tensor.nbytes)
-    is_registered = is_in_gpu(store, address, size)
-    if not is_registered and store.register_buffer(address, size) != 0:
-        return refuse(function, f"the memory of the tensor for {key!r} cannot be registered")
-    try:
-        return _read_elements(store, function, key, tensor)
-    finally:
+    with registered(store, tensor) as is_registered:
         if not is_registered:
-            store.unregister_buffer(address)
+            return refuse(function, f"the memory of the tensor for {key!r} cannot be registered")
+        return _read_elements(store, function, key, tensor)
 
 
-def _read_elements(store: RegisteringStore, function: str, key: str, tensor: Tensor) -> int:
-    torch = torch_module()
-    if torch.cuda.is_available():
-        # What was begun with the tensor before comes before.
-        torch.cuda.current_stream(tensor.device).synchronize()
+def _read_elements(store: NativeStore, function: str, key: str, tensor: Tensor) -> int:
+    await_stream(tensor)
     header = ctypes.create_string_buffer(HEADER_BYTES)
     ranges = [[ctypes.addressof(header), int(tensor.data_ptr())]], [[HEADER_BYTES, int(tensor.nbytes)]]
     length = store.batch_get_into_multi_buffers([key], *ranges)[0]

@@ -33,11 +33,6 @@ class NativeStore(Protocol):
         all_sizes: Iterable[Iterable[SupportsIndex]],
         config: ReplicateConfig | None = None,
     ) -> list[int]: ...
-
-
-class RegisteringStore(NativeStore, Protocol):
-    """A store that can be told of memory."""
-
     def register_buffer(self, buffer_ptr: SupportsIndex, size: SupportsIndex) -> int: ...
     def unregister_buffer(self, buffer_ptr: SupportsIndex) -> int: ...
     def batch_get_into_multi_buffers(

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import ctypes
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from mooncake._tensor.cuda import is_cuda
 from mooncake._tensor.dtype import Tensor, code_of, torch_module
 from mooncake._tensor.layout import MAX_DIMS, Layout, full_layout
 from mooncake._tensor.parallel import Axis, shard_layout, shard_shape, splits
 
 
 class Payload(NamedTuple):
-    """Ranges that together are one object, (address, length in bytes) each. `owners` keeps the memory alive."""
+    """Ranges that together are one object, (address, length in bytes) each. `owners` keeps the memory alive.
+
+    The last range may be elements in a GPU; their tensor is an owner then.
+    """
 
     ranges: tuple[tuple[int, int], ...]
-    owners: tuple[object, ...]
+    owners: tuple[Any, ...]
+
+    def on_host(self, elements: Tensor) -> Payload:
+        """The same object, with the elements of this tensor in the memory of the host for those in a GPU."""
+        *before, (_, size) = self.ranges
+        return Payload((*before, (int(elements.data_ptr()), size)), (*self.owners, elements))
 
     @property
     def addresses(self) -> list[int]:
@@ -26,7 +35,7 @@ class Payload(NamedTuple):
 
 
 class Elements(NamedTuple):
-    """A tensor's elements in the memory of this host, row by row, and what the header is to say of them."""
+    """A tensor's elements in the memory of this host or of a GPU, row by row, and what the header is to say of them."""
 
     layout: Layout
     tensor: Tensor
@@ -51,11 +60,11 @@ def memory_payload(address: int, size: int) -> Payload:
     return Payload(((address, size),), ())
 
 
-def elements_of(tensor: object) -> Elements | None:
+def elements_of(tensor: object, on_host: bool = False) -> Elements | None:
     """The elements of a tensor; None if it is no tensor, or one that cannot be stored.
 
-    A contiguous tensor in the memory of this host stays where it is; others are copied. Raises ImportError without
-    torch.
+    A contiguous tensor in the memory of this host stays where it is, and so does one in a GPU, unless it is to be
+    `on_host`; others are copied. Raises ImportError without torch.
     """
     torch = torch_module()
     if not isinstance(tensor, torch.Tensor):
@@ -64,7 +73,8 @@ def elements_of(tensor: object) -> Elements | None:
     if dtype is None or rank > MAX_DIMS or tensor.layout != torch.strided or tensor.is_meta:
         return None
     try:
-        here = tensor.detach().resolve_neg().cpu().contiguous()
+        here = tensor.detach().resolve_neg()
+        here = (here if is_cuda(here) and not on_host else here.cpu()).contiguous()
         shape = tuple(int(dim) for dim in here.shape)
         layout = full_layout(dtype, shape)
         return Elements(layout, here) if here.data_ptr() or layout.data_bytes == 0 else None

@@ -8,7 +8,7 @@ from mooncake._native import ReplicateConfig
 from mooncake._tensor.argument import INVALID_PARAMS, number, numbers, refuse, replication, tensors, text, texts
 from mooncake._tensor.cuda import read_into_cuda
 from mooncake._tensor.dtype import Tensor
-from mooncake._tensor.native import NativeStore, RegisteringStore, is_in_gpu, is_set_up
+from mooncake._tensor.native import NativeStore, is_in_gpu, is_set_up
 from mooncake._tensor.payload import Payload, elements_of, memory_payload
 from mooncake._tensor.read import decode_at, decode_handle, layout_at
 from mooncake._tensor.write import Writer
@@ -75,7 +75,7 @@ class PlainCalls:
     """The calls for whole tensors. Writes return 0 or a negative code, reads a tensor or None."""
 
     def put_tensor(self: NativeStore, key: str, tensor: Tensor) -> int:
-        """Stores a tensor. One that is contiguous and on this host is stored from where it lies.
+        """Stores a tensor. One that is contiguous, on this host or in a GPU, is stored from where it lies.
 
         Returns 0, or a negative code: -600 if it is no tensor or cannot be stored.
         """
@@ -194,7 +194,7 @@ class PlainCalls:
         ptrs, lengths = numbers(name, "buffer_ptrs", buffer_ptrs), numbers(name, "sizes", sizes)
         return get_many_into(self, name, texts(name, "keys", keys), ptrs, lengths)
 
-    def get_tensor_into_cuda(self: RegisteringStore, key: str, tensor: Tensor) -> int:
+    def get_tensor_into_cuda(self: NativeStore, key: str, tensor: Tensor) -> int:
         """Reads the elements of a tensor into one of the same type and shape in a GPU, registered or not.
 
         Returns 0, or a negative code: -600 if the tensor is not contiguous, lies on the host, or is of another type or
@@ -203,9 +203,7 @@ class PlainCalls:
         name = "get_tensor_into_cuda"
         return read_into_cuda(self, name, [text(name, "key", key)], [tensor])[0]
 
-    def batch_get_tensor_into_cuda(
-        self: RegisteringStore, keys: Sequence[str], tensors_list: Sequence[Tensor]
-    ) -> list[int]:
+    def batch_get_tensor_into_cuda(self: NativeStore, keys: Sequence[str], tensors_list: Sequence[Tensor]) -> list[int]:
         """Reads several tensors, as `get_tensor_into_cuda`. Returns 0 or a negative code per key."""
         name = "batch_get_tensor_into_cuda"
         return read_into_cuda(self, name, texts(name, "keys", keys), tensors(name, tensors_list))

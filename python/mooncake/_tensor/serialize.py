@@ -19,7 +19,7 @@ def serialize_tensor(tensor: Tensor) -> tuple[bytes, int, int, Tensor]:
 
     Raises ValueError for what cannot be stored as a tensor.
     """
-    elements = elements_of(tensor)
+    elements = elements_of(tensor, on_host=True)
     if elements is None:
         raise ValueError("unsupported tensor for Mooncake tensor serialization")
     layout = elements.layout

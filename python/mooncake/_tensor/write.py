@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from mooncake._native import ReplicateConfig
 from mooncake._tensor.argument import INVALID_PARAMS, refuse
+from mooncake._tensor.cuda import await_stream, is_cuda, registered
 from mooncake._tensor.native import NativeStore
 from mooncake._tensor.payload import Payload
 
@@ -76,6 +78,23 @@ class Writer:
         code = self.config_code() or self.group_code(len(keys))
         if code:
             return [code] * len(keys)
+        with ExitStack() as uses:
+            return self._write_all(keys, [payload and self._reachable(payload, uses) for payload in payloads])
+
+    def _reachable(self, payload: Payload, uses: ExitStack) -> Payload | None:
+        """The payload as the store takes it while `uses` lasts: what it does not take from a GPU is copied."""
+        tensor = next((owner for owner in payload.owners if is_cuda(owner)), None)
+        if tensor is None:
+            return payload
+        try:
+            await_stream(tensor)
+            is_registered = uses.enter_context(registered(self.store, tensor))
+            return payload if is_registered else payload.on_host(tensor.cpu())
+        except RuntimeError as error:
+            self.refuse(f"the GPU does not give the tensor: {error}")
+            return None
+
+    def _write_all(self, keys: Sequence[str], payloads: Sequence[Payload | None]) -> list[int]:
         results = [INVALID_PARAMS] * len(keys)
         ready = [(i, payload) for i, payload in enumerate(payloads) if payload is not None]
         for i in range(len(keys)):

@@ -10,6 +10,7 @@ from typing import Any
 
 MAX_LOOKUP_TIMEOUT_MS = 60_000
 MAX_RECV_THREADS = 64
+MAX_STREAM_WAIT_MS = 600_000
 MAX_REPLICAS = 16
 
 
@@ -26,11 +27,13 @@ class Options:
     replica_num: int = 1
     recv_threads: int = 1
     lookup_timeout_ms: int = 200
+    stream_wait_ms: int = 10_000
 
     def __post_init__(self) -> None:
         _check_range("replica_num", self.replica_num, MAX_REPLICAS)
         _check_range("recv_threads", self.recv_threads, MAX_RECV_THREADS)
         _check_range("lookup_timeout_ms", self.lookup_timeout_ms, MAX_LOOKUP_TIMEOUT_MS)
+        _check_range("stream_wait_ms", self.stream_wait_ms, MAX_STREAM_WAIT_MS, 0)
 
     @staticmethod
     def from_extra_config(extra: Mapping[str, Any]) -> Options:
@@ -53,9 +56,9 @@ class Options:
         return self.load_async and not self.use_layerwise
 
 
-def _check_range(name: str, value: int, largest: int) -> None:
-    if not 1 <= value <= largest:
-        raise ValueError(f"kv_connector_extra_config: {name}={value} is not from 1 to {largest}")
+def _check_range(name: str, value: int, largest: int, smallest: int = 1) -> None:
+    if not smallest <= value <= largest:
+        raise ValueError(f"kv_connector_extra_config: {name}={value} is not from {smallest} to {largest}")
 
 
 def model_tag(model: str, cache_prefix: str, shape: Mapping[str, object]) -> str:

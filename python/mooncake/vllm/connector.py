@@ -26,7 +26,7 @@ from mooncake.vllm.plan import StepPlan
 from mooncake.vllm.pool import Pool
 from mooncake.vllm.scheduler import Rules, Scheduler
 from mooncake.vllm.stored import StoredBlocks, StoredParts
-from mooncake.vllm.stream import marks_on
+from mooncake.vllm.stream import gate_on, marks_on
 from mooncake.vllm.worker import Place, Worker
 
 if TYPE_CHECKING:
@@ -147,10 +147,11 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
         shape = {"block": block_shape(kv_caches, layout), **self._shape()}
         model = model_tag(self._vllm.model_config.model, self._options.cache_prefix, shape)
         place = Place(model, self._vllm.parallel_config.rank, self._topology())
-        mark = marks_on(first_tensor(next(iter(kv_caches.values()))).device)
+        device = first_tensor(next(iter(kv_caches.values()))).device
+        gate = gate_on(device, self._options.stream_wait_ms) if self._options.use_layerwise else None
         pool = Pool(self._store, config)
         pool.stored = self._stored_parts if self._kv_events is not None else None
-        self._worker = Worker(pool, layout, place, self._options, self._can_put, mark)
+        self._worker = Worker(pool, layout, place, self._options, self._can_put, marks_on(device), gate)
         if place.rank == 0:
             self._worker.serve_lookups(socket_name(self._vllm.kv_transfer_config.engine_id))
         logger.info("%s: blocks of %d bytes in %d layers", model, layout.block_bytes, len(layout.layers))
@@ -172,7 +173,7 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
             self._worker.load()
 
     def wait_for_layer_load(self, layer_name: str) -> None:
-        """Returns once the layer is loaded."""
+        """What the device is given from now on finds the layer loaded."""
         if self._worker is not None:
             self._worker.wait_for_layer(layer_name)
 

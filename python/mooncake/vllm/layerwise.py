@@ -16,7 +16,7 @@ from mooncake.vllm.bad_blocks import BadBlocks
 from mooncake.vllm.layout import BlockLayout
 from mooncake.vllm.pending import PendingSaves
 from mooncake.vllm.pool import Pool, Ranges
-from mooncake.vllm.stream import Mark, Reached
+from mooncake.vllm.stream import Gate, Mark, Reached
 
 logger = logging.getLogger(__name__)
 
@@ -146,11 +146,22 @@ class LayerSender:
 class LayerLoad:
     """The loads of one step. `run` is for the thread that receives."""
 
-    def __init__(self, pool: Pool, layout: BlockLayout, bad: BadBlocks, blocks: Sequence[tuple[str, int]]) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        layout: BlockLayout,
+        bad: BadBlocks,
+        blocks: Sequence[tuple[str, int]],
+        gate: Gate | None,
+        count: int,
+    ) -> None:
+        """`gate` stands at `count` before the first layer, and moves by one for each."""
         self.pool = pool
         self.layout = layout
         self.bad = bad
         self.blocks = blocks
+        self.gate = gate
+        self.count = count
         self.ready = [threading.Event() for _ in layout.layers]
 
     def run(self, unused: Reached) -> None:
@@ -163,19 +174,31 @@ class LayerLoad:
             good = self.pool.start_gets(list(by_key))
             unused()
             opened = sorted(good)
-            for place, ready in enumerate(self.ready):
+            for place in range(len(self.ready)):
                 ranges = {key: self._ranges(place, by_key[key]) for key in by_key if key in good}
                 good = self.pool.get_ranges(ranges) if ranges else good
-                ready.set()
+                if not self._open(place):
+                    good = set()
             self.pool.end_gets(opened)
         except Exception:
             good = set()
             raise
         finally:
+            if not self._open(len(self.ready) - 1):
+                good = set()
             self.bad.load(block_id for key in by_key if key in good for block_id in by_key[key])
             self.bad.fail(block_id for key in by_key if key not in good for block_id in by_key[key])
-            for ready in self.ready:
-                ready.set()
+
+    def give_up(self) -> None:
+        """Nothing loads the layers any more: all blocks count as failed, and nothing waits for them."""
+        self.bad.fail(block_id for _, block_id in self.blocks)
+        self._open(len(self.ready) - 1)
+
+    def _open(self, last: int) -> bool:
+        """Nothing waits for the layers up to `last` any more. False if the device went on before that."""
+        for ready in self.ready[: last + 1]:
+            ready.set()
+        return self.gate is None or self.gate.open(self.count + last + 1)
 
     def _ranges(self, place: int, block_ids: Sequence[int]) -> Ranges:
         """One layer of an object, into all the blocks that want it."""
@@ -189,13 +212,17 @@ class LayerLoad:
 class LayerReceiver:
     """Loads the blocks of a step while it runs."""
 
-    def __init__(self, pool: Pool, layout: BlockLayout, bad: BadBlocks) -> None:
+    def __init__(self, pool: Pool, layout: BlockLayout, bad: BadBlocks, gate: Gate | None = None) -> None:
+        """`gate` has the device wait for layers; without one the engine's thread does."""
         self.pool = pool
         self.layout = layout
         self.bad = bad
+        self.gate = gate
         self.thread = LayerThread("mooncake-receive-layers")
         self.step: LayerLoad | None = None
         self.over = threading.Event()
+        # Layers of all steps so far.
+        self.count = 0
 
     def begin(self, blocks: Sequence[tuple[str, int]], unused: Reached) -> None:
         """A step that reads these blocks, given as keys and block ids, begins.
@@ -204,7 +231,8 @@ class LayerReceiver:
         """
         if not blocks:
             return
-        self.step = step = LayerLoad(self.pool, self.layout, self.bad, blocks)
+        self.step = step = LayerLoad(self.pool, self.layout, self.bad, blocks, self.gate, self.count)
+        self.count += len(self.layout.layers)
         self.over = over = threading.Event()
 
         def run() -> None:
@@ -216,14 +244,19 @@ class LayerReceiver:
         self.thread.submit(run)
 
     def wait(self, place: int) -> None:
-        """Returns once the layer is loaded, or known not to be."""
-        if self.step is not None:
-            self._wait(self.step.ready[place])
+        """What the device is given from now on finds the layer loaded, or it is known not to be."""
+        step = self.step
+        if step is None or step.ready[place].is_set():
+            return
+        if self.gate is None or not self.gate.wait(step.count + place + 1):
+            self._wait(step.ready[place])
 
     def end(self) -> None:
         """Returns once all layers are loaded, and those that failed are known."""
         if self.step is not None:
             self._wait(self.over)
+            if not self.over.is_set():
+                self.step.give_up()
             self.step = None
 
     def _wait(self, event: threading.Event) -> None:

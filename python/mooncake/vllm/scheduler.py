@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from mooncake.vllm import stored
 from mooncake.vllm.plan import Load, Save, StepPlan
 from mooncake.vllm.stored import StoredBlocks
 
 
-class Request(Protocol):
+class Request(stored.Request, Protocol):
     """What is read of `vllm.v1.request.Request`."""
 
     @property
@@ -19,12 +20,6 @@ class Request(Protocol):
     def num_tokens(self) -> int: ...
     @property
     def num_prompt_tokens(self) -> int: ...
-    @property
-    def block_hashes(self) -> Sequence[bytes]: ...
-    @property
-    def all_token_ids(self) -> Sequence[int]: ...
-    @property
-    def lora_request(self) -> Any: ...
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,6 @@ class Sender:
     def _store(self, blocks: list[tuple[str, int]], computed: Reached) -> None:
         by_key = dict(blocks)
         missing = self.pool.missing(list(by_key))
-        # Also if nothing is missing: whoever is told that a save is over may take the blocks for something else.
+        # Also if nothing is missing: the engine takes the blocks for something else once the save is over.
         computed()
         self.pool.put({key: self.layout.buffers(by_key[key]) for key in missing})

@@ -38,7 +38,7 @@ class StoredParts:
 
 
 class Request(Protocol):
-    """What is read of `vllm.v1.request.Request`."""
+    """What is read of a `vllm.v1.request.Request` to tell of its blocks."""
 
     @property
     def block_hashes(self) -> Sequence[bytes]: ...

@@ -18,7 +18,7 @@ from mooncake.vllm.plan import Load, Save, StepPlan
 from mooncake.vllm.pool import Pool
 from mooncake.vllm.receive import Receiver, load
 from mooncake.vllm.send import Sender
-from mooncake.vllm.stream import Mark, at_once, no_marks
+from mooncake.vllm.stream import Gate, Mark, at_once, no_marks
 
 logger = logging.getLogger(__name__)
 
@@ -38,9 +38,16 @@ class Worker:
     """Its methods are called by the engine's thread, in the order of a step: begin, load, the layers, save, take."""
 
     def __init__(
-        self, pool: Pool, layout: BlockLayout, place: Place, options: Options, can_put: bool, mark: Mark = no_marks
+        self,
+        pool: Pool,
+        layout: BlockLayout,
+        place: Place,
+        options: Options,
+        can_put: bool,
+        mark: Mark = no_marks,
+        gate: Gate | None = None,
     ) -> None:
-        """`mark` is that of the device on which the KV cache lies."""
+        """`mark` and `gate` are those of the device on which the KV cache lies; only loads by layers use the gate."""
         self.pool = pool
         self.layout = layout
         self.place = place
@@ -53,7 +60,7 @@ class Worker:
         self.sender = Sender(pool, layout, self.pending) if not options.use_layerwise else None
         self.layer_sender = LayerSender(pool, layout, self.pending) if options.use_layerwise else None
         self.receiver = Receiver(pool, layout, self.bad, options.recv_threads) if options.loads_between_steps else None
-        self.layer_receiver = LayerReceiver(pool, layout, self.bad) if options.use_layerwise else None
+        self.layer_receiver = LayerReceiver(pool, layout, self.bad, gate) if options.use_layerwise else None
         self.lookup: LookupServer | None = None
 
     def serve_lookups(self, name: str) -> None:
@@ -103,7 +110,7 @@ class Worker:
             load(self.pool, self.layout, self.bad, within)
 
     def wait_for_layer(self, name: str) -> None:
-        """Returns once this layer of all blocks is loaded."""
+        """What the device is given from now on finds this layer of all blocks loaded."""
         if self.layer_receiver is not None and name in self.layout.index:
             self.layer_receiver.wait(self.layout.index[name])
 

@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser};
 use mooncake_client::{HttpAddress, is_served_by_tcp};
-use mooncake_types::ByteSize;
+use mooncake_types::{ByteSize, FailureDomains};
 
 use crate::logging::LogLevel;
 use crate::quantity::Switch;
@@ -56,6 +56,10 @@ pub struct NodeFlags {
     /// Also read from MOONCAKE_ADVERTISE_ADDRESS.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "HOST[:PORT]")]
     pub advertise_address: String,
+    /// What this node shares with others that may fail at once, beside its host, the nearest first, like
+    /// rack=r7,zone=east: replicas of an object lie in different ones as far as there are some. Also read from MOONCAKE_DOMAIN.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME=VALUE,...")]
+    pub domain: FailureDomains,
     /// Memory lent to the pool: bytes, or like 4GB.
     #[arg(long, default_value = "4 GB", value_name = "SIZE")]
     pub global_segment_size: ByteSize,
@@ -78,6 +82,14 @@ pub struct NodeFlags {
     /// from MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES.
     #[arg(long, default_value = "2 TB", value_name = "SIZE")]
     pub ssd_offload_size: ByteSize,
+    /// Object store, and a prefix in it, where objects are kept that are used again, if the master runs with --enable_offload:
+    /// s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///FOLDER. Each node has a part of it of its own. Keys,
+    /// region and address come from the environment, such as AWS_ACCESS_KEY_ID. Also read from MOONCAKE_OBJECT_STORE_URL.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "URL")]
+    pub object_store_url: String,
+    /// Most bytes of objects to keep there, like 500GB. Also read from MOONCAKE_OBJECT_STORE_SIZE_BYTES.
+    #[arg(long, default_value = "1 TB", value_name = "SIZE")]
+    pub object_store_size: ByteSize,
     /// Buffer for copying puts and gets of this process, of which it makes none: bytes, or like 16MB.
     #[arg(long, default_value = "0", value_name = "SIZE")]
     pub local_buffer_size: ByteSize,

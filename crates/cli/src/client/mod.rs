@@ -30,11 +30,14 @@ pub fn main(args: &[String]) -> ExitCode {
         variable("auth_token", "MOONCAKE_AUTH_TOKEN"),
         variable("auth_token_file", "MOONCAKE_AUTH_TOKEN_FILE"),
         variable("advertise_address", "MOONCAKE_ADVERTISE_ADDRESS"),
+        variable("domain", "MOONCAKE_DOMAIN"),
         variable("segment_path", "MOONCAKE_SEGMENT_PATH"),
         variable("segment_reset", "MOONCAKE_SEGMENT_RESET"),
         variable("enable_offload", "MOONCAKE_OFFLOAD_ENABLED"),
         variable("ssd_offload_path", "MOONCAKE_OFFLOAD_FILE_STORAGE_PATH"),
         variable("ssd_offload_size", "MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES"),
+        variable("object_store_url", "MOONCAKE_OBJECT_STORE_URL"),
+        variable("object_store_size", "MOONCAKE_OBJECT_STORE_SIZE_BYTES"),
         variable("drain_timeout_sec", "MOONCAKE_DRAIN_TIMEOUT_SEC"),
     ];
     let flags = match parse(args, &variables) {
@@ -75,11 +78,14 @@ fn host(flags: &ClientFlags) -> Result<(), String> {
         is_enabled: flags.node.enable_offload.0,
         path: PathBuf::from(&flags.node.ssd_offload_path),
         most_bytes: flags.node.ssd_offload_size.0,
+        object_store_url: Some(flags.node.object_store_url.clone()).filter(|url| !url.is_empty()),
+        object_store_bytes: flags.node.object_store_size.0,
         ..environment.offload.clone()
     };
     let config = StoreConfig {
         local_hostname: flags.node.host.clone(),
         advertise_address: Some(flags.node.advertise_address.clone()).filter(|it| !it.is_empty()),
+        domains: flags.node.domain.clone(),
         master: flags.master.master_server_address.clone(),
         segment_bytes: flags.node.global_segment_size.0,
         segment_path: Some(&flags.node.segment_path).filter(|it| !it.is_empty()).map(PathBuf::from),

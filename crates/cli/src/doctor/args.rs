@@ -7,10 +7,14 @@ use clap::Parser;
 /// Between processes of one host and one user the memory of a node is mapped and copied directly (shm); where it
 /// cannot be mapped, the kernel copies it (process_vm); all other bytes travel by tcp. For each segment that the master
 /// knows, this asks its node where it runs, connects as a client would, and prints the way, the reason, and how long an
-/// empty question takes. Run it as the user, and in the container, of the engine that is too slow.
+/// empty question takes. For each GPU of this host it prints how its memory is copied to segments, and how fast: it is the one
+/// program that loads the CUDA driver by itself, and takes 64 MiB of each GPU for a moment. Run it as the user, and in the container, of the engine that is too slow.
+///
+/// Of the disk and the object store that MOONCAKE_OFFLOAD_* and MOONCAKE_OBJECT_STORE_URL name for nodes, and of the directory that
+/// hosts share, it prints the room, the way of bytes and the speed. It writes up to 64 MiB to each for that, and removes them.
 ///
 /// MOONCAKE_TRANSPORTS, MOONCAKE_AUTH_TOKEN and MC_STORE_CLUSTER_ID count as they do for a client. The exit status is 1 if
-/// the master or a node cannot be reached.
+/// the master or a node cannot be reached, or a disk or object store cannot be used.
 #[derive(Debug, Parser)]
 #[command(name = "mooncake doctor", max_term_width = 110)]
 pub(super) struct DoctorArgs {

@@ -1,14 +1,17 @@
-//! `mooncake doctor`: which way bytes would take from this host to each segment of a pool, and why. Enter at [`main`].
+//! `mooncake doctor`: which way bytes would take from this host to each segment of a pool and to its GPUs, and why; and what its disks
+//! can do. Enter at [`main`].
 
 mod args;
+mod devices;
 mod segments;
+mod tiers;
 
 use std::fmt::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use mooncake_client::{OpenError, StoreConfig, find_leader};
+use mooncake_client::{FoundLeader, OpenError, StoreConfig, find_leader};
 use mooncake_http::admin;
 use mooncake_transfer::{Paths, TcpConfig};
 use mooncake_types::{ByteSize, ClientId};
@@ -17,8 +20,8 @@ use crate::exit::{complain, say};
 use args::DoctorArgs;
 use segments::Listed;
 
-/// Runs the program; `args` are without its name. The status is 0 if the master and all nodes could be reached, 1 if not,
-/// and 2 for wrong arguments.
+/// Runs the program; `args` are without its name. The status is 0 if the master and all nodes could be reached and all disks used,
+/// 1 if not, and 2 for wrong arguments.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
     let name = "mooncake doctor".to_owned();
@@ -29,7 +32,9 @@ pub fn main(args: &[String]) -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    match examine(&args) {
+    let examined = examine(&args);
+    say(format_args!("{}", devices::describe()));
+    match examined {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(reason) => {
@@ -39,16 +44,17 @@ pub fn main(args: &[String]) -> ExitCode {
     }
 }
 
-/// Prints what is found, and says whether all nodes could be reached.
+/// Prints what is found, and says whether all nodes could be reached, and all disks used.
 fn examine(args: &DoctorArgs) -> Result<bool, String> {
     let mut config = StoreConfig::from_env().map_err(|error| error.to_string())?;
     if let Some(cluster_id) = &args.cluster_id {
         config.cluster_id.clone_from(cluster_id);
     }
     config.master.clone_from(&args.master);
-    let leader = find_leader(&config).map_err(|error| explain(&error, &args.master))?;
+    let FoundLeader { address: leader, shared_directory } =
+        find_leader(&config).map_err(|error| explain(&error, &args.master))?;
     let tcp = TcpConfig {
-        cluster_id: config.cluster_id,
+        cluster_id: config.cluster_id.clone(),
         auth_token: config.auth_token,
         // It only shakes hands and reads: nothing is remembered under this name.
         client: ClientId(u128::from(std::process::id())),
@@ -75,7 +81,10 @@ fn examine(args: &DoctorArgs) -> Result<bool, String> {
         say(format_args!("\n{text}"));
         all_reached &= reached;
     }
-    Ok(all_reached)
+    let (text, are_well) =
+        tiers::describe(&config.offload, shared_directory.as_ref(), &config.cluster_id);
+    say(format_args!("{text}"));
+    Ok(all_reached && are_well)
 }
 
 /// Why no master that leads was found, and what to say instead.
@@ -96,6 +105,9 @@ fn describe(paths: &Paths, segment: &Listed) -> (String, bool) {
     let size = ByteSize(segment.len_bytes);
     let mut text =
         format!("segment {} of {} ({size}) at {}\n", segment.id, segment.name, segment.endpoint);
+    if !segment.domains.is_empty() {
+        let _ = writeln!(text, "  domains     {}", segment.domains.join(", "));
+    }
     let way = found.way.map_or("none", |way| way.name());
     let _ = writeln!(text, "  way         {way}\n  because     {}", found.why);
     let _ = match found.round_trip {

@@ -14,6 +14,8 @@ pub(super) struct Listed {
     pub(super) name: String,
     pub(super) endpoint: String,
     pub(super) len_bytes: u64,
+    /// The failure domains that its node named.
+    pub(super) domains: Vec<String>,
 }
 
 /// Why they are not known.
@@ -38,6 +40,9 @@ struct Row {
     size_bytes: u64,
     #[serde(default)]
     medium: String,
+    /// Earlier masters list none.
+    #[serde(default)]
+    domains: Vec<String>,
 }
 
 /// The segments of the pool whose master serves admin HTTP at this address.
@@ -49,12 +54,13 @@ pub(super) fn list(address: &str) -> Result<Vec<Listed>, ListError> {
 fn read(text: &str) -> Result<Vec<Listed>, String> {
     let answer: SegmentList = serde_json::from_str(text).map_err(|error| error.to_string())?;
     // What lies on a disk is reached through its node, whose memory is examined.
-    let in_memory = answer.segments.into_iter().filter(|row| row.medium != "disk");
+    let is_memory = |row: &Row| row.medium.is_empty() || row.medium == "memory";
+    let in_memory = answer.segments.into_iter().filter(is_memory);
     let listed = in_memory.take(MAX_SEGMENTS).map(|row| {
         let id = parse_segment_id(&row.segment_id);
         let id = id.map_err(|_| format!("{:?} is no id of a segment", row.segment_id))?;
-        let (name, endpoint) = (row.segment_name, row.te_endpoint);
-        Ok(Listed { id, name, endpoint, len_bytes: row.size_bytes })
+        let (name, endpoint, domains) = (row.segment_name, row.te_endpoint, row.domains);
+        Ok(Listed { id, name, endpoint, len_bytes: row.size_bytes, domains })
     });
     listed.collect()
 }
@@ -68,14 +74,26 @@ mod tests {
         let text = r#"{"total_segments":1,"segments":[{"segment_name":"a:1","segment_id":
             "0000000000000000000000000000002a","client_id":"7","size_bytes":1024,"te_endpoint":"b:2"},
             {"segment_name":"a:1","segment_id":"0000000000000000000000000000002b","medium":"disk",
-            "size_bytes":4096,"te_endpoint":"b:2"}]}"#;
+            "size_bytes":4096,"te_endpoint":"b:2"},
+            {"segment_name":"a:1","segment_id":"0000000000000000000000000000002d",
+            "medium":"object store","size_bytes":4096,"te_endpoint":"b:2"},
+            {"segment_name":"c:1","segment_id":"0000000000000000000000000000002c","medium":"memory",
+            "size_bytes":4096,"te_endpoint":"c:2","domains":["rack=r7","zone=east"]}]}"#;
         let expected = Listed {
             id: SegmentId(42),
             name: "a:1".into(),
             endpoint: "b:2".into(),
             len_bytes: 1024,
+            domains: vec![],
         };
-        assert_eq!(read(text), Ok(vec![expected]));
+        let in_rack = Listed {
+            id: SegmentId(44),
+            name: "c:1".into(),
+            endpoint: "c:2".into(),
+            len_bytes: 4096,
+            domains: vec!["rack=r7".into(), "zone=east".into()],
+        };
+        assert_eq!(read(text), Ok(vec![expected, in_rack]));
         assert_eq!(read(r#"{"segments":[]}"#), Ok(vec![]));
     }
 

@@ -382,14 +382,13 @@ pub enum EvictionName {
 pub enum StrategyName {
     /// Any segment with room.
     Random,
-    /// The emptiest of a random sample.
+    /// The emptier of two: all segments are full to the same share, whatever their lengths.
     FreeRatioFirst,
+    /// Segments on the host of the writer, if it lends any, then those on the hosts that follow by name.
+    LocalFirst,
     /// Not in this build.
     #[value(hide = true)]
     SsdFreeRatioFirst,
-    /// Not in this build.
-    #[value(hide = true)]
-    LocalFirst,
     /// Not in this build.
     #[value(hide = true)]
     Cxl,

@@ -23,13 +23,12 @@ impl MasterFlags {
     pub fn check(&self) -> Result<(), String> {
         let absent = match self.pool.allocation_strategy {
             StrategyName::SsdFreeRatioFirst => Some("ssd_free_ratio_first"),
-            StrategyName::LocalFirst => Some("local_first"),
             StrategyName::Cxl => Some("cxl"),
-            StrategyName::Random | StrategyName::FreeRatioFirst => None,
+            StrategyName::Random | StrategyName::FreeRatioFirst | StrategyName::LocalFirst => None,
         };
         if let Some(name) = absent {
             return Err(format!(
-                "--allocation_strategy={name} is not supported in this build; choose random or free_ratio_first"
+                "--allocation_strategy={name} is not supported in this build; choose random, free_ratio_first or local_first"
             ));
         }
         self.leadership.check()?;
@@ -101,6 +100,7 @@ impl MasterFlags {
             },
             strategy: match self.pool.allocation_strategy {
                 StrategyName::FreeRatioFirst => Strategy::FreeRatioFirst,
+                StrategyName::LocalFirst => Strategy::LocalFirst,
                 _ => Strategy::Random,
             },
             client_ttl_ms: self.pool.client_ttl.saturating_mul(1_000),

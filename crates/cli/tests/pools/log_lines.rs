@@ -31,6 +31,10 @@ fn a_master_says_which_nodes_come_and_go_and_what_was_lost_with_them() {
     second.program.stop(Signal::TERM);
     let left = master.program.line("a segment leaves the pool");
     assert!(left.contains("replicas=0 bytes=0"), "{left}");
+    // The one that was killed. The other said goodbye before its connections ended.
+    let third = node(&master.rpc, &[]);
+    master.program.line(&format!("segment={}", third.address));
+    assert_eq!(master.program.seen("a node is out of sight"), 1);
 }
 
 #[test]

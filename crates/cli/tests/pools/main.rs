@@ -14,3 +14,4 @@ mod recovery;
 mod restarts;
 mod start;
 mod unreached;
+mod usrbio;

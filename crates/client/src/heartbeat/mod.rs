@@ -19,10 +19,13 @@ use crate::reports::Reports;
 /// Longest wait for a turn to end: it makes one attempt to connect or one call.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(30);
 
+/// Longest wait for the reply to a call that is under way when the heartbeat stops.
+const LAST_REPLY_PATIENCE: Duration = Duration::from_millis(200);
+
 /// The thread that keeps this client a member: a connection of its own, and nothing else to do.
 pub(crate) struct Heartbeat {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<JoinHandle<Option<Connection>>>>,
 }
 
 /// A change of what is lent, made between two turns.
@@ -49,6 +52,8 @@ struct Shared {
 #[derive(Default)]
 struct HeartbeatState {
     stopping: bool,
+    /// The thread does nothing any more.
+    has_ended: bool,
     changes: Vec<Change>,
     reports: Reports,
     /// The connection in use, so that stopping need not wait for a reply.
@@ -69,7 +74,7 @@ impl Heartbeat {
         let thread = Builder::new().name("mooncake-heartbeat".to_owned());
         let thread = spawn_unpinned(thread, move || {
             let _notice = EndNotice(&of_thread);
-            of_thread.run(bond, on_tasks);
+            of_thread.run(bond, on_tasks)
         })?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
@@ -111,21 +116,30 @@ impl Heartbeat {
         }
     }
 
-    /// Stops pinging; returns when the thread is gone.
-    pub(crate) fn stop(&self) {
+    /// Stops pinging; returns when the thread is gone. Gives the connection over which it pinged, if it still stands: the master
+    /// has this client in sight until that is dropped.
+    pub(crate) fn stop(&self) -> Option<Connection> {
         let mut state = self.shared.lock();
         state.stopping = true;
-        if let Some(stream) = state.in_use.take() {
+        self.shared.wake.notify_all();
+        self.shared.changed.notify_all();
+        let patience = if self.is_well() { LAST_REPLY_PATIENCE } else { Duration::ZERO };
+        let is_at_work = |state: &mut HeartbeatState| !state.has_ended;
+        let waited = self.shared.changed.wait_timeout_while(state, patience, is_at_work);
+        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out()
+            && let Some(stream) = state.in_use.take()
+        {
             // It may be closed already; then there is nothing to wait for either.
             let _ = stream.shutdown(Shutdown::Both);
         }
         drop(state);
-        self.shared.wake.notify_all();
-        self.shared.changed.notify_all();
         let thread = self.thread.lock().expect("no holder of the thread panicked").take();
-        if thread.is_some_and(|thread| thread.join().is_err()) {
+        let ended = thread.map(JoinHandle::join)?;
+        ended.unwrap_or_else(|_| {
             tracing::error!("the heartbeat thread panicked");
-        }
+            None
+        })
     }
 }
 
@@ -136,7 +150,8 @@ impl Drop for Heartbeat {
 }
 
 impl Shared {
-    fn run(&self, mut bond: Bond, on_tasks: impl Fn()) {
+    /// Keeps the bond until it is time to stop. Gives the connection that it ran over last.
+    fn run(&self, mut bond: Bond, on_tasks: impl Fn()) -> Option<Connection> {
         let mut was_well = bond.membership.is_well();
         let mut retiring = Vec::new();
         loop {
@@ -144,7 +159,7 @@ impl Shared {
             retire(&bond, &mut retiring);
             take_back_broken(&mut bond);
             if !self.offer_handle(bond.connection.as_ref()) {
-                return;
+                return bond.connection;
             }
             let turn = bond.turn();
             if bond.membership.take_has_tasks() {
@@ -214,7 +229,9 @@ struct EndNotice<'s>(&'s Shared);
 
 impl Drop for EndNotice<'_> {
     fn drop(&mut self) {
-        self.0.lock().stopping = true;
+        let mut state = self.0.lock();
+        (state.stopping, state.has_ended) = (true, true);
+        drop(state);
         self.0.well.store(false, Ordering::Relaxed);
         self.0.changed.notify_all();
     }

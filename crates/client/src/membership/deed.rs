@@ -1,4 +1,6 @@
-use mooncake_types::{Epoch, Medium, MountSegment, RangeDrop, Request, SegmentId, Tick};
+use mooncake_types::{
+    Epoch, FailureDomains, Medium, MountSegment, RangeDrop, Request, SegmentId, Tick,
+};
 
 /// A segment that this client lends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub struct Lent {
     pub run: u64,
     /// What its bytes lie in.
     pub medium: Medium,
+    /// What its node shares with others that may fail at once.
+    pub domains: FailureDomains,
 }
 
 impl Lent {
@@ -22,7 +26,7 @@ impl Lent {
     /// lies in it.
     #[must_use]
     pub fn mount(&self, seen_epoch: Epoch, is_empty: bool) -> Request<'_> {
-        let Self { id, name, endpoint, len, run, medium } = self;
+        let Self { id, name, endpoint, len, run, medium, domains } = self;
         Request::MountSegment(MountSegment {
             id: *id,
             name,
@@ -32,6 +36,7 @@ impl Lent {
             is_empty,
             run: *run,
             medium: *medium,
+            domains: domains.as_slice(),
         })
     }
 }

@@ -37,7 +37,9 @@ impl Drops {
         &self.listed
     }
 
+    /// If nothing could be dropped now, the same would be listed again: the next list is asked for with the next pong.
     pub(super) fn on_dropped(&mut self, dropped: Vec<RangeDrop>) {
+        self.is_due &= !dropped.is_empty();
         self.listed.clear();
         self.done = dropped;
     }
@@ -45,5 +47,35 @@ impl Drops {
     /// There is another leader, or another connection: what was not confirmed is named again.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mooncake_types::{SegmentId, Version};
+
+    use super::*;
+
+    #[test]
+    fn more_is_asked_for_at_once_only_after_a_full_list_of_which_something_was_dropped() {
+        let range = RangeDrop {
+            segment: SegmentId(1),
+            offset: 0,
+            version: Version::default(),
+            grant: Version::default(),
+        };
+        let full = limits::MAX_FETCHED_DROPS as usize;
+        for (listed, dropped, asks) in
+            [(full, full, true), (full, 1, true), (full, 0, false), (3, 3, false)]
+        {
+            let mut drops = Drops::default();
+            drops.on_pong(true);
+            assert!(drops.fetch().is_some());
+            drops.on_listed(vec![range; listed]);
+            drops.on_dropped(vec![range; dropped]);
+            assert_eq!(drops.fetch().is_some(), asks, "{dropped} of {listed}");
+            drops.on_pong(true);
+            assert!(drops.fetch().is_some(), "with the next pong");
+        }
     }
 }

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use mooncake_transfer::{HotCache, HotCacheCounts, Served};
-use mooncake_types::Request;
+use mooncake_types::{Medium, Request};
 
 use histogram::Histogram;
 pub(crate) use reads::{Fetched, Reads};
@@ -60,6 +60,8 @@ pub(crate) struct Metrics {
     batch_get: Histogram,
     put: Histogram,
     batch_put: Histogram,
+    /// Gets of both kinds, by the farthest [`Medium`] that one of their ranges lay in.
+    tier_latencies: [Histogram; Medium::ALL.len()],
     /// Requests to the master, answered or not.
     rpcs: [Histogram; Rpc::COUNT],
 }
@@ -81,6 +83,7 @@ impl Metrics {
             batch_get: Histogram::new(),
             put: Histogram::new(),
             batch_put: Histogram::new(),
+            tier_latencies: [const { Histogram::new() }; Medium::ALL.len()],
             rpcs: [const { Histogram::new() }; Rpc::COUNT],
         }
     }
@@ -104,6 +107,10 @@ impl Metrics {
         match extent {
             Extent::One => self.get.observe(took),
             Extent::Several => self.batch_get.observe(took),
+        }
+        let arrived = fetched.iter().filter(|it| it.result.is_ok());
+        if let Some(farthest) = arrived.map(|it| it.medium).max() {
+            self.tier_latencies[farthest as usize].observe(took);
         }
     }
 

@@ -18,8 +18,8 @@ pub(crate) struct Reads {
     exists: HitsAndMisses,
     /// In the order of [`Source::ALL`].
     volumes: [Volume; Source::ALL.len()],
-    /// Of these, what lay on disks.
-    disk: Volume,
+    /// Of these, what lay in each [`Medium`].
+    tiers: [Volume; Medium::ALL.len()],
     /// What a master has confirmed.
     confirmed: Mutex<ReadCounts>,
 }
@@ -51,8 +51,8 @@ impl Reads {
     /// Nothing yet; `run` is a number that no other process has.
     pub(super) fn new(run: u64) -> Self {
         let (gets, exists) = (HitsAndMisses::default(), HitsAndMisses::default());
-        let (volumes, disk) = Default::default();
-        Self { run, gets, exists, volumes, disk, confirmed: Mutex::default() }
+        let (volumes, tiers) = Default::default();
+        Self { run, gets, exists, volumes, tiers, confirmed: Mutex::default() }
     }
 
     /// Gets were answered. An object that is not finished is not there; any other error is neither.
@@ -76,31 +76,29 @@ impl Reads {
         self.exists.add(count(true), count(false));
     }
 
-    /// So many of these keys exist, from the first on without a gap. Nobody reads those behind the gap: they count as missing.
+    /// So many of these keys exist, from the first on without a gap. Those behind the gap count as missing: the caller computes them.
     pub(crate) fn on_prefix(&self, count: u64, keys: usize) {
         let found = usize::try_from(count).unwrap_or(usize::MAX).min(keys);
         self.exists.add(found, keys - found);
     }
 
     /// Ranges were read, those of one item one behind the other. An item is read if all of them are, from where the farthest of
-    /// them lies.
+    /// them lies, and from the farthest tier.
     pub(super) fn on_fetched(&self, fetched: &[Fetched]) {
         for of_item in fetched.chunk_by(|one, next| one.position == next.position) {
             let mut farthest = Ok(Source::Own);
-            let mut is_on_disk = false;
+            let mut tier = Medium::Memory;
             for Fetched { medium, len, result, .. } in of_item {
                 if let Ok(source) = result {
                     self.volumes[*source as usize].bytes.fetch_add(*len, Ordering::Relaxed);
-                    if *medium != Medium::Memory {
-                        self.disk.bytes.fetch_add(*len, Ordering::Relaxed);
-                        is_on_disk = true;
-                    }
+                    self.tiers[*medium as usize].bytes.fetch_add(*len, Ordering::Relaxed);
+                    tier = tier.max(*medium);
                 }
                 farthest = farthest.and_then(|far| result.map(|source| source.max(far)));
             }
             if let Ok(source) = farthest {
                 self.volumes[source as usize].objects.fetch_add(1, Ordering::Relaxed);
-                self.disk.objects.fetch_add(u64::from(is_on_disk), Ordering::Relaxed);
+                self.tiers[tier as usize].objects.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
@@ -113,6 +111,8 @@ impl Reads {
             bytes: load(bytes),
         };
         let from = |source: Source| volume(&self.volumes[source as usize]);
+        let tier = |medium: Medium| volume(&self.tiers[medium as usize]);
+        let (shared_disk, object_store) = (tier(Medium::SharedDisk), tier(Medium::ObjectStore));
         ReadCounts {
             get_hits: load(&self.gets.hits),
             get_misses: load(&self.gets.misses),
@@ -121,7 +121,9 @@ impl Reads {
             own: from(Source::Own),
             host: from(Source::Host),
             tcp: from(Source::Tcp),
-            disk: volume(&self.disk),
+            disk: tier(Medium::Disk).plus(shared_disk).plus(object_store),
+            shared_disk,
+            object_store,
         }
     }
 
@@ -176,7 +178,12 @@ mod tests {
         let reads = Reads::new(1);
         let fetched = |position, len, result| Fetched {
             position,
-            medium: if len > 60 { Medium::Disk } else { Medium::Memory },
+            medium: match len {
+                ..=60 => Medium::Memory,
+                61..=70 => Medium::Disk,
+                71..=80 => Medium::SharedDisk,
+                _ => Medium::ObjectStore,
+            },
             len,
             result,
         };
@@ -188,12 +195,18 @@ mod tests {
             fetched(4, 50, Ok(Source::Host)),
             fetched(4, 60, Err(MoveError::Stale)),
             fetched(5, 70, Ok(Source::Host)),
+            fetched(6, 80, Ok(Source::Host)),
+            fetched(7, 90, Ok(Source::Tcp)),
+            fetched(7, 65, Ok(Source::Own)),
+            fetched(8, 91, Err(MoveError::Stale)),
         ]);
         let volume = |objects, bytes| ReadVolume { objects, bytes };
         let counts = reads.counts();
-        let expected = [volume(1, 50), volume(1, 20 + 50 + 70), volume(1, 30)];
+        let expected = [volume(1, 50 + 65), volume(2, 20 + 50 + 70 + 80), volume(2, 30 + 90)];
         assert_eq!([counts.own, counts.host, counts.tcp], expected);
-        assert_eq!((counts.disk, counts.memory()), (volume(1, 70), volume(2, 150)));
+        let expected = [volume(2, 150), volume(1, 70 + 65), volume(1, 80), volume(1, 90)];
+        assert_eq!(counts.tiers().map(|(_, read)| read), expected);
+        assert_eq!(counts.disk, volume(3, 70 + 65 + 80 + 90));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use mooncake_http::prometheus::{self, Family};
 use mooncake_transfer::Source;
+use mooncake_types::Medium;
 
 use super::Metrics;
 use super::histogram::Report;
@@ -103,19 +104,28 @@ impl Metrics {
             label: "source",
         };
         out.counters(bytes, sources.map(|(source, read)| (source.name(), read.bytes)))?;
-        let tiers = [("memory", counts.memory()), ("disk", counts.disk)];
+        let tiers = counts.tiers();
         let objects = Family {
             name: "mooncake_client_tier_objects",
             help: "Objects that were read, by the tier that they lay in",
             label: "tier",
         };
-        out.counters(objects, tiers.map(|(tier, read)| (tier, read.objects)))?;
+        out.counters(objects, tiers.map(|(medium, read)| (medium.tier(), read.objects)))?;
         let bytes = Family {
             name: "mooncake_client_tier_bytes",
             help: "Bytes that were read, by the tier that they lay in",
             label: "tier",
         };
-        out.counters(bytes, tiers.map(|(tier, read)| (tier, read.bytes)))
+        out.counters(bytes, tiers.map(|(medium, read)| (medium.tier(), read.bytes)))?;
+        let took = Family {
+            name: "mooncake_client_tier_latency",
+            help: "Reading one object or several in us, by the farthest tier that one of them lay in",
+            label: "tier",
+        };
+        let of_tier = |medium: Medium| {
+            (medium.tier(), self.tier_latencies[medium as usize].report().written())
+        };
+        out.histograms(took, Medium::ALL.map(of_tier))
     }
 
     fn hot_cache_counts(&self, out: &mut prometheus::Metrics<'_, '_>) -> fmt::Result {

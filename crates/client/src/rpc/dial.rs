@@ -7,7 +7,7 @@ use mooncake_types::{Epoch, ErrorCode};
 use mooncake_wire::{Hello, Refusal};
 
 use super::masters::{Election, Incredible, Masters};
-use crate::address::HostPort;
+use crate::address::MasterEndpoint;
 
 /// How long a master may take to say whether it leads when another is late.
 const GLANCE: Duration = Duration::from_millis(200);
@@ -100,7 +100,11 @@ impl Dialer {
     }
 
     /// Resolves an address, afresh when a second has passed, and connects to the first that answers.
-    fn dial_at(&self, target: &HostPort, most: Duration) -> Result<(Connection, Epoch), DialError> {
+    fn dial_at(
+        &self,
+        target: &MasterEndpoint,
+        most: Duration,
+    ) -> Result<(Connection, Epoch), DialError> {
         let address = target.to_string();
         let unreachable =
             |reason: String| DialError::Unreachable { address: address.clone(), reason };
@@ -120,7 +124,11 @@ impl Dialer {
         let believed = self.masters.believe(welcome.epoch);
         believed.map_err(|why| DialError::Incredible { address: address.clone(), why })?;
         connection.set_timeout(self.call_timeout).map_err(lost)?;
-        let master = connection.stream().peer_addr().map_err(lost)?;
+        // Several names may be those of one master.
+        let master = match target {
+            MasterEndpoint::Port(_) => connection.stream().peer_addr().map_err(lost)?.to_string(),
+            MasterEndpoint::Local(_) => address,
+        };
         self.masters.on_connected(welcome.epoch, master, connection.stream());
         self.masters.note_shared_directory(welcome.shared_directory);
         Ok((connection, welcome.epoch))

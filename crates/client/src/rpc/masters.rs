@@ -1,16 +1,15 @@
 //! Where the master is. Several addresses may be given, of which one leads; or a coordinator that knows the leader.
 
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use mooncake_ha::{Coordinator, epoch_of_now};
 use mooncake_memory::{Private, Resolver};
-use mooncake_types::host_port::split;
 use mooncake_types::{Epoch, LogLimiter, SharedDirectory};
 
 use super::dial::DialError;
-use crate::address::HostPort;
+use crate::address::MasterEndpoint;
 
 /// Between two questions to the coordinator; who comes in between is told what the last one was answered.
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(100);
@@ -25,7 +24,7 @@ pub(crate) struct Masters {
 
 #[derive(Debug)]
 enum MasterSource {
-    Listed(Vec<HostPort>),
+    Listed(Vec<MasterEndpoint>),
     Elected(Election),
 }
 
@@ -46,7 +45,8 @@ struct Open {
     believed: Epoch,
     /// The highest epoch of a master that was connected to.
     epoch: Epoch,
-    connections: Vec<(SocketAddr, Weak<Private<TcpStream>>)>,
+    /// Each with the address of its master.
+    connections: Vec<(String, Weak<Private<TcpStream>>)>,
     /// What the last master that was connected to said.
     shared_directory: Option<SharedDirectory>,
 }
@@ -57,12 +57,14 @@ pub(super) struct Election {
     coordinator: Coordinator,
     /// The coordinator's address, for messages.
     name: String,
+    /// Whether leaders are reached by local sockets only, or by the network only.
+    only_this_host: bool,
     found: Mutex<FoundLeader>,
 }
 
 #[derive(Debug, Default)]
 struct FoundLeader {
-    leader: Option<HostPort>,
+    leader: Option<MasterEndpoint>,
     /// It could not be reached since.
     is_doubted: bool,
     asked: Option<Instant>,
@@ -70,13 +72,14 @@ struct FoundLeader {
 
 impl Masters {
     /// Masters that are tried in turn.
-    pub(crate) fn listed(addresses: Vec<HostPort>) -> Masters {
+    pub(crate) fn listed(addresses: Vec<MasterEndpoint>) -> Masters {
         Self::of_source(MasterSource::Listed(addresses))
     }
 
-    /// Whoever this coordinator says leads; `name` is its address.
-    pub(crate) fn elected(coordinator: Coordinator, name: String) -> Masters {
-        let election = Election { coordinator, name, found: Mutex::default() };
+    /// Whoever this coordinator says leads; `name` is its address. With `only_this_host` it must be reached by a local
+    /// socket.
+    pub(crate) fn elected(coordinator: Coordinator, name: String, only_this_host: bool) -> Masters {
+        let election = Election { coordinator, name, only_this_host, found: Mutex::default() };
         Self::of_source(MasterSource::Elected(election))
     }
 
@@ -106,7 +109,7 @@ impl Masters {
     }
 
     /// The address of this number, or who looks it up.
-    pub(super) fn at(&self, address: usize) -> Result<&HostPort, &Election> {
+    pub(super) fn at(&self, address: usize) -> Result<&MasterEndpoint, &Election> {
         match &self.source {
             MasterSource::Listed(addresses) => Ok(&addresses[address]),
             MasterSource::Elected(election) => Err(election),
@@ -165,14 +168,14 @@ impl Masters {
     pub(super) fn on_connected(
         &self,
         epoch: Epoch,
-        master: SocketAddr,
+        master: String,
         stream: &Arc<Private<TcpStream>>,
     ) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.connections.retain(|(_, stream)| stream.strong_count() > 0);
         if epoch > open.epoch {
             open.epoch = epoch;
-            let of_others = |(of, _): &mut (SocketAddr, _)| *of != master;
+            let of_others = |(of, _): &mut (String, _)| *of != master;
             for (_, stream) in open.connections.extract_if(.., of_others) {
                 // It may be closed already.
                 let _ = stream.upgrade().map(|stream| stream.shutdown(Shutdown::Both));
@@ -185,7 +188,7 @@ impl Masters {
 impl Election {
     /// The leader that was found before, if it is not doubted; else the one that the coordinator names, and whether it was
     /// asked just now.
-    pub(super) fn leader(&self) -> Result<(HostPort, bool), DialError> {
+    pub(super) fn leader(&self) -> Result<(MasterEndpoint, bool), DialError> {
         let mut found = self.lock();
         if let Some(leader) = found.leader.as_ref().filter(|_| !found.is_doubted) {
             return Ok((leader.clone(), false));
@@ -217,7 +220,7 @@ impl Election {
     }
 
     /// This leader answered.
-    pub(super) fn trust(&self, leader: &HostPort) {
+    pub(super) fn trust(&self, leader: &MasterEndpoint) {
         let mut found = self.lock();
         if found.leader.as_ref() == Some(leader) {
             found.is_doubted = false;
@@ -225,20 +228,16 @@ impl Election {
     }
 
     /// This leader did not answer.
-    pub(super) fn doubt(&self, leader: &HostPort) {
+    pub(super) fn doubt(&self, leader: &MasterEndpoint) {
         let mut found = self.lock();
         if found.leader.as_ref() == Some(leader) {
             found.is_doubted = true;
         }
     }
 
-    fn read(&self, address: &str) -> Result<HostPort, DialError> {
-        match split(address) {
-            Ok((host, Some(port))) if !host.is_empty() => {
-                Ok(HostPort { host: host.to_owned(), port })
-            }
-            _ => Err(self.no_leader(format!("the leader's address {address:?} is not host:port"))),
-        }
+    fn read(&self, address: &str) -> Result<MasterEndpoint, DialError> {
+        let read = MasterEndpoint::of_leader(address, self.only_this_host);
+        read.map_err(|reason| self.no_leader(reason))
     }
 
     fn no_leader(&self, reason: String) -> DialError {

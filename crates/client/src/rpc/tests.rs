@@ -12,7 +12,7 @@ use mooncake_types::{
 use mooncake_wire::{HEADER_LEN, Header, Hello, Kind, Role, Welcome};
 
 use super::{Dialer, Masters, Pool};
-use crate::address::HostPort;
+use crate::address::{HostPort, MasterEndpoint};
 use crate::metrics::Metrics;
 
 const TIMEOUT: Duration = Duration::from_millis(200);
@@ -46,7 +46,10 @@ fn pool_of(host: Arc<Host>, scripts: Vec<Script>) -> (Pool, mpsc::Receiver<()>) 
             std::thread::spawn(move || play(stream, script, &arrived));
         }
     });
-    let masters = Arc::new(Masters::listed(vec![HostPort { host: "127.0.0.1".to_owned(), port }]));
+    let masters = Arc::new(Masters::listed(vec![MasterEndpoint::Port(HostPort {
+        host: "127.0.0.1".to_owned(),
+        port,
+    })]));
     let hello = Hello::new(Role::Client, ClientId(1));
     let dialer = Dialer {
         attempt_timeout: Duration::from_secs(2),

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use mooncake_memory::{MapError, Region};
 use mooncake_node::Segment;
-use mooncake_types::{ErrorCode, Medium, MountOutcome, Reply, Request, SegmentId, limits};
+use mooncake_types::{
+    ErrorCode, FailureDomains, Medium, MountOutcome, Reply, Request, SegmentId, limits,
+};
 use rustix::fs::OFlags;
 
 use super::segment_warnings;
@@ -52,12 +54,13 @@ const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct Mounts {
     hostname: String,
     endpoint: String,
+    domains: FailureDomains,
     lent: Mutex<BTreeMap<SegmentId, (Origin, Lent)>>,
 }
 
 impl Mounts {
-    pub(super) fn new(hostname: String, endpoint: String) -> Self {
-        Self { hostname, endpoint, lent: Mutex::default() }
+    pub(super) fn new(hostname: String, endpoint: String, domains: FailureDomains) -> Self {
+        Self { hostname, endpoint, domains, lent: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<SegmentId, (Origin, Lent)>> {
@@ -228,7 +231,8 @@ impl Session {
         let id = SegmentId(random().map_err(|_| ErrorCode::InternalError)?);
         let (name, endpoint) = (self.mounts.hostname.clone(), self.mounts.endpoint.clone());
         let (len, run, medium) = (region.len(), self.host.run(), Medium::Memory);
-        let lent = Lent { id, name, endpoint, len, run, medium };
+        let domains = self.mounts.domains.clone();
+        let lent = Lent { id, name, endpoint, len, run, medium, domains };
         self.host.lend(Segment::new(id, region));
         self.mount(&lent)?;
         self.mounts.lock().insert(id, (origin, lent.clone()));

@@ -1,13 +1,14 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mooncake_transfer::{DataServer, SegmentHost, ServerConfig};
-use socket2::Socket;
+use mooncake_transfer::{DataListener, DataServer, SegmentHost, ServerConfig};
+
+use crate::bind::HeldSocket;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// The port of this process: only held, so that its hostname is its own, until there is something to serve.
+/// The port or local socket of this process: only held, so that its hostname is its own, until there is something to serve.
 pub(super) struct Serving {
     host: Arc<dyn SegmentHost>,
     config: ServerConfig,
@@ -15,13 +16,13 @@ pub(super) struct Serving {
 }
 
 enum Port {
-    Held(Socket),
+    Held(HeldSocket),
     Served(DataServer),
     Left,
 }
 
 impl Serving {
-    pub(super) fn hold(port: Socket, host: Arc<dyn SegmentHost>, config: ServerConfig) -> Self {
+    pub(super) fn hold(port: HeldSocket, host: Arc<dyn SegmentHost>, config: ServerConfig) -> Self {
         Self { host, config, port: Mutex::new(Port::Held(port)) }
     }
 
@@ -31,14 +32,18 @@ impl Serving {
     /// What the system says; the port stays held. After [`Serving::stop`] it is `NotConnected`.
     pub(super) fn start(&self) -> io::Result<()> {
         let mut port = self.lock();
-        let socket = match &*port {
-            Port::Held(socket) => socket.try_clone()?,
+        let listener: DataListener = match &*port {
+            Port::Held(HeldSocket::Port(socket)) => {
+                let socket = socket.try_clone()?;
+                // One that was bound to be served listens already; saying so again changes nothing.
+                socket.listen(BACKLOG)?;
+                DataListener::Port(socket.into())
+            }
+            Port::Held(HeldSocket::Local(socket)) => DataListener::Local(socket.try_clone()?),
             Port::Served(_) => return Ok(()),
             Port::Left => return Err(io::ErrorKind::NotConnected.into()),
         };
-        // A port that was bound to be served listens already; saying so again changes nothing.
-        socket.listen(BACKLOG)?;
-        let server = DataServer::start(socket.into(), Arc::clone(&self.host), self.config.clone())?;
+        let server = DataServer::start(listener, Arc::clone(&self.host), self.config.clone())?;
         *port = Port::Served(server);
         Ok(())
     }

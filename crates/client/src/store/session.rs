@@ -114,8 +114,9 @@ impl Session {
             http.leaving();
         }
         let was_well = self.heartbeat.is_well();
-        // First of all the heartbeat: it would mount the segments again.
-        self.heartbeat.stop();
+        // First of all the heartbeat: it would mount the segments again. Its connection stands until the master was told: at its
+        // end the master would take the node for lost.
+        let in_sight = self.heartbeat.stop();
         self.tasks.stop();
         self.renewal.stop();
         let own = self.own();
@@ -130,6 +131,7 @@ impl Session {
         if let Err(error) = self.say_goodbye(ending, was_well) {
             tracing::info!(%error, "the master was not told that this client leaves");
         }
+        drop(in_sight);
         self.pool.clear();
         self.serving.stop();
         if let Some(http) = &self.http {

@@ -17,6 +17,7 @@ fn lent(number: u128) -> Lent {
         len: 1 << 20,
         run: 1,
         medium: Medium::Memory,
+        domains: "rack=r7".parse().expect("a failure domain"),
     }
 }
 

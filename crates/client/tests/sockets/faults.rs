@@ -84,6 +84,7 @@ fn full_node(master: &Master) -> DataServer {
         is_empty: true,
         run: 1,
         medium: mooncake_types::Medium::Memory,
+        domains: &[],
     };
     let request = Request::MountSegment(mount);
     let reply = master.with_meta(|meta| meta.handle(Tick(0), ClientId(77), &request));

@@ -50,6 +50,7 @@ impl Peer {
             is_empty: true,
             run: 1,
             medium: mooncake_types::Medium::Memory,
+            domains: &[],
         };
         self.request(&Request::MountSegment(mount))
     }

@@ -94,7 +94,9 @@ impl Master {
         let epoch = Epoch(self.with_meta(|meta| meta.epoch()).0 + 1);
         let mut members = self.shared.record.lock().expect("no holder panicked").clone();
         change(&mut members);
-        let of_record = members.iter().map(|(&segment, &behind)| Member { segment, behind });
+        let member =
+            |(&segment, &behind): (&SegmentId, &bool)| Member { segment, behind, is_disk: false };
+        let of_record = members.iter().map(member);
         let record = Record { fresh: false, members: of_record.collect() };
         let address = self.address();
         drop(self);
@@ -202,7 +204,9 @@ impl Shared {
     fn write(&self, meta: &mut Meta, now: Tick, effect: Effect) {
         let mut record = self.record.lock().expect("no holder panicked");
         match effect {
-            Effect::Join(segment) | Effect::CaughtUp(segment) => record.insert(segment, false),
+            Effect::Join(segment) | Effect::JoinDisk(segment) | Effect::CaughtUp(segment) => {
+                record.insert(segment, false)
+            }
             Effect::MarkBehind(segment) => record.insert(segment, true),
             Effect::Strike(segment) => record.remove(&segment),
         };

@@ -131,6 +131,8 @@ fn settings_that_make_no_sense_are_named() {
         (StoreConfig { cluster_id: "c".repeat(513), ..plain() }, "the cluster id has 513 bytes"),
         (StoreConfig { master: "nowhere".to_owned(), ..plain() }, "it names no port"),
         (StoreConfig { master: String::new(), ..plain() }, "it names no port"),
+        (StoreConfig { master: "local://".to_owned(), ..plain() }, "no pool without a master"),
+        (StoreConfig { master: "@master".to_owned(), ..plain() }, "only their own host reaches"),
         (StoreConfig { ports: 0..=5, ..plain() }, "no port to choose from in 0..=5"),
         (StoreConfig { ports: RANGE_BACKWARDS, ..plain() }, "no port to choose from in 9..=8"),
     ] {

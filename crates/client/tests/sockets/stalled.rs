@@ -43,6 +43,7 @@ impl Peer {
             is_empty: true,
             run: 1,
             medium: mooncake_types::Medium::Memory,
+            domains: &[],
         };
         let request = Request::MountSegment(mount);
         let reply = master.with_meta(|meta| meta.handle(Tick(0), NODE, &request));

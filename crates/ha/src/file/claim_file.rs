@@ -4,6 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mooncake_memory::Private;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::CoordinatorError;
@@ -17,10 +18,10 @@ const DIGITS: usize = 20;
 /// How often a stamp is read that is just being changed.
 const READS: usize = 100;
 
-/// The `leader.N` of a leadership of this process. The lock goes with it.
+/// The `leader.N` of a leadership of this process. The lock goes with it, also while children of the process live.
 #[derive(Debug)]
 pub(super) struct ClaimFile {
-    file: File,
+    file: Private<File>,
     path: PathBuf,
 }
 
@@ -31,14 +32,14 @@ pub(super) enum Sight {
     Gone,
     /// Its leader holds the lock, but its lease is over.
     Over(Holder),
-    /// It leads.
-    Leads(Holder),
+    /// It leads, for so long if its lease is not renewed.
+    Leads(Holder, Duration),
 }
 
 impl ClaimFile {
     /// Makes a locked file under a name that nobody else uses, without it being a claim yet.
     pub(super) fn prepare(path: &Path, holder: &Holder, ttl: Duration) -> io::Result<Self> {
-        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        let file = Private::open(|| OpenOptions::new().write(true).create_new(true).open(path))?;
         file.try_lock()?;
         let text = format!("{}{}\n{}", stamp(ttl), boot_id()?, holder.encode());
         file.write_all_at(text.as_bytes(), 0)?;
@@ -102,8 +103,11 @@ pub(super) fn look(path: &Path) -> Result<Sight, CoordinatorError> {
             corrupt("it is held by another host, or since another boot of this one".to_owned())
         })?;
         let holder = Holder::decode(holder).map_err(corrupt)?;
-        let is_over = until_ns <= now_ns();
-        return Ok(if is_over { Sight::Over(holder) } else { Sight::Leads(holder) });
+        let left_ns = until_ns.saturating_sub(now_ns());
+        return Ok(match left_ns {
+            0 => Sight::Over(holder),
+            _ => Sight::Leads(holder, Duration::from_nanos(left_ns)),
+        });
     }
     Err(CoordinatorError::unavailable(path.display(), "its two times never agreed"))
 }

@@ -8,6 +8,7 @@ use mooncake_types::Epoch;
 
 use super::claim_file::{self, ClaimFile, Sight};
 use super::term::FileTerm;
+use super::watch::FolderWatch;
 use crate::backend::{Backend, Claim, Claimed, Term, Won};
 use crate::{CoordinatorError, LeaderView, Options, Record, boot_time, durable};
 
@@ -22,6 +23,13 @@ const HIGHEST_NUMBER: u64 = 1 << 62;
 
 /// Most names in the folder. There are a few of them, unless it is not only this program's.
 const MAX_NAMES: usize = 10_000;
+
+/// Longest wait for something to happen in the folder.
+pub(super) const LONGEST_REST: Duration = Duration::from_millis(500);
+
+/// Pauses between looks after something has happened there.
+const AFTER_NEWS: [Duration; 3] =
+    [Duration::from_millis(1), Duration::from_millis(3), Duration::from_millis(10)];
 
 /// A folder on this host, one within it for each cluster.
 #[derive(Clone, Debug)]
@@ -108,12 +116,44 @@ impl Folder {
 
     /// Whoever of these leads.
     fn find_leader(&self, claims: &[u64]) -> Result<Option<LeaderView>, CoordinatorError> {
+        Ok(self.find_lease(claims)?.map(|(leader, _)| leader))
+    }
+
+    /// Whoever of these leads, and how long if the lease is not renewed.
+    fn find_lease(
+        &self,
+        claims: &[u64],
+    ) -> Result<Option<(LeaderView, Duration)>, CoordinatorError> {
         for &epoch in claims.iter().rev() {
-            if let Sight::Leads(holder) = claim_file::look(&self.claim_path(epoch))? {
-                return Ok(Some(holder.view()));
+            if let Sight::Leads(holder, left) = claim_file::look(&self.claim_path(epoch))? {
+                return Ok(Some((holder.view(), left)));
             }
         }
         Ok(None)
+    }
+
+    /// Waits until something happens in the folder, or the lease of the leader ends. Returns at once if another leads by now.
+    fn rest_until_news(&self, seen: &LeaderView, most: Duration) -> io::Result<()> {
+        let watch = FolderWatch::begin(&self.path)?;
+        let leader = || {
+            let listing = self.list().map_err(io::Error::other)?;
+            self.find_lease(&listing.claims).map_err(io::Error::other)
+        };
+        let left = match leader()? {
+            Some((leader, left)) if leader == *seen => left,
+            _ => return Ok(()),
+        };
+        if !watch.wait(most.min(left))? {
+            return Ok(());
+        }
+        // The file of a leader that dies is closed a moment before its lock is free.
+        for pause in AFTER_NEWS {
+            thread::sleep(pause);
+            if leader()?.is_none_or(|(leader, _)| leader != *seen) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The record that the leader of this epoch wrote, or none if there is no such file.
@@ -253,5 +293,14 @@ impl Backend for Folder {
 
     fn poll_every(&self) -> Duration {
         Duration::from_millis(20)
+    }
+
+    fn rest(&self, seen: Option<&LeaderView>, most: Duration) {
+        let most = most.min(LONGEST_REST);
+        // While nobody leads, somebody soon will. Without a watch, the folder is looked at again and again.
+        let rested = seen.is_some_and(|seen| self.rest_until_news(seen, most).is_ok());
+        if !rested {
+            thread::sleep(most.min(self.poll_every()));
+        }
     }
 }

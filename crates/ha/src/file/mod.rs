@@ -11,14 +11,20 @@
 //!   numbers. So if both happen at once, at least one sees the other: a renewal that counts is waited for, and a
 //!   record that was acknowledged is read.
 //!
+//! Who stands by waits for something to happen in the folder, or for the end of the leader's lease: a leader that resigns removes
+//! its file, and the system closes that of one that dies.
+//!
 //! Locks and the monotonic clock are those of one host: a folder that is shared between hosts is refused where it
 //! is noticed.
 
 mod claim_file;
 mod folder;
 mod term;
+mod watch;
 
 pub(crate) use folder::Folder;
+#[cfg(test)]
+use folder::LONGEST_REST;
 
 #[cfg(test)]
 mod tests {
@@ -139,6 +145,60 @@ mod tests {
             assert_eq!(second.epoch(), Epoch(epoch));
             assert!(matches!(first.renew(), Err(CoordinatorError::Deposed { .. })));
         }
+    }
+
+    #[test]
+    fn who_stands_by_looks_a_few_times_a_second_and_sees_the_end_of_a_leadership_at_once() {
+        const TTL: Duration = Duration::from_secs(60);
+        let place = TestFolder::new();
+        let folder = place.folder(TTL);
+        for resigns in [true, false] {
+            let leading = won(folder.claim(&claim("leading")));
+            let seen = folder.leader().expect("a folder").expect("one leads");
+            let begun = Instant::now();
+            let mut rests = 0;
+            while begun.elapsed() < Duration::from_millis(1_500) {
+                folder.rest(Some(&seen), Duration::MAX);
+                rests += 1;
+            }
+            assert!(rests < 8, "{rests} rests in 1.5 s");
+            let took = thread::scope(|scope| {
+                let waiting = scope.spawn(|| {
+                    while folder.leader().expect("a folder").is_some() {
+                        folder.rest(Some(&seen), Duration::MAX);
+                    }
+                    Instant::now()
+                });
+                thread::sleep(Duration::from_millis(20));
+                let end = Instant::now();
+                if resigns {
+                    leading.term.resign().expect("a folder");
+                }
+                drop(leading);
+                waiting.join().expect("no panic").saturating_duration_since(end)
+            });
+            // Far below a rest without news.
+            assert!(took < LONGEST_REST / 4, "{took:?}, resigns: {resigns}");
+        }
+    }
+
+    #[test]
+    fn a_rest_ends_with_the_lease_and_at_once_if_another_leads() {
+        let place = TestFolder::new();
+        let folder = place.folder(Duration::from_millis(100));
+        let leading = won(folder.claim(&claim("leading")));
+        let seen = folder.leader().expect("a folder").expect("one leads");
+        let begun = Instant::now();
+        folder.rest(Some(&seen), Duration::MAX);
+        assert!(begun.elapsed() < LONGEST_REST * 4 / 5, "{:?}", begun.elapsed());
+        assert_eq!(folder.leader(), Ok(None), "its lease is over");
+        drop(leading);
+        let folder = place.folder(Duration::from_secs(60));
+        let next = won(folder.claim(&claim("next")));
+        let begun = Instant::now();
+        folder.rest(Some(&seen), Duration::MAX);
+        assert!(begun.elapsed() < LONGEST_REST / 4, "{:?}", begun.elapsed());
+        drop(next);
     }
 
     #[test]

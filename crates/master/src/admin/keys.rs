@@ -58,6 +58,7 @@ struct Found {
     in_memory: Vec<Range>,
     on_disk: Vec<Range>,
     on_shared_disk: Vec<Range>,
+    in_object_store: Vec<Range>,
 }
 
 fn peek(owner: &crate::owner::Owner, key: &str) -> Result<Found, ErrorCode> {
@@ -70,6 +71,7 @@ fn peek(owner: &crate::owner::Owner, key: &str) -> Result<Found, ErrorCode> {
                 in_memory: of(Medium::Memory),
                 on_disk: of(Medium::Disk),
                 on_shared_disk: of(Medium::SharedDisk),
+                in_object_store: of(Medium::ObjectStore),
             })
         }
     }
@@ -89,6 +91,7 @@ struct KeyReplicas {
     disk_values: Vec<Range>,
     local_disk_values: Vec<Range>,
     nof_values: Vec<Range>,
+    object_store_values: Vec<Range>,
 }
 
 impl KeyReplicas {
@@ -118,6 +121,7 @@ pub(super) async fn batch_query_keys(
                     values: found.in_memory,
                     disk_values: found.on_shared_disk,
                     local_disk_values: found.on_disk,
+                    object_store_values: found.in_object_store,
                     ..KeyReplicas::default()
                 },
                 Err(code) => KeyReplicas::error(code),

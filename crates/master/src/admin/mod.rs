@@ -6,6 +6,7 @@ mod drains;
 mod error;
 mod health;
 mod keys;
+mod kv_events;
 mod parameters;
 mod prometheus;
 mod remove_all;

@@ -10,10 +10,9 @@ use tokio::sync::watch;
 
 use super::authorize::authorize;
 use super::error::Failure;
-use super::{all_keys, drains, health, keys, prometheus, remove_all, segments};
+use super::{all_keys, drains, health, keys, kv_events, prometheus, remove_all, segments};
 use crate::ask::Asker;
 use crate::following::Followed;
-use crate::kv_events;
 use crate::leadership::RoleStatus;
 
 /// What every handler sees.

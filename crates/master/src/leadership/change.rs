@@ -7,6 +7,7 @@ use mooncake_meta::{Effect, Member, Record};
 pub(crate) fn change(effect: Effect) -> Change {
     match effect {
         Effect::Join(segment) => Change::Join(segment),
+        Effect::JoinDisk(segment) => Change::JoinDisk(segment),
         Effect::Strike(segment) => Change::Strike(segment),
         Effect::MarkBehind(segment) => Change::MarkBehind(segment),
         Effect::CaughtUp(segment) => Change::CaughtUp(segment),
@@ -17,6 +18,7 @@ pub(crate) fn change(effect: Effect) -> Change {
 pub(crate) fn effect(change: Change) -> Option<Effect> {
     match change {
         Change::Join(segment) => Some(Effect::Join(segment)),
+        Change::JoinDisk(segment) => Some(Effect::JoinDisk(segment)),
         Change::Strike(segment) => Some(Effect::Strike(segment)),
         Change::MarkBehind(segment) => Some(Effect::MarkBehind(segment)),
         Change::CaughtUp(segment) => Some(Effect::CaughtUp(segment)),
@@ -27,7 +29,8 @@ pub(crate) fn effect(change: Change) -> Option<Effect> {
 /// The record that a leader begins with.
 pub(crate) fn record(leadership: &Leadership) -> Record {
     let record = leadership.record();
-    let member = |mooncake_ha::Member { segment, behind }| Member { segment, behind };
+    let member =
+        |mooncake_ha::Member { segment, behind, is_disk }| Member { segment, behind, is_disk };
     Record { fresh: record.is_fresh(), members: record.members().map(member).collect() }
 }
 
@@ -40,7 +43,9 @@ mod tests {
     #[test]
     fn every_effect_comes_back_from_its_change() {
         let segment = SegmentId(7);
-        for effect_of in [Effect::Join, Effect::Strike, Effect::MarkBehind, Effect::CaughtUp] {
+        for effect_of in
+            [Effect::Join, Effect::JoinDisk, Effect::Strike, Effect::MarkBehind, Effect::CaughtUp]
+        {
             assert_eq!(effect(change(effect_of(segment))), Some(effect_of(segment)));
         }
         assert_eq!(effect(Change::RaiseEpoch(Epoch(1))), None);

@@ -128,3 +128,13 @@ impl Election {
         }
     }
 }
+
+/// A master that ended by an error or a panic leads no more, though its process may live on.
+impl Drop for Election {
+    fn drop(&mut self) {
+        let Some((orders, thread)) = &self.campaign else { return };
+        orders.stopping.store(true, Ordering::SeqCst);
+        orders.is_over.store(true, Ordering::SeqCst);
+        thread.thread().unpark();
+    }
+}

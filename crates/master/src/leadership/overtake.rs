@@ -2,10 +2,10 @@
 //! that could reach both.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mooncake_connection::{Dialer, Fault};
 use mooncake_types::{ClientId, Epoch, Medium, MountSegment, Request, SegmentId};
 use mooncake_wire::{Hello, Role, encode_hello, encode_request};
 use tracing::{debug, info};
@@ -57,21 +57,24 @@ impl Overtaking {
 
     /// Says what a node would that has obeyed this leader. Whatever comes back, it was heard.
     fn tell(&self) -> io::Result<()> {
-        let address = self.predecessor.to_socket_addrs()?.next();
-        let address = address.ok_or(io::ErrorKind::NotFound)?;
-        let mut stream = TcpStream::connect_timeout(&address, ATTEMPT)?;
+        let connection = Dialer::new(self.hello()).connect(&self.predecessor, ATTEMPT);
+        let stream = connection.map_err(of_fault)?.into_stream();
         stream.set_write_timeout(Some(ATTEMPT))?;
         stream.set_read_timeout(Some(ATTEMPT))?;
+        let mut stream = &**stream;
         stream.write_all(&self.words())?;
         stream.shutdown(std::net::Shutdown::Write)?;
         io::copy(&mut stream.take(1 << 16), &mut io::sink()).map(|_| ())
     }
 
-    fn words(&self) -> Vec<u8> {
+    fn hello(&self) -> Hello {
         let Password { cluster_id, auth_token } = self.password.clone();
-        let hello = Hello { cluster_id, auth_token, ..Hello::new(Role::Node, ClientId(u128::MAX)) };
+        Hello { cluster_id, auth_token, ..Hello::new(Role::Node, ClientId(u128::MAX)) }
+    }
+
+    fn words(&self) -> Vec<u8> {
         let mut words = Vec::new();
-        encode_hello(&mut words, 0, &hello);
+        encode_hello(&mut words, 0, &self.hello());
         // Nothing can be mounted by it, whoever hears it.
         let mount = MountSegment {
             id: SegmentId(u128::MAX),
@@ -82,8 +85,17 @@ impl Overtaking {
             is_empty: true,
             run: 0,
             medium: Medium::Memory,
+            domains: &[],
         };
         encode_request(&mut words, 1, &Request::MountSegment(mount));
         words
+    }
+}
+
+fn of_fault(fault: Fault) -> io::Error {
+    match fault {
+        Fault::Io(error) => error,
+        Fault::TimedOut => io::ErrorKind::TimedOut.into(),
+        other => io::Error::other(other.to_string()),
     }
 }

@@ -306,19 +306,19 @@ impl Snapshot {
             label: "source",
         };
         out.counters(bytes, sources.map(|(source, read)| (source, read.bytes)))?;
-        let tiers = [("memory", reads.memory()), ("disk", reads.disk)];
+        let tiers = reads.tiers();
         let objects = Family {
             name: "master_tier_objects_total",
             help: "Objects that clients read, by the tier that they lay in",
             label: "tier",
         };
-        out.counters(objects, tiers.map(|(tier, read)| (tier, read.objects)))?;
+        out.counters(objects, tiers.map(|(medium, read)| (medium.tier(), read.objects)))?;
         let bytes = Family {
             name: "master_tier_bytes_total",
             help: "Bytes that clients read, by the tier that they lay in",
             label: "tier",
         };
-        out.counters(bytes, tiers.map(|(tier, read)| (tier, read.bytes)))
+        out.counters(bytes, tiers.map(|(medium, read)| (medium.tier(), read.bytes)))
     }
 
     fn counters(&self, out: &mut Metrics<'_, '_>) -> fmt::Result {

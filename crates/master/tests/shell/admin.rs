@@ -70,11 +70,12 @@ fn several_keys() {
         body,
         json!({"success": true, "data": {
             "one": {"ok": true, "error": null, "disk_values": nothing, "local_disk_values": nothing,
-                    "nof_values": nothing,
+                    "nof_values": nothing, "object_store_values": nothing,
                     "values": [{"size_": 4096, "buffer_address_": 0, "protocol_": "tcp",
                                 "transport_endpoint_": "node-a"}]},
             "three": {"ok": false, "error": "OBJECT_NOT_FOUND", "values": nothing,
-                      "disk_values": nothing, "local_disk_values": nothing, "nof_values": nothing}}})
+                      "disk_values": nothing, "local_disk_values": nothing, "nof_values": nothing,
+                      "object_store_values": nothing}}})
     );
 }
 
@@ -169,7 +170,7 @@ fn segments() {
         details["segments"][0],
         json!({"segment_name": "node-a", "segment_id": format!("{:032x}", 5), "client_id": format!("{:032x}", 1),
                "base_address": "0x0", "size_bytes": 1 << 20, "size_human": "0.0009765625 GiB",
-               "te_endpoint": "127.0.0.1:1", "protocol": "tcp", "medium": "memory", "status": "OK", "in_sight": true,
+               "te_endpoint": "127.0.0.1:1", "domains": [], "protocol": "tcp", "medium": "memory", "status": "OK", "in_sight": true,
                "reachable": true,
                "allocator_used_bytes": 8192, "allocator_capacity_bytes": 1 << 20,
                "allocator_usage_percent": 0.78125})

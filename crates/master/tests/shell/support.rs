@@ -45,7 +45,10 @@ pub(crate) fn start() -> Running {
 
 pub(crate) fn start_with(config: Config) -> Running {
     let master = Master::bind(config).expect("free ports");
-    let (rpc, admin) = (master.rpc_addr().expect("bound"), master.admin_addr().expect("bound"));
+    let (rpc, admin) = (
+        master.rpc_addr().expect("bound").expect("a port"),
+        master.admin_addr().expect("bound").expect("a port"),
+    );
     let metadata = master.metadata_addr().expect("bound");
     let (stop, stopped) = oneshot::channel::<()>();
     let thread = std::thread::spawn(move || {
@@ -163,6 +166,7 @@ impl Rpc {
             is_empty: true,
             run: 1,
             medium: mooncake_types::Medium::Memory,
+            domains: &[],
         };
         let ready = Reply::Mounted(MountOutcome::Ready);
         assert_eq!(self.ask(&Request::MountSegment(mount)), ready);

@@ -25,7 +25,6 @@ impl Meta {
         self.free_replica_numbers(object).next()?;
         let others = self.ranges_of(object).filter(|(_, range)| range.replica != replica);
         let taken: Vec<u32> = others.map(|(_, range)| range.segment).collect();
-        let hosts: Vec<_> = taken.iter().map(|&slot| self.segments[slot].client).collect();
         let job = self.drains.get(number)?;
         let named = || job.targets.iter().flat_map(|name| self.segments.named(name)).copied();
         let mut order: Vec<u32> = match job.targets.is_empty() {
@@ -33,11 +32,12 @@ impl Meta {
             false => named().collect(),
         };
         order.retain(|&slot| self.segments[slot].takes_puts() && !taken.contains(&slot));
-        // One host should not hold two replicas if there is another.
+        // No host should hold two replicas if there is another, and no rack.
         order.sort_by_cached_key(|&slot| {
             let segment = &self.segments[slot];
             let faults = job.faults.get(&segment.id).copied().unwrap_or(0);
-            (faults, hosts.contains(&segment.client), self.segments[slot].used_permille(), slot)
+            let nearness = self.segments.nearness_to_any(slot, taken.iter().copied());
+            (faults, nearness, segment.used_permille(), slot)
         });
         self.place_whole(self.objects[object].len, &order)
     }

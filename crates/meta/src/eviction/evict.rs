@@ -136,17 +136,12 @@ impl Meta {
         if self.is_sink_full(slot) {
             return;
         }
-        let mut heads = [NONE; PLAIN_PLACES.end];
-        for (head, queue) in heads.iter_mut().zip(&self.segments[slot].queues()[places]) {
-            *head = self.first_unleased(queue.head());
-        }
-        let mut standings = heads.map(|head| self.standing(head));
+        let queues = &self.segments[slot].queues()[places];
+        let mut heads: SmallVec<[(Standing, u32); PLAIN_PLACES.end]> =
+            queues.iter().filter_map(|queue| self.first_unleased(queue.head())).collect();
         loop {
-            let standing = |&place: &usize| standings[place];
-            let least = |a: &usize, b: &usize| standing(a).cmp(&standing(b));
-            let first = (0..heads.len()).filter(|place| standing(place).is_some()).min_by(least);
-            let Some(first) = first else { return };
-            let id = heads[first];
+            let least = heads.iter().enumerate().min_by_key(|(_, (standing, _))| *standing);
+            let Some((first, &(_, id))) = least else { return };
             if !self.victim_stays(self.ranges[id].object, pinned_too) {
                 victims.push(id);
                 if victims.len() >= enough {
@@ -157,26 +152,30 @@ impl Meta {
             } else {
                 passed.push(id);
             }
-            heads[first] = self.first_unleased(self.ranges[id].next);
-            standings[first] = self.standing(heads[first]);
+            match self.first_unleased(self.ranges[id].next) {
+                Some(next) => heads[first] = next,
+                None => drop(heads.remove(first)),
+            }
         }
     }
 
-    /// The first of a queue from a range on that is not leased: where objects keep their places, some before it may be.
-    fn first_unleased(&self, mut id: u32) -> u32 {
-        if self.usage.keeps_places() {
-            for _ in 0..MOST_PASSED_OVER {
-                if id == NONE || self.standing(id).is_some() {
-                    break;
-                }
-                id = self.ranges[id].next;
+    /// The first of a queue from a range on that is not leased. Only where objects keep their places can those before it be.
+    fn first_unleased(&self, mut id: u32) -> Option<(Standing, u32)> {
+        let looks = if self.usage.keeps_places() { MOST_PASSED_OVER } else { 1 };
+        for _ in 0..looks {
+            if id == NONE {
+                return None;
             }
+            if let Some(standing) = self.standing(id) {
+                return Some((standing, id));
+            }
+            id = self.ranges[id].next;
         }
-        id
+        None
     }
 
     /// Whether an object without a lease stays: for its group, or because a task reads it that may take it to another tier.
-    pub(super) fn victim_stays(&self, object: u32, pinned_too: bool) -> bool {
+    pub(crate) fn victim_stays(&self, object: u32, pinned_too: bool) -> bool {
         let group = self.objects[object].group;
         group != NONE && self.group_stays(group, pinned_too)
             || self.config.has_disks() && self.has_task(object)

@@ -19,8 +19,9 @@ impl Meta {
         let mut at = self.objects[object].first_range;
         std::iter::from_fn(move || {
             let id = (at != NONE).then_some(at)?;
-            at = self.ranges[id].sibling;
-            Some((id, &self.ranges[id]))
+            let range = &self.ranges[id];
+            at = range.sibling;
+            Some((id, range))
         })
     }
 
@@ -98,42 +99,46 @@ impl Meta {
             QueueKind::Out => return,
             QueueKind::Processing => self.running.remove(&mut self.ranges, id),
             on_segment => {
-                self.segments.leave_queue(
-                    segment,
-                    place_of(on_segment, class),
-                    (&mut self.ranges, id),
-                );
+                let place = place_of(on_segment, class);
+                self.segments.leave_queue(segment, place, (&mut self.ranges, id));
             }
         }
         self.ranges.at_mut(id).queue = QueueKind::Out;
     }
 
-    fn join_queue(&mut self, id: u32, kind: QueueKind) {
-        let Range { segment, class, object, .. } = self.ranges[id];
-        let evictable_from = match kind {
-            QueueKind::Out => return,
+    /// When a range of an object that joins such a queue can be evicted.
+    fn evictable_from(&self, object: u32, kind: QueueKind) -> Tick {
+        match kind {
             QueueKind::Fresh | QueueKind::PinnedFresh | QueueKind::Extra => self.now,
             QueueKind::Leased | QueueKind::PinnedLeased => self.objects[object].touched,
-            QueueKind::Processing | QueueKind::Hard | QueueKind::Tombstone | QueueKind::Sinking => {
-                Tick(u64::MAX)
-            }
-        };
-        match kind {
-            QueueKind::Processing => self.running.push_back(&mut self.ranges, id),
-            on_segment => {
-                let place = place_of(on_segment, class);
-                let range = (&mut self.ranges, id);
-                self.segments.join_queue(segment, (place, evictable_from), range);
-            }
+            QueueKind::Out
+            | QueueKind::Processing
+            | QueueKind::Hard
+            | QueueKind::Tombstone
+            | QueueKind::Sinking => Tick(u64::MAX),
         }
-        let range = self.ranges.at_mut(id);
-        (range.queue, range.stamp) = (kind, self.usage.stamp());
     }
 
     /// Moves a range to the end of a queue.
     pub(crate) fn enqueue(&mut self, id: u32, kind: QueueKind) {
+        self.enqueue_as(id, kind, self.ranges[id].class);
+    }
+
+    /// As [`Meta::enqueue`], for a range that is of another class from now on.
+    fn enqueue_as(&mut self, id: u32, kind: QueueKind, class: Class) {
         self.leave_queue(id);
-        self.join_queue(id, kind);
+        let Range { segment, object, .. } = self.ranges[id];
+        match kind {
+            QueueKind::Out => return,
+            QueueKind::Processing => self.running.push_back(&mut self.ranges, id),
+            on_segment => {
+                let join = (place_of(on_segment, class), self.evictable_from(object, kind));
+                self.segments.join_queue(segment, join, (&mut self.ranges, id));
+            }
+        }
+        let stamp = self.usage.stamp();
+        let range = self.ranges.at_mut(id);
+        (range.queue, range.class, range.stamp) = (kind, class, stamp);
     }
 
     /// Moves every range of an object to the end of a queue of its segment.
@@ -151,6 +156,15 @@ impl Meta {
         self.ranges[self.objects[object].first_range].class
     }
 
+    /// Whether an object was used since it was put, or before it was evicted and put again.
+    pub(crate) fn was_used_again(&self, object: u32) -> bool {
+        let class = self.class_of(object);
+        match self.usage.keeps_places() {
+            true => class.visits() > 0,
+            false => class.uses() > 0,
+        }
+    }
+
     /// As [`Meta::requeue`], for an object that is used once more.
     pub(super) fn requeue_used(&mut self, object: u32, kind: QueueKind) {
         let class = self.class_of(object).used();
@@ -163,10 +177,7 @@ impl Meta {
         let extras = self.extra_replicas(object);
         let mut at = self.objects[object].first_range;
         while at != NONE {
-            let kind = self.queue_for(at, extras, kind);
-            self.leave_queue(at);
-            self.ranges.at_mut(at).class = class;
-            self.join_queue(at, kind);
+            self.enqueue_as(at, self.queue_for(at, extras, kind), class);
             at = self.ranges[at].sibling;
         }
     }

@@ -53,9 +53,9 @@ impl Meta {
         let inherits = start.mode == PutMode::Upsert
             && pin == Pin::None
             && config.soft_pin == SoftPin::Preserve;
-        let order = Order {
+        let mut order = Order {
             writer: self.number_of(from),
-            wish: self.wish(config),
+            wish: self.wish(from, config),
             pin: if inherits { Pin::Inherited } else { pin },
             soft_pin,
             data_type: config.data_type,
@@ -64,8 +64,17 @@ impl Meta {
         };
         let mut table = AddressTable::default();
         let last = start.puts.len().saturating_sub(1);
-        let grant = |(place, item)| self.grant(item, place == last, &order, &mut table);
-        let results = start.puts.iter().enumerate().map(grant).collect();
+        let mut results = Vec::with_capacity(start.puts.len());
+        for (place, item) in start.puts.iter().enumerate() {
+            let grant = self.grant(item, place == last, &order, &mut table);
+            if config.same_node
+                && let Ok(grant) = &grant
+                && let Some(first) = grant.placements.first()
+            {
+                order.wish.follow(table.slot(first.segment));
+            }
+            results.push(grant);
+        }
         Reply::Granted { results, segments: table.into_addresses() }
     }
 

@@ -41,7 +41,9 @@ impl Queue {
     }
 
     pub(crate) fn remove(&mut self, ranges: &mut Records<Range>, id: u32) {
-        let Range { prev, next, .. } = ranges[id];
+        let range = ranges.at_mut(id);
+        let (prev, next) = (range.prev, range.next);
+        (range.prev, range.next) = (NONE, NONE);
         match prev {
             NONE => {
                 assert_eq!(self.head, id, "range {id} leaves a queue that it is not in");
@@ -53,8 +55,6 @@ impl Queue {
             NONE => self.tail = prev,
             next => ranges.at_mut(next).prev = prev,
         }
-        let range = ranges.at_mut(id);
-        (range.prev, range.next) = (NONE, NONE);
         self.len -= 1;
     }
 

@@ -27,6 +27,7 @@ impl Meta {
             let reads = uses.get(place).copied().unwrap_or(1);
             self.note_reads(object, reads);
             self.note_disk_reads(object, reads);
+            self.offload_used(object);
         }
         let mut successors = Vec::new();
         let mut until = self.now.after_ms(self.config.lease_ttl_ms);

@@ -10,16 +10,17 @@
 //! A put is refused although something could be evicted where
 //! - [`CANDIDATES`] segments were looked at, or as many ranges as one request [may](crate::eviction::window::Effort);
 //! - no 64 ranges between what must stay are long enough together, at that price;
-//! - the slabs that came free are of other lengths.
+//! - the slabs that came free are of other lengths;
+//! - a segment had nothing to evict a moment before, and the millisecond is not over.
 
 use std::hint::black_box;
 
 use mooncake_alloc::{Allocator, class_of};
-use mooncake_types::{PutItem, ReplicateConfig, limits};
+use mooncake_types::{PutItem, limits};
 use smallvec::{SmallVec, smallvec};
 
+use super::route::{Route, Wish};
 use crate::Meta;
-use crate::config::Strategy;
 use crate::eviction::CHOICES;
 use crate::objects::Range;
 use crate::segments::{Cursor, Room};
@@ -35,49 +36,7 @@ pub(crate) const MOST_EVICTED: u64 = 4;
 const MISSES: usize = 16;
 /// Segments on which room is looked for among what can be evicted, where something can.
 const CANDIDATES: usize = 64;
-/// Preferred or excluded segments that one put can name; further ones count for nothing.
-const MAX_NAMED: usize = 64;
-/// Segments among which `free_ratio_first` takes the emptiest.
-const SAMPLE: usize = 6;
-
-/// What a put asks of placement.
-pub(crate) struct Wish {
-    pub(crate) replicas: usize,
-    /// Slots to try first, in order.
-    preferred: Vec<u32>,
-    /// Slots that must not be used: those that failed the writer. Sorted.
-    avoided: Vec<u32>,
-}
-
-impl Wish {
-    /// One replica, on one of these slots if they have room.
-    pub(crate) fn one(preferred: Vec<u32>) -> Self {
-        Self { replicas: 1, preferred, avoided: Vec::new() }
-    }
-}
-
-/// The segments that one replica may go to.
-pub(crate) struct Route {
-    /// Those that come first, in order.
-    pub(super) preferred: Vec<u32>,
-    /// Those that are passed over: what must not be used, and what is preferred. Sorted.
-    skipped: Vec<u32>,
-    /// Where the others begin.
-    pub(super) start: usize,
-}
-
 impl Meta {
-    pub(crate) fn wish(&self, config: &ReplicateConfig<'_>) -> Wish {
-        let preferred = config.preferred_segments.iter().take(MAX_NAMED);
-        let preferred = preferred.flat_map(|name| self.segments.named(name)).copied();
-        let avoided = config.excluded_segments.iter().take(MAX_NAMED);
-        let avoided = avoided.filter_map(|&id| self.segments.find(id));
-        let mut avoided = distinct(avoided);
-        avoided.sort_unstable();
-        let replicas = config.replica_num as usize;
-        Wish { replicas, preferred: distinct(preferred), avoided }
-    }
-
     /// Has the processor fetch what these puts will evict first, where no segment has room for them.
     pub(crate) fn fetch_victims_ahead(&mut self, puts: &[PutItem<'_>]) {
         let class = puts.iter().map(|put| class_of(put.len)).min().unwrap_or(0);
@@ -105,8 +64,9 @@ impl Meta {
         let mut avoided = wish.avoided.clone();
         let mut replicas: SmallVec<[Pieces; 1]> = SmallVec::new();
         while replicas.len() < wish.replicas.min(self.segments.grantable().len()) {
-            let placed = self.place_replica(len, &wish.preferred, &avoided, replicas.is_empty());
-            let Some(pieces) = placed else { break };
+            let Some(pieces) = self.place_replica(len, wish, &avoided, &replicas) else {
+                break;
+            };
             if replicas.len() + 1 < wish.replicas {
                 avoided.extend(pieces.iter().map(|piece| piece.segment));
                 avoided.sort_unstable();
@@ -159,38 +119,51 @@ impl Meta {
     fn place_replica(
         &mut self,
         len: u64,
-        preferred: &[u32],
+        wish: &Wish,
         avoided: &[u32],
-        first: bool,
+        placed: &[Pieces],
     ) -> Option<Pieces> {
         self.effort.begin_replica();
-        let start = self.effort.next_start(self.segments.grantable().len());
-        let route = self.route(preferred, avoided, start);
+        let start = self.start_of_route();
+        let (is_first, mut route) = (placed.is_empty(), self.route(wish, avoided, placed, start));
+        let evicted = self.counters.evicted_bytes;
+        loop {
+            let pieces = self.place_along(len, &route, is_first);
+            // Where slabs came free in vain, the price is paid.
+            let is_over = pieces.is_some() || self.counters.evicted_bytes > evicted;
+            if is_over || !route.widen() {
+                return pieces;
+            }
+            self.effort.begin_replica();
+        }
+    }
+
+    fn place_along(&mut self, len: u64, route: &Route, first: bool) -> Option<Pieces> {
         let threshold = self.config.stripe_threshold_bytes;
         if threshold > 0 && len > threshold {
             let width = limits::MAX_STRIPES.min(len.div_ceil(threshold) as usize);
-            let order = self.first_of(&route, width);
+            let order = self.first_of(route, width);
             if let Some(pieces) = self.stripe_evenly(len, &order) {
                 return Some(pieces);
             }
         }
-        if let Some(piece) = self.reserve_along(len, &route) {
+        if let Some(piece) = self.reserve_along(len, route) {
             return Some(smallvec![piece]);
         }
-        let pieces = self.scatter(len, &route, EASY_PIECES);
+        let pieces = self.scatter(len, route, EASY_PIECES);
         if let Some(pieces) = pieces.and_then(|pieces| self.if_roomy(pieces)) {
             return Some(pieces);
         }
-        if let Some(piece) = self.evict_along(len, &route) {
+        if let Some(piece) = self.evict_along(len, route) {
             return Some(smallvec![piece]);
         }
-        if let Some(pieces) = self.scatter(len, &route, EASY_PIECES) {
+        if let Some(pieces) = self.scatter(len, route, EASY_PIECES) {
             return Some(pieces);
         }
         // Only for its first replica is an object worth clearing whole segments.
         // Where objects sink it waits for them.
         match first && len >= 2 * limits::MIN_STRIPE_BYTES && self.offloads.sinking() == 0 {
-            true => self.clear_for(len, &route),
+            true => self.clear_for(len, route),
             false => None,
         }
     }
@@ -212,46 +185,6 @@ impl Meta {
         None
     }
 
-    fn route(&self, preferred: &[u32], avoided: &[u32], start: usize) -> Route {
-        let is_usable =
-            |slot: &u32| avoided.binary_search(slot).is_err() && self.segments[*slot].takes_puts();
-        let preferred: Vec<u32> = preferred.iter().copied().filter(is_usable).collect();
-        let mut skipped = avoided.to_vec();
-        if !preferred.is_empty() {
-            skipped.extend(&preferred);
-            skipped.sort_unstable();
-        }
-        Route { preferred, skipped, start }
-    }
-
-    /// The next segment of a route that is not preferred and whose room is `wanted`.
-    pub(crate) fn next_of(
-        &mut self,
-        route: &Route,
-        cursor: &mut Cursor,
-        wanted: impl Fn(&Room) -> bool,
-    ) -> Option<u32> {
-        loop {
-            let slot = self.segments.next_with_room(cursor, &wanted)?;
-            if route.skipped.is_empty() || route.skipped.binary_search(&slot).is_err() {
-                return Some(slot);
-            }
-        }
-    }
-
-    /// The first segments of a route, whatever room they have.
-    fn first_of(&mut self, route: &Route, count: usize) -> Vec<u32> {
-        let mut slots: Vec<u32> = route.preferred.iter().copied().take(count).collect();
-        let mut cursor = Cursor::new(route.start);
-        while slots.len() < count {
-            let Some(slot) = self.next_of(route, &mut cursor, |room| room.capacity > 0) else {
-                break;
-            };
-            slots.push(slot);
-        }
-        slots
-    }
-
     /// Reserves a range on the first segment of a route that has one free.
     fn reserve_along(&mut self, len: u64, route: &Route) -> Option<Piece> {
         for &slot in &route.preferred {
@@ -259,19 +192,8 @@ impl Meta {
                 return Some(piece);
             }
         }
-        if self.config.strategy == Strategy::FreeRatioFirst {
-            let mut sample = Vec::with_capacity(SAMPLE);
-            let mut cursor = Cursor::new(route.start);
-            while sample.len() < SAMPLE {
-                let Some(slot) = self.next_of(route, &mut cursor, |room| room.capacity > 0) else {
-                    break;
-                };
-                sample.push(slot);
-            }
-            sample.sort_by_key(|&slot| self.segments[slot].used_permille());
-            if let Some(piece) = sample.iter().find_map(|&slot| self.reserve(slot, len)) {
-                return Some(piece);
-            }
+        if let Some(piece) = self.reserve_emptier(len, route) {
+            return Some(piece);
         }
         // What is free in the class of the length itself may be a little too short.
         let class = class_of(len);
@@ -381,15 +303,4 @@ impl Meta {
     fn gone_or_sinking(&self, slot: u32) -> u64 {
         self.counters.evicted_bytes + self.segments[slot].sinking()
     }
-}
-
-/// The first [`MAX_NAMED`] different slots, in order.
-fn distinct(slots: impl Iterator<Item = u32>) -> Vec<u32> {
-    let mut seen = Vec::new();
-    for slot in slots {
-        if seen.len() < MAX_NAMED && !seen.contains(&slot) {
-            seen.push(slot);
-        }
-    }
-    seen
 }

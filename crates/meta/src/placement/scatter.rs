@@ -5,7 +5,8 @@ use std::cmp::Reverse;
 use mooncake_alloc::{MAX_GRANULE, class_of};
 use mooncake_types::limits;
 
-use super::place::{MOST_EVICTED, Route};
+use super::place::MOST_EVICTED;
+use super::route::Route;
 use crate::Meta;
 use crate::eviction::{Wanted, Window};
 use crate::segments::Pieces;

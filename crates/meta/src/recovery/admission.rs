@@ -5,7 +5,8 @@
 //! waits for these. Nodes stay with it, so that it can lead on if no other master has led meanwhile.
 
 use mooncake_types::{
-    ClientId, ErrorCode, MountOutcome, MountSegment, Pong, Reply, Request, SegmentState, Tick,
+    ClientId, ErrorCode, Medium, MountOutcome, MountSegment, Pong, Reply, Request, SegmentState,
+    Tick,
 };
 
 use crate::Meta;
@@ -92,19 +93,26 @@ impl Meta {
         }
     }
 
-    /// What is to be recorded, in one step, before the shell hands in a mount; nothing if its segment is a member, or would
-    /// not be one. What nobody knows may hold versions that were replaced or removed under this leader before it has told
+    /// What is to be recorded, in one step, before the shell hands in a mount; nothing if its segment is a member as it should
+    /// be, or would not be one. What nobody knows may hold versions that were replaced or removed under this leader before it has told
     /// of them: until then it is behind.
     #[must_use]
     pub fn effects_before(&self, mount: &MountSegment<'_>) -> Vec<Effect> {
-        let joins = self.check_mount(mount).is_ok()
-            && self.segments.find(mount.id).is_none()
-            && self.members.is_behind(mount.id).is_none();
-        let in_step = vec![Effect::Join(mount.id)];
-        let behind = vec![Effect::Join(mount.id), Effect::MarkBehind(mount.id)];
+        if self.check_mount(mount).is_err() || self.segments.find(mount.id).is_some() {
+            return Vec::new();
+        }
+        let join = Effect::join(mount.id, mount.medium);
+        let is_member = self.members.is_behind(mount.id).is_some();
+        // Earlier versions did not record which members are disks.
+        let is_unmarked = mount.medium != Medium::Memory && !self.members.is_disk(mount.id);
         match self.admit_mount(mount) {
-            MountOutcome::Ready if joins => in_step,
-            MountOutcome::WantsInventory if joins => behind,
+            MountOutcome::Ready | MountOutcome::WantsInventory if is_member && is_unmarked => {
+                vec![join]
+            }
+            MountOutcome::Ready if !is_member => vec![join],
+            MountOutcome::WantsInventory if !is_member => {
+                vec![join, Effect::MarkBehind(mount.id)]
+            }
             _ => Vec::new(),
         }
     }

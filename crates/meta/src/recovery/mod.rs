@@ -58,6 +58,8 @@ pub(crate) struct Recovery {
     /// Stripes that have not found all their neighbours, by the version of their object.
     pieces: BTreeMap<Version, Pieces>,
     shadows: Shadows,
+    /// Members have had their time to report. Only disks are waited for from then on.
+    is_window_over: bool,
 }
 
 impl Recovery {
@@ -68,12 +70,13 @@ impl Recovery {
             replacing: BTreeSet::new(),
             pieces: BTreeMap::new(),
             shadows: Shadows::default(),
+            is_window_over: false,
         }
     }
 
-    /// Whether nothing that was lost with its segments can be reported any more.
+    /// Whether nothing that was lost with its segments can be reported any more, unless on disks.
     pub(crate) fn is_over(&self) -> bool {
-        self.phase.serves() && !self.phase.may_report()
+        self.phase.serves() && (self.is_window_over || !self.phase.may_report())
     }
 
     /// Whether there is something to do at once.

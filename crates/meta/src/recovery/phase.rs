@@ -142,7 +142,8 @@ mod tests {
     const B: SegmentId = SegmentId(2);
 
     fn first(fresh: bool, members: &[(SegmentId, bool)]) -> Phase {
-        let member = |&(segment, behind): &(SegmentId, bool)| Member { segment, behind };
+        let member =
+            |&(segment, behind): &(SegmentId, bool)| Member { segment, behind, is_disk: false };
         Phase::first(&Record { fresh, members: members.iter().map(member).collect() })
     }
 

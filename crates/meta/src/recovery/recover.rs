@@ -1,7 +1,10 @@
 //! The course of recovery: its beginning, what moves it on, and its end.
 //!
 //! A member that reports late is believed, but for the keys that were touched since. One that does not report within the
-//! window is struck.
+//! window is struck. The window of disks is longer, as what lies there is kept longer: see
+//! [`Config::disk_ttl_ms`](crate::Config::disk_ttl_ms).
+
+use std::collections::BTreeSet;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -97,6 +100,36 @@ impl Meta {
         self.advance_recovery();
     }
 
+    /// Members that have not reported by now come back empty, but for disks. The next processes of these are waited for.
+    pub(crate) fn window_due(&mut self) {
+        let disks = self.recovery.missing().filter(|id| self.members.is_disk(*id));
+        let disks: BTreeSet<SegmentId> = disks.collect();
+        if !disks.is_empty() {
+            let due = self.term.began_at().after_ms(self.config.disk_ttl_ms).max(self.now);
+            self.timers.insert((due, Timer::DiskWindow));
+        }
+        self.end_window(&disks);
+        self.recovery.is_window_over = true;
+    }
+
+    /// The same of disks.
+    pub(crate) fn disk_window_due(&mut self) {
+        if self.recovery.missing().len() > 0 {
+            self.close_window();
+        }
+    }
+
+    /// Objects are to be removed whose keys may lie on disks that are away, and are not known. These disks come back empty.
+    pub(crate) fn give_up_absent_disks(&mut self) {
+        let missing = self.recovery.missing();
+        if !self.recovery.is_window_over || missing.len() == 0 {
+            return;
+        }
+        let telling: BTreeSet<SegmentId> =
+            missing.filter(|&id| self.segments.find(id).is_some()).collect();
+        self.end_window(&telling);
+    }
+
     /// Segments that nobody knows come back empty from now on.
     pub(crate) fn adopt_no_more(&mut self) {
         if self.recovery.phase.adopts() {
@@ -106,25 +139,41 @@ impl Meta {
 
     /// Who has not reported by now comes back empty.
     pub(crate) fn close_window(&mut self) {
+        self.end_window(&BTreeSet::new());
+    }
+
+    /// Who has not reported by now comes back empty, but for the members that are `awaited`.
+    fn end_window(&mut self, awaited: &BTreeSet<SegmentId>) {
         self.recovery.phase.close();
         self.recovery.shadows.forget_all();
+        let missing: BTreeSet<SegmentId> =
+            self.recovery.missing().filter(|id| !awaited.contains(id)).collect();
+        // After the first window a node that was restarted may be telling what it has.
+        let is_late = |segment: &Segment| match self.recovery.is_window_over {
+            true => missing.contains(&segment.id),
+            false => !awaited.contains(&segment.id),
+        };
         let unfinished = |(slot, segment): (u32, &Segment)| {
-            (segment.state() == SegmentState::Recovering).then_some(slot)
+            let is_recovering = segment.state() == SegmentState::Recovering;
+            (is_recovering && is_late(segment)).then_some(slot)
         };
         let unfinished: Vec<u32> = self.segments.iter().filter_map(unfinished).collect();
         for slot in unfinished {
             self.strike(slot);
         }
-        for id in self.recovery.missing().collect::<Vec<_>>() {
+        for id in missing {
             self.emit(Effect::Strike(id));
         }
         // Who is behind and has not come would have every later leader wait for the routes to it.
         let is_absent = |id: &SegmentId| self.segments.find(*id).is_none();
         let behind = self.members.iter().filter(|member| member.behind).map(|it| it.segment);
-        let absent: Vec<SegmentId> = behind.filter(is_absent).collect();
+        let absent: Vec<SegmentId> =
+            behind.filter(|id| is_absent(id) && !awaited.contains(id)).collect();
         absent.into_iter().for_each(|id| self.strike_absent(id));
         self.drop_stripes();
-        self.recovery.touched = HashMap::default();
+        if awaited.is_empty() {
+            self.recovery.touched = HashMap::default();
+        }
         self.advance_recovery();
     }
 

@@ -11,6 +11,7 @@ use super::table::Segments;
 pub(crate) struct AddressTable {
     positions: HashMap<u32, u32, FixedState>,
     addresses: Vec<SegmentAddress>,
+    slots: Vec<u32>,
 }
 
 impl AddressTable {
@@ -18,8 +19,14 @@ impl AddressTable {
     pub(crate) fn position(&mut self, segments: &Segments, slot: u32) -> u32 {
         *self.positions.entry(slot).or_insert_with(|| {
             self.addresses.push(segments[slot].address());
+            self.slots.push(slot);
             (self.addresses.len() - 1) as u32
         })
+    }
+
+    /// The slot of the segment at a position.
+    pub(crate) fn slot(&self, position: u32) -> u32 {
+        self.slots[position as usize]
     }
 
     /// What the segment at a position lies in.

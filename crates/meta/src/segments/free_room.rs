@@ -129,11 +129,21 @@ pub(crate) struct Cursor {
     start: usize,
     next: usize,
     is_turned: bool,
+    passed_over: u32,
 }
+
+/// Segments that one walk passes over at most though they have the room that is wanted.
+const MOST_PASSED_OVER: u32 = 64;
 
 impl Cursor {
     pub(crate) fn new(start: usize) -> Self {
-        Self { start, next: start, is_turned: false }
+        Self { start, next: start, is_turned: false, passed_over: 0 }
+    }
+
+    /// One that was found is not to be used. False if these are so many that the walk is to end.
+    pub(crate) fn pass_over(&mut self) -> bool {
+        self.passed_over += 1;
+        self.passed_over < MOST_PASSED_OVER
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mooncake_types::{SegmentId, Tick};
+use mooncake_types::{Medium, SegmentId, Tick};
 
 use super::closed::Closed;
 use crate::Meta;
@@ -17,12 +17,24 @@ pub enum Effect {
     /// The segment is a member from now on. The shell does this by itself, before a mount: see
     /// [`Meta::effects_before`].
     Join(SegmentId),
+    /// The same of a segment that outlives its process. It may be a member already, by the record of an earlier version.
+    JoinDisk(SegmentId),
     /// It is one no longer: what it holds counts as lost, and it comes back empty if at all.
     Strike(SegmentId),
     /// It holds entries that must not be read any more: under the next leader it starts empty.
     MarkBehind(SegmentId),
     /// It holds them no longer.
     CaughtUp(SegmentId),
+}
+
+impl Effect {
+    /// A segment of this medium joins.
+    pub(crate) const fn join(id: SegmentId, medium: Medium) -> Effect {
+        match medium {
+            Medium::Memory => Self::Join(id),
+            Medium::Disk | Medium::SharedDisk | Medium::ObjectStore => Self::JoinDisk(id),
+        }
+    }
 }
 
 /// A segment in the membership record.
@@ -32,6 +44,8 @@ pub struct Member {
     pub segment: SegmentId,
     /// Whether it was marked behind.
     pub behind: bool,
+    /// Whether it outlives its process: a disk, files in a shared directory, or a prefix of an object store.
+    pub is_disk: bool,
 }
 
 /// The membership record as a new leader finds it.
@@ -48,8 +62,7 @@ pub struct Record {
 pub(crate) struct Members {
     /// Whether somebody writes the record. If nobody does, every effect takes hold at once.
     is_recorded: bool,
-    /// Whether each member is marked behind.
-    known: BTreeMap<SegmentId, bool>,
+    known: BTreeMap<SegmentId, Member>,
     /// What is not recorded yet.
     pending: BTreeSet<Effect>,
     /// What of that the shell was not given yet.
@@ -58,13 +71,23 @@ pub(crate) struct Members {
 
 impl Members {
     pub(crate) fn recorded(record: &Record) -> Self {
-        let known = record.members.iter().map(|member| (member.segment, member.behind));
+        let known = record.members.iter().map(|member| (member.segment, *member));
         Self { is_recorded: true, known: known.collect(), ..Self::default() }
     }
 
     /// Whether a member is marked behind; none if it is no member.
     pub(crate) fn is_behind(&self, id: SegmentId) -> Option<bool> {
-        self.known.get(&id).copied()
+        self.known.get(&id).map(|member| member.behind)
+    }
+
+    /// Whether the record says that a member outlives its process.
+    pub(crate) fn is_disk(&self, id: SegmentId) -> bool {
+        self.known.get(&id).is_some_and(|member| member.is_disk)
+    }
+
+    fn join(&mut self, segment: SegmentId) -> &mut Member {
+        let member = Member { segment, behind: false, is_disk: false };
+        self.known.entry(segment).or_insert(member)
     }
 
     pub(crate) fn is_pending(&self, effect: Effect) -> bool {
@@ -72,7 +95,7 @@ impl Members {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = Member> {
-        self.known.iter().map(|(&segment, &behind)| Member { segment, behind })
+        self.known.values().copied()
     }
 }
 
@@ -108,9 +131,8 @@ impl Meta {
     fn take_hold(&mut self, effect: Effect) {
         self.members.pending.remove(&effect);
         match effect {
-            Effect::Join(id) => {
-                self.members.known.entry(id).or_insert(false);
-            }
+            Effect::Join(id) => _ = self.members.join(id),
+            Effect::JoinDisk(id) => self.members.join(id).is_disk = true,
             Effect::Strike(id) => {
                 self.members.known.remove(&id);
                 self.lose_struck(id);
@@ -124,16 +146,16 @@ impl Meta {
 
     fn set_behind(&mut self, id: SegmentId, behind: bool) {
         let Some(known) = self.members.known.get_mut(&id) else { return };
-        *known = behind;
+        known.behind = behind;
         let Some(slot) = self.segments.find(id) else { return };
         self.segments.set(slot, Closed::Behind, behind);
         self.catch_up(slot);
     }
 
     /// A segment may be mounted. Whoever keeps no record has it joined by that; otherwise it must have been.
-    pub(super) fn is_joined(&mut self, id: SegmentId) -> bool {
+    pub(super) fn is_joined(&mut self, id: SegmentId, medium: Medium) -> bool {
         if !self.members.is_recorded {
-            self.emit(Effect::Join(id));
+            self.emit(Effect::join(id, medium));
         }
         self.members.known.contains_key(&id)
     }

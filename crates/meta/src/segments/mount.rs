@@ -2,10 +2,11 @@
 
 use mooncake_alloc::{Allocator, RangeAllocator, SlabAllocator};
 use mooncake_types::{
-    ClientId, ErrorCode, Medium, MountOutcome, MountSegment, Reply, Tick, limits,
+    ClientId, ErrorCode, FailureDomains, Medium, MountOutcome, MountSegment, Reply, Tick, limits,
 };
 
 use super::closed::{Closed, Reasons};
+use super::domains::{DomainIds, host_of};
 use super::segment::Segment;
 use crate::Meta;
 use crate::config::AllocatorKind;
@@ -27,6 +28,7 @@ impl Meta {
         if !lengths.contains(&mount.len) || !named(mount.name) || !named(mount.endpoint) {
             return Err(ErrorCode::InvalidParams);
         }
+        FailureDomains::check(mount.domains).map_err(|_| ErrorCode::InvalidParams)?;
         if mount.seen_epoch > self.term.epoch() && !self.believes(mount.seen_epoch) {
             return Err(ErrorCode::InvalidVersion);
         }
@@ -53,13 +55,27 @@ impl Meta {
             self.strike_absent(mount.id);
             return Ok(outcome);
         }
-        if !self.is_joined(mount.id) {
+        if !self.is_joined(mount.id, mount.medium) {
             return Err(ErrorCode::UnavailableInCurrentStatus);
         }
-        let slot = self.segments.mount(Segment {
+        let segment = self.new_segment(from, mount);
+        let slot = self.segments.mount(segment, mount.domains);
+        self.notify_joined(slot);
+        if outcome == MountOutcome::WantsInventory {
+            self.begin_inventory(slot);
+            return Ok(self.wanted(slot));
+        }
+        self.end_inventory(slot);
+        Ok(outcome)
+    }
+
+    fn new_segment(&self, from: ClientId, mount: &MountSegment<'_>) -> Segment {
+        Segment {
             id: mount.id,
             name: mount.name.into(),
             endpoint: mount.endpoint.into(),
+            host: host_of(mount.endpoint).into(),
+            domains: DomainIds::new(),
             client: from,
             run: mount.run,
             medium: mount.medium,
@@ -70,20 +86,14 @@ impl Meta {
                 .with(Closed::Behind, self.members.is_behind(mount.id) == Some(true)),
             recovering: None,
             place: NONE,
+            granted_since: Tick::ZERO,
             evictable_from: Tick(u64::MAX),
             allocator: self.new_allocator(mount.len),
             owners: Vec::new(),
             queues: [Queue::default(); SEGMENT_QUEUES],
             hand: false,
             sinking: 0,
-        });
-        self.notify_joined(slot);
-        if outcome == MountOutcome::WantsInventory {
-            self.begin_inventory(slot);
-            return Ok(self.wanted(slot));
         }
-        self.end_inventory(slot);
-        Ok(outcome)
     }
 
     /// Takes note of which of its processes a client is. What an earlier one lent of this medium ends with that, unless the next
@@ -151,6 +161,8 @@ impl Meta {
             }
             self.stop_replay(slot);
             self.segments.take_over(slot, mount, from);
+        } else {
+            self.segments.set_domains(slot, mount.domains);
         }
         if has_passed {
             self.recovery.forget_shadow(mount.id);

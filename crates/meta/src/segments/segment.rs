@@ -6,6 +6,7 @@ use mooncake_alloc::{Allocator, Handle};
 use mooncake_types::{ClientId, Medium, SegmentAddress, SegmentId, SegmentState, Tick};
 
 use super::closed::{Closed, Reasons};
+use super::domains::DomainIds;
 use super::free_room::Room;
 use crate::objects::{PLAIN_PLACES, Queue, SEGMENT_QUEUES, TOMBSTONE_PLACE};
 use crate::slab::NONE;
@@ -16,6 +17,10 @@ pub(crate) struct Segment {
     pub(crate) id: SegmentId,
     pub(crate) name: Arc<str>,
     pub(crate) endpoint: Arc<str>,
+    /// The host of its endpoint.
+    pub(crate) host: Arc<str>,
+    /// What it shares with others that may fail at once: its host, and what its node named; nothing once it is unmounted.
+    pub(crate) domains: DomainIds,
     pub(crate) client: ClientId,
     /// Which process lends it: see [`MountSegment::run`].
     pub(crate) run: u64,
@@ -26,6 +31,8 @@ pub(crate) struct Segment {
     pub(crate) recovering: Option<Progress>,
     /// Its place among those that take puts, or [`NONE`].
     pub(super) place: u32,
+    /// Since when it takes puts, if it does.
+    pub(super) granted_since: Tick,
     /// Nothing can be evicted here before this moment.
     pub(super) evictable_from: Tick,
     pub(crate) allocator: Allocator,
@@ -137,6 +144,13 @@ impl Segment {
     pub(crate) fn used_permille(&self) -> u64 {
         let capacity = self.allocator.capacity().max(1);
         (u128::from(self.allocator.used()) * 1000 / u128::from(capacity)) as u64
+    }
+
+    /// Whether a smaller share of it is reserved than of another.
+    pub(crate) fn is_emptier_than(&self, other: &Segment) -> bool {
+        let (own, others) = (&self.allocator, &other.allocator);
+        let product = |used: u64, capacity: u64| u128::from(used) * u128::from(capacity);
+        product(own.used(), others.capacity()) < product(others.used(), own.capacity())
     }
 
     /// Whether a range of this length is free, and no more than this share of the segment is reserved with it.

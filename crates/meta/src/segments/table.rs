@@ -1,6 +1,6 @@
 //! The segments of the pool.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -8,8 +8,12 @@ use mooncake_alloc::{Handle, Neighbour};
 use mooncake_types::{ClientId, MountSegment, SegmentId, Tick};
 
 use super::closed::Closed;
+use super::domains::{DomainIds, Domains, host_of};
 use super::free_room::{Cursor, Room, Rooms};
+use super::ramp::Ramp;
 use super::segment::{Progress, Segment};
+use super::shares::Shares;
+use super::slots_by_name::SlotsByName;
 use crate::objects::{Queue, Range, Records, SINKING_PLACE};
 use crate::slab::{NONE, Slab};
 
@@ -21,11 +25,19 @@ pub(crate) struct Segments {
     slots: Slab<Segment>,
     /// Segments that are not unmounting.
     by_id: FixedMap<SegmentId, u32>,
-    by_name: BTreeMap<Arc<str>, Vec<u32>>,
+    by_name: SlotsByName,
+    by_host: SlotsByName,
+    /// What they share that may fail at once.
+    pub(super) domains: Domains,
     /// The slots of each client, in their order, but for those that are unmounting.
     by_client: FixedMap<ClientId, Vec<u32>>,
     /// Slots that take puts, in no order; each segment knows its place here.
     grantable: Vec<u32>,
+    /// How long these are.
+    shares: Shares,
+    /// Whose turn it is among them: see [`Segments::next_turn`].
+    turn: usize,
+    pub(super) ramp: Ramp,
     /// What room these have, by their places there.
     rooms: Rooms,
     /// The one of them of which that may not be true: it is noted when another changes, or when it is asked for.
@@ -46,9 +58,14 @@ impl Segments {
         Self {
             slots: Slab::new(),
             by_id: FixedMap::default(),
-            by_name: BTreeMap::new(),
+            by_name: SlotsByName::default(),
+            by_host: SlotsByName::default(),
+            domains: Domains::default(),
             by_client: FixedMap::default(),
             grantable: Vec::new(),
+            shares: Shares::default(),
+            turn: 0,
+            ramp: Ramp::default(),
             rooms: Rooms::new(),
             unnoted: NONE,
             high_watermark,
@@ -67,7 +84,12 @@ impl Segments {
     }
 
     pub(crate) fn named(&self, name: &str) -> &[u32] {
-        self.by_name.get(name).map_or(&[], Vec::as_slice)
+        self.by_name.get(name)
+    }
+
+    /// All slots: those on a host first, then those on the hosts behind it in the order of their names.
+    pub(crate) fn nearest_to(&self, host: &str) -> impl Iterator<Item = u32> {
+        self.by_host.all_from(host)
     }
 
     pub(crate) fn grantable(&self) -> &[u32] {
@@ -88,26 +110,40 @@ impl Segments {
         self.by_client.get(&client).map_or(&[], Vec::as_slice)
     }
 
-    /// Mounts a segment that takes no puts yet. Gives its slot.
-    pub(crate) fn mount(&mut self, segment: Segment) -> u32 {
-        let (id, name) = (segment.id, Arc::clone(&segment.name));
+    /// Mounts a segment that takes no puts yet, and whose node named these failure domains. Gives its slot.
+    pub(crate) fn mount(&mut self, mut segment: Segment, domains: &[String]) -> u32 {
+        let id = segment.id;
+        segment.domains = self.domains.join(&segment.host, domains);
         let slot = self.slots.insert(segment);
         self.by_id.insert(id, slot);
-        self.by_name.entry(name).or_default().push(slot);
+        self.note_names(slot);
         self.note_client(slot);
         slot
     }
 
-    /// The slot has another host, process, endpoint or name.
+    /// The slot has another host, process, endpoint, name or failure domains.
     pub(super) fn take_over(&mut self, slot: u32, by: &MountSegment<'_>, client: ClientId) {
-        self.forget_name(slot);
+        self.forget_names(slot);
         self.forget_client(slot);
         let segment = &mut self.slots[slot];
         (segment.client, segment.run) = (client, by.run);
         (segment.name, segment.endpoint) = (by.name.into(), by.endpoint.into());
-        let name = Arc::clone(&segment.name);
-        self.by_name.entry(name).or_default().push(slot);
+        segment.host = host_of(by.endpoint).into();
+        self.note_names(slot);
         self.note_client(slot);
+        self.set_domains(slot, by.domains);
+    }
+
+    /// The node of the slot names these failure domains from now on.
+    pub(super) fn set_domains(&mut self, slot: u32, named: &[String]) {
+        let segment = &mut self.slots[slot];
+        let domains = self.domains.join(&segment.host, named);
+        let before = std::mem::replace(&mut segment.domains, domains);
+        if segment.place != NONE {
+            self.domains.set_grantable(&before, false);
+            self.domains.set_grantable(&segment.domains, true);
+        }
+        self.domains.leave(&before);
     }
 
     fn note_client(&mut self, slot: u32) {
@@ -125,14 +161,14 @@ impl Segments {
         }
     }
 
-    fn forget_name(&mut self, slot: u32) {
-        let name = Arc::clone(&self.slots[slot].name);
-        if let Some(slots) = self.by_name.get_mut(&name) {
-            slots.retain(|&other| other != slot);
-            if slots.is_empty() {
-                self.by_name.remove(&name);
-            }
-        }
+    fn note_names(&mut self, slot: u32) {
+        self.by_name.insert(&self.slots[slot].name, slot);
+        self.by_host.insert(&self.slots[slot].host, slot);
+    }
+
+    fn forget_names(&mut self, slot: u32) {
+        self.by_name.remove(&self.slots[slot].name, slot);
+        self.by_host.remove(&self.slots[slot].host, slot);
     }
 
     /// A reason why the slot takes no puts holds from now on, or does so no longer.
@@ -148,15 +184,25 @@ impl Segments {
     }
 
     fn begin_granting(&mut self, slot: u32) {
-        self.slots[slot].place = self.grantable.len() as u32;
+        let segment = &mut self.slots[slot];
+        (segment.place, segment.granted_since) = (self.grantable.len() as u32, self.ramp.now);
+        self.domains.set_grantable(&segment.domains, true);
+        self.shares.push(segment.allocator.capacity());
         self.grantable.push(slot);
+        self.ramp.begin(self.grantable.len());
         self.note_room(slot);
         self.note_use(slot);
     }
 
     fn stop_granting(&mut self, slot: u32) {
         self.crowded.remove(&slot);
-        let place = std::mem::replace(&mut self.slots[slot].place, NONE);
+        let segment = &mut self.slots[slot];
+        let place = std::mem::replace(&mut segment.place, NONE);
+        self.domains.set_grantable(&segment.domains, false);
+        self.ramp.end(segment.granted_since);
+        let (len, last) = (segment.allocator.capacity(), self.grantable[self.grantable.len() - 1]);
+        let last_len = self.slots[last].allocator.capacity();
+        self.shares.swap_remove(place as usize, len, last_len);
         self.rooms.clear(self.grantable.len() - 1);
         self.grantable.swap_remove(place as usize);
         if let Some(&moved) = self.grantable.get(place as usize) {
@@ -164,6 +210,17 @@ impl Segments {
             segment.place = place;
             self.rooms.set(place as usize, segment.room());
         }
+    }
+
+    /// A place among those that take puts, of which there are some: each has its turn as often as the others.
+    pub(crate) fn next_turn(&mut self) -> usize {
+        self.turn = (self.turn + 1) % self.grantable.len();
+        self.turn
+    }
+
+    /// A slot that takes puts; with `part` drawn at random, each as often as its share of the bytes says.
+    pub(crate) fn by_share(&self, part: u64) -> Option<u32> {
+        self.shares.at(part).map(|place| self.grantable[place])
     }
 
     /// A range of the slot was reserved: it may be crowded now.
@@ -336,8 +393,10 @@ impl Segments {
         self.set(slot, Closed::Unmounted, true);
         let segment = &mut self.slots[slot];
         segment.recovering = None;
+        let domains = std::mem::replace(&mut segment.domains, DomainIds::new());
+        self.domains.leave(&domains);
         self.by_id.remove(&segment.id);
-        self.forget_name(slot);
+        self.forget_names(slot);
         self.forget_client(slot);
         self.dying.insert(slot);
         self.forget_if_empty(slot);

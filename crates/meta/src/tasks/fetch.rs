@@ -218,7 +218,13 @@ impl Meta {
             }
             let placed = match origin {
                 Origin::Caller | Origin::Offload | Origin::Sink => {
-                    self.place_on(len, &usable).ok_or(Held::Later(ErrorCode::NoAvailableHandle))
+                    let evicts = |&slot: &u32| self.config.evicts_from(self.segments[slot].medium);
+                    // Otherwise room comes with removals alone, and the object would stay in memory until then.
+                    let held = match usable.iter().any(evicts) {
+                        true => Held::Later(ErrorCode::NoAvailableHandle),
+                        false => Held::Hopeless(ErrorCode::NoAvailableHandle),
+                    };
+                    self.place_on(len, &usable).ok_or(held)
                 }
                 // Nothing is evicted for the master's own sake; it looks for another place.
                 _ => self

@@ -14,8 +14,8 @@ const MOST_LOOKED_AT: usize = 64;
 /// How little a segment is wanted: the least first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Standing {
-    /// Whether it falls with one that holds a replica: its host, or even its process, is the same.
-    shares: u8,
+    /// How near it is to one that holds a replica.
+    nearness: u8,
     used_permille: u64,
 }
 
@@ -38,16 +38,18 @@ impl Meta {
     }
 
     /// The name of a segment for one more replica of an object, if there is one with room that nobody has to be evicted
-    /// for, and of which no more than this share is in use then. Other hosts than those that have a replica come first, and
-    /// then the emptiest. Some segments are looked at, from a random one on.
+    /// for, and of which no more than this share is in use then. Those come first that are furthest from the replicas that there
+    /// are, by their failure domains, and then the emptiest. Some segments are looked at, from all over the pool.
     fn roomy_segment(&mut self, object: u32, most_used: f64) -> Option<Arc<str>> {
         let count = self.segments.grantable().len();
         if count == 0 {
             return None;
         }
         let start = self.rng.below(count);
-        let places = start..start + count.min(MOST_LOOKED_AT);
-        let slots = places.map(|place| self.segments.grantable()[place % count]);
+        let looked_at = count.min(MOST_LOOKED_AT);
+        // Segments of one rack often stand side by side.
+        let places = (0..looked_at).map(|number| (start + number * count / looked_at) % count);
+        let slots = places.map(|place| self.segments.grantable()[place]);
         let has_room =
             |&slot: &u32| self.segments[slot].has_free_room(self.objects[object].len, most_used);
         let holds_none = |&slot: &u32| self.replicas_on(object, &self.segments[slot].name) == 0;
@@ -57,22 +59,8 @@ impl Meta {
     }
 
     fn standing_for(&self, object: u32, slot: u32) -> Standing {
-        let segment = &self.segments[slot];
-        let shares = |(_, range): (u32, &crate::objects::Range)| {
-            let other = &self.segments[range.segment];
-            match (other.client == segment.client, host(&other.endpoint) == host(&segment.endpoint))
-            {
-                (true, _) => 2,
-                (false, true) => 1,
-                (false, false) => 0,
-            }
-        };
-        let shares = self.ranges_of(object).map(shares).max().unwrap_or(0);
-        Standing { shares, used_permille: self.segments[slot].used_permille() }
+        let held = self.ranges_of(object).map(|(_, range)| range.segment);
+        let nearness = self.segments.nearness_to_any(slot, held);
+        Standing { nearness, used_permille: self.segments[slot].used_permille() }
     }
-}
-
-/// The host of an endpoint like `host:port`.
-fn host(endpoint: &str) -> &str {
-    endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host)
 }

@@ -1,6 +1,6 @@
 //! Tiers: objects that sink from memory to disks, and come back.
 //!
-//! A disk is a segment whose bytes lie in a folder of a node, or in a directory that hosts share
+//! A disk is a segment whose bytes lie in a folder of a node, in a directory that hosts share, or in an object store
 //! ([`Medium`](mooncake_types::Medium)). It takes no puts. What
 //! lies there is a replica like any other: it has a range of the disk's address space, and its place in the queues of eviction,
 //! in inventories, tombstones and drains. So an [`offload`] is a copy task from a segment of a node to a disk of the same node,

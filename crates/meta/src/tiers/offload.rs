@@ -12,6 +12,9 @@ use crate::timeout::Timer;
 /// Time over which deferred evictions are summed for one notice.
 const NOTICE_MS: u64 = 1_000;
 
+/// What objects are copied to, in this order.
+const MEDIA: [Medium; 3] = [Medium::Disk, Medium::SharedDisk, Medium::ObjectStore];
+
 /// What is on its way to disks.
 #[derive(Debug, Default)]
 pub(crate) struct Offloads {
@@ -68,26 +71,43 @@ impl Offloads {
 }
 
 impl Meta {
-    /// Has a copy of an object, which has just become readable, made on a disk, and then one in a shared directory. Nothing happens
-    /// if none of its nodes has such a segment with room for it, or if too many copies are under way. With `offload_on_evict` the
-    /// copy on a disk waits until eviction chooses the object.
+    /// Has a copy of an object, which can be read, made on a disk, then one in a shared directory, and one in an object store if it was
+    /// used again. Nothing happens if none of its nodes has such a segment with room for it, or if too many copies are under way. With
+    /// `offload_on_evict` the copy on a disk waits until eviction chooses the object.
     pub(crate) fn offload(&mut self, object: u32) {
+        self.offload_to(object, &MEDIA);
+    }
+
+    /// Has a copy of an object made in an object store that was used just now, if it is one that is to go there. A use brings no copy
+    /// back that a disk has evicted.
+    pub(crate) fn offload_used(&mut self, object: u32) {
+        self.offload_to(object, &[Medium::ObjectStore]);
+    }
+
+    /// Has a copy of an object made in the first of these media that is to have one and does not.
+    fn offload_to(&mut self, object: u32, media: &[Medium]) {
         if !self.config.has_disks() || self.has_task(object) {
             return;
         }
-        let next = |medium: Medium| {
-            let is_due = self.config.copies_at_put(medium) && !self.lies_on(object, medium);
+        let next = |&medium: &Medium| {
+            let is_due = self.config.copies_at_put(medium)
+                && self.is_admitted(object, medium)
+                && !self.lies_on(object, medium);
             if is_due { self.way_to(object, medium) } else { None }
         };
-        let Some(way) = [Medium::Disk, Medium::SharedDisk].into_iter().find_map(next) else {
-            return;
-        };
+        let Some(way) = media.iter().find_map(next) else { return };
         if self.offloads.under_way() >= self.config.offloading_queue_limit {
             self.counters.offloads_refused += 1;
             return;
         }
         self.offloads.after_puts += 1;
         self.submit_offload(Origin::Offload, object, way);
+    }
+
+    /// Whether an object is worth a place in a medium. What was put and never asked for again does not go to object stores: most
+    /// blocks are of that kind, and each that goes there costs a request and a transfer.
+    pub(super) fn is_admitted(&self, object: u32, medium: Medium) -> bool {
+        medium != Medium::ObjectStore || self.was_used_again(object)
     }
 
     pub(super) fn submit_offload(&mut self, origin: Origin, object: u32, way: Way) {
@@ -123,9 +143,9 @@ impl Meta {
         self.segments.slots_of(client).iter().copied().find(takes)
     }
 
-    /// Whether a replica of an object lies on a disk, in sight or not, that is not lost.
+    /// Whether a replica of an object lies elsewhere than in memory, in sight or not, that is not lost.
     pub(crate) fn is_on_disk(&self, object: u32) -> bool {
-        self.lies_on(object, Medium::Disk) || self.lies_on(object, Medium::SharedDisk)
+        MEDIA.into_iter().any(|medium| self.lies_on(object, medium))
     }
 
     /// Whether a replica of an object lies in a medium, in sight or not, that is not lost.
@@ -150,7 +170,7 @@ impl Meta {
         }
         if origin == Origin::Offload {
             self.offloads.after_puts -= 1;
-            if ending == Ending::Success && self.config.shared_directory.is_some() {
+            if ending == Ending::Success {
                 self.offloads.offloaded.push((object, version));
             }
             return;
@@ -161,12 +181,13 @@ impl Meta {
         }
     }
 
-    /// Has further copies made of objects that have got one on a disk.
+    /// Has further copies made of objects that have got one, in the media that come after it.
     pub(crate) fn offload_further(&mut self) {
         while let Some((object, version)) = self.offloads.offloaded.pop() {
             let record = self.objects.get(object);
             if record.is_some_and(|it| it.version == version && it.state == ObjectState::Complete) {
-                self.offload(object);
+                let last = MEDIA.iter().rposition(|&medium| self.lies_on(object, medium));
+                self.offload_to(object, &MEDIA[last.map_or(0, |last| last + 1)..]);
             }
         }
     }

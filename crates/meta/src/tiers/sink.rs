@@ -1,6 +1,7 @@
 //! Sinking: what eviction chooses in memory goes to a disk first, and its memory is free once it lies there.
 //!
-//! A victim that lies on a disk already is evicted at once, and so is one whose nodes have no disk. Of any other one replica
+//! A victim that lies on a disk already is evicted at once, and so is one whose nodes have no disk. What was used again sinks to an
+//! object store of its node where it finds no disk, or has come from there. Of any other one replica
 //! stands in a queue of its own, where eviction does not meet it again, until its copy has ended. Eviction counts those bytes as
 //! free. A put that finds no room meanwhile is told to wait.
 
@@ -20,10 +21,10 @@ impl Meta {
             return;
         }
         let is_in_memory = set & self.memory_replicas(object) != 0;
-        if !self.config.sinks() || !is_in_memory || self.is_on_disk(object) {
+        if !self.config.sinks() || !is_in_memory {
             return self.evict_replicas(object, set);
         }
-        let Some(way) = self.way_to(object, Medium::Disk) else {
+        let Some(way) = self.way_down(object) else {
             return self.evict_replicas(object, set);
         };
         if self.offloads.sinking() < self.config.most_sinking() {
@@ -34,6 +35,18 @@ impl Meta {
             self.tally(|tally| tally.forced += 1);
             self.evict_replicas(object, set);
         }
+    }
+
+    /// Where an object goes that memory has no room for: to a disk, unless it lies below memory already, or to an object store if it
+    /// was used again.
+    fn way_down(&self, object: u32) -> Option<Way> {
+        let to_disk = || self.way_to(object, Medium::Disk).filter(|_| !self.is_on_disk(object));
+        let to_store = || {
+            let medium = Medium::ObjectStore;
+            let is_wanted = self.is_admitted(object, medium) && !self.lies_on(object, medium);
+            if is_wanted { self.way_to(object, medium) } else { None }
+        };
+        to_disk().or_else(to_store)
     }
 
     fn sink(&mut self, object: u32, way: Way) {
@@ -96,7 +109,9 @@ impl Meta {
             && !self.config.offload_force_evict
             && segment.medium == Medium::Memory
             && self.offloads.sinking() >= self.config.most_sinking()
-            && self.disk_of(segment.client, 1, Medium::Disk).is_some()
+            && [Medium::Disk, Medium::ObjectStore]
+                .into_iter()
+                .any(|medium| self.disk_of(segment.client, 1, medium).is_some())
     }
 
     /// Whether so much sinks on a segment that a put of this length waits for that. What follows it is chosen ahead, so that the

@@ -26,6 +26,9 @@ use mooncake_meta::{
 use mooncake_types::{ClientId, Reply, Request};
 use world::World;
 
+/// Worlds from this seed on have failure domains.
+const FIRST_IN_RACKS: u64 = 1_000;
+
 impl Run {
     fn new(config: Config) -> Run {
         let mut world = World::new(config.clone());
@@ -92,7 +95,8 @@ fn config(seed: u64) -> Config {
         eviction_high_watermark_ratio: if seed.is_multiple_of(2) { 1.0 } else { 0.8 },
         allow_evict_soft_pinned: true,
         allocator: if seed % 5 == 4 { AllocatorKind::Cachelib } else { AllocatorKind::Offset },
-        strategy: if seed % 3 == 2 { Strategy::FreeRatioFirst } else { Strategy::Random },
+        strategy: [Strategy::Random, Strategy::LocalFirst, Strategy::FreeRatioFirst]
+            [seed as usize % 3],
         soft_pin_ttl_ms: 12_000,
         stripe_threshold_bytes: if seed % 4 == 3 { 128 * KIB } else { 0 },
         replication: Replication {
@@ -174,6 +178,14 @@ fn random_worlds_keep_all_invariants_and_promises() {
     }
     println!("{met:#?}");
     assert!(met.values().all(|&count| count > 0), "not everything happened: {met:?}");
+}
+
+#[test]
+fn random_worlds_in_racks_keep_them_too() {
+    let events = setting("MOONCAKE_EVENTS").unwrap_or(5_000) as usize;
+    for seed in FIRST_IN_RACKS..FIRST_IN_RACKS + 12 {
+        run(seed, events);
+    }
 }
 
 /// The same requests give the same replies: nothing depends on addresses, clocks or hash order.

@@ -35,6 +35,7 @@ impl Run {
         let mode = if start.upsert { PutMode::Upsert } else { PutMode::Insert };
         let refused = self.refusal(&key, mode, start.group);
         let before = self.world.meta.stats().counters.evicted_bytes;
+        let dearest = self.world.meta.dearest_victim();
         let result = self.world.begin(ClientId(start.client), put, config, mode);
         let evicted = self.world.meta.stats().counters.evicted_bytes - before;
         // Of what sinks all other replicas go at once.
@@ -42,7 +43,7 @@ impl Run {
             && !self.config.offload_on_evict
         {
             let last = placed.what.placements.iter().map(|placement| placement.replica).max();
-            self.has_evicted_little(start, u64::from(last.unwrap_or(0)) + 1, evicted);
+            self.has_evicted_little(start, u64::from(last.unwrap_or(0)) + 1, (evicted, dearest));
         }
         self.learn();
         match result {
@@ -125,14 +126,15 @@ impl Run {
     }
 
     /// What a put evicted is about what it needs: for each replica four times its length, or one object or group.
-    fn has_evicted_little(&self, start: &Start, replicas: u64, evicted: u64) {
+    /// Of a group replicas may go that nobody could read, and the model does not know: `dearest` is the most that one may take along.
+    fn has_evicted_little(&self, start: &Start, replicas: u64, (evicted, dearest): (u64, u64)) {
         let mut units: BTreeMap<&str, u64> = BTreeMap::new();
         for (key, object) in &self.model.objects {
             let unit = if object.group.is_empty() { key } else { object.group };
             let bytes = object.extents.iter().map(|extent| extent.2).sum::<u64>();
             *units.entry(unit).or_default() += bytes;
         }
-        let one = units.into_values().max().unwrap_or(0);
+        let one = units.into_values().max().unwrap_or(0).max(dearest);
         let most = match self.config.allocator {
             AllocatorKind::Offset => (4 * start.len).max(one),
             // Whether a slab came free shows only then.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use mooncake_meta::SegmentReport;
 use mooncake_types::{ClientId, Medium, SegmentId, SegmentState};
 
+use crate::FIRST_IN_RACKS;
 use crate::action::segments_of;
 use crate::model::{Extent, Model, Object, Run};
 
@@ -39,12 +40,22 @@ impl Run {
     pub(crate) fn mount(&mut self, client: ClientId, id: u128, len: u64) {
         let id = SegmentId(id);
         let medium = self.medium_of(id);
-        let mounted = self.world.mount_on(medium, client, self.called(id).0, len);
+        let domains = self.domains_of(id);
+        let domains: Vec<&str> = domains.iter().map(String::as_str).collect();
+        let mounted = self.world.mount_in(medium, client, self.called(id).0, len, &domains);
         let is_there = |it: &SegmentReport| it.id == self.called(id);
         if mounted.is_err() && !self.world.meta.segments().iter().any(is_there) {
             *self.renamed.entry(id).or_default() += 1;
-            let _ = self.world.mount_on(medium, client, self.called(id).0, len);
+            let _ = self.world.mount_in(medium, client, self.called(id).0, len, &domains);
         }
+    }
+
+    /// In some worlds nodes lie in racks and zones, and are moved now and then.
+    fn domains_of(&self, id: SegmentId) -> Vec<String> {
+        let moved = self.world.now.0 / 60_000 % 2;
+        let rack = format!("rack={}", (id.0 + u128::from(moved)) % 3);
+        let zone = format!("zone={}", id.0 % 2);
+        if self.config.seed < FIRST_IN_RACKS { vec![] } else { vec![rack, zone] }
     }
 
     /// Where objects are offloaded, some segments are disks.

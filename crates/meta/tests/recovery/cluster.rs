@@ -95,7 +95,8 @@ impl Cluster {
     }
 
     fn lead(&mut self, epoch: Epoch, fresh: bool) {
-        let member = |(&segment, &behind): (&SegmentId, &bool)| Member { segment, behind };
+        let member =
+            |(&segment, &behind): (&SegmentId, &bool)| Member { segment, behind, is_disk: false };
         let record = Record { fresh, members: self.record.iter().map(member).collect() };
         self.meta = Meta::recover(self.config.clone(), epoch, self.now, &record);
         self.meta.remember(self.follower.lead(!epoch.0.is_multiple_of(3)));
@@ -170,7 +171,7 @@ impl Cluster {
             let Some(effect) = self.unrecorded.pop_front() else { return };
             self.note(|| format!("recorded {effect:?}"));
             match effect {
-                Effect::Join(id) => {
+                Effect::Join(id) | Effect::JoinDisk(id) => {
                     self.record.insert(id, false);
                 }
                 Effect::Strike(id) => {
@@ -239,7 +240,17 @@ impl Cluster {
         let (seen_epoch, is_empty) = (node.seen, node.ledger.is_empty());
         let (name, endpoint) = (&*name, &*name);
         let medium = mooncake_types::Medium::Memory;
-        let mount = MountSegment { id, name, endpoint, len, seen_epoch, is_empty, run: 1, medium };
+        let mount = MountSegment {
+            id,
+            name,
+            endpoint,
+            len,
+            seen_epoch,
+            is_empty,
+            run: 1,
+            medium,
+            domains: &[],
+        };
         for effect in self.meta.effects_before(&mount) {
             self.record.insert(id, matches!(effect, Effect::MarkBehind(_)));
             self.meta.handle_recorded(self.now, effect);

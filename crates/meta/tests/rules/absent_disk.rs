@@ -39,6 +39,7 @@ fn disk_again() -> MountSegment<'static> {
         is_empty: false,
         run: 2,
         medium: Medium::Disk,
+        domains: &[],
     }
 }
 

@@ -80,6 +80,7 @@ fn recover(world: &mut World, (id, medium): (SegmentId, Medium), entries: &[Inve
         is_empty: false,
         run: 1,
         medium,
+        domains: &[],
     };
     for effect in world.meta.effects_before(&mount) {
         world.meta.handle_recorded(world.now, effect);
@@ -92,7 +93,7 @@ fn recover(world: &mut World, (id, medium): (SegmentId, Medium), entries: &[Inve
 #[test]
 fn a_new_leader_finds_objects_in_memory_and_on_disks() {
     let (memory, disk) = (SegmentId(1), SegmentId(2));
-    let members = [memory, disk].map(|segment| Member { segment, behind: false });
+    let members = [memory, disk].map(|segment| Member { segment, behind: false, is_disk: false });
     let record = Record { fresh: false, members: members.to_vec() };
     let config = Config { offload: true, offload_on_evict: true, ..Config::default() };
     for disk_first in [false, true] {

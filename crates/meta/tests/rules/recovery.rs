@@ -21,7 +21,8 @@ pub(crate) fn version(counter: u64) -> Version {
 
 /// A leader behind one that led these members.
 pub(crate) fn leader(members: &[SegmentId]) -> World {
-    let members = members.iter().map(|&segment| Member { segment, behind: false }).collect();
+    let members =
+        members.iter().map(|&segment| Member { segment, behind: false, is_disk: false }).collect();
     let record = Record { fresh: false, members };
     let now = Tick(1_000);
     World { meta: Meta::recover(Config::default(), EPOCH, now, &record), now }
@@ -38,6 +39,7 @@ pub(crate) fn mount(world: &mut World, id: SegmentId, is_empty: bool) -> Reply {
         is_empty,
         run: 1,
         medium: mooncake_types::Medium::Memory,
+        domains: &[],
     };
     for effect in world.meta.effects_before(&mount) {
         world.meta.handle_recorded(world.now, effect);
@@ -210,9 +212,13 @@ fn a_member_that_does_not_report_in_time_is_struck() {
 
 #[test]
 fn who_may_come_back_with_what_it_holds() {
-    let behind = Record { fresh: false, members: vec![Member { segment: A, behind: true }] };
+    let behind =
+        Record { fresh: false, members: vec![Member { segment: A, behind: true, is_disk: false }] };
     let fresh = Record { fresh: true, members: vec![] };
-    let known = Record { fresh: false, members: vec![Member { segment: A, behind: false }] };
+    let known = Record {
+        fresh: false,
+        members: vec![Member { segment: A, behind: false, is_disk: false }],
+    };
     let empty = Record::default();
     for (record, wait_ms, is_empty, expected) in [
         (&known, 0, false, MountOutcome::WantsInventory),
@@ -361,6 +367,7 @@ fn memory_that_passed_to_another_process_keeps_what_it_holds() {
             is_empty,
             run: 1,
             medium: mooncake_types::Medium::Memory,
+            domains: &[],
         };
         let reply = world.ask(from, &Request::MountSegment(mount));
         world.check();
@@ -421,6 +428,7 @@ fn a_mount_that_is_refused_makes_no_member() {
         is_empty: true,
         run: 1,
         medium: mooncake_types::Medium::Memory,
+        domains: &[],
     };
     assert_eq!(world.meta.effects_before(&good), [Effect::Join(good.id)]);
     let cases = [
@@ -453,6 +461,7 @@ fn a_mount_that_names_an_epoch_from_nowhere_changes_nothing() {
             is_empty: true,
             run: 1,
             medium: mooncake_types::Medium::Memory,
+            domains: &[],
         };
         let after = world.meta.epoch_after(&mount);
         for effect in world.meta.effects_before(&mount) {
@@ -493,6 +502,7 @@ fn a_mount_that_comes_after_its_segment_was_taken_back_brings_in_nothing() {
         is_empty: true,
         run: 1,
         medium: mooncake_types::Medium::Memory,
+        domains: &[],
     };
     assert_eq!(world.meta.effects_before(&segment), [Effect::Join(B)]);
     assert_eq!(world.unmount(BOB, B.0, 0), Err(ErrorCode::SegmentNotFound));
@@ -521,7 +531,8 @@ fn a_segment_that_is_telling_what_it_holds_is_not_taken_back_after_a_while() {
 #[test]
 fn a_leader_waits_for_the_routes_to_a_member_that_was_behind() {
     let members = [(A, true), (B, false)];
-    let members = members.map(|(segment, behind)| Member { segment, behind }).to_vec();
+    let members =
+        members.map(|(segment, behind)| Member { segment, behind, is_disk: false }).to_vec();
     let now = Tick(1_000);
     let record = Record { fresh: false, members };
     let mut world = World { meta: Meta::recover(Config::default(), EPOCH, now, &record), now };
@@ -540,7 +551,8 @@ fn a_leader_waits_for_the_routes_to_a_member_that_was_behind() {
 #[test]
 fn a_member_that_was_behind_and_does_not_come_is_struck_when_the_window_is_over() {
     let members = [(A, true), (B, false)];
-    let members = members.map(|(segment, behind)| Member { segment, behind }).to_vec();
+    let members =
+        members.map(|(segment, behind)| Member { segment, behind, is_disk: false }).to_vec();
     let now = Tick(1_000);
     let record_before = Record { fresh: false, members };
     let meta = Meta::recover(Config::default(), EPOCH, now, &record_before);

@@ -160,7 +160,10 @@ fn a_disk_in_slabs_is_recovered_page_by_page() {
     };
     let offsets = keys.map(|key| on_disk(before.get(key).expect("it is there")));
 
-    let record = Record { fresh: false, members: vec![Member { segment: B, behind: false }] };
+    let record = Record {
+        fresh: false,
+        members: vec![Member { segment: B, behind: false, is_disk: false }],
+    };
     let now = Tick(1_000);
     let mut world = World { meta: Meta::recover(config, EPOCH, now, &record), now };
     let mount = MountSegment {
@@ -172,6 +175,7 @@ fn a_disk_in_slabs_is_recovered_page_by_page() {
         is_empty: false,
         run: 1,
         medium: Medium::Disk,
+        domains: &[],
     };
     let reply = world.ask(ALICE, &Request::MountSegment(mount));
     assert_eq!(reply, mounted(MountOutcome::WantsInventory));

@@ -366,7 +366,7 @@ fn a_put_that_lost_a_replica_under_way_gets_it_later() {
 
 #[test]
 fn a_new_leader_knows_how_many_replicas_were_asked_for() {
-    let members = [1, 2].map(|id| Member { segment: SegmentId(id), behind: false });
+    let members = [1, 2].map(|id| Member { segment: SegmentId(id), behind: false, is_disk: false });
     let record = Record { fresh: false, members: members.to_vec() };
     let now = Tick(1_000);
     let mut before = World::new(Config::default());
@@ -392,6 +392,7 @@ fn a_new_leader_knows_how_many_replicas_were_asked_for() {
             is_empty,
             run: 1,
             medium: mooncake_types::Medium::Memory,
+            domains: &[],
         };
         for effect in world.meta.effects_before(&mount) {
             world.meta.handle_recorded(world.now, effect);

@@ -143,6 +143,7 @@ fn a_segment_that_is_adopted_is_behind_until_all_that_it_told_is_settled() {
         is_empty: false,
         run: 1,
         medium: mooncake_types::Medium::Memory,
+        domains: &[],
     };
     use mooncake_meta::Effect::{CaughtUp, Join, MarkBehind};
     assert_eq!(world.meta.effects_before(&unknown), [Join(A), MarkBehind(A)]);

@@ -27,6 +27,7 @@ fn mount_of(world: &World, run: u64) -> MountSegment<'static> {
         is_empty: false,
         run,
         medium: mooncake_types::Medium::Memory,
+        domains: &[],
     }
 }
 

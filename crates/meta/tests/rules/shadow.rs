@@ -160,6 +160,7 @@ fn another_process_with_the_memory_tells_everything_again() {
         is_empty: false,
         run: 1,
         medium: mooncake_types::Medium::Memory,
+        domains: &[],
     };
     let reply = world.ask(ALICE, &Request::MountSegment(again));
     assert_eq!(reply, mounted(MountOutcome::WantsInventory));

@@ -73,6 +73,27 @@ fn files_are_evicted_only_if_the_master_is_told_so() {
     }
 }
 
+/// Otherwise each object would stay in memory as long as its copy is tried again.
+#[test]
+fn a_copy_to_a_full_directory_where_nothing_is_evicted_is_given_up_at_once() {
+    for (evicts, failed) in [(true, 0), (false, 1)] {
+        let mut world = alone(shared(evicts));
+        for n in 0..9 {
+            put_at(&mut world, &format!("key {n}"), 1);
+            // The last has a lease on all that could make room.
+            if n == 8 {
+                (0..8).for_each(|n| _ = world.get(&format!("key {n}")));
+            }
+            carry_out(&mut world, ALICE);
+            world.advance(if n == 8 { 0 } else { 20 });
+        }
+        let stats = world.meta.stats();
+        assert_eq!(stats.offloads_under_way, 1 - failed, "{evicts}");
+        assert_eq!(stats.counters.offloads_failed, failed as u64, "{evicts}");
+        world.check();
+    }
+}
+
 #[test]
 fn files_pass_from_a_process_that_died_to_the_next_that_comes() {
     let mut world = alone(shared(true));
@@ -87,6 +108,7 @@ fn files_pass_from_a_process_that_died_to_the_next_that_comes() {
         is_empty: false,
         run: 1,
         medium: Medium::SharedDisk,
+        domains: &[],
     };
     let refused = world.ask(BOB, &Request::MountSegment(mount));
     assert_eq!(refused, Reply::Done(Err(ErrorCode::SegmentAlreadyExists)), "Alice is in sight");

@@ -15,7 +15,8 @@ const LATER: ErrorCode = ErrorCode::UnavailableInCurrentStatus;
 
 /// A leader of these members. The lease of the one before may last for so long.
 fn leader(members: &[SegmentId], former_lease_ms: u64) -> World {
-    let members = members.iter().map(|&segment| Member { segment, behind: false }).collect();
+    let members =
+        members.iter().map(|&segment| Member { segment, behind: false, is_disk: false }).collect();
     let record = Record { fresh: false, members };
     let config = Config {
         lease_ttl_ms: 60_000,
@@ -70,6 +71,7 @@ fn nothing_is_named_granted_ended_removed_or_mounted() {
         is_empty: true,
         run: 1,
         medium: mooncake_types::Medium::Memory,
+        domains: &[],
     };
     let page = InventoryPage { segment: A, run: 1, page: 0, last: true, entries: vec![] };
     let scan =

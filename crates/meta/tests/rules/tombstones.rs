@@ -154,6 +154,7 @@ fn a_node_that_comes_back_empty_at_another_port_starts_empty() {
             is_empty,
             run: 1,
             medium: mooncake_types::Medium::Memory,
+            domains: &[],
         };
         let reply = world.ask(ALICE, &Request::MountSegment(mount));
         assert_eq!(reply, Reply::Mounted(outcome));
@@ -186,6 +187,7 @@ fn a_leader_that_outranks_another_names_again_what_is_not_beneath_a_put() {
         is_empty,
         run: 1,
         medium: mooncake_types::Medium::Memory,
+        domains: &[],
     };
     world.ask(BOB, &Request::MountSegment(mount));
     let after = world.meta.epoch();

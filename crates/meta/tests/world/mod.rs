@@ -88,7 +88,20 @@ impl World {
         id: u128,
         len: u64,
     ) -> Result<(), ErrorCode> {
+        self.mount_in(medium, from, id, len, &[])
+    }
+
+    /// Mounts a segment whose node names these failure domains.
+    pub(crate) fn mount_in(
+        &mut self,
+        medium: Medium,
+        from: ClientId,
+        id: u128,
+        len: u64,
+        domains: &[&str],
+    ) -> Result<(), ErrorCode> {
         let name = format!("node-{id}:12345");
+        let domains: Vec<String> = domains.iter().map(|&domain| domain.to_owned()).collect();
         let mount = MountSegment {
             id: SegmentId(id),
             name: &name,
@@ -98,6 +111,7 @@ impl World {
             is_empty: true,
             run: 1,
             medium,
+            domains: &domains,
         };
         match self.ask(from, &Request::MountSegment(mount)) {
             Reply::Mounted(MountOutcome::Ready) => Ok(()),

@@ -1,8 +1,10 @@
 //! What is to outlive the process: it is queued under the lock of the machine, and written without it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
-use mooncake_tier::{Directory, Name, RecordStore};
+use mooncake_tier::{Name, Notes, RecordStore};
 use mooncake_types::ErrorCode;
 
 use super::identity::Identity;
@@ -10,9 +12,15 @@ use super::identity::Identity;
 /// What callers hear of a disk that failed.
 pub(super) const BROKEN: ErrorCode = ErrorCode::FileWriteFail;
 
+/// Longest wait for a store that is reached over a network: the thread that pings the master is among those that wait.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// After a write to such a store was put off none is tried for so long: callers hear of it at once.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// Changes of a disk that others wait for. Those who wait at the same time share one write.
 pub(super) struct Durability {
-    directory: Arc<dyn Directory>,
+    notes: Arc<dyn Notes>,
     queue: Mutex<Queue>,
     /// A write has ended.
     ended: Condvar,
@@ -26,23 +34,54 @@ struct Queue {
     /// How many changes were queued, and up to which all last.
     queued: u64,
     lasting: u64,
-    is_writing: bool,
+    /// When the write under way began.
+    writing_since: Option<Instant>,
+    /// The thread that wrote last, if it was one of its own.
+    thread: Option<JoinHandle<()>>,
+    /// Writes that came to nothing, and are to be repeated.
+    put_off: u64,
+    pauses_until: Option<Instant>,
     has_failed: bool,
+}
+
+/// What is written at a time.
+struct Batch {
+    erased: Vec<Name>,
+    /// The new note.
+    identity: Option<Identity>,
+    /// How many changes are queued up to it.
+    up_to: u64,
+}
+
+impl Queue {
+    /// Takes all that is queued. The caller writes it.
+    fn begin_write(&mut self) -> Batch {
+        self.writing_since = Some(Instant::now());
+        let is_new = std::mem::take(&mut self.is_identity_new);
+        Batch {
+            erased: std::mem::take(&mut self.erased),
+            identity: is_new.then(|| self.identity.clone()),
+            up_to: self.queued,
+        }
+    }
 }
 
 impl Durability {
     /// Of a disk whose note says this.
-    pub(super) fn new(directory: Arc<dyn Directory>, identity: Identity) -> Self {
+    pub(super) fn new(notes: Arc<dyn Notes>, identity: Identity) -> Self {
         let queue = Queue {
             erased: Vec::new(),
             identity,
             is_identity_new: false,
             queued: 0,
             lasting: 0,
-            is_writing: false,
+            writing_since: None,
+            thread: None,
+            put_off: 0,
+            pauses_until: None,
             has_failed: false,
         };
-        Self { directory, queue: Mutex::new(queue), ended: Condvar::new() }
+        Self { notes, queue: Mutex::new(queue), ended: Condvar::new() }
     }
 
     /// A record is to go.
@@ -63,46 +102,102 @@ impl Durability {
     /// Returns once all that was queued before this call lasts.
     ///
     /// # Errors
-    /// [`BROKEN`]: the disk failed, now or before.
-    pub(super) fn settle(&self, disk: &dyn RecordStore) -> Result<(), ErrorCode> {
+    /// [`BROKEN`]: the disk failed, now or before, or did not answer in time. In that case it stays queued.
+    pub(super) fn settle(self: &Arc<Self>, disk: &Arc<dyn RecordStore>) -> Result<(), ErrorCode> {
         let mut queue = self.lock();
-        let wanted = queue.queued;
-        while !queue.has_failed && queue.lasting < wanted {
-            queue = match queue.is_writing {
-                true => self.ended.wait(queue).unwrap_or_else(PoisonError::into_inner),
-                false => self.write(queue, disk),
+        let (wanted, put_off) = (queue.queued, queue.put_off);
+        while !queue.has_failed && queue.lasting < wanted && queue.put_off == put_off {
+            queue = match queue.writing_since {
+                None if queue.pauses_until.is_some_and(|until| Instant::now() < until) => break,
+                None => self.begin_write(queue, disk),
+                Some(since) if disk.is_far() => {
+                    let left = PATIENCE.saturating_sub(since.elapsed());
+                    if left.is_zero() {
+                        break;
+                    }
+                    let waited = self.ended.wait_timeout(queue, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                Some(_) => self.ended.wait(queue).unwrap_or_else(PoisonError::into_inner),
             };
         }
-        if queue.has_failed { Err(BROKEN) } else { Ok(()) }
+        if queue.has_failed || queue.lasting < wanted { Err(BROKEN) } else { Ok(()) }
     }
 
-    /// Writes all that is queued. Records go before the note changes: the segment of a new name has none of the old one's.
-    fn write<'a>(
-        &'a self,
+    /// Writes all that is queued: on a thread of its own if that may take for as long as a network does not answer.
+    fn begin_write<'a>(
+        self: &'a Arc<Self>,
         mut queue: MutexGuard<'a, Queue>,
-        disk: &dyn RecordStore,
+        disk: &Arc<dyn RecordStore>,
     ) -> MutexGuard<'a, Queue> {
-        queue.is_writing = true;
-        let (erased, up_to) = (std::mem::take(&mut queue.erased), queue.queued);
-        let is_new = std::mem::take(&mut queue.is_identity_new);
-        let note = is_new.then(|| (queue.identity.encode(), queue.identity.nonce()));
+        let (batch, before) = (queue.begin_write(), queue.thread.take());
         drop(queue);
-        let is_written = disk.drop_records(&erased).is_ok()
-            && note.is_none_or(|(note, nonce)| {
-                disk.renew(nonce);
-                self.directory.set_note(&note).is_ok()
+        if !disk.is_far() {
+            self.write(batch, &**disk);
+            return self.lock();
+        }
+        // It has written. A thread that panicked has said so already.
+        drop(before.map(JoinHandle::join));
+        let shared = Arc::new(Mutex::new(Some(batch)));
+        let (durability, disk, of_thread) =
+            (Arc::clone(self), Arc::clone(disk), Arc::clone(&shared));
+        let take = |batch: &Mutex<Option<Batch>>| {
+            batch.lock().unwrap_or_else(PoisonError::into_inner).take()
+        };
+        let on_thread = move || {
+            if let Some(batch) = take(&of_thread) {
+                durability.write(batch, &*disk);
+            }
+        };
+        let begun = Builder::new().name("mooncake-settle".to_owned()).spawn(on_thread);
+        if let Err(error) = &begun {
+            tracing::warn!(%error, "there is no thread to write to an object store");
+            if let Some(batch) = take(&shared) {
+                self.put_off(batch);
+            }
+        }
+        let mut queue = self.lock();
+        queue.thread = begun.ok();
+        queue
+    }
+
+    /// Returns once no thread uses the disk any more.
+    pub(super) fn end(&self) {
+        let thread = self.lock().thread.take();
+        drop(thread.map(JoinHandle::join));
+    }
+
+    /// Writes a batch. Records go before the note changes: the segment of a new name has none of the old one's.
+    fn write(&self, batch: Batch, disk: &dyn RecordStore) {
+        let is_written = disk.drop_records(&batch.erased).is_ok()
+            && batch.identity.as_ref().is_none_or(|identity| {
+                disk.renew(identity.nonce());
+                self.notes.set_note(&identity.encode()).is_ok()
             });
-        queue = self.lock();
+        if !is_written && !disk.is_broken() && disk.is_far() {
+            return self.put_off(batch);
+        }
+        let mut queue = self.lock();
         match is_written {
-            true => queue.lasting = up_to,
+            true => queue.lasting = batch.up_to,
             false => queue.has_failed = true,
         }
         if queue.has_failed {
             queue = self.mark(queue);
         }
-        queue.is_writing = false;
+        queue.writing_since = None;
         self.ended.notify_all();
-        queue
+    }
+
+    /// A batch was not written, and is to be written again.
+    fn put_off(&self, batch: Batch) {
+        let mut queue = self.lock();
+        queue.erased.extend(batch.erased);
+        queue.is_identity_new |= batch.identity.is_some();
+        queue.put_off += 1;
+        queue.pauses_until = Some(Instant::now() + PAUSE);
+        queue.writing_since = None;
+        self.ended.notify_all();
     }
 
     /// The disk failed.
@@ -110,10 +205,10 @@ impl Durability {
         let mut queue = self.lock();
         let was_well = !std::mem::replace(&mut queue.has_failed, true);
         // Otherwise the thread that writes leaves the mark.
-        if was_well && !queue.is_writing {
-            queue.is_writing = true;
+        if was_well && queue.writing_since.is_none() {
+            queue.writing_since = Some(Instant::now());
             queue = self.mark(queue);
-            queue.is_writing = false;
+            queue.writing_since = None;
         }
         drop(queue);
         self.ended.notify_all();
@@ -125,7 +220,7 @@ impl Durability {
         queue.identity.is_broken = true;
         let note = queue.identity.encode();
         drop(queue);
-        match self.directory.set_note(&note) {
+        match self.notes.set_note(&note) {
             Ok(()) => tracing::error!("a disk has failed; nothing more is written there"),
             Err(error) => {
                 tracing::error!(%error, "a disk has failed, and cannot be marked as such");

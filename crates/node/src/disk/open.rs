@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mooncake_tier::{
-    Directory, Disk, DiskConfig, Files, FilesConfig, Folder, Name, Record, RecordStore,
+    Bucket, Directory, Disk, DiskConfig, Files, FilesConfig, Folder, Name, Notes, Packs,
+    PacksConfig, Record, RecordStore,
 };
 use mooncake_types::{ClientId, Epoch, Medium, RangeWrite, SegmentId, limits};
 
@@ -67,6 +68,8 @@ impl Layout {
             DiskKind::Log => (capacity_bytes - 2 * file_bytes) / 5 * 4 / BLOCK * BLOCK,
             // Masters count headers and padding. What is left is for keys that are longer than usual.
             DiskKind::Files { .. } => (capacity_bytes - capacity_bytes / 32) / BLOCK * BLOCK,
+            // An object store has room: this bounds what is live in it.
+            DiskKind::Packs => capacity_bytes / BLOCK * BLOCK,
         };
         Ok(Layout { file_bytes, len_bytes })
     }
@@ -82,6 +85,8 @@ pub enum DiskKind {
         /// Whether the oldest go where there is no room for others.
         evicts: bool,
     },
+    /// Many in each object of an object store.
+    Packs,
 }
 
 impl DiskKind {
@@ -89,13 +94,7 @@ impl DiskKind {
         match self {
             Self::Log => Medium::Disk,
             Self::Files { .. } => Medium::SharedDisk,
-        }
-    }
-
-    fn empty(self, directory: &dyn Directory) -> std::io::Result<()> {
-        match self {
-            Self::Log => Disk::empty(directory),
-            Self::Files { .. } => Files::empty(directory),
+            Self::Packs => Medium::ObjectStore,
         }
     }
 }
@@ -109,8 +108,8 @@ impl DiskSegment {
     pub fn open(path: &Path, options: DiskOptions) -> Result<Self, OpenDiskError> {
         Layout::of(options.kind, options.capacity_bytes)?;
         let folder = match options.kind {
-            DiskKind::Log => Folder::open(path, &options.cluster)?,
             DiskKind::Files { .. } => Folder::open_hashed(path, &options.cluster)?,
+            DiskKind::Log | DiskKind::Packs => Folder::open(path, &options.cluster)?,
         };
         let mut opened = Self::open_directory(Arc::new(folder), options)?;
         opened.folder = Some(path.to_owned());
@@ -132,13 +131,47 @@ impl DiskSegment {
         directory: Arc<dyn Directory>,
         options: DiskOptions,
     ) -> Result<Self, OpenDiskError> {
-        let DiskOptions { capacity_bytes, staging_bytes: bytes, kind, .. } = options;
-        let staging = Staging::new(bytes);
-        let staging = staging.map_err(|error| OpenDiskError::Staging { bytes, error })?;
-        let layout = Layout::of(kind, capacity_bytes)?;
-        let identity = adopt(&*directory, &options)?;
+        let staging = staging(&options)?;
+        let empty = || match options.kind {
+            DiskKind::Files { .. } => Files::empty(&*directory),
+            DiskKind::Log | DiskKind::Packs => Disk::empty(&*directory),
+        };
+        let identity = adopt(&*directory, &options, empty)?;
         let mut records = Vec::new();
         let disk = open_records(&directory, &options, identity.nonce(), &mut records)?;
+        Self::restore((disk, directory), (identity, staging), records, &options)
+    }
+
+    /// Opens a prefix of an object store, or begins it, as [`DiskSegment::open`] does a folder.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_bucket(
+        bucket: Arc<dyn Bucket>,
+        options: DiskOptions,
+    ) -> Result<Self, OpenDiskError> {
+        let options = DiskOptions { kind: DiskKind::Packs, ..options };
+        let staging = staging(&options)?;
+        let longest_record = options.staging_bytes.min(MOST_FILE_BYTES);
+        let config = PacksConfig::usual(longest_record, options.seed);
+        let mut records = Vec::new();
+        let packs = Packs::open(bucket, config, |record| records.push(record))?;
+        let identity = adopt(&packs, &options, || {
+            records.clear();
+            packs.clear()
+        })?;
+        let packs = Arc::new(packs);
+        Self::restore((Arc::clone(&packs) as _, packs), (identity, staging), records, &options)
+    }
+
+    /// A segment with what lies in its store.
+    fn restore(
+        (disk, notes): (Arc<dyn RecordStore>, Arc<dyn Notes>),
+        (identity, staging): (Identity, Arc<Staging>),
+        mut records: Vec<Record>,
+        options: &DiskOptions,
+    ) -> Result<Self, OpenDiskError> {
+        let layout = Layout::of(options.kind, options.capacity_bytes)?;
         let mut restored = Restored::new(layout.len_bytes);
         // Of records that overlap the newest counts: the others' writers were superseded when the process ended.
         records.sort_unstable_by_key(|record| std::cmp::Reverse(record.name.grant));
@@ -148,37 +181,47 @@ impl DiskSegment {
         // A master that followed the process before must not take that one's change numbers for these.
         ledger.number_changes(crate::ledger::first_change(), limits::MAX_LEDGER_CHANGES);
         let machine = SegmentMachine::new(identity.segment, ledger, identity.epoch);
-        let disk = (kind.medium(), disk);
-        Ok(Self::of_parts((machine, names), disk, staging, (directory, identity)))
+        let disk = (options.kind.medium(), disk);
+        Ok(Self::of_parts((machine, names), disk, staging, (notes, identity)))
     }
 }
 
-/// Opens what holds the records, and gives all of them.
+fn staging(options: &DiskOptions) -> Result<Arc<Staging>, OpenDiskError> {
+    Layout::of(options.kind, options.capacity_bytes)?;
+    let bytes = options.staging_bytes;
+    Staging::new(bytes).map_err(|error| OpenDiskError::Staging { bytes, error })
+}
+
+/// Opens what holds the records of a folder, and gives all of them.
 fn open_records(
     directory: &Arc<dyn Directory>,
     options: &DiskOptions,
     nonce: u64,
     records: &mut Vec<Record>,
-) -> Result<Box<dyn RecordStore>, OpenDiskError> {
+) -> Result<Arc<dyn RecordStore>, OpenDiskError> {
     let DiskOptions { capacity_bytes: capacity, seed, .. } = *options;
     let file_bytes = Layout::of(options.kind, capacity)?.file_bytes;
     let told = |record| records.push(record);
     let directory = Arc::clone(directory);
     Ok(match options.kind {
-        DiskKind::Log => {
-            Box::new(Disk::open(directory, DiskConfig { capacity, file_bytes, seed }, told)?)
-        }
         DiskKind::Files { evicts } => {
             let longest_record = capacity / FILES;
             let config = FilesConfig { capacity, longest_record, nonce, evicts };
-            Box::new(Files::open(directory, config, told)?)
+            Arc::new(Files::open(directory, config, told)?)
+        }
+        DiskKind::Log | DiskKind::Packs => {
+            Arc::new(Disk::open(directory, DiskConfig { capacity, file_bytes, seed }, told)?)
         }
     })
 }
 
 /// Takes the disk over for this process: its note says so once this returns. What cannot be kept is erased before.
-fn adopt(directory: &dyn Directory, options: &DiskOptions) -> Result<Identity, OpenDiskError> {
-    let note = directory.note().map_err(OpenDiskError::Note)?;
+fn adopt(
+    notes: &dyn Notes,
+    options: &DiskOptions,
+    empty: impl FnOnce() -> std::io::Result<()>,
+) -> Result<Identity, OpenDiskError> {
+    let note = notes.note().map_err(OpenDiskError::Note)?;
     let kept = note.map(|note| Identity::decode(&note).ok_or(OpenDiskError::DamagedNote));
     let kept = kept.transpose()?;
     let reason = kept.as_ref().map_or(Some("it is new"), |kept| why_empty(kept, options));
@@ -194,13 +237,13 @@ fn adopt(directory: &dyn Directory, options: &DiskOptions) -> Result<Identity, O
             if kept.is_some() {
                 tracing::warn!(reason, "a disk starts empty");
             }
-            options.kind.empty(directory).map_err(mooncake_tier::OpenError::from)?;
+            empty().map_err(mooncake_tier::OpenError::from)?;
             let DiskOptions { segment, capacity_bytes, .. } = *options;
             let run = kept.as_ref().map_or(1, own_run);
             Identity { client, segment, run, epoch, capacity_bytes, is_broken: false }
         }
     };
-    directory.set_note(&identity.encode()).map_err(OpenDiskError::Note)?;
+    notes.set_note(&identity.encode()).map_err(OpenDiskError::Note)?;
     Ok(identity)
 }
 
@@ -210,8 +253,8 @@ fn why_empty(kept: &Identity, options: &DiskOptions) -> Option<&'static str> {
         Some("it failed while an earlier process used it")
     } else if kept.capacity_bytes != options.capacity_bytes {
         Some("its size was changed")
-    } else if let DiskKind::Files { .. } = options.kind {
-        // Files pass from a process that died to the next that comes, on whatever host.
+    } else if let DiskKind::Files { .. } | DiskKind::Packs = options.kind {
+        // They pass from a process that died to the next that comes, on whatever host.
         None
     } else if options.is_client_settled && kept.client != options.client {
         Some("it was another client's, and this one has a named segment")

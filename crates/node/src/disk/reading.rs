@@ -29,6 +29,10 @@ impl DiskSegment {
         let region = self.staging.take(stop - begin, PATIENCE)?;
         let name = Name { grant, offset: range.offset };
         let checksums = self.disk.read(name, begin, region.whole()).map_err(|error| {
+            if let ReadError::Unreachable(reason) = &error {
+                tracing::debug!(reason, "an object is not read now");
+                return ErrorCode::ObjectReplicaBusy;
+            }
             self.note_loss(name, &error);
             ErrorCode::ObjectNotFound
         })?;

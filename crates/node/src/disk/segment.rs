@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use mooncake_tier::{Directory, Name, RecordStore, Usage};
+use mooncake_tier::{Name, Notes, RecordStore, Usage};
 use mooncake_transfer::{Interrupt, ReadTicket, WriteTicket};
 use mooncake_types::{
     ClientId, Epoch, ErrorCode, Medium, RangeDrop, RangeRead, RangeWrite, SegmentId, Version,
@@ -22,19 +22,19 @@ use crate::signal::Signal;
 /// Longest time between two looks at whether older writers have stopped.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// One lent segment whose bytes lie in a folder.
+/// One lent segment whose bytes lie in a folder, or in an object store.
 pub struct DiskSegment {
     client: ClientId,
     run: u64,
     /// Where it lies, if in a folder of the filesystem.
     pub(super) folder: Option<PathBuf>,
     medium: Medium,
-    pub(super) disk: Box<dyn RecordStore>,
+    pub(super) disk: Arc<dyn RecordStore>,
     pub(super) staging: Arc<Staging>,
     pub(super) locked: Mutex<Locked>,
     /// Given whenever a writer has stopped.
     pub(super) stopped: Signal,
-    pub(super) durability: Durability,
+    pub(super) durability: Arc<Durability>,
     /// Entries that the disk has lost.
     losses: AtomicU64,
 }
@@ -66,9 +66,9 @@ impl Locked {
 impl DiskSegment {
     pub(super) fn of_parts(
         (machine, records): (SegmentMachine<Arc<dyn Interrupt>>, BTreeMap<u64, Version>),
-        (medium, disk): (Medium, Box<dyn RecordStore>),
+        (medium, disk): (Medium, Arc<dyn RecordStore>),
         staging: Arc<Staging>,
-        (directory, identity): (Arc<dyn Directory>, Identity),
+        (notes, identity): (Arc<dyn Notes>, Identity),
     ) -> Self {
         let (open, appending) = (BTreeMap::new(), BTreeSet::new());
         Self {
@@ -80,7 +80,7 @@ impl DiskSegment {
             staging,
             locked: Mutex::new(Locked { machine, records, open, appending }),
             stopped: Signal::default(),
-            durability: Durability::new(directory, identity),
+            durability: Arc::new(Durability::new(notes, identity)),
             losses: AtomicU64::new(0),
         }
     }
@@ -109,7 +109,7 @@ impl DiskSegment {
         self.folder.as_deref()
     }
 
-    /// What its bytes lie in: a disk of this node, or one that hosts share.
+    /// What its bytes lie in: a disk of this node, one that hosts share, or an object store.
     #[must_use]
     pub const fn medium(&self) -> Medium {
         self.medium
@@ -210,6 +210,13 @@ impl DiskSegment {
     }
 }
 
+impl Drop for DiskSegment {
+    /// The next process, or this one, may open it at once.
+    fn drop(&mut self) {
+        self.durability.end();
+    }
+}
+
 impl SegmentShell for DiskSegment {
     fn epoch(&self) -> Epoch {
         self.lock().machine.epoch()
@@ -230,7 +237,7 @@ impl SegmentShell for DiskSegment {
             locked = self.stopped.wait(locked, LOOK);
         }
         drop(locked);
-        self.durability.settle(&*self.disk)
+        self.durability.settle(&self.disk)
     }
 
     fn take_back(&self) {

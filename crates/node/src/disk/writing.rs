@@ -61,7 +61,7 @@ impl DiskSegment {
         let open = OpenEntry { grant: range.grant, region, was_appended: false };
         let region = Arc::clone(&locked.open.entry(range.offset).or_insert(open).region);
         self.wait_for_admission(locked, ticket)?;
-        if let Err(code) = self.durability.settle(&*self.disk) {
+        if let Err(code) = self.durability.settle(&self.disk) {
             self.change(|machine, _| machine.abandon(ticket));
             return Err(code);
         }
@@ -109,7 +109,7 @@ impl DiskSegment {
         let checksums = if are_all { checksums } else { region.whole().chunk_crcs() };
         record.checksums = checksums.into();
         // The erasure of one with the same name would take this one for it.
-        let settled = if was_appended { self.durability.settle(&*self.disk) } else { Ok(()) };
+        let settled = if was_appended { self.durability.settle(&self.disk) } else { Ok(()) };
         let appended = settled.and_then(|()| self.append(&record, &region));
         let mut locked = self.lock();
         locked.appending.remove(&ticket.id);
@@ -137,6 +137,12 @@ impl DiskSegment {
                 Err(PutError::Full) => self.make_room(record.len)?,
                 Err(PutError::Broken(_)) => {
                     self.durability.fail();
+                    return Err(BROKEN);
+                }
+                Err(PutError::Unreachable(reason)) => {
+                    tracing::warn!(%reason, "an object was not stored");
+                    // Nobody knows whether it is there.
+                    self.durability.erase(record.name);
                     return Err(BROKEN);
                 }
                 Err(PutError::TooLong { .. } | PutError::Malformed) => {

@@ -103,8 +103,8 @@ impl Route {
         Some(Self { located, segments: segments.into(), lease_end: self.lease_end })
     }
 
-    /// The placements of the replica to read, none that has failed: one in memory before one on a disk, that before one which hosts share, and of each one of this
-    /// node before others, which are spread by chance.
+    /// The placements of the replica to read, none that has failed: one in memory before one on a disk, that before one which hosts share,
+    /// that before one in an object store, and of each one of this node before others, which are spread by chance.
     pub(crate) fn choose(
         &self,
         own: &[SegmentId],
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn memory_is_read_before_disks_and_the_own_node_before_others() {
-        use Medium::{Disk, Memory, SharedDisk};
+        use Medium::{Disk, Memory, ObjectStore, SharedDisk};
         for (media, own, failed, expected) in [
             (&[Disk, Memory][..], &[][..], &[][..], Some(2)),
             (&[Disk, Memory], &[1], &[], Some(2)),
@@ -213,6 +213,8 @@ mod tests {
             (&[SharedDisk, Disk], &[1], &[], Some(2)),
             (&[SharedDisk, Disk, Memory], &[], &[3], Some(2)),
             (&[SharedDisk, Disk], &[], &[2], Some(1)),
+            (&[ObjectStore, SharedDisk, Disk], &[1], &[3], Some(2)),
+            (&[ObjectStore, Memory], &[1], &[], Some(2)),
         ] {
             for seed in 0..8 {
                 let found = chosen(media, own, failed, seed);

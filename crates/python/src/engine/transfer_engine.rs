@@ -5,10 +5,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use mooncake_engine::{Engine, EngineConfig, Metadata, OpenError};
 use pyo3::prelude::*;
 
-use super::TransferEngineHandle;
 use super::code::FAILED;
+use super::handle::{TransferEngineHandle, let_go};
 use crate::argument::argument;
-use crate::setup::warn_of_protocol;
+use crate::protocol::warn_of_protocol;
 
 /// The metadata server that an address without a scheme means.
 const DEFAULT_METADATA: &str = "etcd";
@@ -152,15 +152,6 @@ impl TransferEngine {
     /// libraries could use.
     fn get_engine_ptr(&self) -> usize {
         self.engine().map_or(0, |engine| Arc::as_ptr(&engine).addr())
-    }
-}
-
-/// Other threads may run while an engine ends, unless the interpreter is on its way out.
-pub(super) fn let_go(engine: Option<Arc<Engine>>) {
-    let Some(engine) = engine else { return };
-    let mut engine = Some(engine);
-    if Python::try_attach(|py| py.detach(|| drop(engine.take()))).is_none() {
-        drop(engine);
     }
 }
 

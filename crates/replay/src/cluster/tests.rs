@@ -26,8 +26,17 @@ impl Programs {
     }
 
     fn start(&self, stop: &Stop) -> ClusterError {
-        let plan =
-            Plan { programs: self.0.clone(), nodes: 1, segment_bytes: 1 << 20, lease_ms: 200 };
+        self.start_with(None, stop)
+    }
+
+    fn start_with(&self, disk: Option<PathBuf>, stop: &Stop) -> ClusterError {
+        let plan = Plan {
+            nodes: 1,
+            segment_bytes: 1 << 20,
+            lease_ms: 200,
+            disk,
+            programs: self.0.clone(),
+        };
         match Cluster::start(&plan, stop) {
             Ok(_) => panic!("a script is no master"),
             Err(error) => error,
@@ -55,6 +64,12 @@ fn a_cluster_that_cannot_start_says_why() {
 
     let program = missing.0.join("mooncake_master");
     assert_eq!(missing.start(&go), ClusterError::Spawn(SpawnError::Missing { program }));
+
+    let folder = missing.0.join("no folder");
+    let no_disk = missing.start_with(Some(folder.clone()), &go);
+    assert!(matches!(&no_disk, ClusterError::NoDisk { folder: named, .. } if *named == folder));
+    assert!(matches!(missing.start_with(Some(missing.0.clone()), &go), ClusterError::Spawn(_)));
+    assert_eq!(fs::read_dir(&missing.0).unwrap().count(), 1, "the folder of the disks is gone");
 
     let error = broken.start(&go).to_string();
     let expected =

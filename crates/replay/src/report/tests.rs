@@ -30,6 +30,7 @@ fn report() -> Report {
         last_ms: 90_000,
         nodes: Some(2),
         pool_bytes: Some(180 << 16),
+        has_disks: false,
         infinite_hits: 600,
         lru_hits: Some(450),
         evicted_blocks: Some(1320),

@@ -11,8 +11,8 @@ use mooncake_types::{
 
 use super::ask::{Ask, Rest};
 use crate::desk::Desk;
-use crate::lending::Errand;
-use crate::net::Process;
+use crate::errand::Errand;
+use crate::ids::Process;
 use crate::task::{Task, leak};
 
 /// Time between two questions how far a drain is.

@@ -49,7 +49,7 @@ impl Files {
             }
         }
         directory.remove_all(&others)?;
-        // Nobody knows when they were used: what was granted first goes first.
+        // The folder does not say when they were used: what was granted first goes first.
         records.sort_unstable_by_key(|record| record.name.grant);
         let mut state = State { nonce: config.nonce, ..State::default() };
         records.iter().for_each(|record| state.take(record));
@@ -57,7 +57,7 @@ impl Files {
         Ok(Files { config, directory, state: Mutex::new(state), changed: Condvar::new() })
     }
 
-    /// Removes all files of a folder that nobody has opened.
+    /// Removes all files of a folder that no process has opened.
     ///
     /// # Errors
     /// The files cannot be listed or removed.

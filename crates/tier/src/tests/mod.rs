@@ -5,6 +5,8 @@ mod files;
 mod folders;
 mod histories;
 mod kills;
+mod packs;
+mod usrbio;
 
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ use mooncake_memory::{Buffer, SliceList};
 use mooncake_types::limits::CHUNK_BYTES;
 use mooncake_types::{Epoch, Version};
 
-use crate::testing::DiskDouble;
+use crate::testing::{BucketDouble, DiskDouble};
 use crate::{
     Disk, DiskConfig, Files, FilesConfig, Name, OpenError, PutError, ReadError, Record, RecordStore,
 };
@@ -28,9 +30,66 @@ const FILES: FilesConfig =
 enum Kind {
     Log,
     Files,
+    Packs,
+}
+
+/// What outlives the processes of a test.
+enum Power {
+    Disk(DiskDouble),
+    Bucket(BucketDouble),
+}
+
+impl Power {
+    /// The process dies; the system lives on.
+    fn kill(&self) {
+        match self {
+            Self::Disk(disk) => disk.kill(),
+            Self::Bucket(bucket) => bucket.kill(),
+        }
+    }
+
+    /// The system dies. An object store does not die with it.
+    fn cut(&self) {
+        match self {
+            Self::Disk(disk) => disk.cut(),
+            Self::Bucket(bucket) => bucket.kill(),
+        }
+    }
+
+    fn fail_in(&self, calls: u64) {
+        match self {
+            Self::Disk(disk) => disk.fail_in(calls),
+            Self::Bucket(bucket) => bucket.fail_in(calls),
+        }
+    }
+
+    /// What can be made to work again does.
+    fn heal(&self) {
+        if let Self::Bucket(bucket) = self {
+            bucket.heal();
+        }
+    }
 }
 
 impl Kind {
+    fn power(self, seed: u64) -> Power {
+        match self {
+            Self::Log | Self::Files => Power::Disk(DiskDouble::new(seed)),
+            Self::Packs => Power::Bucket(BucketDouble::new(seed)),
+        }
+    }
+
+    fn open_on(
+        self,
+        power: &Power,
+        told: impl FnMut(Record),
+    ) -> Result<Box<dyn RecordStore>, OpenError> {
+        match power {
+            Power::Disk(power) => self.open(power, told),
+            Power::Bucket(power) => Ok(Box::new(packs::open(power, told)?)),
+        }
+    }
+
     fn open(
         self,
         power: &DiskDouble,
@@ -40,6 +99,7 @@ impl Kind {
         Ok(match self {
             Self::Log => Box::new(Disk::open(directory, CONFIG, told)?),
             Self::Files => Box::new(Files::open(directory, FILES, told)?),
+            Self::Packs => unreachable!("packs lie in an object store"),
         })
     }
 }
@@ -106,6 +166,8 @@ fn parts_of_a_record_are_read_by_whole_chunks() {
     let config = FilesConfig { capacity: 64 << 20, longest_record: 4 << 20, ..FILES };
     let files = Files::open(Arc::new(DiskDouble::new(1).directory()), config, |_| {});
     check_parts(&files.expect("there are none"));
+    let packs = packs::open(&BucketDouble::new(1), |_| {});
+    check_parts(&packs.expect("there are none"));
 }
 
 fn check_parts(disk: &dyn RecordStore) {

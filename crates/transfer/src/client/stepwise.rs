@@ -1,4 +1,5 @@
-//! A reply that is not the one that was predicted: some range failed, or the peer refuses, or talks nonsense.
+//! A reply that is not the one that was predicted: some range failed, or the peer refuses, or talks nonsense, or says first that
+//! it still works on the request.
 
 use std::os::fd::BorrowedFd;
 
@@ -58,7 +59,7 @@ impl Inbound {
         let limit = STATUS_BYTES * (self.ranges.len() as u32 + 2);
         match header.kind {
             Kind::Refusal => {}
-            kind if kind != expected => {
+            kind if kind != expected && kind != Kind::Keepalive => {
                 return Err(Fault::Protocol(format!("a {kind:?} frame came for a {expected:?}")));
             }
             _ if header.request_id != self.request_id => {
@@ -77,6 +78,11 @@ impl Inbound {
 
     /// Reads the head if all of it is there, and puts what came behind it in place.
     pub(super) fn read_head(&mut self) -> Result<(), Fault> {
+        self.skip_keepalives()?;
+        if self.unread.is_empty() {
+            self.stepwise = false;
+            return Ok(());
+        }
         let head_len = self.head_wanted()?;
         let Some(head) = self.unread.get(..head_len) else { return Ok(()) };
         let Some((header, body)) = head.split_first_chunk::<HEADER_LEN>() else { return Ok(()) };
@@ -95,6 +101,16 @@ impl Inbound {
         self.lay_out(head_len);
         (self.head_known, self.stepwise, self.received) = (true, false, head_len);
         self.put_in_place(head_len)
+    }
+
+    fn skip_keepalives(&mut self) -> Result<(), Fault> {
+        while let Some(header) = self.unread.first_chunk::<HEADER_LEN>()
+            && Header::decode(header)?.kind == Kind::Keepalive
+        {
+            let len = self.head_wanted()?;
+            self.unread.drain(..len);
+        }
+        Ok(())
     }
 
     fn keep_pieces_of_fine_ranges(&mut self) {

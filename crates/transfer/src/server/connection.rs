@@ -9,6 +9,7 @@ use mooncake_types::{ErrorCode, LogLimiter};
 use mooncake_wire::{DecodeError, FrameError, HEADER_LEN, Header, Kind, Refusal};
 
 use super::inbox::Inbox;
+use super::keepalive::Keepalive;
 use super::pin::Pins;
 use super::{Site, refuse};
 use crate::sums::ChunkSums;
@@ -181,6 +182,11 @@ impl Service {
                 }
             }
         }
+    }
+
+    /// The peer is told that the request is being worked on, until what this gives is dropped.
+    pub(super) fn keepalive(&self, request_id: u64) -> Keepalive<'_> {
+        self.site.keepalives.begin(&self.connection, request_id)
     }
 
     /// Waits for the next frame for as long as it takes, once it has begun for as long as it moves.

@@ -7,6 +7,7 @@ mod drop;
 mod follow;
 mod in_place;
 mod inbox;
+mod keepalive;
 mod open_write;
 mod pin;
 mod read;
@@ -27,10 +28,11 @@ use mooncake_memory::{Private, spawn_unpinned};
 use mooncake_types::BusyWait;
 use mooncake_wire::LocalSocket;
 
-use crate::{SegmentHost, local_socket};
+use crate::{LocalListener, SegmentHost};
 #[cfg(test)]
 pub(crate) use accept::STARTS;
 use accept::{Acceptor, Listener};
+use keepalive::Keepalives;
 use registry::Registry;
 pub use served::{Served, ServedWay};
 
@@ -49,7 +51,7 @@ pub struct ServerConfig {
     /// How long to look for the next request before sleeping for it (see [`mooncake_memory::Watch`]); zero: not at
     /// all.
     pub busy_poll: Duration,
-    /// Whether processes of the same user on this host may come by a Unix socket, and have the memory shared with them.
+    /// Whether processes of the same user on this host are told of a Unix socket, and have the memory shared with them.
     pub local_socket: bool,
     /// Where the server counts what it sends.
     pub served: Arc<Served>,
@@ -74,43 +76,93 @@ struct Site {
     config: ServerConfig,
     /// What peers are told to find the local socket by, if there is one.
     local_socket: Option<LocalSocket>,
+    keepalives: Arc<Keepalives>,
+}
+
+/// Where connections to a [`DataServer`] come in.
+#[derive(Debug)]
+pub enum DataListener {
+    /// A port, and a local socket beside it if the configuration says so and the system has one.
+    Port(TcpListener),
+    /// A local socket and nothing else.
+    Local(LocalListener),
+}
+
+impl From<TcpListener> for DataListener {
+    fn from(port: TcpListener) -> Self {
+        Self::Port(port)
+    }
+}
+
+impl From<LocalListener> for DataListener {
+    fn from(local: LocalListener) -> Self {
+        Self::Local(local)
+    }
+}
+
+/// The listeners of a server.
+struct Doors {
+    /// Of the port, if there is one.
+    address: Option<SocketAddr>,
+    listeners: Vec<Listener>,
+    local_socket: Option<LocalSocket>,
+}
+
+impl Doors {
+    fn open(listener: DataListener, wants_local: bool) -> io::Result<Self> {
+        let mut doors = Self { address: None, listeners: Vec::new(), local_socket: None };
+        let local = match listener {
+            DataListener::Port(port) => {
+                port.set_nonblocking(false)?;
+                doors.address = Some(port.local_addr()?);
+                doors.listeners.push(Listener::Tcp(Private::new(port)));
+                wants_local.then(LocalListener::open)
+            }
+            DataListener::Local(local) => Some(Ok(local)),
+        };
+        match local {
+            Some(Ok(LocalListener { listener, socket })) => {
+                doors.listeners.push(Listener::Local(listener));
+                doors.local_socket = wants_local.then_some(socket);
+            }
+            Some(Err(error)) => tracing::info!(%error, "processes of this host come by TCP"),
+            None => {}
+        }
+        Ok(doors)
+    }
 }
 
 /// Serves a node's data port. Dropping it stops it.
 pub struct DataServer {
-    address: SocketAddr,
+    address: Option<SocketAddr>,
     acceptors: Vec<Arc<Acceptor>>,
     registry: Arc<Registry>,
+    keepalives: Arc<Keepalives>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl DataServer {
-    /// Serves `listener` until [`DataServer::stop`] or drop, and a local socket beside it if the system has one.
+    /// Serves `listener` until [`DataServer::stop`] or drop.
     ///
     /// # Errors
     /// The system's, if it has no thread or descriptor.
     pub fn start(
-        listener: TcpListener,
+        listener: impl Into<DataListener>,
         host: Arc<dyn SegmentHost>,
         config: ServerConfig,
     ) -> io::Result<DataServer> {
-        listener.set_nonblocking(false)?;
-        let address = listener.local_addr()?;
-        let mut listeners = vec![Listener::Tcp(Private::new(listener))];
-        let mut door = None;
-        if config.local_socket {
-            match local_socket::listen() {
-                Ok((listener, socket)) => {
-                    listeners.push(Listener::Local(Private::new(listener)));
-                    door = Some(socket);
-                }
-                Err(error) => tracing::info!(%error, "processes of this host come by TCP"),
-            }
-        }
+        let doors = Doors::open(listener.into(), config.local_socket)?;
+        let Doors { address, listeners, local_socket } = doors;
         let registry = Arc::new(Registry::default());
-        let site = Arc::new(Site { host, config, local_socket: door });
-        let mut server =
-            DataServer { address, acceptors: Vec::new(), registry, threads: Mutex::default() };
+        let keepalives = Arc::<Keepalives>::default();
+        let mut server = DataServer {
+            address,
+            acceptors: Vec::new(),
+            registry,
+            keepalives: Arc::clone(&keepalives),
+            threads: Mutex::default(),
+        };
+        let site = Arc::new(Site { host, config, local_socket, keepalives });
         for listener in listeners {
             let acceptor = Arc::new(Acceptor::new(listener, &server.registry, &site));
             server.acceptors.push(Arc::clone(&acceptor));
@@ -125,10 +177,13 @@ impl DataServer {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where it serves.
+    /// The port that it serves.
+    ///
+    /// # Panics
+    /// It serves a local socket and nothing else.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
-        self.address
+        self.address.expect("it was given a port")
     }
 
     /// Closes all connections and returns when nothing of them is under way any more. A peer that looks at memory of this
@@ -144,6 +199,7 @@ impl DataServer {
         }
         self.registry.sever_after(RELEASE_PATIENCE);
         self.registry.join();
+        self.keepalives.stop();
     }
 }
 

@@ -33,7 +33,7 @@ impl Service {
         let ranges = decode_read(self.body(header)?).map_err(|error| End::body(id, &error))?;
         let mut found = Vec::with_capacity(ranges.len());
         let mut statuses = Vec::with_capacity(ranges.len());
-        for begun in begin_reads(&*self.host, &ranges) {
+        for begun in begin_reads(&*self.host, &ranges, || self.keepalive(id)) {
             statuses.push(begun.map(|ticket| {
                 found.push(FoundRange { ticket, computed: Vec::new() });
             }));

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use mooncake_memory::{Region, SlotRow, SlotTable};
@@ -19,6 +19,7 @@ pub struct MemoryHost {
     state: Arc<Mutex<MemoryHostState>>,
     left: Arc<Condvar>,
     reads: AtomicUsize,
+    is_disk: AtomicBool,
     hook: Mutex<Option<Arc<ReadHook>>>,
 }
 
@@ -120,6 +121,11 @@ impl MemoryHost {
         }
         let hook: ReadHook = Box::new(hook);
         *self.hook.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(hook));
+    }
+
+    /// Says from now on that its readers wait for a disk.
+    pub fn become_disk(&self) {
+        self.is_disk.store(true, Ordering::SeqCst);
     }
 
     /// Gives no memory to other processes from now on.
@@ -330,6 +336,10 @@ impl Segment {
 }
 
 impl SegmentHost for MemoryHost {
+    fn reads_from_disk(&self, _segment: SegmentId) -> bool {
+        self.is_disk.load(Ordering::SeqCst)
+    }
+
     fn owns(&self, segment: SegmentId) -> bool {
         self.lock().segments.contains_key(&segment)
     }

@@ -183,7 +183,8 @@ fn a_writer_that_hung_up_while_it_waited_begins_no_more() {
     let objects = [Object::at(&node, 0, 100_000, 5), Object::at(&node, 1 << 20, 100_000, 4)];
     let asked = Instant::now();
     drop(begin_and_wait(&node, &mut zombie, &objects));
-    wait_until("that took a while", || asked.elapsed() > Duration::from_millis(10));
+    // The node looks every few milliseconds whether its peer is there, and later on a busy machine.
+    wait_until("that took a while", || asked.elapsed() > Duration::from_millis(200));
     drop(zombie);
     wait_until("no writer is left", || node.host.writers() == 0);
     // Of an older grant than what was asked for.

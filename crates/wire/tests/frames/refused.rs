@@ -374,8 +374,8 @@ fn numbers_that_mean_nothing() {
     }
     let put = empty().message(4, empty().message(3, empty()).varint(4, 2));
     check(Kind::Request, put, out_of_range("mode", 2));
-    let mount = empty().message(2, empty().bytes(1, ID).varint(8, 3));
-    check(Kind::Request, mount, out_of_range("medium", 3));
+    let mount = empty().message(2, empty().bytes(1, ID).varint(8, 4));
+    check(Kind::Request, mount, out_of_range("medium", 4));
     check(Kind::Request, empty().message(12, empty().varint(2, 2)), out_of_range("kind", 2));
     let report = || empty().bytes(1, ID).bytes(6, ID);
     check(Kind::Reply, empty().message(10, report().varint(2, 2)), out_of_range("kind", 2));

@@ -28,6 +28,8 @@ const READS: ReadReport = ReadReport {
         host: ReadVolume { objects: 7, bytes: 8 },
         tcp: ReadVolume { objects: 9, bytes: u64::MAX },
         disk: ReadVolume { objects: 11, bytes: 12 },
+        shared_disk: ReadVolume { objects: 13, bytes: 14 },
+        object_store: ReadVolume { objects: 15, bytes: 16 },
     },
     confirmed: ReadCounts {
         get_hits: 1,
@@ -38,6 +40,8 @@ const READS: ReadReport = ReadReport {
         host: ReadVolume { objects: 0, bytes: 0 },
         tcp: ReadVolume { objects: 9, bytes: 10 },
         disk: ReadVolume { objects: 1, bytes: 2 },
+        shared_disk: ReadVolume { objects: 0, bytes: 0 },
+        object_store: ReadVolume { objects: 1, bytes: 2 },
     },
 };
 
@@ -111,7 +115,10 @@ fn segments() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         is_empty: true,
         run: 3,
         medium: mooncake_types::Medium::Memory,
+        domains: &[],
     };
+    let domains = vec!["rack=r7".to_owned(), "zone=east".to_owned()];
+    let in_domains = MountSegment { domains: domains.leak(), ..mount };
     let empty_page = InventoryPage { segment: OTHER, last: true, ..InventoryPage::default() };
     [
         (
@@ -130,6 +137,7 @@ fn segments() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         ("leave", Request::Leave { reads: None }),
         ("leave, reads", Request::Leave { reads: Some(Box::new(READS)) }),
         ("mount segment", Request::MountSegment(mount)),
+        ("mount segment, failure domains", Request::MountSegment(in_domains)),
         (
             "mount segment, not empty",
             Request::MountSegment(MountSegment { is_empty: false, run: 0, ..mount }),
@@ -152,6 +160,7 @@ fn objects() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         hard_pin: true,
         preferred_segments: vec!["node-1:12345", "node-2:12345"],
         excluded_segments: vec![OTHER],
+        same_node: true,
         data_type: 255,
     };
     let grouped = PutItem { group: "gruppe-ä", ..puts[0] };
@@ -425,6 +434,7 @@ fn data() -> Vec<(&'static str, Frame<'static>)> {
         ("pin", Frame::Pin(vec![read, RangeRead { segment: OTHER, ..read }])),
         ("pin reply", Frame::PinReply(results())),
         ("unpin", Frame::Unpin(vec![0, 7, u64::MAX])),
+        ("keepalive", Frame::Keepalive),
     ]
 }
 

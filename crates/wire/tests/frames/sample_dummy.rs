@@ -23,6 +23,7 @@ fn requests() -> Vec<(&'static str, DummyRequest<'static>)> {
         hard_pin: true,
         preferred_segments: vec!["node-1:12345"],
         excluded_segments: vec![SegmentId(1)],
+        same_node: true,
         data_type: 9,
     };
     let (mode, puts) = (PutMode::Upsert, vec![put(KEYS[0], ""), put(KEYS[2], "gruppe-ä")]);

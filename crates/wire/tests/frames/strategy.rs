@@ -143,11 +143,21 @@ fn read_report() -> impl Strategy<Value = Box<ReadReport>> {
 }
 
 fn read_counts() -> impl Strategy<Value = ReadCounts> {
-    any::<([u64; 4], [u64; 8])>().prop_map(|(lookups, volumes)| {
+    any::<([u64; 4], [u64; 12])>().prop_map(|(lookups, volumes)| {
         let [get_hits, get_misses, exist_hits, exist_misses] = lookups;
         let volume = |at: usize| ReadVolume { objects: volumes[at], bytes: volumes[at + 1] };
-        let (own, host, tcp, disk) = (volume(0), volume(2), volume(4), volume(6));
-        ReadCounts { get_hits, get_misses, exist_hits, exist_misses, own, host, tcp, disk }
+        ReadCounts {
+            get_hits,
+            get_misses,
+            exist_hits,
+            exist_misses,
+            own: volume(0),
+            host: volume(2),
+            tcp: volume(4),
+            disk: volume(6),
+            shared_disk: volume(8),
+            object_store: volume(10),
+        }
     })
 }
 
@@ -205,12 +215,13 @@ fn create_task() -> impl Strategy<Value = CreateTask<'static>> {
 }
 
 pub(crate) fn medium() -> impl Strategy<Value = Medium> {
-    select(&[Medium::Memory, Medium::Disk, Medium::SharedDisk])
+    select(&[Medium::Memory, Medium::Disk, Medium::SharedDisk, Medium::ObjectStore])
 }
 
 fn mount_segment() -> impl Strategy<Value = MountSegment<'static>> {
-    (segment_id(), text(), text(), number(), epoch(), any::<bool>(), number(), medium()).prop_map(
-        |(id, name, endpoint, len, seen_epoch, is_empty, run, medium)| MountSegment {
+    let place = (text(), text(), vec(text(), 0..4));
+    (segment_id(), place, number(), epoch(), any::<bool>(), number(), medium()).prop_map(
+        |(id, (name, endpoint, domains), len, seen_epoch, is_empty, run, medium)| MountSegment {
             id,
             name,
             endpoint,
@@ -219,6 +230,7 @@ fn mount_segment() -> impl Strategy<Value = MountSegment<'static>> {
             is_empty,
             run,
             medium,
+            domains: domains.into_iter().map(str::to_owned).collect::<Vec<_>>().leak(),
         },
     )
 }
@@ -298,14 +310,21 @@ pub(crate) fn config() -> impl Strategy<Value = ReplicateConfig<'static>> {
         Just(SoftPin::Sliding),
     ];
     let segments = (vec(text(), 0..4), vec(segment_id(), 0..4));
-    (any::<u32>(), soft_pin, any::<bool>(), segments, any::<u8>()).prop_map(
-        |(replica_num, soft_pin, hard_pin, (preferred_segments, excluded_segments), data_type)| {
+    (any::<u32>(), soft_pin, any::<[bool; 2]>(), segments, any::<u8>()).prop_map(
+        |(
+            replica_num,
+            soft_pin,
+            [hard_pin, same_node],
+            (preferred_segments, excluded_segments),
+            data_type,
+        )| {
             ReplicateConfig {
                 replica_num,
                 soft_pin,
                 hard_pin,
                 preferred_segments,
                 excluded_segments,
+                same_node,
                 data_type,
             }
         },

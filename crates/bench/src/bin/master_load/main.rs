@@ -61,6 +61,7 @@ fn run(arguments: &Arguments) -> Result<Figures, LoadError> {
         is_empty: true,
         run: 1,
         medium: mooncake_types::Medium::Memory,
+        domains: &[],
     };
     match control.call(&Request::MountSegment(mount))? {
         Reply::Mounted(MountOutcome::Ready) => {}

@@ -10,7 +10,7 @@ use mooncake_wire::{HEADER_LEN, Header, Hello, Refusal, Role, Welcome};
 
 use super::super::{DialError, Dialer, call};
 use super::Masters;
-use crate::address::HostPort;
+use crate::address::{HostPort, MasterEndpoint};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -57,7 +57,9 @@ fn dialer(masters: Masters) -> Dialer {
 }
 
 fn listed(addresses: &[SocketAddr]) -> Masters {
-    let one = |at: &SocketAddr| HostPort { host: at.ip().to_string(), port: at.port() };
+    let one = |at: &SocketAddr| {
+        MasterEndpoint::Port(HostPort { host: at.ip().to_string(), port: at.port() })
+    };
     Masters::listed(addresses.iter().map(one).collect())
 }
 
@@ -103,7 +105,7 @@ fn a_master_that_stands_by_is_told_from_one_that_refuses() {
 fn the_leader_is_asked_for_when_the_one_that_is_known_does_not_answer() {
     let store = MemoryStore::default();
     let coordinator = coordinator(&store);
-    let dialer = dialer(Masters::elected(coordinator.clone(), "memory".to_owned()));
+    let dialer = dialer(Masters::elected(coordinator.clone(), "memory".to_owned(), false));
     let nobody = |reason: &str| {
         Err(DialError::Unreachable { address: "memory".to_owned(), reason: reason.to_owned() })
     };
@@ -150,7 +152,7 @@ fn another_leader_is_found_in_a_list_and_by_the_coordinator() {
 
     let store = MemoryStore::default();
     let coordinator = coordinator(&store);
-    let elected = dialer(Masters::elected(coordinator.clone(), "memory".to_owned()));
+    let elected = dialer(Masters::elected(coordinator.clone(), "memory".to_owned(), false));
     let first = lead(&coordinator, master(Some(1)));
     assert!(!elected.finds_another(first.epoch()));
     store.set_reachable(false);

@@ -1,7 +1,7 @@
 use mooncake_types::host_port::split;
 use mooncake_types::limits;
 
-use super::join::DISK_SUFFIX;
+use super::join::{DISK_SUFFIX, OBJECT_STORE_SUFFIX};
 use crate::bind::split_advertised;
 use crate::config::StoreConfig;
 use crate::hot_cache;
@@ -22,13 +22,20 @@ pub(super) fn check(config: &StoreConfig) -> Result<(), OpenError> {
     if hot_cache_bytes != 0 && !hot_cache::SIZES.contains(&hot_cache_bytes) {
         return Err(OpenError::HotCacheSize { bytes: hot_cache_bytes });
     }
+    if config.only_this_host && config.http.is_some() {
+        return Err(OpenError::HttpWithoutPort);
+    }
     let (first, last) = (*config.ports.start(), *config.ports.end());
     if first == 0 || first > last {
         return Err(OpenError::Ports { first, last });
     }
     let advertised = config.advertise_address.as_deref().unwrap_or_default();
     // A port and its colon are added to the hostname, and to that what a disk is called.
-    let disk = if config.offload.is_enabled { DISK_SUFFIX.len() } else { 0 };
+    let disk = match (&config.offload.object_store_url, config.offload.is_enabled) {
+        (Some(_), _) => OBJECT_STORE_SUFFIX.len(),
+        (None, true) => DISK_SUFFIX.len(),
+        (None, false) => 0,
+    };
     let names = [
         ("the local hostname", config.local_hostname.len() + ":65535".len() + disk),
         ("the cluster id", config.cluster_id.len()),

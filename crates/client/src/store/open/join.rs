@@ -6,7 +6,7 @@ use mooncake_ops::RouteCache;
 use mooncake_types::{Chance, Medium, without_password};
 
 use super::{HEARTBEAT_TIMEOUT, Opening};
-use crate::bind::{Bound, Wish, bind};
+use crate::bind::{Bound, Wish, bind, bind_locally};
 use crate::heartbeat::{Bond, Turn};
 use crate::membership::{Lent, Membership};
 use crate::metrics::Metrics;
@@ -18,6 +18,8 @@ const COMPLAINT: Duration = Duration::from_secs(1);
 
 /// What follows the name of a node's memory in that of its disk. No memory is called so: addresses have no slashes.
 pub(super) const DISK_SUFFIX: &str = "/disk";
+/// The same of what it keeps in an object store.
+pub(super) const OBJECT_STORE_SUFFIX: &str = "/object-store";
 
 /// Longest time between two questions whether the store is still wanted.
 const LONGEST_REST: Duration = Duration::from_millis(50);
@@ -46,6 +48,9 @@ impl Opening {
     }
 
     pub(super) fn bind(&mut self, bond: &Bond) -> Result<Bound, OpenError> {
+        if self.config.only_this_host {
+            return bind_locally(&self.config.local_hostname);
+        }
         let connection = bond.connection.as_ref().expect("joining ended with a connection");
         let local =
             connection.stream().local_addr().map_err(|error| OpenError::MasterUnreachable {
@@ -75,8 +80,8 @@ impl Opening {
         // All that a process lends has the same number of processes before it.
         let run = host.run();
         let lent = |medium, id, name: String, len| {
-            let endpoint = endpoint.to_owned();
-            Lent { id, name, endpoint, len, run, medium }
+            let (endpoint, domains) = (endpoint.to_owned(), self.config.domains.clone());
+            Lent { id, name, endpoint, len, run, medium, domains }
         };
         let memory = host.segments().into_iter().map(|segment| {
             lent(Medium::Memory, segment.id(), name.to_owned(), segment.len_bytes())
@@ -86,7 +91,11 @@ impl Opening {
             let folder = disk.folder().map(|folder| folder.display().to_string());
             let is_shared = disk.medium() == Medium::SharedDisk;
             let called = folder.filter(|_| is_shared);
-            let called = called.unwrap_or_else(|| format!("{name}{DISK_SUFFIX}"));
+            let suffix = match disk.medium() {
+                Medium::ObjectStore => OBJECT_STORE_SUFFIX,
+                _ => DISK_SUFFIX,
+            };
+            let called = called.unwrap_or_else(|| format!("{name}{suffix}"));
             lent(disk.medium(), disk.id(), called, disk.len_bytes())
         });
         let all: Vec<Lent> = memory.chain(disks).collect();

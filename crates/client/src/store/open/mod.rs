@@ -1,6 +1,7 @@
 mod check;
 mod disk;
 mod join;
+mod object_store;
 mod segment;
 mod shared_disk;
 
@@ -11,7 +12,7 @@ use std::time::Duration;
 use mooncake_node::{Host, PrefaultThread};
 use mooncake_ops::{CacheLimits, RouteCache};
 use mooncake_transfer::{HotCache, LocalTransport, Paths, SegmentHost, ServerConfig, TcpConfig};
-use mooncake_types::{Chance, ClientId, SegmentId};
+use mooncake_types::{Chance, ClientId, Medium, SegmentId};
 use mooncake_wire::{Hello, PROTOCOL_VERSION, Role};
 
 use super::get_session::GetSessions;
@@ -74,6 +75,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     let http = opening.config.http.as_ref();
     let http = http.map(|address| Http::start(address, Arc::clone(&metrics))).transpose()?;
     let host = Arc::new(opening.host()?);
+    opening.lend_object_store(&host)?;
     // The epoch that a named segment kept. One that no leader can have is refused here, and the node obeys no older leader.
     let _ = opening.masters.believe(host.epoch());
     let routes = Arc::new(RouteCache::new(opening.route_limits()));
@@ -98,7 +100,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     if let Some(http) = &http {
         http.opened(heartbeat.well(), heartbeat.unreached());
     }
-    let mounts = Mounts::new(hostname.clone(), endpoint);
+    let mounts = Mounts::new(hostname.clone(), endpoint, opening.config.domains.clone());
     mounts.add_disks(disks);
     let renewal = Arc::new(opening.renewal(&host, &metrics, &routes));
     let hot_cache = opening.hot_cache(&metrics)?;
@@ -202,7 +204,10 @@ impl Opening {
         let timeout = self.config.rpc_timeout.min(HEARTBEAT_TIMEOUT);
         let pool = self.pool(timeout, host, metrics);
         let tasks = Tasks::new(self.clock, pool, self.paths(host, 1), self.call_ms());
-        if host.disks().is_empty() { tasks } else { tasks.waiting(timeout) }
+        let disks = host.disks();
+        let tasks = if disks.is_empty() { tasks } else { tasks.waiting(timeout) };
+        let is_far = disks.iter().any(|disk| disk.medium() == Medium::ObjectStore);
+        if is_far { tasks.many_at_once() } else { tasks }
     }
 
     /// How long after its start a call begins something: neither one request nor one transfer alone uses that up.

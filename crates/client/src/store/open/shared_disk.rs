@@ -104,8 +104,8 @@ impl Opening {
         })
     }
 
-    /// The master may not have noticed yet that the process is dead whose files these were: it is asked again for a while. Then the
-    /// node goes on without them.
+    /// The master may not have noticed yet that the process is dead whose files these were, or whose prefix of an object store: it is
+    /// asked again for a while. Then the node goes on without them.
     pub(super) fn mount_again_if_refused(
         &self,
         bond: &mut Bond,
@@ -115,12 +115,13 @@ impl Opening {
         let begun = Instant::now();
         loop {
             let refused = bond.membership.mount_refusal();
-            let of_files = refused.filter(|(lent, _)| lent.medium == Medium::SharedDisk);
+            let passes_on = |medium| matches!(medium, Medium::SharedDisk | Medium::ObjectStore);
+            let of_files = refused.filter(|(lent, _)| passes_on(lent.medium));
             let Some((id, code)) = of_files.map(|(lent, code)| (lent.id, code)) else {
                 return Ok(());
             };
             if code != ErrorCode::SegmentAlreadyExists || begun.elapsed() >= PATIENCE {
-                tracing::error!(%code, "this node keeps no files: the master refused to take them");
+                tracing::error!(%code, "this node keeps no files, or nothing in its object store: the master refused to take that");
                 host.take_back(id);
                 bond.membership.take_back(id);
                 return Ok(());

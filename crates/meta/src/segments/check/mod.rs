@@ -1,4 +1,5 @@
 //! The invariants of segments.
 
+mod domains;
 mod room;
 mod sight;

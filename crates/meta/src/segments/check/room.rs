@@ -5,7 +5,6 @@ use crate::check::{Check, ensure};
 use crate::eviction::MOST_BARREN_MS;
 use crate::objects::{EXTRA_PLACE, PINNED_PLACES, PLAIN_PLACES, QueueKind};
 use crate::placement::MOST_EVICTED;
-use crate::slab::NONE;
 
 impl Meta {
     pub(crate) fn every_room_is_noted(&self) -> Check {
@@ -41,7 +40,8 @@ impl Meta {
     }
 
     /// Whether a put of `len` bytes that was just refused had to be, as far as that takes no search: no segment that it may
-    /// use has a range that is long enough together with what is free beside it, and that can be evicted at the price.
+    /// use has a range that is long enough together with what is free beside it, and that can be evicted at the price. A segment that
+    /// had nothing to evict a moment before counts as such until the next millisecond.
     /// Takes time in proportion to the whole state; of use where each segment has few ranges.
     ///
     /// # Errors
@@ -55,6 +55,9 @@ impl Meta {
             ensure("what is free is granted", allocator.largest_free() < len, || {
                 format!("slot {slot}: {}", allocator.largest_free())
             })?;
+            if self.segments[slot].evictable_from() > self.now {
+                continue;
+            }
             let here = self.ranges.iter().filter(|(_, range)| range.segment == slot);
             for (id, handle) in here.map(|(id, range)| (id, range.handle)).collect::<Vec<_>>() {
                 let sides = self.segments.neighbours(slot, handle);
@@ -70,11 +73,18 @@ impl Meta {
         Ok(())
     }
 
+    /// The most bytes that go with one range: of its replica, or of its group, wherever those lie. Takes time in proportion to the
+    /// whole state.
+    #[must_use]
+    pub fn dearest_victim(&self) -> u64 {
+        self.ranges.iter().map(|(id, _)| self.cost_of(id)).max().unwrap_or(0)
+    }
+
     fn is_evictable(&self, id: u32) -> bool {
         let range = &self.ranges[id];
         let object = &self.objects[range.object];
         let pinned_too = self.config.allow_evict_soft_pinned;
-        let goes = object.group == NONE || !self.group_stays(object.group, pinned_too);
+        let goes = !self.victim_stays(range.object, pinned_too);
         object.touched <= self.now
             && match range.queue {
                 QueueKind::Fresh | QueueKind::Leased => goes,

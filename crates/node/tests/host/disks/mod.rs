@@ -1,6 +1,7 @@
 //! Disks as segments: what outlives the process, and what becomes of faults.
 
 mod batches;
+mod buckets;
 mod faults;
 mod folders;
 mod histories;

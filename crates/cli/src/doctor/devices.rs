@@ -1,0 +1,106 @@
+//! The GPUs of this host, and the way of their bytes to segments.
+
+use std::fmt::Write;
+
+use mooncake_device::{
+    CopyError, DeviceDescription, DeviceProbe, DeviceWay, devices, load_driver, probe,
+};
+use mooncake_types::ByteSize;
+use rustix::process::{Resource, getrlimit};
+
+/// What there is, as text. A host without GPUs gets one line.
+pub(super) fn describe() -> String {
+    if let Err(error) = load_driver() {
+        return format!("\nno GPU can be used here: {error}\n");
+    }
+    match devices() {
+        Ok(devices) if devices.is_empty() => {
+            "\nno GPU can be used here: the CUDA driver finds none\n".to_owned()
+        }
+        Ok(devices) => {
+            let one = |device: DeviceDescription| {
+                let found = probe(device.ordinal);
+                describe_one(&device, &found)
+            };
+            devices.into_iter().map(one).collect()
+        }
+        Err(error) => format!("\nno GPU can be used here: {error}\n"),
+    }
+}
+
+fn describe_one(device: &DeviceDescription, found: &Result<DeviceProbe, CopyError>) -> String {
+    let DeviceDescription { ordinal, name, bytes, driver_version, has_batch_copy, numa_node } =
+        device;
+    let (size, major, minor) =
+        (ByteSize(*bytes), driver_version / 1000, driver_version % 1000 / 10);
+    let node = numa_node.map_or(String::new(), |node| format!(", NUMA node {node}"));
+    let mut text =
+        format!("\nGPU {ordinal}: {name} ({size}), driver of CUDA {major}.{minor}{node}\n");
+    let (way, reason) = match found {
+        Err(error) => ("none", error.to_string()),
+        Ok(DeviceProbe { way: DeviceWay::OneCopy, .. }) => {
+            let reason = "the driver locks their memory";
+            (
+                "one copy to and from segments that are mapped here, staged elsewhere",
+                reason.to_owned(),
+            )
+        }
+        Ok(DeviceProbe { way: DeviceWay::Staged { reason }, .. }) => {
+            ("staged", format!("the memory of segments cannot be locked: {reason}{}", memlock()))
+        }
+    };
+    let _ = writeln!(text, "  way         {way}\n  because     {reason}");
+    let pieces =
+        if *has_batch_copy { "one call for all (cuMemcpyBatchAsync)" } else { "a call for each" };
+    let _ = writeln!(text, "  pieces      {pieces}");
+    let _ = match found.as_ref().map(|found| &found.speed) {
+        Ok(Ok(speed)) => {
+            let (from, to) = (speed.to_host / 1e9, speed.to_device / 1e9);
+            writeln!(text, "  speed       {from:.1} GB/s from it, {to:.1} GB/s to it")
+        }
+        Ok(Err(error)) => writeln!(text, "  speed       not measured: {error}"),
+        Err(_) => Ok(()),
+    };
+    text
+}
+
+/// The limit of locked memory, which some drivers count.
+fn memlock() -> String {
+    match getrlimit(Resource::Memlock).current {
+        Some(bytes) => format!("; memlock of this process is {}", ByteSize(bytes)),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mooncake_device::DeviceSpeed;
+
+    #[test]
+    fn a_gpu_is_described_by_its_way_the_reason_and_its_speed() {
+        let device = DeviceDescription {
+            ordinal: 1,
+            name: "Name".to_owned(),
+            bytes: 8 << 30,
+            driver_version: 12_080,
+            has_batch_copy: true,
+            numa_node: Some(1),
+        };
+        let speed = DeviceSpeed { to_host: 25.04e9, to_device: 9e8 };
+        let found = DeviceProbe { way: DeviceWay::OneCopy, speed: Ok(speed) };
+        let expected = "\nGPU 1: Name (8 GB), driver of CUDA 12.8, NUMA node 1
+  way         one copy to and from segments that are mapped here, staged elsewhere
+  because     the driver locks their memory
+  pieces      one call for all (cuMemcpyBatchAsync)
+  speed       25.0 GB/s from it, 0.9 GB/s to it\n";
+        assert_eq!(describe_one(&device, &Ok(found)), expected);
+        let way = DeviceWay::Staged { reason: "no pages".to_owned() };
+        let found = DeviceProbe { way, speed: Err(CopyError::NoDriver) };
+        let text = describe_one(&device, &Ok(found));
+        assert!(text.contains("\n  way         staged\n  because     the memory of segments cannot be locked: no pages"));
+        assert!(text.contains("\n  speed       not measured: "), "{text}");
+        let text = describe_one(&device, &Err(CopyError::NoDriver));
+        assert!(text.contains("\n  way         none\n") && !text.contains("speed"), "{text}");
+    }
+}

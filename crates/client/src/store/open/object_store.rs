@@ -1,0 +1,65 @@
+//! A prefix of an object store, where the master keeps what is used again.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use mooncake_node::{DiskKind, DiskOptions, DiskSegment, Host};
+use mooncake_tier::Cloud;
+use mooncake_types::SegmentId;
+
+use super::Opening;
+use super::disk::{LEAST_BYTES, log};
+use crate::open_error::OpenError;
+use crate::random::random;
+
+/// Most processes that keep objects below one prefix.
+const MAX_PREFIXES: usize = 4096;
+
+impl Opening {
+    /// Lends the part of an object store that is this process's, if it is given one. Its client is settled by now.
+    pub(super) fn lend_object_store(&self, host: &Host) -> Result<(), OpenError> {
+        let Some(url) = &self.config.offload.object_store_url else { return Ok(()) };
+        if !self.serves() {
+            tracing::warn!(
+                "no object store is used: what lies there comes from memory, and none is lent"
+            );
+            return Ok(());
+        }
+        let failed = |reason: String| OpenError::ObjectStore { url: url.clone(), reason };
+        let capacity = self.config.offload.object_store_bytes;
+        if capacity < LEAST_BYTES {
+            return Err(failed(format!("{capacity} bytes are less than {LEAST_BYTES}")));
+        }
+        let cloud = Cloud::open(url).map_err(|error| failed(error.to_string()))?;
+        let of_cluster = cloud.below(&self.config.cluster_id);
+        for number in 0..MAX_PREFIXES {
+            let begun = Instant::now();
+            let part = format!("node-{number}");
+            let bucket = Arc::new(of_cluster.below(&part));
+            match DiskSegment::open_bucket(bucket, self.object_store_options()?) {
+                Err(error) if error.is_in_use() => {}
+                Err(error) => return Err(failed(format!("{part}: {error}"))),
+                Ok(disk) => {
+                    log(&Path::new(url).join(&self.config.cluster_id).join(&part), &disk, begun);
+                    host.lend_disk(disk);
+                    return Ok(());
+                }
+            }
+        }
+        Err(failed(format!("{MAX_PREFIXES} processes keep objects there")))
+    }
+
+    fn object_store_options(&self) -> Result<DiskOptions, OpenError> {
+        Ok(DiskOptions {
+            kind: DiskKind::Packs,
+            cluster: self.config.cluster_id.clone(),
+            capacity_bytes: self.config.offload.object_store_bytes,
+            client: self.client,
+            is_client_settled: true,
+            segment: SegmentId(random()?),
+            staging_bytes: self.config.offload.buffer_bytes,
+            seed: random()? as u64,
+        })
+    }
+}

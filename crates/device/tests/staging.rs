@@ -1,0 +1,51 @@
+//! Staging memory of a device that is next to a NUMA node, by the test double of the driver. A process of its own: what a device is
+//! next to is asked once.
+
+use std::io;
+
+use mooncake_device::testing::{pretend_several_nodes, use_driver};
+use mooncake_device::{Staging, StagingBuffer, devices};
+use mooncake_device_double::{control, symbol};
+use mooncake_memory::Region;
+
+/// The policy of memory at an address, and whether node 0 is in its set.
+fn policy_of(address: *mut u8) -> io::Result<(i32, bool)> {
+    const OF_ADDRESS: usize = 2;
+    let (mut policy, mut nodes) = (-1_i32, [0_u64; 16]);
+    // SAFETY: writes a number and as many bits as it is told.
+    let result = unsafe {
+        let (policy, nodes) = (&raw mut policy, nodes.as_mut_ptr());
+        libc::syscall(libc::SYS_get_mempolicy, policy, nodes, 1024_usize, address, OF_ADDRESS)
+    };
+    if result == 0 { Ok((policy, nodes[0] & 1 == 1)) } else { Err(io::Error::last_os_error()) }
+}
+
+#[test]
+fn staging_memory_prefers_the_node_of_its_device() {
+    pretend_several_nodes();
+    use_driver(symbol);
+    control::double_numa_node(0);
+    assert_eq!(devices().expect("the double")[0].numa_node, Some(0));
+    let near = Staging::of_device(0).expect("there is memory");
+    control::double_numa_node(-1);
+    assert_eq!(devices().expect("the double")[1].numa_node, None);
+    let anywhere = Staging::of_device(1).expect("there is memory");
+    let refused = Region::anonymous(1).expect("memory").prefer_numa_node(0).is_err();
+    let found = [&near, &anywhere].map(|staging| {
+        let memory = staging.memory(StagingBuffer::Back);
+        memory.sub(0, 14).write_from(b"it can be used");
+        policy_of(memory.as_ptr()).ok()
+    });
+    // Some containers may not choose where their memory lies.
+    if !refused && found[1].is_some() {
+        assert_eq!(found[0], Some((libc::MPOL_PREFERRED, true)));
+        assert_ne!(found[1].map(|(policy, _)| policy), Some(libc::MPOL_PREFERRED));
+    }
+    // What comes back is for devices that are next to the same node.
+    let address = near.memory(StagingBuffer::Front).as_ptr();
+    drop(near);
+    let second = Staging::of_device(1).expect("there is memory");
+    assert_ne!(second.memory(StagingBuffer::Front).as_ptr(), address);
+    let again = Staging::of_device(0).expect("there is memory");
+    assert_eq!(again.memory(StagingBuffer::Front).as_ptr(), address);
+}

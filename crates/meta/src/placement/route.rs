@@ -1,0 +1,261 @@
+//! The segments that one replica may go to, and in which order.
+//!
+//! First come those that the caller names, then those that are near: on the host of the writer (`local_first`), or where the first
+//! object of the batch went. All others follow from a place on that is another one for each replica; those that share a failure
+//! domain with a replica of the object come last: those of the same zone, then those of the same rack, then those of the same host.
+
+use mooncake_types::{ClientId, ReplicateConfig, limits};
+use smallvec::SmallVec;
+
+use crate::Meta;
+use crate::config::Strategy;
+use crate::segments::{Cursor, Piece, Pieces, Room};
+
+/// Preferred or excluded segments that one put can name; further ones count for nothing.
+const MAX_NAMED: usize = 64;
+/// Segments that `local_first` asks in their order, before all others.
+const MAX_NEAR: usize = 16;
+/// Places that are drawn to find one outside of the failure domains of other replicas.
+const MAX_DRAWS: usize = 64;
+
+/// What a put asks of placement.
+pub(crate) struct Wish {
+    pub(crate) replicas: usize,
+    /// Slots to try first, in order.
+    preferred: Vec<u32>,
+    /// Slots to try next for the first replica.
+    near: Vec<u32>,
+    /// Slots that must not be used: those that failed the writer. Sorted.
+    pub(super) avoided: Vec<u32>,
+}
+
+impl Wish {
+    /// One replica, on one of these slots if they have room.
+    pub(crate) fn one(preferred: Vec<u32>) -> Self {
+        Self { replicas: 1, preferred, near: Vec::new(), avoided: Vec::new() }
+    }
+
+    /// The first replica of the next object is to lie where that of another went, unless the caller names segments.
+    pub(crate) fn follow(&mut self, slot: u32) {
+        self.near.clear();
+        self.near.push(slot);
+    }
+}
+
+/// The segments that one replica may go to.
+pub(crate) struct Route {
+    /// Those that come first, in order.
+    pub(super) preferred: Vec<u32>,
+    /// Those that are passed over: what must not be used, and what is preferred. Sorted.
+    skipped: Vec<u32>,
+    /// Where the others begin.
+    pub(super) start: usize,
+    /// New segments may be held back: see [`Segments::is_held_back`](crate::segments::Segments::is_held_back).
+    holds_back: bool,
+    /// Failure domains that are passed over, since they have another replica of the object.
+    domains: SmallVec<[PassedDomain; 4]>,
+}
+
+/// A failure domain that has a replica of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PassedDomain {
+    /// 0: a host, 1: what is next to that, and so on.
+    level: usize,
+    id: u32,
+}
+
+impl Route {
+    /// Takes further segments in, for a replica that found no room; false if there are none: first new ones that were held back,
+    /// then those of the widest failure domains that have other replicas.
+    pub(super) fn widen(&mut self) -> bool {
+        if std::mem::take(&mut self.holds_back) {
+            return true;
+        }
+        let Some(widest) = self.domains.iter().map(|domain| domain.level).max() else {
+            return false;
+        };
+        self.domains.retain(|domain| domain.level < widest);
+        true
+    }
+}
+
+impl Meta {
+    pub(crate) fn wish(&self, from: ClientId, config: &ReplicateConfig<'_>) -> Wish {
+        let preferred = config.preferred_segments.iter().take(MAX_NAMED);
+        let preferred = preferred.flat_map(|name| self.segments.named(name)).copied();
+        let avoided = config.excluded_segments.iter().take(MAX_NAMED);
+        let avoided = avoided.filter_map(|&id| self.segments.find(id));
+        let mut avoided = distinct(avoided);
+        avoided.sort_unstable();
+        let near = match self.config.strategy {
+            Strategy::LocalFirst => self.near(from),
+            Strategy::Random | Strategy::FreeRatioFirst => Vec::new(),
+        };
+        Wish {
+            replicas: config.replica_num as usize,
+            preferred: distinct(preferred),
+            near,
+            avoided,
+        }
+    }
+
+    /// Segments that take puts: those on the host of a client first, if it lends any, then those of the hosts that follow by name.
+    fn near(&self, client: ClientId) -> Vec<u32> {
+        let Some(&own) = self.segments.slots_of(client).first() else { return Vec::new() };
+        let slots = self.segments.nearest_to(&self.segments[own].host);
+        slots.filter(|&slot| self.segments[slot].takes_puts()).take(MAX_NEAR).collect()
+    }
+
+    /// Where the turn of the next replica begins.
+    pub(super) fn start_of_route(&mut self) -> usize {
+        match self.config.strategy {
+            Strategy::FreeRatioFirst => self.segments.next_turn(),
+            Strategy::Random | Strategy::LocalFirst => {
+                self.effort.next_start(self.segments.grantable().len())
+            }
+        }
+    }
+
+    /// The route of a replica, beside those that its object has. `start` says where its turn begins.
+    pub(super) fn route(
+        &mut self,
+        wish: &Wish,
+        avoided: &[u32],
+        placed: &[Pieces],
+        start: usize,
+    ) -> Route {
+        let near: &[u32] = if placed.is_empty() { &wish.near } else { &[] };
+        let is_usable =
+            |slot: &u32| avoided.binary_search(slot).is_err() && self.segments[*slot].takes_puts();
+        let first = wish.preferred.iter().chain(near).copied();
+        let preferred: Vec<u32> = first.filter(is_usable).collect();
+        let mut skipped = avoided.to_vec();
+        if !preferred.is_empty() {
+            skipped.extend(&preferred);
+            skipped.sort_unstable();
+        }
+        let domains = self.domains_of(placed);
+        let mut route =
+            Route { preferred, skipped, start, holds_back: self.segments.is_ramping(), domains };
+        self.start_outside(&mut route);
+        route
+    }
+
+    /// The failure domains of replicas, as far as segments that take puts lie outside of those that are as wide.
+    fn domains_of(&self, placed: &[Pieces]) -> SmallVec<[PassedDomain; 4]> {
+        let mut domains: SmallVec<[PassedDomain; 4]> = SmallVec::new();
+        if placed.is_empty() {
+            return domains;
+        }
+        for piece in placed.iter().flatten() {
+            for (level, &id) in self.segments[piece.segment].domains.iter().enumerate() {
+                let domain = PassedDomain { level, id };
+                if !domains.contains(&domain) {
+                    domains.push(domain);
+                }
+            }
+        }
+        for level in 0..=limits::MAX_DOMAINS {
+            let as_wide = domains.iter().filter(|domain| domain.level == level);
+            if !self.segments.are_some_outside(as_wide.map(|domain| domain.id)) {
+                domains.retain(|domain| domain.level != level);
+            }
+        }
+        domains
+    }
+
+    /// Has a route that passes over failure domains begin outside of them, at a place that is drawn: each is as likely as the others
+    /// there. The segments of a rack often stand side by side: the one that follows them would get what passes over all of them.
+    fn start_outside(&mut self, route: &mut Route) {
+        if route.domains.is_empty() {
+            return;
+        }
+        let count = self.segments.grantable().len();
+        for _ in 0..MAX_DRAWS {
+            route.start = self.rng.below(count);
+            if !self.is_in(&route.domains, self.segments.grantable()[route.start]) {
+                return;
+            }
+        }
+    }
+
+    fn is_in(&self, domains: &[PassedDomain], slot: u32) -> bool {
+        let own = &self.segments[slot].domains;
+        domains.iter().any(|domain| own.contains(&domain.id))
+    }
+
+    /// Whether a segment is none that its route passes over by its number.
+    fn is_on(&self, route: &Route, slot: u32) -> bool {
+        route.skipped.is_empty() || route.skipped.binary_search(&slot).is_err()
+    }
+
+    /// Whether a segment is none that its route leaves to others, as long as it is not [widened](Route::widen).
+    fn is_open(&self, route: &Route, slot: u32) -> bool {
+        !(route.holds_back && self.segments.is_held_back(slot, route.start))
+            && (route.domains.is_empty() || !self.is_in(&route.domains, slot))
+    }
+
+    /// The next segment of a route that is not preferred and whose room is `wanted`. None too if very many were passed over that
+    /// have such room, but are left to others: the route is then to be widened, or something evicted.
+    pub(crate) fn next_of(
+        &mut self,
+        route: &Route,
+        cursor: &mut Cursor,
+        wanted: impl Fn(&Room) -> bool,
+    ) -> Option<u32> {
+        loop {
+            let slot = self.segments.next_with_room(cursor, &wanted)?;
+            if !self.is_on(route, slot) {
+                continue;
+            }
+            if self.is_open(route, slot) {
+                return Some(slot);
+            }
+            if !cursor.pass_over() {
+                return None;
+            }
+        }
+    }
+
+    /// The first segments of a route, whatever room they have.
+    pub(super) fn first_of(&mut self, route: &Route, count: usize) -> Vec<u32> {
+        let mut slots: Vec<u32> = route.preferred.iter().copied().take(count).collect();
+        let mut cursor = Cursor::new(route.start);
+        while slots.len() < count {
+            let Some(slot) = self.next_of(route, &mut cursor, |room| room.capacity > 0) else {
+                break;
+            };
+            slots.push(slot);
+        }
+        slots
+    }
+
+    /// Under `free_ratio_first`: reserves a range on the emptier of two segments, if one has it. The first is the one whose turn it
+    /// is, the second is drawn, each segment as often as its share of the bytes says. So the large ones keep up with the small.
+    pub(super) fn reserve_emptier(&mut self, len: u64, route: &Route) -> Option<Piece> {
+        if self.config.strategy != Strategy::FreeRatioFirst {
+            return None;
+        }
+        let first = self.next_of(route, &mut Cursor::new(route.start), |room| room.capacity > 0)?;
+        let drawn = self.segments.by_share(self.rng.next_u64());
+        let is_usable =
+            |&slot: &u32| slot != first && self.is_on(route, slot) && self.is_open(route, slot);
+        let second = drawn.filter(is_usable);
+        let mut pair = [Some(first), second];
+        if second.is_some_and(|it| self.segments[it].is_emptier_than(&self.segments[first])) {
+            pair.reverse();
+        }
+        pair.into_iter().flatten().find_map(|slot| self.reserve(slot, len))
+    }
+}
+
+/// The first [`MAX_NAMED`] different slots, in order.
+fn distinct(slots: impl Iterator<Item = u32>) -> Vec<u32> {
+    let mut seen = Vec::new();
+    for slot in slots {
+        if seen.len() < MAX_NAMED && !seen.contains(&slot) {
+            seen.push(slot);
+        }
+    }
+    seen
+}

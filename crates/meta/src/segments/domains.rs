@@ -1,0 +1,119 @@
+//! Failure domains: what segments share that may fail at once. The nearest is the host of the endpoint; those that the node
+//! names follow, the nearest first.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+use super::Segments;
+use crate::slab::Slab;
+
+/// The failure domains of a segment by their numbers, the nearest first: two are the same if their numbers are.
+pub(crate) type DomainIds = SmallVec<[u32; 2]>;
+
+/// The domains that segments lie in.
+#[derive(Debug, Default)]
+pub(super) struct Domains {
+    known: Slab<Domain>,
+    by_name: HashMap<Arc<str>, u32, foldhash::fast::FixedState>,
+}
+
+#[derive(Debug)]
+struct Domain {
+    name: Arc<str>,
+    /// Segments that lie in it.
+    segments: usize,
+    /// Of these, those that take puts.
+    grantable: usize,
+}
+
+impl Domains {
+    /// One more segment lies on a host, and in these domains.
+    pub(super) fn join(&mut self, host: &str, named: &[String]) -> DomainIds {
+        let names = std::iter::once(host).chain(named.iter().map(String::as_str));
+        let counted = |name| {
+            let id = self.number(name);
+            self.known[id].segments += 1;
+            id
+        };
+        names.map(counted).collect()
+    }
+
+    fn number(&mut self, name: &str) -> u32 {
+        if let Some(&id) = self.by_name.get(name) {
+            return id;
+        }
+        let name: Arc<str> = name.into();
+        let id = self.known.insert(Domain { name: Arc::clone(&name), segments: 0, grantable: 0 });
+        self.by_name.insert(name, id);
+        id
+    }
+
+    /// A segment lies there no longer.
+    pub(super) fn leave(&mut self, ids: &[u32]) {
+        for &id in ids {
+            self.known[id].segments -= 1;
+            if self.known[id].segments == 0 {
+                let domain = self.known.remove(id);
+                self.by_name.remove(&domain.name);
+            }
+        }
+    }
+
+    /// A segment that lies there takes puts from now on, or does so no longer.
+    pub(super) fn set_grantable(&mut self, ids: &[u32], takes_puts: bool) {
+        for &id in ids {
+            let count = &mut self.known[id].grantable;
+            *count = count.strict_add_signed(if takes_puts { 1 } else { -1 });
+        }
+    }
+
+    /// How many segments lie in a domain, and how many of them take puts.
+    pub(super) fn counts(&self, id: u32) -> (usize, usize) {
+        (self.known[id].segments, self.known[id].grantable)
+    }
+
+    fn name(&self, id: u32) -> Arc<str> {
+        Arc::clone(&self.known[id].name)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
+    }
+}
+
+impl Segments {
+    /// How near two segments are: how soon what fails takes both. 0 if they share nothing, more for a nearer domain, most for the
+    /// same client.
+    pub(crate) fn nearness(&self, one: u32, other: u32) -> u8 {
+        let (one, other) = (&self[one], &self[other]);
+        if one.client == other.client {
+            return u8::MAX;
+        }
+        let level = one.domains.iter().position(|domain| other.domains.contains(domain));
+        level.map_or(0, |level| u8::MAX - 1 - level as u8)
+    }
+
+    /// How near a segment is to the nearest of several.
+    pub(crate) fn nearness_to_any(&self, slot: u32, others: impl Iterator<Item = u32>) -> u8 {
+        others.map(|other| self.nearness(slot, other)).max().unwrap_or(0)
+    }
+
+    /// Whether a segment that takes puts lies outside of all of these domains; no segment lies in two of them.
+    pub(crate) fn are_some_outside(&self, domains: impl Iterator<Item = u32>) -> bool {
+        let inside: usize = domains.map(|id| self.domains.counts(id).1).sum();
+        inside < self.grantable().len()
+    }
+
+    /// The domains that the node of a segment named.
+    pub(crate) fn named_domains(&self, slot: u32) -> Vec<Arc<str>> {
+        let named = self[slot].domains.iter().skip(1);
+        named.map(|&id| self.domains.name(id)).collect()
+    }
+}
+
+/// The host of an endpoint like `host:port`.
+pub(super) fn host_of(endpoint: &str) -> &str {
+    endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host)
+}

@@ -1,0 +1,126 @@
+//! Ramp-up: a segment that begins to take puts in a full pool does not get all of them, though it alone has room.
+//!
+//! A replica is looked room for from one segment on, and each replica begins at another. A new segment takes those that
+//! begin at most so many places before it; the others evict elsewhere meanwhile. So it has four times its share of the puts at
+//! first, twice as many every ten seconds, and all of them in the end. Where many segments are new, the puts are spread over
+//! them anyway, and nothing is held back.
+
+use std::collections::BTreeMap;
+
+use mooncake_types::Tick;
+
+use super::Segments;
+
+/// How many times its share of the puts a segment takes at first.
+const FIRST_REACH: usize = 4;
+/// After that long it takes twice as many.
+const DOUBLES_EVERY_MS: u64 = 10_000;
+/// A segment takes no more after it has doubled so often.
+const MOST_DOUBLED: u64 = 32;
+
+/// Since when segments ramp up.
+#[derive(Debug, Default)]
+pub(super) struct Ramp {
+    /// What the clock of the pool says.
+    pub(super) now: Tick,
+    /// No segment is held back from then on.
+    ends: Tick,
+    /// How many of the segments that take puts began to in each of the last stretches of [`DOUBLES_EVERY_MS`].
+    begun: BTreeMap<u64, usize>,
+}
+
+/// How many times its share of the puts a segment takes that began to take any so long ago.
+fn reach(age_ms: u64) -> usize {
+    let doubled = (age_ms / DOUBLES_EVERY_MS).min(MOST_DOUBLED);
+    FIRST_REACH << doubled
+}
+
+/// How often a segment doubles its share until it takes all puts of so many segments.
+fn doublings(count: usize) -> u64 {
+    (0..MOST_DOUBLED).find(|&times| reach(times * DOUBLES_EVERY_MS) >= count).unwrap_or(0)
+}
+
+const fn stretch(at: Tick) -> u64 {
+    at.0 / DOUBLES_EVERY_MS
+}
+
+impl Ramp {
+    /// A segment begins to take puts; with it so many do.
+    pub(super) fn begin(&mut self, count: usize) {
+        let now = stretch(self.now);
+        *self.begun.entry(now).or_default() += 1;
+        while let Some(oldest) = self.begun.first_entry()
+            && *oldest.key() + MOST_DOUBLED < now
+        {
+            oldest.remove();
+        }
+        let doublings = doublings(count);
+        let first = (now + 1).saturating_sub(doublings);
+        let new: usize = self.begun.range(first..).map(|(_, begun)| begun).sum();
+        let is_spread = new * FIRST_REACH >= count;
+        let lasts_ms = if is_spread { 0 } else { doublings * DOUBLES_EVERY_MS };
+        self.ends = self.now.after_ms(lasts_ms);
+    }
+
+    /// A segment that has taken puts since then takes none any more.
+    pub(super) fn end(&mut self, granted_since: Tick) {
+        if let Some(begun) = self.begun.get_mut(&stretch(granted_since)) {
+            *begun -= 1;
+        }
+    }
+}
+
+impl Segments {
+    /// Time goes on.
+    pub(crate) fn set_clock(&mut self, now: Tick) {
+        self.ramp.now = now;
+    }
+
+    /// Whether any segment may be held back.
+    pub(crate) fn is_ramping(&self) -> bool {
+        self.ramp.now < self.ramp.ends
+    }
+
+    /// Whether a replica for which room is looked for from a place on is for others to take.
+    pub(crate) fn is_held_back(&self, slot: u32, start: usize) -> bool {
+        let segment = &self[slot];
+        let count = self.grantable().len();
+        let distance = (segment.place as usize + count - start % count) % count;
+        distance >= reach(self.ramp.now.since_ms(segment.granted_since))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_ramp_up_until_they_reach_all_unless_many_are_new() {
+        let mut ramp = Ramp { now: Tick(1_000_000), ..Ramp::default() };
+        let begin = |ramp: &mut Ramp, count| {
+            ramp.begin(count);
+            ramp.ends.since_ms(ramp.now)
+        };
+        for count in 1..=40 {
+            assert_eq!(begin(&mut ramp, count), 0, "all are new");
+        }
+        let (old, new) = (ramp.now, ramp.now.after_ms(50_000));
+        ramp.now = new;
+        // Four times its share, then 8, 16, 32 and 64 times.
+        for count in 41..=53 {
+            assert_eq!(begin(&mut ramp, count), 40_000, "fewer than a quarter are new");
+        }
+        for _ in 0..5 {
+            ramp.end(new);
+        }
+        assert_eq!(begin(&mut ramp, 49), 40_000);
+        for _ in 0..14 {
+            ramp.end(old);
+        }
+        assert_eq!(begin(&mut ramp, 36), 0, "10 of them are new");
+        ramp.now = ramp.now.after_ms(3_600_000);
+        assert_eq!(begin(&mut ramp, 140), 60_000);
+        assert_eq!(ramp.begun.len(), 1, "what is long ago is forgotten");
+        ramp.end(old);
+    }
+}

@@ -1,0 +1,77 @@
+//! A lent segment, whatever its bytes lie in.
+
+use std::any::Any;
+use std::ops::Deref;
+use std::sync::{Arc, Weak};
+
+use mooncake_transfer::{Interrupt, Pin, SharedSegment};
+use mooncake_types::{ErrorCode, RangeRead, SegmentId};
+
+use crate::disk::DiskSegment;
+use crate::ledger::Ledger;
+use crate::mapped::Segment;
+use crate::shell::SegmentShell;
+
+/// A lent segment, by what its bytes lie in.
+#[derive(Clone)]
+pub(crate) enum LentSegment {
+    Memory(Arc<Segment>),
+    Disk(Arc<DiskSegment>),
+}
+
+impl Deref for LentSegment {
+    type Target = dyn SegmentShell;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Memory(segment) => &**segment,
+            Self::Disk(segment) => &**segment,
+        }
+    }
+}
+
+impl LentSegment {
+    /// How many processes have lent it, this one included.
+    pub(crate) fn run(&self) -> u64 {
+        match self {
+            Self::Memory(segment) => segment.run(),
+            Self::Disk(segment) => segment.run(),
+        }
+    }
+
+    /// Looks at the ledger, under its lock: no write or read begins meanwhile.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {
+        match self {
+            Self::Memory(segment) => segment.look(look),
+            Self::Disk(segment) => segment.look(look),
+        }
+    }
+
+    /// Upgrades as long as the memory, or the disk, is held.
+    pub(crate) fn watch(&self) -> Weak<dyn Any + Send + Sync> {
+        match self {
+            Self::Memory(segment) => segment.watch_memory(),
+            Self::Disk(segment) => Arc::<DiskSegment>::downgrade(segment),
+        }
+    }
+
+    /// Keeps a range as it is. What lies on a disk is in no memory that could stay as it is.
+    pub(crate) fn pin(
+        self,
+        range: &RangeRead,
+        interrupt: Arc<dyn Interrupt>,
+    ) -> Result<Pin, ErrorCode> {
+        match self {
+            Self::Memory(segment) => crate::mapped::pin::pin(segment, range, interrupt),
+            Self::Disk(_) => Err(ErrorCode::NoAvailableHandle),
+        }
+    }
+
+    /// How other processes of this host reach its memory by themselves.
+    pub(crate) fn share(&self, id: SegmentId) -> Option<SharedSegment> {
+        match self {
+            Self::Memory(segment) => segment.share(id),
+            Self::Disk(_) => None,
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Where a store is, and where its master is, as a dict says it.
+
+use mooncake_host_pool::HostPoolAddress;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::setup::{DEFAULT_MASTER, PEER_TO_PEER, SetupError};
+
+/// See the module.
+pub(crate) struct Places {
+    pub(crate) local_hostname: String,
+    pub(crate) metadata_server: String,
+    pub(crate) master: String,
+}
+
+impl Places {
+    /// A store of a pool without a master needs neither a hostname nor a metadata server.
+    pub(crate) fn of(config: &Bound<'_, PyDict>) -> PyResult<Result<Self, SetupError>> {
+        let master = text_of(config, &["master_server_addr", "master_server_address"])?;
+        let master = master.unwrap_or_else(|| DEFAULT_MASTER.to_owned());
+        let has_no_master = !matches!(HostPoolAddress::parse(&master), Ok(None));
+        let place = |name, default: &str| -> PyResult<Result<String, SetupError>> {
+            let default = has_no_master.then(|| default.to_owned());
+            Ok(text_of(config, &[name])?.or(default).ok_or(SetupError::Missing(name)))
+        };
+        let local_hostname = place("local_hostname", "localhost")?;
+        let metadata_server = place("metadata_server", PEER_TO_PEER)?;
+        Ok(local_hostname.and_then(|local_hostname| {
+            Ok(Self { local_hostname, metadata_server: metadata_server?, master })
+        }))
+    }
+}
+
+/// The text under the first of these keys that there is.
+pub(crate) fn text_of(config: &Bound<'_, PyDict>, names: &[&str]) -> PyResult<Option<String>> {
+    for name in names {
+        if let Some(value) = config.get_item(name)?.filter(|value| !value.is_none()) {
+            return Ok(Some(value.str()?.to_string()));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,121 @@
+//! The two forms of a call of `setup`, and the names that either takes.
+
+use mooncake_client::nearest;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+/// The arguments in their order; the first [`REQUIRED`] must be given.
+pub(crate) const NAMES: [&str; 13] = [
+    "local_hostname",
+    "metadata_server",
+    "global_segment_size",
+    "local_buffer_size",
+    "protocol",
+    "rdma_devices",
+    "master_server_addr",
+    "engine",
+    "enable_ssd_offload",
+    "ssd_offload_path",
+    "tenant_id",
+    "enable_client_http_server",
+    "client_http_port",
+];
+const REQUIRED: usize = 7;
+/// The keys of the second form.
+const KEYS: [&str; 20] = [
+    "local_hostname",
+    "metadata_server",
+    "global_segment_size",
+    "local_buffer_size",
+    "protocol",
+    "rdma_devices",
+    "device_name",
+    "master_server_addr",
+    "master_server_address",
+    "enable_ssd_offload",
+    "ssd_offload_path",
+    "tenant_id",
+    "enable_client_http_server",
+    "client_http_port",
+    "segment_path",
+    "segment_reset",
+    "domain",
+    "local_hot_cache_size",
+    "drain_timeout_sec",
+    "ipc_socket_path",
+];
+const FORMS: &str = "The following forms are supported:\n    \
+    1. setup(local_hostname: str, metadata_server: str, global_segment_size: int, local_buffer_size: int, \
+    protocol: str, rdma_devices: str, master_server_addr: str, engine: object = None, \
+    enable_ssd_offload: bool = False, ssd_offload_path: str = '', tenant_id: str = 'default', \
+    enable_client_http_server: bool = False, client_http_port: int = 9300) -> int\n    \
+    2. setup(config: dict) -> int";
+
+/// The dict of the second form, if the call has that form.
+pub(crate) fn only_dict<'py>(
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let named = kwargs.map_or(0, PyDictMethods::len);
+    let config = match (args.len(), named) {
+        (1, 0) => Some(args.get_item(0)?),
+        (0, 1) => kwargs.map(|kwargs| kwargs.get_item("config")).transpose()?.flatten(),
+        _ => None,
+    };
+    Ok(config.and_then(|config| config.cast_into::<PyDict>().ok()))
+}
+
+/// Every argument in its place.
+pub(crate) fn bind<'py>(
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<[Option<Bound<'py, PyAny>>; NAMES.len()]> {
+    let mut values = [const { None }; NAMES.len()];
+    if args.len() > NAMES.len() {
+        return Err(mismatch(&format!("{} are too many positional arguments", args.len())));
+    }
+    for (place, value) in values.iter_mut().zip(args.iter()) {
+        *place = Some(value);
+    }
+    for (name, value) in kwargs.into_iter().flatten() {
+        let name = name.str()?.to_string();
+        let Some(index) = NAMES.iter().position(|known| *known == canonical(&name)) else {
+            return Err(mismatch(&format!("unexpected keyword argument '{name}'")));
+        };
+        if values[index].replace(value).is_some() {
+            return Err(mismatch(&format!("argument '{name}' is given twice")));
+        }
+    }
+    match values.iter().take(REQUIRED).position(Option::is_none) {
+        Some(index) => Err(mismatch(&format!("missing argument '{}'", NAMES[index]))),
+        None => Ok(values),
+    }
+}
+
+/// The name that the C++ package knows an argument by; some callers use other spellings.
+fn canonical(name: &str) -> &str {
+    match name {
+        "master_server_address" => "master_server_addr",
+        "device_name" => "rdma_devices",
+        _ => name,
+    }
+}
+
+pub(crate) fn mismatch(reason: &str) -> PyErr {
+    PyTypeError::new_err(format!("setup(): incompatible function arguments: {reason}. {FORMS}"))
+}
+
+/// Callers pass keys of their own too, so an unknown one is no error.
+pub(crate) fn warn_of_unknown_keys(config: &Bound<'_, PyDict>) -> PyResult<()> {
+    for (key, _) in config {
+        let key = key.str()?.to_string();
+        if KEYS.contains(&&*key) {
+            continue;
+        }
+        let hint = nearest(&key, KEYS.into_iter());
+        let hint = hint.map(|known| format!("; did you mean {known:?}?")).unwrap_or_default();
+        tracing::warn!("setup: there is no setting {key:?}, and it changes nothing{hint}");
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! What the parts of a simulated cluster are called: sites, processes, connections.
+
+use std::fmt;
+
+/// A place where processes run, one after the other; others know it by its address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Site {
+    Master(usize),
+    Member(usize),
+}
+
+impl fmt::Debug for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Master(number) => write!(f, "M{number}"),
+            Self::Member(number) => write!(f, "C{number}"),
+        }
+    }
+}
+
+/// One process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Process {
+    pub(crate) site: Site,
+    pub(crate) incarnation: u64,
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}#{}", self.site, self.incarnation)
+    }
+}
+
+/// A part of a process that waits for something of its own: a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    /// The thread of the heartbeat.
+    Beat,
+    /// A thread that runs operations.
+    Fiber(usize),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ConnId(pub(crate) u64);
+
+impl ConnId {
+    /// No connection.
+    pub(crate) const NONE: ConnId = ConnId(0);
+}
+
+impl fmt::Debug for ConnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "~{}", self.0)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Side {
+    Client,
+    Server,
+}
+
+impl Side {
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! What an object of the journal says, and a checkpoint, which says the same of all objects before it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use mooncake_memory::crc32c;
+
+const MAGIC: u32 = 0x4d4b_4a4e;
+/// The version of the journal and of packs. A prefix of another is refused.
+pub(super) const FORMAT: u32 = 1;
+
+/// Changes that were stored together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Its place in the journal; of a checkpoint, the last place that it covers.
+    pub(super) number: u64,
+    /// The random number of the process that wrote it.
+    pub(super) owner: u64,
+    pub(super) changes: Vec<Change>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// A process has taken the prefix over: from here on it alone writes.
+    Claimed(Owner),
+    /// The owner has ended, and writes no more.
+    Released,
+    /// The owner's note.
+    Noted(Vec<u8>),
+    /// A pack is there, with these live records. It takes the place of what was known of that pack.
+    Packed(Arc<Pack>),
+    /// The records of a pack that begin at these blocks are dropped.
+    Dropped { pack: u64, blocks: Vec<u32> },
+}
+
+/// The process that a prefix belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    /// What its host is called.
+    pub(super) host: String,
+    /// Which process of the host it is; see [`super::process`].
+    pub(super) process: String,
+}
+
+/// What is known of a pack without reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pack {
+    pub(super) id: u64,
+    /// Goes into every checksum of a header in it.
+    pub(super) nonce: u64,
+    /// Where its table of contents begins, in bytes: the length of its records.
+    pub(super) len: u64,
+    /// Length of the table.
+    pub(super) table_len: u64,
+    /// Blocks at which live records begin.
+    pub(super) live: BTreeSet<u32>,
+}
+
+/// What all entries up to some number come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Folded {
+    /// The number of the next entry.
+    pub(super) next: u64,
+    /// Who wrote the last claim, unless that process has released the prefix.
+    pub(super) owner: Option<Owner>,
+    pub(super) note: Option<Vec<u8>>,
+    /// Shared with the checkpoints that are being written.
+    pub(super) packs: BTreeMap<u64, Arc<Pack>>,
+}
+
+impl Folded {
+    pub(super) fn take(&mut self, entry: Entry) {
+        self.next = entry.number + 1;
+        for change in entry.changes {
+            match change {
+                Change::Claimed(owner) => self.owner = Some(owner),
+                Change::Released => self.owner = None,
+                Change::Noted(note) => self.note = Some(note),
+                Change::Packed(pack) if pack.live.is_empty() => _ = self.packs.remove(&pack.id),
+                Change::Packed(pack) => _ = self.packs.insert(pack.id, pack),
+                Change::Dropped { pack, blocks } => self.drop_blocks(pack, &blocks),
+            }
+        }
+    }
+
+    /// One entry that comes to the same.
+    pub(super) fn checkpoint(&self, owner: u64) -> Entry {
+        let claim = self.owner.clone().map(Change::Claimed);
+        let note = self.note.clone().map(Change::Noted);
+        let packs = self.packs.values().cloned().map(Change::Packed);
+        let changes = claim.into_iter().chain(note).chain(packs).collect();
+        Entry { number: self.next - 1, owner, changes }
+    }
+
+    fn drop_blocks(&mut self, pack: u64, blocks: &[u32]) {
+        let Some(known) = self.packs.get_mut(&pack) else { return };
+        let known = Arc::make_mut(known);
+        blocks.iter().for_each(|block| _ = known.live.remove(block));
+        if known.live.is_empty() {
+            self.packs.remove(&pack);
+        }
+    }
+}
+
+impl Entry {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend(MAGIC.to_le_bytes());
+        bytes.extend(FORMAT.to_le_bytes());
+        bytes.extend(self.number.to_le_bytes());
+        bytes.extend(self.owner.to_le_bytes());
+        self.changes.iter().for_each(|change| change.encode(&mut bytes));
+        let sum = crc32c(&bytes);
+        bytes.extend(sum.to_le_bytes());
+        bytes
+    }
+
+    /// Nothing if these are not the bytes of an entry, or of one of another format.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Entry> {
+        let (body, sum) = bytes.split_last_chunk::<4>()?;
+        if u32::from_le_bytes(*sum) != crc32c(body) {
+            return None;
+        }
+        let mut from = Reader(body);
+        if (from.u32()?, from.u32()?) != (MAGIC, FORMAT) {
+            return None;
+        }
+        let (number, owner) = (from.u64()?, from.u64()?);
+        let mut changes = Vec::new();
+        while !from.0.is_empty() {
+            changes.push(Change::decode(&mut from)?);
+        }
+        Some(Entry { number, owner, changes })
+    }
+}
+
+impl Change {
+    fn encode(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Claimed(Owner { host, process }) => {
+                to.push(1);
+                put_bytes(to, host.as_bytes());
+                put_bytes(to, process.as_bytes());
+            }
+            Self::Released => to.push(2),
+            Self::Noted(note) => {
+                to.push(3);
+                put_bytes(to, note);
+            }
+            Self::Packed(pack) => {
+                let Pack { id, nonce, len, table_len, live } = &**pack;
+                to.push(4);
+                [id, nonce, len, table_len].iter().for_each(|field| to.extend(field.to_le_bytes()));
+                put_blocks(to, live.len(), live.iter());
+            }
+            Self::Dropped { pack, blocks } => {
+                to.push(5);
+                to.extend(pack.to_le_bytes());
+                put_blocks(to, blocks.len(), blocks.iter());
+            }
+        }
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Option<Change> {
+        Some(match from.u8()? {
+            1 => Self::Claimed(Owner { host: from.text()?, process: from.text()? }),
+            2 => Self::Released,
+            3 => Self::Noted(from.bytes()?.to_vec()),
+            4 => Self::Packed(Arc::new(Pack {
+                id: from.u64()?,
+                nonce: from.u64()?,
+                len: from.u64()?,
+                table_len: from.u64()?,
+                live: from.blocks()?.collect(),
+            })),
+            5 => Self::Dropped { pack: from.u64()?, blocks: from.blocks()?.collect() },
+            _ => return None,
+        })
+    }
+}
+
+fn put_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
+    to.extend((bytes.len() as u32).to_le_bytes());
+    to.extend(bytes);
+}
+
+fn put_blocks<'a>(to: &mut Vec<u8>, count: usize, blocks: impl Iterator<Item = &'a u32>) {
+    to.extend((count as u32).to_le_bytes());
+    blocks.for_each(|block| to.extend(block.to_le_bytes()));
+}
+
+/// Bytes that are still to be decoded.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.take(1).map(|bytes| bytes[0])
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let len = self.u32()?;
+        self.take(len as usize)
+    }
+
+    fn text(&mut self) -> Option<String> {
+        std::str::from_utf8(self.bytes()?).ok().map(str::to_owned)
+    }
+
+    fn blocks(&mut self) -> Option<impl Iterator<Item = u32> + use<'a>> {
+        let count = self.u32()? as usize;
+        let (blocks, _) = self.take(count.checked_mul(4)?)?.as_chunks::<4>();
+        Some(blocks.iter().map(|block| u32::from_le_bytes(*block)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pack(id: u64, live: &[u32]) -> Arc<Pack> {
+        let live = live.iter().copied().collect();
+        Arc::new(Pack { id, nonce: 7, len: 8192, table_len: 99, live })
+    }
+
+    fn entry(number: u64, changes: Vec<Change>) -> Entry {
+        Entry { number, owner: 5, changes }
+    }
+
+    #[test]
+    fn an_entry_comes_back_whole_or_not_at_all() {
+        let owner = Owner { host: "host".to_owned(), process: "1 2 3".to_owned() };
+        let entry = entry(
+            9,
+            vec![
+                Change::Claimed(owner),
+                Change::Noted(vec![1, 2, 3]),
+                Change::Packed(pack(1, &[0, 5])),
+                Change::Dropped { pack: 1, blocks: vec![5] },
+                Change::Released,
+            ],
+        );
+        let bytes = entry.encode();
+        assert_eq!(Entry::decode(&bytes), Some(entry));
+        for at in 0..bytes.len() {
+            assert_eq!(Entry::decode(&bytes[..at]), None, "cut off at {at}");
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 4;
+            assert_eq!(Entry::decode(&flipped), None, "flipped at {at}");
+        }
+    }
+
+    #[test]
+    fn entries_come_to_the_packs_that_have_live_records() {
+        let mut folded = Folded::default();
+        folded
+            .take(entry(1, vec![Change::Packed(pack(1, &[0, 5])), Change::Packed(pack(2, &[3]))]));
+        folded.take(entry(2, vec![Change::Dropped { pack: 1, blocks: vec![0, 77] }]));
+        folded.take(entry(3, vec![Change::Dropped { pack: 2, blocks: vec![3] }]));
+        let written = folded.checkpoint(5);
+        folded.take(entry(4, vec![Change::Packed(pack(3, &[])), Change::Packed(pack(4, &[1, 2]))]));
+        folded.take(entry(5, vec![Change::Dropped { pack: 4, blocks: vec![1, 2] }]));
+        assert_eq!(written.changes, [Change::Packed(pack(1, &[5]))]);
+        assert_eq!(folded.packs.values().cloned().collect::<Vec<_>>(), [pack(1, &[5])]);
+        assert_eq!(folded.next, 6);
+        let mut again = Folded::default();
+        again.take(folded.checkpoint(5));
+        assert_eq!(again, folded);
+    }
+}

@@ -1,0 +1,135 @@
+//! Keepalives: a node that waits for a disk or an object store says so to the peer, which gives up nodes that are silent.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use mooncake_memory::{SendBatch, Wait, spawn_unpinned};
+use mooncake_wire::{HEADER_LEN, keepalive};
+
+use super::accept;
+use super::connection::Connection;
+use crate::Interrupt;
+
+/// How long a peer hears nothing of a request, at least.
+const EVERY: Duration = Duration::from_millis(200);
+
+/// How often it is looked whether one is due.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The requests for which keepalives are sent, from a thread of their own.
+#[derive(Default)]
+pub(super) struct Keepalives {
+    requests: Mutex<SlowRequests>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct SlowRequests {
+    next_number: u64,
+    by_number: BTreeMap<u64, SlowRequest>,
+    /// The thread, once there was a request.
+    thread: Option<JoinHandle<()>>,
+    /// It waits until there is another one.
+    is_parked: bool,
+    is_stopped: bool,
+}
+
+struct SlowRequest {
+    connection: Arc<Connection>,
+    id: u64,
+    due: Instant,
+}
+
+/// Keepalives are sent until this is dropped: nothing else may be sent on the connection before.
+pub(super) struct Keepalive<'a> {
+    keepalives: &'a Keepalives,
+    number: u64,
+}
+
+impl Drop for Keepalive<'_> {
+    fn drop(&mut self) {
+        self.keepalives.lock().by_number.remove(&self.number);
+    }
+}
+
+impl Keepalives {
+    /// Begins to send keepalives for a request, which may take long.
+    pub(super) fn begin(self: &Arc<Self>, connection: &Arc<Connection>, id: u64) -> Keepalive<'_> {
+        let mut requests = self.lock();
+        let number = requests.next_number;
+        requests.next_number += 1;
+        let due = Instant::now() + EVERY;
+        let request = SlowRequest { connection: Arc::clone(connection), id, due };
+        requests.by_number.insert(number, request);
+        if requests.is_parked {
+            self.changed.notify_all();
+        }
+        if requests.thread.is_none() && !requests.is_stopped {
+            let keepalives = Arc::clone(self);
+            let thread = Builder::new().name("keepalive".into()).stack_size(accept::STACK_BYTES);
+            match spawn_unpinned(thread, move || keepalives.run()) {
+                Ok(thread) => requests.thread = Some(thread),
+                Err(error) => tracing::debug!(%error, "no keepalives are sent"),
+            }
+        }
+        Keepalive { keepalives: self, number }
+    }
+
+    /// Sends no more.
+    pub(super) fn stop(&self) {
+        let mut requests = self.lock();
+        requests.is_stopped = true;
+        let thread = requests.thread.take();
+        drop(requests);
+        self.changed.notify_all();
+        // A thread that panicked has said so already.
+        drop(thread.map(JoinHandle::join));
+    }
+
+    fn run(&self) {
+        let mut requests = self.lock();
+        let mut seen = requests.next_number;
+        while !requests.is_stopped {
+            // While requests come it is not worth being woken for each.
+            let is_idle = requests.by_number.is_empty() && requests.next_number == seen;
+            seen = requests.next_number;
+            requests = if is_idle {
+                requests.is_parked = true;
+                let mut woken = self.changed.wait(requests).unwrap_or_else(PoisonError::into_inner);
+                woken.is_parked = false;
+                woken
+            } else {
+                let waited = self.changed.wait_timeout(requests, TICK);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            };
+            let now = Instant::now();
+            for request in requests.by_number.values_mut().filter(|request| request.due <= now) {
+                request.due = now + EVERY;
+                request.send();
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SlowRequests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SlowRequest {
+    fn send(&self) {
+        let frame = keepalive(self.id);
+        let mut batch = SendBatch::new();
+        let pushed = batch.push_bytes(&frame);
+        debug_assert!(pushed);
+        match batch.send(self.connection.stream().as_fd(), Wait::Now, false) {
+            Ok(HEADER_LEN) => {}
+            // What would follow could not be understood.
+            Ok(_) => self.connection.interrupt(),
+            // A peer that takes no bytes now has some to read, and the thread that serves it learns if it is gone.
+            Err(_) => {}
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! A part of the shared buffer, and the rings by which the daemon fills and empties it.
+
+use std::ffi::{CStr, c_int};
+use std::io;
+use std::ptr;
+use std::time::{Duration, Instant, SystemTime};
+
+use mooncake_memory::RawSlice;
+
+use crate::symbols::{Completion, Functions, Ior, Iov};
+
+/// Requests that a ring has room for. One is under way at a time.
+const ENTRIES: c_int = 16;
+/// The NUMA node of this process.
+const OWN_NODE: c_int = -1;
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+/// Memory that the daemon knows. It is given back when this is dropped.
+pub(crate) struct SharedBuffer {
+    functions: &'static Functions,
+    iov: Box<Iov>,
+    len: usize,
+    process: u32,
+}
+
+// SAFETY: the library lets any thread use what another made; the pointers are to memory of the process.
+unsafe impl Send for SharedBuffer {}
+// SAFETY: nothing of it changes while it lives.
+unsafe impl Sync for SharedBuffer {}
+
+impl SharedBuffer {
+    pub(crate) fn new(
+        functions: &'static Functions,
+        mount_point: &CStr,
+        len: usize,
+    ) -> io::Result<SharedBuffer> {
+        let mut iov = Box::new(Iov::EMPTY);
+        // SAFETY: the structure is the library's, and the path ends with a zero.
+        let status = unsafe {
+            (functions.iov_create)(&raw mut *iov, mount_point.as_ptr(), len, 0, OWN_NODE)
+        };
+        check(status)?;
+        Ok(SharedBuffer { functions, iov, len, process: std::process::id() })
+    }
+
+    /// All of it.
+    pub(crate) fn whole(&self) -> RawSlice {
+        // SAFETY: the library mapped so many bytes here, which stay until this is dropped. Lanes, which are the only ones to use
+        // it, are dropped before.
+        unsafe { RawSlice::new(self.iov.base, self.len) }
+    }
+}
+
+impl Drop for SharedBuffer {
+    fn drop(&mut self) {
+        // A child of a fork must not unregister what its parent uses.
+        if self.process == std::process::id() {
+            // SAFETY: made by the library, and given back once.
+            unsafe { (self.functions.iov_destroy)(&raw mut *self.iov) }
+        }
+    }
+}
+
+struct Ring {
+    functions: &'static Functions,
+    ior: Box<Ior>,
+    process: u32,
+}
+
+impl Ring {
+    fn new(
+        functions: &'static Functions,
+        mount_point: &CStr,
+        direction: Direction,
+    ) -> io::Result<Ring> {
+        let mut ior = Box::new(Ior::EMPTY);
+        let for_read = direction == Direction::Read;
+        // SAFETY: the structure is the library's, and the path ends with a zero.
+        let status = unsafe {
+            let path = mount_point.as_ptr();
+            (functions.ior_create)(&raw mut *ior, path, ENTRIES, for_read, 0, OWN_NODE)
+        };
+        check(status)?;
+        Ok(Ring { functions, ior, process: std::process::id() })
+    }
+
+    /// Waits for the completion that carries this number.
+    fn wait(&self, number: usize, limit: Duration) -> io::Result<i64> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "3FS does not answer"));
+            }
+            let mut completion =
+                Completion { index: 0, reserved: 0, result: 0, user_data: ptr::null() };
+            let until = timespec_in(left);
+            // SAFETY: the ring is alive, and there is room for one completion.
+            let count = unsafe {
+                (self.functions.wait_for_ios)(&raw const *self.ior, &mut completion, 1, 1, &until)
+            };
+            check(count)?;
+            match count {
+                0 => {}
+                1 if completion.user_data.addr() == number => return Ok(completion.result),
+                _ => return Err(io::Error::other("3FS completed a request that is not there")),
+            }
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            // SAFETY: made by the library, and given back once.
+            unsafe { (self.functions.ior_destroy)(&raw mut *self.ior) }
+        }
+    }
+}
+
+/// One thread uses it at a time.
+pub(crate) struct Lane {
+    pub(crate) buffer: RawSlice,
+    read: Ring,
+    write: Ring,
+    /// What the last request carried.
+    last: usize,
+    /// A request may be under way that nobody waits for.
+    pub(crate) is_lost: bool,
+}
+
+// SAFETY: the library lets a thread use the rings that another made, as long as it is one at a time.
+unsafe impl Send for Lane {}
+
+impl Lane {
+    pub(crate) fn new(
+        functions: &'static Functions,
+        mount_point: &CStr,
+        buffer: RawSlice,
+    ) -> io::Result<Lane> {
+        let read = Ring::new(functions, mount_point, Direction::Read)?;
+        let write = Ring::new(functions, mount_point, Direction::Write)?;
+        Ok(Lane { buffer, read, write, last: 0, is_lost: false })
+    }
+
+    /// Moves up to `len` bytes between the lane's memory, which is part of this buffer, and a file. Gives how many, at least one.
+    pub(crate) fn run(
+        &mut self,
+        shared: &SharedBuffer,
+        direction: Direction,
+        (file, at): (c_int, u64),
+        len: usize,
+        limit: Duration,
+    ) -> io::Result<usize> {
+        let memory = self.buffer.sub(0, len).as_ptr().cast();
+        self.last += 1;
+        let number = self.last;
+        let is_read = direction == Direction::Read;
+        let ring = if is_read { &self.read } else { &self.write };
+        let offset = usize::try_from(at).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: ring and buffer are alive, the memory lies in the buffer and is this lane's, and no other thread uses the ring.
+        let index = unsafe {
+            let user_data = ptr::without_provenance(number);
+            let (ior, iov) = (&raw const *ring.ior, &raw const *shared.iov);
+            let prepare = ring.functions.prep_io;
+            prepare(ior, iov, is_read, memory, file, offset, len as u64, user_data)
+        };
+        check(index)?;
+        // The daemon may see the request from now on, whether or not it is told.
+        self.is_lost = true;
+        // SAFETY: the ring is alive, and no other thread uses it.
+        check(unsafe { (ring.functions.submit_ios)(&raw const *ring.ior) })?;
+        let moved = ring.wait(number, limit)?;
+        self.is_lost = false;
+        let end = if is_read { io::ErrorKind::UnexpectedEof } else { io::ErrorKind::WriteZero };
+        match usize::try_from(moved) {
+            Ok(0) => Err(end.into()),
+            Ok(moved) if moved <= len => Ok(moved),
+            Ok(_) => Err(io::Error::other("3FS moved more bytes than it was asked to")),
+            Err(_) => Err(error_of(moved)),
+        }
+    }
+}
+
+/// A status below zero is an error.
+fn check(status: c_int) -> io::Result<()> {
+    if status < 0 { Err(error_of(i64::from(status))) } else { Ok(()) }
+}
+
+/// The error of a status below zero.
+fn error_of(status: i64) -> io::Error {
+    match i32::try_from(-status) {
+        Ok(number) => io::Error::from_raw_os_error(number),
+        Err(_) => io::Error::other(format!("3FS gives the status {status}")),
+    }
+}
+
+/// The time of day after this long.
+fn timespec_in(left: Duration) -> libc::timespec {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let until = now + left;
+    libc::timespec {
+        tv_sec: i64::try_from(until.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: until.subsec_nanos().into(),
+    }
+}
